@@ -1,0 +1,36 @@
+"""mxnum: bit-accurate OCP Microscaling (MX) number formats.
+
+    import mxnum as mx
+    q = mx.quantize(x, "mxfp8_e4m3")
+    q.codes, q.scales, q.dequantize()
+
+Importing this package loads numpy alone; compiled code is loaded by the first call that needs it.
+"""
+
+from mxnum import formats
+from mxnum.array import MXArray
+from mxnum.formats import ElementFormat, MXFormat, ScaleFormat
+from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
+from mxnum.ops import decode, dequantize, encode, fake_quantize, quantize, shared_scale
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ElementFormat",
+    "MXArray",
+    "MXFormat",
+    "Nonfinite",
+    "OffsetRange",
+    "Overflow",
+    "Rounding",
+    "ScaleFormat",
+    "ScaleRule",
+    "__version__",
+    "decode",
+    "dequantize",
+    "encode",
+    "fake_quantize",
+    "formats",
+    "quantize",
+    "shared_scale",
+]

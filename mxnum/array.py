@@ -1,0 +1,331 @@
+"""`MXArray`: element codes, block scales, and how they belong together."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from mxnum import errors, formats
+from mxnum.dtypes import Array, numpy_dtype, result_format
+from mxnum.formats import MXFormat
+from mxnum.layout import Blocks, normalize_axis, resolve_blocks, scales_shape
+
+
+class MXArray:
+    """A quantized array: one uint8 code per element, one E8M0 code per block, and perhaps a float16 offset per block.
+
+    Make one with `mxnum.quantize`, or from existing codes with `MXArray.from_parts`. Arithmetic on it is refused on
+    purpose; `dequantize` (or `numpy.asarray`) gives the values.
+    """
+
+    __slots__ = ("blocks", "codes", "format", "offsets", "scales")
+
+    #: Operators with numpy arrays raise TypeError instead of computing on codes.
+    __array_ufunc__ = None
+
+    def __init__(
+        self, codes: Array, scales: Array, format: MXFormat, blocks: Blocks, offsets: Array | None = None
+    ) -> None:
+        #: Element codes, value in the low bits, one byte each.
+        self.codes = codes
+        #: E8M0 codes, of shape ceil(shape / blocks).
+        self.scales = scales
+        self.format = format
+        #: How many elements share a scale along each axis.
+        self.blocks = blocks
+        #: float16 offsets of asymmetric scaling, shaped as the scales, or None.
+        self.offsets = offsets
+
+    @classmethod
+    def from_parts(
+        cls,
+        codes: Any,
+        scales: Any,
+        format: str | MXFormat,
+        *,
+        axis: int | None = None,
+        block_size: int | None = None,
+        block_shape: Sequence[int] | None = None,
+        blocks: Sequence[int] | None = None,
+        offsets: Any = None,
+    ) -> Self:
+        """An MXArray around existing codes and scales, checked and not copied."""
+        fmt = formats.get(format)
+        codes = checked_codes("codes", codes, fmt.element.bits)
+        layout = resolve_blocks(
+            codes.shape, fmt.block, axis=axis, block_size=block_size, block_shape=block_shape, blocks=blocks
+        )
+        scales = checked_scales(scales, scales_shape(codes.shape, layout))
+        if offsets is not None:
+            offsets = np.asarray(offsets)
+            errors.require_type(offsets.dtype == np.float16, "offsets", "a float16 array", offsets.dtype.name)
+            errors.require(offsets.shape == scales.shape, "offsets", f"of shape {scales.shape}", offsets.shape)
+        return cls(codes, scales, fmt, layout, offsets)
+
+    @classmethod
+    def from_packed(
+        cls,
+        packed: Any,
+        scales: Any,
+        format: str | MXFormat,
+        *,
+        length: int,
+        axis: int | None = None,
+        block_size: int | None = None,
+        block_shape: Sequence[int] | None = None,
+        blocks: Sequence[int] | None = None,
+        offsets: Any = None,
+    ) -> Self:
+        """An MXArray from what `pack` returns; `length` is the number of elements in each row of the last axis."""
+        from mxnum.engine import host, packing
+
+        bits = formats.get(format).element.bits
+        packed = np.asarray(packed)
+        errors.require_type(packed.dtype == np.uint8, "packed", "a uint8 array", packed.dtype.name)
+        errors.require(packed.ndim >= 1, "packed", "an array of at least one axis", packed.shape)
+        length = errors.integer("length", length, 0, 1 << 62)
+        row = packing.packed_length(length, bits)
+        errors.require(
+            packed.shape[-1] == row, "packed", f"{row} bytes per row for {length} codes of {bits} bits", packed.shape
+        )
+        codes = host.unpack(packed, bits, length)
+        layout: dict[str, Any] = {
+            "axis": axis, "block_size": block_size, "block_shape": block_shape, "blocks": blocks, "offsets": offsets
+        }  # fmt: skip
+        return cls.from_parts(codes, scales, format, **layout)
+
+    # Shape and size
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.codes.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.codes.ndim
+
+    @property
+    def size(self) -> int:
+        return self.codes.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held in memory: one per element, and the scales and offsets."""
+        return self.codes.nbytes + self._side_bytes
+
+    @property
+    def packed_nbytes(self) -> int:
+        """Bytes of the packed codes, the scales and the offsets."""
+        if self.ndim == 0:
+            return 1 + self._side_bytes
+        row = (self.shape[-1] * self.format.element.bits + 7) // 8
+        return (self.size // self.shape[-1] if self.size else 0) * row + self._side_bytes
+
+    @property
+    def _side_bytes(self) -> int:
+        return self.scales.nbytes + (0 if self.offsets is None else self.offsets.nbytes)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    # Values
+
+    def dequantize(self, dtype: Any = "float32", *, out: Array | None = None) -> Array:
+        """The values in float32, float64, bfloat16 or float16, rounded once to nearest even; float64 is exact.
+
+        A block whose scale is 0xFF reads NaN. `out` must have the shape and the dtype asked for.
+        """
+        from mxnum.engine import host
+
+        target = result_format(dtype)
+        check_out(out, self.shape, numpy_dtype(target))
+        return host.dequantize(self.codes, self.scales, self.offsets, self.format.element, self.blocks, target, out)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if copy is False:
+            raise ValueError("Argument 'copy' must be True or None for an MXArray, not False: its values are computed.")
+        return self.dequantize("float32" if dtype is None else dtype)
+
+    def pack(self) -> Array:
+        """The codes as bytes: each row of the last axis is a little-endian bit stream that ends on a byte."""
+        from mxnum.engine import host
+
+        codes = self.codes.reshape(1) if self.ndim == 0 else self.codes
+        return host.pack(codes, self.format.element.bits)
+
+    @property
+    def elements(self) -> Array:
+        """The codes seen as numbers of an ml_dtypes (or numpy) type, without a copy; the scales are not applied.
+
+        Integer elements narrower than their type are not offered: their sign bit is not the type's.
+        """
+        element = self.format.element
+        errors.require(
+            not element.integer or element.bits == 8, "format", "one whose codes ml_dtypes stores alike", element.name
+        )
+        return self.codes.view(numpy_dtype(element))
+
+    def equals(self, other: object) -> bool:
+        """Whether format, layout and every code, scale and offset bit are the same."""
+        if not isinstance(other, MXArray):
+            return False
+        same_offsets = (
+            self.offsets is other.offsets
+            if self.offsets is None or other.offsets is None
+            else np.array_equal(self.offsets.view(np.uint16), other.offsets.view(np.uint16))
+        )
+        return (
+            self.format == other.format
+            and self.blocks == other.blocks
+            and np.array_equal(self.codes, other.codes)
+            and np.array_equal(self.scales, other.scales)
+            and same_offsets
+        )
+
+    # Views
+
+    @property
+    def T(self) -> MXArray:
+        """The transpose, without a copy."""
+        return self.transpose()
+
+    def transpose(self, *axes: int) -> MXArray:
+        """Axes permuted (default: reversed), without a copy; blocks go with their axes."""
+        order = tuple(normalize_axis(axis, self.ndim) for axis in axes) or tuple(reversed(range(self.ndim)))
+        errors.require(sorted(order) == list(range(self.ndim)), "axes", f"a permutation of {self.ndim} axes", axes)
+        return MXArray(
+            self.codes.transpose(order),
+            self.scales.transpose(order),
+            self.format,
+            tuple(self.blocks[axis] for axis in order),
+            None if self.offsets is None else self.offsets.transpose(order),
+        )
+
+    def __getitem__(self, key: Any) -> MXArray:
+        """A view: integers and slices along axes that are not blocked, whole blocks along those that are."""
+        keys = key if isinstance(key, tuple) else (key,)
+        if any(item is Ellipsis for item in keys):
+            place = next(i for i, item in enumerate(keys) if item is Ellipsis)
+            keys = (*keys[:place], *[slice(None)] * (self.ndim - len(keys) + 1), *keys[place + 1 :])
+        errors.require(len(keys) <= self.ndim, "key", f"at most {self.ndim} indices", key)
+        keys = (*keys, *[slice(None)] * (self.ndim - len(keys)))
+        of_scales = tuple(
+            item if block == 1 else _block_slice(item, length, block, axis)
+            for axis, (item, length, block) in enumerate(zip(keys, self.shape, self.blocks, strict=True))
+        )
+        for item in keys:
+            errors.require_type(
+                isinstance(item, (int, np.integer, slice)) and not isinstance(item, bool), "key",
+                "made of integers, slices and '...'", item,
+            )  # fmt: skip
+        # Ending with an ellipsis keeps an array, and a view, where all axes are dropped.
+        return MXArray(
+            self.codes[(*keys, ...)],
+            self.scales[(*of_scales, ...)],
+            self.format,
+            tuple(b for b, item in zip(self.blocks, keys, strict=True) if isinstance(item, slice)),
+            None if self.offsets is None else self.offsets[(*of_scales, ...)],
+        )
+
+    # Files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write an ``.npz`` file with packed codes, scales, offsets and a description; all of it or nothing."""
+        e = self.format.element
+        description = {
+            "mxnum": 1,
+            "name": self.format.name,
+            "block": self.format.block,
+            "scale": self.format.scale.name,
+            "element": {
+                "name": e.name, "exponent_bits": e.exponent_bits, "mantissa_bits": e.mantissa_bits, "bias": e.bias,
+                "specials": e.specials, "integer": e.integer,
+            },
+            "shape": self.shape,
+            "blocks": self.blocks,
+        }  # fmt: skip
+        parts = {"description": np.array(json.dumps(description)), "packed": self.pack(), "scales": self.scales}
+        if self.offsets is not None:
+            parts["offsets"] = self.offsets
+        path = Path(path)
+        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        try:
+            with partial.open("wb") as file:
+                np.savez(file, **parts)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what `save` wrote."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                parts = {name: file[name] for name in file.files}
+            description = json.loads(str(parts["description"]))
+            element = formats.ElementFormat(**description["element"])
+            fmt = MXFormat(element, description["scale"], description["block"], description["name"])
+            shape, blocks = tuple(description["shape"]), tuple(description["blocks"])
+            packed, scales = parts["packed"], parts["scales"]
+        except (KeyError, ValueError, TypeError, EOFError) as problem:
+            raise ValueError(
+                f"Argument 'path' must be a file written by MXArray.save, not {str(path)!r} ({problem})."
+            ) from None
+        length = shape[-1] if shape else 1
+        array = cls.from_packed(
+            packed, scales.reshape(scales_shape(shape, blocks) if shape else (1,)), fmt, length=length,
+            blocks=blocks or (1,), offsets=parts["offsets"].reshape(scales.shape or (1,)) if "offsets" in parts else None,
+        )  # fmt: skip
+        return array if shape else array[0]  # type: ignore[return-value]
+
+    def __repr__(self) -> str:
+        offsets = "" if self.offsets is None else ", float16 offsets"
+        return (
+            f"<MXArray {self.format.name} {self.shape}, blocks {self.blocks}{offsets}: "
+            f"{self.packed_nbytes} bytes packed>"
+        )
+
+
+def checked_codes(argument: str, codes: Any, bits: int) -> Array:
+    """`codes` as a uint8 (or wider unsigned) array whose unused high bits are zero."""
+    codes = np.asarray(codes)
+    dtype = np.dtype(f"uint{8 if bits <= 8 else 16 if bits <= 16 else 32 if bits <= 32 else 64}")
+    errors.require_type(codes.dtype == dtype, argument, f"a {dtype} array", codes.dtype.name)
+    if codes.size and bits < 8 * dtype.itemsize:
+        largest = int(codes.max())
+        errors.require(largest < 1 << bits, argument, f"below {1 << bits}, its high bits zero,", largest)
+    return codes
+
+
+def checked_scales(scales: Any, shape: tuple[int, ...]) -> Array:
+    """`scales` as a uint8 array of the shape that codes and blocks call for."""
+    scales = np.asarray(scales)
+    errors.require_type(scales.dtype == np.uint8, "scales", "a uint8 array of E8M0 codes", scales.dtype.name)
+    errors.require(scales.shape == shape, "scales", f"of shape {shape}", scales.shape)
+    return scales
+
+
+def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """`out` must be a writable array of exactly that shape and dtype."""
+    if out is None:
+        return
+    errors.require_type(isinstance(out, np.ndarray), "out", "a numpy array", type(out).__name__)
+    errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
+    errors.require(out.dtype == dtype, "out", f"of dtype {dtype}", out.dtype)
+    errors.require(out.flags.writeable, "out", "writable", "a read-only array")
+
+
+def _block_slice(item: Any, length: int, block: int, axis: int) -> slice:
+    """The slice of scales for a slice of elements along a blocked axis."""
+    if isinstance(item, slice):
+        start, stop, step = item.indices(length)
+        if step == 1 and start % block == 0 and (stop >= length or stop % block == 0) and start <= stop:
+            return slice(start // block, -(-stop // block))
+    raise ValueError(
+        f"Argument 'key' must take whole blocks of {block} along axis {axis}, which shares scales, not {item!r}."
+    )

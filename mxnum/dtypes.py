@@ -1,0 +1,69 @@
+"""numpy dtypes on one side, format descriptions and bit patterns on the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mxnum import errors
+from mxnum.formats import FLOATS, ElementFormat
+
+Array = npt.NDArray[Any]
+
+#: ml_dtypes' name for each element it knows.
+ML_DTYPES = {
+    "e4m3": "float8_e4m3fn",
+    "e5m2": "float8_e5m2",
+    "e3m2": "float6_e3m2fn",
+    "e2m3": "float6_e2m3fn",
+    "e2m1": "float4_e2m1fn",
+    "int8": "int8",
+    "int4": "int4",
+    "bfloat16": "bfloat16",
+}
+
+
+def float_array(argument: str, value: Any) -> tuple[Array, ElementFormat]:
+    """`value` as an array of one of the four float types in native byte order, and that type's description.
+
+    Lists of Python floats are taken as float64; integers, complex numbers and longer floats are refused.
+    """
+    array = np.asarray(value)
+    name = array.dtype.name
+    if name not in FLOATS:
+        raise TypeError(f"Argument {argument!r} must be an array of {errors.joined(FLOATS)}, not {name}.")
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return array, FLOATS[name]
+
+
+def result_format(dtype: Any) -> ElementFormat:
+    """The float type that a `dtype=` argument names, given as a string, a numpy dtype or a scalar type."""
+    if not isinstance(dtype, str):
+        try:
+            dtype = np.dtype(dtype).name
+        except TypeError:
+            raise TypeError(f"Argument 'dtype' must be one of {list(FLOATS)}, not {dtype!r}.") from None
+    return FLOATS[errors.choose("dtype", dtype, tuple(FLOATS))]
+
+
+def numpy_dtype(fmt: ElementFormat) -> np.dtype[Any]:
+    """The dtype whose memory holds codes of `fmt` as numbers: numpy's own, or one of ml_dtypes."""
+    if fmt.name in ("float64", "float32", "float16"):
+        return np.dtype(fmt.name)
+    import ml_dtypes
+
+    errors.require(fmt.name in ML_DTYPES, "format", f"one of {sorted(ML_DTYPES)} for a view", fmt.name)
+    return np.dtype(getattr(ml_dtypes, ML_DTYPES[fmt.name], None) or ML_DTYPES[fmt.name])
+
+
+def code_dtype(fmt: ElementFormat) -> np.dtype[Any]:
+    """The unsigned integer type that holds one code."""
+    return np.dtype(f"uint{8 if fmt.bits <= 8 else 16 if fmt.bits <= 16 else 32 if fmt.bits <= 32 else 64}")
+
+
+def signed_bits(array: Array) -> Array:
+    """The same memory as signed integers: what the dialect reads and writes."""
+    return array.view(f"i{array.dtype.itemsize}")

@@ -1,0 +1,238 @@
+"""The passes over numpy arrays that make up each operation, in terms of the loops of `cpu`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors
+from mxnum.dtypes import Array, code_dtype, numpy_dtype, signed_bits
+from mxnum.engine import cpu
+from mxnum.engine.packing import pack_rows, packed_length, unpack_rows
+from mxnum.formats import E8M0, FLOATS, ElementFormat
+from mxnum.layout import Blocks, collapse, element_strides, scales_shape
+from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
+from mxnum.scalar.offset import difference_format
+
+_UNIT_SCALE = np.array([E8M0.bias], np.uint8)
+
+
+@dataclass(frozen=True)
+class RandomBits:
+    """Where stochastic rounding takes its bits: an array of words, or a Philox seed and stream."""
+
+    sr_bits: int
+    words: Array | None = None
+    seed: int = 0
+    stream: int = 0
+
+    @property
+    def key(self) -> tuple[int, int, int, int]:
+        low = 0xFFFFFFFF
+        return self.seed & low, self.seed >> 32, self.stream & low, self.stream >> 32
+
+
+def quantize(
+    x: Array,
+    source: ElementFormat,
+    element: ElementFormat,
+    blocks: Blocks,
+    *,
+    rounding: Rounding,
+    scale_rule: ScaleRule,
+    overflow: Overflow,
+    nonfinite: Nonfinite,
+    scales: Array | None,
+    offset_range: OffsetRange | None,
+    random: RandomBits | None,
+) -> tuple[Array, Array, Array | None]:
+    """Codes, scales and offsets (None unless `offset_range` is given) of an array of floats."""
+    given_scales = scales
+    amax, state = _extents(x, source, blocks)
+    _check_state(x, source, state, element, nonfinite)
+    scales = np.empty(amax.shape, np.uint8)
+    offsets = None
+    if offset_range is not None:
+        largest, smallest = _range(x, source, blocks)
+        offsets = np.empty(amax.shape, np.uint16)
+        cpu.offsets_from_range(source)(largest.ravel(), smallest.ravel(), offsets.ravel())
+        x = _differences(x, source, blocks, offsets)
+        if offset_range == OffsetRange.HALF and given_scales is None:
+            fill = cpu.scales_from_half_range(source, element, scale_rule)
+            fill(largest.ravel(), smallest.ravel(), scales.ravel())
+        source = difference_format(source)
+        amax, _ = _extents(x, source, blocks)
+    if given_scales is not None:
+        scales[...] = given_scales
+    elif offset_range != OffsetRange.HALF:
+        cpu.scales_from_amax(source, element, scale_rule)(amax.ravel(), scales.ravel())
+    if nonfinite == Nonfinite.BLOCK:
+        scales[state != 0] = E8M0.nan_code
+    if offsets is not None:
+        offsets[scales == E8M0.nan_code] = 0
+        offsets = offsets.view(np.float16)
+    codes = np.empty(x.shape, np.uint8)
+    _encode(x, source, element, blocks, scales, codes, rounding, overflow, random)
+    return codes, scales, offsets
+
+
+def shared_scale(
+    x: Array, source: ElementFormat, element: ElementFormat, blocks: Blocks, scale_rule: ScaleRule, nonfinite: Nonfinite
+) -> Array:
+    """The E8M0 code of each block."""
+    amax, state = _extents(x, source, blocks)
+    if nonfinite == Nonfinite.RAISE:
+        _check_state(x, source, state, element, nonfinite)
+    scales = np.empty(amax.shape, np.uint8)
+    cpu.scales_from_amax(source, element, scale_rule)(amax.ravel(), scales.ravel())
+    if nonfinite == Nonfinite.BLOCK:
+        scales[state != 0] = E8M0.nan_code
+    return scales
+
+
+def encode(
+    x: Array,
+    source: ElementFormat,
+    target: ElementFormat,
+    *,
+    rounding: Rounding,
+    overflow: Overflow,
+    nonfinite: Nonfinite,
+    random: RandomBits | None,
+) -> Array:
+    """Codes of `target` for the elements alone, at scale 1."""
+    whole = _one_block(x.shape)
+    _, state = _extents(x, source, whole)
+    _check_state(x, source, state, target, nonfinite)
+    codes = np.empty(x.shape, code_dtype(target))
+    _encode(x, source, target, whole, _UNIT_SCALE, codes, rounding, overflow, random)
+    return codes
+
+
+def dequantize(
+    codes: Array,
+    scales: Array,
+    offsets: Array | None,
+    element: ElementFormat,
+    blocks: Blocks,
+    target: ElementFormat,
+    out: Array | None = None,
+) -> Array:
+    """Values of an MX array in `target`; without `out` a new contiguous array."""
+    result = np.empty(codes.shape, numpy_dtype(target)) if out is None else out
+    (rows, values), blocks, strides = _aligned(blocks, codes, signed_bits(result))
+    flat = np.ascontiguousarray(scales).ravel()
+    if offsets is None:
+        cpu.decode_elements(element, target)(rows, blocks, strides, flat, values, 0)
+    else:
+        bits = np.ascontiguousarray(offsets).ravel().view(np.uint16)
+        cpu.decode_elements_offset(element, target)(rows, blocks, strides, flat, values, bits)
+    return result
+
+
+def decode(codes: Array, element: ElementFormat, target: ElementFormat, out: Array | None = None) -> Array:
+    """Values of element codes alone, at scale 1."""
+    return dequantize(codes, _UNIT_SCALE, None, element, _one_block(codes.shape), target, out)
+
+
+def pack(codes: Array, bits: int) -> Array:
+    """Each row along the last axis as a little-endian bit stream."""
+    length = codes.shape[-1]
+    packed = np.empty((*codes.shape[:-1], packed_length(length, bits)), np.uint8)
+    rows = codes.size // length if length else 0
+    pack_rows(bits)(np.ascontiguousarray(codes).reshape(rows, length), packed.reshape(rows, packed.shape[-1]))
+    return packed
+
+
+def unpack(packed: Array, bits: int, length: int) -> Array:
+    """The inverse of `pack` for rows of `length` codes."""
+    codes = np.empty((*packed.shape[:-1], length), np.uint8)
+    rows = codes.size // length if length else 0
+    unpack_rows(bits)(
+        np.ascontiguousarray(packed).reshape(rows, packed.shape[-1]), codes.reshape(rows, length)
+    )
+    return codes
+
+
+def _one_block(shape: tuple[int, ...]) -> Blocks:
+    return tuple(max(1, length) for length in shape)
+
+
+def _aligned(blocks: Blocks, *arrays: Array) -> tuple[list[Array], Blocks, tuple[int, ...]]:
+    """The arrays with at least two axes, collapsed where memory allows, with their blocks and block strides."""
+    shape = arrays[0].shape
+    if all(array.flags.c_contiguous for array in arrays):
+        new_shape, new_blocks = collapse(shape, blocks)
+    else:
+        missing = (1,) * (2 - len(shape))
+        new_shape, new_blocks = (*missing, *shape), (*missing, *blocks)
+    strides = element_strides(scales_shape(new_shape, new_blocks))
+    return [array.reshape(new_shape) for array in arrays], new_blocks, strides
+
+
+def _extents(x: Array, source: ElementFormat, blocks: Blocks) -> tuple[Array, Array]:
+    bits = signed_bits(x)
+    shape = scales_shape(x.shape, blocks)
+    amax, state = np.zeros(shape, bits.dtype), np.zeros(shape, np.uint8)
+    (rows,), blocks, strides = _aligned(blocks, bits)
+    cpu.block_extents(source)(rows, blocks, strides, amax.ravel(), state.ravel())
+    return amax, state
+
+
+def _range(x: Array, source: ElementFormat, blocks: Blocks) -> tuple[Array, Array]:
+    bits = signed_bits(x)
+    shape = scales_shape(x.shape, blocks)
+    infinity = source.max_code + 1
+    largest, smallest = np.full(shape, -infinity, bits.dtype), np.full(shape, infinity, bits.dtype)
+    (rows,), blocks, strides = _aligned(blocks, bits)
+    cpu.block_range(source)(rows, blocks, strides, largest.ravel(), smallest.ravel())
+    return largest, smallest
+
+
+def _differences(x: Array, source: ElementFormat, blocks: Blocks, offsets: Array) -> Array:
+    result = np.empty(x.shape, numpy_dtype(difference_format(source)))
+    (rows, values), blocks, strides = _aligned(blocks, signed_bits(x), signed_bits(result))
+    cpu.differences(source)(rows, blocks, strides, offsets.ravel(), values, 0)
+    return result
+
+
+def _encode(
+    x: Array,
+    source: ElementFormat,
+    target: ElementFormat,
+    blocks: Blocks,
+    scales: Array,
+    codes: Array,
+    rounding: Rounding,
+    overflow: Overflow,
+    random: RandomBits | None,
+) -> None:
+    bits, flat = signed_bits(x), scales.ravel()
+    modes = source, target, rounding, overflow
+    if random is None:
+        (rows, out), blocks, strides = _aligned(blocks, bits, codes)
+        cpu.encode_elements(*modes, None)(rows, blocks, strides, flat, out, 0)
+    elif random.words is not None:
+        (rows, out, words), blocks, strides = _aligned(blocks, bits, codes, random.words)
+        cpu.encode_elements(*modes, random.sr_bits)(rows, blocks, strides, flat, out, words)
+    else:
+        (rows, out), blocks, strides = _aligned(blocks, bits, codes)
+        cpu.encode_elements_seeded(*modes, random.sr_bits)(rows, blocks, strides, flat, out, random.key)
+
+
+def _check_state(x: Array, source: ElementFormat, state: Array, element: ElementFormat, nonfinite: Nonfinite) -> None:
+    """Raise where the policy says so, naming the first index in C order."""
+    if nonfinite == Nonfinite.RAISE and state.any():
+        raise errors.nonfinite("x", _first_index(x, source, 0), "finite everywhere with nonfinite='raise',", "nonfinite")
+    if nonfinite == Nonfinite.ELEMENT and element.nan_code is None and (state & cpu.HAS_NAN).any():
+        raise errors.nonfinite(
+            "x", _first_index(x, source, 1), f"free of NaN for {element.name}, which has no NaN code,", "NaN"
+        )
+
+
+def _first_index(x: Array, source: ElementFormat, above_infinity: int) -> tuple[int, ...]:
+    magnitude = signed_bits(x) & ((1 << (source.bits - 1)) - 1)
+    found: Any = np.unravel_index(int(np.argmax(magnitude > source.max_code + above_infinity)), x.shape)
+    return tuple(int(i) for i in found)

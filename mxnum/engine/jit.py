@@ -1,0 +1,60 @@
+"""Compiling the dialect with numba. The only place that knows how `select` and nested dialect calls become machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numba
+from numba.extending import overload, register_jitable
+
+from mxnum.scalar import word
+
+_registered: set[Callable[..., Any]] = set()
+
+
+@overload(word.select, jit_options={"forceinline": True})
+def _compile_select(condition, if_true, if_false):  # type: ignore[no-untyped-def]
+    def choose(condition, if_true, if_false):  # type: ignore[no-untyped-def]
+        return if_true if condition else if_false
+
+    return choose
+
+
+def _dialect_calls(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    """The dialect functions that a function calls: from its closure and from its module's globals."""
+    code = function.__code__
+    for cell in function.__closure__ or ():
+        if word.is_dialect(cell.cell_contents):
+            yield cell.cell_contents
+    for name in code.co_names:
+        value = function.__globals__.get(name)
+        if word.is_dialect(value):
+            yield value
+
+
+def register(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a dialect function callable from compiled code, with everything it calls; the function itself comes back.
+
+    It stays the plain Python object: numba compiles that very object wherever compiled code calls it.
+    """
+    if function not in _registered:
+        _registered.add(function)
+        for called in _dialect_calls(function):
+            register(called)
+        if word.is_dialect(function):
+            register_jitable(forceinline=True)(function)
+    return function
+
+
+def compile_scalar(function: Callable[..., Any], *signature: Any) -> Any:
+    """A dialect function as a compiled function of its own, for the given numba argument types or lazily."""
+    for called in _dialect_calls(function):
+        register(called)
+    return numba.njit(tuple(signature))(function) if signature else numba.njit(function)
+
+
+def compile_loop(function: Callable[..., Any]) -> Any:
+    """A loop over arrays that calls dialect functions, compiled on first use and cached on disk."""
+    register(function)
+    return numba.njit(error_model="numpy", cache=True, nogil=True)(function)

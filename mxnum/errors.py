@@ -1,0 +1,67 @@
+"""Argument checks. All error wording of the library lives here.
+
+One sentence says what was wrong and what is accepted: "Argument 'x' must be ..., not ...".
+"""
+
+from __future__ import annotations
+
+import difflib
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+
+def require(condition: bool, argument: str, accepted: str, got: object) -> None:
+    """Raise ValueError unless the condition holds."""
+    if not condition:
+        raise ValueError(f"Argument {argument!r} must be {accepted}, not {got!r}.")
+
+
+def require_type(condition: bool, argument: str, accepted: str, got: object) -> None:
+    """Raise TypeError unless the condition holds."""
+    if not condition:
+        raise TypeError(f"Argument {argument!r} must be {accepted}, not {got!r}.")
+
+
+def choose(argument: str, value: Any, accepted: Sequence[str]) -> str:
+    """`value` if it is one of the accepted strings; otherwise an error that lists them and guesses the one meant."""
+    if isinstance(value, str) and value in accepted:
+        return str(value)
+    message = f"Argument {argument!r} must be one of {[str(a) for a in accepted]}, not {value!r}"
+    close = difflib.get_close_matches(value, accepted, n=1) if isinstance(value, str) else []
+    hint = f"; did you mean {str(close[0])!r}?" if close else "."
+    raise (ValueError if isinstance(value, str) else TypeError)(message + hint)
+
+
+def integer(argument: str, value: Any, low: int, high: int) -> int:
+    """`value` as a Python int within low..high."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"Argument {argument!r} must be an integer, not {value!r}.") from None
+    require(low <= number <= high, argument, f"between {low} and {high}", number)
+    return number
+
+
+def positive_integer(argument: str, value: Any) -> int:
+    """`value` as a Python int of at least 1."""
+    number = integer(argument, value, -(1 << 63), (1 << 63) - 1)
+    require(number >= 1, argument, "at least 1", number)
+    return number
+
+
+def exclusive(first: str, second: str) -> ValueError:
+    """Two arguments that say the same thing were both given."""
+    return ValueError(f"Argument {first!r} must not be given together with {second!r}.")
+
+
+def nonfinite(argument: str, index: tuple[int, ...], accepted: str, found: str) -> ValueError:
+    """A NaN or infinity where there must be none, with the first index it was found at."""
+    place = index[0] if len(index) == 1 else index
+    return ValueError(f"Argument {argument!r} must be {accepted} not {found} at index {place}.")
+
+
+def joined(names: Iterable[object]) -> str:
+    """Names for a message: 'float64, float32 or float16'."""
+    *head, last = [str(name) for name in names]
+    return f"{', '.join(head)} or {last}" if head else last

@@ -1,0 +1,86 @@
+"""Which elements share a scale: one full-rank tuple `blocks`, and everything that is sugar for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from mxnum import errors
+
+Blocks = tuple[int, ...]
+
+
+def resolve_blocks(
+    shape: tuple[int, ...],
+    default_block: int,
+    *,
+    axis: int | None = None,
+    block_size: int | None = None,
+    block_shape: Sequence[int] | None = None,
+    blocks: Sequence[int] | None = None,
+) -> Blocks:
+    """The full-rank tuple that the caller's arguments mean.
+
+    `axis` (default: the last) and `block_size` (default: the format's) make blocks along one axis; `block_shape=(r, c)`
+    tiles the last two axes; `blocks` gives the tuple itself.
+    """
+    rank = len(shape)
+    if blocks is not None:
+        for name, given in (("axis", axis), ("block_size", block_size), ("block_shape", block_shape)):
+            if given is not None:
+                raise errors.exclusive(name, "blocks")
+        return _sizes("blocks", blocks, rank)
+    if block_shape is not None:
+        for name, given in (("axis", axis), ("block_size", block_size)):
+            if given is not None:
+                raise errors.exclusive(name, "block_shape")
+        tile = _sizes("block_shape", block_shape, 2)
+        errors.require(rank >= 2, "block_shape", "used with an array of at least two axes", tuple(block_shape))
+        return (1,) * (rank - 2) + tile
+    size = default_block if block_size is None else errors.positive_integer("block_size", block_size)
+    if rank == 0:
+        errors.require(axis in (None, -1, 0), "axis", "0 or -1 for an array without axes", axis)
+        return ()
+    place = normalize_axis(-1 if axis is None else axis, rank)
+    return tuple(size if i == place else 1 for i in range(rank))
+
+
+def normalize_axis(axis: Any, rank: int) -> int:
+    """An axis counted from the front."""
+    return errors.integer("axis", axis, -rank, rank - 1) % rank
+
+
+def scales_shape(shape: tuple[int, ...], blocks: Blocks) -> tuple[int, ...]:
+    """ceil(shape / blocks): one scale per block, a short last block included."""
+    return tuple(-(-length // block) for length, block in zip(shape, blocks, strict=True))
+
+
+def element_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """C-order strides of a contiguous array of that shape, in elements."""
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def collapse(shape: tuple[int, ...], blocks: Blocks) -> tuple[tuple[int, ...], Blocks]:
+    """The same layout of a contiguous array with as few axes as possible, and at least two.
+
+    Neighbouring axes that are not blocked become one, so that the common cases share a compiled loop.
+    """
+    lengths: list[int] = []
+    sizes: list[int] = []
+    for length, block in zip(shape, blocks, strict=True):
+        if sizes and sizes[-1] == block == 1:
+            lengths[-1] *= length
+        else:
+            lengths.append(length)
+            sizes.append(block)
+    while len(lengths) < 2:
+        lengths.insert(0, 1)
+        sizes.insert(0, 1)
+    return tuple(lengths), tuple(sizes)
+
+
+def _sizes(argument: str, values: Sequence[int], count: int) -> Blocks:
+    sizes = tuple(errors.positive_integer(argument, value) for value in values)
+    errors.require(len(sizes) == count, argument, f"a tuple of {count} block lengths", sizes)
+    return sizes

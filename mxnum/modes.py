@@ -1,0 +1,82 @@
+"""The choices a caller can make, each with its definition as docstring.
+
+Every mode is a string enum: ``Rounding.RNE == "rne"``. Functions of the public API accept the string or the member.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Self
+
+
+class _DocumentedEnum(StrEnum):
+    """A string enum whose members carry their definition as ``__doc__``."""
+
+    def __new__(cls, value: str, definition: str) -> Self:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.__doc__ = definition
+        return member
+
+
+class Rounding(_DocumentedEnum):
+    """How the exact real x / 2**scale becomes an element value. It is rounded once, whatever the input type.
+
+    Even and odd are the parity of the unbounded code k * 2**m + q (exponent step k, significand q): the parity of the
+    significand in every element but e3m0, where it alternates by exponent.
+    """
+
+    RNE = "rne", "To nearest, ties to the even code (the default)."
+    RNA = "rna", "To nearest, ties away from zero."
+    RTZ = "rtz", "Toward zero."
+    RTP = "rtp", "Up, toward plus infinity."
+    RTN = "rtn", "Down, toward minus infinity."
+    RTO = "rto", "To odd: exact values stay, an inexact one takes the neighbour whose code is odd."
+    SR = (
+        "sr",
+        "Stochastic with r bits: with delta the fraction of the gap at which |x| lies and R the caller's integer in "
+        "[0, 2**r), away from zero iff floor(delta * 2**r) + R >= 2**r.",
+    )
+
+
+class Overflow(_DocumentedEnum):
+    """What becomes of a value that, rounded with unbounded exponent, lies beyond the element's largest finite value."""
+
+    SATURATE = "saturate", "The largest finite value with the sign kept, in every rounding mode; infinities too."
+    IEEE = (
+        "ieee",
+        "OFP8 non-saturating, IEEE 754 section 7.4: rne, rna and sr give infinity (e5m2) or NaN (e4m3); rtz and rto the "
+        "largest finite value; rtp infinity or NaN above and -max below; rtn mirrored. An infinite input gives infinity "
+        "or NaN in every mode. Elements without special values saturate.",
+    )
+
+
+class ScaleRule(_DocumentedEnum):
+    """The shared exponent of a block whose largest finite magnitude is A = f * 2**E with 1 <= f < 2.
+
+    The exponent is then clamped to -127..127. A block with A = 0 or without finite elements has scale code 0.
+    """
+
+    FLOOR = "floor", "E - emax (OCP MX section 6.3, the default)."
+    CEIL = "ceil", "E - emax, one more iff f > 1."
+    EVEN = "even", "E - emax, one more iff f >= 2 - 2**-(m+1): A rounded to the element's mantissa width, ties to even."
+    RCEIL = "rceil", "The least s with A <= max * 2**s."
+
+
+class Nonfinite(_DocumentedEnum):
+    """What a NaN or an infinity in the input does."""
+
+    BLOCK = "block", "The block gets scale 0xFF and element codes 0: all of it reads NaN (the default of quantize)."
+    ELEMENT = (
+        "element",
+        "Infinities follow `overflow`, NaN gives the NaN code; in an element without NaN a NaN raises ValueError (the "
+        "default of encode, which has no block).",
+    )
+    RAISE = "raise", "ValueError naming the first index."
+
+
+class OffsetRange(_DocumentedEnum):
+    """The magnitude that sets the scale of an asymmetric block with offset O and differences d = x - O."""
+
+    EXACT = "exact", "The largest |d|: what the elements must hold (the default)."
+    HALF = "half", "(max - min) / 2, as the Meta study writes it: it can be exceeded because O is rounded."

@@ -1,0 +1,249 @@
+"""The operations of the public API: arguments are checked here, bits are made in `mxnum.engine`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors, formats
+from mxnum.array import MXArray, check_out, checked_codes, checked_scales
+from mxnum.dtypes import Array, float_array, numpy_dtype, result_format
+from mxnum.formats import ElementFormat, MXFormat
+from mxnum.layout import Blocks, resolve_blocks, scales_shape
+from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
+
+
+def quantize(
+    x: Any,
+    format: str | MXFormat,
+    *,
+    axis: int | None = None,
+    rounding: str | Rounding = "rne",
+    scale_rule: str | ScaleRule = "floor",
+    overflow: str | Overflow = "saturate",
+    nonfinite: str | Nonfinite = "block",
+    block_size: int | None = None,
+    block_shape: Sequence[int] | None = None,
+    blocks: Sequence[int] | None = None,
+    scales: Any = None,
+    offset: str | None = None,
+    offset_range: str | OffsetRange = "exact",
+    random_bits: Any = None,
+    seed: int | None = None,
+    stream: int = 0,
+    sr_bits: int = 30,
+) -> MXArray:
+    """Quantize an array of float64, float32, bfloat16 or float16 to an MX format.
+
+    Parameters
+    ----------
+    x
+        The array; any shape, strides and byte order. A list of Python floats is taken as float64.
+    format
+        A name that `mxnum.formats.names()` lists, or an `MXFormat`.
+    axis, block_size
+        Blocks of `block_size` (default: the format's) elements along `axis` (default: the last) share a scale.
+    block_shape
+        ``(r, c)``: tiles of the last two axes share a scale.
+    blocks
+        The full-rank tuple that the other three stand for.
+    rounding, scale_rule, overflow, nonfinite
+        See `Rounding`, `ScaleRule`, `Overflow` and `Nonfinite`.
+    scales
+        E8M0 codes to use instead of a scale rule, of shape ``ceil(x.shape / blocks)``.
+    offset
+        ``"float16"`` for asymmetric scaling: the midpoint of each block is subtracted first. `offset_range` says which
+        magnitude then sets the scale.
+    random_bits
+        For ``rounding="sr"``: unsigned 32-bit words of the shape of x, of which the low `sr_bits` bits are used.
+    seed, stream
+        Instead of `random_bits`: Philox4x32-10 keyed by `seed`, counted by `stream` and the C-order index of the
+        element, so that the result depends on neither threads, nor device, nor memory layout.
+
+    Examples
+    --------
+    >>> import numpy as np, mxnum as mx
+    >>> q = mx.quantize(np.array([0.1, -3.0, 500.0], np.float32), "mxfp8_e4m3")
+    >>> q
+    <MXArray mxfp8_e4m3 (3,), blocks (32,): 4 bytes packed>
+    >>> q.dequantize()
+    array([ 1.015625e-01, -3.000000e+00,  4.480000e+02], dtype=float32)
+    """
+    from mxnum.engine import host
+
+    fmt = formats.get(format)
+    array, source = float_array("x", x)
+    layout = _layout(array, fmt, axis, block_size, block_shape, blocks)
+    modes = (
+        Rounding(errors.choose("rounding", rounding, tuple(Rounding))),
+        ScaleRule(errors.choose("scale_rule", scale_rule, tuple(ScaleRule))),
+        Overflow(errors.choose("overflow", overflow, tuple(Overflow))),
+        Nonfinite(errors.choose("nonfinite", nonfinite, tuple(Nonfinite))),
+    )
+    if offset is not None:
+        errors.choose("offset", offset, ("float16",))
+    used_range = OffsetRange(errors.choose("offset_range", offset_range, tuple(OffsetRange)))
+    if offset is None and used_range != OffsetRange.EXACT:
+        raise ValueError("Argument 'offset_range' must be left out unless offset='float16' is given.")
+    if scales is not None:
+        scales = checked_scales(scales, scales_shape(array.shape, layout))
+    random = _random(array.shape, modes[0], random_bits, seed, stream, sr_bits)
+    codes, made_scales, offsets = host.quantize(
+        array,
+        source,
+        fmt.element,
+        layout,
+        rounding=modes[0],
+        scale_rule=modes[1],
+        overflow=modes[2],
+        nonfinite=modes[3],
+        scales=scales,
+        offset_range=None if offset is None else used_range,
+        random=random,
+    )
+    return MXArray(codes, made_scales, fmt, layout, offsets)
+
+
+def fake_quantize(x: Any, format: str | MXFormat, *, out: Array | None = None, **options: Any) -> Array:
+    """Quantize and dequantize: the input's dtype out, with the values an MX array would hold.
+
+    Takes the keywords of `quantize`. The result is rounded to the input's dtype to nearest even; a magnitude beyond its
+    range becomes infinite.
+
+    >>> import numpy as np, mxnum as mx
+    >>> mx.fake_quantize(np.array([0.3, 1.2, 5.0], np.float32), "mxfp4_e2m1")
+    array([0.5, 1. , 4. ], dtype=float32)
+    """
+    array, source = float_array("x", x)
+    check_out(out, array.shape, numpy_dtype(source))
+    return quantize(array, format, **options).dequantize(source.name, out=out)
+
+
+def dequantize(q: MXArray, dtype: Any = "float32", *, out: Array | None = None) -> Array:
+    """The values of an `MXArray`; the same as ``q.dequantize(dtype, out=out)``."""
+    errors.require_type(isinstance(q, MXArray), "q", "an MXArray", type(q).__name__)
+    return q.dequantize(dtype, out=out)
+
+
+def shared_scale(
+    x: Any,
+    format: str | MXFormat,
+    *,
+    axis: int | None = None,
+    scale_rule: str | ScaleRule = "floor",
+    nonfinite: str | Nonfinite = "block",
+    block_size: int | None = None,
+    block_shape: Sequence[int] | None = None,
+    blocks: Sequence[int] | None = None,
+) -> Array:
+    """The E8M0 codes that `quantize` would choose, alone.
+
+    >>> import numpy as np, mxnum as mx
+    >>> mx.shared_scale(np.array([[1.0, 500.0]]), "mxfp8_e4m3", scale_rule="rceil")
+    array([[128]], dtype=uint8)
+    """
+    from mxnum.engine import host
+
+    fmt = formats.get(format)
+    array, source = float_array("x", x)
+    return host.shared_scale(
+        array,
+        source,
+        fmt.element,
+        _layout(array, fmt, axis, block_size, block_shape, blocks),
+        ScaleRule(errors.choose("scale_rule", scale_rule, tuple(ScaleRule))),
+        Nonfinite(errors.choose("nonfinite", nonfinite, tuple(Nonfinite))),
+    )
+
+
+def encode(
+    x: Any,
+    element: str | ElementFormat,
+    *,
+    rounding: str | Rounding = "rne",
+    overflow: str | Overflow = "saturate",
+    nonfinite: str | Nonfinite = "element",
+    random_bits: Any = None,
+    seed: int | None = None,
+    stream: int = 0,
+    sr_bits: int = 30,
+) -> Array:
+    """Element codes of x at scale 1, as unsigned integers of the smallest type that holds one.
+
+    `element` may also be a float type: ``encode(x, "bfloat16", rounding="sr", seed=1)`` is a stochastic narrowing.
+
+    >>> import numpy as np, mxnum as mx
+    >>> mx.encode(np.array([448.0, 464.0, np.inf]), "e4m3", overflow="ieee")
+    array([126, 126, 127], dtype=uint8)
+    """
+    from mxnum.engine import host
+
+    target = formats.element(element)
+    array, source = float_array("x", x)
+    mode = Rounding(errors.choose("rounding", rounding, tuple(Rounding)))
+    return host.encode(
+        array,
+        source,
+        target,
+        rounding=mode,
+        overflow=Overflow(errors.choose("overflow", overflow, tuple(Overflow))),
+        nonfinite=Nonfinite(errors.choose("nonfinite", nonfinite, (Nonfinite.ELEMENT, Nonfinite.RAISE))),
+        random=_random(array.shape, mode, random_bits, seed, stream, sr_bits),
+    )
+
+
+def decode(codes: Any, element: str | ElementFormat, *, dtype: Any = "float32", out: Array | None = None) -> Array:
+    """Values of element codes at scale 1.
+
+    >>> import numpy as np, mxnum as mx
+    >>> mx.decode(np.array([0x01, 0x7E, 0xFF], np.uint8), "e4m3")
+    array([1.953125e-03, 4.480000e+02,          nan], dtype=float32)
+    """
+    from mxnum.engine import host
+
+    source, target = formats.element(element), result_format(dtype)
+    codes = checked_codes("codes", codes, source.bits)
+    check_out(out, codes.shape, numpy_dtype(target))
+    return host.decode(codes, source, target, out)
+
+
+def _layout(
+    array: Array,
+    fmt: MXFormat,
+    axis: int | None,
+    block_size: int | None,
+    block_shape: Sequence[int] | None,
+    blocks: Sequence[int] | None,
+) -> Blocks:
+    return resolve_blocks(
+        array.shape, fmt.block, axis=axis, block_size=block_size, block_shape=block_shape, blocks=blocks
+    )
+
+
+def _random(
+    shape: tuple[int, ...], rounding: Rounding, random_bits: Any, seed: int | None, stream: int, sr_bits: int
+) -> Any:
+    """What the engine needs for stochastic rounding, or None for the other modes."""
+    from mxnum.engine.host import RandomBits
+
+    if rounding != Rounding.SR:
+        for name, given in (("random_bits", random_bits), ("seed", seed)):
+            if given is not None:
+                raise ValueError(f"Argument {name!r} must be left out unless rounding='sr'.")
+        return None
+    sr_bits = errors.integer("sr_bits", sr_bits, 1, 30)
+    if random_bits is not None:
+        if seed is not None:
+            raise errors.exclusive("seed", "random_bits")
+        words = np.asarray(random_bits)
+        errors.require_type(words.dtype == np.uint32, "random_bits", "a uint32 array", words.dtype.name)
+        errors.require(words.shape == shape, "random_bits", f"of shape {shape}", words.shape)
+        return RandomBits(sr_bits, words=words)
+    if seed is None:
+        raise ValueError("Argument 'random_bits' or 'seed' must be given with rounding='sr'.")
+    word64 = (1 << 64) - 1
+    return RandomBits(
+        sr_bits, seed=errors.integer("seed", seed, 0, word64), stream=errors.integer("stream", stream, 0, word64)
+    )

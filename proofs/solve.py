@@ -1,0 +1,92 @@
+"""Asking solvers, and what their answers are worth.
+
+A theorem is proved when hypotheses and the negated goal are unsatisfiable together. Where two solvers can answer, both
+are asked and a disagreement is an error; `unknown` never counts as proved. Premises are checked to be satisfiable, so
+that nothing is proved about an empty set.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import z3
+
+from proofs.theorem import Outcome
+
+#: Seconds a solver may take on one question.
+TIMEOUT = 240
+
+
+def ask(assertions: Sequence[z3.BoolRef], engine: str, timeout: int = TIMEOUT) -> str:
+    """"sat", "unsat" or "unknown" from one engine: "z3" or "bitwuzla"."""
+    return {"z3": _ask_z3, "bitwuzla": _ask_bitwuzla}[engine](assertions, timeout)
+
+
+def prove(
+    hypotheses: Iterable[z3.BoolRef],
+    goal: z3.BoolRef,
+    *,
+    engines: Sequence[str] = ("z3",),
+    show: Sequence[z3.ExprRef] = (),
+    timeout: int = TIMEOUT,
+) -> Outcome:
+    """Whether the hypotheses imply the goal; every engine must say so. `show` are the inputs a witness lists."""
+    started = time.perf_counter()
+    hypotheses = list(hypotheses)
+
+    def outcome(verdict: Any, detail: str = "") -> Outcome:
+        return Outcome(verdict, "+".join(engines), time.perf_counter() - started, detail)
+
+    if ask(hypotheses, engines[0], timeout) != "sat":
+        return outcome("error", "the premises are not shown to be satisfiable")
+    question = [*hypotheses, z3.Not(goal)]
+    answers = {engine: ask(question, engine, timeout) for engine in engines}
+    if set(answers.values()) == {"unsat"}:
+        return outcome("proved")
+    if {"sat", "unsat"} <= set(answers.values()):
+        return outcome("error", f"the solvers disagree: {answers}")
+    if "sat" in answers.values():
+        return outcome("refuted", witness(question, show, timeout))
+    return outcome("unknown", str(answers))
+
+
+def witness(assertions: Sequence[z3.BoolRef], show: Sequence[z3.ExprRef], timeout: int = TIMEOUT) -> str:
+    """Values of `show` in one model, in hexadecimal."""
+    solver = z3.Solver()
+    solver.set("timeout", timeout * 1000)
+    solver.add(*assertions)
+    if solver.check() != z3.sat:
+        return "no model within the time limit"
+    model = solver.model()
+    return ", ".join(f"{name} = {model.eval(name, model_completion=True).as_long():#x}" for name in show)
+
+
+def _ask_z3(assertions: Sequence[z3.BoolRef], timeout: int) -> str:
+    solver = z3.Solver()
+    solver.set("timeout", timeout * 1000)
+    solver.add(*assertions)
+    return str(solver.check())
+
+
+def _ask_bitwuzla(assertions: Sequence[z3.BoolRef], timeout: int) -> str:
+    import bitwuzla
+
+    solver = z3.Solver()
+    solver.add(*assertions)
+    lines = (line for line in solver.to_smt2().splitlines() if not line.startswith(";") and "set-info" not in line)
+    text = "(set-logic QF_BVFP)\n" + "\n".join(lines).replace("(check-sat)", "")
+    terms, options = bitwuzla.TermManager(), bitwuzla.Options()
+    options.set(bitwuzla.Option.TIME_LIMIT_PER, timeout * 1000)
+    with tempfile.NamedTemporaryFile("w", suffix=".smt2", delete=False) as file:
+        file.write(text)
+    try:
+        parser = bitwuzla.Parser(terms, options)
+        parser.parse(file.name, True, True)
+        answer = str(parser.bitwuzla().check_sat())
+    finally:
+        os.unlink(file.name)
+    return answer.split(".")[-1].lower()
