@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from mxnum import errors, formats
-from mxnum.dtypes import Array, numpy_dtype, result_format
+from mxnum.dtypes import Array, code_dtype, numpy_dtype, result_format
 from mxnum.formats import MXFormat
 from mxnum.layout import Blocks, normalize_axis, resolve_blocks, scales_shape
 
@@ -190,15 +190,15 @@ class MXArray:
     # Views
 
     @property
-    def T(self) -> MXArray:
+    def T(self) -> Self:
         """The transpose, without a copy."""
         return self.transpose()
 
-    def transpose(self, *axes: int) -> MXArray:
+    def transpose(self, *axes: int) -> Self:
         """Axes permuted (default: reversed), without a copy; blocks go with their axes."""
         order = tuple(normalize_axis(axis, self.ndim) for axis in axes) or tuple(reversed(range(self.ndim)))
         errors.require(sorted(order) == list(range(self.ndim)), "axes", f"a permutation of {self.ndim} axes", axes)
-        return MXArray(
+        return type(self)(
             self.codes.transpose(order),
             self.scales.transpose(order),
             self.format,
@@ -206,7 +206,7 @@ class MXArray:
             None if self.offsets is None else self.offsets.transpose(order),
         )
 
-    def __getitem__(self, key: Any) -> MXArray:
+    def __getitem__(self, key: Any) -> Self:
         """A view: integers and slices along axes that are not blocked, whole blocks along those that are."""
         keys = key if isinstance(key, tuple) else (key,)
         if any(item is Ellipsis for item in keys):
@@ -224,7 +224,7 @@ class MXArray:
                 "made of integers, slices and '...'", item,
             )  # fmt: skip
         # Ending with an ellipsis keeps an array, and a view, where all axes are dropped.
-        return MXArray(
+        return type(self)(
             self.codes[(*keys, ...)],
             self.scales[(*of_scales, ...)],
             self.format,
@@ -249,7 +249,11 @@ class MXArray:
             "shape": self.shape,
             "blocks": self.blocks,
         }  # fmt: skip
-        parts = {"description": np.array(json.dumps(description)), "packed": self.pack(), "scales": self.scales}
+        parts: dict[str, Any] = {
+            "description": np.array(json.dumps(description)),
+            "packed": self.pack(),
+            "scales": self.scales,
+        }
         if self.offsets is not None:
             parts["offsets"] = self.offsets
         path = Path(path)
@@ -276,12 +280,14 @@ class MXArray:
             raise ValueError(
                 f"Argument 'path' must be a file written by MXArray.save, not {str(path)!r} ({problem})."
             ) from None
-        length = shape[-1] if shape else 1
+        # A scalar is packed as a row of one, and read back as such.
+        row_shape, row_blocks = shape or (1,), blocks or (1,)
+        side = scales_shape(row_shape, row_blocks)
+        offsets = parts["offsets"].reshape(side) if "offsets" in parts else None
         array = cls.from_packed(
-            packed, scales.reshape(scales_shape(shape, blocks) if shape else (1,)), fmt, length=length,
-            blocks=blocks or (1,), offsets=parts["offsets"].reshape(scales.shape or (1,)) if "offsets" in parts else None,
-        )  # fmt: skip
-        return array if shape else array[0]  # type: ignore[return-value]
+            packed, scales.reshape(side), fmt, length=row_shape[-1], blocks=row_blocks, offsets=offsets
+        )
+        return array if shape else array[0]
 
     def __repr__(self) -> str:
         offsets = "" if self.offsets is None else ", float16 offsets"
@@ -291,10 +297,10 @@ class MXArray:
         )
 
 
-def checked_codes(argument: str, codes: Any, bits: int) -> Array:
-    """`codes` as a uint8 (or wider unsigned) array whose unused high bits are zero."""
-    codes = np.asarray(codes)
-    dtype = np.dtype(f"uint{8 if bits <= 8 else 16 if bits <= 16 else 32 if bits <= 32 else 64}")
+def checked_codes(argument: str, value: Any, bits: int) -> Array:
+    """`value` as a uint8 (or wider unsigned) array of codes whose unused high bits are zero."""
+    codes: Array = np.asarray(value)
+    dtype = code_dtype(bits)
     errors.require_type(codes.dtype == dtype, argument, f"a {dtype} array", codes.dtype.name)
     if codes.size and bits < 8 * dtype.itemsize:
         largest = int(codes.max())
@@ -302,9 +308,9 @@ def checked_codes(argument: str, codes: Any, bits: int) -> Array:
     return codes
 
 
-def checked_scales(scales: Any, shape: tuple[int, ...]) -> Array:
-    """`scales` as a uint8 array of the shape that codes and blocks call for."""
-    scales = np.asarray(scales)
+def checked_scales(value: Any, shape: tuple[int, ...]) -> Array:
+    """`value` as a uint8 array of scale codes, of the shape that codes and blocks call for."""
+    scales: Array = np.asarray(value)
     errors.require_type(scales.dtype == np.uint8, "scales", "a uint8 array of E8M0 codes", scales.dtype.name)
     errors.require(scales.shape == shape, "scales", f"of shape {shape}", scales.shape)
     return scales

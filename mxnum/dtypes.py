@@ -59,9 +59,9 @@ def numpy_dtype(fmt: ElementFormat) -> np.dtype[Any]:
     return np.dtype(getattr(ml_dtypes, ML_DTYPES[fmt.name], None) or ML_DTYPES[fmt.name])
 
 
-def code_dtype(fmt: ElementFormat) -> np.dtype[Any]:
-    """The unsigned integer type that holds one code."""
-    return np.dtype(f"uint{8 if fmt.bits <= 8 else 16 if fmt.bits <= 16 else 32 if fmt.bits <= 32 else 64}")
+def code_dtype(bits: int) -> np.dtype[Any]:
+    """The unsigned integer type that holds one code of that many bits."""
+    return np.dtype(f"uint{8 if bits <= 8 else 16 if bits <= 16 else 32 if bits <= 32 else 64}")
 
 
 def signed_bits(array: Array) -> Array:

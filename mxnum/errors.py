@@ -8,7 +8,10 @@ from __future__ import annotations
 import difflib
 import operator
 from collections.abc import Iterable, Sequence
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
+
+Member = TypeVar("Member", bound=StrEnum)
 
 
 def require(condition: bool, argument: str, accepted: str, got: object) -> None:
@@ -31,6 +34,12 @@ def choose(argument: str, value: Any, accepted: Sequence[str]) -> str:
     close = difflib.get_close_matches(value, accepted, n=1) if isinstance(value, str) else []
     hint = f"; did you mean {str(close[0])!r}?" if close else "."
     raise (ValueError if isinstance(value, str) else TypeError)(message + hint)
+
+
+def choose_member(argument: str, value: Any, members: Iterable[Member]) -> Member:
+    """The enum member that `value` is or names."""
+    by_value = {str(member.value): member for member in members}
+    return by_value[choose(argument, value, tuple(by_value))]
 
 
 def integer(argument: str, value: Any, low: int, high: int) -> int:

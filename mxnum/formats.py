@@ -38,26 +38,25 @@ class ElementFormat:
     canonical_nan: bool = False
 
     def __post_init__(self) -> None:
-        errors.require(
-            1 <= self.exponent_bits <= 11, "exponent_bits", "between 1 and 11", self.exponent_bits
-        )
+        errors.require(1 <= self.exponent_bits <= 11, "exponent_bits", "between 1 and 11", self.exponent_bits)
         errors.require(0 <= self.mantissa_bits <= 52, "mantissa_bits", "between 0 and 52", self.mantissa_bits)
         errors.require(abs(self.bias) <= 1023, "bias", "between -1023 and 1023", self.bias)
         errors.choose("specials", self.specials, _SPECIALS)
         if self.integer:
             errors.require(
-                self.exponent_bits == 1 and self.specials == "none",
+                (self.exponent_bits, self.bias, self.specials) == (1, 1, "none"),
                 "integer",
-                "combined with exponent_bits=1 and specials='none'",
+                "combined with exponent_bits=1, bias=1 and specials='none'",
                 self.integer,
             )
         if self.specials == "ieee":
-            errors.require(
-                self.mantissa_bits >= 1 and self.exponent_bits >= 2,
-                "specials",
-                "'none' or 'nan' unless there are two exponent bits and a mantissa bit",
-                self.specials,
-            )
+            enough = self.exponent_bits >= 2 and self.mantissa_bits >= 1
+            errors.require(enough, "specials", "'none' or 'nan' without two exponent bits and a mantissa bit", "ieee")
+        if self.specials == "nan":
+            enough = self.exponent_bits + self.mantissa_bits >= 2
+            errors.require(enough, "specials", "'none' with a single bit beside the sign", "nan")
+        if self.canonical_nan:
+            errors.require(self.specials == "ieee", "canonical_nan", "False unless specials='ieee'", True)
 
     @classmethod
     def two_complement(cls, name: str, bits: int) -> ElementFormat:
@@ -297,8 +296,8 @@ def describe(name: str | MXFormat | None = None) -> str:
     """A description of one format, or a table of all of them."""
     if name is not None:
         return get(name).describe()
-    header = f"{'name':<12} {'bits/element':>12} {'block':>5} {'max':>9} {'min normal':>11} {'min positive':>13}  specials"
-    rows = [header]
+    titles = "name", "bits/element", "block", "max", "min normal", "min positive"
+    rows = ["{:<12} {:>12} {:>5} {:>9} {:>11} {:>13}  specials".format(*titles)]
     for fmt in _FORMATS.values():
         e = fmt.element
         smallest = e.min_subnormal if e.min_subnormal is not None else e.min_normal

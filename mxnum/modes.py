@@ -45,9 +45,9 @@ class Overflow(_DocumentedEnum):
     SATURATE = "saturate", "The largest finite value with the sign kept, in every rounding mode; infinities too."
     IEEE = (
         "ieee",
-        "OFP8 non-saturating, IEEE 754 section 7.4: rne, rna and sr give infinity (e5m2) or NaN (e4m3); rtz and rto the "
-        "largest finite value; rtp infinity or NaN above and -max below; rtn mirrored. An infinite input gives infinity "
-        "or NaN in every mode. Elements without special values saturate.",
+        "OFP8 non-saturating, IEEE 754 section 7.4: rne, rna and sr give infinity (e5m2) or NaN (e4m3); rtz and rto "
+        "the largest finite value; rtp infinity or NaN above and -max below; rtn mirrored. An infinite input gives "
+        "infinity or NaN in every mode. Elements without special values saturate.",
     )
 
 

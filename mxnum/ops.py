@@ -77,14 +77,14 @@ def quantize(
     array, source = float_array("x", x)
     layout = _layout(array, fmt, axis, block_size, block_shape, blocks)
     modes = (
-        Rounding(errors.choose("rounding", rounding, tuple(Rounding))),
-        ScaleRule(errors.choose("scale_rule", scale_rule, tuple(ScaleRule))),
-        Overflow(errors.choose("overflow", overflow, tuple(Overflow))),
-        Nonfinite(errors.choose("nonfinite", nonfinite, tuple(Nonfinite))),
+        errors.choose_member("rounding", rounding, Rounding),
+        errors.choose_member("scale_rule", scale_rule, ScaleRule),
+        errors.choose_member("overflow", overflow, Overflow),
+        errors.choose_member("nonfinite", nonfinite, Nonfinite),
     )
     if offset is not None:
         errors.choose("offset", offset, ("float16",))
-    used_range = OffsetRange(errors.choose("offset_range", offset_range, tuple(OffsetRange)))
+    used_range = errors.choose_member("offset_range", offset_range, OffsetRange)
     if offset is None and used_range != OffsetRange.EXACT:
         raise ValueError("Argument 'offset_range' must be left out unless offset='float16' is given.")
     if scales is not None:
@@ -153,8 +153,8 @@ def shared_scale(
         source,
         fmt.element,
         _layout(array, fmt, axis, block_size, block_shape, blocks),
-        ScaleRule(errors.choose("scale_rule", scale_rule, tuple(ScaleRule))),
-        Nonfinite(errors.choose("nonfinite", nonfinite, tuple(Nonfinite))),
+        errors.choose_member("scale_rule", scale_rule, ScaleRule),
+        errors.choose_member("nonfinite", nonfinite, Nonfinite),
     )
 
 
@@ -182,14 +182,14 @@ def encode(
 
     target = formats.element(element)
     array, source = float_array("x", x)
-    mode = Rounding(errors.choose("rounding", rounding, tuple(Rounding)))
+    mode = errors.choose_member("rounding", rounding, Rounding)
     return host.encode(
         array,
         source,
         target,
         rounding=mode,
-        overflow=Overflow(errors.choose("overflow", overflow, tuple(Overflow))),
-        nonfinite=Nonfinite(errors.choose("nonfinite", nonfinite, (Nonfinite.ELEMENT, Nonfinite.RAISE))),
+        overflow=errors.choose_member("overflow", overflow, Overflow),
+        nonfinite=errors.choose_member("nonfinite", nonfinite, (Nonfinite.ELEMENT, Nonfinite.RAISE)),
         random=_random(array.shape, mode, random_bits, seed, stream, sr_bits),
     )
 

@@ -1,0 +1,1 @@
+"""Operations on whole arrays: loops around the scalar definition."""

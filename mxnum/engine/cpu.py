@@ -36,7 +36,7 @@ HAS_INFINITY, HAS_NAN = 1, 2
 
 
 @dialect
-def first_block(index, blocks, strides):  # type: ignore[no-untyped-def]
+def first_block(index, blocks, strides):
     """Flat number of the block that holds the first element of the row at `index`."""
     block = 0
     for axis in range(len(blocks) - 1):
@@ -50,15 +50,15 @@ def block_extents(source: ElementFormat) -> Any:
     MAGNITUDE_MASK = (1 << (source.bits - 1)) - 1
     MAX = source.max_code
 
-    def extents(bits, blocks, strides, amax, state):  # type: ignore[no-untyped-def]
+    def extents(bits, blocks, strides, amax, state):
         length, run = bits.shape[-1], blocks[-1]
         for index in np.ndindex(bits.shape[:-1]):
             block = first_block(index, blocks, strides)
             row = bits[index]
             for start in range(0, length, run):
-                largest, seen = amax[block], state[block]
+                largest, seen = int(amax[block]), int(state[block])
                 for i in range(start, min(start + run, length)):
-                    magnitude = row[i] & MAGNITUDE_MASK
+                    magnitude = int(row[i]) & MAGNITUDE_MASK
                     if magnitude <= MAX:
                         largest = max(largest, magnitude)
                     elif magnitude == MAX + 1:
@@ -80,15 +80,15 @@ def block_range(source: ElementFormat) -> Any:
     MAX = source.max_code
     to_ordered = make_to_ordered(source)
 
-    def extremes(bits, blocks, strides, largest, smallest):  # type: ignore[no-untyped-def]
+    def extremes(bits, blocks, strides, largest, smallest):
         length, run = bits.shape[-1], blocks[-1]
         for index in np.ndindex(bits.shape[:-1]):
             block = first_block(index, blocks, strides)
             row = bits[index]
             for start in range(0, length, run):
-                high, low = largest[block], smallest[block]
+                high, low = int(largest[block]), int(smallest[block])
                 for i in range(start, min(start + run, length)):
-                    ordered = to_ordered(row[i])
+                    ordered = to_ordered(int(row[i]))
                     if -MAX <= ordered <= MAX:
                         high, low = max(high, ordered), min(low, ordered)
                 largest[block], smallest[block] = high, low
@@ -102,9 +102,9 @@ def scales_from_amax(source: ElementFormat, element: ElementFormat, rule: ScaleR
     """(amax, scales): the E8M0 code of each block."""
     shared_scale = make_shared_scale(source, element, rule)
 
-    def fill(amax, scales):  # type: ignore[no-untyped-def]
+    def fill(amax, scales):
         for block in range(amax.size):
-            scales[block] = shared_scale(amax[block])
+            scales[block] = shared_scale(int(amax[block]))
 
     return compile_loop(fill)
 
@@ -124,11 +124,11 @@ def scales_from_half_range(source: ElementFormat, element: ElementFormat, rule: 
 def _from_range(source: ElementFormat, function: Callable[..., Any]) -> Any:
     from_ordered = make_from_ordered(source)
 
-    def fill(largest, smallest, out):  # type: ignore[no-untyped-def]
+    def fill(largest, smallest, out):
         for block in range(largest.size):
             out[block] = 0
             if smallest[block] <= largest[block]:
-                out[block] = function(from_ordered(largest[block]), from_ordered(smallest[block]))
+                out[block] = function(from_ordered(int(largest[block])), from_ordered(int(smallest[block])))
 
     return compile_loop(fill)
 
@@ -147,14 +147,14 @@ def encode_elements(
         return _map_with_block(encode)
     align_random = make_align_random(sr_bits)
 
-    def encode_all(bits, blocks, strides, scales, codes, words):  # type: ignore[no-untyped-def]
+    def encode_all(bits, blocks, strides, scales, codes, words):
         length, run = bits.shape[-1], blocks[-1]
         for index in np.ndindex(bits.shape[:-1]):
             block = first_block(index, blocks, strides)
             row, out, row_words = bits[index], codes[index], words[index]
             for start in range(0, length, run):
                 for i in range(start, min(start + run, length)):
-                    out[i] = encode(row[i], scales[block], align_random(np.int64(row_words[i])))
+                    out[i] = encode(int(row[i]), int(scales[block]), align_random(int(row_words[i])))
                 block += 1
 
     return compile_loop(encode_all)
@@ -171,7 +171,7 @@ def encode_elements_seeded(
     encode = make_encode(source, target, rounding, overflow)
     align_random = make_align_random(sr_bits)
 
-    def encode_all(bits, blocks, strides, scales, codes, key):  # type: ignore[no-untyped-def]
+    def encode_all(bits, blocks, strides, scales, codes, key):
         length, run = bits.shape[-1], blocks[-1]
         first = 0
         for index in np.ndindex(bits.shape[:-1]):
@@ -183,11 +183,9 @@ def encode_elements_seeded(
                     place = (first + i) & 3
                     if i == 0 or place == 0:
                         counter = (first + i) >> 2
-                        w0, w1, w2, w3 = philox4x32(
-                            counter & 0xFFFFFFFF, counter >> 32, key[2], key[3], key[0], key[1]
-                        )
+                        w0, w1, w2, w3 = philox4x32(counter & 0xFFFFFFFF, counter >> 32, key[2], key[3], key[0], key[1])
                     word = w0 if place == 0 else w1 if place == 1 else w2 if place == 2 else w3
-                    out[i] = encode(row[i], scales[block], align_random(word))
+                    out[i] = encode(int(row[i]), int(scales[block]), align_random(word))
                 block += 1
             first += length
 
@@ -200,7 +198,7 @@ def differences(source: ElementFormat) -> Any:
     difference = make_difference(source)
 
     @dialect
-    def subtract(x, offset, _):  # type: ignore[no-untyped-def]
+    def subtract(x, offset, _):
         return difference(x, offset)
 
     return _map_with_block(subtract)
@@ -212,7 +210,7 @@ def decode_elements(element: ElementFormat, target: ElementFormat) -> Any:
     decode = make_decode(element, target)
 
     @dialect
-    def expand(code, scale, _):  # type: ignore[no-untyped-def]
+    def expand(code, scale, _):
         return decode(code, scale)
 
     return _map_with_block(expand)
@@ -221,15 +219,15 @@ def decode_elements(element: ElementFormat, target: ElementFormat) -> Any:
 def _map_with_block(function: Callable[..., Any]) -> Any:
     """(bits, blocks, strides, per_block, out, _): out = function(element, what its block has, 0) for every element."""
 
-    def run_all(bits, blocks, strides, per_block, out, _):  # type: ignore[no-untyped-def]
+    def run_all(bits, blocks, strides, per_block, out, _):
         length, run = bits.shape[-1], blocks[-1]
         for index in np.ndindex(bits.shape[:-1]):
             block = first_block(index, blocks, strides)
             row, result = bits[index], out[index]
             for start in range(0, length, run):
-                shared = per_block[block]
+                shared = int(per_block[block])
                 for i in range(start, min(start + run, length)):
-                    result[i] = function(row[i], shared, 0)
+                    result[i] = function(int(row[i]), shared, 0)
                 block += 1
 
     return compile_loop(run_all)
@@ -240,14 +238,14 @@ def decode_elements_offset(element: ElementFormat, target: ElementFormat) -> Any
     """(codes, blocks, strides, scales, out, offsets): bit patterns of value + offset, offsets as bit patterns."""
     decode_offset = make_decode_offset(element, target)
 
-    def expand(codes, blocks, strides, scales, out, offsets):  # type: ignore[no-untyped-def]
+    def expand(codes, blocks, strides, scales, out, offsets):
         length, run = codes.shape[-1], blocks[-1]
         for index in np.ndindex(codes.shape[:-1]):
             block = first_block(index, blocks, strides)
             row, result = codes[index], out[index]
             for start in range(0, length, run):
                 for i in range(start, min(start + run, length)):
-                    result[i] = decode_offset(row[i], scales[block], offsets[block])
+                    result[i] = decode_offset(int(row[i]), int(scales[block]), int(offsets[block]))
                 block += 1
 
     return compile_loop(expand)

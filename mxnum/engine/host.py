@@ -11,7 +11,7 @@ from mxnum import errors
 from mxnum.dtypes import Array, code_dtype, numpy_dtype, signed_bits
 from mxnum.engine import cpu
 from mxnum.engine.packing import pack_rows, packed_length, unpack_rows
-from mxnum.formats import E8M0, FLOATS, ElementFormat
+from mxnum.formats import E8M0, ElementFormat
 from mxnum.layout import Blocks, collapse, element_strides, scales_shape
 from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 from mxnum.scalar.offset import difference_format
@@ -106,7 +106,7 @@ def encode(
     whole = _one_block(x.shape)
     _, state = _extents(x, source, whole)
     _check_state(x, source, state, target, nonfinite)
-    codes = np.empty(x.shape, code_dtype(target))
+    codes = np.empty(x.shape, code_dtype(target.bits))
     _encode(x, source, target, whole, _UNIT_SCALE, codes, rounding, overflow, random)
     return codes
 
@@ -150,9 +150,7 @@ def unpack(packed: Array, bits: int, length: int) -> Array:
     """The inverse of `pack` for rows of `length` codes."""
     codes = np.empty((*packed.shape[:-1], length), np.uint8)
     rows = codes.size // length if length else 0
-    unpack_rows(bits)(
-        np.ascontiguousarray(packed).reshape(rows, packed.shape[-1]), codes.reshape(rows, length)
-    )
+    unpack_rows(bits)(np.ascontiguousarray(packed).reshape(rows, packed.shape[-1]), codes.reshape(rows, length))
     return codes
 
 
@@ -210,6 +208,8 @@ def _encode(
     random: RandomBits | None,
 ) -> None:
     bits, flat = signed_bits(x), scales.ravel()
+    if target.specials == "none":  # nothing to overflow to: both choices are one kernel
+        overflow = Overflow.SATURATE
     modes = source, target, rounding, overflow
     if random is None:
         (rows, out), blocks, strides = _aligned(blocks, bits, codes)
@@ -225,7 +225,8 @@ def _encode(
 def _check_state(x: Array, source: ElementFormat, state: Array, element: ElementFormat, nonfinite: Nonfinite) -> None:
     """Raise where the policy says so, naming the first index in C order."""
     if nonfinite == Nonfinite.RAISE and state.any():
-        raise errors.nonfinite("x", _first_index(x, source, 0), "finite everywhere with nonfinite='raise',", "nonfinite")
+        where = _first_index(x, source, 0)
+        raise errors.nonfinite("x", where, "finite everywhere with nonfinite='raise',", "nonfinite")
     if nonfinite == Nonfinite.ELEMENT and element.nan_code is None and (state & cpu.HAS_NAN).any():
         raise errors.nonfinite(
             "x", _first_index(x, source, 1), f"free of NaN for {element.name}, which has no NaN code,", "NaN"

@@ -1,4 +1,4 @@
-"""Compiling the dialect with numba. The only place that knows how `select` and nested dialect calls become machine code."""
+"""Compiling the dialect with numba: how `select` and nested dialect calls become machine code."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _registered: set[Callable[..., Any]] = set()
 
 
 @overload(word.select, jit_options={"forceinline": True})
-def _compile_select(condition, if_true, if_false):  # type: ignore[no-untyped-def]
-    def choose(condition, if_true, if_false):  # type: ignore[no-untyped-def]
+def _compile_select(condition, if_true, if_false):
+    def choose(condition, if_true, if_false):
         return if_true if condition else if_false
 
     return choose
@@ -28,9 +28,8 @@ def _dialect_calls(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]
         if word.is_dialect(cell.cell_contents):
             yield cell.cell_contents
     for name in code.co_names:
-        value = function.__globals__.get(name)
-        if word.is_dialect(value):
-            yield value
+        if word.is_dialect(function.__globals__.get(name)):
+            yield function.__globals__[name]
 
 
 def register(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from mxnum.engine.jit import compile_loop
 
 
@@ -19,11 +17,11 @@ def packed_length(length: int, bits: int) -> int:
 def pack_rows(bits: int) -> Any:
     """(codes, packed): two-dimensional uint8 arrays, one row each."""
 
-    def pack(codes, packed):  # type: ignore[no-untyped-def]
+    def pack(codes, packed):
         for r in range(codes.shape[0]):
             pending, held, position = 0, 0, 0
             for i in range(codes.shape[1]):
-                pending |= np.int64(codes[r, i]) << held
+                pending |= int(codes[r, i]) << held
                 held += bits
                 while held >= 8:
                     packed[r, position] = pending & 0xFF
@@ -41,12 +39,12 @@ def unpack_rows(bits: int) -> Any:
     """(packed, codes): the inverse of `pack_rows`; padding bits at the end of a row are not looked at."""
     MASK = (1 << bits) - 1
 
-    def unpack(packed, codes):  # type: ignore[no-untyped-def]
+    def unpack(packed, codes):
         for r in range(codes.shape[0]):
             pending, held, position = 0, 0, 0
             for i in range(codes.shape[1]):
                 while held < bits:
-                    pending |= np.int64(packed[r, position]) << held
+                    pending |= int(packed[r, position]) << held
                     held += 8
                     position += 1
                 codes[r, i] = pending & MASK

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mxnum.scalar.unpack import INFINITE, NAN, make_normalize
+from mxnum.scalar.unpack import FINITE, INFINITE, NAN, make_normalize
 from mxnum.scalar.word import dialect, select
 
 GUARD = 3
-#: Below the exponent of every nonzero number.
-ZERO_EXPONENT = -(1 << 12)
 
 
 def sum_width(width: int) -> int:
@@ -29,9 +27,7 @@ def make_add(width: int) -> Callable[..., Any]:
     normalize = make_normalize(sum_width(width))
 
     @dialect
-    def add(sign_a, exponent_a, a, kind_a, sign_b, exponent_b, b, kind_b):  # type: ignore[no-untyped-def]
-        exponent_a = select(a == 0, ZERO_EXPONENT, exponent_a)
-        exponent_b = select(b == 0, ZERO_EXPONENT, exponent_b)
+    def add(sign_a, exponent_a, a, kind_a, sign_b, exponent_b, b, kind_b):
         swap = select(exponent_a == exponent_b, b - a, exponent_b - exponent_a) > 0
         larger = select(swap, b, a) << GUARD
         smaller = select(swap, a, b) << GUARD
@@ -42,7 +38,7 @@ def make_add(width: int) -> Callable[..., Any]:
         total = select(sign_a == sign_b, larger + smaller, larger - smaller)
         sign = select(total == 0, sign_a & sign_b, select(swap, sign_b, sign_a))
         exponent, total = normalize(select(swap, exponent_b, exponent_a) + 1, total)
-        sign = select(kind_a == INFINITE, sign_a, select(kind_b == INFINITE, sign_b, sign))
+        sign = select(kind_a == FINITE, select(kind_b == FINITE, sign, sign_b), sign_a)
         kind = select(kind_a > kind_b, kind_a, kind_b)
         both_infinite = select(kind_a == INFINITE, kind_b, 0) == INFINITE
         kind = select(select(both_infinite, sign_a ^ sign_b, 0) == 1, NAN, kind)

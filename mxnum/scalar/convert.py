@@ -28,7 +28,7 @@ def make_encode(
     pack = make_pack(target, rounding, overflow, width, word)
 
     @dialect
-    def encode(x, scale, random):  # type: ignore[no-untyped-def]
+    def encode(x, scale, random):
         sign, exponent, significand, kind = unpack(x)
         code = pack(sign, exponent - scale + SCALE_BIAS, significand, kind, random)
         return select(scale == SCALE_NAN, 0, code)
@@ -48,7 +48,7 @@ def make_decode(element: ElementFormat, target: ElementFormat) -> Callable[..., 
     NAN_CODE = target.nan_code
 
     @dialect
-    def decode(code, scale):  # type: ignore[no-untyped-def]
+    def decode(code, scale):
         sign, exponent, significand, kind = unpack(code)
         value = pack(sign, exponent + scale - SCALE_BIAS, significand, kind, 0)
         return select(scale == SCALE_NAN, NAN_CODE, value)

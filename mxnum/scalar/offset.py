@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from mxnum.formats import FLOATS, ElementFormat
@@ -27,7 +28,7 @@ def make_to_ordered(source: ElementFormat) -> Callable[..., Any]:
     MAGNITUDE_MASK = (1 << (source.bits - 1)) - 1
 
     @dialect
-    def to_ordered(x):  # type: ignore[no-untyped-def]
+    def to_ordered(x):
         magnitude = x & MAGNITUDE_MASK
         return select(x < 0, 0 - magnitude, magnitude)
 
@@ -39,7 +40,7 @@ def make_from_ordered(source: ElementFormat) -> Callable[..., Any]:
     SIGN_BIT = -(1 << (source.bits - 1))
 
     @dialect
-    def from_ordered(ordered):  # type: ignore[no-untyped-def]
+    def from_ordered(ordered):
         negative = ordered < 0
         magnitude = select(negative, 0 - ordered, ordered)
         return select(negative, magnitude | SIGN_BIT, magnitude)
@@ -58,7 +59,7 @@ def make_midpoint(source: ElementFormat) -> Callable[..., Any]:
     pack = make_pack(OFFSET, Rounding.RNE, Overflow.SATURATE, sum_width(width), word_bits(source, OFFSET))
 
     @dialect
-    def midpoint(largest, smallest):  # type: ignore[no-untyped-def]
+    def midpoint(largest, smallest):
         sign_a, exponent_a, a, kind_a = unpack(largest)
         sign_b, exponent_b, b, kind_b = unpack(smallest)
         sign, exponent, total, kind = add(sign_a, exponent_a, a, kind_a, sign_b, exponent_b, b, kind_b)
@@ -69,15 +70,18 @@ def make_midpoint(source: ElementFormat) -> Callable[..., Any]:
 
 
 def make_difference(source: ElementFormat) -> Callable[..., Any]:
-    """(x, offset) -> x - offset, rounded once to nearest even to `difference_format(source)`."""
-    target = difference_format(source)
+    """(x, offset) -> x - offset, rounded once to nearest even to `difference_format(source)`.
+
+    A NaN keeps the sign of x: the difference is encoded next, and elements keep the sign of a NaN.
+    """
+    target = replace(difference_format(source), canonical_nan=False)
     width = working_width(source, target)
     unpack, unpack_offset = make_unpack(source, width), make_unpack(OFFSET, width)
     add = make_add(width)
     pack = make_pack(target, Rounding.RNE, Overflow.IEEE, sum_width(width), word_bits(source, target))
 
     @dialect
-    def difference(x, offset):  # type: ignore[no-untyped-def]
+    def difference(x, offset):
         sign_a, exponent_a, a, kind_a = unpack(x)
         sign_b, exponent_b, b, kind_b = unpack_offset(offset)
         sign, exponent, total, kind = add(sign_a, exponent_a, a, kind_a, 1 - sign_b, exponent_b, b, kind_b)
@@ -95,7 +99,7 @@ def make_half_range_scale(source: ElementFormat, element: ElementFormat, rule: S
     scale_rule = make_scale_rule(element, rule, sum_width(width))
 
     @dialect
-    def half_range_scale(largest, smallest):  # type: ignore[no-untyped-def]
+    def half_range_scale(largest, smallest):
         sign_a, exponent_a, a, kind_a = unpack(largest)
         sign_b, exponent_b, b, kind_b = unpack(smallest)
         _, exponent, total, _ = add(sign_a, exponent_a, a, kind_a, 1 - sign_b, exponent_b, b, kind_b)
@@ -114,7 +118,7 @@ def make_decode_offset(element: ElementFormat, target: ElementFormat) -> Callabl
     NAN_CODE = target.nan_code
 
     @dialect
-    def decode_offset(code, scale, offset):  # type: ignore[no-untyped-def]
+    def decode_offset(code, scale, offset):
         sign_a, exponent_a, a, kind_a = unpack(code)
         sign_b, exponent_b, b, kind_b = unpack_offset(offset)
         sign, exponent, total, kind = add(

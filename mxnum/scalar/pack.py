@@ -33,7 +33,7 @@ def make_round(target: ElementFormat, rounding: Rounding, width: int, word: int)
         raise ValueError(f"width {width} does not fit {target.name} in a {word}-bit word")
 
     @dialect
-    def round_magnitude(sign, exponent, significand, random):  # type: ignore[no-untyped-def]
+    def round_magnitude(sign, exponent, significand, random):
         step = exponent - EMIN
         below = select(step < 0, 0 - step, 0)
         above = select(step < 0, 0, select(step > LAST_STEP, LAST_STEP, step))
@@ -86,7 +86,7 @@ def make_pack(
     round_magnitude = make_round(target, rounding, width, word)
 
     @dialect
-    def pack(sign, exponent, significand, kind, random):  # type: ignore[no-untyped-def]
+    def pack(sign, exponent, significand, kind, random):
         code = round_magnitude(sign, exponent, significand, random)
         if IEEE:
             above = MAX if LIMITS_ABOVE else OVER

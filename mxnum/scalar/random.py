@@ -21,7 +21,7 @@ _ROUNDS = 10
 
 
 @dialect
-def multiply_32x32(a, b):  # type: ignore[no-untyped-def]
+def multiply_32x32(a, b):
     """(high word, low word) of the 64-bit product of two 32-bit words, by 16-bit halves of `a`."""
     low = (a & _HALF) * b
     middle = (a >> 16) * b + (low >> 16)
@@ -29,7 +29,7 @@ def multiply_32x32(a, b):  # type: ignore[no-untyped-def]
 
 
 @dialect
-def philox4x32(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+def philox4x32(c0, c1, c2, c3, k0, k1):
     """Four random words from a counter of four words and a key of two, all in 0..2**32-1."""
     for _ in range(_ROUNDS):
         high_0, low_0 = multiply_32x32(c0, _MULTIPLIER_0)
@@ -49,7 +49,7 @@ def make_align_random(sr_bits: int) -> Callable[..., Any]:
     UP = SR_BITS - sr_bits
 
     @dialect
-    def align_random(word):  # type: ignore[no-untyped-def]
+    def align_random(word):
         return (word & MASK) << UP
 
     align_random.__name__ = f"align_random_{sr_bits}"

@@ -34,7 +34,7 @@ def make_scale_rule(element: ElementFormat, rule: ScaleRule, width: int) -> Call
     }[rule]
 
     @dialect
-    def scale_rule(exponent, significand):  # type: ignore[no-untyped-def]
+    def scale_rule(exponent, significand):
         code = exponent + BIAS + select(significand < FIRST_BUMPED, 0, 1)
         code = select(code < 0, 0, select(code > LAST_SCALE, LAST_SCALE, code))
         return select(significand == 0, 0, code)
@@ -49,7 +49,7 @@ def make_shared_scale(source: ElementFormat, element: ElementFormat, rule: Scale
     scale_rule = make_scale_rule(element, rule, width)
 
     @dialect
-    def shared_scale(amax):  # type: ignore[no-untyped-def]
+    def shared_scale(amax):
         _, exponent, significand, _ = unpack(amax)
         return scale_rule(exponent, significand)
 

@@ -11,13 +11,20 @@ from mxnum.scalar.word import dialect, select
 #: What an unpacked number is.
 FINITE, INFINITE, NAN = 0, 1, 2
 
+#: The exponent of zero: below that of every number, whatever scale is applied, so that rounding never sees it as large.
+ZERO_EXPONENT = -(1 << 12)
+
 
 def make_normalize(width: int) -> Callable[..., Any]:
-    """(exponent, significand below 2**(width+1)) -> the same number with 2**width <= significand, unless it is zero."""
+    """(exponent, significand below 2**(width+1)) -> the same number with 2**width <= significand.
+
+    Zero keeps its significand; its exponent ends up at most ZERO_EXPONENT.
+    """
 
     @dialect
-    def normalize(exponent, significand):  # type: ignore[no-untyped-def]
-        # A branch-free count of leading zeros, by halves. Zero stays zero; its exponent means nothing.
+    def normalize(exponent, significand):
+        exponent = select(significand == 0, ZERO_EXPONENT, exponent)
+        # A branch-free count of leading zeros, by halves.
         if width >= 32:
             z = select(significand < (1 << (width - 31)), 32, 0)
             significand = significand << z
@@ -50,8 +57,9 @@ def make_normalize(width: int) -> Callable[..., Any]:
 def make_unpack(source: ElementFormat, width: int) -> Callable[..., Any]:
     """code -> (sign, exponent, significand, kind) with |value| = significand * 2**(exponent - width).
 
-    A nonzero finite significand is normalized: 2**width <= significand < 2**(width+1). `kind` is FINITE, INFINITE or
-    NAN; for the latter two exponent and significand mean nothing, but stay within the word.
+    A nonzero finite significand is normalized: 2**width <= significand < 2**(width+1); zero has an exponent of at most
+    ZERO_EXPONENT. `kind` is FINITE, INFINITE or NAN; for the latter two exponent and significand mean nothing, but stay
+    within the word.
     """
     BITS = source.bits
     MANTISSA = source.mantissa_bits
@@ -67,7 +75,7 @@ def make_unpack(source: ElementFormat, width: int) -> Callable[..., Any]:
     normalize = make_normalize(width)
 
     @dialect
-    def unpack(code):  # type: ignore[no-untyped-def]
+    def unpack(code):
         sign = (code >> (BITS - 1)) & 1
         magnitude = code & MAGNITUDE_MASK
         if INTEGER:  # two's complement; the most negative code has magnitude 2**(BITS-1)

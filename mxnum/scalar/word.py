@@ -1,8 +1,8 @@
 """The integer dialect: what every function in `mxnum.scalar` is written in.
 
-A dialect function works on signed integers with ``& | ^ << >> + -``, comparisons and `select`, and nothing else, so that
-one function object means the same to every machine that runs it: Python ints, numpy arrays, numba on CPU and CUDA, and
-symbolic bit-vectors. The rules:
+A dialect function works on signed integers with ``& | ^ << >> + -``, comparisons and `select`, and nothing else, so
+that one function object means the same to every machine that runs it: Python ints, numpy arrays, numba on CPU and CUDA,
+and symbolic bit-vectors. The rules:
 
 - no branch on data (branches on factory constants are fine: they fold), no data-dependent loop;
 - `select` evaluates both arms: write ``z = select(c, 16, 0); m = m << z``, never ``select(c, m << 16, m)``;
@@ -10,6 +10,7 @@ symbolic bit-vectors. The rules:
   what makes int32, int64 and Python ints agree, and it is proved, not assumed.
 
 Bit patterns as wide as the word are signed (float32 -0.0 is -2**31); narrower ones are accepted signed or unsigned.
+A numpy array computes in its own type: give it at least the width of the word.
 """
 
 from __future__ import annotations

@@ -1,0 +1,46 @@
+"""Compiling the dialect: numba runs the same function objects."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numba import int64
+
+from mxnum.engine.jit import compile_loop, compile_scalar, register
+from mxnum.formats import ELEMENTS, FLOATS
+from mxnum.modes import Overflow, Rounding, ScaleRule
+from mxnum.scalar.convert import make_encode
+from mxnum.scalar.offset import make_midpoint
+from mxnum.scalar.random import philox4x32
+from mxnum.scalar.scale import make_shared_scale
+from tests import samples
+
+
+@pytest.mark.parametrize("rounding", [Rounding.RNE, Rounding.SR])
+def test_a_compiled_encoder_equals_the_function_object(rounding):
+    source, target = FLOATS["float64"], ELEMENTS["e2m3"]
+    encode = make_encode(source, target, rounding, Overflow.SATURATE)
+    compiled = compile_scalar(encode, int64, int64, int64)
+    for bits in samples.boundary_patterns(source, target, 130).tolist()[:400]:
+        assert compiled(bits, 130, 777) == encode(bits, 130, 777)
+
+
+def test_lazy_signatures_and_multiple_results():
+    compiled = compile_scalar(philox4x32)
+    assert compiled(0, 0, 0, 0, 0, 0) == (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)
+    midpoint = make_midpoint(FLOATS["float32"])
+    assert compile_scalar(midpoint)(0x3F800000, 0x40000000) == midpoint(0x3F800000, 0x40000000) == 0x3E00
+
+
+def test_registering_twice_is_harmless_and_returns_the_function():
+    rule = make_shared_scale(FLOATS["float32"], ELEMENTS["e4m3"], ScaleRule.EVEN)
+    assert register(rule) is rule
+    assert register(rule) is rule
+
+    def loop(values, out):
+        for i in range(values.size):
+            out[i] = rule(values[i])
+
+    values, out = np.array([0x3F800000, 0x7F7FFFFF], np.int32), np.zeros(2, np.int64)
+    compile_loop(loop)(values, out)
+    assert out.tolist() == [rule(int(v)) for v in values]

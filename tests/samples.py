@@ -1,0 +1,91 @@
+"""Inputs worth testing: rounding boundaries and their neighbours, all special classes, both signs, random bits."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mxnum import formats
+from mxnum.dtypes import numpy_dtype, signed_bits
+from mxnum.formats import ElementFormat
+
+Array = npt.NDArray[Any]
+
+ELEMENTS = tuple(formats.ELEMENTS)
+FLOATS = tuple(formats.FLOATS)
+SEED = 20260101
+
+
+def generator(*key: object) -> np.random.Generator:
+    """A generator of its own for each test case, the same in every run."""
+    return np.random.default_rng([SEED, *("|".join(map(str, key))).encode()])
+
+
+def patterns(source: ElementFormat, values: Array) -> Array:
+    """Bit patterns (signed) of float64 values narrowed to `source`, with both neighbours of each."""
+    with np.errstate(all="ignore"):
+        bits = signed_bits(np.asarray(values, np.float64).astype(numpy_dtype(source)))
+    return np.concatenate([bits, bits + 1, bits - 1])
+
+
+def special_patterns(source: ElementFormat) -> Array:
+    """Zeros, the ends of the subnormals and the normals, infinities and NaNs of a float type, both signs."""
+    m = source.mantissa_bits
+    top = source.max_code
+    positive = [0, 1, 2, (1 << m) - 1, 1 << m, (1 << m) + 1, top - 1, top, top + 1, top + 2, top + (1 << m)]
+    sign = -(1 << (source.bits - 1))
+    return np.array([*positive, *(sign + p for p in positive)], f"i{source.bits // 8}")
+
+
+def boundary_patterns(source: ElementFormat, element: ElementFormat, scale: int = 127) -> Array:
+    """Every value and midpoint of `element` times 2**(scale-127), its neighbours in `source`, and what lies beyond."""
+    finite = sorted({abs(v) for v in element.values() if math.isfinite(v)})
+    beyond = [finite[-1] * f for f in (1 + 2.0**-element.mantissa_bits, 1.25, 1.5, 2.0, 4.0, 1e3)]
+    below = [finite[1] * 2.0**-k for k in (1, 2, 3, 24, 31, 32, 60)]
+    points = [*finite, *((a + b) / 2 for a, b in pairwise(finite)), *beyond, *below]
+    if finite[1] < finite[-1]:  # midway to the first value past the end
+        points.append(finite[-1] + (finite[-1] - finite[-2]) / 2)
+    scaled = np.ldexp(np.array([*points, *(-p for p in points)]), scale - 127)
+    return np.concatenate([patterns(source, scaled), special_patterns(source)])
+
+
+def random_patterns(source: ElementFormat, count: int, *key: object) -> Array:
+    """Uniformly random bit patterns: every exponent is as likely, infinities and NaNs included."""
+    rng = generator("patterns", source.name, *key)
+    return rng.integers(-(1 << (source.bits - 1)), 1 << (source.bits - 1), count, dtype=f"i{source.bits // 8}")
+
+
+def is_nan(source: ElementFormat, bits: Array) -> Array:
+    """Which bit patterns are NaN; asking a float array would raise on signalling ones."""
+    return (bits.astype(np.int64) & ((1 << (source.bits - 1)) - 1)) > source.max_code + 1
+
+
+def as_floats(source: ElementFormat, bits: Array) -> list[float]:
+    """Python floats equal to bit patterns of `source`; a NaN keeps its sign."""
+    with np.errstate(all="ignore"):
+        values = bits.view(numpy_dtype(source)).astype(np.float64)
+    signed = zip(values.tolist(), bits.tolist(), strict=True)
+    return [math.copysign(math.nan, b) if math.isnan(v) else v for v, b in signed]
+
+
+def report(case: str, inputs: Any, got: Array, want: Array) -> str:
+    """The first few differences, bit by bit, for an assertion message."""
+    bad = np.flatnonzero(np.asarray(got) != np.asarray(want))
+    lines = [f"{case}: {bad.size} of {np.size(got)} differ"]
+    lines += [f"  input {inputs[i]}: got {int(got[i]):#x}, want {int(want[i]):#x}" for i in bad[:5]]
+    return "\n".join(lines)
+
+
+def assert_same(case: str, inputs: Any, got: Any, want: Any) -> None:
+    """Equality of codes, with the inputs of the first differences in the message."""
+    got, want = np.asarray(got), np.asarray(want)
+    assert got.shape == want.shape, case
+    if not np.array_equal(got, want):
+        if isinstance(inputs, np.ndarray) and inputs.dtype.kind == "i":
+            mask = (1 << (8 * inputs.itemsize)) - 1
+            inputs = [f"{int(b) & mask:#x}" for b in np.ravel(inputs)]
+        raise AssertionError(report(case, inputs, got.ravel(), want.ravel()))

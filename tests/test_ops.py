@@ -1,0 +1,285 @@
+"""Whole arrays against the oracle: every format, mode, layout and policy of the public operations."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mxnum as mx
+from mxnum import reference
+from mxnum.dtypes import numpy_dtype
+from mxnum.formats import FLOATS
+from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
+from tests import samples
+
+DTYPES = {name: numpy_dtype(fmt) for name, fmt in FLOATS.items()}
+
+
+def blocky(dtype, shape, *key, special=0.02):
+    """Blocks of different magnitudes, with zeros, subnormals and, at the rate `special`, NaN and infinities."""
+    rng = samples.generator("blocky", dtype, shape, *key)
+    x = rng.standard_normal(shape) * np.exp2(rng.integers(-12, 12, (*shape[:-1], 1) if shape else ()))
+    bits = rng.random(shape)
+    x = np.where(bits < 0.05, 0.0 * x, x)
+    x = np.where((bits > 0.05) & (bits < 0.08), x * 2.0**-20, x)
+    for k, value in enumerate((np.nan, np.inf, -np.inf, -np.nan)):
+        x = np.where((bits > 0.5 + k / 10) & (bits < 0.5 + k / 10 + special / 4), value, x)
+    with np.errstate(all="ignore"):
+        return x.astype(DTYPES[dtype])
+
+
+def check(x, fmt, blocks, **options):
+    """Codes, scales, offsets and values in every dtype equal the oracle's."""
+    got = mx.quantize(x, fmt, blocks=blocks, **options)
+    want = reference.quantize(x, fmt, blocks=blocks, **options)
+    case = f"{fmt} {x.dtype} {x.shape} {blocks} {options}"
+    assert got.blocks == tuple(blocks)
+    samples.assert_same(f"scales: {case}", None, got.scales, want.scales)
+    inputs = np.ascontiguousarray(x).view(f"i{x.dtype.itemsize}").ravel()
+    if want.offsets is None:
+        assert got.offsets is None
+    else:
+        samples.assert_same(f"offsets: {case}", None, got.offsets.view(np.uint16), want.offsets.view(np.uint16))
+    samples.assert_same(f"codes: {case}", inputs, got.codes, want.codes)
+    for dtype in DTYPES:
+        width = DTYPES[dtype].itemsize
+        values = got.dequantize(dtype)
+        expected = reference.dequantize(want.codes, want.scales, fmt, blocks=blocks, dtype=dtype, offsets=want.offsets)
+        samples.assert_same(f"values {dtype}: {case}", None, values.view(f"u{width}"), expected.view(f"u{width}"))
+    return got
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("fmt", mx.formats.names())
+def test_every_rounding_scale_rule_and_overflow(fmt, dtype):
+    x = blocky(dtype, (3, 70), fmt)
+    words = samples.generator("words", fmt).integers(0, 1 << 32, x.shape, dtype=np.uint32)
+    for rounding, rule, overflow in product(Rounding, ScaleRule, Overflow):
+        options = {"random_bits": words} if rounding == Rounding.SR else {}
+        got = mx.quantize(x, fmt, rounding=rounding, scale_rule=rule, overflow=overflow, **options)
+        want = reference.quantize(x, fmt, rounding=rounding, scale_rule=rule, overflow=overflow, **options)
+        case = f"{fmt} {dtype} {rounding} {rule} {overflow}"
+        samples.assert_same(f"scales: {case}", None, got.scales, want.scales)
+        samples.assert_same(f"codes: {case}", x.view(f"i{x.dtype.itemsize}").ravel(), got.codes, want.codes)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("fmt", ["mxfp8_e5m2", "mxfp4_e2m1", "mxint8"])
+@pytest.mark.parametrize("nonfinite", [Nonfinite.BLOCK, Nonfinite.ELEMENT])
+def test_every_source_type_and_policy(fmt, dtype, nonfinite):
+    x = blocky(dtype, (4, 64), fmt, special=0.05)
+    if nonfinite == Nonfinite.ELEMENT and fmt != "mxfp8_e5m2":
+        x = np.where(np.isnan(x), DTYPES[dtype].type(1), x)
+    for overflow in Overflow:
+        check(x, fmt, (1, 32), nonfinite=nonfinite, overflow=overflow)
+
+
+@pytest.mark.parametrize(
+    ("shape", "blocks"),
+    [
+        ((), ()), ((0,), (32,)), ((1,), (32,)), ((31,), (32,)), ((33,), (32,)), ((100,), (7,)), ((5, 0), (1, 32)),
+        ((0, 5), (32, 1)), ((40, 3), (32, 1)), ((9, 10), (4, 4)), ((9, 10), (9, 10)), ((3, 4, 70), (1, 1, 32)),
+        ((3, 40, 5), (1, 32, 1)), ((40, 3, 2), (32, 1, 1)), ((4, 6, 8), (2, 3, 4)), ((2, 3, 4, 33), (1, 2, 1, 16)),
+        ((2, 2, 2, 2, 5), (2, 1, 2, 1, 2)),
+    ],
+)  # fmt: skip
+def test_every_layout(shape, blocks):
+    x = blocky("float32", shape, special=0.01)
+    check(x, "mxfp6_e2m3", blocks)
+    if x.ndim > 1:
+        check(x[::-1, ..., ::2], "mxfp8_e4m3", blocks)
+        check(np.asfortranarray(x), "mxfp8_e4m3", blocks)
+        check(x.T, "mxfp8_e4m3", tuple(reversed(blocks)))
+
+
+def test_strides_and_byte_order_do_not_matter():
+    x = blocky("float32", (6, 64), special=0)
+    want = mx.quantize(x, "mxfp8_e4m3")
+    padded = np.zeros((6, 130), np.float32)
+    padded[:, 1:129:2] = x
+    assert mx.quantize(padded[:, 1:129:2], "mxfp8_e4m3").equals(want)
+    assert mx.quantize(x.astype(">f4"), "mxfp8_e4m3").equals(want)
+    assert mx.quantize(x.tolist(), "mxfp8_e4m3").equals(mx.quantize(x.astype(np.float64), "mxfp8_e4m3"))
+    broadcast = np.broadcast_to(x[0], (6, 64))
+    assert mx.quantize(broadcast, "mxfp8_e4m3").equals(mx.quantize(broadcast.copy(), "mxfp8_e4m3"))
+    readonly = x.copy()
+    readonly.flags.writeable = False
+    assert mx.quantize(readonly, "mxfp8_e4m3").equals(want)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("offset_range", ["exact", "half"])
+def test_asymmetric_scaling(dtype, offset_range):
+    x = blocky(dtype, (6, 40), "offset", special=0.02)
+    x[0] += DTYPES[dtype].type(3)
+    x[1] = DTYPES[dtype].type(-0.0)
+    x[2] = DTYPES[dtype].type(7.25)
+    for fmt, rule in product(["mxint4", "mxfp4_e2m1", "mxfp8_e5m2"], ["floor", "ceil"]):
+        for nonfinite in ("block", "element"):
+            y = np.where(np.isnan(x), DTYPES[dtype].type(0), x) if nonfinite == "element" and fmt != "mxfp8_e5m2" else x
+            check(y, fmt, (1, 16), offset="float16", offset_range=offset_range, scale_rule=rule, nonfinite=nonfinite)
+
+
+def test_asymmetric_scaling_of_huge_and_tiny_values():
+    x = np.array([[3e38, -1e38, 1.0, 2.0], [1e-40, 3e-45, 0.0, -1e-42], [7e4, 6.9e4, 8e4, 1e5]], np.float32)
+    check(x, "mxint8", (1, 4), offset="float16")
+    check(x.astype(np.float64) * 1e200, "mxint8", (1, 4), offset="float16", offset_range="half")
+    nan = np.array([[np.nan, -np.nan, 1.0, 2.0]], np.float32)
+    got = check(nan, "mxfp8_e4m3", (1, 4), offset="float16", nonfinite="element")
+    assert got.codes[0, :2].tolist() == [0x7F, 0xFF]
+
+
+def test_given_scales():
+    x = blocky("float32", (4, 64), "given")
+    scales = samples.generator("given").integers(100, 150, (4, 2)).astype(np.uint8)
+    scales[0, 0] = 255
+    for nonfinite in ("block", "element"):
+        got = check(x, "mxfp8_e4m3", (1, 32), scales=scales, nonfinite=nonfinite, overflow="ieee")
+        assert (got.codes[0, :32] == 0).all()
+    check(x, "mxint4", (1, 32), scales=scales, offset="float16")
+    assert scales[0, 0] == 255, "the caller's array is not written to"
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_random_blocks_of_random_bits(data):
+    fmt = data.draw(st.sampled_from(mx.formats.names()), "format")
+    dtype = data.draw(st.sampled_from(["float32", "float64"]), "dtype")
+    source = FLOATS[dtype]
+    length = data.draw(st.integers(1, 40), "length")
+    centre = data.draw(st.integers(1, (1 << source.exponent_bits) - 2), "exponent field of the block")
+    spread = data.draw(st.integers(0, 12), "spread")
+    rng = samples.generator("block", fmt, dtype, length, centre, spread)
+    field = np.clip(centre - rng.integers(0, spread + 1, length), 0, None)
+    bits = (field << source.mantissa_bits) | rng.integers(0, 1 << source.mantissa_bits, length)
+    x = bits.astype(f"i{source.bits // 8}").view(dtype) * rng.choice([-1, 1], length).astype(dtype)
+    rule = data.draw(st.sampled_from(list(ScaleRule)), "scale rule")
+    check(x, fmt, (data.draw(st.integers(1, 33), "block"),), scale_rule=rule)
+
+
+# Stochastic rounding
+
+
+def test_seeded_bits_are_philox_words_by_c_order_index():
+    x = blocky("float32", (5, 33), "seed", special=0)
+    for seed, stream in ((0, 0), (12345, 0), ((1 << 64) - 1, (1 << 63) + 5)):
+        words = reference.random_words(x.shape, seed=seed, stream=stream)
+        for sr_bits in (1, 8, 30):
+            seeded = mx.quantize(x, "mxfp8_e4m3", rounding="sr", seed=seed, stream=stream, sr_bits=sr_bits)
+            assert seeded.equals(mx.quantize(x, "mxfp8_e4m3", rounding="sr", random_bits=words, sr_bits=sr_bits))
+            want = reference.quantize(x, "mxfp8_e4m3", rounding="sr", random_bits=words, sr_bits=sr_bits)
+            samples.assert_same("seeded", x.view(np.int32), seeded.codes, want.codes)
+
+
+def test_seeded_bits_do_not_depend_on_layout():
+    x = blocky("float32", (64, 32), "layout", special=0)
+    options = {"rounding": "sr", "seed": 7, "axis": 0}
+    want = mx.quantize(x, "mxfp4_e2m1", **options)
+    assert mx.quantize(np.asfortranarray(x), "mxfp4_e2m1", **options).equals(want)
+    assert mx.quantize(np.repeat(x, 2, axis=1)[:, ::2], "mxfp4_e2m1", **options).equals(want)
+    other = mx.quantize(x, "mxfp4_e2m1", rounding="sr", seed=8, axis=0)
+    assert not np.array_equal(other.codes, want.codes)
+    elsewhere = mx.quantize(x, "mxfp4_e2m1", rounding="sr", seed=7, stream=1, axis=0)
+    assert not np.array_equal(elsewhere.codes, want.codes)
+
+
+def test_stochastic_rounding_is_unbiased_over_seeds():
+    x = np.full(1 << 16, 1.1, np.float32)
+    q = mx.encode(x, "e2m1", rounding="sr", seed=1)
+    away = np.count_nonzero(mx.decode(q, "e2m1") == 1.5)
+    expected, sigma = 0.2 * x.size, (0.2 * 0.8 * x.size) ** 0.5
+    assert abs(away - expected) < 5 * sigma
+    assert away != round(expected), "a count that exact would not be random"
+
+
+# Elements alone, and float types as elements
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("element", [*samples.ELEMENTS, *DTYPES])
+def test_encode_and_decode_of_elements(element, dtype):
+    source, target = FLOATS[dtype], mx.formats.element(element)
+    bits = np.concatenate([samples.special_patterns(source), samples.random_patterns(source, 100, element)])
+    if target.bits <= 8:
+        bits = np.concatenate([bits, samples.boundary_patterns(source, target)[::7]])
+    x = bits.view(DTYPES[dtype])
+    if target.nan_code is None:
+        bits = bits[~samples.is_nan(source, bits)]
+        x = bits.view(DTYPES[dtype])
+    for overflow in Overflow:
+        got = mx.encode(x, element, overflow=overflow)
+        want = [reference.encode(v, element, overflow=overflow) for v in samples.as_floats(source, bits)]
+        samples.assert_same(f"{dtype} {element} {overflow}", bits, got, np.array(want, np.uint64))
+    for result in DTYPES:
+        width = DTYPES[result].itemsize
+        values = mx.decode(got, element, dtype=result).view(f"u{width}")
+        want = [reference.decode(int(c), element, dtype=result) for c in got] if element not in DTYPES else None
+        if want is None:
+            with np.errstate(all="ignore"):
+                cast = got.view(DTYPES[element]).astype(DTYPES[result])
+            want = np.where(np.isnan(cast), FLOATS[result].nan_code, cast.view(f"u{width}"))
+        samples.assert_same(f"decode {element} {result}", None, values, np.array(want, np.uint64))
+
+
+def test_shared_scale_is_what_quantize_chooses():
+    x = blocky("bfloat16", (5, 64), special=0.03)
+    for fmt, rule in product(mx.formats.names(), ScaleRule):
+        for nonfinite in ("block", "element"):
+            got = mx.shared_scale(x, fmt, scale_rule=rule, nonfinite=nonfinite, axis=0)
+            if nonfinite == "block":
+                assert np.array_equal(got, mx.quantize(x, fmt, scale_rule=rule, axis=0).scales)
+            columns = [[float(v) for v in x[:, c]] for c in range(64)]
+            element = mx.formats.get(fmt).element
+            finite = np.array([[reference.shared_scale(c, element, scale_rule=rule) for c in columns]])
+            bad = ~np.isfinite(x.astype(np.float64)).all(axis=0, keepdims=True)
+            assert np.array_equal(got, np.where(bad & (nonfinite == "block"), 255, finite))
+
+
+def test_fake_quantize_keeps_the_dtype_and_writes_into_out():
+    for dtype in DTYPES:
+        x = blocky(dtype, (3, 50), "fake", special=0.01)
+        y = mx.fake_quantize(x, "mxfp8_e4m3", scale_rule="even")
+        assert y.dtype == x.dtype
+        want = reference.fake_quantize(x, "mxfp8_e4m3", scale_rule="even")
+        samples.assert_same(dtype, None, y.view(f"u{x.dtype.itemsize}"), want.view(f"u{x.dtype.itemsize}"))
+        out = np.zeros((3, 100), x.dtype)[:, ::2]
+        assert mx.fake_quantize(x, "mxfp8_e4m3", scale_rule="even", out=out) is out
+        assert np.array_equal(out.copy().view(f"u{x.dtype.itemsize}"), y.view(f"u{x.dtype.itemsize}"))
+
+
+def test_a_saturated_finite_value_can_dequantize_to_infinity_in_float32():
+    x = np.array([np.finfo(np.float32).max], np.float32)
+    q = mx.quantize(x, "mxfp8_e4m3", scale_rule="rceil")
+    assert np.isinf(q.dequantize())
+    assert q.dequantize("float64")[0] == 2.0**128
+
+
+@pytest.mark.parametrize("fmt", mx.formats.names())
+def test_quantization_is_idempotent_in_values(fmt):
+    x = blocky("float64", (8, 64), "idempotent", special=0)
+    for rule in ScaleRule:
+        once = mx.fake_quantize(x, fmt, scale_rule=rule)
+        assert np.array_equal(mx.fake_quantize(once, fmt, scale_rule=rule), once), rule
+
+
+def test_user_made_formats():
+    e4m1 = mx.ElementFormat("e4m1", exponent_bits=4, mantissa_bits=1, bias=7)
+    int6 = mx.ElementFormat.two_complement("int6", 6)
+    x = blocky("float32", (3, 48), "user")
+    for element in (e4m1, int6):
+        fmt = mx.MXFormat(element, "e8m0", 16)
+        for rounding in ("rne", "rto", "rtn"):
+            check(x, fmt, (1, 16), rounding=rounding)
+
+
+def test_dequantize_function_and_numpy_protocol():
+    q = mx.quantize(np.linspace(-3, 3, 40, dtype=np.float32), "mxfp8_e4m3")
+    assert np.array_equal(mx.dequantize(q), q.dequantize())
+    assert np.array_equal(np.asarray(q), q.dequantize())
+    assert np.asarray(q, dtype=np.float64).dtype == np.float64
+    assert mx.dequantize(q, ml_dtypes.bfloat16).dtype == ml_dtypes.bfloat16
