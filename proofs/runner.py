@@ -1,0 +1,156 @@
+"""Collecting theorems and checking them in worker processes.
+
+A theorem's check is a closure and cannot travel between processes, so each worker collects the theorems itself and is
+told names. A worker that dies or overstays costs the theorem it was checking, never the run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import pkgutil
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import proofs.theorems
+from proofs.theorem import Outcome, Theorem
+
+#: Modules outside `proofs.theorems` that state theorems; they may need packages that are not installed.
+OPTIONAL_MODULES = ("proofs.llvm", "proofs.ptx", "proofs.mutants", "proofs.exhaustive")
+#: Seconds after which a theorem is given up, whatever it is doing.
+HARD_LIMIT = {"fast": 900, "full": 6 * 3600}
+
+
+@dataclass(frozen=True)
+class Collection:
+    """The theorems by name, and the modules that could not state theirs with the reason why."""
+
+    theorems: dict[str, Theorem]
+    skipped: dict[str, str]
+
+
+@cache
+def collect() -> Collection:
+    """All theorems of the project, in a stable order."""
+    found: dict[str, Theorem] = {}
+    skipped: dict[str, str] = {}
+    required = [f"proofs.theorems.{module.name}" for module in pkgutil.iter_modules(proofs.theorems.__path__)]
+    for module in (*sorted(required), *OPTIONAL_MODULES):
+        try:
+            stated = importlib.import_module(module).theorems()
+        except ImportError as problem:
+            if module in required:
+                raise
+            skipped[module] = str(problem)
+            continue
+        for theorem in stated:
+            if theorem.name in found:
+                raise ValueError(f"two theorems are called {theorem.name!r}")
+            found[theorem.name] = theorem
+    return Collection(found, skipped)
+
+
+def choose(theorems: Iterable[Theorem], tier: str, pattern: str | None = None) -> list[Theorem]:
+    """Theorems of a tier ("full" includes "fast") whose name matches a glob or contains a string."""
+    return [
+        theorem
+        for theorem in theorems
+        if (tier == "full" or theorem.tier == "fast")
+        and (pattern is None or pattern in theorem.name or fnmatchcase(theorem.name, pattern))
+    ]
+
+
+def check(theorem: Theorem) -> Outcome:
+    """The theorem's outcome; an exception in its procedure is an outcome too."""
+    started = time.perf_counter()
+    try:
+        return theorem.check()
+    except Exception as problem:
+        return Outcome("error", "-", time.perf_counter() - started, f"{type(problem).__name__}: {problem}")
+
+
+def _work(connection: Connection, get: Callable[[], Collection]) -> None:
+    theorems = get().theorems
+    while (name := connection.recv()) is not None:
+        connection.send(check(theorems[name]))
+
+
+class _Worker:
+    """A process that checks one theorem at a time."""
+
+    def __init__(self, get: Callable[[], Collection]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_work, args=(theirs, get), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.theorem: Theorem | None = None
+        self.started = 0.0
+
+    def begin(self, theorem: Theorem) -> None:
+        self.theorem, self.started = theorem, time.perf_counter()
+        with suppress(OSError):  # a dead process shows when it is waited for
+            self.connection.send(theorem.name)
+
+    def end(self) -> None:
+        self.process.terminate()
+        self.process.join()
+        self.connection.close()
+
+
+def check_all(
+    theorems: Sequence[Theorem],
+    jobs: int,
+    report: Callable[[Theorem, Outcome], Any] = lambda theorem, outcome: None,
+    expected_seconds: dict[str, float] | None = None,
+    get: Callable[[], Collection] = collect,
+    limits: dict[str, float] = HARD_LIMIT,
+) -> dict[str, Outcome]:
+    """Outcomes by name. Theorems expected to take longest start first; `get` is how a worker finds them by name."""
+    expected = expected_seconds or {}
+    queue = sorted(theorems, key=lambda theorem: expected.get(theorem.name, 1e9))
+    outcomes: dict[str, Outcome] = {}
+    workers: list[_Worker] = []
+
+    def finish(worker: _Worker, outcome: Outcome) -> None:
+        assert worker.theorem is not None
+        outcomes[worker.theorem.name] = outcome
+        report(worker.theorem, outcome)
+        worker.theorem = None
+
+    def replace(worker: _Worker, outcome: Outcome) -> None:
+        finish(worker, outcome)
+        workers.remove(worker)
+        worker.end()
+
+    try:
+        while queue or any(worker.theorem for worker in workers):
+            while queue and len(workers) < jobs:
+                workers.append(_Worker(get))
+            for worker in workers:
+                if worker.theorem is None and queue:
+                    worker.begin(queue.pop())
+            busy = [worker for worker in workers if worker.theorem is not None]
+            ready = wait([worker.connection for worker in busy], timeout=1.0)
+            for worker in busy:
+                seconds = time.perf_counter() - worker.started
+                assert worker.theorem is not None
+                if worker.connection in ready:
+                    try:
+                        finish(worker, worker.connection.recv())
+                    except (EOFError, ConnectionError):
+                        worker.process.join()
+                        reason = f"the process died with exit code {worker.process.exitcode}"
+                        replace(worker, Outcome("error", "-", seconds, reason))
+                elif seconds > limits[worker.theorem.tier]:
+                    replace(worker, Outcome("unknown", "-", seconds, f"stopped after {seconds:.0f} s"))
+    finally:
+        for worker in workers:
+            worker.end()
+    return outcomes

@@ -1,0 +1,79 @@
+"""Total correctness: every encoder gives what the standard says, for every input.
+
+Each theorem covers finite, infinite and NaN inputs, all 256 scale codes and all 2**30 random integers at once.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import z3
+
+from mxnum import formats
+from mxnum.modes import Overflow, Rounding
+from mxnum.scalar.convert import make_encode
+from proofs import inputs, spec, tables
+from proofs.solve import BOTH, prove
+from proofs.sym import run
+from proofs.theorem import Outcome, Theorem
+
+ENCODE = (
+    "The encoder gives the code of round(v / 2**q) * 2**q with v = x / 2**scale exactly and q = max(floor(log2 |v|), emin) "
+    "- mantissa bits, sign kept; beyond the largest value, and for infinities and NaN, what the overflow mode says; code 0 "
+    "under scale 0xFF."
+)
+NARROW = (
+    "The conversion gives x / 2**scale rounded once to the float type, as IEEE 754 has it (SMT-LIB's own conversion where "
+    "it has the mode), saturated if asked; NaN is canonical."
+)
+HYPOTHESES = ("x is any bit pattern of its type", "scale is any E8M0 code", "random is any integer below 2**30")
+FORMATS = {**formats.ELEMENTS, **formats.FLOATS}
+
+
+def kernels(source: str, target: str, rounding: str) -> list:
+    """The encoders of both overflow modes."""
+    return [
+        make_encode(FORMATS[source], FORMATS[target], Rounding(rounding), Overflow(overflow))
+        for overflow in spec.OVERFLOWS
+    ]
+
+
+def check(source: str, target: str, rounding: str, engines: tuple[str, ...]) -> Outcome:
+    width = inputs.conversion_word(FORMATS[source], FORMATS[target])
+    source_type = tables.FLOATS[source]
+    x, scale, random = inputs.pattern("x", source_type.bits), inputs.scale(), inputs.random()
+    target_type = tables.ELEMENTS[target] if target in tables.ELEMENTS else tables.FLOATS[target]
+    conversion = spec.Conversion(source_type, target_type, rounding, x, scale, random)
+    goals, seen = [], []
+    for overflow, kernel in zip(spec.OVERFLOWS, kernels(source, target, rounding), strict=True):
+        result, _ = run(kernel, inputs.word(x, width), inputs.natural(scale, width), inputs.natural(random, width))
+        if not any(result.eq(other) for other in seen):
+            code, clean = inputs.code_of(result, target_type.bits)
+            goals += [clean, conversion.gives(overflow, code)]
+            seen.append(result)
+    example = ((x, 0), (scale, 127))
+    return prove(conversion.definitions, z3.And(*goals), engines=engines, show=(x, scale, random), example=example)
+
+
+def theorem(source: str, target: str, rounding: str, engines: tuple[str, ...], prefix: str, tier: str) -> Theorem:
+    functions = tuple(kernels(source, target, rounding))
+    return Theorem(
+        name=f"{prefix}/{source}/{target}/{rounding}",
+        statement=ENCODE if target in tables.ELEMENTS else NARROW,
+        kernels=tuple(function.__name__ for function in functions),
+        check=partial(check, source, target, rounding, engines),
+        hypotheses=HYPOTHESES,
+        tier=tier,
+        functions=functions,
+    )
+
+
+def theorems() -> list[Theorem]:
+    found = []
+    for source in tables.FLOATS:
+        for target in (*tables.ELEMENTS, *tables.FLOATS):
+            if target == source:
+                continue
+            for rounding in spec.ROUNDINGS:
+                found.append(theorem(source, target, rounding, ("z3",), "encode", "fast"))
+    return found
