@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import z3
@@ -62,6 +62,18 @@ def prove(
     if "sat" in answers.values():
         return outcome("refuted", witness([*hypotheses, z3.Not(goal)], show, timeout))
     return outcome("unknown", str(answers))
+
+
+def together(cases: Iterable[tuple[str, Callable[[], Outcome]]]) -> Outcome:
+    """One outcome for a family: proved if each case is, else the first case that is not, by its label."""
+    seconds, solvers = 0.0, dict[str, None]()
+    for label, check in cases:
+        outcome = check()
+        seconds += outcome.seconds
+        solvers[outcome.solver] = None
+        if outcome.verdict != "proved":
+            return Outcome(outcome.verdict, outcome.solver, seconds, f"{label}: {outcome.detail}")
+    return Outcome("proved", ", ".join(solvers), seconds)
 
 
 def witness(assertions: Sequence[z3.BoolRef], show: Sequence[z3.ExprRef], timeout: int = TIMEOUT) -> str:

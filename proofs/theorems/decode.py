@@ -1,0 +1,44 @@
+"""Total correctness of decoding: every element, every float type, every code under every scale."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from mxnum.formats import ELEMENTS, FLOATS
+from mxnum.scalar.convert import make_decode
+from proofs import inputs, spec, tables
+from proofs.solve import BOTH, prove
+from proofs.sym import run
+from proofs.theorem import Outcome, Theorem
+
+DECODE = (
+    "The decoder gives (value of the code in the standard's table) * 2**(scale - 127), rounded once to nearest even: "
+    "infinity on overflow, the canonical NaN for a NaN code and under scale 0xFF, infinity for an infinite code."
+)
+
+
+def check(element: str, target: str) -> Outcome:
+    source, float_type = tables.ELEMENTS[element], tables.FLOATS[target]
+    width = inputs.conversion_word(ELEMENTS[element], FLOATS[target])
+    code, scale = inputs.pattern("code", source.bits), inputs.scale()
+    kernel = make_decode(ELEMENTS[element], FLOATS[target])
+    result, _ = run(kernel, inputs.word(code, width), inputs.natural(scale, width))
+    pattern, clean = inputs.code_of(result, float_type.bits)
+    definitions: spec.Definitions = []
+    correct = spec.decodes(source, float_type, code, scale, pattern, definitions)
+    return prove(definitions, clean & correct, engines=BOTH, show=(code, scale), example=((code, 0), (scale, 127)))
+
+
+def theorems() -> list[Theorem]:
+    return [
+        Theorem(
+            name=f"decode/{element}/{target}",
+            statement=DECODE,
+            kernels=(f"decode_{element}_{target}",),
+            check=partial(check, element, target),
+            hypotheses=("code is any code of the element, produced or not", "scale is any E8M0 code"),
+            functions=(make_decode(ELEMENTS[element], FLOATS[target]),),
+        )
+        for element in tables.ELEMENTS
+        for target in tables.FLOATS
+    ]

@@ -1,0 +1,166 @@
+"""The shared scale: the definition of each rule, and what users rely on.
+
+A is the block's largest finite magnitude, A = f * 2**E with 1 <= f < 2, both read off the exactly widened float.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
+
+import z3
+
+from mxnum.formats import ELEMENTS, FLOATS
+from mxnum.modes import ScaleRule
+from mxnum.scalar.scale import make_shared_scale
+from proofs import inputs, spec, tables
+from proofs.solve import BOTH, prove, together
+from proofs.sym import run
+from proofs.theorem import Outcome, Theorem
+
+RULES = ("floor", "ceil", "even", "rceil")
+DEFINITION = (
+    "The scale code is E - emax (floor), one more iff f > 1 (ceil), iff f >= 2 - 2**-(m+1) (even), iff f exceeds the "
+    "significand of the largest value (rceil), plus 127, clamped to 0..254; 0 for A = 0."
+)
+CLAMP = (
+    "Under floor and even a block's largest element lies beyond the largest value iff f exceeds the significand of the "
+    "largest value and the rule has not added one (unless a clamp of the scale intervened)."
+)
+NEVER_EXCEEDS = "Under ceil and rceil no element of the block exceeds the largest value, unless the scale is clamped at 254."
+MINIMAL = "Under rceil the scale is the least that serves: with one less, A would exceed the largest value."
+EVEN = (
+    "The even rule is: round A to the element's mantissa width, ties to even, then apply floor to the result (which may "
+    "have reached the next power of two)."
+)
+HYPOTHESES = ("A is any finite nonnegative number of the source type, subnormals and zero included",)
+
+
+class Block:
+    """A symbolic A, its exact exponent and significand, and the codes that the rules give for it."""
+
+    def __init__(self, source: str, element: str) -> None:
+        self.source, self.element = tables.FLOATS[source], tables.ELEMENTS[element]
+        self.amax = inputs.pattern("amax", self.source.bits)
+        self.definitions: spec.Definitions = []
+        value = spec.widen(self.amax, self.source, spec.wide_sort(self.source))
+        self.exact = spec.Exact(value, self.definitions)
+        self.zero = z3.fpIsZero(value)
+        self.finite = [z3.Not(spec.sign_bit(self.amax)), z3.ULE(self.amax, self.source.last)]
+
+    def code(self, rule: str) -> z3.BitVecRef:
+        kernel = make_shared_scale(FLOATS[self.source.name], ELEMENTS[self.element.name], ScaleRule(rule))
+        width = 64 if self.source.bits == 64 else 32
+        return run(kernel, z3.ZeroExt(width - self.source.bits, self.amax) if width > self.source.bits else self.amax)[0]
+
+    def significand(self, bound: Fraction) -> z3.BitVecRef:
+        """The fraction field of a significand between one and two."""
+        scaled = (bound - 1) * (1 << self.exact.fraction_bits)
+        assert scaled.denominator == 1
+        return z3.BitVecVal(int(scaled), self.exact.fraction_bits)
+
+    def bumps(self, rule: str) -> z3.BoolRef:
+        """Whether the rule's exponent is one more than floor's."""
+        fraction = self.exact.fraction
+        match rule:
+            case "ceil":
+                return fraction != 0
+            case "even":
+                return z3.UGE(fraction, self.significand(tables.EVEN_BUMP[self.element.name]))
+            case "rceil":
+                return z3.UGT(fraction, self.significand(tables.LARGEST_SIGNIFICAND[self.element.name]))
+            case _:
+                return z3.BoolVal(False)
+
+    def unclamped(self, rule: str) -> z3.BitVecRef:
+        """E - emax + 127, plus one if the rule says so."""
+        exponent = self.exact.exponent
+        one = z3.If(self.bumps(rule), z3.BitVecVal(1, exponent.size()), z3.BitVecVal(0, exponent.size()))
+        return exponent - self.element.emax + tables.SCALE_BIAS + one
+
+    def quotient(self, code: z3.BitVecRef) -> z3.FPRef:
+        """A / 2**(code - 127), exactly; any code from -1 to 255."""
+        width = self.exact.exponent_bits
+        return self.exact.times(z3.BitVecVal(tables.SCALE_BIAS, width) - z3.Extract(width - 1, 0, code)).value
+
+    def exceeds(self, code: z3.BitVecRef) -> z3.BoolRef:
+        largest = float(self.element.value(self.element.last))
+        return z3.fpGT(self.quotient(code), z3.FPVal(largest, self.exact.sort))
+
+    def prove(self, goal: z3.BoolRef) -> Outcome:
+        one = self.source.infinity >> 1  # some positive finite pattern
+        return prove(
+            [*self.finite, *self.definitions], goal, engines=BOTH, show=(self.amax,), example=((self.amax, one),)
+        )
+
+
+def definition(source: str, element: str, rule: str) -> Outcome:
+    block = Block(source, element)
+    code, exponent = block.code(rule), block.unclamped(rule)
+    low, high = z3.BitVecVal(0, exponent.size()), z3.BitVecVal(254, exponent.size())
+    clamped = z3.If(exponent < 0, low, z3.If(exponent > 254, high, exponent))
+    expected = z3.If(block.zero, low, clamped)
+    return block.prove(code == z3.ZeroExt(code.size() - expected.size(), expected))
+
+
+def clamp(source: str, element: str, rule: str) -> Outcome:
+    block = Block(source, element)
+    code, exponent = block.code(rule), block.unclamped(rule)
+    beyond = z3.UGT(block.exact.fraction, block.significand(tables.LARGEST_SIGNIFICAND[element]))
+    within = z3.And(exponent >= 0, exponent <= 254, z3.Not(block.zero))
+    expected = z3.And(beyond, z3.Not(block.bumps(rule)))
+    return block.prove(z3.Implies(within, block.exceeds(code) == expected))
+
+
+def never_exceeds(source: str, element: str, rule: str) -> Outcome:
+    block = Block(source, element)
+    code = block.code(rule)
+    return block.prove(z3.Implies(block.unclamped(rule) <= 254, z3.Not(block.exceeds(code))))
+
+
+def minimal(source: str, element: str, rule: str) -> Outcome:
+    block = Block(source, element)
+    code = block.code(rule)
+    return block.prove(z3.Implies(code > 0, block.exceeds(code - 1)))
+
+
+def even_rounds_then_floors(source: str, element: str, rule: str) -> Outcome:
+    block = Block(source, element)
+    code = block.code(rule)
+    exponent, mantissa = block.exact.exponent, block.element.mantissa
+    quotient = block.exact.times(z3.BitVecVal(mantissa, exponent.size()) - exponent).value
+    rounded = z3.fpRoundToIntegral(z3.RNE(), quotient)
+    two = z3.FPVal(float(2 << mantissa), block.exact.sort)
+    carried = z3.If(z3.fpEQ(rounded, two), z3.BitVecVal(1, exponent.size()), z3.BitVecVal(0, exponent.size()))
+    result = exponent + carried - block.element.emax + tables.SCALE_BIAS
+    low, high = z3.BitVecVal(0, exponent.size()), z3.BitVecVal(254, exponent.size())
+    clamped = z3.If(result < 0, low, z3.If(result > 254, high, result))
+    return block.prove(z3.Or(block.zero, code == z3.ZeroExt(code.size() - clamped.size(), clamped)))
+
+
+def theorems() -> list[Theorem]:
+    found = []
+
+    def state(kind: str, statement: str, check: Callable[..., Outcome], rules: tuple[str, ...]) -> None:
+        for source in tables.FLOATS:
+            for rule in rules:
+                kernels = [make_shared_scale(FLOATS[source], element, ScaleRule(rule)) for element in ELEMENTS.values()]
+                cases = [(element, partial(check, source, element, rule)) for element in tables.ELEMENTS]
+                found.append(
+                    Theorem(
+                        name=f"scale/{kind}/{source}/{rule}",
+                        statement=statement,
+                        kernels=tuple(kernel.__name__ for kernel in kernels),
+                        check=partial(together, cases),
+                        hypotheses=HYPOTHESES,
+                        functions=tuple(kernels),
+                    )
+                )
+
+    state("definition", DEFINITION, definition, RULES)
+    state("clamp-iff", CLAMP, clamp, ("floor", "even"))
+    state("never-exceeds", NEVER_EXCEEDS, never_exceeds, ("ceil", "rceil"))
+    state("minimal", MINIMAL, minimal, ("rceil",))
+    state("even-rounds", EVEN, even_rounds_then_floors, ("even",))
+    return found
