@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -269,14 +270,14 @@ class MXArray:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what `save` wrote."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
                 parts = {name: file[name] for name in file.files}
             description = json.loads(str(parts["description"]))
             element = formats.ElementFormat(**description["element"])
             fmt = MXFormat(element, description["scale"], description["block"], description["name"])
             shape, blocks = tuple(description["shape"]), tuple(description["blocks"])
             packed, scales = parts["packed"], parts["scales"]
-        except (KeyError, ValueError, TypeError, EOFError) as problem:
+        except (KeyError, ValueError, TypeError, EOFError, BadZipFile) as problem:
             raise ValueError(
                 f"Argument 'path' must be a file written by MXArray.save, not {str(path)!r} ({problem})."
             ) from None
@@ -304,7 +305,7 @@ def checked_codes(argument: str, value: Any, bits: int) -> Array:
     errors.require_type(codes.dtype == dtype, argument, f"a {dtype} array", codes.dtype.name)
     if codes.size and bits < 8 * dtype.itemsize:
         largest = int(codes.max())
-        errors.require(largest < 1 << bits, argument, f"below {1 << bits}, its high bits zero,", largest)
+        errors.require(largest < 1 << bits, argument, f"below {1 << bits}, its high bits zero", largest)
     return codes
 
 

@@ -65,5 +65,11 @@ def code_dtype(bits: int) -> np.dtype[Any]:
 
 
 def signed_bits(array: Array) -> Array:
-    """The same memory as signed integers: what the dialect reads and writes."""
+    """The same memory as signed integers: what loops read."""
     return array.view(f"i{array.dtype.itemsize}")
+
+
+def stored_bits(array: Array) -> Array:
+    """The same memory as the integers that loops write: unsigned, but for 64 bits, where the word is signed."""
+    size = array.dtype.itemsize
+    return array.view("i8" if size == 8 else f"u{size}")

@@ -20,6 +20,7 @@ from mxnum.formats import ElementFormat
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_decode, make_encode
 from mxnum.scalar.offset import (
+    difference_format,
     make_decode_offset,
     make_difference,
     make_from_ordered,
@@ -128,7 +129,8 @@ def _from_range(source: ElementFormat, function: Callable[..., Any]) -> Any:
         for block in range(largest.size):
             out[block] = 0
             if smallest[block] <= largest[block]:
-                out[block] = function(from_ordered(int(largest[block])), from_ordered(int(smallest[block])))
+                value = function(from_ordered(int(largest[block])), from_ordered(int(smallest[block])))
+                out[block] = value & 0xFFFF
 
     return compile_loop(fill)
 
@@ -144,8 +146,9 @@ def encode_elements(
     """
     encode = make_encode(source, target, rounding, overflow)
     if sr_bits is None:
-        return _map_with_block(encode)
+        return _map_with_block(encode, target)
     align_random = make_align_random(sr_bits)
+    STORED = _stored(target)
 
     def encode_all(bits, blocks, strides, scales, codes, words):
         length, run = bits.shape[-1], blocks[-1]
@@ -154,7 +157,8 @@ def encode_elements(
             row, out, row_words = bits[index], codes[index], words[index]
             for start in range(0, length, run):
                 for i in range(start, min(start + run, length)):
-                    out[i] = encode(int(row[i]), int(scales[block]), align_random(int(row_words[i])))
+                    random = align_random(int(row_words[i]))
+                    out[i] = encode(int(row[i]), int(scales[block]), random) & STORED
                 block += 1
 
     return compile_loop(encode_all)
@@ -170,6 +174,7 @@ def encode_elements_seeded(
     """
     encode = make_encode(source, target, rounding, overflow)
     align_random = make_align_random(sr_bits)
+    STORED = _stored(target)
 
     def encode_all(bits, blocks, strides, scales, codes, key):
         length, run = bits.shape[-1], blocks[-1]
@@ -185,7 +190,7 @@ def encode_elements_seeded(
                         counter = (first + i) >> 2
                         w0, w1, w2, w3 = philox4x32(counter & 0xFFFFFFFF, counter >> 32, key[2], key[3], key[0], key[1])
                     word = w0 if place == 0 else w1 if place == 1 else w2 if place == 2 else w3
-                    out[i] = encode(int(row[i]), int(scales[block]), align_random(word))
+                    out[i] = encode(int(row[i]), int(scales[block]), align_random(word)) & STORED
                 block += 1
             first += length
 
@@ -201,7 +206,7 @@ def differences(source: ElementFormat) -> Any:
     def subtract(x, offset, _):
         return difference(x, offset)
 
-    return _map_with_block(subtract)
+    return _map_with_block(subtract, difference_format(source))
 
 
 @cache
@@ -213,11 +218,17 @@ def decode_elements(element: ElementFormat, target: ElementFormat) -> Any:
     def expand(code, scale, _):
         return decode(code, scale)
 
-    return _map_with_block(expand)
+    return _map_with_block(expand, target)
 
 
-def _map_with_block(function: Callable[..., Any]) -> Any:
+def _stored(target: ElementFormat) -> int:
+    """The mask that turns a signed bit pattern into what a loop stores; a pattern of 64 bits stays signed."""
+    return -1 if target.bits > 32 else (1 << target.bits) - 1
+
+
+def _map_with_block(function: Callable[..., Any], target: ElementFormat) -> Any:
     """(bits, blocks, strides, per_block, out, _): out = function(element, what its block has, 0) for every element."""
+    STORED = _stored(target)
 
     def run_all(bits, blocks, strides, per_block, out, _):
         length, run = bits.shape[-1], blocks[-1]
@@ -227,7 +238,7 @@ def _map_with_block(function: Callable[..., Any]) -> Any:
             for start in range(0, length, run):
                 shared = int(per_block[block])
                 for i in range(start, min(start + run, length)):
-                    result[i] = function(int(row[i]), shared, 0)
+                    result[i] = function(int(row[i]), shared, 0) & STORED
                 block += 1
 
     return compile_loop(run_all)
@@ -237,6 +248,7 @@ def _map_with_block(function: Callable[..., Any]) -> Any:
 def decode_elements_offset(element: ElementFormat, target: ElementFormat) -> Any:
     """(codes, blocks, strides, scales, out, offsets): bit patterns of value + offset, offsets as bit patterns."""
     decode_offset = make_decode_offset(element, target)
+    STORED = _stored(target)
 
     def expand(codes, blocks, strides, scales, out, offsets):
         length, run = codes.shape[-1], blocks[-1]
@@ -245,7 +257,7 @@ def decode_elements_offset(element: ElementFormat, target: ElementFormat) -> Any
             row, result = codes[index], out[index]
             for start in range(0, length, run):
                 for i in range(start, min(start + run, length)):
-                    result[i] = decode_offset(int(row[i]), int(scales[block]), int(offsets[block]))
+                    result[i] = decode_offset(int(row[i]), int(scales[block]), int(offsets[block])) & STORED
                 block += 1
 
     return compile_loop(expand)

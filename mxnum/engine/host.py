@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
-from mxnum.dtypes import Array, code_dtype, numpy_dtype, signed_bits
+from mxnum.dtypes import Array, code_dtype, numpy_dtype, signed_bits, stored_bits
 from mxnum.engine import cpu
 from mxnum.engine.packing import pack_rows, packed_length, unpack_rows
 from mxnum.formats import E8M0, ElementFormat
@@ -122,7 +122,7 @@ def dequantize(
 ) -> Array:
     """Values of an MX array in `target`; without `out` a new contiguous array."""
     result = np.empty(codes.shape, numpy_dtype(target)) if out is None else out
-    (rows, values), blocks, strides = _aligned(blocks, codes, signed_bits(result))
+    (rows, values), blocks, strides = _aligned(blocks, codes, stored_bits(result))
     flat = np.ascontiguousarray(scales).ravel()
     if offsets is None:
         cpu.decode_elements(element, target)(rows, blocks, strides, flat, values, 0)
@@ -191,7 +191,7 @@ def _range(x: Array, source: ElementFormat, blocks: Blocks) -> tuple[Array, Arra
 
 def _differences(x: Array, source: ElementFormat, blocks: Blocks, offsets: Array) -> Array:
     result = np.empty(x.shape, numpy_dtype(difference_format(source)))
-    (rows, values), blocks, strides = _aligned(blocks, signed_bits(x), signed_bits(result))
+    (rows, values), blocks, strides = _aligned(blocks, signed_bits(x), stored_bits(result))
     cpu.differences(source)(rows, blocks, strides, offsets.ravel(), values, 0)
     return result
 
@@ -207,7 +207,7 @@ def _encode(
     overflow: Overflow,
     random: RandomBits | None,
 ) -> None:
-    bits, flat = signed_bits(x), scales.ravel()
+    bits, flat, codes = signed_bits(x), scales.ravel(), stored_bits(codes)
     if target.specials == "none":  # nothing to overflow to: both choices are one kernel
         overflow = Overflow.SATURATE
     modes = source, target, rounding, overflow

@@ -1,0 +1,94 @@
+"""Imports go downward only, the layers stay independent, and files stay readable."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "mxnum"
+
+#: Each module and what it may import from the package, at module level or inside functions.
+ALLOWED = {
+    "errors": set(),
+    "modes": set(),
+    "formats": {"errors"},
+    "reference": {"errors", "formats", "modes"},
+    "dtypes": {"errors", "formats"},
+    "layout": {"errors"},
+    "scalar": {"formats", "modes", "scalar"},
+    "engine": {"errors", "formats", "modes", "dtypes", "layout", "scalar", "engine"},
+    "array": {"errors", "formats", "dtypes", "layout", "engine"},
+    "ops": {"errors", "formats", "modes", "dtypes", "layout", "array", "engine"},
+    "__init__": {"array", "formats", "modes", "ops"},
+}
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def layer(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported_layers(path: Path) -> set[str]:
+    layers = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "mxnum":
+            rest = node.module.split(".")[1:]
+            layers |= {rest[0]} if rest else {alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            layers |= {a.name.split(".")[1] for a in node.names if a.name.startswith("mxnum.")}
+    return layers
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_go_downward(path):
+    assert layer(path) in ALLOWED, "a new layer needs its place in ALLOWED and in ARCHITECTURE.md"
+    assert imported_layers(path) <= ALLOWED[layer(path)]
+
+
+def test_layers_have_no_cycle():
+    order = list(ALLOWED)
+    for name, below in ALLOWED.items():
+        for other in below - {name}:
+            assert ALLOWED[other].isdisjoint({name}), f"{name} and {other} import each other"
+            assert other in order
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_numba_is_imported_in_the_engine_only(path):
+    modules = {
+        alias.name if isinstance(node, ast.Import) else node.module
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for alias in node.names
+    }
+    if layer(path) != "engine":
+        assert not any(m and m.split(".")[0] == "numba" for m in modules)
+
+
+def test_proofs_see_the_definition_and_the_loops_only():
+    allowed = {"scalar", "engine", "formats", "modes"}
+    for path in (ROOT / "proofs").rglob("*.py"):
+        if not path.name.startswith("test_"):
+            assert imported_layers(path) <= allowed, path.name
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_files_can_be_read_in_one_sitting(path):
+    lines = path.read_text().splitlines()
+    assert len(lines) <= 520, f"{len(lines)} lines"
+    assert not any(re.search(r"\b(TODO|FIXME|XXX)\b", line) for line in lines)
+
+
+def test_there_is_a_test_file_for_every_module():
+    missing = []
+    for path in FILES:
+        relative = path.relative_to(PACKAGE)
+        if path.name == "__init__.py":
+            continue
+        if not (ROOT / "tests" / relative.parent / f"test_{relative.name}").exists():
+            missing.append(str(relative))
+    assert missing == []

@@ -1,0 +1,210 @@
+"""MXArray: parts, packing, views, files, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import mxnum as mx
+from tests import samples
+
+
+def example(fmt="mxfp8_e4m3", shape=(4, 70), dtype=np.float32, **options):
+    x = samples.generator("array", fmt, shape).standard_normal(shape).astype(dtype)
+    return mx.quantize(x, fmt, **options)
+
+
+@pytest.mark.parametrize("fmt", mx.formats.names())
+@pytest.mark.parametrize("shape", [(4, 70), (3, 5, 33), (1,), (2, 0), (0, 3)])
+def test_packing_is_a_little_endian_bit_stream(fmt, shape):
+    q = example(fmt, shape)
+    w = q.format.element.bits
+    packed = q.pack()
+    assert packed.shape == (*shape[:-1], -(-shape[-1] * w // 8))
+    for index in np.ndindex(shape[:-1]):
+        stream = sum(int(c) << (w * i) for i, c in enumerate(q.codes[index]))
+        assert packed[index].tobytes() == stream.to_bytes(packed.shape[-1], "little")
+    again = mx.MXArray.from_packed(packed, q.scales, fmt, length=shape[-1])
+    assert again.equals(q)
+    assert q.packed_nbytes == packed.nbytes + q.scales.nbytes
+    assert q.nbytes == q.codes.nbytes + q.scales.nbytes
+
+
+def test_sizes():
+    q = example("mxfp4_e2m1", (8, 64))
+    assert (q.nbytes, q.packed_nbytes) == (512 + 16, 256 + 16)
+    assert q.packed_nbytes * 8 / q.size == q.format.bits_per_element == 4.25
+    q = example("mxint4", (8, 64), offset="float16")
+    assert q.packed_nbytes == 256 + 16 + 32
+    assert (q.shape, q.ndim, q.size, len(q)) == ((8, 64), 2, 512, 8)
+
+
+def test_from_parts_wraps_without_copying():
+    q = example()
+    again = mx.MXArray.from_parts(q.codes, q.scales, "mxfp8_e4m3", axis=-1)
+    assert again.equals(q)
+    assert again.codes is q.codes
+    assert again.scales is q.scales
+
+
+def test_equality_looks_at_everything():
+    q = example("mxint4", offset="float16")
+    same = mx.MXArray.from_parts(q.codes.copy(), q.scales.copy(), "mxint4", offsets=q.offsets.copy())
+    assert q.equals(same)
+    same.offsets[0, 0] = -same.offsets[0, 0] + 1
+    assert not q.equals(same)
+    for part in ("codes", "scales"):
+        other = mx.MXArray.from_parts(q.codes.copy(), q.scales.copy(), "mxint4", offsets=q.offsets.copy())
+        getattr(other, part)[0, 0] ^= 1
+        assert not q.equals(other)
+    assert not q.equals(mx.MXArray.from_parts(q.codes, q.scales, "mxint4"))
+    assert not q.equals(mx.MXArray.from_parts(q.codes, q.scales, "mxfp4_e2m1", offsets=q.offsets))
+    assert not q.equals(q.codes)
+    square = example(shape=(32, 32), block_shape=(32, 32))
+    tiles = mx.MXArray.from_parts(square.codes, square.scales, "mxfp8_e4m3", blocks=(33, 33))
+    assert not square.equals(tiles)
+
+
+def test_transposes_are_views():
+    x = samples.generator("T").standard_normal((4, 70)).astype(np.float32)
+    q = mx.quantize(x, "mxfp8_e4m3")
+    assert np.shares_memory(q.T.codes, q.codes)
+    assert q.T.blocks == (32, 1)
+    assert q.T.equals(mx.quantize(x.T, "mxfp8_e4m3", axis=0))
+    assert np.array_equal(q.T.dequantize(), q.dequantize().T)
+    cube = example(shape=(3, 4, 40), offset="float16")
+    assert np.array_equal(cube.transpose(2, 0, -2).dequantize(), cube.dequantize().transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        0, -1, slice(1, 3), slice(None, None, -1), (0, 1), (slice(None), 2), (..., slice(32, None)),
+        (1, ..., slice(0, 64)), (slice(None), slice(None), slice(32, 64)), np.int64(1), (..., slice(64, 70)), (),
+        (slice(2, 2),), (..., slice(0, 0)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("offset", [None, "float16"])
+def test_slices_are_views_of_whole_blocks(key, offset):
+    q = example(shape=(3, 4, 70), offset=offset)
+    part = q[key]
+    assert np.array_equal(part.dequantize(), q.dequantize()[key])
+    assert part.codes.size == 0 or np.shares_memory(part.codes, q.codes)
+    parts = part.codes, part.scales, q.format
+    assert part.equals(mx.MXArray.from_parts(*parts, blocks=part.blocks, offsets=part.offsets))
+
+
+@pytest.mark.parametrize("key", [(0, 0, 5), (..., slice(1, 33)), (..., slice(0, 33)), (..., slice(None, None, 2))])
+def test_slices_that_cut_blocks_are_refused(key):
+    with pytest.raises(ValueError, match="must take whole blocks of 32 along axis 2"):
+        example(shape=(3, 4, 70))[key]
+
+
+@pytest.mark.parametrize("key", [None, [0, 1], 1.5, True, np.array([0])])
+def test_other_keys_are_refused(key):
+    with pytest.raises(TypeError, match="'key' must be made of integers, slices"):
+        example()[key]
+
+
+def test_too_many_indices():
+    with pytest.raises(ValueError, match="at most 2 indices"):
+        example()[0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"offset": "float16"}, {"block_shape": (2, 16)}, {"axis": 0}],
+)
+@pytest.mark.parametrize("fmt", ["mxfp8_e5m2", "mxfp6_e3m2", "mxfp4_e2m1"])
+def test_files_keep_everything(tmp_path, fmt, options):
+    q = example(fmt, **options)
+    q.save(tmp_path / "q.npz")
+    again = mx.MXArray.load(tmp_path / "q.npz")
+    assert again.equals(q)
+    assert [p.name for p in tmp_path.iterdir()] == ["q.npz"]
+
+
+def test_files_of_scalars_empty_arrays_and_user_formats(tmp_path):
+    for q in (
+        mx.quantize(np.float32(1.3), "mxfp6_e2m3"),
+        mx.quantize(np.float32(1.3), "mxint4", offset="float16"),
+        example(shape=(0, 5)),
+        example(mx.MXFormat(mx.ElementFormat("e4m1", 4, 1, 7), block=8)),
+    ):
+        q.save(tmp_path / "q.npz")
+        assert mx.MXArray.load(tmp_path / "q.npz").equals(q)
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "q.npz"
+    q = example()
+    q.save(path)
+    before = path.read_bytes()
+
+    def broken(file, **parts):
+        file.write(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(np, "savez", broken)
+    with pytest.raises(OSError, match="disk full"):
+        example("mxint8").save(path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["q.npz"]
+
+
+def test_files_that_are_not_ours(tmp_path):
+    np.savez(tmp_path / "other.npz", a=np.zeros(3))
+    (tmp_path / "text.npz").write_text("hello")
+    q = example()
+    q.save(tmp_path / "cut.npz")
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "cut.npz").read_bytes()[:200])
+    with np.load(tmp_path / "other.npz") as file:
+        assert file.files == ["a"]
+    description = {"element": {"name": "e4m3"}}
+    np.savez(tmp_path / "partial.npz", description=np.array(json.dumps(description)))
+    for name in ("other", "text", "cut", "partial"):
+        with pytest.raises(ValueError, match=r"must be a file written by MXArray\.save"):
+            mx.MXArray.load(tmp_path / f"{name}.npz")
+    with pytest.raises(FileNotFoundError):
+        mx.MXArray.load(Path(tmp_path / "missing.npz"))
+
+
+def test_elements_are_a_view_of_an_ml_dtypes_type():
+    types = {"mxfp8_e4m3": ml_dtypes.float8_e4m3fn, "mxfp4_e2m1": ml_dtypes.float4_e2m1fn, "mxint8": np.int8}
+    for fmt, dtype in types.items():
+        q = example(fmt)
+        assert q.elements.dtype == dtype
+        assert np.shares_memory(q.elements, q.codes)
+    q = example("mxfp6_e2m3", shape=(32,))
+    scale = 2.0 ** (int(q.scales[0]) - 127)
+    assert np.array_equal(q.elements.astype(np.float32) * scale, q.dequantize())
+    for fmt in ("mxint4", "mxfp4_e3m0"):
+        with pytest.raises(ValueError, match="Argument 'format' must be"):
+            _ = example(fmt).elements
+
+
+def test_arithmetic_on_codes_is_refused():
+    q = example()
+    for operation in (lambda: q + 1, lambda: np.ones(3) * q, lambda: np.exp(q)):
+        with pytest.raises(TypeError):
+            operation()
+    with pytest.raises(ValueError, match="'copy' must be True or None"):
+        np.array(q, copy=False)
+
+
+def test_repr_and_pickle():
+    q = example("mxint4", (3, 64), offset="float16")
+    assert repr(q) == "<MXArray mxint4 (3, 64), blocks (1, 32), float16 offsets: 114 bytes packed>"
+    assert pickle.loads(pickle.dumps(q)).equals(q)
+
+
+def test_dequantize_into_out():
+    q = example()
+    out = np.zeros((4, 70), np.float64)
+    assert q.dequantize("float64", out=out) is out
+    assert np.array_equal(out, q.dequantize("float64"))

@@ -1,0 +1,84 @@
+"""The floating-point environment of the process does not change a bit: flush-to-zero, rounding directions."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import platform
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+import mxnum as mx
+from tests import samples
+
+pytestmark = pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "AMD64") or not ctypes.util.find_library("m") or platform.system() != "Linux",
+    reason="sets the SSE control register through the C library of Linux on x86-64",
+)
+
+FLUSH_TO_ZERO, DENORMALS_ARE_ZERO = 0x8000, 0x0040
+DOWNWARD, UPWARD, TOWARD_ZERO = 0x2000, 0x4000, 0x6000
+MXCSR = 28  # byte offset in glibc's fenv_t
+
+
+@contextmanager
+def control_bits(bits):
+    """The SSE control register with `bits` set, restored afterwards."""
+    libm = ctypes.CDLL(ctypes.util.find_library("m"))
+    saved, changed = ctypes.create_string_buffer(64), ctypes.create_string_buffer(64)
+    libm.fegetenv(saved)
+    libm.fegetenv(changed)
+    register = int.from_bytes(changed.raw[MXCSR : MXCSR + 4], "little") | bits
+    ctypes.memmove(ctypes.addressof(changed) + MXCSR, register.to_bytes(4, "little"), 4)
+    libm.fesetenv(changed)
+    try:
+        yield
+    finally:
+        libm.fesetenv(saved)
+
+
+def everything(x):
+    """Bytes of every kind of result."""
+    parts = []
+    for fmt in ("mxfp8_e4m3", "mxfp4_e2m1", "mxint8"):
+        for options in ({}, {"offset": "float16"}, {"rounding": "sr", "seed": 5}, {"scale_rule": "rceil", "axis": 0}):
+            q = mx.quantize(x, fmt, **options)
+            parts += [q.codes, q.scales, *(q.dequantize(d) for d in ("float64", "float32", "float16", "bfloat16"))]
+    parts += [mx.encode(x, "float16"), mx.encode(x, "bfloat16", rounding="rto"), mx.fake_quantize(x, "mxfp6_e3m2")]
+    return [p.tobytes() for p in parts]
+
+
+def inputs(dtype):
+    rng = samples.generator("environment", dtype)
+    tiny = np.finfo(dtype).smallest_subnormal
+    x = rng.standard_normal((8, 64)).astype(dtype)
+    x[0] *= tiny * 1000
+    x[1] = tiny * np.arange(64)
+    x[2] *= np.finfo(dtype).max / 8
+    x[3, ::2] *= 1e-30
+    return x
+
+
+def test_the_environment_really_changes():
+    one, small = np.ones(1, np.float32), np.full(1, 2.0**-126, np.float32)
+    with control_bits(FLUSH_TO_ZERO | DENORMALS_ARE_ZERO):
+        flushed = small / 2
+    with control_bits(UPWARD):
+        up = one + np.float32(2.0**-30)
+    assert flushed[0] == 0
+    assert small[0] / 2 != 0
+    assert up[0] > 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "bits", [FLUSH_TO_ZERO | DENORMALS_ARE_ZERO, UPWARD, DOWNWARD, TOWARD_ZERO | FLUSH_TO_ZERO], ids=hex
+)
+def test_results_do_not_change(dtype, bits):
+    x = inputs(dtype)
+    want = everything(x)
+    with control_bits(bits):
+        got = everything(x)
+    assert got == want

@@ -1,0 +1,39 @@
+"""Importing the package is quick and loads numpy alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import mxnum as mx
+
+PROBE = """
+import json, sys, time
+import numpy, dataclasses, enum, json, difflib, pathlib, zipfile
+started = time.perf_counter()
+import mxnum
+elapsed = time.perf_counter() - started
+heavy = ["numba", "llvmlite", "sympy", "mpmath", "matplotlib", "torch", "scipy", "ml_dtypes", "hypothesis", "z3"]
+print(json.dumps({"seconds": elapsed, "loaded": [name for name in heavy if name in sys.modules]}))
+"""
+
+
+def probe():
+    answer = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True)
+    return json.loads(answer.stdout)
+
+
+def test_nothing_heavy_is_loaded():
+    assert probe()["loaded"] == []
+
+
+def test_import_takes_less_than_a_fifth_of_a_second_beyond_numpy():
+    # The best of three: a busy machine may stall any single one.
+    assert min(probe()["seconds"] for _ in range(3)) < 0.2
+
+
+def test_public_names_exist_and_are_documented():
+    for name in mx.__all__:
+        value = getattr(mx, name)
+        assert name == "__version__" or value.__doc__, name
