@@ -12,7 +12,7 @@ from typing import Self
 class _DocumentedEnum(StrEnum):
     """A string enum whose members carry their definition as ``__doc__``."""
 
-    def __new__(cls, value: str, definition: str) -> Self:
+    def __new__(cls, value: str, definition: str = "") -> Self:
         member = str.__new__(cls, value)
         member._value_ = value
         member.__doc__ = definition

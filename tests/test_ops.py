@@ -158,8 +158,16 @@ def test_random_blocks_of_random_bits(data):
     field = np.clip(centre - rng.integers(0, spread + 1, length), 0, None)
     bits = (field << source.mantissa_bits) | rng.integers(0, 1 << source.mantissa_bits, length)
     x = bits.astype(f"i{source.bits // 8}").view(dtype) * rng.choice([-1, 1], length).astype(dtype)
-    rule = data.draw(st.sampled_from(list(ScaleRule)), "scale rule")
-    check(x, fmt, (data.draw(st.integers(1, 33), "block"),), scale_rule=rule)
+    options = {
+        "scale_rule": data.draw(st.sampled_from(list(ScaleRule)), "scale rule"),
+        "rounding": data.draw(st.sampled_from(list(Rounding)), "rounding"),
+        "overflow": data.draw(st.sampled_from(list(Overflow)), "overflow"),
+    }
+    if options["rounding"] == Rounding.SR:
+        options["random_bits"] = rng.integers(0, 1 << 32, length, dtype=np.uint32)
+    for value in data.draw(st.lists(st.sampled_from([np.inf, -np.inf, np.nan, -0.0]), max_size=1), "special"):
+        x[rng.integers(0, length)] = value
+    check(x, fmt, (data.draw(st.integers(1, 33), "block"),), **options)
 
 
 # Stochastic rounding

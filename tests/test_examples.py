@@ -1,0 +1,30 @@
+"""Every example in the README and in docstrings gives what it says."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MODULES = [
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in sorted((ROOT / "mxnum").rglob("*.py"))
+    if ">>>" in path.read_text()
+]
+
+
+def test_readme():
+    path, flags = str(ROOT / "README.md"), doctest.NORMALIZE_WHITESPACE
+    failed, tried = doctest.testfile(path, module_relative=False, optionflags=flags)
+    assert tried >= 12
+    assert failed == 0
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstrings(name):
+    failed, tried = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert tried > 0
+    assert failed == 0
