@@ -240,7 +240,7 @@ def decode(code: int, element: Element, *, dtype: str = "float64", scale: int = 
 
 
 def shared_scale(values: Iterable[float | Fraction], element: Element, *, scale_rule: str = "floor") -> int:
-    """The E8M0 code for a block, from A, the largest magnitude of its finite elements (OCP MX v1.0 section 6.3 for `floor`).
+    """The E8M0 code for a block whose largest finite magnitude is A (OCP MX v1.0 section 6.3 for `floor`).
 
     With A = f * 2**E, 1 <= f < 2, the rules place A so: `floor` aligns E with the largest element exponent emax and
     lets the top saturate; `ceil` adds one iff f > 1; `even` adds one iff f, rounded to m bits, carries to 2; `rceil`
