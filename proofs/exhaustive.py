@@ -1,0 +1,351 @@
+"""The array loops against exact rationals: every float32 pattern, and every breakpoint under every scale code.
+
+Fast tier: the function objects, run over numpy arrays, at the breakpoints of all four input types and on every code of
+the decoders; the float32 loops, compiled as users get them, at the same breakpoints. Full tier: the compiled loops over
+all 2**32 float32 patterns, all 16-bit patterns under all scales, all codes, and the float64 breakpoints.
+
+    python -m proofs.exhaustive [--only PATTERN] [--minutes M] [--again] [--list]
+
+runs the full tier alone. It can be interrupted and continues where it was; `sweeps.json` records what has finished.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from proofs import breakpoints, loops, sweeps
+from proofs.loops import Machine
+from proofs.rationals import ELEMENTS, FLOATS
+from proofs.runs import Array, Random, encode_runs, scale_runs
+from proofs.sweeps import Evaluate, State, Sweep
+from proofs.theorem import Outcome, Theorem
+
+ROUNDINGS = ("rne", "rna", "rtz", "rtp", "rtn", "rto", "sr")
+RULES = ("floor", "ceil", "even", "rceil")
+#: Scale codes swept for rne beside 127: the ends, and the neighbours of 1.
+SCALE_CLASSES = (0, 1, 2, 126, 128, 253, 254)
+#: Words of the stochastic sweeps: the ends, the half, and one from the middle whose two top bits must not count.
+SWEPT_WORDS = (Random(1 << 29), Random(0), Random(1), Random((1 << 30) - 1), Random(0xC0000000 | 0x12345678))
+
+BREAKPOINTS = (
+    "At each breakpoint of the exact reference, at the patterns up to two below and one above it, and at zeros, "
+    "subnormal and normal extremes, infinities and NaNs, the encoder gives the reference's code, for all 256 scale "
+    "codes and both signs; with monotonicity this extends to all inputs of the type."
+)
+ENCODE_SWEEP = "The compiled array loop gives the exactly rounded code for every one of the 2**32 float32 bit patterns."
+NARROW_SWEEP = (
+    "The compiled array loop gives the exactly rounded code for every 16-bit pattern under all 256 scale codes."
+)
+DECODE_SWEEP = (
+    "The decoder gives the exact product of element value and scale, rounded once to nearest even, for every code "
+    "under all 256 scale codes."
+)
+SCALE_SWEEP = "The compiled loop over blocks gives the scale code of its rule for every finite non-negative float32."
+SCALE_BREAKPOINTS = (
+    "Around each of the 254 amax thresholds of each scale rule, and at zero and the extremes of the type, the scale "
+    "code is the rule's; codes grow with amax, so that this extends to every finite amax."
+)
+
+
+def overflows(element: str) -> tuple[str, ...]:
+    """The overflow modes that differ: an element without special values saturates in both."""
+    return ("saturate", "ieee") if ELEMENTS[element].nan is not None else ("saturate",)
+
+
+def encodings() -> Iterator[tuple[str, str, str]]:
+    """(element, rounding, overflow), rne first."""
+    for rounding in ROUNDINGS:
+        for element in ELEMENTS:
+            for overflow in overflows(element):
+                yield element, rounding, overflow
+
+
+def subnormal_scale(element: str) -> int:
+    """The scale code under which the element's smallest positive value is the smallest normal float32."""
+    return ELEMENTS[element].magnitudes[1].denominator.bit_length()
+
+
+def theorems() -> list[Theorem]:
+    """The fast checks, then the sweeps in the order in which they are worth running."""
+    return [*_breakpoint_theorems(), *_decode_theorems("definition"), *_scale_theorems(), *sweep_theorems()]
+
+
+def sweep_theorems() -> list[Theorem]:
+    """The full tier."""
+    swept = [_sweep_theorem(task, kernel, statement) for task, kernel, statement in sweep_tasks()]
+    once = [*_narrow_theorems(), *_loop_breakpoint_theorems("float64", "full"), *_decode_theorems("loop")]
+    return [*once, *swept]
+
+
+# The fast tier
+
+
+def _breakpoint_theorems() -> Iterator[Theorem]:
+    for source in FLOATS:
+        for modes in encodings():
+            yield _encode_theorem("breakpoints/encode", "definition", breakpoints.check_encode, source, *modes)
+    yield from _loop_breakpoint_theorems("float32", "fast")
+
+
+def _loop_breakpoint_theorems(source: str, tier: Any) -> Iterator[Theorem]:
+    for modes in encodings():
+        yield _encode_theorem("breakpoints/loop/encode", "loop", breakpoints.check_encode, source, *modes, tier=tier)
+
+
+def _encode_theorem(
+    prefix: str,
+    machine: Machine,
+    check: Callable[..., tuple[int, str]],
+    source: str,
+    element: str,
+    rounding: str,
+    overflow: str,
+    statement: str = BREAKPOINTS,
+    tier: Any = "fast",
+) -> Theorem:
+    name = f"{prefix}/{source}/{element}/{rounding}/{overflow}"
+    words: tuple[Random | None, ...] = breakpoints.WORDS if rounding == "sr" else (None,)
+    if machine == "loop" and rounding == "sr":  # another bit count is another compilation of the same alignment
+        words = tuple(word for word in breakpoints.WORDS if word.bits == breakpoints.WORDS[0].bits)
+    kernel = loops.encode_kernel(source, element, rounding, overflow)
+    of_loop = partial(loops.encode_loop, source, element, rounding, overflow, words[0])
+    checks = tuple(partial(check, machine, source, element, rounding, overflow, word) for word in words)
+    hypotheses = [f"x is at a breakpoint of {source}" if check is breakpoints.check_encode else f"x is any {source}"]
+    hypotheses.append("scale code in 0..255")
+    if rounding == "sr":
+        hypotheses.append(f"the random word is one of {', '.join(f'{word.word:#x}' for word in words if word)}")
+    return Theorem(
+        name=name,
+        statement=statement,
+        kernels=(kernel.__name__,),
+        check=partial(_check_once, name, checks, of_loop if tier == "full" else None),
+        hypotheses=tuple(hypotheses),
+        tier=tier,
+        functions=(kernel,),
+    )
+
+
+def _check_once(
+    name: str, checks: tuple[Callable[[], tuple[int, str]], ...], recorded_loop: Callable[[], Any] | None
+) -> Outcome:
+    """All of the checks; entered in the record where the loop to be hashed is given."""
+    started = time.perf_counter()
+    count, problem = 0, ""
+    for check in checks:
+        inputs, message = check()
+        count += inputs
+        problem = problem or message
+    seconds = time.perf_counter() - started
+    if recorded_loop is not None:
+        kernel_hash = sweeps.kernel_hash(recorded_loop())
+        state = State("", kernel_hash, count, count, int(problem != ""), None, seconds, date.today().isoformat())
+        sweeps.add_to_record(name, state)
+    return Outcome("refuted" if problem else "proved", "sweep", seconds, problem or f"{count} inputs")
+
+
+def _decode_theorems(machine: Machine) -> Iterator[Theorem]:
+    for element in ELEMENTS:
+        for target in FLOATS:
+            prefix, tier = ("codes", "fast") if machine == "definition" else ("sweep", "full")
+            name = f"{prefix}/decode/{element}/{target}"
+            kernel = loops.decode_kernel(element, target)
+            of_loop = partial(loops.decode_loop, element, target)
+            check = partial(breakpoints.check_decode, machine, element, target)
+            yield Theorem(
+                name=name,
+                statement=DECODE_SWEEP,
+                kernels=(kernel.__name__,),
+                check=partial(_check_once, name, (check,), of_loop if machine == "loop" else None),
+                hypotheses=(f"code is any {element} code", "scale code in 0..255"),
+                tier=tier,  # type: ignore[arg-type]
+                functions=(kernel,),
+            )
+
+
+def _scale_theorems() -> Iterator[Theorem]:
+    for source in FLOATS:
+        for element in ELEMENTS:
+            name = f"breakpoints/scale/{source}/{element}"
+            kernels = tuple(loops.scale_kernel(source, element, rule) for rule in RULES)
+            checks = tuple(partial(breakpoints.check_scale, source, element, rule) for rule in RULES)
+            yield Theorem(
+                name=name,
+                statement=SCALE_BREAKPOINTS,
+                kernels=tuple(kernel.__name__ for kernel in kernels),
+                check=partial(_check_once, name, checks, None),
+                hypotheses=(f"amax is at a threshold of {source}",),
+                functions=kernels,
+            )
+
+
+# The full tier
+
+
+def _narrow_theorems() -> Iterator[Theorem]:
+    for source in ("bfloat16", "float16"):
+        for modes in encodings():
+            check = breakpoints.check_all_patterns
+            yield _encode_theorem("sweep/encode", "loop", check, source, *modes, NARROW_SWEEP, "full")
+
+
+@dataclass(frozen=True)
+class EncodeTask:
+    """A float32 encoding loop under one scale code, and one random word if it is stochastic."""
+
+    element: str
+    rounding: str
+    overflow: str
+    scale: int = 127
+    random: Random | None = None
+
+    @property
+    def name(self) -> str:
+        word = "" if self.random is None else f"/word{self.random.word:x}"
+        return f"sweep/encode/float32/{self.element}/{self.rounding}/{self.overflow}/scale{self.scale}{word}"
+
+    @property
+    def hypotheses(self) -> tuple[str, ...]:
+        word = () if self.random is None else (f"the random word is {self.random.word:#x}",)
+        return ("x is any float32", f"scale code {self.scale}", *word)
+
+    def sweep(self) -> Sweep:
+        modes = "float32", self.element, self.rounding, self.overflow
+        return Sweep(
+            self.name, "int32", self.prepare, partial(encode_runs, *modes, scale=self.scale, random=self.random)
+        )
+
+    def prepare(self) -> tuple[Evaluate, Any]:
+        loop = loops.encode_loop("float32", self.element, self.rounding, self.overflow, self.random)
+        scales = np.array([self.scale], np.uint8)
+        words = loops.words_for((1, sweeps.CHUNK), self.random)
+
+        def evaluate(bits: Array, codes: Array) -> None:
+            used = words if self.random is None else words[:, : bits.size]
+            loop(bits[None], (1, bits.size), (1, 1), scales, codes[None], used)
+
+        return evaluate, loop
+
+
+@dataclass(frozen=True)
+class ScaleTask:
+    """A loop from the largest magnitudes of blocks to scale codes."""
+
+    element: str
+    rule: str
+
+    @property
+    def name(self) -> str:
+        return f"sweep/scale/float32/{self.element}/{self.rule}"
+
+    @property
+    def hypotheses(self) -> tuple[str, ...]:
+        return ("amax is any finite non-negative float32",)
+
+    def sweep(self) -> Sweep:
+        return Sweep(self.name, "int32", self.prepare, partial(scale_runs, "float32", self.element, self.rule))
+
+    def prepare(self) -> tuple[Evaluate, Any]:
+        loop = loops.scale_loop("float32", self.element, self.rule)
+        return loop, loop
+
+
+def sweep_tasks() -> Iterator[tuple[EncodeTask | ScaleTask, Callable[..., Any], str]]:
+    """(task, scalar kernel, statement), the most wanted first."""
+    first_word = {True: SWEPT_WORDS[0], False: None}
+    for element, rounding, overflow in encodings():
+        yield _encode_task(element, rounding, overflow, random=first_word[rounding == "sr"])
+    for element in ELEMENTS:
+        for rule in RULES:
+            yield ScaleTask(element, rule), loops.scale_kernel("float32", element, rule), SCALE_SWEEP
+    for word in SWEPT_WORDS[1:]:
+        for element in ELEMENTS:
+            yield _encode_task(element, "sr", "saturate", random=word)
+    for element in ELEMENTS:
+        for scale in sorted({*SCALE_CLASSES, subnormal_scale(element)}):
+            yield _encode_task(element, "rne", "saturate", scale)
+
+
+def _encode_task(
+    element: str, rounding: str, overflow: str, scale: int = 127, random: Random | None = None
+) -> tuple[EncodeTask, Callable[..., Any], str]:
+    kernel = loops.encode_kernel("float32", element, rounding, overflow)
+    return EncodeTask(element, rounding, overflow, scale, random), kernel, ENCODE_SWEEP
+
+
+def _sweep_theorem(task: EncodeTask | ScaleTask, kernel: Callable[..., Any], statement: str) -> Theorem:
+    return Theorem(
+        name=task.name,
+        statement=statement,
+        kernels=(kernel.__name__,),
+        check=partial(check_sweep, task),
+        hypotheses=task.hypotheses,
+        tier="full",
+        functions=(kernel,),
+    )
+
+
+def check_sweep(
+    task: EncodeTask | ScaleTask,
+    *,
+    again: bool = False,
+    deadline: float | None = None,
+    progress: sweeps.Progress | None = None,
+) -> Outcome:
+    """Run or continue a sweep, and enter it in the record when it has finished."""
+    state = sweeps.run(task.sweep(), again=again, deadline=deadline, progress=progress)
+    if not state.finished:
+        return Outcome("unknown", "sweep", state.seconds, f"stopped after {state.next} of {state.end} patterns")
+    sweeps.add_to_record(task.name, state)
+    if state.first_mismatch is not None:
+        pattern, right, found = state.first_mismatch
+        first = f"first: pattern {pattern:#x}, got {found:#x}, expected {right:#x}"
+        return Outcome("refuted", "sweep", state.seconds, f"{state.mismatches} mismatches; {first}")
+    return Outcome("proved", "sweep", state.seconds, f"{state.end} inputs, swept on {state.finished_on}")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the full tier; 1 if anything was refuted."""
+    parser = argparse.ArgumentParser(
+        prog="python -m proofs.exhaustive", description="Exhaustive sweeps of the array loops."
+    )
+    parser.add_argument("--only", default="", metavar="PATTERN", help="sweeps whose name contains this")
+    parser.add_argument("--minutes", type=float, metavar="M", help="stop after this long; a later run continues")
+    parser.add_argument("--again", action="store_true", help="start over what has finished")
+    parser.add_argument("--list", action="store_true", help="print the names and stop")
+    options = parser.parse_args(arguments)
+    chosen = [theorem for theorem in sweep_theorems() if options.only in theorem.name]
+    deadline = None if options.minutes is None else time.monotonic() + 60 * options.minutes
+    failed = False
+    for number, theorem in enumerate(chosen, 1):
+        if options.list:
+            print(theorem.name)
+            continue
+        if deadline is not None and time.monotonic() > deadline:
+            print(f"out of time before {theorem.name}")
+            break
+        check = theorem.check
+        if isinstance(check, partial) and check.func is check_sweep:
+            check = partial(check, again=options.again, deadline=deadline, progress=partial(_show, number, len(chosen)))
+        outcome = check()
+        failed |= outcome.verdict == "refuted"
+        print(f"{outcome.verdict:8} {outcome.seconds:7.1f} s  {theorem.name}: {outcome.detail}", flush=True)
+    return int(failed)
+
+
+def _show(number: int, count: int, name: str, done: int, end: int, rate: float) -> None:
+    left = (end - done) / rate
+    line = f"{number}/{count} {name} {done / end:4.0%} {rate / 1e6:.0f} M/s, {left:.0f} s left"
+    print(f"\r{line:110}\r", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

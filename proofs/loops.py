@@ -1,0 +1,116 @@
+"""Two ways to run a kernel on many inputs: the compiled loop that users run, and the function object over numpy arrays.
+
+The second costs no compilation. It executes the very object that the theorems are about, in the word its intermediates
+are proved to fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from mxnum.engine import cpu
+from mxnum.formats import ELEMENTS, FLOATS
+from mxnum.modes import Overflow, Rounding, ScaleRule
+from mxnum.scalar.convert import make_decode, make_encode
+from mxnum.scalar.random import make_align_random
+from mxnum.scalar.scale import make_shared_scale
+from mxnum.scalar.word import word_bits
+from proofs.runs import Array, Random
+
+Machine = Literal["loop", "definition"]
+
+#: (unsigned bit patterns [scale, i], scale codes) -> codes [scale, i]
+Rows = Callable[[Array, Array], Array]
+
+
+def signed(patterns: Array) -> Array:
+    """Unsigned patterns as the signed integers that kernels read, in the same memory."""
+    return patterns.view(f"i{patterns.dtype.itemsize}")
+
+
+def encode_kernel(source: str, element: str, rounding: str, overflow: str) -> Callable[..., Any]:
+    """The scalar function object."""
+    return make_encode(FLOATS[source], ELEMENTS[element], Rounding[rounding.upper()], Overflow[overflow.upper()])
+
+
+def encode_loop(source: str, element: str, rounding: str, overflow: str, random: Random | None) -> Any:
+    """The compiled array loop, as `mxnum.engine.host` calls it."""
+    modes = FLOATS[source], ELEMENTS[element], Rounding[rounding.upper()], Overflow[overflow.upper()]
+    return cpu.encode_elements(*modes, None if random is None else random.bits)
+
+
+def words_for(shape: tuple[int, ...], random: Random | None) -> Any:
+    """The last argument of an encoding loop: an array of one repeated word, or what is not looked at."""
+    return 0 if random is None else np.full(shape, random.word, np.uint32)
+
+
+def encode_rows(
+    machine: Machine, source: str, element: str, rounding: str, overflow: str, random: Random | None
+) -> Rows:
+    """Encoding many patterns under many scales."""
+    if machine == "loop":
+        loop = encode_loop(source, element, rounding, overflow, random)
+
+        def by_loop(patterns: Array, scales: Array) -> Array:
+            codes = np.empty(patterns.shape, np.uint8)
+            blocks = (1, patterns.shape[1])
+            loop(signed(patterns), blocks, (1, 1), scales, codes, words_for(patterns.shape, random))
+            return codes
+
+        return by_loop
+
+    kernel = encode_kernel(source, element, rounding, overflow)
+    word = f"i{word_bits(FLOATS[source], ELEMENTS[element]) // 8}"
+    aligned = 0 if random is None else make_align_random(random.bits)(random.word)
+
+    def by_definition(patterns: Array, scales: Array) -> Array:
+        x = signed(patterns).astype(word, copy=False)
+        return np.asarray(kernel(x, scales.astype(word)[:, None], aligned)).astype(np.uint8)
+
+    return by_definition
+
+
+def decode_kernel(element: str, target: str) -> Callable[..., Any]:
+    """The scalar function object."""
+    return make_decode(ELEMENTS[element], FLOATS[target])
+
+
+def decode_loop(element: str, target: str) -> Any:
+    """The compiled array loop."""
+    return cpu.decode_elements(ELEMENTS[element], FLOATS[target])
+
+
+def decode_rows(machine: Machine, element: str, target: str) -> Rows:
+    """Decoding many codes under many scales, to unsigned bit patterns."""
+    size = FLOATS[target].bits // 8
+    if machine == "loop":
+        loop = decode_loop(element, target)
+
+        def by_loop(codes: Array, scales: Array) -> Array:
+            values = np.empty(codes.shape, f"i{size}")
+            loop(codes, (1, codes.shape[1]), (1, 1), scales, values, 0)
+            return values.view(f"u{size}")
+
+        return by_loop
+
+    kernel = decode_kernel(element, target)
+    word = f"i{word_bits(ELEMENTS[element], FLOATS[target]) // 8}"
+
+    def by_definition(codes: Array, scales: Array) -> Array:
+        values = kernel(codes.astype(word), scales.astype(word)[:, None])
+        return np.asarray(values).astype(f"i{size}").view(f"u{size}")
+
+    return by_definition
+
+
+def scale_kernel(source: str, element: str, rule: str) -> Callable[..., Any]:
+    """The scalar function object."""
+    return make_shared_scale(FLOATS[source], ELEMENTS[element], ScaleRule[rule.upper()])
+
+
+def scale_loop(source: str, element: str, rule: str) -> Any:
+    """The compiled loop over blocks."""
+    return cpu.scales_from_amax(FLOATS[source], ELEMENTS[element], ScaleRule[rule.upper()])

@@ -1,0 +1,317 @@
+"""The exact reference of sweeps and mutants: the standard's tables as literals, and arithmetic on fractions.
+
+Nothing here comes from `mxnum.formats` or `mxnum.scalar`, and nothing is a floating-point operation, so that an error
+in a format description or a kernel cannot repeat itself in what the kernel is compared with. A rounding is stated the
+long way: find the two neighbours in the table, look at where the number lies between them, choose.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+SCALE_NAN = 0xFF
+#: Stochastic rounding compares this many bits where a caller does not ask for fewer.
+RANDOM_BITS = 30
+
+
+@dataclass(frozen=True)
+class Element:
+    """An MX element as its standard tabulates it."""
+
+    bits: int
+    #: The value of magnitude code 0, 1, 2, ... up to the largest finite one.
+    magnitudes: tuple[Fraction, ...]
+    #: The value that would follow if the exponent had no upper end: half-way to it overflow begins.
+    beyond: Fraction
+    #: Mantissa bits, for the "even" scale rule.
+    mantissa_bits: int
+    #: The largest power of two among the values: 2**emax.
+    top_power: Fraction
+    integer: bool = False
+    infinity: int | None = None
+    nan: int | None = None
+    #: Every magnitude code that reads as NaN.
+    nans: tuple[int, ...] = ()
+
+    @property
+    def largest(self) -> int:
+        return len(self.magnitudes) - 1
+
+
+@dataclass(frozen=True)
+class Float:
+    """A float type of arrays: the value of a finite magnitude pattern is an integer multiple of `quantum`."""
+
+    bits: int
+    fraction_bits: int
+    quantum_exponent: int
+    infinity: int
+    nan: int
+
+    @property
+    def sign_bit(self) -> int:
+        return 1 << (self.bits - 1)
+
+    @property
+    def largest(self) -> int:
+        return self.infinity - 1
+
+
+def _units(unit: Fraction, counts: Iterable[int]) -> tuple[Fraction, ...]:
+    return tuple(unit * count for count in counts)
+
+
+def _halves(*doubled: int) -> tuple[Fraction, ...]:
+    return tuple(Fraction(n, 2) for n in doubled)
+
+
+def _quarters(*fourfold: int) -> tuple[Fraction, ...]:
+    return tuple(Fraction(n, 4) for n in fourfold)
+
+
+#: OFP8 v1.0 and OCP MX v1.0, tables of values; e3m0 and int4 are the extensions.
+ELEMENTS = {
+    "e4m3": Element(
+        bits=8,
+        magnitudes=_units(
+            Fraction(1, 512),
+            [*range(16), *(m << k for k in range(1, 14) for m in range(8, 16)), *(m << 14 for m in range(8, 15))],
+        ),
+        beyond=Fraction(480),
+        mantissa_bits=3,
+        top_power=Fraction(256),
+        nan=0x7F,
+        nans=(0x7F,),
+    ),
+    "e5m2": Element(
+        bits=8,
+        magnitudes=_units(Fraction(1, 65536), [*range(8), *(m << k for k in range(1, 30) for m in range(4, 8))]),
+        beyond=Fraction(65536),
+        mantissa_bits=2,
+        top_power=Fraction(32768),
+        infinity=0x7C,
+        nan=0x7F,
+        nans=(0x7D, 0x7E, 0x7F),
+    ),
+    "e3m2": Element(
+        bits=6,
+        magnitudes=_units(Fraction(1, 16), [*range(8), *(m << k for k in range(1, 7) for m in range(4, 8))]),
+        beyond=Fraction(32),
+        mantissa_bits=2,
+        top_power=Fraction(16),
+    ),
+    "e2m3": Element(
+        bits=6,
+        magnitudes=_units(Fraction(1, 8), [*range(16), *range(16, 32, 2), *range(32, 64, 4)]),
+        beyond=Fraction(8),
+        mantissa_bits=3,
+        top_power=Fraction(4),
+    ),
+    "e2m1": Element(
+        bits=4,
+        magnitudes=_halves(0, 1, 2, 3, 4, 6, 8, 12),
+        beyond=Fraction(8),
+        mantissa_bits=1,
+        top_power=Fraction(4),
+    ),
+    "int8": Element(
+        bits=8,
+        magnitudes=_units(Fraction(1, 64), range(128)),
+        beyond=Fraction(2),
+        mantissa_bits=6,
+        top_power=Fraction(1),
+        integer=True,
+    ),
+    "e3m0": Element(
+        bits=4,
+        magnitudes=_quarters(0, 1, 2, 4, 8, 16, 32, 64),
+        beyond=Fraction(32),
+        mantissa_bits=0,
+        top_power=Fraction(16),
+    ),
+    "int4": Element(
+        bits=4,
+        magnitudes=_quarters(*range(8)),
+        beyond=Fraction(2),
+        mantissa_bits=2,
+        top_power=Fraction(1),
+        integer=True,
+    ),
+}
+
+FLOATS = {
+    "float64": Float(64, 52, -1074, infinity=0x7FF0000000000000, nan=0x7FF8000000000000),
+    "float32": Float(32, 23, -149, infinity=0x7F800000, nan=0x7FC00000),
+    "bfloat16": Float(16, 7, -133, infinity=0x7F80, nan=0x7FC0),
+    "float16": Float(16, 10, -24, infinity=0x7C00, nan=0x7E00),
+}
+
+
+def power_of_two(exponent: int) -> Fraction:
+    return Fraction(1 << exponent) if exponent >= 0 else Fraction(1, 1 << -exponent)
+
+
+def magnitude_value(source: Float, magnitude: int) -> Fraction:
+    """The value of a finite magnitude pattern."""
+    field, fraction = divmod(magnitude, 1 << source.fraction_bits)
+    units = fraction if field == 0 else ((1 << source.fraction_bits) + fraction) << (field - 1)
+    return units * power_of_two(source.quantum_exponent)
+
+
+def floor_magnitude(source: Float, numerator: int, denominator: int, exponent: int = 0) -> tuple[int, bool]:
+    """The largest finite magnitude pattern with a value of at most numerator / denominator * 2**exponent; is it equal?
+
+    In units of the quantum a float is an integer with at most `fraction_bits` + 1 significant bits. Dropping the others
+    leaves the significand; each place dropped is one exponent step, and the implicit bit makes the first.
+    """
+    shift = exponent - source.quantum_exponent
+    if shift >= 0:
+        units, rest = divmod(numerator << shift, denominator)
+    else:
+        units, rest = divmod(numerator, denominator << -shift)
+    steps = max(0, units.bit_length() - source.fraction_bits - 1)
+    significand = units >> steps
+    pattern = (steps << source.fraction_bits) + significand
+    if pattern > source.largest:
+        return source.largest, False
+    return pattern, rest == 0 and significand << steps == units
+
+
+def round_to_float(target: Float, number: Fraction, saturate: bool = False) -> int:
+    """Magnitude pattern of |number| rounded once to nearest even; infinity (or the largest finite one) on overflow."""
+    number = abs(number)
+    below, exact = floor_magnitude(target, number.numerator, number.denominator)
+    if exact:
+        return below
+    value = magnitude_value(target, below)
+    if below < target.largest:
+        above = magnitude_value(target, below + 1)
+    else:  # the next value if the exponent had no upper end: as far above as the one before is below
+        above = 2 * value - magnitude_value(target, below - 1)
+    twice = 2 * number
+    up = twice > value + above or (twice == value + above and below % 2 == 1)
+    return below if saturate and below == target.largest else below + up
+
+
+def encode(
+    source: Float,
+    element: Element,
+    rounding: str,
+    overflow: str,
+    pattern: int,
+    scale: int,
+    random: int = 0,
+    random_bits: int = RANDOM_BITS,
+) -> int:
+    """The code of an unsigned bit pattern of `source` under a scale code."""
+    if scale == SCALE_NAN:
+        return 0
+    negative, magnitude = pattern >= source.sign_bit, pattern % source.sign_bit
+    if magnitude > source.infinity:
+        return element.largest if element.nan is None else with_sign(element, element.nan, negative)
+    if magnitude == source.infinity:
+        return with_sign(element, overflowed(element, "rne", overflow, negative), negative)
+    number = magnitude_value(source, magnitude) / power_of_two(scale - 127)
+    position = rounded_position(element, rounding, negative, number, random, random_bits)
+    if position > element.largest:
+        position = overflowed(element, rounding, overflow, negative)
+    return with_sign(element, position, negative)
+
+
+def rounded_position(
+    element: Element, rounding: str, negative: bool, number: Fraction, random: int, random_bits: int
+) -> int:
+    """Where a magnitude lands in the table of magnitudes, `largest` + 1 standing for all that is beyond."""
+    if number >= element.beyond:
+        return element.largest + 1
+    table = (*element.magnitudes, element.beyond)
+    low = bisect_right(table, number) - 1
+    fraction = (number - table[low]) / (table[low + 1] - table[low])
+    if fraction == 0:
+        return low
+    match rounding:
+        case "rne":
+            up = fraction > Fraction(1, 2) or (fraction == Fraction(1, 2) and low % 2 == 1)
+        case "rna":
+            up = fraction >= Fraction(1, 2)
+        case "rtz":
+            up = False
+        case "rtp":
+            up = not negative
+        case "rtn":
+            up = negative
+        case "rto":
+            up = low % 2 == 0
+        case "sr":
+            up = (fraction.numerator << random_bits) // fraction.denominator + random >= 1 << random_bits
+        case _:
+            raise ValueError(rounding)
+    return low + up
+
+
+def overflowed(element: Element, rounding: str, overflow: str, negative: bool) -> int:
+    """The magnitude code of what lies beyond the largest value."""
+    special = element.nan if element.infinity is None else element.infinity
+    if overflow == "saturate" or special is None or rounding in ("rtz", "rto"):
+        return element.largest
+    if rounding == ("rtp" if negative else "rtn"):
+        return element.largest
+    return special
+
+
+def with_sign(element: Element, magnitude_code: int, negative: bool) -> int:
+    if not element.integer:
+        return magnitude_code + (negative << (element.bits - 1))
+    return -magnitude_code % (1 << element.bits) if negative else magnitude_code
+
+
+def element_value(element: Element, code: int) -> tuple[bool, Fraction | str]:
+    """(negative, magnitude) of a code; the magnitude may be "infinity" or "nan"."""
+    negative, magnitude = divmod(code, 1 << (element.bits - 1))
+    if element.integer:
+        lowest = element.magnitudes[1]  # the unit
+        return negative == 1, ((1 << (element.bits - 1)) - magnitude if negative else magnitude) * lowest
+    if magnitude in element.nans:
+        return negative == 1, "nan"
+    return negative == 1, "infinity" if magnitude == element.infinity else element.magnitudes[magnitude]
+
+
+def decode(element: Element, target: Float, code: int, scale: int) -> int:
+    """The unsigned bit pattern of a code under a scale code, rounded once to nearest even."""
+    negative, magnitude = element_value(element, code)
+    if scale == SCALE_NAN or magnitude == "nan":
+        return target.nan
+    sign = target.sign_bit if negative else 0
+    if isinstance(magnitude, str):
+        return sign | target.infinity
+    return sign | round_to_float(target, magnitude * power_of_two(scale - 127))
+
+
+def scale_threshold(element: Element, rule: str, code: int) -> tuple[Fraction, bool]:
+    """(t, inclusive): the scale is at least `code`, for 1 <= code <= 254, iff A > t, or A = t where inclusive.
+
+    floor puts A in [2**emax, 2**(emax+1)) times the scale. The other rules say when the scale one lower is too small.
+    """
+    lower = power_of_two(code - 1 - 127)
+    match rule:
+        case "floor":
+            return element.top_power * 2 * lower, True
+        case "ceil":
+            return element.top_power * lower, False
+        case "even":
+            return element.top_power * lower * (2 - Fraction(1, 2 << element.mantissa_bits)), True
+        case "rceil":
+            return element.magnitudes[-1] * lower, False
+    raise ValueError(rule)
+
+
+def shared_scale(element: Element, rule: str, amax: Fraction) -> int:
+    """The scale code for a largest magnitude, by trying all of them from above."""
+    for code in range(254, 0, -1):
+        threshold, inclusive = scale_threshold(element, rule, code)
+        if amax > threshold or (inclusive and amax == threshold):
+            return code
+    return 0
