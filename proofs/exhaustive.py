@@ -36,19 +36,23 @@ SCALE_CLASSES = (0, 1, 2, 126, 128, 253, 254)
 #: Words of the stochastic sweeps: the ends, the half, and one from the middle whose two top bits must not count.
 SWEPT_WORDS = (Random(1 << 29), Random(0), Random(1), Random((1 << 30) - 1), Random(0xC0000000 | 0x12345678))
 
-BREAKPOINTS = (
-    "At each breakpoint of the exact reference, at the patterns up to two below and one above it, and at zeros, "
-    "subnormal and normal extremes, infinities and NaNs, the encoder gives the reference's code, for all 256 scale "
-    "codes and both signs; with monotonicity this extends to all inputs of the type."
+_AT_BREAKPOINTS = (
+    "at each breakpoint of the exact reference, at the patterns up to two below and one above it, and at zeros, "
+    "subnormal and normal extremes, infinities and NaNs, for all 256 scale codes and both signs; with monotonicity "
+    "this extends to all inputs of the type."
 )
+BREAKPOINTS = f"The encoder gives the exactly rounded code {_AT_BREAKPOINTS}"
+LOOP_BREAKPOINTS = f"The compiled array loop gives the exactly rounded code {_AT_BREAKPOINTS}"
 ENCODE_SWEEP = "The compiled array loop gives the exactly rounded code for every one of the 2**32 float32 bit patterns."
 NARROW_SWEEP = (
     "The compiled array loop gives the exactly rounded code for every 16-bit pattern under all 256 scale codes."
 )
-DECODE_SWEEP = (
-    "The decoder gives the exact product of element value and scale, rounded once to nearest even, for every code "
-    "under all 256 scale codes."
+_ALL_CODES = (
+    "gives the exact product of element value and scale, rounded once to nearest even, for every code under all 256 "
+    "scale codes."
 )
+DECODE_CODES = f"The decoder {_ALL_CODES}"
+DECODE_SWEEP = f"The compiled array loop {_ALL_CODES}"
 SCALE_SWEEP = "The compiled loop over blocks gives the scale code of its rule for every finite non-negative float32."
 SCALE_BREAKPOINTS = (
     "Around each of the 254 amax thresholds of each scale rule, and at zero and the extremes of the type, the scale "
@@ -92,13 +96,17 @@ def sweep_theorems() -> list[Theorem]:
 def _breakpoint_theorems() -> Iterator[Theorem]:
     for source in FLOATS:
         for modes in encodings():
-            yield _encode_theorem("breakpoints/encode", "definition", breakpoints.check_encode, source, *modes)
+            yield _encode_theorem(
+                "breakpoints/encode", "definition", breakpoints.check_encode, source, *modes, BREAKPOINTS, "fast"
+            )
     yield from _loop_breakpoint_theorems("float32", "fast")
 
 
 def _loop_breakpoint_theorems(source: str, tier: Any) -> Iterator[Theorem]:
     for modes in encodings():
-        yield _encode_theorem("breakpoints/loop/encode", "loop", breakpoints.check_encode, source, *modes, tier=tier)
+        yield _encode_theorem(
+            "loop-breakpoints/encode", "loop", breakpoints.check_encode, source, *modes, LOOP_BREAKPOINTS, tier
+        )
 
 
 def _encode_theorem(
@@ -109,8 +117,8 @@ def _encode_theorem(
     element: str,
     rounding: str,
     overflow: str,
-    statement: str = BREAKPOINTS,
-    tier: Any = "fast",
+    statement: str,
+    tier: Any,
 ) -> Theorem:
     name = f"{prefix}/{source}/{element}/{rounding}/{overflow}"
     words: tuple[Random | None, ...] = breakpoints.WORDS if rounding == "sr" else (None,)
@@ -162,7 +170,7 @@ def _decode_theorems(machine: Machine) -> Iterator[Theorem]:
             check = partial(breakpoints.check_decode, machine, element, target)
             yield Theorem(
                 name=name,
-                statement=DECODE_SWEEP,
+                statement=DECODE_CODES if machine == "definition" else DECODE_SWEEP,
                 kernels=(kernel.__name__,),
                 check=partial(_check_once, name, (check,), of_loop if machine == "loop" else None),
                 hypotheses=(f"code is any {element} code", "scale code in 0..255"),

@@ -38,6 +38,9 @@ CHUNK = 1 << 17
 #: Seconds between two savings of the state.
 SAVE_EVERY = 2.0
 
+#: Source that is younger than this is not what this process has loaded.
+STARTED = time.time()
+
 #: (bit patterns as signed integers, results to fill in)
 Evaluate = Callable[[Array, Array], None]
 #: (sweep name, patterns done, patterns in all, patterns per second of this run)
@@ -112,6 +115,9 @@ def kernel_hash(function: Any) -> str:
 
 
 def _code_text(function: FunctionType | Callable[..., Any]) -> str:
+    file = inspect.getfile(function)
+    if os.path.getmtime(file) > STARTED:
+        raise RuntimeError(f"{os.path.basename(file)} has changed since it was loaded: what runs is not what it says")
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None and len(node.body) > 1:

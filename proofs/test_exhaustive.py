@@ -303,6 +303,12 @@ def test_a_kernel_hash_tells_kernels_apart_and_nothing_else() -> None:
     assert len(others | {first, digest("float64", "e4m3", "rne", "saturate")}) == 4
 
 
+def test_a_source_changed_under_a_running_process_is_not_hashed(monkeypatch: Any) -> None:
+    monkeypatch.setattr(sweeps, "STARTED", 0.0)
+    with pytest.raises(RuntimeError, match="has changed since it was loaded"):
+        sweeps.kernel_hash(loops.encode_loop("float32", "e4m3", "rne", "saturate", None))
+
+
 def test_every_combination_has_its_theorems() -> None:
     names = [theorem.name for theorem in exhaustive.theorems()]
     assert len(names) == len(set(names))
@@ -311,7 +317,7 @@ def test_every_combination_has_its_theorems() -> None:
             for overflow in exhaustive.overflows(element):
                 modes = f"{element}/{rounding}/{overflow}"
                 assert all(f"breakpoints/encode/{source}/{modes}" in names for source in FLOATS)
-                assert f"breakpoints/loop/encode/float32/{modes}" in names
+                assert f"loop-breakpoints/encode/float32/{modes}" in names
                 word = f"/word{exhaustive.SWEPT_WORDS[0].word:x}" if rounding == "sr" else ""
                 assert f"sweep/encode/float32/{modes}/scale127{word}" in names
 
