@@ -6,11 +6,16 @@ are proved to fit.
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal
 
+import numba
 import numpy as np
 
+import mxnum
 from mxnum.engine import cpu
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding, ScaleRule
@@ -21,6 +26,25 @@ from mxnum.scalar.word import word_bits
 from proofs.runs import Array, Random
 
 Machine = Literal["loop", "definition"]
+
+CACHE = Path(__file__).parent / ".cache" / "numba"
+
+
+def use_own_cache() -> None:
+    """Keep compiled loops in a place named after the source of the library.
+
+    numba looks at the age of a loop's own file only: a loop compiled before a change in another module, say to the
+    generator of random words, would be checked in place of the one that the source now describes.
+    """
+    text = b"".join(path.read_bytes() for path in sorted(Path(mxnum.__path__[0]).rglob("*.py")))
+    place = CACHE / hashlib.sha256(text).hexdigest()[:16]
+    for other in CACHE.glob("*"):
+        if other != place:
+            shutil.rmtree(other, ignore_errors=True)
+    numba.config.CACHE_DIR = str(place)
+
+
+use_own_cache()
 
 #: (unsigned bit patterns [scale, i], scale codes) -> codes [scale, i]
 Rows = Callable[[Array, Array], Array]

@@ -1,7 +1,9 @@
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 
@@ -307,6 +309,15 @@ def test_a_source_changed_under_a_running_process_is_not_hashed(monkeypatch: Any
     monkeypatch.setattr(sweeps, "STARTED", 0.0)
     with pytest.raises(RuntimeError, match="has changed since it was loaded"):
         sweeps.kernel_hash(loops.encode_loop("float32", "e4m3", "rne", "saturate", None))
+
+
+def test_compiled_loops_are_kept_by_the_source_of_the_library(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(numba.config, "CACHE_DIR", numba.config.CACHE_DIR)
+    monkeypatch.setattr(loops, "CACHE", tmp_path)
+    (tmp_path / "older").mkdir()
+    loops.use_own_cache()
+    assert Path(numba.config.CACHE_DIR).parent == tmp_path
+    assert not (tmp_path / "older").exists()
 
 
 def test_every_combination_has_its_theorems() -> None:

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from proofs import mutation, probes
+from proofs import kills, mutation, probes
 from proofs.mutants import check, mutants, theorems
 from proofs.mutation import Mutant, judge, originals, variant
 from proofs.probes import ConcreteProbe
@@ -94,3 +94,13 @@ def test_the_real_kernels_satisfy_the_exact_references(probe: Any) -> None:
             values.append(magnitude | rng.getrandbits(1) << (entry.bits - 1) if entry.signed else magnitude)
         found = kernel(*probe.arguments(values)) % (1 << probe.word)
         assert probe.correct(found, *values), [hex(value) for value in values]
+
+
+def test_a_planted_mutant_is_noticed_and_removed() -> None:
+    by_name = {f"{mutant.module}/{mutant.name}": mutant for mutant in mutants()}
+    assert kills.noticing(by_name["scale/ceil-bumps-powers"]) != []
+    assert kills.noticing(by_name["scale/zero-not-special"]) == []  # equivalent: there is nothing to notice
+    assert RNE.build(originals())(0x3F880000, 127, 0) == 0x38
+    with kills.planted(by_name["pack/rne-tie-away"]):
+        assert RNE.build(originals())(0x3F880000, 127, 0) == 0x39
+    assert RNE.build(originals())(0x3F880000, 127, 0) == 0x38

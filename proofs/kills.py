@@ -1,0 +1,126 @@
+"""Which theorems notice which mutants, by trying: a theorem that no planted mistake troubles proves little.
+
+    python -m proofs.kills [--only PATTERN]
+
+plants each mutant in turn in every module that uses the changed factories, states the theorems anew, and checks those
+about the kernel that the mutant is tried on. A theorem notices a mutant if it cannot be proved of it: refuted, or left
+open by a solver that meets a wrong kernel. The result is `kills.json`, which the ledger reads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import pkgutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import proofs.theorems
+from proofs.mutants import mutants
+from proofs.mutation import ORDER, PACKAGE, Mutant, variant
+from proofs.runner import check
+from proofs.theorem import Theorem
+
+RECORD = Path(__file__).with_name("kills.json")
+
+
+def kills(chosen: list[Mutant], report: Any = lambda mutant, noticed: None) -> dict[str, list[str]]:
+    """Theorem family (the first part of its name) -> the mutants that it notices; none questions the family."""
+    found: dict[str, list[str]] = {family: [] for family in sorted({_family(theorem) for theorem in _stated()})}
+    for mutant in chosen:
+        noticed = {_family(theorem) for theorem in noticing(mutant)}
+        for family in noticed:
+            found[family].append(f"{mutant.module}/{mutant.name}")
+        report(mutant, sorted(noticed))
+    return found
+
+
+def noticing(mutant: Mutant) -> list[Theorem]:
+    """The theorems about the mutant's kernel that fail when it is in the kernel's place; one per family."""
+    found: dict[str, Theorem] = {}
+    with planted(mutant):
+        for theorem in _stated():
+            family = _family(theorem)
+            if mutant.probe.name not in theorem.kernels or family in found:
+                continue
+            if check(theorem).verdict in ("refuted", "unknown"):
+                found[family] = theorem
+    return list(found.values())
+
+
+@contextmanager
+def planted(mutant: Mutant) -> Iterator[None]:
+    """The mutant in place of the original, in every module of the scalar definition and of the theorems."""
+    changed = variant(mutant.module, mutant.old, mutant.new)
+    real = {name: sys.modules[f"{PACKAGE}.{name}"] for name in ORDER}
+    swaps = {
+        id(value): changed[name][key]
+        for name, module in real.items()
+        for key, value in vars(module).items()
+        if callable(value) and getattr(value, "__module__", None) == module.__name__
+    }
+    places = [module for name, module in sys.modules.items() if name.startswith(("mxnum.", "proofs.theorems."))]
+    undo = [
+        (module, key, value) for module in places for key, value in list(vars(module).items()) if id(value) in swaps
+    ]
+    try:
+        for module, key, value in undo:
+            setattr(module, key, swaps[id(value)])
+        yield
+    finally:
+        for module, key, value in undo:
+            setattr(module, key, value)
+
+
+def _stated() -> Iterator[Theorem]:
+    """The fast theorems of `proofs.theorems`, stated now."""
+    for module in pkgutil.iter_modules(proofs.theorems.__path__):
+        for theorem in importlib.import_module(f"proofs.theorems.{module.name}").theorems():
+            if theorem.tier == "fast":
+                yield theorem
+
+
+def _family(theorem: Theorem) -> str:
+    return theorem.name.split("/", 1)[0]
+
+
+def read() -> dict[str, list[str]]:
+    """The last result."""
+    found: dict[str, list[str]] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Try all, or print what a selection gives; 1 if a family notices nothing."""
+    parser = argparse.ArgumentParser(prog="python -m proofs.kills", description="Which theorems notice which mutants.")
+    parser.add_argument(
+        "--only", default="", metavar="PATTERN", help="mutants whose name contains this; writes nothing"
+    )
+    options = parser.parse_args(arguments)
+    chosen = [
+        mutant
+        for mutant in mutants()
+        if mutant.fate != "equivalent" and options.only in f"{mutant.module}/{mutant.name}"
+    ]
+    started = time.perf_counter()
+
+    def report(mutant: Mutant, noticed: list[str]) -> None:
+        seconds = time.perf_counter() - started
+        print(f"{seconds:6.0f} s  {mutant.module}/{mutant.name}: {', '.join(noticed) or 'NOTHING'}", flush=True)
+
+    found = kills(chosen, report)
+    if options.only:
+        return 0
+    RECORD.write_text(json.dumps(found, indent=1) + "\n")
+    idle = [family for family, noticed in found.items() if not noticed]
+    print(f"families that notice nothing: {', '.join(idle) or 'none'}")
+    return int(bool(idle))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
