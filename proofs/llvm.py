@@ -1,0 +1,46 @@
+"""Translation validation of the CPU: the LLVM IR that numba hands to code generation, proved equal to its source.
+
+The module is taken after all of LLVM's optimisation, so that this covers numba's front end, its inlining and LLVM's
+middle end. What the back end makes of the IR is believed, not proved; the array loops are tested, not proved: they
+inline the same kernels with the same argument types, but LLVM optimises each inlined copy anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import z3
+
+from proofs.ir import execute, parse
+from proofs.theorem import Theorem
+from proofs.translation import Execution, UnsupportedCode, families, plain_families, theorem
+
+STATEMENT = (
+    "The optimised LLVM IR that numba makes of the kernel, called with the types named below, returns for every input "
+    "what the Python function object returns, and no undefined behaviour or poison takes part in it."
+)
+
+
+def theorems() -> list[Theorem]:
+    """The kernels as the array loops call them, and float32 ones as called with Python ints."""
+    return [theorem(family, "llvm", STATEMENT, machine) for family in (*families(), *plain_families())]
+
+
+def machine(function: Callable[..., Any], types: tuple[str, ...], arguments: Sequence[z3.BitVecRef]) -> Execution:
+    """Compile for these numba types, then execute."""
+    return execute(parse(*compile_to_ir(function, types)), arguments)
+
+
+def compile_to_ir(function: Callable[..., Any], types: tuple[str, ...]) -> tuple[str, str]:
+    """The final IR of a dialect function's module, and the name of the function in it."""
+    import numba
+
+    from mxnum.engine.jit import compile_scalar
+
+    compiled = compile_scalar(function, *(getattr(numba.types, name) for name in types))
+    (overload,) = compiled.overloads.values()
+    returned = overload.signature.return_type
+    if not (isinstance(returned, numba.types.Integer) and returned.signed):
+        raise UnsupportedCode(f"the compiled function returns {returned}, not a signed integer")
+    return overload.library.get_llvm_str(), overload.fndesc.mangled_name
