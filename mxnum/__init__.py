@@ -10,12 +10,14 @@ Importing this package loads numpy alone; compiled code is loaded by the first c
 from mxnum import formats
 from mxnum.array import MXArray
 from mxnum.formats import ElementFormat, MXFormat, ScaleFormat
-from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
+from mxnum.linalg import dot, matmul
+from mxnum.modes import Accumulate, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 from mxnum.ops import decode, dequantize, encode, fake_quantize, quantize, shared_scale
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Accumulate",
     "ElementFormat",
     "MXArray",
     "MXFormat",
@@ -28,9 +30,11 @@ __all__ = [
     "__version__",
     "decode",
     "dequantize",
+    "dot",
     "encode",
     "fake_quantize",
     "formats",
+    "matmul",
     "quantize",
     "shared_scale",
 ]

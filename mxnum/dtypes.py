@@ -39,14 +39,14 @@ def float_array(argument: str, value: Any) -> tuple[Array, ElementFormat]:
     return array, FLOATS[name]
 
 
-def result_format(dtype: Any) -> ElementFormat:
-    """The float type that a `dtype=` argument names, given as a string, a numpy dtype or a scalar type."""
+def result_format(dtype: Any, argument: str = "dtype", accepted: tuple[str, ...] = tuple(FLOATS)) -> ElementFormat:
+    """The float type that an argument such as `dtype=` names, given as a string, a numpy dtype or a scalar type."""
     if not isinstance(dtype, str):
         try:
             dtype = np.dtype(dtype).name
         except TypeError:
-            raise TypeError(f"Argument 'dtype' must be one of {list(FLOATS)}, not {dtype!r}.") from None
-    return FLOATS[errors.choose("dtype", dtype, tuple(FLOATS))]
+            raise TypeError(f"Argument {argument!r} must be one of {list(accepted)}, not {dtype!r}.") from None
+    return FLOATS[errors.choose(argument, dtype, accepted)]
 
 
 def numpy_dtype(fmt: ElementFormat) -> np.dtype[Any]:

@@ -80,3 +80,28 @@ class OffsetRange(_DocumentedEnum):
 
     EXACT = "exact", "The largest |d|: what the elements must hold (the default)."
     HALF = "half", "(max - min) / 2, as the Meta study writes it: it can be exceeded because O is rounded."
+
+
+class Accumulate(_DocumentedEnum):
+    """How a dot product is summed. All start at +0, so an empty one is +0, and keep subnormals.
+
+    In `exact` and in each term of `block`, NaN, 0 * infinity or infinities of both signs give NaN; else an infinity
+    stays; an exact zero is +0. The result is a float32, rounded to nearest even once more if another type is asked for.
+    """
+
+    EXACT = "exact", "The exact sum of the exact products of exact values, rounded once to float32. Slow."
+    BLOCK = (
+        "block",
+        "For each block along the summed axis t = 2**(sa + sb - 254) * sum(Pa * Pb), exactly, rounded once to float32; "
+        "then acc = acc + t in float32, in block order (the default). Both operands are MX arrays with blocks of equal "
+        "length along that axis, without offsets.",
+    )
+    SEQUENTIAL = (
+        "sequential",
+        "Operands decoded (or rounded) to float32; acc = fma(a, b, acc) in float32, one rounding each, in index order.",
+    )
+    BLAS = (
+        "blas",
+        "Operands decoded (or rounded) to float32; numpy's matmul. Fast; the order, and so the bits, depend on the "
+        "machine, the library and the shape: not reproducible.",
+    )

@@ -23,7 +23,8 @@ ALLOWED = {
     "engine": {"errors", "formats", "modes", "dtypes", "layout", "scalar", "engine"},
     "array": {"errors", "formats", "dtypes", "layout", "engine"},
     "ops": {"errors", "formats", "modes", "dtypes", "layout", "array", "engine"},
-    "__init__": {"array", "formats", "modes", "ops"},
+    "linalg": {"errors", "formats", "modes", "dtypes", "array", "ops", "engine"},
+    "__init__": {"array", "formats", "linalg", "modes", "ops"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

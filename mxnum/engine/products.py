@@ -1,0 +1,172 @@
+"""Matrix products with a defined accumulation: every row of one operand with every row of the other.
+
+Integers only: these loops are the definition in compiled form, right in any floating-point environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from mxnum.dtypes import Array, signed_bits, stored_bits
+from mxnum.engine import exact
+from mxnum.engine.arithmetic import make_add_float32, make_fma_float32
+from mxnum.engine.jit import compile_loop
+from mxnum.engine.operands import Operand
+from mxnum.formats import E8M0
+from mxnum.modes import Accumulate
+
+_WORD = 0xFFFFFFFF
+
+
+def matmul(a: Operand, b: Operand, accumulate: Accumulate) -> Array:
+    """float32 sums over the last axis of both: shape (*batch, rows of a, rows of b)."""
+    batch = np.broadcast_shapes(a.array.shape[:-2], b.array.shape[:-2])
+    out = np.empty((*batch, a.array.shape[-2], b.array.shape[-2]), np.float32)
+    run = {
+        Accumulate.EXACT: exactly,
+        Accumulate.BLOCK: by_blocks,
+        Accumulate.SEQUENTIAL: in_sequence,
+        Accumulate.BLAS: by_blas,
+    }[accumulate]
+    run(a, b, out)
+    return out
+
+
+def by_blas(a: Operand, b: Operand, out: Array) -> None:
+    """numpy's matmul of the values in float32."""
+    with np.errstate(all="ignore"):
+        np.matmul(a.float32(), b.float32().swapaxes(-1, -2), out=out)
+
+
+# In sequence
+
+
+def in_sequence(a: Operand, b: Operand, out: Array) -> None:
+    """acc = fma(a, b, acc) in index order."""
+    for result, x, y in _matrices(out, 2, [a.float32()], [b.float32()]):
+        sequential_loop()(signed_bits(*x), signed_bits(*y), stored_bits(result))
+
+
+@cache
+def sequential_loop() -> Any:
+    """(a, b, out): float32 bit patterns."""
+    fma_float32 = make_fma_float32()
+
+    def multiply(a, b, out):
+        for i in range(a.shape[0]):
+            for j in range(b.shape[0]):
+                total = 0
+                for k in range(a.shape[1]):
+                    total = fma_float32(int(a[i, k]), int(b[j, k]), total)
+                out[i, j] = total & _WORD
+
+    return compile_loop(multiply)
+
+
+# Exactly
+
+
+def exactly(a: Operand, b: Operand, out: Array) -> None:
+    """The exact sum, rounded once."""
+    terms_a, terms_b = a.terms(), b.terms()
+    (low_a, high_a), (low_b, high_b) = terms_a.range, terms_b.range
+    limbs = exact.limbs_for(low_a + low_b, high_a + high_b)
+    for result, x, y in _matrices(out, 3, terms_a.parts, terms_b.parts):
+        exact_loop()(*x, *y, low_a + low_b, limbs, stored_bits(result))
+
+
+@cache
+def exact_loop() -> Any:
+    """(terms of a, terms of b, lowest exponent, limbs, out)."""
+    add_product, state_of, special_float32 = exact.add_product, exact.state_of, exact.special_float32
+    carry, rounded, often = exact.carry, exact.rounded, exact.CARRY_EVERY
+
+    def multiply(ma, ea, ca, xa, mb, eb, cb, xb, lowest, limbs, out):
+        length = ca.shape[2]
+        for i in range(ca.shape[1]):
+            for j in range(cb.shape[1]):
+                state = state_of(ca[0, i], cb[0, j], 0, length) if xa[0, i, 0] or xb[0, j, 0] else 0
+                if state:
+                    out[i, j] = special_float32(state)
+                    continue
+                for s in range(ma.shape[0]):
+                    for t in range(mb.shape[0]):
+                        for start in range(0, length, often):
+                            for k in range(start, min(start + often, length)):
+                                power = int(ea[s, i, k]) + int(eb[t, j, k]) - lowest
+                                add_product(limbs, int(ma[s, i, k]), int(mb[t, j, k]), power)
+                            carry(limbs)
+                out[i, j] = rounded(limbs, lowest) & _WORD
+
+    return compile_loop(multiply)
+
+
+# By blocks
+
+
+def by_blocks(a: Operand, b: Operand, out: Array) -> None:
+    """Exact sums of element products within blocks, scaled and rounded once; blocks added in float32."""
+    terms_a, terms_b = a.elements(), b.elements()
+    (low_a, high_a), (low_b, high_b) = terms_a.range, terms_b.range
+    lowest = low_a + low_b
+    parts_a, parts_b = [*terms_a.parts, _stacked(a.row_scales())], [*terms_b.parts, _stacked(b.row_scales())]
+    limbs = exact.limbs_for(lowest, high_a + high_b)
+    for result, x, y in _matrices(out, 3, parts_a, parts_b):
+        block_loop()(*x, *y, a.blocks[-1], lowest, limbs, stored_bits(result))
+
+
+@cache
+def block_loop() -> Any:
+    """(terms and scales of a, those of b, block length, lowest exponent, limbs, out)."""
+    add_product, state_of, special_float32 = exact.add_product, exact.state_of, exact.special_float32
+    carry, rounded, often = exact.carry, exact.rounded, exact.CARRY_EVERY
+    add_float32 = make_add_float32()
+    SCALE_NAN, SCALES_BIAS = E8M0.nan_code, 2 * E8M0.bias
+
+    def multiply(ma, ea, ca, xa, scales_a, mb, eb, cb, xb, scales_b, run, lowest, limbs, out):
+        length = ca.shape[2]
+        for i in range(ca.shape[1]):
+            for j in range(cb.shape[1]):
+                special = xa[0, i, 0] or xb[0, j, 0]
+                total = 0
+                for start in range(0, length, run):
+                    stop, block = min(start + run, length), start // run
+                    scale_a, scale_b = int(scales_a[0, i, block]), int(scales_b[0, j, block])
+                    state = state_of(ca[0, i], cb[0, j], start, stop) if special else 0
+                    if scale_a == SCALE_NAN or scale_b == SCALE_NAN:
+                        state = exact.INVALID
+                    if state:
+                        term = special_float32(state)
+                    else:
+                        for first in range(start, stop, often):
+                            for k in range(first, min(first + often, stop)):
+                                power = int(ea[0, i, k]) + int(eb[0, j, k]) - lowest
+                                add_product(limbs, int(ma[0, i, k]), int(mb[0, j, k]), power)
+                            carry(limbs)
+                        term = rounded(limbs, lowest + scale_a + scale_b - SCALES_BIAS)
+                    total = add_float32(total, term)
+                out[i, j] = total & _WORD
+
+    return compile_loop(multiply)
+
+
+def _stacked(x: Array) -> Array:
+    """A matrix (or many) as the only one of a third axis from the end."""
+    return x[..., np.newaxis, :, :]
+
+
+def _matrices(
+    out: Array, core: int, a: list[Array], b: list[Array]
+) -> Iterator[tuple[Array, list[Array], list[Array]]]:
+    """For each index of the batch: the result there, and the parts of both operands, whose leading axes broadcast.
+
+    The last `core` axes of a part are its own.
+    """
+    batch = out.shape[:-2]
+    whole_a, whole_b = ([np.broadcast_to(x, (*batch, *x.shape[-core:])) for x in parts] for parts in (a, b))
+    for place in np.ndindex(batch):
+        yield out[place], [x[place] for x in whole_a], [x[place] for x in whole_b]

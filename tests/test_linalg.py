@@ -1,0 +1,336 @@
+"""Products against the oracle, bit for bit: formats, accumulations, special values, shapes, layouts, errors."""
+
+# ruff: noqa: E501 (a table: one case a line)
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from itertools import product
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mxnum as mx
+from mxnum import reference
+from mxnum.formats import FLOATS
+from mxnum.modes import Accumulate
+from tests import samples
+
+NAMES = mx.formats.names()
+DEFINED = ("exact", "block", "sequential")
+NAN, INF = float("nan"), float("inf")
+
+
+def rows(q):
+    """The rows of a matrix blocked along its last axis, as the oracle takes them."""
+    offsets = [None] * len(q) if q.offsets is None else q.offsets
+    parts = zip(q.codes, q.scales, offsets, strict=True)
+    return [reference.Blocked(codes, scales, q.format, q.blocks[-1], o) for codes, scales, o in parts]
+
+
+def codes_at_random(name, shape, block, *key, spread=20, special=0.1, offset=False):
+    """Uniformly random codes, all special ones included; a tenth of the scales is NaN, another tenth extreme."""
+    rng = samples.generator("products", name, shape, block, *key)
+    fmt = mx.formats.get(name)
+    codes = rng.integers(0, 1 << fmt.element.bits, shape, dtype=np.uint8)
+    if fmt.element.specials != "none":  # a special code now and then: enough to be seen, few enough to see past
+        finite = rng.integers(0, fmt.element.max_code + 1, shape, dtype=np.uint8) | (codes & 0x80)
+        codes = np.where(rng.random(shape) < special / 4, codes, finite)
+    counts = (*shape[:-1], -(-shape[-1] // block))
+    scales = rng.integers(127 - spread, 127 + spread, counts, dtype=np.uint8)
+    scales = np.where(
+        rng.random(counts) < special, rng.choice(np.array([0, 1, 253, 254, 255], np.uint8), counts), scales
+    )
+    offsets = None
+    if offset:
+        special_offsets = rng.choice(np.array([0.0, -0.0, INF, -INF, NAN, 6e-8], np.float16), counts)
+        offsets = np.where(rng.random(counts) < 0.2, special_offsets, rng.standard_normal(counts)).astype(np.float16)
+    return mx.MXArray.from_parts(codes, scales, fmt, block_size=block, offsets=offsets)
+
+
+def check(a, b, accumulate, case=None):
+    """a times the transpose of b equals the oracle's: MX arrays blocked along their rows, or matrices of floats."""
+    got = mx.matmul(a, b.T, accumulate=accumulate)
+    left = rows(a) if isinstance(a, mx.MXArray) else a
+    if isinstance(b, mx.MXArray):
+        want = reference.matmul(left, rows(b), accumulate=accumulate)
+    elif isinstance(left, list):
+        want = [[reference.dot(r, c, accumulate=accumulate) for c in b] for r in left]
+    else:
+        want = reference.matmul(left, b.T, accumulate=accumulate)
+    want = np.array(want, np.float32).reshape(a.shape[0], b.shape[0])
+    assert got.dtype == np.float32
+    samples.assert_same(f"{case} {accumulate}", [""] * got.size, got.view(np.uint32), want.view(np.uint32))
+
+
+@pytest.mark.parametrize("accumulate", DEFINED)
+@pytest.mark.parametrize("pair", list(product(NAMES, NAMES)), ids="-".join)
+def test_every_pair_of_formats(pair, accumulate):
+    for k, block in ((37, 8), (70, 32)):
+        a, b = (codes_at_random(name, (3, k), block, side) for side, name in enumerate(pair))
+        check(a, b, accumulate, pair)
+
+
+@pytest.mark.parametrize("accumulate", ["exact", "sequential"])
+@pytest.mark.parametrize("name", NAMES)
+def test_offsets(name, accumulate):
+    a = codes_at_random(name, (4, 37), 8, offset=True)
+    check(a, codes_at_random("mxfp8_e5m2", (3, 37), 32), accumulate)
+    check(a, codes_at_random("mxint8", (3, 37), 5, 1, offset=True, special=0.3), accumulate)
+
+
+def test_an_offset_that_cancels_is_a_zero():
+    offsets = np.array([[-1, 1, -2, -1.5]], np.float16)
+    a = mx.MXArray.from_parts(
+        np.uint8([[2, 10, 2, 3]]), np.uint8([[127] * 4]), "mxfp4_e2m1", block_size=1, offsets=offsets
+    )
+    assert a.dequantize().tolist() == [[0, 0, -1, 0]]
+    check(a, np.array([[1, 1, INF, 1]], np.float32), "exact")
+    for place in range(4):
+        b = np.zeros((1, 4), np.float32)
+        b[0, place] = INF
+        check(a, b, "exact")
+    assert mx.dot(a[0, 2:3], [INF], accumulate="exact") == -INF
+
+
+def floats(dtype, shape, *key):
+    """Floats that meet: half of them small whole numbers times a power of two, some special."""
+    rng = samples.generator("floats", dtype, shape, *key)
+    fmt = FLOATS[dtype]
+    patterns = samples.random_patterns(fmt, int(np.prod(shape)), *key).reshape(shape)
+    special = samples.special_patterns(fmt)
+    with np.errstate(all="ignore"):
+        whole = (rng.integers(-99, 99, shape) * np.exp2(rng.integers(-9, 3, shape))).astype(patterns_dtype(fmt))
+    x = np.where(rng.random(shape) < 0.8, whole.view(patterns.dtype), patterns)
+    x = np.where(rng.random(shape) < 0.04, rng.choice(special, shape), x)
+    return x.view(whole.dtype)
+
+
+def patterns_dtype(fmt):
+    return ml_dtypes.bfloat16 if fmt.name == "bfloat16" else np.dtype(fmt.name)
+
+
+@pytest.mark.parametrize("accumulate", ["exact", "sequential"])
+@pytest.mark.parametrize("pair", list(product(FLOATS, FLOATS)), ids="-".join)
+def test_floats_of_every_type(pair, accumulate):
+    with np.errstate(all="ignore"):
+        check(floats(pair[0], (6, 9), 0), floats(pair[1], (6, 9), 1), accumulate, pair)
+
+
+@pytest.mark.parametrize("accumulate", ["exact", "sequential"])
+@pytest.mark.parametrize("name", ["mxfp8_e4m3", "mxfp8_e5m2", "mxfp4_e2m1"])
+def test_mixed_operands(name, accumulate):
+    q, x = codes_at_random(name, (4, 20), 8), floats("float64", (5, 20))
+    with np.errstate(all="ignore"):
+        check(q, x, accumulate)
+    swapped = mx.matmul(x, q.T, accumulate=accumulate)
+    assert swapped.T.tobytes() == mx.matmul(q, x.T, accumulate=accumulate).tobytes()
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_any_shape_and_block(data):
+    m, n = data.draw(st.integers(0, 4)), data.draw(st.integers(0, 4))
+    k, block = data.draw(st.integers(0, 80)), data.draw(st.integers(1, 70))
+    names = data.draw(st.sampled_from(NAMES)), data.draw(st.sampled_from(NAMES))
+    spread, seed = data.draw(st.sampled_from([1, 12, 127])), data.draw(st.integers(0, 99))
+    special = data.draw(st.sampled_from([0.0, 0.1]))
+    a, b = (
+        codes_at_random(name, (rows, k), block, seed, side, spread=spread, special=special)
+        for side, (name, rows) in enumerate(zip(names, (m, n), strict=True))
+    )
+    check(a, b, data.draw(st.sampled_from(DEFINED)))
+
+
+def quantized(values, name="mxfp8_e5m2", block=2, scales=None):
+    values = np.array(values, np.float64)
+    codes = mx.encode(values, mx.formats.get(name).element, overflow="ieee")
+    counts = (*values.shape[:-1], -(-values.shape[-1] // block))
+    given_scales = np.full(counts, 127) if scales is None else np.array(scales)
+    return mx.MXArray.from_parts(codes, given_scales.astype(np.uint8).reshape(counts), name, block_size=block)
+
+
+#: values of a, values of b, scales of a, scales of b; blocks of two
+SPECIAL = {
+    "infinity": ([INF, 1, 1, 1], [1, 1, 1, 1], None, None),
+    "minus infinity": ([INF, 1, 1, 1], [-1, 1, 1, 1], None, None),
+    "infinities of one sign": ([INF, 1, 1, INF], [1, 1, 1, 2], None, None),
+    "infinities of both signs in a block": ([INF, INF, 1, 1], [1, -1, 1, 1], None, None),
+    "infinities of both signs apart": ([INF, 0, INF, 1], [1, 1, -1, 1], None, None),
+    "infinity times zero": ([INF, 1, 1, 1], [0, 1, 1, 1], None, None),
+    "infinity times minus zero": ([1, 1, -0.0, 1], [1, 1, INF, 1], None, None),
+    "NaN": ([1, NAN, 1, 1], [1, 0, 1, 1], None, None),
+    "NaN scale": ([1, 1, 1, 1], [1, 1, 1, 1], [127, 255], None),
+    "NaN scale over zeros": ([0, 0, 1, 1], [0, 0, 1, 1], None, [255, 127]),
+    "cancellation": ([3, -3, 5, -5], [7, 7, 0.5, 0.5], None, None),
+    "cancellation between blocks": ([3, 0, -3, 0], [7, 7, 7, 7], None, None),
+    "zeros of both signs": ([-0.0, 0, -0.0, 0], [1, -1, 1, 1], None, None),
+    "subnormal": ([1, 0, 1, 0], [1, 0, 1, 0], [10, 10], [100, 101]),
+    "underflow to minus zero": ([-1, 0, 0, 0], [1, 0, 0, 0], [0, 0], [0, 0]),
+    "ties of terms": ([1, 0, 1, 0], [1, 0, 1, 0], [0, 0], [104, 104]),
+    "overflow": ([1, 1, 1, 1], [1, 1, 1, 1], [254, 254], [254, 254]),
+    "overflow of terms that cancel": ([1, 0, -1, 0], [1, 0, 1, 0], [254, 254], [254, 254]),
+    "overflow of the sum": ([1, 0, 1, 0], [1, 0, 1, 0], [254, 254], [127, 127]),
+    "largest": ([57344, 57344, 57344, 57344], [57344, 57344, -57344, 1], [190, 190], [150, 150]),
+    "69 bits": ([57344, 2.0**-16, 0, 0], [57344, 2.0**-16, 0, 0], None, None),
+    "69 bits cancel": ([57344, 57344, 2.0**-16, 0], [57344, -57344, 2.0**-16, 0], None, None),
+}
+
+
+@pytest.mark.parametrize("accumulate", DEFINED)
+@pytest.mark.parametrize("case", SPECIAL)
+def test_special_values(case, accumulate):
+    values_a, values_b, scales_a, scales_b = SPECIAL[case]
+    a, b = quantized([values_a], scales=scales_a), quantized([values_b], scales=scales_b)
+    for block in (2, 4):
+        if block == 4:
+            a, b = (mx.MXArray.from_parts(q.codes, q.scales[:, :1], q.format, block_size=4) for q in (a, b))
+        check(a, b, accumulate, case)
+        got = mx.dot(a[0], b[0], accumulate=accumulate)
+        assert got.view(np.uint32) == reference.dot(rows(a)[0], rows(b)[0], accumulate=accumulate).view(np.uint32)
+
+
+def test_signed_zeros():
+    a, b = quantized([[-1]], scales=[0]), quantized([[1]], scales=[0])
+    bits = {how: int(mx.dot(a[0], b[0], accumulate=how).view(np.uint32)) for how in DEFINED}
+    assert bits == {"exact": 1 << 31, "block": 0, "sequential": 1 << 31}  # `block` adds its -0 to +0
+
+
+@pytest.mark.parametrize("accumulate", Accumulate)
+def test_an_empty_sum_is_plus_zero(accumulate):
+    q = mx.quantize(np.zeros((3, 0), np.float32), "mxfp8_e4m3")
+    result = mx.matmul(q, q.T, accumulate=accumulate)
+    assert result.shape == (3, 3)
+    assert not result.view(np.uint32).any()
+    assert mx.dot(q[0], q[0], accumulate=accumulate).view(np.uint32) == 0
+    assert mx.matmul(q[:0], q.T, accumulate=accumulate).shape == (0, 3)
+
+
+def test_long_exact_sums_carry():
+    x = np.full((1 << 20) + 77, float((1 << 53) - 1))
+    want = Fraction((1 << 53) - 1) ** 2 * x.size
+    got = mx.dot(x, x, accumulate="exact")
+    assert int(got.view(np.uint32)) == reference.encode(want, "float32", overflow="ieee")
+    x[1::2] *= -1
+    assert mx.dot(x, np.abs(x), accumulate="exact") == np.float32(float((1 << 53) - 1) ** 2)
+
+
+def test_exact_takes_the_whole_range_of_float64():
+    a = np.array([5e-324, 1.7e308, 1.0, -1.7e308])
+    b = np.array([5e-324, 1.7e308, 2.0**-149, 1.7e308])
+    assert mx.dot(a, b, accumulate="exact") == np.float32(2.0**-149)
+    assert mx.dot(a[:2], b[:2], accumulate="exact") == np.inf
+    assert mx.dot(a[:1], b[:1], accumulate="exact").view(np.uint32) == 0
+    assert mx.dot(-a[:1], b[:1], accumulate="exact").view(np.uint32) == 1 << 31
+
+
+def test_user_made_formats_beyond_float64():
+    wide = mx.MXFormat(mx.ElementFormat("e7m0", 7, 0, 1023), block=4)
+    huge = mx.MXFormat(mx.ElementFormat("e4m3", 4, 3, -1023), block=4)
+    rng = samples.generator("wide")
+    for fmt, other in ((wide, huge), (wide, wide), (huge, huge)):
+        a, b = (
+            mx.MXArray.from_parts(rng.integers(0, 256, (3, 11), np.uint8), rng.integers(0, 255, (3, 3), np.uint8), f)
+            for f in (fmt, other)
+        )
+        check(a, b, "exact")
+        check(a, b, "block")
+        check(a, b, "sequential")
+
+
+@pytest.mark.parametrize("accumulate", DEFINED)
+def test_batches_broadcast(accumulate):
+    a, b = codes_at_random("mxfp8_e5m2", (2, 1, 3, 20), 8), codes_at_random("mxfp4_e2m1", (4, 5, 20), 8)
+    got = mx.matmul(a, b.transpose(0, 2, 1), accumulate=accumulate)
+    assert got.shape == (2, 4, 3, 5)
+    for i, j in np.ndindex(2, 4):
+        want = mx.matmul(a[i, 0], b[j].T, accumulate=accumulate)
+        assert got[i, j].tobytes() == want.tobytes()
+    assert mx.matmul(a, b[0].T, accumulate=accumulate)[1, 0].tobytes() == got[1, 0].tobytes()
+    assert mx.matmul(a[:0], b[0].T, accumulate=accumulate).shape == (0, 1, 3, 5)
+
+
+def test_layouts_of_operands():
+    rng = samples.generator("layouts")
+    x, w = rng.standard_normal((6, 40)), rng.standard_normal((40, 7))
+    a, b = mx.quantize(x, "mxfp8_e4m3"), mx.quantize(w, "mxfp8_e4m3", axis=0)
+    turned = mx.quantize(np.ascontiguousarray(w.T), "mxfp8_e4m3").T
+    assert turned.equals(b)
+    for accumulate in Accumulate:
+        assert mx.matmul(a, b, accumulate=accumulate).tobytes() == mx.matmul(a, turned, accumulate=accumulate).tobytes()
+        # The transpose of the product is the product of the transposes, term by term.
+        if accumulate != "blas":
+            turned_product = mx.matmul(b.T, a.T, accumulate=accumulate)
+            assert turned_product.T.tobytes() == mx.matmul(a, b, accumulate=accumulate).tobytes()
+    # Tiles, and blocks across the summed axis, have a scale for each element all the same.
+    tiles, across = mx.quantize(x, "mxfp8_e4m3", block_shape=(4, 8)), mx.quantize(x, "mxfp8_e4m3", axis=0)
+    for q in (tiles, across):
+        values = q.dequantize("float64")
+        for accumulate in ("exact", "sequential"):
+            assert (
+                mx.matmul(q, w, accumulate=accumulate).tobytes()
+                == mx.matmul(values, w, accumulate=accumulate).tobytes()
+            )
+    deep = mx.quantize(np.stack([x, -2 * x, 3 * x]), "mxfp8_e4m3", blocks=(2, 4, 8))
+    wide = mx.MXArray.from_parts(deep.codes, np.repeat(np.repeat(deep.scales, 2, 0)[:3], 4, 1)[:, :6], "mxfp8_e4m3",
+                                 block_size=8)  # fmt: skip
+    weights = mx.quantize(w, "mxfp4_e2m1", axis=0, block_size=8)
+    assert mx.matmul(deep, weights).tobytes() == mx.matmul(wide, weights).tobytes()
+
+
+@pytest.mark.parametrize("accumulate", DEFINED)
+def test_out_dtype_rounds_once_more(accumulate):
+    a, b = codes_at_random("mxfp8_e5m2", (5, 40), 8), codes_at_random("mxfp6_e2m3", (6, 40), 8)
+    wide = mx.matmul(a, b.T, accumulate=accumulate)
+    for name in ("bfloat16", "float16"):
+        got = mx.matmul(a, b.T, accumulate=accumulate, out_dtype=name)
+        assert got.dtype == name
+        want = mx.encode(wide, name, overflow="ieee")
+        assert got.view(np.uint16).tolist() == want.tolist()
+    got = mx.dot(a[0], b[0], accumulate=accumulate, out_dtype=ml_dtypes.bfloat16)
+    want = reference.dot(rows(a)[0], rows(b)[0], accumulate=accumulate, out_dtype="bfloat16")
+    assert got.tobytes() == want.tobytes()
+
+
+def test_blas_is_numpy_on_the_float32_values():
+    a, b = codes_at_random("mxfp4_e2m1", (8, 40), 8, special=0), codes_at_random("mxint8", (8, 40), 8, special=0)
+    assert np.array_equal(mx.matmul(a, b.T, accumulate="blas"), a.dequantize() @ b.dequantize().T)
+    x = samples.generator("blas").standard_normal((40, 3))
+    assert np.array_equal(mx.matmul(a, x, accumulate="blas"), a.dequantize() @ x.astype(np.float32))
+
+
+X = np.ones((4, 64), np.float32)
+Q = mx.quantize(X, "mxfp8_e4m3")
+OFFSET = mx.quantize(X, "mxfp8_e4m3", offset="float16")
+ERRORS = {
+    "integers": (lambda: mx.matmul(X.astype(int), X.T, accumulate="exact"), "'a' must be an array of float64, float32, bfloat16 or float16, not int64"),
+    "not an array": (lambda: mx.dot(X[0], object(), accumulate="exact"), "'b' must be an array of"),
+    "matrices in dot": (lambda: mx.dot(X, X[0], accumulate="exact"), "'a' must be one-dimensional, not (4, 64)"),
+    "vectors in matmul": (lambda: mx.matmul(Q, Q[0]), "'b' must be of at least two axes, not (64,)"),
+    "lengths in dot": (lambda: mx.dot(Q[0], Q[0, :32]), "'b' must be of length 64, not 32"),
+    "lengths in matmul": (lambda: mx.matmul(Q, Q), "'b' must be of length 64 along its last but one axis, not (4, 64)"),
+    "leading axes": (lambda: mx.matmul(np.ones((2, 3, 4)), np.ones((3, 4, 5)), accumulate="exact"), "'b' must be of leading axes that broadcast with (2,), not (3,)"),
+    "unknown accumulation": (lambda: mx.dot(Q[0], Q[0], accumulate="blok"), "'accumulate' must be one of ['exact', 'block', 'sequential', 'blas'], not 'blok'; did you mean 'block'?"),
+    "block of floats": (lambda: mx.matmul(X, Q.T), "'a' must be an MXArray with accumulate='block', not 'float32'"),
+    "block by floats": (lambda: mx.matmul(Q, X.T), "'b' must be an MXArray with accumulate='block', not 'float32'"),
+    "block with offsets": (lambda: mx.matmul(Q, OFFSET.T), "'b' must be without offsets with accumulate='block'"),
+    "blocks across the sum": (lambda: mx.matmul(Q, mx.quantize(X.T, "mxfp8_e4m3")), "'b' must be in blocks of 32 along the summed axis with accumulate='block', not 1"),
+    "blocks of other lengths": (lambda: mx.dot(Q[0], mx.quantize(X[0], "mxint8", block_size=16)), "'b' must be in blocks of 32 along the summed axis with accumulate='block', not 16"),
+    "float64 results": (lambda: mx.matmul(Q, Q.T, out_dtype="float64"), "'out_dtype' must be one of ['float32', 'bfloat16', 'float16'], not 'float64'"),
+    "integer results": (lambda: mx.matmul(Q, Q.T, out_dtype=np.int32), "'out_dtype' must be one of"),
+    "results of no type": (lambda: mx.matmul(Q, Q.T, out_dtype=object()), "'out_dtype' must be one of"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_one_sentence(case):
+    call, fragment = ERRORS[case]
+    with pytest.raises((ValueError, TypeError)) as caught:
+        call()
+    message = str(caught.value)
+    assert fragment in message
+    assert re.fullmatch(r"Argument .* must be .*[.?]", message), message
