@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from mxnum.dtypes import Array, float_array, numpy_dtype, result_format
 from mxnum.formats import ElementFormat, MXFormat
 from mxnum.layout import Blocks, resolve_blocks, scales_shape
 from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
+
+if TYPE_CHECKING:
+    from mxnum.engine.host import RandomBits, Request
 
 
 def quantize(
@@ -73,52 +76,82 @@ def quantize(
     """
     from mxnum.engine import host
 
-    fmt = formats.get(format)
-    array, source = float_array("x", x)
-    layout = _layout(array, fmt, axis, block_size, block_shape, blocks)
-    modes = (
-        errors.choose_member("rounding", rounding, Rounding),
-        errors.choose_member("scale_rule", scale_rule, ScaleRule),
-        errors.choose_member("overflow", overflow, Overflow),
-        errors.choose_member("nonfinite", nonfinite, Nonfinite),
-    )
-    if offset is not None:
-        errors.choose("offset", offset, ("float16",))
-    used_range = errors.choose_member("offset_range", offset_range, OffsetRange)
-    if offset is None and used_range != OffsetRange.EXACT:
-        raise ValueError("Argument 'offset_range' must be left out unless offset='float16' is given.")
-    if scales is not None:
-        scales = checked_scales(scales, scales_shape(array.shape, layout))
-    random = _random(array.shape, modes[0], random_bits, seed, stream, sr_bits)
-    codes, made_scales, offsets = host.quantize(
-        array,
-        source,
-        fmt.element,
-        layout,
-        rounding=modes[0],
-        scale_rule=modes[1],
-        overflow=modes[2],
-        nonfinite=modes[3],
+    request = _request(
+        x,
+        format,
+        axis=axis,
+        block_size=block_size,
+        block_shape=block_shape,
+        blocks=blocks,
+        rounding=rounding,
+        scale_rule=scale_rule,
+        overflow=overflow,
+        nonfinite=nonfinite,
         scales=scales,
-        offset_range=None if offset is None else used_range,
-        random=random,
+        offset=offset,
+        offset_range=offset_range,
+        random_bits=random_bits,
+        seed=seed,
+        stream=stream,
+        sr_bits=sr_bits,
     )
-    return MXArray(codes, made_scales, fmt, layout, offsets)
+    codes, made_scales, offsets = host.quantize(request)
+    return MXArray(codes, made_scales, formats.get(format), request.blocks, offsets)
 
 
-def fake_quantize(x: Any, format: str | MXFormat, *, out: Array | None = None, **options: Any) -> Array:
+def fake_quantize(
+    x: Any,
+    format: str | MXFormat,
+    *,
+    axis: int | None = None,
+    rounding: str | Rounding = "rne",
+    scale_rule: str | ScaleRule = "floor",
+    overflow: str | Overflow = "saturate",
+    nonfinite: str | Nonfinite = "block",
+    block_size: int | None = None,
+    block_shape: Sequence[int] | None = None,
+    blocks: Sequence[int] | None = None,
+    scales: Any = None,
+    offset: str | None = None,
+    offset_range: str | OffsetRange = "exact",
+    random_bits: Any = None,
+    seed: int | None = None,
+    stream: int = 0,
+    sr_bits: int = 30,
+    out: Array | None = None,
+) -> Array:
     """Quantize and dequantize: the input's dtype out, with the values an MX array would hold.
 
-    Takes the keywords of `quantize`. The result is rounded to the input's dtype to nearest even; a magnitude beyond its
-    range becomes infinite.
+    Takes the keywords of `quantize`, and `out`. The result is rounded to the input's dtype to nearest even; a magnitude
+    beyond its range becomes infinite.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.fake_quantize(np.array([0.3, 1.2, 5.0], np.float32), "mxfp4_e2m1")
     array([0.5, 1. , 4. ], dtype=float32)
     """
-    array, source = float_array("x", x)
-    check_out(out, array.shape, numpy_dtype(source))
-    return quantize(array, format, **options).dequantize(source.name, out=out)
+    from mxnum.engine import host
+
+    request = _request(
+        x,
+        format,
+        axis=axis,
+        block_size=block_size,
+        block_shape=block_shape,
+        blocks=blocks,
+        rounding=rounding,
+        scale_rule=scale_rule,
+        overflow=overflow,
+        nonfinite=nonfinite,
+        scales=scales,
+        offset=offset,
+        offset_range=offset_range,
+        random_bits=random_bits,
+        seed=seed,
+        stream=stream,
+        sr_bits=sr_bits,
+    )
+    check_out(out, request.x.shape, request.x.dtype)
+    return host.fake_quantize(request, out)
 
 
 def dequantize(q: MXArray, dtype: Any = "float32", *, out: Array | None = None) -> Array:
@@ -209,6 +242,53 @@ def decode(codes: Any, element: str | ElementFormat, *, dtype: Any = "float32", 
     return host.decode(codes, source, target, out)
 
 
+def _request(
+    x: Any,
+    format: str | MXFormat,
+    *,
+    axis: int | None,
+    block_size: int | None,
+    block_shape: Sequence[int] | None,
+    blocks: Sequence[int] | None,
+    rounding: str | Rounding,
+    scale_rule: str | ScaleRule,
+    overflow: str | Overflow,
+    nonfinite: str | Nonfinite,
+    scales: Any,
+    offset: str | None,
+    offset_range: str | OffsetRange,
+    random_bits: Any,
+    seed: int | None,
+    stream: int,
+    sr_bits: int,
+) -> Request:
+    """The arguments of a quantization, checked and resolved."""
+    from mxnum.engine.host import Request
+
+    fmt = formats.get(format)
+    array, source = float_array("x", x)
+    layout = _layout(array, fmt, axis, block_size, block_shape, blocks)
+    mode = errors.choose_member("rounding", rounding, Rounding)
+    if offset is not None:
+        errors.choose("offset", offset, ("float16",))
+    used_range = errors.choose_member("offset_range", offset_range, OffsetRange)
+    if offset is None and used_range != OffsetRange.EXACT:
+        raise ValueError("Argument 'offset_range' must be left out unless offset='float16' is given.")
+    return Request(
+        x=array,
+        source=source,
+        element=fmt.element,
+        blocks=layout,
+        rounding=mode,
+        scale_rule=errors.choose_member("scale_rule", scale_rule, ScaleRule),
+        overflow=errors.choose_member("overflow", overflow, Overflow),
+        nonfinite=errors.choose_member("nonfinite", nonfinite, Nonfinite),
+        scales=None if scales is None else checked_scales(scales, scales_shape(array.shape, layout)),
+        offset_range=None if offset is None else used_range,
+        random=_random(array.shape, mode, random_bits, seed, stream, sr_bits),
+    )
+
+
 def _layout(
     array: Array,
     fmt: MXFormat,
@@ -224,7 +304,7 @@ def _layout(
 
 def _random(
     shape: tuple[int, ...], rounding: Rounding, random_bits: Any, seed: int | None, stream: int, sr_bits: int
-) -> Any:
+) -> RandomBits | None:
     """What the engine needs for stochastic rounding, or None for the other modes."""
     from mxnum.engine.host import RandomBits
 

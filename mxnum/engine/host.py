@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
+from threading import Thread
 from typing import Any
 
+import numba
 import numpy as np
 
 from mxnum import errors
 from mxnum.dtypes import Array, code_dtype, numpy_dtype, signed_bits, stored_bits
-from mxnum.engine import cpu
+from mxnum.engine import cpu, paths, rows
 from mxnum.engine.packing import pack_rows, packed_length, unpack_rows
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.layout import Blocks, collapse, element_strides, scales_shape
 from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 from mxnum.scalar.offset import difference_format
+
+#: Below this many elements a thread costs more than it saves.
+ELEMENTS_PER_THREAD = 1 << 19
 
 _UNIT_SCALE = np.array([E8M0.bias], np.uint8)
 
@@ -34,22 +40,60 @@ class RandomBits:
         return self.seed & low, self.seed >> 32, self.stream & low, self.stream >> 32
 
 
-def quantize(
-    x: Array,
-    source: ElementFormat,
-    element: ElementFormat,
-    blocks: Blocks,
-    *,
-    rounding: Rounding,
-    scale_rule: ScaleRule,
-    overflow: Overflow,
-    nonfinite: Nonfinite,
-    scales: Array | None,
-    offset_range: OffsetRange | None,
-    random: RandomBits | None,
-) -> tuple[Array, Array, Array | None]:
-    """Codes, scales and offsets (None unless `offset_range` is given) of an array of floats."""
-    given_scales = scales
+@dataclass(frozen=True)
+class Request:
+    """A quantization, with every argument checked and resolved."""
+
+    x: Array
+    source: ElementFormat
+    element: ElementFormat
+    blocks: Blocks
+    rounding: Rounding
+    scale_rule: ScaleRule
+    overflow: Overflow
+    nonfinite: Nonfinite
+    #: Scale codes that the caller chose.
+    scales: Array | None
+    #: How the scale is found under asymmetric scaling; None without an offset.
+    offset_range: OffsetRange | None
+    random: RandomBits | None
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether the row loops cover it: blocks along contiguous rows, nothing out of the ordinary asked for."""
+        return (
+            paths.rounds_fast(self.source, self.element, self.rounding, self.overflow)
+            and self.nonfinite == Nonfinite.BLOCK
+            and self.scales is None
+            and self.offset_range is None
+            and are_rows(self.blocks, self.x)
+        )
+
+
+def quantize(request: Request) -> tuple[Array, Array, Array | None]:
+    """Codes, scales and offsets (None without asymmetric scaling) of an array of floats."""
+    if request.is_fast:
+        codes = np.empty(request.x.shape, np.uint8)
+        scales = _quantize_rows(rows.quantize_rows(request.element, request.scale_rule), request, codes)
+        return codes, scales, None
+    return _quantize_by_definition(request)
+
+
+def fake_quantize(request: Request, out: Array | None = None) -> Array:
+    """The values of the quantized array in the type of the input."""
+    if request.is_fast and (out is None or out.flags.c_contiguous):
+        values = np.empty(request.x.shape, request.x.dtype) if out is None else out
+        loop = rows.fake_quantize_rows(request.element, request.scale_rule)
+        _quantize_rows(loop, request, values.view(np.int32))
+        return values
+    codes, scales, offsets = quantize(request)
+    return dequantize(codes, scales, offsets, request.element, request.blocks, request.source, out)
+
+
+def _quantize_by_definition(request: Request) -> tuple[Array, Array, Array | None]:
+    x, source, element, blocks = request.x, request.source, request.element, request.blocks
+    scale_rule, nonfinite, offset_range = request.scale_rule, request.nonfinite, request.offset_range
+    given_scales = request.scales
     amax, state = _extents(x, source, blocks)
     _check_state(x, source, state, element, nonfinite)
     scales = np.empty(amax.shape, np.uint8)
@@ -74,7 +118,7 @@ def quantize(
         offsets[scales == E8M0.nan_code] = 0
         offsets = offsets.view(np.float16)
     codes = np.empty(x.shape, np.uint8)
-    _encode(x, source, element, blocks, scales, codes, rounding, overflow, random)
+    _encode(x, source, element, blocks, scales, codes, request.rounding, request.overflow, request.random)
     return codes, scales, offsets
 
 
@@ -122,13 +166,16 @@ def dequantize(
 ) -> Array:
     """Values of an MX array in `target`; without `out` a new contiguous array."""
     result = np.empty(codes.shape, numpy_dtype(target)) if out is None else out
-    (rows, values), blocks, strides = _aligned(blocks, codes, stored_bits(result))
+    if offsets is None and paths.decodes_fast(element, target) and are_rows(blocks, codes, result):
+        _in_rows(rows.dequantize_rows(element), blocks, np.ascontiguousarray(scales), codes, signed_bits(result))
+        return result
+    (elements, values), blocks, strides = _aligned(blocks, codes, stored_bits(result))
     flat = np.ascontiguousarray(scales).ravel()
     if offsets is None:
-        cpu.decode_elements(element, target)(rows, blocks, strides, flat, values, 0)
+        cpu.decode_elements(element, target)(elements, blocks, strides, flat, values, 0)
     else:
         bits = np.ascontiguousarray(offsets).ravel().view(np.uint16)
-        cpu.decode_elements_offset(element, target)(rows, blocks, strides, flat, values, bits)
+        cpu.decode_elements_offset(element, target)(elements, blocks, strides, flat, values, bits)
     return result
 
 
@@ -141,17 +188,64 @@ def pack(codes: Array, bits: int) -> Array:
     """Each row along the last axis as a little-endian bit stream."""
     length = codes.shape[-1]
     packed = np.empty((*codes.shape[:-1], packed_length(length, bits)), np.uint8)
-    rows = codes.size // length if length else 0
-    pack_rows(bits)(np.ascontiguousarray(codes).reshape(rows, length), packed.reshape(rows, packed.shape[-1]))
+    count = codes.size // length if length else 0
+    pack_rows(bits)(np.ascontiguousarray(codes).reshape(count, length), packed.reshape(count, packed.shape[-1]))
     return packed
 
 
 def unpack(packed: Array, bits: int, length: int) -> Array:
     """The inverse of `pack` for rows of `length` codes."""
     codes = np.empty((*packed.shape[:-1], length), np.uint8)
-    rows = codes.size // length if length else 0
-    unpack_rows(bits)(np.ascontiguousarray(packed).reshape(rows, packed.shape[-1]), codes.reshape(rows, length))
+    count = codes.size // length if length else 0
+    unpack_rows(bits)(np.ascontiguousarray(packed).reshape(count, packed.shape[-1]), codes.reshape(count, length))
     return codes
+
+
+def are_rows(blocks: Blocks, *arrays: Array) -> bool:
+    """Whether blocks lie along contiguous rows of all the arrays."""
+    return all(block == 1 for block in blocks[:-1]) and all(array.flags.c_contiguous for array in arrays)
+
+
+def _quantize_rows(loop: Any, request: Request, out: Array) -> Array:
+    scales = np.empty(scales_shape(request.x.shape, request.blocks), np.uint8)
+    _in_rows(loop, request.blocks, scales, signed_bits(request.x), out, rows.PROBE)
+    return scales
+
+
+def _in_rows(loop: Any, blocks: Blocks, scales: Array, source: Array, target: Array, *extra: Array) -> None:
+    """Run a row loop over all of `source`, in as few rows as the blocks allow and as many threads as are worth it."""
+    if source.size == 0:
+        return
+    run = blocks[-1] if blocks else 1
+    length = source.shape[-1] if source.ndim else 1
+    if length % run == 0:  # no short block: all rows are one
+        length = source.size
+    count, per_row = source.size // length, -(-length // run)
+    source, target, scales = (
+        source.reshape(count, length),
+        target.reshape(count, length),
+        scales.reshape(count, per_row),
+    )
+    threads = min(numba.get_num_threads(), source.size // ELEMENTS_PER_THREAD)
+    if threads <= 1:
+        loop(source, run, scales, target, *extra)
+        return
+    pieces = []
+    if count >= threads:
+        bounds = [count * t // threads for t in range(threads + 1)]
+        pieces = [(slice(a, b), slice(None), slice(None)) for a, b in pairwise(bounds)]
+    else:
+        bounds = [per_row * t // threads for t in range(threads + 1)]
+        pieces = [(slice(None), slice(a * run, b * run), slice(a, b)) for a, b in pairwise(bounds)]
+    workers = [
+        Thread(target=loop, args=(source[r, c], run, scales[r, s], target[r, c], *extra)) for r, c, s in pieces[1:]
+    ]
+    for worker in workers:
+        worker.start()
+    r, c, s = pieces[0]
+    loop(source[r, c], run, scales[r, s], target[r, c], *extra)
+    for worker in workers:
+        worker.join()
 
 
 def _one_block(shape: tuple[int, ...]) -> Blocks:
@@ -174,8 +268,8 @@ def _extents(x: Array, source: ElementFormat, blocks: Blocks) -> tuple[Array, Ar
     bits = signed_bits(x)
     shape = scales_shape(x.shape, blocks)
     amax, state = np.zeros(shape, bits.dtype), np.zeros(shape, np.uint8)
-    (rows,), blocks, strides = _aligned(blocks, bits)
-    cpu.block_extents(source)(rows, blocks, strides, amax.ravel(), state.ravel())
+    (elements,), blocks, strides = _aligned(blocks, bits)
+    cpu.block_extents(source)(elements, blocks, strides, amax.ravel(), state.ravel())
     return amax, state
 
 
@@ -184,15 +278,15 @@ def _range(x: Array, source: ElementFormat, blocks: Blocks) -> tuple[Array, Arra
     shape = scales_shape(x.shape, blocks)
     infinity = source.max_code + 1
     largest, smallest = np.full(shape, -infinity, bits.dtype), np.full(shape, infinity, bits.dtype)
-    (rows,), blocks, strides = _aligned(blocks, bits)
-    cpu.block_range(source)(rows, blocks, strides, largest.ravel(), smallest.ravel())
+    (elements,), blocks, strides = _aligned(blocks, bits)
+    cpu.block_range(source)(elements, blocks, strides, largest.ravel(), smallest.ravel())
     return largest, smallest
 
 
 def _differences(x: Array, source: ElementFormat, blocks: Blocks, offsets: Array) -> Array:
     result = np.empty(x.shape, numpy_dtype(difference_format(source)))
-    (rows, values), blocks, strides = _aligned(blocks, signed_bits(x), stored_bits(result))
-    cpu.differences(source)(rows, blocks, strides, offsets.ravel(), values, 0)
+    (elements, values), blocks, strides = _aligned(blocks, signed_bits(x), stored_bits(result))
+    cpu.differences(source)(elements, blocks, strides, offsets.ravel(), values, 0)
     return result
 
 
@@ -212,14 +306,14 @@ def _encode(
         overflow = Overflow.SATURATE
     modes = source, target, rounding, overflow
     if random is None:
-        (rows, out), blocks, strides = _aligned(blocks, bits, codes)
-        cpu.encode_elements(*modes, None)(rows, blocks, strides, flat, out, 0)
+        (elements, out), blocks, strides = _aligned(blocks, bits, codes)
+        cpu.encode_elements(*modes, None)(elements, blocks, strides, flat, out, 0)
     elif random.words is not None:
-        (rows, out, words), blocks, strides = _aligned(blocks, bits, codes, random.words)
-        cpu.encode_elements(*modes, random.sr_bits)(rows, blocks, strides, flat, out, words)
+        (elements, out, words), blocks, strides = _aligned(blocks, bits, codes, random.words)
+        cpu.encode_elements(*modes, random.sr_bits)(elements, blocks, strides, flat, out, words)
     else:
-        (rows, out), blocks, strides = _aligned(blocks, bits, codes)
-        cpu.encode_elements_seeded(*modes, random.sr_bits)(rows, blocks, strides, flat, out, random.key)
+        (elements, out), blocks, strides = _aligned(blocks, bits, codes)
+        cpu.encode_elements_seeded(*modes, random.sr_bits)(elements, blocks, strides, flat, out, random.key)
 
 
 def _check_state(x: Array, source: ElementFormat, state: Array, element: ElementFormat, nonfinite: Nonfinite) -> None:
