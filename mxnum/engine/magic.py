@@ -144,7 +144,7 @@ def make_nearest_even_value(element: ElementFormat) -> Callable[..., Any]:
 
 
 def decoding_domain(element: ElementFormat) -> tuple[int, int]:
-    """(least, greatest) scale at which every value of the element is zero or a normal float32, and no field overflows."""
+    """(least, greatest) scale at which values are zero or normal float32 numbers, and no field overflows."""
     magnitudes = 1 << (element.bits - 1)
     last_field = (magnitudes if element.integer else magnitudes - 1) >> element.mantissa_bits
     return 1 + element.mantissa_bits - element.emin, 254 + element.bias - last_field
