@@ -11,6 +11,7 @@ from mxnum import formats
 from mxnum.array import MXArray
 from mxnum.formats import ElementFormat, MXFormat, ScaleFormat
 from mxnum.linalg import dot, matmul
+from mxnum.linear import LinearContext, LinearGradients, linear_backward, linear_forward
 from mxnum.modes import Accumulate, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 from mxnum.ops import decode, dequantize, encode, fake_quantize, quantize, shared_scale
 
@@ -19,6 +20,8 @@ __version__ = "0.1.0"
 __all__ = [
     "Accumulate",
     "ElementFormat",
+    "LinearContext",
+    "LinearGradients",
     "MXArray",
     "MXFormat",
     "Nonfinite",
@@ -34,6 +37,8 @@ __all__ = [
     "encode",
     "fake_quantize",
     "formats",
+    "linear_backward",
+    "linear_forward",
     "matmul",
     "quantize",
     "shared_scale",

@@ -1,4 +1,4 @@
-"""Products of MX arrays with a defined accumulation, and the three products of a linear layer."""
+"""Products of MX arrays with a defined accumulation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from mxnum.dtypes import Array, float_array, result_format
 from mxnum.formats import FLOATS
 from mxnum.modes import Accumulate
 
-_RESULTS = ("float32", "bfloat16", "float16")
+#: The types that `out_dtype` may name.
+RESULTS = ("float32", "bfloat16", "float16")
 
 
 def dot(a: Any, b: Any, *, accumulate: str | Accumulate = "block", out_dtype: Any = "float32") -> Any:
@@ -83,7 +84,7 @@ def _product(a: Any, b: Any, accumulate: str | Accumulate, out_dtype: Any) -> Ar
     from mxnum.engine.products import matmul as product
 
     mode = errors.choose_member("accumulate", accumulate, Accumulate)
-    target = result_format(out_dtype, "out_dtype", _RESULTS)
+    target = result_format(out_dtype, "out_dtype", RESULTS)
     if mode == Accumulate.BLOCK:
         _check_blocks(a, b)
     return narrowed(product(a, b, mode), FLOATS["float32"], target)

@@ -23,8 +23,9 @@ ALLOWED = {
     "engine": {"errors", "formats", "modes", "dtypes", "layout", "scalar", "engine"},
     "array": {"errors", "formats", "dtypes", "layout", "engine"},
     "ops": {"errors", "formats", "modes", "dtypes", "layout", "array", "engine"},
-    "linalg": {"errors", "formats", "modes", "dtypes", "array", "ops", "engine"},
-    "__init__": {"array", "formats", "linalg", "modes", "ops"},
+    "linalg": {"errors", "formats", "modes", "dtypes", "array", "engine"},
+    "linear": {"errors", "formats", "modes", "dtypes", "array", "ops", "linalg", "engine"},
+    "__init__": {"array", "formats", "linalg", "linear", "modes", "ops"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

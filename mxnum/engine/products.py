@@ -154,6 +154,27 @@ def block_loop() -> Any:
     return compile_loop(multiply)
 
 
+# A bias
+
+
+def add_to_rows(x: Array, row: Array) -> None:
+    """x + row in float32, in place: x a contiguous matrix, row a contiguous vector."""
+    add_loop()(stored_bits(x), signed_bits(row))
+
+
+@cache
+def add_loop() -> Any:
+    """(x, row): float32 bit patterns."""
+    add_float32 = make_add_float32()
+
+    def add(x, row):
+        for i in range(x.shape[0]):
+            for j in range(x.shape[1]):
+                x[i, j] = add_float32(int(x[i, j]), int(row[j])) & _WORD
+
+    return compile_loop(add)
+
+
 def _stacked(x: Array) -> Array:
     """A matrix (or many) as the only one of a third axis from the end."""
     return x[..., np.newaxis, :, :]

@@ -1,0 +1,177 @@
+"""The three products of a linear layer, each operand quantized along the axis that is summed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mxnum import errors, formats
+from mxnum.array import MXArray
+from mxnum.dtypes import Array, float_array, result_format
+from mxnum.formats import FLOATS, MXFormat
+from mxnum.linalg import RESULTS, matmul
+from mxnum.modes import Accumulate
+from mxnum.ops import quantize
+
+#: None, a format, or the keywords of `quantize` with the format among them.
+Quantization = str | MXFormat | Mapping[str, Any] | None
+
+_KEYWORDS = ("format", "block_size", "rounding", "scale_rule", "overflow", "nonfinite", "seed", "stream", "sr_bits")
+
+
+@dataclass(frozen=True, eq=False)
+class LinearContext:
+    """What `linear_backward` needs of a forward pass, and the operands of its product."""
+
+    #: The input as a matrix of one row a sample, and the weight, as they were given.
+    x: Array
+    weight: Array
+    #: The same as they were multiplied: quantized along the input features, or not quantized.
+    operand_x: MXArray | Array
+    operand_weight: MXArray | Array
+    shape: tuple[int, ...]
+    activations: Mapping[str, Any] | None
+    weights: Mapping[str, Any] | None
+    accumulate: Accumulate
+    out_dtype: str
+
+
+class LinearGradients(NamedTuple):
+    """Gradients of the input, the weight and the bias."""
+
+    x: Array
+    weight: Array
+    bias: Array
+
+
+def linear_forward(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    *,
+    activations: Quantization = "mxfp8_e4m3",
+    weights: Quantization = "mxfp8_e4m3",
+    accumulate: str | Accumulate = "block",
+    out_dtype: Any = "float32",
+) -> tuple[Array, LinearContext]:
+    """y = x W^T + bias with both operands quantized along the input features, and a context for `linear_backward`.
+
+    Parameters
+    ----------
+    x, weight, bias
+        Floats of shapes (..., inputs), (outputs, inputs) and (outputs,).
+    activations, weights
+        How x and the weight are quantized: a format, or a mapping of keywords of `quantize` (block_size, rounding,
+        scale_rule, overflow, nonfinite, seed, stream, sr_bits) with the format under ``"format"``. None leaves the
+        operand as it is; `accumulate` is then not ``"block"``.
+    accumulate
+        See `Accumulate`.
+    out_dtype
+        float32, bfloat16 or float16. The bias is added in float32; then the last two round once more.
+
+    Every operand of a layer is quantized twice, along two axes: x along the inputs here and along the samples for the
+    weight's gradient, and so on. With ``rounding="sr"`` the first takes stream ``2 * stream`` of the seed, the second
+    ``2 * stream + 1``.
+
+    Examples
+    --------
+    >>> import numpy as np, mxnum as mx
+    >>> x, weight = np.linspace(-1, 1, 128).reshape(2, 64), np.linspace(0, 2, 192).reshape(3, 64)
+    >>> y, context = mx.linear_forward(x, weight, weights="mxfp4_e2m1", out_dtype="bfloat16")
+    >>> gradients = mx.linear_backward(y, context, gradients={"format": "mxfp8_e5m2", "rounding": "sr", "seed": 1})
+    >>> gradients.x.shape, gradients.weight.shape, gradients.bias.shape
+    ((2, 64), (3, 64), (3,))
+    """
+    inputs, weight_array = float_array("x", x)[0], float_array("weight", weight)[0]
+    errors.require(inputs.ndim >= 1, "x", "of at least one axis", inputs.shape)
+    errors.require(weight_array.ndim == 2, "weight", "a matrix", weight_array.shape)
+    outputs, features = weight_array.shape
+    errors.require(inputs.shape[-1] == features, "weight", f"of {inputs.shape[-1]} columns", features)
+    if bias is not None:
+        bias, bias_format = float_array("bias", bias)
+        errors.require(bias.shape == (outputs,), "bias", f"of shape {(outputs,)}", bias.shape)
+    mode = errors.choose_member("accumulate", accumulate, Accumulate)
+    target = result_format(out_dtype, "out_dtype", RESULTS).name
+    of_x, of_weight = _options("activations", activations), _options("weights", weights)
+    _check_blocks("activations", of_x, "weights", of_weight, mode)
+
+    rows = inputs.reshape(-1, features) if features else inputs.reshape(int(np.prod(inputs.shape[:-1])), 0)
+    operand_x, operand_weight = _quantized(rows, of_x, 1, 0), _quantized(weight_array, of_weight, 1, 0)
+    y = matmul(operand_x, operand_weight.T, accumulate=mode)
+    if bias is not None:
+        from mxnum.engine.operands import narrowed
+        from mxnum.engine.products import add_to_rows
+
+        add_to_rows(y, narrowed(np.ascontiguousarray(bias), bias_format, FLOATS["float32"]))
+    context = LinearContext(rows, weight_array, operand_x, operand_weight, inputs.shape, of_x, of_weight, mode, target)
+    return _narrowed(y, target).reshape(*inputs.shape[:-1], outputs), context
+
+
+def linear_backward(grad_y: Any, context: LinearContext, *, gradients: Quantization = "mxfp8_e5m2") -> LinearGradients:
+    """The gradients of `linear_forward`, given that of y.
+
+    The gradient of x is grad_y W, both quantized along the outputs; that of the weight is grad_y^T x, both quantized
+    along the samples; that of the bias is the sum of grad_y over the samples, in float32 and in order, not quantized.
+    `gradients` says how grad_y is quantized; all else is as in the forward pass.
+    """
+    errors.require_type(isinstance(context, LinearContext), "context", "a LinearContext", type(context).__name__)
+    grad = float_array("grad_y", grad_y)[0]
+    shape = (*context.shape[:-1], len(context.weight))
+    errors.require(grad.shape == shape, "grad_y", f"of shape {shape}", grad.shape)
+    of_grad = _options("gradients", gradients)
+    _check_blocks("gradients", of_grad, "weights", context.weights, context.accumulate)
+    _check_blocks("gradients", of_grad, "activations", context.activations, context.accumulate)
+    grad = grad.reshape(len(context.x), len(context.weight))
+    modes: Any = {"accumulate": context.accumulate, "out_dtype": context.out_dtype}
+    grad_x = matmul(_quantized(grad, of_grad, 1, 0), _quantized(context.weight, context.weights, 0, 1), **modes)
+    grad_weight = matmul(_quantized(grad, of_grad, 0, 1).T, _quantized(context.x, context.activations, 0, 1), **modes)
+    ones = np.ones((1, len(grad)), np.float32)
+    grad_bias = matmul(ones, grad, accumulate="sequential", out_dtype=context.out_dtype)[0]
+    return LinearGradients(grad_x.reshape(context.shape), grad_weight, grad_bias)
+
+
+def _options(argument: str, value: Quantization) -> Mapping[str, Any] | None:
+    """The keywords of `quantize`, the format resolved."""
+    if value is None:
+        return None
+    options = dict(value) if isinstance(value, Mapping) else {"format": value}
+    for name in options:
+        errors.choose(f"{argument} keyword", name, _KEYWORDS)
+    if "format" not in options:
+        raise ValueError(f"Argument {argument!r} must be a mapping with a 'format'.")
+    options["format"] = formats.get(options["format"])
+    return options
+
+
+def _check_blocks(
+    first: str, a: Mapping[str, Any] | None, second: str, b: Mapping[str, Any] | None, accumulate: Accumulate
+) -> None:
+    """What `block` asks for, in terms of the arguments of this module."""
+    if accumulate != Accumulate.BLOCK:
+        return
+    for name, options in ((first, a), (second, b)):
+        if options is None:
+            raise ValueError(f"Argument {name!r} must not be None with accumulate='block'.")
+    sizes = [options.get("block_size", options["format"].block) for options in (a, b) if options is not None]
+    accepted = f"in blocks of {sizes[1]} like {second!r} with accumulate='block'"
+    errors.require(sizes[0] == sizes[1], first, accepted, sizes[0])
+
+
+def _quantized(x: Array, options: Mapping[str, Any] | None, axis: int, which: int) -> Any:
+    """An MX array along one of the two axes, the first or second of its two; the floats themselves without options."""
+    if options is None:
+        return x
+    keywords = dict(options)
+    if "stream" in keywords or keywords.get("seed") is not None:
+        stream = errors.integer("stream", keywords.get("stream", 0), 0, (1 << 63) - 1)
+        keywords["stream"] = 2 * stream + which
+    return quantize(x, keywords.pop("format"), axis=axis, **keywords)
+
+
+def _narrowed(y: Array, target: str) -> Array:
+    from mxnum.engine.operands import narrowed
+
+    return narrowed(y, FLOATS["float32"], FLOATS[target])
