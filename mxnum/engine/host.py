@@ -12,7 +12,7 @@ import numpy as np
 
 from mxnum import errors
 from mxnum.dtypes import Array, code_dtype, numpy_dtype, signed_bits, stored_bits
-from mxnum.engine import cpu, paths, rows
+from mxnum.engine import cpu, environment, paths, rows
 from mxnum.engine.packing import pack_rows, packed_length, unpack_rows
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.layout import Blocks, collapse, element_strides, scales_shape
@@ -208,12 +208,15 @@ def are_rows(blocks: Blocks, *arrays: Array) -> bool:
 
 def _quantize_rows(loop: Any, request: Request, out: Array) -> Array:
     scales = np.empty(scales_shape(request.x.shape, request.blocks), np.uint8)
-    _in_rows(loop, request.blocks, scales, signed_bits(request.x), out, rows.PROBE)
+    _in_rows(loop, request.blocks, scales, signed_bits(request.x), out, environment.is_default())
     return scales
 
 
-def _in_rows(loop: Any, blocks: Blocks, scales: Array, source: Array, target: Array, *extra: Array) -> None:
-    """Run a row loop over all of `source`, in as few rows as the blocks allow and as many threads as are worth it."""
+def _in_rows(loop: Any, blocks: Blocks, scales: Array, source: Array, target: Array, *extra: Any) -> None:
+    """Run a row loop over all of `source`, in as few rows as the blocks allow and as many threads as are worth it.
+
+    Threads are made for the call: they inherit its floating-point environment.
+    """
     if source.size == 0:
         return
     run = blocks[-1] if blocks else 1

@@ -2,7 +2,7 @@
 
 A row is taken in groups of blocks, in two phases: first all scales of the group, then all elements, which is what
 lets the compiler vectorize both. A group with a NaN, an infinity or an exponent outside the domain of the fast
-formulation is done by the definition, as is everything when the hardware does not round to nearest even.
+formulation is done by the definition, and so is everything unless `nearest` says that the hardware rounds so.
 """
 
 from __future__ import annotations
@@ -24,13 +24,10 @@ from mxnum.scalar.word import dialect
 #: Blocks whose scales are found before their elements are rounded.
 GROUP = 64
 
-#: One, and two numbers that any direction but to nearest even adds to it differently; passed in so that nothing folds.
-PROBE = np.array([1, 2.0**-24, 1.5 * 2.0**-24], np.float32)
-
 
 @cache
 def quantize_rows(element: ElementFormat, rule: ScaleRule) -> Any:
-    """(bits, run, scales, codes, probe): scales and codes of every row, a NaN or infinity making its block NaN."""
+    """(bits, run, scales, codes, nearest): scales and codes of every row, a NaN or infinity making its block NaN."""
     encode = make_encode(magic.FLOAT32, element, Rounding.RNE, Overflow.SATURATE)
 
     @dialect
@@ -42,7 +39,7 @@ def quantize_rows(element: ElementFormat, rule: ScaleRule) -> Any:
 
 @cache
 def fake_quantize_rows(element: ElementFormat, rule: ScaleRule) -> Any:
-    """(bits, run, scales, values, probe): scales and float32 bit patterns of the values, as `quantize_rows`."""
+    """(bits, run, scales, values, nearest): scales and float32 bit patterns of the values, as `quantize_rows`."""
     encode = make_encode(magic.FLOAT32, element, Rounding.RNE, Overflow.SATURATE)
     decode = make_decode(element, magic.FLOAT32)
 
@@ -63,8 +60,7 @@ def _two_phases(
     i32 = np.int32
     shared_scale = make_shared_scale(magic.FLOAT32, element, rule)
 
-    def loop(bits, run, scales, out, probe):
-        nearest = probe[0] + probe[1] == probe[0] and probe[0] + probe[2] > probe[0]
+    def loop(bits, run, scales, out, nearest):
         length = bits.shape[1]
         count = (length + run - 1) // run
         amax, group_scales = np.empty(GROUP, np.int32), np.empty(GROUP, np.int32)

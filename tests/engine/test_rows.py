@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum.engine import host, magic, rows
+from mxnum.engine import host, magic
 from mxnum.formats import ELEMENTS
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
 from tests import samples
@@ -109,9 +109,3 @@ def test_threads_do_not_change_results(shape, threads, monkeypatch):
     assert mx.quantize(x, "mxfp8_e4m3").equals(want)
     assert np.array_equal(mx.fake_quantize(x, "mxfp8_e4m3"), values)
     assert np.array_equal(want.dequantize(), values)
-
-
-def test_the_probe_tells_directions_apart():
-    one, half, more = rows.PROBE.tolist()
-    assert np.float32(one) + np.float32(half) == 1
-    assert np.float32(one) + np.float32(more) == np.float32(1 + 2**-23)
