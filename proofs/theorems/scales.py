@@ -6,7 +6,6 @@ A is the block's largest finite magnitude, A = f * 2**E with 1 <= f < 2, both re
 from __future__ import annotations
 
 from collections.abc import Callable
-from fractions import Fraction
 from functools import partial
 
 import z3
@@ -14,12 +13,11 @@ import z3
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import ScaleRule
 from mxnum.scalar.scale import make_shared_scale
-from proofs import inputs, spec, tables
+from proofs import inputs, spec, spec_scale, tables
 from proofs.solve import BOTH, prove, together
 from proofs.sym import run
 from proofs.theorem import Outcome, Theorem
 
-RULES = ("floor", "ceil", "even", "rceil")
 DEFINITION = (
     "The scale code is E - emax (floor), one more iff f > 1 (ceil), iff f >= 2 - 2**-(m+1) (even), iff f exceeds the "
     "significand of the largest value (rceil), plus 127, clamped to 0..254; 0 for A = 0."
@@ -54,31 +52,6 @@ class Block:
         width = 64 if self.source.bits == 64 else 32
         return run(kernel, z3.ZeroExt(width - self.source.bits, self.amax) if width > self.source.bits else self.amax)[0]
 
-    def significand(self, bound: Fraction) -> z3.BitVecRef:
-        """The fraction field of a significand between one and two."""
-        scaled = (bound - 1) * (1 << self.exact.fraction_bits)
-        assert scaled.denominator == 1
-        return z3.BitVecVal(int(scaled), self.exact.fraction_bits)
-
-    def bumps(self, rule: str) -> z3.BoolRef:
-        """Whether the rule's exponent is one more than floor's."""
-        fraction = self.exact.fraction
-        match rule:
-            case "ceil":
-                return fraction != 0
-            case "even":
-                return z3.UGE(fraction, self.significand(tables.EVEN_BUMP[self.element.name]))
-            case "rceil":
-                return z3.UGT(fraction, self.significand(tables.LARGEST_SIGNIFICAND[self.element.name]))
-            case _:
-                return z3.BoolVal(False)
-
-    def unclamped(self, rule: str) -> z3.BitVecRef:
-        """E - emax + 127, plus one if the rule says so."""
-        exponent = self.exact.exponent
-        one = z3.If(self.bumps(rule), z3.BitVecVal(1, exponent.size()), z3.BitVecVal(0, exponent.size()))
-        return exponent - self.element.emax + tables.SCALE_BIAS + one
-
     def quotient(self, code: z3.BitVecRef) -> z3.FPRef:
         """A / 2**(code - 127), exactly; any code from -1 to 255."""
         width = self.exact.exponent_bits
@@ -97,26 +70,23 @@ class Block:
 
 def definition(source: str, element: str, rule: str) -> Outcome:
     block = Block(source, element)
-    code, exponent = block.code(rule), block.unclamped(rule)
-    low, high = z3.BitVecVal(0, exponent.size()), z3.BitVecVal(254, exponent.size())
-    clamped = z3.If(exponent < 0, low, z3.If(exponent > 254, high, exponent))
-    expected = z3.If(block.zero, low, clamped)
-    return block.prove(code == z3.ZeroExt(code.size() - expected.size(), expected))
+    code = block.code(rule)
+    return block.prove(code == spec_scale.shared_code(block.exact, block.element, rule, code.size()))
 
 
 def clamp(source: str, element: str, rule: str) -> Outcome:
     block = Block(source, element)
-    code, exponent = block.code(rule), block.unclamped(rule)
-    beyond = z3.UGT(block.exact.fraction, block.significand(tables.LARGEST_SIGNIFICAND[element]))
-    within = z3.And(exponent >= 0, exponent <= 254, z3.Not(block.zero))
-    expected = z3.And(beyond, z3.Not(block.bumps(rule)))
+    code, exponent = block.code(rule), spec_scale.unclamped(block.exact, block.element, rule)
+    beyond = spec_scale.exceeds_largest_significand(block.exact, block.element)
+    within = z3.And(exponent >= 0, exponent <= spec_scale.LAST, z3.Not(block.zero))
+    expected = z3.And(beyond, z3.Not(spec_scale.bumps(block.exact, block.element, rule)))
     return block.prove(z3.Implies(within, block.exceeds(code) == expected))
 
 
 def never_exceeds(source: str, element: str, rule: str) -> Outcome:
     block = Block(source, element)
-    code = block.code(rule)
-    return block.prove(z3.Implies(block.unclamped(rule) <= 254, z3.Not(block.exceeds(code))))
+    code, exponent = block.code(rule), spec_scale.unclamped(block.exact, block.element, rule)
+    return block.prove(z3.Implies(exponent <= spec_scale.LAST, z3.Not(block.exceeds(code))))
 
 
 def minimal(source: str, element: str, rule: str) -> Outcome:
@@ -134,9 +104,8 @@ def even_rounds_then_floors(source: str, element: str, rule: str) -> Outcome:
     two = z3.FPVal(float(2 << mantissa), block.exact.sort)
     carried = z3.If(z3.fpEQ(rounded, two), z3.BitVecVal(1, exponent.size()), z3.BitVecVal(0, exponent.size()))
     result = exponent + carried - block.element.emax + tables.SCALE_BIAS
-    low, high = z3.BitVecVal(0, exponent.size()), z3.BitVecVal(254, exponent.size())
-    clamped = z3.If(result < 0, low, z3.If(result > 254, high, result))
-    return block.prove(z3.Or(block.zero, code == z3.ZeroExt(code.size() - clamped.size(), clamped)))
+    expected = spec_scale.clamped(result)
+    return block.prove(z3.Or(block.zero, code == z3.ZeroExt(code.size() - expected.size(), expected)))
 
 
 def theorems() -> list[Theorem]:
@@ -158,7 +127,7 @@ def theorems() -> list[Theorem]:
                     )
                 )
 
-    state("definition", DEFINITION, definition, RULES)
+    state("definition", DEFINITION, definition, spec_scale.RULES)
     state("clamp-iff", CLAMP, clamp, ("floor", "even"))
     state("never-exceeds", NEVER_EXCEEDS, never_exceeds, ("ceil", "rceil"))
     state("minimal", MINIMAL, minimal, ("rceil",))

@@ -1,0 +1,194 @@
+"""Asymmetric scaling: midpoint, difference, half range and decoding with an offset, against exact sums.
+
+Sums and differences of two floats can need hundreds of bits. Where SMT-LIB has the operation (x - O in one type) it is
+used as is. Elsewhere the exact sum stands for itself rounded to odd in a sort of two more bits than any type involved:
+such a sum lies on the same side of, or on, every number and midpoint of the type it is rounded to next, so that the
+second rounding is as if the first had not been (Boldo and Melquiond, 2008).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import z3
+
+from mxnum.formats import ELEMENTS, FLOATS
+from mxnum.modes import ScaleRule
+from mxnum.scalar import offset as kernels
+from proofs import inputs, spec, spec_scale, tables
+from proofs.solve import prove
+from proofs.sym import run
+from proofs.theorem import Outcome, Theorem
+
+FLOAT16 = tables.FLOATS["float16"]
+#: Adders are hard for solvers: bitwuzla answers in seconds to minutes, z3 often not at all.
+ENGINES = ("bitwuzla",)
+TIMEOUT = 3600
+#: The sums that the fast tier checks; the others take minutes each.
+FAST = ("midpoint/bfloat16", "difference/float32", "decode/e2m1/bfloat16")
+
+MIDPOINT = "The offset of a block is (largest + smallest) / 2, exact, rounded once to nearest even to float16, saturated at 65504."
+DIFFERENCE = (
+    "x - offset is the IEEE 754 difference, to nearest even, in float32 (float64 for float64 input): infinities, signed "
+    "zeros and subnormals included. A NaN keeps the sign of a NaN x."
+)
+HALF_RANGE = (
+    "The scale of the half range is the shared scale rule applied to A = |largest - smallest| / 2, exact: never a rounded "
+    "difference."
+)
+DECODE = (
+    "Decoding with an offset gives (table value of the code) * 2**(scale - 127) + offset, exact, rounded once to nearest "
+    "even; infinities and NaN as IEEE 754 addition has them, NaN canonical, and NaN under scale 0xFF."
+)
+ORDER = (
+    "to_ordered orders as the numbers do (both zeros equal), and from_ordered undoes it up to the sign of zero."
+)
+
+
+def word_of(float_type: tables.Float) -> int:
+    return 64 if float_type.bits == 64 else 32
+
+
+def rounded_to_odd(a: z3.FPRef, b: z3.FPRef, definitions: spec.Definitions) -> z3.FPRef:
+    """a + b rounded to odd in their sort; zero as IEEE 754 signs it."""
+    down, up = z3.fpAdd(z3.RTN(), a, b), z3.fpAdd(z3.RTP(), a, b)
+    odd = z3.Extract(0, 0, spec.Exact(down, definitions).bits) == 1
+    return z3.If(z3.fpEQ(down, up), z3.fpAdd(z3.RNE(), a, b), z3.If(odd, down, up))
+
+
+def is_finite(x: z3.BitVecRef, float_type: tables.Float) -> z3.BoolRef:
+    sort = spec.sort_of(float_type)
+    value = z3.fpBVToFP(x, sort)
+    return z3.Not(z3.Or(z3.fpIsNaN(value), z3.fpIsInf(value)))
+
+
+def midpoint(source: str) -> Outcome:
+    float_type = tables.FLOATS[source]
+    width = word_of(float_type)
+    ends = inputs.pattern("largest", float_type.bits), inputs.pattern("smallest", float_type.bits)
+    result, _ = run(kernels.make_midpoint(FLOATS[source]), *(inputs.word(end, width) for end in ends))
+    definitions: spec.Definitions = []
+    a, b = (spec.widen(end, float_type, spec.wide_sort(float_type, extra=2)) for end in ends)
+    total = spec.Exact(rounded_to_odd(a, b, definitions), definitions)
+    half = total.times(z3.BitVecVal(-1, total.exponent_bits)).value
+    expected = z3.fpToFP(z3.RNE(), half, spec.sort_of(FLOAT16))
+    largest = z3.fpBVToFP(z3.BitVecVal(FLOAT16.last, 16), spec.sort_of(FLOAT16))
+    saturated = z3.If(z3.fpIsNegative(expected), z3.fpNeg(largest), largest)
+    expected = z3.If(z3.fpIsInf(expected), saturated, expected)
+    pattern, clean = inputs.code_of(result, 16)
+    premises = [is_finite(end, float_type) for end in ends]
+    goal = z3.And(clean, z3.fpBVToFP(pattern, spec.sort_of(FLOAT16)) == expected)
+    example = [(end, 0) for end in ends]
+    return prove([*premises, *definitions], goal, engines=ENGINES, show=ends, example=example, timeout=TIMEOUT)
+
+
+def difference(source: str) -> Outcome:
+    float_type = tables.FLOATS[source]
+    result_type = tables.FLOATS["float64" if source == "float64" else "float32"]
+    width = word_of(float_type)
+    x, offset = inputs.pattern("x", float_type.bits), inputs.pattern("offset", 16)
+    kernel = kernels.make_difference(FLOATS[source])
+    result, _ = run(kernel, inputs.word(x, width), inputs.word(offset, width))
+    sort = spec.sort_of(result_type)
+    minuend, subtrahend = spec.widen(x, float_type, sort), spec.widen(offset, FLOAT16, sort)
+    expected, value = z3.fpSub(z3.RNE(), minuend, subtrahend), z3.fpBVToFP(result, sort)
+    sign_kept = z3.Implies(z3.fpIsNaN(minuend), spec.sign_bit(result) == spec.sign_bit(x))
+    goal = z3.If(z3.fpIsNaN(expected), z3.And(z3.fpIsNaN(value), sign_kept), value == expected)
+    example = ((x, 0), (offset, 0))
+    return prove([], goal, engines=ENGINES, show=(x, offset), example=example, timeout=TIMEOUT)
+
+
+def half_range_kernels(source: str) -> tuple[Callable[..., Any], ...]:
+    pairs = [(element, rule) for element in ELEMENTS.values() for rule in ScaleRule]
+    return tuple(kernels.make_half_range_scale(FLOATS[source], element, rule) for element, rule in pairs)
+
+
+def half_range(source: str) -> Outcome:
+    """All elements and rules in one question: they share the sum, which is the hard part."""
+    float_type = tables.FLOATS[source]
+    width = word_of(float_type)
+    ends = inputs.pattern("largest", float_type.bits), inputs.pattern("smallest", float_type.bits)
+    words = [inputs.word(end, width) for end in ends]
+    definitions: spec.Definitions = []
+    a, b = (spec.widen(end, float_type, spec.wide_sort(float_type, extra=2)) for end in ends)
+    total = spec.Exact(rounded_to_odd(a, z3.fpNeg(b), definitions), definitions)
+    amax = total.times(z3.BitVecVal(-1, total.exponent_bits))
+    goals = []
+    for element in tables.ELEMENTS.values():
+        for rule in spec_scale.RULES:
+            kernel = kernels.make_half_range_scale(FLOATS[source], ELEMENTS[element.name], ScaleRule(rule))
+            goals.append(run(kernel, *words)[0] == spec_scale.shared_code(amax, element, rule, width))
+    premises = [is_finite(end, float_type) for end in ends]
+    example = [(end, 0) for end in ends]
+    return prove(
+        [*premises, *definitions], z3.And(*goals), engines=ENGINES, show=ends, example=example, timeout=TIMEOUT
+    )
+
+
+def decode(element: str, target: str) -> Outcome:
+    source, float_type = tables.ELEMENTS[element], tables.FLOATS[target]
+    width = inputs.conversion_word(ELEMENTS[element], FLOATS[target])
+    code, scale, offset = inputs.pattern("code", source.bits), inputs.scale(), inputs.pattern("offset", 16)
+    kernel = kernels.make_decode_offset(ELEMENTS[element], FLOATS[target])
+    result, _ = run(kernel, inputs.word(code, width), inputs.natural(scale, width), inputs.word(offset, width))
+    definitions: spec.Definitions = []
+    sort = spec.wide_sort(float_type, extra=2)
+    negative, magnitude = spec.sign_and_magnitude(code, source)
+    value = spec.element_value(code, source, sort, every_code=True)
+    product = z3.If(z3.fpIsNaN(value), value, spec.scaled(value, scale, definitions).value)
+    if source.infinity is not None:
+        infinity = z3.If(negative, z3.fpMinusInfinity(sort), z3.fpPlusInfinity(sort))
+        product = z3.If(magnitude == source.infinity, infinity, product)
+    total = rounded_to_odd(product, spec.widen(offset, FLOAT16, sort), definitions)
+    expected = z3.If(
+        scale == tables.SCALE_NAN, z3.fpNaN(spec.sort_of(float_type)), z3.fpToFP(z3.RNE(), total, spec.sort_of(float_type))
+    )
+    pattern, clean = inputs.code_of(result, float_type.bits)
+    correct = z3.If(
+        z3.fpIsNaN(expected), pattern == float_type.nan, z3.fpBVToFP(pattern, spec.sort_of(float_type)) == expected
+    )
+    show = code, scale, offset
+    example = ((code, 0), (scale, 127), (offset, 0))
+    return prove(definitions, z3.And(clean, correct), engines=ENGINES, show=show, example=example, timeout=TIMEOUT)
+
+
+def order(source: str) -> Outcome:
+    float_type = tables.FLOATS[source]
+    sort, width = spec.sort_of(float_type), word_of(float_type)
+    to_ordered, from_ordered = kernels.make_to_ordered(FLOATS[source]), kernels.make_from_ordered(FLOATS[source])
+    x, y = inputs.pattern("x", float_type.bits), inputs.pattern("y", float_type.bits)
+    a, b = (run(to_ordered, z3.SignExt(width - v.size(), v) if v.size() < width else v)[0] for v in (x, y))
+    first, second = z3.fpBVToFP(x, sort), z3.fpBVToFP(y, sort)
+    back = z3.Extract(float_type.bits - 1, 0, run(from_ordered, a)[0])
+    returns = z3.If(z3.fpIsZero(first), back == 0, back == x)
+    agrees = z3.And((a < b) == z3.fpLT(first, second), (a == b) == z3.fpEQ(first, second))
+    comparable = z3.Not(z3.Or(z3.fpIsNaN(first), z3.fpIsNaN(second)))
+    goal = z3.And(z3.Implies(comparable, agrees), returns)
+    return prove([], goal, engines=("z3", "bitwuzla"), show=(x, y), example=((x, 0), (y, 0)))
+
+
+def theorems() -> list[Theorem]:
+    ends = ("largest and smallest are any finite numbers of the source type, in either order",)
+    found = []
+
+    def state(name: str, statement: str, made: tuple[Callable[..., Any], ...], check: Callable[[], Outcome], hypotheses: tuple[str, ...]) -> None:
+        tier = "fast" if name in FAST or "/order/" in name else "full"
+        names = tuple(kernel.__name__ for kernel in made)
+        found.append(Theorem(f"offset/{name}", statement, names, check, hypotheses, tier, made))
+
+    for source, float_type in FLOATS.items():
+        state(f"midpoint/{source}", MIDPOINT, (kernels.make_midpoint(float_type),), partial(midpoint, source), ends)
+        state(f"half-range/{source}", HALF_RANGE, half_range_kernels(source), partial(half_range, source), ends)
+        patterns = ("x is any bit pattern of its type", "offset is any float16 pattern")
+        made = (kernels.make_difference(float_type),)
+        state(f"difference/{source}", DIFFERENCE, made, partial(difference, source), patterns)
+        made = (kernels.make_to_ordered(float_type), kernels.make_from_ordered(float_type))
+        state(f"order/{source}", ORDER, made, partial(order, source), ("x and y are any two bit patterns",))
+    for element in tables.ELEMENTS:
+        for target in tables.FLOATS:
+            made = (kernels.make_decode_offset(ELEMENTS[element], FLOATS[target]),)
+            everything = ("code is any code of the element", "scale is any E8M0 code", "offset is any float16 pattern")
+            state(f"decode/{element}/{target}", DECODE, made, partial(decode, element, target), everything)
+    return found

@@ -1,0 +1,115 @@
+"""Int-safety: what makes a theorem about words a theorem about Python ints, int32, int64 and the GPU alike.
+
+`proofs.sym` records an obligation for every addition, subtraction, left shift and shift amount; here they are discharged
+together, for every kernel that the library can make, in the word that its compiled form uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import z3
+
+from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
+from mxnum.modes import Overflow, Rounding, ScaleRule
+from mxnum.scalar import offset
+from mxnum.scalar.convert import make_decode, make_encode
+from mxnum.scalar.random import make_align_random
+from mxnum.scalar.scale import make_shared_scale
+from mxnum.scalar.word import word_bits
+from proofs import inputs, tables
+from proofs.solve import prove
+from proofs.sym import run
+from proofs.theorem import Outcome, Theorem
+
+SAFE = (
+    "No intermediate result leaves the kernel's signed word, no left shift loses a bit and no shift amount reaches the word "
+    "size: the kernel computes the same in 32-bit words (64-bit where float64 takes part), in wider words and on Python ints."
+)
+Kernel = Callable[..., Any]
+
+
+def safe(kernels: list[Kernel], width: int, symbols: tuple[z3.BitVecRef, ...], premises: tuple[z3.BoolRef, ...]) -> Outcome:
+    """The obligations of the kernels, those that they share once; patterns may come sign- or zero-extended."""
+    words = [inputs.natural(a, width) if str(a) in NATURALS else inputs.word(a, width) for a in symbols]
+    distinct: dict[int, z3.BoolRef] = {}
+    for kernel in kernels:
+        distinct |= {obligation.get_id(): obligation for obligation in run(kernel, *words)[1]}
+    example = tuple((argument, 0) for argument in symbols)
+    return prove(premises, z3.And(*distinct.values()), engines=ENGINES, show=symbols, example=example)
+
+
+#: One solver suffices for the fast tier; the other confirms in the full one.
+ENGINES = ("bitwuzla",)
+NATURALS = ("scale", "random")
+
+
+def arguments(*names_and_bits: tuple[str, int]) -> tuple[z3.BitVecRef, ...]:
+    return tuple(inputs.pattern(name, bits) for name, bits in names_and_bits)
+
+
+def theorems() -> list[Theorem]:
+    scale, random = ("scale", 8), ("random", tables.RANDOM_BITS)
+    found: list[Theorem] = []
+
+    def state(
+        name: str,
+        kernels: list[Kernel],
+        width: int,
+        inputs_of_kernel: tuple[tuple[str, int], ...],
+        hypotheses: tuple[z3.BoolRef, ...] = (),
+        words: tuple[str, ...] = ("any bit patterns", "every scale code", "random bits below 2**30"),
+    ) -> None:
+        symbols = arguments(*inputs_of_kernel)
+        found.append(
+            Theorem(
+                name=f"safety/{name}",
+                statement=SAFE,
+                kernels=tuple(kernel.__name__ for kernel in kernels),
+                check=partial(safe, kernels, width, symbols, hypotheses),
+                hypotheses=words,
+                functions=tuple(kernels),
+            )
+        )
+
+    for source in FLOATS.values():
+        for target in (*ELEMENTS.values(), *FLOATS.values()):
+            if target is source:
+                continue
+            encoders = [make_encode(source, target, rounding, overflow) for rounding in Rounding for overflow in Overflow]
+            state(
+                f"encode/{source.name}/{target.name}",
+                encoders,
+                word_bits(source, target),
+                (("x", source.bits), scale, random),
+            )
+    for target in FLOATS.values():
+        for element in ELEMENTS.values():
+            width, code = word_bits(element, target), ("code", element.bits)
+            state(f"decode/{element.name}/{target.name}", [make_decode(element, target)], width, (code, scale))
+            shifted = [offset.make_decode_offset(element, target)]
+            state(f"decode-offset/{element.name}/{target.name}", shifted, width, (code, scale, ("offset", 16)))
+    for source in FLOATS.values():
+        width = 64 if source.bits == 64 else 32
+        pairs = [(element, rule) for element in ELEMENTS.values() for rule in ScaleRule]
+        scales = [make_shared_scale(source, element, rule) for element, rule in pairs]
+        state(f"shared-scale/{source.name}", scales, width, (("amax", source.bits),))
+        ends = ("largest", source.bits), ("smallest", source.bits)
+        halves = [offset.make_half_range_scale(source, element, rule) for element, rule in pairs]
+        state(f"half-range-scale/{source.name}", halves, width, ends)
+        state(f"midpoint/{source.name}", [offset.make_midpoint(source)], width, ends)
+        state(f"difference/{source.name}", [offset.make_difference(source)], width, (("x", source.bits), ("offset", 16)))
+        state(f"to-ordered/{source.name}", [offset.make_to_ordered(source)], width, (("x", source.bits),))
+        ordered = inputs.pattern("ordered", source.bits)
+        state(
+            f"from-ordered/{source.name}",
+            [offset.make_from_ordered(source)],
+            width,
+            (("ordered", source.bits),),
+            (ordered != z3.BitVecVal(1 << (source.bits - 1), source.bits),),
+            ("any ordered integer that to_ordered can give",),
+        )
+    state("align-random", [make_align_random(bits) for bits in range(1, 31)], 32, (("word", 32),))
+    return found
