@@ -218,6 +218,7 @@ def test_a_path_that_returns_without_a_result_is_not_accepted() -> None:
         "%r = call i8 @llvm.ctpop.i8(i8 %a)",
         "%r = call i8 @other(i8 %a)",
         "%r = tail call i8 @llvm.umin.i8(i8 %a, i8 %b, i8 %c)",
+        "%r = call i8 @llvm.umin.i8(i8 %a, i8 %b), !range !0",
         "%r = add foo i8 %a, %b",
         "%r = add disjoint i8 %a, %b",
         "%r = icmp weird i8 %a, %b",
