@@ -1,0 +1,121 @@
+"""Rounding stated without a rounding operator: which reals a code stands for, from the literal tables alone.
+
+Independent of `proofs.spec.rounded`: only comparisons of the exact x / 2**scale with table values and with the exact
+midpoints between them.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import partial
+
+import z3
+
+from mxnum.formats import ELEMENTS, FLOATS
+from mxnum.modes import Overflow, Rounding
+from mxnum.scalar.convert import make_encode
+from proofs import inputs, spec, tables
+from proofs.solve import prove
+from proofs.sym import run
+from proofs.tables import Element
+from proofs.theorem import Outcome, Theorem
+
+STATEMENTS = {
+    "rne": "To nearest: |x| / 2**scale lies between the midpoints to the code's two neighbours, and on one only if the "
+    "code is even; sign kept; from the last midpoint on, the largest value.",
+    "rna": "To nearest, ties away: |x| / 2**scale lies at or above the midpoint to the neighbour below and strictly under "
+    "the midpoint to the neighbour above; sign kept; from the last midpoint on, the largest value.",
+    "rtz": "Toward zero: the code's magnitude is the greatest not above |x| / 2**scale; sign kept.",
+    "rtp": "Upward: the code's value is the least not below x / 2**scale, or the largest value where there is none.",
+    "rtn": "Downward: the code's value is the greatest not above x / 2**scale, or minus the largest where there is none.",
+    "rto": "To odd: the code's value is exactly x / 2**scale, or the code is odd and x / 2**scale lies strictly between its "
+    "two neighbours, or the value is the largest and |x| / 2**scale is beyond it.",
+}
+HYPOTHESES = ("x is any finite number of its type", "scale is any E8M0 code but 0xFF", "overflow saturates")
+
+
+def bound(code: z3.BitVecRef, sort: z3.FPSortRef, bounds: list[Fraction | None]) -> z3.FPRef:
+    """bounds[code] as an exact number; infinity for None."""
+    infinity = z3.fpPlusInfinity(sort)
+
+    def entry(index: int) -> z3.FPRef:
+        value = bounds[index]
+        return infinity if value is None else z3.FPVal(float(value), sort)
+
+    return spec.table(code, entry, len(bounds), z3.fpNaN(sort))
+
+
+def stands_for(code: z3.BitVecRef, size: z3.FPRef, negative: z3.BoolRef, element: Element, rounding: str) -> z3.BoolRef:
+    """That the magnitude code is the one for a number of this size; false for a code without a value."""
+    sort = size.sort()
+    values = [element.value(index) for index in range(element.last + 1)]
+    middles = [(below + above) / 2 for below, above in zip(values, values[1:], strict=False)]
+    minus_one = Fraction(-1)  # below every size
+
+    def between(low: list[Fraction | None], high: list[Fraction | None], closed_low: z3.BoolRef, closed_high: z3.BoolRef):
+        least, most = bound(code, sort, low), bound(code, sort, high)
+        return z3.And(
+            z3.If(closed_low, z3.fpLEQ(least, size), z3.fpLT(least, size)),
+            z3.If(closed_high, z3.fpLEQ(size, most), z3.fpLT(size, most)),
+        )
+
+    yes, no = z3.BoolVal(True), z3.BoolVal(False)
+    even = z3.Extract(0, 0, code) == 0
+    last_or = code == element.last
+    match rounding:
+        case "rne":
+            return between([minus_one, *middles], [*middles, None], even, z3.Or(even, last_or))
+        case "rna":
+            return between([minus_one, *middles], [*middles, None], yes, no)
+        case "rtz":
+            return between([*values], [*values[1:], None], yes, no)
+        case "rto":
+            exact = z3.fpEQ(bound(code, sort, [*values]), size)
+            inside = between([minus_one, *values[:-1]], [*values[1:], None], no, no)
+            beyond = z3.And(last_or, z3.fpGT(size, bound(code, sort, [*values])))
+            return z3.Or(exact, z3.And(z3.Not(even), inside), beyond)
+    away = between([minus_one, *values[:-1]], [*values[:-1], None], no, yes)
+    toward = between([*values], [*values[1:], None], yes, no)
+    return z3.If(negative, toward, away) if rounding == "rtp" else z3.If(negative, away, toward)
+
+
+def check(source: str, element: str, rounding: str) -> Outcome:
+    float_type, target = tables.FLOATS[source], tables.ELEMENTS[element]
+    width = inputs.conversion_word(FLOATS[source], ELEMENTS[element])
+    x, scale = inputs.pattern("x", float_type.bits), inputs.scale()
+    kernel = make_encode(FLOATS[source], ELEMENTS[element], Rounding(rounding), Overflow.SATURATE)
+    unread = z3.BitVecVal(0, width)
+    result, _ = run(kernel, inputs.word(x, width), inputs.natural(scale, width), unread)
+    code, _ = inputs.code_of(result, target.bits)
+    code_negative, magnitude = spec.sign_and_magnitude(code, target)
+    definitions: spec.Definitions = []
+    value = spec.widen(x, float_type, spec.wide_sort(float_type, target))
+    number = spec.unscaled(value, scale, definitions)
+    negative = spec.sign_bit(x)
+    same_sign = code_negative == negative
+    if target.twos_complement:
+        same_sign = z3.Or(magnitude == 0, same_sign)
+    goal = z3.And(stands_for(magnitude, z3.fpAbs(number.value), negative, target, rounding), same_sign)
+    finite = z3.Not(z3.Or(z3.fpIsNaN(value), z3.fpIsInf(value)))
+    premises = [*definitions, finite, scale != tables.SCALE_NAN]
+    return prove(premises, goal, show=(x, scale), example=((x, 0), (scale, 127)))
+
+
+def theorems() -> list[Theorem]:
+    found = []
+    for source in ("float32", "float64"):
+        for element in tables.ELEMENTS:
+            for rounding, statement in STATEMENTS.items():
+                kernel = make_encode(FLOATS[source], ELEMENTS[element], Rounding(rounding), Overflow.SATURATE)
+                found.append(
+                    Theorem(
+                        name=f"neighbours/{source}/{element}/{rounding}",
+                        statement=statement,
+                        kernels=(kernel.__name__,),
+                        check=partial(check, source, element, rounding),
+                        hypotheses=HYPOTHESES,
+                        tier="fast" if source == "float32" else "full",
+                        functions=(kernel,),
+                    )
+                )
+    return found

@@ -1,0 +1,169 @@
+"""Properties of rounding that hold whatever the element: monotone, symmetric, idempotent, and inverse to decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import z3
+
+from mxnum.formats import ELEMENTS, FLOATS
+from mxnum.modes import Overflow, Rounding
+from mxnum.scalar.convert import make_decode, make_encode
+from proofs import inputs, spec, tables
+from proofs.solve import BOTH, prove, together
+from proofs.sym import run
+from proofs.tables import Element, Float
+from proofs.theorem import Outcome, Theorem
+
+MONOTONE = (
+    "Encoding is monotone: x <= y gives code(x) <= code(y) in the order of the element's numbers, with the special codes "
+    "of overflow outermost, under the same scale and random integer. (Proved from each x to its neighbour away from zero; "
+    "the floats between x and y form a finite chain of such steps.) This is what lets a check of breakpoints stand for all inputs."
+)
+SYMMETRIC = (
+    "Encoding -x gives the negated code of x, in every mode except that upward and downward rounding change places "
+    "(the same random integer for sr)."
+)
+INVERSE = (
+    "Encoding undoes decoding: for every code with a finite value that an encoder can produce, and every scale, "
+    "encode(decode(code, scale), scale) = code in every rounding and overflow mode and for all random bits, whenever the "
+    "decoded value is exact in the float type (always in float64; in float32 unless it overflows). Hence quantizing twice "
+    "under one scale is quantizing once."
+)
+MIRRORED = {"rtp": "rtn", "rtn": "rtp"}
+ANYTHING = ("x is any number or infinity of its type", "scale is any E8M0 code", "random is any integer below 2**30")
+
+
+def encoder(source: str, element: str, rounding: str, overflow: str) -> Callable[..., Any]:
+    return make_encode(FLOATS[source], ELEMENTS[element], Rounding(rounding), Overflow(overflow))
+
+
+def overflows(element: str) -> tuple[str, ...]:
+    """The overflow modes that differ for the element."""
+    return spec.OVERFLOWS if element in ("e4m3", "e5m2") else ("saturate",)
+
+
+class Encoding:
+    """Symbolic inputs of an encoder of one source and element."""
+
+    def __init__(self, source: str, element: str) -> None:
+        self.source: Float = tables.FLOATS[source]
+        self.element: Element = tables.ELEMENTS[element]
+        self.width = inputs.conversion_word(FLOATS[source], ELEMENTS[element])
+        self.x = inputs.pattern("x", self.source.bits)
+        self.scale, self.random = inputs.scale(), inputs.random()
+        self.magnitude = self.x & ((1 << (self.source.bits - 1)) - 1)
+        self.negative = spec.sign_bit(self.x)
+        self.show = self.x, self.scale, self.random
+        self.example = (self.x, 0), (self.scale, 127)
+
+    def code(self, x: z3.BitVecRef, rounding: str, overflow: str) -> z3.BitVecRef:
+        kernel = encoder(self.source.name, self.element.name, rounding, overflow)
+        extended = z3.SignExt(self.width - x.size(), x) if x.size() < self.width else x
+        scale, random = inputs.natural(self.scale, self.width), inputs.natural(self.random, self.width)
+        return inputs.code_of(run(kernel, extended, scale, random)[0], self.element.bits)[0]
+
+    def order(self, code: z3.BitVecRef) -> z3.BitVecRef:
+        """A signed integer that orders as the codes' numbers do."""
+        negative, magnitude = spec.sign_and_magnitude(code, self.element)
+        magnitude = z3.ZeroExt(1, magnitude)
+        return z3.If(negative, -magnitude, magnitude)
+
+    def negated(self, code: z3.BitVecRef) -> z3.BitVecRef:
+        return -code if self.element.twos_complement else code ^ (1 << (self.element.bits - 1))
+
+
+def monotone(source: str, element: str, rounding: str, engines: tuple[str, ...]) -> Outcome:
+    given = Encoding(source, element)
+    goals = []
+    for overflow in overflows(element):
+        here, next_out = (given.order(given.code(x, rounding, overflow)) for x in (given.x, given.x + 1))
+        goals.append(z3.If(given.negative, next_out <= here, here <= next_out))
+        for zero in (0, 1 << (given.x.size() - 1)):  # where the negative chain meets the positive one
+            goals.append(given.order(given.code(z3.BitVecVal(zero, given.x.size()), rounding, overflow)) == 0)
+    premises = [z3.ULT(given.magnitude, given.source.infinity)]
+    return prove(premises, z3.And(*goals), engines=engines, show=given.show, example=given.example)
+
+
+def symmetric(source: str, element: str) -> Outcome:
+    given = Encoding(source, element)
+    goals = []
+    for overflow in overflows(element):
+        for rounding in spec.ROUNDINGS:
+            minus_x = given.code(given.x ^ (1 << (given.x.size() - 1)), MIRRORED.get(rounding, rounding), overflow)
+            goals.append(minus_x == given.negated(given.code(given.x, rounding, overflow)))
+    premises = [z3.ULE(given.magnitude, given.source.infinity), given.scale != tables.SCALE_NAN]
+    return prove(premises, z3.And(*goals), engines=BOTH, show=given.show, example=given.example)
+
+
+def inverse(source: str, element: str) -> Outcome:
+    given = Encoding(source, element)
+    width = inputs.conversion_word(ELEMENTS[element], FLOATS[source])
+    code = inputs.pattern("code", given.element.bits)
+    decode = make_decode(ELEMENTS[element], FLOATS[source])
+    decoded, _ = run(decode, inputs.natural(code, width), inputs.natural(given.scale, width))
+    x, _ = inputs.code_of(decoded, given.source.bits)
+    definitions: spec.Definitions = []
+    sort = spec.wide_sort(given.source, given.element)
+    value = spec.element_value(code, given.element, sort)  # NaN for codes without a value, and for -2 in integers
+    exact = z3.fpEQ(spec.scaled(value, given.scale, definitions).value, spec.widen(x, given.source, sort))
+    goals = [
+        given.code(x, rounding, overflow) == code for overflow in overflows(element) for rounding in spec.ROUNDINGS
+    ]
+    premises = [*definitions, z3.Not(z3.fpIsNaN(value)), given.scale != tables.SCALE_NAN]
+    if source != "float64":
+        premises.append(exact)
+    return prove(
+        premises, z3.And(*goals), engines=BOTH, show=(code, given.scale, given.random), example=((code, 0), (given.scale, 127))
+    )
+
+
+def theorems() -> list[Theorem]:
+    found = []
+    for source in tables.FLOATS:
+        for element in tables.ELEMENTS:
+            encoders = tuple(
+                encoder(source, element, rounding, overflow)
+                for rounding in spec.ROUNDINGS
+                for overflow in spec.OVERFLOWS
+            )
+            names = tuple(kernel.__name__ for kernel in encoders)
+            by_rounding = [
+                (rounding, partial(monotone, source, element, rounding, ("z3",))) for rounding in spec.ROUNDINGS
+            ]
+            found.append(
+                Theorem(
+                    f"structure/monotone/{source}/{element}",
+                    MONOTONE,
+                    names,
+                    partial(together, by_rounding),
+                    ANYTHING,
+                    "fast" if source == "float32" else "full",
+                    encoders,
+                )
+            )
+            found.append(
+                Theorem(
+                    f"structure/symmetric/{source}/{element}",
+                    SYMMETRIC,
+                    names,
+                    partial(symmetric, source, element),
+                    ANYTHING,
+                    functions=encoders,
+                )
+            )
+            decode = make_decode(ELEMENTS[element], FLOATS[source])
+            found.append(
+                Theorem(
+                    f"structure/inverse/{source}/{element}",
+                    INVERSE,
+                    (decode.__name__, *names),
+                    partial(inverse, source, element),
+                    ("code is any code with a finite value", "scale is any E8M0 code but 0xFF", ANYTHING[2]),
+                    functions=(decode, *encoders),
+                    tier="fast" if source in ("float32", "float64") else "full",
+                )
+            )
+    return found
