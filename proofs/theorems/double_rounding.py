@@ -1,0 +1,105 @@
+"""Rounding twice: when going through bfloat16 changes nothing, and when it does."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import z3
+
+from mxnum.formats import ELEMENTS, FLOATS
+from mxnum.modes import Overflow, Rounding
+from mxnum.scalar.convert import make_encode
+from proofs import inputs, spec
+from proofs.solve import BOTH, prove, together
+from proofs.sym import run
+from proofs.theorem import Outcome, Theorem
+
+INNOCUOUS = (
+    "Rounding a float32 to odd into bfloat16 first changes no element code under any later deterministic rounding mode: "
+    "bfloat16 keeps two bits more than the element. For e4m3 from scale code 5 and for e5m2 from 12 on, below which "
+    "bfloat16's subnormals are too coarse; for the other elements but int8 under every scale."
+)
+HARMFUL = (
+    "Rounding to nearest even into bfloat16 first does change codes, in every element; so does rounding to odd in e4m3 "
+    "below scale code 5, in e5m2 below 12, and in int8, which has only one bit less than bfloat16 (each shown by a float32)."
+)
+LEAST_SCALE = {"e4m3": 5, "e5m2": 12, "e3m2": 0, "e2m3": 0, "e2m1": 0, "e3m0": 0, "int4": 0}
+#: (element, first rounding, float32 pattern, scale code): the two ways to the element differ.
+WITNESSES = (
+    ("e4m3", "rne", 0x52AFE000, 172),
+    ("e5m2", "rne", 0x001A0058, 12),
+    ("e3m2", "rne", 0x000B9000, 1),
+    ("e2m3", "rne", 0x00740777, 0),
+    ("e2m1", "rne", 0x115F8000, 33),
+    ("int8", "rne", 0x17810077, 47),
+    ("e3m0", "rne", 0x7D402751, 249),
+    ("int4", "rne", 0x3FA07000, 128),
+    ("e4m3", "rto", 0x0015C000, 4),
+    ("e5m2", "rto", 0x0001C416, 11),
+    ("int8", "rto", 0x13E18000, 39),
+)
+ONE = 127
+DETERMINISTIC = tuple(rounding for rounding in spec.ROUNDINGS if rounding != "sr")
+
+
+def encoder(source: str, target: str, rounding: str, overflow: str = "saturate"):
+    formats = {**FLOATS, **ELEMENTS}
+    return make_encode(formats[source], formats[target], Rounding(rounding), Overflow(overflow))
+
+
+def innocuous(element: str, rounding: str) -> Outcome:
+    x, scale, unread = inputs.pattern("x", 32), inputs.scale(), z3.BitVecVal(0, 32)
+    wide_scale = inputs.natural(scale, 32)
+    narrow, _ = run(encoder("float32", "bfloat16", "rto"), x, z3.BitVecVal(ONE, 32), unread)
+    goals = []
+    for overflow in spec.OVERFLOWS:
+        once, _ = run(encoder("float32", element, rounding, overflow), x, wide_scale, unread)
+        twice, _ = run(encoder("bfloat16", element, rounding, overflow), narrow, wide_scale, unread)
+        goals.append(once == twice)
+    finite = z3.ULT(x & 0x7FFF_FFFF, 0x7F80_0000)
+    premises = [finite, z3.UGE(scale, LEAST_SCALE[element])]
+    example = ((x, 0), (scale, ONE))
+    return prove(premises, z3.And(*goals), engines=BOTH, show=(x, scale), example=example)
+
+
+def harmful() -> Outcome:
+    """Runs the kernels on the witnesses."""
+    for element, first, x, scale in WITNESSES:
+        narrow = encoder("float32", "bfloat16", first)(x, ONE, 0)
+        once = encoder("float32", element, "rne")(x, scale, 0)
+        twice = encoder("bfloat16", element, "rne")(narrow, scale, 0)
+        if once == twice:
+            return Outcome("refuted", "run", 0.0, f"{element} after {first}: {x:#x} gives {once:#x} both ways")
+    return Outcome("proved", "run", 0.0)
+
+
+def theorems() -> list[Theorem]:
+    found = []
+    for element, least in LEAST_SCALE.items():
+        kernels = [
+            encoder("float32", "bfloat16", "rto"),
+            *(encoder(source, element, r, o) for source in ("float32", "bfloat16") for r in DETERMINISTIC for o in spec.OVERFLOWS),
+        ]
+        found.append(
+            Theorem(
+                name=f"double-rounding/innocuous/{element}",
+                statement=INNOCUOUS,
+                kernels=tuple(kernel.__name__ for kernel in kernels),
+                check=partial(together, [(r, partial(innocuous, element, r)) for r in DETERMINISTIC]),
+                hypotheses=("x is any finite float32", f"scale is any E8M0 code from {least} on"),
+                functions=tuple(kernels),
+            )
+        )
+    kernels = [encoder("float32", "bfloat16", first) for first in ("rne", "rto")]
+    kernels += [encoder(source, element, "rne") for source in ("float32", "bfloat16") for element in ELEMENTS]
+    found.append(
+        Theorem(
+            name="double-rounding/harmful",
+            statement=HARMFUL,
+            kernels=tuple(kernel.__name__ for kernel in kernels),
+            check=harmful,
+            hypotheses=("the listed inputs",),
+            functions=tuple(kernels),
+        )
+    )
+    return found

@@ -1,0 +1,144 @@
+"""Beyond the largest value: what saturation and IEEE overflow promise, said directly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import z3
+
+from mxnum.formats import ELEMENTS, FLOATS
+from mxnum.modes import Overflow, Rounding
+from mxnum.scalar.convert import make_encode
+from proofs import inputs, spec, tables
+from proofs.solve import BOTH, prove, together
+from proofs.sym import run
+from proofs.theorem import Outcome, Theorem
+
+SATURATES = (
+    "Under overflow='saturate' nothing but a NaN becomes a special code: every finite x and both infinities give a code "
+    "whose magnitude is at most the largest value's, in every rounding mode, and an infinity gives exactly that one."
+)
+SMTLIB = (
+    "e5m2 under overflow='ieee' is the IEEE 754 format with 5 exponent and 2 fraction bits: the code is SMT-LIB's own "
+    "conversion of x / 2**scale to that sort in all five IEEE rounding modes, infinities and signed zeros included."
+)
+BOUNDARY = (
+    "Under overflow='ieee' a finite x becomes infinity (e5m2) or NaN (e4m3) exactly from these |x| / 2**scale on: e4m3 rne "
+    "above 464, rna from 464, rtp above 448 for x > 0, rtn above 448 for x < 0; e5m2 rne and rna from 61440, rtp above "
+    "57344 for x > 0, rtn above 57344 for x < 0; rtz and rto never; sr never up to the largest value, always from the next "
+    "multiple of its gap (480, 65536) on. An infinite x does in every mode."
+)
+NUMBERS = ("x is any bit pattern of its type but NaN", "scale is any E8M0 code but 0xFF", "random is any integer below 2**30")
+LARGEST = {"e4m3": 448, "e5m2": 57344}
+NEXT = {"e4m3": 480, "e5m2": 65536}
+HALFWAY = {"e4m3": 464, "e5m2": 61440}
+#: At the halfway point to-nearest-even stays at 448 (an even code) but leaves 57344 (an odd one).
+TIE_STAYS = {"e4m3": True, "e5m2": False}
+
+
+def encoder(source: str, element: str, rounding: str, overflow: str) -> Callable[..., Any]:
+    return make_encode(FLOATS[source], ELEMENTS[element], Rounding(rounding), Overflow(overflow))
+
+
+class Given:
+    """Symbolic inputs, the exact x / 2**scale, and codes of any encoder of one source and element."""
+
+    def __init__(self, source: str, element: str) -> None:
+        self.source, self.element = tables.FLOATS[source], tables.ELEMENTS[element]
+        self.width = inputs.conversion_word(FLOATS[source], ELEMENTS[element])
+        self.x, self.scale, self.random = inputs.pattern("x", self.source.bits), inputs.scale(), inputs.random()
+        self.negative = spec.sign_bit(self.x)
+        magnitude = self.x & ((1 << (self.source.bits - 1)) - 1)
+        self.infinite = magnitude == self.source.infinity
+        self.definitions: spec.Definitions = []
+        self.premises = [z3.ULE(magnitude, self.source.infinity), self.scale != tables.SCALE_NAN]
+
+    def number(self) -> z3.FPRef:
+        """x / 2**scale for finite x."""
+        wide = spec.widen(self.x, self.source, spec.wide_sort(self.source, self.element))
+        return spec.unscaled(wide, self.scale, self.definitions).value
+
+    def code(self, rounding: str, overflow: str) -> z3.BitVecRef:
+        kernel = encoder(self.source.name, self.element.name, rounding, overflow)
+        scale, random = inputs.natural(self.scale, self.width), inputs.natural(self.random, self.width)
+        result, _ = run(kernel, inputs.word(self.x, self.width), scale, random)
+        return inputs.code_of(result, self.element.bits)[0]
+
+    def magnitude(self, rounding: str, overflow: str) -> z3.BitVecRef:
+        return spec.sign_and_magnitude(self.code(rounding, overflow), self.element)[1]
+
+    def prove(self, goal: z3.BoolRef, engines: tuple[str, ...] = BOTH) -> Outcome:
+        show, example = (self.x, self.scale, self.random), ((self.x, 0), (self.scale, 127))
+        return prove([*self.premises, *self.definitions], goal, engines=engines, show=show, example=example)
+
+
+def saturates(source: str, element: str) -> Outcome:
+    given = Given(source, element)
+    goals = []
+    for rounding in spec.ROUNDINGS:
+        magnitude = given.magnitude(rounding, "saturate")
+        goals += [z3.ULE(magnitude, given.element.last), z3.Implies(given.infinite, magnitude == given.element.last)]
+    return given.prove(z3.And(*goals))
+
+
+def is_smtlib_conversion(source: str, rounding: str) -> Outcome:
+    given = Given(source, "e5m2")
+    sort = z3.FPSort(5, 3)
+    infinity = z3.If(given.negative, z3.fpMinusInfinity(sort), z3.fpPlusInfinity(sort))
+    converted = z3.If(given.infinite, infinity, z3.fpToFP(spec.MODES[rounding], given.number(), sort))
+    return given.prove(z3.fpBVToFP(given.code(rounding, "ieee"), sort) == converted)
+
+
+def boundary(source: str, element: str, rounding: str) -> Outcome:
+    given = Given(source, element)
+    number = given.number()
+    size = z3.fpAbs(number)
+
+    def value(literal: int) -> z3.FPRef:
+        return z3.FPVal(float(literal), number.sort())
+
+    special = given.element.nan if given.element.infinity is None else given.element.infinity
+    left = given.magnitude(rounding, "ieee") == special
+    above_largest = z3.fpGT(size, value(LARGEST[element]))
+    from_halfway = z3.fpGEQ(size, value(HALFWAY[element]))
+    match rounding:
+        case "rne" if TIE_STAYS[element]:
+            expected = z3.fpGT(size, value(HALFWAY[element]))
+        case "rne" | "rna":
+            expected = from_halfway
+        case "rtp":
+            expected = z3.And(above_largest, z3.Not(given.negative))
+        case "rtn":
+            expected = z3.And(above_largest, given.negative)
+        case _:
+            expected = z3.BoolVal(False)
+    finite = left == expected
+    if rounding == "sr":
+        always = z3.Implies(z3.fpGEQ(size, value(NEXT[element])), left)
+        finite = z3.And(always, z3.Implies(z3.Not(above_largest), z3.Not(left)))
+    return given.prove(z3.If(given.infinite, left, finite))
+
+
+def theorems() -> list[Theorem]:
+    found = []
+
+    def state(name: str, statement: str, check: Callable[[], Outcome], made: list[Callable[..., Any]], tier: str) -> None:
+        kernels = tuple(kernel.__name__ for kernel in made)
+        found.append(Theorem(f"overflow/{name}", statement, kernels, check, NUMBERS, tier, tuple(made)))
+
+    for source in tables.FLOATS:
+        tier = "fast" if source in ("float32", "float64") else "full"
+        made = [encoder(source, element, r, "saturate") for element in tables.ELEMENTS for r in spec.ROUNDINGS]
+        cases = [(element, partial(saturates, source, element)) for element in tables.ELEMENTS]
+        state(f"saturates/{source}", SATURATES, partial(together, cases), made, tier)
+        tier = "fast" if source == "float32" else "full"
+        made = [encoder(source, "e5m2", rounding, "ieee") for rounding in spec.MODES]
+        cases = [(rounding, partial(is_smtlib_conversion, source, rounding)) for rounding in spec.MODES]
+        state(f"smtlib/{source}/e5m2", SMTLIB, partial(together, cases), made, tier)
+        for element in LARGEST:
+            made = [encoder(source, element, rounding, "ieee") for rounding in spec.ROUNDINGS]
+            cases = [(rounding, partial(boundary, source, element, rounding)) for rounding in spec.ROUNDINGS]
+            state(f"boundary/{source}/{element}", BOUNDARY, partial(together, cases), made, tier)
+    return found
