@@ -119,7 +119,7 @@ class Terms:
 
 
 @cache
-def _meanings(element: ElementFormat) -> Term:
+def meanings(element: ElementFormat) -> Term:
     """By code."""
     return Term.of_codes(np.arange(1 << element.bits), element)
 
@@ -171,13 +171,13 @@ class Operand:
 
     def elements(self) -> Terms:
         """The elements of an MX array, without scales."""
-        return Terms.of(_meanings(self.format)[self.array])
+        return Terms.of(meanings(self.format)[self.array])
 
     def terms(self) -> Terms:
         """The exact values."""
         if self.scales is None:
             return Terms.of(Term.of_codes(signed_bits(self.array), self.format))
-        values = _meanings(self.format)[self.array].scaled(self.expanded(self.scales, self.array.ndim))
+        values = meanings(self.format)[self.array].scaled(self.expanded(self.scales, self.array.ndim))
         if self.offsets is None:
             return Terms.of(values)
         offsets = self.expanded(self.offsets, self.array.ndim).view(np.uint16)

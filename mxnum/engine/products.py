@@ -1,6 +1,7 @@
 """Matrix products with a defined accumulation: every row of one operand with every row of the other.
 
-Integers only: these loops are the definition in compiled form, right in any floating-point environment.
+The loops here use integers only: they are the definition in compiled form, right in any floating-point environment.
+Where the hardware can be trusted and holds the sums, `panels` computes the same bits.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from mxnum.dtypes import Array, signed_bits, stored_bits
-from mxnum.engine import exact
+from mxnum.engine import environment, exact
 from mxnum.engine.arithmetic import make_add_float32, make_fma_float32
 from mxnum.engine.jit import compile_loop
-from mxnum.engine.operands import Operand
+from mxnum.engine.operands import INFINITY, Operand, meanings
 from mxnum.formats import E8M0
 from mxnum.modes import Accumulate
 
@@ -47,6 +48,18 @@ def by_blas(a: Operand, b: Operand, out: Array) -> None:
 
 def in_sequence(a: Operand, b: Operand, out: Array) -> None:
     """acc = fma(a, b, acc) in index order."""
+    if not environment.is_default():
+        in_sequence_by_definition(a, b, out)
+        return
+    from mxnum.engine import panels
+
+    left, right = panels.Sequential(a), panels.Sequential(b)
+    for result, x, y in _matrices(out, 2, left.parts, right.parts):
+        panels.in_sequence(left, right, x, y, result)
+
+
+def in_sequence_by_definition(a: Operand, b: Operand, out: Array) -> None:
+    """The same by integers."""
     for result, x, y in _matrices(out, 2, [a.float32()], [b.float32()]):
         sequential_loop()(signed_bits(*x), signed_bits(*y), stored_bits(result))
 
@@ -110,6 +123,43 @@ def exact_loop() -> Any:
 
 def by_blocks(a: Operand, b: Operand, out: Array) -> None:
     """Exact sums of element products within blocks, scaled and rounded once; blocks added in float32."""
+    run = min(a.blocks[-1], a.array.shape[-1])
+    if not run or not environment.is_default():
+        by_blocks_by_definition(a, b, out)
+        return
+    from mxnum.engine import panels
+
+    how = panels.plan(a.format, b.format, run)
+    if how is None:
+        by_blocks_by_definition(a, b, out)
+        return
+    parts_a, parts_b = [a.array, a.row_scales()], [b.array, b.row_scales()]
+    for result, x, y in _matrices(out, 2, parts_a, parts_b):
+        panels.by_blocks(how, a, b, x, y, run, result)
+        if how.split:
+            _repair(a, b, x, y, run, result)
+
+
+def _repair(a: Operand, b: Operand, parts_a: list[Array], parts_b: list[Array], run: int, out: Array) -> None:
+    """Rows and columns with an infinity or NaN element, by definition."""
+    special_a, special_b = (
+        np.flatnonzero((meanings(x.format).classes >= INFINITY)[codes].any(1))
+        for x, codes in ((a, parts_a[0]), (b, parts_b[0]))
+    )
+    everywhere = slice(None)
+    for rows, columns in ((special_a, everywhere), (everywhere, special_b)):
+        left, right = (
+            Operand(codes[where], x.format, (1, run), scales[where])
+            for x, (codes, scales), where in ((a, parts_a, rows), (b, parts_b, columns))
+        )
+        if len(left.array) and len(right.array):
+            part = np.empty((len(left.array), len(right.array)), np.float32)
+            by_blocks_by_definition(left, right, part)
+            out[rows, columns] = part
+
+
+def by_blocks_by_definition(a: Operand, b: Operand, out: Array) -> None:
+    """The same by integers."""
     terms_a, terms_b = a.elements(), b.elements()
     (low_a, high_a), (low_b, high_b) = terms_a.range, terms_b.range
     lowest = low_a + low_b

@@ -1,0 +1,243 @@
+"""A register-blocked matrix product whose every rounding is fixed.
+
+One tile of the result, a few rows by a few vectors of columns, stays in registers while the summed index runs: every
+element is summed in the order of that index, as in a plain triple loop, whatever the tile. Fused multiply-adds are
+explicit calls of `llvm.fma`, never a licence to contract. All this holds in the default floating-point environment.
+
+Operands come as panels: C-contiguous arrays (panels, length, rows or columns of a tile), filled up with zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import llvmlite.binding
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+#: The summed index is taken in pieces of about this length, so that a panel of columns stays in the second-level cache.
+_PIECE = 1024
+#: Panels of rows that share a panel of columns while it is there.
+_SHARING = 16
+
+#: Bits of an operand that `low` holds where float64 cannot hold a block's sum.
+SPLIT = 16
+
+_I32, _I64, _F32, _F64 = ir.IntType(32), ir.IntType(64), ir.FloatType(), ir.DoubleType()
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Rows and columns of a tile, and the lanes of a vector: columns is a multiple of lanes."""
+
+    rows: int
+    columns: int
+    lanes: int
+
+
+def _shape(word: str) -> Shape:
+    """What fits the registers of this machine: accumulators, one row of columns, one number broadcast."""
+    features = llvmlite.binding.get_host_cpu_features()
+    if features.get("avx512f"):  # 32 registers of 64 bytes
+        return Shape(8, 32, 16) if word == "float32" else Shape(8, 16, 8)
+    if features.get("avx2"):  # 16 registers of 32 bytes
+        return Shape(6, 16, 8) if word == "float32" else Shape(6, 8, 4)
+    return Shape(8, 8, 4) if word == "float32" else Shape(8, 4, 2)
+
+
+#: By the type of the panels.
+SHAPES = {word: _shape(word) for word in ("float32", "float64")}
+
+
+class _Builder:
+    """IR for a tile: vectors of `shape.lanes` numbers of one type."""
+
+    def __init__(self, context: Any, builder: Any, shape: Shape, word: Any) -> None:
+        self.context, self.ir, self.shape, self.word = context, builder, shape, word
+        self.vectors = shape.columns // shape.lanes
+        self.cells = [(i, v) for i in range(shape.rows) for v in range(self.vectors)]
+
+    def vector(self, word: Any) -> Any:
+        return ir.VectorType(word, self.shape.lanes)
+
+    def array(self, kind: Any, value: Any) -> Any:
+        return self.context.make_array(kind)(self.context, self.ir, value)
+
+    def panel(self, kind: Any, value: Any, which: Any) -> Any:
+        """A pointer to one panel of a three-dimensional contiguous array."""
+        array = self.array(kind, value)
+        length, width = (self.ir.extract_value(array.shape, axis) for axis in (1, 2))
+        return self.ir.gep(array.data, [self.ir.mul(which, self.ir.mul(length, width))])
+
+    def at(self, pointer: Any, index: Any, step: int) -> Any:
+        return self.ir.gep(pointer, [self.ir.mul(index, _I64(step))])
+
+    def load(self, pointer: Any, word: Any) -> Any:
+        """A vector from memory aligned for its elements alone."""
+        loaded = self.ir.load(self.ir.bitcast(pointer, self.vector(word).as_pointer()))
+        loaded.align = 4 if word == _F32 else 8
+        return loaded
+
+    def store(self, value: Any, pointer: Any) -> None:
+        stored = self.ir.store(value, self.ir.bitcast(pointer, value.type.as_pointer()))
+        stored.align = 4
+
+    def splat(self, scalar: Any) -> Any:
+        undefined = ir.Constant(self.vector(scalar.type), ir.Undefined)
+        zeros = ir.Constant(self.vector(_I32), [0] * self.shape.lanes)
+        return self.ir.shuffle_vector(self.ir.insert_element(undefined, scalar, _I32(0)), undefined, zeros)
+
+    def constant(self, value: Any, word: Any) -> Any:
+        return ir.Constant(self.vector(word), [value] * self.shape.lanes)
+
+    def fma(self, a: Any, b: Any, c: Any) -> Any:
+        suffix = "f32" if a.type.element == _F32 else "f64"
+        kind = ir.FunctionType(a.type, [a.type] * 3)
+        name = f"llvm.fma.v{self.shape.lanes}{suffix}"
+        return self.ir.call(cgutils.get_or_insert_function(self.ir.module, kind, name), [a, b, c])
+
+    def loop(self, start: Any, stop: Any, initial: list[Any], body: Any) -> list[Any]:
+        """`values = body(index, values)` for start <= index < stop, at least once."""
+        before = self.ir.block
+        head, after = self.ir.append_basic_block("loop"), self.ir.append_basic_block("after")
+        self.ir.branch(head)
+        self.ir.position_at_end(head)
+        index = self.ir.phi(_I64)
+        index.add_incoming(start, before)
+        values = [self.ir.phi(x.type) for x in initial]
+        for phi, x in zip(values, initial, strict=True):
+            phi.add_incoming(x, before)
+        results = body(index, values)
+        following = self.ir.add(index, _I64(1))
+        index.add_incoming(following, self.ir.block)
+        for phi, x in zip(values, results, strict=True):
+            phi.add_incoming(x, self.ir.block)
+        self.ir.cbranch(self.ir.icmp_signed("<", following, stop), head, after)
+        self.ir.position_at_end(after)
+        return list(results)
+
+    def columns(self, pointer: Any) -> list[Any]:
+        """One row of columns."""
+        return [self.load(self.ir.gep(pointer, [_I64(v * self.shape.lanes)]), self.word) for v in range(self.vectors)]
+
+    def multiply(self, a: Any, b: Any, start: Any, stop: Any, initial: list[Any]) -> list[Any]:
+        """One fma for each cell and index, from `initial`."""
+
+        def body(k: Any, sums: list[Any]) -> list[Any]:
+            right, row = self.columns(self.at(b, k, self.shape.columns)), self.at(a, k, self.shape.rows)
+            left = [self.splat(self.ir.load(self.ir.gep(row, [_I64(i)]))) for i in range(self.shape.rows)]
+            return [self.fma(left[i], right[v], c) for (i, v), c in zip(self.cells, sums, strict=True)]
+
+        return self.loop(start, stop, initial, body)
+
+    def with_odd_rounding(self, high: Any, low: Any) -> Any:
+        """high + low in float64, to odd: a later rounding to float32 is then as if of the exact sum."""
+        total = self.ir.fadd(high, low)
+        part = self.ir.fsub(total, high)
+        error = self.ir.fadd(self.ir.fsub(high, self.ir.fsub(total, part)), self.ir.fsub(low, part))
+        zero, integers = self.constant(0.0, _F64), self.vector(_I64)
+        one, bits = self.constant(1, _I64), self.ir.bitcast(total, integers)
+        away = self.ir.icmp_signed("==", self.ir.fcmp_ordered(">", error, zero), self.ir.fcmp_ordered(">", total, zero))
+        step = self.ir.select(away, one, self.constant(-1, _I64))
+        inexact = self.ir.and_(
+            self.ir.fcmp_ordered("!=", error, zero),
+            self.ir.icmp_signed("==", self.ir.and_(bits, one), self.constant(0, _I64)),
+        )
+        moved = self.ir.add(bits, self.ir.select(inexact, step, self.constant(0, _I64)))
+        return self.ir.bitcast(moved, total.type)
+
+
+@intrinsic
+def _tile(typing_context, a, low, b, scales_a, scales_b, out, p, q, start, stop, run, row, column):
+    """out's tile at (row, column) += the product of panels p and q.
+
+    Without scales: index by index from start to stop, one fma each. With scales: blocks start to stop of `run` indices;
+    float32 sums are exact and so are their products with a scale; float64 sums are exact, and rounded to float32 once
+    when scaled. `low` is what a sum of float64 products does not hold of a: a = a's panels * 2**16 + low.
+    """
+    word = _F32 if a.dtype == types.float32 else _F64
+    kinds = a, low, b, scales_a, scales_b, out
+    shape = SHAPES[a.dtype.name]
+
+    def generate(context, builder, signature, arguments):
+        t = _Builder(context, builder, shape, word)
+        p, q, start, stop, run, row, column = arguments[6:]
+        panel_a, panel_b = t.panel(a, arguments[0], p), t.panel(b, arguments[2], q)
+        result = t.array(out, arguments[5])
+        width = builder.extract_value(result.shape, 1)
+        corner = builder.gep(result.data, [builder.add(builder.mul(row, width), column)])
+        cells = [
+            builder.gep(corner, [builder.add(builder.mul(_I64(i), width), _I64(v * shape.lanes))]) for i, v in t.cells
+        ]
+        if scales_a == types.none:
+            sums = t.multiply(panel_a, panel_b, start, stop, [t.load(cell, _F32) for cell in cells])
+            for value, cell in zip(sums, cells, strict=True):
+                t.store(value, cell)
+            return context.get_dummy_value()
+
+        panel_low = None if low == types.none else t.panel(low, arguments[1], p)
+        left, right = t.panel(scales_a, arguments[3], p), t.panel(scales_b, arguments[4], q)
+        zeros = [t.constant(0.0, word)] * len(cells)
+
+        def block(index, _):
+            first, last = builder.mul(index, run), builder.mul(builder.add(index, _I64(1)), run)
+            sums = t.multiply(panel_a, panel_b, first, last, zeros)
+            if panel_low is not None:
+                lows = t.multiply(panel_low, panel_b, first, last, zeros)
+                high = [builder.fmul(s, t.constant(2.0**SPLIT, _F64)) for s in sums]
+                sums = [t.with_odd_rounding(h, s) for h, s in zip(high, lows, strict=True)]
+            powers = t.columns(t.at(right, index, shape.columns))
+            own = t.at(left, index, shape.rows)
+            splats = [t.splat(builder.load(builder.gep(own, [_I64(i)]))) for i in range(shape.rows)]
+            for (i, v), total, cell in zip(t.cells, sums, cells, strict=True):
+                scale, before = builder.fmul(splats[i], powers[v]), t.load(cell, _F32)
+                if word == _F32:
+                    after = t.fma(total, scale, before)
+                else:
+                    after = builder.fadd(before, builder.fptrunc(builder.fmul(total, scale), before.type))
+                t.store(after, cell)
+            return []
+
+        t.loop(start, stop, [], block)
+        return context.get_dummy_value()
+
+    return types.void(*kinds, *[types.int64] * 7), generate
+
+
+@numba.njit(error_model="numpy", cache=True, nogil=True)
+def multiply(a, low, b, scales_a, scales_b, run, out):
+    """out = the product of all panels, as `_tile` says: a float32 C-contiguous matrix, rewritten; its NaN is canonical.
+
+    `run` is the length of blocks; with scales None it is 1.
+    """
+    rows, columns, height, width = a.shape[2], b.shape[2], out.shape[0], out.shape[1]
+    steps = a.shape[1] // run
+    piece = max(1, _PIECE // run)
+    edge = np.zeros((rows, columns), np.float32)
+    out[:] = 0
+    for top in range(0, a.shape[0], _SHARING):
+        bottom = min(top + _SHARING, a.shape[0])
+        for start in range(0, steps, piece):
+            stop = min(start + piece, steps)
+            for q in range(b.shape[0]):
+                column = q * columns
+                for p in range(top, bottom):
+                    row = p * rows
+                    if row + rows <= height and column + columns <= width:
+                        _tile(a, low, b, scales_a, scales_b, out, p, q, start, stop, run, row, column)
+                    else:
+                        inside = out[row : row + rows, column : column + columns]
+                        edge[: inside.shape[0], : inside.shape[1]] = inside
+                        _tile(a, low, b, scales_a, scales_b, edge, p, q, start, stop, run, 0, 0)
+                        inside[:] = edge[: inside.shape[0], : inside.shape[1]]
+        bits = out[top * rows : bottom * rows].view(np.int32)
+        for i in range(bits.shape[0]):
+            line = bits[i]
+            for j in range(line.size):
+                if line[j] & np.int32(0x7FFFFFFF) > np.int32(0x7F800000):
+                    line[j] = np.int32(0x7FC00000)
