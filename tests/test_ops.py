@@ -260,6 +260,14 @@ def test_fake_quantize_keeps_the_dtype_and_writes_into_out():
         assert np.array_equal(out.copy().view(f"u{x.dtype.itemsize}"), y.view(f"u{x.dtype.itemsize}"))
 
 
+@pytest.mark.parametrize("shift", [0, 1, 31, 40])
+def test_fake_quantize_may_write_over_its_input(shift):
+    memory = blocky("float32", (4096 + shift,), "overlap", special=0)
+    x, out = memory[:4096], memory[shift:]
+    want = mx.fake_quantize(x.copy(), "mxfp8_e4m3")
+    assert np.array_equal(mx.fake_quantize(x, "mxfp8_e4m3", out=out), want)
+
+
 def test_a_saturated_finite_value_can_dequantize_to_infinity_in_float32():
     x = np.array([np.finfo(np.float32).max], np.float32)
     q = mx.quantize(x, "mxfp8_e4m3", scale_rule="rceil")

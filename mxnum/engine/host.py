@@ -81,7 +81,7 @@ def quantize(request: Request) -> tuple[Array, Array, Array | None]:
 
 def fake_quantize(request: Request, out: Array | None = None) -> Array:
     """The values of the quantized array in the type of the input."""
-    if request.is_fast and (out is None or out.flags.c_contiguous):
+    if request.is_fast and (out is None or _may_be_written_while_reading(request.x, out)):
         values = np.empty(request.x.shape, request.x.dtype) if out is None else out
         loop = rows.fake_quantize_rows(request.element, request.scale_rule)
         _quantize_rows(loop, request, values.view(np.int32))
@@ -204,6 +204,11 @@ def unpack(packed: Array, bits: int, length: int) -> Array:
 def are_rows(blocks: Blocks, *arrays: Array) -> bool:
     """Whether blocks lie along contiguous rows of all the arrays."""
     return all(block == 1 for block in blocks[:-1]) and all(array.flags.c_contiguous for array in arrays)
+
+
+def _may_be_written_while_reading(x: Array, out: Array) -> bool:
+    """Whether each element of `out` can be stored as soon as that of `x` is read: apart, or exactly in place."""
+    return out.flags.c_contiguous and (out.ctypes.data == x.ctypes.data or not np.may_share_memory(x, out))
 
 
 def _quantize_rows(loop: Any, request: Request, out: Array) -> Array:
