@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from mxnum.formats import ElementFormat
@@ -14,6 +15,7 @@ from mxnum.scalar.word import dialect, select
 SR_BITS = 30
 
 
+@cache
 def make_round(target: ElementFormat, rounding: Rounding, width: int, word: int) -> Callable[..., Any]:
     """(sign, exponent, significand, random) -> unbounded magnitude code, max_code + 1 standing for all beyond it.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from mxnum.formats import ElementFormat
@@ -15,6 +16,7 @@ FINITE, INFINITE, NAN = 0, 1, 2
 ZERO_EXPONENT = -(1 << 12)
 
 
+@cache
 def make_normalize(width: int) -> Callable[..., Any]:
     """(exponent, significand below 2**(width+1)) -> the same number with 2**width <= significand.
 
@@ -54,6 +56,7 @@ def make_normalize(width: int) -> Callable[..., Any]:
     return normalize
 
 
+@cache
 def make_unpack(source: ElementFormat, width: int) -> Callable[..., Any]:
     """code -> (sign, exponent, significand, kind) with |value| = significand * 2**(exponent - width).
 

@@ -10,6 +10,7 @@ and symbolic bit-vectors. The rules:
   what makes int32, int64 and Python ints agree, and it is proved, not assumed.
 
 Bit patterns as wide as the word are signed (float32 -0.0 is -2**31); narrower ones are accepted signed or unsigned.
+Factories of the functions that others are built from are cached, so that a compiler meets each of them once.
 A numpy array computes in its own type: give it at least the width of the word.
 """
 
