@@ -164,7 +164,9 @@ class Operand:
         return self.expanded(self.scales, self.array.ndim - 1)
 
     def float32(self) -> Array:
-        """The values in float32, rounded once to nearest even, in C order."""
+        """The values in float32, rounded once to nearest even."""
+        if self.format == FLOAT32:
+            return self.array
         if self.scales is None:
             return narrowed(np.ascontiguousarray(self.array), self.format, FLOAT32)
         return host.dequantize(self.array, self.scales, self.offsets, self.format, self.blocks, FLOAT32)

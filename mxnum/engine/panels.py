@@ -34,7 +34,7 @@ _PIECE = 64
 
 
 @cache
-def _pack() -> Any:
+def _pack_rows() -> Any:
     """(source, scales, run, table, powers, panels): table[source] * powers[scale], rows of the source into panels.
 
     Without scales table[source] alone, and without a table the source. A scale belongs to `run` elements of its row.
@@ -42,38 +42,60 @@ def _pack() -> Any:
 
     def pack(source, scales, run, table, powers, panels):
         width, length = panels.shape[2], source.shape[1]
-        own = np.ones(width, panels.dtype)
-        by_rows = source.strides[0] >= source.strides[1]
         for p in range(panels.shape[0]):
-            rows = source[p * width : (p + 1) * width]
-            count, panel = rows.shape[0], panels[p]
+            rows, panel = source[p * width : (p + 1) * width], panels[p]
             for start in range(0, length, run):
                 stop = min(start + run, length)
-                if scales is not None:
-                    for r in range(count):
-                        own[r] = powers[scales[p * width + r, start // run]]
-                if by_rows:
-                    for r in range(count):
-                        row = rows[r, start:stop]
-                        target = panel[start:stop, r]
-                        if table is None:
-                            for k in range(row.size):
-                                target[k] = row[k]
-                        else:
-                            scale = own[r]
-                            for k in range(row.size):
-                                target[k] = table[row[k]] * scale
-                else:
-                    for k in range(start, stop):
-                        column, target = rows[:, k], panel[k]
-                        if table is None:
-                            for r in range(column.size):
-                                target[r] = column[r]
-                        else:
-                            for r in range(column.size):
-                                target[r] = table[column[r]] * own[r]
+                for r in range(rows.shape[0]):
+                    row, target = rows[r, start:stop], panel[start:stop, r]
+                    if table is None:
+                        for k in range(row.size):
+                            target[k] = row[k]
+                    elif scales is None:
+                        for k in range(row.size):
+                            target[k] = table[row[k]]
+                    else:
+                        scale = powers[scales[p * width + r, start // run]]
+                        for k in range(row.size):
+                            target[k] = table[row[k]] * scale
 
     return compile_loop(pack)
+
+
+@cache
+def _pack_columns() -> Any:
+    """The same where the source and its scales are given with their axes exchanged."""
+
+    def pack(source, scales, run, table, powers, panels):
+        width, length = panels.shape[2], source.shape[0]
+        own = np.ones(width, panels.dtype)
+        for p in range(panels.shape[0]):
+            first, last = p * width, min((p + 1) * width, source.shape[1])
+            for k in range(length):
+                column, target = source[k, first:last], panels[p, k]
+                if table is None:
+                    for r in range(column.size):
+                        target[r] = column[r]
+                elif scales is None:
+                    for r in range(column.size):
+                        target[r] = table[column[r]]
+                else:
+                    if k % run == 0:
+                        scale = scales[k // run, first:last]
+                        for r in range(scale.size):
+                            own[r] = powers[scale[r]]
+                    for r in range(column.size):
+                        target[r] = table[column[r]] * own[r]
+
+    return compile_loop(pack)
+
+
+def _pack(source: Array, scales: Array | None, run: int, table: Any, powers: Any, panels: Array) -> None:
+    if source.T.flags.c_contiguous and not source.flags.c_contiguous:
+        scales = None if scales is None else np.ascontiguousarray(scales.T)
+        _pack_columns()(source.T, scales, run, table, powers, panels)
+    else:
+        _pack_rows()(np.ascontiguousarray(source), scales, run, table, powers, panels)
 
 
 def _panels(length: int, rows: int, width: int, word: str) -> Array:
@@ -83,7 +105,7 @@ def _panels(length: int, rows: int, width: int, word: str) -> Array:
 def _packed(x: Array, width: int) -> Array:
     """Floats in panels."""
     panels = _panels(x.shape[1], x.shape[0], width, x.dtype.name)
-    _pack()(x, None, _PIECE, None, None, panels)
+    _pack(x, None, _PIECE, None, None, panels)
     return panels
 
 
@@ -131,7 +153,7 @@ class Sequential:
             return _packed(parts[0], width)
         codes, scales = parts
         panels = _panels(codes.shape[1], codes.shape[0], width, "float32")
-        _pack()(codes, scales, self.run, _table(self.element, 0, "float32"), _powers(0, "float32"), panels)
+        _pack(codes, scales, self.run, _table(self.element, 0, "float32"), _powers(0, "float32"), panels)
         return panels
 
 
@@ -212,7 +234,7 @@ def _packed_elements(codes: Array, table: Array, run: int, width: int) -> Array:
     """Elements in panels, the last block filled up with zeros."""
     length = codes.shape[1]
     panels = _panels(-(-length // run) * run, codes.shape[0], width, table.dtype.name)
-    _pack()(codes, None, _PIECE, table, None, panels)
+    _pack(codes, None, _PIECE, table, None, panels)
     return panels
 
 

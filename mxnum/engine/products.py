@@ -43,16 +43,24 @@ def by_blas(a: Operand, b: Operand, out: Array) -> None:
         np.matmul(a.float32(), b.float32().swapaxes(-1, -2), out=out)
 
 
+def _panels() -> Any:
+    """The module of fast products, or None where the hardware cannot be trusted to do what they ask."""
+    if not environment.is_default():
+        return None
+    from mxnum.engine import panels, tiles
+
+    return panels if tiles.HAS_FMA else None
+
+
 # In sequence
 
 
 def in_sequence(a: Operand, b: Operand, out: Array) -> None:
     """acc = fma(a, b, acc) in index order."""
-    if not environment.is_default():
+    panels = _panels()
+    if panels is None:
         in_sequence_by_definition(a, b, out)
         return
-    from mxnum.engine import panels
-
     left, right = panels.Sequential(a), panels.Sequential(b)
     for result, x, y in _matrices(out, 2, left.parts, right.parts):
         panels.in_sequence(left, right, x, y, result)
@@ -124,13 +132,9 @@ def exact_loop() -> Any:
 def by_blocks(a: Operand, b: Operand, out: Array) -> None:
     """Exact sums of element products within blocks, scaled and rounded once; blocks added in float32."""
     run = min(a.blocks[-1], a.array.shape[-1])
-    if not run or not environment.is_default():
-        by_blocks_by_definition(a, b, out)
-        return
-    from mxnum.engine import panels
-
-    how = panels.plan(a.format, b.format, run)
-    if how is None:
+    panels = _panels() if run else None
+    how = None if panels is None else panels.plan(a.format, b.format, run)
+    if panels is None or how is None:
         by_blocks_by_definition(a, b, out)
         return
     parts_a, parts_b = [a.array, a.row_scales()], [b.array, b.row_scales()]
@@ -237,6 +241,9 @@ def _matrices(
 
     The last `core` axes of a part are its own.
     """
+    if core == 2 < out.ndim and all(x.ndim == 2 for x in b) and all(x.size for x in [out, *a]):
+        # One matrix on the right: more rows on the left.
+        a, out = [x.reshape(-1, x.shape[-1]) for x in a], out.reshape(-1, out.shape[-1])
     batch = out.shape[:-2]
     whole_a, whole_b = ([np.broadcast_to(x, (*batch, *x.shape[-core:])) for x in parts] for parts in (a, b))
     for place in np.ndindex(batch):

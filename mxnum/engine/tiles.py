@@ -50,6 +50,9 @@ def _shape(word: str) -> Shape:
     return Shape(8, 8, 4) if word == "float32" else Shape(8, 4, 2)
 
 
+#: Without it `llvm.fma` becomes a call of the C library for every number; only x86 processors can lack it.
+HAS_FMA = bool(llvmlite.binding.get_host_cpu_features().get("fma", True))
+
 #: By the type of the panels.
 SHAPES = {word: _shape(word) for word in ("float32", "float64")}
 

@@ -108,3 +108,11 @@ def test_fast_paths_are_what_is_used(monkeypatch):
         a, b = mx.quantize(x, left), mx.quantize(x, right)
         assert mx.matmul(a, b.T).shape == mx.matmul(a, b.T, accumulate="sequential").shape == (5, 5)
     assert mx.matmul(x, x.T, accumulate="sequential").shape == (5, 5)
+
+
+def test_without_fused_multiply_adds_the_definition_is_used(monkeypatch):
+    q = codes_at_random("mxfp8_e4m3", (5, 70), 32)
+    want = [mx.matmul(q, q.T, accumulate=how).tobytes() for how in ("block", "sequential")]
+    monkeypatch.setattr(panels.tiles, "HAS_FMA", False)
+    monkeypatch.setattr(panels.tiles, "multiply", None)
+    assert [mx.matmul(q, q.T, accumulate=how).tobytes() for how in ("block", "sequential")] == want
