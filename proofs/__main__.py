@@ -7,10 +7,11 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from proofs import ledger
-from proofs.runner import check_all, choose, collect
+from proofs.runner import Collection, check_all, choose, collect
 from proofs.theorem import Outcome, Theorem
 
 
@@ -63,16 +64,16 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     return options
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None, get: Callable[[], Collection] = collect) -> int:
     """Exit status: 0 if all is proved, 1 if anything is not, 2 for arguments that make no sense."""
     options = parse(arguments)
-    collection = collect()
+    collection = get()
     chosen = choose(collection.theorems.values(), options.tier, options.only)
     if not chosen:
         print(f"no theorem in the {options.tier} tier matches {options.only!r}", file=sys.stderr)
         return 2
     started = time.perf_counter()
-    outcomes = check_all(chosen, options.jobs, Progress(len(chosen)), ledger.recorded_seconds())
+    outcomes = check_all(chosen, options.jobs, Progress(len(chosen)), ledger.recorded_seconds(), get)
     elapsed = time.perf_counter() - started
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)

@@ -114,7 +114,6 @@ def theorems() -> list[Theorem]:
                         kernels=(kernel.__name__,),
                         check=partial(check, source, element, rounding),
                         hypotheses=HYPOTHESES,
-                        tier="fast" if source == "float32" else "full",
                         functions=(kernel,),
                     )
                 )
