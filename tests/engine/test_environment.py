@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from mxnum.engine import environment
-from tests.test_environment import (
+from tests.test_float_environment import (
     DENORMALS_ARE_ZERO,
     DOWNWARD,
     FLUSH_TO_ZERO,

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 import mxnum as mx
-from tests.test_environment import DENORMALS_ARE_ZERO, DOWNWARD, FLUSH_TO_ZERO, UPWARD, control_bits
-from tests.test_environment import pytestmark as needs_control_register
+from tests.test_float_environment import DENORMALS_ARE_ZERO, DOWNWARD, FLUSH_TO_ZERO, UPWARD, control_bits
+from tests.test_float_environment import pytestmark as needs_control_register
 from tests.test_linalg import codes_at_random, floats
 
 DEFINED = ("exact", "block", "sequential")
