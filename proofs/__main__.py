@@ -48,12 +48,16 @@ def table(outcomes: dict[str, Outcome], theorems: dict[str, Theorem]) -> str:
         about = kernels[0] if len(kernels) == 1 else f"{kernels[0]} and {len(kernels) - 1} more" if kernels else "-"
         rows.append((name, about, outcome.solver, f"{outcome.seconds:.2f}", outcome.verdict))
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m proofs", description=__doc__)
-    parser.add_argument("--tier", choices=("fast", "full"), default="fast", help="full adds the slow theorems and sweeps")
+    parser.add_argument(
+        "--tier", choices=("fast", "full"), default="fast", help="full adds the slow theorems and sweeps"
+    )
     parser.add_argument("--only", metavar="PATTERN", help="only theorems whose name matches this glob or contains it")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="worker processes (default: all cores)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcomes there too")

@@ -10,7 +10,7 @@ import importlib
 import multiprocessing
 import pkgutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -110,7 +110,7 @@ def check_all(
     report: Callable[[Theorem, Outcome], Any] = lambda theorem, outcome: None,
     expected_seconds: dict[str, float] | None = None,
     get: Callable[[], Collection] = collect,
-    limits: dict[str, float] = HARD_LIMIT,
+    limits: Mapping[str, float] = HARD_LIMIT,
 ) -> dict[str, Outcome]:
     """Outcomes by name. Theorems expected to take longest start first; `get` is how a worker finds them by name."""
     expected = expected_seconds or {}

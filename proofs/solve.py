@@ -27,7 +27,7 @@ BOTH = ("z3", "bitwuzla")
 
 
 def ask(assertions: Sequence[z3.BoolRef], engine: str, timeout: int = TIMEOUT) -> str:
-    """"sat", "unsat" or "unknown" from one engine: "z3" or "bitwuzla"."""
+    """ "sat", "unsat" or "unknown" from one engine: "z3" or "bitwuzla"."""
     return _ask_bit_vectors(_bit_vectors(assertions), engine, timeout)
 
 

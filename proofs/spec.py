@@ -1,7 +1,7 @@
 """The specification: what a conversion must give, stated over the reals with SMT-LIB's floating-point theory.
 
-Reals are held exactly, as floats of a sort wide enough that nothing rounds, and multiplied by powers of two by adding to
-the exponent field. An element value is then, for every element alike,
+Reals are held exactly, as floats of a sort wide enough that nothing rounds, and multiplied by powers of two by adding
+to the exponent field. An element value is then, for every element alike,
 
     round(v / 2**q) * 2**q    with v = x / 2**scale, q = max(floor(log2 |v|), emin) - mantissa bits
 
@@ -23,7 +23,7 @@ OVERFLOWS = ("saturate", "ieee")
 MODES = {"rne": z3.RNE(), "rna": z3.RNA(), "rtz": z3.RTZ(), "rtp": z3.RTP(), "rtn": z3.RTN()}
 EXACTLY = z3.RNE()  # for operations whose result is representable
 
-#: Defining equations of fresh constants; every theorem takes them as hypotheses. Each has a solution whatever the inputs.
+#: Defining equations of fresh constants, which theorems take as hypotheses. Each has a solution whatever the inputs.
 Definitions = list[z3.BoolRef]
 
 
@@ -228,7 +228,9 @@ class Conversion:
         """That `code` is the required one under this overflow mode."""
         if isinstance(self.target, Element):
             finite, special = self._finite_element(self.target, overflow, code), element_special(self.target)
-            nan = self.target.last if self.target.nan is None else with_sign(self.target, self.negative, self.target.nan)
+            nan = (
+                self.target.last if self.target.nan is None else with_sign(self.target, self.negative, self.target.nan)
+            )
         else:
             finite, special = self._finite_float(self.target, overflow, code), self.target.infinity
             nan = self.target.nan
@@ -247,8 +249,9 @@ class Conversion:
         special = element_special(target)
 
         def beyond(below_zero: bool) -> z3.BitVecRef:
-            limited = special is None or limits_to_max(self.rounding, overflow, below_zero)
-            return z3.BitVecVal(signed_code(target, below_zero, target.last if limited else special), target.bits)
+            limited = limits_to_max(self.rounding, overflow, below_zero)
+            magnitude = target.last if special is None or limited else special
+            return z3.BitVecVal(signed_code(target, below_zero, magnitude), target.bits)
 
         largest = z3.FPVal(float(target.value(target.last)), self.number.sort)
         same_sign = z3.BoolVal(True) if target.twos_complement else sign_bit(code) == self.negative
@@ -280,7 +283,12 @@ def element_special(element: Element) -> int | None:
 
 
 def decodes(
-    element: Element, target: Float, code: z3.BitVecRef, scale: z3.BitVecRef, pattern: z3.BitVecRef, definitions: Definitions
+    element: Element,
+    target: Float,
+    code: z3.BitVecRef,
+    scale: z3.BitVecRef,
+    pattern: z3.BitVecRef,
+    definitions: Definitions,
 ) -> z3.BoolRef:
     """The pattern is element value * 2**(scale - 127) by the literal table, rounded to nearest even; every code."""
     negative, magnitude = sign_and_magnitude(code, element)

@@ -125,9 +125,7 @@ class SymBool:
 
 def _select(condition: SymBool, if_true: Any, if_false: Any) -> Sym:
     word_of = condition.of
-    return Sym(
-        z3.If(condition.predicate, word_of.lift(if_true), word_of.lift(if_false)), word_of.obligations
-    )
+    return Sym(z3.If(condition.predicate, word_of.lift(if_true), word_of.lift(if_false)), word_of.obligations)
 
 
 word.SELECT[SymBool] = _select

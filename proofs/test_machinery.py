@@ -28,7 +28,11 @@ X, Y = z3.BitVecs("x y", 32)
 def random_program(rng: random.Random) -> Callable[..., Any]:
     """A straight-line dialect function of three words."""
     steps = [
-        (rng.choice(["+", "-", "&", "|", "^", "<<", ">>", "<", "select"]), *(rng.random() for _ in range(3)), rng.getrandbits(8))
+        (
+            rng.choice(["+", "-", "&", "|", "^", "<<", ">>", "<", "select"]),
+            *(rng.random() for _ in range(3)),
+            rng.getrandbits(8),
+        )
         for _ in range(12)
     ]
 
@@ -143,7 +147,11 @@ def test_unknown_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_family_names_the_case_that_fails() -> None:
-    cases = [("good", lambda: prove([], X == X + 0)), ("bad", lambda: prove([], X == 1)), ("late", lambda: prove([], X == 2))]
+    cases = [
+        ("good", lambda: prove([], X == X + 0)),
+        ("bad", lambda: prove([], X == 1)),
+        ("late", lambda: prove([], X == 2)),
+    ]
     outcome = together(cases)
     assert outcome.verdict == "refuted"
     assert outcome.detail.startswith("bad: ")
@@ -175,7 +183,9 @@ def unknown() -> Outcome:
 
 
 def collection(*names: str) -> Collection:
-    made = [Theorem(check.__name__, "It is so.", ("kernel",), check) for check in (proved, crash, sleep, blunder, unknown)]
+    made = [
+        Theorem(check.__name__, "It is so.", ("kernel",), check) for check in (proved, crash, sleep, blunder, unknown)
+    ]
     return Collection({t.name: t for t in made if t.name in names or not names}, {"proofs.absent": "No module"})
 
 
@@ -193,7 +203,11 @@ def with_blunder() -> Collection:
 
 def test_a_theorem_that_kills_its_process_costs_only_itself() -> None:
     outcomes = check_all(
-        list(collection().theorems.values()), 2, get=collection, limits={"fast": 3, "full": 3}, expected_seconds={"crash": 9}
+        list(collection().theorems.values()),
+        2,
+        get=collection,
+        limits={"fast": 3, "full": 3},
+        expected_seconds={"crash": 9},
     )
     assert {name: outcome.verdict for name, outcome in outcomes.items()} == {
         "proved": "proved",
@@ -236,14 +250,20 @@ def test_choosing() -> None:
 @pytest.mark.parametrize("element", tables.ELEMENTS.values(), ids=lambda element: element.name)
 def test_tables_agree_with_formats(element: tables.Element) -> None:
     described = formats.ELEMENTS[element.name]
-    assert [float(element.value(code)) for code in range(element.last + 1)] == list(described.values()[: element.last + 1])
+    assert [float(element.value(code)) for code in range(element.last + 1)] == list(
+        described.values()[: element.last + 1]
+    )
     assert (element.bits, element.mantissa, element.emin, element.emax) == (
         described.bits,
         described.mantissa_bits,
         described.emin,
         described.emax,
     )
-    assert (element.last, element.infinity, element.nan) == (described.max_code, described.infinity_code, described.nan_code)
+    assert (element.last, element.infinity, element.nan) == (
+        described.max_code,
+        described.infinity_code,
+        described.nan_code,
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Verdict = Literal["proved", "refuted", "unknown", "error"]
+Tier = Literal["fast", "full"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,6 @@ class Theorem:
     check: Callable[[], Outcome] = field(repr=False)
     #: What is assumed, in words: "x is any float32", "scale code in 0..255", "random in 0..2**30-1".
     hypotheses: tuple[str, ...] = ()
-    tier: Literal["fast", "full"] = "fast"
+    tier: Tier = "fast"
     #: Kernel function objects whose code the ledger hashes; a changed kernel makes the ledger stale.
     functions: tuple[Callable[..., object], ...] = field(default=(), repr=False)

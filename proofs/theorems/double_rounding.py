@@ -17,13 +17,14 @@ from proofs.sym import run
 from proofs.theorem import Outcome, Theorem
 
 INNOCUOUS = (
-    "Rounding a float32 to odd into bfloat16 first changes no element code under any later deterministic rounding mode: "
+    "Rounding a float32 to odd into bfloat16 first changes no element code under any later deterministic rounding: "
     "bfloat16 keeps two bits more than the element. For e4m3 from scale code 5 and for e5m2 from 12 on, below which "
     "bfloat16's subnormals are too coarse; for the other elements but int8 under every scale."
 )
 HARMFUL = (
-    "Rounding to nearest even into bfloat16 first does change codes, in every element; so does rounding to odd in e4m3 "
-    "below scale code 5, in e5m2 below 12, and in int8, which has only one bit less than bfloat16 (each shown by a float32)."
+    "Rounding to nearest even into bfloat16 first does change codes, in every element; so does rounding to odd in "
+    "e4m3 below scale code 5, in e5m2 below 12, and in int8, which has only one bit less than bfloat16 (each shown by "
+    "a float32)."
 )
 LEAST_SCALE = {"e4m3": 5, "e5m2": 12, "e3m2": 0, "e2m3": 0, "e2m1": 0, "e3m0": 0, "int4": 0}
 #: (element, first rounding, float32 pattern, scale code): the two ways to the element differ.

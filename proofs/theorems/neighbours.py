@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import partial
+from itertools import pairwise
 
 import z3
 
@@ -23,13 +24,14 @@ from proofs.theorem import Outcome, Theorem
 STATEMENTS = {
     "rne": "To nearest: |x| / 2**scale lies between the midpoints to the code's two neighbours, and on one only if the "
     "code is even; sign kept; from the last midpoint on, the largest value.",
-    "rna": "To nearest, ties away: |x| / 2**scale lies at or above the midpoint to the neighbour below and strictly under "
-    "the midpoint to the neighbour above; sign kept; from the last midpoint on, the largest value.",
+    "rna": "To nearest, ties away: |x| / 2**scale lies at or above the midpoint to the neighbour below and strictly "
+    "under the midpoint to the neighbour above; sign kept; from the last midpoint on, the largest value.",
     "rtz": "Toward zero: the code's magnitude is the greatest not above |x| / 2**scale; sign kept.",
     "rtp": "Upward: the code's value is the least not below x / 2**scale, or the largest value where there is none.",
-    "rtn": "Downward: the code's value is the greatest not above x / 2**scale, or minus the largest where there is none.",
-    "rto": "To odd: the code's value is exactly x / 2**scale, or the code is odd and x / 2**scale lies strictly between its "
-    "two neighbours, or the value is the largest and |x| / 2**scale is beyond it.",
+    "rtn": "Downward: the code's value is the greatest not above x / 2**scale, or minus the largest where there is "
+    "none.",
+    "rto": "To odd: the code's value is exactly x / 2**scale, or the code is odd and x / 2**scale lies strictly "
+    "between its two neighbours, or the value is the largest and |x| / 2**scale is beyond it.",
 }
 HYPOTHESES = ("x is any finite number of its type", "scale is any E8M0 code but 0xFF", "overflow saturates")
 
@@ -49,10 +51,12 @@ def stands_for(code: z3.BitVecRef, size: z3.FPRef, negative: z3.BoolRef, element
     """That the magnitude code is the one for a number of this size; false for a code without a value."""
     sort = size.sort()
     values = [element.value(index) for index in range(element.last + 1)]
-    middles = [(below + above) / 2 for below, above in zip(values, values[1:], strict=False)]
+    middles = [(below + above) / 2 for below, above in pairwise(values)]
     minus_one = Fraction(-1)  # below every size
 
-    def between(low: list[Fraction | None], high: list[Fraction | None], closed_low: z3.BoolRef, closed_high: z3.BoolRef):
+    def between(
+        low: list[Fraction | None], high: list[Fraction | None], closed_low: z3.BoolRef, closed_high: z3.BoolRef
+    ) -> z3.BoolRef:
         least, most = bound(code, sort, low), bound(code, sort, high)
         return z3.And(
             z3.If(closed_low, z3.fpLEQ(least, size), z3.fpLT(least, size)),

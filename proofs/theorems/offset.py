@@ -20,7 +20,7 @@ from mxnum.scalar import offset as kernels
 from proofs import inputs, spec, spec_scale, tables
 from proofs.solve import prove
 from proofs.sym import run
-from proofs.theorem import Outcome, Theorem
+from proofs.theorem import Outcome, Theorem, Tier
 
 FLOAT16 = tables.FLOATS["float16"]
 #: Adders are hard for solvers: bitwuzla answers in seconds to minutes, z3 often not at all.
@@ -29,22 +29,21 @@ TIMEOUT = 3600
 #: The sums that the fast tier checks; the others take minutes each.
 FAST = ("midpoint/bfloat16", "difference/float32", "decode/e2m1/bfloat16")
 
-MIDPOINT = "The offset of a block is (largest + smallest) / 2, exact, rounded once to nearest even to float16, saturated at 65504."
+MIDPOINT = "The offset of a block is (largest + smallest) / 2, exact, rounded once to nearest even to float16, "
+"saturated at 65504."
 DIFFERENCE = (
-    "x - offset is the IEEE 754 difference, to nearest even, in float32 (float64 for float64 input): infinities, signed "
-    "zeros and subnormals included. A NaN keeps the sign of a NaN x."
+    "x - offset is the IEEE 754 difference, to nearest even, in float32 (float64 for float64 input): infinities, "
+    "signed zeros and subnormals included. A NaN keeps the sign of a NaN x."
 )
 HALF_RANGE = (
-    "The scale of the half range is the shared scale rule applied to A = |largest - smallest| / 2, exact: never a rounded "
-    "difference."
+    "The scale of the half range is the shared scale rule applied to A = |largest - smallest| / 2, exact: never a "
+    "rounded difference."
 )
 DECODE = (
-    "Decoding with an offset gives (table value of the code) * 2**(scale - 127) + offset, exact, rounded once to nearest "
-    "even; infinities and NaN as IEEE 754 addition has them, NaN canonical, and NaN under scale 0xFF."
+    "Decoding with an offset gives (table value of the code) * 2**(scale - 127) + offset, exact, rounded once to "
+    "nearest even; infinities and NaN as IEEE 754 addition has them, NaN canonical, and NaN under scale 0xFF."
 )
-ORDER = (
-    "to_ordered orders as the numbers do (both zeros equal), and from_ordered undoes it up to the sign of zero."
-)
+ORDER = "to_ordered orders as the numbers do (both zeros equal), and from_ordered undoes it up to the sign of zero."
 
 
 def word_of(float_type: tables.Float) -> int:
@@ -143,7 +142,9 @@ def decode(element: str, target: str) -> Outcome:
         product = z3.If(magnitude == source.infinity, infinity, product)
     total = rounded_to_odd(product, spec.widen(offset, FLOAT16, sort), definitions)
     expected = z3.If(
-        scale == tables.SCALE_NAN, z3.fpNaN(spec.sort_of(float_type)), z3.fpToFP(z3.RNE(), total, spec.sort_of(float_type))
+        scale == tables.SCALE_NAN,
+        z3.fpNaN(spec.sort_of(float_type)),
+        z3.fpToFP(z3.RNE(), total, spec.sort_of(float_type)),
     )
     pattern, clean = inputs.code_of(result, float_type.bits)
     correct = z3.If(
@@ -173,8 +174,14 @@ def theorems() -> list[Theorem]:
     ends = ("largest and smallest are any finite numbers of the source type, in either order",)
     found = []
 
-    def state(name: str, statement: str, made: tuple[Callable[..., Any], ...], check: Callable[[], Outcome], hypotheses: tuple[str, ...]) -> None:
-        tier = "fast" if name in FAST or "/order/" in name else "full"
+    def state(
+        name: str,
+        statement: str,
+        made: tuple[Callable[..., Any], ...],
+        check: Callable[[], Outcome],
+        hypotheses: tuple[str, ...],
+    ) -> None:
+        tier: Tier = "fast" if name in FAST or "/order/" in name else "full"
         names = tuple(kernel.__name__ for kernel in made)
         found.append(Theorem(f"offset/{name}", statement, names, check, hypotheses, tier, made))
 
@@ -182,10 +189,10 @@ def theorems() -> list[Theorem]:
         state(f"midpoint/{source}", MIDPOINT, (kernels.make_midpoint(float_type),), partial(midpoint, source), ends)
         state(f"half-range/{source}", HALF_RANGE, half_range_kernels(source), partial(half_range, source), ends)
         patterns = ("x is any bit pattern of its type", "offset is any float16 pattern")
-        made = (kernels.make_difference(float_type),)
-        state(f"difference/{source}", DIFFERENCE, made, partial(difference, source), patterns)
-        made = (kernels.make_to_ordered(float_type), kernels.make_from_ordered(float_type))
-        state(f"order/{source}", ORDER, made, partial(order, source), ("x and y are any two bit patterns",))
+        subtract = (kernels.make_difference(float_type),)
+        state(f"difference/{source}", DIFFERENCE, subtract, partial(difference, source), patterns)
+        ordering = (kernels.make_to_ordered(float_type), kernels.make_from_ordered(float_type))
+        state(f"order/{source}", ORDER, ordering, partial(order, source), ("x and y are any two bit patterns",))
     for element in tables.ELEMENTS:
         for target in tables.FLOATS:
             made = (kernels.make_decode_offset(ELEMENTS[element], FLOATS[target]),)

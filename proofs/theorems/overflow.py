@@ -14,23 +14,28 @@ from mxnum.scalar.convert import make_encode
 from proofs import inputs, spec, tables
 from proofs.solve import BOTH, prove, together
 from proofs.sym import run
-from proofs.theorem import Outcome, Theorem
+from proofs.theorem import Outcome, Theorem, Tier
 
 SATURATES = (
-    "Under overflow='saturate' nothing but a NaN becomes a special code: every finite x and both infinities give a code "
-    "whose magnitude is at most the largest value's, in every rounding mode, and an infinity gives exactly that one."
+    "Under overflow='saturate' nothing but a NaN becomes a special code: every finite x and both infinities give a "
+    "code whose magnitude is at most the largest value's, in every rounding mode, and an infinity gives exactly that "
+    "one."
 )
 SMTLIB = (
     "e5m2 under overflow='ieee' is the IEEE 754 format with 5 exponent and 2 fraction bits: the code is SMT-LIB's own "
     "conversion of x / 2**scale to that sort in all five IEEE rounding modes, infinities and signed zeros included."
 )
 BOUNDARY = (
-    "Under overflow='ieee' a finite x becomes infinity (e5m2) or NaN (e4m3) exactly from these |x| / 2**scale on: e4m3 rne "
-    "above 464, rna from 464, rtp above 448 for x > 0, rtn above 448 for x < 0; e5m2 rne and rna from 61440, rtp above "
-    "57344 for x > 0, rtn above 57344 for x < 0; rtz and rto never; sr never up to the largest value, always from the next "
-    "multiple of its gap (480, 65536) on. An infinite x does in every mode."
+    "Under overflow='ieee' a finite x becomes infinity (e5m2) or NaN (e4m3) exactly from these |x| / 2**scale on: "
+    "e4m3 rne above 464, rna from 464, rtp above 448 for x > 0, rtn above 448 for x < 0; e5m2 rne and rna from 61440, "
+    "rtp above 57344 for x > 0, rtn above 57344 for x < 0; rtz and rto never; sr never up to the largest value, "
+    "always from the next multiple of its gap (480, 65536) on. An infinite x does in every mode."
 )
-NUMBERS = ("x is any bit pattern of its type but NaN", "scale is any E8M0 code but 0xFF", "random is any integer below 2**30")
+NUMBERS = (
+    "x is any bit pattern of its type but NaN",
+    "scale is any E8M0 code but 0xFF",
+    "random is any integer below 2**30",
+)
 LARGEST = {"e4m3": 448, "e5m2": 57344}
 NEXT = {"e4m3": 480, "e5m2": 65536}
 HALFWAY = {"e4m3": 464, "e5m2": 61440}
@@ -124,12 +129,14 @@ def boundary(source: str, element: str, rounding: str) -> Outcome:
 def theorems() -> list[Theorem]:
     found = []
 
-    def state(name: str, statement: str, check: Callable[[], Outcome], made: list[Callable[..., Any]], tier: str) -> None:
+    def state(
+        name: str, statement: str, check: Callable[[], Outcome], made: list[Callable[..., Any]], tier: Tier
+    ) -> None:
         kernels = tuple(kernel.__name__ for kernel in made)
         found.append(Theorem(f"overflow/{name}", statement, kernels, check, NUMBERS, tier, tuple(made)))
 
     for source in tables.FLOATS:
-        tier = "fast" if source in ("float32", "float64") else "full"
+        tier: Tier = "fast" if source in ("float32", "float64") else "full"
         made = [encoder(source, element, r, "saturate") for element in tables.ELEMENTS for r in spec.ROUNDINGS]
         cases = [(element, partial(saturates, source, element)) for element in tables.ELEMENTS]
         state(f"saturates/{source}", SATURATES, partial(together, cases), made, tier)

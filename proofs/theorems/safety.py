@@ -1,7 +1,7 @@
 """Int-safety: what makes a theorem about words a theorem about Python ints, int32, int64 and the GPU alike.
 
-`proofs.sym` records an obligation for every addition, subtraction, left shift and shift amount; here they are discharged
-together, for every kernel that the library can make, in the word that its compiled form uses.
+`proofs.sym` records an obligation for every addition, subtraction, left shift and shift amount; here they are
+discharged together, for every kernel that the library can make, in the word that its compiled form uses.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import z3
 
-from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
+from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from mxnum.scalar import offset
 from mxnum.scalar.convert import make_decode, make_encode
@@ -22,16 +22,19 @@ from mxnum.scalar.word import word_bits
 from proofs import inputs, tables
 from proofs.solve import prove
 from proofs.sym import run
-from proofs.theorem import Outcome, Theorem
+from proofs.theorem import Outcome, Theorem, Tier
 
 SAFE = (
-    "No intermediate result leaves the kernel's signed word, no left shift loses a bit and no shift amount reaches the word "
-    "size: the kernel computes the same in 32-bit words (64-bit where float64 takes part), in wider words and on Python ints."
+    "No intermediate result leaves the kernel's signed word, no left shift loses a bit and no shift amount reaches "
+    "the word size: the kernel computes the same in 32-bit words (64-bit where float64 takes part), in wider words "
+    "and on Python ints."
 )
 Kernel = Callable[..., Any]
 
 
-def safe(kernels: list[Kernel], width: int, symbols: tuple[z3.BitVecRef, ...], premises: tuple[z3.BoolRef, ...]) -> Outcome:
+def safe(
+    kernels: list[Kernel], width: int, symbols: tuple[z3.BitVecRef, ...], premises: tuple[z3.BoolRef, ...]
+) -> Outcome:
     """The obligations of the kernels, those that they share once; patterns may come sign- or zero-extended."""
     words = [inputs.natural(a, width) if str(a) in NATURALS else inputs.word(a, width) for a in symbols]
     distinct: dict[int, z3.BoolRef] = {}
@@ -61,6 +64,7 @@ def theorems() -> list[Theorem]:
         inputs_of_kernel: tuple[tuple[str, int], ...],
         hypotheses: tuple[z3.BoolRef, ...] = (),
         words: tuple[str, ...] = ("any bit patterns", "every scale code", "random bits below 2**30"),
+        tier: Tier = "fast",
     ) -> None:
         symbols = arguments(*inputs_of_kernel)
         found.append(
@@ -70,6 +74,7 @@ def theorems() -> list[Theorem]:
                 kernels=tuple(kernel.__name__ for kernel in kernels),
                 check=partial(safe, kernels, width, symbols, hypotheses),
                 hypotheses=words,
+                tier=tier,
                 functions=tuple(kernels),
             )
         )
@@ -78,7 +83,9 @@ def theorems() -> list[Theorem]:
         for target in (*ELEMENTS.values(), *FLOATS.values()):
             if target is source:
                 continue
-            encoders = [make_encode(source, target, rounding, overflow) for rounding in Rounding for overflow in Overflow]
+            encoders = [
+                make_encode(source, target, rounding, overflow) for rounding in Rounding for overflow in Overflow
+            ]
             state(
                 f"encode/{source.name}/{target.name}",
                 encoders,
@@ -90,7 +97,10 @@ def theorems() -> list[Theorem]:
             width, code = word_bits(element, target), ("code", element.bits)
             state(f"decode/{element.name}/{target.name}", [make_decode(element, target)], width, (code, scale))
             shifted = [offset.make_decode_offset(element, target)]
-            state(f"decode-offset/{element.name}/{target.name}", shifted, width, (code, scale, ("offset", 16)))
+            tier: Tier = "fast" if target.name == "float32" else "full"
+            state(
+                f"decode-offset/{element.name}/{target.name}", shifted, width, (code, scale, ("offset", 16)), tier=tier
+            )
     for source in FLOATS.values():
         width = 64 if source.bits == 64 else 32
         pairs = [(element, rule) for element in ELEMENTS.values() for rule in ScaleRule]
@@ -100,7 +110,9 @@ def theorems() -> list[Theorem]:
         halves = [offset.make_half_range_scale(source, element, rule) for element, rule in pairs]
         state(f"half-range-scale/{source.name}", halves, width, ends)
         state(f"midpoint/{source.name}", [offset.make_midpoint(source)], width, ends)
-        state(f"difference/{source.name}", [offset.make_difference(source)], width, (("x", source.bits), ("offset", 16)))
+        state(
+            f"difference/{source.name}", [offset.make_difference(source)], width, (("x", source.bits), ("offset", 16))
+        )
         state(f"to-ordered/{source.name}", [offset.make_to_ordered(source)], width, (("x", source.bits),))
         ordered = inputs.pattern("ordered", source.bits)
         state(

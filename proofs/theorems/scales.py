@@ -26,11 +26,13 @@ CLAMP = (
     "Under floor and even a block's largest element lies beyond the largest value iff f exceeds the significand of the "
     "largest value and the rule has not added one (unless a clamp of the scale intervened)."
 )
-NEVER_EXCEEDS = "Under ceil and rceil no element of the block exceeds the largest value, unless the scale is clamped at 254."
+NEVER_EXCEEDS = (
+    "Under ceil and rceil no element of the block exceeds the largest value, unless the scale is clamped at 254."
+)
 MINIMAL = "Under rceil the scale is the least that serves: with one less, A would exceed the largest value."
 EVEN = (
-    "The even rule is: round A to the element's mantissa width, ties to even, then apply floor to the result (which may "
-    "have reached the next power of two)."
+    "The even rule is: round A to the element's mantissa width, ties to even, then apply floor to the result (which "
+    "may have reached the next power of two)."
 )
 HYPOTHESES = ("A is any finite nonnegative number of the source type, subnormals and zero included",)
 
@@ -50,7 +52,9 @@ class Block:
     def code(self, rule: str) -> z3.BitVecRef:
         kernel = make_shared_scale(FLOATS[self.source.name], ELEMENTS[self.element.name], ScaleRule(rule))
         width = 64 if self.source.bits == 64 else 32
-        return run(kernel, z3.ZeroExt(width - self.source.bits, self.amax) if width > self.source.bits else self.amax)[0]
+        return run(kernel, z3.ZeroExt(width - self.source.bits, self.amax) if width > self.source.bits else self.amax)[
+            0
+        ]
 
     def quotient(self, code: z3.BitVecRef) -> z3.FPRef:
         """A / 2**(code - 127), exactly; any code from -1 to 255."""

@@ -18,9 +18,10 @@ from proofs.tables import Element, Float
 from proofs.theorem import Outcome, Theorem
 
 MONOTONE = (
-    "Encoding is monotone: x <= y gives code(x) <= code(y) in the order of the element's numbers, with the special codes "
-    "of overflow outermost, under the same scale and random integer. (Proved from each x to its neighbour away from zero; "
-    "the floats between x and y form a finite chain of such steps.) This is what lets a check of breakpoints stand for all inputs."
+    "Encoding is monotone: x <= y gives code(x) <= code(y) in the order of the element's numbers, with the special "
+    "codes of overflow outermost, under the same scale and random integer. (Proved from each x to its neighbour away "
+    "from zero; the floats between x and y form a finite chain of such steps.) This is what lets a check of "
+    "breakpoints stand for all inputs."
 )
 SYMMETRIC = (
     "Encoding -x gives the negated code of x, in every mode except that upward and downward rounding change places "
@@ -28,9 +29,9 @@ SYMMETRIC = (
 )
 INVERSE = (
     "Encoding undoes decoding: for every code with a finite value that an encoder can produce, and every scale, "
-    "encode(decode(code, scale), scale) = code in every rounding and overflow mode and for all random bits, whenever the "
-    "decoded value is exact in the float type (always in float64; in float32 unless it overflows). Hence quantizing twice "
-    "under one scale is quantizing once."
+    "encode(decode(code, scale), scale) = code in every rounding and overflow mode and for all random bits, whenever "
+    "the decoded value is exact in the float type (always in float64; in float32 unless it overflows). Hence "
+    "quantizing twice under one scale is quantizing once."
 )
 MIRRORED = {"rtp": "rtn", "rtn": "rtp"}
 ANYTHING = ("x is any number or infinity of its type", "scale is any E8M0 code", "random is any integer below 2**30")
@@ -116,7 +117,11 @@ def inverse(source: str, element: str) -> Outcome:
     if source != "float64":
         premises.append(exact)
     return prove(
-        premises, z3.And(*goals), engines=BOTH, show=(code, given.scale, given.random), example=((code, 0), (given.scale, 127))
+        premises,
+        z3.And(*goals),
+        engines=BOTH,
+        show=(code, given.scale, given.random),
+        example=((code, 0), (given.scale, 127)),
     )
 
 
@@ -131,7 +136,7 @@ def theorems() -> list[Theorem]:
             )
             names = tuple(kernel.__name__ for kernel in encoders)
             by_rounding = [
-                (rounding, partial(monotone, source, element, rounding, ("z3",))) for rounding in spec.ROUNDINGS
+                (rounding, partial(monotone, source, element, rounding, ("bitwuzla",))) for rounding in spec.ROUNDINGS
             ]
             found.append(
                 Theorem(
@@ -163,7 +168,7 @@ def theorems() -> list[Theorem]:
                     partial(inverse, source, element),
                     ("code is any code with a finite value", "scale is any E8M0 code but 0xFF", ANYTHING[2]),
                     functions=(decode, *encoders),
-                    tier="fast" if source in ("float32", "float64") else "full",
+                    tier="fast" if source == "float64" else "full",
                 )
             )
     return found

@@ -1,0 +1,105 @@
+"""The ledger says what is so: about these theorems, this code and these solvers."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from proofs import ledger
+from proofs.runner import collect
+from proofs.theorem import Outcome, Theorem
+
+RECORDS = ledger.read()["theorems"]
+HOW = "run `python -m proofs --ledger`"
+
+
+def test_every_fast_theorem_is_recorded_as_proved() -> None:
+    for theorem in collect().theorems.values():
+        if theorem.tier == "fast":
+            assert theorem.name in RECORDS, f"{theorem.name} has no record: {HOW}"
+            assert RECORDS[theorem.name]["verdict"] == "proved", theorem.name
+
+
+def test_no_record_is_stale() -> None:
+    theorems = collect().theorems
+    for name, record in RECORDS.items():
+        if name in theorems:
+            assert ledger.fresh(theorems[name], record), f"{name} or its kernels changed since it was proved: {HOW}"
+            assert record["verdict"] == "proved", name
+        else:
+            assert collect().skipped, f"{name} is recorded but no longer stated: {HOW}"
+
+
+def test_the_tools_are_those_recorded() -> None:
+    assert ledger.read()["versions"] == ledger.versions(), HOW
+
+
+def test_the_page_is_rendered_from_the_records() -> None:
+    if collect().skipped:
+        pytest.skip(f"some theorems cannot be read here: {collect().skipped}")
+    assert ledger.PAGE.read_text() == ledger.render(collect().theorems.values(), ledger.read()), HOW
+
+
+# --- what makes a record stale
+
+
+def make_kernel(constant: int, helper: Callable[..., Any]) -> Callable[..., Any]:
+    def kernel(x: int) -> Any:
+        """A docstring."""
+        return helper(x + constant)  # a comment
+
+    return kernel
+
+
+def make_commented_kernel(constant: int, helper: Callable[..., Any]) -> Callable[..., Any]:
+    def kernel(x: int) -> Any:
+        # another comment
+        return helper(x + constant)
+
+    return kernel
+
+
+def make_changed_kernel(constant: int, helper: Callable[..., Any]) -> Callable[..., Any]:
+    def kernel(x: int) -> Any:
+        return helper(x - constant)
+
+    return kernel
+
+
+def double(x: int) -> int:
+    return x + x
+
+
+def triple(x: int) -> int:
+    return x + x + x
+
+
+double.__module__ = triple.__module__ = "mxnum.pretended"
+
+
+def test_a_code_hash_changes_with_code_constants_and_callees_only() -> None:
+    original = ledger.code_hash([make_kernel(1, double)])
+    assert ledger.code_hash([make_kernel(1, double)]) == original
+    assert ledger.code_hash([make_commented_kernel(1, double)]) == original
+    assert ledger.code_hash([make_kernel(2, double)]) != original
+    assert ledger.code_hash([make_kernel(1, triple)]) != original
+    assert ledger.code_hash([make_changed_kernel(1, double)]) != original
+
+
+def theorem(**changes: Any) -> Theorem:
+    given = {"name": "a/b", "statement": "So.", "kernels": ("k",), "check": lambda: None, "hypotheses": ("x is any",)}
+    return Theorem(**(given | changes))
+
+
+@pytest.mark.parametrize("change", [{"statement": "Not so."}, {"kernels": ("l",)}, {"hypotheses": ()}, {"name": "a/c"}])
+def test_a_text_hash_changes_with_what_is_said(change: dict[str, Any]) -> None:
+    assert ledger.text_hash(theorem()) == ledger.text_hash(theorem())
+    assert ledger.text_hash(theorem(**change)) != ledger.text_hash(theorem())
+
+
+def test_seconds_do_not_make_a_record_stale() -> None:
+    made = theorem(functions=(make_kernel(1, double),))
+    record = ledger.record_of(made, Outcome("proved", "z3", 1.0))
+    assert ledger.fresh(made, record)
+    assert ledger.fresh(made, record | {"seconds": 99.0})
+    assert not ledger.fresh(theorem(functions=(make_kernel(2, double),)), record)
