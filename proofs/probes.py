@@ -99,7 +99,7 @@ def encode(element: str, rounding: str, overflow: str = "saturate", source: str 
 
     return Probe(
         f"encode_{source}_{element}_{rounding}_{overflow}",
-        lambda modules: modules["convert"]["make_encode"](*kinds, *modes),  # type: ignore[no-any-return]
+        lambda modules: modules["convert"]["make_encode"](*kinds, *modes),
         (Input("x", FLOATS[source].bits, signed=True), Input("scale", 8), Input("random", RANDOM_BITS)),
         word_bits(*kinds),
         correct,
@@ -115,7 +115,7 @@ def decode(element: str, target: str = "float32") -> Probe:
 
     return Probe(
         f"decode_{element}_{target}",
-        lambda modules: modules["convert"]["make_decode"](*kinds),  # type: ignore[no-any-return]
+        lambda modules: modules["convert"]["make_decode"](*kinds),
         (Input("code", ELEMENTS[element].bits), Input("scale", 8)),
         word_bits(*kinds),
         correct,
@@ -131,7 +131,7 @@ def scale(element: str, rule: str, source: str = "float32") -> Probe:
 
     return Probe(
         f"shared_scale_{source}_{element}_{rule}",
-        lambda modules: modules["scale"]["make_shared_scale"](  # type: ignore[no-any-return]
+        lambda modules: modules["scale"]["make_shared_scale"](
             _format(source), _format(element), ScaleRule[rule.upper()]
         ),
         (Input("amax", float_type.bits - 1, end=float_type.infinity),),
@@ -148,7 +148,7 @@ def midpoint(source: str = "float32") -> Probe:
 
     return Probe(
         f"midpoint_{source}",
-        lambda modules: modules["offset"]["make_midpoint"](_format(source)),  # type: ignore[no-any-return]
+        lambda modules: modules["offset"]["make_midpoint"](_format(source)),
         (_finite("largest", source), _finite("smallest", source)),
         32,
         correct,
@@ -168,7 +168,7 @@ def difference(source: str = "float32") -> Probe:
     not_nan = Input("x", FLOATS[source].bits, signed=True, end=FLOATS[source].infinity + 1)
     return Probe(
         f"difference_{source}",
-        lambda modules: modules["offset"]["make_difference"](_format(source)),  # type: ignore[no-any-return]
+        lambda modules: modules["offset"]["make_difference"](_format(source)),
         (not_nan, Input("offset", 16, signed=True, end=rational_sums.OFFSET.infinity + 1)),
         target.bits,
         correct,
@@ -183,7 +183,7 @@ def half_range_scale(element: str, rule: str, source: str = "float32") -> Probe:
 
     return Probe(
         f"half_range_scale_{source}_{element}_{rule}",
-        lambda modules: modules["offset"]["make_half_range_scale"](  # type: ignore[no-any-return]
+        lambda modules: modules["offset"]["make_half_range_scale"](
             _format(source), _format(element), ScaleRule[rule.upper()]
         ),
         (_finite("largest", source), _finite("smallest", source)),
@@ -200,7 +200,7 @@ def decode_offset(element: str, target: str = "float32") -> Probe:
 
     return Probe(
         f"decode_offset_{element}_{target}",
-        lambda modules: modules["offset"]["make_decode_offset"](  # type: ignore[no-any-return]
+        lambda modules: modules["offset"]["make_decode_offset"](
             _format(element), _format(target)
         ),
         (Input("code", ELEMENTS[element].bits), Input("scale", 8), _finite("offset", "float16")),
@@ -231,7 +231,7 @@ def align_random(sr_bits: int) -> Probe:
 
     return Probe(
         f"align_random_{sr_bits}",
-        lambda modules: modules["random"]["make_align_random"](sr_bits),  # type: ignore[no-any-return]
+        lambda modules: modules["random"]["make_align_random"](sr_bits),
         (Input("word", 32),),
         64,
         correct,

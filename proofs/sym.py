@@ -107,7 +107,7 @@ class Sym:
     def __bool__(self) -> bool:
         raise TypeError("a dialect function must not branch on data: use select()")
 
-    __index__ = __int__ = __bool__  # type: ignore[assignment]
+    __index__ = __int__ = __bool__
 
 
 class SymBool:
