@@ -200,9 +200,7 @@ def decode_offset(element: str, target: str = "float32") -> Probe:
 
     return Probe(
         f"decode_offset_{element}_{target}",
-        lambda modules: modules["offset"]["make_decode_offset"](
-            _format(element), _format(target)
-        ),
+        lambda modules: modules["offset"]["make_decode_offset"](_format(element), _format(target)),
         (Input("code", ELEMENTS[element].bits), Input("scale", 8), _finite("offset", "float16")),
         word_bits(_format(element), _format(target)),
         correct,
