@@ -181,7 +181,7 @@ def theorems() -> list[Theorem]:
         check: Callable[[], Outcome],
         hypotheses: tuple[str, ...],
     ) -> None:
-        tier: Tier = "fast" if name in FAST or "/order/" in name else "full"
+        tier: Tier = "fast" if name in FAST or name.startswith("order/") else "full"
         names = tuple(kernel.__name__ for kernel in made)
         found.append(Theorem(f"offset/{name}", statement, names, check, hypotheses, tier, made))
 

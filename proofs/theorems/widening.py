@@ -10,7 +10,7 @@ from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
 from mxnum.scalar.convert import make_encode
 from proofs import inputs, spec, tables
-from proofs.solve import BOTH, prove
+from proofs.solve import prove
 from proofs.sym import run
 from proofs.theorem import Outcome, Theorem
 
@@ -18,6 +18,8 @@ STATEMENT = (
     "Encoding a bfloat16 or float16 gives the code that encoding the float32 of the same value gives, in every "
     "rounding and overflow mode; so what is proved of the float32 encoders holds of these."
 )
+#: The quicker one here; z3 agrees in several times the time.
+ENGINES = ("bitwuzla",)
 FLOAT32 = tables.FLOATS["float32"]
 
 
@@ -37,7 +39,7 @@ def check(source: str, element: str) -> Outcome:
             )
             goals.append(run(narrow_kernel, inputs.word(x, 32), *natural)[0] == run(wide_kernel, wide, *natural)[0])
     premises = [z3.If(z3.fpIsNaN(value), same_nan, same_number)]
-    return prove(premises, z3.And(*goals), engines=BOTH, show=(x, scale, random), example=((x, 0), (scale, 127)))
+    return prove(premises, z3.And(*goals), engines=ENGINES, show=(x, scale, random), example=((x, 0), (scale, 127)))
 
 
 def theorems() -> list[Theorem]:
