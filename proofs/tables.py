@@ -157,10 +157,6 @@ SCALE_NAN = 0xFF
 #: Stochastic rounding compares this many random bits.
 RANDOM_BITS = 30
 
-#: The least |x| / 2**scale that round-to-nearest takes to infinity or NaN under overflow="ieee", and whether that very
-#: value (a tie) still rounds down to the largest finite one.
-OVERFLOW_BOUNDARY = {"e4m3": 464, "e5m2": 61440}
-
 #: floor scale rule: amax = f * 2**E leaves an element beyond the largest value iff f exceeds this (OCP section 6.3).
 LARGEST_SIGNIFICAND = {
     "e4m3": Fraction(7, 4),
