@@ -7,7 +7,7 @@
 Importing this package loads numpy alone; compiled code is loaded by the first call that needs it.
 """
 
-from mxnum import formats
+from mxnum import analysis, formats
 from mxnum.array import MXArray
 from mxnum.formats import ElementFormat, MXFormat, ScaleFormat
 from mxnum.linalg import dot, matmul
@@ -31,6 +31,7 @@ __all__ = [
     "ScaleFormat",
     "ScaleRule",
     "__version__",
+    "analysis",
     "decode",
     "dequantize",
     "dot",

@@ -6,6 +6,7 @@ One sentence says what was wrong and what is accepted: "Argument 'x' must be ...
 from __future__ import annotations
 
 import difflib
+import importlib
 import operator
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -74,3 +75,15 @@ def joined(names: Iterable[object]) -> str:
     """Names for a message: 'float64, float32 or float16'."""
     *head, last = [str(name) for name in names]
     return f"{', '.join(head)} or {last}" if head else last
+
+
+def package(name: str, extra: str) -> Any:
+    """The optional package of that name, imported; without it an error that names the extra to install."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as problem:
+        if problem.name is None or problem.name.split(".")[0] != name.split(".")[0]:
+            raise
+        raise ModuleNotFoundError(
+            f"This needs the package {name.split('.')[0]!r}: pip install 'mxnum[{extra}]'.", name=problem.name
+        ) from None

@@ -25,7 +25,8 @@ ALLOWED = {
     "ops": {"errors", "formats", "modes", "dtypes", "layout", "array", "engine"},
     "linalg": {"errors", "formats", "modes", "dtypes", "array", "engine"},
     "linear": {"errors", "formats", "modes", "dtypes", "array", "ops", "linalg", "engine"},
-    "__init__": {"array", "formats", "linalg", "linear", "modes", "ops"},
+    "analysis": {"errors", "formats", "modes", "dtypes", "layout", "array", "ops", "analysis"},
+    "__init__": {"analysis", "array", "formats", "linalg", "linear", "modes", "ops"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -1,0 +1,100 @@
+"""What a scale rule does to the largest number of a block, as exact rationals from the format's description.
+
+Every rule is one number: the scale exponent is at least s when the block maximum A reaches t * 2**s. So the maximum of
+a block, divided by its scale, lies between t and 2t, and it clamps where that interval passes the element's maximum.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from fractions import Fraction
+
+from mxnum import errors, formats
+from mxnum.analysis.piecewise import PiecewiseQuantizer
+from mxnum.formats import ElementFormat, MXFormat
+from mxnum.modes import Rounding, ScaleRule
+
+
+def element_of(format: str | MXFormat | ElementFormat) -> ElementFormat:
+    """The element of a format, a format's name, an element or an element's name."""
+    if isinstance(format, ElementFormat):
+        return format
+    if isinstance(format, str) and format in formats.ELEMENTS:
+        return formats.ELEMENTS[format]
+    return formats.get(format).element
+
+
+def scale_threshold(format: str | MXFormat | ElementFormat, scale_rule: str | ScaleRule = "floor") -> Fraction:
+    """The t for which the shared exponent is the largest s with A >= t * 2**s (A > t * 2**s for ceil and rceil).
+
+    With f * 2**E = A this is the definition of each rule, solved for A.
+
+    >>> scale_threshold("mxfp8_e4m3", "floor"), scale_threshold("mxfp8_e4m3", "rceil")
+    (Fraction(256, 1), Fraction(224, 1))
+    """
+    element = element_of(format)
+    aligned = Fraction(2) ** element.emax
+    match errors.choose_member("scale_rule", scale_rule, ScaleRule):
+        case ScaleRule.FLOOR:
+            return aligned
+        case ScaleRule.CEIL:
+            return aligned / 2
+        case ScaleRule.EVEN:
+            return (2 - Fraction(2) ** -(element.mantissa_bits + 1)) * aligned / 2
+        case ScaleRule.RCEIL:
+            return Fraction(element.max) / 2
+
+
+@dataclass(frozen=True)
+class ClampRegion:
+    """Where the largest number f * 2**E of a block, 1 <= f < 2, is beyond the largest element.
+
+    It is when lower < f < upper; the interval is empty where the rule never clamps. `worst_error` is the supremum of
+    the relative error there, 1 - max / |x|.
+    """
+
+    lower: Fraction
+    upper: Fraction
+    worst_error: Fraction
+
+    @property
+    def empty(self) -> bool:
+        return self.lower >= self.upper
+
+    @property
+    def share_uniform(self) -> Fraction:
+        """The probability of clamping when f is uniform in [1, 2)."""
+        return max(self.upper - self.lower, Fraction(0))
+
+    @property
+    def share_log_uniform(self) -> float:
+        """The probability of clamping when log2 f is uniform in [0, 1)."""
+        import math
+
+        return 0.0 if self.empty else math.log2(self.upper / self.lower)
+
+
+def clamp_region(format: str | MXFormat | ElementFormat, scale_rule: str | ScaleRule = "floor") -> ClampRegion:
+    """The mantissas of a block maximum that clamp.
+
+    >>> region = clamp_region("mxfp8_e4m3")
+    >>> region.lower, region.upper, region.worst_error
+    (Fraction(7, 4), Fraction(2, 1), Fraction(1, 8))
+    >>> clamp_region("mxfp8_e4m3", "rceil").empty
+    True
+    """
+    element = element_of(format)
+    aligned = Fraction(2) ** element.emax
+    largest = Fraction(element.max)
+    # A / 2**s stays below 2t; for ceil and rceil it may equal 2t, which is never beyond the largest element.
+    reach = 2 * scale_threshold(element, scale_rule)
+    if reach <= largest:
+        return ClampRegion(largest / aligned, largest / aligned, Fraction(0))
+    return ClampRegion(largest / aligned, reach / aligned, 1 - largest / reach)
+
+
+def relative_gaps(format: str | MXFormat | ElementFormat) -> tuple[Fraction, ...]:
+    """(next - value) / value for every positive value of the element but the largest, in order."""
+    levels = [v for v in PiecewiseQuantizer.of(element_of(format), Rounding.SR).breakpoints if v > 0]
+    return tuple(above / here - 1 for here, above in itertools.pairwise(levels))
