@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Self
 from zipfile import BadZipFile
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from mxnum import errors, formats
 from mxnum.dtypes import Array, code_dtype, numpy_dtype, result_format
+from mxnum.files import written_whole
 from mxnum.formats import MXFormat
 from mxnum.layout import Blocks, normalize_axis, resolve_blocks, scales_shape
 
@@ -257,14 +257,8 @@ class MXArray:
         }
         if self.offsets is not None:
             parts["offsets"] = self.offsets
-        path = Path(path)
-        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-        try:
-            with partial.open("wb") as file:
-                np.savez(file, **parts)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        with written_whole(path) as partial, partial.open("wb") as file:
+            np.savez(file, **parts)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

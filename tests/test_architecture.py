@@ -19,13 +19,16 @@ ALLOWED = {
     "reference": {"errors", "formats", "modes"},
     "dtypes": {"errors", "formats"},
     "layout": {"errors"},
+    "files": set(),
     "scalar": {"formats", "modes", "scalar"},
     "engine": {"errors", "formats", "modes", "dtypes", "layout", "scalar", "engine"},
-    "array": {"errors", "formats", "dtypes", "layout", "engine"},
+    "array": {"errors", "formats", "dtypes", "layout", "files", "engine"},
     "ops": {"errors", "formats", "modes", "dtypes", "layout", "array", "engine"},
     "linalg": {"errors", "formats", "modes", "dtypes", "array", "engine"},
     "linear": {"errors", "formats", "modes", "dtypes", "array", "ops", "linalg", "engine"},
     "analysis": {"errors", "formats", "modes", "dtypes", "layout", "array", "ops", "analysis"},
+    "cli": {"errors", "formats", "dtypes", "files", "array", "cli"},
+    "__main__": {"cli"},
     "__init__": {"analysis", "array", "formats", "linalg", "linear", "modes", "ops"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -1,0 +1,1 @@
+"""The command line: `main` is its entry point, `app` its list of commands; what a command computes lives elsewhere."""

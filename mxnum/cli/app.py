@@ -1,0 +1,40 @@
+"""The list of commands.
+
+A command is a function in a module of its own, ``command_<name>.py``, whose top level imports typer and nothing heavy:
+every module is loaded for each call, and a call should start in a third of a second.
+"""
+
+from __future__ import annotations
+
+import typer
+
+import mxnum
+from mxnum.cli import command_formats, command_inspect, command_quantize
+
+app = typer.Typer(
+    name="mxnum",
+    help="Bit-accurate OCP Microscaling (MX) number formats.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"mxnum {mxnum.__version__}")
+        raise typer.Exit()
+
+
+def _common(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print it."),
+) -> None:
+    """Bit-accurate OCP Microscaling (MX) number formats."""
+
+
+app.callback()(_common)
+app.command("formats")(command_formats.formats)
+app.command("quantize")(command_quantize.quantize)
+app.command("inspect")(command_inspect.inspect)

@@ -1,0 +1,65 @@
+"""``mxnum formats``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from mxnum import errors
+from mxnum import formats as known
+from mxnum.cli import options
+from mxnum.formats import ELEMENTS, ElementFormat, MXFormat
+
+
+def formats(
+    name: Annotated[str | None, typer.Argument(help="An MX format or an element, e.g. mxfp8_e4m3 or e4m3.")] = None,
+    values: Annotated[bool, typer.Option("--values", help="List every code and its value.")] = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """List the formats, describe one, or list its values.
+
+    Examples: `mxnum formats`; `mxnum formats mxfp4_e2m1 --values`; `mxnum formats e4m3 --json`.
+    """
+    from mxnum.cli.console import print_json, print_table
+
+    if name is None:
+        errors.require(not values, "values", "used with the name of a format", values)
+        rows = [_row(known.get(each)) for each in known.names()]
+        if as_json:
+            print_json(rows)
+        else:
+            print_table("", list(rows[0]), [list(row.values()) for row in rows])
+        return
+    all_names = (*known.names(), *ELEMENTS)
+    errors.choose("name", name, all_names)
+    fmt = known.get(name) if name in known.names() else None
+    element = fmt.element if fmt else ELEMENTS[name]
+    if as_json:
+        description: dict[str, Any] = _row(fmt) if fmt else _element_row(element)
+        print_json({**description, **({"values": element.values()} if values else {})})
+        return
+    print(fmt.describe() if fmt else element.describe())
+    if values:
+        digits = (element.bits + 3) // 4
+        listed = [
+            (f"0x{code:0{digits}X}", f"{code:0{element.bits}b}", f"{value:.10g}")
+            for code, value in enumerate(element.values())
+        ]
+        print_table("", ["code", "bits", "value"], listed)
+
+
+def _row(fmt: MXFormat) -> dict[str, Any]:
+    return {"format": fmt.name, "block": fmt.block, "bits/element": fmt.bits_per_element, **_element_row(fmt.element)}
+
+
+def _element_row(e: ElementFormat) -> dict[str, Any]:
+    smallest = e.min_subnormal if e.min_subnormal is not None else e.min_normal
+    return {
+        "element": e.name,
+        "bits": e.bits,
+        "max": e.max,
+        "min normal": e.min_normal,
+        "min positive": smallest,
+        "specials": e.specials,
+    }

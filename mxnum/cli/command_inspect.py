@@ -1,0 +1,78 @@
+"""``mxnum inspect``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mxnum.cli import options
+
+
+def inspect(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="A .npy or .npz file, of floats or quantized.")],
+    format: Annotated[
+        str | None, typer.Option("--format", "-f", help="For floats: say what this MX format would do to them.")
+    ] = None,
+    axis: Annotated[int, typer.Option(help="The axis along which elements share a scale.")] = -1,
+    block_size: options.BlockSize = None,
+    scale_rule: options.ScaleRule = "floor",
+    tensor: options.Tensor = None,
+    as_dtype: options.AsDtype = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Summarize an array: ranges, special values, clamp rates, and a histogram of exponents.
+
+    Examples: `mxnum inspect weights.npy -f mxfp8_e4m3 --scale-rule rceil`; `mxnum inspect weights.npz --json`.
+    """
+    from mxnum import formats
+    from mxnum.array import MXArray
+    from mxnum.cli.console import bar, print_json, print_table, progress
+    from mxnum.cli.inputs import as_floats, read
+    from mxnum.cli.summary import FloatSummary, MXSummary, pieces
+
+    found: Any = read(source, tensor)
+    summary: FloatSummary | MXSummary
+    if isinstance(found, MXArray):
+        if format is not None:
+            raise ValueError(f"Option --format must be left out: {str(source)!r} is quantized already.")
+        summary, of_what = MXSummary(found), "blocks"
+    else:
+        found = as_floats(found, str(source), as_dtype)
+        fmt = None if format is None else formats.get(format)
+        summary = FloatSummary(fmt, axis=axis, block_size=block_size, scale_rule=scale_rule)
+        of_what = "elements"
+        along_first = found.ndim > 0 and axis % found.ndim == 0
+    whole = not isinstance(found, MXArray) and format is not None and along_first
+    with progress("Reading", found.size) as advance:
+        for piece in [found] if whole else pieces(found):
+            summary.add(piece)
+            advance(piece.size)
+    facts = {
+        "file": str(source),
+        **({} if isinstance(found, MXArray) else {"shape": found.shape, "dtype": found.dtype.name}),
+    }
+    facts |= summary.facts()
+    histogram = sorted(summary.exponents.items())
+    if as_json:
+        print_json({**facts, "exponents": {str(e): n for e, n in histogram}})
+        return
+    for name, value in facts.items():
+        print(f"{name:<34} {_shown(value, name, facts)}")
+    if histogram:
+        most = max(n for _, n in histogram)
+        print_table(f"Exponents of {of_what}", ["2^", of_what, ""], [(e, n, bar(n / most)) for e, n in histogram])
+
+
+def _shown(value: Any, name: str, facts: dict[str, Any]) -> str:
+    """A count with its share of what it is a count of."""
+    if isinstance(value, float):
+        return f"{value:.9g}"
+    for prefix, whole in (
+        ("blocks ", facts.get("number of blocks", facts.get("blocks"))),
+        ("elements ", facts["elements"]),
+    ):
+        if name.startswith(prefix) and isinstance(value, int) and whole:
+            return f"{value} ({100 * value / whole:.4g} %)"
+    return str(value)

@@ -1,0 +1,95 @@
+"""``mxnum quantize``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mxnum.cli import options
+
+if TYPE_CHECKING:
+    from mxnum.array import MXArray
+    from mxnum.dtypes import Array
+
+#: Elements between two steps of the progress bar.
+_PIECE = 1 << 24
+
+
+def quantize(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="A .npy file, or a .npz with --tensor.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help=".npz (codes and scales) or, with --values, .npy.")],
+    format: options.Format = "mxfp8_e4m3",
+    axis: Annotated[int, typer.Option(help="The axis along which elements share a scale.")] = -1,
+    block_size: options.BlockSize = None,
+    rounding: options.Rounding = "rne",
+    scale_rule: options.ScaleRule = "floor",
+    overflow: options.Overflow = "saturate",
+    nonfinite: options.Nonfinite = "block",
+    seed: options.Seed = None,
+    sr_bits: options.SrBits = 30,
+    values: Annotated[bool, typer.Option("--values", help="Write the quantized values in the input's dtype.")] = False,
+    tensor: options.Tensor = None,
+    as_dtype: options.AsDtype = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Quantize an array to an MX format.
+
+    OUT holds packed codes and scales (read it with `mxnum.MXArray.load`), or plain values with --values. It appears
+    when it is complete.
+
+    Examples: `mxnum quantize x.npy x.npz -f mxfp4_e2m1`; `mxnum quantize x.npy y.npy --values --rounding sr --seed 7`.
+    """
+    from mxnum import errors
+    from mxnum.cli.console import print_json
+    from mxnum.cli.inputs import read_array
+    from mxnum.files import written_whole
+
+    suffix = ".npy" if values else ".npz"
+    errors.require(target.suffix == suffix, "OUT", f"a file that ends in {suffix}", str(target))
+    x = read_array(source, tensor, as_dtype)
+    settings: dict[str, Any] = {
+        "axis": axis, "block_size": block_size, "rounding": rounding, "scale_rule": scale_rule, "overflow": overflow,
+        "nonfinite": nonfinite, "seed": seed, "sr_bits": sr_bits,
+    }  # fmt: skip
+    q = _quantized(x, format, settings)
+    if values:
+        with written_whole(target) as partial, partial.open("wb") as file:
+            import numpy as np
+
+            np.save(file, q.dequantize(x.dtype.name))
+    else:
+        q.save(target)
+    facts = {
+        "input": str(source), "shape": x.shape, "dtype": x.dtype.name, "output": str(target), "format": q.format.name,
+        "blocks": q.blocks, "packed bytes": q.packed_nbytes, "input bytes": x.nbytes,
+    }  # fmt: skip
+    if as_json:
+        print_json(facts)
+    else:
+        ratio = f", {x.nbytes / q.packed_nbytes:.2f} times smaller" if not values and q.size else ""
+        print(f"{target}: {q.format.name} {x.shape}, blocks {q.blocks}{ratio}")
+
+
+def _quantized(x: Array, format: str, settings: dict[str, Any]) -> MXArray:
+    """`mxnum.quantize`, in pieces along the first axis with a progress bar where no bit can depend on the pieces."""
+    import numpy as np
+
+    import mxnum as mx
+    from mxnum.array import MXArray
+    from mxnum.cli.console import progress
+
+    small = x.ndim < 2 or x.size <= _PIECE or settings["axis"] % x.ndim == 0
+    if small or settings["seed"] is not None or settings["nonfinite"] == "raise":
+        return mx.quantize(x, format, **settings)
+    first = mx.quantize(x[:1], format, **settings)
+    scales = np.empty((len(x), *first.scales.shape[1:]), np.uint8)
+    codes = np.empty(x.shape, np.uint8)
+    rows = max(1, _PIECE * len(x) // x.size)
+    with progress("Quantizing", len(x)) as advance:
+        for start in range(0, len(x), rows):
+            piece = mx.quantize(x[start : start + rows], format, **settings)
+            codes[start : start + rows], scales[start : start + rows] = piece.codes, piece.scales
+            advance(len(piece))
+    return MXArray.from_parts(codes, scales, format, axis=settings["axis"], block_size=settings["block_size"])

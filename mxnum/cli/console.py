@@ -1,0 +1,71 @@
+"""What commands print: tables for people, JSON for scripts, progress on the error stream."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+
+def print_json(data: Any) -> None:
+    """One JSON document on standard output; NaN and infinities as the strings "nan", "inf" and "-inf"."""
+    print(json.dumps(_plain(data), indent=2))
+
+
+def _plain(value: Any) -> Any:
+    """Numbers, strings, lists and dictionaries that JSON can hold."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):  # numpy
+        return _plain(value.tolist())
+    if isinstance(value, float) and value - value != 0:
+        return str(value)
+    return value
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """A table; numbers and codes are set to the right. Into a pipe it is as wide as it needs to be."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    rows = [[str(cell) for cell in row] for row in rows]
+    table = Table(title=title or None, box=box.SIMPLE, title_justify="left", pad_edge=False)
+    for i, name in enumerate(columns):
+        numeric = all(row[i][:1] in "+-0123456789." for row in rows) if rows else False
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console = Console() if sys.stdout.isatty() else Console(width=1000, soft_wrap=True, force_terminal=False)
+    console.print(table, markup=False, highlight=False)
+
+
+def bar(share: float, width: int = 40) -> str:
+    """A horizontal bar for a share of 1; a positive share is never invisible."""
+    eighths: int = max(round(share * width * 8), 1 if share > 0 else 0)
+    return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+
+
+class Advance(Protocol):
+    """Says that so many more units are done."""
+
+    def __call__(self, done: int) -> object: ...
+
+
+@contextmanager
+def progress(description: str, total: int | None) -> Iterator[Advance]:
+    """A progress bar on standard error, where that is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(description, total=total)
+        yield lambda done: shown.update(task, advance=done)

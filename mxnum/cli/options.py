@@ -1,0 +1,21 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Format = Annotated[str, typer.Option("--format", "-f", help="MX format: `mxnum formats` lists them.")]
+Rounding = Annotated[str, typer.Option(help="rne, rna, rtz, rtp, rtn, rto or sr.")]
+ScaleRule = Annotated[str, typer.Option(help="floor, ceil, even or rceil.")]
+Overflow = Annotated[str, typer.Option(help="saturate or ieee.")]
+Nonfinite = Annotated[str, typer.Option(help="block, element or raise.")]
+BlockSize = Annotated[int | None, typer.Option(help="Elements that share a scale (default: the format's).")]
+Seed = Annotated[int | None, typer.Option(help="Seed of stochastic rounding.")]
+SrBits = Annotated[int, typer.Option(help="Random bits used by stochastic rounding, 1 to 30.")]
+Tensor = Annotated[str | None, typer.Option(help="Which tensor, where the file holds several.")]
+AsDtype = Annotated[
+    str | None, typer.Option("--as", help="Read 2-byte elements as bfloat16 (numpy files cannot say that).")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document for scripts.")]

@@ -1,0 +1,156 @@
+"""What `mxnum inspect` counts, piece by piece, so that an array larger than memory can be summarized."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import mxnum as mx
+from mxnum.array import MXArray
+from mxnum.dtypes import Array
+from mxnum.formats import E8M0, MXFormat
+
+#: Elements summarized at a time.
+PIECE = 1 << 22
+
+
+def pieces(x: Any) -> Iterator[Any]:
+    """Slices along the first axis of at most about `PIECE` elements (an `MXArray` in whole blocks)."""
+    if x.ndim == 0 or x.size <= PIECE:
+        yield x
+        return
+    rows = max(1, PIECE * len(x) // x.size)
+    if isinstance(x, MXArray):
+        rows = -(-rows // x.blocks[0]) * x.blocks[0]
+    elif x.ndim == 1:
+        rows -= rows % 4096
+    for start in range(0, len(x), rows):
+        yield x[start : start + rows]
+
+
+class FloatSummary:
+    """Range and kinds of an array of floats, and what an MX format would do to it."""
+
+    def __init__(self, format: MXFormat | None = None, **settings: Any) -> None:
+        self.format, self.settings = format, settings
+        self.count = self.zeros = self.nan = self.infinite = self.subnormal = 0
+        self.smallest, self.largest = np.inf, 0.0
+        self.low, self.high = np.inf, -np.inf
+        #: How many elements have each exponent.
+        self.exponents: Counter[int] = Counter()
+        self.blocks = self.nan_blocks = self.zero_blocks = self.clamped_blocks = 0
+        self.clamped = self.flushed = 0
+        self.squared_error = self.squared = 0.0
+
+    def add(self, x: Array) -> None:
+        """Count one piece."""
+        wide = np.abs(np.asarray(x, np.float64))
+        finite = np.isfinite(wide)
+        self.count += wide.size
+        self.nan += int(np.isnan(wide).sum())
+        self.infinite += int(np.isinf(wide).sum())
+        nonzero = wide[finite & (wide > 0)]
+        self.zeros += int((wide == 0).sum())
+        if nonzero.size:
+            self.smallest = min(self.smallest, float(nonzero.min()))
+            self.largest = max(self.largest, float(nonzero.max()))
+            tiny = mx.formats.element(x.dtype.name).min_normal
+            self.subnormal += int((nonzero < tiny).sum())
+            found, counts = np.unique(np.frexp(nonzero)[1] - 1, return_counts=True)
+            self.exponents.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
+        if finite.any():
+            values = np.asarray(x, np.float64)[finite]
+            self.low, self.high = min(self.low, float(values.min())), max(self.high, float(values.max()))
+        if self.format is not None and x.size:
+            self._quantize(x, wide)
+
+    def _quantize(self, x: Array, wide: Array) -> None:
+        assert self.format is not None
+        q = mx.quantize(x, self.format, **self.settings)
+        limits = np.ldexp(self.format.element.max, q.scales.astype(np.int64) - E8M0.bias)
+        for axis, block in enumerate(q.blocks):
+            limits = np.repeat(limits, block, axis)[(slice(None),) * axis + (slice(x.shape[axis]),)]
+        values = q.dequantize("float64")
+        known = np.isfinite(values) & np.isfinite(wide)
+        over = known & (wide > limits)
+        self.clamped += int(over.sum())
+        self.flushed += int((known & (values == 0) & (wide > 0)).sum())
+        self.blocks += q.scales.size
+        self.nan_blocks += int((q.scales == E8M0.nan_code).sum())
+        self.zero_blocks += int((q.scales == 0).sum())
+        of_blocks = over
+        for axis, block in enumerate(q.blocks):
+            of_blocks = np.logical_or.reduceat(of_blocks, np.arange(0, x.shape[axis], block), axis)
+        self.clamped_blocks += int(of_blocks.sum())
+        with np.errstate(over="ignore"):
+            self.squared_error += float(np.square(values - np.asarray(x, np.float64))[known].sum())
+            self.squared += float(np.square(wide)[known].sum())
+
+    def facts(self) -> dict[str, Any]:
+        """The counts under names that people read."""
+        facts: dict[str, Any] = {"elements": self.count}
+        if self.low <= self.high:
+            facts |= {"smallest value": self.low, "largest value": self.high}
+        if self.largest:
+            facts |= {"smallest magnitude > 0": self.smallest, "largest magnitude": self.largest}
+        facts |= {"zeros": self.zeros, "subnormal": self.subnormal, "infinite": self.infinite, "NaN": self.nan}
+        if self.format is not None:
+            facts |= {
+                "format": self.format.name,
+                "blocks": self.blocks,
+                "blocks of NaN": self.nan_blocks,
+                "blocks of scale code 0": self.zero_blocks,
+                "blocks that clamp": self.clamped_blocks,
+                "elements clamped": self.clamped,
+                "elements flushed to zero": self.flushed,
+            }
+            if 0 < self.squared < np.inf:
+                facts["relative root mean square error"] = (self.squared_error / self.squared) ** 0.5
+        return facts
+
+
+class MXSummary:
+    """Use of scale and element codes in an `MXArray`."""
+
+    def __init__(self, q: MXArray) -> None:
+        self.q = q
+        self.scales: Array = np.zeros(256, np.int64)
+        self.codes: Array = np.zeros(1 << q.format.element.bits, np.int64)
+
+    def add(self, q: MXArray) -> None:
+        """Count one piece."""
+        self.scales += np.bincount(q.scales.ravel(), minlength=256)
+        self.codes += np.bincount(q.codes.ravel(), minlength=self.codes.size)
+
+    @property
+    def exponents(self) -> Counter[int]:
+        """How many blocks have each scale exponent; those of NaN are left out."""
+        return Counter({code - E8M0.bias: int(n) for code, n in enumerate(self.scales[:255]) if n})
+
+    def facts(self) -> dict[str, Any]:
+        """The counts under names that people read."""
+        element = self.q.format.element
+        magnitudes = np.abs(np.array(element.values()))
+        used = np.flatnonzero(self.scales[:255])
+        facts: dict[str, Any] = {
+            "format": self.q.format.name,
+            "shape": self.q.shape,
+            "blocks": self.q.blocks,
+            "bytes packed": self.q.packed_nbytes,
+            "number of blocks": self.q.scales.size,
+            "blocks of NaN": int(self.scales[E8M0.nan_code]),
+        }
+        if used.size:
+            facts["scale exponents"] = f"{used[0] - E8M0.bias} to {used[-1] - E8M0.bias}"
+        facts |= {
+            "elements": self.q.size,
+            "elements at the largest magnitude": int(self.codes[magnitudes == element.max].sum()),
+            "elements zero": int(self.codes[magnitudes == 0].sum()),
+            "element codes used": f"{np.count_nonzero(self.codes)} of {self.codes.size}",
+        }
+        if element.specials != "none":
+            facts["element codes not finite"] = int(self.codes[~np.isfinite(magnitudes)].sum())
+        return facts

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rich", reason="the extra cli is not installed")
+
+from mxnum.cli import console
+
+
+def test_json_holds_what_json_cannot(capsys):
+    console.print_json({"a": np.float32(0.5), "b": (np.inf, -np.inf, np.nan), 3: np.arange(2)})
+    assert json.loads(capsys.readouterr().out) == {"a": 0.5, "b": ["inf", "-inf", "nan"], "3": [0, 1]}
+
+
+def test_a_table_in_a_pipe_is_not_cut(capsys):
+    console.print_table("", ["name", "value"], [("x" * 300, 1), ("[b]y[/b]", -2)])
+    printed = capsys.readouterr().out
+    assert "x" * 300 in printed
+    assert "[b]y[/b]" in printed
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0, ""), (1, "█" * 40), (0.5, "█" * 20), (1e-9, "▏"), (0.0125, "▌")])
+def test_bar(share, expected):
+    assert console.bar(share) == expected
+
+
+def test_progress_is_silent_into_a_pipe(capsys):
+    with console.progress("Working", 3) as advance:
+        advance(3)
+    assert capsys.readouterr() == ("", "")

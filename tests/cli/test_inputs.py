@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import mxnum as mx
+from mxnum.cli import inputs
+
+
+def test_numpy_files(tmp_path):
+    x = np.arange(6, dtype=np.float16).reshape(2, 3)
+    np.save(tmp_path / "x.npy", x)
+    np.savez(tmp_path / "two.npz", a=x, b=x[0])
+    assert np.array_equal(inputs.read_array(tmp_path / "x.npy"), x)
+    assert np.array_equal(inputs.read_array(tmp_path / "two.npz", "b"), x[0])
+    with pytest.raises(ValueError, match=r"--tensor must name one of \['a', 'b'\]"):
+        inputs.read_array(tmp_path / "two.npz")
+    with pytest.raises(ValueError, match="'tensor' must be one of"):
+        inputs.read_array(tmp_path / "two.npz", "c")
+
+
+def test_bfloat16_has_to_be_named(tmp_path):
+    x = np.array([1, -2.5], ml_dtypes.bfloat16)
+    np.save(tmp_path / "x.npy", x)
+    with pytest.raises(ValueError, match="add --as bfloat16"):
+        inputs.read_array(tmp_path / "x.npy")
+    assert np.array_equal(inputs.read_array(tmp_path / "x.npy", as_dtype="bfloat16"), x)
+    np.save(tmp_path / "y.npy", np.zeros(2))
+    with pytest.raises(ValueError, match="2 bytes"):
+        inputs.read_array(tmp_path / "y.npy", as_dtype="bfloat16")
+
+
+def test_quantized_files(tmp_path):
+    q = mx.quantize(np.ones(40, np.float32), "mxfp4_e2m1")
+    q.save(tmp_path / "q.npz")
+    assert inputs.read(tmp_path / "q.npz").equals(q)
+    with pytest.raises(ValueError, match="already quantized"):
+        inputs.read_array(tmp_path / "q.npz")
+
+
+def test_what_cannot_be_read_says_why(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(1000.0))
+    whole = (tmp_path / "x.npy").read_bytes()
+    for name, content, message in [
+        ("cut.npy", whole[:500], "cannot be read"),
+        ("head.npy", whole[:50], "cannot be read"),
+        ("empty.npy", b"", "cannot be read"),
+        ("text.npy", b"1 2 3\n", "cannot be read"),
+        ("text.npz", b"1 2 3\n", "no .npz archive"),
+        ("x.csv", b"1,2\n", "must end in .npy or .npz"),
+    ]:
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ValueError, match=message):
+            inputs.read_array(tmp_path / name)
+    np.save(tmp_path / "int.npy", np.arange(3))
+    with pytest.raises(ValueError, match="must hold float64, float32, bfloat16 or float16, not int64"):
+        inputs.read_array(tmp_path / "int.npy")
+    (tmp_path / "dir.npy").mkdir()
+    with pytest.raises(ValueError, match="not a directory"):
+        inputs.read_array(tmp_path / "dir.npy")
+    with pytest.raises(FileNotFoundError):
+        inputs.read_array(tmp_path / "missing.npy")
+    with pytest.raises(FileNotFoundError):
+        inputs.read_array(tmp_path / "missing.npz")
+
+
+def test_a_truncated_archive(tmp_path):
+    mx.quantize(np.ones(4000, np.float32), "mxfp4_e2m1").save(tmp_path / "q.npz")
+    whole = (tmp_path / "q.npz").read_bytes()
+    for length in (10, len(whole) // 2, len(whole) - 5):
+        (tmp_path / "cut.npz").write_bytes(whole[:length])
+        with pytest.raises(ValueError, match=r"cannot be read|must be a file written"):
+            inputs.read(tmp_path / "cut.npz")

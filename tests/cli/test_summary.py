@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mxnum as mx
+from mxnum.cli import summary
+from tests import samples
+
+
+@pytest.mark.parametrize("rule", list(mx.ScaleRule))
+@pytest.mark.parametrize("fmt", ["mxfp8_e4m3", "mxfp4_e2m1", "mxint8"])
+def test_clamping_counted_element_by_element(fmt, rule):
+    x = samples.generator("summary", fmt, rule).standard_normal((6, 80)).astype(np.float32)
+    x[0, :32], x[1, 3], x[2, 40] = 0, np.nan, np.inf
+    counted = summary.FloatSummary(mx.formats.get(fmt), scale_rule=rule)
+    counted.add(x)
+    q = mx.quantize(x, fmt, scale_rule=rule)
+    clamped, blocks = 0, set()
+    for (i, j), v in np.ndenumerate(x):
+        scale = int(q.scales[i, j // 32])
+        if scale != 0xFF and abs(float(v)) > q.format.element.max * 2.0 ** (scale - 127):
+            clamped += 1
+            blocks.add((i, j // 32))
+    assert (counted.clamped, counted.clamped_blocks) == (clamped, len(blocks))
+    assert (counted.blocks, counted.nan_blocks, counted.zero_blocks) == (18, 2, 1)
+    assert (counted.nan, counted.infinite, counted.zeros) == (1, 1, 32)
+    if rule in ("ceil", "rceil"):
+        assert counted.clamped == 0
+
+
+def test_pieces_give_the_same_as_the_whole(monkeypatch):
+    x = samples.generator("pieces").standard_normal((50, 64)).astype(np.float16)
+    whole = summary.FloatSummary(mx.formats.get("mxfp8_e5m2"))
+    whole.add(x)
+    monkeypatch.setattr(summary, "PIECE", 500)
+    parts = summary.FloatSummary(mx.formats.get("mxfp8_e5m2"))
+    assert sum(len(piece) for piece in summary.pieces(x)) == 50
+    for piece in summary.pieces(x):
+        parts.add(piece)
+    assert parts.exponents == whole.exponents
+    a, b = parts.facts(), whole.facts()
+    assert a.pop("relative root mean square error") == pytest.approx(
+        b.pop("relative root mean square error"), rel=1e-12
+    )
+    assert a == b
+    q = mx.quantize(x, "mxfp4_e2m1", axis=0)
+    assert [len(piece) for piece in summary.pieces(q)] == [32, 18]
+
+
+def test_facts_of_a_quantized_array():
+    q = mx.quantize(np.array([[1.0, 6.0, 0.0, -6.0], [np.nan, 0, 0, 0]]), "mxfp4_e2m1")
+    counted = summary.MXSummary(q)
+    counted.add(q)
+    facts = counted.facts()
+    assert facts["blocks of NaN"] == 1
+    assert facts["elements at the largest magnitude"] == 2
+    assert facts["elements zero"] == 5
+    assert facts["scale exponents"] == "0 to 0"
+    assert counted.exponents == {0: 1}
