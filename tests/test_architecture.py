@@ -26,7 +26,7 @@ ALLOWED = {
     "ops": {"errors", "formats", "modes", "dtypes", "layout", "array", "engine"},
     "linalg": {"errors", "formats", "modes", "dtypes", "array", "engine"},
     "linear": {"errors", "formats", "modes", "dtypes", "array", "ops", "linalg", "engine"},
-    "analysis": {"errors", "formats", "modes", "dtypes", "layout", "array", "ops", "analysis"},
+    "analysis": {"errors", "formats", "modes", "dtypes", "layout", "scalar", "array", "ops", "analysis"},
     "cli": {"errors", "formats", "dtypes", "files", "array", "cli"},
     "__main__": {"cli"},
     "__init__": {"analysis", "array", "formats", "linalg", "linear", "modes", "ops"},

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mxnum.analysis.piecewise import PiecewiseQuantizer
     from mxnum.analysis.scale_theory import ClampRegion, clamp_region, relative_gaps, scale_threshold
+    from mxnum.analysis.statistics import Statistics, measure
 
 #: Public name -> the module of this package it lives in.
 _HOMES = {
     "ClampRegion": "scale_theory",
     "PiecewiseQuantizer": "piecewise",
+    "Statistics": "statistics",
     "clamp_region": "scale_theory",
+    "measure": "statistics",
     "relative_gaps": "scale_theory",
     "scale_threshold": "scale_theory",
 }
@@ -25,7 +28,9 @@ _HOMES = {
 __all__ = [
     "ClampRegion",
     "PiecewiseQuantizer",
+    "Statistics",
     "clamp_region",
+    "measure",
     "relative_gaps",
     "scale_threshold",
 ]

@@ -1,0 +1,401 @@
+"""Error and clamping statistics of real arrays, measured through `mxnum.quantize`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors, formats
+from mxnum.analysis.chunks import Slices, chunks, gather, of_blocks, positions, random_words, spread
+from mxnum.dtypes import Array, float_array
+from mxnum.formats import E8M0, ElementFormat, MXFormat
+from mxnum.layout import Blocks, normalize_axis, resolve_blocks, scales_shape
+from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
+from mxnum.ops import quantize
+
+#: Elements held at once; a piece needs about 130 bytes for each.
+CHUNK = 1 << 20
+
+_COUNT: dict[str, Any] = {"dtype": np.int64, "combine": np.add}
+_SUM: dict[str, Any] = {"dtype": np.float64, "combine": np.add}
+_LARGEST: dict[str, Any] = {"dtype": np.float64, "combine": np.maximum}
+
+
+@dataclass(frozen=True, repr=False)
+class Statistics:
+    """What quantization did to an array, to each of its blocks, or to each index of an axis.
+
+    Counts and sums are stored; rates and errors are computed from them. Each is a number for a whole tensor and an
+    array otherwise. Rates are shares of the `measured` elements: finite, in a block that does not read NaN. Errors are
+    over the `compared` ones: measured, and finite after quantization too. Where nothing was measured they are NaN.
+
+    Under asymmetric scaling the counts speak of the difference between the element and its block's offset, which is
+    what the element format holds; the errors speak of the values.
+
+    Errors x_q - x are rounded once to float64, and summed in float64; their squares must not leave its range.
+    """
+
+    #: Elements.
+    size: Any = field(metadata=_COUNT)
+    #: NaN and infinite elements in the input.
+    nonfinite: Any = field(metadata=_COUNT)
+    #: Finite elements in blocks that do not read NaN.
+    measured: Any = field(metadata=_COUNT)
+    #: Measured elements that are finite after quantization.
+    compared: Any = field(metadata=_COUNT)
+    #: Before rounding the magnitude was above the largest value times the scale: last-bin occupancy, first definition.
+    beyond_max: Any = field(metadata=_COUNT)
+    #: Rounding with an unbounded exponent gives more than the largest value: overflow="saturate" clamps exactly these.
+    clamped: Any = field(metadata=_COUNT)
+    #: The code is that of the largest value: last-bin occupancy, second definition.
+    at_max: Any = field(metadata=_COUNT)
+    #: Not zero, but the code is that of zero.
+    underflowed: Any = field(metadata=_COUNT)
+    sum_x2: Any = field(metadata=_SUM)
+    sum_error: Any = field(metadata=_SUM)
+    sum_error2: Any = field(metadata=_SUM)
+    #: Sum of error times x.
+    sum_error_x: Any = field(metadata=_SUM)
+    max_error: Any = field(metadata=_LARGEST)
+    #: Blocks, those that read NaN, and those with an element beyond the largest value; None along an axis.
+    blocks: Any = None
+    nan_blocks: Any = None
+    blocks_beyond_max: Any = None
+
+    @property
+    def beyond_max_rate(self) -> Any:
+        """Share of the elements above the largest value before rounding."""
+        return _ratio(self.beyond_max, self.measured)
+
+    @property
+    def clamp_rate(self) -> Any:
+        """Share of the elements that saturation, and not rounding, brought to the largest value."""
+        return _ratio(self.clamped, self.measured)
+
+    @property
+    def max_code_rate(self) -> Any:
+        """Share of the elements that land on the code of the largest value."""
+        return _ratio(self.at_max, self.measured)
+
+    @property
+    def underflow_rate(self) -> Any:
+        """Share of the elements that were not zero and became zero."""
+        return _ratio(self.underflowed, self.measured)
+
+    @property
+    def overflowing_blocks(self) -> Any:
+        """Share of the blocks (NaN ones aside) that hold an element above the largest value before rounding."""
+        if self.blocks is None:
+            raise AttributeError("Blocks are not counted along an axis; use per='tensor' or per='block'.")
+        return _ratio(self.blocks_beyond_max, self.blocks - self.nan_blocks)
+
+    @property
+    def mse(self) -> Any:
+        """Mean of (x_q - x)**2."""
+        return _ratio(self.sum_error2, self.compared)
+
+    @property
+    def rmse(self) -> Any:
+        """Square root of the mean squared error, in the unit of x."""
+        return _scalar(np.sqrt(self.mse))
+
+    @property
+    def normalized_rmse(self) -> Any:
+        """Root of sum((x_q - x)**2) / sum(x**2): the error relative to the root mean square of x."""
+        return _scalar(np.sqrt(_ratio(self.sum_error2, self.sum_x2)))
+
+    @property
+    def sqnr_db(self) -> Any:
+        """Signal to quantization noise: 10 log10(sum(x**2) / sum((x_q - x)**2)), infinite without error."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return _scalar(10 * np.log10(np.divide(self.sum_x2, self.sum_error2)))
+
+    @property
+    def bias(self) -> Any:
+        """Mean of x_q - x."""
+        return _ratio(self.sum_error, self.compared)
+
+    @property
+    def gain(self) -> Any:
+        """sum(x_q x) / sum(x x): by which factor quantization scales x on average; 1 without multiplicative bias."""
+        return _scalar(1 + _ratio(self.sum_error_x, self.sum_x2))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Every count and every derived figure by name."""
+        names = [f.name for f in fields(self)] + [n for n, v in vars(type(self)).items() if isinstance(v, property)]
+        if self.blocks is None:
+            names = [name for name in names if "blocks" not in name]
+        return {name: getattr(self, name) for name in names}
+
+    def __repr__(self) -> str:
+        if np.ndim(self.size):
+            error, clamp = np.asarray(self.normalized_rmse), np.asarray(self.clamp_rate)
+            known = error[np.isfinite(error)]
+            spread = (
+                f"normalized R-MSE {known.min():.3g} to {known.max():.3g} (median {np.median(known):.3g})"
+                if known.size
+                else "nothing measured"
+            )
+            clamping = int(np.count_nonzero(np.nan_to_num(clamp) > 0))
+            return f"<Statistics of {np.shape(self.size)} groups: {spread}; {clamping} of {clamp.size} clamp>"
+        excluded = self.size - self.compared
+        return "\n".join(
+            [
+                f"<Statistics of {self.size} elements" + (f", {excluded} of them not compared" if excluded else ""),
+                f"  R-MSE {self.rmse:.4g}, normalized {self.normalized_rmse:.4g}, SQNR {self.sqnr_db:.2f} dB",
+                f"  bias {self.bias:+.3g}, gain {self.gain:.6f}, largest error {self.max_error:.3g}",
+                f"  beyond max {self.beyond_max_rate:.3%}, clamped {self.clamp_rate:.3%}, at max "
+                f"{self.max_code_rate:.3%}, underflow to zero {self.underflow_rate:.3%}>",
+            ]
+        )
+
+
+_SUMMED = tuple(f for f in fields(Statistics) if f.metadata)
+
+
+def measure(
+    x: Any,
+    format: str | MXFormat,
+    *,
+    per: str | int = "tensor",
+    axis: int | None = None,
+    block_size: int | None = None,
+    block_shape: Sequence[int] | None = None,
+    blocks: Sequence[int] | None = None,
+    rounding: str | Rounding = "rne",
+    scale_rule: str | ScaleRule = "floor",
+    overflow: str | Overflow = "saturate",
+    nonfinite: str | Nonfinite = "block",
+    scales: Any = None,
+    offset: str | None = None,
+    offset_range: str | OffsetRange = "exact",
+    random_bits: Any = None,
+    seed: int | None = None,
+    stream: int = 0,
+    sr_bits: int = 30,
+    progress: Callable[[int, int], object] | None = None,
+) -> Statistics:
+    """Quantize an array as `mxnum.quantize` does, and measure what became of it.
+
+    Parameters
+    ----------
+    x
+        An array of floats; a memory map is read a piece at a time, so it may be larger than memory.
+    format
+        A name that `mxnum.formats.names()` lists, or an `MXFormat`.
+    per
+        ``"tensor"`` for one result, ``"block"`` for one per block (arrays of the shape of the scales), or an axis for
+        one per index along it.
+    progress
+        Called with the number of elements done and their total after each piece.
+
+    The other keywords are those of `mxnum.quantize`, with ``nonfinite`` one of block and element.
+
+    >>> import numpy as np, mxnum as mx
+    >>> gamma = np.array([0.897, 0.896, 0.884, 0.885, 0.904], np.float32)
+    >>> mx.analysis.measure(gamma, "mxfp8_e4m3").beyond_max_rate
+    1.0
+    >>> mx.analysis.measure(gamma, "mxfp8_e4m3", scale_rule="rceil").beyond_max_rate
+    0.0
+    """
+    fmt = formats.get(format)
+    array = _any_float_array(x)
+    layout = resolve_blocks(
+        array.shape, fmt.block, axis=axis, block_size=block_size, block_shape=block_shape, blocks=blocks
+    )
+    mode = errors.choose_member("rounding", rounding, Rounding)
+    policy = errors.choose_member("nonfinite", nonfinite, (Nonfinite.BLOCK, Nonfinite.ELEMENT))
+    groups = _group(per, array.shape, layout)
+    side = scales_shape(array.shape, layout)
+    words = None
+    if random_bits is not None:
+        words = np.asarray(random_bits)
+        errors.require(words.shape == array.shape, "random_bits", f"of shape {array.shape}", words.shape)
+    if scales is not None:
+        scales = np.asarray(scales)
+        errors.require(scales.shape == side, "scales", f"of shape {side}", scales.shape)
+    options: dict[str, Any] = {
+        "rounding": mode, "overflow": overflow, "scale_rule": scale_rule, "nonfinite": policy, "offset": offset,
+        "offset_range": offset_range, "blocks": layout, "sr_bits": sr_bits,
+    }  # fmt: skip
+    # Wrong arguments are reported even for an empty array, and in the words of `quantize`.
+    empty = np.zeros((0,) * array.ndim, array.dtype) if array.ndim else array
+    quantize(
+        empty, fmt, **options, seed=seed, stream=stream, random_bits=None if words is None else words[_none(words)]
+    )
+
+    total = {f.name: np.full(groups.shape, 0, f.metadata["dtype"]) for f in _SUMMED}
+    overflowing, unreadable = (np.zeros(side if groups.kind == "block" else (), np.int64) for _ in range(2))
+    done = 0
+    for part in chunks(array.shape, layout, CHUNK):
+        piece = np.asarray(array[part], order="C")
+        if policy == Nonfinite.ELEMENT and fmt.element.nan_code is None:
+            _refuse_nan(piece, part, fmt.element)
+        bits = words[part] if words is not None else None
+        if mode == Rounding.SR and bits is None and seed is not None:
+            bits = random_words(positions(part, array.shape), seed, stream)
+        given = None if scales is None else scales[of_blocks(part, layout)]
+        seen = _look(piece, fmt, layout, options, given, bits)
+        hit = gather(np.logical_or, seen.pop("beyond"), layout)
+        broken = seen.pop("broken")
+        if groups.kind == "block":
+            overflowing[of_blocks(part, layout)], unreadable[of_blocks(part, layout)] = hit, broken
+        else:
+            overflowing += np.count_nonzero(hit)
+            unreadable += np.count_nonzero(broken)
+        for f in _SUMMED:
+            groups.add(f.metadata["combine"], total[f.name], seen[f.name], part)
+        done += piece.size
+        if progress is not None:
+            progress(done, array.size)
+    counted = {"blocks": np.ones(side, np.int64) if groups.kind == "block" else np.int64(np.prod(side, dtype=np.int64)),
+               "nan_blocks": unreadable, "blocks_beyond_max": overflowing} if groups.kind != "axis" else {}  # fmt: skip
+    return Statistics(**{name: _scalar(value) for name, value in {**total, **counted}.items()})
+
+
+@dataclass(frozen=True)
+class _Group:
+    """How elements are put together: all, by block, or by index along an axis."""
+
+    kind: str
+    shape: tuple[int, ...]
+    layout: Blocks
+    axis: int = 0
+
+    def add(self, operation: np.ufunc, total: Array, values: Array, part: Slices) -> None:
+        """Combine the values of a piece into the totals of the groups they belong to."""
+        dtype = total.dtype
+        if self.kind == "tensor":
+            total[()] = operation(total, operation.reduce(values, axis=None, dtype=dtype))
+        elif self.kind == "axis":
+            others = tuple(i for i in range(values.ndim) if i != self.axis)
+            total[part[self.axis]] = operation(
+                total[part[self.axis]], operation.reduce(values, axis=others, dtype=dtype)
+            )
+        else:
+            total[of_blocks(part, self.layout)] = gather(operation, values.astype(dtype, copy=False), self.layout)
+
+
+def _group(per: str | int, shape: tuple[int, ...], layout: Blocks) -> _Group:
+    if isinstance(per, str):
+        kind = errors.choose("per", per, ("tensor", "block"))
+        return _Group(kind, () if kind == "tensor" else scales_shape(shape, layout), layout)
+    errors.require(len(shape) > 0, "per", "'tensor' or 'block' for an array without axes", per)
+    axis = normalize_axis(per, len(shape))
+    return _Group("axis", (shape[axis],), layout, axis)
+
+
+def _look(
+    x: Array, fmt: MXFormat, layout: Blocks, options: dict[str, Any], scales: Array | None, bits: Array | None
+) -> dict[str, Array]:
+    """One value per element for each summed field, and what its blocks are."""
+    element = fmt.element
+    q = quantize(x, fmt, **options, scales=scales, random_bits=bits)
+    exact = x.astype(np.float64)
+    broken = q.scales == E8M0.nan_code
+    finite = np.isfinite(exact)
+    measured = finite & ~spread(broken, layout, x.shape)
+    exponent = spread(q.scales.astype(np.int32) - E8M0.bias, layout, x.shape)
+    held = exact if q.offsets is None else _differences(x, spread(q.offsets, layout, x.shape))
+    table = np.array([element.value(code) for code in range(1 << element.bits)])
+    magnitudes = np.abs(table)
+    with np.errstate(invalid="ignore", over="ignore"):
+        # What q.dequantize("float64") gives, without compiling a loop for it.
+        values = np.ldexp(table[q.codes], exponent)
+        if q.offsets is not None:
+            values += spread(q.offsets, layout, x.shape)
+        beyond = measured & (np.abs(held) > np.ldexp(element.max, exponent))
+        clamped = beyond.copy()
+        if beyond.any():
+            clamped[beyond] = _exceeds(
+                held[beyond], exponent[beyond], element, None if bits is None else bits[beyond], options
+            )
+        compared = measured & np.isfinite(values)
+        x_or_0 = np.where(compared, exact, 0.0)
+        error = np.where(compared, values, 0.0) - x_or_0
+        return {
+            "size": np.ones(x.shape, bool),
+            "nonfinite": ~finite,
+            "measured": measured,
+            "compared": compared,
+            "beyond_max": beyond,
+            "clamped": clamped,
+            "at_max": measured & (magnitudes == element.max)[q.codes],
+            "underflowed": measured & (magnitudes == 0)[q.codes] & (held != 0),
+            "sum_x2": x_or_0 * x_or_0,
+            "sum_error": error,
+            "sum_error2": error * error,
+            "sum_error_x": error * x_or_0,
+            "max_error": np.abs(error),
+            "beyond": beyond,
+            "broken": broken,
+        }
+
+
+def _exceeds(
+    held: Array, exponent: Array, element: ElementFormat, bits: Array | None, options: dict[str, Any]
+) -> Array:
+    """Whether rounding held / 2**exponent with an unbounded exponent gives more than the largest value.
+
+    All of `held` is beyond the largest value already, so only the gap above it matters; every step is exact.
+    """
+    y = np.ldexp(held, -exponent)
+    gap = np.ldexp(1.0, element.emax - element.mantissa_bits)
+    part = (np.abs(y) - element.max) / gap  # of the gap; 1 and more is past the next value
+    max_is_even = element.max_code % 2 == 0
+    match options["rounding"]:
+        case Rounding.RNE:
+            away = (part > 0.5) | ((part == 0.5) & (not max_is_even))
+        case Rounding.RNA:
+            away = part >= 0.5
+        case Rounding.RTP:
+            away = y > 0
+        case Rounding.RTN:
+            away = y < 0
+        case Rounding.RTO:
+            away = np.full(y.shape, max_is_even)
+        case Rounding.SR:
+            r = options["sr_bits"]
+            assert bits is not None
+            drawn = (bits & np.uint32((1 << r) - 1)).astype(np.float64)
+            away = np.floor(np.ldexp(part, r)) + drawn >= 2.0**r
+        case _:
+            away = np.zeros(y.shape, bool)
+    return np.asarray(away | (part >= 1))
+
+
+def _differences(x: Array, offsets: Array) -> Array:
+    """What the elements hold under asymmetric scaling: x - offset in float32 (float64 for float64), as defined."""
+    working = np.float64 if x.dtype == np.float64 else np.float32
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray((x.astype(working) - offsets.astype(working)).astype(np.float64))
+
+
+def _any_float_array(x: Any) -> Array:
+    """`x` checked; a memory map stays one."""
+    return x if isinstance(x, np.memmap) and float_array("x", x[_none(x)]) else float_array("x", x)[0]
+
+
+def _none(array: Array) -> Slices:
+    return (slice(0),) * array.ndim
+
+
+def _refuse_nan(piece: Array, part: Slices, element: ElementFormat) -> None:
+    found = np.isnan(piece)
+    if found.any():
+        local = np.unravel_index(int(np.argmax(found)), piece.shape)
+        index = tuple(int(i) + p.start for i, p in zip(local, part, strict=True))
+        raise errors.nonfinite("x", index, f"free of NaN for {element.name}, which has no NaN code,", "NaN")
+
+
+def _ratio(numerator: Any, denominator: Any) -> Any:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _scalar(np.divide(numerator, denominator))
+
+
+def _scalar(value: Any) -> Any:
+    """A plain number where there is only one."""
+    return value.item() if np.ndim(value) == 0 and hasattr(value, "item") else value
