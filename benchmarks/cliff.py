@@ -1,0 +1,256 @@
+"""Everything but the common case, each as a multiple of the common case: does any combination fall off a cliff?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import mxnum as mx
+from benchmarks.data import FEW, OCP, Array, normal, one_thread, size_name
+from benchmarks.questions import Case, Cells, Session
+from benchmarks.record import Table
+
+TITLE = "Does any combination fall off a cliff?"
+TEXT = """Each line changes one thing of the common case (float32, blocks of 32 along contiguous rows, to nearest even,
+floor scales, saturating), or a few drawn at random. The baseline is the common case of the same function and format on
+as many elements (other formats: of the OCP format of the same kind), so the numbers say what a choice costs. The goal
+is to stay below 4; what is above is set in bold. One thread."""
+
+Function = Callable[[], object]
+
+LIMIT = 4.0
+DRAWN = 30
+
+E3M4 = mx.MXFormat(mx.ElementFormat("e3m4", exponent_bits=3, mantissa_bits=4, bias=3), block=16, name="user e3m4 x 16")
+E2M2 = mx.MXFormat(mx.ElementFormat("e2m2", exponent_bits=2, mantissa_bits=2, bias=1), block=32, name="user e2m2 x 32")
+INT6 = mx.MXFormat(mx.ElementFormat.two_complement("int6", 6), block=64, name="user int6 x 64")
+
+#: Formats beside the OCP ones, and the format whose common case they are compared with.
+OTHERS: dict[str | mx.MXFormat, str] = {
+    "mxfp4_e3m0": "mxfp4_e2m1",
+    "mxint4": "mxint8",
+    E3M4: "mxfp8_e4m3",
+    E2M2: "mxfp6_e2m3",
+    INT6: "mxint8",
+}
+
+
+def measure(session: Session) -> Cells:
+    """Functions down to tables, choices down, formats across."""
+    one_thread()
+    session = replace(session, rounds=min(session.rounds, 11), seconds=min(session.seconds, 0.5))
+    for size in session.sizes_or((1 << 20,), (1 << 16,)):
+        x = normal(size, session.seed)
+        yield from _quantizing(mx.quantize, x, (FEW[0], FEW[2]) if session.quick else OCP, session)
+        if not session.quick:
+            yield from _quantizing(mx.fake_quantize, x, FEW, session)
+            yield from _other_formats(x, session)
+        yield from _other_functions(x, (FEW[0], FEW[2]) if session.quick else OCP, session)
+
+
+def _quantizing(function: Callable[..., object], x: Array, names: tuple[str, ...], session: Session) -> Cells:
+    name_of, size = function.__name__, size_name(x.size)
+    table = Table(f"{name_of}_{x.size}", f"{name_of}, {size} elements", f"× {name_of} of the common case")
+    for name in names:
+        usual = partial(function, x, name)
+        for row, array, options in _quantizations(x, session):
+            if not session.quick or row in QUICK:
+                case = Case(row, name, partial(function, array, name, **options), array.size / x.size, LIMIT)
+                yield from session.compare(table, usual, case)
+
+
+def _other_formats(x: Array, session: Session) -> Cells:
+    title, unit = f"Other formats, {size_name(x.size)} elements", "× the function for the OCP format"
+    table = Table(f"formats_{x.size}", title, unit)
+    for other, name in OTHERS.items():
+        row = f"{other if isinstance(other, str) else other.name}, beside {name}"
+        pairs: dict[str, tuple[Function, Function]] = {
+            "quantize": (partial(mx.quantize, x, name), partial(mx.quantize, x, other)),
+            "fake_quantize": (partial(mx.fake_quantize, x, name), partial(mx.fake_quantize, x, other)),
+            "dequantize": (mx.quantize(x, name).dequantize, mx.quantize(x, other).dequantize),
+        }
+        for column, (usual, run) in pairs.items():
+            yield from session.compare(table, usual, Case(row, column, run, limit=LIMIT))
+
+
+def _other_functions(x: Array, names: tuple[str, ...], session: Session) -> Cells:
+    size = size_name(x.size)
+    back = Table(f"dequantize_{x.size}", f"dequantize, {size} elements", "× dequantize of the common case")
+    alone = Table(f"elements_{x.size}", f"encode, decode, scales alone, {size} elements", "× quantize or dequantize")
+    packing = Table(f"packing_{x.size}", f"Packing, {size} elements", "× pack of contiguous rows")
+    for name in names:
+        q = mx.quantize(x, name)
+        for row, run in _dequantizations(x, name):
+            yield from session.compare(back, q.dequantize, Case(row, name, run, limit=LIMIT))
+        for row, usual, run in _elements(x, q):
+            yield from session.compare(alone, usual, Case(row, name, run, limit=LIMIT))
+        if q.format.element.bits < 8:
+            for row, other in (("transposed", q.T), ("every other row", _every_other_row(x, name))):
+                yield from session.compare(packing, q.pack, Case(row, name, other.pack, limit=LIMIT))
+            odd = mx.quantize(_ragged(x), name)
+            case = Case("rows that end inside a byte", name, odd.pack, odd.size / q.size, LIMIT)
+            yield from session.compare(packing, q.pack, case)
+
+
+def _elements(x: Array, q: mx.MXArray) -> Iterator[tuple[str, Function, Function]]:
+    """A line's name, the common case, and a function of elements or scales alone."""
+    element, there = q.format.element, partial(mx.quantize, x, q.format)
+    yield "encode", there, partial(mx.encode, x, element)
+    yield "encode, rtz", there, partial(mx.encode, x, element, rounding="rtz")
+    yield "encode, sr, seed=", there, partial(mx.encode, x, element, rounding="sr", seed=7)
+    yield "shared_scale", there, partial(mx.shared_scale, x, q.format)
+    yield "decode", q.dequantize, partial(mx.decode, q.codes, element)
+
+
+#: What a quick look takes.
+QUICK = (
+    "rounding rtz", "rounding sr, seed=", "overflow ieee", "scale_rule rceil", "nonfinite element", "scales given",
+    "blocks along columns", "tiles 32 × 32", "block_size 16", "every other row", "Fortran order", "float64", "bfloat16",
+    "offset float16", "one NaN in each 4,096 elements",
+)  # fmt: skip
+
+
+def _quantizations(x: Array, session: Session) -> Iterator[tuple[str, Array, dict[str, Any]]]:
+    """A line's name, an array, and the keywords."""
+    rng = np.random.default_rng(session.seed + 1)
+    words = rng.integers(0, 1 << 32, x.shape, dtype=np.uint32)
+    for rounding in ("rna", "rtz", "rtp", "rtn", "rto"):
+        yield f"rounding {rounding}", x, {"rounding": rounding}
+    yield "rounding sr, seed=", x, {"rounding": "sr", "seed": 7}
+    yield "rounding sr, seed=, sr_bits=8", x, {"rounding": "sr", "seed": 7, "sr_bits": 8}
+    yield "rounding sr, random_bits=", x, {"rounding": "sr", "random_bits": words}
+    yield "overflow ieee", x, {"overflow": "ieee"}
+    yield "overflow ieee, rtp", x, {"overflow": "ieee", "rounding": "rtp"}
+    for rule in ("ceil", "even", "rceil"):
+        yield f"scale_rule {rule}", x, {"scale_rule": rule}
+    yield "nonfinite element", x, {"nonfinite": "element"}
+    yield "nonfinite raise", x, {"nonfinite": "raise"}
+    given = mx.shared_scale(x, "mxfp8_e4m3")
+    yield "scales given", x, {"scales": given}
+    yield "scales given, rtz", x, {"scales": given, "rounding": "rtz"}
+    yield "offset float16", x, {"offset": "float16"}
+    yield "offset float16, half", x, {"offset": "float16", "offset_range": "half"}
+    yield from _layouts(x)
+    yield from _sources(x)
+    yield from _contents(x)
+    if not session.quick:
+        yield from _drawn(x, words, session.seed)
+
+
+def _layouts(x: Array) -> Iterator[tuple[str, Array, dict[str, Any]]]:
+    """Blocks and strides."""
+    columns = x.shape[1]
+    for size in dict.fromkeys((1, 8, 16, 17, 64, 128, columns)):
+        yield "block_size the row" if size == columns else f"block_size {size}", x, {"block_size": size}
+    yield "blocks along columns", x, {"axis": 0}
+    yield "blocks along columns, rtz", x, {"axis": 0, "rounding": "rtz"}
+    for r, c in ((4, 4), (32, 32), (128, 128), (1, 64), (64, 1)):
+        yield f"tiles {r} × {c}", x, {"block_shape": (r, c)}
+    odd = _ragged(x)
+    yield "rows that end in a short block", odd, {}
+    yield "columns that end in a short block", odd, {"axis": 0}
+    if columns % 128 == 0:
+        yield "three axes, blocks along the middle", x.reshape(-1, 128, columns // 128), {"axis": 1}
+    yield "every other row", np.repeat(x, 2, axis=0)[::2], {}
+    yield "every other column", np.repeat(x, 2, axis=1)[:, ::2], {}
+    yield "part of wider rows", np.pad(x, ((0, 0), (0, 64)))[:, :columns], {}
+    yield "rows backwards", np.ascontiguousarray(x[:, ::-1])[:, ::-1], {}
+    yield "Fortran order", np.asfortranarray(x), {}
+    yield "Fortran order, blocks along columns", np.asfortranarray(x), {"axis": 0}
+    yield "other byte order", x.astype(x.dtype.newbyteorder()), {}
+
+
+def _sources(x: Array) -> Iterator[tuple[str, Array, dict[str, Any]]]:
+    """Types of the input."""
+    for name, dtype in (("float64", np.float64), ("bfloat16", ml_dtypes.bfloat16), ("float16", np.float16)):
+        y = x.astype(dtype)
+        yield name, y, {}
+        yield f"{name}, rtz", y, {"rounding": "rtz"}
+        yield f"{name}, sr, seed=", y, {"rounding": "sr", "seed": 7}
+        yield f"{name}, blocks along columns", y, {"axis": 0}
+
+
+def _contents(x: Array) -> Iterator[tuple[str, Array, dict[str, Any]]]:
+    """Values that the common case does not meet."""
+    flat = x.ravel()
+    yield "zeros", np.zeros_like(x), {}
+    yield "subnormal numbers", x * np.float32(1e-40), {}
+    yield "numbers near the largest", np.clip(x, -3, 3) * np.float32(1e38), {}
+    for every in (4096, 32):
+        y = flat.copy()
+        y[5::every] = np.nan
+        yield f"one NaN in each {every:,} elements", y.reshape(x.shape), {}
+    wide = flat * np.exp2(np.random.default_rng(0).integers(-120, 120, flat.size)).astype(np.float32)
+    yield "exponents all over the range", wide.reshape(x.shape), {}
+
+
+def _drawn(x: Array, words: Array, seed: int) -> Iterator[tuple[str, Array, dict[str, Any]]]:
+    """Combinations that nobody thought of."""
+    rng = np.random.default_rng(seed + 2)
+
+    def pick(values: Any) -> Any:
+        return values[int(rng.integers(len(values)))]
+
+    layouts: list[tuple[str, dict[str, Any]]] = [
+        ("rows", {}), ("columns", {"axis": 0}), ("rows of 16", {"block_size": 16}), ("4 × 4", {"block_shape": (4, 4)}),
+    ]  # fmt: skip
+    sources = {
+        "float32": x,
+        "float64": x.astype(np.float64),
+        "bfloat16": x.astype(ml_dtypes.bfloat16),
+        "float32 in Fortran order": np.asfortranarray(x),
+        "float16, every other row": np.repeat(x, 2, axis=0).astype(np.float16)[::2],
+    }
+    seen: set[str] = set()
+    while len(seen) < DRAWN:
+        source, (layout, options) = pick(list(sources)), pick(layouts)
+        rounding = pick(("rne", "rna", "rtz", "rtp", "rtn", "rto", "sr, seed", "sr, bits"))
+        rule, overflow = pick(("floor", "ceil", "even", "rceil")), pick(("saturate", "ieee"))
+        nonfinite = pick(("block", "element"))
+        row = f"{source}, {layout}, {rounding}, {rule}, {overflow}, {nonfinite}"
+        if row in seen:
+            continue
+        seen.add(row)
+        randomness: dict[str, dict[str, Any]] = {"sr, seed": {"seed": 7}, "sr, bits": {"random_bits": words}}
+        random = randomness.get(rounding, {})
+        modes = {"rounding": rounding[:3].rstrip(","), "scale_rule": rule, "overflow": overflow, "nonfinite": nonfinite}
+        yield f"drawn: {row}", sources[source], {**options, **modes, **random}
+
+
+def _dequantizations(x: Array, name: str) -> Iterator[tuple[str, Callable[[], object]]]:
+    q = mx.quantize(x, name)
+    for dtype in ("float64", "bfloat16", "float16"):
+        yield f"to {dtype}", partial(q.dequantize, dtype)
+    for size in (8, 16, 128):
+        yield f"block_size {size}", mx.quantize(x, name, block_size=size).dequantize
+    columns = mx.quantize(x, name, axis=0)
+    yield "blocks along columns", columns.dequantize
+    yield "blocks along columns, to bfloat16", partial(columns.dequantize, "bfloat16")
+    yield "tiles 32 × 32", mx.quantize(x, name, block_shape=(32, 32)).dequantize
+    yield "transposed", q.T.dequantize
+    yield "every other row", _every_other_row(x, name).dequantize
+    yield "offset float16", mx.quantize(x, name, offset="float16").dequantize
+    y = x.ravel().copy()
+    y[5::32] = np.nan
+    yield "all NaN", mx.quantize(y.reshape(x.shape), name).dequantize
+    yield (
+        "scales all over the range",
+        mx.MXArray.from_parts(
+            q.codes, np.random.default_rng(0).integers(0, 255, q.scales.shape, dtype=np.uint8), name
+        ).dequantize,
+    )
+
+
+def _every_other_row(x: Array, name: str) -> mx.MXArray:
+    return mx.quantize(np.repeat(x, 2, axis=0), name)[::2]
+
+
+def _ragged(x: Array) -> Array:
+    """About as many elements in rows of a length that no block and no byte divides."""
+    columns = x.shape[1] + 13
+    return x.ravel()[: x.size // columns * columns].reshape(-1, columns)

@@ -1,0 +1,263 @@
+"""The command: ask the questions, show progress, save after each cell that counts, print, plot, write the page."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from time import monotonic
+
+from benchmarks import machine, page, plots, questions, record, tables
+from benchmarks.questions import Session
+from benchmarks.record import Answer, Result
+
+RESULTS = machine.ROOT / "benchmarks" / "results"
+PAGE = machine.ROOT / "docs" / "benchmarks.md"
+
+#: The saved results that the page of the docs is made of, those that exist.
+PAGE_PARTS = ("results.json", "cuda.json")
+
+#: A result is also saved so many seconds after it was last saved, within a question.
+SAVE_EVERY = 10.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; 0, 1 if something failed, 130 if it was interrupted."""
+    options = _parser().parse_args(arguments)
+    try:
+        if _answered_at_once(options):
+            return 0
+        asked = _asked(options)
+        size_list = tuple(map(parse_size, options.sizes)) or None
+    except ValueError as problem:
+        print(f"python -m benchmarks: {problem}", file=sys.stderr)
+        return 2
+    session = (Session.quickly if options.quick else Session)(sizes=size_list, seed=options.seed)
+    path = (Path(options.out) if options.out else RESULTS) / f"{_stem(asked, session)}.json"
+    result = _started(asked, session, _command(options))
+    if options.resume:
+        _take_finished(result, path)
+    interrupted = _run(result, session, path)
+    for answer in result.answers:
+        print(f"\n{answer.title}\n")
+        for table, measurements in answer.tables.values():
+            print(tables.plain(table, measurements), end="\n\n")
+    for warning in page.warnings(result):
+        print(warning.replace("**", ""))
+    _publish(result, path)
+    for failure in result.failures:
+        print(f"failed: {failure}", file=sys.stderr)
+    return 130 if interrupted else 1 if result.failures else 0
+
+
+def parse_size(text: str) -> int:
+    """``4096``, ``2^24``, ``64K`` or ``16M`` (binary multiples) as a number of elements."""
+    try:
+        if "^" in text:
+            base, power = text.split("^")
+            size: int = int(base) ** int(power)
+        else:
+            shift = {"K": 10, "M": 20, "G": 30}.get(text[-1:].upper(), 0)
+            size = int(text[:-1] if shift else text) << shift
+    except ValueError:
+        size = 0
+    if size < 32 or size % 32:
+        raise ValueError(f"Argument 'sizes' must be multiples of 32 such as 4096, 2^24, 64K or 16M, not {text!r}.")
+    return size
+
+
+def _answered_at_once(options: argparse.Namespace) -> bool:
+    """What needs no measurement: `--list` and `--render`."""
+    if options.list:
+        for name in questions.names():
+            print(f"{name:<12} {questions.get(name).TITLE}")
+    elif options.render == "":
+        write_docs_page(RESULTS, PAGE)
+    elif options.render is not None:
+        path = Path(options.render)
+        _publish(record.load(path), path)
+    return bool(options.list or options.render is not None)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measure mxnum as ratios to memory copies, BLAS and other libraries; save, print, plot.",
+        epilog="A run of all questions is saved as results.json and makes the page of the docs. A quick one is saved "
+        "as quick.json, a part under the names of its questions, each with plots and a page beside it.",
+    )
+    parser.add_argument("questions", nargs="*", metavar="QUESTION", help=f"some of: {', '.join(questions.names())}")
+    parser.add_argument("--list", action="store_true", help="list the questions")
+    parser.add_argument("--quick", action="store_true", help="a smoke test in a minute or so")
+    parser.add_argument("--sizes", nargs="+", default=[], metavar="N", help="element counts: 64K 16M 2^24")
+    parser.add_argument("--seed", type=int, default=1, help="of the input data (default: 1)")
+    parser.add_argument("--out", metavar="FOLDER", help="where to save (default: benchmarks/results)")
+    parser.add_argument("--resume", action="store_true", help="keep the answers that an interrupted run has finished")
+    parser.add_argument(
+        "--render",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="measure nothing: plots and page from a saved result, or the page of the docs from what is saved",
+    )
+    parser.add_argument("--cuda", action="store_true", help="ask what is measured on a GPU as well")
+    return parser
+
+
+def _default_questions() -> list[str]:
+    return [name for name in questions.names() if name not in questions.ON_REQUEST]
+
+
+def _asked(options: argparse.Namespace) -> list[str]:
+    known = questions.names()
+    for name in options.questions:
+        if name not in known:
+            raise ValueError(f"Argument 'QUESTION' must be one of {list(known)}, not {name!r}.")
+    if options.cuda and "cuda" not in known:
+        raise ValueError("Argument '--cuda' must be left out: there is no question for GPUs in this version.")
+    asked = set(options.questions or _default_questions()) | ({"cuda"} if options.cuda else set())
+    return [name for name in known if name in asked]
+
+
+def _stem(asked: list[str], session: Session) -> str:
+    """The name to save under; only a full run is `results`."""
+    if session.quick:
+        return "quick"
+    if set(asked) >= set(_default_questions()):
+        return "selection" if session.sizes else "results"
+    return "-".join(asked)
+
+
+def _command(options: argparse.Namespace) -> str:
+    words = ["python -m benchmarks", *options.questions]
+    words += [f"--{name}" for name in ("quick", "cuda") if getattr(options, name)]
+    words += ["--sizes", *options.sizes] if options.sizes else []
+    return " ".join(words)
+
+
+def _started(asked: list[str], session: Session, command: str) -> Result:
+    settings = {
+        "command": command,
+        "questions": asked,
+        "quick": session.quick,
+        "sizes": list(session.sizes or ()) or None,
+        "seed": session.seed,
+        "rounds": session.rounds,
+        "seconds_per_case": session.seconds,
+    }
+    return Result(machine.describe(), settings)
+
+
+def _take_finished(result: Result, path: Path) -> None:
+    """Keep the finished answers of an earlier run of the same sources, machine and settings."""
+    if not path.exists():
+        return
+    try:
+        earlier = record.load(path)
+    except ValueError as problem:
+        print(f"not resumed: {problem}", file=sys.stderr)
+        return
+    differing = [name for name in result.machine if name != "date" and result.machine[name] != earlier.machine[name]]
+    if result.settings != earlier.settings:
+        differing.append("command")
+    if result.machine["commit"].endswith("+"):
+        differing.append("commit: files have changed since")
+    if differing:
+        print(f"not resumed: another {', '.join(differing)}", file=sys.stderr)
+        return
+    result.answers = [answer for answer in earlier.answers if answer.finished]
+    result.machine, result.quietness = earlier.machine, earlier.quietness
+
+
+def _run(result: Result, session: Session, path: Path) -> bool:
+    """Ask what is not answered yet; whether it was interrupted."""
+    start = machine.clock()
+    done, before = {answer.name: answer for answer in result.answers}, result.quietness
+    result.answers = []
+    names = result.settings["questions"]
+    for number, name in enumerate(names, 1):
+        if name in done:
+            result.answers.append(done[name])
+            continue
+        question = questions.get(name)
+        answer = Answer(name, question.TITLE, question.TEXT)
+        result.answers.append(answer)
+        begun = saved = monotonic()
+        progress = _Progress(f"[{number}/{len(names)}] {name}")
+        try:
+            for table, measurement in question.measure(session):
+                answer.add(table, measurement)
+                progress.show(f"{measurement.row}, {measurement.column}: {tables.cell(measurement)}")
+                if monotonic() - saved > SAVE_EVERY:
+                    record.save(result, path)
+                    saved = monotonic()
+            answer.finished = True
+        except KeyboardInterrupt:
+            print("\ninterrupted; what was measured is kept, --resume goes on", file=sys.stderr)
+            return True
+        finally:
+            progress.end()
+            answer.seconds = monotonic() - begun
+            now = machine.quietness(start, machine.clock())
+            result.quietness = {name: max(share, before.get(name, 0.0)) for name, share in now.items()}
+            record.save(result, path)
+    return False
+
+
+class _Progress:
+    """One line that changes on a terminal; a line a question elsewhere."""
+
+    def __init__(self, head: str) -> None:
+        self.head = head
+        self.count = 0
+        self.live = sys.stderr.isatty()
+        self.begun = monotonic()
+        print(head, end="" if self.live else "\n", file=sys.stderr, flush=True)
+
+    def show(self, what: str) -> None:
+        self.count += 1
+        if self.live:
+            line = f"{self.head} {self.count}: {what}"
+            print(f"\r\x1b[K{line[:110]}", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        seconds = monotonic() - self.begun
+        start = "\r\x1b[K" if self.live else ""
+        print(f"{start}{self.head}: {self.count} measurements in {seconds:.0f} s", file=sys.stderr, flush=True)
+
+
+def _publish(result: Result, path: Path) -> None:
+    """Plots, and the page: beside the saved result, or the one in the docs if it is a part of that."""
+    drawn: dict[str, Path] = {}
+    if find_spec("matplotlib") is None:
+        print("no plots: matplotlib is not installed (pip install mxnum[benchmarks])", file=sys.stderr)
+    else:
+        for answer in result.answers:
+            plot = _plot_path(path, answer.name)
+            if plots.draw(answer, plot):
+                drawn[answer.name] = plot
+    if path.resolve().parent == RESULTS and path.name in PAGE_PARTS:
+        target = PAGE
+        write_docs_page(RESULTS, PAGE)
+    else:
+        target = path.with_suffix(".md")
+        page.write([(result, drawn)], target)
+    where = f"{path.parent.name}/, the page as {target.parent.name}/{target.name}"
+    print(f"saved {path.name} and {len(drawn)} plots in {where}")
+
+
+def write_docs_page(folder: Path, target: Path) -> None:
+    """The page of the docs, from the saved results that are there and their plots."""
+    parts = []
+    for path in (folder / name for name in PAGE_PARTS):
+        if path.exists():
+            result = record.load(path)
+            plots_of = {answer.name: _plot_path(path, answer.name) for answer in result.answers}
+            parts.append((result, {name: plot for name, plot in plots_of.items() if plot.exists()}))
+    page.write(parts, target)
+
+
+def _plot_path(path: Path, question: str) -> Path:
+    return path.with_name(f"{path.stem}_{question}.svg")

@@ -1,0 +1,5 @@
+"""For the pytest-benchmark cases: what `python -m benchmarks` does before numpy is loaded."""
+
+import benchmarks
+
+benchmarks.limit_libraries()

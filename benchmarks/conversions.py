@@ -1,0 +1,77 @@
+"""The common case: the six OCP formats, blocks of 32 along rows of float32, to nearest even."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+import mxnum as mx
+from benchmarks.data import DRAM, FEW, L2, OCP, Array, normal, one_thread, size_name
+from benchmarks.questions import Case, Cells, Session, lacks
+from benchmarks.record import Table
+
+TITLE = "How fast are the common conversions?"
+TEXT = """One thread, float32, blocks of 32 along rows, to nearest even, floor scales. The baseline reads and writes the
+same number of float32 values; a conversion to bytes or bits writes less than that and can be faster than the baseline.
+*New* results are allocated by the call, and the system maps the pages of large ones afresh; *out=* writes into an array
+that exists. The first line is the baseline against itself: its spread is the noise of the measurement."""
+
+#: Goals by line, at DRAM size and at L2 size; those of packed codes by the bits of an element.
+GOALS_DRAM = {
+    "fake_quantize, out=": 1.0,
+    "quantize, out=": 0.85,
+    "quantize and pack, out=, 4 bits": 0.85,
+    "quantize and pack, out=, 6 bits": 1.1,
+    "dequantize, out=": 0.68,
+    "unpack and dequantize, out=, 4 bits": 0.62,
+    "unpack and dequantize, out=, 6 bits": 0.8,
+}
+GOALS_L2 = {"fake_quantize, out=": 1.5}
+
+
+def measure(session: Session) -> Cells:
+    """A table a size: conversions down, formats across."""
+    one_thread()
+    for size in session.sizes_or((DRAM, L2), (1 << 20, L2)):
+        x = normal(size, session.seed)
+        copy = partial(np.copyto, np.empty_like(x), x)
+        goals = GOALS_DRAM if size >= DRAM else GOALS_L2 if size <= L2 else {}
+        table = Table(f"size_{size}", f"{size_name(size)} elements", "× np.copyto of the float32 array")
+        for name in FEW if session.quick else OCP:
+            yield from session.compare(table, copy, Case("np.copyto itself", name, copy), *_cases(x, name, goals))
+
+
+def _cases(x: Array, name: str, goals: dict[str, float]) -> Iterator[Case]:
+    q = mx.quantize(x, name)
+    bits = q.format.element.bits
+    values = np.empty_like(x)
+
+    def case(row: str, run: object, skipped: str = "") -> Case:
+        limit = goals.get(row, goals.get(f"{row}, {bits} bits"))
+        return Case(row, name, None if skipped else run, limit=limit, skipped=skipped)  # type: ignore[arg-type]
+
+    yield case("fake_quantize, new", lambda: mx.fake_quantize(x, name))
+    yield case("fake_quantize, out=", lambda: mx.fake_quantize(x, name, out=values))
+    yield case("quantize, new", lambda: mx.quantize(x, name))
+    yield case("quantize, out=", lambda: mx.quantize(x, name, out=q), lacks(mx.quantize, "out"))  # type: ignore[call-arg]
+    yield case("dequantize, new", lambda: q.dequantize())
+    yield case("dequantize, out=", lambda: q.dequantize(out=values))
+    if bits == 8:
+        return
+    packed = q.pack()
+    rest = {"length": x.shape[-1], "axis": -1}
+    yield case("pack, new", lambda: q.pack())
+    yield case("pack, out=", lambda: q.pack(out=packed), lacks(mx.MXArray.pack, "out"))  # type: ignore[call-arg]
+    yield case("unpack, new", lambda: mx.MXArray.from_packed(packed, q.scales, name, **rest))
+    yield case("quantize and pack, new", lambda: mx.quantize(x, name).pack())
+    yield case(
+        "quantize and pack, out=",
+        lambda: mx.quantize(x, name, out=q).pack(out=packed),  # type: ignore[call-arg]
+        lacks(mx.quantize, "out") or lacks(mx.MXArray.pack, "out"),
+    )
+    yield case(
+        "unpack and dequantize, out=",
+        lambda: mx.MXArray.from_packed(packed, q.scales, name, **rest).dequantize(out=values),
+    )

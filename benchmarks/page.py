@@ -1,0 +1,98 @@
+"""The page of results in the docs, made from a saved result and from nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from benchmarks import tables
+from benchmarks.record import Answer, Result
+
+#: Above this share of the processors' time taken by others, the numbers are a smoke test.
+LOADED = 0.05
+
+HEAD = """# Benchmarks
+
+<!-- Made by `python -m benchmarks`. Do not edit: the next run writes it anew. -->
+
+Everything here is a ratio of times measured in turns in one process, as a median with its quartiles: `1.02 (0.99–1.1)`.
+Times by themselves say little about another machine; ratios to a copy of memory, or to a product of matrices, say more.
+{doc}`howto/benchmarks` says how to measure your own machine.
+"""
+
+EMPTY = """
+No results are recorded yet: `python -m benchmarks` measures, and writes this page.
+"""
+
+
+#: A result, and the path of the plot of each of its questions that has one.
+Part = tuple[Result, Mapping[str, Path]]
+
+
+def write(parts: Sequence[Part], target: Path) -> None:
+    """Write the page; plots are referred to by their place beside it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text(parts, target.parent), encoding="utf-8")
+
+
+def text(parts: Sequence[Part], folder: Path) -> str:
+    """The page as it lies in that folder."""
+    if not parts:
+        return HEAD + EMPTY
+    sections = [HEAD]
+    for result, plots in parts:
+        which = f": {', '.join(result.settings['questions'])}" if len(parts) > 1 else ""
+        sections.append(f"## Where and how{which}\n\n{_machine(result)}")
+        for answer in result.answers:
+            plot = plots.get(answer.name)
+            link = Path(os.path.relpath(plot, folder)).as_posix() if plot else ""
+            sections.append(_answer(answer, link))
+    return "\n".join(sections)
+
+
+def _machine(result: Result) -> str:
+    m, settings = result.machine, result.settings
+    versions = ", ".join(f"{name} {version}" for name, version in m["packages"].items())
+    caches = ", ".join(f"{level} {size}" for level, size in m["caches"].items())
+    lines = [
+        "| | |",
+        "| --- | --- |",
+        f"| Date | {m['date']} |",
+        f"| Commit | {m['commit'] or 'not in a checkout'}{' (with changes)' if m['commit'].endswith('+') else ''} |",
+        f"| Processor | {m['cpu']}, {m['cores']} cores{f', {caches}' if caches else ''} |",
+        f"| Memory | {m['memory_gib']} GiB |",
+        f"| System | {m['system']} |",
+        f"| Software | Python {m['python']}, {versions}, {m['blas']} |",
+        f"| Command | `{settings['command']}` |",
+        f"| Seed | {settings['seed']} |",
+        f"| Duration | {sum(answer.seconds for answer in result.answers) / 60:.0f} minutes |",
+        "",
+    ]
+    return "\n".join(lines + [f":::{{warning}}\n{warning}\n:::\n" for warning in warnings(result)])
+
+
+def warnings(result: Result) -> list[str]:
+    """What a reader must know before believing a number."""
+    found = []
+    others, stolen = (result.quietness.get(name, 0.0) for name in ("others", "stolen"))
+    if not result.quietness:
+        found.append("This system does not say whether anything else ran at the time.")
+    elif others > LOADED or stolen > LOADED:
+        found.append(
+            f"**A smoke test, not a measurement**: while this ran, other programs took {others:.0%} of the processors' "
+            f"time and the hypervisor {stolen:.0%}."
+        )
+    if not result.is_finished:
+        found.append("The run was interrupted: some questions are missing or not finished.")
+    if result.settings["quick"]:
+        found.append("A quick run: few rounds, small arrays.")
+    return found
+
+
+def _answer(answer: Answer, plot: str) -> str:
+    parts = [f"## {answer.title}", "", answer.text.strip(), ""]
+    if plot:
+        parts += [f"![{answer.title} The numbers are in the tables below.]({plot})", ""]
+    parts += [tables.markdown(table, measurements) for table, measurements in answer.tables.values()]
+    return "\n".join(parts)

@@ -1,0 +1,114 @@
+"""A plot for each question, from the saved measurements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks.record import Answer, Measurement, Table
+
+#: Okabe and Ito's colours, told apart without red and green, each with a marker of its own.
+STYLES = (
+    ("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"), ("#56B4E9", "v"), ("#E69F00", "P"),
+    ("#000000", "X"), ("#999999", "*"),
+)  # fmt: skip
+
+
+def draw(answer: Answer, path: Path) -> bool:
+    """Write an SVG with a panel for each table that has something to show; whether there was one."""
+    panels = [
+        (table, shown)
+        for table, measurements in answer.tables.values()
+        if table.plot != "none" and (shown := [m for m in measurements if m.median])
+    ]
+    if not panels:
+        return False
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    heights = [_height(table, shown) for table, shown in panels]
+    with matplotlib.rc_context({"svg.hashsalt": answer.name, "svg.fonttype": "path", "font.size": 9}):
+        figure = Figure(figsize=(9, sum(heights)), layout="constrained")
+        axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
+        for axis, (table, shown) in zip(axes, panels, strict=True):
+            (_curve if table.plot == "curve" else _dots)(axis, shown)
+            axis.set_title(table.title, loc="left", fontsize=10, fontweight="bold")
+            (axis.set_ylabel if table.plot == "curve" else axis.set_xlabel)(table.unit)
+            axis.grid(visible=True, color="#dddddd", linewidth=0.6)
+            axis.set_axisbelow(True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        metadata = {"Date": None, "Creator": None} if path.suffix == ".svg" else None
+        figure.savefig(path, metadata=metadata, facecolor="white", dpi=100)
+    return True
+
+
+def _height(table: Table, shown: list[Measurement]) -> float:
+    if table.plot == "curve":
+        return 4.0
+    return 1.4 + 0.24 * len({m.row for m in shown})
+
+
+def _columns(shown: list[Measurement]) -> dict[str, list[Measurement]]:
+    columns: dict[str, list[Measurement]] = {}
+    for m in shown:
+        columns.setdefault(m.column, []).append(m)
+    return columns
+
+
+def _spread(m: Measurement) -> tuple[float, float, float]:
+    median = m.median or 0.0
+    low, high = (median if end is None else end for end in (m.low, m.high))
+    return median, max(0.0, median - low), max(0.0, high - median)
+
+
+def _dots(axis: Any, shown: list[Measurement]) -> None:
+    """A line a row, a marker a column, whiskers over the quartiles, a tick at each goal."""
+    rows = list(dict.fromkeys(m.row for m in shown))
+    columns = _columns(shown)
+    step = 0.7 / max(1, len(columns))
+    for i, (column, cells) in enumerate(columns.items()):
+        colour, marker = STYLES[i % len(STYLES)]
+        places = [rows.index(m.row) + (i - (len(columns) - 1) / 2) * step for m in cells]
+        centres, below, above = zip(*map(_spread, cells), strict=True)
+        axis.errorbar(
+            centres, places, xerr=(below, above), fmt=marker, color=colour, markersize=4, elinewidth=1, label=column
+        )
+    for goal in {(m.row, m.limit) for m in shown if m.limit is not None}:
+        place = rows.index(goal[0])
+        axis.plot([goal[1]] * 2, [place - 0.45, place + 0.45], color="#444444", linewidth=1.5, linestyle=(0, (2, 1)))
+    medians = [m.median for m in shown if m.median]
+    if max(medians) > 15 * min(medians):
+        axis.set_xscale("log")
+        _plain_numbers(axis.xaxis)
+    else:
+        axis.set_xlim(left=0)
+    if min(medians) <= 1.5:
+        axis.axvline(1.0, color="#444444", linewidth=0.8)
+    axis.set_yticks(range(len(rows)), rows)
+    axis.set_ylim(len(rows) - 0.4, -0.6)
+    axis.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
+
+
+def _curve(axis: Any, shown: list[Measurement]) -> None:
+    """A line a column over the sizes, with the quartiles shaded."""
+    for i, (column, cells) in enumerate(_columns(shown).items()):
+        colour, marker = STYLES[i % len(STYLES)]
+        xs = [m.x for m in cells]
+        axis.plot(xs, [m.median for m in cells], marker=marker, color=colour, markersize=4, label=column)
+        axis.fill_between(xs, [m.low for m in cells], [m.high for m in cells], color=colour, alpha=0.2, linewidth=0)
+    axis.set_xscale("log", base=2)
+    axis.set_yscale("log")
+    _plain_numbers(axis.yaxis)
+    axis.axhline(1.0, color="#444444", linewidth=0.8)
+    axis.set_xlabel("elements")
+    axis.legend(loc="upper right", frameon=False)
+
+
+def _plain_numbers(axis: Any) -> None:
+    """1, 2, 5, 10 in place of powers of ten; 1, 10, 100 where there are many."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axis.get_data_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 1000 * low else (1.0,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axis.set_minor_formatter(NullFormatter())

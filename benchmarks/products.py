@@ -1,0 +1,123 @@
+"""Products of matrices with a defined accumulation, and a linear layer, against float32 BLAS."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import mxnum as mx
+from benchmarks.data import OCP, Array, one_thread
+from benchmarks.questions import Case, Cells, Session
+from benchmarks.record import Table
+
+TITLE = "What does a defined accumulation cost?"
+TEXT = """The baseline is numpy's float32 product of matrices of the same shapes on one thread. The operands are
+quantized beforehand, but for the lines that say otherwise. `exact` has no goal; it is measured on smaller matrices,
+against float32 products of the same size."""
+
+#: Goals at 1024 × 1024 × 1024. `block` needs wider sums for E4M3 than for the formats of 4 and 6 bits; E5M2 has none.
+BLOCK_GOALS = {
+    "mxfp8_e4m3": 2.1, "mxfp6_e3m2": 1.1, "mxfp6_e2m3": 1.1, "mxfp4_e2m1": 1.1, "mxint8": 1.1,
+}  # fmt: skip
+GOALS = {"sequential": 1.0, "blas": 1.02}
+
+
+def measure(session: Session) -> Cells:
+    """Matrices, vectors, a layer."""
+    one_thread()
+    edge, small = (256, 64) if session.quick else (1024, 192)
+    yield from _matrices(edge, ("block", "sequential", "blas"), session)
+    yield from _matrices(small, ("exact",), session)
+    yield from _vectors(1 << (16 if session.quick else 20), session)
+    yield from _layer(edge, session)
+
+
+def _pairs(quick: bool) -> tuple[tuple[str, str | None], ...]:
+    """Formats of the two operands; None stands for float32."""
+    same = tuple((name, name) for name in OCP)
+    mixed = (("mxfp8_e4m3", "mxfp4_e2m1"), ("mxfp8_e5m2", "mxfp8_e4m3"), ("mxfp8_e4m3", None))
+    return (same[0], same[4], mixed[0]) if quick else same + mixed
+
+
+def _matrices(edge: int, modes: tuple[str, ...], session: Session) -> Cells:
+    rng = np.random.default_rng(session.seed)
+    a, b = (rng.standard_normal((edge, edge), dtype=np.float32) for _ in range(2))
+    out = np.empty_like(a)
+    sgemm = partial(np.matmul, a, b, out)
+    cube = f"{edge} × {edge} × {edge}"
+    table = Table(f"matmul_{edge}", f"matmul, {cube}", "× float32 BLAS")
+    for left, right in _pairs(session.quick):
+        qa = mx.quantize(a, left)
+        qb: Any = b if right is None else mx.quantize(b, right, axis=0)
+        for mode in modes:
+            if mode == "block" and right is None:
+                continue
+            goal = BLOCK_GOALS.get(left) if mode == "block" and left == right else GOALS.get(mode)
+            run = partial(mx.matmul, qa, qb, accumulate=mode)
+            case = Case(f"{left} · {right or 'float32'}", mode, run, limit=goal if edge == 1024 else None)
+            yield from session.compare(table, sgemm, case)
+    if "blas" not in modes:
+        return
+    table = Table(f"emulated_{edge}", f"fake_quantize both operands, then float32 BLAS, {cube}", "× float32 BLAS")
+    fa, fb = np.empty_like(a), np.empty_like(b)
+    for left, right in _pairs(session.quick):
+        if right is not None:
+
+            def emulate(left: str = left, right: str = right) -> None:
+                mx.fake_quantize(a, left, out=fa)
+                mx.fake_quantize(b, right, axis=0, out=fb)
+                np.matmul(fa, fb, out)
+
+            case = Case(f"{left} · {right}", "total", emulate, limit=1.02 if edge == 1024 else None)
+            yield from session.compare(table, sgemm, case)
+
+
+def _vectors(length: int, session: Session) -> Cells:
+    rng = np.random.default_rng(session.seed)
+    a, b = (rng.standard_normal(length, dtype=np.float32) for _ in range(2))
+    table = Table("dot", f"dot, {length:,} elements", "× float32 BLAS")
+    for left, right in _pairs(session.quick):
+        qa, qb = mx.quantize(a, left), b if right is None else mx.quantize(b, right)
+        for mode in ("block", "sequential", "exact", "blas"):
+            if not (mode == "block" and right is None):
+                run = partial(mx.dot, qa, qb, accumulate=mode)
+                yield from session.compare(
+                    table, partial(np.dot, a, b), Case(f"{left} · {right or 'float32'}", mode, run)
+                )
+
+
+def _layer(edge: int, session: Session) -> Cells:
+    rng = np.random.default_rng(session.seed)
+    x, w, g = (rng.standard_normal((edge, edge), dtype=np.float32) for _ in range(3))
+    out = np.empty_like(x)
+
+    def three_products() -> None:
+        np.matmul(x, w.T, out)
+        np.matmul(g, w, out)
+        np.matmul(g.T, x, out)
+
+    title = f"A linear layer, forward and backward, {edge} samples, {edge} inputs, {edge} outputs"
+    table = Table("linear", title, "× its three products in float32 BLAS")
+    for name in OCP[:1] + OCP[4:5] if session.quick else OCP:
+        kinds = {"quantize": mx.quantize, "fake_quantize": mx.fake_quantize}
+        for row, function in kinds.items():
+            run = partial(_six_quantizations, function, (x, w, g), name)
+            case = Case(f"the six quantizations alone, {row}", name, run, limit=0.05 if edge == 1024 else None)
+            yield from session.compare(table, three_products, case)
+        for mode in ("block", "sequential", "blas"):
+            run = partial(_both_ways, x, w, g, name, mode)
+            yield from session.compare(table, three_products, Case(f"forward and backward, {mode}", name, run))
+
+
+def _six_quantizations(function: Any, arrays: tuple[Array, ...], name: str) -> None:
+    """Each operand along each of its axes: every product sums along another one."""
+    for array in arrays:
+        function(array, name, axis=1)
+        function(array, name, axis=0)
+
+
+def _both_ways(x: Array, w: Array, g: Array, name: str, mode: str) -> None:
+    _, context = mx.linear_forward(x, w, activations=name, weights=name, accumulate=mode)
+    mx.linear_backward(g, context, gradients=name)

@@ -1,0 +1,108 @@
+"""The questions, and what each of them gets to answer with.
+
+A question is a module of this package with a `TITLE`, a `TEXT` that says what is compared with what, and a function
+``measure(session)`` that yields a table and a measurement at a time. To add one, write the module and name it in
+`NAMES`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Protocol
+
+from benchmarks import timing
+from benchmarks.record import Measurement, Table
+
+#: In the order in which they are asked. One whose module is not there is left out.
+NAMES = ("conversions", "cliff", "products", "scaling", "threads", "startup", "peers", "cuda")
+
+#: Questions that are asked only when they are named.
+ON_REQUEST = ("cuda",)
+
+Cells = Iterator[tuple[Table, Measurement]]
+
+
+class Question(Protocol):
+    """What the module of a question offers."""
+
+    TITLE: str
+    TEXT: str
+
+    def measure(self, session: Session) -> Cells:
+        """Tables and measurements, one at a time, so that an interrupted run keeps those before."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Something to time against a baseline: one cell of a table."""
+
+    row: str
+    column: str
+    #: None if it cannot be run, for the reason in `skipped`.
+    run: Callable[[], object] | None
+    #: The part of the baseline's work that it does.
+    share: float = 1.0
+    limit: float | None = None
+    skipped: str = ""
+    x: float | None = None
+
+
+@dataclass(frozen=True)
+class Session:
+    """How thorough to be."""
+
+    quick: bool = False
+    #: Element counts to use in place of a question's own.
+    sizes: tuple[int, ...] | None = None
+    seed: int = 1
+    #: At most so many rounds for a case, and none begun after so many seconds.
+    rounds: int = 21
+    seconds: float = 1.5
+    least: int = 3
+
+    @classmethod
+    def quickly(cls, sizes: tuple[int, ...] | None = None, seed: int = 1) -> Session:
+        """A smoke test: a few rounds each."""
+        return cls(quick=True, sizes=sizes, seed=seed, rounds=5, seconds=0.1, least=2)
+
+    def sizes_or(self, full: tuple[int, ...], quick: tuple[int, ...]) -> tuple[int, ...]:
+        """The sizes to measure at."""
+        return self.sizes or (quick if self.quick else full)
+
+    def compare(self, table: Table, baseline: timing.Function, *cases: Case) -> Cells:
+        """Each case against the baseline. An error in one is recorded and does not end the others."""
+        for case in cases:
+            yield table, self._measured(baseline, case)
+
+    def _measured(self, baseline: timing.Function, case: Case) -> Measurement:
+        if case.run is None:
+            return Measurement(case.row, case.column, skipped=case.skipped, x=case.x)
+        try:
+            found = timing.ratios(baseline, case.run, rounds=self.rounds, seconds=self.seconds, least=self.least)
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}".splitlines()[0]
+            return Measurement(case.row, case.column, failed=problem, limit=case.limit, x=case.x)
+        s = timing.spread([ratio / case.share for ratio in found])
+        return Measurement(
+            case.row, case.column, s.median, s.low, s.high, s.repetitions, limit=case.limit, x=case.x
+        )  # fmt: skip
+
+
+def names() -> tuple[str, ...]:
+    """The questions whose modules are there."""
+    return tuple(name for name in NAMES if importlib.util.find_spec(f"benchmarks.{name}"))
+
+
+def get(name: str) -> Question:
+    """The module of a question."""
+    module: Question = import_module(f"benchmarks.{name}")
+    return module
+
+
+def lacks(function: Callable[..., object], keyword: str) -> str:
+    """The reason to skip what needs a keyword that a function does not have; empty if it has it."""
+    return "" if keyword in inspect.signature(function).parameters else f"no {keyword}= in {function.__name__} yet"

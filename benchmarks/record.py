@@ -1,0 +1,169 @@
+"""What is kept of a run: measurements in tables, tables by question; written as JSON and read back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+LAYOUT = 1
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of measurements, and how it is drawn."""
+
+    key: str
+    title: str
+    #: What the numbers are multiples of, for a heading and an axis.
+    unit: str
+    #: ``dots``: one line a row, one marker a column. ``curve``: one line a column over `Measurement.x`. ``none``.
+    plot: str = "dots"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One cell: a median with quartiles, or a text, or the reason why there is nothing."""
+
+    row: str
+    column: str
+    median: float | None = None
+    low: float | None = None
+    high: float | None = None
+    repetitions: int = 0
+    #: The goal: at most this.
+    limit: float | None = None
+    #: What was found, where that is no number.
+    text: str = ""
+    #: Why it was not measured.
+    skipped: str = ""
+    #: The error it ended with.
+    failed: str = ""
+    #: Where it lies on the horizontal axis of a curve.
+    x: float | None = None
+
+    @property
+    def is_above_limit(self) -> bool:
+        """Whether it misses its goal."""
+        return self.limit is not None and self.median is not None and self.median > self.limit
+
+
+@dataclass
+class Answer:
+    """Everything measured for one question."""
+
+    name: str
+    title: str
+    text: str
+    tables: dict[str, tuple[Table, list[Measurement]]] = field(default_factory=dict)
+    finished: bool = False
+    #: How long it took, so that the next run can be planned.
+    seconds: float = 0.0
+
+    def add(self, table: Table, measurement: Measurement) -> None:
+        self.tables.setdefault(table.key, (table, []))[1].append(measurement)
+
+    def measurements(self) -> Iterator[Measurement]:
+        for _, measurements in self.tables.values():
+            yield from measurements
+
+
+@dataclass
+class Result:
+    """A run: where, how, and the answers."""
+
+    machine: dict[str, Any]
+    settings: dict[str, Any]
+    answers: list[Answer] = field(default_factory=list)
+    #: Shares of the processors' time that others took, see `machine.quietness`.
+    quietness: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def is_finished(self) -> bool:
+        return [answer.name for answer in self.answers] == self.settings["questions"] and all(
+            answer.finished for answer in self.answers
+        )
+
+    @property
+    def failures(self) -> list[str]:
+        return [
+            f"{answer.name}: {m.row}, {m.column}: {m.failed}"
+            for answer in self.answers
+            for m in answer.measurements()
+            if m.failed
+        ]
+
+
+def save(result: Result, path: Path) -> None:
+    """Write a result; the file is replaced as a whole."""
+    layout = {
+        "benchmarks": LAYOUT,
+        "finished": result.is_finished,
+        "machine": result.machine,
+        "settings": result.settings,
+        "quietness": result.quietness,
+        "questions": [
+            {
+                "name": answer.name,
+                "title": answer.title,
+                "text": answer.text,
+                "finished": answer.finished,
+                "seconds": round(answer.seconds, 1),
+                "tables": [
+                    asdict(table) | {"measurements": [_compact(measurement) for measurement in measurements]}
+                    for table, measurements in answer.tables.values()
+                ],
+            }
+            for answer in result.answers
+        ],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(_lines(layout) + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
+def load(path: Path) -> Result:
+    """Read what `save` wrote."""
+    try:
+        layout = json.loads(path.read_text(encoding="utf-8"))
+        if layout["benchmarks"] != LAYOUT:
+            raise ValueError(f"layout {layout['benchmarks']}")
+        answers = []
+        for question in layout["questions"]:
+            answer = Answer(
+                question["name"], question["title"], question["text"], {}, question["finished"], question["seconds"]
+            )
+            for table in question["tables"]:
+                measurements = [Measurement(**measurement) for measurement in table.pop("measurements")]
+                answer.tables[table["key"]] = (Table(**table), measurements)
+            answers.append(answer)
+        return Result(layout["machine"], layout["settings"], answers, layout["quietness"])
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise ValueError(
+            f"Argument 'path' must be a file written by this version, not {path.name!r} ({problem})."
+        ) from None
+
+
+def _compact(measurement: Measurement) -> dict[str, Any]:
+    """Its fields, but for those that hold nothing; numbers to five digits, which is more than they are good for."""
+    return {
+        name: float(f"{value:.5g}") if isinstance(value, float) else value
+        for name, value in asdict(measurement).items()
+        if value is not None and value != "" and not (name == "repetitions" and value == 0)
+    }
+
+
+def _lines(layout: dict[str, Any]) -> str:
+    """JSON with one measurement a line, so that two results can be compared line by line."""
+    cells: list[str] = []
+    for question in layout["questions"]:
+        for table in question["tables"]:
+            numbers = range(len(cells), len(cells) + len(table["measurements"]))
+            cells += [json.dumps(measurement, ensure_ascii=False) for measurement in table["measurements"]]
+            table["measurements"] = [f"<{number}>" for number in numbers]
+    text = json.dumps(layout, indent=1, ensure_ascii=False)
+    return re.sub(r'"<(\d+)>"', lambda found: cells[int(found[1])], text)

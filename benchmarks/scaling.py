@@ -1,0 +1,98 @@
+"""From one block to gigabytes: what a call costs, what an element costs, and what memory it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+
+import mxnum as mx
+from benchmarks import child, machine
+from benchmarks.data import L2, Array, normal, one_thread, size_name
+from benchmarks.questions import Case, Cells, Session
+from benchmarks.record import Measurement, Table
+
+TITLE = "Does the cost grow with the number of elements, and with nothing else?"
+TEXT = """One thread, the common case. *Per element*: the cost of an element against its cost among a million of the
+same function: flat where the number of elements is all that counts, rising to the left where the fixed cost of a call
+shows, and with steps where an array no longer fits a cache. *Beside a copy*: against `np.copyto` of as many float32
+values. *Fixed cost*: a call on one block, against a copy of 65,536 float32 values. *Memory*: the most that a call held
+at a time beyond its input and its results, in MiB, in a process of its own: what Python's allocator traced, and what
+the system saw; the goal is 1 MiB."""
+
+REFERENCE = 1 << 20
+FULL = (32, 1 << 8, 1 << 11, 1 << 14, *(1 << power for power in range(16, 29, 2)))
+QUICK = (32, 1 << 11, 1 << 16, 1 << 20, 1 << 22)
+NAME = "mxfp8_e4m3"
+
+
+def measure(session: Session) -> Cells:
+    """Time by size, the fixed cost, memory."""
+    one_thread()
+    yield from _by_size(session)
+    yield from _fixed(session)
+    yield from _memory(session)
+
+
+def _functions(x: Array) -> Iterator[tuple[str, Callable[[], object]]]:
+    q, out = mx.quantize(x, NAME), np.empty_like(x)
+    yield "fake_quantize, out=", partial(mx.fake_quantize, x, NAME, out=out)
+    yield "quantize", partial(mx.quantize, x, NAME)
+    yield "dequantize, out=", partial(q.dequantize, out=out)
+
+
+def _by_size(session: Session) -> Cells:
+    flat = Table("per_element", "Per element", f"× the cost of an element among {size_name(REFERENCE)}", "curve")
+    beside = Table("beside_a_copy", "Beside a copy", "× np.copyto of as many float32 values", "curve")
+    reference = dict(_functions(normal(REFERENCE, session.seed)))
+    for size in session.sizes_or(FULL, QUICK):
+        row = size_name(size)
+        free = machine.available_bytes()
+        if free is not None and 14 * size > free:  # x, out, codes, new codes, and room
+            reason = "more memory than there is"
+            for table in (flat, beside):
+                for column in reference:
+                    yield table, Measurement(row, column, skipped=reason, x=size)
+            continue
+        x = normal(size, session.seed)
+        copy = partial(np.copyto, np.empty_like(x), x)
+        for column, run in _functions(x):
+            yield from session.compare(flat, reference[column], Case(row, column, run, size / REFERENCE, x=size))
+            yield from session.compare(beside, copy, Case(row, column, run, x=size))
+
+
+def _fixed(session: Session) -> Cells:
+    table = Table("fixed", "Fixed cost of a call", "× np.copyto of 65,536 float32 values")
+    x = normal(L2, session.seed)
+    copy = partial(np.copyto, np.empty_like(x), x)
+    one = x[0, :32].copy()
+    a, b = mx.quantize(one, NAME), mx.quantize(one, NAME)
+    packed = mx.quantize(one, "mxfp4_e2m1")
+    calls: dict[str, Callable[[], object]] = {
+        **dict(_functions(one)),
+        "quantize, rtz": partial(mx.quantize, one, NAME, rounding="rtz"),
+        "quantize, sr": partial(mx.quantize, one, NAME, rounding="sr", seed=1),
+        "quantize along columns": partial(mx.quantize, one.reshape(32, 1), NAME, axis=0),
+        "quantize float64": partial(mx.quantize, one.astype(np.float64), NAME),
+        "pack": packed.pack,
+        "dot, block": partial(mx.dot, a, b),
+        "matmul, block": partial(mx.matmul, mx.quantize(one[None], NAME), mx.quantize(one[:, None], NAME, axis=0)),
+    }
+    yield from session.compare(table, copy, *(Case(row, "one block", run) for row, run in calls.items()))
+
+
+def _memory(session: Session) -> Cells:
+    size = 1 << (22 if session.quick else 25)
+    table = Table("memory", f"Memory beyond input and results, {size_name(size)} elements", "MiB", "none")
+    for row in list(child.MEMORY)[: 2 if session.quick else None]:
+        try:
+            found = child.call("memory", row, str(size), str(session.seed))
+        except child.ChildError as error:
+            found = {}
+            yield table, Measurement(row, "traced", failed=str(error))
+        for column, value in found.items():
+            if isinstance(value, str):
+                yield table, Measurement(row, column, skipped=value)
+            else:
+                yield table, Measurement(row, column, value, value, value, 1, limit=1.0)

@@ -1,0 +1,59 @@
+"""Imports, and the first call of a function with and without compiled code on disk."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+
+from benchmarks import child, timing
+from benchmarks.questions import Cells, Session
+from benchmarks.record import Measurement, Table
+
+TITLE = "What does the first call cost?"
+TEXT = """Fresh processes, in turns: *cold* with an empty folder for compiled code, *warm* with the folder that the cold
+one filled. The baseline is the import of numba in the same process, which comes after numpy's and mxnum's and before
+the first call. The goals are in seconds (warm at most 0.2, cold at most 3 for the common path), so seconds are shown
+too; unlike the ratios they hold for this machine only."""
+
+GOALS = {"warm": 0.2, "cold": 3.0}
+#: The common path, which has goals when it is cold.
+COMMON = ("quantize", "fake_quantize", "quantize and dequantize")
+
+
+def measure(session: Session) -> Cells:
+    """A line for each import and each first call."""
+    ratios = Table("ratios", "Beside the import of numba", "× import numba in the same process")
+    seconds = Table("seconds", "Seconds on this machine", "seconds")
+    names = ("quantize",) if session.quick else tuple(child.FIRST_CALLS)
+    imports: dict[str, list[dict[str, float]]] = defaultdict(list)
+    for name in names:
+        runs: dict[str, list[dict[str, float]]] = {"cold": [], "warm": []}
+        try:
+            for _ in range(1 if session.quick else 5):
+                with tempfile.TemporaryDirectory() as folder:
+                    for state in runs:
+                        runs[state].append(child.call("start", name, NUMBA_CACHE_DIR=folder))
+        except child.ChildError as error:
+            yield ratios, Measurement(f"first {name}", "cold", failed=str(error))
+            continue
+        for state, found in runs.items():
+            imports[state] += found
+            goal = GOALS[state] if state == "warm" or name in COMMON else None
+            first = [laps["first"] for laps in found]
+            yield ratios, _cell(f"first {name}", state, _over_numba(found, "first"))
+            yield seconds, _cell(f"first {name}", state, first, goal)
+            yield seconds, _cell(f"second {name}", state, [laps["second"] for laps in found])
+    for state, found in imports.items():
+        for lap in ("import numpy", "import mxnum", "import numba"):
+            if lap != "import numba":
+                yield ratios, _cell(lap, state, _over_numba(found, lap))
+            yield seconds, _cell(lap, state, [laps[lap] for laps in found])
+
+
+def _over_numba(found: list[dict[str, float]], lap: str) -> list[float]:
+    return [laps[lap] / laps["import numba"] for laps in found]
+
+
+def _cell(row: str, column: str, values: list[float], limit: float | None = None) -> Measurement:
+    s = timing.spread(values)
+    return Measurement(row, column, s.median, s.low, s.high, s.repetitions, limit=limit)

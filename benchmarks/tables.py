@@ -1,0 +1,84 @@
+"""Measurements as tables of text: for the terminal, and for the page of the docs."""
+
+from __future__ import annotations
+
+from benchmarks.record import Measurement, Table
+
+Grid = list[list[str]]
+
+
+def number(value: float) -> str:
+    """Three digits, which is more than a noisy machine is good for."""
+    if value == int(value) and abs(value) < 1000:
+        return str(int(value))
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    text = f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+    return text if "e" not in text else f"{value:.5f}"
+
+
+def cell(measurement: Measurement, mark: str = "*") -> str:
+    """``1.02 (0.99–1.1)``: the median and the quartiles; a mark around a median above its goal."""
+    m = measurement
+    if m.skipped or m.failed or m.median is None:
+        return m.text or ("failed" if m.failed else "–")
+    median = f"{mark}{number(m.median)}{mark}" if m.is_above_limit else number(m.median)
+    if m.repetitions <= 1 or m.low is None or m.high is None:
+        return median
+    return f"{median} ({number(m.low)}–{number(m.high)})"
+
+
+def grid(measurements: list[Measurement], mark: str = "*") -> Grid:
+    """A heading and a line a row; the last column holds the goals, if there are any."""
+    rows, columns = (list(dict.fromkeys(getattr(m, name) for m in measurements)) for name in ("row", "column"))
+    cells = {(m.row, m.column): m for m in measurements}
+    goals = {row: sorted({m.limit for m in measurements if m.row == row and m.limit is not None}) for row in rows}
+    has_goals = any(goals.values())
+    lines = [["", *columns, *(["goal"] if has_goals else [])]]
+    for row in rows:
+        found = [cells.get((row, column)) for column in columns]
+        goal = " or ".join(f"≤ {number(limit)}" for limit in goals[row])
+        lines.append([row, *(cell(m, mark) if m else "" for m in found), *([goal] if has_goals else [])])
+    return lines
+
+
+def remarks(measurements: list[Measurement]) -> list[str]:
+    """What the cells have no room for: misses, gaps, errors."""
+    found = []
+    limited = [m for m in measurements if m.limit is not None and m.median is not None]
+    above = [m for m in limited if m.is_above_limit]
+    if limited:
+        found.append(f"{len(above)} of {len(limited)} measurements with a goal miss it.")
+    for word, field in (("Not measured", "skipped"), ("Failed", "failed")):
+        reasons: dict[str, list[str]] = {}
+        for m in measurements:
+            if reason := getattr(m, field):
+                reasons.setdefault(reason, []).append(m.row)
+        for reason, rows in reasons.items():
+            found.append(f"{word}: {', '.join(dict.fromkeys(rows))} ({reason}).")
+    return found
+
+
+def plain(table: Table, measurements: list[Measurement]) -> str:
+    """For the terminal."""
+    lines = grid(measurements)
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    text = [f"{table.title}: {table.unit}" if table.unit else table.title]
+    for line in lines:
+        first, *rest = (field.ljust(width) for field, width in zip(line, widths, strict=True))
+        text.append("  ".join(["  " + first, *rest]).rstrip())
+    return "\n".join(text + [f"  {remark}" for remark in remarks(measurements)])
+
+
+def markdown(table: Table, measurements: list[Measurement]) -> str:
+    """For the docs."""
+    heading, *lines = grid(measurements, "**")
+    text = [f"### {table.title}", ""]
+    if table.unit:
+        text += [f"In multiples: {table.unit}." if table.unit.startswith("×") else f"In {table.unit}.", ""]
+    text += [_line(heading), _line(["---"] + ["---:"] * (len(heading) - 1)), *map(_line, lines), ""]
+    return "\n".join([*text, *(f"{remark}\n" for remark in remarks(measurements))])
+
+
+def _line(fields: list[str]) -> str:
+    return "| " + " | ".join(field.replace("|", "\\|") for field in fields) + " |"

@@ -1,0 +1,86 @@
+"""Ratios of times: two functions run in turns in one process, so that what slows one slows the other.
+
+Machines are noisy and differ, so no time is reported by itself. A round runs both functions, in alternating order, and
+gives one ratio; the median of the ratios and their quartiles are what is kept.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil
+from time import perf_counter_ns
+
+Function = Callable[[], object]
+
+#: A timing shorter than this is repeated until it is not: the clock and the call cost too much beside it.
+SHORTEST_NS = 1_000_000
+#: Nor may the baseline be much shorter than what it is compared with, up to this.
+LONGEST_BASELINE_NS = 50_000_000
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The median and the quartiles of repeated measurements."""
+
+    median: float
+    low: float
+    high: float
+    repetitions: int
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Median and quartiles (with linear interpolation, as numpy computes them)."""
+    if not values:
+        raise ValueError("Argument 'values' must hold at least one number.")
+    if len(values) == 1:
+        return Spread(values[0], values[0], values[0], 1)
+    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+    return Spread(median, low, high, len(values))
+
+
+def timed(function: Function, calls: int = 1) -> int:
+    """Nanoseconds for that many calls."""
+    start = perf_counter_ns()
+    for _ in range(calls):
+        function()
+    return perf_counter_ns() - start
+
+
+def ratios(baseline: Function, function: Function, *, rounds: int, seconds: float, least: int = 3) -> list[float]:
+    """The time of `function` over that of `baseline`, once a round.
+
+    There are `least` to `rounds` rounds: no further one is begun after `seconds`. A first call of each is not counted:
+    it may compile.
+    """
+    baseline()
+    function()
+    once, reference = max(1, timed(function)), max(1, timed(baseline))
+    calls = ceil(SHORTEST_NS / once)
+    baseline_calls = ceil(max(SHORTEST_NS, min(once * calls / 4, LONGEST_BASELINE_NS)) / reference)
+    found: list[float] = []
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        start = perf_counter_ns()
+        while len(found) < rounds and (len(found) < least or perf_counter_ns() - start < seconds * 1e9):
+            if len(found) % 2:
+                time = _warmed(function, calls)
+                reference = _warmed(baseline, baseline_calls)
+            else:
+                reference = _warmed(baseline, baseline_calls)
+                time = _warmed(function, calls)
+            found.append((time / calls) / (reference / baseline_calls))
+    finally:
+        if collects:
+            gc.enable()
+    return found
+
+
+def _warmed(function: Function, calls: int) -> int:
+    """Nanoseconds for repeated calls after one that takes the caches back from the other function."""
+    if calls > 1:
+        function()
+    return timed(function, calls)
