@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -48,30 +49,30 @@ def _cases(x: Array, name: str, goals: dict[str, float]) -> Iterator[Case]:
     bits = q.format.element.bits
     values = np.empty_like(x)
 
-    def case(row: str, run: object, skipped: str = "") -> Case:
+    packed = q.pack()
+    # Not yet everywhere: given as mappings, they are checked when they are used.
+    into_q: dict[str, Any] = {"out": q}
+    into_packed: dict[str, Any] = {"out": packed}
+    no_q, no_packed = lacks(mx.quantize, "out"), lacks(mx.MXArray.pack, "out")
+
+    def case(row: str, run: Callable[[], object], skipped: str = "") -> Case:
         limit = goals.get(row, goals.get(f"{row}, {bits} bits"))
-        return Case(row, name, None if skipped else run, limit=limit, skipped=skipped)  # type: ignore[arg-type]
+        return Case(row, name, None if skipped else run, limit=limit, skipped=skipped)
+
+    def unpack() -> mx.MXArray:
+        return mx.MXArray.from_packed(packed, q.scales, name, length=x.shape[-1], axis=-1)
 
     yield case("fake_quantize, new", lambda: mx.fake_quantize(x, name))
     yield case("fake_quantize, out=", lambda: mx.fake_quantize(x, name, out=values))
     yield case("quantize, new", lambda: mx.quantize(x, name))
-    yield case("quantize, out=", lambda: mx.quantize(x, name, out=q), lacks(mx.quantize, "out"))  # type: ignore[call-arg]
-    yield case("dequantize, new", lambda: q.dequantize())
+    yield case("quantize, out=", lambda: mx.quantize(x, name, **into_q), no_q)
+    yield case("dequantize, new", q.dequantize)
     yield case("dequantize, out=", lambda: q.dequantize(out=values))
-    if bits == 8:
-        return
-    packed = q.pack()
-    rest = {"length": x.shape[-1], "axis": -1}
-    yield case("pack, new", lambda: q.pack())
-    yield case("pack, out=", lambda: q.pack(out=packed), lacks(mx.MXArray.pack, "out"))  # type: ignore[call-arg]
-    yield case("unpack, new", lambda: mx.MXArray.from_packed(packed, q.scales, name, **rest))
-    yield case("quantize and pack, new", lambda: mx.quantize(x, name).pack())
-    yield case(
-        "quantize and pack, out=",
-        lambda: mx.quantize(x, name, out=q).pack(out=packed),  # type: ignore[call-arg]
-        lacks(mx.quantize, "out") or lacks(mx.MXArray.pack, "out"),
-    )
-    yield case(
-        "unpack and dequantize, out=",
-        lambda: mx.MXArray.from_packed(packed, q.scales, name, **rest).dequantize(out=values),
-    )
+    if bits < 8:
+        yield case("pack, new", q.pack)
+        yield case("pack, out=", lambda: q.pack(**into_packed), no_packed)
+        yield case("unpack, new", unpack)
+        yield case("quantize and pack, new", lambda: mx.quantize(x, name).pack())
+        both = no_q or no_packed
+        yield case("quantize and pack, out=", lambda: mx.quantize(x, name, **into_q).pack(**into_packed), both)
+        yield case("unpack and dequantize, out=", lambda: unpack().dequantize(out=values))

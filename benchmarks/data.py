@@ -19,9 +19,9 @@ DRAM, L2 = 1 << 24, 1 << 16
 
 
 def shape(size: int) -> tuple[int, int]:
-    """A matrix of that many elements, as square as whole rows allow."""
+    """A matrix of that many elements, as square as rows of whole blocks of 32 allow."""
     rows = 1 << ((size.bit_length() - 1) // 2)
-    while size % rows:
+    while size % (32 * rows):
         rows //= 2
     return rows, size // rows
 

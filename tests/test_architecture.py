@@ -32,6 +32,7 @@ ALLOWED = {
     "__init__": {"analysis", "array", "formats", "linalg", "linear", "modes", "ops"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
+BENCHMARKS = sorted((ROOT / "benchmarks").glob("*.py"))
 
 
 def layer(path: Path) -> str:
@@ -82,7 +83,13 @@ def test_proofs_see_the_definition_and_the_loops_only():
             assert imported_layers(path) <= allowed, path.name
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_benchmarks_see_the_public_api_only():
+    assert BENCHMARKS
+    for path in BENCHMARKS:
+        assert imported_layers(path) <= {"ElementFormat", "formats"}, path.name
+
+
+@pytest.mark.parametrize("path", [*FILES, *BENCHMARKS], ids=lambda p: str(p.relative_to(ROOT)))
 def test_files_can_be_read_in_one_sitting(path):
     lines = path.read_text().splitlines()
     assert len(lines) <= 520, f"{len(lines)} lines"

@@ -1,0 +1,238 @@
+"""The command, with questions made up for the purpose and one real one."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import numba
+import numpy as np
+import pytest
+
+import mxnum as mx
+from benchmarks import child, cliff, command, conversions, data, emulation, peers, questions, record
+from benchmarks.questions import Case, Session
+from benchmarks.record import Measurement, Table
+
+TABLE = Table("t", "A table", "× nothing", "none")
+
+
+@pytest.fixture(autouse=True)
+def _threads():
+    before = numba.get_num_threads()
+    yield
+    numba.set_num_threads(before)
+
+
+class Asked:
+    """Made-up questions that record when they are asked; `fault` happens after the first measurement of b."""
+
+    def __init__(self, monkeypatch):
+        self.log = []
+        self.fault = None
+        monkeypatch.setattr(questions, "NAMES", ("a", "b", "cuda"))
+        monkeypatch.setattr(questions, "names", lambda: questions.NAMES)
+        monkeypatch.setattr(questions, "get", self.get)
+        monkeypatch.setattr(command.machine, "commit", lambda: "0123456789ab")
+
+    def get(self, name):
+        def measure(session):
+            self.log.append(name)
+            yield TABLE, Measurement("first", name, 1.5, 1.0, 2.0, session.rounds)
+            if self.fault and name == "b":
+                raise self.fault
+            yield TABLE, Measurement("second", name, 2.5, 2.0, 3.0, session.rounds)
+
+        return SimpleNamespace(TITLE=f"Question {name}?", TEXT="Text.", measure=measure)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    return Asked(monkeypatch)
+
+
+def saved(folder, name="results.json"):
+    return json.loads((folder / name).read_text())
+
+
+def test_one_command_asks_prints_saves_and_writes_a_page(asked, tmp_path, capsys):
+    assert command.main(["--out", str(tmp_path)]) == 0
+    assert asked.log == ["a", "b"]  # cuda only on request
+    out, err = capsys.readouterr()
+    assert "Question a?" in out
+    assert "first   1.5 (1–2)" in out
+    assert "[2/2] b: 2 measurements" in err
+    assert saved(tmp_path)["finished"]
+    assert saved(tmp_path)["settings"]["command"] == "python -m benchmarks"
+    assert "| first | 1.5 (1–2) |" in (tmp_path / "results.md").read_text()
+
+
+def test_a_part_and_a_quick_run_do_not_overwrite_the_results(asked, tmp_path):
+    for arguments, name in (
+        (["b"], "b"),
+        (["--cuda"], "results"),
+        (["cuda"], "cuda"),
+        (["--quick"], "quick"),
+        (["--sizes", "64K"], "selection"),
+    ):
+        assert command.main([*arguments, "--out", str(tmp_path)]) == 0
+        settings = saved(tmp_path, f"{name}.json")["settings"]
+        assert settings["command"] == " ".join(["python -m benchmarks", *arguments])
+        assert settings["sizes"] == ([1 << 16] if "--sizes" in arguments else None)
+    assert asked.log == ["b", "a", "b", "cuda", "cuda", "a", "b", "a", "b"]
+
+
+def test_an_interrupted_run_keeps_what_it_has_and_goes_on(asked, tmp_path, capsys):
+    asked.fault = KeyboardInterrupt()
+    assert command.main(["--out", str(tmp_path)]) == 130
+    found = saved(tmp_path)
+    assert [question["finished"] for question in found["questions"]] == [True, False]
+    assert len(found["questions"][1]["tables"][0]["measurements"]) == 1
+    assert "interrupted" in (tmp_path / "results.md").read_text()
+    asked.fault, asked.log = None, []
+    assert command.main(["--out", str(tmp_path), "--resume"]) == 0
+    assert asked.log == ["b"]
+    assert saved(tmp_path)["finished"]
+    assert "not resumed" not in capsys.readouterr().err
+
+
+def test_an_error_ends_the_run_but_what_was_measured_is_saved(asked, tmp_path):
+    asked.fault = RuntimeError("a bug")
+    with pytest.raises(RuntimeError, match="a bug"):
+        command.main(["--out", str(tmp_path)])
+    assert len(saved(tmp_path)["questions"][1]["tables"][0]["measurements"]) == 1
+
+
+@pytest.mark.parametrize("change", ["command", "sources", "changed sources", "file"])
+def test_a_run_is_not_resumed_under_other_conditions(asked, tmp_path, capsys, monkeypatch, change):
+    command.main(["--out", str(tmp_path)])
+    commits = {"sources": "ba9876543210", "changed sources": "0123456789ab+"}
+    monkeypatch.setattr(command.machine, "commit", lambda: commits.get(change, "0123456789ab"))
+    if change == "file":
+        (tmp_path / "results.json").write_text("{}")
+    asked.log = []
+    seed = ["--seed", "2"] if change == "command" else []
+    assert command.main(["--out", str(tmp_path), "--resume", *seed]) == 0
+    assert asked.log == ["a", "b"]
+    assert "not resumed" in capsys.readouterr().err
+
+
+def test_render_makes_the_same_page_again(asked, tmp_path):
+    command.main(["--out", str(tmp_path)])
+    page = (tmp_path / "results.md").read_text()
+    (tmp_path / "results.md").unlink()
+    asked.log = []
+    assert command.main(["--render", str(tmp_path / "results.json")]) == 0
+    assert asked.log == []
+    assert (tmp_path / "results.md").read_text() == page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["conversion"], "'QUESTION' must be one of"),
+        (["--sizes", "lots"], "'sizes' must be multiples of 32 such as"),
+        (["--sizes", "100"], "not '100'"),
+    ],
+)
+def test_mistakes_are_answered_in_a_sentence(arguments, message, capsys):
+    assert command.main(arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("text", "size"), [("4096", 4096), ("2^24", 1 << 24), ("64K", 65536), ("16m", 1 << 24)])
+def test_sizes_can_be_written_in_several_ways(text, size):
+    assert command.parse_size(text) == size
+
+
+def test_every_question_has_a_title_a_text_and_is_listed(capsys):
+    assert command.main(["--list"]) == 0
+    listed = capsys.readouterr().out
+    assert len(questions.names()) >= 7
+    for name in questions.names():
+        question = questions.get(name)
+        assert question.TITLE.endswith("?")
+        assert len(question.TEXT) > 50
+        assert f"{name} " in listed
+        assert question.TITLE in listed
+
+
+def test_an_error_in_one_case_is_recorded_and_the_others_go_on():
+    def fails():
+        raise ValueError("no such thing\nsecond line")
+
+    cases = Case("x", "c", fails), Case("y", "c", None, skipped="not here"), Case("z", "c", lambda: None, share=0.5)
+    found = [m for _, m in Session.quickly().compare(TABLE, lambda: None, *cases)]
+    assert found[0].failed == "ValueError: no such thing"
+    assert found[1].skipped == "not here"
+    assert found[2].repetitions >= 2
+
+
+def test_a_failure_makes_the_exit_status_one(asked, tmp_path, monkeypatch, capsys):
+    def measure(session):
+        yield TABLE, Measurement("x", "c", failed="ValueError: no")
+
+    monkeypatch.setattr(questions, "get", lambda name: SimpleNamespace(TITLE="?", TEXT="", measure=measure))
+    assert command.main(["a", "--out", str(tmp_path)]) == 1
+    assert "failed: a: x, c: ValueError: no" in capsys.readouterr().err
+
+
+def test_a_share_of_the_work_is_made_up_for():
+    def work(count):
+        return lambda: np.arange(count).sum()
+
+    session = Session(rounds=5, seconds=5)
+    ((_, whole),) = session.compare(TABLE, work(1 << 21), Case("half", "c", work(1 << 20), share=0.5))
+    assert 0.4 < whole.median < 2.5  # half the work in half the time is as fast
+
+
+def test_conversions_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(conversions, "FEW", ("mxfp4_e2m1",))
+    assert command.main(["conversions", "--quick", "--sizes", "4096", "--out", str(tmp_path)]) == 0
+    (answer,) = record.load(tmp_path / "quick.json").answers
+    found = list(answer.measurements())
+    assert {m.column for m in found} == {"mxfp4_e2m1"}
+    assert len(found) > 8
+    assert all(m.skipped or m.median > 0 for m in found)
+    assert answer.finished
+
+
+def test_lacks_names_the_missing_keyword():
+    assert questions.lacks(mx.fake_quantize, "out") == ""
+    assert questions.lacks(mx.fake_quantize, "speed") == "no speed= in fake_quantize yet"
+
+
+def test_lines_of_the_cliff_are_distinct_and_a_quick_look_takes_some_of_them():
+    x = data.normal(1 << 14, 1)
+    rows = [row for row, _, _ in cliff._quantizations(x, Session())]
+    assert len(rows) == len(set(rows)) > 80
+    assert set(cliff.QUICK) <= set(rows)
+    assert rows == [row for row, _, _ in cliff._quantizations(x, Session())]
+    assert sum(row.startswith("drawn") for row in rows) == cliff.DRAWN
+
+
+@pytest.mark.parametrize("size", [32, 4096, 1 << 16, 1 << 24, 96 * 1024])
+def test_shapes_hold_the_elements_in_whole_blocks(size):
+    rows, columns = data.shape(size)
+    assert rows * columns == size
+    assert columns % 32 == 0
+
+
+@pytest.mark.parametrize("name", peers.ELEMENTS)
+def test_the_yardsticks_agree_where_they_should(name):
+    x = data.normal(1 << 14, 3)
+    expected = mx.fake_quantize(x, name)
+    assert np.array_equal(peers._ml_dtypes(name, x), expected)
+    torch = pytest.importorskip("torch")
+    element = mx.formats.get(name).element
+    assert np.array_equal(emulation.fake_quantize(torch.from_numpy(x), element, "even").numpy(), expected)
+    ties = np.float32([1, 1.25, 2.5, 5, *[6] * 28])
+    away = emulation.fake_quantize(torch.from_numpy(ties), mx.formats.element("e2m1"), "nearest").numpy()
+    assert away[:4].tolist() == [1, 1.5, 3, 6]
+
+
+def test_memory_is_measured_in_a_fresh_process():
+    found = child.call("memory", "quantize", str(1 << 16), "1")
+    assert 0 <= found["traced"] < 1
+    with pytest.raises(child.ChildError, match="KeyError"):
+        child.call("memory", "nothing of that name", "32", "1")
