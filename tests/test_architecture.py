@@ -26,7 +26,8 @@ ALLOWED = {
     "ops": {"errors", "formats", "modes", "dtypes", "layout", "array", "engine"},
     "linalg": {"errors", "formats", "modes", "dtypes", "array", "engine"},
     "linear": {"errors", "formats", "modes", "dtypes", "array", "ops", "linalg", "engine"},
-    "analysis": {"errors", "formats", "modes", "dtypes", "layout", "scalar", "array", "ops", "analysis"},
+    "analysis": {"errors", "formats", "modes", "dtypes", "layout", "files", "scalar", "array", "ops", "analysis"},
+    "claims": {"errors", "files", "formats", "dtypes", "ops", "analysis", "claims"},
     "cli": {"errors", "formats", "dtypes", "files", "array", "cli"},
     "__main__": {"cli"},
     "__init__": {"analysis", "array", "formats", "linalg", "linear", "modes", "ops"},
@@ -101,6 +102,9 @@ def test_there_is_a_test_file_for_every_module():
     for path in FILES:
         relative = path.relative_to(PACKAGE)
         if path.name == "__init__.py":
+            continue
+        if path.name == "__main__.py" and relative.parent.parts:  # calls a function that is tested where it is
+            assert len(path.read_text().splitlines()) <= 10
             continue
         if not (ROOT / "tests" / relative.parent / f"test_{relative.name}").exists():
             missing.append(str(relative))

@@ -1,0 +1,256 @@
+"""The design space for one tensor: every format, scale rule, rounding, block and offset, ranked by their error."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors
+from mxnum import formats as known_formats
+from mxnum.analysis.statistics import measure
+from mxnum.dtypes import Array, float_array
+from mxnum.files import written_whole
+from mxnum.formats import MXFormat
+from mxnum.modes import Rounding, ScaleRule
+
+#: Elements looked at unless the caller asks for another number.
+SAMPLE = 1 << 18
+
+ORGANISATIONS = ("row", "column", "tile")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One point of the design space and what it does to the tensor; rates are shares of the elements measured."""
+
+    format: str
+    scale_rule: str
+    rounding: str
+    #: Rows and columns of a block.
+    block_rows: int
+    block_columns: int
+    #: Whether each block has a float16 offset.
+    asymmetric: bool
+    #: Storage: the element's bits, and its share of the scale and the offset.
+    bits_per_element: float
+    #: Root of sum((x_q - x)**2) / sum(x**2): what candidates are ranked by.
+    normalized_rmse: float
+    rmse: float
+    sqnr_db: float
+    #: sum(x_q x) / sum(x x).
+    gain: float
+    #: Above the largest value before rounding.
+    overflow_rate: float
+    clamp_rate: float
+    #: Not zero before, zero after.
+    underflow_rate: float
+
+    @property
+    def block(self) -> str:
+        return f"{self.block_rows}x{self.block_columns}"
+
+    @property
+    def organisation(self) -> str:
+        """Along rows, along columns, or a tile of both."""
+        return "row" if self.block_rows == 1 else "column" if self.block_columns == 1 else "tile"
+
+
+@dataclass(frozen=True, repr=False)
+class Exploration:
+    """Candidates in the order in which they were measured; `ranked` and `best` order and pick."""
+
+    candidates: tuple[Candidate, ...]
+    #: How many there would be had nobody interrupted.
+    total: int
+    #: The tensor: its shape, and the elements that were looked at.
+    shape: tuple[int, ...]
+    measured: int
+
+    @property
+    def complete(self) -> bool:
+        return len(self.candidates) == self.total
+
+    def ranked(self, **wanted: Any) -> list[Candidate]:
+        """Candidates by normalized R-MSE, the best first; only those with the fields given: ``asymmetric=False``."""
+        for name in wanted:
+            errors.choose("wanted", name, _SELECTABLE)
+        chosen = [c for c in self.candidates if all(getattr(c, name) == value for name, value in wanted.items())]
+        return sorted(chosen, key=lambda c: (math.isnan(c.normalized_rmse), c.normalized_rmse, c.bits_per_element))
+
+    def best(self, **wanted: Any) -> Candidate:
+        """The first of `ranked`."""
+        ranked = self.ranked(**wanted)
+        errors.require(bool(ranked), "wanted", "fields that some candidate has", wanted)
+        return ranked[0]
+
+    def frontier(self) -> list[Candidate]:
+        """Candidates that nothing as small beats, from the fewest bits to the most."""
+        kept: list[Candidate] = []
+        for candidate in sorted(self.ranked(), key=lambda c: c.bits_per_element):
+            if not kept or candidate.normalized_rmse < kept[-1].normalized_rmse:
+                kept.append(candidate)
+        return kept
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, ranked."""
+        return {
+            "shape": list(self.shape), "measured": self.measured, "complete": self.complete, "total": self.total,
+            "candidates": [asdict(c) for c in self.ranked()],
+        }  # fmt: skip
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The ranking as a JSON document, written to `path` if one is given; NaN is null."""
+        plain = self.as_dict()
+        for row in plain["candidates"]:
+            row |= {k: None for k, v in row.items() if isinstance(v, float) and not math.isfinite(v)}
+        return _written(json.dumps(plain, indent=1) + "\n", path)
+
+    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The ranking as CSV, one candidate a line, written to `path` if one is given."""
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, [f.name for f in fields(Candidate)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(c) for c in self.ranked())
+        return _written(text.getvalue(), path)
+
+    def __repr__(self) -> str:
+        state = "" if self.complete else f", interrupted: {len(self.candidates)} of {self.total} candidates"
+        lines = [f"<Exploration of {self.shape}, {self.measured} elements measured{state}", "  " + _TITLES]
+        return "\n".join([*lines, *("  " + line(c) for c in self.ranked()[:10])]) + ">"
+
+
+_SELECTABLE = (*(f.name for f in fields(Candidate)), "block", "organisation")
+_TITLES = "format      rule   round  block offset  bits     R-MSE     over    under"
+
+
+def line(c: Candidate) -> str:
+    """One candidate as one line of the table that `repr` prints."""
+    return (
+        f"{c.format:<11} {c.scale_rule:<6} {c.rounding:<5} {c.block:>6} {'yes' if c.asymmetric else 'no':<6} "
+        f"{c.bits_per_element:>5.4g} {c.normalized_rmse:>9.3g} {c.overflow_rate:>8.3%} {c.underflow_rate:>8.3%}"
+    )
+
+
+def explore(
+    x: Any,
+    *,
+    formats: Sequence[str | MXFormat] | None = None,
+    scale_rules: Sequence[str] = tuple(ScaleRule),
+    roundings: Sequence[str] = tuple(Rounding),
+    block_sizes: Sequence[int] = (16, 32),
+    organisations: Sequence[str] = ORGANISATIONS,
+    asymmetric: Sequence[bool] = (False, True),
+    sample: int | None = SAMPLE,
+    seed: int = 0,
+    progress: Callable[[int, int, Candidate], object] | None = None,
+) -> Exploration:
+    """Measure every combination of the choices given on a tensor.
+
+    Parameters
+    ----------
+    x
+        An array of floats. It is seen as a matrix: all axes but the last are one.
+    formats, scale_rules, roundings, block_sizes, organisations, asymmetric
+        The choices; by default all of them, with blocks of 16 and 32. A block lies along a row, along a column, or is a
+        tile as square as its size allows.
+    sample
+        Look at no more than about so many elements, in evenly spaced bands of rows; None for all.
+    seed
+        For stochastic rounding.
+    progress
+        Called after each candidate with the number done, their total and the candidate. Interrupting (Ctrl-C, or a
+        KeyboardInterrupt raised in it) ends the exploration with the candidates measured so far.
+
+    >>> from mxnum.analysis import explore, synthetic
+    >>> x = synthetic.weights(64, 64)
+    >>> found = explore(x, formats=["mxfp4_e2m1", "mxint4"], roundings=["rne"], asymmetric=[False], block_sizes=[32])
+    >>> found.best().format, found.best().scale_rule
+    ('mxfp4_e2m1', 'even')
+    """
+    array, _ = float_array("x", x)
+    chosen = [known_formats.get(f) for f in (formats if formats is not None else known_formats.names())]
+    for name, values, accepted in (
+        ("scale_rules", scale_rules, tuple(ScaleRule)),
+        ("roundings", roundings, tuple(Rounding)),
+        ("organisations", organisations, ORGANISATIONS),
+    ):
+        for value in values:
+            errors.choose(name, value, accepted)
+    matrix = array.reshape(-1, array.shape[-1]) if array.ndim else array.reshape(1, 1)
+    shapes = [s for k in block_sizes for s in block_shapes(errors.positive_integer("block_sizes", k), organisations)]
+    looked_at = bands(matrix, sample, math.lcm(*(rows for rows, _ in shapes))) if shapes else matrix
+    # Formats change fastest: whoever interrupts has seen all of them for the first choices of everything else.
+    settings = list(itertools.product(asymmetric, shapes, roundings, scale_rules, chosen))
+    candidates: list[Candidate] = []
+    try:
+        for setting in settings:
+            candidates.append(_measured(looked_at, *setting, seed=seed))
+            if progress is not None:
+                progress(len(candidates), len(settings), candidates[-1])
+    except KeyboardInterrupt:
+        pass
+    return Exploration(tuple(candidates), len(settings), array.shape, looked_at.size)
+
+
+def block_shapes(size: int, organisations: Sequence[str] = ORGANISATIONS) -> Iterator[tuple[int, int]]:
+    """(rows, columns) of the blocks of `size` elements: 1 x size, size x 1, and the tile nearest to a square."""
+    side = max(d for d in range(1, math.isqrt(size) + 1) if size % d == 0)
+    shapes = {"row": (1, size), "column": (size, 1), "tile": (side, size // side)}
+    seen = set()
+    for organisation in organisations:
+        shape = shapes[organisation]
+        if shape not in seen and not (organisation == "tile" and side == 1):
+            seen.add(shape)
+            yield shape
+
+
+def bands(matrix: Array, limit: int | None, height: int) -> Array:
+    """At most about `limit` elements of a matrix: evenly spaced bands of `height` rows, the columns cut if need be."""
+    if limit is None or matrix.size <= limit:
+        return matrix
+    errors.positive_integer("sample", limit)
+    rows, columns = matrix.shape
+    height = min(height, rows)
+    wide = matrix[:, : max(min(columns, 256), limit // height)] if columns * height > limit else matrix
+    count = max(1, limit // (wide.shape[1] * height))
+    starts = np.linspace(0, rows - height, min(count, rows // height)) // height * height
+    return np.concatenate([wide[int(start) : int(start) + height] for start in starts])
+
+
+def _measured(
+    x: Array, asymmetric: bool, block: tuple[int, int], rounding: str, scale_rule: str, fmt: MXFormat, *, seed: int
+) -> Candidate:
+    options: dict[str, Any] = {"rounding": rounding, "scale_rule": scale_rule, "block_shape": block}
+    if rounding == Rounding.SR:
+        options["seed"] = seed
+    if asymmetric:
+        options["offset"] = "float16"
+    got = measure(x, fmt, **options)
+    return Candidate(
+        format=fmt.name, scale_rule=str(scale_rule), rounding=str(rounding), block_rows=block[0],
+        block_columns=block[1], asymmetric=bool(asymmetric), bits_per_element=bits_per_element(fmt, block, asymmetric),
+        normalized_rmse=got.normalized_rmse, rmse=got.rmse, sqnr_db=got.sqnr_db, gain=got.gain,
+        overflow_rate=got.beyond_max_rate, clamp_rate=got.clamp_rate, underflow_rate=got.underflow_rate,
+    )  # fmt: skip
+
+
+def bits_per_element(fmt: MXFormat, block: Sequence[int], asymmetric: bool = False) -> float:
+    """Storage of an element with its share of the scale, and of the float16 offset where there is one."""
+    return fmt.element.bits + (fmt.scale.bits + (16 if asymmetric else 0)) / math.prod(block)
+
+
+def _written(text: str, path: str | os.PathLike[str] | None) -> str:
+    if path is not None:
+        with written_whole(Path(path)) as partial:
+            partial.write_text(text)
+    return text

@@ -1,0 +1,25 @@
+"""The claims of the papers on MX training: what is checked, and the verdicts, computed from what was run.
+
+    from mxnum.claims import reproduce
+    reproduce(["I1", "I2", "M9"])
+
+``python -m mxnum.claims`` runs every check that needs no more than this machine and minutes, and writes the ledger.
+"""
+
+from mxnum.claims.evidence import Comparison, Evidence, Statement, Verdict
+from mxnum.claims.ledger import CLAIMS, Claim
+from mxnum.claims.registry import Context, Entry, Report, check, reproduce
+
+__all__ = [
+    "CLAIMS",
+    "Claim",
+    "Comparison",
+    "Context",
+    "Entry",
+    "Evidence",
+    "Report",
+    "Statement",
+    "Verdict",
+    "check",
+    "reproduce",
+]

@@ -1,0 +1,246 @@
+"""The claims as data: who says what, how it is checked here, and what scale would decide it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SOURCES = {
+    "I": "Characterization and Mitigation of Training Instabilities in Microscaling Formats (arXiv 2506.20752)",
+    "M": "An Empirical Study of Microscaling Formats for Low-Precision LLM Training",
+    "B": "Beyond both papers: what neither shows",
+}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row of the ledger."""
+
+    id: str
+    #: A few words.
+    title: str
+    #: What is claimed, in a sentence or two, with the figures.
+    sentence: str
+    #: How it is checked here, or how it would be.
+    how: str
+    #: What would decide it, where what is run here cannot.
+    scale: str = ""
+
+    @property
+    def source(self) -> str:
+        return SOURCES[self.id[0]]
+
+
+_TRAINING = "It takes training runs, which `mxnum.experiments` makes and stores."
+
+CLAIMS = {
+    claim.id: claim
+    for claim in (
+        Claim(
+            "I1",
+            "Floor-scaled blocks clamp",
+            "Under the floor rule a block whose largest mantissa is above max/2^emax clamps; in E4M3 the layer-norm "
+            "weights 0.897, 0.896, 0.884, 0.885 and 0.904 become 459.3, 458.8, 452.6, 453.1 and 462.8 after scaling, "
+            "and all of them 448.",
+            "The five weights, and blocks with every mantissa on a grid, through the real kernels.",
+        ),
+        Claim(
+            "I2",
+            "How many blocks overflow, and how badly",
+            "With a uniform (log-uniform) mantissa of the block's largest value the share of blocks that overflow is 25 % "
+            "(19.26 %) in E4M3, E5M2 and E3M2, 12.5 (9.31) in E2M3, 50 (41.50) in E2M1 and 1.56 (1.13) in INT8; the "
+            "largest relative clamp error is 12.5 %, 6.25 % in E2M3, 25 % in E2M1 and 0.78 % in INT8.",
+            "Every mantissa of 16 bits through the real kernels, weighted uniformly and by its share of log2.",
+        ),
+        Claim(
+            "I3",
+            "The gaps of E4M3",
+            "E4M3 has 126 positive codes; the relative gap falls from 12.5 % to 6.7 % inside a binade, and is 100, 50, "
+            "33.3, 25, 20, 16.7 and 14.3 % over the subnormals.",
+            "All codes decoded.",
+        ),
+        Claim(
+            "I4",
+            "Quantized layer-norm weights bias the gradient multiplicatively",
+            "The gradient becomes (I + zeta) times itself, with zeta of one sign across a clamped block, unlike rounding, "
+            "whose errors cancel.",
+            "The gradient through a layer norm whose weights are quantized, against (I + zeta) times the exact one, for "
+            "weights clustered in the clamped range and elsewhere.",
+        ),
+        Claim(
+            "I5",
+            "The size of zeta is measurable and grows",
+            "The norm of zeta is at least the relative change of the gradient on the same parameters; it grows during "
+            "training, and divergence follows when it is of order 2.",
+            _TRAINING,
+            "Runs that diverge, with the bound logged at each step, at the paper's size (d = 512, 4 layers).",
+        ),
+        Claim(
+            "I6",
+            "MX training diverges where FP32 does not",
+            "A residual MLP that is stable in FP32 diverges in MXFP8 E4M3 from the same seed, initialization and batches.",
+            _TRAINING,
+            "d = 512, 4 layers, batch 2048, rate 6e-4, several seeds to 9000 steps: minutes on a GPU, days here.",
+        ),
+        Claim(
+            "I7",
+            "Interventions avert or delay the divergence",
+            "Shortly before the divergence, higher precision in layer norm or activations, no backward quantization and "
+            "other changes, everything else identical, avert or delay it.",
+            _TRAINING,
+            "The run of I6, restarted from its checkpoints, with unperturbed and perturbed controls.",
+        ),
+        Claim(
+            "I8",
+            "Layer norm, GELU and SwiGLU",
+            "With layer norm, GELU and SwiGLU are unstable in MX, SwiGLU most; without layer norm the MX run is stabler "
+            "and FP32 is not.",
+            _TRAINING,
+            "The set-up of I6 for each activation, with and without layer norm, several seeds each.",
+        ),
+        Claim(
+            "I9",
+            "What keeps language models stable",
+            "MX weights with bf16 activations and layer norm, or forward-only quantization, are stable for all FP8 "
+            "formats, and E4M3 with bf16 matches bf16.",
+            "Not checked here.",
+            "Language models of 2e17 to 4.8e19 FLOP.",
+        ),
+        Claim(
+            "I10",
+            "Scaling laws come back",
+            "With the mitigations, Chinchilla fits are valid again; the released fit for E4M3 with bf16 has A = 2822.48, "
+            "B = 20445.4, E = 0.53531, alpha = 0.52362 and beta = 0.55335.",
+            "Not checked here.",
+            "The losses of about a thousand language models of 2e17 to 4.8e19 FLOP, or the authors' table of them.",
+        ),
+        Claim(
+            "M1",
+            "Rounding: nearest forward, stochastic for gradients",
+            "Elements are best rounded to nearest even for weights and activations and stochastically for gradients.",
+            _TRAINING,
+            "Training runs with each rounding for each operand, several seeds; language models for the paper's figures.",
+        ),
+        Claim(
+            "M2",
+            "Which scale rule",
+            "floor clamps; ceil never overflows but underflows more; even balances. E2M1 is best with even, E3M0 usable "
+            "only with ceil, INT4 best with ceil, and E2M1 beats INT4.",
+            "R-MSE, overflow and underflow on synthetic weights, activations and gradients, all rules.",
+        ),
+        Claim(
+            "M3",
+            "How many elements overflow",
+            "For normal numbers in blocks of 32 the share of elements that overflow under floor / even is, in percent, "
+            "E4M3 0.8574 / 0.5482, E3M2 0.8574 / 0.3052, E2M3 0.3724 / 0.1585, E2M1 2.3434 / 0.6221, E3M0 10.958 / 4.158, "
+            "and 0 under ceil and rceil; on the paper's gradients under even, 0.9 % for E2M1 and 3.69 % for E3M0.",
+            "Normal numbers through the real kernels, with 5-sigma error bars around the quadrature's figures.",
+            "The paper's own gradients decide its two figures.",
+        ),
+        Claim(
+            "M4",
+            "Mean squared error of normal numbers",
+            "N(0, 1) in blocks of 32, under floor / even / ceil / rceil: E4M3 .00086 .00076 .00070 .00070, E3M2 .00291 "
+            ".00279 .00279 .00279, E2M3 .00080 .00079 .00133 .00080, E2M1 .01321 .01250 .02077 .01331, E3M0 .0494 .0377 "
+            ".0378 .0378.",
+            "Normal numbers through the real kernels, with 5-sigma error bars.",
+        ),
+        Claim(
+            "M5",
+            "Asymmetric scaling",
+            "A float16 offset for each block helps INT4 much (up to 1.36 times over symmetric) and E2M1 little.",
+            "R-MSE with and without an offset on synthetic weights, activations and gradients.",
+            "The paper's own tensors decide its factor.",
+        ),
+        Claim(
+            "M6",
+            "Smaller blocks",
+            "Going from blocks of 32 to 16 helps INT4 with ceil about 6.5 times more than E2M1 with even.",
+            "R-MSE at both sizes on synthetic weights, activations and gradients.",
+            "The paper's own tensors, and its measure of help, decide the factor.",
+        ),
+        Claim(
+            "M7",
+            "Block organisation",
+            "Of 1x16, 16x1 and 4x4, columns help activations with per-token structure, not weights or gradients; tiles "
+            "are a compromise.",
+            "R-MSE of each organisation on synthetic weights, gradients, and activations with per-token or per-channel "
+            "magnitudes.",
+            "Activations of a language model, and the paper's convention for rows and columns.",
+        ),
+        Claim(
+            "M8",
+            "R-MSE predicts the loss",
+            "Normalized R-MSE correlates with the gap in training loss.",
+            _TRAINING,
+            "The final losses of runs in many formats; language models for the paper's figure.",
+        ),
+        Claim(
+            "M9",
+            "Bits per element",
+            "An element costs its own bits and 8 / block; MXFP4 4.25, which is 3.76 times less than BF16.",
+            "The description of the format, and the bytes of a packed array.",
+        ),
+        Claim(
+            "M10",
+            "Which MXFP4 trains",
+            "Default MXFP4 diverges or keeps a growing gap; E2M1 with even or E2M1 / E3M0 with ceil and stochastic "
+            "gradients close it to about 0.02; MXFP6 and MXFP8 track BF16.",
+            _TRAINING,
+            "Language models; the residual MLP can only hint at it.",
+        ),
+        Claim(
+            "M11",
+            "Projected speed-ups",
+            "For a 405B model the projected step speed-ups are 2.73 times for MX4, 2.48 MLP only, 2.31 for MX6 weights "
+            "and activations with MX4 gradients, and 1.72 for FP8.",
+            "Not checked here: it is a projection from hardware rates.",
+            "The authors' model of the hardware, or the hardware.",
+        ),
+        Claim(
+            "B1",
+            "Bias and variance of clustered blocks in closed form",
+            "For a block of k clustered values, the bias and variance of Q for every format, scale rule and block size. "
+            "Averaged log-uniformly over a binade, E[Q/x]-1 and E[Q]/E[x]-1 in percent: E4M3 floor -1.294, -1.660; even "
+            "-0.712, -0.866; ceil and rceil -0.070, -0.033; E2M1 floor -6.225, -7.185, the others -1.072, -0.509; the "
+            "clamp term alone of E4M3 floor is -1.231.",
+            "Derived in `mxnum.analysis`, enclosed by interval arithmetic, and matched by the real kernels.",
+        ),
+        Claim(
+            "B2",
+            "Stability under multiplicative noise",
+            "SGD on a quadratic is stable iff the rate times the curvature is below 2(1+b)/((1+b)^2+s^2), for 1+b > 0: a "
+            "clamp bias raises the limit.",
+            "Derived in `mxnum.analysis`, and matched by simulation.",
+        ),
+        Claim(
+            "B3",
+            "The dead zone of a clamped block",
+            "The straight-through gradient keeps pushing a clamped block while the loss does not respond; when its "
+            "largest value crosses the binade the whole block jumps by up to 1/7.",
+            "Period and jump derived in `mxnum.analysis`; shown in a run of `mxnum.experiments`.",
+        ),
+        Claim(
+            "B4",
+            "Which code-text difference carries the effect",
+            "Of the six differences between the text of the paper and its released code, some carry the effect of I6 and "
+            "I7.",
+            _TRAINING,
+            "A factorial of the six switches, at least eight seeds, at the size of I6.",
+        ),
+        Claim(
+            "B5",
+            "Unbiased stochastic rounding to MXFP4",
+            "Floor MXFP4 with stochastic rounding is biased by clipping, and a factor makes it unbiased: scale from x, "
+            "then 3/4 before rounding and 4/3 after. For N(0, 1), block 32, the gain is .98958 with variance .02351, and "
+            "1.00000 with .02818; with 3/4 before the scale is chosen it is .98205.",
+            "Normal numbers through the real kernels, with 5-sigma error bars around the quadrature's figures.",
+        ),
+        Claim(
+            "B6",
+            "Critical learning rate",
+            "The probability of divergence against the rate, for FP32 beside each MX format and scale rule.",
+            _TRAINING,
+            "Many seeds at each of several rates.",
+        ),
+    )
+}

@@ -1,0 +1,83 @@
+"""The ledger as a page of the documentation: every claim, its evidence and its verdict."""
+
+from __future__ import annotations
+
+from mxnum.claims.ledger import SOURCES
+from mxnum.claims.registry import Entry, Report
+
+COMMAND = "python -m mxnum.claims"
+
+_HEAD = f"""# The claims ledger
+
+What two papers on training in MX formats claim, and some things that neither shows, with what this library finds.
+Written by `{COMMAND}`; the verdicts follow from the evidence by the rule in `mxnum.claims.evidence`, and nobody
+types one in.
+
+- **reproduced**: every figure agrees and every statement holds.
+- **differs**: something does not; both numbers are given.
+- **not reproduced**: the claim makes statements, and none holds.
+- **undecided**: what was run agrees where it can be compared, but cannot decide all of the claim.
+- **not run**: nothing was run; the remark says what would.
+
+A figure is followed by the one claimed and by how far apart they may be: half a unit of the last digit claimed, and
+5 standard errors where ours comes from a sample.
+"""
+
+
+def markdown(report: Report) -> str:
+    """The page."""
+    versions = ", ".join(f"{name} {version}" for name, version in report.machine.items())
+    parts = [_HEAD, f"Made with {versions}. Verdicts: {_counted(report)}.\n"]
+    parts += ["| claim | | verdict |\n|---|---|---|\n" + "".join(_row(entry) for entry in report)]
+    for letter, source in SOURCES.items():
+        entries = [entry for entry in report if entry.claim.id[0] == letter]
+        if entries:
+            parts.append(f"## [{letter}] {source}\n")
+            parts += [_section(entry) for entry in entries]
+    return "\n".join(parts)
+
+
+def _counted(report: Report) -> str:
+    return ", ".join(f"{number} {verdict}" for verdict, number in report.counts.items())
+
+
+def _row(entry: Entry) -> str:
+    return f"| [{entry.claim.id}](#{_anchor(entry)}) | {entry.claim.title} | {entry.verdict} |\n"
+
+
+def _heading(entry: Entry) -> str:
+    return f"{entry.claim.id}: {entry.claim.title}"
+
+
+def _anchor(entry: Entry) -> str:
+    """As MyST makes it from the heading."""
+    kept = "".join(c for c in _heading(entry).lower() if c.isalnum() or c in " -_")
+    return kept.replace(" ", "-")
+
+
+def _section(entry: Entry) -> str:
+    claim, evidence = entry.claim, entry.evidence
+    lines = [f"### {_heading(entry)}\n", claim.sentence + "\n", f"*How it is checked.* {claim.how}\n"]
+    lines.append(f"*Verdict.* **{entry.verdict}**. {entry.remark}".rstrip() + "\n")
+    found = [*evidence.statements, *evidence.comparisons]
+    if found:
+        lines += [f"- {item}" for item in found]
+        lines.append("")
+    if evidence.note:
+        lines.append(evidence.note + "\n")
+    if claim.scale and claim.scale not in entry.remark:
+        lines.append(f"*What would decide it.* {claim.scale}\n")
+    if evidence.configuration:
+        listed = "; ".join(f"{name} {_plain(value)}" for name, value in evidence.configuration.items())
+        lines.append(f"*Configuration.* {listed}.\n")
+    return "\n".join(lines)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_plain(each) for each in value) if not _is_shape(value) else "x".join(map(str, value))
+    return str(value)
+
+
+def _is_shape(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(each, int) for each in value)

@@ -1,0 +1,208 @@
+"""Checks by claim, and running them.
+
+A module that can decide claims registers functions and is named in `MODULES`:
+
+    @check("M9")
+    def bits_per_element(context: Context) -> Evidence: ...
+
+    @check("I6", needs=("quick/summary.json",), command="mxnum reproduce --quick --only I6")
+    def runaway(context: Context) -> Evidence:
+        summary = context.json("quick/summary.json")
+
+A check that needs results files is run where they all exist; otherwise its claim is "not run", with the command that
+makes them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import json
+import platform
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import mxnum
+from mxnum import errors
+from mxnum.claims.evidence import Evidence, Verdict
+from mxnum.claims.ledger import CLAIMS, Claim
+
+#: The modules that register checks; imported when checks are run.
+MODULES: tuple[str, ...] = ("mxnum.claims.elements", "mxnum.claims.design", "mxnum.claims.normal")
+
+#: Called with the number of claims done, how many there are, and what is done now.
+Progress = Callable[[int, int, str], object]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a check may use."""
+
+    #: The folder of results files.
+    results: Path
+    #: Says what is being done, for whoever waits.
+    tell: Callable[[str], object] = lambda text: None
+
+    def json(self, name: str) -> Any:
+        """A results file in JSON."""
+        return json.loads((self.results / name).read_text())
+
+
+@dataclass(frozen=True)
+class Check:
+    """A registered function."""
+
+    run: Callable[[Context], Evidence]
+    #: Results files without which it is not run.
+    needs: tuple[str, ...] = ()
+    #: The command that makes those files.
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A claim and what became of it."""
+
+    claim: Claim
+    verdict: Verdict
+    evidence: Evidence = field(default_factory=Evidence)
+    #: What would have to be run where nothing was; what broke where something did.
+    remark: str = ""
+
+
+_CHECKS: dict[str, Check] = {}
+
+
+def check(
+    id: str, *, needs: Iterable[str] = (), command: str = ""
+) -> Callable[[Callable[[Context], Evidence]], Callable[[Context], Evidence]]:
+    """Register a function as the check of a claim. A claim has one check."""
+    errors.choose("id", id, tuple(CLAIMS))
+
+    def register(function: Callable[[Context], Evidence]) -> Callable[[Context], Evidence]:
+        known = _CHECKS.get(id)
+        same = known is not None and (known.run.__module__, known.run.__qualname__) == (
+            function.__module__, function.__qualname__,
+        )  # fmt: skip
+        if known is not None and not same:
+            raise ValueError(f"Argument 'id' must be a claim without a check, not {id!r}: it has {known.run!r}.")
+        _CHECKS[id] = Check(function, tuple(needs), command)
+        return function
+
+    return register
+
+
+def checks() -> dict[str, Check]:
+    """Every registered check by claim."""
+    for name in MODULES:
+        importlib.import_module(name)
+    return dict(_CHECKS)
+
+
+def reproduce(
+    ids: Iterable[str] | None = None, *, results: str | Path = "results", progress: Progress | None = None
+) -> Report:
+    """Check claims (default: all), and report a verdict for each, computed from what was run.
+
+    Interrupting (Ctrl-C) gives the verdicts reached so far; the other claims are "not run".
+    """
+    wanted = list(CLAIMS) if ids is None else [errors.choose("ids", id, tuple(CLAIMS)) for id in ids]
+    known, entries = checks(), []
+    interrupted = False
+    for done, id in enumerate(wanted):
+        context = Context(Path(results), _teller(progress, done, len(wanted), id))
+        try:
+            context.tell(CLAIMS[id].title)
+            entries.append(_entry(id, known.get(id), context, interrupted))
+        except KeyboardInterrupt:
+            interrupted = True
+            entries.append(_entry(id, known.get(id), context, interrupted))
+    if progress is not None:
+        progress(len(wanted), len(wanted), "done")
+    return Report(tuple(entries), machine(), interrupted)
+
+
+def _teller(progress: Progress | None, done: int, total: int, id: str) -> Callable[[str], object]:
+    def tell(text: str) -> None:
+        if progress is not None:
+            progress(done, total, f"{id}: {text}")
+
+    return tell
+
+
+def _entry(id: str, found: Check | None, context: Context, interrupted: bool) -> Entry:
+    claim = CLAIMS[id]
+    if found is None:
+        return Entry(claim, Verdict.NOT_RUN, remark=f"No check of this claim exists here. {claim.scale}".strip())
+    if interrupted:
+        return Entry(claim, Verdict.NOT_RUN, remark=f"Interrupted; run `mxnum reproduce --only {id}`.")
+    missing = [name for name in found.needs if not (context.results / name).is_file()]
+    if missing:
+        files = errors.joined(missing)
+        return Entry(claim, Verdict.NOT_RUN, remark=f"Needs the results file {files}: run `{found.command}`.")
+    try:
+        evidence = found.run(context)
+    except Exception as problem:  # a broken check must not hide the verdicts of the others
+        place = traceback.extract_tb(problem.__traceback__)[-1]
+        return Entry(claim, Verdict.FAILED, remark=f"{type(problem).__name__}: {problem} ({place.name})")
+    return Entry(claim, evidence.verdict, evidence)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Verdicts on claims, with what they rest on."""
+
+    entries: tuple[Entry, ...]
+    #: Versions and the kind of machine.
+    machine: dict[str, str]
+    interrupted: bool = False
+
+    def __getitem__(self, id: str) -> Entry:
+        return next(e for e in self.entries if e.claim.id == id)
+
+    def __iter__(self) -> Any:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many claims got each verdict."""
+        verdicts = [e.verdict for e in self.entries]
+        return {str(v): verdicts.count(v) for v in Verdict if v in verdicts}
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as plain data, for JSON."""
+        entries = [
+            asdict(e.claim)
+            | {"verdict": str(e.verdict), "remark": e.remark}
+            | {
+                "comparisons": [asdict(c) | {"agrees": c.agrees} for c in e.evidence.comparisons],
+                "statements": [asdict(s) for s in e.evidence.statements],
+                "note": e.evidence.note,
+                "configuration": e.evidence.configuration,
+            }
+            for e in self.entries
+        ]
+        return {"machine": self.machine, "interrupted": self.interrupted, "claims": entries}
+
+    def __repr__(self) -> str:
+        summary = ", ".join(f"{n} {v}" for v, n in self.counts.items())
+        lines = [f"<Report on {len(self)} claims: {summary}"]
+        lines += [f"  {e.claim.id:<4}{e.verdict:<15} {e.claim.title}" for e in self.entries]
+        return "\n".join(lines) + ">"
+
+
+def machine() -> dict[str, str]:
+    """The versions that numbers may depend on, and the kind of machine."""
+    packages = {name: importlib.metadata.version(name) for name in ("numpy", "numba", "sympy")}
+    return {
+        "mxnum": mxnum.__version__,
+        "python": platform.python_version(),
+        **packages,
+        "machine": f"{platform.system()} {platform.machine()}",
+    }

@@ -1,0 +1,141 @@
+"""The design space: every combination once, measured as `measure` does, ranked, interruptible, written whole."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+
+import numpy as np
+import pytest
+
+from mxnum import formats
+from mxnum.analysis import design_space, explore, measure, synthetic
+from mxnum.analysis.design_space import bands, bits_per_element, block_shapes
+
+X = synthetic.weights(64, 96)
+FEW = {"formats": ["mxfp4_e2m1", "mxint4"], "roundings": ["rne", "sr"], "scale_rules": ["floor", "ceil"]}
+
+
+def test_every_combination_once_and_as_measured():
+    found = explore(X, **FEW)
+    assert found.complete
+    assert len(found.candidates) == found.total == 2 * 2 * 2 * 6 * 2
+    assert len({(c.format, c.scale_rule, c.rounding, c.block, c.asymmetric) for c in found.candidates}) == found.total
+    for c in found.candidates[::7]:
+        options = {"seed": 0} if c.rounding == "sr" else {}
+        options |= {"offset": "float16"} if c.asymmetric else {}
+        options |= {"rounding": c.rounding, "scale_rule": c.scale_rule, "block_shape": (c.block_rows, c.block_columns)}
+        got = measure(X, c.format, **options)
+        assert (c.normalized_rmse, c.overflow_rate) == (got.normalized_rmse, got.beyond_max_rate)
+        assert (c.clamp_rate, c.underflow_rate, c.gain) == (got.clamp_rate, got.underflow_rate, got.gain)
+
+
+def test_by_default_everything_is_tried(monkeypatch):
+    tried = []
+    monkeypatch.setattr(design_space, "_measured", lambda x, *setting, seed: tried.append(setting))
+    assert explore(X).total == len(tried) == 8 * 4 * 7 * 2 * 3 * 2
+
+
+def test_ranking_and_frontier():
+    found = explore(X, **FEW)
+    errors = [c.normalized_rmse for c in found.ranked()]
+    assert errors == sorted(errors)
+    assert found.best().normalized_rmse == errors[0]
+    assert {c.organisation for c in found.ranked(organisation="tile")} == {"tile"}
+    assert all(c.format == "mxint4" and not c.asymmetric for c in found.ranked(format="mxint4", asymmetric=False))
+    front = found.frontier()
+    for kept in front:
+        assert not any(
+            c.bits_per_element <= kept.bits_per_element and c.normalized_rmse < kept.normalized_rmse
+            for c in found.candidates
+        )
+    assert [c.bits_per_element for c in front] == sorted({c.bits_per_element for c in front})
+    with pytest.raises(ValueError, match="did you mean 'rounding'"):
+        found.ranked(roundings="rne")
+    with pytest.raises(ValueError, match="'wanted' must be fields that some candidate has"):
+        found.best(format="mxint8")
+
+
+def test_interrupting_keeps_what_was_measured():
+    seen = []
+
+    def stop(done, total, candidate):
+        seen.append((done, total, candidate.format))
+        if done == 3:
+            raise KeyboardInterrupt
+
+    found = explore(X, **FEW, progress=stop)
+    assert [c.format for c in found.candidates] == ["mxfp4_e2m1", "mxint4", "mxfp4_e2m1"]
+    assert seen[-1] == (3, 96, "mxfp4_e2m1")
+    assert not found.complete
+    assert "interrupted: 3 of 96" in repr(found)
+
+
+def test_files(tmp_path):
+    found = explore(X, formats=["mxfp4_e2m1"], roundings=["rne"], block_sizes=[32], asymmetric=[False])
+    found.to_json(tmp_path / "x.json")
+    read = json.loads((tmp_path / "x.json").read_text())
+    assert read["candidates"][0]["normalized_rmse"] == found.best().normalized_rmse
+    assert read["complete"] is True
+    found.to_csv(tmp_path / "x.csv")
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "x.csv").read_text())))
+    assert [float(row["normalized_rmse"]) for row in rows] == [c.normalized_rmse for c in found.ranked()]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["x.csv", "x.json"]
+
+
+def test_a_tensor_of_nan_is_ranked_last_and_is_null_in_json():
+    found = explore(np.full((4, 32), np.nan, np.float32), **FEW)
+    assert math.isnan(found.best().normalized_rmse)
+    assert json.loads(found.to_json())["candidates"][0]["rmse"] is None
+
+
+@pytest.mark.parametrize("shape", [(), (100,), (3, 5, 40)])
+def test_any_rank(shape):
+    x = np.ones(shape, np.float32)
+    found = explore(x, formats=["mxfp4_e2m1"], roundings=["rne"], scale_rules=["floor"])
+    assert found.measured == x.size
+    assert found.best().normalized_rmse == 0
+
+
+def test_block_shapes():
+    assert list(block_shapes(32)) == [(1, 32), (32, 1), (4, 8)]
+    assert list(block_shapes(16)) == [(1, 16), (16, 1), (4, 4)]
+    assert list(block_shapes(1)) == [(1, 1)]
+    assert list(block_shapes(7)) == [(1, 7), (7, 1)]
+
+
+def test_bits():
+    assert bits_per_element(formats.get("mxfp4_e2m1"), (1, 32)) == 4.25
+    assert bits_per_element(formats.get("mxint4"), (4, 4), True) == 5.5
+
+
+def test_bands_are_whole_blocks_of_the_matrix():
+    x = np.arange(4096 * 64).reshape(4096, 64)
+    few = bands(x, 1 << 14, 32)
+    assert few.size == 1 << 14
+    starts = few[::32, 0] // 64
+    assert (starts % 32 == 0).all()
+    assert (starts[0], starts[-1]) == (0, 4096 - 32)
+    assert np.array_equal(few.reshape(-1, 32, 64), x.reshape(-1, 32, 64)[starts // 32])
+    assert bands(x, None, 32) is x
+    wide = np.ones((64, 1 << 16))
+    assert bands(wide, 1 << 12, 32).size <= 32 * 256
+    assert explore(X, **FEW, sample=1024).measured <= 32 * 96
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scale_rules": ["flor"]}, "did you mean 'floor'"),
+        ({"roundings": ["nearest"]}, "'roundings' must be one of"),
+        ({"organisations": ["rows"]}, "did you mean 'row'"),
+        ({"block_sizes": [0]}, "'block_sizes' must be at least 1"),
+        ({"formats": ["mxfp4"]}, "'format' must be one of"),
+        ({"sample": 0}, "'sample' must be at least 1"),
+    ],
+)
+def test_wrong_arguments(options, message):
+    with pytest.raises(ValueError, match=message):
+        explore(X, **options)

@@ -1,0 +1,58 @@
+"""The study's tensors and what the checks find on them: the ledger's evidence, beside measurements made afresh."""
+
+from __future__ import annotations
+
+import pytest
+
+from mxnum.analysis import measure, synthetic
+from mxnum.claims import Verdict, design, reproduce
+
+
+@pytest.fixture(scope="module")
+def report():
+    return reproduce(["M2", "M5", "M6", "M7"])
+
+
+def held(report, id):
+    return {s.what: s.holds for s in report[id].evidence.statements}
+
+
+def test_errors_are_those_of_the_tensor():
+    x = synthetic.gradients(*design.SHAPE, seed=design.SEED)
+    fresh = measure(x, "mxint4", scale_rule="ceil", block_shape=(4, 4))
+    assert design.error("gradients", "mxint4", "ceil", block=(4, 4)) == fresh.normalized_rmse
+    assert design.found("gradients", "mxint4", "ceil", block=(4, 4)).underflow_rate == fresh.underflow_rate
+
+
+def test_scale_rules(report):
+    answers = held(report, "M2")
+    assert report["M2"].verdict == Verdict.DIFFERS
+    for tensor in design.tensors():
+        assert answers[f"{tensor}: E2M1 is best with even"]
+        assert answers[f"{tensor}: E2M1 at its best beats INT4 at its best"]
+        assert not answers[f"{tensor}: INT4 is best with ceil"]
+        assert answers[f"{tensor}, mxint4: floor overflows most, ceil never and underflows most, even lies between"]
+
+
+def test_asymmetric_scaling(report):
+    answers = held(report, "M5")
+    assert report["M5"].verdict == Verdict.DIFFERS
+    assert answers["weights: an offset helps INT4 with ceil"]
+    assert answers["activations: an offset helps INT4 with ceil"]
+    assert not answers["gradients: an offset helps INT4 with ceil"]
+
+
+def test_smaller_blocks(report):
+    assert report["M6"].verdict == Verdict.UNDECIDED
+    assert all(held(report, "M6")[s] for s in held(report, "M6") if s.startswith(("weights", "activ", "grad")))
+
+
+def test_block_organisation(report):
+    assert report["M7"].verdict == Verdict.UNDECIDED
+    assert list(held(report, "M7").values()) == [True, True, True, True, None]
+
+
+def test_best_rule_is_the_least_error(monkeypatch):
+    errors = {"floor": 0.3, "ceil": 0.2, "even": 0.1, "rceil": 0.1}
+    monkeypatch.setattr(design, "error", lambda tensor, fmt, rule: errors[rule])
+    assert design.best_rule("weights", "mxint4") == "even"

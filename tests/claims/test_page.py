@@ -1,0 +1,52 @@
+"""The ledger page: complete, linked, and not out of date."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mxnum.claims import CLAIMS, Comparison, Entry, Evidence, Report, Statement, Verdict, reproduce
+from mxnum.claims.page import COMMAND, markdown
+from mxnum.claims.registry import checks
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "claims.md").read_text()
+
+
+def written_verdicts(text):
+    return dict(re.findall(r"^\| \[([IMB]\d+)\].* \| ([a-z ]+) \|$", text, re.MULTILINE))
+
+
+def test_every_claim_is_on_the_page_word_for_word():
+    for claim in CLAIMS.values():
+        assert claim.sentence in PAGE, f"out of date: run {COMMAND}"
+        assert claim.how in PAGE
+    assert list(written_verdicts(PAGE)) == list(CLAIMS)
+
+
+@pytest.mark.parametrize("id", [id for id, known in checks().items() if not known.needs])
+def test_verdicts_on_the_page_are_those_of_the_checks(id):
+    assert written_verdicts(PAGE)[id] == reproduce([id])[id].verdict, f"out of date: run {COMMAND}"
+
+
+def test_links_lead_to_headings():
+    headings = {
+        re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in re.findall(r"^### (.*)$", PAGE, re.MULTILINE)
+    }
+    assert set(re.findall(r"\(#([^)]*)\)", PAGE)) == headings
+
+
+def test_everything_that_weighs_is_shown():
+    comparisons, statements = (Comparison("rate", 0.5, 0.75, 0.01),), (Statement("it falls", None, "1 of 2"),)
+    evidence = Evidence(comparisons, statements, "A note.", {"shape": (2, 3), "seeds": [1, 2]})
+    entry = Entry(CLAIMS["M5"], evidence.verdict, evidence)
+    text = markdown(Report((entry,), {"mxnum": "1"}))
+    for piece in (
+        "- rate: 0.75 against 0.5 (±0.01)", "- it falls: cannot be told (1 of 2)", "A note.", "shape 2x3; seeds 1, 2",
+        "**differs**", CLAIMS["M5"].scale, "Made with mxnum 1. Verdicts: 1 differs.",
+    ):  # fmt: skip
+        assert piece in text
+    not_run = markdown(Report((Entry(CLAIMS["I6"], Verdict.NOT_RUN, remark="Needs x: run `y`."),), {}))
+    assert "**not run**. Needs x: run `y`." in not_run
