@@ -54,14 +54,18 @@ def measure(session: Session) -> Cells:
 
 
 def _quantizing(function: Callable[..., object], x: Array, names: tuple[str, ...], session: Session) -> Cells:
-    name_of, size = function.__name__, size_name(x.size)
-    table = Table(f"{name_of}_{x.size}", f"{name_of}, {size} elements", f"× {name_of} of the common case")
-    for name in names:
-        usual = partial(function, x, name)
-        for row, array, options in _quantizations(x, session):
-            if not session.quick or row in QUICK:
+    what, size = function.__name__, size_name(x.size)
+    unit = f"× {what} of the common case"
+    single = Table(f"{what}_{x.size}", f"{what}, {size} elements", unit)
+    drawn = Table(f"{what}_{x.size}_drawn", f"{what}, {size} elements: combinations drawn at random", unit)
+    lines = [(single, _choices(x, session.seed)), (drawn, () if session.quick else _combinations(x, session.seed))]
+    for table, choices in lines:
+        for row, array, options in choices:
+            if session.quick and row not in QUICK:
+                continue
+            for name in names:
                 case = Case(row, name, partial(function, array, name, **options), array.size / x.size, LIMIT)
-                yield from session.compare(table, usual, case)
+                yield from session.compare(table, partial(function, x, name), case)
 
 
 def _other_formats(x: Array, session: Session) -> Cells:
@@ -115,9 +119,9 @@ QUICK = (
 )  # fmt: skip
 
 
-def _quantizations(x: Array, session: Session) -> Iterator[tuple[str, Array, dict[str, Any]]]:
+def _choices(x: Array, seed: int) -> Iterator[tuple[str, Array, dict[str, Any]]]:
     """A line's name, an array, and the keywords."""
-    rng = np.random.default_rng(session.seed + 1)
+    rng = np.random.default_rng(seed + 1)
     words = rng.integers(0, 1 << 32, x.shape, dtype=np.uint32)
     for rounding in ("rna", "rtz", "rtp", "rtn", "rto"):
         yield f"rounding {rounding}", x, {"rounding": rounding}
@@ -138,8 +142,6 @@ def _quantizations(x: Array, session: Session) -> Iterator[tuple[str, Array, dic
     yield from _layouts(x)
     yield from _sources(x)
     yield from _contents(x)
-    if not session.quick:
-        yield from _drawn(x, words, session.seed)
 
 
 def _layouts(x: Array) -> Iterator[tuple[str, Array, dict[str, Any]]]:
@@ -189,9 +191,10 @@ def _contents(x: Array) -> Iterator[tuple[str, Array, dict[str, Any]]]:
     yield "exponents all over the range", wide.reshape(x.shape), {}
 
 
-def _drawn(x: Array, words: Array, seed: int) -> Iterator[tuple[str, Array, dict[str, Any]]]:
+def _combinations(x: Array, seed: int) -> Iterator[tuple[str, Array, dict[str, Any]]]:
     """Combinations that nobody thought of."""
     rng = np.random.default_rng(seed + 2)
+    words = rng.integers(0, 1 << 32, x.shape, dtype=np.uint32)
 
     def pick(values: Any) -> Any:
         return values[int(rng.integers(len(values)))]
@@ -219,7 +222,7 @@ def _drawn(x: Array, words: Array, seed: int) -> Iterator[tuple[str, Array, dict
         randomness: dict[str, dict[str, Any]] = {"sr, seed": {"seed": 7}, "sr, bits": {"random_bits": words}}
         random = randomness.get(rounding, {})
         modes = {"rounding": rounding[:3].rstrip(","), "scale_rule": rule, "overflow": overflow, "nonfinite": nonfinite}
-        yield f"drawn: {row}", sources[source], {**options, **modes, **random}
+        yield row, sources[source], {**options, **modes, **random}
 
 
 def _dequantizations(x: Array, name: str) -> Iterator[tuple[str, Callable[[], object]]]:

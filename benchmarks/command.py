@@ -230,14 +230,16 @@ class _Progress:
 
 def _publish(result: Result, path: Path) -> None:
     """Plots, and the page: beside the saved result, or the one in the docs if it is a part of that."""
-    drawn: dict[str, Path] = {}
+    paths = _plot_paths(result, path)
+    drawn = {}
     if find_spec("matplotlib") is None:
         print("no plots: matplotlib is not installed (pip install mxnum[benchmarks])", file=sys.stderr)
     else:
         for answer in result.answers:
-            plot = _plot_path(path, answer.name)
-            if plots.draw(answer, plot):
-                drawn[answer.name] = plot
+            for table, measurements in answer.tables.values():
+                plot = paths[answer.name, table.key]
+                if plots.draw(table, measurements, plot):
+                    drawn[answer.name, table.key] = plot
     if path.resolve().parent == RESULTS and path.name in PAGE_PARTS:
         target = PAGE
         write_docs_page(RESULTS, PAGE)
@@ -254,10 +256,14 @@ def write_docs_page(folder: Path, target: Path) -> None:
     for path in (folder / name for name in PAGE_PARTS):
         if path.exists():
             result = record.load(path)
-            plots_of = {answer.name: _plot_path(path, answer.name) for answer in result.answers}
-            parts.append((result, {name: plot for name, plot in plots_of.items() if plot.exists()}))
+            parts.append((result, {key: plot for key, plot in _plot_paths(result, path).items() if plot.exists()}))
     page.write(parts, target)
 
 
-def _plot_path(path: Path, question: str) -> Path:
-    return path.with_name(f"{path.stem}_{question}.svg")
+def _plot_paths(result: Result, path: Path) -> dict[tuple[str, str], Path]:
+    """Where the plot of each table lies, if it has one."""
+    return {
+        (answer.name, key): path.with_name(f"{path.stem}_{answer.name}_{key}.svg")
+        for answer in result.answers
+        for key in answer.tables
+    }

@@ -26,8 +26,8 @@ No results are recorded yet: `python -m benchmarks` measures, and writes this pa
 """
 
 
-#: A result, and the path of the plot of each of its questions that has one.
-Part = tuple[Result, Mapping[str, Path]]
+#: A result, and the paths of the plots of those tables that have one, by question and table.
+Part = tuple[Result, Mapping[tuple[str, str], Path]]
 
 
 def write(parts: Sequence[Part], target: Path) -> None:
@@ -45,9 +45,12 @@ def text(parts: Sequence[Part], folder: Path) -> str:
         which = f": {', '.join(result.settings['questions'])}" if len(parts) > 1 else ""
         sections.append(f"## Where and how{which}\n\n{_machine(result)}")
         for answer in result.answers:
-            plot = plots.get(answer.name)
-            link = Path(os.path.relpath(plot, folder)).as_posix() if plot else ""
-            sections.append(_answer(answer, link))
+            links = {
+                key: Path(os.path.relpath(plot, folder)).as_posix()
+                for (question, key), plot in plots.items()
+                if question == answer.name
+            }
+            sections.append(_answer(answer, links))
     return "\n".join(sections)
 
 
@@ -90,9 +93,11 @@ def warnings(result: Result) -> list[str]:
     return found
 
 
-def _answer(answer: Answer, plot: str) -> str:
+def _answer(answer: Answer, links: Mapping[str, str]) -> str:
     parts = [f"## {answer.title}", "", answer.text.strip(), ""]
-    if plot:
-        parts += [f"![{answer.title} The numbers are in the tables below.]({plot})", ""]
-    parts += [tables.markdown(table, measurements) for table, measurements in answer.tables.values()]
+    for table, measurements in answer.tables.values():
+        parts += [f"### {table.title}", ""]
+        if table.key in links:
+            parts += [f"![{table.title}, as in the table below.]({links[table.key]})", ""]
+        parts.append(tables.markdown(table, measurements))
     return "\n".join(parts)

@@ -18,11 +18,11 @@ from benchmarks.record import Measurement, Table
 
 TITLE = "How fast are other libraries, and do they agree?"
 TEXT = """float32 to MX values and back, blocks of 32 along rows, floor scales, one thread, against `np.copyto`. Each
-library is used as its documentation shows, without compiling it anew. *numpy scale* stands for a scale found from the
-exponent bits of each block's largest magnitude, written in numpy, around a library that rounds elements only.
-*Emulation in torch* is written for this comparison after the algorithm published with the microxcaling library, in its
-order of operations; its default rounding to nearest takes ties away from zero. A library that rounds one block at a
-time is given a small part of the array; the time is that of an element.
+library is used as its documentation shows, eagerly (no `torch.compile`). *numpy scale* stands for a scale found from
+the exponent bits of each block's largest magnitude, written in numpy, around a library that rounds elements only.
+*Emulation in torch* is written for this comparison after the algorithm published with the microxcaling library, with no
+more passes than that needs; the library itself is not measured. Its rounding `nearest` takes ties away from zero. A
+library that rounds one block at a time is given a small part of the array; the time is that of an element.
 
 *Other values* counts the elements whose bits are not those of mxnum's value (any NaN is as good as another). On normal
 data all should agree. The other sets are where emulators are known to differ: ties, maxima just below a power of two

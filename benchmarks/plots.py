@@ -1,11 +1,11 @@
-"""A plot for each question, from the saved measurements."""
+"""A plot for each table, from the saved measurements."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record import Answer, Measurement, Table
+from benchmarks.record import Measurement, Table
 
 #: Okabe and Ito's colours, told apart without red and green, each with a marker of its own.
 STYLES = (
@@ -14,38 +14,33 @@ STYLES = (
 )  # fmt: skip
 
 
-def draw(answer: Answer, path: Path) -> bool:
-    """Write an SVG with a panel for each table that has something to show; whether there was one."""
-    panels = [
-        (table, shown)
-        for table, measurements in answer.tables.values()
-        if table.plot != "none" and (shown := [m for m in measurements if m.median])
-    ]
-    if not panels:
+#: A table with more lines than this is drawn smaller.
+MANY = 40
+
+
+def draw(table: Table, measurements: list[Measurement], path: Path) -> bool:
+    """Write an SVG of a table if it has something to show; whether it had."""
+    shown = [m for m in measurements if m.median]
+    if table.plot == "none" or not shown:
         return False
     import matplotlib
     from matplotlib.figure import Figure
 
-    heights = [_height(table, shown) for table, shown in panels]
-    with matplotlib.rc_context({"svg.hashsalt": answer.name, "svg.fonttype": "path", "font.size": 9}):
-        figure = Figure(figsize=(9, sum(heights)), layout="constrained")
-        axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
-        for axis, (table, shown) in zip(axes, panels, strict=True):
-            (_curve if table.plot == "curve" else _dots)(axis, shown)
-            axis.set_title(table.title, loc="left", fontsize=10, fontweight="bold")
-            (axis.set_ylabel if table.plot == "curve" else axis.set_xlabel)(table.unit)
-            axis.grid(visible=True, color="#dddddd", linewidth=0.6)
-            axis.set_axisbelow(True)
+    rows = len({m.row for m in shown})
+    height = 4.0 if table.plot == "curve" else 1.1 + rows * (0.26 if rows <= MANY else 0.19)
+    size = 9 if rows <= MANY else 7.5
+    with matplotlib.rc_context({"svg.hashsalt": table.key, "svg.fonttype": "none", "font.size": size}):
+        figure = Figure(figsize=(9, height), layout="constrained")
+        axis = figure.subplots()
+        (_curve if table.plot == "curve" else _dots)(axis, shown)
+        axis.set_title(table.title, loc="left", fontsize=10, fontweight="bold")
+        (axis.set_ylabel if table.plot == "curve" else axis.set_xlabel)(table.unit)
+        axis.grid(visible=True, color="#dddddd", linewidth=0.6)
+        axis.set_axisbelow(True)
         path.parent.mkdir(parents=True, exist_ok=True)
         metadata = {"Date": None, "Creator": None} if path.suffix == ".svg" else None
         figure.savefig(path, metadata=metadata, facecolor="white", dpi=100)
     return True
-
-
-def _height(table: Table, shown: list[Measurement]) -> float:
-    if table.plot == "curve":
-        return 4.0
-    return 1.4 + 0.24 * len({m.row for m in shown})
 
 
 def _columns(shown: list[Measurement]) -> dict[str, list[Measurement]]:

@@ -71,9 +71,9 @@ def plain(table: Table, measurements: list[Measurement]) -> str:
 
 
 def markdown(table: Table, measurements: list[Measurement]) -> str:
-    """For the docs."""
+    """For the docs, without the title."""
     heading, *lines = grid(measurements, "**")
-    text = [f"### {table.title}", ""]
+    text = []
     if table.unit:
         text += [f"In multiples: {table.unit}." if table.unit.startswith("×") else f"In {table.unit}.", ""]
     text += [_line(heading), _line(["---"] + ["---:"] * (len(heading) - 1)), *map(_line, lines), ""]

@@ -106,7 +106,7 @@ def test_a_table_has_a_line_a_row_a_column_a_format_and_the_goals():
 def test_the_page_is_made_of_the_saved_file_alone(tmp_path):
     record.save(made(), tmp_path / "a.json")
     plot = tmp_path / "plots" / "a.svg"
-    text = page.text([(record.load(tmp_path / "a.json"), {"speed": plot})], tmp_path / "docs")
+    text = page.text([(record.load(tmp_path / "a.json"), {("speed", "speed"): plot})], tmp_path / "docs")
     for expected in (
         "# Benchmarks\n",
         "| Date | 2026-01-02 03:04 UTC |",
@@ -153,14 +153,13 @@ def test_the_page_in_the_docs_is_what_the_command_makes(tmp_path):
 
 def test_plots_show_every_table_and_are_reproducible(tmp_path):
     pytest.importorskip("matplotlib")
-    answer = made().answers[0]
-    assert plots.draw(answer, tmp_path / "a.svg")
-    assert plots.draw(answer, tmp_path / "b.svg")
-    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
-    empty = Answer("empty", "?", "")
-    empty.add(Table("t", "T", "MiB", "none"), CELLS[0])
-    empty.add(SPEED, CELLS[3])
-    assert not plots.draw(empty, tmp_path / "c.svg")
+    for table, cells, shown in ((SPEED, CELLS, ["quantize", "e4m3"]), (CURVE, POINTS, ["quantize", "elements"])):
+        assert plots.draw(table, cells, tmp_path / "a.svg")
+        assert plots.draw(table, cells, tmp_path / "b.svg")
+        assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+        assert all(f">{word}<" in (tmp_path / "a.svg").read_text() for word in [*shown, table.title, table.unit])
+    assert not plots.draw(Table("t", "T", "MiB", "none"), CELLS, tmp_path / "c.svg")
+    assert not plots.draw(SPEED, CELLS[2:], tmp_path / "c.svg")
     assert not (tmp_path / "c.svg").exists()
 
 
