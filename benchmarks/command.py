@@ -240,6 +240,9 @@ def _publish(result: Result, path: Path) -> None:
                 plot = paths[answer.name, table.key]
                 if plots.draw(table, measurements, plot):
                     drawn[answer.name, table.key] = plot
+    for old in path.parent.glob(f"{path.stem}_*.svg"):
+        if old not in drawn.values():  # of an earlier run
+            old.unlink()
     if path.resolve().parent == RESULTS and path.name in PAGE_PARTS:
         target = PAGE
         write_docs_page(RESULTS, PAGE)

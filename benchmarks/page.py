@@ -44,6 +44,7 @@ def text(parts: Sequence[Part], folder: Path) -> str:
     for result, plots in parts:
         which = f": {', '.join(result.settings['questions'])}" if len(parts) > 1 else ""
         sections.append(f"## Where and how{which}\n\n{_machine(result)}")
+        sections.append(_goals(result))
         for answer in result.answers:
             links = {
                 key: Path(os.path.relpath(plot, folder)).as_posix()
@@ -73,6 +74,18 @@ def _machine(result: Result) -> str:
         "",
     ]
     return "\n".join(lines + [f":::{{warning}}\n{warning}\n:::\n" for warning in warnings(result)])
+
+
+def _goals(result: Result) -> str:
+    """How many measurements with a goal reach it."""
+    lines = ["| Question | measured | with a goal | that miss it | failed |", "| --- | ---: | ---: | ---: | ---: |"]
+    for answer in result.answers:
+        found = list(answer.measurements())
+        measured = sum(m.median is not None or bool(m.text) for m in found)
+        limited = [m for m in found if m.limit is not None and m.median is not None]
+        missed, failed = sum(m.is_above_limit for m in limited), sum(bool(m.failed) for m in found)
+        lines.append(f"| {answer.title} | {measured} | {len(limited)} | {missed} | {failed} |")
+    return "\n".join([*lines, ""])
 
 
 def warnings(result: Result) -> list[str]:

@@ -121,6 +121,7 @@ def test_the_page_is_made_of_the_saved_file_alone(tmp_path):
         "In multiples: × a copy.",
         "| quantize | 1.23 (1–2.5) | **1.75** (1.5–2) | ≤ 1.5 |",
         "Not measured: dequantize",
+        "| How fast? | 7 | 2 | 1 | 1 |",
     ):
         assert expected in text, expected
     assert "warning" not in text
