@@ -30,6 +30,7 @@ def measure(session: Session) -> Cells:
     edge, small = (256, 64) if session.quick else (1024, 192)
     yield from _matrices(edge, ("block", "sequential", "blas"), session)
     yield from _matrices(small, ("exact",), session)
+    yield from _shapes(session)
     yield from _vectors(1 << (16 if session.quick else 20), session)
     yield from _layer(edge, session)
 
@@ -72,6 +73,29 @@ def _matrices(edge: int, modes: tuple[str, ...], session: Session) -> Cells:
 
             case = Case(f"{left} · {right}", "total", emulate, limit=1.02 if edge == 1024 else None)
             yield from session.compare(table, sgemm, case)
+
+
+#: Shapes of the operands: numbers that no tile divides, few rows, long sums, batches.
+SHAPES = (
+    ((1000, 1013), (1013, 999)),
+    ((1, 1024), (1024, 1024)),
+    ((33, 1024), (1024, 1024)),
+    ((64, 16384), (16384, 64)),
+    ((16, 128, 512), (16, 512, 128)),
+    ((16, 128, 512), (512, 128)),
+)
+
+
+def _shapes(session: Session) -> Cells:
+    rng = np.random.default_rng(session.seed)
+    table = Table("shapes", "matmul, other shapes", "× float32 BLAS")
+    for left, right in SHAPES[1:3] if session.quick else SHAPES:
+        a, b = rng.standard_normal(left, dtype=np.float32), rng.standard_normal(right, dtype=np.float32)
+        for name in ("mxfp8_e4m3", "mxfp4_e2m1"):
+            qa, qb = mx.quantize(a, name), mx.quantize(b, name, axis=-2)
+            for mode in ("block", "sequential"):
+                case = Case(f"{left} · {right}", f"{mode}, {name}", partial(mx.matmul, qa, qb, accumulate=mode))
+                yield from session.compare(table, partial(np.matmul, a, b), case)
 
 
 def _vectors(length: int, session: Session) -> Cells:
