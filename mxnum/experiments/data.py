@@ -1,0 +1,86 @@
+"""Inputs that never repeat, and the teacher that labels them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mxnum.experiments import kernels
+from mxnum.experiments.config import Experiment
+
+Array = Any
+
+#: What each random stream of a run is for: the first word after the seed.
+INITIALIZATION, TEACHER, BATCH, NOISE, INJECTION, AFFINE = range(1, 7)
+
+
+def generator(seed: int, *purpose: int) -> np.random.Generator:
+    """The random stream of a seed for one purpose (and step); streams are independent of each other."""
+    return np.random.Generator(np.random.SFC64([seed, *purpose]))
+
+
+def apply_activation(experiment: Experiment, u: Array, slope: Array, out: Array, bf16: int) -> None:
+    """out = the activation of u (u is rounded in place); `slope` keeps what the way back needs."""
+    if experiment.activation == "relu":
+        kernels.relu(u.reshape(-1), out.reshape(-1), bf16)
+    elif experiment.activation == "swiglu":
+        rows = (-1, experiment.inner)
+        kernels.swiglu(u.reshape(rows), slope.reshape(-1, slope.shape[-1]), out.reshape(-1, out.shape[-1]), bf16)
+    else:
+        gelu = kernels.gelu_exact if experiment.gelu == "exact" else kernels.gelu_tanh
+        gelu(u.reshape(-1), slope.reshape(-1), out.reshape(-1), bf16)
+
+
+class Teacher:
+    """A plain sequential network of `layers` times (linear, activation, linear), hidden width d, without bias."""
+
+    def __init__(self, experiment: Experiment, seed: int):
+        self.experiment = experiment.but(gelu="exact")
+        rng, d = generator(seed, TEACHER), experiment.width
+        inner, outer = (2 * round(2 * d / 3), round(2 * d / 3)) if experiment.activation == "swiglu" else (d, d)
+        self.weights = []
+        for _ in range(experiment.layers):
+            for rows, columns in ((inner, d), (d, outer)):
+                bound = 1 / math.sqrt(columns)
+                self.weights.append(rng.uniform(-bound, bound, (rows, columns)).astype(np.float32))
+
+    def __call__(self, x: Array, multiply: Any = None) -> Array:
+        """The labels without noise; `multiply(x, weight)` replaces the product, for a quantized teacher."""
+        for first, second in zip(self.weights[::2], self.weights[1::2], strict=True):
+            u = np.ascontiguousarray(x @ first.T if multiply is None else multiply(x, first))
+            h = np.empty((len(u), second.shape[1]), np.float32)
+            if self.experiment.activation == "swiglu":
+                kernels.swiglu(u, np.empty_like(h), h, 0)
+            else:
+                apply_activation(self.experiment, u, np.empty_like(h), h, 0)
+            x = h @ second.T if multiply is None else multiply(h, second)
+        return x
+
+
+class Batches:
+    """The batches of several runs, each from its own seed: batch t is the same whatever ran before."""
+
+    def __init__(self, experiment: Experiment, seeds: tuple[int, ...]):
+        self.experiment, self.seeds = experiment, seeds
+        self.teachers = [Teacher(experiment, seed) for seed in seeds]
+
+    def __call__(self, step: int, multiply: Any = None) -> tuple[Array, Array]:
+        """Inputs and targets of the step, of shape (runs, batch, width)."""
+        e = self.experiment
+        x = np.empty((len(self.seeds), e.batch, e.width), np.float32)
+        y = np.empty_like(x)
+        for run, (seed, teacher) in enumerate(zip(self.seeds, self.teachers, strict=True)):
+            generator(seed, BATCH, step).standard_normal(dtype=np.float32, out=x[run])
+            if e.centred_inputs:
+                x[run] -= x[run].mean(axis=1, keepdims=True)
+            generator(seed, NOISE, e.noise_draw, step).standard_normal(dtype=np.float32, out=y[run])
+            y[run] *= np.float32(e.label_noise)
+            y[run] += teacher(x[run], multiply)
+        return x, y
+
+    def keep(self, runs: Any) -> None:
+        """Go on with these runs alone."""
+        self.seeds = tuple(self.seeds[r] for r in runs)
+        self.teachers = [self.teachers[r] for r in runs]

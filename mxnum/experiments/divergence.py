@@ -1,0 +1,46 @@
+"""When a run counts as diverged: 20 losses in a row above 100 times the least loss so far, or a loss that is not finite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Array = Any
+FACTOR, IN_A_ROW = 100.0, 20
+
+
+class Watch:
+    """Follows the losses of several runs; `first[run]` is the first step of the divergence, or -1."""
+
+    def __init__(self, runs: int):
+        self.least = np.full(runs, np.inf)
+        self.above = np.zeros(runs, np.int64)
+        self.first = np.full(runs, -1, np.int64)
+
+    def see(self, step: int, loss: Array) -> None:
+        """Take the losses of one step."""
+        finite = np.isfinite(loss)
+        self.least = np.where(finite, np.minimum(self.least, loss), self.least)
+        self.above = np.where(finite & (loss <= FACTOR * self.least), 0, self.above + 1)
+        started = np.where(finite, step - IN_A_ROW + 1, step)
+        now = (self.first < 0) & (~finite | (self.above >= IN_A_ROW))
+        self.first = np.where(now, started, self.first)
+
+    def keep(self, runs: Any) -> None:
+        """Go on with these runs alone."""
+        self.least, self.above, self.first = self.least[runs], self.above[runs], self.first[runs]
+
+
+def first_divergence(losses: Array) -> int | None:
+    """The step at which a whole history of losses diverged, or None.
+
+    >>> first_divergence([1.0] * 5 + [101.0] * 20), first_divergence([1.0] * 5 + [101.0] * 19)
+    (5, None)
+    """
+    watch = Watch(1)
+    for step, loss in enumerate(losses):
+        watch.see(step, np.array([loss]))
+        if watch.first[0] >= 0:
+            return int(watch.first[0])
+    return None

@@ -1,0 +1,342 @@
+"""The vector operations of the network and of the optimizers, one fused loop each, compiled by numba.
+
+Every array is C-contiguous float32. A network holds several independent runs ("a stack"): activations have the shape
+(runs, samples, features) and parameters a leading axis of runs, so that a run computes the same bits alone and beside
+others. Sums run in sixteen lanes that are added in a fixed order; nothing is compiled with `fastmath`, so that the bits
+depend neither on the number of threads nor on the vector width of the machine.
+
+`bf16` is 0 (float32 is kept), 1 (results are rounded to bfloat16, ties to even) or 2 (ties away from zero).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+_F = np.float32
+_LANES = 16
+_jit = njit(cache=True, nogil=True, boundscheck=False, error_model="numpy")
+_inline = njit(cache=True, nogil=True, boundscheck=False, error_model="numpy", forceinline=True)
+
+#: exp(f ln 2) on [-1/2, 1/2]: the Taylor coefficients ln(2)^k / k!; the relative error is below 2^-22.
+_P = tuple(_F(np.log(2.0) ** k / np.prod(np.arange(1.0, k + 1))) for k in range(8))
+_P0, _P1, _P2, _P3, _P4, _P5, _P6, _P7 = _P
+_LOG2_E = _F(1.4426950408889634)
+_ONE, _HALF, _ZERO = _F(1), _F(0.5), _F(0)
+#: tanh form of GELU: x sigmoid(2 sqrt(2/pi) (x + 0.044715 x^3)).
+_GELU_1, _GELU_3 = _F(2 * np.sqrt(2 / np.pi)), _F(2 * np.sqrt(2 / np.pi) * 0.044715)
+_SQRT_HALF, _NORMAL = _F(np.sqrt(0.5)), _F(1 / np.sqrt(2 * np.pi))
+#: Abramowitz and Stegun 7.1.26 for erfc(a) exp(a^2): absolute error of erf below 1.5e-7.
+_E0 = _F(0.3275911)
+_E1, _E2, _E3, _E4, _E5 = _F(0.254829592), _F(-0.284496736), _F(1.421413741), _F(-1.453152027), _F(1.061405429)
+
+
+@_inline
+def _rounded(bits, bf16):
+    """The bits of a float32 rounded to bfloat16; a NaN stays one because its quiet bit is in the upper half."""
+    odd = np.int32((bits >> np.int32(16)) & np.int32(1)) if bf16 == 1 else np.int32(1)
+    number = np.int32((bits + np.int32(0x7FFF) + odd) & np.int32(-65536))
+    nan = np.int32(bits | np.int32(0x00400000)) & np.int32(-65536)
+    is_nan = np.int32(bits & np.int32(0x7FFFFFFF)) > np.int32(0x7F800000)
+    return bits if bf16 == 0 else (nan if is_nan else number)
+
+
+@_jit
+def round_bf16(x, out, bf16):
+    """`out` = x rounded to bfloat16 (flat views of int32)."""
+    for i in range(x.size):
+        out[i] = _rounded(x[i], bf16)
+
+
+@_jit
+def round_in_place(bits, bf16):
+    """x rounded to bfloat16 (a flat view of int32)."""
+    for i in range(bits.size):
+        bits[i] = _rounded(bits[i], bf16)
+
+
+@_inline
+def _round_in_place(x, bf16):
+    """Two arguments for one array would make the compiler fear that they overlap only in part."""
+    if bf16 != 0:
+        bits = x.view(np.int32)
+        for i in range(x.size):
+            bits[i] = _rounded(bits[i], bf16)
+
+
+@_jit
+def add_rounded_bias(x, bias, stream, bf16):
+    """stream += round(round(x) + bias): the second product, its bias, and the residual sum, which stays float32."""
+    runs, samples, features = x.shape
+    row = np.empty(features, np.float32)
+    bits = row.view(np.int32)
+    for s in range(runs):
+        for b in range(samples):
+            source, target, c = x[s, b], stream[s, b], bias[s]
+            for j in range(features):
+                row[j] = source[j]
+            for j in range(features):
+                bits[j] = _rounded(bits[j], bf16)
+            for j in range(features):
+                row[j] += c[j]
+            for j in range(features):
+                bits[j] = _rounded(bits[j], bf16)
+            for j in range(features):
+                target[j] += row[j]
+
+
+@_inline
+def _sum_lanes(row, lanes):
+    for j in range(_LANES):
+        lanes[j] = _ZERO
+    whole = row.size // _LANES * _LANES
+    for start in range(0, whole, _LANES):
+        for j in range(_LANES):
+            lanes[j] += row[start + j]
+    for j in range(whole, row.size):
+        lanes[j - whole] += row[j]
+    step = _LANES // 2
+    while step > 0:
+        for j in range(step):
+            lanes[j] += lanes[j + step]
+        step //= 2
+    return lanes[0]
+
+
+@_jit
+def layer_norm(x, gamma, beta, normalized, inverse_deviation, out, epsilon, bf16):
+    """out = normalized * gamma + beta; x is first rounded to bfloat16, and so is `out`."""
+    runs, samples, features = x.shape
+    count = _F(features)
+    row, square, lanes = np.empty(features, np.float32), np.empty(features, np.float32), np.empty(_LANES, np.float32)
+    bits = row.view(np.int32)
+    for s in range(runs):
+        g, c = gamma[s], beta[s]
+        for b in range(samples):
+            source, unit, target = x[s, b], normalized[s, b], out[s, b]
+            for j in range(features):
+                row[j] = source[j]
+            for j in range(features):
+                bits[j] = _rounded(bits[j], bf16)
+            mean = _sum_lanes(row, lanes) / count
+            for j in range(features):
+                row[j] -= mean
+                square[j] = row[j] * row[j]
+            inverse = _ONE / np.sqrt(_sum_lanes(square, lanes) / count + epsilon)
+            inverse_deviation[s, b] = inverse
+            for j in range(features):
+                unit[j] = row[j] * inverse
+                row[j] = unit[j] * g[j] + c[j]
+            for j in range(features):
+                bits[j] = _rounded(bits[j], bf16)
+            for j in range(features):
+                target[j] = row[j]
+
+
+@_jit
+def layer_norm_backward(d_out, normalized, inverse_deviation, gamma, d_gamma, d_beta, d_stream, bf16):
+    """d_stream += the gradient of the input; d_gamma and d_beta are written. d_out is first rounded to bfloat16."""
+    runs, samples, features = d_out.shape
+    count = _F(features)
+    row, product, lanes = np.empty(features, np.float32), np.empty(features, np.float32), np.empty(_LANES, np.float32)
+    bits = row.view(np.int32)
+    for s in range(runs):
+        g, dg, db = gamma[s], d_gamma[s], d_beta[s]
+        for j in range(features):
+            dg[j] = _ZERO
+            db[j] = _ZERO
+        for b in range(samples):
+            source, unit, target, inverse = d_out[s, b], normalized[s, b], d_stream[s, b], inverse_deviation[s, b]
+            for j in range(features):
+                row[j] = source[j]
+            for j in range(features):
+                bits[j] = _rounded(bits[j], bf16)
+            for j in range(features):
+                dg[j] += row[j] * unit[j]
+                db[j] += row[j]
+                row[j] *= g[j]
+                product[j] = row[j] * unit[j]
+            mean, along = _sum_lanes(row, lanes) / count, _sum_lanes(product, lanes) / count
+            for j in range(features):
+                target[j] += inverse * (row[j] - mean - unit[j] * along)
+
+
+@_inline
+def _exp_bits(z):
+    """(mantissa polynomial, exponent bits) of exp(z) for |z| <= 80."""
+    z = min(max(z, _F(-80)), _F(80)) * _LOG2_E
+    whole = np.floor(z + _HALF)
+    f = z - whole
+    p = ((((((_P7 * f + _P6) * f + _P5) * f + _P4) * f + _P3) * f + _P2) * f + _P1) * f + _P0
+    return p, (np.int32(whole) + np.int32(127)) << np.int32(23)
+
+
+_PIECE = 512
+
+
+@_jit
+def relu(u, out, bf16):
+    """out = max(u, 0) of flat arrays; u is rounded in place."""
+    _round_in_place(u, bf16)
+    for i in range(u.size):
+        out[i] = max(u[i], _ZERO)
+
+
+@_jit
+def relu_backward(u, d_out, d_in, bf16):
+    """d_in = d_out where u > 0; d_out is rounded in place."""
+    _round_in_place(d_out, bf16)
+    for i in range(u.size):
+        d_in[i] = d_out[i] if u[i] > _ZERO else _ZERO
+
+
+@_jit
+def gelu_tanh(u, slope, out, bf16):
+    """The tanh form. u is rounded in place; `slope` keeps the derivative for the way back."""
+    p, e, g = np.empty(_PIECE, np.float32), np.empty(_PIECE, np.int32), np.empty(_PIECE, np.float32)
+    scale, bits = e.view(np.float32), g.view(np.int32)
+    for start in range(0, u.size, _PIECE):
+        stop = min(start + _PIECE, u.size)
+        x, d, o, n = u[start:stop], slope[start:stop], out[start:stop], stop - start
+        _round_in_place(x, bf16)
+        for i in range(n):
+            p[i], e[i] = _exp_bits(-(x[i] * (_GELU_1 + _GELU_3 * x[i] * x[i])))
+        for i in range(n):
+            q = _ONE / (_ONE + p[i] * scale[i])
+            g[i] = x[i] * q
+            d[i] = q + x[i] * q * (_ONE - q) * (_GELU_1 + _F(3) * _GELU_3 * x[i] * x[i])
+        for i in range(n):
+            bits[i] = _rounded(bits[i], bf16)
+        for i in range(n):
+            o[i] = g[i]
+
+
+@_jit
+def gelu_exact(u, slope, out, bf16):
+    """x Phi(x), with erf to 1.5e-7. u is rounded in place; `slope` keeps the derivative."""
+    p, e, g = np.empty(_PIECE, np.float32), np.empty(_PIECE, np.int32), np.empty(_PIECE, np.float32)
+    scale, bits = e.view(np.float32), g.view(np.int32)
+    for start in range(0, u.size, _PIECE):
+        stop = min(start + _PIECE, u.size)
+        x, d, o, n = u[start:stop], slope[start:stop], out[start:stop], stop - start
+        _round_in_place(x, bf16)
+        for i in range(n):
+            p[i], e[i] = _exp_bits(-_HALF * x[i] * x[i])
+        for i in range(n):
+            density = p[i] * scale[i]
+            t = _ONE / (_ONE + _E0 * _SQRT_HALF * abs(x[i]))
+            upper = _HALF * density * t * (_E1 + t * (_E2 + t * (_E3 + t * (_E4 + t * _E5))))
+            phi = _ONE - upper if x[i] >= _ZERO else upper
+            g[i] = x[i] * phi
+            d[i] = phi + x[i] * density * _NORMAL
+        for i in range(n):
+            bits[i] = _rounded(bits[i], bf16)
+        for i in range(n):
+            o[i] = g[i]
+
+
+@_jit
+def scaled_backward(slope, d_out, d_in, bf16):
+    """d_in = d_out * slope, both rounded; d_out in place."""
+    _round_in_place(d_out, bf16)
+    for i in range(slope.size):
+        d_in[i] = d_out[i] * slope[i]
+    _round_in_place(d_in, bf16)
+
+
+@_jit
+def swiglu(u, sigmoid, out, bf16):
+    """out = a * b * sigmoid(b), u = (a, b) along the last axis; rows of (n, 2h). u is rounded in place."""
+    rows, hidden = out.shape
+    p, e = np.empty(hidden, np.float32), np.empty(hidden, np.int32)
+    scale = e.view(np.float32)
+    for r in range(rows):
+        a, b, q, o = u[r, :hidden], u[r, hidden:], sigmoid[r], out[r]
+        _round_in_place(u[r], bf16)
+        for i in range(hidden):
+            p[i], e[i] = _exp_bits(-b[i])
+        for i in range(hidden):
+            q[i] = _ONE / (_ONE + p[i] * scale[i])
+            o[i] = a[i] * b[i] * q[i]
+        _round_in_place(o, bf16)
+
+
+@_jit
+def swiglu_backward(u, sigmoid, d_out, d_in, bf16):
+    """The gradient of (a, b); d_out is rounded in place."""
+    rows, hidden = d_out.shape
+    for r in range(rows):
+        a, b, q, d = u[r, :hidden], u[r, hidden:], sigmoid[r], d_out[r]
+        da, db = d_in[r, :hidden], d_in[r, hidden:]
+        _round_in_place(d, bf16)
+        for i in range(hidden):
+            da[i] = d[i] * b[i] * q[i]
+            db[i] = d[i] * a[i] * q[i] * (_ONE + b[i] * (_ONE - q[i]))
+        _round_in_place(d_in[r], bf16)
+
+
+@_jit
+def residual_gradient(prediction, target, loss, d_prediction):
+    """loss[run] = mean squared error in float64, d_prediction = its gradient."""
+    runs, samples, features = prediction.shape
+    factor = _F(2.0 / (samples * features))
+    row, lanes = np.empty(features, np.float32), np.empty(_LANES, np.float32)
+    for s in range(runs):
+        total = 0.0
+        for b in range(samples):
+            p, t, d = prediction[s, b], target[s, b], d_prediction[s, b]
+            for j in range(features):
+                difference = p[j] - t[j]
+                row[j] = difference * difference
+                d[j] = difference * factor
+            total += np.float64(_sum_lanes(row, lanes))
+        loss[s] = total / (samples * features)
+
+
+@_jit
+def round_and_sum(x, out, total, bf16):
+    """`out` = x rounded; total[run] = the sum of `out` over the samples."""
+    runs, samples, features = x.shape
+    for s in range(runs):
+        sums = total[s]
+        for j in range(features):
+            sums[j] = _ZERO
+        for b in range(samples):
+            round_bf16(x[s, b].view(np.int32), out[s, b].view(np.int32), bf16)
+            target = out[s, b]
+            for j in range(features):
+                sums[j] += target[j]
+
+
+@_jit
+def transpose(x, out):
+    """out[run] = x[run].T, in tiles that fit the registers."""
+    runs, rows, columns = x.shape
+    for s in range(runs):
+        source, target = x[s], out[s]
+        for r0 in range(0, rows, 16):
+            r1 = min(r0 + 16, rows)
+            for c0 in range(0, columns, 16):
+                c1 = min(c0 + 16, columns)
+                for c in range(c0, c1):
+                    line = target[c]
+                    for r in range(r0, r1):
+                        line[r] = source[r, c]
+
+
+@_jit
+def adam(parameter, gradient, first, second, rate, beta1, beta2, correction1, correction2, epsilon):
+    """One step of Adam (Kingma and Ba, algorithm 1) on flat arrays, in place."""
+    for i in range(parameter.size):
+        g = gradient[i]
+        first[i] = beta1 * first[i] + (_ONE - beta1) * g
+        second[i] = beta2 * second[i] + (_ONE - beta2) * g * g
+        parameter[i] -= rate * (first[i] / correction1) / (np.sqrt(second[i] / correction2) + epsilon)
+
+
+@_jit
+def sgd(parameter, gradient, velocity, rate, momentum):
+    """One step of gradient descent with heavy-ball momentum on flat arrays, in place."""
+    for i in range(parameter.size):
+        velocity[i] = momentum * velocity[i] + gradient[i]
+        parameter[i] -= rate * velocity[i]

@@ -1,0 +1,243 @@
+"""The student: a residual MLP with layer norm, its forward pass, and its backward pass written out by hand.
+
+h_k = W1_k LN(A_{k-1});   A_k = A_{k-1} + W2_k phi(h_k) + c_k
+
+Several runs with different seeds are computed together; see `kernels`. Parameters of one kind lie in one array of shape
+(layers, runs, ...), and all of them in one flat vector, so that an optimizer step is one loop.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mxnum.experiments import kernels
+from mxnum.experiments.config import FLOAT32, Experiment, Operand, Precision
+from mxnum.experiments.data import INITIALIZATION, apply_activation, generator
+from mxnum.experiments.operands import Buffers, affine, rounded
+
+Array = Any
+KINDS = ("gamma", "beta", "bias", "w1", "w2")
+_EPSILON = np.float32(1e-5)
+
+
+class Parameters:
+    """One flat float32 vector and its views, one for each kind of parameter."""
+
+    def __init__(self, experiment: Experiment, runs: int):
+        e = experiment
+        sizes = {"gamma": (e.width,), "beta": (e.width,), "bias": (e.width,)}
+        sizes |= {"w1": (e.inner, e.width), "w2": (e.width, e.hidden)}
+        self.shapes = {kind: (e.layers, runs, *sizes[kind]) for kind in KINDS}
+        self.flat = np.zeros(sum(math.prod(shape) for shape in self.shapes.values()), np.float32)
+        self._make_views()
+
+    def _make_views(self) -> None:
+        start = 0
+        for kind, shape in self.shapes.items():
+            stop = start + math.prod(shape)
+            setattr(self, kind, self.flat[start:stop].reshape(shape))
+            start = stop
+
+    gamma: Array
+    beta: Array
+    bias: Array
+    w1: Array
+    w2: Array
+
+    def run(self, index: int) -> Array:
+        """A copy of one run's parameters as a vector, kind after kind."""
+        return np.concatenate([getattr(self, kind)[:, index].ravel() for kind in KINDS])
+
+    def set_run(self, index: int, vector: Array) -> None:
+        """The inverse of `run`."""
+        start = 0
+        for kind in KINDS:
+            part = getattr(self, kind)[:, index]
+            part[...] = vector[start : start + part.size].reshape(part.shape)
+            start += part.size
+
+
+def initial_parameters(experiment: Experiment, seeds: tuple[int, ...]) -> Parameters:
+    """As PyTorch's defaults: uniform in +-1/sqrt(fan in), biases too; or Xavier normal of gain 0.5 with zero biases."""
+    parameters = Parameters(experiment, len(seeds))
+    for run, seed in enumerate(seeds):
+        rng = generator(seed, INITIALIZATION)
+        for layer in range(experiment.layers):
+            low, high = experiment.gamma_start or (1.0, 1.0)
+            parameters.gamma[layer, run] = rng.uniform(low, high, experiment.width) if low < high else low
+            for weight in (parameters.w1[layer, run], parameters.w2[layer, run]):
+                rows, columns = weight.shape
+                if experiment.initialization == "uniform":
+                    weight[...] = rng.uniform(-1 / math.sqrt(columns), 1 / math.sqrt(columns), weight.shape)
+                else:
+                    weight[...] = rng.standard_normal(weight.shape) * 0.5 * math.sqrt(2 / (rows + columns))
+            if experiment.initialization == "uniform":
+                bound = 1 / math.sqrt(experiment.hidden)
+                parameters.bias[layer, run] = rng.uniform(-bound, bound, experiment.width)
+    return parameters
+
+
+@dataclass
+class _Layer:
+    """What the backward pass needs of a layer."""
+
+    normalized: Array
+    inverse_deviation: Array
+    z: Array
+    u: Array
+    slope: Array
+    h: Array
+
+
+class Network:
+    """The student of several runs."""
+
+    def __init__(self, experiment: Experiment, seeds: tuple[int, ...]):
+        self.experiment, self.seeds = experiment, seeds
+        self.parameters = initial_parameters(experiment, seeds)
+        self.gradients = Parameters(experiment, len(seeds))
+        self.buffers = Buffers()
+
+    def loss_and_gradients(self, x: Array, y: Array, step: int, precision: Precision | None = None) -> Array:
+        """The mean squared error of each run; writes `self.gradients`."""
+        e, p = self.experiment, self.experiment.precision if precision is None else precision
+        bf16, is_bf16, make = p.bf16, p.vector == "bfloat16", self.buffers.get_like
+        runs, samples, width = x.shape
+        wide, hidden = (runs, samples, e.inner), (runs, samples, e.hidden)
+
+        def quantized(tensor: Array, operand: Operand, axis: int, name: str, layer: int = 0) -> Array:
+            stream = step << 16 | layer << 8 | _STREAMS[name]
+            out = make(("quantized", name), tensor.shape)
+            return rounded(tensor, operand, axis, out, seeds=self.seeds, stream=stream, already_bf16=is_bf16)
+
+        def turned(tensor: Array, operand: Operand, name: str, layer: int = 0) -> Array:
+            """Quantized along the axis before the last, and transposed, which lays blocks along rows."""
+            if operand.rounding == "sr" or not operand.is_mx:
+                return quantized(tensor, operand, -2, name, layer).swapaxes(-1, -2)
+            *leading, rows, columns = tensor.shape
+            out = make(("turned", name), (*leading, columns, rows))
+            kernels.transpose(tensor.reshape(-1, rows, columns), out.reshape(-1, columns, rows))
+            return rounded(out, operand, -1, out)
+
+        # The parameters as they are used at this step.
+        weights = self.parameters
+        if is_bf16:
+            weights = self._rounded_parameters(bf16)
+        gamma = affine(self.parameters.gamma, p.gamma, self.seeds, step, 0)
+        beta = affine(self.parameters.beta, p.beta, self.seeds, step, 1)
+        w1 = quantized(weights.w1, p.weights, -1, "w1")
+        w2 = quantized(weights.w2, p.weights, -1, "w2")
+
+        # Forward.
+        stream = make("stream", x.shape)
+        stream[...] = x
+        saved = []
+        for k in range(e.layers):
+            layer = _Layer(
+                make(("normalized", k), x.shape),
+                make(("inverse", k), (runs, samples)),
+                make(("z", k), x.shape),
+                make(("u", k), wide),
+                make(("slope", k), hidden),
+                make(("h", k), hidden),
+            )
+            saved.append(layer)
+            if e.layer_norm:
+                kernels.layer_norm(
+                    stream, gamma[k], beta[k], layer.normalized, layer.inverse_deviation, layer.z, _EPSILON, bf16
+                )
+            else:
+                kernels.round_bf16(stream.reshape(-1).view(np.int32), layer.z.reshape(-1).view(np.int32), bf16)
+            np.matmul(quantized(layer.z, p.activations, -1, "z", k), w1[k].swapaxes(-1, -2), out=layer.u)
+            apply_activation(e, layer.u, layer.slope, layer.h, bf16)
+            product = make("product", x.shape)
+            np.matmul(quantized(layer.h, p.activations, -1, "h", k), w2[k].swapaxes(-1, -2), out=product)
+            kernels.add_rounded_bias(product, weights.bias[k], stream, bf16)
+        self.saved = saved
+
+        # Backward.
+        loss = np.empty(runs)
+        d_stream, g = make("d_stream", x.shape), self.gradients
+        kernels.residual_gradient(stream, y, loss, d_stream)
+        w1 = turned(weights.w1, p.weights_backward, "w1 backward")
+        w2 = turned(weights.w2, p.weights_backward, "w2 backward")
+        d_out, dh, du = make("d_out", x.shape), make("dh", hidden), make("du", wide)
+        for k in reversed(range(e.layers)):
+            layer = saved[k]
+            kernels.round_and_sum(d_stream, d_out, g.bias[k], bf16)
+            h = turned(layer.h, p.activations_backward, "h along batch", k)
+            np.matmul(turned(d_out, p.gradients, "d_out along batch", k), h.swapaxes(-1, -2), out=g.w2[k])
+            np.matmul(quantized(d_out, p.gradients, -1, "d_out", k), w2[k].swapaxes(-1, -2), out=dh)
+            self._activation_backward(layer, dh, du, bf16)
+            z = turned(layer.z, p.activations_backward, "z along batch", k)
+            np.matmul(turned(du, p.gradients, "du along batch", k), z.swapaxes(-1, -2), out=g.w1[k])
+            dz = make("dz", x.shape)
+            np.matmul(quantized(du, p.gradients, -1, "du", k), w1[k].swapaxes(-1, -2), out=dz)
+            if e.layer_norm:
+                kernels.layer_norm_backward(
+                    dz, layer.normalized, layer.inverse_deviation, gamma[k], g.gamma[k], g.beta[k], d_stream, bf16
+                )
+            else:
+                kernels.round_bf16(dz.reshape(-1).view(np.int32), d_out.reshape(-1).view(np.int32), bf16)
+                d_stream += d_out
+        if is_bf16:
+            flat = g.flat.view(np.int32)
+            kernels.round_in_place(flat, bf16)
+        return loss
+
+    def _activation_backward(self, layer: _Layer, dh: Array, du: Array, bf16: int) -> None:
+        e = self.experiment
+        if e.activation == "relu":
+            kernels.relu_backward(layer.u.reshape(-1), dh.reshape(-1), du.reshape(-1), bf16)
+        elif e.activation == "gelu":
+            kernels.scaled_backward(layer.slope.reshape(-1), dh.reshape(-1), du.reshape(-1), bf16)
+        else:
+            rows = (-1, e.hidden)
+            kernels.swiglu_backward(
+                layer.u.reshape(-1, e.inner), layer.slope.reshape(rows), dh.reshape(rows), du.reshape(-1, e.inner), bf16
+            )
+
+    def _rounded_parameters(self, bf16: int) -> Parameters:
+        key = "rounded parameters"
+        if key not in self.buffers:
+            self.buffers[key] = Parameters(self.experiment, len(self.seeds))
+        copy: Parameters = self.buffers[key]
+        kernels.round_bf16(self.parameters.flat.view(np.int32), copy.flat.view(np.int32), bf16)
+        return copy
+
+    def keep(self, runs: Any) -> None:
+        """Go on with these runs alone; their bits do not change."""
+        old = self.parameters
+        self.seeds = tuple(self.seeds[r] for r in runs)
+        self.parameters = Parameters(self.experiment, len(self.seeds))
+        self.gradients = Parameters(self.experiment, len(self.seeds))
+        for new, index in enumerate(runs):
+            self.parameters.set_run(new, old.run(index))
+        self.buffers.clear()
+
+
+_STREAMS = {
+    name: index
+    for index, name in enumerate(
+        ("w1", "w2", "z", "h", "w1 backward", "w2 backward", "d_out along batch", "h along batch", "d_out")
+        + ("du along batch", "z along batch", "du"),
+        start=2,
+    )
+}
+
+
+def quantized_product(precision: Precision, bf16: int) -> Any:
+    """x W^T with both operands quantized as in the student's forward pass: for a teacher that is quantized too."""
+
+    def multiply(x: Array, weight: Array) -> Array:
+        left = rounded(x, precision.activations, -1, np.empty_like(x))
+        right = rounded(weight, precision.weights, -1, np.empty_like(weight))
+        product = left @ right.T
+        kernels.round_in_place(product.reshape(-1).view(np.int32), bf16)
+        return product
+
+    return None if precision.weights == precision.activations == FLOAT32 else multiply

@@ -1,0 +1,139 @@
+"""Rounding of tensors through the public API: operands of products, and the layer-norm parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import mxnum as mx
+from mxnum.experiments import kernels
+from mxnum.experiments.config import Operand
+from mxnum.experiments.data import AFFINE, generator
+
+Array = Any
+
+
+class Buffers(dict[Any, Array]):
+    """Arrays that are made once and written at every step."""
+
+    def get_like(self, name: Any, shape: tuple[int, ...]) -> Array:
+        """An uninitialized float32 array, the same one for the same name and shape."""
+        key = (name, shape)
+        if key not in self:
+            self[key] = np.empty(shape, np.float32)
+        return self[key]
+
+
+def rounded(
+    x: Array,
+    operand: Operand,
+    axis: int,
+    out: Array,
+    *,
+    seeds: tuple[int, ...] = (),
+    stream: int = 0,
+    already_bf16: bool = False,
+) -> Array:
+    """x with its values rounded along `axis` (-1 or -2), in `out` or x itself where nothing is to be done.
+
+    Stochastic rounding takes the bits of each run from its own seed, so that runs do not depend on their neighbours;
+    the axis before the last two must then be the one of `seeds`.
+    """
+    if operand.format is None or (operand.format == "bfloat16" and already_bf16):
+        return x
+    if operand.format == "bfloat16":
+        source = np.ascontiguousarray(x).reshape(-1).view(np.int32)
+        kernels.round_bf16(source, out.reshape(-1).view(np.int32), 1 if operand.rounding == "rne" else 2)
+        return out
+    if operand.scale_rule == "released_bump":
+        out[...] = _released_bump(x, operand, axis)
+        return out
+    keywords: dict[str, Any] = {"rounding": operand.rounding, "scale_rule": operand.scale_rule}
+    if operand.block_size is not None:
+        keywords["block_size"] = operand.block_size
+    if operand.rounding == "sr":
+        for run, seed in enumerate(seeds):
+            part = np.ascontiguousarray(x[..., run, :, :])
+            out[..., run, :, :] = mx.fake_quantize(
+                part, operand.format, axis=axis, seed=seed, stream=stream, **keywords
+            )
+        return out
+    return mx.fake_quantize(x, operand.format, axis=axis, out=out, **keywords)
+
+
+def _released_bump(x: Array, operand: Operand, axis: int) -> Array:
+    """The released code's bump: an element's exponent is one more if the largest magnitude *at its offset*, over all
+    blocks of its row, has a mantissa above that of the format's maximum. Neighbours in a block may differ in scale."""
+    if axis != -1:
+        return np.swapaxes(_released_bump(np.ascontiguousarray(np.swapaxes(x, axis, -1)), operand, -1), axis, -1)
+    fmt = mx.formats.get(operand.format)
+    block = operand.block_size or fmt.block
+    if x.shape[-1] % block:
+        raise ValueError(f"Scale rule 'released_bump' needs rows of whole blocks of {block}, not {x.shape[-1]} elements.")
+    layout = {"axis": -1, "block_size": block}
+    scales = mx.shared_scale(x, operand.format, **layout)
+    magnitude = np.abs(x).reshape(*x.shape[:-1], -1, block).max(axis=-2, keepdims=True)
+    mantissa = 2 * np.frexp(magnitude)[0]
+    bumped = np.broadcast_to(mantissa > _ratio(fmt), (*x.shape[:-1], x.shape[-1] // block, block)).reshape(x.shape)
+    kept = mx.fake_quantize(x, operand.format, scales=scales, rounding=operand.rounding, **layout)
+    higher = np.minimum(scales, 253) + np.uint8(1)
+    return np.where(bumped, mx.fake_quantize(x, operand.format, scales=higher, rounding=operand.rounding, **layout), kept)
+
+
+def _ratio(fmt: mx.MXFormat) -> float:
+    """The largest element over the power of two below it: 1.75 for E4M3."""
+    return float(fmt.element.max) / 2.0**fmt.element.emax
+
+
+def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
+    """Gamma or beta, of shape (layers, runs, features), as layer norm uses it at this step."""
+    if operand.error == "grid":
+        return (np.rint(x / np.float32(operand.step)) * np.float32(operand.step)).astype(np.float32)
+    if operand.format is None:
+        return x
+    if operand.error == "clamp":
+        return _clamped(x, operand)
+    if operand.rounding == "sr":
+        value = np.empty_like(x)
+        for run, seed in enumerate(seeds):
+            part = np.ascontiguousarray(x[:, run])
+            keywords = {} if operand.block_size is None else {"block_size": operand.block_size}
+            stream = step << 8 | tensor
+            rule = operand.scale_rule
+            value[:, run] = mx.fake_quantize(
+                part, operand.format, rounding="sr", scale_rule=rule, seed=seed, stream=stream, **keywords
+            )
+    else:
+        value = rounded(x, operand, -1, np.empty_like(x))
+    if operand.error == "quantize":
+        return value
+    error = value - x
+    if operand.error == "one_sided":
+        return x - np.abs(error)
+    for run, seed in enumerate(seeds):
+        rng = generator(seed, AFFINE, tensor, step)
+        if operand.error == "random_sign":
+            error[:, run] *= rng.integers(0, 2, error[:, run].shape, np.int8) * np.float32(2) - np.float32(1)
+        else:
+            error[:, run] = rng.permuted(error[:, run], axis=-1)
+    return x + error
+
+
+def _clamped(x: Array, operand: Operand) -> Array:
+    """Cut off where the format saturates: the clamping of its scale rule without any rounding."""
+    fmt = mx.formats.get(operand.format)
+    block = operand.block_size or fmt.block
+    scales = mx.shared_scale(x, operand.format, scale_rule=operand.scale_rule, block_size=block)
+    limit = np.ldexp(np.float32(fmt.element.max), scales.astype(np.int32) - 127)
+    limit = np.repeat(limit, block, axis=-1)[..., : x.shape[-1]].astype(np.float32)
+    return np.clip(x, -limit, limit)
+
+
+def in_last_bin(x: Array, operand: Operand) -> Array:
+    """Which elements of x exceed the largest element at the floor scale of their block: these clamp."""
+    fmt = mx.formats.get(operand.format)
+    block = operand.block_size or fmt.block
+    scales = mx.shared_scale(x, operand.format, scale_rule="floor", block_size=block)
+    limit = np.ldexp(np.float32(fmt.element.max), scales.astype(np.int32) - 127)
+    return np.abs(x) > np.repeat(limit, block, axis=-1)[..., : x.shape[-1]]

@@ -1,0 +1,63 @@
+import pytest
+
+from mxnum.experiments.config import (
+    BFLOAT16,
+    Experiment,
+    Injection,
+    Operand,
+    Precision,
+    experiment_from,
+    to_dict,
+    uniform_precision,
+)
+
+
+def test_a_round_trip_through_plain_tables():
+    experiment = Experiment(
+        precision=uniform_precision("mxfp4_e2m1", layer_norm=BFLOAT16, rounding="rna"),
+        injection=Injection(0.1, 0.2),
+        gamma_start=(0.8, 0.9),
+    )
+    assert experiment_from(to_dict(experiment)) == experiment
+    assert experiment_from({}) == Experiment()
+
+
+def test_changes_reach_the_precision():
+    experiment = Experiment().but(rate=0.5, gamma=BFLOAT16, vector="bfloat16")
+    assert experiment.rate == 0.5
+    assert experiment.precision == Precision(gamma=BFLOAT16, vector="bfloat16")
+    assert experiment.precision.bf16 == 1
+    assert experiment.but(vector_rounding="rna").precision.bf16 == 2
+    assert Precision().is_float32 and not experiment.precision.is_float32
+
+
+def test_hidden_widths():
+    assert Experiment(width=64).hidden == Experiment(width=64).inner == 256
+    swiglu = Experiment(width=512, activation="swiglu")
+    assert (swiglu.hidden, swiglu.inner) == (1376, 2752)
+
+
+def test_descriptions():
+    assert Operand().describe() == "float32"
+    assert Operand("mxfp8_e4m3", rounding="sr", block_size=16).describe() == "mxfp8_e4m3 sr blocks of 16"
+    assert Operand("mxfp4_e2m1", error="clamp").describe() == "mxfp4_e2m1 clamp"
+    assert Operand(error="grid", step=0.25).describe() == "multiples of 0.25"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Operand("mxfp4_e2m2"), "did you mean"),
+        (lambda: Operand("mxfp4_e2m1", scale_rule="bump"), "Argument 'scale_rule' must be one of"),
+        (lambda: Operand("bfloat16", rounding="sr"), "must be 'rne' or 'rna' for bfloat16, not 'sr'"),
+        (lambda: Operand(error="rounded"), "Argument 'error' must be one of"),
+        (lambda: Experiment(activation="tanh"), "Argument 'activation' must be one of"),
+        (lambda: Experiment(rate=0), "Argument 'rate' must be positive, not 0"),
+        (lambda: Experiment(width=0), "Argument 'width' must be between 1"),
+        (lambda: experiment_from({"widht": 3}), "did you mean 'width'"),
+        (lambda: experiment_from({"precision": {"weights": {"fromat": "mxint8"}}}), "did you mean 'format'"),
+    ],
+)
+def test_errors_are_one_sentence(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,0 +1,25 @@
+import numpy as np
+
+from mxnum.experiments.divergence import Watch, first_divergence
+
+
+def test_twenty_in_a_row_are_needed():
+    start = [1.0, 0.5]
+    assert first_divergence(start + [50.0] * 30) is None  # exactly 100 times is not above
+    assert first_divergence(start + [50.1] * 20) == 2
+    assert first_divergence(start + [50.1] * 19 + [50.0] + [50.1] * 19) is None
+    assert first_divergence(start + [50.1] * 19 + [50.0] + [50.1] * 20) == 22
+
+
+def test_what_is_not_finite_diverges_at_once():
+    assert first_divergence([1.0, np.nan]) == 1
+    assert first_divergence([1.0, 2.0, np.inf, 1.0]) == 2
+
+
+def test_the_first_step_is_kept():
+    watch = Watch(2)
+    for step in range(60):
+        watch.see(step, np.array([1.0, 1.0 if step < 10 or step > 40 else 1000.0]))
+    assert watch.first.tolist() == [-1, 10]
+    watch.keep([1])
+    assert watch.first.tolist() == [10]
