@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from mxnum import errors, formats
+from mxnum.formats import MXFormat
 from mxnum.modes import Rounding, ScaleRule
 
 #: How the error of a quantized layer-norm parameter is applied; see `Operand.error`.
@@ -32,10 +33,10 @@ class Operand:
     rounding: str = "rne"
     #: None: the format's own.
     block_size: int | None = None
-    #: For gamma and beta only. With e = Q(x) - x the value used is: "quantize": x + e; "random_sign": x + e with a fresh
-    #: random sign for each element and step (no bias, the same size); "one_sided": x - |e|; "shuffle": x + e with e
-    #: permuted among the features at each step; "clamp": x cut off where the format saturates, and not rounded;
-    #: "grid": x rounded to a multiple of `step`, without blocks or scales.
+    #: For gamma and beta only. With e = Q(x) - x the value used is: "quantize": x + e; "random_sign": x + e with a
+    #: fresh random sign for each element and step (no bias, the same size); "one_sided": x - |e|; "shuffle": x + e
+    #: with e permuted among the features at each step; "clamp": x cut off where the format saturates, and not
+    #: rounded; "grid": x rounded to a multiple of `step`, without blocks or scales.
     error: str = "quantize"
     step: float = 0.0
 
@@ -48,6 +49,13 @@ class Operand:
         errors.choose("error", self.error, ERRORS)
         if self.format == "bfloat16" and self.rounding not in ("rne", "rna"):
             raise ValueError(f"Argument 'rounding' must be 'rne' or 'rna' for bfloat16, not {self.rounding!r}.")
+
+    @property
+    def mx_format(self) -> MXFormat:
+        """The format; only for an operand that has one."""
+        if self.format in (None, "bfloat16"):
+            raise ValueError(f"Operand {self.describe()!r} has no MX format.")
+        return formats.get(self.format)
 
     @property
     def is_mx(self) -> bool:
@@ -88,6 +96,8 @@ class Precision:
     vector: Literal["float32", "bfloat16"] = "float32"
     #: How `vector` rounds: "rne", or "rna" as the released code does.
     vector_rounding: Literal["rne", "rna"] = "rne"
+    #: Whether `vector` rounds the input and output of the activation.
+    round_activation: bool = True
 
     @property
     def bf16(self) -> int:
@@ -101,7 +111,7 @@ class Precision:
 
 @dataclass(frozen=True)
 class Injection:
-    """Synthetic noise in the gradient: g is replaced by g (1 + mean + deviation n), n standard normal, fresh each step."""
+    """Synthetic noise: a gradient g is replaced by g (1 + mean + deviation n), n standard normal, fresh each step."""
 
     mean: float = 0.0
     deviation: float = 0.0
@@ -204,9 +214,9 @@ def experiment_from(table: Mapping[str, Any]) -> Experiment:
     if "precision" in values:
         inner = dict(values["precision"])
         known(inner, Precision, "precision")
-        values["precision"] = Precision(
-            **{k: Operand(**known(dict(v), Operand, k)) if isinstance(v, Mapping) else v for k, v in inner.items()}
-        )
+        made: dict[str, Any]
+        made = {k: Operand(**known(dict(v), Operand, k)) if isinstance(v, Mapping) else v for k, v in inner.items()}
+        values["precision"] = Precision(**made)
     if values.get("injection") is not None:
         values["injection"] = Injection(**known(dict(values["injection"]), Injection, "injection"))
     for name in ("betas", "gamma_start"):

@@ -1,4 +1,4 @@
-"""When a run counts as diverged: 20 losses in a row above 100 times the least loss so far, or a loss that is not finite."""
+"""When a run counts as diverged: 20 losses in a row above 100 times the least so far, or one that is not finite."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.experiments.config import FLOAT32, Operand, Precision
+from mxnum.experiments.config import Operand, Precision
 from mxnum.experiments.model import KINDS, Network
 from mxnum.experiments.operands import affine, in_last_bin
 
@@ -29,10 +29,12 @@ def measurements(network: Network, x: Array, y: Array, step: int) -> dict[str, A
     gamma_in_last_bin, activations_in_last_bin, gamma_error, beta_error
         By layer: the share of elements that clamp under the floor rule, and the root mean square of Q(x) - x.
     """
-    e, runs, p = network.experiment, len(network.seeds), network.experiment.precision
+    runs, p = len(network.seeds), network.experiment.precision
     network.loss_and_gradients(x, y, step)
     reduced = [network.gradients.run(r).astype(np.float64) for r in range(runs)]
-    by_kind = {k: np.sqrt(np.square(getattr(network.gradients, k), dtype=np.float64).sum(axis=(0, *_inner(k)))) for k in KINDS}
+    by_kind = {
+        k: np.sqrt(np.square(getattr(network.gradients, k), dtype=np.float64).sum(axis=(0, *_inner(k)))) for k in KINDS
+    }
     hidden = np.stack([layer.h for layer in network.saved])
     result: dict[str, Array] = {}
     gamma_bins = p.gamma if p.gamma.is_mx else _REFERENCE
@@ -52,7 +54,7 @@ def measurements(network: Network, x: Array, y: Array, step: int) -> dict[str, A
         result[f"gradient_norm_{kind}"] = norm
     norm = np.array([np.linalg.norm(g) for g in reduced])
     result["gradient_norm"] = norm
-    if p == Precision(gamma=FLOAT32):
+    if p.is_float32:
         exact = reduced
     else:
         network.loss_and_gradients(x, y, step, Precision())

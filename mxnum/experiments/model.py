@@ -29,6 +29,7 @@ class Parameters:
 
     def __init__(self, experiment: Experiment, runs: int):
         e = experiment
+        sizes: dict[str, tuple[int, ...]]
         sizes = {"gamma": (e.width,), "beta": (e.width,), "bias": (e.width,)}
         sizes |= {"w1": (e.inner, e.width), "w2": (e.width, e.hidden)}
         self.shapes = {kind: (e.layers, runs, *sizes[kind]) for kind in KINDS}
@@ -106,7 +107,7 @@ class Network:
         """The mean squared error of each run; writes `self.gradients`."""
         e, p = self.experiment, self.experiment.precision if precision is None else precision
         bf16, is_bf16, make = p.bf16, p.vector == "bfloat16", self.buffers.get_like
-        runs, samples, width = x.shape
+        runs, samples = x.shape[:2]
         wide, hidden = (runs, samples, e.inner), (runs, samples, e.hidden)
 
         def quantized(tensor: Array, operand: Operand, axis: int, name: str, layer: int = 0) -> Array:
@@ -153,7 +154,7 @@ class Network:
             else:
                 kernels.round_bf16(stream.reshape(-1).view(np.int32), layer.z.reshape(-1).view(np.int32), bf16)
             np.matmul(quantized(layer.z, p.activations, -1, "z", k), w1[k].swapaxes(-1, -2), out=layer.u)
-            apply_activation(e, layer.u, layer.slope, layer.h, bf16)
+            apply_activation(e, layer.u, layer.slope, layer.h, bf16 if p.round_activation else 0)
             product = make("product", x.shape)
             np.matmul(quantized(layer.h, p.activations, -1, "h", k), w2[k].swapaxes(-1, -2), out=product)
             kernels.add_rounded_bias(product, weights.bias[k], stream, bf16)

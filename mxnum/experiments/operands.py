@@ -49,17 +49,19 @@ def rounded(
     if operand.scale_rule == "released_bump":
         out[...] = _released_bump(x, operand, axis)
         return out
-    keywords: dict[str, Any] = {"rounding": operand.rounding, "scale_rule": operand.scale_rule}
-    if operand.block_size is not None:
-        keywords["block_size"] = operand.block_size
+    keywords: dict[str, Any] = _keywords(operand)
     if operand.rounding == "sr":
         for run, seed in enumerate(seeds):
             part = np.ascontiguousarray(x[..., run, :, :])
             out[..., run, :, :] = mx.fake_quantize(
-                part, operand.format, axis=axis, seed=seed, stream=stream, **keywords
+                part, operand.mx_format, axis=axis, seed=seed, stream=stream, **keywords
             )
         return out
-    return mx.fake_quantize(x, operand.format, axis=axis, out=out, **keywords)
+    return mx.fake_quantize(x, operand.mx_format, axis=axis, out=out, **keywords)
+
+
+def _keywords(operand: Operand) -> dict[str, Any]:
+    return {"rounding": operand.rounding, "scale_rule": operand.scale_rule, "block_size": operand.block_size}
 
 
 def _released_bump(x: Array, operand: Operand, axis: int) -> Array:
@@ -67,18 +69,20 @@ def _released_bump(x: Array, operand: Operand, axis: int) -> Array:
     blocks of its row, has a mantissa above that of the format's maximum. Neighbours in a block may differ in scale."""
     if axis != -1:
         return np.swapaxes(_released_bump(np.ascontiguousarray(np.swapaxes(x, axis, -1)), operand, -1), axis, -1)
-    fmt = mx.formats.get(operand.format)
+    fmt = operand.mx_format
     block = operand.block_size or fmt.block
     if x.shape[-1] % block:
-        raise ValueError(f"Scale rule 'released_bump' needs rows of whole blocks of {block}, not {x.shape[-1]} elements.")
-    layout = {"axis": -1, "block_size": block}
-    scales = mx.shared_scale(x, operand.format, **layout)
+        raise ValueError(
+            f"Scale rule 'released_bump' needs rows of whole blocks of {block}, not {x.shape[-1]} elements."
+        )
+    scales = mx.shared_scale(x, fmt, block_size=block)
     magnitude = np.abs(x).reshape(*x.shape[:-1], -1, block).max(axis=-2, keepdims=True)
     mantissa = 2 * np.frexp(magnitude)[0]
     bumped = np.broadcast_to(mantissa > _ratio(fmt), (*x.shape[:-1], x.shape[-1] // block, block)).reshape(x.shape)
-    kept = mx.fake_quantize(x, operand.format, scales=scales, rounding=operand.rounding, **layout)
+    given: dict[str, Any] = {"rounding": operand.rounding, "block_size": block}
+    kept = mx.fake_quantize(x, fmt, scales=scales, **given)
     higher = np.minimum(scales, 253) + np.uint8(1)
-    return np.where(bumped, mx.fake_quantize(x, operand.format, scales=higher, rounding=operand.rounding, **layout), kept)
+    return np.where(bumped, mx.fake_quantize(x, fmt, scales=higher, **given), kept)
 
 
 def _ratio(fmt: mx.MXFormat) -> float:
@@ -98,12 +102,8 @@ def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor
         value = np.empty_like(x)
         for run, seed in enumerate(seeds):
             part = np.ascontiguousarray(x[:, run])
-            keywords = {} if operand.block_size is None else {"block_size": operand.block_size}
             stream = step << 8 | tensor
-            rule = operand.scale_rule
-            value[:, run] = mx.fake_quantize(
-                part, operand.format, rounding="sr", scale_rule=rule, seed=seed, stream=stream, **keywords
-            )
+            value[:, run] = mx.fake_quantize(part, operand.mx_format, seed=seed, stream=stream, **_keywords(operand))
     else:
         value = rounded(x, operand, -1, np.empty_like(x))
     if operand.error == "quantize":
@@ -122,18 +122,19 @@ def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor
 
 def _clamped(x: Array, operand: Operand) -> Array:
     """Cut off where the format saturates: the clamping of its scale rule without any rounding."""
-    fmt = mx.formats.get(operand.format)
-    block = operand.block_size or fmt.block
-    scales = mx.shared_scale(x, operand.format, scale_rule=operand.scale_rule, block_size=block)
-    limit = np.ldexp(np.float32(fmt.element.max), scales.astype(np.int32) - 127)
-    limit = np.repeat(limit, block, axis=-1)[..., : x.shape[-1]].astype(np.float32)
+    limit = _largest(x, operand, operand.scale_rule)
     return np.clip(x, -limit, limit)
 
 
 def in_last_bin(x: Array, operand: Operand) -> Array:
     """Which elements of x exceed the largest element at the floor scale of their block: these clamp."""
-    fmt = mx.formats.get(operand.format)
+    return np.abs(x) > _largest(x, operand, "floor")
+
+
+def _largest(x: Array, operand: Operand, scale_rule: str) -> Array:
+    """For each element the largest magnitude that its block can hold."""
+    fmt = operand.mx_format
     block = operand.block_size or fmt.block
-    scales = mx.shared_scale(x, operand.format, scale_rule="floor", block_size=block)
+    scales = mx.shared_scale(x, fmt, scale_rule=scale_rule, block_size=block)
     limit = np.ldexp(np.float32(fmt.element.max), scales.astype(np.int32) - 127)
-    return np.abs(x) > np.repeat(limit, block, axis=-1)[..., : x.shape[-1]]
+    return np.repeat(limit, block, axis=-1)[..., : x.shape[-1]].astype(np.float32)

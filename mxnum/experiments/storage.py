@@ -12,32 +12,32 @@ from typing import Any
 import numpy as np
 
 import mxnum
+from mxnum.files import written_whole
 
 Array = Any
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write beside the target, then rename: an interruption leaves the old file or none."""
+    """A JSON file that appears whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
-    temporary.write_text(json.dumps(value, indent=1, sort_keys=True) + "\n")
-    temporary.replace(path)
+    with written_whole(path) as partial:
+        partial.write_text(json.dumps(value, indent=1, sort_keys=True) + "\n")
 
 
 def write_arrays(path: Path, arrays: dict[str, Array]) -> None:
     """As `write_json`, compressed npz."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with temporary.open("wb") as file:
-        np.savez_compressed(file, **arrays)
-    temporary.replace(path)
+    with written_whole(path) as partial, partial.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
 def read_json(path: Path) -> Any:
+    """The value of a JSON file."""
     return json.loads(path.read_text())
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
+    """The arrays of an npz file."""
     with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
 
@@ -64,7 +64,6 @@ def _version(name: str) -> str | None:
 
 
 def _processor() -> str:
-    """The widest vector instructions that numpy found: what BLAS chooses its kernels by."""
-    from numpy._core._multiarray_umath import __cpu_features__ as features
-
-    return "AVX512" if features.get("AVX512_SKX") else "AVX2" if features.get("AVX2") else platform.processor()
+    """The widest vector instructions: what BLAS chooses its kernels by, and so the order of its sums."""
+    found = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
+    return str(found[-1]) if found else platform.processor()

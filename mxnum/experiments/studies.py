@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 
 from mxnum import errors
 from mxnum.experiments.config import (
@@ -98,8 +99,73 @@ _MECHANISM = {
 }
 
 _INJECTED = {
-    f"zeta mean {mean:g}, deviation {deviation:g}": BASE.but(injection=Injection(mean, deviation))
+    f"zeta mean {'minus ' * (mean < 0)}{abs(mean):g}, deviation {deviation:g}": BASE.but(injection=Injection(mean, deviation))
     for mean, deviation in ((-0.25, 0), (-0.9, 0), (0, 0.5), (0, 1), (0, 2), (-0.5, 1), (0.5, 1))
+}
+
+_RATES = (6e-3, 9e-3, 1.2e-2, 1.5e-2, 1.8e-2, 2.2e-2, 2.7e-2)
+_CRITICAL = {
+    f"{name}, rate {rate:g}": BASE.but(rate=rate, precision=precision)
+    for name, precision in {
+        "FP32": Precision(),
+        "E4M3": uniform_precision("mxfp8_e4m3"),
+        "E4M3 rceil": uniform_precision("mxfp8_e4m3", scale_rule="rceil"),
+        "E2M1": uniform_precision("mxfp4_e2m1"),
+        "E2M1 even": uniform_precision("mxfp4_e2m1", scale_rule="even"),
+        "E2M1 rceil": uniform_precision("mxfp4_e2m1", scale_rule="rceil"),
+    }.items()
+    for rate in _RATES
+}
+
+_ABLATIONS = {
+    f"{activation}{'' if layer_norm else ', no LN'}, {name}": BASE.but(
+        activation=activation, layer_norm=layer_norm, precision=precision
+    )
+    for activation in ("gelu", "relu", "swiglu")
+    for layer_norm in (True, False)
+    for name, precision in {"FP32": Precision(), "E2M1": uniform_precision("mxfp4_e2m1")}.items()
+}
+
+#: The six differences between text and released code; +1 is the code's way.
+DIFFERENCES = (
+    "LN bfloat16, not MX",
+    "beta frozen",
+    "GELU by tanh",
+    "bump over the wrong axis",
+    "ties away from zero",
+    "teacher quantized",
+)
+
+
+def fraction() -> list[tuple[int, ...]]:
+    """The 2^(6-2) fraction of resolution IV: the fifth factor is ABC, the sixth BCD."""
+    return [(a, b, c, d, a * b * c, b * c * d) for a, b, c, d in product((-1, 1), repeat=4)]
+
+
+def with_differences(signs: tuple[int, ...], format: str) -> Experiment:
+    """The experiment in one format with the code's way wherever the sign is +1."""
+    ln, frozen, tanh, bump, away, teacher = (sign > 0 for sign in signs)
+    rounding = "rna" if away else "rne"
+    operand = Operand(format, rounding=rounding, scale_rule="released_bump" if bump else "floor")
+    affine = replace(BFLOAT16, rounding=rounding) if ln else operand
+    precision = Precision(*(operand,) * 5, affine, affine, vector="bfloat16", vector_rounding="rna" if away else "rne")
+    return BASE.but(
+        precision=precision, train_beta=not frozen, gelu="tanh" if tanh else "exact", quantized_teacher=teacher
+    )
+
+
+_FACTORIAL = {
+    "".join("+" if s > 0 else "-" for s in signs).replace("+", "C").replace("-", "T"): with_differences(
+        signs, "mxfp4_e2m1"
+    )
+    for signs in fraction()
+}
+
+_PAPER_SCALE = Experiment(width=512, batch=2048, rate=6e-4, steps=9000)
+_PAPER = {
+    "paper scale, FP32": _PAPER_SCALE,
+    "paper scale, E4M3": _PAPER_SCALE.but(precision=uniform_precision("mxfp8_e4m3")),
+    "paper scale, E4M3, LN bfloat16": _PAPER_SCALE.but(precision=uniform_precision("mxfp8_e4m3", layer_norm=BFLOAT16)),
 }
 
 STUDIES = {
@@ -126,6 +192,22 @@ STUDIES = {
             {"FP32": BASE} | _INJECTED,
             6,
             "FP32",
+        ),
+        Study("critical-rate", "How likely is divergence at each rate?", _CRITICAL, 8, "FP32, rate 0.012"),
+        Study("ablations", "What do layer norm and the activation do?", _ABLATIONS, 8, "gelu, FP32"),
+        Study(
+            "factorial",
+            "Which of the six differences between text and code matters? C: the code's way, T: the text's.",
+            _FACTORIAL,
+            8,
+            "TTTTTT",
+        ),
+        Study(
+            "paper-scale",
+            "E4M3 with and without MX gamma and beta at the paper's size.",
+            _PAPER,
+            3,
+            "paper scale, FP32",
         ),
     )
 }

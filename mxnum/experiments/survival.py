@@ -67,7 +67,7 @@ def kaplan_meier(arm: Arm, confidence: float = 0.95) -> tuple[Any, Any, Any, Any
 
 
 def log_rank(a: Arm, b: Arm) -> float | None:
-    """Two-sided p-value of the log-rank test; None where neither arm has an event."""
+    """Two-sided p-value of the log-rank test; None where the data cannot tell, as where neither arm has an event."""
     if a.events + b.events == 0:
         return None
     stats = _scipy_stats()
@@ -75,7 +75,9 @@ def log_rank(a: Arm, b: Arm) -> float | None:
     for arm in (a, b):
         times, events = np.array(arm.times, float), np.array(arm.diverged)
         samples.append(stats.CensoredData(times[events], right=times[~events]))
-    return float(stats.logrank(*samples).pvalue)
+    with np.errstate(all="ignore"):
+        p = float(stats.logrank(*samples).pvalue)
+    return None if math.isnan(p) else p
 
 
 def fisher(a: Arm, b: Arm) -> float:

@@ -56,6 +56,8 @@ def tasks_for(
 ) -> list[Task]:
     """The runs that are not yet on disk, seeds in groups of `stack`, first seeds of every arm first."""
     seeds = list(seeds)
+    if len({arm_directory(root, arm) for arm in arms}) < len(arms):
+        raise ValueError(f"Argument 'arms' must not have names that share the folder of their runs: {sorted(arms)}.")
     tasks = []
     for start in range(0, len(seeds), stack):
         for arm, experiment in arms.items():
@@ -68,7 +70,7 @@ def tasks_for(
 
 def run_task(task: Task, progress: Any = None) -> None:
     """Train and save; continue from a checkpoint if there is one."""
-    from mxnum.experiments.train import train
+    from mxnum.experiments.loop import train
 
     name = f"checkpoint-{task.seeds[0]}-{task.seeds[-1]}-{len(task.seeds)}.npz"
     last = time.monotonic()

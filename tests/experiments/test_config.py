@@ -28,7 +28,8 @@ def test_changes_reach_the_precision():
     assert experiment.precision == Precision(gamma=BFLOAT16, vector="bfloat16")
     assert experiment.precision.bf16 == 1
     assert experiment.but(vector_rounding="rna").precision.bf16 == 2
-    assert Precision().is_float32 and not experiment.precision.is_float32
+    assert Precision().is_float32
+    assert not experiment.precision.is_float32
 
 
 def test_hidden_widths():

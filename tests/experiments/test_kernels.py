@@ -37,7 +37,12 @@ def test_round_bf16_equals_the_library():
 
 @pytest.mark.parametrize("width", [16, 40, 64, 70])
 def test_layer_norm_and_its_gradient(width):
-    x, gamma, beta, d_out = floats(2, 5, width), floats(2, width, seed=1), floats(2, width, seed=2), floats(2, 5, width, seed=3)
+    x, gamma, beta, d_out = (
+        floats(2, 5, width),
+        floats(2, width, seed=1),
+        floats(2, width, seed=2),
+        floats(2, 5, width, seed=3),
+    )
     unit, inverse, out = np.empty_like(x), np.empty((2, 5), np.float32), np.empty_like(x)
     kernels.layer_norm(x, gamma, beta, unit, inverse, out, np.float32(1e-5), 0)
     z = x.astype(np.float64)
@@ -94,7 +99,8 @@ def test_gelu_of_what_is_not_finite():
     for kernel in (kernels.gelu_exact, kernels.gelu_tanh):
         u, slope, out = np.array([np.nan, 1.0], np.float32), np.empty(2, np.float32), np.empty(2, np.float32)
         kernel(u, slope, out, 1)
-        assert np.isnan(out[0]) and np.isfinite(out[1])
+        assert np.isnan(out[0])
+        assert np.isfinite(out[1])
 
 
 def test_relu():

@@ -49,7 +49,9 @@ def test_released_bump_by_its_definition():
     elsewhere = np.ones(64, bool)
     elsewhere[[3, 35]] = False
     assert np.array_equal(ours[0, elsewhere], plain[0, elsewhere])
-    transposed = rounded(np.ascontiguousarray(x.T), Operand("mxfp8_e4m3", scale_rule="released_bump"), -2, np.empty((64, 1), np.float32))
+    transposed = rounded(
+        np.ascontiguousarray(x.T), Operand("mxfp8_e4m3", scale_rule="released_bump"), -2, np.empty((64, 1), np.float32)
+    )
     assert np.array_equal(transposed.T, ours)
     with pytest.raises(ValueError, match="needs rows of whole blocks of 32, not 40 elements"):
         rounded(x[:, :40], Operand("mxfp8_e4m3", scale_rule="released_bump"), -1, np.empty((1, 40), np.float32))

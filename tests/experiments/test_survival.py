@@ -21,7 +21,8 @@ def test_kaplan_meier_of_the_textbook_example():
     assert at[6] == pytest.approx(0.857, abs=5e-4)
     assert at[10] == pytest.approx(0.753, abs=5e-4)
     assert at[23] == pytest.approx(0.448, abs=5e-4)
-    assert np.all(low[:-1] <= survival[:-1]) and np.all(survival[:-1] <= high[:-1])
+    assert np.all(low[:-1] <= survival[:-1])
+    assert np.all(survival[:-1] <= high[:-1])
     assert A.median_time() == 23
     assert B.median_time() == 8
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from mxnum.experiments import divergence, storage
-from mxnum.experiments import train as loop
 from mxnum.experiments.config import Experiment, Injection, Operand, experiment_from, uniform_precision
-from mxnum.experiments.train import Training, train
+from mxnum.experiments.loop import Training, progress_line, train
 
 pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
 
@@ -134,18 +133,21 @@ def test_a_run_is_stored_with_everything(tmp_path):
     assert arrays["measured_zeta"].shape == (2,)
     assert arrays["measured_gamma_in_last_bin"].shape == (2, 2)
     assert experiment_from(table["experiment"]) == SMALL
-    assert table["seed"] == 5 and table["diverged"] is None and "numpy" in table["environment"]
+    assert (table["seed"], table["diverged"]) == (5, None)
+    assert "numpy" in table["environment"]
 
 
 def losses_in_a_new_process(threads):
     code = (
-        "from tests.experiments.test_train import SMALL; from mxnum.experiments.train import train; "
+        "from tests.experiments.test_loop import SMALL; from mxnum.experiments.loop import train; "
         "print([x.hex() for r in train(SMALL.but(width=64, batch=256, steps=4), (1, 2)) for x in r.losses])"
     )
     names = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     environment = os.environ | dict.fromkeys(names, str(threads))
     root = Path(__file__).parents[2]
-    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=root, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=root, capture_output=True, text=True, check=True
+    )
     return done.stdout
 
 
@@ -154,6 +156,6 @@ def test_bits_do_not_depend_on_the_number_of_threads():
 
 
 def test_progress_line(capsys, monkeypatch):
-    report = loop.progress_line(12, "small")
+    report = progress_line(12, "small")
     train(SMALL, (1, 2), report=report)
     assert "small: step 12 of 12, 2 running" in capsys.readouterr().out

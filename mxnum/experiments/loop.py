@@ -45,7 +45,12 @@ class Run:
         arrays = {f"measured_{name}": np.stack(values) for name, values in self.measured.items()}
         arrays |= {"losses": np.asarray(self.losses), "measured_at": np.asarray(self.measured_at, np.int64)}
         storage.write_arrays(directory / f"seed-{self.seed}.npz", arrays)
-        table = {"seed": self.seed, "diverged": self.diverged, "steps": self.steps, "experiment": to_dict(self.experiment)}
+        table = {
+            "seed": self.seed,
+            "diverged": self.diverged,
+            "steps": self.steps,
+            "experiment": to_dict(self.experiment),
+        }
         storage.write_json(directory / f"seed-{self.seed}.json", table | {"environment": storage.environment()})
 
 
@@ -240,7 +245,8 @@ def one_blas_thread() -> AbstractContextManager[Any]:
         from threadpoolctl import threadpool_limits
     except ImportError:
         raise ModuleNotFoundError("This needs threadpoolctl and scipy: pip install mxnum[experiments].") from None
-    return threadpool_limits(1, user_api="blas")
+    limits: AbstractContextManager[Any] = threadpool_limits(1, user_api="blas")
+    return limits
 
 
 def progress_line(total: int, label: str) -> Callable[[int, Array, list[Run]], None]:
@@ -251,8 +257,9 @@ def progress_line(total: int, label: str) -> Callable[[int, Array, list[Run]], N
         nonlocal last
         if time.monotonic() - last > 20 or step == total:
             last = time.monotonic()
-            print(f"{label}: step {step} of {total}, {len(active)} running, median loss {np.median(losses):.2e}", flush=True)
+            print(
+                f"{label}: step {step} of {total}, {len(active)} running, median loss {np.median(losses):.2e}",
+                flush=True,
+            )
 
     return report
-
-

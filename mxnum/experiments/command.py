@@ -1,0 +1,131 @@
+"""The command line of `mxnum.experiments`: run studies, continue them, and write their tables."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from mxnum import errors
+from mxnum.experiments import interventions, report, studies, sweep
+from mxnum.experiments.config import Experiment
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    main = argparse.ArgumentParser(prog="python -m mxnum.experiments", description=__doc__)
+    commands = main.add_subparsers(dest="command", required=True)
+    commands.add_parser("list", help="the studies, their arms and questions")
+    for name, text in (
+        ("quick", "four arms, six seeds each: minutes"),
+        ("run", "any study"),
+        ("report", "tables alone"),
+    ):
+        command = commands.add_parser(name, help=text)
+        if name == "quick":
+            command.set_defaults(study="quick")
+        else:
+            command.add_argument("study", choices=sorted(studies.STUDIES))
+        command.add_argument("--runs", type=Path, default=Path("runs"), help="folder of the runs (default: runs)")
+        command.add_argument("--results", type=Path, help="folder of the tables (default: RUNS/results)")
+    for command in (commands.choices["quick"], commands.choices["run"]):
+        command.add_argument("--arms", help="only these arms, separated by semicolons")
+        command.add_argument("--seeds", type=int, help="how many seeds")
+        command.add_argument("--fresh", action="store_true", help="draw new seeds instead of the recorded ones")
+        command.add_argument("--processes", type=int, help="default: one for each core")
+        command.add_argument("--stack", type=int, default=3, help="seeds that one process trains together")
+        command.add_argument("--nice", type=int, default=0, help="lower the priority of the processes by this")
+        command.add_argument("--full", action="store_true", help="go on after a divergence, up to the horizon")
+        command.add_argument(
+            "--set",
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help="change a number of every arm, as in steps=200",
+        )
+    interventions.add_arguments(commands.add_parser("interventions", help="from a checkpoint before the blow-up"))
+    return main
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is 1 if a run failed."""
+    options = parser().parse_args(arguments)
+    try:
+        if options.command == "list":
+            return _list()
+        if options.command == "interventions":
+            return interventions.command(options)
+        study = studies.get(options.study)
+        results = options.results or options.runs / "results"
+        if options.command == "report":
+            report.write(study, options.runs, results)
+            return 0
+        return _run(study, options, results)
+    except KeyboardInterrupt:
+        print("\nInterrupted; the same command continues.")
+        return 130
+    except (ValueError, ModuleNotFoundError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 2
+
+
+def _list() -> int:
+    for study in studies.STUDIES.values():
+        print(f"{study.name} ({len(study.arms)} arms, {study.seeds} seeds): {study.question}")
+        for arm in study.arms:
+            print(f"    {arm}")
+    return 0
+
+
+def _run(study: studies.Study, options: argparse.Namespace, results: Path) -> int:
+    started = time.monotonic()
+    study = selected(study, options)
+    first = secrets.randbelow(10**6) * 100 if options.fresh else studies.FIRST_SEED
+    root = options.runs / f"seeds-{first}" if options.fresh else options.runs
+    seeds = range(first, first + study.seeds)
+    tasks = sweep.tasks_for(
+        study.arms,
+        seeds,
+        root,
+        stack=options.stack,
+        measure_every=study.measure_every,
+        stop_when_diverged=not options.full,
+    )
+    print(f"{study.name}: {len(study.arms)} arms, {study.seeds} seeds from {first}, {len(tasks)} tasks to do.")
+    failed = sweep.run_all(tasks, processes=options.processes, niceness=options.nice)
+    report.write(study, root, results)
+    print(f"{time.monotonic() - started:.0f} s. Runs in {root}, tables in {results}.")
+    for label in failed:
+        print(f"Failed: {label}; its error lies beside its runs, and the same command tries again.")
+    return 1 if failed else 0
+
+
+def selected(study: studies.Study, options: argparse.Namespace) -> studies.Study:
+    """The study with the asked arms, seeds and changed numbers."""
+    arms = dict(study.arms)
+    if options.arms:
+        names = [errors.choose("arms", name.strip(), tuple(arms)) for name in options.arms.split(";")]
+        arms = {name: arms[name] for name in names}
+    changes = dict(_change(text) for text in options.set)
+    control = study.control if study.control in arms else next(iter(arms))
+    return replace(
+        study,
+        arms={name: arm.but(**changes) for name, arm in arms.items()},
+        seeds=options.seeds or study.seeds,
+        control=control,
+    )
+
+
+def _change(text: str) -> tuple[str, Any]:
+    name, _, value = text.partition("=")
+    kinds = {f.name: f.type for f in fields(Experiment) if f.type in ("int", "float")}
+    errors.choose("set", name, tuple(kinds))
+    try:
+        return name, int(value) if kinds[name] == "int" else float(value)
+    except ValueError:
+        raise ValueError(f"Argument 'set' must give a number for {name!r}, not {value!r}.") from None

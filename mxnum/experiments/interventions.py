@@ -1,0 +1,175 @@
+"""Interventions shortly before a divergence, everything else identical, beside two kinds of controls.
+
+A single trajectory proves nothing this close to the edge: each seed has an unperturbed control, which must diverge at
+the same step again, and controls whose parameters were changed by one part in a million.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mxnum.experiments import storage, studies
+from mxnum.experiments.config import BFLOAT16, FLOAT32, Experiment, Operand, Precision
+from mxnum.experiments.divergence import IN_A_ROW
+from mxnum.experiments.loop import Training, one_blas_thread
+from mxnum.experiments.survival import Arm, log_rank
+
+Array = Any
+PERTURBATION = 1e-6
+
+
+def actions(base: Experiment) -> dict[str, Experiment]:
+    """Row I7: what is changed at the checkpoint."""
+    p = base.precision
+
+    def without(*names: str, by: Operand = FLOAT32) -> Experiment:
+        return base.but(**dict.fromkeys(names, by))
+
+    mx = ("weights", "activations", "weights_backward", "activations_backward", "gradients")
+    bumped = {n: replace(getattr(p, n), scale_rule="rceil") for n in (*mx, "gamma", "beta") if getattr(p, n).is_mx}
+    return {
+        "FP32": base.but(precision=Precision()),
+        "scale bumped on overflow": base.but(**bumped),
+        "LN in FP32": without("gamma", "beta"),
+        "LN in bfloat16": without("gamma", "beta", by=BFLOAT16),
+        "activations bfloat16, forward": without("activations", by=BFLOAT16),
+        "activations bfloat16, everywhere": without("activations", "activations_backward", "gradients", by=BFLOAT16),
+        "no backward quantization": without("weights_backward", "activations_backward", "gradients"),
+        "GELU not rounded": base.but(round_activation=False),
+        "weights bfloat16": without("weights", "weights_backward", by=BFLOAT16),
+        "beta2 0.95": base.but(betas=(0.9, 0.95)),
+    }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How far before the divergence to act, and how long to watch."""
+
+    lead: int = 300
+    watch: int = 1500
+    perturbed: int = 4
+    every: int = 50
+
+
+def act(base: Experiment, seed: int, plan: Plan, say: Callable[[str], None] = print) -> dict[str, Any] | None:
+    """One seed: the base run up to its divergence, and every action from the checkpoint. None if it never diverges."""
+    training, states = Training(base, (seed,)), {}
+    with one_blas_thread():
+        while training.step < base.steps and training.runs[0].diverged is None:
+            if training.step % plan.every == 0:
+                states[training.step] = training.state()
+                for old in [s for s in states if s < training.step - plan.lead - IN_A_ROW - 2 * plan.every]:
+                    del states[old]
+            training.advance()
+        diverged = training.runs[0].diverged
+        if diverged is None:
+            say(f"seed {seed}: no divergence in {base.steps} steps")
+            return None
+        start = max(s for s in states if s <= max(diverged - plan.lead, 0))
+        say(f"seed {seed}: diverges at {diverged}; acting at {start}")
+        outcome: dict[str, Any] = {"seed": seed, "diverged": diverged, "start": start, "outcomes": {}}
+
+        def follow(name: str, experiment: Experiment, state: dict[str, Array]) -> None:
+            branch = Training(experiment, (seed,))
+            branch.restore(state)
+            run = branch.runs[0]
+            while branch.step < start + plan.watch and run.diverged is None:
+                branch.advance()
+            after = None if run.diverged is None else run.diverged - start
+            outcome["outcomes"][name] = {
+                "diverged_after": after,
+                "watched": run.steps,
+                "last_loss": float(np.median(run.losses[-50:])),
+            }
+            say(f"  {name}: " + (f"not in {run.steps} steps" if after is None else f"after {after} steps"))
+
+        state = states[start]
+        follow("unperturbed", base, state)
+        for index in range(plan.perturbed):
+            rng = np.random.default_rng([seed, index])
+            noise = 1 + PERTURBATION * rng.standard_normal(state["parameters"].shape)
+            changed = state | {"parameters": (state["parameters"] * noise).astype(np.float32)}
+            follow(f"perturbed {index + 1}", base, changed)
+        for name, experiment in actions(base).items():
+            follow(name, experiment, state)
+    return outcome
+
+
+def summary(table: dict[str, Any]) -> str:
+    """A table: each action against the perturbed controls of the same seeds."""
+    seeds, watch = table["seeds"], table["plan"]["watch"]
+    names = [n for n in seeds[0]["outcomes"] if not n.startswith("perturbed")]
+
+    def arm(name: str, keys: list[str]) -> Arm:
+        after = [s["outcomes"][k]["diverged_after"] for s in seeds for k in keys]
+        return Arm.of(name, after, [watch] * len(after), watch)
+
+    perturbed = [k for k in seeds[0]["outcomes"] if k.startswith("perturbed")]
+    control = arm("perturbed", perturbed)
+    lines = [
+        "| from the checkpoint | diverged | median time | log-rank p against the perturbed controls | reading |",
+        "|---|---|---|---|---|",
+    ]
+    for name in (*names[:1], "perturbed", *names[1:]):
+        this = control if name == "perturbed" else arm(name, [name])
+        p = None if name in ("perturbed", "unperturbed") else log_rank(this, control)
+        median = this.median_time()
+        lines.append(
+            f"| {name} | {this.events} of {this.runs} | {'-' if median is None else f'{median:.0f}'} "
+            f"| {'' if p is None else f'{p:.3f}'} | {_reading(this, control, p)} |"
+        )
+    return "\n".join(lines)
+
+
+def _reading(arm: Arm, control: Arm, p: float | None) -> str:
+    if p is None:
+        return "control"
+    if p >= 0.05:
+        return "no effect shown"
+    if arm.events == 0:
+        return "averted while watched"
+    return "delayed" if arm.events / sum(arm.times) < control.events / sum(control.times) else "hastened"
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """The options of ``interventions``."""
+    command.add_argument("--base", default="E2M1", help="the arm of study 'confirm' to act on (default: E2M1)")
+    command.add_argument("--seeds", type=int, default=8)
+    command.add_argument("--lead", type=int, default=300, help="steps before the divergence")
+    command.add_argument("--watch", type=int, default=1500, help="steps to watch after the action")
+    command.add_argument("--perturbed", type=int, default=4, help="perturbed controls for each seed")
+    command.add_argument("--runs", type=Path, default=Path("runs"))
+    command.add_argument("--results", type=Path, help="folder of the tables (default: RUNS/results)")
+
+
+def command(options: argparse.Namespace) -> int:
+    """Run seed by seed; seeds that are on disk are not run again."""
+    from mxnum import errors
+
+    arms = studies.get("confirm").arms
+    base = arms[errors.choose("base", options.base, tuple(arms))]
+    plan = Plan(options.lead, options.watch, options.perturbed)
+    folder = options.runs / "interventions" / f"{options.base}-lead-{plan.lead}-watch-{plan.watch}-{plan.perturbed}"
+    done = []
+    for seed in range(studies.FIRST_SEED, studies.FIRST_SEED + options.seeds):
+        path = folder / f"seed-{seed}.json"
+        if not path.exists():
+            storage.write_json(path, act(base, seed, plan))
+        outcome = storage.read_json(path)
+        if outcome is not None:
+            done.append(outcome)
+    if not done:
+        raise ValueError("No seed diverged, so there is nothing to act on; take more seeds or another arm.")
+    environment = storage.environment()
+    table = {"base": options.base, "plan": vars(plan), "seeds": done, "environment": environment}
+    results = options.results or options.runs / "results"
+    storage.write_json(results / "interventions.json", table)
+    (results / "interventions.md").write_text(summary(table) + "\n")
+    print(summary(table))
+    return 0

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from mxnum.experiments.command import main
+
+pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
+pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
+
+SMALL = ["--set", "width=32", "--set", "layers=1", "--set", "batch=32", "--set", "steps=8", "--processes", "1"]
+
+
+def test_quick_runs_continues_and_reports(tmp_path, capsys):
+    arguments = ["quick", "--seeds", "2", "--arms", "FP32;E2M1", "--runs", str(tmp_path / "runs"), *SMALL]
+    assert main(arguments) == 0
+    assert "| E2M1 | 0 of 2 |" in capsys.readouterr().out
+    assert (tmp_path / "runs" / "results" / "quick.json").exists()
+    assert main(arguments) == 0
+    assert "0 tasks to do" in capsys.readouterr().out
+
+
+def test_fresh_seeds_are_others(tmp_path, capsys):
+    arguments = ["run", "quick", "--fresh", "--seeds", "1", "--arms", "FP32", "--runs", str(tmp_path), *SMALL]
+    assert main(arguments) == 0
+    (folder,) = tmp_path.glob("seeds-*")
+    assert folder.name.removeprefix("seeds-") in capsys.readouterr().out
+
+
+def test_list():
+    done = subprocess.run(
+        [sys.executable, "-m", "mxnum.experiments", "list"], capture_output=True, text=True, check=True
+    )
+    assert "mechanism (" in done.stdout
+    assert "    E2M1, LN FP32" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["quick", "--arms", "E2M2"], "did you mean 'E2M1'"),
+        (["quick", "--set", "rat=1"], "did you mean 'rate'"),
+        (["quick", "--set", "rate=fast"], "must give a number for 'rate', not 'fast'"),
+    ],
+)
+def test_errors(arguments, message, capsys):
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
