@@ -27,7 +27,7 @@ ALLOWED = {
     "linalg": {"errors", "formats", "modes", "dtypes", "array", "engine"},
     "linear": {"errors", "formats", "modes", "dtypes", "array", "ops", "linalg", "engine"},
     "analysis": {"errors", "formats", "modes", "dtypes", "layout", "files", "scalar", "array", "ops", "analysis"},
-    "claims": {"errors", "files", "formats", "dtypes", "ops", "analysis", "claims"},
+    "claims": {"errors", "files", "formats", "dtypes", "ops", "analysis", "experiments", "claims"},
     "experiments": {"errors", "files", "formats", "modes", "experiments"},
     "cli": {"errors", "formats", "dtypes", "files", "array", "cli"},
     "__main__": {"cli"},

@@ -99,7 +99,9 @@ _MECHANISM = {
 }
 
 _INJECTED = {
-    f"zeta mean {'minus ' * (mean < 0)}{abs(mean):g}, deviation {deviation:g}": BASE.but(injection=Injection(mean, deviation))
+    f"zeta mean {'minus ' * (mean < 0)}{abs(mean):g}, deviation {deviation:g}": BASE.but(
+        injection=Injection(mean, deviation)
+    )
     for mean, deviation in ((-0.25, 0), (-0.9, 0), (0, 0.5), (0, 1), (0, 2), (-0.5, 1), (0.5, 1))
 }
 
@@ -165,7 +167,7 @@ _PAPER_SCALE = Experiment(width=512, batch=2048, rate=6e-4, steps=9000)
 _PAPER = {
     "paper scale, FP32": _PAPER_SCALE,
     "paper scale, E4M3": _PAPER_SCALE.but(precision=uniform_precision("mxfp8_e4m3")),
-    "paper scale, E4M3, LN bfloat16": _PAPER_SCALE.but(precision=uniform_precision("mxfp8_e4m3", layer_norm=BFLOAT16)),
+    "paper scale, E4M3, LN bf16": _PAPER_SCALE.but(precision=uniform_precision("mxfp8_e4m3", layer_norm=BFLOAT16)),
 }
 
 STUDIES = {
