@@ -29,6 +29,7 @@ ALLOWED = {
     "analysis": {"errors", "formats", "modes", "dtypes", "layout", "files", "scalar", "array", "ops", "analysis"},
     "claims": {"errors", "files", "formats", "dtypes", "ops", "analysis", "experiments", "claims"},
     "experiments": {"errors", "files", "formats", "modes", "experiments"},
+    "plots": {"errors", "formats", "modes", "dtypes", "layout", "ops", "analysis"},
     "cli": {"errors", "formats", "dtypes", "files", "array", "cli"},
     "__main__": {"cli"},
     "__init__": {"analysis", "array", "formats", "linalg", "linear", "modes", "ops"},

@@ -14,10 +14,14 @@ from mxnum.dtypes import Array, float_array
 from mxnum.formats import E8M0, ElementFormat, MXFormat
 from mxnum.layout import Blocks, normalize_axis, resolve_blocks, scales_shape
 from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
-from mxnum.ops import quantize
+from mxnum.ops import quantize, shared_scale
 
 #: Elements held at once; a piece needs about 130 bytes for each.
 CHUNK = 1 << 20
+
+#: Up to so many elements the scales are asked for separately, which leads the quantization through the loops over the
+#: definition: the row loops are quicker, and take longer to compile than they would save.
+FEW = 1 << 22
 
 _COUNT: dict[str, Any] = {"dtype": np.int64, "combine": np.add}
 _SUM: dict[str, Any] = {"dtype": np.float64, "combine": np.add}
@@ -229,6 +233,7 @@ def measure(
 
     total = {f.name: np.full(groups.shape, 0, f.metadata["dtype"]) for f in _SUMMED}
     overflowing, unreadable = (np.zeros(side if groups.kind == "block" else (), np.int64) for _ in range(2))
+    separate = scales is None and offset is None and array.size <= FEW
     done = 0
     for part in chunks(array.shape, layout, CHUNK):
         piece = np.asarray(array[part], order="C")
@@ -238,6 +243,8 @@ def measure(
         if mode == Rounding.SR and bits is None and seed is not None:
             bits = random_words(positions(part, array.shape), seed, stream)
         given = None if scales is None else scales[of_blocks(part, layout)]
+        if separate:
+            given = shared_scale(piece, fmt, blocks=layout, scale_rule=scale_rule, nonfinite=policy)
         seen = _look(piece, fmt, layout, options, given, bits)
         hit = gather(np.logical_or, seen.pop("beyond"), layout)
         broken = seen.pop("broken")

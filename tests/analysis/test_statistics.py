@@ -133,6 +133,14 @@ def test_asymmetric(offset_range, monkeypatch):
     assert_agrees(measure(x, "mxint4", blocks=(1, 8), **options), list(rows.values()))
 
 
+@pytest.mark.parametrize("fmt", ["mxfp8_e4m3", "mxint4"])
+def test_the_row_loops_give_the_same(fmt, monkeypatch):
+    x = sample("paths")
+    few = measure(x, fmt, block_size=8)
+    monkeypatch.setattr(statistics, "FEW", 0)
+    assert measure(x, fmt, block_size=8) == few
+
+
 def test_given_scales_and_ieee_overflow():
     x = sample("scales")
     scales = generator("scales").integers(118, 126, (4, 3)).astype(np.uint8)

@@ -1,0 +1,211 @@
+"""Pictures of what quantization does to numbers (extra ``plots``).
+
+Each function draws into `ax`, or into a new figure, and returns the axes; ``axes.figure.savefig`` writes a file.
+Colours are those of Okabe and Ito, which colour-blind readers can tell apart, and a marker or a line style says the
+same again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors, formats
+from mxnum.analysis import Exploration, Statistics, measure
+from mxnum.dtypes import Array, float_array
+from mxnum.formats import E8M0, MXFormat
+from mxnum.layout import resolve_blocks, scales_shape
+from mxnum.modes import ScaleRule
+from mxnum.ops import shared_scale
+
+#: Okabe and Ito: blue, vermilion, green, orange, purple, sky blue, black.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#000000")
+#: A colour, a line and a marker for each scale rule.
+_BY_RULE = (COLOURS[0], COLOURS[1], COLOURS[2], COLOURS[6])
+_LINES = ("-", "--", "-.", ":")
+_MARKERS = ("o", "s", "^", "D")
+
+_MAPPED = {
+    "normalized_rmse": "R-MSE / root mean square of the block",
+    "max_error": "largest error",
+    "bias": "mean error",
+    "gain": "gain",
+    "clamp_rate": "share clamped",
+    "beyond_max_rate": "share beyond the largest value",
+    "max_code_rate": "share at the largest code",
+    "underflow_rate": "share that underflows to zero",
+}
+
+
+def histogram(x: Any, format: str | MXFormat, *, scale_rule: str = "floor", ax: Any = None, **layout: Any) -> Any:
+    """Where the elements of a tensor lie in the range of the element format, once their block's scale is applied.
+
+    The share left of the smallest value or beyond the largest is written beside it. `layout` is axis, block_size,
+    block_shape or blocks, as in `mxnum.quantize`. Zeros, NaN blocks and non-finite elements are left out.
+    """
+    fmt = formats.get(format)
+    array, _ = float_array("x", x)
+    blocks = resolve_blocks(array.shape, fmt.block, **layout)
+    scales = shared_scale(array, fmt, scale_rule=scale_rule, blocks=blocks)
+    exponent = _each(scales.astype(np.int32), blocks, array.shape) - E8M0.bias
+    wide = np.abs(array.astype(np.float64))
+    shown = np.isfinite(wide) & (wide > 0) & (exponent != E8M0.nan_code - E8M0.bias)
+    errors.require(bool(shown.any()), "x", "an array with a finite element other than zero", "one without")
+    place = np.log2(wide[shown]) - exponent[shown]
+    got = measure(array, fmt, scale_rule=scale_rule, blocks=blocks)
+    ax = _axes(ax, (7.2, 3.8))
+    element = fmt.element
+    smallest = element.min_subnormal if element.min_subnormal is not None else element.min_normal
+    top, bottom = np.log2(element.max), np.log2(smallest)
+    low = min(max(np.floor(np.quantile(place, 0.001)), bottom - 8), bottom - 2)
+    edges = np.arange(low, np.ceil(max(place.max(), top)) + 0.5, 0.25)
+    weights = np.full(place.shape, 100 / place.size)
+    ax.hist(
+        np.maximum(place, low), edges, weights=weights, color=COLOURS[5], edgecolor="white", linewidth=0.3, zorder=2
+    )
+    marks = [
+        (bottom, "smallest value", 1),
+        (np.log2(element.min_normal), "smallest normal", 0),
+        (top, "largest value", 1),
+    ]
+    height = ax.get_ylim()[1]
+    for at, name, style in marks:
+        if name == "smallest normal" and at == bottom:
+            continue
+        ax.axvline(at, color=COLOURS[6], linestyle=_LINES[1 - style], linewidth=1)
+        ax.annotate(f"{name} ", (at, 1.16 * height), rotation=90, va="top", ha="right", fontsize=8)
+    zones = [(edges[0], bottom - 1, COLOURS[3], "///", "to zero"), (top, edges[-1], COLOURS[1], "xxx", "beyond")]
+    for start, end, colour, hatch, name in zones:
+        ax.axvspan(
+            start, end, facecolor=colour, edgecolor=colour, alpha=0.2, hatch=hatch, linewidth=0, label=name, zorder=1
+        )
+    ax.legend(fontsize=8, loc="center left")
+    ax.set(
+        xlim=(edges[0], edges[-1]),
+        ylim=(0, 1.18 * height),
+        xlabel="log2 of the magnitude / scale",
+        ylabel="% of the elements that are not zero",
+    )
+    rates = f"{got.beyond_max_rate:.2%} beyond the largest value, {got.underflow_rate:.2%} to zero"
+    ax.set_title(f"{fmt.name}, {scale_rule}: {rates}", fontsize=10)
+    return ax
+
+
+def block_map(
+    x: Any, format: str | MXFormat, *, quantity: str = "normalized_rmse", ax: Any = None, **options: Any
+) -> Any:
+    """One coloured cell for each block of a matrix: by default its error; `options` as in `mxnum.analysis.measure`."""
+    errors.choose("quantity", quantity, tuple(_MAPPED))
+    fmt = formats.get(format)
+    array, _ = float_array("x", x)
+    errors.require(array.ndim == 2, "x", "a matrix", f"an array of {array.ndim} axes")
+    got: Statistics = measure(array, fmt, per="block", **options)
+    values = np.asarray(getattr(got, quantity), np.float64)
+    ax = _axes(ax, (7.2, 3.8))
+    signed = quantity in ("bias", "gain")
+    centre = 1.0 if quantity == "gain" else 0.0
+    extent = float(np.nanmax(np.abs(values - centre), initial=0.0)) if signed else 0.0
+    limits = {"vmin": centre - extent, "vmax": centre + extent} if signed else {"vmin": 0.0}
+    image = ax.imshow(
+        np.ma.masked_invalid(values),
+        cmap="PuOr" if signed else "cividis",
+        aspect="auto",
+        interpolation="nearest",
+        **limits,
+    )
+    ax.figure.colorbar(image, ax=ax, label=_MAPPED[quantity])
+    layout = {name: options[name] for name in ("axis", "block_size", "block_shape", "blocks") if name in options}
+    rows, columns = resolve_blocks(array.shape, fmt.block, **layout)
+    ax.set(xlabel="column of blocks", ylabel="row of blocks")
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.yaxis.get_major_locator().set_params(integer=True)
+    ax.set_title(f"{fmt.name}, {options.get('scale_rule', 'floor')}, blocks of {rows}x{columns}", fontsize=10)
+    return ax
+
+
+def sawtooth(
+    format: str | MXFormat,
+    *,
+    scale_rules: Sequence[str] = tuple(ScaleRule),
+    rounding: str = "rne",
+    binades: float = 2,
+    points: int = 4096,
+    ax: Any = None,
+) -> Any:
+    """The relative error of a block whose elements all have one value, against that value: one line a scale rule."""
+    fmt = formats.get(format)
+    values = np.exp2(np.linspace(0, binades, points, endpoint=False)).astype(np.float32)
+    ax = _axes(ax, (7.2, 3.8))
+    ax.axhline(0, color="0.6", linewidth=0.8)
+    for i, rule in enumerate(scale_rules):
+        # The mean error of a block of one is its error.
+        error = 100 * measure(values, fmt, block_size=1, per="block", scale_rule=rule, rounding=rounding).bias / values
+        ax.plot(values, error, _LINES[i % 4], color=_BY_RULE[i % 4], linewidth=(3.6, 2.4, 1.8, 1.2)[i % 4], label=rule)
+    ax.set_xscale("log", base=2)
+    ax.set(xlim=(1, 2**binades), xlabel="value of every element of the block", ylabel="relative error, %")
+    ax.set_xticks(_ticks(binades), [f"{t:g}" for t in _ticks(binades)])
+    ax.set_xticks([], minor=True)
+    ax.set_title(f"{fmt.name}: error of a block of equal values", fontsize=10)
+    ax.legend(title="scale rule", fontsize=8, title_fontsize=8, loc="best", framealpha=0.9)
+    return ax
+
+
+def design_space(exploration: Exploration, *, ax: Any = None, **wanted: Any) -> Any:
+    """Every candidate of an exploration: its error by format, marked by scale rule; hollow marks have an offset.
+
+    `wanted` selects by the fields of a candidate, for example ``rounding="rne", block="1x32"``.
+    """
+    chosen = [c for c in exploration.ranked(**wanted) if c.normalized_rmse > 0]
+    errors.require(bool(chosen), "wanted", "fields that some candidate has", wanted)
+    order = sorted(
+        {c.format for c in chosen},
+        key=lambda name: -min(c.normalized_rmse for c in chosen if c.format == name),
+    )
+    rules = [rule for rule in ScaleRule if any(c.scale_rule == rule for c in chosen)]
+    ax = _axes(ax, (7.2, 0.9 + 0.5 * len(order) + 1))
+    for i, rule in enumerate(rules):
+        for offset in (False, True):
+            some = [c for c in chosen if c.scale_rule == rule and c.asymmetric == offset]
+            place = [order.index(c.format) + 0.17 * (i - (len(rules) - 1) / 2) for c in some]
+            face = "none" if offset else _BY_RULE[i]
+            ax.scatter(
+                [c.normalized_rmse for c in some], place, s=26, marker=_MARKERS[i], facecolors=face,
+                edgecolors=_BY_RULE[i], linewidths=1, label=None if offset else str(rule),
+            )  # fmt: skip
+    ax.set_xscale("log", subs=[2, 5])
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_formatter("{x:g}")
+    ax.tick_params(axis="x", which="both", labelsize=8)
+    ax.set_yticks(range(len(order)), order)
+    for at in range(len(order) - 1):
+        ax.axhline(at + 0.5, color="0.88", linewidth=0.8, zorder=0)
+    ax.grid(axis="x", color="0.9", zorder=0)
+    ax.set_axisbelow(True)
+    ax.set(xlabel="R-MSE / root mean square of the tensor", ylim=(-0.6, len(order) - 0.4))
+    selection = ", ".join(f"{name} {value}" for name, value in wanted.items())
+    hollow = "; hollow: with an offset" if any(c.asymmetric for c in chosen) else ""
+    ax.set_title(f"{len(chosen)} candidates{f' ({selection})' if selection else ''}{hollow}", fontsize=10)
+    ax.legend(title="scale rule", fontsize=8, title_fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    return ax
+
+
+def _ticks(binades: float) -> list[float]:
+    return [t * 2**e for e in range(int(np.ceil(binades))) for t in (1.0, 1.25, 1.5, 1.75)] + [2**binades]
+
+
+def _axes(ax: Any, size: tuple[float, float]) -> Any:
+    """The axes given, or those of a new figure."""
+    if ax is not None:
+        return ax
+    pyplot = errors.package("matplotlib.pyplot", "plots")
+    return pyplot.subplots(figsize=size, layout="constrained")[1]
+
+
+def _each(per_block: Array, blocks: Sequence[int], shape: tuple[int, ...]) -> Array:
+    """One value per block as one value per element."""
+    assert per_block.shape == scales_shape(shape, tuple(blocks))
+    for axis, block in enumerate(blocks):
+        per_block = np.repeat(per_block, block, axis)
+    return per_block[tuple(slice(length) for length in shape)]

@@ -1,0 +1,110 @@
+"""What is drawn is what was measured; every picture is labelled; matplotlib is needed only to draw."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from mxnum import fake_quantize
+from mxnum.analysis import explore, measure, synthetic
+
+matplotlib = pytest.importorskip("matplotlib", reason="the extra plots is not installed")
+matplotlib.use("Agg")
+
+from mxnum import plots  # noqa: E402
+
+X = synthetic.weights(64, 96)
+
+
+@pytest.fixture(autouse=True)
+def close():
+    yield
+    import matplotlib.pyplot
+
+    matplotlib.pyplot.close("all")
+
+
+def assert_labelled(ax):
+    assert ax.get_xlabel()
+    assert ax.get_ylabel() or ax.get_yticklabels()
+    assert ax.get_title()
+
+
+def test_histogram():
+    x = np.where(np.arange(X.size).reshape(X.shape) % 7 == 0, 0, X).astype(np.float32)
+    x[0, 0] = np.nan
+    ax = plots.histogram(x, "mxfp4_e2m1", axis=0)
+    assert_labelled(ax)
+    assert sum(bar.get_height() for bar in ax.patches if hasattr(bar, "get_height")) > 0
+    heights = [p.get_height() for p in ax.containers[0]]
+    assert sum(heights) == pytest.approx(100)
+    got = measure(x, "mxfp4_e2m1", axis=0)
+    assert f"{got.beyond_max_rate:.2%} beyond" in ax.get_title()
+    beyond = sum(p.get_height() for p in ax.containers[0] if p.get_x() >= 2.7)
+    assert 0 < beyond <= 100 * got.beyond_max / np.count_nonzero(x)
+    assert {"smallest value ", "smallest normal ", "largest value "} == {t.get_text() for t in ax.texts}
+    with pytest.raises(ValueError, match="finite element other than zero"):
+        plots.histogram(np.zeros((4, 4)), "mxint8")
+
+
+@pytest.mark.parametrize("quantity", ["normalized_rmse", "bias", "clamp_rate", "gain"])
+def test_block_map(quantity):
+    options = {"scale_rule": "even", "block_shape": (4, 8)}
+    ax = plots.block_map(X, "mxfp4_e2m1", quantity=quantity, **options)
+    assert_labelled(ax)
+    want = getattr(measure(X, "mxfp4_e2m1", per="block", **options), quantity)
+    assert np.array_equal(ax.images[0].get_array(), want)
+    assert "4x8" in ax.get_title()
+    assert ax.images[0].colorbar.ax.get_ylabel()
+
+
+def test_block_map_of_something_else():
+    with pytest.raises(ValueError, match="'x' must be a matrix"):
+        plots.block_map(X[0], "mxint8")
+    with pytest.raises(ValueError, match="'quantity' must be one of"):
+        plots.block_map(X, "mxint8", quantity="mse")
+
+
+def test_sawtooth():
+    ax = plots.sawtooth("mxfp8_e4m3", points=1024)
+    assert_labelled(ax)
+    lines = {line.get_label(): line.get_data() for line in ax.lines[1:]}
+    assert list(lines) == ["floor", "ceil", "even", "rceil"]
+    for rule, (values, error) in lines.items():
+        q = fake_quantize(values, "mxfp8_e4m3", block_size=1, scale_rule=rule)
+        assert error == pytest.approx(100 * (q.astype(float) / values - 1), rel=1e-9, abs=1e-12)
+    assert lines["floor"][1].min() == pytest.approx(-12.5, abs=0.3)
+    styles = {(line.get_color(), line.get_linestyle()) for line in ax.lines[1:]}
+    assert len({c for c, _ in styles}) == len({s for _, s in styles}) == 4
+
+
+def test_design_space():
+    found = explore(X, formats=["mxfp4_e2m1", "mxint4"], roundings=["rne"], organisations=["row"], block_sizes=[16])
+    ax = plots.design_space(found)
+    assert_labelled(ax)
+    drawn = np.concatenate([c.get_offsets() for c in ax.collections])
+    assert sorted(drawn[:, 0]) == [c.normalized_rmse for c in found.ranked()]
+    assert "hollow" in ax.get_title()
+    only = plots.design_space(found, asymmetric=False)
+    assert "hollow" not in only.get_title()
+    assert sum(len(c.get_offsets()) for c in only.collections) == 8
+    with pytest.raises(ValueError, match="that some candidate has"):
+        plots.design_space(found, format="mxint8")
+
+
+def test_draws_where_it_is_told(tmp_path):
+    import matplotlib.pyplot
+
+    figure, axes = matplotlib.pyplot.subplots(1, 2)
+    assert plots.sawtooth("mxint4", points=16, ax=axes[1]) is axes[1]
+    figure.savefig(tmp_path / "x.png")
+    assert (tmp_path / "x.png").stat().st_size > 1000
+
+
+def test_without_matplotlib_the_error_names_the_extra():
+    probe = "import sys; sys.modules['matplotlib'] = None\nfrom mxnum import plots\nplots.sawtooth('mxint8', points=4)"
+    answer = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True)
+    assert "This needs the package 'matplotlib': pip install 'mxnum[plots]'." in answer.stderr
