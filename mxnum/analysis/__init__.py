@@ -11,35 +11,56 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mxnum.analysis import synthetic
+    from mxnum.analysis.averages import BinadeAverage, Tooth, binade_average, sawtooth
     from mxnum.analysis.design_space import Candidate, Exploration, explore
+    from mxnum.analysis.gamma import BlockError, GammaBias, block_error, gamma_bias
+    from mxnum.analysis.machines import Enclosure
     from mxnum.analysis.piecewise import PiecewiseQuantizer
     from mxnum.analysis.scale_theory import ClampRegion, clamp_region, relative_gaps, scale_threshold
     from mxnum.analysis.statistics import Statistics, measure
 
 #: Public name -> the module of this package it lives in.
 _HOMES = {
+    "BinadeAverage": "averages",
+    "BlockError": "gamma",
     "Candidate": "design_space",
     "ClampRegion": "scale_theory",
+    "Enclosure": "machines",
     "Exploration": "design_space",
+    "GammaBias": "gamma",
     "PiecewiseQuantizer": "piecewise",
     "Statistics": "statistics",
+    "Tooth": "averages",
+    "binade_average": "averages",
+    "block_error": "gamma",
     "clamp_region": "scale_theory",
     "explore": "design_space",
+    "gamma_bias": "gamma",
     "measure": "statistics",
     "relative_gaps": "scale_theory",
+    "sawtooth": "averages",
     "scale_threshold": "scale_theory",
 }
 
 __all__ = [
+    "BinadeAverage",
+    "BlockError",
     "Candidate",
     "ClampRegion",
+    "Enclosure",
     "Exploration",
+    "GammaBias",
     "PiecewiseQuantizer",
     "Statistics",
+    "Tooth",
+    "binade_average",
+    "block_error",
     "clamp_region",
     "explore",
+    "gamma_bias",
     "measure",
     "relative_gaps",
+    "sawtooth",
     "scale_threshold",
     "synthetic",
 ]

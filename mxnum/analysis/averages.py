@@ -1,0 +1,161 @@
+"""A block of equal numbers, and its average over a binade: closed forms by sympy.
+
+When all numbers of a block are the same, the shared scale is a function of that number and Q(x)/x - 1 is a sawtooth
+that repeats with every binade (where the element's subnormals are out of reach). Averages of the sawtooth are sums of
+elementary integrals over the pieces of the quantizer.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+from mxnum import errors
+from mxnum.analysis.piecewise import PiecewiseQuantizer
+from mxnum.analysis.scale_theory import element_of, scale_threshold
+from mxnum.formats import ElementFormat, MXFormat
+from mxnum.modes import Rounding, ScaleRule
+
+DENSITIES = ("log_uniform", "uniform")
+
+
+@dataclass(frozen=True)
+class Tooth:
+    """A piece of the sawtooth: for lower < f < upper, Q(f) is `below` or `above` (equal unless stochastic)."""
+
+    lower: Fraction
+    upper: Fraction
+    below: Fraction
+    above: Fraction
+    #: f is beyond the largest element times the scale.
+    clamped: bool
+
+
+@dataclass(frozen=True)
+class BinadeAverage:
+    """Averages of zeta = Q(f)/f - 1 over f in [1, 2), as exact sympy expressions; ``float()`` gives the number."""
+
+    #: E[Q/f] - 1.
+    bias: Any
+    #: E[Q]/E[f] - 1.
+    ratio_of_means: Any
+    #: E[zeta**2], the relative mean squared error.
+    mse: Any
+    #: The probability that f is beyond the largest element.
+    overflow: Any
+    #: The part of `bias` that comes from clamping, E[(max/f - 1); f > max]; the rest is rounding.
+    clamp_bias: Any
+
+    @property
+    def variance(self) -> Any:
+        """The variance of zeta."""
+        return self.mse - self.bias**2
+
+
+def sawtooth(
+    format: str | MXFormat | ElementFormat,
+    *,
+    scale_rule: str | ScaleRule = "floor",
+    rounding: str | Rounding = "rne",
+) -> tuple[Tooth, ...]:
+    """The pieces of Q(f) for f from 1 to 2 when f is the maximum of its block.
+
+    >>> [str(t.below) for t in sawtooth("mxfp4_e2m1")], [str(t.lower) for t in sawtooth("mxfp4_e2m1")]
+    (['1', '3/2', '3/2'], ['1', '5/4', '3/2'])
+    """
+    element = element_of(format)
+    rule = errors.choose_member("scale_rule", scale_rule, ScaleRule)
+    return _teeth(element, rule, errors.choose_member("rounding", rounding, Rounding))
+
+
+@cache
+def _teeth(element: ElementFormat, rule: ScaleRule, rounding: Rounding) -> tuple[Tooth, ...]:
+    quantizer = PiecewiseQuantizer.of(element, rounding)
+    aligned, largest = Fraction(2) ** element.emax, Fraction(element.max)
+    change = 2 * scale_threshold(element, rule)  # the scale exponent of f * aligned is 0 below, 1 from here on
+    teeth = []
+    for exponent, start, stop in ((0, aligned, min(change, 2 * aligned)), (1, max(change, aligned), 2 * aligned)):
+        scale = Fraction(2) ** exponent
+        inner = [b * scale for b in quantizer.breakpoints if start < b * scale < stop]
+        edges = sorted({start, *inner, *([largest * scale] if start < largest * scale < stop else []), stop})
+        for lower, upper in itertools.pairwise(edges):
+            if lower >= upper:
+                continue
+            middle = (lower + upper) / 2 / scale
+            place = sum(b < middle for b in quantizer.breakpoints)
+            below, above = (level[place] * scale / aligned for level in (quantizer.lower, quantizer.upper))
+            teeth.append(Tooth(lower / aligned, upper / aligned, below, above, middle > largest))
+    return tuple(teeth)
+
+
+def binade_average(
+    format: str | MXFormat | ElementFormat,
+    *,
+    scale_rule: str | ScaleRule = "floor",
+    rounding: str | Rounding = "rne",
+    density: str = "log_uniform",
+) -> BinadeAverage:
+    """Closed forms of bias, mean squared error and overflow of a block of equal numbers, averaged over a binade.
+
+    `density` is that of the mantissa f in [1, 2): ``"log_uniform"``, 1 / (f ln 2), or ``"uniform"``, 1.
+
+    >>> average = binade_average("mxfp8_e4m3")
+    >>> round(100 * float(average.bias), 3), round(100 * float(average.clamp_bias), 3)
+    (-1.294, -1.231)
+    >>> average.overflow
+    (-log(7) + 3*log(2))/log(2)
+    """
+    element = element_of(format)
+    rule = errors.choose_member("scale_rule", scale_rule, ScaleRule)
+    mode = errors.choose_member("rounding", rounding, Rounding)
+    return _average(element, rule, mode, errors.choose("density", density, DENSITIES))
+
+
+@cache
+def _primitives(density: str) -> tuple[Any, dict[int, Any]]:
+    """The symbol f and the antiderivatives of f**n times the density, for n = -2 ... 1."""
+    import sympy
+
+    f = sympy.Symbol("f", positive=True)
+    weight = 1 / (f * sympy.log(2)) if density == "log_uniform" else sympy.Integer(1)
+    return f, {n: sympy.integrate(f**n * weight, f) for n in (-2, -1, 0, 1)}
+
+
+@cache
+def _average(element: ElementFormat, rule: ScaleRule, rounding: Rounding, density: str) -> BinadeAverage:
+    import sympy
+
+    f, primitives = _primitives(density)
+
+    def rational(value: Fraction) -> Any:
+        return sympy.Rational(value.numerator, value.denominator)
+
+    def integral(power: int, tooth: Tooth) -> Any:
+        primitive = primitives[power]
+        return primitive.subs(f, rational(tooth.upper)) - primitive.subs(f, rational(tooth.lower))
+
+    ratio = mean = square = overflow = clamp = sympy.Integer(0)
+    for tooth in _teeth(element, rule, rounding):
+        below, above = rational(tooth.below), rational(tooth.above)
+        mass = integral(0, tooth)
+        if below == above:
+            error = below * integral(-1, tooth) - mass
+            mean += below * mass
+            square += below**2 * integral(-2, tooth) - 2 * below * integral(-1, tooth) + mass
+        else:  # stochastic: E[Q] = f and E[Q^2] = (below + above) f - below above
+            error = sympy.Integer(0)
+            mean += integral(1, tooth)
+            square += (below + above) * integral(-1, tooth) - below * above * integral(-2, tooth) - mass
+        ratio += error
+        if tooth.clamped:
+            overflow += mass
+            clamp += error
+    whole = Tooth(Fraction(1), Fraction(2), Fraction(0), Fraction(0), False)
+    tidy = [
+        sympy.together(sympy.expand(sympy.expand_log(term, force=True)))
+        for term in (ratio, mean / integral(1, whole) - 1, square, overflow, clamp)
+    ]
+    return BinadeAverage(*tidy)

@@ -1,0 +1,299 @@
+"""The expectations of `cluster` in closed form, written once for every machine of `machines`.
+
+On each piece of the quantizer E[Q | x] and E[Q^2 | x] are linear in x, so everything is a sum of truncated moments
+E[X**n; a < X < b], n = -2 ... 2, with weights G(t)**(k-1). For a normal distribution all but n = -1 are elementary in
+erf and exp; n = -2 follows from n = -1 by parts.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from mxnum import errors
+from mxnum.analysis.cluster import Model
+from mxnum.analysis.machines import ArbMachine, Enclosure, IntervalMachine, Machine
+from mxnum.analysis.piecewise import PiecewiseQuantizer
+from mxnum.analysis.scale_theory import scale_threshold
+from mxnum.modes import Rounding
+
+#: Roundings with |Q(x)/x - 1| <= 1 wherever nothing overflows: those that never leave zero.
+NEVER_AWAY_FROM_ZERO = (Rounding.RNE, Rounding.RNA, Rounding.RTZ)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """For lower < x < upper at one scale: E[Q|x] = m0 + m1 x and E[Q^2|x] = s0 + s1 x."""
+
+    lower: Fraction
+    upper: Fraction
+    m0: Fraction
+    m1: Fraction
+    s0: Fraction
+    s1: Fraction
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Which scale exponents and which interval of x a closed form keeps."""
+
+    scales: range
+    low: Fraction
+    high: Fraction
+
+
+def pieces(model: Model, scale: int, cut: Cut) -> list[Piece]:
+    """The quantizer at one scale, restricted to the pieces that meet the interval of the cut."""
+    quantizer = PiecewiseQuantizer.of(model.element, model.rounding)
+    factor = Fraction(2) ** scale / model.prescale
+    reach = scale_threshold(model.element, model.scale_rule) * Fraction(2) ** (scale + 1)
+    edges = [-reach, *(b * factor for b in quantizer.breakpoints), reach]
+    found = []
+    for place, (lower, upper) in enumerate(itertools.pairwise(edges)):
+        lower, upper = max(lower, -reach), min(upper, reach)
+        if lower >= upper or upper <= cut.low or lower >= cut.high:
+            continue
+        below, above = quantizer.lower[place] * factor, quantizer.upper[place] * factor
+        if below == above:
+            found.append(Piece(lower, upper, below, Fraction(0), below**2, Fraction(0)))
+        else:
+            found.append(Piece(lower, upper, Fraction(0), Fraction(1), -below * above, below + above))
+    return found
+
+
+class Normal:
+    """Truncated moments of N(mu, sigma**2) on a machine."""
+
+    def __init__(self, machine: Machine, mu: Any, sigma: Any) -> None:
+        self._m, self.mu, self._variance = machine, mu, sigma * sigma
+        self._sigma = sigma
+        self._root = sigma * machine.sqrt(machine.number(Fraction(2)))
+        self._norm = sigma * machine.sqrt(2 * machine.pi())
+        self._seen: dict[Any, Any] = {}
+
+    def _once(self, kind: str, at: Fraction, make: Any) -> Any:
+        key = (kind, at)
+        if key not in self._seen:
+            self._seen[key] = make((self._m.number(at) - self.mu) / self._root)
+        return self._seen[key]
+
+    def _half_erf(self, at: Fraction) -> Any:
+        return self._once("erf", at, lambda z: self._m.erf(z) / 2)
+
+    def outside(self, a: Fraction, b: Fraction) -> Any:
+        """The probability of lying outside [a, b]."""
+        return abs(1 - self.mass(a, b))
+
+    def avoids(self, t: Fraction) -> bool:
+        """Whether |X| < t is impossible."""
+        return False
+
+    def density(self, at: Fraction) -> Any:
+        return self._once("density", at, lambda z: self._m.exp(-z * z) / self._norm)
+
+    def mass(self, a: Fraction, b: Fraction) -> Any:
+        return self._half_erf(b) - self._half_erf(a)
+
+    def first(self, a: Fraction, b: Fraction) -> Any:
+        return self.mu * self.mass(a, b) - self._variance * (self.density(b) - self.density(a))
+
+    def second(self, a: Fraction, b: Fraction) -> Any:
+        edge = (self._m.number(b) + self.mu) * self.density(b) - (self._m.number(a) + self.mu) * self.density(a)
+        return self.second_moment() * self.mass(a, b) - self._variance * edge
+
+    def inverse(self, a: Fraction, b: Fraction) -> Any:
+        key = ("inverse", a, b)
+        if key not in self._seen:
+            self._seen[key] = self._m.inverse_normal(self.mu, self._sigma, a, b)
+        return self._seen[key]
+
+    def inverse_square(self, a: Fraction, b: Fraction) -> Any:
+        edge = self.density(b) / self._m.number(b) - self.density(a) / self._m.number(a)
+        return (self.mu * self.inverse(a, b) - self.mass(a, b)) / self._variance - edge
+
+    def second_moment(self) -> Any:
+        return self.mu * self.mu + self._variance
+
+    def fourth_moment(self) -> Any:
+        square = self.mu * self.mu
+        return square * square + 6 * square * self._variance + 3 * self._variance * self._variance
+
+
+class Uniform:
+    """Truncated moments of the uniform distribution on [low, high]; bounds of a piece are cut to it."""
+
+    def __init__(self, machine: Machine, low: Fraction, high: Fraction) -> None:
+        self._m, self._low, self._high = machine, low, high
+        self.mu = machine.number((low + high) / 2)
+        self._width = high - low
+
+    def _power(self, n: int, a: Fraction, b: Fraction) -> Any:
+        a, b = max(a, self._low), min(b, self._high)
+        if a >= b:
+            return self._m.number(Fraction(0))
+        return self._m.number((b**n - a**n) / (n * self._width))
+
+    def outside(self, a: Fraction, b: Fraction) -> Any:
+        covered = a <= self._low and self._high <= b
+        return self._m.number(Fraction(0)) if covered else abs(1 - self.mass(a, b))
+
+    def avoids(self, t: Fraction) -> bool:
+        return self._low >= t or self._high <= -t
+
+    def mass(self, a: Fraction, b: Fraction) -> Any:
+        return self._power(1, a, b)
+
+    def first(self, a: Fraction, b: Fraction) -> Any:
+        return self._power(2, a, b)
+
+    def second(self, a: Fraction, b: Fraction) -> Any:
+        return self._power(3, a, b)
+
+    def inverse(self, a: Fraction, b: Fraction) -> Any:
+        a, b = max(a, self._low), min(b, self._high)
+        if a >= b:
+            return self._m.number(Fraction(0))
+        return self._m.log(self._m.number(b / a)) / self._m.number(self._width)
+
+    def inverse_square(self, a: Fraction, b: Fraction) -> Any:
+        return self._power(-1, a, b)
+
+    def second_moment(self) -> Any:
+        return self.second(self._low, self._high)
+
+    def fourth_moment(self) -> Any:
+        return self._power(5, self._low, self._high)
+
+
+def expectation(machine: Machine, law: Any, model: Model, cut: Cut, integrate: Any) -> Any:
+    """The sum over scales of W(t_{s+1}) I_s(t_{s+1}) - W(t_s) I_s(t_s), W(t) = P(|X| < t)**(k-1).
+
+    `integrate(piece, a, b)` gives the integral over a < x < b within a piece.
+    """
+    threshold = scale_threshold(model.element, model.scale_rule)
+    total = machine.number(Fraction(0))
+    for scale in cut.scales:
+        begin, end = (threshold * Fraction(2) ** s for s in (scale, scale + 1))
+        inner = outer = machine.number(Fraction(0))
+        for piece in pieces(model, scale, cut):
+            for low, high, is_inner in ((-end, -begin, False), (-begin, begin, True), (begin, end, False)):
+                a, b = max(piece.lower, low), min(piece.upper, high)
+                if a < b:
+                    value = integrate(piece, a, b)
+                    inner, outer = (inner + value, outer) if is_inner else (inner, outer + value)
+        k = model.block_size
+        others = machine.power(law.mass(-end, end), k - 1) if k > 1 else machine.number(Fraction(1))
+        if scale == -127:  # the lowest exponent also serves all smaller blocks
+            total = total + others * (inner + outer)
+        elif k == 1:
+            total = total + outer
+        else:
+            total = total + (others - machine.power(law.mass(-begin, begin), k - 1)) * inner + others * outer
+    return total
+
+
+def integrals(machine: Machine, law: Any) -> dict[str, Any]:
+    """What is integrated over a piece, by name."""
+    n = machine.number
+
+    def ratio(first: Fraction, second: Fraction, a: Fraction, b: Fraction) -> Any:
+        """E[(first + second x) / x]."""
+        total = n(Fraction(0))
+        if first:
+            errors.require(a * b > 0, "rounding", "one that rounds to zero near zero, where the mean diverges", "other")
+            total = total + n(first) * law.inverse(a, b)
+        return total + n(second) * law.mass(a, b) if second else total
+
+    def square_ratio(p: Piece, a: Fraction, b: Fraction) -> Any:
+        """E[Q^2 / x^2]."""
+        total = ratio(p.s1, Fraction(0), a, b)
+        return total + n(p.s0) * law.inverse_square(a, b) if p.s0 else total
+
+    return {
+        "q": lambda p, a, b: n(p.m0) * law.mass(a, b) + n(p.m1) * law.first(a, b),
+        "q_squared": lambda p, a, b: n(p.s0) * law.mass(a, b) + n(p.s1) * law.first(a, b),
+        "q_times_x": lambda p, a, b: n(p.m0) * law.first(a, b) + n(p.m1) * law.second(a, b),
+        "q_over_x": lambda p, a, b: ratio(p.m0, p.m1, a, b),
+        "q_over_x_squared": square_ratio,
+        "mass": lambda p, a, b: law.mass(a, b),
+    }
+
+
+#: What can be asked for, from the integrals it needs.
+RESULTS = {
+    "bias": ("q_over_x",),
+    "variance": ("q_over_x", "q_over_x_squared"),
+    "ratio_of_means": ("q",),
+    "gain": ("q_times_x",),
+    "mse": ("q_squared", "q_times_x"),
+}
+
+
+def combine(name: str, law: Any, found: dict[str, Any]) -> Any:
+    """A result from its integrals."""
+    match name:
+        case "bias":
+            return found["q_over_x"] - 1
+        case "variance":
+            return found["q_over_x_squared"] - found["q_over_x"] * found["q_over_x"]
+        case "ratio_of_means":
+            return found["q"] / law.mu - 1
+        case "gain":
+            return found["q_times_x"] / law.second_moment()
+        case _:
+            return found["q_squared"] - 2 * found["q_times_x"] + law.second_moment()
+
+
+def closed_form(machine: Machine, law: Any, model: Model, cut: Cut, name: str) -> Any:
+    """One result as a number of the machine, without what the cut leaves out."""
+    errors.choose("of", name, tuple(RESULTS))
+    wanted = integrals(machine, law)
+    found = {part: expectation(machine, law, model, cut, wanted[part]) for part in RESULTS[name]}
+    return combine(name, law, found)
+
+
+def enclose(machine: ArbMachine | IntervalMachine, law: Any, model: Model, cut: Cut, name: str) -> Enclosure:
+    """A rigorous interval: the closed form on the cut, widened by a bound of what the cut leaves out.
+
+    Let N be the event that some number of the block lies outside the interval of the cut, or that the scale is not in
+    it. P(N) <= k P(X outside) + P(all |X_i| < t_first). On N, |Q/X| <= 2 for the roundings of `NEVER_AWAY_FROM_ZERO`
+    (and E[Q|X]/X <= 1 for stochastic rounding). Everywhere |Q| <= 4 max(A, t_first) / prescale, where A is the largest
+    |X_i| and A**2n <= sum of X_i**2n, so that by Cauchy and Schwarz E[|Q|**n; N] <= (4/prescale)**n
+    sqrt((k E[X**2n] + t_first**2n) P(N)).
+    """
+    errors.choose("of", name, tuple(RESULTS))
+    n, k = machine.number, model.block_size
+    with machine.precision():
+        wanted = integrals(machine, law)
+        found = {part: expectation(machine, law, model, cut, wanted[part]) for part in RESULTS[name]}
+        first = scale_threshold(model.element, model.scale_rule) * Fraction(2) ** cut.scales[0]
+        lost = k * machine.bound(law.outside(cut.low, cut.high))
+        if cut.scales[0] > -127 and not law.avoids(first):
+            lost = lost + machine.power(machine.bound(law.mass(-first, first)), k)
+        lost, size = machine.bound(lost), n(4 / model.prescale)
+
+        def rest(part: str) -> Any:
+            if part == "q_over_x":
+                return 2 * lost
+            if part == "q_over_x_squared":
+                return 4 * lost
+            if part == "q":
+                return size * machine.sqrt((k * law.second_moment() + n(first**2)) * lost)
+            return size * size * machine.sqrt((k * law.fourth_moment() + n(first**4)) * lost)
+
+        slack = {part: rest(part) for part in found}
+        value = combine(name, law, found)
+        match name:
+            case "variance":
+                total = slack["q_over_x_squared"] + slack["q_over_x"] * (2 * abs(found["q_over_x"]) + slack["q_over_x"])
+            case "ratio_of_means":
+                total = slack["q"] / abs(law.mu)
+            case "gain":
+                total = slack["q_times_x"] / law.second_moment()
+            case "mse":
+                total = slack["q_squared"] + 2 * slack["q_times_x"]
+            case _:
+                total = slack["q_over_x"]
+        return machine.hull(value, total)

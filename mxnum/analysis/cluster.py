@@ -1,0 +1,220 @@
+"""Blocks of k independent numbers from one distribution: expectations over Q, exactly conditioned on the shared scale.
+
+The shared exponent S of a block is at least s when its maximum reaches t_s = t * 2**s (`scale_theory`). With
+G(t) = P(|X| < t), and by symmetry between the k numbers, for any function h of one number and of the scale
+
+    E[h(X, S)] = sum over s of  G(t_{s+1})**(k-1) E[h(X, s); |X| < t_{s+1}] - G(t_s)**(k-1) E[h(X, s); |X| < t_s],
+
+because {S = s} is {all |X_i| < t_{s+1}} without {all |X_i| < t_s}. The same with two numbers and k - 2 gives their
+covariance. Nothing is approximated but the integrals over single numbers: these are composite Gauss-Legendre sums on
+the pieces where Q is smooth.
+
+Accuracy: absolute errors are below 1e-14 times the mean absolute value of what is averaged (tests compare with interval
+arithmetic). A normal distribution is cut at 10 standard deviations, which leaves out 2e-23 of each number.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from mxnum.analysis.piecewise import PiecewiseQuantizer
+from mxnum.analysis.scale_theory import scale_threshold
+from mxnum.dtypes import Array
+from mxnum.formats import ElementFormat
+from mxnum.modes import Rounding, ScaleRule
+
+#: Standard deviations on each side that are integrated over.
+REACH = 10.0
+#: Scales less probable than this are left out.
+NEGLIGIBLE = 1e-22
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
+_SQRT2, _SQRT3 = math.sqrt(2.0), math.sqrt(3.0)
+#: Panels of that many standard deviations or less.
+_PANEL = 1.0
+_PAIRS_AT_ONCE = 1000
+
+#: What is averaged for each number x of a block, Q its quantized value; see `Moments`.
+QUANTITIES = (
+    "mass", "error", "square_error", "product", "noise",
+    "relative_error", "relative_square", "overflow", "on_max", "zero",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is quantized and how: the fixed arguments of an analysis."""
+
+    element: ElementFormat
+    scale_rule: ScaleRule
+    rounding: Rounding
+    block_size: int
+    #: "normal" or "uniform".
+    distribution: str
+    #: Numbers are multiplied by this after the scale is chosen, and divided by it at the end.
+    prescale: Fraction = Fraction(1)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Expectations over one number of a block (arrays over mu and sigma); `pair` holds E[h_i h_j] for two of them."""
+
+    #: E[Q - X], E[(Q-X)^2], E[(Q-X) X], E[Var(Q | X, S)], E[Q/X - 1], E[(Q/X - 1)^2], and the probabilities of
+    #: |X| > max * scale, |Q| = max * scale, Q = 0; "mass" is the sum of all probabilities, 1 if nothing is lost.
+    single: dict[str, Array]
+    #: E[zeta_i zeta_j] for zeta = Q/X - 1, and E[e_i e_j] for e = Q - X.
+    pair: dict[str, Array]
+
+
+def window(model: Model, mu: Any, sigma: Any) -> tuple[Any, Any]:
+    """The interval that holds all (uniform) or all but 2e-23 (normal) of a number."""
+    half = sigma * (REACH if model.distribution == "normal" else _SQRT3)
+    return mu - half, mu + half
+
+
+def probability_above(model: Model, t: Array, mu: Array, sigma: Array) -> Array:
+    """P(|X| >= t), with full relative accuracy where it is small."""
+    if model.distribution == "uniform":
+        low, high = window(model, mu, sigma)
+        inside = np.minimum(high, t) - np.maximum(low, -t)
+        return np.asarray(1 - np.clip(inside, 0, high - low) / (high - low))
+    erfc = np.frompyfunc(math.erfc, 1, 1)
+    right = np.asarray(erfc((t - mu) / (sigma * _SQRT2)), float)
+    left = np.asarray(erfc((t + mu) / (sigma * _SQRT2)), float)
+    return np.asarray(np.minimum((right + left) / 2, 1.0))
+
+
+def _power(p_above: Array, exponent: int) -> Array:
+    """(1 - p_above) ** exponent; zero numbers, or none left over, make it 1."""
+    if exponent <= 0:
+        return np.ones_like(p_above)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.exp(exponent * np.log1p(-p_above)))
+
+
+@cache
+def _tables(model: Model) -> tuple[Array, Array, Array, Array]:
+    """Breakpoints of x / 2**s, with splits that keep each panel smooth, and the two levels of each piece."""
+    quantizer = PiecewiseQuantizer.of(model.element, model.rounding)
+    largest = Fraction(model.element.max)
+    splits = {largest, Fraction(0)}
+    splits |= {
+        Fraction(2) ** e for e in range(model.element.emin - model.element.mantissa_bits, model.element.emax + 2)
+    }
+    edges = sorted({*quantizer.breakpoints, *splits, *(-s for s in splits)})
+    breaks = np.array([float(b) for b in quantizer.breakpoints])
+    scaled = np.array([float(edge / model.prescale) for edge in edges])
+    return scaled, breaks, np.array(quantizer.lower, float), np.array(quantizer.upper, float)
+
+
+def _live_scales(model: Model, mu: Array, sigma: Array) -> tuple[Array, Array]:
+    """The first and last scale exponent that a block can have with more than negligible probability."""
+    threshold = float(scale_threshold(model.element, model.scale_rule))
+    low, high = window(model, mu, sigma)
+    last = np.floor(np.log2(np.maximum(abs(low), abs(high)) / threshold)) + 1
+    nearest = np.where((low < 0) & (high > 0), 0.0, np.minimum(abs(low), abs(high)))
+    with np.errstate(divide="ignore"):
+        first = np.floor(np.log2(nearest / threshold)) - 1
+    first = np.maximum(first, -128)
+    for row in np.nonzero(np.isneginf(first) | (first == -128))[0]:
+        s = last[row]
+        while s > -127:
+            above = probability_above(model, np.array(threshold * 2.0**s), mu[row], sigma[row])
+            if _power(above, model.block_size) < NEGLIGIBLE:
+                break
+            s -= 1
+        first[row] = s
+    return np.clip(first, -127, 127).astype(int), np.clip(last, -127, 127).astype(int)
+
+
+def moments(model: Model, mu: Array, sigma: Array) -> Moments:
+    """All expectations for flat float64 arrays mu and sigma > 0."""
+    first, last = _live_scales(model, mu, sigma)
+    counts = last - first + 1
+    point = np.repeat(np.arange(mu.size), counts)
+    offset = np.arange(point.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    scale = first[point] + offset
+    single = np.zeros((len(QUANTITIES), mu.size))
+    pair = np.zeros((2, mu.size))
+    for start in range(0, point.size, _PAIRS_AT_ONCE):
+        part = slice(start, start + _PAIRS_AT_ONCE)
+        _accumulate(model, mu, sigma, point[part], scale[part], single, pair)
+    return Moments(dict(zip(QUANTITIES, single, strict=True)), {"relative_error": pair[0], "error": pair[1]})
+
+
+def _accumulate(model: Model, mu: Array, sigma: Array, point: Array, scale: Array, single: Array, pair: Array) -> None:
+    """Add the contributions of some (point, scale) pairs."""
+    threshold = float(scale_threshold(model.element, model.scale_rule))
+    m, d = mu[point], sigma[point]
+    # The lowest and the highest exponent of E8M0 also serve the blocks beyond them.
+    begins = np.where(scale == -127, 0.0, threshold * np.exp2(scale))
+    ends = np.where(scale == 127, np.inf, threshold * np.exp2(scale + 1))
+    above_begin, above_end = (probability_above(model, t, m, d) for t in (begins, ends))
+    inner, outer = _integrals(model, m, d, scale, begins, ends)  # [quantity, pair]: |x| < begin, begin <= |x| < end
+    k = model.block_size
+    others = _power(above_end, k - 1)
+    # For k = 1 a number below the threshold has no other to raise the scale: the difference is exactly zero.
+    low = others - _power(above_begin, k - 1) if k > 1 else np.zeros_like(others)
+    for row in range(len(QUANTITIES)):
+        np.add.at(single[row], point, low * inner[row] + others * outer[row])
+    if k > 1:
+        both, both_low = _power(above_end, k - 2), _power(above_begin, k - 2)
+        for row, name in enumerate(("relative_error", "error")):
+            i, o = inner[QUANTITIES.index(name)], outer[QUANTITIES.index(name)]
+            np.add.at(pair[row], point, (both - both_low) * i**2 + both * (2 * i * o + o**2))
+
+
+def _integrals(model: Model, mu: Array, sigma: Array, scale: Array, begins: Array, ends: Array) -> tuple[Array, Array]:
+    """For each pair the integrals of every quantity over |x| < begin and over begin <= |x| < end."""
+    edges, breaks, lower, upper = _tables(model)
+    unit = np.exp2(scale.astype(float))[:, None]
+    # In standard deviations from mu, z = (x - mu) / sigma, so that narrow clusters lose no digits.
+    half = REACH if model.distribution == "normal" else _SQRT3
+    grid = np.arange(-half, half, _PANEL)
+    candidates = [(edges * unit - mu[:, None]) / sigma[:, None]]
+    candidates += [((sign * t - mu) / sigma)[:, None] for t in (begins, ends) for sign in (1, -1)]
+    candidates.append(np.broadcast_to(grid, (mu.size, grid.size)))
+    z_low, z_high = (np.clip((sign * ends - mu) / sigma, -half, half)[:, None] for sign in (-1, 1))
+    points = np.clip(np.concatenate([*candidates, z_low, z_high], axis=1), z_low, z_high)
+    points.sort(axis=1)
+    widths = np.diff(points, axis=1)
+    owner, place = np.nonzero(widths > 0)
+    start, width = points[:, :-1][owner, place], widths[owner, place]
+
+    z = start[:, None] + width[:, None] * ((_NODES + 1) / 2)
+    m, d, p = mu[owner, None], sigma[owner, None], unit[owner]
+    x = m + d * z
+    x = np.where(x == 0, 1e-150, x)  # a node so close to zero that it rounds to it: Q / x - 1 must be -1 there
+    if model.distribution == "normal":
+        density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
+    else:
+        density = np.full_like(z, 1 / (2 * half))
+    weight = density * (width[:, None] * (_WEIGHTS / 2))
+
+    c = float(model.prescale)
+    middle = m[:, 0] + d[:, 0] * (start + width / 2)
+    piece = np.searchsorted(breaks, c * middle / p[:, 0])
+    below, above = (level[piece][:, None] * p / c for level in (lower, upper))
+    stochastic = below != above
+    error = np.where(stochastic, 0.0, below - x)
+    up = np.where(stochastic, (x - below) / np.where(stochastic, above - below, 1.0), 0.0)  # P(Q = above)
+    noise = up * (above - x) * stochastic * (above - below)
+    beyond = abs(middle) * c > model.element.max * p[:, 0]
+    top = upper[-1] * p / c
+    on_max = (abs(below) == top) * (1 - up) + (abs(above) == top) * up
+    zero = (below == 0) * (1 - up) + (above == 0) * up
+    values = (
+        np.ones_like(x), error, error**2 + noise, error * x, noise,
+        error / x, (error / x) ** 2 + noise / x**2, beyond[:, None], on_max, zero,
+    )  # fmt: skip
+    totals = np.stack([(weight * value).sum(axis=1) for value in values])
+    inside = abs(middle) < begins[owner]
+    size = mu.size
+    inner = np.stack([np.bincount(owner[inside], row[inside], size) for row in totals])
+    outer = np.stack([np.bincount(owner[~inside], row[~inside], size) for row in totals])
+    return inner, outer

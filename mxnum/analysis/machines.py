@@ -1,0 +1,287 @@
+"""Number systems in which one closed form is evaluated: sympy expressions, rigorous balls (arb), rigorous intervals.
+
+A closed form in `closed_form` uses + - * / on the numbers of a machine and the few functions here, so what is printed,
+what is enclosed and what is cross-checked is one formula.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+from mxnum import errors
+
+
+@dataclass(frozen=True)
+class Enclosure:
+    """A proved interval: the true value lies between `lower` and `upper`, which are exact rationals."""
+
+    lower: Fraction
+    upper: Fraction
+
+    @property
+    def midpoint(self) -> float:
+        return float((self.lower + self.upper) / 2)
+
+    @property
+    def radius(self) -> float:
+        """Half the width, rounded up to a float."""
+        return math.nextafter(float((self.upper - self.lower) / 2), math.inf)
+
+    def __contains__(self, value: float | Fraction) -> bool:
+        return self.lower <= Fraction(value) <= self.upper
+
+    def overlaps(self, other: Enclosure) -> bool:
+        return self.lower <= other.upper and other.lower <= self.upper
+
+    def __repr__(self) -> str:
+        return f"<Enclosure {self}>"
+
+    def __str__(self) -> str:
+        return f"{self.midpoint:.17g} +/- {self.radius:.2g}"
+
+
+class Machine(Protocol):
+    """What a closed form needs beside arithmetic."""
+
+    def number(self, value: Fraction) -> Any:
+        """An exact rational."""
+
+    def erf(self, x: Any) -> Any:
+        """The error function."""
+
+    def exp(self, x: Any) -> Any:
+        """The exponential."""
+
+    def log(self, x: Any) -> Any:
+        """The natural logarithm."""
+
+    def sqrt(self, x: Any) -> Any:
+        """The square root."""
+
+    def pi(self) -> Any:
+        """The circle number."""
+
+    def power(self, x: Any, n: int) -> Any:
+        """x ** n for n >= 1, also where x is an interval around zero."""
+
+    def inverse_normal(self, mu: Any, sigma: Any, lower: Fraction, upper: Fraction) -> Any:
+        """The integral of 1/x times the density of N(mu, sigma**2), for 0 outside [lower, upper]."""
+
+
+def _squarings(x: Any, n: int) -> Any:
+    """x ** n by products alone (the power of a ball around zero would go through its logarithm)."""
+    if n == 1:
+        return x
+    half = _squarings(x, n // 2)
+    return half * half * x if n % 2 else half * half
+
+
+class SympyMachine:
+    """Symbols: the formula itself. The integral of density / x stays an Integral; ``evalf`` computes it."""
+
+    def __init__(self) -> None:
+        import sympy
+
+        self._sympy = sympy
+        self.variable = sympy.Symbol("x", real=True)
+
+    def number(self, value: Fraction) -> Any:
+        return self._sympy.Rational(value.numerator, value.denominator)
+
+    def erf(self, x: Any) -> Any:
+        return self._sympy.erf(x)
+
+    def exp(self, x: Any) -> Any:
+        return self._sympy.exp(x)
+
+    def log(self, x: Any) -> Any:
+        return self._sympy.log(x)
+
+    def sqrt(self, x: Any) -> Any:
+        return self._sympy.sqrt(x)
+
+    def pi(self) -> Any:
+        return self._sympy.pi
+
+    def power(self, x: Any, n: int) -> Any:
+        return x**n
+
+    def inverse_normal(self, mu: Any, sigma: Any, lower: Fraction, upper: Fraction) -> Any:
+        x, sympy = self.variable, self._sympy
+        density = sympy.exp(-((x - mu) ** 2) / (2 * sigma**2)) / (sigma * sympy.sqrt(2 * sympy.pi))
+        return sympy.Integral(density / x, (x, self.number(lower), self.number(upper)))
+
+
+class ArbMachine:
+    """Balls of python-flint's arb: every result encloses the true value. Use inside ``with machine.precision():``."""
+
+    def __init__(self, prec: int) -> None:
+        self._flint = errors.package("flint", "proofs")
+        self.prec = prec
+
+    @contextmanager
+    def precision(self) -> Iterator[None]:
+        """Sets flint's working precision, and gives it back."""
+        before = self._flint.ctx.prec
+        self._flint.ctx.prec = self.prec
+        try:
+            yield
+        finally:
+            self._flint.ctx.prec = before
+
+    def number(self, value: Fraction) -> Any:
+        return self._flint.arb(self._flint.fmpq(value.numerator, value.denominator))
+
+    def erf(self, x: Any) -> Any:
+        return x.erf()
+
+    def exp(self, x: Any) -> Any:
+        return x.exp()
+
+    def log(self, x: Any) -> Any:
+        return x.log()
+
+    def sqrt(self, x: Any) -> Any:
+        return x.sqrt()
+
+    def pi(self) -> Any:
+        return self._flint.arb.pi()
+
+    def power(self, x: Any, n: int) -> Any:
+        return _squarings(x, n)
+
+    def inverse_normal(self, mu: Any, sigma: Any, lower: Fraction, upper: Fraction) -> Any:
+        acb = self._flint.acb
+        rate, scale = -1 / (2 * sigma**2), 1 / (sigma * (2 * self.pi()).sqrt())
+
+        def integrand(z: Any, _: bool) -> Any:  # meromorphic: flint needs no hint about branch cuts
+            return (rate * (z - mu) ** 2).exp() * scale / z
+
+        return acb.integral(integrand, acb(self.number(lower)), acb(self.number(upper))).real
+
+    def bound(self, x: Any) -> Any:
+        """An exact number that is at least abs(x)."""
+        return x.abs_upper()
+
+    def hull(self, x: Any, slack: Any) -> Enclosure:
+        """The interval of x, widened by the ball `slack` on both sides."""
+        lower, upper = (x - abs(slack)).lower(), (x + abs(slack)).upper()
+        ends = [Fraction(int(end.fmpq().p), int(end.fmpq().q)) for end in (lower, upper)]
+        return Enclosure(*ends)
+
+
+class IntervalMachine:
+    """Intervals of mpmath: independent of flint. erf and the integral of density / x are series with bounded rests."""
+
+    def __init__(self, prec: int) -> None:
+        from mpmath.ctx_iv import MPIntervalContext
+
+        self._iv = MPIntervalContext()
+        self._iv.prec = self.prec = prec
+
+    @contextmanager
+    def precision(self) -> Iterator[None]:
+        """The precision belongs to this machine."""
+        yield
+
+    def number(self, value: Fraction) -> Any:
+        return self._iv.mpf(value.numerator) / value.denominator
+
+    def exp(self, x: Any) -> Any:
+        return self._iv.exp(x)
+
+    def log(self, x: Any) -> Any:
+        return self._iv.log(x)
+
+    def sqrt(self, x: Any) -> Any:
+        return self._iv.sqrt(x)
+
+    def pi(self) -> Any:
+        return self._iv.pi
+
+    def power(self, x: Any, n: int) -> Any:
+        return _squarings(x, n)
+
+    def _around(self, x: Any, radius: Any) -> Any:
+        return x + radius * self._iv.mpf([-1, 1])
+
+    def erf(self, x: Any) -> Any:
+        """exp(-x*x) * sum of 2**n x**(2n+1) / (1*3*...*(2n+1)) * 2/sqrt(pi): terms of one sign, ratio 2x*x/(2n+3)."""
+        square = x * x
+        if float(abs(x).a) ** 2 > 0.7 * self._iv.prec and float(abs(x).a) > 1:  # 0 < 1 - erf(x) < exp(-x*x) for x > 1
+            one = self._iv.mpf(1 if x.a > 0 else -1)
+            return one - one * self.exp(-square) * self._iv.mpf([0, 1])
+        largest = float(abs(square).b)
+        term = total = x
+        n = 0
+        while True:
+            n += 1
+            term = term * (2 * square) / (2 * n + 1)
+            total = total + term
+            ratio = 2 * largest / (2 * n + 3)
+            if ratio < 0.5 and float(abs(term).b) <= 2.0 ** -(self._iv.prec + 2) * (1e-300 + float(abs(total).a)):
+                break
+            if ratio < 0.5 and float(abs(term).b) == 0:
+                break
+        rest = abs(term).b  # the sum of what is left is at most term * ratio / (1 - ratio) <= term
+        return self._around(total, rest) * self.exp(-square) * 2 / self.sqrt(self.pi())
+
+    def inverse_normal(self, mu: Any, sigma: Any, lower: Fraction, upper: Fraction) -> Any:
+        """1/x = sum of (-1)**n (x-c)**n / c**(n+1) about the middle c, with moments of x - c by recurrence."""
+        if max(abs(lower), abs(upper)) > 2 * min(abs(lower), abs(upper)):
+            middle = (lower + upper) / 2
+            parts = ((lower, middle), (middle, upper))
+            return sum((self.inverse_normal(mu, sigma, *part) for part in parts), self.number(Fraction(0)))
+        c, half = (lower + upper) / 2, (upper - lower) / 2
+        terms = math.ceil((self.prec + 4) / -math.log2(abs(half / c)))
+        # Rounding errors of the recurrence grow at most by |mu - c| + sigma sqrt(n) a step, and are divided by c.
+        spread = float(abs(mu - self.number(c)).b) + float(sigma.b) * math.sqrt(terms)
+        growth = terms * math.log2(max(1.0, spread / abs(float(c))))
+        before, self._iv.prec = self._iv.prec, self._iv.prec + math.ceil(growth)
+        try:
+            return self._series(mu, sigma, lower, upper, terms)
+        finally:
+            self._iv.prec = before
+
+    def _series(self, mu: Any, sigma: Any, lower: Fraction, upper: Fraction, terms: int) -> Any:
+        c, half = (lower + upper) / 2, (upper - lower) / 2
+        r = abs(half / c)  # at most 1/3
+        a, b = self.number(lower), self.number(upper)
+        center, shift, variance = self.number(c), mu - self.number(c), sigma * sigma
+        root = self.sqrt(2 * variance)
+
+        def density(x: Any) -> Any:
+            return self.exp(-((x - mu) ** 2) / (2 * variance)) / (sigma * self.sqrt(2 * self.pi()))
+
+        mass = (self.erf((b - mu) / root) - self.erf((a - mu) / root)) / 2
+        at_lower, at_upper = density(a), density(b)
+        before, moment = self.number(Fraction(0)), mass
+        total, sign, inverse = self.number(Fraction(0)), 1, 1 / center
+        power_lower, power_upper = self.number(Fraction(1)), self.number(Fraction(1))
+        for n in range(terms):
+            total = total + sign * moment * inverse
+            # E[(x-c)**(n+1)] from E[(x-c)**n] and E[(x-c)**(n-1)], by parts.
+            edge = variance * (power_upper * at_upper - power_lower * at_lower)
+            before, moment = moment, shift * moment + n * variance * before - edge
+            power_lower, power_upper = power_lower * (a - center), power_upper * (b - center)
+            sign, inverse = -sign, inverse / center
+        rest = self.number(r**terms / (abs(c) * (1 - r))) * abs(mass)
+        return self._around(total, abs(rest).b)
+
+    def bound(self, x: Any) -> Any:
+        """An exact number that is at least abs(x)."""
+        return abs(x).b
+
+    def hull(self, x: Any, slack: Any) -> Enclosure:
+        """The interval of x, widened by the interval `slack` on both sides."""
+        wide = self._around(x, abs(slack).b)
+        ends = []
+        for end in (wide.a, wide.b):
+            sign, mantissa, exponent, _ = end._mpi_[0]
+            ends.append((-1 if sign else 1) * Fraction(int(mantissa)) * Fraction(2) ** exponent)
+        return Enclosure(*ends)

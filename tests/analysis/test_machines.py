@@ -1,0 +1,79 @@
+"""The number systems: intervals hold the true value, and are narrow."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import mpmath
+import pytest
+
+from mxnum.analysis.machines import ArbMachine, Enclosure, IntervalMachine
+
+
+def machines():
+    pytest.importorskip("flint")
+    return ArbMachine(120), IntervalMachine(120)
+
+
+def exact(value):
+    """A high-precision number as a rational."""
+    return Fraction(*map(int, mpmath.libmp.to_rational(value._mpf_)))
+
+
+@pytest.mark.parametrize("x", ["1/3", "-1/3", "5/2", "-7", "20", "1/1000000", "0"])
+def test_erf_and_the_elementary_functions(x):
+    x = Fraction(x)
+    for machine in machines():
+        with machine.precision(), mpmath.workdps(60):
+            number, high = machine.number(x), mpmath.mpf(x.numerator) / x.denominator
+            pairs = [(machine.erf(number), mpmath.erf(high)), (machine.exp(number), mpmath.exp(high))]
+            pairs.append((machine.pi(), mpmath.pi()))
+            if x > 0:
+                pairs += [(machine.log(number), mpmath.log(high)), (machine.sqrt(number), mpmath.sqrt(high))]
+            for found, want in pairs:
+                hull = machine.hull(found, machine.number(Fraction(0)))
+                assert exact(want) in hull
+                assert hull.radius < 1e-25 * max(1, abs(float(want)))
+
+
+@pytest.mark.parametrize(("mu", "sigma", "low", "high"), [("115/128", "3/64", "7/8", "1"), ("1", "3/8", "1/4", "3/2")])
+def test_the_integral_of_density_over_x(mu, sigma, low, high):
+    mu, sigma, low, high = map(Fraction, (mu, sigma, low, high))
+    with mpmath.workdps(40):
+        m, s = mpmath.mpf(mu.numerator) / mu.denominator, mpmath.mpf(sigma.numerator) / sigma.denominator
+        want = mpmath.quad(lambda x: mpmath.npdf(x, m, s) / x, [float(low), float((low + high) / 2), float(high)])
+    for sign in (1, -1):  # mirrored, the integral changes its sign
+        for machine in machines():
+            with machine.precision():
+                ends = (low, high) if sign > 0 else (-high, -low)
+                found = machine.inverse_normal(machine.number(sign * mu), machine.number(sigma), *ends)
+                hull = machine.hull(found, machine.number(Fraction(0)))
+                assert abs(sign * want - hull.midpoint) < 1e-15
+                assert hull.radius < 1e-20
+
+
+def test_powers_of_a_ball_around_zero_stay_finite():
+    for machine in machines():
+        with machine.precision():
+            ball = machine.number(Fraction(1, 3)) - machine.number(Fraction(1, 3))
+            hull = machine.hull(machine.power(ball, 31), machine.number(Fraction(0)))
+            assert Fraction(0) in hull
+            assert hull.radius < 1e-30
+
+
+def test_precision_is_given_back():
+    flint = pytest.importorskip("flint")
+    before = flint.ctx.prec
+    with ArbMachine(777).precision():
+        assert flint.ctx.prec == 777
+    assert flint.ctx.prec == before
+
+
+def test_an_enclosure_says_what_it_holds():
+    enclosure = Enclosure(Fraction(1, 4), Fraction(3, 4))
+    assert 0.5 in enclosure
+    assert Fraction(3, 4) in enclosure
+    assert 0.76 not in enclosure
+    assert enclosure.overlaps(Enclosure(Fraction(3, 4), Fraction(1)))
+    assert not enclosure.overlaps(Enclosure(Fraction(4, 5), Fraction(1)))
+    assert str(enclosure) == "0.5 +/- 0.25"
