@@ -207,13 +207,13 @@ def _run(result: Result, session: Session, path: Path) -> bool:
 
 
 class _Progress:
-    """One line that changes on a terminal; a line a question elsewhere."""
+    """One line that changes on a terminal; elsewhere a line now and then."""
 
     def __init__(self, head: str) -> None:
         self.head = head
         self.count = 0
         self.live = sys.stderr.isatty()
-        self.begun = monotonic()
+        self.begun = self.shown = monotonic()
         print(head, end="" if self.live else "\n", file=sys.stderr, flush=True)
 
     def show(self, what: str) -> None:
@@ -221,6 +221,9 @@ class _Progress:
         if self.live:
             line = f"{self.head} {self.count}: {what}"
             print(f"\r\x1b[K{line[:110]}", end="", file=sys.stderr, flush=True)
+        elif monotonic() - self.shown > 30:
+            self.shown = monotonic()
+            print(f"{self.head} {self.count}: {what}", file=sys.stderr, flush=True)
 
     def end(self) -> None:
         seconds = monotonic() - self.begun

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numba
@@ -10,7 +11,7 @@ import numpy as np
 
 import mxnum as mx
 from benchmarks.data import Array, normal, size_name
-from benchmarks.questions import Case, Cells, Session
+from benchmarks.questions import Case, Cells, Session, lacks
 from benchmarks.record import Measurement, Table
 
 TITLE = "What do more threads bring, and do they change anything?"
@@ -25,51 +26,73 @@ def measure(session: Session) -> Cells:
     most: int = numba.config.NUMBA_NUM_THREADS
     powers = [1 << power for power in range(1, most.bit_length()) if 1 << power < most]
     counts = [*powers, most] if most > 1 else []
-    sizes = session.sizes_or((1 << 24, 1 << 21, 1 << 18), (1 << 20,))
-    for size in sizes:
-        x = normal(size, session.seed)
+    for size in session.sizes_or((1 << 24, 1 << 21, 1 << 18), (1 << 21,)):
         table = Table(f"time_{size}", f"Time, {size_name(size)} elements", "× the same on one thread")
-        same = Table(f"same_{size}", f"Same bits, about {size_name(size)} elements", "", "none")
-        if not counts:
+        if counts:
+            yield from _times(table, normal(size, session.seed), counts, session)
+        else:
             yield table, Measurement("any", "2 threads", skipped="one core only, or NUMBA_NUM_THREADS=1")
-            continue
-        y = x.ravel()[:-7].copy()
-        y[5::100_003] = np.nan
-        awkward = y[: y.size // 1003 * 1003].reshape(-1, 1003)
-        for row, run in _functions(x):
-            for count in counts:
-                case = Case(row, f"{count} threads", _with(count, run))
-                yield from session.compare(table, _with(1, run), case)
-        for row, run in _functions(awkward):
-            for count in counts:
-                alike = _bits(_with(count, run)()) == _bits(_with(1, run)())
-                yield same, _verdict(row, f"{count} threads", alike)
+    if counts:
+        yield from _sameness(counts, session)
     numba.set_num_threads(most)
+
+
+def _times(table: Table, x: Array, counts: list[int], session: Session) -> Cells:
+    for row, run in _functions(x):
+        for count in counts:
+            yield from session.compare(table, partial(run, 1), Case(row, f"{count} threads", partial(run, count)))
+    keyword, reason = partial(_by_keyword, x), lacks(mx.quantize, "threads")
+    for count in counts:
+        run_it = None if reason else partial(keyword, count)
+        case = Case("quantize, threads=", f"{count} threads", run_it, skipped=reason)
+        yield from session.compare(table, partial(keyword, 1), case)
+
+
+def _sameness(counts: list[int], session: Session) -> Cells:
+    """On so many elements that each thread has some to do."""
+    size = min(1 << 26, max(1 << 22, counts[-1] << 20))
+    y = normal(size, session.seed).ravel()
+    y[5::100_003] = np.nan
+    awkward = y[: y.size // 1003 * 1003].reshape(-1, 1003)
+    table = Table("same", f"Same bits, {size_name(size)} elements in rows of 1003", "", "none")
+    for row, run in _functions(awkward):
+        expected = _bits(run(1))
+        for count in counts:
+            yield table, _verdict(row, f"{count} threads", _bits(run(count)) == expected)
 
 
 def _verdict(row: str, column: str, alike: bool) -> Measurement:
     return Measurement(row, column, text="same") if alike else Measurement(row, column, failed="different bits")
 
 
-def _with(count: int, run: Callable[[], object]) -> Callable[[], object]:
-    def function() -> object:
-        numba.set_num_threads(count)
-        return run()
-
-    return function
+def _by_keyword(x: Array, count: int) -> object:
+    keyword: dict[str, Any] = {"threads": count}
+    numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+    return mx.quantize(x, "mxfp8_e4m3", **keyword)
 
 
-def _functions(x: Array) -> Iterator[tuple[str, Callable[[], object]]]:
-    q = mx.quantize(x, "mxfp8_e4m3")
-    yield "quantize", lambda: mx.quantize(x, "mxfp8_e4m3")
-    yield "quantize, rtz", lambda: mx.quantize(x, "mxfp8_e4m3", rounding="rtz")
-    yield "quantize, sr, seed=", lambda: mx.quantize(x, "mxfp8_e4m3", rounding="sr", seed=1)
-    yield "quantize along columns", lambda: mx.quantize(x, "mxfp8_e4m3", axis=0)
-    yield "fake_quantize", lambda: mx.fake_quantize(x, "mxfp8_e4m3")
-    yield "dequantize", lambda: q.dequantize()
-    yield "quantize and pack, 4 bits", lambda: mx.quantize(x, "mxfp4_e2m1").pack()
-    a = mx.quantize(x[:512], "mxfp8_e4m3")
-    yield "matmul, block, of 512 rows", lambda: mx.matmul(a, a.T)
+def _functions(x: Array) -> Iterator[tuple[str, Callable[[int], object]]]:
+    """A line's name, and a function of the number of threads."""
+    q, a = mx.quantize(x, "mxfp8_e4m3"), mx.quantize(x[:512], "mxfp8_e4m3")
+    wide = x.astype(np.float64)
+    calls: dict[str, Callable[[], object]] = {
+        "quantize": lambda: mx.quantize(x, "mxfp8_e4m3"),
+        "quantize, rtz": lambda: mx.quantize(x, "mxfp8_e4m3", rounding="rtz"),
+        "quantize, sr, seed=": lambda: mx.quantize(x, "mxfp8_e4m3", rounding="sr", seed=1),
+        "quantize along columns": lambda: mx.quantize(x, "mxfp8_e4m3", axis=0),
+        "quantize float64": lambda: mx.quantize(wide, "mxfp8_e4m3"),
+        "fake_quantize": lambda: mx.fake_quantize(x, "mxfp8_e4m3"),
+        "dequantize": lambda: q.dequantize(),
+        "quantize and pack, 4 bits": lambda: mx.quantize(x, "mxfp4_e2m1").pack(),
+        "matmul, block, of 512 rows": lambda: mx.matmul(a, a.T),
+    }
+    for row, call in calls.items():
+
+        def run(count: int, call: Callable[[], object] = call) -> object:
+            numba.set_num_threads(count)
+            return call()
+
+        yield row, run
 
 
 def _bits(found: Any) -> bytes:

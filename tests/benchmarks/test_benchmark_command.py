@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from benchmarks import child, cliff, command, conversions, data, emulation, peers, questions, record
+from benchmarks import child, cliff, command, conversions, data, emulation, peers, questions, record, threads
 from benchmarks.questions import Case, Session
 from benchmarks.record import Measurement, Table
 
@@ -230,6 +230,19 @@ def test_the_yardsticks_agree_where_they_should(name):
     ties = np.float32([1, 1.25, 2.5, 5, *[6] * 28])
     away = emulation.fake_quantize(torch.from_numpy(ties), mx.formats.element("e2m1"), "nearest").numpy()
     assert away[:4].tolist() == [1, 1.5, 3, 6]
+
+
+def test_a_bit_that_depends_on_the_number_of_threads_is_a_failure(monkeypatch):
+    def functions(x):
+        yield "steady", lambda count: x[:3]
+        yield "fickle", lambda count: x[:3] + (count == 4)
+
+    monkeypatch.setattr(threads, "normal", lambda size, seed: np.zeros(data.shape(1 << 20), np.float32))
+    monkeypatch.setattr(threads, "_functions", functions)
+    found = {(m.row, m.column): m.failed for _, m in threads._sameness([2, 4], Session())}
+    assert found.pop(("fickle", "4 threads")) == "different bits"
+    assert set(found.values()) == {""}
+    assert len(found) == 3
 
 
 def test_memory_is_measured_in_a_fresh_process():
