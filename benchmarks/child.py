@@ -52,7 +52,7 @@ FIRST_CALLS = _first_calls()
 
 
 def _start(name: str) -> dict[str, float]:
-    """Seconds for imports one after the other, then for a first and a second call."""
+    """Seconds for imports one after the other, then for a first call."""
     times = [perf_counter()]
 
     def lap() -> None:
@@ -71,9 +71,7 @@ def _start(name: str) -> dict[str, float]:
     times[-1] = perf_counter()
     FIRST_CALLS[name](mx, x)
     lap()
-    FIRST_CALLS[name](mx, x)
-    lap()
-    laps = ("import numpy", "import mxnum", "import numba", "first", "second")
+    laps = ("import numpy", "import mxnum", "import numba", "first")
     return {lap: b - a for lap, a, b in zip(laps, times, times[1:], strict=False)}
 
 

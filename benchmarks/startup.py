@@ -29,7 +29,7 @@ def measure(session: Session) -> Cells:
     for name in names:
         runs: dict[str, list[dict[str, float]]] = {"cold": [], "warm": []}
         try:
-            for _ in range(1 if session.quick else 5):
+            for _ in range(1 if session.quick else 3):
                 with tempfile.TemporaryDirectory() as folder:
                     for state in runs:
                         runs[state].append(child.call("start", name, NUMBA_CACHE_DIR=folder))
@@ -42,7 +42,6 @@ def measure(session: Session) -> Cells:
             first = [laps["first"] for laps in found]
             yield ratios, _cell(f"first {name}", state, _over_numba(found, "first"))
             yield seconds, _cell(f"first {name}", state, first, goal)
-            yield seconds, _cell(f"second {name}", state, [laps["second"] for laps in found])
     for state, found in imports.items():
         for lap in ("import numpy", "import mxnum", "import numba"):
             if lap != "import numba":
