@@ -1,0 +1,274 @@
+"""The cases of each operation: level 1, every boundary and its neighbours; level 2, weighted random ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from mxnum import errors
+from mxnum.conformance import dots, grid
+from mxnum.conformance.expected import as_floats
+from mxnum.conformance.task import Columns, Task
+from mxnum.conformance.randomness import Words
+from mxnum.dtypes import Array
+from mxnum.modes import ScaleRule
+
+#: Cases of level 2 unless a count is given.
+LEVEL_2 = {"encode": 1_000_000, "quantize": 100_000, "scale": 100_000, "dequantize": 1_000_000, "dot": 100_000}
+#: Cases made at a time.
+BATCH = 8192
+
+
+def cases(task: Task, *, level: int = 1, seed: int = 0, count: int | None = None) -> Iterator[Columns]:
+    """The inputs of the cases, in batches. Level 1 has as many as it has; `count` shortens or lengthens level 2."""
+    errors.require(level in (1, 2), "level", "1 or 2", level)
+    errors.integer("seed", seed, 0, (1 << 64) - 1)
+    if level == 1:
+        if count is not None:
+            raise ValueError("Argument 'count' must be left out at level 1, which is complete as it is.")
+        whole = without_nan(task, _level_1(task, Words(seed)))
+        total = len(next(iter(whole.values())))
+        for start in range(0, total, BATCH):
+            yield {name: column[start : start + BATCH] for name, column in whole.items()}
+        return
+    left = number_of_cases(task, level=2, count=count)
+    words = Words(seed)
+    start = 0
+    while left > 0:
+        size = min(left, BATCH)
+        yield without_nan(task, _level_2(task, words, size, start))
+        left -= size
+        start += size
+
+
+def number_of_cases(task: Task, *, level: int = 1, seed: int = 0, count: int | None = None) -> int:
+    """How many cases there will be."""
+    if level == 2:
+        return LEVEL_2[task.operation] if count is None else errors.positive_integer("count", count)
+    return sum(len(next(iter(batch.values()))) for batch in cases(task, level=level, seed=seed))
+
+
+def without_nan(task: Task, inputs: Columns) -> Columns:
+    """The inputs with NaNs made finite where the element has no answer for them."""
+    if task.takes_nan or "x" not in inputs:
+        return inputs
+    x = inputs["x"]
+    magnitude = x & x.dtype.type((1 << (task.source.bits - 1)) - 1)
+    quiet_bit = x.dtype.type(1 << (task.source.bits - 2))
+    inputs["x"] = np.where(magnitude > task.source.max_code + 1, x & ~quiet_bit, x)
+    return inputs
+
+
+def _level_1(task: Task, words: Words) -> Columns:
+    match task.operation:
+        case "encode":
+            x = np.unique(_numbers(task)).reshape(-1, 1)
+            return _with_random(task, words, x, every_kind=True)
+        case "quantize":
+            return _with_random(task, words, _blocks(task, words))
+        case "scale":
+            return {"x": _scale_blocks(task, words)}
+        case "dequantize":
+            scales = np.unique(np.concatenate([np.arange(0, 256, 5), np.arange(6), np.arange(100, 156, 3), [127, 254, 255]]))
+            return _grid_of_codes(task, scales)
+        case _:
+            return dots.boundary_dots(task, words)
+
+
+def _level_2(task: Task, words: Words, size: int, start: int) -> Columns:
+    match task.operation:
+        case "encode":
+            x = _random_numbers(task, words, (size, 1), np.full((size, 1), 127))
+            return _with_random(task, words, x)
+        case "quantize" | "scale":
+            x = _random_blocks(task, words, size)
+            if task.operation == "scale":
+                return {"x": x}
+            return _with_random(task, words, x)
+        case "dequantize":
+            codes = 1 << task.element.bits
+            index = np.arange(start, start + size) % (256 * codes)  # every pair in turn
+            return {
+                "scale": (index // codes).astype(np.uint8).reshape(-1, 1),
+                "code": (index % codes).astype(np.uint8).reshape(-1, 1),
+            }
+        case _:
+            return dots.random_dots(task, words, size)
+
+
+def _numbers(task: Task) -> Array:
+    """Bit patterns for element conversion at scale 1: boundaries, powers of two, special values; neighbours of all."""
+    source = task.source
+    lowest = source.emin - source.mantissa_bits
+    powers = np.ldexp(1.0, np.arange(max(lowest, -1074), source.emax + 1))
+    points = np.concatenate([grid.points(task.element), powers, powers[1:] * 1.5])
+    with np.errstate(over="ignore"):
+        points = points[points <= float(source.max)]
+    near = grid.with_neighbours(grid.narrowed(points, source), source, reach=2)
+    return np.concatenate([near, grid.special_patterns(source, nan=task.takes_nan)])
+
+
+def _anchors(task: Task) -> tuple[Array, Array]:
+    """Bit patterns of block maxima, and the scale code that `floor` gives each: all extremes, all boundary fractions."""
+    source, element = task.source, task.element
+    wanted = np.array([-140, -128, -127, -126, -125, -64, -3, -2, -1, 0, 1, 2, 64, 124, 125, 126, 127, 128])
+    fractions = grid.fractions_of_rules(element)
+    exponents = np.repeat(wanted + element.emax, len(fractions))
+    values = np.ldexp(np.tile(fractions, len(wanted)), exponents)
+    values = values[(values <= float(source.max)) & (values >= np.ldexp(1.0, source.emin - source.mantissa_bits))]
+    extremes = [0, 1, 2, 3, (1 << source.mantissa_bits) - 1, 1 << source.mantissa_bits, source.max_code, source.max_code - 1]
+    bits = np.concatenate([grid.narrowed(values, source).astype(np.int64), np.array(extremes)])
+    bits = np.unique(np.concatenate([bits - 1, bits, bits + 1]))
+    bits = bits[(bits >= 0) & (bits <= source.max_code)].astype(f"u{source.bits // 8}")
+    return bits, floor_codes(task, bits)
+
+
+def floor_codes(task: Task, bits: Array) -> Array:
+    """The scale code that `floor` gives a block with that maximum."""
+    values = grid.as_magnitudes(bits, task.source)
+    exponent = np.frexp(np.where(values > 0, values, 1))[1] - 1 - task.element.emax
+    return np.where(values > 0, np.clip(exponent, -127, 127) + 127, 0)
+
+
+def _blocks(task: Task, words: Words) -> Array:
+    """Blocks whose maximum lies at every extreme and whose elements lie at every boundary for that scale."""
+    k = task.block
+    anchors, codes = _anchors(task)
+    points = grid.points(task.element)
+    points = points[points <= points.max()]
+    rows = []
+    for anchor, code in zip(anchors.tolist(), codes.tolist(), strict=True):
+        near = grid.with_neighbours(grid.narrowed(np.ldexp(points, code - 127), task.source), task.source)
+        near = near[(near & near.dtype.type((1 << (task.source.bits - 1)) - 1)) <= anchor]
+        # All the boundaries around scale 1, a sample of them elsewhere.
+        count = max(1, -(-len(near) // max(1, k - 1))) if code in (126, 127, 128) else 2
+        if len(near) == 0:
+            near = np.zeros(1, anchors.dtype)
+        order = np.argsort(words.integers(0, 1 << 40, len(near)))
+        chosen = np.resize(near[order], (count, k))
+        if k > 1:
+            chosen = np.resize(near[order], count * (k - 1)).reshape(count, k - 1)
+            chosen = np.concatenate([chosen, np.full((count, 1), anchor, chosen.dtype)], axis=1)
+            place = words.integers(0, k - 1, count)
+            at, last = chosen[np.arange(count), place].copy(), chosen[:, -1].copy()
+            chosen[np.arange(count), place], chosen[:, -1] = last, at
+        else:
+            chosen[:] = anchor
+        rows.append(chosen)
+    return np.concatenate([_patterns(task, anchors, words), *rows])
+
+
+def _scale_blocks(task: Task, words: Words) -> Array:
+    """Blocks for the scale alone: every exponent of the source with every fraction at which a rule changes."""
+    source, k = task.source, task.block
+    fractions = np.unique([*grid.fractions_of_rules(task.element), *(grid.threshold(task.element, r) for r in ScaleRule)])
+    lowest = source.emin - source.mantissa_bits
+    step = 1 if source.bits < 64 else 7
+    exponents = np.unique([*range(lowest, source.emax + 1, step), *range(max(lowest, -160), min(source.emax, 160) + 1)])
+    with np.errstate(over="ignore"):
+        values = np.ldexp(fractions[None, :], exponents[:, None]).ravel()
+    values = values[(values <= float(source.max)) & (values > 0)]
+    near = grid.with_neighbours(grid.narrowed(values, source), source)
+    rest = words.patterns(source, (len(near), k))
+    limit = near & near.dtype.type((1 << (source.bits - 1)) - 1)
+    magnitude = rest & rest.dtype.type((1 << (source.bits - 1)) - 1)
+    sign = rest & rest.dtype.type(1 << (source.bits - 1))
+    blocks = np.minimum(magnitude, limit[:, None]) | sign
+    blocks[np.arange(len(near)), words.integers(0, k - 1, len(near))] = near
+    return np.concatenate([_patterns(task, near[:16], words), blocks])
+
+
+def _patterns(task: Task, anchors: Array, words: Words) -> Array:
+    """Blocks of few values: zeros of both signs, one number, one NaN, one infinity, falling powers, alternating signs."""
+    source, k = task.source, task.block
+    dtype = anchors.dtype
+    sign = dtype.type(1 << (source.bits - 1))
+    one = grid.narrowed(np.array([1.0]), source)[0]
+    rows = [np.zeros(k, dtype), np.full(k, sign), np.where(np.arange(k) % 2, sign, dtype.type(0))]
+    for special in grid.special_patterns(source):
+        alone, first, last, inside, everywhere = (np.zeros(k, dtype) for _ in range(5))
+        alone[k // 2] = special
+        first[:], first[0] = one, special
+        last[:], last[-1] = one, special
+        inside[:] = words.patterns(source, k)
+        inside[k // 3] = special
+        everywhere[:] = special
+        rows += [alone, first, last, inside, everywhere]
+    powers = np.ldexp(1.0, -np.arange(k))
+    for top in (0, 8, -100, 100):
+        falling = grid.narrowed(np.ldexp(powers, top), source)
+        rows += [falling, falling[::-1], falling ^ np.where(np.arange(k) % 2, sign, dtype.type(0))]
+    for anchor in anchors[:: max(1, len(anchors) // 64)]:
+        constant, single = np.full(k, anchor), np.zeros(k, dtype)
+        single[words.integers(0, k - 1, 1)[0]] = anchor
+        rows += [constant, single]
+    return np.stack(rows)
+
+
+def _random_numbers(task: Task, words: Words, shape: tuple[int, ...], scales: Array) -> Array:
+    """Half of them next to a boundary at the given scale codes; the rest bell-shaped or any bit pattern."""
+    source = task.source
+    points = words.choice(grid.points(task.element), shape)
+    near = grid.narrowed(np.ldexp(points, scales - 127), source).astype(np.int64)
+    near = np.clip(near + words.integers(-2, 2, shape), 0, source.max_code).astype(f"u{source.bits // 8}")
+    near |= np.where(words.chance(0.5, shape), near.dtype.type(1 << (source.bits - 1)), near.dtype.type(0))
+    spread = np.ldexp(words.bell(shape) * task.element.max / 4, scales - 127)
+    kind = words.integers(0, 9, shape)
+    x = np.where(kind < 5, near, grid.narrowed(spread, source))
+    return np.where(kind == 9, words.patterns(source, shape), x)
+
+
+def _random_blocks(task: Task, words: Words, size: int) -> Array:
+    """Blocks like tensors at any magnitude, blocks at boundaries, blocks of any bits, few with NaN or infinity."""
+    source, k = task.source, task.block
+    lowest, highest = max(-127, source.emin - source.mantissa_bits), min(127, source.emax)
+    scales = np.clip(words.integers(lowest - task.element.emax, highest - task.element.emax, (size, 1)) + 127, 0, 254)
+    boundaries = _random_numbers(task, words, (size, k), scales)
+    finite = boundaries & boundaries.dtype.type((1 << (source.bits - 1)) - 1)
+    wild = (finite > source.max_code) | words.chance(0.5, (size, 1))
+    bell = grid.narrowed(np.ldexp(words.bell((size, k)) * task.element.max / 4, scales - 127), source)
+    x = np.where(wild, bell, boundaries)
+    x = np.where(words.chance(0.05, (size, 1)), words.patterns(source, (size, k)), x)
+    special = words.choice(grid.special_patterns(source), (size, k))
+    return np.where(words.chance(0.02, (size, 1)) & words.chance(0.1, (size, k)), special, x)
+
+
+def _grid_of_codes(task: Task, scales: Array) -> Columns:
+    codes = np.arange(1 << task.element.bits, dtype=np.uint8)
+    return {
+        "scale": np.repeat(scales.astype(np.uint8), len(codes)).reshape(-1, 1),
+        "code": np.tile(codes, len(scales)).reshape(-1, 1),
+    }
+
+
+def _with_random(task: Task, words: Words, x: Array, every_kind: bool = False) -> Columns:
+    """The inputs, and for stochastic rounding random words: at the threshold of each number, next to it, or any."""
+    if not task.is_stochastic:
+        return {"x": x}
+    r = task.sr_bits
+    codes = _row_codes(task, x) if task.operation == "quantize" else np.full((len(x), 1), 127)
+    y = grid.as_magnitudes(x, task.source, codes)
+    known = np.where(np.isfinite(y), y, 0.0)
+    below, above = grid.neighbours(known, task.element)
+    inside = known < above
+    delta = np.where(inside, (known - below) / np.where(above > below, above - below, 1), 0)
+    at = (1 << r) - np.floor(delta * (1 << r)).astype(np.int64)
+    variants = []
+    for kind in range(4):
+        low = {0: at, 1: at - 1, 2: words.integers(0, (1 << r) - 1, x.shape)}.get(kind, np.full(x.shape, (1 << r) - 1))
+        high = words.integers(0, (1 << (32 - r)) - 1, x.shape) << r  # bits that must not matter
+        variants.append((np.clip(low, 0, (1 << r) - 1) | high).astype(np.uint32))
+    if every_kind:
+        return {"x": np.concatenate([x] * 4), "random": np.concatenate(variants)}
+    kind = words.integers(0, 3, x.shape)
+    return {"x": x, "random": np.choose(kind, variants).astype(np.uint32)}
+
+
+def _row_codes(task: Task, x: Array) -> Array:
+    import mxnum as mx
+
+    codes = mx.shared_scale(
+        as_floats(x, task.source), task.format, scale_rule=task.scale_rule, nonfinite="element"
+    )
+    return codes.astype(np.int64)

@@ -1,0 +1,315 @@
+"""How one number or one block is quantized, step by step, in exact arithmetic: the picture drawn on paper.
+
+The steps are derived here from the values of the format with rationals; the result of each is compared with the compiled
+kernel before it is returned, so an explanation that does not explain what is computed raises.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from mxnum import reference
+from mxnum.conformance.expected import as_floats, element_codes, expected, replace_block
+from mxnum.conformance.grid import magnitudes, threshold
+from mxnum.conformance.task import Task
+from mxnum.formats import E8M0, ElementFormat
+from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A value of the element next to the number: its code (None past the largest) and its magnitude."""
+
+    code: int | None
+    value: Fraction
+
+
+@dataclass(frozen=True)
+class ElementSteps:
+    """One number on its way to an element code."""
+
+    element: ElementFormat
+    #: The number, and the scale exponent it is divided by 2 to the power of.
+    x: float
+    scale_exponent: int
+    #: The magnitude that is rounded (None for NaN and infinity) and its neighbours in the grid.
+    magnitude: Fraction | None
+    below: Neighbour | None
+    above: Neighbour | None
+    #: Where it lies between them, 0 to 1.
+    fraction: Fraction | None
+    rule: str
+    code: int
+
+    @property
+    def negative(self) -> bool:
+        return math.copysign(1, self.x) < 0
+
+    @property
+    def value(self) -> float:
+        return self.element.value(self.code)
+
+    @property
+    def is_tie(self) -> bool:
+        return self.fraction == Fraction(1, 2)
+
+    def sentence(self) -> str:
+        """What is rounded and by which rule."""
+        if self.magnitude is None or self.below is None or self.above is None:
+            return f"{self.rule}."
+        scaled = f" / 2^{self.scale_exponent} = {number(self.signed)}" if self.scale_exponent else ""
+        if self.fraction == 0:
+            return f"{number(self.x)}{scaled} {self.rule}."
+        return (
+            f"{number(self.x)}{scaled} lies between {self._named(self.below)} and {self._named(self.above)}, at "
+            f"{fraction_text(self.fraction or Fraction(0))} of the gap; {self.rule}."
+        )
+
+    @property
+    def signed(self) -> Fraction:
+        magnitude = self.magnitude or Fraction(0)
+        return -magnitude if self.negative else magnitude
+
+    def _named(self, neighbour: Neighbour) -> str:
+        value = number(-neighbour.value if self.negative and neighbour.value else neighbour.value)
+        if neighbour.code is None:
+            return f"{value} (which would follow the largest)"
+        digits = (self.element.bits + 3) // 4
+        return f"{value} (0x{neighbour.code:0{digits}X})"
+
+
+@dataclass(frozen=True)
+class ScaleSteps:
+    """The values of a block on their way to its scale code."""
+
+    #: Where the largest finite magnitude is (None: no nonzero finite one) and what it is.
+    place: int | None
+    maximum: Fraction
+    #: maximum = fraction * 2**exponent.
+    exponent: int
+    fraction: Fraction
+    emax: int
+    rule: str
+    #: What the rule gives, and what the E8M0 code can hold.
+    wanted: int
+    code: int
+
+    def sentence(self) -> str:
+        """How the code comes about."""
+        if self.place is None or self.code == E8M0.nan_code:
+            return f"{self.rule}."
+        clamped = f", clamped to {self.code - E8M0.bias}" if self.wanted != self.code - E8M0.bias else ""
+        return (
+            f"the largest magnitude is {number(self.maximum)} = {number(self.fraction)} * 2^{self.exponent} (element "
+            f"{self.place}), emax is {self.emax}; {self.rule}, so the exponent is {self.wanted}{clamped}, "
+            f"code 0x{self.code:02X}."
+        )
+
+
+@dataclass(frozen=True)
+class BlockSteps:
+    """A block: its scale, then its elements."""
+
+    task: Task
+    scale: ScaleSteps
+    elements: list[ElementSteps] = field(default_factory=list)
+
+
+def number(x: float | Fraction) -> str:
+    """A number for people: exact decimals where they are short, otherwise a power of two times a short number."""
+    if isinstance(x, float) and not math.isfinite(x):
+        return str(x)
+    exact = Fraction(x)
+    if exact == 0:
+        return "-0" if isinstance(x, float) and math.copysign(1, x) < 0 else "0"
+    short = f"{float(exact):.10g}" if abs(exact) < Fraction(10) ** 300 else ""
+    if short and Fraction(short) == exact and len(short) <= 14:
+        return short
+    e = reference_exponent(abs(exact))
+    significand = exact / Fraction(2) ** e
+    text = f"{float(significand):.17g}"
+    return f"{text} * 2^{e}" if Fraction(text) == significand else f"{float(significand):.17g}... * 2^{e}"
+
+
+def fraction_text(f: Fraction) -> str:
+    """A share of a gap: as a fraction where it is short."""
+    if f.denominator <= 64:
+        return f"{f.numerator}/{f.denominator}"
+    near = f"{float(f):.9g}"
+    if Fraction(near) == f:
+        return near
+    half = Fraction(1, 2)
+    if abs(f - half) < Fraction(1, 10**6):
+        return f"1/2 {'+' if f > half else '-'} {float(abs(f - half)):.3g}"
+    return near if 0 < float(near) < 1 else ("just above 0" if f < half else "just below 1")
+
+
+def reference_exponent(x: Fraction) -> int:
+    """The E with 2**E <= x < 2**(E+1)."""
+    e = x.numerator.bit_length() - x.denominator.bit_length()
+    return e if Fraction(2) ** e <= x else e - 1
+
+
+def explain_element(task: Task, bits: int, scale_code: int = E8M0.bias, random: int = 0) -> ElementSteps:
+    """How the number with that bit pattern becomes an element code, by the element policy."""
+    e, source = task.element, task.source
+    column = np.array([[bits]], f"u{source.bits // 8}")
+    x = float(as_floats(column, source)[0, 0])
+    if math.isnan(x):  # converting may lose the sign
+        x = math.copysign(x, -1 if bits >> (source.bits - 1) else 1)
+    words = np.array([[random]], np.uint32) if task.rounding == Rounding.SR else None
+    code = int(element_codes(task, column, np.array([scale_code], np.uint8), words)[0, 0])
+    if scale_code == E8M0.nan_code:
+        rule = "the scale is NaN, so the element code is 0 and means nothing"
+        return ElementSteps(e, x, 0, None, None, None, None, rule, code)
+    exponent = scale_code - E8M0.bias
+    saturates = task.overflow == Overflow.SATURATE or e.specials == "none"
+    if not math.isfinite(x):
+        if math.isnan(x):
+            rule = "NaN becomes the NaN code" if e.nan_code is not None else "NaN has no code in this element"
+        else:
+            rule = "infinity saturates" if saturates else "infinity becomes infinity, or NaN where there is none"
+        return ElementSteps(e, x, exponent, None, None, None, None, rule, code)
+    y = abs(Fraction(x)) / Fraction(2) ** exponent
+    grid = [Fraction(v) for v in magnitudes(e).tolist()]
+    step = grid[-1] - grid[-2] if e.mantissa_bits else grid[-1]
+    beyond = y >= grid[-1] + step
+    if beyond:
+        gap = max(step, Fraction(2) ** (reference_exponent(y) - e.mantissa_bits))
+        low = y // gap * gap
+        below, above = Neighbour(None, low), Neighbour(None, low + gap)
+    else:
+        place = max(i for i, v in enumerate(grid) if v <= y)
+        at, after = _code(e, place, x), _code(e, place + 1, x) if place + 1 < len(grid) else None
+        below = Neighbour(at, grid[place])
+        above = Neighbour(after, grid[place + 1] if place + 1 < len(grid) else grid[-1] + step)
+    delta = (y - below.value) / (above.value - below.value)
+    rule, away = _rounding_rule(task, math.copysign(1, x) < 0, _parity(e, below.value), delta, random)
+    rounded = above.value if away else below.value
+    if rounded > grid[-1]:
+        stays = rounded_in(task.rounding, math.copysign(1, x) < 0)
+        if saturates:
+            rule += f"; {number(rounded)} is beyond the largest, {number(grid[-1])}: it saturates"
+        elif stays:
+            rule += f"; beyond the largest, and {task.rounding} stays at it"
+        else:
+            rule += "; beyond the largest: it overflows to " + ("infinity" if e.specials == "ieee" else "NaN")
+    steps = ElementSteps(e, x, exponent, y, below, above, delta, rule, code)
+    want = min(rounded, grid[-1])
+    if math.isfinite(steps.value) and abs(Fraction(steps.value)) != want:
+        raise AssertionError(f"explanation {rule!r} gives {want}, the kernel {steps.value}")
+    return steps
+
+
+def rounded_in(rounding: Rounding, negative: bool) -> bool:
+    """Whether a directed rounding keeps an overflow at the largest value."""
+    return rounding in (Rounding.RTZ, Rounding.RTO) or rounding == (Rounding.RTP if negative else Rounding.RTN)
+
+
+def _code(e: ElementFormat, place: int, x: float) -> int:
+    """The code of the grid value at that place, with the sign of x."""
+    if e.integer:
+        return (-place) % (1 << e.bits) if math.copysign(1, x) < 0 else place
+    return place + ((1 << (e.bits - 1)) if math.copysign(1, x) < 0 else 0)
+
+
+def _parity(e: ElementFormat, value: Fraction) -> int:
+    """Parity of the unbounded code k * 2**m + q of a magnitude."""
+    exponent = max(reference_exponent(value), e.emin) if value else e.emin
+    if e.integer:
+        exponent = 0
+    steps = value / Fraction(2) ** (exponent - e.mantissa_bits)
+    return int((exponent - (0 if e.integer else e.emin)) * 2**e.mantissa_bits + steps) % 2
+
+
+def _rounding_rule(task: Task, negative: bool, parity: int, delta: Fraction, random: int) -> tuple[str, bool]:
+    """The rule in words, and whether it goes to the neighbour farther from zero."""
+    if delta == 0:
+        return "is representable and stays", False
+    mode, half = task.rounding, Fraction(1, 2)
+    match mode:
+        case Rounding.RNE | Rounding.RNA:
+            if delta != half:
+                return f"{mode} takes the nearer one", delta > half
+            if mode == Rounding.RNA:
+                return "a tie, which rna takes away from zero", True
+            which = "the upper" if parity else "the lower"
+            return f"a tie, which rne gives to the even code, here {which} one", bool(parity)
+        case Rounding.RTZ:
+            return "rtz goes toward zero", False
+        case Rounding.RTP:
+            return "rtp goes up", not negative
+        case Rounding.RTN:
+            return "rtn goes down", negative
+        case Rounding.RTO:
+            return "rto takes the neighbour whose code is odd", parity == 0
+    r = task.sr_bits
+    floor, low = math.floor(delta * 2**r), random % 2**r
+    away = floor + low >= 2**r
+    sign = ">=" if away else "<"
+    return f"sr: floor({r} bits of it) + R = {floor} + {low} {sign} 2^{r} goes {'away from' if away else 'toward'} zero", away
+
+
+def explain_scale(task: Task, bits: Any) -> ScaleSteps:
+    """How a block of bit patterns gets its scale code."""
+    column = np.asarray(bits).reshape(1, -1)
+    values = [float(v) for v in as_floats(column, task.source)[0]]
+    block = replace(task, operation="scale")
+    code = int(expected(_of_length(block, len(values)), {"x": column})["scale"][0, 0])
+    e = task.element
+    finite = [(abs(Fraction(v)), -i) for i, v in enumerate(values) if math.isfinite(v)]
+    maximum, minus_place = max(finite, default=(Fraction(0), 0))
+    bad = next((i for i, v in enumerate(values) if not math.isfinite(v)), None)
+    if bad is not None and task.nonfinite == Nonfinite.BLOCK:
+        rule = f"element {bad} is {values[bad]}, so the block is NaN: code 0xFF, element codes 0"
+        return ScaleSteps(None, maximum, 0, Fraction(1), e.emax, rule, 0, code)
+    if maximum == 0:
+        return ScaleSteps(None, maximum, 0, Fraction(1), e.emax, "no nonzero finite element: code 0", -127, code)
+    exponent = reference_exponent(maximum)
+    f = maximum / Fraction(2) ** exponent
+    rule, wanted = _scale_rule(task.scale_rule, e, f, exponent)
+    if code != min(max(wanted, -127), 127) + E8M0.bias:
+        raise AssertionError(f"explanation {rule!r} gives {wanted}, the kernel code {code}")
+    return ScaleSteps(-minus_place, maximum, exponent, f, e.emax, rule, wanted, code)
+
+
+def _scale_rule(rule: ScaleRule, e: ElementFormat, f: Fraction, exponent: int) -> tuple[str, int]:
+    base = exponent - e.emax
+    limit = Fraction(threshold(e, rule))
+    match rule:
+        case ScaleRule.FLOOR:
+            return "floor takes E - emax", base
+        case ScaleRule.CEIL:
+            more = f > 1
+            return f"ceil takes E - emax{' + 1 because' if more else ' because not'} f > 1", base + more
+        case ScaleRule.EVEN:
+            more = f >= limit
+            return f"even takes E - emax{' + 1 because' if more else ' because not'} f >= {number(limit)}", base + more
+        case _:
+            more = f > limit
+            return f"rceil takes E - emax{' + 1 because' if more else ' because not'} f > {number(limit)}", base + more
+
+
+def explain_block(task: Task, bits: Any, random: Any = None) -> BlockSteps:
+    """How a block of bit patterns is quantized; checked against the reference as a whole."""
+    flat = np.asarray(bits).ravel()
+    scale = explain_scale(task, flat)
+    words = np.zeros(len(flat), np.uint32) if random is None else np.asarray(random).ravel()
+    elements = [explain_element(task, int(b), scale.code, int(w)) for b, w in zip(flat, words, strict=True)]
+    fmt = _of_length(task, len(flat)).format
+    q = reference.quantize(
+        as_floats(flat, task.source), fmt, rounding=task.rounding, scale_rule=task.scale_rule, overflow=task.overflow,
+        nonfinite=task.nonfinite, random_bits=words if task.rounding == Rounding.SR else None, sr_bits=task.sr_bits,
+    )  # fmt: skip
+    if q.scales.tolist() != [scale.code] or q.codes.tolist() != [step.code for step in elements]:
+        raise AssertionError("the explanation differs from the reference")
+    return BlockSteps(task, scale, elements)
+
+
+def _of_length(task: Task, length: int) -> Task:
+    return replace(task, format=replace_block(task, length))

@@ -1,0 +1,107 @@
+"""The values of an element as a grid of exact float64 numbers: neighbours, midpoints, and where a number lies."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+
+from mxnum.dtypes import Array, numpy_dtype
+from mxnum.formats import ElementFormat
+from mxnum.modes import ScaleRule
+
+#: Where a number lies in the grid, in the order in which a case is assigned.
+PLACES = ("NaN", "infinity", "zero", "representable", "beyond the largest", "tie", "subnormal result", "ordinary")
+
+
+@cache
+def magnitudes(element: ElementFormat) -> Array:
+    """The finite values from zero up, ascending; the most negative integer, which is never produced, is left out."""
+    return np.array(sorted({v for v in element.values() if math.isfinite(v) and v >= 0}))
+
+
+@cache
+def points(element: ElementFormat) -> Array:
+    """Every magnitude and every midpoint, the two steps that follow the largest, and some numbers far out."""
+    grid = magnitudes(element)
+    step = grid[-1] - grid[-2] if element.mantissa_bits else grid[-1]
+    beyond = grid[-1] + step * np.array([0.5, 1.0, 1.5, 2.0])
+    far = grid[-1] * np.array([1.5, 2, 4, 1e3])
+    below = grid[1] * np.exp2([-2, -3, -24, -32, -60])
+    return np.unique(np.concatenate([grid, (grid[1:] + grid[:-1]) / 2, beyond, far, below]))
+
+
+def fractions_of_rules(element: ElementFormat) -> Array:
+    """The fractions 1 <= f < 2 of a block's maximum at which a scale rule or clamping changes."""
+    top = element.max / 2.0**element.emax
+    half = 2.0 ** -(element.mantissa_bits + 1)
+    return np.unique([1.0, top, min(top + half, 2 - half), 2 - half, 1.5])
+
+
+def threshold(element: ElementFormat, rule: ScaleRule) -> float:
+    """The fraction of the maximum from which (or above which) the rule adds one to the exponent; 2 if never."""
+    return {
+        ScaleRule.FLOOR: 2.0,
+        ScaleRule.CEIL: 1.0,
+        ScaleRule.EVEN: 2 - 2.0 ** -(element.mantissa_bits + 1),
+        ScaleRule.RCEIL: element.max / 2.0**element.emax,
+    }[rule]
+
+
+def narrowed(values: Array, source: ElementFormat) -> Array:
+    """Bit patterns of float64 values in a float type."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(values, np.float64).astype(numpy_dtype(source)).view(f"u{source.bits // 8}")
+
+
+def with_neighbours(bits: Array, source: ElementFormat, reach: int = 1) -> Array:
+    """Positive bit patterns with the floats next to them, below infinity, and all of them negated."""
+    wide = bits.astype(np.int64)
+    around = np.concatenate([wide + step for step in range(-reach, reach + 1)])
+    around = np.unique(around[(around >= 0) & (around <= source.max_code)])
+    both = np.concatenate([around, around]).astype(f"u{source.bits // 8}")
+    both[len(around) :] |= both.dtype.type(1 << (source.bits - 1))
+    return both
+
+
+def special_patterns(source: ElementFormat, nan: bool = True) -> Array:
+    """Zeros, the ends of subnormals and normals, infinities and NaNs (quiet, signalling, with payload), both signs."""
+    m, top = source.mantissa_bits, source.max_code
+    positive = [0, 1, 2, 3, (1 << m) - 1, 1 << m, (1 << m) + 1, top - 1, top, top + 1]
+    if nan:
+        positive += [top + 2, top + 1 + (1 << (m - 1)), top + 2 + (1 << (m - 1)), top + (1 << m)]
+    both = np.array([*positive, *positive], f"u{source.bits // 8}")
+    both[len(positive) :] |= both.dtype.type(1 << (source.bits - 1))
+    return both
+
+
+def as_magnitudes(bits: Array, source: ElementFormat, scales: Array | None = None) -> Array:
+    """|x| / 2**(scale-127) in float64: exact but where it falls below float64's range, far below any element."""
+    with np.errstate(all="ignore"):
+        wide = np.abs(np.ascontiguousarray(bits).view(numpy_dtype(source)).astype(np.float64))
+        return wide if scales is None else np.ldexp(wide, 127 - scales.astype(np.int64))
+
+
+def neighbours(y: Array, element: ElementFormat) -> tuple[Array, Array]:
+    """The values around each magnitude y: the largest not above it, and the next (the grid goes on past the end)."""
+    grid = magnitudes(element)
+    place = np.clip(np.searchsorted(grid, y, side="right") - 1, 0, len(grid) - 1)
+    step = grid[-1] - grid[-2] if element.mantissa_bits else grid[-1]
+    extended = np.append(grid, grid[-1] + step)
+    return grid[place], extended[place + 1]
+
+
+def places(y: Array, element: ElementFormat) -> Array:
+    """An index into `PLACES` for each magnitude y."""
+    known = np.where(np.isfinite(y), y, 0)
+    below, above = neighbours(known, element)
+    found = np.full(y.shape, PLACES.index("ordinary"), np.uint8)
+    found[known < element.min_normal] = PLACES.index("subnormal result")
+    found[known - below == above - known] = PLACES.index("tie")
+    found[known > magnitudes(element)[-1]] = PLACES.index("beyond the largest")
+    found[known == below] = PLACES.index("representable")
+    found[known == 0] = PLACES.index("zero")
+    found[np.isinf(y)] = PLACES.index("infinity")
+    found[np.isnan(y)] = PLACES.index("NaN")
+    return found

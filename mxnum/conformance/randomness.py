@@ -1,0 +1,40 @@
+"""Random integers that are the same on every machine and in every version: raw Philox words, mapped by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mxnum.dtypes import Array
+from mxnum.formats import ElementFormat
+
+
+class Words:
+    """A source of random integers, fixed by its seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._generator = np.random.Philox(key=seed)
+
+    def integers(self, low: int, high: int, shape: int | tuple[int, ...]) -> Array:
+        """Integers in low..high inclusive (the modulo bias is below 2**-32 for the ranges used here)."""
+        count = int(np.prod(shape))
+        raw = self._generator.random_raw(count) >> np.uint64(11)
+        return (raw % np.uint64(high - low + 1)).astype(np.int64).reshape(shape) + low
+
+    def choice(self, values: Array, shape: int | tuple[int, ...]) -> Array:
+        """Some of the values, each as likely."""
+        chosen: Array = values[self.integers(0, len(values) - 1, shape)]
+        return chosen
+
+    def chance(self, share: float, shape: int | tuple[int, ...]) -> Array:
+        """True for that share of places."""
+        return self.integers(0, (1 << 20) - 1, shape) < share * (1 << 20)
+
+    def patterns(self, source: ElementFormat, shape: int | tuple[int, ...]) -> Array:
+        """Bit patterns, all as likely: every exponent, infinities and NaNs included."""
+        count = int(np.prod(shape))
+        raw = self._generator.random_raw(count)
+        return (raw >> np.uint64(64 - source.bits)).astype(f"u{source.bits // 8}").reshape(shape)
+
+    def bell(self, shape: tuple[int, ...]) -> Array:
+        """Numbers of mean 0 and variance about 1, by sums of twelve uniform ones: like the tensors people quantize."""
+        return (self.integers(0, 1 << 20, (12, *shape)).sum(axis=0) - 6.0 * (1 << 20)) / (1 << 20)

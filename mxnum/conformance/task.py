@@ -1,0 +1,186 @@
+"""What is tested: an operation, a format, and the modes; and the fields of one case."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import mxnum
+from mxnum import errors, formats
+from mxnum.dtypes import Array
+from mxnum.formats import FLOATS, ElementFormat, MXFormat
+from mxnum.modes import Accumulate, Nonfinite, Overflow, Rounding, ScaleRule
+
+OPERATIONS = {
+    "encode": "a number to an element code, at scale 1",
+    "quantize": "a block of numbers to a scale code and element codes",
+    "dequantize": "a scale code and an element code to a number",
+    "scale": "a block of numbers to its scale code",
+    "dot": "two rows of blocks to their dot product in float32",
+}
+
+#: Columns of one kind, many cases: an array (cases, fields) of unsigned integers for each name.
+Columns = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class Field:
+    """So many numbers of one kind in each case, written in hexadecimal."""
+
+    name: str
+    bits: int
+    count: int
+    #: ``float`` (a bit pattern of the float type), ``element``, ``scale`` or ``random``.
+    kind: str
+
+    @property
+    def digits(self) -> int:
+        return (self.bits + 3) // 4
+
+
+@dataclass(frozen=True)
+class Task:
+    """An operation with everything that decides its answers."""
+
+    operation: str
+    format: MXFormat
+    #: The type of the numbers that go in, or for dequantize that come out.
+    source: ElementFormat = FLOATS["float32"]
+    rounding: Rounding = Rounding.RNE
+    scale_rule: ScaleRule = ScaleRule.FLOOR
+    overflow: Overflow = Overflow.SATURATE
+    nonfinite: Nonfinite = Nonfinite.BLOCK
+    sr_bits: int = 30
+    accumulate: Accumulate = Accumulate.BLOCK
+    #: Blocks in each operand of a dot product.
+    dot_blocks: int = 2
+
+    @property
+    def element(self) -> ElementFormat:
+        return self.format.element
+
+    @property
+    def block(self) -> int:
+        return self.format.block
+
+    @property
+    def is_stochastic(self) -> bool:
+        return self.rounding == Rounding.SR and self.operation in ("encode", "quantize")
+
+    @property
+    def takes_nan(self) -> bool:
+        """Whether a NaN among the inputs has a defined answer."""
+        by_element = self.operation == "encode" or self.nonfinite == Nonfinite.ELEMENT
+        return not by_element or self.element.nan_code is not None or self.operation == "scale"
+
+    @property
+    def inputs(self) -> tuple[Field, ...]:
+        """The fields an implementation is given."""
+        element, width, k = self.element.bits, self.source.bits, self.block
+        length = k * self.dot_blocks
+        match self.operation:
+            case "encode":
+                fields = [Field("x", width, 1, "float")]
+            case "quantize" | "scale":
+                fields = [Field("x", width, k, "float")]
+            case "dequantize":
+                fields = [Field("scale", 8, 1, "scale"), Field("code", element, 1, "element")]
+            case _:
+                sides = [(f"{side}_scale", side) for side in ("a", "b")]
+                fields = []
+                for scale, codes in sides:
+                    fields += [Field(scale, 8, self.dot_blocks, "scale"), Field(codes, element, length, "element")]
+        if self.is_stochastic:
+            fields.append(Field("random", 32, fields[0].count, "random"))
+        return tuple(fields)
+
+    @property
+    def outputs(self) -> tuple[Field, ...]:
+        """The fields an implementation answers."""
+        code = Field("code", self.element.bits, 1, "element")
+        match self.operation:
+            case "encode":
+                return (code,)
+            case "quantize":
+                return Field("scale", 8, 1, "scale"), replace(code, name="codes", count=self.block)
+            case "scale":
+                return (Field("scale", 8, 1, "scale"),)
+            case _:
+                return (Field("value", self.source.bits, 1, "float"),)
+
+    def header(self) -> dict[str, str]:
+        """What the head of a file of vectors says, in order."""
+        facts = {"operation": self.operation, "format": self.format.name, "block": str(self.block)}
+        if self.operation != "dot":
+            facts["source" if self.operation != "dequantize" else "result"] = self.source.name
+        if self.operation in ("encode", "quantize"):
+            facts |= {"rounding": self.rounding.value, "overflow": self.overflow.value}
+        if self.operation in ("quantize", "scale"):
+            facts |= {"scale_rule": self.scale_rule.value, "nonfinite": self.nonfinite.value}
+        if self.is_stochastic:
+            facts["sr_bits"] = str(self.sr_bits)
+        if self.operation == "dot":
+            facts |= {"accumulate": self.accumulate.value, "dot_blocks": str(self.dot_blocks)}
+        facts["inputs"] = " ".join(f"{field.name}[{field.count}]" for field in self.inputs)
+        facts["outputs"] = " ".join(f"{field.name}[{field.count}]" for field in self.outputs)
+        facts["mxnum"] = mxnum.__version__
+        return facts
+
+    @classmethod
+    def from_header(cls, facts: Mapping[str, str]) -> Task:
+        """The task that a file of vectors states."""
+        for key in ("operation", "format"):
+            if key not in facts:
+                raise ValueError(f"The header of the vectors must have a line '# {key}: ...'.")
+        given: dict[str, Any] = {
+            key: facts[key]
+            for key in ("rounding", "scale_rule", "overflow", "nonfinite", "accumulate", "source", "block")
+            if key in facts
+        }
+        given |= {key: facts[key] for key in ("sr_bits", "dot_blocks") if key in facts}
+        if "result" in facts:
+            given["source"] = facts["result"]
+        return make_task(facts["operation"], facts["format"], **given)
+
+
+def make_task(
+    operation: str,
+    format: str | MXFormat,
+    *,
+    source: str = "float32",
+    rounding: str = "rne",
+    scale_rule: str = "floor",
+    overflow: str = "saturate",
+    nonfinite: str = "block",
+    sr_bits: int | str = 30,
+    accumulate: str = "block",
+    dot_blocks: int | str = 2,
+    block: int | str | None = None,
+) -> Task:
+    """A task from what users write, checked. `format` may also be the name of an element."""
+    operation = errors.choose("operation", operation, tuple(OPERATIONS))
+    if isinstance(format, str) and format in formats.ELEMENTS:
+        format = next(fmt for name in formats.names() if (fmt := formats.get(name)).element.name == format)
+    fmt = formats.get(format)
+    if block is not None and _integer("block", block, 1, 4096) != fmt.block:
+        fmt = MXFormat(fmt.element, fmt.scale, int(block), fmt.name)
+    mode = errors.choose_member("accumulate", accumulate, (Accumulate.EXACT, Accumulate.BLOCK, Accumulate.SEQUENTIAL))
+    return Task(
+        operation=operation,
+        format=fmt,
+        source=FLOATS[errors.choose("source", source if operation != "dot" else "float32", tuple(FLOATS))],
+        rounding=errors.choose_member("rounding", rounding, Rounding),
+        scale_rule=errors.choose_member("scale_rule", scale_rule, ScaleRule),
+        overflow=errors.choose_member("overflow", overflow, Overflow),
+        nonfinite=errors.choose_member("nonfinite", nonfinite, (Nonfinite.BLOCK, Nonfinite.ELEMENT)),
+        sr_bits=_integer("sr_bits", sr_bits, 1, 30),
+        accumulate=mode,
+        dot_blocks=_integer("dot_blocks", dot_blocks, 1, 64),
+    )
+
+
+def _integer(argument: str, value: int | str, low: int, high: int) -> int:
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)
+    return errors.integer(argument, value, low, high)

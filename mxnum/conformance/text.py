@@ -1,0 +1,147 @@
+"""Vectors as plain text: a header of ``# key: value`` lines, then one case a line, its fields in hexadecimal.
+
+Every field has its fixed number of digits, so lines of one task are of one length; that makes millions of lines cheap.
+A reader takes lower case, ``0x``, several spaces and CRLF as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
+
+import numpy as np
+
+from mxnum.conformance.task import Columns, Field, Task
+from mxnum.dtypes import Array, code_dtype
+
+VERSION = "1"
+_FIRST = "# mxnum-vectors"
+_DIGITS = np.frombuffer(b"0123456789ABCDEF", np.uint8)
+_VALUES = np.full(256, 255, np.uint8)
+_VALUES[list(b"0123456789")] = range(10)
+_VALUES[list(b"ABCDEF")] = range(10, 16)
+_VALUES[list(b"abcdef")] = range(10, 16)
+#: Lines parsed at a time.
+CHUNK = 8192
+
+
+def header_lines(task: Task, **more: object) -> bytes:
+    """The head of a file: what is tested, and how the cases were made."""
+    facts = {**task.header(), **{key: str(value) for key, value in more.items()}}
+    lines = [f"{_FIRST} {VERSION}", *(f"# {key}: {value}" for key, value in facts.items())]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def format_lines(fields: Sequence[Field], columns: Columns) -> bytes:
+    """The cases as text."""
+    count = len(columns[fields[0].name])
+    width = sum(field.count * (field.digits + 1) for field in fields)
+    text = np.full((count, width), ord(" "), np.uint8)
+    at = 0
+    for field in fields:
+        values = columns[field.name].astype(np.uint64)
+        view = text[:, at : at + field.count * (field.digits + 1)].reshape(count, field.count, field.digits + 1)
+        for digit in range(field.digits):
+            shift = np.uint64(4 * (field.digits - 1 - digit))
+            view[:, :, digit] = _DIGITS[((values >> shift) & np.uint64(15)).astype(np.uint8)]
+        at += field.count * (field.digits + 1)
+    text[:, -1] = ord("\n")
+    return text.tobytes()
+
+
+def parse_lines(fields: Sequence[Field], lines: Sequence[bytes], first_line: int) -> Columns:
+    """The columns that some lines hold; `first_line` is the number of the first of them, for messages."""
+    width = sum(field.count * (field.digits + 1) for field in fields)
+    if all(len(line) == width for line in lines):
+        text = np.frombuffer(b"".join(lines), np.uint8).reshape(len(lines), width)
+        columns = _parse_fixed(fields, text)
+        if columns is not None:
+            return columns
+    total = sum(field.count for field in fields)
+    result = {f.name: np.zeros((len(lines), f.count), code_dtype(f.bits)) for f in fields}
+    for row, line in enumerate(lines):
+        words = line.split()
+        if len(words) != total:
+            wanted = ", ".join(f"{field.name}[{field.count}]" for field in fields)
+            raise ValueError(f"Line {first_line + row} must hold {total} numbers ({wanted}), not {len(words)}.")
+        at = 0
+        for field in fields:
+            for i in range(field.count):
+                result[field.name][row, i] = _number(words[at + i], field, first_line + row)
+            at += field.count
+    return result
+
+
+def _parse_fixed(fields: Sequence[Field], text: Array) -> Columns | None:
+    """Lines exactly as `format_lines` writes them; None if there is anything else in them."""
+    result = {}
+    at = 0
+    for field in fields:
+        span = field.digits + 1
+        digits = text[:, at : at + field.count * span].reshape(len(text), field.count, span)
+        nibbles = _VALUES[digits[:, :, :-1]]
+        if (nibbles == 255).any():
+            return None
+        values = np.zeros(nibbles.shape[:2], np.uint64)
+        for digit in range(field.digits):
+            values = (values << np.uint64(4)) | nibbles[:, :, digit]
+        if (values >> np.uint64(field.bits) if field.bits < 64 else np.zeros(1)).any():
+            return None
+        result[field.name] = values.astype(code_dtype(field.bits))
+        at += field.count * span
+    return result
+
+
+def _number(word: bytes, field: Field, line: int) -> int:
+    try:
+        value = int(word, 16)
+    except ValueError:
+        value = -1
+    if not 0 <= value < 1 << field.bits:
+        shown = word.decode(errors="replace")
+        raise ValueError(f"Line {line} must give {field.name!r} in {field.bits} bits of hexadecimal, not {shown!r}.")
+    return value
+
+
+class Reader:
+    """Header and lines of a stream, the header lines first (a later comment is skipped)."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.header: dict[str, str] = {}
+        self.line = 0
+        self._next: bytes | None = None
+        for line in stream:
+            self.line += 1
+            if not line.startswith(b"#"):
+                if line.strip():
+                    self._next = line
+                    break
+                continue
+            key, colon, value = line[1:].decode(errors="replace").strip().partition(":")
+            if colon:
+                self.header[key.strip()] = value.strip()
+            elif key.startswith(_FIRST[2:]) and key.split()[-1] != VERSION:
+                raise ValueError(f"The vectors must be of version {VERSION}, not {key.split()[-1]!r}.")
+
+    def chunks(self, size: int = CHUNK) -> Iterator[tuple[int, list[bytes]]]:
+        """The number of the first line and the lines, comments and empty lines left out."""
+        pending: list[bytes] = []
+        first = self.line
+        if self._next is not None:
+            pending.append(self._next)
+        for line in self._stream:
+            self.line += 1
+            if line.startswith(b"#") or not line.strip():
+                if pending:  # keep line numbers true
+                    yield first, pending
+                    pending = []
+                continue
+            if not pending:
+                first = self.line
+            pending.append(line)
+            if len(pending) == size:
+                yield first, pending
+                pending = []
+        if pending:
+            yield first, pending
