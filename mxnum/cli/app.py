@@ -9,7 +9,14 @@ from __future__ import annotations
 import typer
 
 import mxnum
-from mxnum.cli import command_formats, command_inspect, command_quantize
+from mxnum.cli import (
+    command_explain,
+    command_formats,
+    command_inspect,
+    command_quantize,
+    command_vectors,
+    command_verify,
+)
 
 app = typer.Typer(
     name="mxnum",
@@ -38,3 +45,7 @@ app.callback()(_common)
 app.command("formats")(command_formats.formats)
 app.command("quantize")(command_quantize.quantize)
 app.command("inspect")(command_inspect.inspect)
+# Negative numbers are numbers, not options.
+app.command("explain", context_settings={"ignore_unknown_options": True})(command_explain.explain)
+app.command("vectors")(command_vectors.vectors)
+app.command("verify")(command_verify.verify)

@@ -9,8 +9,8 @@ import numpy as np
 from mxnum import errors
 from mxnum.conformance import dots, grid
 from mxnum.conformance.expected import as_floats
-from mxnum.conformance.task import Columns, Task
 from mxnum.conformance.randomness import Words
+from mxnum.conformance.task import Columns, Task
 from mxnum.dtypes import Array
 from mxnum.modes import ScaleRule
 
@@ -70,7 +70,9 @@ def _level_1(task: Task, words: Words) -> Columns:
         case "scale":
             return {"x": _scale_blocks(task, words)}
         case "dequantize":
-            scales = np.unique(np.concatenate([np.arange(0, 256, 5), np.arange(6), np.arange(100, 156, 3), [127, 254, 255]]))
+            scales = np.unique(
+                np.concatenate([np.arange(0, 256, 5), np.arange(6), np.arange(100, 156, 3), [127, 254, 255]])
+            )
             return _grid_of_codes(task, scales)
         case _:
             return dots.boundary_dots(task, words)
@@ -110,14 +112,26 @@ def _numbers(task: Task) -> Array:
 
 
 def _anchors(task: Task) -> tuple[Array, Array]:
-    """Bit patterns of block maxima, and the scale code that `floor` gives each: all extremes, all boundary fractions."""
+    """Bit patterns of block maxima, at all extremes and boundary fractions; the scale code `floor` gives each."""
     source, element = task.source, task.element
-    wanted = np.array([-140, -128, -127, -126, -125, -64, -3, -2, -1, 0, 1, 2, 64, 124, 125, 126, 127, 128])
+    top = source.emax - element.emax
+    wanted = np.array(
+        [-140, -128, -127, -126, -125, -64, -3, -2, -1, 0, 1, 2, 64, top - 1, top, 124, 125, 126, 127, 128]
+    )
     fractions = grid.fractions_of_rules(element)
     exponents = np.repeat(wanted + element.emax, len(fractions))
     values = np.ldexp(np.tile(fractions, len(wanted)), exponents)
     values = values[(values <= float(source.max)) & (values >= np.ldexp(1.0, source.emin - source.mantissa_bits))]
-    extremes = [0, 1, 2, 3, (1 << source.mantissa_bits) - 1, 1 << source.mantissa_bits, source.max_code, source.max_code - 1]
+    extremes = [
+        0,
+        1,
+        2,
+        3,
+        (1 << source.mantissa_bits) - 1,
+        1 << source.mantissa_bits,
+        source.max_code,
+        source.max_code - 1,
+    ]
     bits = np.concatenate([grid.narrowed(values, source).astype(np.int64), np.array(extremes)])
     bits = np.unique(np.concatenate([bits - 1, bits, bits + 1]))
     bits = bits[(bits >= 0) & (bits <= source.max_code)].astype(f"u{source.bits // 8}")
@@ -162,7 +176,9 @@ def _blocks(task: Task, words: Words) -> Array:
 def _scale_blocks(task: Task, words: Words) -> Array:
     """Blocks for the scale alone: every exponent of the source with every fraction at which a rule changes."""
     source, k = task.source, task.block
-    fractions = np.unique([*grid.fractions_of_rules(task.element), *(grid.threshold(task.element, r) for r in ScaleRule)])
+    fractions = np.unique(
+        [*grid.fractions_of_rules(task.element), *(grid.threshold(task.element, r) for r in ScaleRule)]
+    )
     lowest = source.emin - source.mantissa_bits
     step = 1 if source.bits < 64 else 7
     exponents = np.unique([*range(lowest, source.emax + 1, step), *range(max(lowest, -160), min(source.emax, 160) + 1)])
@@ -180,7 +196,7 @@ def _scale_blocks(task: Task, words: Words) -> Array:
 
 
 def _patterns(task: Task, anchors: Array, words: Words) -> Array:
-    """Blocks of few values: zeros of both signs, one number, one NaN, one infinity, falling powers, alternating signs."""
+    """Blocks of few values: zeros of both signs, one number, one NaN or infinity, falling powers, changing signs."""
     source, k = task.source, task.block
     dtype = anchors.dtype
     sign = dtype.type(1 << (source.bits - 1))
@@ -256,19 +272,18 @@ def _with_random(task: Task, words: Words, x: Array, every_kind: bool = False) -
     at = (1 << r) - np.floor(delta * (1 << r)).astype(np.int64)
     variants = []
     for kind in range(4):
-        low = {0: at, 1: at - 1, 2: words.integers(0, (1 << r) - 1, x.shape)}.get(kind, np.full(x.shape, (1 << r) - 1))
+        any_low, all_ones = words.integers(0, (1 << r) - 1, x.shape), np.full(x.shape, (1 << r) - 1)
+        low = (at, at - 1, any_low, all_ones)[kind]
         high = words.integers(0, (1 << (32 - r)) - 1, x.shape) << r  # bits that must not matter
         variants.append((np.clip(low, 0, (1 << r) - 1) | high).astype(np.uint32))
     if every_kind:
         return {"x": np.concatenate([x] * 4), "random": np.concatenate(variants)}
-    kind = words.integers(0, 3, x.shape)
-    return {"x": x, "random": np.choose(kind, variants).astype(np.uint32)}
+    kinds = words.integers(0, 3, x.shape)
+    return {"x": x, "random": np.choose(kinds, variants).astype(np.uint32)}
 
 
 def _row_codes(task: Task, x: Array) -> Array:
     import mxnum as mx
 
-    codes = mx.shared_scale(
-        as_floats(x, task.source), task.format, scale_rule=task.scale_rule, nonfinite="element"
-    )
+    codes = mx.shared_scale(as_floats(x, task.source), task.format, scale_rule=task.scale_rule, nonfinite="element")
     return codes.astype(np.int64)

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.conformance.task import Columns, Task
 from mxnum.conformance.randomness import Words
+from mxnum.conformance.task import Columns, Task
 
 
 def boundary_dots(task: Task, words: Words) -> Columns:
     """Hand-made rows: one product, all products, cancellation across blocks, ties of the sum, NaN scales, specials."""
     element, k, count = task.element, task.block, task.dot_blocks
     largest = element.max_code
-    one = _code_of(element, 1.0)
+    one = element.values().index(1.0)
     sign = 1 << (element.bits - 1)
     smallest = 1
     length = k * count
@@ -28,7 +28,10 @@ def boundary_dots(task: Task, words: Words) -> Columns:
 
     first = np.arange(length) == 0
     halves = np.arange(length) < length // 2
-    negative = lambda code: _negated(element, code)  # noqa: E731
+
+    def negative(code: int) -> int:
+        return (-code) % (1 << element.bits) if element.integer else code ^ sign
+
     for sa in (0, 1, 64, 120, 126, 127, 128, 160, 254):
         for sb in (0, 53, 127, 200, 254, 255):
             add(largest, largest, sa, sb)
@@ -67,13 +70,3 @@ def random_dots(task: Task, words: Words, size: int) -> Columns:
         any_code = words.integers(0, (1 << element.bits) - 1, codes.shape).astype(np.uint8)
         result[side] = np.where(wild & words.chance(0.01, codes.shape), any_code, codes)
     return result
-
-
-def _code_of(element: Any, value: float) -> int:
-    return int(np.argmax(np.array(element.values()) == value))
-
-
-def _negated(element: Any, code: int) -> int:
-    return (-code) % (1 << element.bits) if element.integer else code ^ (1 << (element.bits - 1))
-
-

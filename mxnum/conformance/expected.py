@@ -34,8 +34,8 @@ def expected(task: Task, inputs: Columns) -> Columns:
             return {"scale": q.scales, "codes": q.codes}
         case "scale":
             x = as_floats(inputs["x"], task.source)
-            options = {"scale_rule": task.scale_rule, "nonfinite": task.nonfinite}
-            return {"scale": mx.shared_scale(x, task.format, **options)}
+            scales = mx.shared_scale(x, task.format, scale_rule=task.scale_rule, nonfinite=task.nonfinite)
+            return {"scale": scales}
         case "dequantize":
             fmt = replace_block(task, 1)
             q = mx.MXArray.from_parts(inputs["code"], inputs["scale"], fmt)

@@ -1,7 +1,7 @@
 """How one number or one block is quantized, step by step, in exact arithmetic: the picture drawn on paper.
 
-The steps are derived here from the values of the format with rationals; the result of each is compared with the compiled
-kernel before it is returned, so an explanation that does not explain what is computed raises.
+The steps are derived here from the values of the format with rationals; the result of each is compared with the
+compiled kernel before it is returned, so an explanation that does not explain what is computed raises.
 """
 
 from __future__ import annotations
@@ -121,19 +121,22 @@ class BlockSteps:
 
 
 def number(x: float | Fraction) -> str:
-    """A number for people: exact decimals where they are short, otherwise a power of two times a short number."""
+    """A number for people: exact decimals where they are short, otherwise a significand times a power of two.
+
+    Digits that are not all there end in "...".
+    """
     if isinstance(x, float) and not math.isfinite(x):
         return str(x)
     exact = Fraction(x)
     if exact == 0:
         return "-0" if isinstance(x, float) and math.copysign(1, x) < 0 else "0"
-    short = f"{float(exact):.10g}" if abs(exact) < Fraction(10) ** 300 else ""
-    if short and Fraction(short) == exact and len(short) <= 14:
-        return short
     e = reference_exponent(abs(exact))
+    short = f"{float(exact):.10g}" if abs(e) < 1000 else ""
+    if short and len(short) <= 14 and (Fraction(short) == exact or -30 <= e <= 40):
+        return short if Fraction(short) == exact else f"{short}..."
     significand = exact / Fraction(2) ** e
-    text = f"{float(significand):.17g}"
-    return f"{text} * 2^{e}" if Fraction(text) == significand else f"{float(significand):.17g}... * 2^{e}"
+    text = f"{float(significand):.10g}"
+    return f"{text}{'' if Fraction(text) == significand else '...'} * 2^{e}"
 
 
 def fraction_text(f: Fraction) -> str:
@@ -252,7 +255,8 @@ def _rounding_rule(task: Task, negative: bool, parity: int, delta: Fraction, ran
     floor, low = math.floor(delta * 2**r), random % 2**r
     away = floor + low >= 2**r
     sign = ">=" if away else "<"
-    return f"sr: floor({r} bits of it) + R = {floor} + {low} {sign} 2^{r} goes {'away from' if away else 'toward'} zero", away
+    where = "away from" if away else "toward"
+    return f"sr: the first {r} bits of it, plus R, {floor} + {low} {sign} 2^{r}: goes {where} zero", away
 
 
 def explain_scale(task: Task, bits: Any) -> ScaleSteps:

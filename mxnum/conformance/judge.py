@@ -39,7 +39,7 @@ VALUE_CLASSES = ("NaN", "infinity", "zero", "subnormal result", "ordinary")
 
 @dataclass
 class Consistency:
-    """For one choice: in how many places its alternative was followed, and in how many it could have been, but was not."""
+    """For one choice: in how many places its alternative was followed, and in how many it was not, where it could."""
 
     followed: int = 0
     kept: int = 0
@@ -152,9 +152,7 @@ def _quantized(
     return verdicts, place
 
 
-def _scales(
-    task: Task, inputs: Columns, got: Array, want: Array, tallies: dict[str, Consistency]
-) -> Array:
+def _scales(task: Task, inputs: Columns, got: Array, want: Array, tallies: dict[str, Consistency]) -> Array:
     """Verdicts on the scale codes of blocks."""
     magnitude = as_magnitudes(inputs["x"], task.source)
     got, want = got[:, 0].astype(np.int64), want[:, 0].astype(np.int64)
@@ -242,5 +240,3 @@ def first_wrong_element(task: Task, inputs: Columns, answers: Columns) -> int | 
     want = expected(task, inputs)
     place = int(_quantized(task, inputs, answers, want, tallies)[1][0])
     return None if place < 0 else place
-
-

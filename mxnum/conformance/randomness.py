@@ -37,4 +37,5 @@ class Words:
 
     def bell(self, shape: tuple[int, ...]) -> Array:
         """Numbers of mean 0 and variance about 1, by sums of twelve uniform ones: like the tensors people quantize."""
-        return (self.integers(0, 1 << 20, (12, *shape)).sum(axis=0) - 6.0 * (1 << 20)) / (1 << 20)
+        total: Array = self.integers(0, 1 << 20, (12, *shape)).sum(axis=0)
+        return (total - 6.0 * (1 << 20)) / (1 << 20)

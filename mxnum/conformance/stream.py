@@ -8,7 +8,7 @@ from typing import BinaryIO
 from mxnum.conformance import text
 from mxnum.conformance.cases import cases, number_of_cases
 from mxnum.conformance.expected import expected
-from mxnum.conformance.task import Columns, Task
+from mxnum.conformance.task import Columns, Field, Task
 from mxnum.conformance.verdict import Judge, Profile, Report
 
 Advance = Callable[[int], object]
@@ -87,5 +87,5 @@ def _alone(task: Task, reader: text.Reader, given: text.Reader) -> Iterator[tupl
         yield first, text.parse_lines(fields, matching, first), text.parse_lines(task.outputs, lines, first)
 
 
-def _named(columns: Columns, fields: tuple[text.Field, ...]) -> Columns:
+def _named(columns: Columns, fields: tuple[Field, ...]) -> Columns:
     return {field.name: columns[field.name] for field in fields}

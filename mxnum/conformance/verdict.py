@@ -139,6 +139,7 @@ class Judge:
         self._first: list[Case] = []
         self._by_verdict: dict[int, Case] = {}
         self._explained: Counter[str] = Counter()
+        self._also_right: Counter[str] = Counter()
         self._tried = 0
 
     def add(self, inputs: Columns, answers: Columns, first_line: int = 1) -> None:
@@ -157,27 +158,30 @@ class Judge:
                 row = int(np.argmax(found.verdicts == verdict))
                 self._by_verdict[int(verdict)] = self._case(inputs, answers, row, first_line, "choice", None)
         if wrong.size:
-            self._try_other_modes(inputs, answers, wrong[:TRIED])
+            right = np.flatnonzero(found.verdicts == 0)
+            self._try_other_modes(inputs, answers, wrong[:TRIED], self._explained)
+            self._try_other_modes(inputs, answers, right[:TRIED], self._also_right)
+            self._tried += len(wrong[:TRIED])
 
-    def _case(
-        self, inputs: Columns, answers: Columns, row: int, first_line: int, kind: str, part: str | None
-    ) -> Case:
+    def _case(self, inputs: Columns, answers: Columns, row: int, first_line: int, kind: str, part: str | None) -> Case:
         one = {name: column[row : row + 1] for name, column in inputs.items()}
         got = {name: column[row : row + 1] for name, column in answers.items()}
         return Case(first_line + int(row), one, got, expected(self.task, one), kind, part)
 
-    def _try_other_modes(self, inputs: Columns, answers: Columns, rows: Array) -> None:
+    def _try_other_modes(self, inputs: Columns, answers: Columns, rows: Array, matches: Counter[str]) -> None:
+        """Count for every other mode the cases whose answers are its answers."""
         some = {name: column[rows] for name, column in inputs.items()}
         got = {name: column[rows] for name, column in answers.items()}
-        self._tried += len(rows)
         for name, alternative in other_answers(self.task, some):
             same = np.logical_and.reduce([(alternative[key] == got[key]).all(axis=1) for key in alternative])
-            self._explained[name] += int(same.sum())
+            matches[name] += int(same.sum())
 
     def report(self) -> Report:
         """Everything counted so far."""
         inconsistent = self._inconsistent()
-        bugs, choices, examples = 0, Counter[str](), {}
+        bugs = 0
+        choices: Counter[str] = Counter()
+        examples: dict[str, Case] = {}
         for verdict, count in self._verdicts.items():
             names = {name for name, bit in LABELS.items() if verdict & bit}
             if verdict & BUG or names & set(inconsistent):
@@ -196,13 +200,15 @@ class Judge:
                 self._parts[f"inconsistent {odd[0]}"] += self._verdicts[verdict]
         explanation = None
         if self._tried:
-            name, count = self._explained.most_common(1)[0] if self._explained else ("", 0)
+            # Of two modes that explain as many wrong answers, the one that also gives the right ones.
+            best = max(self._explained, key=lambda n: (self._explained[n], self._also_right[n]), default="")
+            name, count = best, self._explained[best]
             explanation = (name, count, self._tried) if count else None
             if name.startswith("sr_bits") and count == self._tried and not inconsistent:
                 choices[name] = bugs
                 bugs, first, explanation = 0, [], None
-        names = class_names(self.task)
-        classes = {names[i]: (n, self._classes_wrong[i]) for i, n in sorted(self._classes.items())}
+        titles = class_names(self.task)
+        classes = {titles[i]: (n, self._classes_wrong[i]) for i, n in sorted(self._classes.items())}
         return Report(
             self.task, self.profile, self.cases, bugs, dict(choices),
             {name: (t.followed, t.kept) for name, t in inconsistent.items()},
@@ -260,5 +266,3 @@ def _sentence(label: str) -> str:
 
 def _counts(counts: dict[str, Any]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.items())
-
-

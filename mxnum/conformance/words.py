@@ -68,9 +68,11 @@ def value(target: ElementFormat, got: Columns, want: Columns) -> str:
     """About a float that came out."""
     g, w = int(got["value"][0, 0]), int(want["value"][0, 0])
     values = [float(as_floats(columns["value"], target)[0, 0]) for columns in (got, want)]
-    text = f"got {hexadecimal(g, target.bits)} ({plain(values[0])}), want {hexadecimal(w, target.bits)} ({plain(values[1])})"
+    text = f"got {hexadecimal(g, target.bits)} ({plain(values[0])}), "
+    text += f"want {hexadecimal(w, target.bits)} ({plain(values[1])})"
     if all(np.isfinite(values)) and g != w:
-        text += f", {abs(ordinal(target, g) - ordinal(target, w))} floats apart" if values[0] != values[1] else ", the sign of zero"
+        apart = abs(ordinal(target, g) - ordinal(target, w))
+        text += f", {apart} float{'s' * (apart > 1)} apart" if apart else ", the sign of zero"
     return text
 
 
@@ -91,7 +93,7 @@ def _block(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
 
 def block_text(task: Task, x: Any) -> str:
     """A block of few different numbers, shortly."""
-    values = [plain(float(v)) for v in as_floats(np.atleast_2d(x), task.source)[0]]
+    values = [f"{float(v):.9g}" for v in as_floats(np.atleast_2d(x), task.source)[0]]
     return f"x = [{shortened(values)}]"
 
 

@@ -23,7 +23,7 @@ class Runner:
         return printed.out if status != 2 else printed.err
 
     def json(self, *arguments):
-        return json.loads(self(*arguments, "--json"))
+        return json.loads(self(arguments[0], "--json", *arguments[1:]))
 
 
 @pytest.fixture

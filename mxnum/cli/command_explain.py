@@ -1,0 +1,191 @@
+"""``mxnum explain``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mxnum.cli import options
+
+if TYPE_CHECKING:
+    from mxnum.conformance.explain import BlockSteps, ElementSteps
+
+
+def explain(
+    values: Annotated[
+        list[str],
+        typer.Argument(help="A number, or the numbers of a block: 0.1, -3e-5, 0x1.8p3, inf, bits:3DCCCCCD."),
+    ],
+    format: options.Format = "mxfp8_e4m3",
+    scale: Annotated[
+        int | None, typer.Option(help="Scale code, 0 to 255, to use instead of the rule (127 is 1).")
+    ] = None,
+    source: Annotated[str, typer.Option(help="float32, float64, bfloat16 or float16.")] = "float32",
+    rounding: options.Rounding = "rne",
+    scale_rule: options.ScaleRule = "floor",
+    overflow: options.Overflow = "saturate",
+    nonfinite: Annotated[str, typer.Option(help="block or element.")] = "block",
+    random: Annotated[str, typer.Option(help="The random word of stochastic rounding, in hexadecimal.")] = "0",
+    sr_bits: options.SrBits = 30,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show bit by bit how a number or a block is quantized: the maximum, the scale, the neighbours, the tie, the code.
+
+    The steps are exact, and checked against the compiled kernel before they are shown.
+
+    Examples: `mxnum explain 0.1 --format mxfp4_e2m1`; `mxnum explain 17 --scale 127 --rounding rna`;
+    `mxnum explain -f mxfp8_e4m3 --scale-rule even -- 1 -500 0.3`.
+    """
+    from mxnum import errors
+    from mxnum.cli.console import print_json
+    from mxnum.conformance import make_task
+    from mxnum.conformance.explain import explain_block, explain_element
+
+    task = make_task(
+        "quantize", format, source=source, rounding=rounding, scale_rule=scale_rule, overflow=overflow,
+        nonfinite=nonfinite, sr_bits=sr_bits,
+    )  # fmt: skip
+    bits = [parsed(value, task.source) for value in values]
+    word = _hexadecimal("random", random, 32)
+    if scale is not None:
+        errors.integer("scale", scale, 0, 255)
+        elements = [explain_element(task, each, scale, word) for each in bits]
+        block = None
+    else:
+        block = explain_block(task, bits_array(bits, task.source), [word] * len(bits))
+        elements = block.elements
+    if as_json:
+        print_json(_as_dict(block, elements, bits))
+        return
+    if block is not None:
+        _show_scale(block)
+    for step, each in zip(elements, bits, strict=True):
+        _show_element(step, each, task, word)
+
+
+def bits_array(bits: list[int], source: Any) -> Any:
+    """Bit patterns as an array of the width of the float type."""
+    import numpy as np
+
+    return np.array(bits, f"u{source.bits // 8}")
+
+
+def parsed(text: str, source: Any) -> int:
+    """The bit pattern of a number that was typed: decimal, hexadecimal float, or ``bits:`` and hexadecimal digits."""
+    import numpy as np
+
+    from mxnum import reference
+
+    if text.startswith("bits:"):
+        return _hexadecimal("values", text[5:], source.bits)
+    try:
+        value = float.fromhex(text) if "0x" in text.lower() else float(text)
+    except (ValueError, OverflowError):
+        raise ValueError(f"Argument 'values' must be numbers, not {text!r}.") from None
+    if value != value:
+        negative = text.strip().startswith("-")
+        code: int = reference.encode(float("nan"), source, overflow="ieee")
+        return code | (1 << (source.bits - 1)) if negative else code
+    return int(reference.encode(np.float64(value).item(), source, overflow="ieee"))
+
+
+def _hexadecimal(argument: str, text: str, bits: int) -> int:
+    try:
+        value = int(text, 16)
+    except ValueError:
+        value = -1
+    if not 0 <= value < 1 << bits:
+        raise ValueError(f"Argument {argument!r} must be hexadecimal digits of at most {bits} bits, not {text!r}.")
+    return value
+
+
+def fields(code: int, fmt: Any) -> str:
+    """A code with its fields set apart: sign, exponent, mantissa; an integer as it is."""
+    text = f"{code:0{fmt.bits}b}"
+    if fmt.integer:
+        return text
+    cut = 1 + fmt.exponent_bits
+    return " ".join(part for part in (text[0], text[1:cut], text[cut:]) if part)
+
+
+def _show_scale(block: BlockSteps) -> None:
+    from mxnum.conformance.explain import number
+    from mxnum.formats import E8M0
+
+    s, fmt = block.scale, block.task.format
+    print(f"{fmt.name}, {len(block.elements)} element{'s' * (len(block.elements) > 1)} in the block")
+    if s.place is not None:
+        print(f"  amax      {number(s.maximum)} = {number(s.fraction)} * 2^{s.exponent}   (element {s.place})")
+        print(f"  emax      {s.emax}   (the largest {fmt.element.name} is {number(fmt.element.max)})")
+    print(f"  rule      {s.rule}")
+    if s.place is not None and s.wanted != s.code - E8M0.bias:
+        print(f"  clamped   {s.wanted} to {s.code - E8M0.bias}")
+    meaning = "NaN" if s.code == E8M0.nan_code else f"2^{s.code - E8M0.bias}"
+    print(f"  scale     0x{s.code:02X} = {s.code:08b} = {meaning}")
+
+
+def _show_element(step: ElementSteps, bits: int, task: Any, word: int) -> None:
+    from mxnum.conformance.explain import fraction_text, number
+
+    e, source = step.element, task.source
+    print()
+    print(f"x = {number(step.x)}")
+    print(f"  bits      {fields(bits, source)}   (0x{bits:0{source.bits // 4}X}, {source.name})")
+    if step.magnitude is not None and step.below is not None and step.above is not None:
+        if step.scale_exponent:
+            print(f"  x / 2^{step.scale_exponent:<4} {number(step.signed)}")
+        for name, neighbour in (("below", step.below), ("above", step.above)):
+            shown = "past the largest" if neighbour.code is None else fields(neighbour.code, e)
+            print(f"  {name:<9} {number(neighbour.value):<14} {shown}")
+        _show_line(step)
+        at = fraction_text(step.fraction or 0 * step.magnitude)
+        print(f"  position  {at} of the gap" + (": a tie" if step.is_tie else ""))
+        if task.is_stochastic:
+            print(f"  R         {word % (1 << task.sr_bits)}   (the low {task.sr_bits} bits of 0x{word:08X})")
+    print(f"  rule      {step.rule}")
+    digits = (e.bits + 3) // 4
+    value = f"{number(step.value)}"
+    if step.scale_exponent and step.magnitude is not None:
+        from fractions import Fraction
+
+        value += (
+            f", times 2^{step.scale_exponent} = {number(Fraction(step.value) * Fraction(2) ** step.scale_exponent)}"
+        )
+    print(f"  result    {fields(step.code, e)}   (0x{step.code:0{digits}X} = {value})")
+
+
+def _show_line(step: ElementSteps) -> None:
+    """The gap between the neighbours, with the number in it."""
+    width = 48
+    place = round(float(step.fraction or 0) * width)
+    if 0 < (step.fraction or 0) < 1:
+        place = min(max(place, 1), width - 1)
+    line = ["-"] * (width + 1)
+    line[0] = line[-1] = "|"
+    line[width // 2] = "+"
+    line[place] = "x"
+    print(f"            {''.join(line)}")
+
+
+def _as_dict(block: BlockSteps | None, elements: list[ElementSteps], bits: list[int]) -> dict[str, Any]:
+    from mxnum.conformance.explain import number
+
+    facts: dict[str, Any] = {}
+    if block is not None:
+        s = block.scale
+        facts["scale"] = {
+            "code": s.code, "rule": s.rule, "amax": number(s.maximum), "exponent": s.exponent, "place": s.place,
+            "fraction": number(s.fraction), "wanted exponent": s.wanted,
+        }  # fmt: skip
+    facts["elements"] = [
+        {
+            "x": step.x, "bits": f"0x{each:X}", "code": step.code, "value": step.value, "rule": step.rule,
+            "scaled": None if step.magnitude is None else str(step.signed),
+            "below": None if step.below is None else str(step.below.value),
+            "above": None if step.above is None else str(step.above.value),
+            "position": None if step.fraction is None else str(step.fraction), "tie": step.is_tie,
+        }
+        for step, each in zip(elements, bits, strict=True)
+    ]  # fmt: skip
+    return facts

@@ -1,0 +1,57 @@
+"""``mxnum vectors``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mxnum.cli import options
+
+Operation = Annotated[str, typer.Argument(help="encode, quantize, dequantize, scale or dot.")]
+
+
+def vectors(
+    operation: Operation,
+    format: options.Format = "mxfp8_e4m3",
+    level: Annotated[int, typer.Option(help="1: every boundary and special value; 2: random, a million or so.")] = 1,
+    count: Annotated[int | None, typer.Option(help="Cases at level 2.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the cases.")] = 0,
+    source: Annotated[str, typer.Option(help="float32, float64, bfloat16 or float16.")] = "float32",
+    rounding: options.Rounding = "rne",
+    scale_rule: options.ScaleRule = "floor",
+    overflow: options.Overflow = "saturate",
+    nonfinite: Annotated[str, typer.Option(help="block or element.")] = "block",
+    sr_bits: options.SrBits = 30,
+    accumulate: Annotated[str, typer.Option(help="block, exact or sequential.")] = "block",
+    block_size: options.BlockSize = None,
+    inputs_only: Annotated[bool, typer.Option("--inputs-only", help="Leave out the right answers.")] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file (default: standard output).")] = None,
+) -> None:
+    """Write test vectors: a header, then one case a line in hexadecimal.
+
+    An implementation reads them, replaces the answers by its own, and hands the lines to `mxnum verify`.
+
+    Examples: `mxnum vectors encode -f mxfp8_e4m3 | ./mine | mxnum verify`;
+    `mxnum vectors quantize -f mxfp4_e2m1 --level 2 -o cases.txt`.
+    """
+    from mxnum.cli.console import progress
+    from mxnum.conformance import make_task, write_vectors
+    from mxnum.conformance.cases import number_of_cases
+    from mxnum.files import written_whole
+
+    task = make_task(
+        operation, format, source=source, rounding=rounding, scale_rule=scale_rule, overflow=overflow,
+        nonfinite=nonfinite, sr_bits=sr_bits, accumulate=accumulate, block=block_size,
+    )  # fmt: skip
+    total = number_of_cases(task, level=level, seed=seed, count=count)
+    settings = {"level": level, "seed": seed, "count": count, "answers": not inputs_only}
+    with progress("Writing", total) as advance:
+        if output is None:
+            write_vectors(task, sys.stdout.buffer, advance=advance, **settings)  # type: ignore[arg-type]
+            sys.stdout.buffer.flush()
+            return
+        with written_whole(output) as partial, partial.open("wb") as file:
+            write_vectors(task, file, advance=advance, **settings)  # type: ignore[arg-type]

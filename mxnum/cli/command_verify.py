@@ -1,0 +1,51 @@
+"""``mxnum verify``."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mxnum.cli import options
+
+
+def verify(
+    answers: Annotated[Path | None, typer.Argument(help="A file of answers (default: standard input).")] = None,
+    vectors: Annotated[
+        Path | None, typer.Option("--vectors", help="The cases, where the answers stand alone on their lines.")
+    ] = None,
+    accept: Annotated[
+        str, typer.Option(help="Choices the implementation documents, with commas between them, or all.")
+    ] = "",
+    strict: Annotated[bool, typer.Option("--strict", help="Status 1 for choices that are not accepted, too.")] = False,
+    first: Annotated[int, typer.Option(min=0, help="How many failures to show.")] = 5,
+    as_json: options.AsJson = False,
+) -> None:
+    """Compare an implementation's answers with the right ones, and say in words what differs.
+
+    Exit status 0: no difference that legitimate choices do not explain; 1: there are such differences; 2: the answers
+    cannot be read or stop too early. Choices: overflow, infinity, minus_zero, nan_code, nonfinite, nan_block_codes,
+    zero_scale, sr_bits.
+
+    Examples: `mxnum vectors encode | ./mine | mxnum verify`; `mxnum verify answers.txt --accept minus_zero,overflow`.
+    """
+    from mxnum.cli.console import print_json, progress
+    from mxnum.cli.main import DIFFERS
+    from mxnum.conformance import Profile
+    from mxnum.conformance import verify as judged
+
+    profile = Profile.of(accept if accept in ("", "all") else accept.split(",")) if accept else Profile()
+    with ExitStack() as stack:
+        stream = sys.stdin.buffer if answers is None else stack.enter_context(answers.open("rb"))
+        cases = None if vectors is None else stack.enter_context(vectors.open("rb"))
+        advance = stack.enter_context(progress("Checking", None))
+        report = judged(stream, cases, profile=profile, keep=first, advance=advance)
+    if as_json:
+        print_json(report.as_dict())
+    else:
+        print(report.text())
+    if not report.conforms or (strict and not report.is_equal):
+        raise typer.Exit(DIFFERS)

@@ -1,0 +1,16 @@
+"""The pytest plugin: a fixture for people who test kernels. Nothing is imported until a test asks for it.
+
+Installed as the top-level module ``pytest_mxnum``, so that loading it does not import mxnum and numpy.
+"""
+
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture  # type: ignore[untyped-decorator]
+def mx_check() -> Any:
+    """`mxnum.conformance.check`: ``mx_check(my_kernel, format="mxfp8_e4m3", operation="quantize")``."""
+    from mxnum.conformance import check
+
+    return check

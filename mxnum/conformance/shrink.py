@@ -1,0 +1,106 @@
+"""The smallest failing case, searched and shrunk by hypothesis from the numbers of known failures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors
+from mxnum.conformance import grid
+from mxnum.conformance.expected import as_floats
+from mxnum.conformance.strategies import simplicity
+from mxnum.conformance.task import Columns, Task
+from mxnum.dtypes import Array, code_dtype
+
+hypothesis: Any = errors.package("hypothesis", "test")
+st: Any = errors.package("hypothesis.strategies", "test")
+
+
+def search(task: Task, wrong: Callable[[Columns], Array], known: Sequence[Columns], examples: int) -> Columns | None:
+    """One failing case (columns of one row), as small as can be made; None if none is found.
+
+    `wrong` says of each case of a batch whether it fails. Simple numbers alone are tried first; the numbers of the
+    known failures only where those do not fail. Hypothesis shrinks step by step, which can end beside a simpler case;
+    each number of what it found is then replaced by the simplest that still fails.
+    """
+    settings = hypothesis.settings(
+        database=None, derandomize=True, deadline=None, max_examples=examples,
+        phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink], suppress_health_check=list(hypothesis.HealthCheck),
+    )  # fmt: skip
+    for seen in ([], known) if "x" in known[0] else ([],):
+        try:
+            found: Columns = hypothesis.find(_inputs(task, seen), lambda one: bool(wrong(one)[0]), settings=settings)
+        except hypothesis.errors.NoSuchExample:
+            continue
+        return _simplest(wrong, found, _pool(task, seen)) if "x" in found else found
+    return None
+
+
+def _simplest(wrong: Callable[[Columns], Array], found: Columns, pool: list[int]) -> Columns:
+    """The case with each number replaced by zero or the first of the pool with which it still fails."""
+    case = {name: column.copy() for name, column in found.items()}
+    for _ in range(3):
+        before = case["x"].copy()
+        for place in np.flatnonzero(case["x"][0]):
+            now = int(case["x"][0, place])
+            simpler = [0, *(pool[: pool.index(now)] if now in pool else pool)]
+            batch = {name: np.repeat(column, len(simpler), axis=0) for name, column in case.items()}
+            batch["x"][:, place] = simpler
+            fails = np.flatnonzero(wrong(batch))
+            if fails.size:
+                case["x"][0, place] = simpler[int(fails[0])]
+        if np.array_equal(before, case["x"]):
+            break
+    return case
+
+
+def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
+    """Cases made of few numbers: simple ones, boundaries, and those of the cases seen."""
+
+    def column(name: str, numbers: Sequence[int]) -> Array:
+        field = next(field for field in task.inputs if field.name == name)
+        filled = [*numbers, *[0] * (field.count - len(numbers))]
+        return np.array(filled, np.uint64).astype(code_dtype(field.bits)).reshape(1, -1)
+
+    if task.operation in ("encode", "quantize", "scale"):
+        numbers = st.sampled_from(_pool(task, seen))
+        length = task.inputs[0].count
+        words = st.one_of(st.just(0), st.integers(0, (1 << task.sr_bits) - 1))
+
+        def build(x: list[int], random: int) -> Columns:
+            inputs = {"x": column("x", x)}
+            if task.is_stochastic:
+                inputs["random"] = column("random", [random] * length)
+            return inputs
+
+        return st.builds(
+            build, st.lists(numbers, min_size=1, max_size=length), words if task.is_stochastic else st.just(0)
+        )
+    scales = st.sampled_from(sorted(range(256), key=lambda s: abs(s - 127)))
+    codes = st.integers(0, (1 << task.element.bits) - 1)
+    if task.operation == "dequantize":
+        return st.builds(lambda s, c: {"scale": column("scale", [s]), "code": column("code", [c])}, scales, codes)
+    pairs = st.lists(st.tuples(codes, codes), min_size=1, max_size=task.block * task.dot_blocks)
+    sides = st.lists(scales, min_size=task.dot_blocks, max_size=task.dot_blocks)
+
+    def dot(pairs: list[tuple[int, int]], a_scale: list[int], b_scale: list[int]) -> Columns:
+        return {
+            "a_scale": column("a_scale", a_scale), "a": column("a", [a for a, _ in pairs]),
+            "b_scale": column("b_scale", b_scale), "b": column("b", [b for _, b in pairs]),
+        }  # fmt: skip
+
+    return st.builds(dot, pairs, sides, sides)
+
+
+def _pool(task: Task, seen: Sequence[Columns]) -> list[int]:
+    """Bit patterns to choose from, simple ones first."""
+    source = task.source
+    powers = np.ldexp(1.0, np.arange(max(source.emin, -40), min(source.emax, 40) + 1))
+    simple = grid.with_neighbours(grid.narrowed(np.concatenate([grid.points(task.element), powers]), source), source)
+    parts = [simple, grid.special_patterns(source, nan=task.takes_nan), *(case["x"].ravel() for case in seen)]
+    bits = np.unique(np.concatenate(parts))
+    floats = as_floats(bits, source)
+    order = sorted(range(len(bits)), key=lambda i: (simplicity(floats[i]), int(bits[i])))
+    return [int(bits[i]) for i in order]

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mxnum as mx
+
+
+def test_a_tie(run):
+    printed = run("explain", "17", "--scale", 127)
+    for part in ("0 10000011 00010000000000000000000", "position  1/2 of the gap: a tie", "0 1011 000   (0x58 = 16)"):
+        assert part in printed
+    assert "0x59 = 18" in run("explain", "17", "--scale", 127, "--rounding", "rna")
+
+
+def test_a_block(run):
+    facts = run.json("explain", "-f", "mxfp4_e2m1", "--scale-rule", "even", "--", "1", "-500", "0.3")
+    q = mx.quantize(np.array([1, -500, 0.3], np.float32), "mxfp4_e2m1", scale_rule="even")
+    assert facts["scale"]["code"] == q.scales[0]
+    assert [element["code"] for element in facts["elements"]] == q.codes.tolist()
+
+
+@pytest.mark.parametrize(
+    ("typed", "value"),
+    [
+        ("-3.5", -3.5),
+        ("1e-3", 1e-3),
+        ("0x1.8p3", 12.0),
+        ("bits:40490FDB", np.pi),
+        ("inf", np.inf),
+        ("-nan", np.nan),
+        ("-0.0", -0.0),
+    ],
+)  # fmt: skip
+def test_numbers_that_can_be_typed(run, typed, value):
+    facts = run.json("explain", typed, "--nonfinite", "element")
+    got = np.array([int(facts["elements"][0]["bits"], 16)], np.uint32).view(np.float32)[0]
+    assert np.array_equal(got, np.float32(value), equal_nan=True)
+    assert np.signbit(got) == typed.startswith("-")
+
+
+def test_random_word(run):
+    away = run.json("explain", "17", "--scale", 127, "--rounding", "sr", "--sr-bits", 4, "--random", "8")
+    toward = run.json("explain", "17", "--scale", 127, "--rounding", "sr", "--sr-bits", 4, "--random", "7")
+    assert [f["elements"][0]["value"] for f in (away, toward)] == [18.0, 16.0]
+
+
+def test_mistakes(run):
+    assert "must be numbers, not 'abc'" in run("explain", "abc", status=2)
+    assert "'scale' must be between 0 and 255" in run("explain", "1", "--scale", 256, status=2)
+    assert "hexadecimal digits of at most 32 bits" in run("explain", "bits:123456789", status=2)
+    assert "hexadecimal digits of at most 32 bits" in run("explain", "1", "--random", "xyz", status=2)

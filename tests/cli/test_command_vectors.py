@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+def test_a_file_that_verifies(run, tmp_path):
+    path = tmp_path / "cases.txt"
+    run("vectors", "quantize", "-f", "mxfp4_e2m1", "--level", 2, "--count", 300, "--seed", 5, "-o", path)
+    lines = path.read_text().splitlines()
+    assert lines[0] == "# mxnum-vectors 1"
+    assert "# seed: 5" in lines
+    assert sum(not line.startswith("#") for line in lines) == 300
+    assert "300 right" in run("verify", path)
+
+
+def test_standard_output():
+    pytest.importorskip("typer", reason="the extra cli is not installed")
+    command = [sys.executable, "-m", "mxnum", "vectors", "encode", "-f", "e2m1", "--inputs-only"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "# answers: no" in answer.stdout
+    assert answer.stdout.splitlines()[-1].strip() == "FF800000"
+    head = subprocess.run(["bash", "-c", f"{' '.join(command)} | head -n 2"], capture_output=True, text=True)
+    assert head.stderr == ""
+
+
+def test_mistakes_leave_no_file(run, tmp_path):
+    assert "'operation' must be one of" in run("vectors", "encod", "-o", tmp_path / "x", status=2)
+    assert "left out at level 1" in run("vectors", "encode", "--count", 5, "-o", tmp_path / "x", status=2)
+    assert list(tmp_path.iterdir()) == []

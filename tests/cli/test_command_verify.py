@@ -1,0 +1,66 @@
+"""Also: a program in C, from the documentation, checked through a pipe."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "check-a-kernel.md"
+
+
+@pytest.fixture
+def answers(run, tmp_path):
+    path = tmp_path / "answers.txt"
+    run("vectors", "encode", "-f", "mxfp4_e2m1", "-o", path)
+    return path
+
+
+def test_status_and_words(run, answers):
+    assert run.json("verify", answers)["bugs"] == 0
+    answers.write_text(answers.read_text().replace("\n3FA00000 2\n", "\n3FA00000 3\n"))
+    printed = run("verify", answers, status=1)
+    assert "x = 0x3FA00000 (1.25): got 0x3 (1.5), want 0x2 (1), 1 code too high" in printed
+    assert "ties" not in printed or "even" in printed
+
+
+def test_choices_and_strictness(run, tmp_path):
+    path = tmp_path / "answers.txt"
+    run("vectors", "encode", "-f", "e5m2", "--overflow", "ieee", "-o", path)
+    path.write_text(path.read_text().replace("# overflow: ieee", "# overflow: saturate"))
+    assert "Choice overflow" in run("verify", path)
+    run("verify", path, "--strict", status=1)
+    run("verify", path, "--strict", "--accept", "overflow,infinity")
+    run("verify", path, "--strict", "--accept", "all")
+    assert "'accept' must be one of" in run("verify", path, "--accept", "overflw", status=2)
+
+
+def test_what_cannot_be_read(run, tmp_path, answers):
+    assert "No such file" in run("verify", tmp_path / "missing.txt", status=2)
+    answers.write_text("".join(answers.read_text().splitlines(keepends=True)[:100]))
+    assert "must be of 5584 cases" in run("verify", answers, status=2)
+
+
+def programs():
+    return re.findall(r"```c\n(.*?)```", PAGE.read_text(), re.S)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_the_c_programs_of_the_documentation(tmp_path, index):
+    """The first has the mistake that the page shows; the second is right."""
+    pytest.importorskip("typer", reason="the extra cli is not installed")
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler is installed")
+    source, program = tmp_path / "e2m1.c", tmp_path / "e2m1"
+    source.write_text(programs()[index])
+    subprocess.run([compiler, "-O2", "-Wall", "-Werror", "-o", program, source, "-lm"], check=True)
+    python = f"{sys.executable} -m mxnum"
+    command = f"{python} vectors encode -f mxfp4_e2m1 | {program} | {python} verify"
+    answer = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert answer.returncode == (1, 0)[index], answer.stdout + answer.stderr
+    assert ("8 of 8 wrong answers looked at are what rounding rna gives" in answer.stdout) == (index == 0)

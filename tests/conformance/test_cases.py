@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mxnum.conformance import grid
+from mxnum.conformance.cases import cases, number_of_cases
+from mxnum.conformance.expected import as_floats, expected
+from mxnum.conformance.task import OPERATIONS, make_task
+
+
+def gathered(task, **options):
+    batches = list(cases(task, **options))
+    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("fmt", ["mxfp8_e4m3", "mxfp4_e2m1"])
+def test_shapes_counts_and_seeds(operation, fmt):
+    task = make_task(operation, fmt)
+    for options in ({"level": 1}, {"level": 2, "count": 9000}):
+        got = gathered(task, **options)
+        assert {f.name: f.count for f in task.inputs} == {name: column.shape[1] for name, column in got.items()}
+        assert {len(column) for column in got.values()} == {number_of_cases(task, **options)}
+        again = gathered(task, **options)
+        assert all(np.array_equal(got[name], again[name]) for name in got)
+    if operation != "dequantize":  # there every pair comes in turn
+        other = gathered(task, level=2, count=9000, seed=1)
+        assert not np.array_equal(other[task.inputs[0].name], got[task.inputs[0].name])
+    assert 500 <= number_of_cases(task, level=1) <= 100_000
+
+
+@pytest.mark.parametrize("source", ["float32", "float16", "float64"])
+@pytest.mark.parametrize("fmt", ["mxfp8_e5m2", "mxfp6_e2m3", "mxint8"])
+def test_level_1_of_encode_has_every_boundary_and_its_neighbours(fmt, source):
+    task = make_task("encode", fmt, source=source)
+    seen = set(gathered(task)["x"][:, 0].tolist())
+    points = grid.points(task.element)
+    near = grid.with_neighbours(grid.narrowed(points[points <= float(task.source.max)], task.source), task.source)
+    assert set(near.tolist()) <= seen
+    assert set(grid.special_patterns(task.source, nan=task.takes_nan).tolist()) <= seen
+
+
+def test_level_1_of_quantize_reaches_every_scale_extreme_and_class():
+    for rule in ("floor", "ceil", "even", "rceil"):
+        task = make_task("quantize", "mxfp8_e4m3", scale_rule=rule)
+        inputs = gathered(task)
+        want = expected(task, inputs)
+        scales = set(want["scale"][:, 0].tolist())
+        highest = 246 + (rule != "floor")  # float32 ends there
+        assert {0, 1, 2, 126, 127, 128, highest - 1, highest, 255} <= scales
+        at_one = inputs["x"][want["scale"][:, 0] == 127]
+        found = grid.places(grid.as_magnitudes(at_one, task.source), task.element)
+        names = {grid.PLACES[i] for i in np.unique(found)}
+        never = {"NaN", "infinity"} | ({"beyond the largest"} if rule in ("ceil", "rceil") else set())
+        assert names == set(grid.PLACES) - never
+        codes = want["codes"][want["scale"][:, 0] == 127]
+        unreached = {0x7F, 0xFF} | ({0x79, 0x7A, 0x7B, 0x7C, 0x7D, 0x7E} if rule == "ceil" else set())
+        assert {code & 0x7F for code in codes.ravel().tolist()} == set(range(128)) - unreached
+
+
+def test_no_nan_where_the_element_has_no_answer():
+    for operation, modes in (("encode", {}), ("quantize", {"nonfinite": "element"})):
+        task = make_task(operation, "mxfp4_e2m1", **modes)
+        for options in ({"level": 1}, {"level": 2, "count": 20000}):
+            assert not np.isnan(as_floats(gathered(task, **options)["x"], task.source)).any()
+    assert np.isnan(as_floats(gathered(make_task("quantize", "mxfp4_e2m1"))["x"], task.source)).any()
+
+
+@pytest.mark.parametrize("operation", ["encode", "quantize"])
+def test_random_words_come_on_both_sides_of_the_threshold(operation):
+    """A change of one in the word changes the answer in many cases: the words are where it matters."""
+    task = make_task(operation, "mxfp8_e4m3", rounding="sr", sr_bits=7)
+    inputs = gathered(task)
+    name = task.outputs[-1].name
+    low = (inputs["random"] & 0x7F) > 0
+    less = {**inputs, "random": np.where(low, inputs["random"] - np.uint32(1), inputs["random"])}
+    differs = (expected(task, inputs)[name] != expected(task, less)[name]) & low
+    assert differs.sum() > 500
+    high = {**inputs, "random": inputs["random"] ^ np.uint32(0xFFFFFF80)}
+    assert np.array_equal(expected(task, inputs)[name], expected(task, high)[name])
+
+
+def test_level_2_of_dequantize_is_exhaustive():
+    task = make_task("dequantize", "mxfp4_e2m1")
+    inputs = gathered(task, level=2, count=256 * 16)
+    assert len(set(zip(inputs["scale"][:, 0].tolist(), inputs["code"][:, 0].tolist(), strict=True))) == 256 * 16
+
+
+def test_mistakes():
+    task = make_task("encode", "mxfp4_e2m1")
+    with pytest.raises(ValueError, match="'count' must be left out at level 1"):
+        next(cases(task, count=5))
+    with pytest.raises(ValueError, match="'level' must be 1 or 2"):
+        next(cases(task, level=3))

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import mxnum as mx
+from mxnum.conformance import ConformanceError, check
+
+
+def ours(fmt, **modes):
+    def quantize(x):
+        q = mx.quantize(x, fmt, **modes)
+        return q.codes, q.scales
+
+    return quantize
+
+
+@pytest.mark.parametrize("fmt", ["mxfp8_e4m3", "mxint8"])
+def test_the_library_itself(fmt):
+    element = mx.formats.get(fmt).element
+    assert check(ours(fmt), format=fmt).is_equal
+    assert check(lambda x: mx.encode(x, element), format=fmt, operation="encode").is_equal
+    assert check(lambda x: mx.shared_scale(x, fmt), format=fmt, operation="scale").is_equal
+
+    def dequantize(codes, scales):
+        blocks = mx.MXFormat(element, block=1)
+        return mx.MXArray.from_parts(codes, scales, blocks).dequantize()
+
+    assert check(dequantize, format=fmt, operation="dequantize").is_equal
+
+    def dot(a, a_scales, b, b_scales):
+        rows = zip(*(mx.MXArray.from_parts(c, s, fmt) for c, s in ((a, a_scales), (b, b_scales))), strict=True)
+        return np.array([mx.dot(p, q) for p, q in rows])
+
+    assert check(dot, format=fmt, operation="dot", level=2, count=50).is_equal
+
+
+def test_stochastic():
+    def encode(x, words):
+        return mx.encode(x, "e2m1", rounding="sr", random_bits=words, sr_bits=10)
+
+    assert check(encode, format="mxfp4_e2m1", operation="encode", rounding="sr", sr_bits=10).is_equal
+
+
+def test_the_classic_mistake_is_shrunk_to_the_number_below_a_power_of_two():
+    """A floating log2 gives 3 for 7.9999995."""
+
+    def quantize(x):
+        q = mx.quantize(x, "mxfp8_e4m3")
+        scales = q.scales.copy().ravel()
+        amax = np.abs(x).max(axis=1)
+        usable = np.isfinite(amax) & (amax > 1e-30)
+        scales[usable] = (np.floor(np.log2(amax[usable])) - 8 + 127).astype(np.uint8)
+        return mx.quantize(x, "mxfp8_e4m3", scales=scales.reshape(-1, 1)).codes, scales
+
+    with pytest.raises(ConformanceError) as caught:
+        check(quantize, format="mxfp8_e4m3")
+    x = caught.value.smallest.inputs["x"].view(np.float32)[0]
+    assert np.count_nonzero(x) == 1
+    value = abs(x[x != 0][0])
+    assert np.log2(np.nextafter(value, np.float32(np.inf))) % 1 == 0
+    assert 2.0**-9 < value < 2.0**9
+    assert "1 too high" in str(caught.value)
+
+
+def test_ties_away_are_shrunk_to_a_tie():
+    with pytest.raises(ConformanceError, match="are what rounding rna gives") as caught:
+        check(ours("mxfp4_e2m1", rounding="rna"), format="mxfp4_e2m1")
+    x = caught.value.smallest.inputs["x"].view(np.float32)[0]
+    assert np.count_nonzero(x) <= 2
+    assert all(float(v).as_integer_ratio()[0] in (0, 1, -1, 3, 5, -3, -5) for v in x)
+
+
+def test_choices_and_strictness():
+    cast = lambda x: x.astype(ml_dtypes.float8_e5m2)  # noqa: E731
+    report = check(cast, format="mxfp8_e5m2", operation="encode")
+    assert set(report.choices) >= {"overflow", "infinity"}
+    with pytest.raises(ConformanceError):
+        check(cast, format="mxfp8_e5m2", operation="encode", strict=True)
+    assert check(
+        cast, format="mxfp8_e5m2", operation="encode", overflow="ieee", accept="nan_code", strict=True
+    ).is_equal
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: x[:3], "must be of 644 x 32 elements|must give"),
+        (lambda x: (np.zeros((3, 32), np.uint8), np.zeros(644, np.uint8)), "must be of 644 x 32 elements"),
+        (lambda x: (x, np.zeros(644, np.uint8)), "must be an array of codes"),
+    ],
+)
+def test_answers_of_the_wrong_shape(function, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        check(function, format="mxfp4_e2m1")
+
+
+def test_a_value_of_the_wrong_type():
+    with pytest.raises(TypeError, match="must be float32, not"):
+        check(lambda c, s: np.zeros(len(c)), format="mxfp4_e2m1", operation="dequantize")

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import mxnum as mx
+from mxnum import reference
+from mxnum.conformance.cases import cases
+from mxnum.conformance.explain import explain_block, explain_element, explain_scale, fraction_text, number
+from mxnum.conformance.randomness import Words
+from mxnum.conformance.task import make_task
+
+
+def bits(*values, dtype=np.float32):
+    return np.array(values, dtype).view(f"u{np.dtype(dtype).itemsize}")
+
+
+@pytest.mark.parametrize("rounding", mx.Rounding)
+@pytest.mark.parametrize("fmt", ["mxfp8_e5m2", "mxfp4_e2m1", "mxint8", "mxfp4_e3m0"])
+def test_steps_lead_to_the_code(fmt, rounding):
+    """`explain_element` derives the result from its steps and raises where the kernel has another."""
+    task = make_task("encode", fmt, rounding=rounding, overflow="ieee", sr_bits=6)
+    batch = next(cases(task))
+    for row in Words(3).integers(0, len(batch["x"]) - 1, 60):
+        word = int(batch["random"][row, 0]) if "random" in batch else 0
+        step = explain_element(task, int(batch["x"][row, 0]), 127, word)
+        assert step.sentence().endswith(".")
+        if step.magnitude is not None:
+            assert step.below.value <= step.magnitude < step.above.value
+            assert step.code == reference.encode(
+                step.x, task.element, rounding=rounding, overflow="ieee", random_bits=word, sr_bits=6
+            )
+
+
+@pytest.mark.parametrize("rule", mx.ScaleRule)
+@pytest.mark.parametrize("fmt", ["mxfp8_e4m3", "mxint4"])
+def test_blocks_agree_with_the_reference(fmt, rule):
+    task = make_task("quantize", fmt, scale_rule=rule)
+    batch = next(cases(task))
+    for row in Words(4).integers(0, len(batch["x"]) - 1, 8):
+        block = explain_block(task, batch["x"][row])
+        assert len(block.elements) == 32
+
+
+def test_the_reason_is_told():
+    task = make_task("encode", "mxfp8_e4m3")
+    assert "a tie, which rne gives to the even code, here the lower one" in explain_element(task, int(bits(17)[0])).rule
+    assert "a tie, which rne gives to the even code, here the upper one" in explain_element(task, int(bits(19)[0])).rule
+    assert "is beyond the largest, 448: it saturates" in explain_element(task, int(bits(500)[0])).rule
+    rceil = make_task("scale", "mxfp8_e4m3", scale_rule="rceil")
+    assert explain_scale(rceil, bits(1, 500)).rule == "rceil takes E - emax + 1 because f > 1.75"
+    assert explain_scale(rceil, bits(1, 448)).rule == "rceil takes E - emax because not f > 1.75"
+    assert "clamped to -127" in explain_scale(rceil, bits(2.0**-140)).sentence()
+    assert "element 1 is nan" in explain_scale(rceil, bits(1, np.nan)).rule
+
+
+def test_a_wrong_explanation_raises(monkeypatch):
+    from mxnum.conformance import explain
+
+    monkeypatch.setattr(explain, "_rounding_rule", lambda *args: ("nonsense", True))
+    with pytest.raises(AssertionError, match="the kernel"):
+        explain_element(make_task("encode", "mxfp8_e4m3"), int(bits(17)[0]))
+    monkeypatch.setattr(explain, "_scale_rule", lambda *args: ("nonsense", 5))
+    with pytest.raises(AssertionError, match="the kernel"):
+        explain_scale(make_task("scale", "mxfp8_e4m3"), bits(1))
+
+
+@pytest.mark.parametrize(
+    ("x", "text"),
+    [(0.5, "0.5"), (-0.0, "-0"), (Fraction(1, 3), "0.3333333333..."), (2.0**-140, "1 * 2^-140"), (np.inf, "inf"),
+     (1e300, "1.49322179... * 2^996"), (448.0, "448")],
+)  # fmt: skip
+def test_numbers(x, text):
+    assert number(x) == text
+
+
+def test_fractions():
+    assert fraction_text(Fraction(3, 16)) == "3/16"
+    assert fraction_text(Fraction(1, 2) + Fraction(1, 2**25)) == "1/2 + 2.98e-08"
+    assert fraction_text(Fraction(1, 10**40)) == "1e-40"

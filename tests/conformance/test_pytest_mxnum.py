@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+PLUGIN = Path(__file__).parents[2] / "mxnum" / "conformance"
+KERNEL = """
+import mxnum as mx
+
+def test_kernel(mx_check):
+    kernel = lambda x: mx.encode(x, "e2m1", rounding="rna")
+    report = mx_check(kernel, format="mxfp4_e2m1", operation="encode", rounding="{}")
+    assert report.cases > 5000
+"""
+
+
+def pytest_run(path):
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "pytest_mxnum",
+        "-p",
+        "no:cacheprovider",
+        str(path),
+    ]
+    root = str(PLUGIN.parents[1])
+    environment = {"PYTHONPATH": f"{PLUGIN}:{root}", "PATH": "/usr/bin:/bin", "HOME": str(path.parent)}
+    return subprocess.run(command, capture_output=True, text=True, cwd=path.parent, env=environment)
+
+
+def test_the_fixture(tmp_path):
+    for claimed, status in (("rna", 0), ("rne", 1)):
+        path = tmp_path / f"test_{claimed}.py"
+        path.write_text(KERNEL.format(claimed))
+        answer = pytest_run(path)
+        assert answer.returncode == status, answer.stdout
+        assert ("Smallest failing input found" in answer.stdout) == (status == 1)
+
+
+def test_loading_the_plugin_imports_nothing():
+    probe = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import pytest; before = set(sys.modules); import pytest_mxnum; "
+    )
+    probe += "print(sorted(m for m in set(sys.modules) - before if not m.startswith('typing')))"
+    answer = subprocess.run([sys.executable, "-c", probe, str(PLUGIN)], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "['pytest_mxnum']"

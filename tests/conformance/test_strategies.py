@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import find, given, settings
+
+import mxnum as mx
+from mxnum.conformance import strategies as mxst
+
+
+@given(mxst.blocks("mxfp4_e2m1"))
+@settings(max_examples=30)
+def test_blocks(x):
+    assert x.dtype == np.float32
+    assert x.shape == (32,)
+    assert mx.quantize(x, "mxfp4_e2m1").scales.shape == (1,)
+
+
+@given(mxst.blocks("mxfp8_e4m3", source="bfloat16", block=7, nan=False, infinity=False))
+@settings(max_examples=30)
+def test_blocks_of_finite_numbers(x):
+    assert x.dtype.name == "bfloat16"
+    assert x.shape == (7,)
+    assert np.isfinite(x.astype(np.float32)).all()
+
+
+@given(mxst.mx_arrays("mxfp6_e3m2"))
+@settings(max_examples=20)
+def test_mx_arrays(q):
+    assert q.dequantize("float64").shape == q.shape
+
+
+@given(mxst.mx_formats())
+@settings(max_examples=30)
+def test_formats(fmt):
+    assert 1 <= fmt.element.bits <= 8
+    assert mx.formats.get(fmt) is fmt
+
+
+def differ(x, first, second):
+    return not mx.quantize(x, "mxfp8_e4m3", **first).equals(mx.quantize(x, "mxfp8_e4m3", **second))
+
+
+def test_what_matters_is_found_quickly():
+    """The traps of real implementations turn up within the default number of examples."""
+    blocks = mxst.blocks("mxfp8_e4m3")
+    quick = settings(max_examples=300, derandomize=True, deadline=None, database=None)
+
+    def has(predicate):
+        return find(blocks, predicate, settings=quick)
+
+    has(lambda x: np.isnan(x).any() and np.isfinite(x).any())
+    has(lambda x: np.isfinite(x).all() and mx.quantize(x, "mxfp8_e4m3").scales[0] == 0 and x.any())
+    has(lambda x: 0x7E in mx.quantize(x, "mxfp8_e4m3", scale_rule="rceil").codes.tolist())
+    has(
+        lambda x: (
+            np.isfinite(x).all()
+            and not mx.quantize(x, "mxfp8_e4m3").equals(mx.quantize(x, "mxfp8_e4m3", rounding="rna"))
+        )
+    )
+
+
+@given(mxst.values("e5m2", source="float16"))
+@settings(max_examples=20)
+def test_values(x):
+    assert isinstance(x, np.float16)
+
+
+@given(mxst.scale_codes(nan=False), mxst.codes("e2m1"), mxst.elements(custom=False))
+@settings(max_examples=20)
+def test_codes(scale, code, element):
+    assert 0 <= scale < 255
+    assert 0 <= code < 16
+    assert element.name in mx.formats.ELEMENTS
+
+
+def test_order_of_simplicity():
+    listed = sorted(np.array([3.0, 0.0, 1.0, -1.0, 7.9999995, 4.0, 0.1, np.inf], np.float32), key=mxst.simplicity)
+    assert [float(v) for v in listed[:4]] == [0.0, 1.0, -1.0, 4.0]
+    assert listed[-1] == np.inf

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from mxnum.conformance.task import OPERATIONS, Task, make_task
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize(
+    "modes",
+    [
+        {},
+        {"source": "bfloat16", "rounding": "sr", "sr_bits": 9, "overflow": "ieee"},
+        {"nonfinite": "element", "scale_rule": "even", "block": 8, "accumulate": "exact"},
+    ],
+)
+def test_the_header_states_the_task(operation, modes):
+    task = make_task(operation, "mxfp6_e3m2", **modes)
+    again = Task.from_header(task.header())
+    assert again.header() == task.header()
+    assert (again.inputs, again.outputs) == (task.inputs, task.outputs)
+
+
+def test_fields():
+    task = make_task("quantize", "mxfp4_e2m1", rounding="sr", source="float16")
+    assert [(f.name, f.bits, f.count) for f in task.inputs] == [("x", 16, 32), ("random", 32, 32)]
+    assert [(f.name, f.digits, f.count) for f in task.outputs] == [("scale", 2, 1), ("codes", 1, 32)]
+    assert make_task("encode", "e5m2").format.name == "mxfp8_e5m2"
+
+
+def test_mistakes():
+    with pytest.raises(ValueError, match="'operation' must be one of"):
+        make_task("encod", "mxfp8_e4m3")
+    with pytest.raises(ValueError, match="'nonfinite' must be one of"):
+        make_task("quantize", "mxfp8_e4m3", nonfinite="raise")
+    with pytest.raises(ValueError, match="'sr_bits' must be between 1 and 30"):
+        make_task("encode", "mxfp8_e4m3", rounding="sr", sr_bits=31)
+    with pytest.raises(ValueError, match="must have a line '# format"):
+        Task.from_header({"operation": "encode"})

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+
+from mxnum.conformance import text
+from mxnum.conformance.randomness import Words
+from mxnum.conformance.task import OPERATIONS, make_task
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize(("fmt", "source"), [("mxfp4_e2m1", "float64"), ("mxfp6_e3m2", "bfloat16")])
+def test_what_is_written_is_read(operation, fmt, source):
+    task = make_task(operation, fmt, source=source, rounding="sr")
+    fields = (*task.inputs, *task.outputs)
+    columns = {
+        f.name: Words(i).integers(0, (1 << min(f.bits, 52)) - 1, (20, f.count)).astype(np.uint64)
+        for i, f in enumerate(fields)
+    }
+    for f in fields:
+        columns[f.name][0] = (1 << f.bits) - 1
+    lines = text.format_lines(fields, columns).splitlines(keepends=True)
+    assert len(lines) == 20
+    fast = text.parse_lines(fields, lines, 1)
+    slow = text.parse_lines(fields, [b"  " + line.lower().replace(b"\n", b"\r\n") for line in lines], 1)
+    for f in fields:
+        assert np.array_equal(fast[f.name], columns[f.name])
+        assert np.array_equal(slow[f.name], columns[f.name])
+
+
+def test_lines_are_plain():
+    task = make_task("encode", "mxfp4_e2m1")
+    line = text.format_lines((*task.inputs, *task.outputs), {"x": np.array([[0x3F800000]]), "code": np.array([[2]])})
+    assert line == b"3F800000 2\n"
+    assert text.parse_lines((*task.inputs, *task.outputs), [b"0x3f800000 0x2"], 1)["x"].tolist() == [[0x3F800000]]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"3F800000\n", r"Line 7 must hold 2 numbers \(x\[1\], code\[1\]\), not 1\."),
+        (b"3F800000 zz\n", "Line 7 must give 'code' in 4 bits of hexadecimal, not 'zz'"),
+        (b"3F800000 10\n", "in 4 bits of hexadecimal, not '10'"),
+        (b"3F8000000 1\n", "Line 7 must give 'x' in 32 bits"),
+        (b"-3F80000 1\n", "Line 7 must give 'x' in 32 bits"),
+    ],
+)
+def test_what_cannot_be_read(line, message):
+    task = make_task("encode", "mxfp4_e2m1")
+    with pytest.raises(ValueError, match=message):
+        text.parse_lines((*task.inputs, *task.outputs), [line], 7)
+
+
+def test_reader_keeps_line_numbers():
+    stream = io.BytesIO(b"# mxnum-vectors 1\n# operation: encode\n#\n\n1 2\n# note\n\n3 4\n5 6\n")
+    reader = text.Reader(stream)
+    assert reader.header == {"operation": "encode"}
+    assert list(reader.chunks()) == [(5, [b"1 2\n"]), (8, [b"3 4\n", b"5 6\n"])]
+    with pytest.raises(ValueError, match="must be of version 1, not '2'"):
+        text.Reader(io.BytesIO(b"# mxnum-vectors 2\n"))
