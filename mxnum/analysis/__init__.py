@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mxnum.analysis import synthetic
     from mxnum.analysis.averages import BinadeAverage, Tooth, binade_average, sawtooth
+    from mxnum.analysis.compounding import CompoundedGain, compounded_gain
+    from mxnum.analysis.crossing import DeadZone, Jump, LimitCycle, dead_zone, dwell, limit_cycle
     from mxnum.analysis.design_space import Candidate, Exploration, explore
     from mxnum.analysis.gamma import BlockError, GammaBias, block_error, gamma_bias
     from mxnum.analysis.machines import Enclosure
     from mxnum.analysis.piecewise import PiecewiseQuantizer
     from mxnum.analysis.scale_theory import ClampRegion, clamp_region, relative_gaps, scale_threshold
+    from mxnum.analysis.stability import adam_limit, moment_matrix, stability_expression, stability_limit
     from mxnum.analysis.statistics import Statistics, measure
 
 #: Public name -> the module of this package it lives in.
@@ -25,21 +28,33 @@ _HOMES = {
     "BlockError": "gamma",
     "Candidate": "design_space",
     "ClampRegion": "scale_theory",
+    "CompoundedGain": "compounding",
+    "DeadZone": "crossing",
     "Enclosure": "machines",
     "Exploration": "design_space",
     "GammaBias": "gamma",
+    "Jump": "crossing",
+    "LimitCycle": "crossing",
     "PiecewiseQuantizer": "piecewise",
     "Statistics": "statistics",
     "Tooth": "averages",
+    "adam_limit": "stability",
     "binade_average": "averages",
     "block_error": "gamma",
     "clamp_region": "scale_theory",
+    "compounded_gain": "compounding",
+    "dead_zone": "crossing",
+    "dwell": "crossing",
     "explore": "design_space",
     "gamma_bias": "gamma",
+    "limit_cycle": "crossing",
     "measure": "statistics",
+    "moment_matrix": "stability",
     "relative_gaps": "scale_theory",
     "sawtooth": "averages",
     "scale_threshold": "scale_theory",
+    "stability_expression": "stability",
+    "stability_limit": "stability",
 }
 
 __all__ = [
@@ -47,21 +62,33 @@ __all__ = [
     "BlockError",
     "Candidate",
     "ClampRegion",
+    "CompoundedGain",
+    "DeadZone",
     "Enclosure",
     "Exploration",
     "GammaBias",
+    "Jump",
+    "LimitCycle",
     "PiecewiseQuantizer",
     "Statistics",
     "Tooth",
+    "adam_limit",
     "binade_average",
     "block_error",
     "clamp_region",
+    "compounded_gain",
+    "dead_zone",
+    "dwell",
     "explore",
     "gamma_bias",
+    "limit_cycle",
     "measure",
+    "moment_matrix",
     "relative_gaps",
     "sawtooth",
     "scale_threshold",
+    "stability_expression",
+    "stability_limit",
     "synthetic",
 ]
 

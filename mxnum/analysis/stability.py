@@ -1,0 +1,79 @@
+"""Multiplicative gradient noise on a quadratic: how bias and variance move the stability boundary.
+
+The loss is lambda theta**2 / 2 and the gradient that arrives is (1 + zeta) lambda theta with E[zeta] = b and
+Var[zeta] = v, independent from step to step. Momentum is an average, m <- beta m + (1 - beta) gradient, as in Adam;
+theta <- theta - eta m; a = eta lambda. The second moments (E theta^2, E theta u, E u^2), u = eta m, obey a linear
+recurrence. It maps covariance matrices to covariance matrices, so its spectral radius is an eigenvalue with such a
+matrix as eigenvector (Krein and Rutman): stability is lost where 1 is an eigenvalue, and nowhere earlier.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors
+
+
+def moment_matrix(rate: Any, gain: Any, variance: Any, momentum: Any) -> list[list[Any]]:
+    """The 3 x 3 matrix of the recurrence, for numbers or sympy symbols; `rate` is a, `gain` is 1 + b.
+
+    With r = (1 - beta) a (1 + zeta): theta' = (1 - r) theta - beta u and u' = r theta + beta u.
+    """
+    beta = momentum
+    first = (1 - beta) * rate * gain
+    second = first**2 + ((1 - beta) * rate) ** 2 * variance
+    return [
+        [1 - 2 * first + second, -2 * beta * (1 - first), beta**2],
+        [first - second, beta * (1 - 2 * first), -(beta**2)],
+        [second, 2 * beta * first, beta**2],
+    ]
+
+
+@cache
+def stability_expression() -> Any:
+    """The largest stable a = eta lambda as a sympy expression in bias, variance and beta, solved from det(I - M) = 0.
+
+    >>> import sympy
+    >>> sympy.simplify(stability_expression().subs(sympy.Symbol("beta", positive=True), 0))
+    2*(bias + 1)/(variance + (bias + 1)**2)
+    """
+    import sympy
+
+    rate, gain, variance, beta = sympy.symbols("a gain variance beta", positive=True)
+    matrix = sympy.Matrix(moment_matrix(rate, gain, variance, beta))
+    determinant = sympy.factor((sympy.eye(3) - matrix).det())
+    (limit,) = (root for root in sympy.solve(determinant, rate) if root != 0)
+    return sympy.factor(limit).subs(gain, 1 + sympy.Symbol("bias", real=True))
+
+
+def stability_limit(bias: Any = 0.0, variance: Any = 0.0, *, momentum: float = 0.0) -> Any:
+    """The eta lambda below which E[theta**2] decays; 0 where 1 + bias is not positive.
+
+    Without momentum this is 2 (1 + b) / ((1 + b)**2 + v). With momentum beta the noise counts (1+beta)/(1-beta) times
+    as much beside the bias: 2 (1 + b) (1 + beta) / ((1 - beta) (1 + b)**2 + (1 + beta) v).
+
+    >>> float(stability_limit()), float(stability_limit(-0.125)), round(float(stability_limit(momentum=0.9)), 9)
+    (2.0, 2.2857142857142856, 38.0)
+    """
+    errors.require(0 <= momentum < 1, "momentum", "at least 0 and below 1", momentum)
+    gain, v = np.broadcast_arrays(1 + np.asarray(bias, float), np.asarray(variance, float))
+    errors.require(bool((v >= 0).all()), "variance", "at least 0", float(v.min(initial=0)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        limit = 2 * gain * (1 + momentum) / ((1 - momentum) * gain**2 + (1 + momentum) * v)
+    return np.where(gain > 0, limit, 0.0)[()]
+
+
+def adam_limit(bias: Any = 0.0, variance: Any = 0.0, *, momentum: float = 0.9) -> Any:
+    """The same for Adam with a slow second moment, in units of the preconditioner that clean gradients would give.
+
+    Adam divides by the root of E[g**2], which the noise multiplies by sqrt((1 + b)**2 + v). A bias alone cancels: the
+    limit is that of clean gradients whatever b is. Variance always lowers it.
+
+    >>> round(float(adam_limit(-0.125)), 3), round(float(adam_limit(0.0, 0.1)), 3)
+    (38.0, 13.743)
+    """
+    gain = 1 + np.asarray(bias, float)
+    return stability_limit(bias, variance, momentum=momentum) * np.sqrt(gain**2 + np.asarray(variance, float))
