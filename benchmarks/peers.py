@@ -105,7 +105,7 @@ def _peers(name: str) -> Iterator[tuple[str, tuple[Run, str, int]]]:
     yield "ml_dtypes cast, numpy scale", (partial(_ml_dtypes, name), "", 1)
     gfloat = _missing("gfloat")
     yield "gfloat round_ndarray, numpy scale", (partial(_gfloat_array, name), gfloat, 1)
-    yield "gfloat quantize_block", (partial(_gfloat_blocks, name), gfloat, 256)
+    yield "gfloat quantize_block", (partial(_gfloat_blocks, name), gfloat, 4096)
     yield "torchao to_mx and to_dtype", (partial(_torchao, name), torch or _missing("torchao"), 1)
     for rounding in ("nearest", "even"):
         run = partial(_emulated, name, rounding)
