@@ -41,7 +41,7 @@ ALLOWED = {
         "linalg",
         "conformance",
     },
-    "cli": {"errors", "formats", "reference", "dtypes", "files", "array", "conformance", "cli"},
+    "cli": {"errors", "formats", "reference", "dtypes", "files", "array", "analysis", "plots", "conformance", "cli"},
     "__main__": {"cli"},
     "__init__": {"analysis", "array", "formats", "linalg", "linear", "modes", "ops"},
 }

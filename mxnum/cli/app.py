@@ -11,6 +11,7 @@ import typer
 import mxnum
 from mxnum.cli import (
     command_explain,
+    command_explore,
     command_formats,
     command_inspect,
     command_quantize,
@@ -45,6 +46,7 @@ app.callback()(_common)
 app.command("formats")(command_formats.formats)
 app.command("quantize")(command_quantize.quantize)
 app.command("inspect")(command_inspect.inspect)
+app.command("explore")(command_explore.explore)
 # Negative numbers are numbers, not options.
 app.command("explain", context_settings={"ignore_unknown_options": True})(command_explain.explain)
 app.command("vectors")(command_vectors.vectors)

@@ -51,16 +51,16 @@ def bar(share: float, width: int = 40) -> str:
 
 
 class Advance(Protocol):
-    """Says that so many more units are done."""
+    """Says that so many more units are done, and how many there are if that was not known before."""
 
-    def __call__(self, done: int) -> object: ...
+    def __call__(self, done: int, *, total: int | None = None) -> object: ...
 
 
 @contextmanager
 def progress(description: str, total: int | None) -> Iterator[Advance]:
     """A progress bar on standard error, where that is a terminal."""
     if not sys.stderr.isatty():
-        yield lambda done: None
+        yield lambda done, *, total=None: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -68,4 +68,8 @@ def progress(description: str, total: int | None) -> Iterator[Advance]:
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
         task = shown.add_task(description, total=total)
-        yield lambda done: shown.update(task, advance=done)
+
+        def advance(done: int, *, total: int | None = None) -> None:
+            shown.update(task, advance=done, **({} if total is None else {"total": total}))
+
+        yield advance

@@ -13,7 +13,7 @@ from mxnum.array import MXArray
 from mxnum.dtypes import Array
 from mxnum.formats import FLOATS
 
-SUFFIXES = (".npy", ".npz")
+SUFFIXES = (".npy", ".npz", ".safetensors")
 
 
 def read_array(path: Path, tensor: str | None = None, as_dtype: str | None = None) -> Array:
@@ -34,6 +34,8 @@ def read(path: Path, tensor: str | None = None) -> Array | MXArray:
         if path.suffix == ".npy":
             array: Array = np.load(path, mmap_mode="r" if path.stat().st_size else None, allow_pickle=False)
             return array
+        if path.suffix == ".safetensors":
+            return _from_safetensors(path, tensor)
         return _from_archive(path, tensor)
     except (ValueError, EOFError, BadZipFile) as problem:
         raise ValueError(f"File {str(path)!r} cannot be read: {problem}") from None
@@ -48,6 +50,18 @@ def _from_archive(path: Path, tensor: str | None) -> Array | MXArray:
         if "description" in names:
             return MXArray.load(path)
         return np.asarray(archive[chosen(names, tensor)])
+
+
+def _from_safetensors(path: Path, tensor: str | None) -> Array:
+    """One tensor; the others are not read."""
+    package = errors.package("safetensors", "safetensors")
+    with path.open("rb"):  # a missing file is an OSError
+        pass
+    try:
+        with package.safe_open(path, framework="numpy") as file:
+            return np.asarray(file.get_tensor(chosen(list(file.keys()), tensor)))
+    except package.SafetensorError as problem:
+        raise ValueError(f"it is no safetensors file, or it is truncated ({problem}).") from None
 
 
 def chosen(names: list[str], tensor: str | None) -> str:

@@ -48,7 +48,7 @@ def test_what_cannot_be_read_says_why(tmp_path):
         ("empty.npy", b"", "cannot be read"),
         ("text.npy", b"1 2 3\n", "cannot be read"),
         ("text.npz", b"1 2 3\n", "no .npz archive"),
-        ("x.csv", b"1,2\n", "must end in .npy or .npz"),
+        ("x.csv", b"1,2\n", "must end in .npy, .npz or .safetensors"),
     ]:
         (tmp_path / name).write_bytes(content)
         with pytest.raises(ValueError, match=message):

@@ -1,0 +1,123 @@
+"""``mxnum explore``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mxnum.cli import options
+
+if TYPE_CHECKING:
+    from mxnum.analysis import Candidate, Exploration
+
+#: Exit status after Ctrl-C, as shells have it; what was measured is still printed.
+INTERRUPTED = 130
+
+#: Only these: the option may be repeated.
+Several = list[str] | None
+
+
+def explore(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="A .npy, .npz or .safetensors file of floats.")],
+    formats: Annotated[Several, typer.Option("--format", "-f", help="Only this MX format; repeatable.")] = None,
+    scale_rules: Annotated[Several, typer.Option("--scale-rule", help="Only this scale rule; repeatable.")] = None,
+    roundings: Annotated[Several, typer.Option("--rounding", help="Only this rounding; repeatable.")] = None,
+    block_sizes: Annotated[
+        list[int] | None, typer.Option("--block-size", help="Elements in a block; repeatable (default: 16 and 32).")
+    ] = None,
+    organisations: Annotated[
+        Several, typer.Option("--organisation", help="Only blocks along a row, a column, or a tile; repeatable.")
+    ] = None,
+    offset: Annotated[
+        bool | None, typer.Option("--offset/--no-offset", help="Only with, or only without, a float16 offset.")
+    ] = None,
+    sample: Annotated[int, typer.Option(help="Look at no more than about so many elements; 0 for all.")] = 1 << 18,
+    seed: Annotated[int, typer.Option(help="Seed of stochastic rounding.")] = 0,
+    top: Annotated[int, typer.Option(help="Candidates to print; 0 for all.")] = 20,
+    frontier: Annotated[
+        bool, typer.Option("--frontier", help="Print those that nothing as small beats, by their bits.")
+    ] = False,
+    csv: Annotated[Path | None, typer.Option(help="Write all candidates there, as CSV.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw them there: .png, .svg or .pdf.")] = None,
+    tensor: options.Tensor = None,
+    as_dtype: options.AsDtype = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Try every format, scale rule, rounding, block and offset on a tensor, and rank them by their error.
+
+    The error is the root mean square of the difference relative to that of the tensor. Ctrl-C ends it with what was
+    measured so far.
+
+    Examples: `mxnum explore weights.npy`; `mxnum explore model.safetensors --tensor lm_head.weight --rounding rne
+    --frontier`; `mxnum explore x.npy -f mxfp4_e2m1 -f mxint4 --csv all.csv --plot all.png`.
+    """
+    from mxnum import analysis, errors
+    from mxnum.cli.console import print_json, progress
+    from mxnum.cli.inputs import read_array
+
+    errors.require(top >= 0, "top", "at least 0", top)
+    errors.require(sample >= 0, "sample", "at least 0", sample)
+    for path in (csv, plot):
+        if path is not None and not path.parent.is_dir():
+            raise ValueError(f"Folder {str(path.parent)!r} does not exist.")
+    if plot is not None:
+        errors.require(plot.suffix in (".png", ".svg", ".pdf"), "plot", "a .png, .svg or .pdf file", str(plot))
+        errors.package("matplotlib", "plots")
+    x = read_array(source, tensor, as_dtype)
+    choices: dict[str, Any] = {
+        "formats": formats, "scale_rules": scale_rules, "roundings": roundings, "block_sizes": block_sizes,
+        "organisations": organisations, "asymmetric": None if offset is None else [offset],
+    }  # fmt: skip
+    chosen = {name: value for name, value in choices.items() if value}
+    with progress("Trying", None) as advance:
+        found = analysis.explore(
+            x, **chosen, sample=sample or None, seed=seed, progress=lambda done, total, last: advance(1, total=total)
+        )
+    if csv is not None:
+        found.to_csv(csv)
+    if plot is not None and found.candidates:
+        _draw(found, plot)
+    shown = found.frontier() if frontier else found.ranked()
+    shown = shown[:top] if top and not frontier else shown
+    if as_json:
+        print_json({**found.as_dict(), **({"frontier": _rows(shown)} if frontier else {})})
+    else:
+        _print(found, shown)
+    if not found.complete:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _rows(candidates: list[Candidate]) -> list[dict[str, Any]]:
+    from dataclasses import asdict
+
+    return [asdict(c) for c in candidates]
+
+
+def _print(found: Exploration, shown: list[Candidate]) -> None:
+    from mxnum.cli.console import print_table
+
+    state = "" if found.complete else f" of {found.total}, interrupted"
+    total = 1
+    for length in found.shape:
+        total *= length
+    looked = "all elements" if found.measured == total else f"{found.measured} of {total} elements, in bands of rows"
+    columns = "format", "scale rule", "rounding", "block", "offset", "bits", "R-MSE", "SQNR dB", "overflow", "underflow"
+    rows = [
+        (
+            c.format, c.scale_rule, c.rounding, c.block, "yes" if c.asymmetric else "no", f"{c.bits_per_element:g}",
+            f"{c.normalized_rmse:.4g}", f"{c.sqnr_db:.2f}", f"{c.overflow_rate:.3%}", f"{c.underflow_rate:.3%}",
+        )
+        for c in shown
+    ]  # fmt: skip
+    print_table(f"{len(found.candidates)} candidates{state}; {looked}", columns, rows)
+
+
+def _draw(found: Exploration, path: Path) -> None:
+    from mxnum import plots
+    from mxnum.files import written_whole
+
+    figure = plots.design_space(found).figure
+    with written_whole(path) as partial:
+        figure.savefig(partial, format=path.suffix[1:], dpi=150)
