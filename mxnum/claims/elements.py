@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from mxnum import formats
-from mxnum.analysis import measure
+from mxnum.analysis import clamp_region, measure, relative_gaps
 from mxnum.analysis.design_space import bits_per_element
 from mxnum.claims.evidence import Comparison, Evidence, Statement
 from mxnum.claims.registry import Context, check
@@ -72,7 +72,7 @@ def overflowing_blocks(context: Context) -> Evidence:
     """Shares and worst errors over a grid of mantissas, whose parts have the measure of either distribution."""
     f = mantissas()
     log_measure = np.diff(np.log2(1 + np.arange(_PARTS + 1) / _PARTS))
-    comparisons = []
+    comparisons, as_derived = [], []
     for name, claimed in _OVERFLOW.items():
         got = measure(f, name, block_size=1, per="block")
         beyond = got.beyond_max > 0
@@ -81,7 +81,15 @@ def overflowing_blocks(context: Context) -> Evidence:
         titles = "overflow %, uniform", "overflow %, log-uniform", "largest relative clamp error %"
         for title, (want, tolerance), value in zip(titles, claimed, found, strict=True):
             comparisons.append(Comparison(f"{name}: {title}", want, 100 * value, tolerance))
-    return Evidence(tuple(comparisons), configuration={"mantissas": _PARTS, "scale rule": "floor"})
+        region = clamp_region(name)
+        share = float(region.upper - region.lower)
+        as_derived.append(found[0] == share and 0 <= float(region.worst_error) - error < 1 / _PARTS)
+    derived = Statement(
+        "uniform shares are those of the derived clamp region, and errors reach its worst one within the grid's step",
+        all(as_derived),
+        f"{sum(as_derived)} of {len(as_derived)} formats",
+    )
+    return Evidence(tuple(comparisons), (derived,), configuration={"mantissas": _PARTS, "scale rule": "floor"})
 
 
 @check("I3")
@@ -101,7 +109,12 @@ def gaps_of_e4m3(context: Context) -> Evidence:
         Comparison("last gap of a binade, %", 6.7, binade[-1], 0.05),
     ]
     falls = all(a > b for a, b in pairwise(binade))
-    return Evidence(tuple(comparisons), (Statement("the gap falls inside a binade", falls),))
+    derived = [100 * float(gap) for gap in relative_gaps("e4m3")]
+    statements = (
+        Statement("the gap falls inside a binade", falls),
+        Statement("all gaps are the derived ones", np.allclose(gaps, derived, rtol=1e-12, atol=0)),
+    )
+    return Evidence(tuple(comparisons), statements)
 
 
 @check("I4")

@@ -1,4 +1,4 @@
-"""Checks of the claims about normal numbers in blocks of 32, through the real kernels: M3, M4, B5."""
+"""Checks of the claims about normal numbers in blocks of 32, by formula and through the real kernels: M3, M4, B5."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.analysis import Statistics, measure
+from mxnum.analysis import Statistics, block_error, measure
 from mxnum.claims.design import found
 from mxnum.claims.evidence import Comparison, Evidence, Statement
 from mxnum.claims.registry import Context, check
@@ -59,20 +59,30 @@ def mean(values: Array) -> tuple[float, float]:
     return float(values.mean()), SIGMA * float(values.std()) / math.sqrt(len(values))
 
 
-def _comparison(what: str, claimed: float, digit: float, values: Array) -> Comparison:
-    value, bar = mean(values)
-    return Comparison(what, claimed, value, digit + bar)
+def kernels_agree(samples: list[tuple[float, Array]]) -> Statement:
+    """Whether the means of independent samples lie within `SIGMA` standard errors of what a formula says."""
+    distances = []
+    for expected, values in samples:
+        value, bar = mean(values)
+        distances.append(SIGMA * abs(value - expected) / bar if bar else (0.0 if value == expected else math.inf))
+    close = sum(d <= SIGMA for d in distances)
+    return Statement(
+        f"the kernels agree with the formula within {SIGMA} standard errors",
+        close == len(distances),
+        f"{close} of {len(distances)} figures, the farthest {max(distances):.1f} standard errors away",
+    )
 
 
 @check("M3")
 def overflow_rates(context: Context) -> Evidence:
     """The share of elements beyond the largest value before rounding."""
-    comparisons = []
+    comparisons, samples = [], []
     for fmt, (floor, even, digit) in _OVERFLOW.items():
         context.tell(fmt)
         for rule, want in (("floor", floor), ("even", even), ("ceil", 0.0), ("rceil", 0.0)):
-            rates = 100 * by_block(fmt, rule).beyond_max_rate
-            comparisons.append(_comparison(f"{fmt} {rule}, % of elements", want, digit if want else 0, rates))
+            exact = float(block_error(_FORMATS[fmt], scale_rule=rule).overflow)
+            comparisons.append(Comparison(f"{fmt} {rule}, % of elements", want, 100 * exact, digit if want else 0))
+            samples.append((exact, by_block(fmt, rule).beyond_max_rate))
     on_gradients = {fmt: 100 * found("gradients", _FORMATS[fmt], "even").beyond_max_rate for fmt in ("E2M1", "E3M0")}
     statement = Statement(
         "0.9 % for E2M1 and 3.69 % for E3M0 on the paper's gradients under even",
@@ -80,42 +90,49 @@ def overflow_rates(context: Context) -> Evidence:
         "{E2M1:.2f} % and {E3M0:.2f} % on lognormal ones, whose spread is our choice".format(**on_gradients),
     )
     note = "The figures for normal numbers are a quadrature's, made for this ledger; those for gradients the paper's."
-    return Evidence(tuple(comparisons), (statement,), note, _CONFIGURATION)
+    return Evidence(tuple(comparisons), (kernels_agree(samples), statement), note, _CONFIGURATION)
 
 
 @check("M4")
 def mean_squared_errors(context: Context) -> Evidence:
     """Mean squared error under each rule."""
-    comparisons = []
+    comparisons, samples = [], []
     for fmt, (claimed, digit) in _MSE.items():
         context.tell(fmt)
         for rule, want in zip(("floor", "even", "ceil", "rceil"), claimed, strict=True):
-            comparisons.append(_comparison(f"{fmt} {rule}", want, digit, by_block(fmt, rule).mse))
-    return Evidence(tuple(comparisons), configuration=_CONFIGURATION)
+            exact = float(block_error(_FORMATS[fmt], scale_rule=rule).mse)
+            comparisons.append(Comparison(f"{fmt} {rule}", want, exact, digit))
+            samples.append((exact, by_block(fmt, rule).mse))
+    note = "The figures claimed are a quadrature's, made for this ledger."
+    return Evidence(tuple(comparisons), (kernels_agree(samples),), note, _CONFIGURATION)
 
 
 @check("B5")
 def unbiased_stochastic_rounding(context: Context) -> Evidence:
     """Gain and conditional variance of floor MXFP4 with stochastic rounding, plain and with the factor 3/4."""
     x, fmt = normal_blocks(), "mxfp4_e2m1"
-    scales = shared_scale(x, fmt)
     smaller = x * np.float32(0.75)
-    variants: dict[str, tuple[Any, dict[str, Any], float, float, float | None]] = {
-        "plain": (x, {}, 1.0, 0.98958, 0.02351),
-        "scale from x, then 3/4": (smaller, {"scales": scales}, 4 / 3, 1.0, 0.02818),
-        "3/4 before the scale": (smaller, {}, 4 / 3, 0.98205, None),
-    }
-    comparisons = []
-    for i, (name, (values, options, back, gain, variance)) in enumerate(variants.items()):
+    given = {"scales": shared_scale(x, fmt)}
+    # What is quantized, how, the factor back, the formula's arguments, and the claimed gain and variance.
+    variants: tuple[tuple[str, Array, dict[str, Any], float, dict[str, Any], float, float | None], ...] = (
+        ("plain", x, {}, 1.0, {}, 0.98958, 0.02351),
+        ("scale from x, then 3/4", smaller, given, 4 / 3, {"prescale": "3/4"}, 1.0, 0.02818),
+        ("3/4 before the scale", smaller, {}, 4 / 3, {"sigma": 0.75}, 0.98205, None),
+    )
+    comparisons, samples = [], []
+    wide = x.astype(np.float64)
+    for i, (name, values, options, back, arguments, gain, variance) in enumerate(variants):
         context.tell(name)
+        exact = block_error(fmt, rounding="sr", **arguments)
         first, second = (
             back * fake_quantize(values, fmt, rounding="sr", seed=SEED, stream=2 * i + j, **options).astype(np.float64)
             for j in (0, 1)
         )
-        wide = x.astype(np.float64)
-        # E[Q x] / E[x x] as the mean of Q x, of which E[x x] = 1 makes (Q - x) x + 1 the less noisy form.
-        comparisons.append(_comparison(f"{name}: gain", gain, 5e-6, 1 + ((first - wide) * wide).mean(axis=1)))
-        if variance is not None:  # of two draws on the same x
-            half = ((first - second) ** 2).mean(axis=1) / 2
-            comparisons.append(_comparison(f"{name}: variance", variance, 5e-6, half))
-    return Evidence(tuple(comparisons), configuration=_CONFIGURATION | {"rounding": "sr", "scale rule": "floor"})
+        comparisons.append(Comparison(f"{name}: gain", gain, float(exact.gain), 5e-6))
+        # E[Q x] / E[x x], of which E[x x] = 1 makes 1 + E[(Q - x) x] the less noisy form.
+        samples.append((float(exact.gain), 1 + ((first - wide) * wide).mean(axis=1)))
+        if variance is not None:
+            comparisons.append(Comparison(f"{name}: variance", variance, float(exact.noise), 5e-6))
+            samples.append((float(exact.noise), ((first - second) ** 2).mean(axis=1) / 2))  # two draws on the same x
+    configuration = _CONFIGURATION | {"rounding": "sr", "scale rule": "floor"}
+    return Evidence(tuple(comparisons), (kernels_agree(samples),), configuration=configuration)

@@ -31,7 +31,12 @@ from mxnum.claims.evidence import Evidence, Verdict
 from mxnum.claims.ledger import CLAIMS, Claim
 
 #: The modules that register checks; imported when checks are run.
-MODULES: tuple[str, ...] = ("mxnum.claims.elements", "mxnum.claims.design", "mxnum.claims.normal")
+MODULES: tuple[str, ...] = (
+    "mxnum.claims.elements",
+    "mxnum.claims.design",
+    "mxnum.claims.normal",
+    "mxnum.claims.clusters",
+)
 
 #: Called with the number of claims done, how many there are, and what is done now.
 Progress = Callable[[int, int, str], object]
