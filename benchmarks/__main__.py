@@ -6,9 +6,8 @@ import sys
 import benchmarks
 
 if __name__ == "__main__":
-    signal.signal(
-        signal.SIGTERM, signal.default_int_handler
-    )  # being told to end is like Ctrl-C: what is measured is kept
+    # Being told to end is like Ctrl-C: what is measured is kept.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     benchmarks.limit_libraries()
     from benchmarks.command import main
 
