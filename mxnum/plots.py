@@ -174,7 +174,7 @@ def design_space(exploration: Exploration, *, ax: Any = None, **wanted: Any) -> 
                 [c.normalized_rmse for c in some], place, s=26, marker=_MARKERS[i], facecolors=face,
                 edgecolors=_BY_RULE[i], linewidths=1, label=None if offset else str(rule),
             )  # fmt: skip
-    ax.set_xscale("log", subs=[2, 5])
+    ax.set_xscale("log", subs=[1.5, 2, 3, 5, 7])
     ax.xaxis.set_major_formatter("{x:g}")
     ax.xaxis.set_minor_formatter("{x:g}")
     ax.tick_params(axis="x", which="both", labelsize=8)
