@@ -17,7 +17,7 @@ from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 from mxnum.ops import quantize, shared_scale
 
 #: Elements held at once; a piece needs about 130 bytes for each.
-CHUNK = 1 << 20
+CHUNK = 1 << 16
 
 #: Up to so many elements the scales are asked for separately, which leads the quantization through the loops over the
 #: definition: the row loops are quicker, and take longer to compile than they would save.

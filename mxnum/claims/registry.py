@@ -36,6 +36,7 @@ MODULES: tuple[str, ...] = (
     "mxnum.claims.design",
     "mxnum.claims.normal",
     "mxnum.claims.clusters",
+    "mxnum.claims.prediction",
 )
 
 #: Called with the number of claims done, how many there are, and what is done now.

@@ -1,0 +1,75 @@
+"""The correlation of error and loss, on tables made for the purpose."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from mxnum.claims import Verdict, prediction, reproduce
+
+
+def operand(fmt, rule="floor", rounding="rne"):
+    return {"format": fmt, "scale_rule": rule, "rounding": rounding, "block_size": None}
+
+
+def arm(fmt, rule, losses):
+    precision = {name: operand(fmt, rule) for name in prediction.OPERANDS}
+    runs = [{"seed": seed, "last_loss": loss} for seed, loss in enumerate(losses)]
+    return {"experiment": {"precision": precision}, "runs": runs}
+
+
+RECIPES = [
+    ("mxfp8_e4m3", "floor"),
+    ("mxfp6_e3m2", "even"),
+    ("mxfp4_e2m1", "even"),
+    ("mxfp4_e2m1", "floor"),
+    ("mxfp4_e3m0", "floor"),
+]
+
+
+def decide(tmp_path, gaps):
+    arms = {"recipe FP32": arm(None, "floor", [1.0, 2.0]), "recipe bf16": arm("bfloat16", "floor", [1.0, 2.0])}
+    for (fmt, rule), gap in zip(RECIPES, gaps, strict=True):
+        arms[f"recipe {fmt} {rule}"] = arm(fmt, rule, [1 + gap, 2 * (1 + gap)])
+    (tmp_path / "recipes.json").write_text(json.dumps({"arms": arms}))
+    return reproduce(["M8"], results=tmp_path)["M8"]
+
+
+def test_errors_that_predict(tmp_path):
+    entry = decide(tmp_path, [0.01, 0.03, 0.2, 0.25, 0.5])
+    assert entry.verdict == Verdict.UNDECIDED  # it cannot speak for language models
+    first = entry.evidence.statements[0]
+    assert first.holds
+    assert "coefficient 1.00 over 5 recipes" in first.numbers
+    assert "mxfp4_e3m0 floor 0.222, +50.0%" in first.numbers
+
+
+def test_errors_that_do_not(tmp_path):
+    entry = decide(tmp_path, [0.5, 0.25, 0.2, 0.03, 0.01])
+    assert entry.verdict == Verdict.NOT_REPRODUCED
+    assert "coefficient -1.00" in entry.evidence.statements[0].numbers
+    assert decide(tmp_path, [0.1] * 5).evidence.statements[0].holds is False
+
+
+def test_without_results_it_is_not_run(tmp_path):
+    assert "run recipes" in reproduce(["M8"], results=tmp_path)["M8"].remark
+
+
+def test_recipe_error_is_that_of_normal_numbers():
+    assert prediction.operand_error(operand("mxfp4_e2m1", "even")) == pytest.approx(math.sqrt(0.0125088), rel=1e-5)
+    assert prediction.operand_error(operand("bfloat16")) is None
+    mixed = {name: operand("mxfp4_e2m1", "even") for name in prediction.OPERANDS} | {"gradients": operand(None)}
+    assert prediction.recipe_error(mixed) is None
+
+
+def test_rank_correlation():
+    x = np.array([1.0, 2.0, 2.0, 5.0])
+    assert prediction.ranks(x).tolist() == [1, 2.5, 2.5, 4]
+    rho, p = prediction.rank_correlation(np.arange(6.0), np.arange(6.0) ** 3)
+    assert rho == pytest.approx(1)
+    assert p == pytest.approx(1 / 720, abs=5 * math.sqrt(1 / 720 / prediction.PERMUTATIONS) + 1e-4)
+    rho, p = prediction.rank_correlation(np.arange(6.0), -np.arange(6.0))
+    assert (round(rho, 9), p) == (-1, 1)
