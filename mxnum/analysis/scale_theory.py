@@ -51,7 +51,7 @@ class ClampRegion:
     """Where the largest number f * 2**E of a block, 1 <= f < 2, is beyond the largest element.
 
     It is when lower < f < upper; the interval is empty where the rule never clamps. `worst_error` is the supremum of
-    the relative error there, 1 - max / |x|.
+    the relative error there, 1 - max / abs(x).
     """
 
     lower: Fraction
