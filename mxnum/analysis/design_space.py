@@ -96,7 +96,8 @@ class Exploration:
     def frontier(self) -> list[Candidate]:
         """Candidates that nothing as small beats, from the fewest bits to the most."""
         kept: list[Candidate] = []
-        for candidate in sorted(self.ranked(), key=lambda c: c.bits_per_element):
+        known = [c for c in self.ranked() if not math.isnan(c.normalized_rmse)]
+        for candidate in sorted(known, key=lambda c: c.bits_per_element):
             if not kept or candidate.normalized_rmse < kept[-1].normalized_rmse:
                 kept.append(candidate)
         return kept

@@ -88,6 +88,7 @@ def test_files(tmp_path):
 def test_a_tensor_of_nan_is_ranked_last_and_is_null_in_json():
     found = explore(np.full((4, 32), np.nan, np.float32), **FEW)
     assert math.isnan(found.best().normalized_rmse)
+    assert found.frontier() == []
     assert json.loads(found.to_json())["candidates"][0]["rmse"] is None
 
 
