@@ -49,6 +49,7 @@ def naive(x, fmt, blocks, random_bits=None, **options):
         row["measured"] = 1
         row["beyond_max"] = int(abs(y) > largest)
         word = {} if random_bits is None else {"random_bits": int(random_bits[index])}
+        word |= {"sr_bits": options["sr_bits"]} if "sr_bits" in options else {}
         rounded = reference.encode(y, wider, rounding=options.get("rounding", "rne"), **word)
         row["clamped"] = int(abs(wider.value(rounded)) > element.max)
         held_value = element.value(int(codes[index]))
@@ -101,6 +102,25 @@ def test_agrees_with_exact_rationals(fmt, rounding, monkeypatch):
         assert (got.blocks, got.nan_blocks) == (12, 3)
         over = {block_of(i, blocks) for i, row in rows.items() if row["beyond_max"]}
         assert got.blocks_beyond_max == len(over)
+
+
+@pytest.mark.parametrize("rounding", ["rne", "rna", "rtz", "rtp", "rtn", "rto", "sr"])
+@pytest.mark.parametrize("fmt", formats.names())
+def test_who_is_clamped_beside_the_largest_value(fmt, rounding):
+    """Every quarter of the gap above the largest value, both signs; all random integers of two bits."""
+    element = formats.get(fmt).element
+    gap = 2.0 ** (element.emax - element.mantissa_bits)
+    y = element.max + gap * np.array([-1, 0, 0.25, 0.5, 0.75, 1, 1.25, 2, 8], np.float32)
+    y = np.repeat(np.stack([y, -y]).ravel(), 4).astype(np.float32)
+    words = np.arange(y.size, dtype=np.uint32) if rounding == "sr" else None
+    options = {"rounding": rounding, "scales": np.array([127], np.uint8)}
+    if words is not None:
+        options |= {"random_bits": words, "sr_bits": 2}
+    rows, _ = naive(y, fmt, (y.size,), **options)
+    got = measure(y, fmt, block_size=y.size, per=0, **options)
+    assert got.clamped.tolist() == [row["clamped"] for row in rows.values()]
+    assert 0 < got.clamped.sum() < y.size
+    assert got.beyond_max.tolist() == [row["beyond_max"] for row in rows.values()]
 
 
 @pytest.mark.parametrize("layout", [{"axis": 0, "block_size": 4}, {"block_shape": (4, 4)}, {"block_size": 32}])
