@@ -161,6 +161,25 @@ def test_the_row_loops_give_the_same(fmt, monkeypatch):
     assert measure(x, fmt, block_size=8) == few
 
 
+def test_differences_are_rounded_to_float32_before_they_are_judged():
+    x = np.array([1.75 + 2.0**-23, -1.75], np.float32)  # offset 2**-24: both differences are 1.75 after rounding
+    got = measure(x, "mxint4", offset="float16", scale_rule="rceil")
+    assert (got.beyond_max, got.at_max) == (0, 2)
+    rows, _ = naive(x, "mxint4", (2,), offset="float16", scale_rule="rceil")
+    assert_agrees(got, list(rows.values()))
+
+
+def test_rates_leave_out_what_was_not_measured():
+    x = np.full((4, 2), 0.97, np.float32)
+    x[0, 0], x[1] = np.nan, 0.5
+    got = measure(x, "mxfp8_e4m3", block_size=2)
+    assert (got.size, got.measured, got.nonfinite, got.clamped) == (8, 6, 1, 4)
+    assert got.clamp_rate == got.beyond_max_rate == got.max_code_rate == 4 / 6
+    assert got.underflow_rate == 0
+    assert got.overflowing_blocks == 2 / 3
+    assert got.mse == pytest.approx(4 / 6 * (0.97 - 0.875) ** 2, rel=1e-6)
+
+
 def test_given_scales_and_ieee_overflow():
     x = sample("scales")
     scales = generator("scales").integers(118, 126, (4, 3)).astype(np.uint8)
