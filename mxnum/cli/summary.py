@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import mxnum as mx
+from mxnum.analysis import measure
 from mxnum.array import MXArray
 from mxnum.dtypes import Array
 from mxnum.formats import E8M0, MXFormat
@@ -65,29 +66,19 @@ class FloatSummary:
             values = np.asarray(x, np.float64)[finite]
             self.low, self.high = min(self.low, float(values.min())), max(self.high, float(values.max()))
         if self.format is not None and x.size:
-            self._quantize(x, wide)
+            self._quantize(x)
 
-    def _quantize(self, x: Array, wide: Array) -> None:
+    def _quantize(self, x: Array) -> None:
         assert self.format is not None
-        q = mx.quantize(x, self.format, **self.settings)
-        limits = np.ldexp(self.format.element.max, q.scales.astype(np.int64) - E8M0.bias)
-        for axis, block in enumerate(q.blocks):
-            limits = np.repeat(limits, block, axis)[(slice(None),) * axis + (slice(x.shape[axis]),)]
-        values = q.dequantize("float64")
-        known = np.isfinite(values) & np.isfinite(wide)
-        over = known & (wide > limits)
-        self.clamped += int(over.sum())
-        self.flushed += int((known & (values == 0) & (wide > 0)).sum())
-        self.blocks += q.scales.size
-        self.nan_blocks += int((q.scales == E8M0.nan_code).sum())
-        self.zero_blocks += int((q.scales == 0).sum())
-        of_blocks = over
-        for axis, block in enumerate(q.blocks):
-            of_blocks = np.logical_or.reduceat(of_blocks, np.arange(0, x.shape[axis], block), axis)
-        self.clamped_blocks += int(of_blocks.sum())
-        with np.errstate(over="ignore"):
-            self.squared_error += float(np.square(values - np.asarray(x, np.float64))[known].sum())
-            self.squared += float(np.square(wide)[known].sum())
+        got = measure(x, self.format, **self.settings)
+        self.clamped += got.beyond_max
+        self.flushed += got.underflowed
+        self.blocks += got.blocks
+        self.nan_blocks += got.nan_blocks
+        self.clamped_blocks += got.blocks_beyond_max
+        self.squared_error += got.sum_error2
+        self.squared += got.sum_x2
+        self.zero_blocks += int((mx.shared_scale(x, self.format, **self.settings) == 0).sum())
 
     def facts(self) -> dict[str, Any]:
         """The counts under names that people read."""
