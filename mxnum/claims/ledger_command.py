@@ -38,10 +38,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, ValueError) as problem:
         print(f"Error: {problem}", file=sys.stderr)
         return 2
-    print(report)
-    if ids is not None:
-        for entry in report:
-            print("\n".join([f"\n{entry.claim.id} {entry.verdict}. {entry.remark}".rstrip(), *_details(entry)]))
+    shown = [repr(report)]
+    for entry in report if ids is not None else ():
+        shown += [f"\n{entry.claim.id} {entry.verdict}. {entry.remark}".rstrip(), *_details(entry)]
+    try:
+        print("\n".join(shown))
+    except BrokenPipeError:  # the reader has seen enough
+        sys.stderr.close()
     for entry in broken:
         print(f"Error: the check of {entry.claim.id} broke: {entry.remark}", file=sys.stderr)
     return 0 if whole else 2
