@@ -183,9 +183,10 @@ def gamma_bias(
     prescale
         Numbers are multiplied by it after the scale is chosen and divided by it at the end (Tseng et al. use 3/4).
 
-    The shared scale is conditioned on exactly, straddled binades included. Absolute errors are below 1e-14 times the
-    mean of |zeta|; `GammaBias.enclosure` gives a proof. Rounding modes that move small numbers away from zero have an
-    infinite bias if the cluster reaches zero (within 10 standard deviations).
+    The shared scale is conditioned on exactly, straddled binades included. Absolute errors are below 1e-13 times the
+    root mean square of zeta; `GammaBias.enclosure` gives a proof. Where a cluster reaches zero (within 10 standard
+    deviations), the bias of modes that move small numbers away from zero is infinite, and so is the variance under
+    stochastic rounding.
 
     >>> import mxnum as mx
     >>> mx.analysis.gamma_bias("mxfp8_e4m3", 0.93, 0.01)

@@ -222,7 +222,7 @@ def test_the_figures_that_differ_from_claim_m4_are_certified(element, rule):
 
 def test_claims_m3_and_m4_through_the_kernels():
     x = np.random.default_rng(2).standard_normal((20_000, 32), dtype=np.float32)
-    for name, rule in itertools.product(("mxfp8_e4m3", "mxfp6_e2m3", "mxfp4_e2m1", "mxfp4_e3m0"), mx.ScaleRule):
+    for name, rule in itertools.product(("mxfp8_e4m3", "mxfp4_e2m1"), ("floor", "even")):
         found = block_error(name, scale_rule=rule)
         scale = np.exp2(mx.shared_scale(x, name, scale_rule=rule).astype(np.float32) - 127)
         assert z_score((mx.fake_quantize(x, name, scale_rule=rule) - x).astype(float) ** 2, found.mse) < 5

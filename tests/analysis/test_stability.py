@@ -109,6 +109,28 @@ def test_adam_does_not_see_a_constant_bias():
     assert run(1.0) == run(0.5)
 
 
+@pytest.mark.parametrize("part", [0.9, 1.1])
+def test_adam_with_a_slow_second_moment_that_remembers_quantized_gradients(part):
+    """Adam's own update; v holds E[g**2] of clean gradients of size 1 that passed through the same quantizer."""
+    noise = gamma_bias("mxfp4_e2m1", 0.9, 0.05)
+    rate = part * adam_limit(noise.bias, noise.variance)
+    power = (1 + noise.bias) ** 2 + noise.variance
+    rng, runs, steps = np.random.default_rng(9), 20_000, 30
+    theta, m, v = np.full(runs, 1e-9), np.zeros(runs), np.full(runs, power)
+    for _ in range(steps):
+        gamma = rng.normal(0.9, 0.05, (runs, 32))
+        g = (mx.fake_quantize(gamma, "mxfp4_e2m1") / gamma)[:, 0] * theta
+        m, v = 0.9 * m + 0.1 * g, 0.99999 * v + 0.00001 * g * g
+        theta = theta - rate * m / np.sqrt(v)
+    squares = (theta / 1e-9) ** 2
+    matrix = np.array(moment_matrix(rate / np.sqrt(power), 1 + noise.bias, noise.variance, 0.9))
+    want = np.linalg.matrix_power(matrix, steps)[0, 0]
+    assert abs(squares.mean() - want) < 5 * squares.std() / np.sqrt(runs) + 0.05 * want  # v fades by 3e-4
+    assert (abs(np.linalg.eigvals(matrix)).max() < 1) == (part < 1)
+    deaf = np.array(moment_matrix(rate, 1 + noise.bias, noise.variance, 0.9))  # as if v were that of clean gradients
+    assert abs(squares.mean() / np.linalg.matrix_power(deaf, steps)[0, 0] - 1) > 0.3
+
+
 def test_adam_limits():
     assert adam_limit(-0.3) == pytest.approx(38)
     assert adam_limit(0.2, 0.3, momentum=0.0) == pytest.approx(2 / np.sqrt(1 + 0.3 / 1.2**2))
