@@ -138,7 +138,7 @@ def mx_formats(*, custom: bool = True) -> Any:
 
 
 def mx_arrays(format: str | MXFormat, *, max_rows: int = 3, max_length: int = 80) -> Any:
-    """Two-dimensional `MXArray` objects with any codes and scales, blocks along the rows, short last blocks included."""
+    """Two-dimensional `MXArray` objects of any codes and scales, blocks along the rows, short last blocks included."""
     fmt = formats.get(format)
 
     @st.composite  # type: ignore[untyped-decorator]
