@@ -188,8 +188,8 @@ def gamma_bias(
     The shared scale is conditioned on exactly, straddled binades included. With r the root mean square of zeta, `bias`
     and `ratio_of_means` are wrong by less than 1e-13 r + 2e-16 and `variance` by less than r (1e-12 r + 2e-16), as far
     as random trials against enclosures went; `GammaBias.enclosure` gives a proof. Where a cluster reaches zero (within
-    10 standard deviations), the bias of modes that move small numbers away from zero is infinite, and so is the variance
-    under stochastic rounding.
+    10 standard deviations), the bias of modes that move small numbers away from zero is infinite, and so is the
+    variance under stochastic rounding.
 
     >>> import mxnum as mx
     >>> mx.analysis.gamma_bias("mxfp8_e4m3", 0.93, 0.01)
