@@ -39,9 +39,11 @@ ALLOWED = {
         "array",
         "ops",
         "linalg",
+        "files",
         "conformance",
     },
-    "cli": {"errors", "formats", "reference", "dtypes", "files", "array", "analysis", "plots", "conformance", "cli"},
+    "interop": {"errors", "formats", "dtypes", "layout", "files", "array", "ops", "interop"},
+    "cli": {"errors", "formats", "reference", "dtypes", "files", "array", "analysis", "plots", "conformance", "interop", "cli"},
     "__main__": {"cli"},
     "__init__": {"analysis", "array", "formats", "linalg", "linear", "modes", "ops"},
 }

@@ -11,7 +11,7 @@ from mxnum.cli import options
 
 
 def inspect(
-    source: Annotated[Path, typer.Argument(metavar="FILE", help="A .npy or .npz file, of floats or quantized.")],
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="A .npy, .npz or .safetensors file.")],
     format: Annotated[
         str | None, typer.Option("--format", "-f", help="For floats: say what this MX format would do to them.")
     ] = None,

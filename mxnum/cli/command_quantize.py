@@ -18,8 +18,8 @@ _PIECE = 1 << 24
 
 
 def quantize(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="A .npy file, or a .npz with --tensor.")],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help=".npz (codes and scales) or, with --values, .npy.")],
+    source: Annotated[Path, typer.Argument(metavar="IN", help="A .npy, .npz or .safetensors file.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help=".npz or .safetensors; with --values .npy.")],
     format: options.Format = "mxfp8_e4m3",
     axis: Annotated[int, typer.Option(help="The axis along which elements share a scale.")] = -1,
     block_size: options.BlockSize = None,
@@ -36,8 +36,8 @@ def quantize(
 ) -> None:
     """Quantize an array to an MX format.
 
-    OUT holds packed codes and scales (read it with `mxnum.MXArray.load`), or plain values with --values. It appears
-    when it is complete.
+    OUT holds packed codes and scales (read it with `mxnum.MXArray.load` or `mxnum.interop.safetensors.load`), or plain
+    values with --values. It appears when it is complete.
 
     Examples: `mxnum quantize x.npy x.npz -f mxfp4_e2m1`; `mxnum quantize x.npy y.npy --values --rounding sr --seed 7`.
     """
@@ -46,8 +46,8 @@ def quantize(
     from mxnum.cli.inputs import read_array
     from mxnum.files import written_whole
 
-    suffix = ".npy" if values else ".npz"
-    errors.require(target.suffix == suffix, "OUT", f"a file that ends in {suffix}", str(target))
+    suffixes = (".npy",) if values else (".npz", ".safetensors")
+    errors.require(target.suffix in suffixes, "OUT", f"a file that ends in {errors.joined(suffixes)}", str(target))
     x = read_array(source, tensor, as_dtype)
     settings: dict[str, Any] = {
         "axis": axis, "block_size": block_size, "rounding": rounding, "scale_rule": scale_rule, "overflow": overflow,
@@ -59,8 +59,12 @@ def quantize(
             import numpy as np
 
             np.save(file, q.dequantize(x.dtype.name))
-    else:
+    elif target.suffix == ".npz":
         q.save(target)
+    else:
+        from mxnum.interop import safetensors
+
+        safetensors.save(target, {tensor or source.stem: q})
     facts = {
         "input": str(source), "shape": x.shape, "dtype": x.dtype.name, "output": str(target), "format": q.format.name,
         "blocks": q.blocks, "packed bytes": q.packed_nbytes, "input bytes": x.nbytes,

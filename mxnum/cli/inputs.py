@@ -34,10 +34,12 @@ def read(path: Path, tensor: str | None = None) -> Array | MXArray:
         if path.suffix == ".npy":
             array: Array = np.load(path, mmap_mode="r" if path.stat().st_size else None, allow_pickle=False)
             return array
-        if path.suffix == ".safetensors":
-            return _from_safetensors(path, tensor)
-        return _from_archive(path, tensor)
-    except (ValueError, EOFError, BadZipFile) as problem:
+        if path.suffix == ".npz":
+            return _from_archive(path, tensor)
+        return _from_safetensors(path, tensor)
+    except (EOFError, BadZipFile, ValueError) as problem:
+        if str(path) in str(problem) or str(problem).startswith(("Option", "Argument 'tensor'")):
+            raise
         raise ValueError(f"File {str(path)!r} cannot be read: {problem}") from None
 
 
@@ -52,16 +54,23 @@ def _from_archive(path: Path, tensor: str | None) -> Array | MXArray:
         return np.asarray(archive[chosen(names, tensor)])
 
 
-def _from_safetensors(path: Path, tensor: str | None) -> Array:
-    """One tensor; the others are not read."""
-    package = errors.package("safetensors", "safetensors")
-    with path.open("rb"):  # a missing file is an OSError
-        pass
-    try:
-        with package.safe_open(path, framework="numpy") as file:
-            return np.asarray(file.get_tensor(chosen(list(file.keys()), tensor)))
-    except package.SafetensorError as problem:
-        raise ValueError(f"it is no safetensors file, or it is truncated ({problem}).") from None
+def _from_safetensors(path: Path, tensor: str | None) -> Array | MXArray:
+    """An MX tensor that was saved, an ordinary tensor, or the blocks and scales of a gpt-oss checkpoint."""
+    from mxnum.interop.safetensors import File
+
+    file = File(path)
+    mx_names = file.mx_names()
+    parts = {f"{name}.{part}" for name in mx_names for part in ("elements", "scales", "offsets")}
+    plain = [name for name in file.names() if name not in parts]
+    blocks = [name[: -len(".blocks")] for name in plain if name.endswith((".blocks", "_blocks"))]
+    name = chosen([*mx_names, *plain, *blocks] if tensor is not None else [*mx_names, *plain], tensor)
+    if name in mx_names:
+        return file.mx(name)
+    if name in plain:
+        return file.tensor(name)
+    from mxnum.interop.gpt_oss import load_tensor
+
+    return load_tensor(path, name)
 
 
 def chosen(names: list[str], tensor: str | None) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum.cli import command_quantize
+from mxnum.cli import command_quantize, inputs
 from tests import samples
 
 
@@ -45,3 +45,9 @@ def test_nothing_half_written_is_left(run, tmp_path, x):
         message = run("quantize", tmp_path / source, tmp_path / target, *rest, status=2)
         assert message.count("\n") == 1, message
     assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]
+
+
+def test_safetensors(run, tmp_path, x):
+    run("quantize", tmp_path / "x.npy", tmp_path / "q.safetensors", "-f", "mxint8")
+    assert inputs.read(tmp_path / "q.safetensors", "x").equals(mx.quantize(x, "mxint8"))
+    assert run.json("inspect", tmp_path / "q.safetensors")["format"] == "mxint8"

@@ -72,3 +72,23 @@ def test_a_truncated_archive(tmp_path):
         (tmp_path / "cut.npz").write_bytes(whole[:length])
         with pytest.raises(ValueError, match=r"cannot be read|must be a file written"):
             inputs.read(tmp_path / "cut.npz")
+
+
+def test_safetensors(tmp_path):
+    from mxnum.interop import gpt_oss, safetensors
+
+    q = mx.quantize(np.linspace(-3, 3, 64), "mxfp4_e2m1")
+    blocks, scales = gpt_oss.to_gpt_oss(q)
+    path = tmp_path / "x.safetensors"
+    x = np.arange(4, dtype=np.float32)
+    safetensors.save(path, {"q": q, "x": x, "w.blocks": blocks, "w.scales": scales})
+    assert inputs.read(path, "q").equals(q)
+    assert inputs.read(path, "w").equals(q)
+    assert np.array_equal(inputs.read_array(path, "x"), x)
+    with pytest.raises(ValueError, match="Option --tensor must name one of"):
+        inputs.read(path)
+    with pytest.raises(ValueError, match="'tensor' must be one of"):
+        inputs.read(path, "nope")
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(ValueError, match="must be a whole safetensors file"):
+        inputs.read(path, "q")

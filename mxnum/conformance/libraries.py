@@ -1,0 +1,193 @@
+"""Conversions of libraries that people can install, each with what it claims to do. Every package is optional."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import io
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mxnum.dtypes import ML_DTYPES, Array
+from mxnum.formats import get as get_format
+from mxnum.formats import names as format_names
+
+LIBRARIES = ("ml_dtypes", "gfloat", "torch", "torchao", "gguf")
+_FLOAT_ELEMENTS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One conversion of one library."""
+
+    library: str
+    #: What is called, for the table.
+    call: str
+    operation: str
+    format: str
+    function: Callable[..., Any]
+    #: What the conversion is meant to do, as keywords of `mxnum.conformance.check`.
+    claims: dict[str, Any] = field(default_factory=dict)
+
+
+def version(library: str) -> str | None:
+    """The installed version, without local build tags; None if it is not installed."""
+    try:
+        return importlib.metadata.version(library).split("+")[0]
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def peers(library: str) -> list[Peer]:
+    """The conversions of an installed library. What it prints and warns while it is loaded is dropped."""
+    makers = {"ml_dtypes": _ml_dtypes, "gfloat": _gfloat, "torch": _torch, "torchao": _torchao, "gguf": _gguf}
+    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
+        return list(makers[library]())
+
+
+def _formats_of(*elements: str) -> Iterator[tuple[str, str]]:
+    for name in format_names():
+        if get_format(name).element.name in elements:
+            yield name, get_format(name).element.name
+
+
+def _ml_dtypes() -> Iterator[Peer]:
+    import ml_dtypes
+
+    for name, element in _formats_of(*_FLOAT_ELEMENTS):
+        dtype = getattr(ml_dtypes, ML_DTYPES[element])
+        for source in ("float32", "float64", "bfloat16"):
+            call = f"{source} astype({ML_DTYPES[element]})"
+            claims = {"overflow": "ieee", "source": source}
+            yield Peer("ml_dtypes", call, "encode", name, _casting(dtype), claims)
+        call = f"{ML_DTYPES[element]} times float8_e8m0fnu, in float32"
+        yield Peer("ml_dtypes", call, "dequantize", name, _multiplying(dtype, ml_dtypes.float8_e8m0fnu))
+
+
+def _casting(dtype: Any) -> Callable[[Array], Array]:
+    return lambda x: x.astype(dtype)
+
+
+def _multiplying(dtype: Any, scale_dtype: Any) -> Callable[[Array, Array], Array]:
+    return lambda codes, scales: codes.view(dtype).astype(np.float32) * scales.view(scale_dtype).astype(np.float32)
+
+
+def _gfloat() -> Iterator[Peer]:
+    import gfloat
+    from gfloat import RoundMode, formats
+
+    infos = {element: getattr(formats, f"format_info_ocp_{element}") for element in (*_FLOAT_ELEMENTS, "int8")}
+    modes = {
+        "rne": RoundMode.TiesToEven, "rna": RoundMode.TiesToAway, "rtz": RoundMode.TowardZero,
+        "rtp": RoundMode.TowardPositive, "rtn": RoundMode.TowardNegative,
+    }  # fmt: skip
+
+    def converting(element: str, mode: Any, saturate: bool) -> Callable[[Array], Array]:
+        def convert(x: Array) -> Array:
+            rounded = gfloat.round_ndarray(infos[element], x.astype(np.float64), mode, saturate)
+            codes: Array = gfloat.encode_ndarray(infos[element], rounded)
+            return codes.astype(np.uint8)
+
+        return convert
+
+    def drawing(element: str, mode: Any) -> Callable[[Array, Array], Array]:
+        def convert(x: Array, words: Array) -> Array:
+            bits = (words & 0xFF).astype(np.int64)
+            rounded = gfloat.round_ndarray(infos[element], x.astype(np.float64), mode, True, bits, 8)
+            codes: Array = gfloat.encode_ndarray(infos[element], rounded)
+            return codes.astype(np.uint8)
+
+        return convert
+
+    for name, element in _formats_of(*_FLOAT_ELEMENTS, "int8"):
+        for rounding, mode in modes.items():
+            for overflow in ("saturate", "ieee") if element in ("e4m3", "e5m2") else ("saturate",):
+                call = f"round_ndarray, {mode.name}, sat={overflow == 'saturate'}"
+                claims = {"rounding": rounding, "overflow": overflow}
+                yield Peer("gfloat", call, "encode", name, converting(element, mode, overflow == "saturate"), claims)
+        for mode in (RoundMode.Stochastic, RoundMode.StochasticFast, RoundMode.StochasticFastest):
+            drawn: dict[str, Any] = {"rounding": "sr", "sr_bits": 8}
+            yield Peer("gfloat", f"round_ndarray, {mode.name}, 8 bits", "encode", name, drawing(element, mode), drawn)
+
+
+def _torch() -> Iterator[Peer]:
+    import torch
+
+    def casting(dtype: Any) -> Callable[[Array], Array]:
+        return lambda x: torch.from_numpy(x.copy()).to(dtype).view(torch.uint8).numpy()
+
+    def multiplying(dtype: Any) -> Callable[[Array, Array], Array]:
+        def multiply(codes: Array, scales: Array) -> Array:
+            e8m0 = torch.from_numpy(scales.copy()).view(torch.float8_e8m0fnu)
+            product = torch.from_numpy(codes.copy()).view(dtype).to(torch.float32) * e8m0.to(torch.float32)
+            values: Array = product.numpy()
+            return values
+
+        return multiply
+
+    for name, element in _formats_of("e4m3", "e5m2"):
+        label = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}[element]
+        dtype = getattr(torch, label)
+        for source in ("float32", "float64"):
+            call = f"{source} to({label})"
+            yield Peer("torch", call, "encode", name, casting(dtype), {"overflow": "ieee", "source": source})
+        yield Peer("torch", f"{label} times float8_e8m0fnu, in float32", "dequantize", name, multiplying(dtype))
+
+
+def _torchao() -> Iterator[Peer]:
+    import torch
+    from torchao.prototype.mx_formats import mx_tensor
+
+    dtypes = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "e2m1": torch.float4_e2m1fn_x2}
+
+    def quantizing(element: str, rule: Any) -> Callable[[Array], tuple[Array, Array]]:
+        def quantize(x: Array) -> tuple[Array, Array]:
+            scale, data = mx_tensor.to_mx(torch.from_numpy(x.copy()), dtypes[element], x.shape[1], rule)
+            codes: Array = data.view(torch.uint8).numpy()
+            if element == "e2m1":
+                codes = np.stack([codes & 15, codes >> 4], axis=-1).reshape(x.shape)
+            return codes, scale.view(torch.uint8).numpy()
+
+        return quantize
+
+    def dequantizing(element: str) -> Callable[[Array, Array], Array]:
+        def dequantize(codes: Array, scales: Array) -> Array:
+            pairs = np.stack([codes, codes], axis=-1)
+            stored = pairs[:, 0] | pairs[:, 1] << 4 if element == "e2m1" else pairs
+            data = torch.from_numpy(stored)
+            data = data if element == "e2m1" else data.view(dtypes[element])  # packed bytes stay bytes
+            e8m0 = torch.from_numpy(scales.copy()).view(torch.float8_e8m0fnu)
+            values = mx_tensor.to_dtype(data.reshape(len(codes), -1), e8m0, dtypes[element], 2, torch.float32)
+            first: Array = values.reshape(len(codes), 2)[:, 0].numpy()
+            return first
+
+        return dequantize
+
+    for name, element in _formats_of(*dtypes):
+        for rule in mx_tensor.ScaleCalculationMode:
+            claims = {"scale_rule": rule.value}
+            yield Peer("torchao", f"to_mx, {rule.name}", "quantize", name, quantizing(element, rule), claims)
+        yield Peer("torchao", "to_dtype, float32", "dequantize", name, dequantizing(element))
+
+
+def _gguf() -> Iterator[Peer]:
+    import gguf
+
+    def quantize(x: Array) -> tuple[Array, Array]:
+        blocks: Array = gguf.quants.MXFP4.quantize_blocks(x.copy()).reshape(-1, 17)
+        halves = blocks[:, 1:] & 15, blocks[:, 1:] >> 4  # elements i and i + 16
+        return np.concatenate(halves, axis=1), blocks[:, 0].copy()
+
+    def dequantize(codes: Array, scales: Array) -> Array:
+        blocks = np.zeros((len(codes), 17), np.uint8)
+        blocks[:, 0], blocks[:, 1] = scales, codes
+        values: Array = gguf.quants.MXFP4.dequantize_blocks(blocks)
+        return values[:, 0]
+
+    yield Peer("gguf", "MXFP4.quantize_blocks", "quantize", "mxfp4_e2m1", quantize)
+    yield Peer("gguf", "MXFP4.dequantize_blocks", "dequantize", "mxfp4_e2m1", dequantize)

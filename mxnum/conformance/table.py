@@ -1,0 +1,137 @@
+"""What installed libraries do, against the right answers: a page of tables. ``python -m mxnum.conformance.table``."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import mxnum
+from mxnum.conformance.cases import cases
+from mxnum.conformance.check import answers_of, smallest_failure
+from mxnum.conformance.libraries import LIBRARIES, Peer, peers, version
+from mxnum.conformance.task import make_task
+from mxnum.conformance.verdict import Judge, Report
+from mxnum.files import written_whole
+
+
+@dataclass(frozen=True)
+class Row:
+    """The outcome for one conversion."""
+
+    peer: Peer
+    report: Report
+    #: The smallest failing input, in words.
+    smallest: str | None
+
+    def cells(self) -> list[str]:
+        """The row of the table."""
+        r = self.report
+        claims = ", ".join(f"{key} {value}" for key, value in self.peer.claims.items() if key != "source") or "–"
+        choices = ", ".join(f"{name} ({count})" for name, count in sorted(r.choices.items())) or "–"
+        return [
+            self.peer.operation, r.task.format.name, f"`{self.peer.call}`", claims, str(r.cases), choices, str(r.bugs)
+        ]  # fmt: skip
+
+    def finding(self) -> str | None:
+        """What is wrong, in a paragraph; None if nothing is."""
+        r = self.report
+        if not r.bugs:
+            return None
+        text = f"**{self.peer.operation}, {r.task.format.name}, `{self.peer.call}`**: {r.bugs} of {r.cases} cases"
+        if r.explanation:
+            what, explained, tried = r.explanation
+            text += f"; {explained} of {tried} looked at are what {what} gives"
+        for name, (followed, kept) in r.inconsistent.items():
+            text += f"; {name} is followed in {followed} places and not in {kept}"
+        by_class = ", ".join(f"{name} {b} of {c}" for name, (c, b) in r.classes.items() if b)
+        return f"{text}. Wrong by class: {by_class or 'none but by choice'}.\n  Smallest: {self.smallest}"
+
+
+def row_of(peer: Peer) -> Row:
+    """Run level 1 on one conversion."""
+    task = make_task(peer.operation, peer.format, **peer.claims)
+    judge = Judge(task)
+    line = 1
+    for inputs in cases(task):
+        judge.add(inputs, answers_of(peer.function, task, inputs), line)
+        line += len(next(iter(inputs.values())))
+    report = judge.report()
+    smallest = None
+    if report.bugs:
+        case = smallest_failure(peer.function, report)
+        smallest = None if case is None else case.text(task).split(": ", 1)[1]
+    return Row(peer, report, smallest)
+
+
+def rows_of(library: str, advance: Callable[[str], object] = lambda what: None) -> list[Row]:
+    """All conversions of a library."""
+    rows = []
+    for peer in peers(library):
+        advance(f"{library}: {peer.operation} {peer.format} {peer.call}")
+        rows.append(row_of(peer))
+    return rows
+
+
+def section(library: str, rows: Iterable[Row]) -> str:
+    """One library's part of the page."""
+    rows = list(rows)
+    titles = ["operation", "format", "call", "claims", "cases", "by choice", "wrong"]
+    lines = [f"## {library} {version(library)}", "", _line(titles), _line(["---"] * len(titles))]
+    lines += [_line(row.cells()) for row in rows]
+    findings = [finding for row in rows if (finding := row.finding())]
+    if findings:
+        lines += ["", "Findings, each with the smallest input that was found to show it:", ""]
+        lines += [f"- {finding}" for finding in findings]
+    else:
+        lines += ["", "Nothing is wrong."]
+    return "\n".join(lines) + "\n"
+
+
+def page(sections: Iterable[str]) -> str:
+    """The whole page."""
+    return (
+        "# Conformance of what can be installed\n\n"
+        "Made by `python -m mxnum.conformance.table --write`, level 1 of the vectors: every rounding boundary and its\n"
+        "neighbours, all special values, all scale extremes. *By choice* counts differences that the standard leaves\n"
+        "open (see {doc}`/howto/check-a-kernel`); *wrong* counts those that no choice explains. A conversion that was\n"
+        "written for another purpose (say, without subnormal scales) may be right for that purpose.\n\n"
+        f"mxnum {mxnum.__version__}, Python {platform.python_version()}, numpy {np.__version__}, "
+        f"{platform.machine()}.\n\n" + "\n".join(sections)
+    )
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the page, or write it into the documentation."""
+    parser = argparse.ArgumentParser(prog="python -m mxnum.conformance.table", description=__doc__)
+    parser.add_argument(
+        "--write", metavar="FILE", nargs="?", const="docs/reference/conformance.md", help="write it there"
+    )
+    parser.add_argument("--library", choices=LIBRARIES, action="append", help="these alone (default: all installed)")
+    chosen = parser.parse_args(arguments)
+    sections = []
+    for library in chosen.library or LIBRARIES:
+        if version(library) is None:
+            sections.append(f"## {library}\n\nNot installed where this page was made.\n")
+            continue
+        rows = rows_of(library, lambda what: print(what, file=sys.stderr, flush=True))
+        sections.append(section(library, rows))
+    if chosen.write is None:
+        print(page(sections))
+    else:
+        with written_whole(Path(chosen.write)) as partial:
+            partial.write_text(page(sections))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

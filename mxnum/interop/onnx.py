@@ -1,0 +1,72 @@
+"""ONNX tensors of the float8, float4, int8 and E8M0 types, for DequantizeLinear with a block size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors, formats
+from mxnum.array import MXArray
+from mxnum.formats import MXFormat
+
+#: ONNX's name for the elements it has a type for.
+TYPES = {"e4m3": "FLOAT8E4M3FN", "e5m2": "FLOAT8E5M2", "e2m1": "FLOAT4E2M1", "int8": "INT8"}
+
+
+def _onnx() -> Any:
+    return errors.package("onnx", "onnx")
+
+
+def to_onnx(q: MXArray, name: str) -> tuple[Any, Any]:
+    """Two TensorProtos, ``name`` (elements) and ``name_scale``: the inputs of DequantizeLinear.
+
+    MXINT8 elements are n * 2**-6 while ONNX's INT8 are n, so the factor goes into its scales: the E8M0 code is 6 less.
+    A scale code below 6 has no place there and is refused.
+    """
+    onnx = _onnx()
+    element = q.format.element
+    if element.name not in TYPES:
+        raise ValueError(f"Argument 'q' must have elements of {errors.joined(TYPES)}, not {element.name}.")
+    kind = getattr(onnx.TensorProto, TYPES[element.name])
+    codes = np.ascontiguousarray(q.codes)
+    scales = np.ascontiguousarray(q.scales)
+    if element.integer:
+        usable = bool(((scales >= element.mantissa_bits) | (scales == 255)).all())
+        errors.require(usable, "q", f"of scale codes from {element.mantissa_bits} up", int(scales.min(initial=255)))
+        scales = np.where(scales == 255, scales, scales - element.mantissa_bits).astype(np.uint8)
+    if element.name == "e2m1":
+        flat = codes.ravel()
+        pairs = np.append(flat, np.uint8(0)) if flat.size % 2 else flat
+        raw = (pairs[0::2] | pairs[1::2] << 4).tobytes()
+    else:
+        raw = codes.tobytes()
+    elements = onnx.TensorProto(name=name, data_type=kind, dims=q.shape, raw_data=raw)
+    e8m0 = onnx.TensorProto.FLOAT8E8M0
+    return elements, onnx.TensorProto(
+        name=f"{name}_scale", data_type=e8m0, dims=q.scales.shape, raw_data=scales.tobytes()
+    )
+
+
+def from_onnx(
+    elements: Any, scales: Any, *, format: str | MXFormat | None = None, axis: int = -1, block_size: int | None = None
+) -> MXArray:
+    """The MX array that two TensorProtos hold."""
+    onnx = _onnx()
+    known = {getattr(onnx.TensorProto, kind): element for element, kind in TYPES.items()}
+    if elements.data_type not in known:
+        raise ValueError(f"Argument 'elements' must be of {errors.joined(TYPES.values())}, not {elements.data_type}.")
+    fits = scales.data_type == onnx.TensorProto.FLOAT8E8M0
+    errors.require(fits, "scales", "of FLOAT8E8M0", scales.data_type)
+    name = known[elements.data_type]
+    if format is None:
+        fmt = next(f for n in formats.names() if (f := formats.get(n)).element.name == name)
+    else:
+        fmt = formats.get(format)
+    codes = onnx.numpy_helper.to_array(elements).view(np.uint8)
+    scale_codes = onnx.numpy_helper.to_array(scales).view(np.uint8)
+    if fmt.element.integer:
+        scale_codes = np.where(scale_codes == 255, scale_codes, scale_codes + fmt.element.mantissa_bits).astype(
+            np.uint8
+        )
+    return MXArray.from_parts(codes, scale_codes, fmt, axis=axis, block_size=block_size)

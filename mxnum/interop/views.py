@@ -1,0 +1,56 @@
+"""MX arrays as ml_dtypes arrays, and back, without a copy: the same memory under another dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors, formats
+from mxnum.array import MXArray
+from mxnum.dtypes import ML_DTYPES, Array
+from mxnum.formats import MXFormat
+
+#: The elements whose codes ml_dtypes stores alike, one byte each with the value in the low bits.
+ELEMENTS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "int8")
+
+
+def to_views(q: MXArray) -> tuple[Array, Array]:
+    """The codes as an ml_dtypes (or int8) array and the scales as float8_e8m0fnu, on the memory of `q`."""
+    import ml_dtypes
+
+    return q.elements, q.scales.view(ml_dtypes.float8_e8m0fnu)
+
+
+def from_views(
+    elements: Any,
+    scales: Any,
+    *,
+    format: str | MXFormat | None = None,
+    axis: int | None = None,
+    block_size: int | None = None,
+) -> MXArray:
+    """An MX array on the memory of an ml_dtypes array of elements and one of scales (float8_e8m0fnu or uint8).
+
+    Without `format` the element type says which one it is, in blocks of 32.
+
+    >>> import ml_dtypes, numpy as np
+    >>> from mxnum.interop.views import from_views
+    >>> from_views(np.ones((2, 64), ml_dtypes.float8_e4m3fn), np.full((2, 2), 127, np.uint8))
+    <MXArray mxfp8_e4m3 (2, 64), blocks (1, 32): 132 bytes packed>
+    """
+    elements, scales = np.asarray(elements), np.asarray(scales)
+    name = elements.dtype.name
+    known = {ML_DTYPES[element]: element for element in ELEMENTS}
+    if name not in known:
+        raise TypeError(f"Argument 'elements' must be an array of {errors.joined(known)}, not {name}.")
+    fmt = formats.get(format) if format is not None else _format_of(known[name])
+    errors.require(fmt.element.name == known[name], "format", f"one of {known[name]} elements", fmt.name)
+    if scales.dtype.name == "float8_e8m0fnu":
+        scales = scales.view(np.uint8)
+    return MXArray.from_parts(elements.view(np.uint8), scales, fmt, axis=axis, block_size=block_size)
+
+
+def _format_of(element: str) -> MXFormat:
+    """The known format of an element."""
+    return next(fmt for name in formats.names() if (fmt := formats.get(name)).element.name == element)

@@ -1,0 +1,58 @@
+"""The published table: what can be rerun here has to say the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mxnum.conformance import table
+from mxnum.conformance.libraries import Peer, peers, version
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
+
+
+def published(library):
+    """The part of the page about a library."""
+    text = PAGE.read_text()
+    found = re.search(rf"^## {library} (\S+)\n(.*?)(?=^## |\Z)", text, re.S | re.M)
+    assert found, library
+    return found[1], found[2]
+
+
+@pytest.mark.parametrize("library", ["ml_dtypes", "torch", "gguf"])
+def test_the_published_rows_are_what_is_found_here(library):
+    if version(library) is None:
+        pytest.skip(f"{library} is not installed")
+    at, text = published(library)
+    if version(library) != at:
+        pytest.skip(f"the page is about {library} {at}, installed is {version(library)}")
+    for peer in peers(library):
+        if peer.claims.get("source", "float32") == "float32" and peer.format in ("mxfp8_e5m2", "mxfp4_e2m1"):
+            row = table.row_of(peer)
+            assert f"| {' | '.join(row.cells())} |" in text
+            assert row.finding() is None or row.finding() in text
+
+
+def test_a_wrong_conversion_is_found_with_its_smallest_input():
+    import mxnum as mx
+
+    away = Peer("here", "away", "encode", "mxfp4_e2m1", lambda x: mx.encode(x, "e2m1", rounding="rna"))
+    row = table.row_of(away)
+    assert row.report.bugs == 8
+    assert "8 of 8 looked at are what rounding rna gives" in row.finding()
+    assert "Smallest: x = 0x3E800000 (0.25)" in row.finding() or "(2.5)" in row.finding()
+    right = table.row_of(Peer("here", "right", "encode", "mxfp4_e2m1", lambda x: mx.encode(x, "e2m1")))
+    assert right.finding() is None
+    assert "| 0 |" in table.section("ml_dtypes", [right])
+
+
+def test_the_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(table, "rows_of", lambda library, advance: [])
+    path = tmp_path / "page.md"
+    assert table.main(["--write", str(path), "--library", "ml_dtypes"]) == 0
+    assert path.read_text().startswith("# Conformance of what can be installed")
+    monkeypatch.setattr(table, "version", lambda library: None)
+    assert table.main(["--library", "torch"]) == 0
+    assert "Not installed where this page was made." in capsys.readouterr().out

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mxnum as mx
+from mxnum.interop import gpt_oss, safetensors
+from tests import samples
+
+
+def read_as_published(blocks, scales):
+    """As the published gpt-oss code reads: low nibbles at even places, high ones at odd, times 2**(scale-127)."""
+    table = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+    values = np.empty((*blocks.shape[:-1], 32))
+    values[..., 0::2] = table[blocks & 15]
+    values[..., 1::2] = table[blocks >> 4]
+    values = np.ldexp(values, scales.astype(int)[..., None] - 127)
+    return values.reshape(*blocks.shape[:-2], -1)
+
+
+def test_values_and_round_trip():
+    rng = samples.generator("gpt-oss")
+    blocks = rng.integers(0, 256, (3, 5, 2, 16), np.uint8)
+    scales = rng.integers(100, 140, (3, 5, 2), np.uint8)
+    q = gpt_oss.from_gpt_oss(blocks, scales)
+    assert q.shape == (3, 5, 64)
+    assert np.array_equal(q.dequantize("float64"), read_as_published(blocks, scales))
+    again = gpt_oss.to_gpt_oss(q)
+    assert np.array_equal(again[0], blocks)
+    assert np.array_equal(again[1], scales)
+
+
+@pytest.mark.parametrize("joint", [".", "_"])
+def test_a_checkpoint_file(tmp_path, joint):
+    q = mx.quantize(samples.generator("shard").standard_normal((2, 6, 96)), "mxfp4_e2m1")
+    blocks, scales = gpt_oss.to_gpt_oss(q)
+    name = "block.0.mlp.mlp1_weight"
+    safetensors.save(tmp_path / "m.safetensors", {f"{name}{joint}blocks": blocks, f"{name}{joint}scales": scales})
+    assert gpt_oss.load_tensor(tmp_path / "m.safetensors", name).equals(q)
+    with pytest.raises(ValueError, match=r"'name' must be one of \['block.0.mlp.mlp1_weight'\]"):
+        gpt_oss.load_tensor(tmp_path / "m.safetensors", "nope")
+
+
+def test_mistakes():
+    with pytest.raises(ValueError, match="16 bytes along the last axis"):
+        gpt_oss.from_gpt_oss(np.zeros((2, 8), np.uint8), np.zeros(2, np.uint8))
+    with pytest.raises(ValueError, match=r"'scales' must be of shape \(2,\)"):
+        gpt_oss.from_gpt_oss(np.zeros((2, 16), np.uint8), np.zeros(3, np.uint8))
+    for q in (mx.quantize(np.ones(40), "mxfp4_e2m1"), mx.quantize(np.ones((32, 2)), "mxfp4_e2m1", axis=0)):
+        with pytest.raises(ValueError, match="whole blocks of 32"):
+            gpt_oss.to_gpt_oss(q)
+    with pytest.raises(ValueError, match="of e2m1 elements"):
+        gpt_oss.to_gpt_oss(mx.quantize(np.ones(32), "mxfp8_e4m3"))

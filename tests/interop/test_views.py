@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import mxnum as mx
+from mxnum.interop import views
+from tests import samples
+
+
+@pytest.mark.parametrize("fmt", ["mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1", "mxint8"])
+def test_there_and_back_on_the_same_memory(fmt):
+    x = samples.generator("views", fmt).standard_normal((4, 70)).astype(np.float32)
+    q = mx.quantize(x, fmt)
+    elements, scales = views.to_views(q)
+    assert np.shares_memory(elements, q.codes)
+    assert np.shares_memory(scales, q.scales)
+    back = views.from_views(elements, scales)
+    assert np.shares_memory(back.codes, q.codes)
+    assert back.equals(q)
+    factor = 2.0**-6 if fmt == "mxint8" else 1.0
+    values = elements.astype(np.float64) * factor * np.repeat(scales.astype(np.float64), 32, axis=1)[:, :70]
+    assert np.array_equal(values, q.dequantize("float64"))
+
+
+def test_axis_and_format():
+    elements = np.ones((6, 4), ml_dtypes.float4_e2m1fn)
+    q = views.from_views(elements, np.full((3, 4), 128, np.uint8), axis=0, block_size=2)
+    assert (q.dequantize() == 2).all()
+    with pytest.raises(TypeError, match="'elements' must be an array of float8_e4m3fn"):
+        views.from_views(np.ones(4), np.zeros(1, np.uint8))
+    with pytest.raises(ValueError, match="one of e2m1 elements, not 'mxfp8_e4m3'"):
+        views.from_views(elements, np.full((3, 4), 128, np.uint8), format="mxfp8_e4m3")
