@@ -140,15 +140,18 @@ def _column(value: Any, field: Field, count: int, task: Task) -> Array:
     return shaped
 
 
-def smallest_failure(function: Callable[..., Any], report: Report) -> Case | None:
-    """The smallest input that hypothesis finds for the first failure of a report; that failure where it finds none."""
+def smallest_failure(function: Callable[..., Any], report: Report, first: Case | None = None) -> Case | None:
+    """The smallest input that hypothesis finds for a failure of a report (the first); that failure if it finds none.
+
+    None without hypothesis.
+    """
     if not report.first:
         return next(iter(report.examples.values()), None)
-    first = report.first[0]
+    first = first or report.first[0]
     try:
         from mxnum.conformance.shrink import search
     except ModuleNotFoundError:
-        return first
+        return None
     task = report.task
 
     def wrong(inputs: Columns) -> Array:
@@ -157,7 +160,8 @@ def smallest_failure(function: Callable[..., Any], report: Report) -> Case | Non
         fails: Array = ((found.verdicts & BUG) != 0) & alike
         return fails
 
-    inputs = search(task, wrong, [case.inputs for case in report.first], EXAMPLES)
+    known = [first.inputs, *(case.inputs for case in report.first if case.part == first.part)]
+    inputs = search(task, wrong, known, EXAMPLES)
     if inputs is None:
         return first
     again = Judge(task, report.profile, keep=1)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+import mxnum as mx
 from mxnum.conformance.expected import element_codes, expected
 from mxnum.conformance.grid import PLACES, as_magnitudes, places
 from mxnum.conformance.task import Columns, Task
@@ -27,6 +28,8 @@ CHOICES = {
     "nan_block_codes": "element codes other than 0 in a block whose scale is NaN",
     "zero_scale": "the scale code of a block of zeros",
     "sr_bits": "the number of random bits that stochastic rounding uses",
+    "sr_fraction": "stochastic rounding takes the nearest r-bit fraction of the gap, not its first r bits",
+    "most_negative": "two's complement: numbers near -2 get the most negative code, which the library never produces",
 }
 
 #: Bits of a case's verdict.
@@ -103,7 +106,9 @@ def _elements(
         tally.followed += int(followed.sum())
         tally.kept += int((where & (got == want)).sum()) if judged else 0
 
-    if not e.integer:
+    if e.integer:
+        settle("most_negative", (want == sign + 1) & _reaches_minus_two(task, x, scales, random), got == sign)
+    else:
         settle("minus_zero", want == sign, got == 0)
     if e.nan_code is not None:
         first_nan = e.max_code + 1 + (e.infinity_code is not None)
@@ -118,6 +123,17 @@ def _elements(
         settle("infinity", differs & np.isinf(magnitude), same)
         settle("overflow", differs & np.isfinite(magnitude), same)
     return labels
+
+
+def _reaches_minus_two(task: Task, x: Array, scales: Array | None, random: Array | None) -> Array:
+    """Where an integer element without an upper end would round to -2 or below."""
+    y = as_magnitudes(x, task.source, scales)
+    signs = np.where(x >> (task.source.bits - 1), -1.0, 1.0)
+    values = np.where(np.isnan(y), 0, signs * np.minimum(y, 4))
+    wide = ElementFormat("wider", exponent_bits=2, mantissa_bits=task.element.mantissa_bits, bias=1)
+    options = {"random_bits": np.ascontiguousarray(random), "sr_bits": task.sr_bits} if task.is_stochastic else {}
+    codes = mx.encode(values, wide, rounding=task.rounding, **options)  # type: ignore[arg-type]
+    return (signs < 0) & (mx.decode(codes, wide, dtype="float64") <= -2)
 
 
 def _quantized(

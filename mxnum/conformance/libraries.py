@@ -106,7 +106,8 @@ def _gfloat() -> Iterator[Peer]:
 
     for name, element in _formats_of(*_FLOAT_ELEMENTS, "int8"):
         for rounding, mode in modes.items():
-            for overflow in ("saturate", "ieee") if element in ("e4m3", "e5m2") else ("saturate",):
+            both = rounding == "rne" and element in ("e4m3", "e5m2")
+            for overflow in ("saturate", "ieee") if both else ("saturate",):
                 call = f"round_ndarray, {mode.name}, sat={overflow == 'saturate'}"
                 claims = {"rounding": rounding, "overflow": overflow}
                 yield Peer("gfloat", call, "encode", name, converting(element, mode, overflow == "saturate"), claims)
@@ -135,7 +136,8 @@ def _torch() -> Iterator[Peer]:
         dtype = getattr(torch, label)
         for source in ("float32", "float64"):
             call = f"{source} to({label})"
-            yield Peer("torch", call, "encode", name, casting(dtype), {"overflow": "ieee", "source": source})
+            overflow = "saturate" if element == "e4m3" else "ieee"
+            yield Peer("torch", call, "encode", name, casting(dtype), {"overflow": overflow, "source": source})
         yield Peer("torch", f"{label} times float8_e8m0fnu, in float32", "dequantize", name, multiplying(dtype))
 
 

@@ -35,7 +35,7 @@ def search(task: Task, wrong: Callable[[Columns], Array], known: Sequence[Column
         except hypothesis.errors.NoSuchExample:
             continue
         return _simplest(wrong, found, _pool(task, seen)) if "x" in found else found
-    return None
+    return _simplest(wrong, known[0], _pool(task, known)) if "x" in known[0] and wrong(known[0])[0] else None
 
 
 def _simplest(wrong: Callable[[Columns], Array], found: Columns, pool: list[int]) -> Columns:
@@ -53,7 +53,9 @@ def _simplest(wrong: Callable[[Columns], Array], found: Columns, pool: list[int]
                 case["x"][0, place] = simpler[int(fails[0])]
         if np.array_equal(before, case["x"]):
             break
-    return case
+    order = np.argsort(case["x"][0] == 0, kind="stable")  # zeros last
+    in_front = {name: column[:, order] for name, column in case.items()}
+    return in_front if wrong(in_front)[0] else case
 
 
 def _inputs(task: Task, seen: Sequence[Columns]) -> Any:

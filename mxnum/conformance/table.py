@@ -19,6 +19,9 @@ from mxnum.conformance.task import make_task
 from mxnum.conformance.verdict import Judge, Report
 from mxnum.files import written_whole
 
+#: For so many wrong parts the smallest input is sought.
+PARTS = 4
+
 
 @dataclass(frozen=True)
 class Row:
@@ -26,8 +29,8 @@ class Row:
 
     peer: Peer
     report: Report
-    #: The smallest failing input, in words.
-    smallest: str | None
+    #: For each part that is wrong the smallest failing input, in words.
+    smallest: dict[str, str]
 
     def cells(self) -> list[str]:
         """The row of the table."""
@@ -44,13 +47,13 @@ class Row:
         if not r.bugs:
             return None
         text = f"**{self.peer.operation}, {r.task.format.name}, `{self.peer.call}`**: {r.bugs} of {r.cases} cases"
-        if r.explanation:
-            what, explained, tried = r.explanation
+        for what, explained, tried in r.explanations:
             text += f"; {explained} of {tried} looked at are what {what} gives"
         for name, (followed, kept) in r.inconsistent.items():
-            text += f"; {name} is followed in {followed} places and not in {kept}"
+            text += f"; {followed} look like the choice {name}, which {kept} others do not follow"
         by_class = ", ".join(f"{name} {b} of {c}" for name, (c, b) in r.classes.items() if b)
-        return f"{text}. Wrong by class: {by_class or 'none but by choice'}.\n  Smallest: {self.smallest}"
+        found = "".join(f"\n  - {part}: {words}" for part, words in self.smallest.items())
+        return f"{text}. Wrong by class: {by_class or 'none but by choice'}.{found}"
 
 
 def row_of(peer: Peer) -> Row:
@@ -62,10 +65,11 @@ def row_of(peer: Peer) -> Row:
         judge.add(inputs, answers_of(peer.function, task, inputs), line)
         line += len(next(iter(inputs.values())))
     report = judge.report()
-    smallest = None
-    if report.bugs:
-        case = smallest_failure(peer.function, report)
-        smallest = None if case is None else case.text(task).split(": ", 1)[1]
+    smallest = {}
+    for part, first in list(report.by_part.items())[:PARTS]:
+        case = smallest_failure(peer.function, report, first)
+        if case is not None:
+            smallest[f"{part} ({report.parts[part]})"] = case.text(task).split(": ", 1)[1]
     return Row(peer, report, smallest)
 
 

@@ -12,9 +12,11 @@ import numpy as np
 from mxnum import errors
 from mxnum.conformance import words
 from mxnum.conformance.expected import as_bits, as_floats, expected
+from mxnum.conformance.grid import PLACES, as_magnitudes, places
 from mxnum.conformance.judge import BUG, CHOICES, LABELS, Consistency, class_names, judge
 from mxnum.conformance.task import Columns, Task
-from mxnum.dtypes import Array
+from mxnum.dtypes import Array, numpy_dtype
+from mxnum.formats import FLOATS
 from mxnum.modes import Rounding, ScaleRule
 
 #: Wrong cases per batch on which other modes are tried, to say what they have in common.
@@ -74,8 +76,10 @@ class Report:
     parts: dict[str, int]
     first: list[Case]
     examples: dict[str, Case]
-    #: What other mode gives the answers of so many of the wrong cases tried.
-    explanation: tuple[str, int, int] | None = None
+    #: The first wrong case of each part.
+    by_part: dict[str, Case]
+    #: What other mode gives the answers of so many of the wrong cases tried: of those with wrong scales, of the others.
+    explanations: list[tuple[str, int, int]]
 
     @property
     def conforms(self) -> bool:
@@ -97,12 +101,11 @@ class Report:
             lines.append(f"Choice {name} ({count} cases): {_sentence(name)}.")
             lines += [f"  e.g. {self.examples[name].text(task)}"] if name in self.examples else []
         for name, (followed, kept) in sorted(self.inconsistent.items()):
-            lines.append(f"Choice {name} is followed in {followed} places and not in {kept} others: counted as wrong.")
+            lines.append(f"{followed} answers look like the choice {name}, {kept} that could do not: counted as wrong.")
         if self.bugs:
             lines.append("First failures:")
             lines += [f"  {case.text(task)}" for case in self.first]
-            if self.explanation:
-                what, explained, tried = self.explanation
+            for what, explained, tried in self.explanations:
                 lines.append(f"{explained} of {tried} wrong answers looked at are what {what} gives.")
             lines.append("Wrong by class: " + _counts({n: f"{b} of {c}" for n, (c, b) in self.classes.items() if b}))
             lines.append("Wrong by part: " + _counts(self.parts))
@@ -120,7 +123,7 @@ class Report:
             "classes": {name: {"cases": c, "bugs": b} for name, (c, b) in self.classes.items()},
             "parts": self.parts,
             "first failures": [case.text(self.task) for case in self.first],
-            "explanation": self.explanation,
+            "explanations": self.explanations,
             "conforms": self.conforms,
         }
 
@@ -138,9 +141,11 @@ class Judge:
         self._tallies: dict[str, Consistency] = {}
         self._first: list[Case] = []
         self._by_verdict: dict[int, Case] = {}
-        self._explained: Counter[str] = Counter()
+        self._by_part: dict[str, Case] = {}
+        #: For wrong scales and for the rest: cases that each other mode explains, and cases tried.
+        self._explained: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
+        self._tried = {True: 0, False: 0}
         self._also_right: Counter[str] = Counter()
-        self._tried = 0
 
     def add(self, inputs: Columns, answers: Columns, first_line: int = 1) -> None:
         """Judge one batch."""
@@ -157,11 +162,18 @@ class Judge:
             if verdict and not verdict & BUG and int(verdict) not in self._by_verdict:
                 row = int(np.argmax(found.verdicts == verdict))
                 self._by_verdict[int(verdict)] = self._case(inputs, answers, row, first_line, "choice", None)
+        for row in wrong:
+            part = str(found.parts[row])
+            if part not in self._by_part:
+                self._by_part[part] = self._case(inputs, answers, int(row), first_line, "bug", part)
+        for of_scale in (True, False):
+            rows = np.array([row for row in wrong if (found.parts[row] == "scale") == of_scale], np.int64)[:TRIED]
+            if rows.size:
+                self._try_other_modes(inputs, answers, rows, self._explained[of_scale])
+                self._tried[of_scale] += len(rows)
         if wrong.size:
             right = np.flatnonzero(found.verdicts == 0)
-            self._try_other_modes(inputs, answers, wrong[:TRIED], self._explained)
             self._try_other_modes(inputs, answers, right[:TRIED], self._also_right)
-            self._tried += len(wrong[:TRIED])
 
     def _case(self, inputs: Columns, answers: Columns, row: int, first_line: int, kind: str, part: str | None) -> Case:
         one = {name: column[row : row + 1] for name, column in inputs.items()}
@@ -173,7 +185,12 @@ class Judge:
         some = {name: column[rows] for name, column in inputs.items()}
         got = {name: column[rows] for name, column in answers.items()}
         for name, alternative in other_answers(self.task, some):
-            same = np.logical_and.reduce([(alternative[key] == got[key]).all(axis=1) for key in alternative])
+            alike = []
+            for field in self.task.outputs:
+                mine, theirs = alternative[field.name], got[field.name]
+                lost_sign = (mine == 1 << (field.bits - 1)) & (theirs == 0) & (field.kind == "element")
+                alike.append(((mine == theirs) | lost_sign).all(axis=1))
+            same = np.logical_and.reduce(alike)
             matches[name] += int(same.sum())
 
     def report(self) -> Report:
@@ -198,21 +215,25 @@ class Judge:
             if odd and len(first) < self.keep:
                 first.append(replace(case, kind="bug"))
                 self._parts[f"inconsistent {odd[0]}"] += self._verdicts[verdict]
-        explanation = None
-        if self._tried:
+        explanations = []
+        for of_scale, tried in self._tried.items():
+            explained = self._explained[of_scale]
             # Of two modes that explain as many wrong answers, the one that also gives the right ones.
-            best = max(self._explained, key=lambda n: (self._explained[n], self._also_right[n]), default="")
-            name, count = best, self._explained[best]
-            explanation = (name, count, self._tried) if count else None
-            if name.startswith("sr_bits") and count == self._tried and not inconsistent:
+            name = max(explained, key=lambda n, e=explained: (e[n], self._also_right[n]), default="")  # type: ignore[misc]
+            count = explained[name]
+            if not tried or count < 0.9 * tried:
+                continue
+            if name.startswith(("sr_bits", "sr_fraction")) and count == sum(self._tried.values()) and not inconsistent:
                 choices[name] = bugs
-                bugs, first, explanation = 0, [], None
+                bugs, first = 0, []
+            else:
+                explanations.append((name, count, tried))
         titles = class_names(self.task)
         classes = {titles[i]: (n, self._classes_wrong[i]) for i, n in sorted(self._classes.items())}
         return Report(
             self.task, self.profile, self.cases, bugs, dict(choices),
             {name: (t.followed, t.kept) for name, t in inconsistent.items()},
-            classes, dict(self._parts) if bugs else {}, first, examples, explanation,
+            classes, dict(self._parts) if bugs else {}, first, examples, self._by_part if bugs else {}, explanations,
         )  # fmt: skip
 
     def _inconsistent(self) -> dict[str, Consistency]:
@@ -239,6 +260,11 @@ def other_answers(task: Task, inputs: Columns) -> Iterable[tuple[str, Columns]]:
         for r in range(1, 31):
             if r != task.sr_bits:
                 yield f"sr_bits ({r})", expected(replace(task, sr_bits=r), inputs)
+        if task.sr_bits < 30:
+            # floor(F + 1/2) + R >= 2^r, with F the fraction times 2^r, is the rule for r + 1 bits and the word 2 R + 1.
+            low = inputs["random"] & np.uint32((1 << task.sr_bits) - 1)
+            nearest = {**inputs, "random": low * np.uint32(2) + np.uint32(1)}
+            yield "sr_fraction", expected(replace(task, sr_bits=task.sr_bits + 1), nearest)
     if task.operation in ("quantize", "scale"):
         for rule in ScaleRule:
             if rule != task.scale_rule:
@@ -252,12 +278,26 @@ def other_answers(task: Task, inputs: Columns) -> Iterable[tuple[str, Columns]]:
             flushed = np.where(np.abs(x) < task.source.min_normal, x * x.dtype.type(0), x)
         rest = {name: column for name, column in inputs.items() if name != "x"}
         yield "reading subnormal inputs as zero", expected(task, {"x": as_bits(flushed, task.source), **rest})
+        for name in {"float64": ["float32"], "float32": ["bfloat16", "float16"]}.get(task.source.name, []):
+            with np.errstate(all="ignore"):
+                narrow = x.astype(numpy_dtype(FLOATS[name])).astype(x.dtype)
+            yield f"rounding to {name} first", expected(task, {"x": as_bits(narrow, task.source), **rest})
+    if task.operation in ("encode", "quantize") and task.rounding == Rounding.RNE:
+        yield "rounding to nearest with ties toward zero", _ties_toward_zero(task, inputs)
     if task.operation == "encode":
         code = expected(task, inputs)["code"]
         e = task.element
         sign = 1 << (e.bits - 1)
         tiny = (code & (sign - 1)) < (1 << e.mantissa_bits) if not e.integer else np.zeros(code.shape, bool)
         yield "flushing subnormal results to zero", {"code": np.where(tiny, code & sign, code).astype(code.dtype)}
+
+
+def _ties_toward_zero(task: Task, inputs: Columns) -> Columns:
+    want, toward = expected(task, inputs), expected(replace(task, rounding=Rounding.RTZ), inputs)
+    y = as_magnitudes(inputs["x"], task.source, want.get("scale"))
+    name = task.outputs[-1].name
+    tie = places(y, task.element) == PLACES.index("tie")
+    return {**want, name: np.where(tie, toward[name], want[name])}
 
 
 def _sentence(label: str) -> str:
