@@ -33,13 +33,7 @@ def _torch() -> Any:
 
 
 def as_array(tensor: Any) -> Array:
-    """A CPU tensor of floats as a numpy array on the same memory, bfloat16 included.
-
-    >>> import pytest; torch = pytest.importorskip("torch")
-    >>> from mxnum.interop.torch import as_array
-    >>> as_array(torch.tensor([1.5, -2.0], dtype=torch.bfloat16))
-    array([1.5, -2], dtype=bfloat16)
-    """
+    """A CPU tensor of floats as a numpy array on the same memory, bfloat16 included."""
     torch = _torch()
     errors.require_type(isinstance(tensor, torch.Tensor), "tensor", "a torch tensor", type(tensor).__name__)
     errors.require(tensor.device.type == "cpu", "tensor", "on the CPU (tensor.cpu())", str(tensor.device))

@@ -3,6 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+pytest.importorskip("typer", reason="the extra cli is not installed")
+
 import mxnum as mx
 from mxnum.cli import command_quantize, inputs
 from tests import samples
