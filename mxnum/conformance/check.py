@@ -140,7 +140,9 @@ def _column(value: Any, field: Field, count: int, task: Task) -> Array:
     return shaped
 
 
-def smallest_failure(function: Callable[..., Any], report: Report, first: Case | None = None) -> Case | None:
+def smallest_failure(
+    function: Callable[..., Any], report: Report, first: Case | None = None, examples: int = EXAMPLES
+) -> Case | None:
     """The smallest input that hypothesis finds for a failure of a report (the first); that failure if it finds none.
 
     None without hypothesis.
@@ -161,7 +163,7 @@ def smallest_failure(function: Callable[..., Any], report: Report, first: Case |
         return fails
 
     known = [first.inputs, *(case.inputs for case in report.first if case.part == first.part)]
-    inputs = search(task, wrong, known, EXAMPLES)
+    inputs = search(task, wrong, known, examples)
     if inputs is None:
         return first
     again = Judge(task, report.profile, keep=1)

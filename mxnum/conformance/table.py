@@ -21,6 +21,8 @@ from mxnum.files import written_whole
 
 #: For so many wrong parts the smallest input is sought.
 PARTS = 4
+#: Examples that hypothesis tries for each, before the numbers of a known failure are made simpler one by one.
+EXAMPLES = 100
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def row_of(peer: Peer) -> Row:
     report = judge.report()
     smallest = {}
     for part, first in list(report.by_part.items())[:PARTS]:
-        case = smallest_failure(peer.function, report, first)
+        case = smallest_failure(peer.function, report, first, EXAMPLES)
         if case is not None:
             smallest[f"{part} ({report.parts[part]})"] = case.text(task).split(": ", 1)[1]
     return Row(peer, report, smallest)
