@@ -146,6 +146,7 @@ class Judge:
         self._explained: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
         self._tried = {True: 0, False: 0}
         self._also_right: Counter[str] = Counter()
+        self._right_tried = 0
 
     def add(self, inputs: Columns, answers: Columns, first_line: int = 1) -> None:
         """Judge one batch."""
@@ -174,6 +175,7 @@ class Judge:
         if wrong.size:
             right = np.flatnonzero(found.verdicts == 0)
             self._try_other_modes(inputs, answers, right[:TRIED], self._also_right)
+            self._right_tried += len(right[:TRIED])
 
     def _case(self, inputs: Columns, answers: Columns, row: int, first_line: int, kind: str, part: str | None) -> Case:
         one = {name: column[row : row + 1] for name, column in inputs.items()}
@@ -221,7 +223,8 @@ class Judge:
             # Of two modes that explain as many wrong answers, the one that also gives the right ones.
             name = max(explained, key=lambda n, e=explained: (e[n], self._also_right[n]), default="")  # type: ignore[misc]
             count = explained[name]
-            if not tried or count < 0.9 * tried:
+            fits = count >= 0.9 * tried and self._also_right[name] >= 0.9 * self._right_tried
+            if not tried or not fits:
                 continue
             if name.startswith(("sr_bits", "sr_fraction")) and count == sum(self._tried.values()) and not inconsistent:
                 choices[name] = bugs
