@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 from zipfile import BadZipFile
 
 import numpy as np
 
 from mxnum import errors, formats
-from mxnum.dtypes import Array, code_dtype, numpy_dtype, result_format
+from mxnum.device import DeviceArray, described, on_device
+from mxnum.dtypes import Array, as_array, code_dtype, numpy_dtype, result_format
 from mxnum.files import written_whole
 from mxnum.formats import MXFormat
 from mxnum.layout import Blocks, normalize_axis, resolve_blocks, scales_shape
@@ -63,10 +65,11 @@ class MXArray:
         )
         scales = checked_scales(scales, scales_shape(codes.shape, layout))
         if offsets is not None:
-            offsets = np.asarray(offsets)
+            offsets = as_array("offsets", offsets)
             errors.require_type(offsets.dtype == np.float16, "offsets", "a float16 array", offsets.dtype.name)
             errors.require(offsets.shape == scales.shape, "offsets", f"of shape {scales.shape}", offsets.shape)
-        return cls(codes, scales, fmt, layout, offsets)
+        dispatch_engine(codes=codes, scales=scales, offsets=offsets)
+        return cls(owned(codes), owned(scales), fmt, layout, owned(offsets))
 
     @classmethod
     def from_packed(
@@ -83,10 +86,10 @@ class MXArray:
         offsets: Any = None,
     ) -> Self:
         """An MXArray from what `pack` returns; `length` is the number of elements in each row of the last axis."""
-        from mxnum.engine import host, packing
+        from mxnum.engine import packing
 
         bits = formats.get(format).element.bits
-        packed = np.asarray(packed)
+        packed = as_array("packed", packed)
         errors.require_type(packed.dtype == np.uint8, "packed", "a uint8 array", packed.dtype.name)
         errors.require(packed.ndim >= 1, "packed", "an array of at least one axis", packed.shape)
         length = errors.integer("length", length, 0, 1 << 62)
@@ -94,7 +97,7 @@ class MXArray:
         errors.require(
             packed.shape[-1] == row, "packed", f"{row} bytes per row for {length} codes of {bits} bits", packed.shape
         )
-        codes = host.unpack(packed, bits, length)
+        codes = dispatch_engine(packed=packed).unpack(packed, bits, length)
         layout: dict[str, Any] = {
             "axis": axis, "block_size": block_size, "block_shape": block_shape, "blocks": blocks, "offsets": offsets
         }  # fmt: skip
@@ -104,20 +107,20 @@ class MXArray:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.codes.shape
+        return tuple(self.codes.shape)
 
     @property
     def ndim(self) -> int:
-        return self.codes.ndim
+        return len(self.shape)
 
     @property
     def size(self) -> int:
-        return self.codes.size
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
         """Bytes held in memory: one per element, and the scales and offsets."""
-        return self.codes.nbytes + self._side_bytes
+        return self.size + self._side_bytes
 
     @property
     def packed_nbytes(self) -> int:
@@ -129,10 +132,35 @@ class MXArray:
 
     @property
     def _side_bytes(self) -> int:
-        return self.scales.nbytes + (0 if self.offsets is None else self.offsets.nbytes)
+        return math.prod(self.scales.shape) * (1 if self.offsets is None else 3)
 
     def __len__(self) -> int:
         return len(self.codes)
+
+    @property
+    def on_device(self) -> bool:
+        """Whether the codes live on a GPU."""
+        return on_device(self.codes)
+
+    def to_host(self) -> Self:
+        """The same in host memory: itself if it is there already, a copy otherwise."""
+        if not self.on_device:
+            return self
+        from mxnum.engine.cuda import arrays
+
+        codes, scales, offsets = (
+            None if part is None else arrays.to_host(described("self", part))
+            for part in (self.codes, self.scales, self.offsets)
+        )
+        assert codes is not None
+        assert scales is not None
+        return type(self)(codes, scales, self.format, self.blocks, offsets)
+
+    @property
+    def parts(self) -> tuple[Any, Any, Any]:
+        """Codes, scales and offsets as the engine takes them."""
+        codes, scales = as_array("codes", self.codes), as_array("scales", self.scales)
+        return codes, scales, None if self.offsets is None else as_array("offsets", self.offsets)
 
     # Values
 
@@ -141,23 +169,22 @@ class MXArray:
 
         A block whose scale is 0xFF reads NaN. `out` must have the shape and the dtype asked for.
         """
-        from mxnum.engine import host
-
         target = result_format(dtype)
-        check_out(out, self.shape, numpy_dtype(target))
-        return host.dequantize(self.codes, self.scales, self.offsets, self.format.element, self.blocks, target, out)
+        codes, scales, offsets = self.parts
+        out = checked_out(out, self.shape, numpy_dtype(target))
+        engine = dispatch_engine(codes=codes, scales=scales, offsets=offsets, out=out)
+        return engine.dequantize(codes, scales, offsets, self.format.element, self.blocks, target, out)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
             raise ValueError("Argument 'copy' must be True or None for an MXArray, not False: its values are computed.")
+        self._require_host("array", "use dequantize() there, or to_host() first")
         return self.dequantize("float32" if dtype is None else dtype)
 
     def pack(self) -> Array:
         """The codes as bytes: each row of the last axis is a little-endian bit stream that ends on a byte."""
-        from mxnum.engine import host
-
-        codes = self.codes.reshape(1) if self.ndim == 0 else self.codes
-        return host.pack(codes, self.format.element.bits)
+        codes = as_array("codes", self.codes)
+        return dispatch_engine(codes=codes).pack(codes[np.newaxis] if self.ndim == 0 else codes, self.format.element.bits)
 
     @property
     def elements(self) -> Array:
@@ -166,6 +193,7 @@ class MXArray:
         Integer elements narrower than their type are not offered: their sign bit is not the type's.
         """
         element = self.format.element
+        self._require_host("array", "call to_host() first")
         errors.require(
             not element.integer or element.bits == 8, "format", "one whose codes ml_dtypes stores alike", element.name
         )
@@ -175,18 +203,17 @@ class MXArray:
         """Whether format, layout and every code, scale and offset bit are the same."""
         if not isinstance(other, MXArray):
             return False
-        same_offsets = (
-            self.offsets is other.offsets
-            if self.offsets is None or other.offsets is None
-            else np.array_equal(self.offsets.view(np.uint16), other.offsets.view(np.uint16))
-        )
-        return (
-            self.format == other.format
-            and self.blocks == other.blocks
-            and np.array_equal(self.codes, other.codes)
-            and np.array_equal(self.scales, other.scales)
-            and same_offsets
-        )
+        if self.format != other.format or self.blocks != other.blocks:
+            return False
+        pairs = list(zip(self.parts, other.parts, strict=True))
+        if any((mine is None) != (its is None) for mine, its in pairs):
+            return False
+        engine = dispatch_engine(self=pairs[0][0], other=pairs[0][1])
+        return all(engine.equal(mine, its) for mine, its in pairs if mine is not None)
+
+    def _require_host(self, argument: str, remedy: str) -> None:
+        if self.on_device:
+            raise errors.on_gpu(argument, remedy)
 
     # Views
 
@@ -200,11 +227,11 @@ class MXArray:
         order = tuple(normalize_axis(axis, self.ndim) for axis in axes) or tuple(reversed(range(self.ndim)))
         errors.require(sorted(order) == list(range(self.ndim)), "axes", f"a permutation of {self.ndim} axes", axes)
         return type(self)(
-            self.codes.transpose(order),
-            self.scales.transpose(order),
+            _viewed(self.codes, lambda x: x.transpose(order)),
+            _viewed(self.scales, lambda x: x.transpose(order)),
             self.format,
             tuple(self.blocks[axis] for axis in order),
-            None if self.offsets is None else self.offsets.transpose(order),
+            _viewed(self.offsets, lambda x: x.transpose(order)),
         )
 
     def __getitem__(self, key: Any) -> Self:
@@ -226,17 +253,18 @@ class MXArray:
             )  # fmt: skip
         # Ending with an ellipsis keeps an array, and a view, where all axes are dropped.
         return type(self)(
-            self.codes[(*keys, ...)],
-            self.scales[(*of_scales, ...)],
+            _viewed(self.codes, lambda x: x[(*keys, ...)]),
+            _viewed(self.scales, lambda x: x[(*of_scales, ...)]),
             self.format,
             tuple(b for b, item in zip(self.blocks, keys, strict=True) if isinstance(item, slice)),
-            None if self.offsets is None else self.offsets[(*of_scales, ...)],
+            _viewed(self.offsets, lambda x: x[(*of_scales, ...)]),
         )
 
     # Files
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an ``.npz`` file with packed codes, scales, offsets and a description; all of it or nothing."""
+        self._require_host("array", "call to_host() first")
         e = self.format.element
         description = {
             "mxnum": 1,
@@ -292,33 +320,60 @@ class MXArray:
         )
 
 
-def checked_codes(argument: str, value: Any, bits: int) -> Array:
+def dispatch_engine(**arrays: Any) -> Any:
+    """The engine for where the arrays live, which has to be one place."""
+    from mxnum.engine import dispatch
+
+    return dispatch.engine(**arrays)
+
+
+def owned(array: Any) -> Any:
+    """The caller's object behind the description of an array on a GPU; anything else as it is."""
+    return array.owner if isinstance(array, DeviceArray) else array
+
+
+def _viewed(array: Any, view: Callable[[Any], Any]) -> Any:
+    """A view of a part of an MX array, of the same kind."""
+    if array is None or not on_device(array):
+        return None if array is None else view(array)
+    from mxnum.engine.cuda import arrays
+
+    return arrays.owner_of(view(described("self", array)))
+
+
+def checked_codes(argument: str, value: Any, bits: int) -> Any:
     """`value` as a uint8 (or wider unsigned) array of codes whose unused high bits are zero."""
-    codes: Array = np.asarray(value)
+    codes = as_array(argument, value)
     dtype = code_dtype(bits)
     errors.require_type(codes.dtype == dtype, argument, f"a {dtype} array", codes.dtype.name)
     if codes.size and bits < 8 * dtype.itemsize:
-        largest = int(codes.max())
+        largest = dispatch_engine(codes=codes).largest(codes)
         errors.require(largest < 1 << bits, argument, f"below {1 << bits}, its high bits zero", largest)
     return codes
 
 
-def checked_scales(value: Any, shape: tuple[int, ...]) -> Array:
+def checked_scales(value: Any, shape: tuple[int, ...]) -> Any:
     """`value` as a uint8 array of scale codes, of the shape that codes and blocks call for."""
-    scales: Array = np.asarray(value)
+    scales = as_array("scales", value)
     errors.require_type(scales.dtype == np.uint8, "scales", "a uint8 array of E8M0 codes", scales.dtype.name)
     errors.require(scales.shape == shape, "scales", f"of shape {shape}", scales.shape)
     return scales
 
 
-def check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """`out` must be a writable array of exactly that shape and dtype."""
+def checked_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """`out`, a writable array of exactly that shape and dtype, or None."""
     if out is None:
-        return
-    errors.require_type(isinstance(out, np.ndarray), "out", "a numpy array", type(out).__name__)
+        return None
+    if on_device(out):
+        out = described("out", out)
+        writable = out.writable
+    else:
+        errors.require_type(isinstance(out, np.ndarray), "out", "a numpy array", type(out).__name__)
+        writable = out.flags.writeable
     errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
     errors.require(out.dtype == dtype, "out", f"of dtype {dtype}", out.dtype)
-    errors.require(out.flags.writeable, "out", "writable", "a read-only array")
+    errors.require(writable, "out", "writable", "a read-only array")
+    return out
 
 
 def _block_slice(item: Any, length: int, block: int, axis: int) -> slice:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxnum import errors
+from mxnum.device import DeviceArray, described, on_device
 from mxnum.formats import FLOATS, ElementFormat
 
 Array = npt.NDArray[Any]
@@ -25,16 +26,26 @@ ML_DTYPES = {
 }
 
 
-def float_array(argument: str, value: Any) -> tuple[Array, ElementFormat]:
+def as_array(argument: str, value: Any, *, anywhere: bool = True) -> Any:
+    """`value` as a numpy array, or, where `anywhere` allows it, the description of one that lives on a GPU."""
+    if not on_device(value):
+        return np.asarray(value)
+    if not anywhere:
+        raise errors.on_gpu(argument, "copy it first")
+    return described(argument, value)
+
+
+def float_array(argument: str, value: Any, *, anywhere: bool = False) -> tuple[Any, ElementFormat]:
     """`value` as an array of one of the four float types in native byte order, and that type's description.
 
     Lists of Python floats are taken as float64; integers, complex numbers and longer floats are refused.
     """
-    array = np.asarray(value)
+    array = as_array(argument, value, anywhere=anywhere)
     name = array.dtype.name
     if name not in FLOATS:
         raise TypeError(f"Argument {argument!r} must be an array of {errors.joined(FLOATS)}, not {name}.")
     if not array.dtype.isnative:
+        errors.require(not isinstance(array, DeviceArray), argument, "in native byte order", array.dtype.str)
         array = array.astype(array.dtype.newbyteorder("="))
     return array, FLOATS[name]
 

@@ -71,6 +71,26 @@ def nonfinite(argument: str, index: tuple[int, ...], accepted: str, found: str) 
     return ValueError(f"Argument {argument!r} must be {accepted} not {found} at index {place}.")
 
 
+def mixed_places(argument: str, place: str, other: str, other_place: str) -> ValueError:
+    """Arrays of one call that live apart; nothing is copied to bring them together."""
+    return ValueError(f"Argument {argument!r} must live where argument {other!r} does, {other_place}, not {place}.")
+
+
+def needs_extra(what: str, package: str, extra: str) -> ModuleNotFoundError:
+    """An optional package is missing."""
+    return ModuleNotFoundError(f"{what} need {package}, which comes with: pip install mxnum[{extra}]")
+
+
+def no_driver(reason: object) -> RuntimeError:
+    """An array says that it lives on a GPU, but CUDA cannot be used from here."""
+    return RuntimeError(f"Arrays on a GPU need a CUDA driver and a GPU that numba-cuda can use; it says: {reason}")
+
+
+def on_gpu(argument: str, remedy: str) -> TypeError:
+    """An array on a GPU where only host memory is read; nothing is copied without being asked for."""
+    return TypeError(f"Argument {argument!r} must be in host memory, not on a GPU; {remedy}.")
+
+
 def joined(names: Iterable[object]) -> str:
     """Names for a message: 'float64, float32 or float16'."""
     *head, last = [str(name) for name in names]

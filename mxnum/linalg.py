@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
-from mxnum.array import MXArray
+from mxnum.array import MXArray, owned
+from mxnum.device import DeviceArray, together
 from mxnum.dtypes import Array, float_array, result_format
 from mxnum.formats import FLOATS
 from mxnum.modes import Accumulate
@@ -31,7 +32,12 @@ def dot(a: Any, b: Any, *, accumulate: str | Accumulate = "block", out_dtype: An
     for name, array in (("a", x.array), ("b", y.array)):
         errors.require(array.ndim == 1, name, "one-dimensional", array.shape)
     errors.require(x.array.shape == y.array.shape, "b", f"of length {x.array.size}", y.array.size)
-    return _product(x.row(), y.row(), accumulate, out_dtype)[0, 0]
+    product = _product(x.row(), y.row(), accumulate, out_dtype)
+    if isinstance(product, DeviceArray):
+        from mxnum.engine.cuda import sums
+
+        return sums.scalar(product)
+    return product[0, 0]
 
 
 def matmul(a: Any, b: Any, *, accumulate: str | Accumulate = "block", out_dtype: Any = "float32") -> Array:
@@ -66,7 +72,7 @@ def matmul(a: Any, b: Any, *, accumulate: str | Accumulate = "block", out_dtype:
     except ValueError:
         accepted = f"of leading axes that broadcast with {x.array.shape[:-2]}"
         errors.require(False, "b", accepted, y.array.shape[:-2])
-    return _product(x, y.swapped(), accumulate, out_dtype)
+    return owned(_product(x, y.swapped(), accumulate, out_dtype))
 
 
 def _operand(name: str, value: Any) -> Any:
@@ -74,19 +80,25 @@ def _operand(name: str, value: Any) -> Any:
     from mxnum.engine.operands import Operand
 
     if isinstance(value, MXArray):
-        return Operand(value.codes, value.format.element, value.blocks, value.scales, value.offsets)
-    return Operand(*float_array(name, value))
+        codes, scales, offsets = value.parts
+        return Operand(codes, value.format.element, value.blocks, scales, offsets)
+    return Operand(*float_array(name, value, anywhere=True))
 
 
-def _product(a: Any, b: Any, accumulate: str | Accumulate, out_dtype: Any) -> Array:
+def _product(a: Any, b: Any, accumulate: str | Accumulate, out_dtype: Any) -> Any:
     """Both operands with the summed axis last."""
     from mxnum.engine.operands import narrowed
     from mxnum.engine.products import matmul as product
 
+    on_device = together((("a", a.array), ("b", b.array)))
     mode = errors.choose_member("accumulate", accumulate, Accumulate)
     target = result_format(out_dtype, "out_dtype", RESULTS)
     if mode == Accumulate.BLOCK:
         _check_blocks(a, b)
+    if on_device:
+        from mxnum.engine.cuda import sums
+
+        return sums.matmul(a, b, mode, target)
     return narrowed(product(a, b, mode), FLOATS["float32"], target)
 
 

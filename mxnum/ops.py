@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mxnum import errors, formats
-from mxnum.array import MXArray, check_out, checked_codes, checked_scales
-from mxnum.dtypes import Array, float_array, numpy_dtype, result_format
+from mxnum.array import MXArray, checked_codes, checked_out, checked_scales
+from mxnum.dtypes import Array, as_array, float_array, numpy_dtype, result_format
 from mxnum.formats import ElementFormat, MXFormat
 from mxnum.layout import Blocks, resolve_blocks, scales_shape
 from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
@@ -74,7 +74,7 @@ def quantize(
     >>> q.dequantize()
     array([ 1.015625e-01, -3.000000e+00,  4.480000e+02], dtype=float32)
     """
-    from mxnum.engine import host
+    from mxnum.engine import dispatch
 
     request = _request(
         x,
@@ -95,7 +95,7 @@ def quantize(
         stream=stream,
         sr_bits=sr_bits,
     )
-    codes, made_scales, offsets = host.quantize(request)
+    codes, made_scales, offsets = dispatch.engine(**_arrays(request)).quantize(request)
     return MXArray(codes, made_scales, formats.get(format), request.blocks, offsets)
 
 
@@ -129,7 +129,7 @@ def fake_quantize(
     >>> mx.fake_quantize(np.array([0.3, 1.2, 5.0], np.float32), "mxfp4_e2m1")
     array([0.5, 1. , 4. ], dtype=float32)
     """
-    from mxnum.engine import host
+    from mxnum.engine import dispatch
 
     request = _request(
         x,
@@ -150,8 +150,8 @@ def fake_quantize(
         stream=stream,
         sr_bits=sr_bits,
     )
-    check_out(out, request.x.shape, request.x.dtype)
-    return host.fake_quantize(request, out)
+    out = checked_out(out, request.x.shape, request.x.dtype)
+    return dispatch.engine(**_arrays(request), out=out).fake_quantize(request, out)
 
 
 def dequantize(q: MXArray, dtype: Any = "float32", *, out: Array | None = None) -> Array:
@@ -177,11 +177,11 @@ def shared_scale(
     >>> mx.shared_scale(np.array([[1.0, 500.0]]), "mxfp8_e4m3", scale_rule="rceil")
     array([[128]], dtype=uint8)
     """
-    from mxnum.engine import host
+    from mxnum.engine import dispatch
 
     fmt = formats.get(format)
-    array, source = float_array("x", x)
-    return host.shared_scale(
+    array, source = float_array("x", x, anywhere=True)
+    return dispatch.engine(x=array).shared_scale(
         array,
         source,
         fmt.element,
@@ -211,19 +211,20 @@ def encode(
     >>> mx.encode(np.array([448.0, 464.0, np.inf]), "e4m3", overflow="ieee")
     array([126, 126, 127], dtype=uint8)
     """
-    from mxnum.engine import host
+    from mxnum.engine import dispatch
 
     target = formats.element(element)
-    array, source = float_array("x", x)
+    array, source = float_array("x", x, anywhere=True)
     mode = errors.choose_member("rounding", rounding, Rounding)
-    return host.encode(
+    random = _random(array.shape, mode, random_bits, seed, stream, sr_bits)
+    return dispatch.engine(x=array, random_bits=None if random is None else random.words).encode(
         array,
         source,
         target,
         rounding=mode,
         overflow=errors.choose_member("overflow", overflow, Overflow),
         nonfinite=errors.choose_member("nonfinite", nonfinite, (Nonfinite.ELEMENT, Nonfinite.RAISE)),
-        random=_random(array.shape, mode, random_bits, seed, stream, sr_bits),
+        random=random,
     )
 
 
@@ -234,12 +235,18 @@ def decode(codes: Any, element: str | ElementFormat, *, dtype: Any = "float32", 
     >>> mx.decode(np.array([0x01, 0x7E, 0xFF], np.uint8), "e4m3")
     array([1.953125e-03, 4.480000e+02,          nan], dtype=float32)
     """
-    from mxnum.engine import host
+    from mxnum.engine import dispatch
 
     source, target = formats.element(element), result_format(dtype)
     codes = checked_codes("codes", codes, source.bits)
-    check_out(out, codes.shape, numpy_dtype(target))
-    return host.decode(codes, source, target, out)
+    out = checked_out(out, codes.shape, numpy_dtype(target))
+    return dispatch.engine(codes=codes, out=out).decode(codes, source, target, out)
+
+
+def _arrays(request: Request) -> dict[str, Any]:
+    """The arrays of a request, which have to live together."""
+    words = None if request.random is None else request.random.words
+    return {"x": request.x, "scales": request.scales, "random_bits": words}
 
 
 def _request(
@@ -266,7 +273,7 @@ def _request(
     from mxnum.engine.host import Request
 
     fmt = formats.get(format)
-    array, source = float_array("x", x)
+    array, source = float_array("x", x, anywhere=True)
     layout = _layout(array, fmt, axis, block_size, block_shape, blocks)
     mode = errors.choose_member("rounding", rounding, Rounding)
     if offset is not None:
@@ -317,7 +324,7 @@ def _random(
     if random_bits is not None:
         if seed is not None:
             raise errors.exclusive("seed", "random_bits")
-        words = np.asarray(random_bits)
+        words = as_array("random_bits", random_bits)
         errors.require_type(words.dtype == np.uint32, "random_bits", "a uint32 array", words.dtype.name)
         errors.require(words.shape == shape, "random_bits", f"of shape {shape}", words.shape)
         return RandomBits(sr_bits, words=words)

@@ -104,16 +104,23 @@ def limbs_for(lowest: int, highest: int) -> Any:
 
 
 @dialect
+def state_of_product(a, b):
+    """PLUS, MINUS or INVALID for the product of numbers of two classes, or 0 if it is finite."""
+    if a >= NOT_A_NUMBER or b >= NOT_A_NUMBER:
+        return INVALID
+    if a < INFINITY and b < INFINITY:
+        return 0
+    if ZERO <= a < INFINITY or ZERO <= b < INFINITY:
+        return INVALID
+    return MINUS if (a ^ b) & 1 else PLUS
+
+
+@dialect
 def state_of(classes_a, classes_b, start, stop):
     """PLUS, MINUS or INVALID if products of a row and a column, from start to stop, are not finite; else 0."""
     state = 0
     for k in range(start, stop):
-        a, b = int(classes_a[k]), int(classes_b[k])
-        if a >= NOT_A_NUMBER or b >= NOT_A_NUMBER:
-            state = INVALID
-        elif a >= INFINITY or b >= INFINITY:
-            zero = ZERO <= a < INFINITY or ZERO <= b < INFINITY
-            state |= INVALID if zero else MINUS if (a ^ b) & 1 else PLUS
+        state |= state_of_product(int(classes_a[k]), int(classes_b[k]))
     return state
 
 

@@ -201,6 +201,16 @@ def unpack(packed: Array, bits: int, length: int) -> Array:
     return codes
 
 
+def largest(codes: Array) -> int:
+    """The largest code."""
+    return int(codes.max())
+
+
+def equal(a: Array, b: Array) -> bool:
+    """Whether shapes and bits are the same."""
+    return np.array_equal(a.view(code_dtype(8 * a.itemsize)), b.view(code_dtype(8 * b.itemsize)))
+
+
 def are_rows(blocks: Blocks, *arrays: Array) -> bool:
     """Whether blocks lie along contiguous rows of all the arrays."""
     return all(block == 1 for block in blocks[:-1]) and all(array.flags.c_contiguous for array in arrays)

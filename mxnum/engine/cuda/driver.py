@@ -1,0 +1,363 @@
+"""numba.cuda, and what its simulator does in another way: the only module that imports it.
+
+Kernels are written once. What the simulator (NUMBA_ENABLE_CUDASIM=1) lacks is chosen here: vector loads and stores,
+exchange between the lanes of a warp, fused multiplication-addition, and memory at an address.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors
+from mxnum.device import DeviceArray
+
+if importlib.util.find_spec("numba_cuda") is None:
+    raise errors.needs_extra("Arrays on a GPU", "numba-cuda", "cuda")
+
+from llvmlite import ir
+from numba import cuda, types
+from numba.cuda.core import config
+from numba.cuda.extending import intrinsic, overload
+
+from mxnum.engine import lanes, scaled
+from mxnum.engine.arithmetic import make_add_float32, make_fma_float32
+from mxnum.engine.jit import register
+from mxnum.engine.lanes import LANE
+from mxnum.scalar.word import dialect
+
+#: Whether kernels run as Python in numba's simulator.
+SIMULATED = bool(config.ENABLE_CUDASIM)
+
+#: Threads of a block. Kernels loop over what there is, whatever the number of threads.
+THREADS = 1 if SIMULATED else 256
+WARP = 32
+#: numba warns of fewer blocks than this; those that find nothing to do cost nothing.
+LEAST_BLOCKS = 1 if SIMULATED else 128
+#: Blocks that are made for each multiprocessor at most: enough to fill it several times over.
+BLOCKS_PER_MULTIPROCESSOR = 1 if SIMULATED else 32
+
+
+# Launching
+
+
+def compile_kernel(function: Callable[..., Any]) -> Any:
+    """A kernel that calls dialect functions, compiled on first use.
+
+    Subnormals are kept. It is linked from PTX, not optimized again when linked: what runs is what tests read.
+    """
+    register(function)
+    return cuda.jit(function) if SIMULATED else cuda.jit(function, lto=False)
+
+
+def launch(kernel: Any, count: int, stream: int | None, *arguments: Any) -> None:
+    """Run a kernel over `count` units of work on a stream."""
+    if count == 0:
+        return
+    blocks = min(-(-count // THREADS), BLOCKS_PER_MULTIPROCESSOR * multiprocessors())
+    kernel[max(blocks, LEAST_BLOCKS), THREADS, stream_of(stream)](*arguments)
+
+
+def check() -> None:
+    """RuntimeError unless there is a GPU to use."""
+    if SIMULATED:
+        return
+    try:
+        available = cuda.is_available()
+        reason = "no GPU was found" if available else cuda.cuda_error()
+    except Exception as problem:  # whatever the driver's bindings raise
+        available, reason = False, problem
+    if not available:
+        raise errors.no_driver(reason)
+
+
+@contextmanager
+def on_gpu(number: int | None) -> Iterator[None]:
+    """Make a GPU the current one."""
+    if SIMULATED or number is None:
+        yield
+    else:
+        with cuda.gpus[number]:
+            yield
+
+
+def multiprocessors() -> int:
+    return 1 if SIMULATED else _multiprocessors(cuda.get_current_device().id)
+
+
+@cache
+def _multiprocessors(number: int) -> int:
+    return int(cuda.gpus[number].device.MULTIPROCESSOR_COUNT)
+
+
+def stream_of(handle: int | None) -> Any:
+    """A stream of numba for a handle as the array interface has it."""
+    return 0 if SIMULATED or not handle else cuda.external_stream(handle)
+
+
+def wait(stream: int | None, *others: int | None) -> None:
+    """Let a stream go on only after what is in others now; the host does not wait."""
+    for other in {handle for handle in others if handle is not None and handle != stream}:
+        event = cuda.event(timing=False)
+        event.record(stream_of(other))
+        event.wait(stream_of(stream))
+
+
+def synchronize(stream: int | None) -> None:
+    """Wait, on the host, for a stream."""
+    if SIMULATED:
+        return
+    if stream:
+        cuda.external_stream(stream).synchronize()
+    else:
+        cuda.default_stream().synchronize()
+
+
+# Memory
+
+
+def memory(view: DeviceArray, signed: bool) -> tuple[Any, int]:
+    """All memory of a view as a vector of integers of its width, and the place in it of the element at 0, ..., 0."""
+    width = view.dtype.itemsize
+    kind = f"{'i' if signed else 'u'}{width}"
+    if view.size == 0:
+        return at_address(view.pointer, 0, kind, view.owner), 0
+    ends = [(length - 1) * stride for length, stride in zip(view.shape, view.strides, strict=True)]
+    below = -sum(end for end in ends if end < 0)
+    span = below + sum(end for end in ends if end > 0) + 1
+    return at_address(view.pointer - below * width, span, kind, view.owner), below
+
+
+def at_address(address: int, count: int, typestr: str, owner: Any) -> Any:
+    """A vector of device memory; the owner keeps it alive."""
+    dtype = np.dtype(typestr)
+    if not SIMULATED:
+        interface = {
+            "shape": (count,), "strides": None, "typestr": dtype.str, "data": (address, False), "version": 3
+        }  # fmt: skip
+        return cuda.from_cuda_array_interface(interface, owner=owner, sync=False)
+    if count == 0:
+        return cuda.to_device(np.empty(0, dtype))
+    array = np.frombuffer((ctypes.c_char * (count * dtype.itemsize)).from_address(address), dtype)
+    fake: Any = cuda.to_device(np.empty(1, dtype))
+    return type(fake)(array)
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any], stream: int | None) -> Any:
+    """A new device array of numba."""
+    if SIMULATED:
+        fake: Any = cuda.to_device(np.empty(1, np.uint8))
+        return type(fake)(np.empty(shape, dtype))
+    return cuda.device_array(shape, dtype, stream=stream_of(stream))
+
+
+def view(owner: Any, view: DeviceArray) -> Any:
+    """Part of a numba device array (or of one from a library that is not known) as a device array of numba."""
+    width = view.dtype.itemsize
+    steps = tuple(stride * width for stride in view.strides)
+    if SIMULATED:
+        strided = np.lib.stride_tricks.as_strided(
+            np.frombuffer((ctypes.c_char * width).from_address(view.pointer), view.dtype), view.shape, steps
+        )
+        fake: Any = cuda.to_device(np.empty(1, np.uint8))
+        return type(fake)(strided)
+    interface = {
+        "shape": view.shape, "strides": steps, "typestr": f"<u{width}", "data": (view.pointer, False), "version": 3
+    }  # fmt: skip
+    array = cuda.from_cuda_array_interface(interface, owner=owner, sync=False).view(view.dtype)
+    return array.bind(stream_of(view.stream))
+
+
+def copied_to_host(address: int, count: int, typestr: str, owner: Any, stream: int | None) -> np.ndarray[Any, Any]:
+    """A contiguous vector of device memory, copied; the host waits for the stream."""
+    vector = at_address(address, count, typestr, owner)
+    result = np.empty(count, typestr)
+    if count:
+        vector.copy_to_host(result, stream=stream_of(stream))
+        synchronize(stream)
+    return result
+
+
+# Four elements at once
+
+
+def load4(vector: Any, quad: Any) -> Any:
+    """Elements 4 * quad and the three after it, by as few loads as there can be. The vector is aligned to 16 bytes."""
+    first = 4 * quad
+    return vector[first], vector[first + 1], vector[first + 2], vector[first + 3]
+
+
+def store4(vector: Any, quad: Any, a: Any, b: Any, c: Any, d: Any) -> None:
+    """The inverse of `load4`, for integers that the elements hold."""
+    first = 4 * quad
+    vector[first], vector[first + 1], vector[first + 2], vector[first + 3] = a, b, c, d
+
+
+@intrinsic
+def _load4(context, vector, quad):
+    count = types.UniTuple(vector.dtype, 4)
+
+    def generate(target, builder, signature, arguments):
+        wide, alignment = _quad_type(target, vector)
+        pointer = _quad_pointer(target, builder, signature, arguments, wide)
+        loaded = builder.load(pointer)
+        loaded.align = alignment
+        parts = [builder.extract_element(loaded, ir.IntType(32)(lane)) for lane in range(4)]
+        return target.make_tuple(builder, signature.return_type, parts)
+
+    return count(vector, quad), generate
+
+
+@intrinsic
+def _store4(context, vector, quad, a, b, c, d):
+    def generate(target, builder, signature, arguments):
+        wide, alignment = _quad_type(target, vector)
+        pointer = _quad_pointer(target, builder, signature, arguments, wide)
+        value = ir.Constant(wide, ir.Undefined)
+        for lane, part in enumerate(arguments[2:]):
+            bits = wide.element.width
+            part = builder.trunc(part, wide.element) if part.type.width > bits else part
+            value = builder.insert_element(value, part, ir.IntType(32)(lane))
+        builder.store(value, pointer).align = alignment
+        return target.get_dummy_value()
+
+    return types.void(vector, quad, a, b, c, d), generate
+
+
+def _quad_type(target, vector):
+    element = target.get_data_type(vector.dtype)
+    return ir.VectorType(element, 4), min(16, element.width // 2)
+
+
+def _quad_pointer(target, builder, signature, arguments, wide):
+    array = target.make_array(signature.args[0])(target, builder, arguments[0])
+    place = builder.shl(arguments[1], arguments[1].type(2))
+    return builder.bitcast(builder.gep(array.data, [place]), wide.as_pointer())
+
+
+@overload(load4, jit_options={"forceinline": True})
+def _compile_load4(vector, quad):
+    return lambda vector, quad: _load4(vector, quad)
+
+
+@overload(store4, jit_options={"forceinline": True})
+def _compile_store4(vector, quad, a, b, c, d):
+    return lambda vector, quad, a, b, c, d: _store4(vector, quad, a, b, c, d)
+
+
+# The largest number of a block
+
+
+def make_largest_of_block(lanes: int, largest_of_quad: Callable[..., Any]) -> Callable[..., Any]:
+    """(own, vector, quad) -> the largest non-negative int32 among the `lanes` neighbouring threads that hold a block.
+
+    `own` is what the thread at `quad` found with `largest_of_quad` in its four elements. The lanes of a warp exchange
+    theirs; the simulator, which cannot, looks at all quads of the block.
+    """
+    if SIMULATED:
+
+        def by_looking(own, vector, quad):
+            first = quad // lanes * lanes
+            return max(largest_of_quad(*load4(vector, other)) for other in range(first, first + lanes))
+
+        return by_looking
+
+    @dialect
+    def by_exchange(own, vector, quad):
+        # Blocks begin at multiples of `lanes`: the lanes that hold this one are here, whatever the others do.
+        members = ((1 << lanes) - 1) << (cuda.laneid & (WARP - lanes))
+        if lanes > 16:
+            own = np.int32(max(own, cuda.shfl_xor_sync(members, own, 16)))
+        if lanes > 8:
+            own = np.int32(max(own, cuda.shfl_xor_sync(members, own, 8)))
+        if lanes > 4:
+            own = np.int32(max(own, cuda.shfl_xor_sync(members, own, 4)))
+        if lanes > 2:
+            own = np.int32(max(own, cuda.shfl_xor_sync(members, own, 2)))
+        if lanes > 1:
+            own = np.int32(max(own, cuda.shfl_xor_sync(members, own, 1)))
+        return own
+
+    return by_exchange
+
+
+# Arithmetic
+
+
+def fma_float32(a: Any, b: Any, c: Any) -> Any:
+    """Bits of a * b + c in float32, rounded once; of NaN any bits. Integers in the simulator, one instruction else."""
+    return _fma_by_definition(int(a), int(b), int(c))
+
+
+def sum_float32(a: Any, b: Any) -> Any:
+    """Bits of a + b in float32; of NaN any bits."""
+    return _sum_by_definition(int(a), int(b))
+
+
+_fma_by_definition, _sum_by_definition = make_fma_float32(), make_add_float32()
+
+
+def _float_operation(name: str) -> Any:
+    """A function of bit patterns that becomes one instruction which is never contracted with another.
+
+    NVVM makes plain operations ``add.f32`` and ``mul.f32``, which ptxas may contract; those that name their rounding
+    it may not.
+    """
+
+    def generate(target, builder, signature, arguments):
+        word, number = ir.IntType(32), ir.FloatType()
+        floats = [builder.bitcast(builder.trunc(x, word) if x.type.width > 32 else x, number) for x in arguments]
+        kind = ir.FunctionType(number, [number] * len(floats))
+        registers = ", ".join(f"${i}" for i in range(len(floats) + 1))
+        constraints = ",".join(["=f", *["f"] * len(floats)])
+        assembly = ir.InlineAsm(kind, f"{name}.f32 {registers};", constraints)
+        return builder.bitcast(builder.call(assembly, floats), word)
+
+    if name == "fma.rn":
+
+        @intrinsic
+        def operation3(context, a, b, c):
+            return types.int32(a, b, c), generate
+
+        return operation3
+
+    @intrinsic
+    def operation(context, a, b):
+        return LANE(a, b), generate
+
+    return operation
+
+
+_add, _subtract = _float_operation("add.rn"), _float_operation("sub.rn")
+_multiply, _fma = _float_operation("mul.rn"), _float_operation("fma.rn")
+
+
+@overload(lanes.add_float32, jit_options={"forceinline": True})
+def _compile_add(a, b):
+    return lambda a, b: _add(a, b)
+
+
+@overload(lanes.subtract_float32, jit_options={"forceinline": True})
+def _compile_subtract(a, b):
+    return lambda a, b: _subtract(a, b)
+
+
+@overload(scaled.multiply_float32, jit_options={"forceinline": True})
+def _compile_multiply(a, b):
+    return lambda a, b: _multiply(a, b)
+
+
+@overload(sum_float32, jit_options={"forceinline": True})
+def _compile_sum(a, b):
+    return lambda a, b: lanes.integer(_add(a, b))
+
+
+@overload(fma_float32, jit_options={"forceinline": True})
+def _compile_fma(a, b, c):
+    return lambda a, b, c: _fma(a, b, c)

@@ -1,0 +1,194 @@
+"""What kernels do to one element: the definition in `mxnum.scalar`, or a formulation that is proved equal to it.
+
+A function here takes integers as kernels read them and returns what they store. Where the word of the definition has 32
+bits it runs on 32-bit lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from mxnum.engine import scaled
+from mxnum.engine.lanes import integer, lane
+from mxnum.formats import E8M0, ELEMENTS, FLOATS, ElementFormat
+from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
+from mxnum.scalar.convert import make_decode, make_encode
+from mxnum.scalar.offset import difference_format, make_decode_offset, make_difference
+from mxnum.scalar.scale import make_shared_scale
+from mxnum.scalar.word import dialect, select, word_bits
+
+NAN_SCALE = E8M0.nan_code
+
+
+@dialect
+def wide(value):
+    """An integer as a word of 64 bits."""
+    return int(value)
+
+
+@dialect
+def same(value):
+    return value
+
+
+def words(bits: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """(integer -> word of that many bits, the inverse)."""
+    return (lane, integer) if bits == 32 else (wide, same)
+
+
+def stored(target: ElementFormat) -> int:
+    """The mask that turns a signed bit pattern into what is stored; a pattern of 64 bits stays signed."""
+    return -1 if target.bits > 32 else (1 << target.bits) - 1
+
+
+def scales_to_float32(source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow) -> bool:
+    """Whether `scaled` rounds so, where every element of a block that is not NaN is finite."""
+    return (
+        source.name in scaled.SOURCES
+        and element.name in scaled.ELEMENTS
+        and element == ELEMENTS[element.name]
+        and rounding == Rounding.RNE
+        and (overflow == Overflow.SATURATE or element.specials == "none")
+    )
+
+
+def decodes_by_float32(element: ElementFormat, target: ElementFormat) -> bool:
+    """Whether `scaled` decodes so."""
+    return target.name == "float32" and ELEMENTS.get(element.name) == element
+
+
+@cache
+def make_scale_of(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Callable[..., Any]:
+    """(largest finite magnitude of a block) -> its scale code."""
+    by_float32 = scaled.covers_scale(source, element)
+    word, plain = words(word_bits(source, element))
+    shared_scale = (scaled.make_scale if by_float32 else make_shared_scale)(source, element, rule)
+
+    @dialect
+    def scale_of(amax):
+        return plain(shared_scale(word(amax)))
+
+    return scale_of
+
+
+@cache
+def make_quantized(
+    source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, nonfinite: Nonfinite
+) -> Callable[..., Any]:
+    """(x, scale, random) -> code."""
+    STORED = stored(element)
+    if nonfinite != Nonfinite.ELEMENT and scales_to_float32(source, element, rounding, overflow):
+        code_of = scaled.make_code(source, element)
+        down = scaled.down
+
+        @dialect
+        def quantized_by_float32(x, scale, random):
+            s = lane(scale)
+            return integer(select(s == NAN_SCALE, 0, code_of(lane(x), down(s))))
+
+        return quantized_by_float32
+    word, plain = words(word_bits(source, element))
+    encode = make_encode(source, element, rounding, overflow)
+
+    @dialect
+    def quantized(x, scale, random):
+        return plain(encode(word(x), word(scale), word(random))) & STORED
+
+    return quantized
+
+
+@cache
+def make_dequantized(element: ElementFormat, target: ElementFormat) -> Callable[..., Any]:
+    """(code, scale) -> bit pattern of the value in `target`."""
+    STORED = stored(target)
+    if decodes_by_float32(element, target):
+        decoded, up = scaled.make_decoded(element), scaled.up
+        NAN = target.nan_code
+
+        @dialect
+        def dequantized_by_float32(code, scale):
+            s = lane(scale)
+            return integer(select(s == NAN_SCALE, NAN, decoded(lane(code), up(s)))) & STORED
+
+        return dequantized_by_float32
+    word, plain = words(word_bits(element, target))
+    decode = make_decode(element, target)
+
+    @dialect
+    def dequantized(code, scale):
+        return plain(decode(word(code), word(scale))) & STORED
+
+    return dequantized
+
+
+@cache
+def make_fake_quantized(
+    source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, nonfinite: Nonfinite
+) -> Callable[..., Any]:
+    """(x, scale, random) -> bit pattern in `source` of the value of the code."""
+    fast = nonfinite != Nonfinite.ELEMENT and scales_to_float32(source, element, rounding, overflow)
+    if fast and source.name == "float32":
+        value_of, down, up = scaled.make_value(element), scaled.down, scaled.up
+        NAN, STORED = source.nan_code, stored(source)
+
+        @dialect
+        def fake_quantized_by_float32(x, scale, random):
+            s = lane(scale)
+            return integer(select(s == NAN_SCALE, NAN, value_of(lane(x), down(s), up(s)))) & STORED
+
+        return fake_quantized_by_float32
+    quantized = make_quantized(source, element, rounding, overflow, nonfinite)
+    dequantized = make_dequantized(element, source)
+
+    @dialect
+    def fake_quantized(x, scale, random):
+        return dequantized(quantized(x, scale, random), scale)
+
+    return fake_quantized
+
+
+@cache
+def make_difference_of(source: ElementFormat) -> Callable[..., Any]:
+    """(x, offset) -> bit pattern of x - offset in `difference_format(source)`, signed."""
+    word, plain = words(word_bits(source, difference_format(source)))
+    difference = make_difference(source)
+
+    @dialect
+    def difference_of(x, offset):
+        return plain(difference(word(x), word(offset)))
+
+    return difference_of
+
+
+@cache
+def make_offset_quantized(
+    source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow
+) -> Callable[..., Any]:
+    """(x, scale, offset, random) -> code of x - offset. (A difference may be infinite: the definition encodes it.)"""
+    difference_of = make_difference_of(source)
+    quantized = make_quantized(difference_format(source), element, rounding, overflow, Nonfinite.ELEMENT)
+
+    @dialect
+    def offset_quantized(x, scale, offset, random):
+        return quantized(difference_of(x, offset), scale, random)
+
+    return offset_quantized
+
+
+@cache
+def make_offset_dequantized(element: ElementFormat, target: ElementFormat) -> Callable[..., Any]:
+    """(code, scale, offset) -> bit pattern of the value in `target`."""
+    STORED = stored(target)
+    word, plain = words(word_bits(element, target))
+    decode_offset = make_decode_offset(element, target)
+
+    @dialect
+    def offset_dequantized(code, scale, offset):
+        return plain(decode_offset(word(code), word(scale), word(offset))) & STORED
+
+    return offset_dequantized
+
+
+FLOAT32 = FLOATS["float32"]

@@ -1,0 +1,432 @@
+"""Kernels for arrays of any layout: a thread takes one element, or one block, after another.
+
+Arrays come as vectors of all their memory, the place of their first element, and the strides of their axes in elements;
+`shape` is that of the elements, `blocks` how many of them share a scale along each axis. Blocks may lie along any axes
+in any order of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from mxnum.engine.cuda.driver import compile_kernel, cuda
+from mxnum.engine.cuda.functions import (
+    NAN_SCALE,
+    make_difference_of,
+    make_offset_dequantized,
+    make_offset_quantized,
+    make_scale_of,
+    words,
+)
+from mxnum.engine.lanes import integer, lane, load, store
+from mxnum.formats import ElementFormat
+from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
+from mxnum.scalar.offset import (
+    OFFSET,
+    difference_format,
+    make_from_ordered,
+    make_half_range_scale,
+    make_midpoint,
+    make_to_ordered,
+)
+from mxnum.scalar.random import make_align_random, philox4x32
+from mxnum.scalar.word import dialect, word_bits
+
+#: Where random words come from.
+NOWHERE, WORDS, SEED = "nowhere", "words", "seed"
+
+
+@dialect
+def draw(counter, key):
+    """Four random words, in lanes."""
+    low, high = lane(counter & 0xFFFFFFFF), lane(counter >> 32)
+    return philox4x32(low, high, lane(key[2]), lane(key[3]), lane(key[0]), lane(key[1]))
+
+
+@dialect
+def ignore_random(index, words, place, key):
+    return 0
+
+
+def make_random_of(how: str, sr_bits: int) -> Callable[..., Any]:
+    """(C-order index, words, place, key) -> what stochastic rounding takes."""
+    if how == NOWHERE:
+        return ignore_random
+    align_random = make_align_random(sr_bits)
+    if how == WORDS:
+
+        @dialect
+        def read_random(index, words, place, key):
+            return integer(align_random(load(words, place)))
+
+        return read_random
+
+    @dialect
+    def draw_random(index, words, place, key):
+        w0, w1, w2, w3 = draw(index >> 2, key)
+        which = index & 3
+        return integer(align_random(w0 if which == 0 else w1 if which == 1 else w2 if which == 2 else w3))
+
+    return draw_random
+
+
+@cache
+def map_elements(function: Callable[..., Any], how: str, sr_bits: int) -> Any:
+    """out = function(x, scale, random) for every element."""
+
+    @dialect
+    def ignore_offset(x, scale, offset, random):
+        return function(x, scale, random)
+
+    return _elements(ignore_offset, how, sr_bits)
+
+
+@cache
+def map_values(function: Callable[..., Any]) -> Any:
+    """out = function(code, scale) for every element."""
+
+    @dialect
+    def ignore_both(x, scale, offset, random):
+        return function(x, scale)
+
+    return _elements(ignore_both, NOWHERE, 0)
+
+
+@cache
+def quantize_with_offset(
+    source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, how: str, sr_bits: int
+) -> Any:
+    """Codes of elements less the offset of their block."""
+    return _elements(make_offset_quantized(source, element, rounding, overflow), how, sr_bits)
+
+
+@cache
+def fake_quantize_with_offset(
+    source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, how: str, sr_bits: int
+) -> Any:
+    """The values of those codes."""
+    quantized = make_offset_quantized(source, element, rounding, overflow)
+    dequantized = make_offset_dequantized(element, source)
+
+    @dialect
+    def fake_quantized(x, scale, offset, random):
+        return dequantized(quantized(x, scale, offset, random), scale, offset)
+
+    return _elements(fake_quantized, how, sr_bits)
+
+
+@cache
+def dequantize_with_offset(element: ElementFormat, target: ElementFormat) -> Any:
+    """Values of codes plus the offset of their block."""
+    dequantized = make_offset_dequantized(element, target)
+
+    @dialect
+    def without_random(code, scale, offset, random):
+        return dequantized(code, scale, offset)
+
+    return _elements(without_random, NOWHERE, 0)
+
+
+def _elements(function: Callable[..., Any], how: str, sr_bits: int) -> Any:
+    random_of = make_random_of(how, sr_bits)
+
+    def run(
+        count, shape, blocks, source, source_at, source_by, scales, scales_at, scales_by, offsets, offsets_at,
+        offsets_by, words, words_at, words_by, key, out, out_at, out_by,
+    ):  # fmt: skip
+        index, step = cuda.grid(1), cuda.gridsize(1)
+        while index < count:
+            rest = index
+            of_source, of_scales, of_offsets = source_at, scales_at, offsets_at
+            of_words, of_out = words_at, out_at
+            for back in range(len(shape)):
+                axis = len(shape) - 1 - back
+                whole = rest // shape[axis]
+                at = rest - whole * shape[axis]
+                rest = whole
+                block = at // blocks[axis]
+                of_source += at * source_by[axis]
+                of_scales += block * scales_by[axis]
+                of_offsets += block * offsets_by[axis]
+                of_words += at * words_by[axis]
+                of_out += at * out_by[axis]
+            random = random_of(index, words, of_words, key)
+            x, scale, offset = load(source, of_source), load(scales, of_scales), load(offsets, of_offsets)
+            store(out, of_out, function(integer(x), integer(scale), integer(offset), random))
+            index += step
+
+    return compile_kernel(run)
+
+
+@cache
+def find_first(source: ElementFormat, above_infinity: int) -> Any:
+    """The least C-order index of an element beyond infinity by so much in magnitude code (0: infinities too).
+
+    `found` holds one number, which is lowered.
+    """
+    MAGNITUDE_MASK = (1 << (source.bits - 1)) - 1
+    LAST = source.max_code + above_infinity
+
+    def run(count, shape, source, source_at, source_by, found):
+        index, step = cuda.grid(1), cuda.gridsize(1)
+        while index < count:
+            rest, of_source = index, source_at
+            for back in range(len(shape)):
+                axis = len(shape) - 1 - back
+                whole = rest // shape[axis]
+                of_source += (rest - whole * shape[axis]) * source_by[axis]
+                rest = whole
+            if (int(source[of_source]) & MAGNITUDE_MASK) > LAST:
+                cuda.atomic.min(found, 0, index)
+            index += step
+
+    return compile_kernel(run)
+
+
+@cache
+def fill() -> Any:
+    """(count, vector, value)"""
+
+    def run(count, vector, value):
+        index, step = cuda.grid(1), cuda.gridsize(1)
+        while index < count:
+            vector[index] = value
+            index += step
+
+    return compile_kernel(run)
+
+
+@cache
+def largest() -> Any:
+    """The largest of small unsigned integers; `found` holds one number, which is raised."""
+
+    def run(count, shape, source, source_at, source_by, found):
+        index, step = cuda.grid(1), cuda.gridsize(1)
+        while index < count:
+            rest, of_source = index, source_at
+            for back in range(len(shape)):
+                axis = len(shape) - 1 - back
+                whole = rest // shape[axis]
+                of_source += (rest - whole * shape[axis]) * source_by[axis]
+                rest = whole
+            cuda.atomic.max(found, 0, int(source[of_source]))
+            index += step
+
+    return compile_kernel(run)
+
+
+# Scales and offsets of blocks
+
+
+@cache
+def block_scales(
+    source: ElementFormat,
+    element: ElementFormat,
+    rule: ScaleRule,
+    nonfinite: Nonfinite,
+    given: bool,
+    offset_range: OffsetRange | None,
+) -> Any:
+    """The scale code of every block, and its offset if one is asked for.
+
+    The axis with the longest blocks is the last of `shape`; `counts` are numbers of blocks, of which `scales` and
+    `offsets` hold one each, in C order but for `given` scales, which have places of their own.
+    """
+    MAGNITUDE_MASK = (1 << (source.bits - 1)) - 1
+    MAX = source.max_code
+    BLOCK = nonfinite == Nonfinite.BLOCK
+    ASYMMETRIC = offset_range is not None
+    HALF = offset_range == OffsetRange.HALF
+    to_ordered = make_to_ordered(source)
+    scale_of = make_scale_of(source, element, rule)
+    offset_of = _make_offset_of(source)
+    difference_of = make_difference_of(source)
+    of_difference = difference_format(source)
+    DIFFERENCE_MASK, DIFFERENCE_MAX = (1 << (of_difference.bits - 1)) - 1, of_difference.max_code
+    scale_of_difference = make_scale_of(of_difference, element, rule)
+    half_scale_of = _make_half_scale_of(source, element, rule)
+
+    def run(
+        total, shape, blocks, counts, source, source_at, source_by, given_scales, given_at, given_by, scales, scales_by,
+        offsets,
+    ):  # fmt: skip
+        last = len(shape) - 1
+        number, step = cuda.grid(1), cuda.gridsize(1)
+        while number < total:
+            # Where the block begins, and how many runs along the last axis it has.
+            rest, corner, of_given, of_scales, runs = number, source_at, given_at, 0, 1
+            for back in range(len(shape)):
+                axis = last - back
+                whole = rest // counts[axis]
+                block = rest - whole * counts[axis]
+                rest = whole
+                start = block * blocks[axis]
+                corner += start * source_by[axis]
+                of_given += block * given_by[axis]
+                of_scales += block * scales_by[axis]
+                length = min(blocks[axis], shape[axis] - start)
+                if axis == last:
+                    run_length = length
+                else:
+                    runs *= length
+            amax, bad, high, low = 0, 0, -MAX - 1, MAX + 1
+            for which in range(runs):
+                place = _place_of_run(which, number, corner, shape, blocks, counts, source_by)
+                for i in range(run_length):
+                    x = int(source[place + i * source_by[last]])
+                    magnitude = x & MAGNITUDE_MASK
+                    if magnitude <= MAX:
+                        amax = max(amax, magnitude)
+                        if ASYMMETRIC:
+                            ordered = to_ordered(x)
+                            high, low = max(high, ordered), min(low, ordered)
+                    else:
+                        bad = 1
+            offset = 0
+            scale = 0
+            if ASYMMETRIC:
+                offset = offset_of(high, low)
+                if HALF:
+                    scale = half_scale_of(high, low)
+                else:
+                    amax = 0
+                    for which in range(runs):
+                        place = _place_of_run(which, number, corner, shape, blocks, counts, source_by)
+                        for i in range(run_length):
+                            d = int(difference_of(int(source[place + i * source_by[last]]), offset)) & DIFFERENCE_MASK
+                            if d <= DIFFERENCE_MAX:
+                                amax = max(amax, d)
+                    scale = int(scale_of_difference(amax))
+            else:
+                scale = int(scale_of(amax))
+            if given:
+                scale = int(given_scales[of_given])
+            if BLOCK and bad == 1:
+                scale = NAN_SCALE
+            scales[of_scales] = scale
+            if ASYMMETRIC:
+                offsets[of_scales] = 0 if scale == NAN_SCALE else offset
+            number += step
+
+    return compile_kernel(run)
+
+
+@dialect
+def _place_of_run(which, number, corner, shape, blocks, counts, source_by):
+    """Place of the first element of a block's run number `which`."""
+    place, rest, outer = corner, which, number // counts[len(shape) - 1]
+    for back in range(1, len(shape)):
+        axis = len(shape) - 1 - back
+        whole = outer // counts[axis]
+        length = min(blocks[axis], shape[axis] - (outer - whole * counts[axis]) * blocks[axis])
+        outer = whole
+        row = rest // length
+        place += (rest - row * length) * source_by[axis]
+        rest = row
+    return place
+
+
+def _make_offset_of(source: ElementFormat) -> Callable[..., Any]:
+    """(largest, smallest) as ordered integers -> float16 bits of the midpoint; 0 where there is no finite element."""
+    word, plain = words(word_bits(source, OFFSET))
+    from_ordered, midpoint = make_from_ordered(source), make_midpoint(source)
+
+    @dialect
+    def offset_of(high, low):
+        if low <= high:
+            return int(plain(midpoint(from_ordered(word(high)), from_ordered(word(low))))) & 0xFFFF
+        return 0
+
+    return offset_of
+
+
+def _make_half_scale_of(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Callable[..., Any]:
+    """(largest, smallest) as ordered integers -> scale code of half their difference."""
+    word, plain = words(word_bits(source, element))
+    from_ordered, half_range_scale = make_from_ordered(source), make_half_range_scale(source, element, rule)
+
+    @dialect
+    def half_scale_of(high, low):
+        if low <= high:
+            return int(plain(half_range_scale(from_ordered(word(high)), from_ordered(word(low)))))
+        return 0
+
+    return half_scale_of
+
+
+# Moving and comparing
+
+
+@cache
+def copy_elements() -> Any:
+    """out = x."""
+
+    @dialect
+    def same(x, scale, offset, random):
+        return x
+
+    return _elements(same, NOWHERE, 0)
+
+
+@cache
+def first_difference() -> Any:
+    """The least C-order index at which two arrays of integers differ; `found` holds one number, which is lowered."""
+
+    def run(count, shape, a, a_at, a_by, b, b_at, b_by, found):
+        index, step = cuda.grid(1), cuda.gridsize(1)
+        while index < count:
+            rest, of_a, of_b = index, a_at, b_at
+            for back in range(len(shape)):
+                axis = len(shape) - 1 - back
+                whole = rest // shape[axis]
+                of_a += (rest - whole * shape[axis]) * a_by[axis]
+                of_b += (rest - whole * shape[axis]) * b_by[axis]
+                rest = whole
+            if a[of_a] != b[of_b]:
+                cuda.atomic.min(found, 0, index)
+            index += step
+
+    return compile_kernel(run)
+
+
+@cache
+def pack_rows(bits: int) -> Any:
+    """(bytes, codes of a row, bytes of a row, codes, packed): a thread makes one byte after another."""
+
+    def pack(count, length, row_bytes, codes, packed):
+        index, step = cuda.grid(1), cuda.gridsize(1)
+        while index < count:
+            row = index // row_bytes
+            first = (index - row * row_bytes) * 8  # of the row's bit stream
+            byte = 0
+            code = first // bits
+            while code * bits < first + 8 and code < length:
+                value, shift = int(codes[row * length + code]), code * bits - first
+                byte |= value << shift if shift >= 0 else value >> -shift
+                code += 1
+            packed[index] = byte & 0xFF
+            index += step
+
+    return compile_kernel(pack)
+
+
+@cache
+def unpack_rows(bits: int) -> Any:
+    """(codes, bytes of a row, codes of a row, packed, codes): a thread makes one code after another."""
+    MASK = (1 << bits) - 1
+
+    def unpack(count, row_bytes, length, packed, codes):
+        index, step = cuda.grid(1), cuda.gridsize(1)
+        while index < count:
+            row = index // length
+            first = (index - row * length) * bits
+            byte = first >> 3
+            value = int(packed[row * row_bytes + byte])
+            if (first & 7) + bits > 8:
+                value |= int(packed[row * row_bytes + byte + 1]) << 8
+            codes[index] = (value >> (first & 7)) & MASK
+            index += step
+
+    return compile_kernel(unpack)

@@ -1,0 +1,409 @@
+"""The operations on arrays that live on a GPU: the same checked requests as `engine.host`, run by kernels.
+
+Everything is queued on the stream of the first array; other arrays' streams are waited for there, and the host waits
+only where it must look at data: for the policies that can raise, and for checks of given codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mxnum import errors
+from mxnum.device import DeviceArray
+from mxnum.dtypes import code_dtype, numpy_dtype
+from mxnum.engine.cuda import arrays, driver, kernels, vectors
+from mxnum.engine.cuda.functions import make_dequantized, make_fake_quantized, make_quantized
+from mxnum.engine.packing import packed_length
+from mxnum.formats import E8M0, ElementFormat
+from mxnum.layout import Blocks, scales_shape
+from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
+
+if TYPE_CHECKING:
+    from mxnum.engine.host import RandomBits, Request
+
+NO_KEY = (0, 0, 0, 0)
+
+
+@contextmanager
+def queue(leader: DeviceArray, *others: DeviceArray | None) -> Iterator[int | None]:
+    """The stream to work on: that of the leader, after what others' streams hold; those then wait for it."""
+    driver.check()
+    streams = [other.stream for other in others if other is not None]
+    with driver.on_gpu(leader.gpu):
+        driver.wait(leader.stream, *streams)
+        yield leader.stream
+        for stream in streams:
+            if stream is not None:
+                driver.wait(stream, leader.stream)
+
+
+def quantize(request: Request) -> tuple[Any, Any, Any]:
+    """Codes, scales and offsets (None without asymmetric scaling), as arrays of the input's library."""
+    with queue(request.x, request.scales, _words(request.random)) as stream:
+        codes = arrays.empty(request.x, request.x.shape, np.uint8)
+        scales, offsets = _run(request, codes, stream, values=False)
+        return codes.owner, scales.owner, None if offsets is None else offsets.owner
+
+
+def fake_quantize(request: Request, out: DeviceArray | None = None) -> Any:
+    """The values of the quantized array in the type of the input."""
+    with queue(request.x, request.scales, _words(request.random), out) as stream:
+        result = arrays.empty(request.x, request.x.shape, request.x.dtype) if out is None else out
+        if out is not None and _overlap(request.x, out) and not _in_place(request.x, out):
+            aside = arrays.empty(request.x, request.x.shape, request.x.dtype)
+            _run(request, aside, stream, values=True)
+            copy(aside, out, stream)
+        else:
+            _run(request, result, stream, values=True)
+        return result.owner
+
+
+def _run(
+    request: Request, out: DeviceArray, stream: int | None, *, values: bool
+) -> tuple[DeviceArray, DeviceArray | None]:
+    """Fill `out` with codes or values; the scales and offsets that were used."""
+    x, source, element, random = request.x, request.source, request.element, request.random
+    _check(x, source, element, request.nonfinite, stream)
+    overflow = Overflow.SATURATE if element.specials == "none" else request.overflow
+    modes = source, element, request.rounding, overflow
+    how, sr_bits, key = _random_source(random)
+    words = x if random is None or random.words is None else random.words
+    scales = arrays.empty(x, scales_shape(x.shape, request.blocks), np.uint8)
+    function = (make_fake_quantized if values else make_quantized)(*modes, request.nonfinite)
+    if request.offset_range is None and _are_quads(request.blocks, source, x, out, words):
+        given = request.scales
+        if given is not None and not given.is_contiguous:
+            given, strided = arrays.empty(x, given.shape, np.uint8), given
+            copy(strided, given, stream)
+        kernel = vectors.quantize_rows(
+            source, element, request.blocks[-1], request.scale_rule, request.nonfinite, given is not None, how, sr_bits,
+            function, values,
+        )  # fmt: skip
+        quads = x.size // 4
+        target = flat(out) if values else driver.at_address(out.pointer, quads, "u4", out.owner)
+        codes_of = scales if given is None else given
+        arguments = flat(x, signed=True), flat(codes_of), flat(scales), flat(words), key, target
+        driver.launch(kernel, quads, stream, quads, *arguments)
+        return scales, None
+    offsets = None
+    if request.offset_range is not None:
+        offsets = arrays.empty(x, scales.shape, np.float16)
+    _fill_scales(request, x, scales, offsets, stream)
+    if offsets is None:
+        kernel = kernels.map_elements(function, how, sr_bits)
+    elif values:
+        kernel = kernels.fake_quantize_with_offset(*modes, how, sr_bits)
+    else:
+        kernel = kernels.quantize_with_offset(*modes, how, sr_bits)
+    _map(kernel, request.blocks, x, scales, offsets, out, stream, words=words, key=key)
+    return scales, offsets
+
+
+def _fill_scales(
+    request: Request, x: DeviceArray, scales: DeviceArray, offsets: DeviceArray | None, stream: int | None
+) -> None:
+    kernel = kernels.block_scales(
+        request.source, request.element, request.scale_rule, request.nonfinite, request.scales is not None,
+        request.offset_range,
+    )  # fmt: skip
+    given = scales if request.scales is None else request.scales
+    # The axis with the longest blocks last: a thread follows it.
+    axes = _padded_axes(x.ndim)
+    order = sorted(range(len(axes)), key=lambda axis: _padded(request.blocks, 1)[axis])
+    shape, blocks, counts = (
+        tuple(_padded(values, 1)[axis] for axis in order) for values in (x.shape, request.blocks, scales.shape)
+    )
+    source, source_at = driver.memory(x, signed=True)
+    codes, codes_at = driver.memory(given, signed=False)
+    source_by, codes_by, scales_by = (
+        tuple(_padded(arrays.steps_of(view), 0)[axis] for axis in order) for view in (x, given, scales)
+    )
+    driver.launch(
+        kernel, scales.size, stream, scales.size, shape, blocks, counts, source, source_at, source_by, codes, codes_at,
+        codes_by, flat(scales), scales_by, flat(scales if offsets is None else offsets),
+    )  # fmt: skip
+
+
+def shared_scale(
+    x: DeviceArray,
+    source: ElementFormat,
+    element: ElementFormat,
+    blocks: Blocks,
+    scale_rule: ScaleRule,
+    nonfinite: Nonfinite,
+) -> Any:
+    """The E8M0 code of each block."""
+    from mxnum.engine.host import Request
+
+    with queue(x) as stream:
+        if nonfinite == Nonfinite.RAISE:
+            _check(x, source, element, nonfinite, stream)
+        scales = arrays.empty(x, scales_shape(x.shape, blocks), np.uint8)
+        saturate = Overflow.SATURATE
+        request = Request(
+            x, source, element, blocks, Rounding.RNE, scale_rule, saturate, nonfinite, None, None, None
+        )  # fmt: skip
+        _fill_scales(request, x, scales, None, stream)
+        return scales.owner
+
+
+def encode(
+    x: DeviceArray,
+    source: ElementFormat,
+    target: ElementFormat,
+    *,
+    rounding: Rounding,
+    overflow: Overflow,
+    nonfinite: Nonfinite,
+    random: RandomBits | None,
+) -> Any:
+    """Codes of `target` for the elements alone, at scale 1."""
+    with queue(x, _words(random)) as stream:
+        _check(x, source, target, nonfinite, stream)
+        if target.specials == "none":
+            overflow = Overflow.SATURATE
+        how, sr_bits, key = _random_source(random)
+        function = make_quantized(source, target, rounding, overflow, nonfinite)
+        codes = arrays.empty(x, x.shape, code_dtype(target.bits))
+        words = x if random is None or random.words is None else random.words
+        unit = _unit_scale(x, stream)
+        kernel = kernels.map_elements(function, how, sr_bits)
+        _map(kernel, _whole(x), x, unit, None, codes, stream, words=words, key=key)
+        return codes.owner
+
+
+def dequantize(
+    codes: DeviceArray,
+    scales: DeviceArray,
+    offsets: DeviceArray | None,
+    element: ElementFormat,
+    blocks: Blocks,
+    target: ElementFormat,
+    out: DeviceArray | None = None,
+) -> Any:
+    """Values of an MX array in `target`; without `out` a new contiguous array."""
+    with queue(codes, scales, offsets, out) as stream:
+        result = arrays.empty(codes, codes.shape, numpy_dtype(target)) if out is None else out
+        if offsets is not None:
+            kernel = kernels.dequantize_with_offset(element, target)
+            _map(kernel, blocks, codes, scales, offsets, result, stream)
+            return result.owner
+        function = make_dequantized(element, target)
+        if scales.is_contiguous and _are_quads(blocks, None, codes, result):
+            quads = codes.size // 4
+            kernel = vectors.dequantize_rows(blocks[-1], function)
+            words = driver.at_address(codes.pointer, quads, "u4", codes.owner)
+            driver.launch(kernel, quads, stream, quads, words, flat(scales), flat(result, _signed(target)))
+        else:
+            _map(kernels.map_values(function), blocks, codes, scales, None, result, stream)
+        return result.owner
+
+
+def decode(codes: DeviceArray, element: ElementFormat, target: ElementFormat, out: DeviceArray | None = None) -> Any:
+    """Values of element codes alone, at scale 1."""
+    with queue(codes, out) as stream:
+        unit = _unit_scale(codes, stream)
+        return dequantize(codes, unit, None, element, _whole(codes), target, out)
+
+
+def pack(codes: DeviceArray, bits: int) -> Any:
+    """Each row along the last axis as a little-endian bit stream."""
+    with queue(codes) as stream:
+        length = codes.shape[-1]
+        packed = arrays.empty(codes, (*codes.shape[:-1], packed_length(length, bits)), np.uint8)
+        _by_rows(kernels.pack_rows(bits), packed, codes, packed, stream)
+        return packed.owner
+
+
+def unpack(packed: DeviceArray, bits: int, length: int) -> Any:
+    """The inverse of `pack` for rows of `length` codes."""
+    with queue(packed) as stream:
+        codes = arrays.empty(packed, (*packed.shape[:-1], length), np.uint8)
+        _by_rows(kernels.unpack_rows(bits), codes, packed, codes, stream)
+        return codes.owner
+
+
+def _by_rows(kernel: Any, counted: DeviceArray, source: DeviceArray, out: DeviceArray, stream: int | None) -> None:
+    """A kernel whose units of work are the elements of `counted`."""
+    if not source.is_contiguous:
+        source, strided = arrays.empty(source, source.shape, source.dtype), source
+        copy(strided, source, stream)
+    rows = source.shape[-1], out.shape[-1]
+    driver.launch(kernel, counted.size, stream, counted.size, *rows, flat(source), flat(out))
+
+
+def copy(source: DeviceArray, out: DeviceArray, stream: int | None) -> None:
+    """Elements of one array into another of the same type and shape, on the device."""
+    map_elements(kernels.copy_elements(), source, out, stream, signed=True)
+
+
+def map_elements(
+    kernel: Any, source: DeviceArray, out: DeviceArray, stream: int | None, *, signed: bool | None = None
+) -> None:
+    """One of the kernels that take an element at a time, at scale 1."""
+    _map(kernel, _whole(source), source, _unit_scale(source, stream), None, out, stream, signed=signed)
+
+
+def largest(codes: DeviceArray) -> int:
+    """The largest code; the host waits."""
+    with queue(codes) as stream:
+        found = arrays.scalar(codes, 0)
+        memory, at = driver.memory(codes, signed=False)
+        shape, by = _padded(codes.shape, 1), _padded(arrays.steps_of(codes), 0)
+        found_at = driver.memory(found, signed=True)[0]
+        driver.launch(kernels.largest(), codes.size, stream, codes.size, shape, memory, at, by, found_at)
+        return arrays.read_scalar(found)
+
+
+# Checks of data
+
+
+def _check(
+    x: DeviceArray, source: ElementFormat, element: ElementFormat, nonfinite: Nonfinite, stream: int | None
+) -> None:
+    """Raise where the policy says so, naming the first index in C order: then the host waits for the stream."""
+    if nonfinite == Nonfinite.RAISE:
+        what = "finite everywhere with nonfinite='raise',", "nonfinite"
+        above_infinity = 0
+    elif nonfinite == Nonfinite.ELEMENT and element.nan_code is None:
+        what = f"free of NaN for {element.name}, which has no NaN code,", "NaN"
+        above_infinity = 1
+    else:
+        return
+    found = arrays.scalar(x, x.size)
+    memory, at = driver.memory(x, signed=True)
+    kernel = kernels.find_first(source, above_infinity)
+    shape, by = _padded(x.shape, 1), _padded(arrays.steps_of(x), 0)
+    driver.launch(kernel, x.size, stream, x.size, shape, memory, at, by, driver.memory(found, signed=True)[0])
+    first = arrays.read_scalar(found)
+    if first < x.size:
+        index: Any = np.unravel_index(first, x.shape)
+        raise errors.nonfinite("x", tuple(int(i) for i in index), *what)
+
+
+# Arguments of kernels
+
+
+def _map(
+    kernel: Any,
+    blocks: Blocks,
+    source: DeviceArray,
+    scales: DeviceArray,
+    offsets: DeviceArray | None,
+    out: DeviceArray,
+    stream: int | None,
+    *,
+    words: DeviceArray | None = None,
+    key: tuple[int, int, int, int] = NO_KEY,
+    signed: bool | None = None,
+) -> None:
+    """Run one of the kernels that take an element at a time."""
+    others = scales if offsets is None else offsets, source if words is None else words
+    shape = _padded(source.shape, 1)
+    is_float = source.dtype.itemsize > 1 or signed is True
+    in_order = [(source, is_float), (scales, False), (others[0], False), (others[1], False)]
+    arguments: list[Any] = [shape, _padded(blocks, 1)]
+    for view, is_signed in in_order:
+        memory, at = driver.memory(view, signed=is_signed)
+        arguments += [memory, at, _padded(arrays.steps_of(view), 0)]
+    arguments.append(key)
+    memory, at = driver.memory(out, signed=out.dtype.itemsize == 8 if signed is None else signed)
+    arguments += [memory, at, _padded(arrays.steps_of(out), 0)]
+    driver.launch(kernel, source.size, stream, source.size, *arguments)
+
+
+def _padded_axes(rank: int) -> range:
+    return range(max(rank, 2))
+
+
+def _padded(values: tuple[int, ...], filling: int) -> tuple[int, ...]:
+    """At least two axes."""
+    return (*(filling,) * (2 - len(values)), *values)
+
+
+def flat(view: DeviceArray, signed: bool | None = None) -> Any:
+    """A contiguous array as a vector of what kernels store: unsigned, but for 64 bits."""
+    width = view.dtype.itemsize
+    as_signed = width == 8 if signed is None else signed
+    return driver.at_address(view.pointer, view.size, f"{'i' if as_signed else 'u'}{width}", view.owner)
+
+
+def _signed(target: ElementFormat) -> bool:
+    return target.bits > 32
+
+
+def _are_quads(blocks: Blocks, source: ElementFormat | None, *views: DeviceArray) -> bool:
+    """Whether the kernels of `vectors` apply: whole blocks along contiguous, aligned rows."""
+    if source is not None and source.bits > 32:
+        return False
+    return (
+        len(blocks) > 0
+        and all(block == 1 for block in blocks[:-1])
+        and blocks[-1] in vectors.RUNS
+        and views[0].shape[-1] % blocks[-1] == 0
+        and all(view.is_contiguous and view.pointer % 16 == 0 for view in views)
+    )
+
+
+def _whole(x: DeviceArray) -> Blocks:
+    return tuple(max(1, length) for length in x.shape)
+
+
+def _unit_scale(like: DeviceArray, stream: int | None) -> DeviceArray:
+    """The scale code of 1 as the only block of an array."""
+    unit = arrays.empty(like, (1,) * like.ndim, np.uint8)
+    driver.launch(kernels.fill(), 1, stream, 1, flat(unit), E8M0.bias)
+    return unit
+
+
+def _words(random: RandomBits | None) -> Any:
+    return None if random is None else random.words
+
+
+def _random_source(random: RandomBits | None) -> tuple[str, int, tuple[int, int, int, int]]:
+    if random is None:
+        return kernels.NOWHERE, 0, NO_KEY
+    if random.words is not None:
+        return kernels.WORDS, random.sr_bits, NO_KEY
+    return kernels.SEED, random.sr_bits, random.key
+
+
+def _overlap(x: DeviceArray, out: DeviceArray) -> bool:
+    """Whether two arrays may share memory."""
+    (low_x, high_x), (low_out, high_out) = _ends(x), _ends(out)
+    return low_x < high_out and low_out < high_x
+
+
+def _ends(view: DeviceArray) -> tuple[int, int]:
+    if view.size == 0:
+        return 0, 0
+    reach = [(length - 1) * stride for length, stride in zip(view.shape, view.strides, strict=True)]
+    low, high = sum(end for end in reach if end < 0), sum(end for end in reach if end > 0) + 1
+    width = view.dtype.itemsize
+    return view.pointer + low * width, view.pointer + high * width
+
+
+def _in_place(x: DeviceArray, out: DeviceArray) -> bool:
+    """Whether each element of `out` lies exactly over that of `x`, and neither over itself."""
+    same = (x.pointer, x.strides_matter) == (out.pointer, out.strides_matter)
+    return same and all(stride != 0 or length <= 1 for stride, length in zip(x.strides, x.shape, strict=True))
+
+
+def equal(a: DeviceArray, b: DeviceArray) -> bool:
+    """Whether two arrays of integers have the same shape and elements; the host waits."""
+    if a.shape != b.shape:
+        return False
+    with queue(a, b) as stream:
+        found = arrays.scalar(a, a.size)
+        arguments: list[Any] = [_padded(a.shape, 1)]
+        for view in (a, b):
+            memory, at = driver.memory(view, signed=False)
+            arguments += [memory, at, _padded(arrays.steps_of(view), 0)]
+        found_at = driver.memory(found, signed=True)[0]
+        driver.launch(kernels.first_difference(), a.size, stream, a.size, *arguments, found_at)
+        return arrays.read_scalar(found) == a.size
+

@@ -1,0 +1,148 @@
+"""Kernels for blocks along contiguous rows: four elements a thread, one aligned load, one store.
+
+The threads that hold a block are neighbours in a warp and find its largest magnitude by exchanging theirs, so that an
+array is read once and written once. Blocks have 4 to 128 elements, a power of two, and none is short; a quad is four
+consecutive elements, and all quads of a block belong to one warp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from mxnum.engine.cuda.driver import compile_kernel, cuda, load4, make_largest_of_block, store4
+from mxnum.engine.cuda.functions import NAN_SCALE, make_scale_of
+from mxnum.engine.cuda.kernels import NOWHERE, SEED, WORDS, draw
+from mxnum.engine.lanes import integer, lane, load, store
+from mxnum.formats import ElementFormat
+from mxnum.modes import Nonfinite, ScaleRule
+from mxnum.scalar.random import make_align_random
+from mxnum.scalar.word import dialect
+
+#: Lengths of blocks that a warp holds in quads.
+RUNS = (4, 8, 16, 32, 64, 128)
+
+
+@cache
+def quantize_rows(
+    source: ElementFormat,
+    element: ElementFormat,
+    run: int,
+    rule: ScaleRule,
+    nonfinite: Nonfinite,
+    given: bool,
+    how: str,
+    sr_bits: int,
+    function: Callable[..., Any],
+    values: bool,
+) -> Any:
+    """(quads, source, given scales, scales, words, key, out): out = function(x, scale, random) for every element.
+
+    The function makes codes, which are stored as one 32-bit word a quad, or, with `values`, patterns as wide as the
+    source. Scales are stored but for `values`. The source has 32 bits or fewer, so that lanes can exchange magnitudes.
+    """
+    LANES, SHIFT = run // 4, (run // 4).bit_length() - 1
+    largest_of_quad, scale_of, NONFINITE = _scale_functions(source, element, rule, nonfinite)
+    largest_of_block = make_largest_of_block(LANES, largest_of_quad)
+    randoms_of = _make_randoms_of(how, sr_bits)
+    BLOCK = nonfinite == Nonfinite.BLOCK
+    NEEDS_LARGEST = BLOCK or not given
+
+    def quantize(quads, source, given_scales, scales, words, key, out):
+        quad, step = cuda.grid(1), cuda.gridsize(1)
+        while quad < quads:
+            a, b, c, d = load4(source, quad)
+            scale = np.int32(0)
+            largest = np.int32(0)
+            if NEEDS_LARGEST:
+                largest = largest_of_block(largest_of_quad(a, b, c, d), source, quad)
+                scale = np.int32(scale_of(largest))
+            if given:
+                scale = np.int32(integer(load(given_scales, quad >> SHIFT)))
+            if BLOCK:
+                scale = np.int32(NAN_SCALE if largest >= NONFINITE else scale)
+            ra, rb, rc, rd = randoms_of(quad, words, key)
+            va, vb = function(a, scale, ra), function(b, scale, rb)
+            vc, vd = function(c, scale, rc), function(d, scale, rd)
+            if values:
+                store4(out, quad, va, vb, vc, vd)
+            else:
+                if quad & (LANES - 1) == 0:
+                    store(scales, quad >> SHIFT, scale)
+                store(out, quad, va | (vb << 8) | (vc << 16) | (vd << 24))
+            quad += step
+
+    return compile_kernel(quantize)
+
+
+def _scale_functions(
+    source: ElementFormat, element: ElementFormat, rule: ScaleRule, nonfinite: Nonfinite
+) -> tuple[Callable[..., Any], Callable[..., Any], int]:
+    """(four elements -> their largest magnitude, that of a block -> scale code, the least magnitude not finite)."""
+    MASK, MAX = (1 << (source.bits - 1)) - 1, source.max_code
+    FINITE_ONLY = nonfinite == Nonfinite.ELEMENT
+    scale_of = make_scale_of(source, element, rule)
+
+    @dialect
+    def magnitude_of(x):
+        magnitude = np.int32(np.int32(x) & np.int32(MASK))
+        if FINITE_ONLY:
+            return np.int32(0 if magnitude > MAX else magnitude)
+        return magnitude
+
+    @dialect
+    def largest_of_quad(a, b, c, d):
+        left = np.int32(max(magnitude_of(a), magnitude_of(b)))
+        right = np.int32(max(magnitude_of(c), magnitude_of(d)))
+        return np.int32(max(left, right))
+
+    return largest_of_quad, scale_of, MAX + 1
+
+
+def _make_randoms_of(how: str, sr_bits: int) -> Callable[..., Any]:
+    """(quad, words, key) -> four random integers: a quad is what one Philox counter gives."""
+    align_random = make_align_random(sr_bits)
+    if how == WORDS:
+
+        @dialect
+        def read_randoms(quad, words, key):
+            a, b, c, d = load4(words, quad)
+            return align_random(lane(a)), align_random(lane(b)), align_random(lane(c)), align_random(lane(d))
+
+        return read_randoms
+    if how == SEED:
+
+        @dialect
+        def draw_randoms(quad, words, key):
+            a, b, c, d = draw(quad, key)
+            return align_random(a), align_random(b), align_random(c), align_random(d)
+
+        return draw_randoms
+    assert how == NOWHERE
+
+    @dialect
+    def no_randoms(quad, words, key):
+        return 0, 0, 0, 0
+
+    return no_randoms
+
+
+@cache
+def dequantize_rows(run: int, function: Callable[..., Any]) -> Any:
+    """(quads, codes, scales, out): out = function(code, scale) for every element; codes are 32-bit words of four."""
+    SHIFT = (run // 4).bit_length() - 1
+
+    def dequantize(quads, codes, scales, out):
+        quad, step = cuda.grid(1), cuda.gridsize(1)
+        while quad < quads:
+            word = integer(load(codes, quad))
+            scale = integer(load(scales, quad >> SHIFT))
+            a, b = function(word & 0xFF, scale), function((word >> 8) & 0xFF, scale)
+            c, d = function((word >> 16) & 0xFF, scale), function((word >> 24) & 0xFF, scale)
+            store4(out, quad, a, b, c, d)
+            quad += step
+
+    return compile_kernel(dequantize)

@@ -1,0 +1,285 @@
+"""32-bit lanes: the machine on which the fast loops run the dialect.
+
+numba computes int32 + int32 in 64 bits, which halves the width of every vector. A lane is a numba type of its own on
+which the operators of the dialect stay in 32 bits. What makes that right is proved for every function of the dialect
+whose word has 32 bits: no intermediate leaves the word.
+
+Lanes also add float32 numbers, given and returned as bit patterns, for the formulations in `magic`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic, models, overload, register_model
+from numba.np.arrayobj import make_array
+
+from mxnum.scalar import random, word
+
+#: How a machine other than plain integers and numpy computes with floats: type -> (operation, *bit patterns) -> result.
+FLOAT_ARITHMETIC: dict[type, Callable[..., Any]] = {}
+
+_I32, _F32 = ir.IntType(32), ir.FloatType()
+
+
+def lane(value: Any) -> Any:
+    """An integer, or a lane, as a lane; without compilation the integer itself."""
+    return int(value)
+
+
+def integer(value: Any) -> Any:
+    """A lane as an int32; an integer as it is."""
+    return value
+
+
+def load(array: Any, index: Any) -> Any:
+    """An element of a contiguous one-dimensional integer array: a lane, or an int64 where elements have 64 bits.
+
+    The index is not checked and does not wrap around, which is what lets compilers vectorize.
+    """
+    return int(array[index])
+
+
+def store(array: Any, index: Any, value: Any) -> None:
+    """Write the low bits of a value to an element of such an array."""
+    width = 8 * array.dtype.itemsize
+    bits = int(value) & ((1 << width) - 1)
+    array[index] = bits - (1 << width) if array.dtype.kind == "i" and bits >> (width - 1) else bits
+
+
+def add_float32(a: Any, b: Any) -> Any:
+    """Bits of the float32 sum of two bit patterns."""
+    return _float_arithmetic("add", a, b)
+
+
+def subtract_float32(a: Any, b: Any) -> Any:
+    """Bits of the float32 difference of two bit patterns."""
+    return _float_arithmetic("subtract", a, b)
+
+
+def truncate_float32(a: Any) -> Any:
+    """The integer part of a float32 bit pattern, whose magnitude is below 2**31."""
+    return _float_arithmetic("truncate", a)
+
+
+def _float_arithmetic(operation: str, *operands: Any) -> Any:
+    machine = FLOAT_ARITHMETIC.get(type(operands[0]))
+    if machine is not None:
+        return machine(operation, *operands)
+    floats = [np.asarray(bits).astype(np.int32).view(np.float32) for bits in operands]
+    result = floats[0].astype(np.int32) if operation == "truncate" else getattr(np, operation)(*floats).view(np.int32)
+    return result if result.ndim else int(result)
+
+
+class Lane(types.Type):  # type: ignore[misc]
+    """The numba type."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Lane")
+
+
+LANE = Lane()
+
+
+@register_model(Lane)
+class _LaneModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, numba_type: Any) -> None:
+        super().__init__(manager, numba_type, _I32)
+
+
+def _in_lane(builder: Any, value: Any, signed: bool = True) -> Any:
+    """An integer of any width in 32 bits."""
+    if value.type.width > 32:
+        return builder.trunc(value, _I32)
+    if value.type.width < 32:
+        return (builder.sext if signed else builder.zext)(value, _I32)
+    return value
+
+
+def _operation(emit: Callable[[Any, Any, Any], Any], result: Any = LANE) -> Any:
+    """(builder, a, b) -> value, as a compiled function of two lanes or integers."""
+
+    @intrinsic
+    def operation(context, a, b):
+        def generate(target, builder, signature, arguments):
+            return emit(builder, *(_in_lane(builder, argument) for argument in arguments))
+
+        return result(a, b), generate
+
+    return operation
+
+
+def _overload_operator(function: Any, emit: Callable[[Any, Any, Any], Any], result: Any = LANE) -> None:
+    operation = _operation(emit, result)
+
+    @overload(function, jit_options={"forceinline": True})
+    def compile_operator(a, b):
+        if _has_lane(a, b):
+            return lambda a, b: operation(a, b)
+        return None
+
+
+def _has_lane(*arguments: Any) -> bool:
+    return any(isinstance(a, Lane) for a in arguments) and all(isinstance(a, Lane | types.Integer) for a in arguments)
+
+
+for _operator, _instruction in {
+    operator.add: "add",
+    operator.sub: "sub",
+    operator.and_: "and_",
+    operator.or_: "or_",
+    operator.xor: "xor",
+    operator.lshift: "shl",
+    operator.rshift: "ashr",
+}.items():
+    _overload_operator(_operator, lambda builder, a, b, name=_instruction: getattr(builder, name)(a, b))
+
+for _operator, _sign in {
+    operator.lt: "<",
+    operator.le: "<=",
+    operator.gt: ">",
+    operator.ge: ">=",
+    operator.eq: "==",
+    operator.ne: "!=",
+}.items():
+    _overload_operator(_operator, lambda builder, a, b, sign=_sign: builder.icmp_signed(sign, a, b), types.boolean)
+
+
+@intrinsic
+def _select(context, condition, if_true, if_false):
+    def generate(target, builder, signature, arguments):
+        return builder.select(arguments[0], *(_in_lane(builder, argument) for argument in arguments[1:]))
+
+    return LANE(types.boolean, if_true, if_false), generate
+
+
+@overload(word.select, jit_options={"forceinline": True})
+def _compile_select(condition, if_true, if_false):
+    if _has_lane(if_true, if_false):
+        return lambda condition, if_true, if_false: _select(condition, if_true, if_false)
+    return None
+
+
+@intrinsic
+def _multiply_words(context, a, b):
+    def generate(target, builder, signature, arguments):
+        wide = [builder.zext(_in_lane(builder, argument), ir.IntType(64)) for argument in arguments]
+        product = builder.mul(*wide)
+        high = builder.trunc(builder.lshr(product, ir.IntType(64)(32)), _I32)
+        return target.make_tuple(builder, signature.return_type, [high, builder.trunc(product, _I32)])
+
+    return types.UniTuple(LANE, 2)(a, b), generate
+
+
+@overload(random.multiply_32x32, jit_options={"forceinline": True})
+def _compile_multiply(a, b):
+    """One multiplication where the dialect, which has none of that width, takes two."""
+    if _has_lane(a, b):
+        return lambda a, b: _multiply_words(a, b)
+    return None
+
+
+@intrinsic
+def _to_lane(context, value):
+    signed = getattr(value, "signed", True)
+
+    def generate(target, builder, signature, arguments):
+        return _in_lane(builder, arguments[0], signed)
+
+    return LANE(value), generate
+
+
+@intrinsic
+def _to_integer(context, value):
+    return types.int32(value), lambda target, builder, signature, arguments: arguments[0]
+
+
+def _element_pointer(context, builder, array_type, array, index):
+    return builder.gep(make_array(array_type)(context, builder, array).data, [index])
+
+
+@intrinsic
+def _load(context, array, index):
+    result = types.int64 if array.dtype.bitwidth == 64 else LANE
+
+    def generate(target, builder, signature, arguments):
+        value = builder.load(_element_pointer(target, builder, array, *arguments))
+        return value if result is types.int64 else _in_lane(builder, value, array.dtype.signed)
+
+    return result(array, index), generate
+
+
+@intrinsic
+def _store(context, array, index, value):
+    def generate(target, builder, signature, arguments):
+        pointer, bits = _element_pointer(target, builder, array, *arguments[:2]), arguments[2]
+        width = array.dtype.bitwidth
+        if bits.type.width > width:
+            bits = builder.trunc(bits, ir.IntType(width))
+        elif bits.type.width < width:
+            bits = builder.sext(bits, ir.IntType(width))
+        builder.store(bits, pointer)
+        return target.get_dummy_value()
+
+    return types.none(array, index, value), generate
+
+
+@overload(load, jit_options={"forceinline": True})
+def _compile_load(array, index):
+    return lambda array, index: _load(array, index)
+
+
+@overload(store, jit_options={"forceinline": True})
+def _compile_store(array, index, value):
+    return lambda array, index, value: _store(array, index, value)
+
+
+@overload(lane, jit_options={"forceinline": True})
+def _compile_lane(value):
+    return lambda value: _to_lane(value)
+
+
+@overload(integer, jit_options={"forceinline": True})
+def _compile_integer(value):
+    if isinstance(value, Lane):
+        return lambda value: _to_integer(value)
+    return lambda value: value
+
+
+def _float_operation(instruction: str) -> Any:
+    def emit(builder: Any, a: Any, b: Any) -> Any:
+        floats = [builder.bitcast(value, _F32) for value in (a, b)]
+        return builder.bitcast(getattr(builder, instruction)(*floats), _I32)
+
+    return _operation(emit)
+
+
+_add, _subtract = _float_operation("fadd"), _float_operation("fsub")
+
+
+@intrinsic
+def _truncate(context, value):
+    def generate(target, builder, signature, arguments):
+        return builder.fptosi(builder.bitcast(arguments[0], _F32), _I32)
+
+    return LANE(value), generate
+
+
+@overload(add_float32, jit_options={"forceinline": True})
+def _compile_add(a, b):
+    return lambda a, b: _add(a, b)
+
+
+@overload(subtract_float32, jit_options={"forceinline": True})
+def _compile_subtract(a, b):
+    return lambda a, b: _subtract(a, b)
+
+
+@overload(truncate_float32, jit_options={"forceinline": True})
+def _compile_truncate(a):
+    return lambda a: _truncate(a)
