@@ -2,7 +2,9 @@
 
 PTX defines every integer instruction for every operand (shift amounts clamp, nothing is poison), so that equality of
 the results is all there is to prove. The executor knows straight-line integer code, which is all that the dialect
-compiles to, and refuses everything else. What ptxas and the device make of the PTX is believed, not proved.
+compiles to, and refuses everything else. Of the float operations that `mxnum.engine.scaled` asks for it knows that equal
+operands give equal results: the code has to ask for the same ones, rounded to nearest even, never contracted or flushed.
+What ptxas and the device make of the PTX is believed, not proved.
 
 numba-cuda is an optional dependency: it is imported only when something is compiled.
 """
@@ -11,20 +13,26 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
+from functools import partial
+from itertools import combinations
 from typing import Any
 
 import z3
 
-from proofs.theorem import Theorem
-from proofs.translation import Execution, UnsupportedCode, families, theorem
+from mxnum.engine import lanes, scaled
+from mxnum.formats import ELEMENTS, FLOATS
+from mxnum.modes import ScaleRule
+from proofs.solve import prove
+from proofs.sym import Sym, run
+from proofs.theorem import Outcome, Theorem
+from proofs.translation import Execution, Family, Kernel, UnsupportedCode, families, theorem
 
 STATEMENT = (
-    "The PTX that numba-cuda makes of the kernel for compute capability 9.0 returns what the Python function object "
-    "returns, for every input."
+    "The PTX that numba-cuda makes of the function for compute capability 9.0, run on lanes or 64-bit words as kernels "
+    "run it, returns what the Python function object returns, for every input."
 )
 COMPUTE_CAPABILITY = (9, 0)
 
@@ -33,10 +41,22 @@ def theorems() -> list[Theorem]:
     """One theorem for every kernel; ModuleNotFoundError where numba-cuda is not installed."""
     if importlib.util.find_spec("numba_cuda") is None:
         raise ModuleNotFoundError("The PTX proofs need numba-cuda, which comes with: pip install mxnum[cuda]")
-    return [
+    found = [
         theorem(family if _in_fast_tier(family.name) else replace(family, tier="full"), "ptx", STATEMENT, machine)
-        for family in families()
+        for family in map(_as_run, families())
     ]
+    return [*found, *_scaled_theorems()]
+
+
+def _as_run(family: Family) -> Family:
+    """The kernels with arguments as the functions of `mxnum.engine.cuda.functions` pass them."""
+    return replace(family, kernels=tuple(_with_words(kernel) for kernel in family.kernels))
+
+
+def _with_words(kernel: Kernel) -> Kernel:
+    if kernel.word == 64:
+        return kernel.plain()
+    return replace(kernel, arguments=tuple(replace(argument, type="lane") for argument in kernel.arguments))
 
 
 def _in_fast_tier(name: str) -> bool:
@@ -50,15 +70,18 @@ def machine(function: Callable[..., Any], types: tuple[str, ...], arguments: Seq
 
 
 def compile_to_ptx(function: Callable[..., Any], types: tuple[str, ...]) -> str:
-    """The PTX of a dialect function as a device function of the C calling convention."""
+    """The PTX of a dialect function as a device function of the C calling convention; lanes are passed as int32."""
     from numba import cuda
     from numba.cuda import types as cuda_types
 
+    from mxnum.engine.cuda.driver import offline  # which also says how float operations become instructions
     from mxnum.engine.jit import register
 
     # numba-cuda finds the overloads of `select` and of nested dialect functions where numba registered them.
     register(function)
-    with _offline_device():
+    if "lane" in types:
+        function, types = _on_lanes(function), ("int32",) * len(types)
+    with offline(COMPUTE_CAPABILITY):
         text, returned = cuda.compile(
             function,
             tuple(getattr(cuda_types, name) for name in types),
@@ -73,17 +96,99 @@ def compile_to_ptx(function: Callable[..., Any], types: tuple[str, ...]) -> str:
     return str(text)
 
 
-@contextmanager
-def _offline_device() -> Iterator[None]:
-    """Nested functions are compiled for the current device's capability, whatever `cc` says: name one."""
-    from numba.cuda import dispatcher
+def _on_lanes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with int32 arguments taken as lanes."""
+    from mxnum.engine.lanes import integer, lane
 
-    original = dispatcher.get_current_device
-    dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=COMPUTE_CAPABILITY)
+    def on_one(a: Any) -> Any:
+        return integer(function(lane(a)))
+
+    def on_two(a: Any, b: Any) -> Any:
+        return integer(function(lane(a), lane(b)))
+
+    def on_three(a: Any, b: Any, c: Any) -> Any:
+        return integer(function(lane(a), lane(b), lane(c)))
+
+    return (on_one, on_two, on_three)[function.__code__.co_argcount - 1]
+
+
+# --- The formulation of the kernels, which computes with floats
+
+SCALED = (
+    "The PTX that numba-cuda makes of the function for compute capability 9.0 asks for the float operations that the "
+    "Python function object asks for, and returns what it returns, for every input."
+)
+
+
+def _scaled_theorems() -> list[Theorem]:
+    found = []
+    for name, function, arguments in _scaled_functions():
+        found.append(
+            Theorem(
+                name=f"ptx/scaled/{name}",
+                statement=SCALED,
+                kernels=(function.__name__,),
+                check=partial(_check_scaled, function, arguments),
+                hypotheses=(f"{', '.join(arguments)} are any 32-bit integers",),
+                functions=(function,),
+            )
+        )
+    return found
+
+
+def _scaled_functions() -> Iterator[tuple[str, Callable[..., Any], tuple[str, ...]]]:
+    for name in scaled.ELEMENTS:
+        for source in (FLOATS[source] for source in scaled.SOURCES):
+            yield f"code/{source.name}/{name}", scaled.make_code(source, ELEMENTS[name]), ("x", "down")
+        yield f"value/{name}", scaled.make_value(ELEMENTS[name]), ("x", "down", "up")
+    for name, element in ELEMENTS.items():
+        yield f"decode/{name}", scaled.make_decoded(element), ("code", "up")
+        if scaled.covers_scale(FLOATS["float32"], element):
+            for rule in ScaleRule:
+                yield f"scale/{name}/{rule}", scaled.make_scale(FLOATS["float32"], element, rule), ("amax",)
+    yield "up", scaled.up, ("scale",)
+    yield "down", scaled.down, ("scale",)
+
+
+def _check_scaled(function: Callable[..., Any], arguments: tuple[str, ...]) -> Outcome:
+    started = time.perf_counter()
+    symbols = [z3.BitVec(name, 32) for name in arguments]
+    floats = Floats()
+    lanes.FLOAT_ARITHMETIC[Sym] = floats.of_function
     try:
-        yield
-    finally:
-        dispatcher.get_current_device = original
+        expected, _ = run(function, *symbols)
+        compiled = execute(compile_to_ptx(function, ("lane",) * len(symbols)), symbols, floats)
+    except UnsupportedCode as problem:
+        return Outcome("error", "-", time.perf_counter() - started, f"not understood: {problem}")
+    return prove(floats.congruent, compiled.result == expected, engines=("bitwuzla",), show=symbols)
+
+
+class Floats:
+    """Float operations met while functions run: nothing is known of them but that they are functions."""
+
+    def __init__(self) -> None:
+        self.met: list[tuple[str, z3.BitVecRef, z3.BitVecRef, z3.BitVecRef]] = []
+
+    def of_function(self, operation: str, a: Any, b: Any) -> Sym:
+        word = a if isinstance(a, Sym) else b
+        return Sym(self.apply(operation, word.lift(a), word.lift(b)), word.obligations)
+
+    def apply(self, operation: str, a: z3.BitVecRef, b: z3.BitVecRef) -> z3.BitVecRef:
+        result = z3.FreshConst(z3.BitVecSort(32), operation)
+        self.met.append((operation, a, b, result))
+        return result
+
+    @property
+    def congruent(self) -> list[z3.BoolRef]:
+        """The same operation of the same numbers, in either order where that does not matter, is the same."""
+        found = []
+        for (f, a, b, first), (g, c, d, second) in combinations(self.met, 2):
+            if f == g:
+                same = z3.And(a == c, b == d)
+                if f != "subtract":
+                    same = z3.Or(same, z3.And(a == d, b == c))
+                found.append(z3.Implies(same, first == second))
+        return found
 
 
 # --- A whole function
@@ -95,14 +200,14 @@ _FUNCTION = re.compile(
 )
 
 
-def execute(text: str, arguments: Sequence[z3.BitVecRef]) -> Execution:
-    """What the only function of a module returns."""
+def execute(text: str, arguments: Sequence[z3.BitVecRef], floats: Floats | None = None) -> Execution:
+    """What the only function of a module returns. Float operations are refused unless there is someone to meet them."""
     functions = list(_FUNCTION.finditer(text))
     if len(functions) != 1:
         raise UnsupportedCode(f"{len(functions)} functions with a result in the module")
     (function,) = functions
     parameters = re.findall(r"\.param \.b\d+ (\w+)", function["parameters"])
-    machine = _Machine(dict(zip(parameters, arguments, strict=True)), function["slot"], int(function["bits"]))
+    machine = _Machine(dict(zip(parameters, arguments, strict=True)), function["slot"], int(function["bits"]), floats)
     *statements, rest = re.sub(r"//[^\n]*", "", function["body"]).split(";")
     lines = [" ".join(statement.split()) for statement in statements]
     if rest.strip() or lines[-1:] != ["ret"]:
@@ -120,8 +225,10 @@ def execute(text: str, arguments: Sequence[z3.BitVecRef]) -> Execution:
 # --- The meaning of instructions
 
 #: Widths of registers by the prefix NVVM gives them, and how they are declared.
-_WIDTHS = {"%p": 1, "%rs": 16, "%r": 32, "%rd": 64}
-_DECLARATIONS = {("pred", "%p"), ("b16", "%rs"), ("b32", "%r"), ("b64", "%rd")}
+_WIDTHS = {"%p": 1, "%rs": 16, "%r": 32, "%rd": 64, "%f": 32}
+_DECLARATIONS = {("pred", "%p"), ("b16", "%rs"), ("b32", "%r"), ("b64", "%rd"), ("f32", "%f")}
+#: Operations that name their rounding, so that no tool contracts them.
+_FLOAT = {"add.rn": "add", "sub.rn": "subtract", "mul.rn": "multiply"}
 
 _UNARY: dict[str, Callable[[Any], Any]] = {
     "mov": lambda a: a,
@@ -195,11 +302,14 @@ class _Machine:
     parameters: dict[str, z3.BitVecRef]
     slot: str
     result_bits: int
+    floats: Floats | None = None
     env: dict[str, z3.BitVecRef] = field(default_factory=dict)
     result: z3.BitVecRef | None = None
 
     def operand(self, text: str, width: int) -> z3.BitVecRef:
         """A register of that width, or an immediate."""
+        if found := re.fullmatch(r"0f([0-9A-F]{8})", text):
+            return z3.BitVecVal(int(found[1], 16), width)
         if not text.startswith("%"):
             if not re.fullmatch(r"-?\d+", text):
                 raise UnsupportedCode(f"operand {text}")
@@ -226,8 +336,23 @@ class _Machine:
         else:
             raise UnsupportedCode("no such instruction")
 
+    def float_value(self, name: str, operands: list[str]) -> z3.BitVecRef:
+        """A float operation on bit patterns, or a move of them."""
+        match name, operands:
+            case "mov", [a]:
+                return self.operand(a, 32)
+            case "ld.param", [address] if self.parameters[address.strip("[]")].size() == 32:
+                return self.parameters[address.strip("[]")]
+            case "selp", [a, b, p]:
+                return z3.If(self.operand(p, 1) == 1, self.operand(a, 32), self.operand(b, 32))
+            case _, [a, b] if name in _FLOAT and self.floats is not None:
+                return self.floats.apply(_FLOAT[name], self.operand(a, 32), self.operand(b, 32))
+        raise UnsupportedCode("no such operation on floats")
+
     def value(self, name: str, type_: str, operands: list[str], width: int) -> z3.BitVecRef:
         """What an instruction writes to its destination of `width` bits."""
+        if type_ == "f32":
+            return self.float_value(name, operands)
         match name.split("."), operands:
             case ["ld", "param"], [address]:
                 kind, size = _type(type_, "bsu")

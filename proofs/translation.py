@@ -53,7 +53,7 @@ class Argument:
     #: The domain is every integer of this many bits.
     bits: int
     signed: bool
-    #: numba's name of the type.
+    #: numba's name of the type; "lane" for 32-bit lanes.
     type: str
     #: All of them but the most negative one, which has no opposite.
     symmetric: bool = False
@@ -72,7 +72,7 @@ class Argument:
     @property
     def passed(self) -> z3.BitVecRef:
         """The argument as compiled code gets it."""
-        return self.widened(int(self.type.removeprefix("u").removeprefix("int")))
+        return self.widened(32 if self.type == "lane" else int(self.type.removeprefix("u").removeprefix("int")))
 
     @property
     def hypotheses(self) -> list[z3.BoolRef]:

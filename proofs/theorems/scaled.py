@@ -1,0 +1,150 @@
+"""The formulation of the CUDA kernels equals the definition: for every finite input and every scale, without a domain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import z3
+
+from mxnum.engine import lanes, scaled
+from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
+from mxnum.modes import Overflow, Rounding, ScaleRule
+from mxnum.scalar.convert import make_decode, make_encode
+from mxnum.scalar.scale import make_shared_scale
+from proofs.solve import prove, together
+from proofs.sym import Sym, run
+from proofs.theorem import Outcome, Theorem
+
+FLOAT32 = FLOATS["float32"]
+CODE = (
+    "The code made with one float32 product and one sum is the code of the definition, to nearest even, saturating, of "
+    "every finite number under every scale."
+)
+VALUE = (
+    "The value made with two float32 products, a sum and a difference is the value of the definition's code, of every "
+    "finite number under every scale."
+)
+SCALE = "The scale code made by carrying into an exponent field is that of the definition for every finite magnitude."
+DECODING = "The value made by moving a code's fields and two float32 products is that of the definition."
+ENVIRONMENT = "float32 operations round to nearest even and keep subnormals"
+_OPERATIONS = {"add": z3.fpAdd, "subtract": z3.fpSub, "multiply": z3.fpMul}
+
+
+class Floats:
+    """Float operations met while functions run; floats have no bit-vector term of their own, but equations."""
+
+    def __init__(self) -> None:
+        self.equations: list[z3.BoolRef] = []
+        lanes.FLOAT_ARITHMETIC[Sym] = self.compute
+
+    def compute(self, operation: str, a: Any, b: Any) -> Sym:
+        word = a if isinstance(a, Sym) else b
+        x, y = (z3.fpBVToFP(word.lift(bits), z3.Float32()) for bits in (a, b))
+        result = z3.FreshConst(z3.BitVecSort(32), operation)
+        self.equations.append(z3.fpBVToFP(result, z3.Float32()) == _OPERATIONS[operation](z3.RNE(), x, y))
+        return Sym(result, word.obligations)
+
+
+def _finite(source: ElementFormat, x: z3.BitVecRef) -> list[z3.BoolRef]:
+    """x is a signed bit pattern of a finite number."""
+    half = 1 << (source.bits - 1)
+    within = [] if source.bits == 32 else [x >= -half, x < half]
+    return [*within, (x & (half - 1)) <= source.max_code]
+
+
+def check_code(source: ElementFormat, element: ElementFormat) -> Outcome:
+    x, scale = z3.BitVec("x", 32), z3.BitVec("scale", 32)
+    floats = Floats()
+    code = scaled.make_code(source, element)
+    fast, safe = run(lambda x, scale: code(x, scaled.down(scale)), x, scale)
+    encode = make_encode(source, element, Rounding.RNE, Overflow.SATURATE)
+    want, _ = run(encode, x, scale, z3.BitVecVal(0, 32))
+    return _prove(floats, _finite(source, x), scale, z3.And(fast == want, *safe), (x, scale))
+
+
+def check_value(element: ElementFormat) -> Outcome:
+    x, scale = z3.BitVec("x", 32), z3.BitVec("scale", 32)
+    floats = Floats()
+    value = scaled.make_value(element)
+    fast, safe = run(lambda x, scale: value(x, scaled.down(scale), scaled.up(scale)), x, scale)
+    encode = make_encode(FLOAT32, element, Rounding.RNE, Overflow.SATURATE)
+    code, _ = run(encode, x, scale, z3.BitVecVal(0, 32))
+    want, _ = run(make_decode(element, FLOAT32), code, scale)
+    return _prove(floats, _finite(FLOAT32, x), scale, z3.And(fast == want, *safe), (x, scale))
+
+
+def check_decoding(element: ElementFormat) -> Outcome:
+    code, scale = z3.BitVec("code", 32), z3.BitVec("scale", 32)
+    floats = Floats()
+    decoded = scaled.make_decoded(element)
+    fast, safe = run(lambda code, scale: decoded(code, scaled.up(scale)), code, scale)
+    want, _ = run(make_decode(element, FLOAT32), code, scale)
+    within = [code >= 0, code < 1 << element.bits]
+    return _prove(floats, within, scale, z3.And(fast == want, *safe), (code, scale))
+
+
+def check_scale(source: ElementFormat, element: ElementFormat) -> Outcome:
+    return together((rule, partial(_check_rule, source, element, rule)) for rule in ScaleRule)
+
+
+def _check_rule(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Outcome:
+    amax = z3.BitVec("amax", 32)
+    floats = Floats()
+    fast, safe = run(scaled.make_scale(source, element, rule), amax)
+    want, _ = run(make_shared_scale(source, element, rule), amax)
+    within = [amax >= 0, amax <= source.max_code, *floats.equations]
+    return prove(within, z3.And(fast == want, *safe), engines=("bitwuzla",), show=(amax,))
+
+
+def _prove(
+    floats: Floats, hypotheses: list[z3.BoolRef], scale: z3.BitVecRef, goal: z3.BoolRef, show: tuple[z3.BitVecRef, ...]
+) -> Outcome:
+    assumed = [*hypotheses, scale >= 0, scale <= 254, *floats.equations]
+    return prove(assumed, goal, engines=("bitwuzla",), show=show)
+
+
+def theorems() -> list[Theorem]:
+    found = []
+    scales = "scale any code but NaN"
+    for name in scaled.ELEMENTS:
+        element = ELEMENTS[name]
+        for source in (FLOATS[name] for name in scaled.SOURCES):
+            encode = make_encode(source, element, Rounding.RNE, Overflow.SATURATE)
+            pair = scaled.make_code(source, element), encode
+            given = f"x is any finite {source.name} and {scales}"
+            found.append(_theorem(f"code/{source.name}/{name}", CODE, given, partial(check_code, source, element), pair))
+        encode, decode = make_encode(FLOAT32, element, Rounding.RNE, Overflow.SATURATE), make_decode(element, FLOAT32)
+        about = scaled.make_value(element), encode, decode
+        found.append(
+            _theorem(f"value/{name}", VALUE, f"x is any finite float32 and {scales}", partial(check_value, element), about)
+        )
+    for name, element in ELEMENTS.items():
+        about = scaled.make_decoded(element), make_decode(element, FLOAT32)
+        found.append(
+            _theorem(f"decode/{name}", DECODING, f"code is any {name} and {scales}", partial(check_decoding, element), about)
+        )
+        for source in FLOATS.values():
+            if scaled.covers_scale(source, element):
+                about = *(make(source, element, rule) for rule in ScaleRule for make in _SCALES),
+                given = f"amax is any finite {source.name} that is not negative"
+                check = partial(check_scale, source, element)
+                found.append(_theorem(f"scale/{source.name}/{name}", SCALE, given, check, about))
+    return found
+
+
+_SCALES = scaled.make_scale, make_shared_scale
+
+
+def _theorem(
+    name: str, statement: str, given: str, check: Callable[[], Outcome], functions: tuple[Callable[..., Any], ...]
+) -> Theorem:
+    return Theorem(
+        name=f"scaled/{name}",
+        statement=statement,
+        kernels=tuple(function.__name__ for function in functions),
+        check=check,
+        hypotheses=(given, ENVIRONMENT),
+        functions=(*functions, scaled.down, scaled.up),
+    )

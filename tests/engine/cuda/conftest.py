@@ -1,0 +1,53 @@
+"""These tests run in numba's simulator, or on a GPU where there is one; else they are skipped.
+
+    NUMBA_ENABLE_CUDASIM=1 NUMBA_DISABLE_JIT=1 python -m pytest tests/engine/cuda
+
+The second variable spares compiling what the results are compared with: the loops over the definition on the CPU.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import numpy as np
+import pytest
+
+SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
+
+
+def reason_to_skip() -> str | None:
+    if importlib.util.find_spec("numba_cuda") is None:
+        return "numba-cuda is missing: pip install mxnum[cuda]"
+    if SIMULATED:
+        return None
+    from numba import cuda
+
+    try:
+        available = bool(cuda.is_available())
+    except Exception:
+        available = False
+    return None if available else "no GPU: NUMBA_ENABLE_CUDASIM=1 runs these tests in numba's simulator"
+
+
+def pytest_collection_modifyitems(items):
+    mine = [item for item in items if "engine/cuda" in item.path.as_posix() and "offline" not in item.keywords]
+    reason = reason_to_skip() if mine else None
+    for item in mine:
+        if reason is not None:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(autouse=True)
+def _quiet_floats():
+    """Loops of the CPU that run uncompiled add floats in numpy, which warns where hardware is silent."""
+    with np.errstate(all="ignore"):
+        yield
+
+
+@pytest.fixture
+def device():
+    """numpy array -> the same on the device, as a numba device array."""
+    from numba import cuda
+
+    return lambda array: cuda.to_device(np.ascontiguousarray(array)) if array.ndim else cuda.to_device(array)

@@ -1,0 +1,115 @@
+"""Arrays of several libraries: what is made beside them, views, copies. The libraries are stand-ins over host memory."""
+
+from __future__ import annotations
+
+import types
+
+import numpy as np
+import pytest
+
+import mxnum as mx
+from mxnum.device import described
+from tests.samples import generator
+
+
+class Pointer:
+    """cupy.cuda.MemoryPointer."""
+
+    def __init__(self, ptr: int, array: np.ndarray) -> None:
+        self.ptr, self.array = ptr, array
+
+    def __add__(self, offset: int) -> Pointer:
+        return Pointer(self.ptr + offset, self.array)
+
+
+class CupyLike:
+    """An array that says where it lives as CuPy's do."""
+
+    __module__ = "cupy"
+    device = types.SimpleNamespace(id=0)
+
+    def __init__(self, shape, dtype=None, memptr=None, strides=None):
+        if memptr is None:
+            self.array = np.empty(shape, dtype) if not isinstance(shape, np.ndarray) else shape
+        else:
+            self.array = np.ndarray(shape, dtype, memptr.array.base if memptr.array.base is not None else memptr.array,
+                                    memptr.ptr - _base(memptr.array), strides)  # fmt: skip
+        self.dtype, self.shape = self.array.dtype, self.array.shape
+
+    @property
+    def data(self):
+        return Pointer(self.array.ctypes.data, self.array)
+
+    @property
+    def __cuda_array_interface__(self):
+        return {**self.array.__array_interface__, "stream": 1}
+
+
+def _base(array: np.ndarray) -> int:
+    return (array if array.base is None else array.base).ctypes.data
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    import sys
+
+    from mxnum.engine.cuda import driver
+
+    if not driver.SIMULATED:
+        pytest.skip("stand-ins have host memory")
+    module = types.SimpleNamespace(empty=CupyLike, ndarray=CupyLike)
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    return module
+
+
+def test_results_are_of_the_library_of_the_input(cupy):
+    x = generator("library").standard_normal((4, 64)).astype(np.float32)
+    given = CupyLike(x.copy())
+    q, want = mx.quantize(given, "mxint4", offset="float16"), mx.quantize(x, "mxint4", offset="float16")
+    assert {type(part) for part in (q.codes, q.scales, q.offsets)} == {CupyLike}
+    assert q.to_host().equals(want)
+    values = q.dequantize("float16")
+    assert type(values) is CupyLike
+    assert values.array.tobytes() == want.dequantize("float16").tobytes()
+    assert type(mx.fake_quantize(given, "mxfp4_e2m1")) is CupyLike
+    assert type(mx.shared_scale(given, "mxfp4_e2m1")) is CupyLike
+    assert type(mx.matmul(mx.quantize(given, "mxint8"), mx.quantize(given, "mxint8").T)) is CupyLike
+
+
+def test_views_are_of_the_library_too_and_share_memory(cupy):
+    x = generator("library").standard_normal((4, 64)).astype(np.float32)
+    q, want = mx.quantize(CupyLike(x.copy()), "mxfp8_e4m3"), mx.quantize(x, "mxfp8_e4m3")
+    for view in (lambda q: q.T, lambda q: q[1:3], lambda q: q[:, 32:], lambda q: q[::-1]):
+        assert type(view(q).codes) is CupyLike
+        assert np.shares_memory(view(q).codes.array, q.codes.array)
+        assert view(q).to_host().equals(view(want))
+
+
+def test_an_array_that_only_says_where_it_lives_gets_answers_of_numba(cupy):
+    x = np.linspace(-3, 3, 64, dtype=np.float32)
+    unknown = types.SimpleNamespace(__cuda_array_interface__={**x.__array_interface__, "version": 3})
+    q = mx.quantize(unknown, "mxfp4_e2m1")
+    assert hasattr(q.codes, "copy_to_host")
+    assert q.to_host().equals(mx.quantize(x, "mxfp4_e2m1"))
+
+
+def test_copies_to_the_host_keep_type_shape_and_order(device):
+    from mxnum.engine.cuda import arrays
+
+    x = np.arange(24, dtype=np.float16).reshape(2, 3, 4)
+    for view in (lambda a: a, lambda a: a[:, ::-1, 1:3], lambda a: a.transpose((2, 0, 1)), lambda a: a[0, 0, 0, ...]):
+        copied = arrays.to_host(view(described("x", device(x))))
+        assert copied.dtype == x.dtype
+        assert np.array_equal(copied, view(x))
+        assert copied.flags.owndata or copied.base is not x
+    assert arrays.to_host(described("x", device(x))[:0]).shape == (0, 3, 4)
+
+
+def test_bfloat16_has_a_name(device):
+    from mxnum.dtypes import numpy_dtype
+    from mxnum.formats import FLOATS
+
+    x = np.linspace(-3, 3, 64).astype(numpy_dtype(FLOATS["bfloat16"]))
+    values = mx.fake_quantize(device(x), "mxfp8_e4m3")
+    assert values.dtype == x.dtype
+    assert values.copy_to_host().tobytes() == mx.fake_quantize(x, "mxfp8_e4m3").tobytes()

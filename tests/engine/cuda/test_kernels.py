@@ -1,0 +1,39 @@
+"""Where kernels take random words from, and how blocks are walked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mxnum as mx
+from mxnum.scalar.random import philox4x32
+from tests.samples import generator
+
+
+def test_drawn_words_are_those_of_the_generator():
+    from mxnum.engine.cuda import kernels
+
+    key = (0xDEADBEEF, 1, 0xFFFFFFFF, 7)
+    for counter in (0, 1, (1 << 32) - 1, 1 << 32, (1 << 40) + 5):
+        want = philox4x32(counter & 0xFFFFFFFF, counter >> 32, key[2], key[3], key[0], key[1])
+        assert tuple(int(word) & 0xFFFFFFFF for word in kernels.draw(counter, key)) == want
+
+
+def test_the_index_decides_not_the_layout(device):
+    x = np.full((8, 96), 1.1, np.float32)
+    want = mx.encode(x, "e2m1", rounding="sr", seed=3, stream=9, sr_bits=7)
+    there = device(x)
+    for layout in ({}, {"axis": 0}, {"block_shape": (3, 5)}):  # a block's largest element is 1.1: the scale is 1/4
+        codes = mx.quantize(there, "mxfp4_e2m1", rounding="sr", seed=3, stream=9, sr_bits=7, **layout)
+        assert np.array_equal(codes.to_host().codes, mx.quantize(x, "mxfp4_e2m1", rounding="sr", seed=3, stream=9,
+                                                                 sr_bits=7).codes)  # fmt: skip
+    assert np.array_equal(mx.encode(there, "e2m1", rounding="sr", seed=3, stream=9, sr_bits=7).copy_to_host(), want)
+
+
+@pytest.mark.parametrize("blocks", [(1, 1, 1), (2, 3, 5), (7, 1, 2), (1, 4, 1), (7, 9, 11), (100, 100, 100)])
+def test_blocks_along_any_axes(device, blocks):
+    x = generator("blocks", blocks).standard_normal((4, 6, 8)).astype(np.float32)
+    x[1, 2, 3], x[3, 5, 7] = np.nan, np.inf
+    for modes in ({}, {"offset": "float16"}):
+        want = mx.quantize(x, "mxfp6_e2m3", blocks=blocks, **modes)
+        assert mx.quantize(device(x), "mxfp6_e2m3", blocks=blocks, **modes).to_host().equals(want)
