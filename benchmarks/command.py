@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         asked = _asked(options)
         size_list = tuple(map(parse_size, options.sizes)) or None
-    except ValueError as problem:
+    except (ValueError, RuntimeError) as problem:
         print(f"python -m benchmarks: {problem}", file=sys.stderr)
         return 2
     session = (Session.quickly if options.quick else Session)(sizes=size_list, seed=options.seed)
@@ -118,6 +118,8 @@ def _asked(options: argparse.Namespace) -> list[str]:
     if options.cuda and "cuda" not in known:
         raise ValueError("Argument '--cuda' must be left out: there is no question for GPUs in this version.")
     asked = set(options.questions or _default_questions()) | ({"cuda"} if options.cuda else set())
+    for name in asked:  # what a question cannot do without, said before any is asked
+        getattr(questions.get(name), "require", lambda: None)()
     return [name for name in known if name in asked]
 
 

@@ -22,6 +22,7 @@ from mxnum.layout import Blocks, normalize_axis, resolve_blocks, scales_shape
 class MXArray:
     """A quantized array: one uint8 code per element, one E8M0 code per block, and perhaps a float16 offset per block.
 
+    All live in host memory, or on a GPU as arrays of the library that the input was of; `to_host` copies.
     Make one with `mxnum.quantize`, or from existing codes with `MXArray.from_parts`. Arithmetic on it is refused on
     purpose; `dequantize` (or `numpy.asarray`) gives the values.
     """
@@ -173,7 +174,8 @@ class MXArray:
         codes, scales, offsets = self.parts
         out = checked_out(out, self.shape, numpy_dtype(target))
         engine = dispatch_engine(codes=codes, scales=scales, offsets=offsets, out=out)
-        return engine.dequantize(codes, scales, offsets, self.format.element, self.blocks, target, out)
+        values: Array = engine.dequantize(codes, scales, offsets, self.format.element, self.blocks, target, out)
+        return values
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
@@ -184,7 +186,9 @@ class MXArray:
     def pack(self) -> Array:
         """The codes as bytes: each row of the last axis is a little-endian bit stream that ends on a byte."""
         codes = as_array("codes", self.codes)
-        return dispatch_engine(codes=codes).pack(codes[np.newaxis] if self.ndim == 0 else codes, self.format.element.bits)
+        codes = codes[np.newaxis] if self.ndim == 0 else codes
+        packed: Array = dispatch_engine(codes=codes).pack(codes, self.format.element.bits)
+        return packed
 
     @property
     def elements(self) -> Array:

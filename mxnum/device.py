@@ -91,6 +91,7 @@ _ORIGIN = np.zeros(1, "V8")
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Of C order, in elements."""
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
@@ -108,6 +109,7 @@ def on_device(value: Any) -> bool:
 
 
 def place_of(value: Any) -> str:
+    """In words."""
     return "on a GPU" if on_device(value) else "in host memory"
 
 
@@ -169,17 +171,19 @@ def _of_torch(argument: str, tensor: Any, torch: Any) -> DeviceArray:
         shape=tuple(tensor.shape),
         strides=tuple(tensor.stride()),
         pointer=tensor.data_ptr(),
-        stream=torch.cuda.current_stream(tensor.device).cuda_stream or 1,  # 1 is the default stream, in the interface's words
+        # The interface numbers the default stream 1.
+        stream=torch.cuda.current_stream(tensor.device).cuda_stream or 1,
         gpu=tensor.device.index,
     )
 
 
-def _named(name: str) -> np.dtype[Any]:
+def _named(name: Any) -> np.dtype[Any]:
     if name == "bfloat16":
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
+        name = ml_dtypes.bfloat16
     try:
-        return np.dtype(name)
+        found: np.dtype[Any] = np.dtype(name)
+        return found
     except TypeError:  # one that numpy has not
         return np.dtype("V1")

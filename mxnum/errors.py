@@ -83,7 +83,8 @@ def needs_extra(what: str, package: str, extra: str) -> ModuleNotFoundError:
 
 def no_driver(reason: object) -> RuntimeError:
     """An array says that it lives on a GPU, but CUDA cannot be used from here."""
-    return RuntimeError(f"Arrays on a GPU need a CUDA driver and a GPU that numba-cuda can use; it says: {reason}")
+    said = " ".join(str(reason).split())
+    return RuntimeError(f"Arrays on a GPU need a CUDA driver and a GPU that numba-cuda can use; it says: {said}")
 
 
 def on_gpu(argument: str, remedy: str) -> TypeError:

@@ -72,7 +72,8 @@ def matmul(a: Any, b: Any, *, accumulate: str | Accumulate = "block", out_dtype:
     except ValueError:
         accepted = f"of leading axes that broadcast with {x.array.shape[:-2]}"
         errors.require(False, "b", accepted, y.array.shape[:-2])
-    return owned(_product(x, y.swapped(), accumulate, out_dtype))
+    product: Array = owned(_product(x, y.swapped(), accumulate, out_dtype))
+    return product
 
 
 def _operand(name: str, value: Any) -> Any:

@@ -151,7 +151,8 @@ def fake_quantize(
         sr_bits=sr_bits,
     )
     out = checked_out(out, request.x.shape, request.x.dtype)
-    return dispatch.engine(**_arrays(request), out=out).fake_quantize(request, out)
+    values: Array = dispatch.engine(**_arrays(request), out=out).fake_quantize(request, out)
+    return values
 
 
 def dequantize(q: MXArray, dtype: Any = "float32", *, out: Array | None = None) -> Array:
@@ -181,7 +182,7 @@ def shared_scale(
 
     fmt = formats.get(format)
     array, source = float_array("x", x, anywhere=True)
-    return dispatch.engine(x=array).shared_scale(
+    scales: Array = dispatch.engine(x=array).shared_scale(
         array,
         source,
         fmt.element,
@@ -189,6 +190,7 @@ def shared_scale(
         errors.choose_member("scale_rule", scale_rule, ScaleRule),
         errors.choose_member("nonfinite", nonfinite, Nonfinite),
     )
+    return scales
 
 
 def encode(
@@ -217,7 +219,7 @@ def encode(
     array, source = float_array("x", x, anywhere=True)
     mode = errors.choose_member("rounding", rounding, Rounding)
     random = _random(array.shape, mode, random_bits, seed, stream, sr_bits)
-    return dispatch.engine(x=array, random_bits=None if random is None else random.words).encode(
+    codes: Array = dispatch.engine(x=array, random_bits=None if random is None else random.words).encode(
         array,
         source,
         target,
@@ -226,6 +228,7 @@ def encode(
         nonfinite=errors.choose_member("nonfinite", nonfinite, (Nonfinite.ELEMENT, Nonfinite.RAISE)),
         random=random,
     )
+    return codes
 
 
 def decode(codes: Any, element: str | ElementFormat, *, dtype: Any = "float32", out: Array | None = None) -> Array:
@@ -240,7 +243,8 @@ def decode(codes: Any, element: str | ElementFormat, *, dtype: Any = "float32", 
     source, target = formats.element(element), result_format(dtype)
     codes = checked_codes("codes", codes, source.bits)
     out = checked_out(out, codes.shape, numpy_dtype(target))
-    return dispatch.engine(codes=codes, out=out).decode(codes, source, target, out)
+    values: Array = dispatch.engine(codes=codes, out=out).decode(codes, source, target, out)
+    return values
 
 
 def _arrays(request: Request) -> dict[str, Any]:

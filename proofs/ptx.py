@@ -2,9 +2,9 @@
 
 PTX defines every integer instruction for every operand (shift amounts clamp, nothing is poison), so that equality of
 the results is all there is to prove. The executor knows straight-line integer code, which is all that the dialect
-compiles to, and refuses everything else. Of the float operations that `mxnum.engine.scaled` asks for it knows that equal
-operands give equal results: the code has to ask for the same ones, rounded to nearest even, never contracted or flushed.
-What ptxas and the device make of the PTX is believed, not proved.
+compiles to, and refuses everything else. Of the float operations that `mxnum.engine.scaled` asks for it knows that
+equal operands give equal results: the code has to ask for the same ones, each with its rounding named, so that no tool
+contracts it. What ptxas and the device make of the PTX is believed, not proved.
 
 numba-cuda is an optional dependency: it is imported only when something is compiled.
 """

@@ -27,7 +27,7 @@ def test_a_power_of_two_that_forgets_the_subnormal_is_refuted(monkeypatch: pytes
     def down(scale):  # type: ignore[no-untyped-def]
         return (254 - scale) << 23
 
-    monkeypatch.setattr(scaled, "down", down)
+    monkeypatch.setattr(theorems, "_down", down)
     assert theorems.check_code(FLOAT32, ELEMENTS["e2m1"]).verdict == "refuted"
 
 

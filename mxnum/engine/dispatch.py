@@ -19,4 +19,3 @@ def engine(**arguments: Any) -> Any:
     from mxnum.engine import host
 
     return host
-

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,11 @@ def lane(value: Any) -> Any:
 def integer(value: Any) -> Any:
     """A lane as an int32; an integer as it is."""
     return value
+
+
+def wide(value: Any) -> Any:
+    """A lane or an integer as an int64."""
+    return int(value)
 
 
 def load(array: Any, index: Any) -> Any:
@@ -137,7 +143,7 @@ for _operator, _instruction in {
     operator.lshift: "shl",
     operator.rshift: "ashr",
 }.items():
-    _overload_operator(_operator, lambda builder, a, b, name=_instruction: getattr(builder, name)(a, b))
+    _overload_operator(_operator, partial(lambda name, builder, a, b: getattr(builder, name)(a, b), _instruction))
 
 for _operator, _sign in {
     operator.lt: "<",
@@ -147,7 +153,8 @@ for _operator, _sign in {
     operator.eq: "==",
     operator.ne: "!=",
 }.items():
-    _overload_operator(_operator, lambda builder, a, b, sign=_sign: builder.icmp_signed(sign, a, b), types.boolean)
+    _compare = partial(lambda sign, builder, a, b: builder.icmp_signed(sign, a, b), _sign)
+    _overload_operator(_operator, _compare, types.boolean)
 
 
 @intrinsic
@@ -242,6 +249,13 @@ def _compile_store(array, index, value):
 @overload(lane, jit_options={"forceinline": True})
 def _compile_lane(value):
     return lambda value: _to_lane(value)
+
+
+@overload(wide, jit_options={"forceinline": True})
+def _compile_wide(value):
+    if isinstance(value, Lane):
+        return lambda value: np.int64(_to_integer(value))
+    return lambda value: np.int64(value)
 
 
 @overload(integer, jit_options={"forceinline": True})

@@ -1,4 +1,4 @@
-"""The formulation of the CUDA kernels equals the definition: for every finite input and every scale, without a domain."""
+"""The formulation of the CUDA kernels equals the definition, for every finite input and every scale."""
 
 from __future__ import annotations
 
@@ -28,6 +28,9 @@ VALUE = (
 )
 SCALE = "The scale code made by carrying into an exponent field is that of the definition for every finite magnitude."
 DECODING = "The value made by moving a code's fields and two float32 products is that of the definition."
+Function = Callable[..., Any]
+_down: Function = scaled.down
+_up: Function = scaled.up
 ENVIRONMENT = "float32 operations round to nearest even and keep subnormals"
 _OPERATIONS = {"add": z3.fpAdd, "subtract": z3.fpSub, "multiply": z3.fpMul}
 
@@ -58,7 +61,7 @@ def check_code(source: ElementFormat, element: ElementFormat) -> Outcome:
     x, scale = z3.BitVec("x", 32), z3.BitVec("scale", 32)
     floats = Floats()
     code = scaled.make_code(source, element)
-    fast, safe = run(lambda x, scale: code(x, scaled.down(scale)), x, scale)
+    fast, safe = run(lambda x, scale: code(x, _down(scale)), x, scale)
     encode = make_encode(source, element, Rounding.RNE, Overflow.SATURATE)
     want, _ = run(encode, x, scale, z3.BitVecVal(0, 32))
     return _prove(floats, _finite(source, x), scale, z3.And(fast == want, *safe), (x, scale))
@@ -68,7 +71,7 @@ def check_value(element: ElementFormat) -> Outcome:
     x, scale = z3.BitVec("x", 32), z3.BitVec("scale", 32)
     floats = Floats()
     value = scaled.make_value(element)
-    fast, safe = run(lambda x, scale: value(x, scaled.down(scale), scaled.up(scale)), x, scale)
+    fast, safe = run(lambda x, scale: value(x, _down(scale), _up(scale)), x, scale)
     encode = make_encode(FLOAT32, element, Rounding.RNE, Overflow.SATURATE)
     code, _ = run(encode, x, scale, z3.BitVecVal(0, 32))
     want, _ = run(make_decode(element, FLOAT32), code, scale)
@@ -79,7 +82,7 @@ def check_decoding(element: ElementFormat) -> Outcome:
     code, scale = z3.BitVec("code", 32), z3.BitVec("scale", 32)
     floats = Floats()
     decoded = scaled.make_decoded(element)
-    fast, safe = run(lambda code, scale: decoded(code, scaled.up(scale)), code, scale)
+    fast, safe = run(lambda code, scale: decoded(code, _up(scale)), code, scale)
     want, _ = run(make_decode(element, FLOAT32), code, scale)
     within = [code >= 0, code < 1 << element.bits]
     return _prove(floats, within, scale, z3.And(fast == want, *safe), (code, scale))
@@ -107,44 +110,48 @@ def _prove(
 
 def theorems() -> list[Theorem]:
     found = []
-    scales = "scale any code but NaN"
     for name in scaled.ELEMENTS:
         element = ELEMENTS[name]
         for source in (FLOATS[name] for name in scaled.SOURCES):
-            encode = make_encode(source, element, Rounding.RNE, Overflow.SATURATE)
-            pair = scaled.make_code(source, element), encode
-            given = f"x is any finite {source.name} and {scales}"
-            found.append(_theorem(f"code/{source.name}/{name}", CODE, given, partial(check_code, source, element), pair))
-        encode, decode = make_encode(FLOAT32, element, Rounding.RNE, Overflow.SATURATE), make_decode(element, FLOAT32)
-        about = scaled.make_value(element), encode, decode
-        found.append(
-            _theorem(f"value/{name}", VALUE, f"x is any finite float32 and {scales}", partial(check_value, element), about)
-        )
+            functions: list[Function] = [
+                scaled.make_code(source, element),
+                make_encode(source, element, Rounding.RNE, Overflow.SATURATE),
+            ]
+            check = partial(check_code, source, element)
+            found.append(
+                _theorem(f"code/{source.name}/{name}", CODE, f"x is any finite {source.name}", check, functions)
+            )
+        functions = [
+            scaled.make_value(element),
+            make_encode(FLOAT32, element, Rounding.RNE, Overflow.SATURATE),
+            make_decode(element, FLOAT32),
+        ]
+        value = partial(check_value, element)
+        found.append(_theorem(f"value/{name}", VALUE, "x is any finite float32", value, functions))
     for name, element in ELEMENTS.items():
-        about = scaled.make_decoded(element), make_decode(element, FLOAT32)
-        found.append(
-            _theorem(f"decode/{name}", DECODING, f"code is any {name} and {scales}", partial(check_decoding, element), about)
-        )
+        functions = [scaled.make_decoded(element), make_decode(element, FLOAT32)]
+        decoding = partial(check_decoding, element)
+        found.append(_theorem(f"decode/{name}", DECODING, f"code is any {name}", decoding, functions))
         for source in FLOATS.values():
             if scaled.covers_scale(source, element):
-                about = *(make(source, element, rule) for rule in ScaleRule for make in _SCALES),
-                given = f"amax is any finite {source.name} that is not negative"
-                check = partial(check_scale, source, element)
-                found.append(_theorem(f"scale/{source.name}/{name}", SCALE, given, check, about))
+                functions = [make(source, element, rule) for rule in ScaleRule for make in _SCALES]
+                given, rules = (
+                    f"amax is any finite {source.name} that is not negative",
+                    partial(check_scale, source, element),
+                )
+                found.append(_theorem(f"scale/{source.name}/{name}", SCALE, given, rules, functions))
     return found
 
 
 _SCALES = scaled.make_scale, make_shared_scale
 
 
-def _theorem(
-    name: str, statement: str, given: str, check: Callable[[], Outcome], functions: tuple[Callable[..., Any], ...]
-) -> Theorem:
+def _theorem(name: str, statement: str, given: str, check: Callable[[], Outcome], functions: list[Function]) -> Theorem:
     return Theorem(
         name=f"scaled/{name}",
         statement=statement,
         kernels=tuple(function.__name__ for function in functions),
         check=check,
-        hypotheses=(given, ENVIRONMENT),
-        functions=(*functions, scaled.down, scaled.up),
+        hypotheses=(given, "the scale is any code but NaN", ENVIRONMENT),
+        functions=(*functions, _down, _up),
     )

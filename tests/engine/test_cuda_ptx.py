@@ -29,7 +29,9 @@ pytestmark = [
 ]
 CAPABILITIES = [(9, 0), (10, 0)]
 #: What the first three are asked of: memory-bound kernels whose registers must leave room for all threads.
-TUNED = [(kind, "float32", element, "rne") for kind in ("quantize", "fake_quantize") for element in ("e4m3", "e2m1", "int8")]
+TUNED = [
+    (kind, "float32", element, "rne") for kind in ("quantize", "fake_quantize") for element in ("e4m3", "e2m1", "int8")
+]
 OTHERS = [
     ("quantize", "bfloat16", "e4m3", "rne"),
     ("quantize", "float16", "e2m1", "rne"),
@@ -44,7 +46,9 @@ OTHERS = [
 
 
 @cache
-def compiled(kind: str, float_type: str, element: str, rounding: str, capability: tuple[int, int] = (9, 0), run: int = 32) -> str:
+def compiled(
+    kind: str, float_type: str, element: str, rounding: str, capability: tuple[int, int] = (9, 0), run: int = 32
+) -> str:
     from mxnum.engine.cuda import driver, functions, vectors
     from mxnum.engine.cuda.driver import types
 
@@ -155,8 +159,8 @@ def quantized_on_a_warp(
     key = (5, 1, 2, 3)  # seed 2**32 + 5, stream 3 * 2**32 + 2
     out = codes.reshape(-1).view(np.uint32) if kind == "quantize" else codes
     arguments = [
-        x.size // 4, *vector(memory, x), *vector(memory, unused), *vector(memory, scales), *vector(memory, unused), *key,
-        *vector(memory, out),
+        x.size // 4, *vector(memory, x), *vector(memory, unused), *vector(memory, scales), *vector(memory, unused),
+        *key, *vector(memory, out),
     ]  # fmt: skip
     for block in range(blocks):
         kernel.run(arguments, memory, block, threads, blocks)
@@ -199,9 +203,7 @@ def test_compiled_decoding(case):
     kernel, memory = Kernel(compiled(*case)), Memory()
     values = np.zeros(codes.shape, numpy_dtype(FLOATS[float_type]))
     words = codes.reshape(-1).view(np.uint32)
-    kernel.run(
-        [words.size, *vector(memory, words), *vector(memory, scales), *vector(memory, values)], memory, 0, 32, 1
-    )
+    kernel.run([words.size, *vector(memory, words), *vector(memory, scales), *vector(memory, values)], memory, 0, 32, 1)
     want = mx.MXArray.from_parts(codes, scales[:, None], mx.MXFormat(element)).dequantize(float_type)
     kind = f"u{values.itemsize}"
     assert np.array_equal(values.view(kind), want.view(kind))
@@ -229,5 +231,3 @@ def test_a_kernel_with_one_instruction_wrong_is_noticed(old: str, new: str, monk
     except AssertionError:  # outside an array, or lanes that do not meet
         return
     assert not (np.array_equal(codes, want.codes) and np.array_equal(scales, want.scales.reshape(-1)))
-
-

@@ -62,10 +62,6 @@ def to_host(view: DeviceArray) -> Array:
     return np.ascontiguousarray(strided).view(view.dtype)
 
 
-def are_contiguous(*views: DeviceArray) -> bool:
-    return all(view.is_contiguous for view in views)
-
-
 def scalar(like: DeviceArray, value: int) -> DeviceArray:
     """One int64 in device memory."""
     from mxnum.engine.cuda.kernels import fill

@@ -23,7 +23,8 @@ if importlib.util.find_spec("numba_cuda") is None:
     raise errors.needs_extra("Arrays on a GPU", "numba-cuda", "cuda")
 
 from llvmlite import ir
-from numba import cuda, types
+from numba import cuda as cuda
+from numba import types as types
 from numba.cuda.core import config
 from numba.cuda.extending import intrinsic, overload
 
@@ -109,6 +110,7 @@ def on_gpu(number: int | None) -> Iterator[None]:
 
 
 def multiprocessors() -> int:
+    """Of the current GPU."""
     return 1 if SIMULATED else _multiprocessors(cuda.get_current_device().id)
 
 
@@ -165,9 +167,15 @@ def at_address(address: int, count: int, typestr: str, owner: Any) -> Any:
         return cuda.from_cuda_array_interface(interface, owner=owner, sync=False)
     if count == 0:
         return cuda.to_device(np.empty(0, dtype))
-    array = np.frombuffer((ctypes.c_char * (count * dtype.itemsize)).from_address(address), dtype)
+    array = _host_memory(address, count, dtype)
     fake: Any = cuda.to_device(np.empty(1, dtype))
     return type(fake)(array)
+
+
+def _host_memory(address: int, count: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """What the simulator has for device memory."""
+    memory: Any = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
+    return np.frombuffer(memory, dtype)
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any], stream: int | None) -> Any:
@@ -183,9 +191,7 @@ def view(owner: Any, view: DeviceArray) -> Any:
     width = view.dtype.itemsize
     steps = tuple(stride * width for stride in view.strides)
     if SIMULATED:
-        strided = np.lib.stride_tricks.as_strided(
-            np.frombuffer((ctypes.c_char * width).from_address(view.pointer), view.dtype), view.shape, steps
-        )
+        strided = np.lib.stride_tricks.as_strided(_host_memory(view.pointer, 1, view.dtype), view.shape, steps)
         fake: Any = cuda.to_device(np.empty(1, np.uint8))
         return type(fake)(strided)
     interface = {

@@ -30,6 +30,7 @@ def wide(value):
 
 @dialect
 def same(value):
+    """A word that is an integer already."""
     return value
 
 

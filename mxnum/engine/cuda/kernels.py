@@ -47,6 +47,7 @@ def draw(counter, key):
 
 @dialect
 def ignore_random(index, words, place, key):
+    """Nothing stochastic is asked for."""
     return 0
 
 

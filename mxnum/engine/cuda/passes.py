@@ -1,14 +1,15 @@
 """The operations on arrays that live on a GPU: the same checked requests as `engine.host`, run by kernels.
 
 Everything is queued on the stream of the first array; other arrays' streams are waited for there, and the host waits
-only where it must look at data: for the policies that can raise, and for checks of given codes.
+only where it must look at data: for the policies that can raise, and for checks of given codes. A `request` is that of
+`engine.host`, and `random` its `RandomBits`, with descriptions of device arrays in place of numpy's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -21,9 +22,6 @@ from mxnum.engine.packing import packed_length
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.layout import Blocks, scales_shape
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
-
-if TYPE_CHECKING:
-    from mxnum.engine.host import RandomBits, Request
 
 NO_KEY = (0, 0, 0, 0)
 
@@ -41,7 +39,7 @@ def queue(leader: DeviceArray, *others: DeviceArray | None) -> Iterator[int | No
                 driver.wait(stream, leader.stream)
 
 
-def quantize(request: Request) -> tuple[Any, Any, Any]:
+def quantize(request: Any) -> tuple[Any, Any, Any]:
     """Codes, scales and offsets (None without asymmetric scaling), as arrays of the input's library."""
     with queue(request.x, request.scales, _words(request.random)) as stream:
         codes = arrays.empty(request.x, request.x.shape, np.uint8)
@@ -49,7 +47,7 @@ def quantize(request: Request) -> tuple[Any, Any, Any]:
         return codes.owner, scales.owner, None if offsets is None else offsets.owner
 
 
-def fake_quantize(request: Request, out: DeviceArray | None = None) -> Any:
+def fake_quantize(request: Any, out: DeviceArray | None = None) -> Any:
     """The values of the quantized array in the type of the input."""
     with queue(request.x, request.scales, _words(request.random), out) as stream:
         result = arrays.empty(request.x, request.x.shape, request.x.dtype) if out is None else out
@@ -62,9 +60,7 @@ def fake_quantize(request: Request, out: DeviceArray | None = None) -> Any:
         return result.owner
 
 
-def _run(
-    request: Request, out: DeviceArray, stream: int | None, *, values: bool
-) -> tuple[DeviceArray, DeviceArray | None]:
+def _run(request: Any, out: DeviceArray, stream: int | None, *, values: bool) -> tuple[DeviceArray, DeviceArray | None]:
     """Fill `out` with codes or values; the scales and offsets that were used."""
     x, source, element, random = request.x, request.source, request.element, request.random
     _check(x, source, element, request.nonfinite, stream)
@@ -104,7 +100,7 @@ def _run(
 
 
 def _fill_scales(
-    request: Request, x: DeviceArray, scales: DeviceArray, offsets: DeviceArray | None, stream: int | None
+    request: Any, x: DeviceArray, scales: DeviceArray, offsets: DeviceArray | None, stream: int | None
 ) -> None:
     kernel = kernels.block_scales(
         request.source, request.element, request.scale_rule, request.nonfinite, request.scales is not None,
@@ -137,15 +133,15 @@ def shared_scale(
     nonfinite: Nonfinite,
 ) -> Any:
     """The E8M0 code of each block."""
-    from mxnum.engine.host import Request
+    from mxnum.engine import host
 
     with queue(x) as stream:
         if nonfinite == Nonfinite.RAISE:
             _check(x, source, element, nonfinite, stream)
         scales = arrays.empty(x, scales_shape(x.shape, blocks), np.uint8)
-        saturate = Overflow.SATURATE
-        request = Request(
-            x, source, element, blocks, Rounding.RNE, scale_rule, saturate, nonfinite, None, None, None
+        saturate, on_device = Overflow.SATURATE, cast(Any, x)
+        request: Any = host.Request(
+            on_device, source, element, blocks, Rounding.RNE, scale_rule, saturate, nonfinite, None, None, None
         )  # fmt: skip
         _fill_scales(request, x, scales, None, stream)
         return scales.owner
@@ -159,7 +155,7 @@ def encode(
     rounding: Rounding,
     overflow: Overflow,
     nonfinite: Nonfinite,
-    random: RandomBits | None,
+    random: Any,
 ) -> Any:
     """Codes of `target` for the elements alone, at scale 1."""
     with queue(x, _words(random)) as stream:
@@ -360,11 +356,11 @@ def _unit_scale(like: DeviceArray, stream: int | None) -> DeviceArray:
     return unit
 
 
-def _words(random: RandomBits | None) -> Any:
+def _words(random: Any) -> Any:
     return None if random is None else random.words
 
 
-def _random_source(random: RandomBits | None) -> tuple[str, int, tuple[int, int, int, int]]:
+def _random_source(random: Any) -> tuple[str, int, tuple[int, int, int, int]]:
     if random is None:
         return kernels.NOWHERE, 0, NO_KEY
     if random.words is not None:
@@ -406,4 +402,3 @@ def equal(a: DeviceArray, b: DeviceArray) -> bool:
         found_at = driver.memory(found, signed=True)[0]
         driver.launch(kernels.first_difference(), a.size, stream, a.size, *arguments, found_at)
         return arrays.read_scalar(found) == a.size
-

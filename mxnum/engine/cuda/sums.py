@@ -31,7 +31,7 @@ _SUM_BITS = exact.SUM_WIDTH
 
 
 def matmul(a: Operand, b: Operand, accumulate: Accumulate, target: ElementFormat) -> DeviceArray:
-    """Sums over the last axis of both, rounded to float32 and then to `target`: shape (*batch, rows of a, rows of b)."""
+    """Sums over the last axis of both in float32, then `target`: shape (*batch, rows of a, rows of b)."""
     accepted = (Accumulate.BLOCK, Accumulate.SEQUENTIAL)
     errors.require(accumulate in accepted, "accumulate", "'block' or 'sequential' for arrays on a GPU", str(accumulate))
     parts: list[Any] = [part for x in (a, b) for part in (x.array, x.scales, x.offsets)]
@@ -62,7 +62,8 @@ def _by_blocks(a: Operand, b: Operand, out: DeviceArray, target: ElementFormat, 
     run = a.blocks[-1]
     arguments: list[Any] = []
     for x, axis in ((a, -2), (b, -1)):
-        codes, scales = x.array, x.scales
+        codes: Any = x.array
+        scales: Any = x.scales
         of_blocks = [1] * out.ndim
         for i, block in enumerate(reversed(x.blocks[:-1])):  # from the rows on to the front
             of_blocks[axis if i == 0 else -2 - i] = block
@@ -103,7 +104,7 @@ def _make_finish(target: ElementFormat) -> Callable[..., Any]:
     """float32 bits -> what is stored: NaN made canonical, and one rounding more to a narrower type."""
     narrow = make_encode(FLOAT32, target, Rounding.RNE, Overflow.IEEE)
     IS_FLOAT32, STORED = target == FLOAT32, (1 << target.bits) - 1
-    NAN_BITS = FLOAT32.nan_code
+    NAN_BITS = 0x7FC00000
 
     @dialect
     def finish(total):

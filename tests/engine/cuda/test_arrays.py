@@ -1,4 +1,4 @@
-"""Arrays of several libraries: what is made beside them, views, copies. The libraries are stand-ins over host memory."""
+"""Arrays of several libraries: what is made beside them, views, copies. Stand-ins play the libraries."""
 
 from __future__ import annotations
 

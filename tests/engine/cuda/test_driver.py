@@ -43,4 +43,3 @@ def test_the_simulated_fma_rounds_once():
         pytest.skip("on a GPU it is an instruction")
     a, c = (int(np.float32(value).view(np.int32)) for value in (1 + 2.0**-12, -1 - 2.0**-11))
     assert driver.fma_float32(a, a, c) == np.float32(2.0**-24).view(np.int32)
-

@@ -120,9 +120,7 @@ def test_given_scales(device, layout, overflow):
         scales = generator("scales", layout).integers(0, 256, shape, dtype=np.uint8)
         scales.flat[:3] = 0, 254, 255
         compare(device, x, "mxfp8_e4m3", ("scales",), scales=scales, overflow=overflow, nonfinite=nonfinite, **layout)
-        compare(
-            device, x, "mxfp8_e5m2", ("scales",), scales=scales, offset="float16", nonfinite=nonfinite, **layout
-        )
+        compare(device, x, "mxfp8_e5m2", ("scales",), scales=scales, offset="float16", nonfinite=nonfinite, **layout)
 
 
 @pytest.mark.parametrize("fmt", formats.names())

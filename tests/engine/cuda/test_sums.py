@@ -62,7 +62,10 @@ def test_tiles_and_transposes(device):
 
 def test_operands_that_are_floats(device):
     x, w = operands("floats")
-    q, there = mx.quantize(w, "mxint4", axis=0, offset="float16"), mx.quantize(device(w), "mxint4", axis=0, offset="float16")
+    q, there = (
+        mx.quantize(w, "mxint4", axis=0, offset="float16"),
+        mx.quantize(device(w), "mxint4", axis=0, offset="float16"),
+    )
     for dtype in (np.float64, np.float32, np.float16):
         with np.errstate(over="ignore"):
             narrow = x.astype(dtype)

@@ -1,13 +1,14 @@
 """A warp that executes PTX on the host: kernels as they are compiled, run without a GPU.
 
 Lanes run one after another and meet where they exchange registers; an exchange in which a lane that is named does not
-take part is an error, as it would be on a GPU. Instructions mean what the PTX ISA says; one that is not here is refused.
+take part is an error, as it would be on a GPU. Instructions mean what the PTX ISA says; what is not here is refused.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -99,10 +100,8 @@ class Kernel:
     @staticmethod
     def advance(waiting: dict[int, Any], number: int, lane: Generator[Any, int, None], answer: Any) -> None:
         waiting.pop(number, None)
-        try:
+        with suppress(StopIteration):
             waiting[number] = lane.send(answer)
-        except StopIteration:
-            pass
 
     def lane(self, values: dict[str, int], memory: Memory, env: dict[str, int]) -> Generator[Any, int, None]:
         """One thread: yields (place, members, value, distance) to exchange, and is sent the partner's value."""
