@@ -86,8 +86,9 @@ def launch(kernel: Any, count: int, stream: int | None, *arguments: Any) -> None
     kernel[max(blocks, LEAST_BLOCKS), THREADS, stream_of(stream)](*arguments)
 
 
+@cache
 def check() -> None:
-    """RuntimeError unless there is a GPU to use."""
+    """RuntimeError unless there is a GPU to use; looked for until it is found."""
     if SIMULATED:
         return
     try:
@@ -124,9 +125,9 @@ def stream_of(handle: int | None) -> Any:
     return 0 if SIMULATED or not handle else cuda.external_stream(handle)
 
 
-def wait(stream: int | None, *others: int | None) -> None:
-    """Let a stream go on only after what is in others now; the host does not wait."""
-    for other in {handle for handle in others if handle is not None and handle != stream}:
+def wait(stream: int | None, other: int | None) -> None:
+    """Let a stream go on only after what is in another one now; the host does not wait."""
+    if stream != other:
         event = cuda.event(timing=False)
         event.record(stream_of(other))
         event.wait(stream_of(stream))

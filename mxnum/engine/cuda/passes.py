@@ -30,13 +30,13 @@ NO_KEY = (0, 0, 0, 0)
 def queue(leader: DeviceArray, *others: DeviceArray | None) -> Iterator[int | None]:
     """The stream to work on: that of the leader, after what others' streams hold; those then wait for it."""
     driver.check()
-    streams = [other.stream for other in others if other is not None]
+    streams = {other.stream for other in others if other is not None and other.stream is not None}
     with driver.on_gpu(leader.gpu):
-        driver.wait(leader.stream, *streams)
+        for stream in streams:
+            driver.wait(leader.stream, stream)
         yield leader.stream
         for stream in streams:
-            if stream is not None:
-                driver.wait(stream, leader.stream)
+            driver.wait(stream, leader.stream)
 
 
 def quantize(request: Any) -> tuple[Any, Any, Any]:

@@ -31,7 +31,7 @@ def reason_to_skip() -> str | None:
 
 
 def pytest_collection_modifyitems(items):
-    mine = [item for item in items if "engine/cuda" in item.path.as_posix() and "offline" not in item.keywords]
+    mine = [item for item in items if "engine/cuda" in item.path.as_posix()]
     reason = reason_to_skip() if mine else None
     for item in mine:
         if reason is not None:

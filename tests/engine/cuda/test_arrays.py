@@ -113,3 +113,39 @@ def test_bfloat16_has_a_name(device):
     values = mx.fake_quantize(device(x), "mxfp8_e4m3")
     assert values.dtype == x.dtype
     assert values.copy_to_host().tobytes() == mx.fake_quantize(x, "mxfp8_e4m3").tobytes()
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    """PyTorch itself, whose host tensors say that they live on a GPU: in the simulator that is where they do."""
+    from mxnum.engine.cuda import driver
+
+    if not driver.SIMULATED:
+        pytest.skip("host tensors are no GPU's")
+    module = pytest.importorskip("torch")
+    monkeypatch.setattr(module.Tensor, "is_cuda", True, raising=False)
+    stream = types.SimpleNamespace(cuda_stream=0)
+    monkeypatch.setattr(module.cuda, "current_stream", lambda device: stream)
+    return module
+
+
+def test_tensors_of_torch(torch):
+    x = generator("torch").standard_normal((4, 6, 64)).astype(np.float32)
+    tensor = torch.from_numpy(x.copy())
+    q, want = mx.quantize(tensor, "mxint4", offset="float16"), mx.quantize(x, "mxint4", offset="float16")
+    assert (q.codes.dtype, q.scales.dtype, q.offsets.dtype) == (torch.uint8, torch.uint8, torch.float16)
+    assert q.to_host().equals(want)
+    for view in (lambda q: q.T, lambda q: q[1:3, ::2], lambda q: q[..., 32:], lambda q: q[2, 3]):
+        assert isinstance(view(q).codes, torch.Tensor)
+        assert view(q).to_host().equals(view(want))
+    values = q.dequantize("bfloat16")
+    assert values.dtype == torch.bfloat16
+    assert values.view(torch.uint16).numpy().tobytes() == want.dequantize("bfloat16").tobytes()
+    out = torch.empty_like(tensor)
+    assert mx.fake_quantize(tensor.transpose(0, 1), "mxfp8_e4m3", out=out.transpose(0, 1)) is not None
+    assert out.numpy().tobytes() == mx.fake_quantize(x, "mxfp8_e4m3").tobytes()
+    halves = tensor.to(torch.bfloat16)
+    assert mx.fake_quantize(halves, "mxfp4_e2m1").dtype == torch.bfloat16
+    product = mx.matmul(mx.quantize(tensor, "mxint8"), mx.quantize(tensor, "mxint8").transpose(0, 2, 1))
+    here = mx.quantize(x, "mxint8")
+    assert product.numpy().tobytes() == mx.matmul(here, here.transpose(0, 2, 1)).tobytes()

@@ -15,7 +15,7 @@ def test_everything_is_compared_and_equal():
     found = list(question._equality(QUICK))
     assert len(found) == 2 * len(mx.formats.names())
     assert not [measurement for _, measurement in found if measurement.failed]
-    assert {measurement.text for _, measurement in found} == {f"{256 * 28:,}", "512"}
+    assert {measurement.text for _, measurement in found} == {f"{256 * 7:,}", "512"}
 
 
 def test_a_difference_is_reported(monkeypatch: pytest.MonkeyPatch):
@@ -26,7 +26,7 @@ def test_a_difference_is_reported(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(mx, "quantize", wrong_on_gpus)
     _, first = next(question._equality(QUICK))
-    assert "quantize differs: float64, rounding=rne" in first.failed
+    assert "quantize differs: " in first.failed
 
 
 def test_speed_is_measured_and_the_device_named(monkeypatch: pytest.MonkeyPatch):
