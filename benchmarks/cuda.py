@@ -18,12 +18,10 @@ from benchmarks.record import Measurement, Table
 from mxnum import formats
 
 TITLE = "On a GPU"
-TEXT = (
-    "First the bits: what kernels make is compared with what the CPU makes, for random numbers in every format and "
-    "rounding, types, scale rules, overflows and layouts in turn, and for every float32 bit pattern under eight scales. Then the speed: times are multiples of "
-    "the device's own copy, counting bytes: 1.00 is a kernel that reads and writes as fast as a copy does, and the "
-    "goal of 85 % of its bandwidth is 1.18. Ten calls are queued for each measurement."
-)
+TEXT = """First the bits: what kernels make is compared with what the CPU makes, for random numbers in every format and
+rounding, with types, scale rules, overflows and layouts in turn, and for every float32 bit pattern under eight scales.
+Then the speed: times are multiples of the device's own copy, counting bytes. 1.00 is a kernel that reads and writes as
+fast as a copy does; the goal of 85 % of its bandwidth is 1.18. Ten calls are queued for each measurement."""
 
 DEVICE = Table("device", "The device", "", plot="none")
 EQUALITY = Table("equality", "Elements compared with the CPU, all equal", "elements", plot="none")
