@@ -17,7 +17,7 @@ from benchmarks.questions import Case, Cells, Session
 from benchmarks.record import Measurement, Table
 from mxnum import formats
 
-TITLE = "On a GPU"
+TITLE = "On a GPU: the same bits, and how close to a copy?"
 TEXT = """First the bits: what kernels make is compared with what the CPU makes, for random numbers in every format and
 rounding, with types, scale rules, overflows and layouts in turn, and for every float32 bit pattern under eight scales.
 Then the speed: times are multiples of the device's own copy, counting bytes. 1.00 is a kernel that reads and writes as
