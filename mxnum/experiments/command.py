@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--seeds", type=int, help="how many seeds")
         command.add_argument("--fresh", action="store_true", help="draw new seeds instead of the recorded ones")
         command.add_argument("--processes", type=int, help="default: one for each core")
-        command.add_argument("--stack", type=int, default=3, help="seeds that one process trains together")
+        command.add_argument("--stack", type=int, default=6, help="seeds that one process trains together")
         command.add_argument("--nice", type=int, default=0, help="lower the priority of the processes by this")
         command.add_argument("--full", action="store_true", help="go on after a divergence, up to the horizon")
         command.add_argument(
@@ -91,7 +91,7 @@ def _run(study: studies.Study, options: argparse.Namespace, results: Path) -> in
     tasks = sweep.tasks_for(
         study.arms,
         seeds,
-        root,
+        root / study.setting,
         stack=options.stack,
         measure_every=study.measure_every,
         stop_when_diverged=not options.full,

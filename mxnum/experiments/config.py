@@ -117,6 +117,8 @@ class Injection:
     deviation: float = 0.0
     #: "all" parameters, or only those of "layer_norm".
     where: Literal["all", "layer_norm"] = "all"
+    #: One n for all elements of a step, which is the noise of a quadratic in one dimension.
+    common: bool = False
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,8 @@ def _reading(arm: Arm, control: Arm, p: float | None) -> str:
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """The options of ``interventions``."""
-    command.add_argument("--base", default="E2M1", help="the arm of study 'confirm' to act on (default: E2M1)")
+    command.add_argument("--study", default="confirm", choices=sorted(studies.STUDIES))
+    command.add_argument("--base", default="E2M1", help="the arm of the study to act on (default: E2M1)")
     command.add_argument("--seeds", type=int, default=8)
     command.add_argument("--lead", type=int, default=300, help="steps before the divergence")
     command.add_argument("--watch", type=int, default=1500, help="steps to watch after the action")
@@ -152,10 +153,11 @@ def command(options: argparse.Namespace) -> int:
     """Run seed by seed; seeds that are on disk are not run again."""
     from mxnum import errors
 
-    arms = studies.get("confirm").arms
+    study = studies.get(options.study)
+    arms = study.arms
     base = arms[errors.choose("base", options.base, tuple(arms))]
     plan = Plan(options.lead, options.watch, options.perturbed)
-    folder = options.runs / "interventions" / f"{options.base}-lead-{plan.lead}-watch-{plan.watch}-{plan.perturbed}"
+    folder = options.runs / study.setting / "interventions" / f"{options.base}-lead-{plan.lead}-watch-{plan.watch}-{plan.perturbed}"
     done = []
     for seed in range(studies.FIRST_SEED, studies.FIRST_SEED + options.seeds):
         path = folder / f"seed-{seed}.json"
@@ -167,7 +169,7 @@ def command(options: argparse.Namespace) -> int:
     if not done:
         raise ValueError("No seed diverged, so there is nothing to act on; take more seeds or another arm.")
     environment = storage.environment()
-    table = {"base": options.base, "plan": vars(plan), "seeds": done, "environment": environment}
+    table = {"study": study.name, "base": options.base, "plan": vars(plan), "seeds": done, "environment": environment}
     results = options.results or options.runs / "results"
     storage.write_json(results / "interventions.json", table)
     (results / "interventions.md").write_text(summary(table) + "\n")

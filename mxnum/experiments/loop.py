@@ -72,6 +72,10 @@ class Training:
 
     def advance(self, measure: bool = False) -> Array:
         """One step: batch, loss and gradients, update. The losses come back."""
+        with np.errstate(all="ignore"):  # a run that explodes overflows, and that is a result
+            return self._advance(measure)
+
+    def _advance(self, measure: bool) -> Array:
         network = self.network
         x, y = self.batches(self.step, self.teacher_product)
         if measure:
@@ -98,10 +102,11 @@ class Training:
             return
         for index, run in enumerate(self.active):
             rng = generator(run.seed, INJECTION, self.step)
+            common = rng.standard_normal(dtype=np.float32)
             for kind in ("gamma", "beta") if noise.where == "layer_norm" else ("gamma", "beta", "bias", "w1", "w2"):
                 part = getattr(gradients, kind)[:, index]
-                zeta = rng.standard_normal(part.shape, dtype=np.float32) * np.float32(noise.deviation)
-                part *= np.float32(1 + noise.mean) + zeta
+                normal = common if noise.common else rng.standard_normal(part.shape, dtype=np.float32)
+                part *= np.float32(1 + noise.mean) + normal * np.float32(noise.deviation)
 
     def _update(self) -> None:
         e, parameters, gradients = self.experiment, self.network.parameters, self.network.gradients

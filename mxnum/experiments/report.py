@@ -26,7 +26,9 @@ def collect(study: Study, root: Path, arms: Mapping[str, Experiment] | None = No
     table: dict[str, Any] = {"study": study.name, "question": study.question, "control": study.control, "arms": {}}
     for name, experiment in (study.arms if arms is None else arms).items():
         runs = []
-        paths = sorted(arm_directory(root, name).glob("seed-*.json"), key=lambda p: int(re.sub(r"\D", "", p.stem)))
+        paths = sorted(
+            arm_directory(root / study.setting, name).glob("seed-*.json"), key=lambda p: int(re.sub(r"\D", "", p.stem))
+        )
         for path in paths[: study.seeds]:
             stored = storage.read_json(path)
             if experiment_from(stored["experiment"]) != experiment:

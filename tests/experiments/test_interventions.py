@@ -39,4 +39,4 @@ def test_no_divergence_is_said():
     assert act(BASE.but(steps=5), 1, Plan(), said.append) is None
     assert said == ["seed 1: no divergence in 5 steps"]
     with pytest.raises(ValueError, match="must be one of"):
-        interventions.command(type("O", (), {"base": "E9", "lead": 1, "watch": 1, "perturbed": 1})())
+        interventions.command(type("O", (), {"study": "small", "base": "E9", "lead": 1, "watch": 1, "perturbed": 1})())

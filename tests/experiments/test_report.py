@@ -51,7 +51,7 @@ def test_runs_on_disk_become_a_table(tmp_path):
     tiny = Experiment(width=32, layers=1, batch=32, steps=50)
     study = studies.Study("tiny", "?", {"FP32": tiny, "wild": tiny.but(rate=50.0), "absent": tiny}, 2, "FP32", 20)
     arms = {name: study.arms[name] for name in ("FP32", "wild")}
-    for task in sweep.tasks_for(arms, range(2), tmp_path, measure_every=20):
+    for task in sweep.tasks_for(arms, range(2), tmp_path / study.setting, measure_every=20):
         sweep.run_task(task)
     said = []
     made = report.write(study, tmp_path, tmp_path / "results", said.append)

@@ -8,6 +8,7 @@ from mxnum.experiments.sweep import arm_directory
 @pytest.mark.parametrize("study", studies.STUDIES.values(), ids=studies.STUDIES)
 def test_a_study_is_well_made(study):
     assert study.control in study.arms
+    assert {f"width-{e.width}" for e in study.arms.values()} == {study.setting}
     assert len(set(study.arms.values())) == len(study.arms), "two arms are the same"
     for experiment in study.arms.values():
         assert experiment_from(to_dict(experiment)) == experiment
@@ -18,7 +19,10 @@ def test_arms_of_one_name_are_one_experiment(tmp_path):
     folders = {}
     for study in studies.STUDIES.values():
         for name, experiment in study.arms.items():
-            assert folders.setdefault(arm_directory(tmp_path, name), (name, experiment)) == (name, experiment)
+            assert folders.setdefault(arm_directory(tmp_path / study.setting, name), (name, experiment)) == (
+                name,
+                experiment,
+            )
 
 
 def test_a_wrong_name_is_guessed():
