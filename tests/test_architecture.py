@@ -29,7 +29,7 @@ ALLOWED = {
     "linear": {"errors", "formats", "modes", "dtypes", "array", "ops", "linalg", "engine"},
     "analysis": {"errors", "formats", "modes", "dtypes", "layout", "files", "scalar", "array", "ops", "analysis"},
     "claims": {"errors", "files", "formats", "dtypes", "ops", "analysis", "experiments", "claims"},
-    "experiments": {"errors", "files", "formats", "modes", "experiments"},
+    "experiments": {"errors", "files", "formats", "modes", "analysis", "experiments"},
     "plots": {"errors", "formats", "modes", "dtypes", "layout", "ops", "analysis"},
     "conformance": {
         "errors",

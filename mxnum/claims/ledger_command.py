@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog=COMMAND, description=f"Check the claims about MX training and write {PAGE}, or what is asked for."
     )
     parser.add_argument("--only", metavar="IDS", help="claims to check, such as I1,M4; prints, and writes no page")
-    parser.add_argument("--results", default="results", help="the folder of results files of training runs")
+    parser.add_argument("--results", default="docs/results", help="the folder of results files of training runs")
     parser.add_argument("--output", metavar="FILE", help=f"where the page goes (default: {PAGE})")
     parser.add_argument("--json", metavar="FILE", help="write all evidence there, too")
     chosen = parser.parse_args(arguments)

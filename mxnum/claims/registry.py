@@ -34,6 +34,7 @@ from mxnum.claims.ledger import CLAIMS, Claim
 MODULES: tuple[str, ...] = (
     "mxnum.claims.elements",
     "mxnum.claims.design",
+    "mxnum.claims.training",
     "mxnum.claims.normal",
     "mxnum.claims.clusters",
     "mxnum.claims.prediction",
@@ -109,7 +110,7 @@ def checks() -> dict[str, Check]:
 
 
 def reproduce(
-    ids: Iterable[str] | None = None, *, results: str | Path = "results", progress: Progress | None = None
+    ids: Iterable[str] | None = None, *, results: str | Path = "docs/results", progress: Progress | None = None
 ) -> Report:
     """Check claims (default: all), and report a verdict for each, computed from what was run.
 

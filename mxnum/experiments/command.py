@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import secrets
+import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -12,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mxnum import errors
-from mxnum.experiments import interventions, report, studies, sweep
+from mxnum.experiments import critical, interventions, report, storage, studies, sweep
 from mxnum.experiments.config import Experiment
 
 
@@ -48,6 +50,9 @@ def parser() -> argparse.ArgumentParser:
             metavar="NAME=VALUE",
             help="change a number of every arm, as in steps=200",
         )
+    limits = commands.add_parser("sgd-limits", help="critical rates of SGD under synthetic zeta (row B2)")
+    limits.add_argument("--seeds", type=int, default=4)
+    limits.add_argument("--results", type=Path, default=Path("runs/results"))
     interventions.add_arguments(commands.add_parser("interventions", help="from a checkpoint before the blow-up"))
     return main
 
@@ -55,9 +60,15 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 1 if a run failed."""
     options = parser().parse_args(arguments)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _interrupt)  # else the worker processes would go on alone
     try:
         if options.command == "list":
             return _list()
+        if options.command == "sgd-limits":
+            seeds = tuple(range(studies.FIRST_SEED, studies.FIRST_SEED + options.seeds))
+            storage.write_json(options.results / "sgd-limits.json", critical.sgd_limits(seeds))
+            return 0
         if options.command == "interventions":
             return interventions.command(options)
         study = studies.get(options.study)
@@ -72,6 +83,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, ModuleNotFoundError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def _list() -> int:

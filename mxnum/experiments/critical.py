@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
-from mxnum import errors
-from mxnum.experiments.config import Experiment, Injection
+from mxnum.analysis import stability_limit
+from mxnum.experiments import storage
+from mxnum.experiments.config import Experiment, Injection, to_dict
 from mxnum.experiments.loop import train
 
 
 def predicted_ratio(mean: float, deviation: float) -> float:
-    """The limit of SGD on a quadratic under zeta, relative to none: (1 + b) / ((1 + b)^2 + s^2), for 1 + b > 0.
+    """The limit of SGD on a quadratic under zeta, relative to none; see `mxnum.analysis.stability_limit`.
 
     >>> predicted_ratio(0, 0), predicted_ratio(-0.5, 0), predicted_ratio(0, 1)
     (1.0, 2.0, 0.5)
     """
-    errors.require(mean > -1, "mean", "above -1", mean)
-    return (1 + mean) / ((1 + mean) ** 2 + deviation**2)
+    return float(stability_limit(mean, deviation**2) / stability_limit())
 
 
 def critical_rate(
@@ -49,22 +50,42 @@ def diverges(experiment: Experiment, seed: int) -> bool:
     return train(experiment, (seed,))[0].diverged is not None
 
 
+#: A small network and the conditions under which its limit is measured; fixed before the seeds were drawn.
+NETWORK = Experiment(width=32, layers=2, batch=64, optimizer="sgd", steps=300)
+BOUNDS = (0.5, 500.0)
+CONDITIONS = (
+    Injection(-0.5, 0),
+    Injection(0.5, 0),
+    Injection(0, 0.5, common=True),
+    Injection(0, 1, common=True),
+    Injection(-0.5, 0.5, common=True),
+    Injection(0, 0.5),
+    Injection(0, 1),
+)
+
+
 def sgd_limits(
-    experiment: Experiment, conditions: Iterable[Injection], seeds: tuple[int, ...], low: float, high: float
-) -> list[dict[str, object]]:
+    seeds: tuple[int, ...],
+    experiment: Experiment = NETWORK,
+    conditions: Iterable[Injection] = CONDITIONS,
+    say: Callable[[str], None] = print,
+) -> dict[str, Any]:
     """The limit under each injection relative to that without, seed by seed, beside the prediction of the quadratic."""
-    plain = critical_rate(experiment, seeds, low, high)
-    rows: list[dict[str, object]] = []
+    plain = critical_rate(experiment, seeds, *BOUNDS)
+    say(f"no injection: {', '.join(f'{low:.3g}' for low, _ in plain.values())}")
+    rows = []
     for injection in conditions:
-        limits = critical_rate(experiment.but(injection=injection), seeds, low, high)
+        limits = critical_rate(experiment.but(injection=injection), seeds, *BOUNDS)
         ratios = [math.sqrt(math.prod(limits[s]) / math.prod(plain[s])) for s in seeds]
-        rows.append(
-            {
-                "mean": injection.mean,
-                "deviation": injection.deviation,
-                "common": injection.common,
-                "ratios": ratios,
-                "predicted": predicted_ratio(injection.mean, injection.deviation),
-            }
-        )
-    return rows
+        predicted = predicted_ratio(injection.mean, injection.deviation)
+        rows.append(to_dict(injection) | {"ratios": ratios, "predicted": predicted})
+        say(f"{describe(rows[-1])}: {', '.join(f'{r:.3f}' for r in ratios)}; predicted {predicted:.3f}")
+    limits_without = {str(seed): limit for seed, limit in plain.items()}
+    table = {"experiment": to_dict(experiment), "seeds": list(seeds), "without": limits_without, "rows": rows}
+    return table | {"environment": storage.environment()}
+
+
+def describe(row: Mapping[str, Any]) -> str:
+    """A condition in words."""
+    kind = "" if not row["deviation"] else ", common to all elements" if row["common"] else ", drawn for each element"
+    return f"mean {row['mean']:g}, deviation {row['deviation']:g}{kind}"

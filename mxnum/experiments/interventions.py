@@ -101,29 +101,52 @@ def act(base: Experiment, seed: int, plan: Plan, say: Callable[[str], None] = pr
     return outcome
 
 
-def summary(table: dict[str, Any]) -> str:
-    """A table: each action against the perturbed controls of the same seeds."""
+@dataclass(frozen=True)
+class Row:
+    """One action, or one kind of control, over all seeds."""
+
+    name: str
+    arm: Arm
+    #: Log-rank against the perturbed controls.
+    p: float | None
+    reading: str
+
+    @property
+    def numbers(self) -> str:
+        """The evidence in words."""
+        p = "" if self.p is None else f", log-rank p {self.p:.2g} against the perturbed controls"
+        return f"{self.arm.events} of {self.arm.runs} diverged{p}"
+
+
+def rows(table: dict[str, Any]) -> list[Row]:
+    """The controls, then every action against the perturbed controls of the same seeds."""
     seeds, watch = table["seeds"], table["plan"]["watch"]
-    names = [n for n in seeds[0]["outcomes"] if not n.startswith("perturbed")]
+    names = list(seeds[0]["outcomes"])
 
     def arm(name: str, keys: list[str]) -> Arm:
         after = [s["outcomes"][k]["diverged_after"] for s in seeds for k in keys]
         return Arm.of(name, after, [watch] * len(after), watch)
 
-    perturbed = [k for k in seeds[0]["outcomes"] if k.startswith("perturbed")]
+    perturbed = [name for name in names if name.startswith("perturbed")]
     control = arm("perturbed", perturbed)
-    lines = [
-        "| from the checkpoint | diverged | median time | log-rank p against the perturbed controls | reading |",
-        "|---|---|---|---|---|",
-    ]
-    for name in (*names[:1], "perturbed", *names[1:]):
-        this = control if name == "perturbed" else arm(name, [name])
-        p = None if name in ("perturbed", "unperturbed") else log_rank(this, control)
-        median = this.median_time()
-        lines.append(
-            f"| {name} | {this.events} of {this.runs} | {'-' if median is None else f'{median:.0f}'} "
-            f"| {'' if p is None else f'{p:.3f}'} | {_reading(this, control, p)} |"
-        )
+    result = [Row("unperturbed", arm("unperturbed", ["unperturbed"]), None, "control")]
+    result.append(Row("perturbed", control, None, "control"))
+    for name in names:
+        if name not in ("unperturbed", *perturbed):
+            this = arm(name, [name])
+            p = log_rank(this, control)
+            result.append(Row(name, this, p, _reading(this, control, p)))
+    return result
+
+
+def summary(table: dict[str, Any]) -> str:
+    """A table of the rows."""
+    headings = ("from the checkpoint", "diverged", "median time", "log-rank p against the perturbed", "reading")
+    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+    for row in rows(table):
+        median = row.arm.median_time()
+        cells = [row.name, f"{row.arm.events} of {row.arm.runs}", "-" if median is None else f"{median:.0f}"]
+        lines.append("| " + " | ".join([*cells, "" if row.p is None else f"{row.p:.3f}", row.reading]) + " |")
     return "\n".join(lines)
 
 
@@ -157,7 +180,12 @@ def command(options: argparse.Namespace) -> int:
     arms = study.arms
     base = arms[errors.choose("base", options.base, tuple(arms))]
     plan = Plan(options.lead, options.watch, options.perturbed)
-    folder = options.runs / study.setting / "interventions" / f"{options.base}-lead-{plan.lead}-watch-{plan.watch}-{plan.perturbed}"
+    folder = (
+        options.runs
+        / study.setting
+        / "interventions"
+        / f"{options.base}-lead-{plan.lead}-watch-{plan.watch}-{plan.perturbed}"
+    )
     done = []
     for seed in range(studies.FIRST_SEED, studies.FIRST_SEED + options.seeds):
         path = folder / f"seed-{seed}.json"

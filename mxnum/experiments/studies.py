@@ -187,6 +187,31 @@ _FACTORIAL = {
     for signs in fraction()
 }
 
+
+def _four_bit(format: str, scale_rule: str, stochastic: bool) -> Precision:
+    """Row M10: a 4-bit format with layer norm in bfloat16, gradients perhaps rounded stochastically."""
+    precision = uniform_precision(format, layer_norm=BFLOAT16, scale_rule=scale_rule)
+    return replace(precision, gradients=replace(precision.gradients, rounding="sr")) if stochastic else precision
+
+
+#: At a quarter of the rate of the small setting, where little diverges: what is compared is the loss that is reached.
+_RECIPES = {
+    name: BASE.but(**(SMALL | {"rate": 6e-3}), precision=precision)
+    for name, precision in {
+        "recipe FP32": Precision(),
+        "recipe bf16": BFLOAT16_TRAINING,
+        "recipe E4M3": uniform_precision("mxfp8_e4m3", layer_norm=BFLOAT16),
+        "recipe E2M3": uniform_precision("mxfp6_e2m3", layer_norm=BFLOAT16),
+        "recipe E3M2": uniform_precision("mxfp6_e3m2", layer_norm=BFLOAT16),
+        "recipe E2M1 floor": _four_bit("mxfp4_e2m1", "floor", False),
+        "recipe E2M1 even": _four_bit("mxfp4_e2m1", "even", False),
+        "recipe E2M1 floor, SR gradients": _four_bit("mxfp4_e2m1", "floor", True),
+        "recipe E2M1 even, SR gradients": _four_bit("mxfp4_e2m1", "even", True),
+        "recipe E2M1 ceil, SR gradients": _four_bit("mxfp4_e2m1", "ceil", True),
+        "recipe E3M0 ceil, SR gradients": _four_bit("mxfp4_e3m0", "ceil", True),
+    }.items()
+}
+
 _PAPER_SCALE = Experiment(width=512, batch=2048, rate=6e-4, steps=9000)
 _PAPER = {
     "paper scale, FP32": _PAPER_SCALE,
@@ -240,6 +265,7 @@ STUDIES = {
             "FP32",
         ),
         Study("critical-rate", "How likely is divergence at each rate?", _CRITICAL, 8, "FP32, rate 0.024"),
+        Study("recipes", "How far from FP32 do the recipes for 6 and 4 bits end?", _RECIPES, 8, "recipe FP32"),
         Study("ablations", "What do layer norm and the activation do?", small(_ABLATIONS), 8, "gelu, FP32"),
         Study(
             "factorial",
