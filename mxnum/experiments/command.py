@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from mxnum import errors
-from mxnum.experiments import critical, interventions, report, storage, studies, sweep
-from mxnum.experiments.config import Experiment
+from mxnum.experiments import cost, critical, interventions, report, storage, studies, sweep
+from mxnum.experiments.config import Experiment, uniform_precision
 
 
 def parser() -> argparse.ArgumentParser:
@@ -26,22 +26,26 @@ def parser() -> argparse.ArgumentParser:
     for name, text in (
         ("quick", "four arms, six seeds each: minutes"),
         ("run", "any study"),
+        ("sweep", "a study of your own, from a TOML file"),
         ("report", "tables alone"),
     ):
         command = commands.add_parser(name, help=text)
         if name == "quick":
             command.set_defaults(study="quick")
+        elif name == "sweep":
+            command.add_argument("file", type=Path)
         else:
             command.add_argument("study", choices=sorted(studies.STUDIES))
         command.add_argument("--runs", type=Path, default=Path("runs"), help="folder of the runs (default: runs)")
         command.add_argument("--results", type=Path, help="folder of the tables (default: RUNS/results)")
-    for command in (commands.choices["quick"], commands.choices["run"]):
+    for command in (commands.choices[name] for name in ("quick", "run", "sweep")):
         command.add_argument("--arms", help="only these arms, separated by semicolons")
         command.add_argument("--seeds", type=int, help="how many seeds")
         command.add_argument("--fresh", action="store_true", help="draw new seeds instead of the recorded ones")
         command.add_argument("--processes", type=int, help="default: one for each core")
         command.add_argument("--stack", type=int, default=6, help="seeds that one process trains together")
         command.add_argument("--nice", type=int, default=0, help="lower the priority of the processes by this")
+        command.add_argument("--scheduler", metavar="ADDRESS", help="run on this dask.distributed cluster")
         command.add_argument("--full", action="store_true", help="go on after a divergence, up to the horizon")
         command.add_argument(
             "--set",
@@ -53,6 +57,10 @@ def parser() -> argparse.ArgumentParser:
     limits = commands.add_parser("sgd-limits", help="critical rates of SGD under synthetic zeta (row B2)")
     limits.add_argument("--seeds", type=int, default=4)
     limits.add_argument("--results", type=Path, default=Path("runs/results"))
+    costs = commands.add_parser("cost", help="what quantization costs in a training step, as ratios")
+    costs.add_argument("--width", type=int, default=256)
+    costs.add_argument("--batch", type=int, default=256)
+    costs.add_argument("--stack", type=int, default=1, help="seeds that are trained together")
     interventions.add_arguments(commands.add_parser("interventions", help="from a checkpoint before the blow-up"))
     return main
 
@@ -65,13 +73,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.command == "list":
             return _list()
+        if options.command == "cost":
+            return _cost(options)
         if options.command == "sgd-limits":
             seeds = tuple(range(studies.FIRST_SEED, studies.FIRST_SEED + options.seeds))
             storage.write_json(options.results / "sgd-limits.json", critical.sgd_limits(seeds))
             return 0
         if options.command == "interventions":
             return interventions.command(options)
-        study = studies.get(options.study)
+        study = studies.from_toml(options.file) if options.command == "sweep" else studies.get(options.study)
         results = options.results or options.runs / "results"
         if options.command == "report":
             report.write(study, options.runs, results)
@@ -80,13 +90,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nInterrupted; the same command continues.")
         return 130
-    except (ValueError, ModuleNotFoundError) as error:
+    except (ValueError, TypeError, ModuleNotFoundError, OSError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
 
 
 def _interrupt(number: int, frame: Any) -> None:
     raise KeyboardInterrupt
+
+
+def _cost(options: argparse.Namespace) -> int:
+    for name in ("mxfp8_e4m3", "mxfp4_e2m1"):
+        experiment = Experiment(width=options.width, batch=options.batch, precision=uniform_precision(name))
+        found = cost.measure(experiment, runs=options.stack)
+        share, bf16 = found["quantization"], found["bfloat16 step"]
+        print(f"{name}: step {found['step']:.2f} x its products ({bf16:.2f} in bfloat16), quantization {share:.1%}")
+    return 0
 
 
 def _list() -> int:
@@ -112,7 +131,10 @@ def _run(study: studies.Study, options: argparse.Namespace, results: Path) -> in
         stop_when_diverged=not options.full,
     )
     print(f"{study.name}: {len(study.arms)} arms, {study.seeds} seeds from {first}, {len(tasks)} tasks to do.")
-    failed = sweep.run_all(tasks, processes=options.processes, niceness=options.nice)
+    if options.scheduler:
+        failed = sweep.run_on_cluster(tasks, options.scheduler)
+    else:
+        failed = sweep.run_all(tasks, processes=options.processes, niceness=options.nice)
     report.write(study, root, results)
     print(f"{time.monotonic() - started:.0f} s. Runs in {root}, tables in {results}.")
     for label in failed:

@@ -182,6 +182,7 @@ class Experiment:
         'bfloat16'
         """
         inner = {f.name for f in fields(Precision)} & set(changes)
+        known(dict.fromkeys(set(changes) - inner), Experiment, "an experiment")
         if inner:
             precision = changes.pop("precision", self.precision)
             changes["precision"] = replace(precision, **{name: changes.pop(name) for name in inner})
@@ -227,9 +228,9 @@ def experiment_from(table: Mapping[str, Any]) -> Experiment:
     return Experiment(**known(values, Experiment, "an experiment"))
 
 
-def known(table: dict[str, Any], kind: Any, where: str) -> dict[str, Any]:
+def known(table: dict[str, Any], kind: Any, where: str, also: tuple[str, ...] = ()) -> dict[str, Any]:
     """The table, if it has only names that `kind` has; else ValueError."""
-    names = [f.name for f in fields(kind)]
+    names = [f.name for f in fields(kind)] + list(also)
     for name in table:
         errors.choose(f"name in {where}", name, names)
     return table

@@ -131,6 +131,16 @@ def run_all(tasks: list[Task], *, processes: int | None = None, niceness: int = 
         executor.shutdown(cancel_futures=True)
 
 
+def run_on_cluster(tasks: list[Task], scheduler: str, *, say: Say = print) -> list[str]:
+    """The same on an existing dask.distributed cluster whose workers see the same folder."""
+    try:
+        from distributed import Client
+    except ImportError:
+        raise ModuleNotFoundError("This needs dask.distributed: pip install mxnum[distributed].") from None
+    with Client(scheduler) as client:
+        return follow(client.get_executor(pure=False), tasks, None, say)
+
+
 def follow(executor: Executor, tasks: list[Task], progress: Any, say: Say) -> list[str]:
     """Submit the tasks, show what is going on every ten seconds, and collect the failures."""
     started, shown = time.monotonic(), time.monotonic()

@@ -29,6 +29,15 @@ def test_fresh_seeds_are_others(tmp_path, capsys):
     assert folder.name.removeprefix("seeds-") in capsys.readouterr().out
 
 
+def test_sweep_of_a_file(tmp_path, capsys):
+    path = tmp_path / "mine.toml"
+    path.write_text("seeds = 1\n[base]\nwidth = 32\nlayers = 1\nbatch = 32\nsteps = 6\n[arms.only]\n")
+    assert main(["sweep", str(path), "--runs", str(tmp_path / "runs"), "--processes", "1"]) == 0
+    assert "| only | 0 of 1 |" in capsys.readouterr().out
+    assert main(["sweep", str(tmp_path / "absent.toml")]) == 2
+    assert "absent.toml" in capsys.readouterr().err
+
+
 def test_list():
     done = subprocess.run(
         [sys.executable, "-m", "mxnum.experiments", "list"], capture_output=True, text=True, check=True

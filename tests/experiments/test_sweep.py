@@ -43,3 +43,13 @@ def test_processes_run_everything_and_isolate_failures(tmp_path):
 def test_names_of_arms_that_share_a_folder_are_refused(tmp_path):
     with pytest.raises(ValueError, match="share the folder"):
         tasks_for({"a b": TINY, "a-b": TINY}, range(1), tmp_path)
+
+
+def test_a_cluster_does_the_same(tmp_path):
+    distributed = pytest.importorskip("distributed", reason="the extra 'distributed' is not installed")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster:
+        tasks = tasks_for(ARMS, range(2), tmp_path)
+        assert sweep.run_on_cluster(tasks, cluster.scheduler_address, say=lambda line: None) == []
+    assert tasks_for(ARMS, range(2), tmp_path) == []

@@ -1,0 +1,42 @@
+import pytest
+
+from mxnum.experiments.config import Experiment, uniform_precision
+from mxnum.experiments.cost import measure, products_alone
+
+pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
+
+SMALL = Experiment(width=32, layers=2, batch=64, precision=uniform_precision("mxfp4_e2m1"))
+
+
+def test_ratios_are_of_the_right_kind():
+    found = measure(SMALL, runs=2, rounds=3)
+    assert set(found) == {"step", "quantization", "bfloat16 step"}
+    assert found["step"] > 1
+    assert found["quantization"] < 1
+
+
+def test_the_products_are_those_of_the_model(monkeypatch):
+    from mxnum.experiments import cost, model
+    from mxnum.experiments.data import Batches
+    from mxnum.experiments.model import Network
+
+    seen = []
+    real = cost.np.matmul
+
+    class Recorder:
+        def __getattr__(self, name):
+            return getattr(cost_np, name)
+
+        def matmul(self, a, b, out):
+            seen.append(tuple(sorted((a.shape[-2], a.shape[-1], b.shape[-1]))))
+            return real(a, b, out=out)
+
+    cost_np = cost.np
+    monkeypatch.setattr(cost, "np", Recorder())
+    monkeypatch.setattr(model, "np", Recorder())
+    products_alone(SMALL, 1)()
+    alone, seen[:] = sorted(seen), []
+    network = Network(SMALL, (1,))
+    network.loss_and_gradients(*Batches(SMALL, (1,))(0), 0)
+    assert sorted(seen) == alone
+    assert len(alone) == 12
