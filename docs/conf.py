@@ -8,7 +8,7 @@ release = version = mxnum.__version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"
 html_title = "mxnum"
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "results"]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 nb_execution_mode = "force"

@@ -130,7 +130,11 @@ _INJECTED = {
     f"zeta mean {'minus ' * (mean < 0)}{abs(mean):g}, deviation {deviation:g}": BASE.but(
         injection=Injection(mean, deviation)
     )
-    for mean, deviation in ((-0.25, 0), (-0.9, 0), (0, 0.5), (0, 1), (0, 2), (-0.5, 1), (0.5, 1))
+    for mean, deviation in ((-0.25, 0), (-0.9, 0), (0, 0.25), (0, 0.5), (0, 1), (0, 2), (-0.5, 1), (0.5, 1))
+}
+_INJECTED |= {
+    "zeta deviation 1, in LN alone": BASE.but(injection=Injection(0, 1, where="layer_norm")),
+    "zeta deviation 1, beta2 0.95": BASE.but(injection=Injection(0, 1), **_SLOW),
 }
 
 RATES = (1.2e-2, 1.7e-2, 2.4e-2, 3.4e-2, 4.8e-2)
