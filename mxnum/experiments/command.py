@@ -117,7 +117,7 @@ def _list() -> int:
 
 
 def _run(study: studies.Study, options: argparse.Namespace, results: Path) -> int:
-    started = time.monotonic()
+    started, whole = time.monotonic(), study
     study = selected(study, options)
     first = secrets.randbelow(10**6) * 100 if options.fresh else studies.FIRST_SEED
     root = options.runs / f"seeds-{first}" if options.fresh else options.runs
@@ -135,7 +135,8 @@ def _run(study: studies.Study, options: argparse.Namespace, results: Path) -> in
         failed = sweep.run_on_cluster(tasks, options.scheduler)
     else:
         failed = sweep.run_all(tasks, processes=options.processes, niceness=options.nice)
-    report.write(study, root, results)
+    # The tables have every arm that is there, also those that this call did not ask for.
+    report.write(study if options.set else replace(whole, seeds=max(whole.seeds, study.seeds)), root, results)
     print(f"{time.monotonic() - started:.0f} s. Runs in {root}, tables in {results}.")
     for label in failed:
         print(f"Failed: {label}; its error lies beside its runs, and the same command tries again.")

@@ -39,6 +39,10 @@ def collect(study: Study, root: Path, arms: Mapping[str, Experiment] | None = No
             table["environment"] = stored["environment"]
         if runs:
             table["arms"][name] = {"experiment": to_dict(experiment), "runs": runs}
+    if not table["arms"]:
+        raise ValueError(f"Folder {str(root / study.setting)!r} has no run of the study {study.name!r}.")
+    if study.control not in table["arms"]:
+        table["control"] = next(iter(table["arms"]))
     return table
 
 

@@ -5,7 +5,9 @@ import sys
 
 import pytest
 
+from mxnum.experiments import studies
 from mxnum.experiments.command import main
+from mxnum.experiments.config import Experiment
 
 pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
@@ -20,6 +22,16 @@ def test_quick_runs_continues_and_reports(tmp_path, capsys):
     assert (tmp_path / "runs" / "results" / "quick.json").exists()
     assert main(arguments) == 0
     assert "0 tasks to do" in capsys.readouterr().out
+
+
+def test_tables_have_the_arms_of_earlier_calls(tmp_path, capsys, monkeypatch):
+    tiny = Experiment(width=32, layers=1, batch=32, steps=6)
+    study = studies.Study("tiny", "?", {"a": tiny, "b": tiny.but(rate=0.1)}, 1, "a")
+    monkeypatch.setattr(studies, "STUDIES", {"tiny": study})
+    for arm in ("b", "a"):
+        assert main(["run", "tiny", "--arms", arm, "--runs", str(tmp_path), "--processes", "1"]) == 0
+    assert "| a | 0 of 1 |" in (last := capsys.readouterr().out.rpartition("# tiny")[2])
+    assert "| b | 0 of 1 |" in last
 
 
 def test_fresh_seeds_are_others(tmp_path, capsys):

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from mxnum.experiments import report, studies, sweep
-from mxnum.experiments.config import Experiment
+from mxnum.experiments import report, storage, studies, sweep, train
+from mxnum.experiments.config import Experiment, experiment_from
 
 pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 
@@ -63,6 +65,29 @@ def test_runs_on_disk_become_a_table(tmp_path):
     assert len(run["measured"]["zeta"]) == 3
     assert made["arms"]["wild"]["runs"][0]["diverged"] is not None
     assert (tmp_path / "results" / "tiny.md").read_text() == said[0]
+    with pytest.raises(ValueError, match="has no run of the study 'quick'"):
+        report.collect(studies.get("quick"), tmp_path)
     changed = replace(study, arms={"FP32": tiny.but(rate=0.5)})
     with pytest.raises(ValueError, match="has another configuration than arm 'FP32'"):
         report.collect(changed, tmp_path)
+
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+
+
+@pytest.mark.parametrize(
+    ("name", "arm"),
+    [("small", "FP32"), ("small", "LN E2M1"), ("small", "E4M3"), ("mechanism", "LN error, random sign")],
+)
+def test_stored_results_come_from_this_code(name, arm):
+    pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
+    stored, here = storage.read_json(RESULTS / f"{name}.json"), storage.environment()
+    for key in ("numpy", "processor"):
+        if stored["environment"][key] != here[key]:
+            pytest.skip(f"stored results were made with {key} {stored['environment'][key]}, here it is {here[key]}")
+    one = stored["arms"][arm]["runs"][0]
+    first_bin = one["steps"] // report.CURVE_POINTS
+    experiment = experiment_from(stored["arms"][arm]["experiment"])
+    assert experiment == studies.get(name).arms[arm]
+    (run,) = train(experiment.but(steps=first_bin), (one["seed"],))
+    assert float(f"{np.median(run.losses):.4g}") == one["curve"][0]
