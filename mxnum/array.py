@@ -165,16 +165,19 @@ class MXArray:
 
     # Values
 
-    def dequantize(self, dtype: Any = "float32", *, out: Array | None = None) -> Array:
+    def dequantize(self, dtype: Any = "float32", *, threads: int | None = None, out: Array | None = None) -> Array:
         """The values in float32, float64, bfloat16 or float16, rounded once to nearest even; float64 is exact.
 
-        A block whose scale is 0xFF reads NaN. `out` must have the shape and the dtype asked for.
+        A block whose scale is 0xFF reads NaN. `out` must have the shape and the dtype asked for; `threads` bounds how
+        many threads work on a large array.
         """
         target = result_format(dtype)
         codes, scales, offsets = self.parts
         out = checked_out(out, self.shape, numpy_dtype(target))
         engine = dispatch_engine(codes=codes, scales=scales, offsets=offsets, out=out)
-        values: Array = engine.dequantize(codes, scales, offsets, self.format.element, self.blocks, target, out)
+        options = host_options(engine, threads=checked_threads(threads))
+        element = self.format.element
+        values: Array = engine.dequantize(codes, scales, offsets, element, self.blocks, target, out, **options)
         return values
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
@@ -183,11 +186,16 @@ class MXArray:
         self._require_host("array", "use dequantize() there, or to_host() first")
         return self.dequantize("float32" if dtype is None else dtype)
 
-    def pack(self) -> Array:
+    def pack(self, *, out: Array | None = None) -> Array:
         """The codes as bytes: each row of the last axis is a little-endian bit stream that ends on a byte."""
-        codes = as_array("codes", self.codes)
+        from mxnum.engine import packing
+
+        codes, bits = as_array("codes", self.codes), self.format.element.bits
         codes = codes[np.newaxis] if self.ndim == 0 else codes
-        packed: Array = dispatch_engine(codes=codes).pack(codes, self.format.element.bits)
+        shape = (*codes.shape[:-1], packing.packed_length(codes.shape[-1], bits))
+        out = checked_out(out, shape, np.dtype(np.uint8))
+        engine = dispatch_engine(codes=codes, out=out)
+        packed: Array = engine.pack(codes, bits, **host_options(engine, out=out))
         return packed
 
     @property
@@ -329,6 +337,23 @@ def dispatch_engine(**arrays: Any) -> Any:
     from mxnum.engine import dispatch
 
     return dispatch.engine(**arrays)
+
+
+def host_options(engine: Any, **options: Any) -> dict[str, Any]:
+    """Options that only the engine of the host has; they must be None elsewhere."""
+    from mxnum.engine import host
+
+    if engine is host:
+        return options
+    for name, value in options.items():
+        if value is not None:
+            raise ValueError(f"Argument {name!r} must be left out for arrays on a GPU.")
+    return {}
+
+
+def checked_threads(threads: int | None) -> int | None:
+    """A number of threads, or None."""
+    return None if threads is None else errors.positive_integer("threads", threads)
 
 
 def owned(array: Any) -> Any:

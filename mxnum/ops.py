@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mxnum import errors, formats
-from mxnum.array import MXArray, checked_codes, checked_out, checked_scales
-from mxnum.dtypes import Array, as_array, float_array, numpy_dtype, result_format
+from mxnum.array import MXArray, checked_codes, checked_out, checked_scales, checked_threads, host_options
+from mxnum.dtypes import Array, as_array, code_dtype, float_array, numpy_dtype, result_format
 from mxnum.formats import ElementFormat, MXFormat
 from mxnum.layout import Blocks, resolve_blocks, scales_shape
 from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 
 if TYPE_CHECKING:
-    from mxnum.engine.host import RandomBits, Request
+    from mxnum.engine.request import RandomBits, Request
 
 
 def quantize(
@@ -37,6 +37,8 @@ def quantize(
     seed: int | None = None,
     stream: int = 0,
     sr_bits: int = 30,
+    threads: int | None = None,
+    out: MXArray | None = None,
 ) -> MXArray:
     """Quantize an array of float64, float32, bfloat16 or float16 to an MX format.
 
@@ -64,6 +66,11 @@ def quantize(
     seed, stream
         Instead of `random_bits`: Philox4x32-10 keyed by `seed`, counted by `stream` and the C-order index of the
         element, so that the result depends on neither threads, nor device, nor memory layout.
+    threads
+        How many threads may work on a large array (default: what `NUMBA_NUM_THREADS` or `numba.set_num_threads` says).
+        The result does not depend on it.
+    out
+        An MX array of the same shape, format and blocks to write to; fresh memory costs more than quantizing.
 
     Examples
     --------
@@ -94,9 +101,16 @@ def quantize(
         seed=seed,
         stream=stream,
         sr_bits=sr_bits,
+        threads=threads,
     )
-    codes, made_scales, offsets = dispatch.engine(**_arrays(request)).quantize(request)
-    return MXArray(codes, made_scales, formats.get(format), request.blocks, offsets)
+    fmt = formats.get(format)
+    engine = dispatch.engine(**_arrays(request))
+    if out is None:
+        codes, made_scales, offsets = engine.quantize(request)
+        return MXArray(codes, made_scales, fmt, request.blocks, offsets)
+    _check_quantized(out, request, fmt)
+    engine.quantize(request, **host_options(engine, out=(out.codes, out.scales, out.offsets)))
+    return out
 
 
 def fake_quantize(
@@ -118,6 +132,7 @@ def fake_quantize(
     seed: int | None = None,
     stream: int = 0,
     sr_bits: int = 30,
+    threads: int | None = None,
     out: Array | None = None,
 ) -> Array:
     """Quantize and dequantize: the input's dtype out, with the values an MX array would hold.
@@ -149,16 +164,17 @@ def fake_quantize(
         seed=seed,
         stream=stream,
         sr_bits=sr_bits,
+        threads=threads,
     )
     out = checked_out(out, request.x.shape, request.x.dtype)
     values: Array = dispatch.engine(**_arrays(request), out=out).fake_quantize(request, out)
     return values
 
 
-def dequantize(q: MXArray, dtype: Any = "float32", *, out: Array | None = None) -> Array:
-    """The values of an `MXArray`; the same as ``q.dequantize(dtype, out=out)``."""
+def dequantize(q: MXArray, dtype: Any = "float32", *, threads: int | None = None, out: Array | None = None) -> Array:
+    """The values of an `MXArray`; the same as ``q.dequantize(dtype, threads=threads, out=out)``."""
     errors.require_type(isinstance(q, MXArray), "q", "an MXArray", type(q).__name__)
-    return q.dequantize(dtype, out=out)
+    return q.dequantize(dtype, threads=threads, out=out)
 
 
 def shared_scale(
@@ -171,6 +187,8 @@ def shared_scale(
     block_size: int | None = None,
     block_shape: Sequence[int] | None = None,
     blocks: Sequence[int] | None = None,
+    threads: int | None = None,
+    out: Array | None = None,
 ) -> Array:
     """The E8M0 codes that `quantize` would choose, alone.
 
@@ -182,15 +200,19 @@ def shared_scale(
 
     fmt = formats.get(format)
     array, source = float_array("x", x, anywhere=True)
-    scales: Array = dispatch.engine(x=array).shared_scale(
+    layout = _layout(array, fmt, axis, block_size, block_shape, blocks)
+    out = checked_out(out, scales_shape(array.shape, layout), np.dtype(np.uint8))
+    engine = dispatch.engine(x=array, out=out)
+    made: Array = engine.shared_scale(
         array,
         source,
         fmt.element,
-        _layout(array, fmt, axis, block_size, block_shape, blocks),
+        layout,
         errors.choose_member("scale_rule", scale_rule, ScaleRule),
         errors.choose_member("nonfinite", nonfinite, Nonfinite),
+        **host_options(engine, out=out, threads=checked_threads(threads)),
     )
-    return scales
+    return made
 
 
 def encode(
@@ -204,6 +226,8 @@ def encode(
     seed: int | None = None,
     stream: int = 0,
     sr_bits: int = 30,
+    threads: int | None = None,
+    out: Array | None = None,
 ) -> Array:
     """Element codes of x at scale 1, as unsigned integers of the smallest type that holds one.
 
@@ -219,7 +243,9 @@ def encode(
     array, source = float_array("x", x, anywhere=True)
     mode = errors.choose_member("rounding", rounding, Rounding)
     random = _random(array.shape, mode, random_bits, seed, stream, sr_bits)
-    codes: Array = dispatch.engine(x=array, random_bits=None if random is None else random.words).encode(
+    out = checked_out(out, array.shape, code_dtype(target.bits))
+    engine = dispatch.engine(x=array, random_bits=None if random is None else random.words, out=out)
+    codes: Array = engine.encode(
         array,
         source,
         target,
@@ -227,11 +253,19 @@ def encode(
         overflow=errors.choose_member("overflow", overflow, Overflow),
         nonfinite=errors.choose_member("nonfinite", nonfinite, (Nonfinite.ELEMENT, Nonfinite.RAISE)),
         random=random,
+        **host_options(engine, out=out, threads=checked_threads(threads)),
     )
     return codes
 
 
-def decode(codes: Any, element: str | ElementFormat, *, dtype: Any = "float32", out: Array | None = None) -> Array:
+def decode(
+    codes: Any,
+    element: str | ElementFormat,
+    *,
+    dtype: Any = "float32",
+    threads: int | None = None,
+    out: Array | None = None,
+) -> Array:
     """Values of element codes at scale 1.
 
     >>> import numpy as np, mxnum as mx
@@ -243,7 +277,9 @@ def decode(codes: Any, element: str | ElementFormat, *, dtype: Any = "float32", 
     source, target = formats.element(element), result_format(dtype)
     codes = checked_codes("codes", codes, source.bits)
     out = checked_out(out, codes.shape, numpy_dtype(target))
-    values: Array = dispatch.engine(codes=codes, out=out).decode(codes, source, target, out)
+    engine = dispatch.engine(codes=codes, out=out)
+    options = host_options(engine, threads=checked_threads(threads))
+    values: Array = engine.decode(codes, source, target, out, **options)
     return values
 
 
@@ -251,6 +287,18 @@ def _arrays(request: Request) -> dict[str, Any]:
     """The arrays of a request, which have to live together."""
     words = None if request.random is None else request.random.words
     return {"x": request.x, "scales": request.scales, "random_bits": words}
+
+
+def _check_quantized(out: Any, request: Request, fmt: MXFormat) -> None:
+    """`out` must be an MX array that a quantization can be written to."""
+    errors.require_type(isinstance(out, MXArray), "out", "an MXArray", type(out).__name__)
+    errors.require(out.format == fmt, "out", f"of format {fmt.name}", out.format.name)
+    errors.require(out.shape == request.x.shape, "out", f"of shape {request.x.shape}", out.shape)
+    errors.require(out.blocks == request.blocks, "out", f"in blocks {request.blocks}", out.blocks)
+    has_offsets, wanted = out.offsets is not None, request.offset_range is not None
+    errors.require(has_offsets == wanted, "out", f"{'with' if wanted else 'without'} offsets", out)
+    writable = all(part is None or part.flags.writeable for part in (out.codes, out.scales, out.offsets))
+    errors.require(writable, "out", "writable", "a read-only array")
 
 
 def _request(
@@ -272,9 +320,10 @@ def _request(
     seed: int | None,
     stream: int,
     sr_bits: int,
+    threads: int | None,
 ) -> Request:
     """The arguments of a quantization, checked and resolved."""
-    from mxnum.engine.host import Request
+    from mxnum.engine.request import Request
 
     fmt = formats.get(format)
     array, source = float_array("x", x, anywhere=True)
@@ -297,6 +346,7 @@ def _request(
         scales=None if scales is None else checked_scales(scales, scales_shape(array.shape, layout)),
         offset_range=None if offset is None else used_range,
         random=_random(array.shape, mode, random_bits, seed, stream, sr_bits),
+        threads=checked_threads(threads),
     )
 
 
@@ -317,7 +367,7 @@ def _random(
     shape: tuple[int, ...], rounding: Rounding, random_bits: Any, seed: int | None, stream: int, sr_bits: int
 ) -> RandomBits | None:
     """What the engine needs for stochastic rounding, or None for the other modes."""
-    from mxnum.engine.host import RandomBits
+    from mxnum.engine.request import RandomBits
 
     if rounding != Rounding.SR:
         for name, given in (("random_bits", random_bits), ("seed", seed)):

@@ -76,7 +76,9 @@ def report(case: str, inputs: Any, got: Array, want: Array) -> str:
     """The first few differences, bit by bit, for an assertion message."""
     bad = np.flatnonzero(np.asarray(got) != np.asarray(want))
     lines = [f"{case}: {bad.size} of {np.size(got)} differ"]
-    lines += [f"  input {inputs[i]}: got {int(got[i]):#x}, want {int(want[i]):#x}" for i in bad[:5]]
+    lines += [
+        f"  input {i if inputs is None else inputs[i]}: got {int(got[i]):#x}, want {int(want[i]):#x}" for i in bad[:5]
+    ]
     return "\n".join(lines)
 
 

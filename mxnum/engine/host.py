@@ -1,138 +1,94 @@
-"""The passes over numpy arrays that make up each operation, in terms of the loops of `cpu`."""
+"""The operations on numpy arrays: fast loops where they go that way, the definition where they do not."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
-from threading import Thread
 from typing import Any
 
-import numba
 import numpy as np
 
-from mxnum import errors
-from mxnum.dtypes import Array, code_dtype, numpy_dtype, signed_bits, stored_bits
-from mxnum.engine import cpu, environment, paths, rows
-from mxnum.engine.packing import pack_rows, packed_length, unpack_rows
+from mxnum.dtypes import Array, code_dtype, numpy_dtype, signed_bits
+from mxnum.engine import columns, definition, environment, rows
+from mxnum.engine.draws import NO_DRAW, Draw, draw_from_seed, draw_from_words
+from mxnum.engine.formulation import (
+    Definition,
+    Fast,
+    decoding,
+    fast_decoding,
+    fast_quantizing,
+    keeping_scales,
+    quantizing,
+    requantizing,
+    scaling,
+)
+from mxnum.engine.packing import pack, unpack
+from mxnum.engine.request import RandomBits, Request
+from mxnum.engine.walk import Walk, chunks, in_threads, overlaps_partly, plan
 from mxnum.formats import E8M0, ElementFormat
-from mxnum.layout import Blocks, collapse, element_strides, scales_shape
-from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
-from mxnum.scalar.offset import difference_format
+from mxnum.layout import Blocks, scales_shape
+from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
 
-#: Below this many elements a thread costs more than it saves.
-ELEMENTS_PER_THREAD = 1 << 19
+__all__ = [
+    "decode",
+    "dequantize",
+    "encode",
+    "equal",
+    "fake_quantize",
+    "largest",
+    "pack",
+    "quantize",
+    "shared_scale",
+    "unpack",
+]
 
-_UNIT_SCALE = np.array([E8M0.bias], np.uint8)
+#: Elements alone are done as blocks of this length at scale 1.
+_RUN_OF_ELEMENTS = 4096
 
-
-@dataclass(frozen=True)
-class RandomBits:
-    """Where stochastic rounding takes its bits: an array of words, or a Philox seed and stream."""
-
-    sr_bits: int
-    words: Array | None = None
-    seed: int = 0
-    stream: int = 0
-
-    @property
-    def key(self) -> tuple[int, int, int, int]:
-        low = 0xFFFFFFFF
-        return self.seed & low, self.seed >> 32, self.stream & low, self.stream >> 32
+#: Codes, scales, and offsets with asymmetric scaling.
+Quantized = tuple[Array, Array, Array | None]
 
 
-@dataclass(frozen=True)
-class Request:
-    """A quantization, with every argument checked and resolved."""
-
-    x: Array
-    source: ElementFormat
-    element: ElementFormat
-    blocks: Blocks
-    rounding: Rounding
-    scale_rule: ScaleRule
-    overflow: Overflow
-    nonfinite: Nonfinite
-    #: Scale codes that the caller chose.
-    scales: Array | None
-    #: How the scale is found under asymmetric scaling; None without an offset.
-    offset_range: OffsetRange | None
-    random: RandomBits | None
-
-    @property
-    def is_fast(self) -> bool:
-        """Whether the row loops cover it: blocks along contiguous rows, nothing out of the ordinary asked for."""
-        return (
-            paths.rounds_fast(self.source, self.element, self.rounding, self.overflow)
-            and self.nonfinite == Nonfinite.BLOCK
-            and self.scales is None
-            and self.offset_range is None
-            and are_rows(self.blocks, self.x)
-        )
-
-
-def quantize(request: Request) -> tuple[Array, Array, Array | None]:
+def quantize(request: Request, out: Quantized | None = None) -> Quantized:
     """Codes, scales and offsets (None without asymmetric scaling) of an array of floats."""
-    if request.is_fast:
-        codes = np.empty(request.x.shape, np.uint8)
-        scales = _quantize_rows(rows.quantize_rows(request.element, request.scale_rule), request, codes)
-        return codes, scales, None
-    return _quantize_by_definition(request)
+    if out is None:
+        shape = scales_shape(request.x.shape, request.blocks)
+        offsets = None if request.offset_range is None else np.empty(shape, np.float16)
+        out = np.empty(request.x.shape, np.uint8), np.empty(shape, np.uint8), offsets
+    codes, scales, offsets = out
+    if offsets is not None or not _quantize_fast(request, codes, scales, None):
+        definition.quantize(request, codes, scales, offsets)
+    return out
 
 
 def fake_quantize(request: Request, out: Array | None = None) -> Array:
     """The values of the quantized array in the type of the input."""
-    if request.is_fast and (out is None or _may_be_written_while_reading(request.x, out)):
-        values = np.empty(request.x.shape, request.x.dtype) if out is None else out
-        loop = rows.fake_quantize_rows(request.element, request.scale_rule)
-        _quantize_rows(loop, request, values.view(np.int32))
-        return values
-    codes, scales, offsets = quantize(request)
-    return dequantize(codes, scales, offsets, request.element, request.blocks, request.source, out)
-
-
-def _quantize_by_definition(request: Request) -> tuple[Array, Array, Array | None]:
-    x, source, element, blocks = request.x, request.source, request.element, request.blocks
-    scale_rule, nonfinite, offset_range = request.scale_rule, request.nonfinite, request.offset_range
-    given_scales = request.scales
-    amax, state = _extents(x, source, blocks)
-    _check_state(x, source, state, element, nonfinite)
-    scales = np.empty(amax.shape, np.uint8)
-    offsets = None
-    if offset_range is not None:
-        largest, smallest = _range(x, source, blocks)
-        offsets = np.empty(amax.shape, np.uint16)
-        cpu.offsets_from_range(source)(largest.ravel(), smallest.ravel(), offsets.ravel())
-        x = _differences(x, source, blocks, offsets)
-        if offset_range == OffsetRange.HALF and given_scales is None:
-            fill = cpu.scales_from_half_range(source, element, scale_rule)
-            fill(largest.ravel(), smallest.ravel(), scales.ravel())
-        source = difference_format(source)
-        amax, _ = _extents(x, source, blocks)
-    if given_scales is not None:
-        scales[...] = given_scales
-    elif offset_range != OffsetRange.HALF:
-        cpu.scales_from_amax(source, element, scale_rule)(amax.ravel(), scales.ravel())
-    if nonfinite == Nonfinite.BLOCK:
-        scales[state != 0] = E8M0.nan_code
-    if offsets is not None:
-        offsets[scales == E8M0.nan_code] = 0
-        offsets = offsets.view(np.float16)
-    codes = np.empty(x.shape, np.uint8)
-    _encode(x, source, element, blocks, scales, codes, request.rounding, request.overflow, request.random)
-    return codes, scales, offsets
+    values = np.empty(request.x.shape, request.x.dtype) if out is None else out
+    if request.offset_range is None and not overlaps_partly(request.x, values):
+        scales = np.empty(scales_shape(request.x.shape, request.blocks), np.uint8)
+        if _quantize_fast(request, values, scales, request.source):
+            return values
+    parts = quantize(request)
+    return dequantize(*parts, request.element, request.blocks, request.source, values, request.threads)
 
 
 def shared_scale(
-    x: Array, source: ElementFormat, element: ElementFormat, blocks: Blocks, scale_rule: ScaleRule, nonfinite: Nonfinite
+    x: Array,
+    source: ElementFormat,
+    element: ElementFormat,
+    blocks: Blocks,
+    scale_rule: ScaleRule,
+    nonfinite: Nonfinite,
+    out: Array | None = None,
+    threads: int | None = None,
 ) -> Array:
     """The E8M0 code of each block."""
-    amax, state = _extents(x, source, blocks)
+    scales = np.empty(scales_shape(x.shape, blocks), np.uint8) if out is None else out
     if nonfinite == Nonfinite.RAISE:
-        _check_state(x, source, state, element, nonfinite)
-    scales = np.empty(amax.shape, np.uint8)
-    cpu.scales_from_amax(source, element, scale_rule)(amax.ravel(), scales.ravel())
-    if nonfinite == Nonfinite.BLOCK:
-        scales[state != 0] = E8M0.nan_code
+        _check_finite(x, source, element, nonfinite)
+    nan_blocks = nonfinite == Nonfinite.BLOCK
+    job = _Quantization(source, None, scaling(source, element, scale_rule), None, nan_blocks, False, None)
+    if not _in_parts(job, blocks, x, None, scales, threads):
+        definition.shared_scale(x, source, element, blocks, scale_rule, nonfinite, scales)
     return scales
 
 
@@ -145,13 +101,17 @@ def encode(
     overflow: Overflow,
     nonfinite: Nonfinite,
     random: RandomBits | None,
+    out: Array | None = None,
+    threads: int | None = None,
 ) -> Array:
     """Codes of `target` for the elements alone, at scale 1."""
-    whole = _one_block(x.shape)
-    _, state = _extents(x, source, whole)
-    _check_state(x, source, state, target, nonfinite)
-    codes = np.empty(x.shape, code_dtype(target.bits))
-    _encode(x, source, target, whole, _UNIT_SCALE, codes, rounding, overflow, random)
+    codes = np.empty(x.shape, code_dtype(target.bits)) if out is None else out
+    _check_finite(x, source, target, nonfinite)
+    fast = fast_quantizing(source, target, rounding, overflow, ScaleRule.FLOOR, None)
+    made = quantizing(source, target, rounding, overflow)
+    job = _Quantization(source, fast, keeping_scales(source), made, False, True, random)
+    if overlaps_partly(x, codes) or not _elements_in_parts(job, x, codes, threads):
+        definition.encode(x, source, target, _one_block(x.shape), _unit_scales(1), codes, rounding, overflow, random)
     return codes
 
 
@@ -163,42 +123,26 @@ def dequantize(
     blocks: Blocks,
     target: ElementFormat,
     out: Array | None = None,
+    threads: int | None = None,
 ) -> Array:
     """Values of an MX array in `target`; without `out` a new contiguous array."""
-    result = np.empty(codes.shape, numpy_dtype(target)) if out is None else out
-    if offsets is None and paths.decodes_fast(element, target) and are_rows(blocks, codes, result):
-        _in_rows(rows.dequantize_rows(element), blocks, np.ascontiguousarray(scales), codes, signed_bits(result))
-        return result
-    (elements, values), blocks, strides = _aligned(blocks, codes, stored_bits(result))
-    flat = np.ascontiguousarray(scales).ravel()
-    if offsets is None:
-        cpu.decode_elements(element, target)(elements, blocks, strides, flat, values, 0)
-    else:
-        bits = np.ascontiguousarray(offsets).ravel().view(np.uint16)
-        cpu.decode_elements_offset(element, target)(elements, blocks, strides, flat, values, bits)
-    return result
+    values = np.empty(codes.shape, numpy_dtype(target)) if out is None else out
+    scales = np.ascontiguousarray(scales)
+    job = _Decoding(fast_decoding(element, target), decoding(element, target))
+    if offsets is not None or not _in_parts(job, blocks, codes, values, scales, threads):
+        definition.dequantize(codes, scales, offsets, element, blocks, target, values)
+    return values
 
 
-def decode(codes: Array, element: ElementFormat, target: ElementFormat, out: Array | None = None) -> Array:
+def decode(
+    codes: Array, element: ElementFormat, target: ElementFormat, out: Array | None = None, threads: int | None = None
+) -> Array:
     """Values of element codes alone, at scale 1."""
-    return dequantize(codes, _UNIT_SCALE, None, element, _one_block(codes.shape), target, out)
-
-
-def pack(codes: Array, bits: int) -> Array:
-    """Each row along the last axis as a little-endian bit stream."""
-    length = codes.shape[-1]
-    packed = np.empty((*codes.shape[:-1], packed_length(length, bits)), np.uint8)
-    count = codes.size // length if length else 0
-    pack_rows(bits)(np.ascontiguousarray(codes).reshape(count, length), packed.reshape(count, packed.shape[-1]))
-    return packed
-
-
-def unpack(packed: Array, bits: int, length: int) -> Array:
-    """The inverse of `pack` for rows of `length` codes."""
-    codes = np.empty((*packed.shape[:-1], length), np.uint8)
-    count = codes.size // length if length else 0
-    unpack_rows(bits)(np.ascontiguousarray(packed).reshape(count, packed.shape[-1]), codes.reshape(count, length))
-    return codes
+    values = np.empty(codes.shape, numpy_dtype(target)) if out is None else out
+    job = _Decoding(fast_decoding(element, target), decoding(element, target))
+    if not _elements_in_parts(job, codes, values, threads):
+        definition.dequantize(codes, _unit_scales(1), None, element, _one_block(codes.shape), target, values)
+    return values
 
 
 def largest(codes: Array) -> int:
@@ -211,141 +155,174 @@ def equal(a: Array, b: Array) -> bool:
     return np.array_equal(a.view(code_dtype(8 * a.itemsize)), b.view(code_dtype(8 * b.itemsize)))
 
 
-def are_rows(blocks: Blocks, *arrays: Array) -> bool:
-    """Whether blocks lie along contiguous rows of all the arrays."""
-    return all(block == 1 for block in blocks[:-1]) and all(array.flags.c_contiguous for array in arrays)
+@dataclass(frozen=True)
+class _Quantization:
+    """How codes, values or scales are made of floats, and from what random bits."""
+
+    source: ElementFormat
+    #: What the fast loops do; None where there is nothing that beats the definition.
+    fast: Fast | None
+    #: How a scale is found; scales that were given are kept.
+    scaling: Definition
+    #: What the results are; None where scales are all that is wanted.
+    definition: Definition | None
+    nan_blocks: bool
+    scales_given: bool
+    random: RandomBits | None
+
+    def run(
+        self, walk: Walk, x: Array, out: Array, scales: Array, where: tuple[slice, ...], first: int, threads: int | None
+    ) -> None:
+        """One contiguous part, found at `where` in the whole array, whose first element has the C-order index."""
+        draw, words = self._draw(where, first)
+        flat = signed_bits(x).reshape(-1), signed_bits(out).reshape(-1), scales.reshape(-1)
+        if self.fast is not None and environment.is_default():
+            left = np.zeros(walk.groups, np.uint8)
+            kind = self.fast.function, self.source, self.scales_given, draw
+            if walk.along_rows:
+                loop = rows.quantize_rows(*kind, walk.is_usual)
+            else:
+                loop = columns.quantize_columns(*kind, walk.constant_run)
+            if in_threads(loop, walk, threads, *flat, left, words, self.fast.numbers) == 0:
+                return
+        else:
+            left = np.ones(walk.groups, np.uint8)
+        scale = rows.scale_rows if walk.along_rows else columns.scale_columns
+        in_threads(scale(self.scaling, self.source, self.nan_blocks), walk, threads, *flat, left)
+        if self.definition is not None:
+            convert = rows.convert_rows if walk.along_rows else columns.convert_columns
+            in_threads(convert(self.definition, draw), walk, threads, *flat, left, words)
+
+    def _draw(self, where: tuple[slice, ...], first: int) -> tuple[Draw, Any]:
+        if self.random is None:
+            return NO_DRAW, 0
+        if self.random.words is not None:
+            words = np.ascontiguousarray(self.random.words[where]).reshape(-1)
+            return draw_from_words(self.random.sr_bits), words
+        return draw_from_seed(self.random.sr_bits), (*self.random.key, first)
 
 
-def _may_be_written_while_reading(x: Array, out: Array) -> bool:
-    """Whether each element of `out` can be stored as soon as that of `x` is read: apart, or exactly in place."""
-    return out.flags.c_contiguous and (out.ctypes.data == x.ctypes.data or not np.may_share_memory(x, out))
+@dataclass(frozen=True)
+class _Decoding:
+    """How values are made of codes."""
+
+    fast: Fast | None
+    definition: Definition
+
+    def run(
+        self, walk: Walk, codes: Array, out: Array, scales: Array, where: Any, first: int, threads: int | None
+    ) -> None:
+        """One contiguous part."""
+        flat = codes.reshape(-1), signed_bits(out).reshape(-1), scales.reshape(-1)
+        if self.fast is not None and environment.is_default():
+            left = np.zeros(walk.groups, np.uint8)
+            if walk.along_rows:
+                loop = rows.decode_rows(self.fast.function, walk.is_usual)
+            else:
+                loop = columns.decode_columns(self.fast.function, walk.constant_run)
+            if in_threads(loop, walk, threads, *flat, left, self.fast.numbers) == 0:
+                return
+        else:
+            left = np.ones(walk.groups, np.uint8)
+        convert = rows.convert_rows if walk.along_rows else columns.convert_columns
+        in_threads(convert(self.definition, NO_DRAW), walk, threads, *flat, left, 0)
 
 
-def _quantize_rows(loop: Any, request: Request, out: Array) -> Array:
-    scales = np.empty(scales_shape(request.x.shape, request.blocks), np.uint8)
-    _in_rows(loop, request.blocks, scales, signed_bits(request.x), out, environment.is_default())
-    return scales
-
-
-def _in_rows(loop: Any, blocks: Blocks, scales: Array, source: Array, target: Array, *extra: Any) -> None:
-    """Run a row loop over all of `source`, in as few rows as the blocks allow and as many threads as are worth it.
-
-    Threads are made for the call: they inherit its floating-point environment.
-    """
-    if source.size == 0:
-        return
-    run = blocks[-1] if blocks else 1
-    length = source.shape[-1] if source.ndim else 1
-    if length % run == 0:  # no short block: all rows are one
-        length = source.size
-    count, per_row = source.size // length, -(-length // run)
-    source, target, scales = (
-        source.reshape(count, length),
-        target.reshape(count, length),
-        scales.reshape(count, per_row),
+def _quantize_fast(request: Request, results: Array, scales: Array, target: ElementFormat | None) -> bool:
+    """Fill `results` with codes, or with values in `target`, and the scales; False where no fast loop goes that way."""
+    x, source, element = request.x, request.source, request.element
+    _check_finite(x, source, element, request.nonfinite)
+    modes = request.rounding, request.overflow
+    made = quantizing(source, element, *modes) if target is None else requantizing(source, element, *modes, target)
+    given = request.scales is not None
+    if given:
+        scales[...] = request.scales
+    job = _Quantization(
+        source=source,
+        fast=fast_quantizing(source, element, *modes, request.scale_rule, target),
+        scaling=keeping_scales(source) if given else scaling(source, element, request.scale_rule),
+        definition=made,
+        nan_blocks=request.nonfinite == Nonfinite.BLOCK,
+        scales_given=given,
+        random=request.random,
     )
-    threads = min(numba.get_num_threads(), source.size // ELEMENTS_PER_THREAD)
-    if threads <= 1:
-        loop(source, run, scales, target, *extra)
-        return
-    pieces = []
-    if count >= threads:
-        bounds = [count * t // threads for t in range(threads + 1)]
-        pieces = [(slice(a, b), slice(None), slice(None)) for a, b in pairwise(bounds)]
-    else:
-        bounds = [per_row * t // threads for t in range(threads + 1)]
-        pieces = [(slice(None), slice(a * run, b * run), slice(a, b)) for a, b in pairwise(bounds)]
-    workers = [
-        Thread(target=loop, args=(source[r, c], run, scales[r, s], target[r, c], *extra)) for r, c, s in pieces[1:]
-    ]
-    for worker in workers:
-        worker.start()
-    r, c, s = pieces[0]
-    loop(source[r, c], run, scales[r, s], target[r, c], *extra)
-    for worker in workers:
-        worker.join()
+    return _in_parts(job, request.blocks, x, results, scales, request.threads)
+
+
+def _in_parts(
+    job: _Quantization | _Decoding, blocks: Blocks, x: Array, results: Array | None, scales: Array, threads: int | None
+) -> bool:
+    """Run a job over arrays of any strides; False, with nothing done, where no fast loop goes that way."""
+    if x.size == 0:
+        return True
+    whole = (slice(None),) * x.ndim
+    out = np.empty(1, np.uint8) if results is None else results
+    if not scales.flags.c_contiguous:
+        return False
+    if x.flags.c_contiguous and out.flags.c_contiguous:
+        walk = plan(x.shape, blocks)
+        if walk is not None:
+            job.run(walk, x, out, scales, whole, 0, threads)
+        return walk is not None
+    parts = chunks(x.shape, blocks)
+    if parts is None or plan(x.shape, blocks) is None:
+        return False
+    for where, blocks_where, first in parts:
+        some = np.ascontiguousarray(x[where])
+        walk = plan(some.shape, blocks)
+        assert walk is not None
+        if results is None or out.flags.c_contiguous:
+            into = out if results is None else out[where]
+            job.run(walk, some, into, scales[blocks_where], where, first, threads)
+        else:
+            into = np.empty(some.shape, out.dtype)
+            job.run(walk, some, into, scales[blocks_where], where, first, threads)
+            out[where] = into
+    return True
+
+
+def _elements_in_parts(job: _Quantization | _Decoding, x: Array, out: Array, threads: int | None) -> bool:
+    """The same for elements alone."""
+    if x.size == 0:
+        return True
+    parts: Any = [((slice(None),) * x.ndim, None, 0)]
+    if not (x.flags.c_contiguous and out.flags.c_contiguous):
+        parts = chunks(x.shape, (1,) * x.ndim)
+    if parts is None:
+        return False
+    for where, _, first in parts:
+        some = np.ascontiguousarray(x[where]).reshape(-1)
+        walk = plan(some.shape, (_RUN_OF_ELEMENTS,))
+        assert walk is not None
+        into = out.reshape(-1) if out.ndim == 0 else out[where]
+        target = into if into.flags.c_contiguous else np.empty(into.shape, into.dtype)
+        job.run(walk, some, target.reshape(-1), _unit_scales(-(-some.size // _RUN_OF_ELEMENTS)), where, first, threads)
+        if target is not into:
+            into[...] = target
+    return True
 
 
 def _one_block(shape: tuple[int, ...]) -> Blocks:
     return tuple(max(1, length) for length in shape)
 
 
-def _aligned(blocks: Blocks, *arrays: Array) -> tuple[list[Array], Blocks, tuple[int, ...]]:
-    """The arrays with at least two axes, collapsed where memory allows, with their blocks and block strides."""
-    shape = arrays[0].shape
-    if all(array.flags.c_contiguous for array in arrays):
-        new_shape, new_blocks = collapse(shape, blocks)
-    else:
-        missing = (1,) * (2 - len(shape))
-        new_shape, new_blocks = (*missing, *shape), (*missing, *blocks)
-    strides = element_strides(scales_shape(new_shape, new_blocks))
-    return [array.reshape(new_shape) for array in arrays], new_blocks, strides
+def _unit_scales(count: int) -> Array:
+    return np.full(count, E8M0.bias, np.uint8)
 
 
-def _extents(x: Array, source: ElementFormat, blocks: Blocks) -> tuple[Array, Array]:
-    bits = signed_bits(x)
-    shape = scales_shape(x.shape, blocks)
-    amax, state = np.zeros(shape, bits.dtype), np.zeros(shape, np.uint8)
-    (elements,), blocks, strides = _aligned(blocks, bits)
-    cpu.block_extents(source)(elements, blocks, strides, amax.ravel(), state.ravel())
-    return amax, state
+def _check_finite(x: Array, source: ElementFormat, element: ElementFormat, nonfinite: Nonfinite) -> None:
+    """Raise where the policy, or an element that has no NaN, says so."""
+    must_look = nonfinite == Nonfinite.RAISE or (nonfinite == Nonfinite.ELEMENT and element.nan_code is None)
+    if must_look and not _all_finite(x, source):
+        _, state = definition.extents(x, source, _one_block(x.shape))
+        definition.check_state(x, source, state, element, nonfinite)
 
 
-def _range(x: Array, source: ElementFormat, blocks: Blocks) -> tuple[Array, Array]:
-    bits = signed_bits(x)
-    shape = scales_shape(x.shape, blocks)
-    infinity = source.max_code + 1
-    largest, smallest = np.full(shape, -infinity, bits.dtype), np.full(shape, infinity, bits.dtype)
-    (elements,), blocks, strides = _aligned(blocks, bits)
-    cpu.block_range(source)(elements, blocks, strides, largest.ravel(), smallest.ravel())
-    return largest, smallest
-
-
-def _differences(x: Array, source: ElementFormat, blocks: Blocks, offsets: Array) -> Array:
-    result = np.empty(x.shape, numpy_dtype(difference_format(source)))
-    (elements, values), blocks, strides = _aligned(blocks, signed_bits(x), stored_bits(result))
-    cpu.differences(source)(elements, blocks, strides, offsets.ravel(), values, 0)
-    return result
-
-
-def _encode(
-    x: Array,
-    source: ElementFormat,
-    target: ElementFormat,
-    blocks: Blocks,
-    scales: Array,
-    codes: Array,
-    rounding: Rounding,
-    overflow: Overflow,
-    random: RandomBits | None,
-) -> None:
-    bits, flat, codes = signed_bits(x), scales.ravel(), stored_bits(codes)
-    if target.specials == "none":  # nothing to overflow to: both choices are one kernel
-        overflow = Overflow.SATURATE
-    modes = source, target, rounding, overflow
-    if random is None:
-        (elements, out), blocks, strides = _aligned(blocks, bits, codes)
-        cpu.encode_elements(*modes, None)(elements, blocks, strides, flat, out, 0)
-    elif random.words is not None:
-        (elements, out, words), blocks, strides = _aligned(blocks, bits, codes, random.words)
-        cpu.encode_elements(*modes, random.sr_bits)(elements, blocks, strides, flat, out, words)
-    else:
-        (elements, out), blocks, strides = _aligned(blocks, bits, codes)
-        cpu.encode_elements_seeded(*modes, random.sr_bits)(elements, blocks, strides, flat, out, random.key)
-
-
-def _check_state(x: Array, source: ElementFormat, state: Array, element: ElementFormat, nonfinite: Nonfinite) -> None:
-    """Raise where the policy says so, naming the first index in C order."""
-    if nonfinite == Nonfinite.RAISE and state.any():
-        where = _first_index(x, source, 0)
-        raise errors.nonfinite("x", where, "finite everywhere with nonfinite='raise',", "nonfinite")
-    if nonfinite == Nonfinite.ELEMENT and element.nan_code is None and (state & cpu.HAS_NAN).any():
-        raise errors.nonfinite(
-            "x", _first_index(x, source, 1), f"free of NaN for {element.name}, which has no NaN code,", "NaN"
-        )
-
-
-def _first_index(x: Array, source: ElementFormat, above_infinity: int) -> tuple[int, ...]:
-    magnitude = signed_bits(x) & ((1 << (source.bits - 1)) - 1)
-    found: Any = np.unravel_index(int(np.argmax(magnitude > source.max_code + above_infinity)), x.shape)
-    return tuple(int(i) for i in found)
+def _all_finite(x: Array, source: ElementFormat) -> bool:
+    loop = rows.greatest_magnitude(source)
+    if x.flags.c_contiguous:
+        return bool(loop(signed_bits(x).reshape(-1)) <= source.max_code)
+    parts = chunks(x.shape, (1,) * x.ndim)
+    return parts is not None and all(
+        loop(signed_bits(np.ascontiguousarray(x[where])).reshape(-1)) <= source.max_code for where, _, _ in parts
+    )

@@ -134,6 +134,14 @@ def _has_lane(*arguments: Any) -> bool:
     return any(isinstance(a, Lane) for a in arguments) and all(isinstance(a, Lane | types.Integer) for a in arguments)
 
 
+def _emit(instruction: str, builder: Any, a: Any, b: Any) -> Any:
+    return getattr(builder, instruction)(a, b)
+
+
+def _emit_comparison(sign: str, builder: Any, a: Any, b: Any) -> Any:
+    return builder.icmp_signed(sign, a, b)
+
+
 for _operator, _instruction in {
     operator.add: "add",
     operator.sub: "sub",
@@ -143,7 +151,7 @@ for _operator, _instruction in {
     operator.lshift: "shl",
     operator.rshift: "ashr",
 }.items():
-    _overload_operator(_operator, partial(lambda name, builder, a, b: getattr(builder, name)(a, b), _instruction))
+    _overload_operator(_operator, partial(_emit, _instruction))
 
 for _operator, _sign in {
     operator.lt: "<",
@@ -153,8 +161,7 @@ for _operator, _sign in {
     operator.eq: "==",
     operator.ne: "!=",
 }.items():
-    _compare = partial(lambda sign, builder, a, b: builder.icmp_signed(sign, a, b), _sign)
-    _overload_operator(_operator, _compare, types.boolean)
+    _overload_operator(_operator, partial(_emit_comparison, _sign), types.boolean)
 
 
 @intrinsic

@@ -1,202 +1,339 @@
-"""Rounding to nearest even with two float32 additions: the fast formulation of the commonest conversion.
+"""Rounding with float32 additions: the fast formulation of every conversion from float32 to an element.
 
-Adding to |x| a power of two whose last place is the element's quantum makes the hardware round x to that quantum;
-taking it away again leaves the rounded value. Both hold inside `domain` only, and only while the hardware rounds to
-nearest even, which loops check. There the functions here equal encode, and decode after encode, of `mxnum.scalar`: a
-theorem.
+Adding to |x| a power of two whose last place is the element's quantum makes the hardware round x to that quantum, to
+nearest even; taking it away again leaves the rounded value. One exact subtraction more tells on which side of x it
+lies, or how far, and so gives every other rounding. All this holds inside a domain only, and only while the hardware
+rounds to nearest even, which loops check. There the functions here equal encode, decode after encode, and shared_scale
+of `mxnum.scalar`: theorems.
 
-They are written like the dialect, with two primitives more (`add_float32`, `subtract_float32`) and `narrow`, which
-keeps the compiler in 32 bits.
+They are written in the dialect, with the float primitives of `lanes` besides. The element is given at run time, as
+`Constants`, so that one compiled loop serves all elements, overflows and scale rules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic, overload
 
-from mxnum.formats import FLOATS, ElementFormat
+from mxnum.engine.lanes import add_float32, integer, subtract_float32, truncate_float32
+from mxnum.formats import E8M0, FLOATS, ElementFormat
+from mxnum.modes import Overflow, Rounding, ScaleRule
+from mxnum.scalar.pack import SR_BITS
 from mxnum.scalar.word import dialect, select
 
 FLOAT32 = FLOATS["float32"]
-
-#: The elements this is right for: all but e3m0, whose ties go by the parity of the exponent.
-ELEMENTS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "int8", "int4")
-
-#: How a machine other than plain integers and numpy adds floats: type -> (a, b, subtract) -> sum.
-FLOAT_ARITHMETIC: dict[type, Callable[[Any, Any, bool], Any]] = {}
+LAST_SCALE = E8M0.nan_code - 1
+_NEVER = 1 << 30
 
 
-def narrow(value: Any) -> Any:
-    """The same integer; compiled code keeps it in 32 bits."""
-    return value
+class Constants(NamedTuple):
+    """What the functions below need to know: of the element, and of how it is to be used."""
+
+    mantissa: int
+    #: Fraction bits of float32 that the element has not.
+    discarded: int
+    emin: int
+    #: From the binade of x to the power of two that is added: `discarded` in the exponent field.
+    up: int
+    max_code: int
+    #: Magnitude codes of what a positive and a negative finite number becomes that is too large.
+    above: int
+    below: int
+    #: The mask of a code, its sign bit (0 in two's complement), and -1 in two's complement, else 0.
+    mask: int
+    sign: int
+    sign_down: int
+    flip: int
+    #: Largest value under a scale, as bits above those of the least normal value; the sign that a zero may keep.
+    largest: int
+    zero_sign: int
+    #: Magnitude codes: the infinity, and the first NaN.
+    infinity: int
+    first_nan: int
+    #: Shared scale of a: (bits of a + scale_bump) >> 23, plus scale_bias.
+    scale_bias: int
+    scale_bump: int
 
 
-def add_float32(a: Any, b: Any) -> Any:
-    """Bits of the float32 sum of two bit patterns."""
-    return _arithmetic(a, b, subtract=False)
+def constants(
+    element: ElementFormat,
+    rounding: Rounding = Rounding.RNE,
+    overflow: Overflow = Overflow.SATURATE,
+    rule: ScaleRule = ScaleRule.FLOOR,
+) -> Constants:
+    """The constants of an element in these modes."""
+    mantissa, bits = element.mantissa_bits, element.bits
+    discarded = FLOAT32.mantissa_bits - mantissa
+    above, below = _codes_beyond(element, rounding, overflow)
+    one = 1 << FLOAT32.mantissa_bits
+    leading_digits = element.max_code & ((1 << mantissa) - 1)
+    return Constants(
+        mantissa=mantissa,
+        discarded=discarded,
+        emin=element.emin,
+        up=discarded << FLOAT32.mantissa_bits,
+        max_code=element.max_code,
+        above=above,
+        below=below,
+        mask=(1 << bits) - 1,
+        sign=0 if element.integer else 1 << (bits - 1),
+        sign_down=32 - bits,
+        flip=-1 if element.integer else 0,
+        largest=_float32_bits(element.max) - ((E8M0.bias + element.emin) << FLOAT32.mantissa_bits),
+        zero_sign=0 if element.integer else -0x80000000,
+        infinity=element.max_code + 1 if element.specials == "ieee" else _NEVER,
+        first_nan={"none": _NEVER, "nan": element.max_code + 1, "ieee": element.max_code + 2}[element.specials],
+        scale_bias=-element.emax,
+        scale_bump={
+            ScaleRule.FLOOR: 0,
+            ScaleRule.CEIL: one - 1,
+            ScaleRule.EVEN: 1 << (discarded - 1),
+            ScaleRule.RCEIL: one - (leading_digits << discarded) - 1,
+        }[rule],
+    )
 
 
-def subtract_float32(a: Any, b: Any) -> Any:
-    """Bits of the float32 difference of two bit patterns."""
-    return _arithmetic(a, b, subtract=True)
+class Domain(NamedTuple):
+    """Scales and magnitudes for which a formulation is right, all bounds included."""
+
+    least_scale: int
+    greatest_scale: int
+    #: Bit pattern of the largest |x|.
+    greatest_x: int
 
 
-def _arithmetic(a: Any, b: Any, subtract: bool) -> Any:
-    machine = FLOAT_ARITHMETIC.get(type(a))
-    if machine is not None:
-        return machine(a, b, subtract)
-    x, y = np.asarray(a).astype(np.int32).view(np.float32), np.asarray(b).astype(np.int32).view(np.float32)
-    bits = (x - y if subtract else x + y).view(np.int32)
-    return bits if bits.ndim else int(bits)
+def domain(element: ElementFormat, rounding: Rounding) -> Domain:
+    """Where `make_code` and `make_nearest_value` are right.
 
-
-@overload(narrow, jit_options={"forceinline": True})
-def _compile_narrow(value):
-    return lambda value: np.int32(value)
-
-
-def _float_intrinsic(instruction: str) -> Any:
-    @intrinsic
-    def emit(context, a, b):
-        def generate(target, builder, signature, arguments):
-            operands = [builder.bitcast(builder.trunc(v, _I32) if v.type.width > 32 else v, _F32) for v in arguments]
-            return builder.bitcast(getattr(builder, instruction)(*operands), _I32)
-
-        return types.int32(a, b), generate
-
-    return emit
-
-
-_I32, _F32 = ir.IntType(32), ir.FloatType()
-_emit_add, _emit_subtract = _float_intrinsic("fadd"), _float_intrinsic("fsub")
-
-
-@overload(add_float32, jit_options={"forceinline": True})
-def _compile_add(a, b):
-    return lambda a, b: _emit_add(a, b)
-
-
-@overload(subtract_float32, jit_options={"forceinline": True})
-def _compile_subtract(a, b):
-    return lambda a, b: _emit_subtract(a, b)
-
-
-def domain(element: ElementFormat) -> tuple[int, int, int]:
-    """(least scale, greatest scale, greatest exponent field of x) for which the functions below are right.
-
-    The quantum stays above the subnormals by enough that flushing them changes nothing, and nothing becomes infinite.
+    The quantum stays above the subnormals by enough that flushing them changes nothing, nothing becomes infinite, and
+    what stochastic rounding makes of a subnormal rest is zero.
     """
     last_field = 254 - (FLOAT32.mantissa_bits - element.mantissa_bits)
-    least = 3 + element.mantissa_bits - element.emin
-    return least, min(last_field - element.emin, 254 - element.emax), last_field
+    least = (SR_BITS + 1 if rounding == Rounding.SR else 3) + element.mantissa_bits - element.emin
+    greatest = min(last_field - element.emin, 254 - element.emax)
+    return Domain(least, greatest, (last_field + 1 << FLOAT32.mantissa_bits) - 1)
 
 
-def make_nearest_even_code(element: ElementFormat) -> Callable[..., Any]:
-    """(x, scale) -> element code of x / 2**(scale - 127), to nearest even, saturating; x a float32 bit pattern."""
-    MANTISSA, EMIN, MAX, BITS = element.mantissa_bits, element.emin, element.max_code, element.bits
-    DISCARDED = FLOAT32.mantissa_bits - MANTISSA
-    INTEGER = element.integer
-    MASK = (1 << BITS) - 1
-    magic_of = _make_magic(element)
+@dialect
+def fast_scale(amax: Any, e: Constants) -> Any:
+    """E8M0 code of a block from the float32 bits of its largest magnitude, which is zero or normal.
 
-    @dialect
-    def nearest_even_code(x, scale):
-        magnitude = narrow(x & 0x7FFFFFFF)
-        magic = magic_of(magnitude, scale)
-        significand = narrow(add_float32(magnitude, magic) - magic)  # in quanta
-        steps = narrow(narrow(magic >> DISCARDED) - narrow((scale + EMIN + DISCARDED) << MANTISSA))
-        code = narrow(significand + steps)
-        code = narrow(select(code > MAX, MAX, code))
-        if INTEGER:
-            sign = narrow(x >> 31)
-            return narrow((narrow(code ^ sign) - sign) & MASK)
-        return narrow(code | narrow(narrow(x >> (32 - BITS)) & (1 << (BITS - 1))))
-
-    nearest_even_code.__name__ = f"nearest_even_code_{element.name}"
-    return nearest_even_code
+    The code that another magnitude gives is below every domain.
+    """
+    code = ((amax + e.scale_bump) >> 23) + e.scale_bias
+    return select(code < 0, 0, select(code > LAST_SCALE, LAST_SCALE, code))
 
 
-def make_nearest_even_value(element: ElementFormat) -> Callable[..., Any]:
-    """(x, scale) -> float32 bit pattern of the value that `make_nearest_even_code`'s code has under that scale."""
-    INTEGER = element.integer
-    LARGEST = _float32_bits(element.max)
-    magic_of = _make_magic(element)
+@cache
+def make_code(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
+    """(x, scale, random, constants) -> element code of x / 2**(scale - 127), rounded once; x a float32 bit pattern.
+
+    `by_parity` is for elements without mantissa bits: see `breaks_ties_by_parity`.
+    """
+    round_to_quantum = _make_round(rounding, by_parity)
 
     @dialect
-    def nearest_even_value(x, scale):
-        magnitude = narrow(x & 0x7FFFFFFF)
-        magic = magic_of(magnitude, scale)
-        value = subtract_float32(add_float32(magnitude, magic), magic)
-        largest = narrow(LARGEST + narrow((scale - 127) << 23))
-        value = narrow(select(value > largest, largest, value))
-        signed = narrow(value | narrow(x & -0x80000000))
-        if INTEGER:  # no -0
-            return narrow(select(value == 0, 0, signed))
-        return signed
+    def fast_code(x, scale, random, e):
+        magnitude = x & 0x7FFFFFFF
+        magic = _magic_of(magnitude, scale, e)
+        steps = (magic >> e.discarded) - ((scale + e.emin + e.discarded) << e.mantissa)
+        _, code = round_to_quantum(x, magnitude, magic, steps, random)
+        sign = x >> 31
+        code = select(code > e.max_code, select(sign == 0, e.above, e.below), code)
+        flip = sign & e.flip
+        return (((code ^ flip) - flip) & e.mask) | (sign & e.sign)
 
-    nearest_even_value.__name__ = f"nearest_even_value_{element.name}"
-    return nearest_even_value
+    fast_code.__name__ = f"fast_code_{rounding}{'_by_parity' if by_parity else ''}"
+    return fast_code
 
 
-def decoding_domain(element: ElementFormat) -> tuple[int, int]:
-    """(least, greatest) scale at which values are zero or normal float32 numbers, and no field overflows."""
+@cache
+def make_nearest_value() -> Callable[..., Any]:
+    """(x, scale, random, constants) -> float32 bit pattern of the value of `make_code`'s code, to nearest, saturating.
+
+    It saves the commonest of all conversions the making of a code and the decoding. Not for an element without
+    mantissa bits, whose ties need the code.
+    """
+    round_to_quantum = _make_round(Rounding.RNE, False)
+
+    @dialect
+    def nearest_value(x, scale, random, e):
+        magnitude = x & 0x7FFFFFFF
+        value, _ = round_to_quantum(x, magnitude, _magic_of(magnitude, scale, e), 0, random)
+        largest = ((scale + e.emin) << 23) + e.largest
+        value = select(value > largest, largest, value)
+        sign = x & -0x80000000
+        return value | select(value == 0, sign & e.zero_sign, sign)  # an integer has no -0
+
+    return nearest_value
+
+
+def breaks_ties_by_parity(element: ElementFormat) -> bool:
+    """Whether nearest even needs the code: the hardware goes by the last bit of a significand that has no bits here."""
+    return element.mantissa_bits == 0
+
+
+def decoding_domain(element: ElementFormat, target: ElementFormat = FLOAT32) -> tuple[int, int]:
+    """(least, greatest) scale at which values are zero or normal float32 numbers that `make_convert_value` converts."""
     magnitudes = 1 << (element.bits - 1)
     last_field = (magnitudes if element.integer else magnitudes - 1) >> element.mantissa_bits
-    return 1 + element.mantissa_bits - element.emin, 254 + element.bias - last_field
+    greatest = 254 + element.bias - last_field
+    if target.name == "float16":
+        greatest -= 255 - (domain(target, Rounding.RNE).greatest_x >> FLOAT32.mantissa_bits)
+    return 1 + element.mantissa_bits - element.emin, greatest
 
 
-def make_value_of_code(element: ElementFormat) -> Callable[..., Any]:
-    """(code, scale) -> float32 bit pattern of element value * 2**(scale - 127), for a scale in `decoding_domain`.
+@dialect
+def value_of_code(code: Any, scale: Any, e: Constants) -> Any:
+    """float32 bit pattern of element value * 2**(scale - 127), for a scale in `decoding_domain`.
 
     The fields of a normal value move into place; a subnormal one is put behind a leading one, which an exact
     subtraction takes away. No rounding happens, so this holds in every floating-point environment.
     """
-    MANTISSA, BIAS, BITS, MAX = element.mantissa_bits, element.bias, element.bits, element.max_code
-    MAGNITUDE_MASK = (1 << (BITS - 1)) - 1
-    UP = FLOAT32.mantissa_bits - MANTISSA
-    INTEGER, HAS_NAN, HAS_INFINITY = element.integer, element.specials != "none", element.specials == "ieee"
-    NAN_CODE, INFINITY_CODE = FLOAT32.nan_code, FLOAT32.infinity_code
+    half = e.mask >> 1
+    sign = 0 - ((code >> (31 - e.sign_down)) & 1)
+    flip = sign & e.flip
+    magnitude = ((code & half) ^ flip) - flip + ((half + 1) & flip)
+    moved = magnitude << e.discarded
+    bias = scale + e.emin - 1
+    leading = (bias + 1) << 23
+    subnormal = subtract_float32(moved + leading, leading) & 0x7FFFFFFF
+    value = select(magnitude < (1 << e.mantissa), subnormal, moved + (bias << 23))
+    value = select(magnitude == e.infinity, 0x7F800000, value) | (sign << 31)
+    return select(magnitude >= e.first_nan, 0x7FC00000, value)
+
+
+@cache
+def make_widen(source: ElementFormat) -> Callable[..., Any]:
+    """x -> float32 bit pattern of the same finite number."""
+    SCALE, HALF = E8M0.bias, constants(FLOATS["float16"])
 
     @dialect
-    def value_of_code(code, scale):
-        sign = narrow(narrow(code >> (BITS - 1)) & 1)
-        magnitude = narrow(code & MAGNITUDE_MASK)
-        if INTEGER:
-            magnitude = narrow(select(sign == 0, magnitude, (1 << (BITS - 1)) - magnitude))
-        moved = narrow(magnitude << UP)
-        normal = narrow(moved + narrow((scale - BIAS) << 23))
-        leading = narrow((scale - BIAS + 1) << 23)
-        subnormal = narrow(subtract_float32(moved + leading, leading) & 0x7FFFFFFF)
-        value = narrow(select(magnitude < (1 << MANTISSA), subnormal, normal))
-        value = narrow(value | narrow(narrow(0 - sign) << 31))
-        if HAS_INFINITY:
-            value = narrow(select(magnitude == MAX + 1, INFINITY_CODE | narrow(narrow(0 - sign) << 31), value))
-            return narrow(select(magnitude > MAX + 1, NAN_CODE, value))
-        if HAS_NAN:
-            return narrow(select(magnitude > MAX, NAN_CODE, value))
+    def widen_float32(x):
+        return x
+
+    @dialect
+    def widen_bfloat16(x):
+        return x << 16
+
+    @dialect
+    def widen_float16(x):
+        return value_of_code(x, SCALE, HALF)
+
+    return {"float32": widen_float32, "bfloat16": widen_bfloat16, "float16": widen_float16}[source.name]
+
+
+@cache
+def make_convert_value(target: ElementFormat) -> Callable[..., Any]:
+    """float32 bit pattern of a value that `value_of_code` made -> bit pattern in another float type.
+
+    bfloat16 and float64 hold every such value; in float16 it is rounded to nearest even.
+    """
+    SCALE, HALF = E8M0.bias, constants(FLOATS["float16"], Rounding.RNE, Overflow.IEEE)
+    NAN, INFINITY = target.nan_code, target.infinity_code
+    REBIAS = (FLOATS["float64"].bias - FLOAT32.bias) << 52
+    nearest = make_code(Rounding.RNE, False)
+
+    @dialect
+    def convert_float32(value):
         return value
 
-    value_of_code.__name__ = f"value_of_code_{element.name}"
-    return value_of_code
-
-
-def _make_magic(element: ElementFormat) -> Callable[..., Any]:
-    """(magnitude, scale) -> bits of the power of two whose last place is the quantum at that magnitude."""
-    EMIN = element.emin
-    UP = (FLOAT32.mantissa_bits - element.mantissa_bits) << FLOAT32.mantissa_bits
+    @dialect
+    def convert_bfloat16(value):
+        return (value >> 16) & 0xFFFF
 
     @dialect
-    def magic_of(magnitude, scale):
-        binade = narrow(magnitude & 0x7F800000)
-        least = narrow((scale + EMIN) << 23)
-        return narrow(select(binade > least, binade, least) + UP)
+    def convert_float16(value):
+        magnitude = value & 0x7FFFFFFF
+        code = nearest(value, SCALE, 0, HALF)
+        code = select(magnitude < 0x7F800000, code, INFINITY | ((value >> 16) & 0x8000))
+        return select(magnitude > 0x7F800000, NAN, code)
 
-    return magic_of
+    @dialect
+    def convert_float64(value):
+        wide = integer(value) & 0xFFFFFFFF
+        magnitude = wide & 0x7FFFFFFF
+        special = select(magnitude == 0x7F800000, INFINITY, NAN)
+        result = select(magnitude == 0, 0, (magnitude << 29) + REBIAS)
+        result = select(magnitude < 0x7F800000, result, special)
+        return select(magnitude > 0x7F800000, result, result | ((0 - (wide >> 31)) << 63))
+
+    return {
+        "float32": convert_float32,
+        "bfloat16": convert_bfloat16,
+        "float16": convert_float16,
+        "float64": convert_float64,
+    }[target.name]
+
+
+@dialect
+def _magic_of(magnitude, scale, e):
+    """Bits of the power of two whose last place is the quantum at that magnitude."""
+    binade = magnitude & 0x7F800000
+    least = (scale + e.emin) << 23
+    return select(binade > least, binade, least) + e.up
+
+
+@cache
+def _make_round(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
+    """(x, magnitude, magic, steps, random) -> (magnitude rounded to the quantum, its unbounded code).
+
+    `steps` is the code that the binade of `magic` begins at, less one binade of significands.
+    """
+    BY_HARDWARE = rounding == Rounding.RNE and not by_parity
+    RNE, RNA, RTZ, RTO, SR = (
+        rounding == mode for mode in (Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.RTO, Rounding.SR)
+    )
+    RTP = rounding == Rounding.RTP
+    LAST_PLACE = FLOAT32.mantissa_bits << FLOAT32.mantissa_bits
+    ONE = (FLOAT32.bias + SR_BITS) << FLOAT32.mantissa_bits
+
+    @dialect
+    def round_to_quantum(x, magnitude, magic, steps, random):
+        total = add_float32(magnitude, magic)
+        value = subtract_float32(total, magic)
+        code = total - magic + steps
+        if BY_HARDWARE:
+            return value, code
+        quantum = magic - LAST_PLACE
+        above = value > magnitude
+        value = subtract_float32(value, select(above, quantum, 0))  # toward zero
+        code = code - select(above, 1, 0)
+        if RTZ:
+            return value, code
+        if RTO:
+            up = select(value == magnitude, 0, 1 - (code & 1))
+        elif SR:
+            rest = subtract_float32(magnitude, value)
+            scaled = rest + (ONE - quantum)  # in units of quantum / 2**SR_BITS; below 1 where rest is subnormal
+            up = (truncate_float32(select(scaled < 0, 0, scaled)) + random) >> SR_BITS
+        elif RNE or RNA:
+            rest = subtract_float32(magnitude, value)
+            twice = add_float32(rest, rest)
+            at_tie = (code & 1) if RNE else 1
+            up = select(twice < quantum, 0, select(twice == quantum, at_tie, 1))
+        elif RTP:
+            up = select(value == magnitude, 0, select(x < 0, 0, 1))
+        else:
+            up = select(value == magnitude, 0, select(x < 0, 1, 0))
+        return add_float32(value, select(up == 1, quantum, 0)), code + up
+
+    return round_to_quantum
+
+
+def _codes_beyond(element: ElementFormat, rounding: Rounding, overflow: Overflow) -> tuple[int, int]:
+    """Magnitude codes of what a finite number too large becomes: a positive one, a negative one."""
+    over = element.nan_code if element.infinity_code is None else element.infinity_code
+    if overflow == Overflow.SATURATE or over is None:
+        return element.max_code, element.max_code
+    limited = (Rounding.RTZ, Rounding.RTO)
+    return (
+        element.max_code if rounding in (*limited, Rounding.RTN) else over,
+        element.max_code if rounding in (*limited, Rounding.RTP) else over,
+    )
 
 
 def _float32_bits(value: float) -> int:

@@ -1,59 +1,75 @@
-"""The fast formulations: what each covers, where it is right, and the evidence that ties it to the definition.
+"""The fast formulations: what each covers, and the evidence that ties it to the definition.
 
-Dispatch reads this table; whatever no row covers is done by the loops over the scalar definition.
+Dispatch reads this table; whatever no row covers is done by the definition.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mxnum.engine import magic
-from mxnum.formats import ELEMENTS, ElementFormat
+from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding
 
 
 @dataclass(frozen=True)
 class FastPath:
-    """One formulation. Its loop uses it where its domain holds and the definition elsewhere."""
+    """One formulation. Its loop uses it inside the domain that `magic` states, and the definition elsewhere."""
 
     name: str
-    #: float type of the input of a quantization, or of the result of a decoding
-    float_type: str
+    #: Float types of the input of a quantization, or of the result of a decoding.
+    float_types: tuple[str, ...]
     elements: tuple[str, ...]
-    roundings: tuple[Rounding, ...]
-    #: Names of the theorems in proofs/LEDGER.md, with the element's name in place of {}.
+    #: Names of the theorems in proofs/LEDGER.md; what is in braces stands for every case.
     evidence: tuple[str, ...]
 
     def covers(self, float_type: ElementFormat, element: ElementFormat) -> bool:
-        """Whether the formulation is proved for this element; one made by a user is another element."""
+        """Whether the formulation is proved for these; a format made by a user is another one whatever its name."""
         return (
-            float_type.name == self.float_type and element.name in self.elements and element == ELEMENTS[element.name]
+            float_type.name in self.float_types
+            and element.name in self.elements
+            and element == ELEMENTS[element.name]
+            and float_type == FLOATS[float_type.name]
         )
 
 
-NEAREST_EVEN = FastPath(
-    name="two float32 additions",
-    float_type="float32",
-    elements=magic.ELEMENTS,
-    roundings=(Rounding.RNE,),
-    evidence=("magic/code/{}", "magic/value/{}"),
+ROUNDING = FastPath(
+    name="float32 additions round",
+    float_types=("float32",),
+    elements=tuple(ELEMENTS),
+    evidence=("magic/code/{element}/{rounding}/{overflow}", "magic/scale/{rule}"),
+)
+WIDENED = FastPath(
+    name="16 bits widened to float32 first",
+    float_types=("bfloat16", "float16"),
+    elements=tuple(ELEMENTS),
+    evidence=("magic/widen/{type}", "widening/{type}/{element}"),
+)
+NEAREST_VALUE = FastPath(
+    name="two float32 additions round to a value",
+    float_types=("float32",),
+    elements=("e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "int8", "int4"),
+    evidence=("magic/value/{element}",),
 )
 DECODING = FastPath(
     name="fields moved into place",
-    float_type="float32",
+    float_types=tuple(FLOATS),
     elements=tuple(ELEMENTS),
-    roundings=(),
-    evidence=("magic/decode/{}",),
+    evidence=("magic/decode/{element}", "magic/convert/{element}/{type}"),
 )
-PATHS = (NEAREST_EVEN, DECODING)
+PATHS = (ROUNDING, WIDENED, NEAREST_VALUE, DECODING)
 
 
-def rounds_fast(source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow) -> bool:
-    """Whether `rows.quantize_rows` and `rows.fake_quantize_rows` may be used."""
+def rounds_fast(source: ElementFormat, element: ElementFormat) -> bool:
+    """Whether `magic.make_code` may be used, after `magic.make_widen`."""
+    return ROUNDING.covers(source, element) or WIDENED.covers(source, element)
+
+
+def has_nearest_value(source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow) -> bool:
+    """Whether `magic.make_nearest_value` may be used for the values in the type of the input."""
     saturates = overflow == Overflow.SATURATE or element.specials == "none"
-    return saturates and rounding in NEAREST_EVEN.roundings and NEAREST_EVEN.covers(source, element)
+    return saturates and rounding == Rounding.RNE and NEAREST_VALUE.covers(source, element)
 
 
 def decodes_fast(element: ElementFormat, target: ElementFormat) -> bool:
-    """Whether `rows.dequantize_rows` may be used."""
+    """Whether `magic.value_of_code` may be used, before `magic.make_convert_value`."""
     return DECODING.covers(target, element)

@@ -1,8 +1,11 @@
-"""Fast loops for blocks along contiguous rows of float32, rounding to nearest even.
+"""Fast loops for blocks along contiguous rows.
 
-A row is taken in groups of blocks, in two phases: first all scales of the group, then all elements, which is what
-lets the compiler vectorize both. A group with a NaN, an infinity or an exponent outside the domain of the fast
-formulation is done by the definition, and so is everything unless `nearest` says that the hardware rounds so.
+A row is taken in groups of blocks. Quantizing a group has two phases, first all scales and then all elements, which is
+what lets the compiler vectorize both. Each loop leaves alone the groups that its formulation is not right for, or that
+it is not asked for: `left` has a mark for every group that is still to be done.
+
+Arrays are flat and contiguous. A call does the rows `first` to `last`, and in each the blocks `begin` to `end`, where
+`begin` is a multiple of the group.
 """
 
 from __future__ import annotations
@@ -14,112 +17,222 @@ from typing import Any
 import numpy as np
 
 from mxnum.engine import magic
+from mxnum.engine.draws import Draw
+from mxnum.engine.formulation import Definition, numbers_given
 from mxnum.engine.jit import compile_loop
+from mxnum.engine.lanes import integer, lane, load, store
 from mxnum.formats import E8M0, ElementFormat
-from mxnum.modes import Overflow, Rounding, ScaleRule
-from mxnum.scalar.convert import make_decode, make_encode
-from mxnum.scalar.scale import make_shared_scale
 from mxnum.scalar.word import dialect
 
-#: Blocks whose scales are found before their elements are rounded.
-GROUP = 64
+#: The block length for which elements have a loop of constant length.
+USUAL_RUN = 32
+#: Elements for which random bits are drawn at a time, at most.
+PIECE = 4096
+NAN_SCALE = E8M0.nan_code
+
+
+@dialect
+def group_of(row, at, shape):
+    """Number of the group that begins at a block of a row, and how many blocks it has, of what width."""
+    length, run, group = shape
+    full = length // run
+    per_row = (full + group - 1) // group + (1 if full * run < length else 0)
+    if at >= full:  # what is left of the row
+        return row * per_row + per_row - 1, 1, length - full * run
+    return row * per_row + at // group, min(group, full - at), run
 
 
 @cache
-def quantize_rows(element: ElementFormat, rule: ScaleRule) -> Any:
-    """(bits, run, scales, codes, nearest): scales and codes of every row, a NaN or infinity making its block NaN."""
-    encode = make_encode(magic.FLOAT32, element, Rounding.RNE, Overflow.SATURATE)
-
-    @dialect
-    def definition(x, scale):
-        return encode(x, scale, 0)
-
-    return _two_phases(element, rule, magic.make_nearest_even_code(element), definition)
-
-
-@cache
-def fake_quantize_rows(element: ElementFormat, rule: ScaleRule) -> Any:
-    """(bits, run, scales, values, nearest): scales and float32 bit patterns of the values, as `quantize_rows`."""
-    encode = make_encode(magic.FLOAT32, element, Rounding.RNE, Overflow.SATURATE)
-    decode = make_decode(element, magic.FLOAT32)
-
-    @dialect
-    def definition(x, scale):
-        return decode(encode(x, scale, 0), scale)
-
-    return _two_phases(element, rule, magic.make_nearest_even_value(element), definition)
-
-
-def _two_phases(
-    element: ElementFormat, rule: ScaleRule, fast: Callable[..., Any], definition: Callable[..., Any]
+def quantize_rows(
+    function: Callable[..., Any], source: ElementFormat, scales_given: bool, draw: Draw, usual: bool
 ) -> Any:
-    LEAST, GREATEST, LAST_FIELD = magic.domain(element)
-    FIRST_OUTSIDE = (LAST_FIELD + 1) << 23
-    INFINITY = magic.FLOAT32.max_code + 1
-    NAN_SCALE = E8M0.nan_code
-    i32 = np.int32
-    shared_scale = make_shared_scale(magic.FLOAT32, element, rule)
+    """(x, out, scales, (length, run, group), (first, last, begin, end), left, words, numbers) -> groups left.
 
-    def loop(bits, run, scales, out, nearest):
-        length = bits.shape[1]
-        count = (length + run - 1) // run
-        amax, group_scales = np.empty(GROUP, np.int32), np.empty(GROUP, np.int32)
-        for r in range(bits.shape[0]):
-            row, result, row_scales = bits[r], out[r], scales[r]
-            for first in range(0, count, GROUP):
-                blocks = min(GROUP, count - first)
-                largest = i32(0)
+    Scales and results of all groups, by a fast formulation; those that it is not right for are marked. With `usual`
+    run is `USUAL_RUN`, and the rest of a row is left as well.
+    """
+    MAGNITUDE = (1 << (source.bits - 1)) - 1
+    widen, fast_scale = magic.make_widen(source), magic.fast_scale
+    prepare, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered
+    i32 = np.int32
+
+    def loop(x, out, scales, shape, bounds, left, words, numbers):
+        limits, e = numbers_given(numbers)
+        length, run, group = shape
+        first, last, begin, end = bounds
+        per_row = (length + run - 1) // run
+        amax, used = np.empty(group, np.int32), np.empty(group, np.int32)
+        buffer = np.empty(PIECE + 8 if BUFFERED else 1, np.int32)
+        skipped = 0
+        for row in range(first, last):
+            at = begin
+            while at < end:
+                number, blocks, width = group_of(row, at, shape)
+                base, place = row * length + at * run, row * per_row + at
+                at += blocks
+                most = i32(0)
                 for b in range(blocks):
-                    start = (first + b) * run
-                    block = row[start : min(start + run, length)]
-                    magnitude = i32(0)
-                    for i in range(block.size):
-                        magnitude = i32(max(magnitude, i32(block[i] & i32(0x7FFFFFFF))))
-                    amax[b] = magnitude
-                    largest = i32(max(largest, magnitude))
+                    start = base + b * width
+                    largest = i32(0)
+                    for i in range(start, start + width):
+                        largest = i32(max(largest, integer(load(x, i) & MAGNITUDE)))
+                    amax[b] = largest
+                    most = i32(max(most, largest))
                 least, greatest = i32(NAN_SCALE), i32(0)
                 for b in range(blocks):
-                    scale = i32(shared_scale(amax[b]))
-                    group_scales[b] = scale
+                    magnitude = widen(lane(amax[b]))
+                    if scales_given:
+                        scale = i32(integer(load(scales, place + b)))
+                    else:
+                        scale = i32(integer(fast_scale(magnitude, e)))
+                        amax[b] = scale
+                    # Any scale gives the same zeros: one that is too small is replaced by the least allowed.
+                    scale = i32(limits.least_scale) if integer(magnitude) == 0 and scale < NAN_SCALE else scale
+                    used[b] = scale
                     least, greatest = i32(min(least, scale)), i32(max(greatest, scale))
-                if nearest and largest < FIRST_OUTSIDE and least >= LEAST and greatest <= GREATEST:
+                is_right = least >= limits.least_scale and greatest <= limits.greatest_scale
+                is_right = is_right and integer(widen(lane(most))) <= limits.greatest_x
+                if not is_right or (usual and width != USUAL_RUN):
+                    left[number] = 1
+                    skipped += 1
+                    continue
+                if not scales_given:
                     for b in range(blocks):
-                        start = (first + b) * run
-                        stop = min(start + run, length)
-                        block, target, scale = row[start:stop], result[start:stop], group_scales[b]
-                        row_scales[first + b] = scale
-                        for i in range(block.size):
-                            target[i] = fast(block[i], scale)
+                        store(scales, place + b, amax[b])
+                if usual:
+                    place = prepare(words, buffer, base, blocks * USUAL_RUN) - base
+                    for b in range(blocks):
+                        scale = lane(used[b])
+                        start = base + b * USUAL_RUN
+                        for i in range(start, start + USUAL_RUN):
+                            store(out, i, function(load(x, i), scale, lane(random_at(words, buffer, place + i)), e))
                 else:
-                    for b in range(blocks):
-                        start = (first + b) * run
-                        used = NAN_SCALE if amax[b] >= INFINITY else int(group_scales[b])
-                        row_scales[first + b] = used
-                        for i in range(start, min(start + run, length)):
-                            result[i] = definition(int(row[i]), used)
+                    for piece in range(base, base + blocks * width, max(blocks * width, 1) if blocks > 1 else PIECE):
+                        size = min(width, base + blocks * width - piece, PIECE)  # of a block, or of part of a long one
+                        place = prepare(words, buffer, piece, blocks * size) - piece
+                        for b in range(blocks):
+                            scale = lane(used[b])
+                            start = piece + b * size
+                            for i in range(start, start + size):
+                                store(out, i, function(load(x, i), scale, lane(random_at(words, buffer, place + i)), e))
+        return skipped
 
     return compile_loop(loop)
 
 
 @cache
-def dequantize_rows(element: ElementFormat) -> Any:
-    """(codes, run, scales, values): float32 bit patterns of the values of every row."""
-    LEAST, GREATEST = magic.decoding_domain(element)
-    fast = magic.make_value_of_code(element)
-    decode = make_decode(element, magic.FLOAT32)
+def scale_rows(definition: Definition, source: ElementFormat, nan_blocks: bool) -> Any:
+    """(x, _, scales, shape, bounds, left): scales of the marked groups, by the definition.
 
-    def loop(codes, run, scales, values):
-        length = codes.shape[1]
-        for r in range(codes.shape[0]):
-            row, result, row_scales = codes[r], values[r], scales[r]
-            for b in range((length + run - 1) // run):
-                start, scale = b * run, np.int32(row_scales[b])
-                block, target = row[start : min(start + run, length)], result[start : min(start + run, length)]
-                if LEAST <= scale <= GREATEST:
-                    for i in range(block.size):
-                        target[i] = fast(np.int32(block[i]), scale)
-                else:
-                    for i in range(block.size):
-                        target[i] = decode(int(block[i]), scale)
+    With `nan_blocks` a block that holds a NaN or an infinity gets the scale NaN; without, only finite elements count.
+    """
+    MAGNITUDE, MAX = (1 << (source.bits - 1)) - 1, source.max_code
+    scale_of, word = definition.function, definition.word
+    Magnitude: Any = np.int32 if source.bits <= 32 else np.int64
+
+    def loop(x, unused, scales, shape, bounds, left):
+        length, run, _ = shape
+        first, last, begin, end = bounds
+        per_row = (length + run - 1) // run
+        for row in range(first, last):
+            at = begin
+            while at < end:
+                number, blocks, width = group_of(row, at, shape)
+                base, place = row * length + at * run, row * per_row + at
+                at += blocks
+                if left[number] == 0:
+                    continue
+                for b in range(blocks):
+                    largest, is_nan = Magnitude(0), False
+                    for i in range(base + b * width, base + (b + 1) * width):
+                        magnitude = Magnitude(integer(load(x, i) & MAGNITUDE))
+                        is_nan |= magnitude > MAX
+                        largest = Magnitude(max(largest, magnitude if magnitude <= MAX else Magnitude(0)))
+                    scale = integer(scale_of(word(largest), word(integer(load(scales, place + b))), 0))
+                    store(scales, place + b, NAN_SCALE if nan_blocks and is_nan else scale)
+
+    return compile_loop(loop)
+
+
+@cache
+def convert_rows(definition: Definition, draw: Draw) -> Any:
+    """(x, out, scales, shape, bounds, left, words): the definition for every element of the marked groups."""
+    function, word = definition.function, definition.word
+    prepare, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered
+
+    def loop(x, out, scales, shape, bounds, left, words):
+        length, run, _ = shape
+        first, last, begin, end = bounds
+        per_row = (length + run - 1) // run
+        buffer = np.empty(PIECE + 8 if BUFFERED else 1, np.int32)
+        for row in range(first, last):
+            at = begin
+            while at < end:
+                number, blocks, width = group_of(row, at, shape)
+                base, place = row * length + at * run, row * per_row + at
+                at += blocks
+                if left[number] == 0:
+                    continue
+                for b in range(blocks):
+                    scale = word(integer(load(scales, place + b)))
+                    stop = base + (b + 1) * width
+                    for piece in range(base + b * width, stop, PIECE):
+                        size = min(PIECE, stop - piece)
+                        random = prepare(words, buffer, piece, size) - piece
+                        for i in range(piece, piece + size):
+                            store(out, i, function(word(load(x, i)), scale, word(random_at(words, buffer, random + i))))
+
+    return compile_loop(loop)
+
+
+@cache
+def decode_rows(function: Callable[..., Any], usual: bool) -> Any:
+    """(codes, out, scales, shape, bounds, left, numbers) -> groups left: values, by a fast formulation."""
+
+    def loop(codes, out, scales, shape, bounds, left, numbers):
+        limits, e = numbers_given(numbers)
+        length, run, _ = shape
+        first, last, begin, end = bounds
+        per_row = (length + run - 1) // run
+        skipped = 0
+        for row in range(first, last):
+            at = begin
+            while at < end:
+                number, blocks, width = group_of(row, at, shape)
+                base, place = row * length + at * run, row * per_row + at
+                at += blocks
+                least, greatest = np.int32(NAN_SCALE), np.int32(0)
+                for b in range(blocks):
+                    scale = np.int32(integer(load(scales, place + b)))
+                    least, greatest = np.int32(min(least, scale)), np.int32(max(greatest, scale))
+                if least < limits.least_scale or greatest > limits.greatest_scale or (usual and width != USUAL_RUN):
+                    left[number] = 1
+                    skipped += 1
+                    continue
+                for b in range(blocks):
+                    scale = load(scales, place + b)
+                    if usual:
+                        start = base + b * USUAL_RUN
+                        for i in range(start, start + USUAL_RUN):
+                            store(out, i, function(load(codes, i), scale, 0, e))
+                    else:
+                        for i in range(base + b * width, base + (b + 1) * width):
+                            store(out, i, function(load(codes, i), scale, 0, e))
+        return skipped
+
+    return compile_loop(loop)
+
+
+@cache
+def greatest_magnitude(source: ElementFormat) -> Any:
+    """(x) -> the greatest magnitude as a bit pattern."""
+    MAGNITUDE = (1 << (source.bits - 1)) - 1
+    Magnitude: Any = np.int64 if source.bits > 32 else np.int32
+
+    def loop(x):
+        greatest = Magnitude(0)
+        for i in range(x.size):
+            greatest = Magnitude(max(greatest, Magnitude(integer(load(x, i) & MAGNITUDE))))
+        return greatest
 
     return compile_loop(loop)

@@ -2,96 +2,237 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from typing import Any
 
+import numpy as np
 import z3
 
 from mxnum import formats
-from mxnum.engine import magic
-from mxnum.modes import Overflow, Rounding
+from mxnum.engine import lanes, magic
+from mxnum.modes import Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_decode, make_encode
-from proofs.solve import prove
+from mxnum.scalar.pack import SR_BITS
+from mxnum.scalar.scale import make_shared_scale
+from proofs.solve import prove, together
 from proofs.sym import Sym, run
-from proofs.theorem import Outcome, Theorem
+from proofs.theorem import Outcome, Theorem, Verdict
 
 FLOAT32 = formats.FLOATS["float32"]
-CODE = "The code made with one float32 addition is the code of the definition, to nearest even, saturating."
+CODE = "The code made with float32 additions is the code of the definition."
 VALUE = "The value made with two float32 additions is the value of the definition's code under the same scale."
+SCALE = (
+    "The scale that one addition to the bits of the largest magnitude gives is the shared scale where that is zero or "
+    "normal, and is outside the domain of every rounding otherwise."
+)
+CONVERSION = "The value in another float type, converted from float32, is the value of the definition in that type."
+WIDENING = "The widened number is the number, and a block of which it is the largest has the same shared scale."
 DECODING = "The value made by moving the fields of a code into place is the value of the definition."
 ROUNDING_HYPOTHESES = (
     "x is any float32 and scale any code within the limits of mxnum.engine.magic.domain",
+    "random in 0..2**30-1",
     "float32 additions round to nearest even",
 )
-#: Defining equations of the sums met while a function runs; floats have no bit-vector term of their own.
-_sums: list[z3.BoolRef] = []
+#: Defining equations of the float results met while a function runs; floats have no bit-vector term of their own.
+_results: list[z3.BoolRef] = []
 
 
-def _float_arithmetic(a: Sym, b: Any, subtract: bool) -> Sym:
-    x, y = (z3.fpBVToFP(bits, z3.Float32()) for bits in (a.value, a.lift(b)))
-    result = z3.FreshConst(z3.BitVecSort(32), "sum")
-    total = z3.fpSub(z3.RNE(), x, y) if subtract else z3.fpAdd(z3.RNE(), x, y)
-    _sums.append(z3.fpBVToFP(result, z3.Float32()) == total)
+def _float_arithmetic(operation: str, *operands: Any) -> Sym:
+    a = operands[0]
+    if operation == "truncate":
+        return _truncate(a)
+    floats = [z3.fpBVToFP(a.lift(bits), z3.Float32()) for bits in operands]
+    result = z3.FreshConst(z3.BitVecSort(32), operation)
+    total = {"add": z3.fpAdd, "subtract": z3.fpSub}[operation](z3.RNE(), *floats)
+    _results.append(z3.fpBVToFP(result, z3.Float32()) == total)
     return Sym(result, a.obligations)
 
 
-def check(name: str, value: bool) -> Outcome:
+def _truncate(a: Sym) -> Sym:
+    """The integer part of a nonnegative float32 below 2**31; that it is one becomes an obligation."""
+    field = z3.LShR(a.value, 23)
+    a.obligations.append(z3.ULT(field, 127 + 31))
+    significand = (a.value & 0x7FFFFF) | 0x800000
+    exponent = field - (127 + 23)
+    whole = z3.If(exponent < 0, z3.LShR(significand, 0 - exponent), significand << exponent)
+    return Sym(z3.If(z3.ULT(field, 127), z3.BitVecVal(0, 32), whole), a.obligations)
+
+
+def check(name: str, rounding: Rounding, overflow: Overflow, value: bool) -> Outcome:
     element = formats.ELEMENTS[name]
-    least, greatest, last_field = magic.domain(element)
-    x, scale = z3.BitVec("x", 32), z3.BitVec("scale", 32)
-    in_domain = [scale >= least, scale <= greatest, z3.ULE(z3.Extract(30, 23, x), last_field)]
-    _sums.clear()
-    magic.FLOAT_ARITHMETIC[Sym] = _float_arithmetic
-    make_fast = magic.make_nearest_even_value if value else magic.make_nearest_even_code
-    fast, safe = run(make_fast(element), x, scale)
-    encode = make_encode(FLOAT32, element, Rounding.RNE, Overflow.SATURATE)
-    want, _ = run(encode, x, scale, z3.BitVecVal(0, 32))
+    domain = magic.domain(element, rounding)
+    constants = magic.constants(element, rounding, overflow)
+    x, scale, random = z3.BitVec("x", 32), z3.BitVec("scale", 32), z3.BitVec("random", 32)
+    in_domain = [
+        scale >= domain.least_scale,
+        scale <= domain.greatest_scale,
+        (x & 0x7FFFFFFF) <= domain.greatest_x,
+        z3.ULT(random, 1 << SR_BITS),
+    ]
+    fast = _fast(element, rounding, value)
+    got, safe = _run(lambda x, scale, random: fast(x, scale, random, constants), x, scale, random)
+    want, _ = run(make_encode(FLOAT32, element, rounding, overflow), x, scale, random)
     if value:
         want, _ = run(make_decode(element, FLOAT32), want, scale)
-    return prove([*in_domain, *_sums], z3.And(fast == want, *safe), show=(x, scale))
+    return prove([*in_domain, *_results], z3.And(got == want, *safe), show=(x, scale, random))
+
+
+def check_scale(rule: ScaleRule, names: tuple[str, ...]) -> Outcome:
+    return together((name, partial(_check_scale, name, rule)) for name in names)
+
+
+def _check_scale(name: str, rule: ScaleRule) -> Outcome:
+    element = formats.ELEMENTS[name]
+    constants, amax = magic.constants(element, rule=rule), z3.BitVec("amax", 32)
+    finite = [amax >= 0, amax <= FLOAT32.max_code]
+    got, safe = _run(lambda amax: magic.fast_scale(amax, constants), amax)
+    want, _ = run(make_shared_scale(FLOAT32, element, rule), amax)
+    least = min(magic.domain(element, rounding).least_scale for rounding in Rounding)
+    right = z3.If(z3.Or(amax == 0, amax >= 1 << 23), got == want, got < least)
+    return prove(finite, z3.And(right, *safe), show=(amax,))
 
 
 def check_decoding(name: str) -> Outcome:
     element = formats.ELEMENTS[name]
     least, greatest = magic.decoding_domain(element)
+    constants = magic.constants(element)
     code, scale = z3.BitVec("code", element.bits), z3.BitVec("scale", 8)
     wide = z3.ZeroExt(32 - element.bits, code), z3.ZeroExt(24, scale)
-    _sums.clear()
-    magic.FLOAT_ARITHMETIC[Sym] = _float_arithmetic
-    fast, safe = run(magic.make_value_of_code(element), *wide)
+    got, safe = _run(lambda code, scale: magic.value_of_code(code, scale, constants), *wide)
     want, _ = run(make_decode(element, FLOAT32), *wide)
     in_domain = [z3.UGE(scale, least), z3.ULE(scale, greatest)]
-    return prove([*in_domain, *_sums], z3.And(fast == want, *safe), show=(code, scale))
+    return prove([*in_domain, *_results], z3.And(got == want, *safe), show=(code, scale))
+
+
+def check_conversion(name: str, type_name: str) -> Outcome:
+    """All codes under all scales of the domain, by running both functions on arrays."""
+    started = time.perf_counter()
+    element, target = formats.ELEMENTS[name], formats.FLOATS[type_name]
+    least, greatest = magic.decoding_domain(element, target)
+    codes, scales = np.meshgrid(np.arange(1 << element.bits), np.arange(least, greatest + 1))
+    with np.errstate(invalid="ignore"):
+        values = magic.value_of_code(codes, scales, magic.constants(element))
+        got = magic.make_convert_value(target)(values)
+    return _swept(got, make_decode(element, target)(codes, scales), target.bits, started)
+
+
+def check_widening(type_name: str) -> Outcome:
+    """All finite patterns, by running both functions on an array."""
+    started = time.perf_counter()
+    source = formats.FLOATS[type_name]
+    x = np.arange(1 << 16)
+    x = x[(x & 0x7FFF) <= source.max_code]
+    widen = magic.make_widen(source)
+    got, want = [widen(x)], [make_decode(source, FLOAT32)(x, formats.E8M0.bias)]
+    amax = x[x <= source.max_code]
+    for element, rule in product(formats.ELEMENTS.values(), ScaleRule):
+        got.append(make_shared_scale(FLOAT32, element, rule)(widen(amax)))
+        want.append(make_shared_scale(source, element, rule)(amax))
+    return _swept(np.concatenate(got), np.concatenate(want), 32, started)
+
+
+def _swept(got: Any, want: Any, bits: int, started: float) -> Outcome:
+    mask = (1 << bits) - 1
+    different = (
+        int(np.count_nonzero((got & mask) != (want & mask))) if bits < 64 else int(np.count_nonzero(got != want))
+    )
+    verdict: Verdict = "refuted" if different else "proved"
+    return Outcome(verdict, "sweep", time.perf_counter() - started, f"{different} of {got.size} differ")
+
+
+def _run(function: Callable[..., Any], *arguments: z3.BitVecRef) -> tuple[Any, list[z3.BoolRef]]:
+    """As `run`; what float operations gave is in `_results` afterwards."""
+    _results.clear()
+    lanes.FLOAT_ARITHMETIC[Sym] = _float_arithmetic
+    return run(function, *arguments)
+
+
+def _fast(element: formats.ElementFormat, rounding: Rounding, value: bool) -> Any:
+    return magic.make_nearest_value() if value else magic.make_code(rounding, magic.breaks_ties_by_parity(element))
 
 
 def theorems() -> list[Theorem]:
-    found = []
-    for name in magic.ELEMENTS:
-        element = formats.ELEMENTS[name]
-        encode = make_encode(FLOAT32, element, Rounding.RNE, Overflow.SATURATE)
-        decode = make_decode(element, FLOAT32)
-        code, value = magic.make_nearest_even_code(element), magic.make_nearest_even_value(element)
-        for kind, functions in (("code", (code, encode)), ("value", (value, encode, decode))):
-            found.append(
-                Theorem(
-                    name=f"magic/{kind}/{name}",
-                    statement=CODE if kind == "code" else VALUE,
-                    kernels=tuple(function.__name__ for function in functions),
-                    check=partial(check, name, kind == "value"),
-                    hypotheses=ROUNDING_HYPOTHESES,
-                    functions=functions,
-                )
-            )
+    return [*_rounding_theorems(), *_scale_theorems(), *_decoding_theorems()]
+
+
+def _rounding_theorems() -> Iterator[Theorem]:
     for name, element in formats.ELEMENTS.items():
-        pair = magic.make_value_of_code(element), make_decode(element, FLOAT32)
-        found.append(
-            Theorem(
-                name=f"magic/decode/{name}",
-                statement=DECODING,
-                kernels=tuple(function.__name__ for function in pair),
-                check=partial(check_decoding, name),
-                hypotheses=("code is any element code and scale any within mxnum.engine.magic.decoding_domain",),
-                functions=pair,
+        cases = [
+            (rounding, overflow, False)
+            for rounding, overflow in product(Rounding, Overflow)
+            if overflow == Overflow.SATURATE or element.specials != "none"
+        ]
+        if element.mantissa_bits > 0:
+            cases.append((Rounding.RNE, Overflow.SATURATE, True))
+        for rounding, overflow, value in cases:
+            functions = (
+                _fast(element, rounding, value),
+                magic.constants,
+                make_encode(FLOAT32, element, rounding, overflow),
+                *((make_decode(element, FLOAT32),) if value else ()),
             )
+            yield Theorem(
+                name=f"magic/value/{name}" if value else f"magic/code/{name}/{rounding}/{overflow}",
+                statement=VALUE if value else CODE,
+                kernels=tuple(function.__name__ for function in functions),
+                check=partial(check, name, rounding, overflow, value),
+                hypotheses=ROUNDING_HYPOTHESES,
+                tier="fast" if rounding == Rounding.RNE or (name, overflow) == ("e2m1", "saturate") else "full",
+                functions=functions,
+            )
+
+
+def _scale_theorems() -> Iterator[Theorem]:
+    for rule in ScaleRule:
+        functions = (magic.fast_scale, magic.constants, make_shared_scale(FLOAT32, formats.ELEMENTS["e4m3"], rule))
+        yield Theorem(
+            name=f"magic/scale/{rule}",
+            statement=SCALE,
+            kernels=tuple(function.__name__ for function in functions),
+            check=partial(check_scale, rule, tuple(formats.ELEMENTS)),
+            hypotheses=("amax is any nonnegative finite float32",),
+            functions=functions,
         )
-    return found
+
+
+def _decoding_theorems() -> Iterator[Theorem]:
+    for name, element in formats.ELEMENTS.items():
+        of_scale = "code is any element code and scale any within mxnum.engine.magic.decoding_domain"
+        functions: tuple[Any, ...] = magic.value_of_code, magic.constants, make_decode(element, FLOAT32)
+        yield Theorem(
+            name=f"magic/decode/{name}",
+            statement=DECODING,
+            kernels=tuple(function.__name__ for function in functions),
+            check=partial(check_decoding, name),
+            hypotheses=(of_scale,),
+            functions=functions,
+        )
+        for type_name, target in formats.FLOATS.items():
+            functions = (
+                magic.value_of_code,
+                magic.make_convert_value(target),
+                magic.constants,
+                make_decode(element, target),
+            )
+            yield Theorem(
+                name=f"magic/convert/{name}/{type_name}",
+                statement=CONVERSION,
+                kernels=tuple(function.__name__ for function in functions),
+                check=partial(check_conversion, name, type_name),
+                hypotheses=(of_scale,),
+                functions=functions,
+            )
+    for type_name in ("bfloat16", "float16"):
+        source = formats.FLOATS[type_name]
+        pair = magic.make_widen(source), make_decode(source, FLOAT32)
+        yield Theorem(
+            name=f"magic/widen/{type_name}",
+            statement=WIDENING,
+            kernels=tuple(function.__name__ for function in pair),
+            check=partial(check_widening, type_name),
+            hypotheses=("x is any finite pattern",),
+            functions=pair,
+        )

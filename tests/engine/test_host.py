@@ -1,17 +1,179 @@
-"""The passes: what they hand to the loops."""
+"""The operations on arrays against the definition: every format, mode, type, layout and special value."""
 
 from __future__ import annotations
 
+import dataclasses
+
+import ml_dtypes
 import numpy as np
 import pytest
 
-from mxnum.engine import host
+import mxnum as mx
+from mxnum.engine import definition, environment, host
+from mxnum.engine.request import RandomBits, Request
 from mxnum.formats import ELEMENTS, FLOATS
-from mxnum.modes import Nonfinite, Overflow, Rounding
+from mxnum.layout import scales_shape
+from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
+from tests import samples
+
+FLOAT32 = FLOATS["float32"]
+TYPES = {"float32": np.float32, "float64": np.float64, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
+
+
+def request(x, name="e4m3", blocks=(1, 32), **changes):
+    options = {
+        "x": x, "source": FLOATS[x.dtype.name], "element": ELEMENTS[name], "blocks": blocks,
+        "rounding": Rounding.RNE, "scale_rule": ScaleRule.FLOOR, "overflow": Overflow.SATURATE,
+        "nonfinite": Nonfinite.BLOCK, "scales": None, "offset_range": None, "random": None,
+    }  # fmt: skip
+    return Request(**{**options, **changes})
+
+
+def inputs(shape=(48, 160), dtype="float32"):
+    """Ordinary blocks, and among them zeros, both ends of the exponents, ties, NaN and infinities."""
+    rng = samples.generator("host", dtype, shape)
+    with np.errstate(over="ignore"):
+        x = rng.standard_normal(shape)
+        x[shape[0] // 2 :] *= np.exp2(rng.integers(-110, 100, (shape[0] - shape[0] // 2, 1)))
+        x[1] = rng.integers(-512, 512, shape[1]) / 16
+        x = x.astype(TYPES[dtype])
+    x[3, 64:96], x[9, 32:64] = 0, -0.0
+    x[4, 7], x[5, 40], x[6, 159] = np.nan, np.inf, -np.inf
+    bits = x.view(f"u{x.dtype.itemsize}")
+    bits[8] = rng.integers(0, 1 << min(63, 8 * x.dtype.itemsize), shape[1])
+    return x
+
+
+def check(asked, label):
+    """Codes, scales, values in the input's type, and float32 values, by the fast loops and by the definition."""
+    shape = scales_shape(asked.x.shape, asked.blocks)
+    want_codes, want_scales = np.empty(asked.x.shape, np.uint8), np.empty(shape, np.uint8)
+    definition.quantize(asked, want_codes, want_scales, None)
+    codes, scales, _ = host.quantize(asked)
+    samples.assert_same(f"scales {label}", None, scales, want_scales)
+    samples.assert_same(f"codes {label}", None, codes, want_codes)
+    for target, got in (
+        (asked.source, host.fake_quantize(asked)),
+        (FLOAT32, host.dequantize(codes, scales, None, asked.element, asked.blocks, FLOAT32)),
+    ):
+        want = np.empty(asked.x.shape, got.dtype)
+        definition.dequantize(want_codes, want_scales, None, asked.element, asked.blocks, target, want)
+        as_bits = f"u{got.dtype.itemsize}"
+        samples.assert_same(f"values {label} {target}", None, got.view(as_bits), want.view(as_bits))
+
+
+@pytest.mark.parametrize("rule", ScaleRule)
+@pytest.mark.parametrize("element", ELEMENTS)
+def test_every_element_and_scale_rule(element, rule):
+    check(request(inputs(), element, scale_rule=rule), f"{element} {rule}")
+
+
+@pytest.mark.parametrize("overflow", Overflow)
+@pytest.mark.parametrize("rounding", Rounding)
+def test_every_rounding_and_overflow(rounding, overflow):
+    random = RandomBits(7, seed=3) if rounding == Rounding.SR else None
+    check(request(inputs(), "e5m2", rounding=rounding, overflow=overflow, random=random), f"{rounding} {overflow}")
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_every_type(dtype):
+    x = inputs(dtype=dtype)
+    check(request(x, "e4m3"), dtype)
+    check(request(x, "e2m1", (32, 1), rounding=Rounding.RTO), dtype)
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [(1, 1), (1, 2), (1, 7), (1, 16), (1, 33), (1, 1000), (32, 1), (5, 1), (4, 4), (3, 16), (48, 160), (100, 7)],
+)
+def test_every_layout(blocks):
+    check(request(inputs(), "e3m2", blocks), str(blocks))
+
+
+@pytest.mark.parametrize(
+    ("shape", "blocks"),
+    [
+        ((4, 40, 24), (1, 32, 1)), ((4, 40, 24), (2, 1, 1)), ((4, 40, 24), (1, 4, 4)), ((4, 40, 24), (2, 1, 8)),
+        ((4, 40, 24), (2, 4, 8)), ((2, 3, 4, 5), (1, 2, 1, 5)), ((2, 3, 4, 5), (2, 2, 2, 2)), ((7,), (32,)), ((), ()),
+    ],
+)  # fmt: skip
+def test_every_rank(shape, blocks):
+    x = samples.generator("rank", shape).standard_normal(shape).astype(np.float32)
+    check(request(x, "e2m1", blocks), f"{shape} {blocks}")
+
+
+@pytest.mark.parametrize("nonfinite", [Nonfinite.BLOCK, Nonfinite.ELEMENT])
+def test_special_values_by_policy(nonfinite):
+    check(request(inputs(), "e4m3", nonfinite=nonfinite), str(nonfinite))
+    check(request(inputs(), "e5m2", (8, 8), nonfinite=nonfinite, overflow=Overflow.IEEE), str(nonfinite))
+
+
+def test_given_scales():
+    scales = np.tile(np.arange(0, 250, 50, dtype=np.uint8), (48, 1))
+    scales[2] = 255
+    check(request(inputs(), scales=scales), "given")
+    check(request(np.nan_to_num(inputs()), "int8", scales=scales, nonfinite=Nonfinite.ELEMENT), "given")
+
+
+def test_an_element_of_ones_own():
+    check(request(inputs(), element=dataclasses.replace(ELEMENTS["e4m3"], name="mine", bias=9)), "own")
+
+
+@pytest.mark.parametrize("view", ["x.T", "x[::2]", "x[:, ::3]", "x[::-1, 5:]", "np.asfortranarray(x)"])
+def test_every_stride(view):
+    x = eval(view, {"x": inputs(), "np": np})
+    random = RandomBits(30, seed=11)
+    check(request(x, "e2m3"), view)
+    check(request(x, "e2m3", (16, 1), rounding=Rounding.SR, random=random), view)
+
+
+def test_random_words_go_with_their_elements():
+    x = inputs()
+    words = samples.generator("words").integers(0, 1 << 32, x.shape, dtype=np.uint32)
+    for a, w in ((x, words), (x.T, words.T), (x[:, ::-1], words[:, ::-1])):
+        check(request(a, rounding=Rounding.SR, random=RandomBits(9, words=w)), "words")
+
+
+def test_a_block_longer_than_what_is_drawn_at_a_time():
+    x = samples.generator("long").standard_normal(20_000).astype(np.float32)
+    check(request(x, blocks=(15_000,), rounding=Rounding.SR, random=RandomBits(30, seed=1)), "long")
+    check(request(x, blocks=(20_000,)), "long")
+
+
+def test_results_may_lie_anywhere():
+    x = inputs()
+    want = host.fake_quantize(request(x))
+    strided = np.zeros((48, 320), np.float32)[:, ::2]
+    assert host.fake_quantize(request(x), strided) is strided
+    samples.assert_same("strided", None, strided.view(np.uint32), want.view(np.uint32))
+    own = x.copy()
+    host.fake_quantize(request(own), own)
+    samples.assert_same("in place", None, own.view(np.uint32), want.view(np.uint32))
+    shifted = np.concatenate([x.ravel(), np.zeros(3, np.float32)])
+    source, target = shifted[:-3].reshape(x.shape), shifted[3:].reshape(x.shape)
+    host.fake_quantize(request(source), target)
+    samples.assert_same("overlapping", None, target.view(np.uint32), want.view(np.uint32))
+
+
+def test_without_trust_in_the_hardware_the_definition_does_it(monkeypatch):
+    monkeypatch.setattr(environment, "is_default", lambda: False)
+    check(request(inputs(), "e2m1"), "distrust")
+    check(request(inputs(), "e2m1", (4, 4)), "distrust")
+
+
+@pytest.mark.parametrize("shape", [(1, 1 << 21), (7, 300_000), (1 << 21,), (3, 700_001)])
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_do_not_change_results(shape, threads):
+    x = samples.generator("threads").standard_normal(shape, dtype=np.float32)
+    for options in ({}, {"rounding": "sr", "seed": 1}, {"block_size": 4}):
+        want = mx.quantize(x, "mxfp8_e4m3", threads=1, **options)
+        assert mx.quantize(x, "mxfp8_e4m3", threads=threads, **options).equals(want)
+        values = mx.fake_quantize(x, "mxfp8_e4m3", threads=threads, **options)
+        assert np.array_equal(values, want.dequantize(threads=threads))
 
 
 def test_keys_are_words():
-    key = host.RandomBits(30, seed=0x0123456789ABCDEF, stream=(1 << 64) - 1).key
+    key = RandomBits(30, seed=0x0123456789ABCDEF, stream=(1 << 64) - 1).key
     assert key == (0x89ABCDEF, 0x01234567, 0xFFFFFFFF, 0xFFFFFFFF)
 
 
@@ -27,7 +189,30 @@ def test_the_first_offender_is_named_in_c_order():
         host.encode(x.T, FLOATS["float32"], ELEMENTS["e2m1"], nonfinite=Nonfinite.ELEMENT, **options)
 
 
-def test_packing_of_empty_rows():
-    assert host.pack(np.zeros((3, 0), np.uint8), 6).shape == (3, 0)
-    assert host.unpack(np.zeros((3, 0), np.uint8), 6, 0).shape == (3, 0)
-    assert host.unpack(np.zeros((0, 3), np.uint8), 6, 4).shape == (0, 4)
+@pytest.mark.parametrize("view", ["x", "x.T", "x[:, ::2]"])
+def test_elements_alone(view):
+    x = eval(view, {"x": inputs()})
+    options = {"rounding": Rounding.RNA, "overflow": Overflow.IEEE, "nonfinite": Nonfinite.ELEMENT, "random": None}
+    for target in (ELEMENTS["e5m2"], FLOATS["bfloat16"]):
+        codes = host.encode(x, FLOAT32, target, **options)
+        want = np.empty_like(codes)
+        unit = np.full(1, 127, np.uint8)
+        definition.encode(x, FLOAT32, target, x.shape, unit, want, Rounding.RNA, Overflow.IEEE, None)
+        samples.assert_same(f"{view} {target}", None, codes, want)
+        values = host.decode(codes, target, FLOAT32)
+        expected = np.empty(x.shape, np.float32)
+        definition.dequantize(codes, unit, None, target, x.shape, FLOAT32, expected)
+        samples.assert_same(f"{view} {target}", None, values.view(np.uint32), expected.view(np.uint32))
+
+
+def test_every_code_under_every_scale_dequantizes_as_defined():
+    for element in ELEMENTS.values():
+        codes = np.tile(np.arange(1 << element.bits, dtype=np.uint8), (256, 1))
+        scales = np.arange(256, dtype=np.uint8).reshape(256, 1)
+        for dtype, target in FLOATS.items():
+            blocks = (1, codes.shape[1])
+            got = host.dequantize(codes, scales, None, element, blocks, target)
+            want = np.empty(codes.shape, TYPES[dtype])
+            definition.dequantize(codes, scales, None, element, blocks, target, want)
+            as_bits = f"u{got.dtype.itemsize}"
+            samples.assert_same(f"{element} {dtype}", None, got.view(as_bits), want.view(as_bits))

@@ -1,42 +1,97 @@
-"""32-bit lanes compute what Python integers do, wherever the dialect stays within its word."""
+"""Lanes compute what Python integers compute, in 32 bits."""
 
 from __future__ import annotations
+
+import operator
 
 import numba
 import numpy as np
 import pytest
 
+from mxnum.engine import lanes
 from mxnum.engine.jit import register
-from mxnum.engine.lanes import add_float32, integer, lane, subtract_float32
+from mxnum.engine.lanes import integer, lane, load, store, wide
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
 from mxnum.scalar.convert import make_encode
-from tests.samples import boundary_patterns
+from mxnum.scalar.random import multiply_32x32
+from mxnum.scalar.word import select
+from tests import samples
 
-FLOAT32 = FLOATS["float32"]
+OPERATORS = (
+    operator.add, operator.sub, operator.and_, operator.or_, operator.xor, operator.lt, operator.le, operator.gt,
+    operator.ge, operator.eq, operator.ne,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("function", OPERATORS)
+def test_operators(function):
+    compiled = numba.njit(lambda a, b: wide(function(lane(a), lane(b))))
+    constant = numba.njit(lambda a: wide(function(lane(a), 7)))
+    for a, b in samples.generator("lanes").integers(-(1 << 29), 1 << 29, (50, 2)).tolist():
+        assert compiled(a, b) == function(a, b)
+        assert constant(a) == function(a, 7)
+
+
+def test_shifts_and_select():
+    compiled = numba.njit(lambda a, n: (wide(lane(a) << lane(n)), wide(lane(a) >> n), wide(1 << lane(n))))
+    for a, n in ((5, 3), (-5, 3), (-1, 20), (0, 0)):
+        assert compiled(a, n) == (a << n, a >> n, 1 << n)
+    chosen = numba.njit(lambda a, b: wide(select(lane(a) < lane(b), lane(a), 9)))
+    assert [chosen(1, 2), chosen(2, 1)] == [1, 9]
+
+
+def test_words_multiply_as_the_dialect_says():
+    compiled = numba.njit(lambda a, b: multiply_32x32(lane(a), b))
+    both = numba.njit(lambda a, b: (wide(compiled(a, b)[0]), wide(compiled(a, b)[1])))
+    for a in (0, 1, 0xFFFFFFFF, 0x80000000, 123456789):
+        high, low = both(a, 0xD2511F53)
+        assert (high & 0xFFFFFFFF, low & 0xFFFFFFFF) == multiply_32x32(a, 0xD2511F53)
+
+
+def test_float_primitives():
+    one, three = 0x3F800000, 0x40400000
+    assert lanes.add_float32(one, one) == 0x40000000
+    assert lanes.subtract_float32(one, one) == 0
+    assert lanes.truncate_float32(three + 0x1000) == 3
+    compiled = numba.njit(
+        lambda a, b: (
+            wide(lanes.add_float32(lane(a), lane(b))),
+            wide(lanes.subtract_float32(lane(a), lane(b))),
+            wide(lanes.truncate_float32(lane(b))),
+        )
+    )
+    assert compiled(one, three) == (0x40800000, 0xC0000000 - (1 << 32), 3)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16, np.uint16, np.int32, np.uint32, np.int64])
+def test_memory(dtype):
+    info = np.iinfo(dtype)
+    source = np.array([0, 1, info.min, info.max, 77], dtype)
+
+    def copy(x, out):
+        for i in range(x.size):
+            store(out, i, load(x, i))
+
+    for function in (copy, numba.njit(copy)):
+        out = np.zeros_like(source)
+        function(source, out)
+        assert np.array_equal(out, source)
+
+
+def test_without_compilation_a_lane_is_an_integer():
+    assert (lane(np.int32(-3)), integer(5), wide(np.int32(7))) == (-3, 5, 7)
 
 
 @pytest.mark.parametrize("name", ["e4m3", "int4"])
 def test_a_function_on_lanes_is_the_function(name):
-    encode = register(make_encode(FLOAT32, ELEMENTS[name], Rounding.SR, Overflow.SATURATE))
+    encode = register(make_encode(FLOATS["float32"], ELEMENTS[name], Rounding.SR, Overflow.SATURATE))
 
     @numba.njit
     def on_lanes(x, scale, random):
         return integer(encode(lane(x), lane(scale), lane(random)))
 
-    for x in boundary_patterns(FLOAT32, ELEMENTS[name]).tolist():
+    for x in samples.boundary_patterns(FLOATS["float32"], ELEMENTS[name]).tolist():
         for scale, random in ((127, 1 << 29), (0, 0), (255, 5)):
             assert on_lanes(x, scale, random) == encode(x, scale, random)
     assert on_lanes.nopython_signatures[0].return_type == numba.types.int32
-
-
-def test_floats_are_added_as_bit_patterns():
-    @numba.njit
-    def both(a, b):
-        return integer(add_float32(lane(a), lane(b))), integer(subtract_float32(lane(a), lane(b)))
-
-    rng = np.random.default_rng(1)
-    values = (rng.standard_normal((200, 2)) * np.exp2(rng.integers(-140, 120, (200, 2)))).astype(np.float32)
-    for (a, b), (x, y) in zip(values.view(np.int32).tolist(), values, strict=True):
-        want = [int((x + y).view(np.int32)), int((x - y).view(np.int32))]
-        assert list(both(a, b)) == want == [add_float32(a, b), subtract_float32(a, b)]

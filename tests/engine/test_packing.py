@@ -13,17 +13,31 @@ from tests import samples
 @pytest.mark.parametrize("length", [0, 1, 2, 3, 5, 8, 31, 64])
 def test_rows_are_little_endian_streams(bits, length):
     codes = samples.generator("packing", bits, length).integers(0, 1 << bits, (3, length)).astype(np.uint8)
-    packed = np.full((3, packing.packed_length(length, bits)), 0xAA, np.uint8)
-    packing.pack_rows(bits)(codes, packed)
+    into = np.full((3, packing.packed_length(length, bits)), 0xAA, np.uint8)
+    packed = packing.pack(codes, bits, into)
+    assert packed is into
+    assert np.array_equal(packing.pack(codes, bits), packed)
     for row, stream in zip(codes, packed, strict=True):
         value = sum(int(c) << (bits * i) for i, c in enumerate(row))
         assert stream.tobytes() == value.to_bytes(len(stream), "little")
-    again = np.zeros_like(codes)
-    packing.unpack_rows(bits)(packed, again)
-    assert np.array_equal(again, codes)
+    assert np.array_equal(packing.unpack(packed, bits, length), codes)
+
+
+def test_rows_of_whole_bytes_are_taken_as_one():
+    codes = samples.generator("whole").integers(0, 64, (2, 5, 8)).astype(np.uint8)
+    packed = packing.pack(codes, 6)
+    assert packed.shape == (2, 5, 6)
+    assert np.array_equal(packing.unpack(packed, 6, 8), codes)
+    strided = np.zeros((2, 5, 12), np.uint8)[..., ::2]
+    assert packing.pack(codes[:, ::-1], 6, strided) is strided
+    assert np.array_equal(strided, packed[:, ::-1])
 
 
 def test_padding_bits_are_ignored_when_unpacking():
-    codes = np.zeros((1, 3), np.uint8)
-    packing.unpack_rows(6)(np.array([[0x41, 0x20, 0xFC]], np.uint8), codes)
-    assert codes.tolist() == [[1, 1, 2]]
+    assert packing.unpack(np.array([[0x41, 0x20, 0xFC]], np.uint8), 6, 3).tolist() == [[1, 1, 2]]
+
+
+def test_empty_rows():
+    assert packing.pack(np.zeros((3, 0), np.uint8), 6).shape == (3, 0)
+    assert packing.unpack(np.zeros((3, 0), np.uint8), 6, 0).shape == (3, 0)
+    assert packing.unpack(np.zeros((0, 3), np.uint8), 6, 4).shape == (0, 4)

@@ -1,8 +1,8 @@
 """The operations on arrays that live on a GPU: the same checked requests as `engine.host`, run by kernels.
 
 Everything is queued on the stream of the first array; other arrays' streams are waited for there, and the host waits
-only where it must look at data: for the policies that can raise, and for checks of given codes. A `request` is that of
-`engine.host`, and `random` its `RandomBits`, with descriptions of device arrays in place of numpy's.
+only where it must look at data: for the policies that can raise, and for checks of given codes. A `Request` and its
+`RandomBits` hold descriptions of device arrays in place of numpy's.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from mxnum.dtypes import code_dtype, numpy_dtype
 from mxnum.engine.cuda import arrays, driver, kernels, vectors
 from mxnum.engine.cuda.functions import make_dequantized, make_fake_quantized, make_quantized
 from mxnum.engine.packing import packed_length
+from mxnum.engine.request import Request
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.layout import Blocks, scales_shape
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
@@ -133,14 +134,12 @@ def shared_scale(
     nonfinite: Nonfinite,
 ) -> Any:
     """The E8M0 code of each block."""
-    from mxnum.engine import host
-
     with queue(x) as stream:
         if nonfinite == Nonfinite.RAISE:
             _check(x, source, element, nonfinite, stream)
         scales = arrays.empty(x, scales_shape(x.shape, blocks), np.uint8)
         saturate, on_device = Overflow.SATURATE, cast(Any, x)
-        request: Any = host.Request(
+        request: Any = Request(
             on_device, source, element, blocks, Rounding.RNE, scale_rule, saturate, nonfinite, None, None, None
         )  # fmt: skip
         _fill_scales(request, x, scales, None, stream)

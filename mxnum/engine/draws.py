@@ -1,0 +1,82 @@
+"""Where loops take the random bits of each element: nowhere, from an array of words, or from Philox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+from mxnum.engine.lanes import lane, load, store
+from mxnum.scalar.random import make_align_random, philox4x32
+from mxnum.scalar.word import dialect
+
+
+class Draw(NamedTuple):
+    """The two steps of drawing random bits.
+
+    `words` is an array in C order, or a Philox key with the index of the first element: (seed low, seed high, stream
+    low, stream high, first).
+    """
+
+    #: (words, buffer, index, count) -> offset: gets the bits of `count` elements from C-order `index` on.
+    prepare: Callable[..., Any]
+    #: (words, buffer, offset + i) -> the bits of element index + i.
+    at: Callable[..., Any]
+    #: Whether `prepare` writes to the buffer, which then needs room for `count` + 6 elements.
+    buffered: bool
+
+
+@dialect
+def _nothing(words, buffer, index, count):
+    return 0
+
+
+@dialect
+def _zero(words, buffer, place):
+    return 0
+
+
+NO_DRAW = Draw(_nothing, _zero, buffered=False)
+
+
+@cache
+def draw_from_words(sr_bits: int) -> Draw:
+    """Of each word in an array its low `sr_bits` bits."""
+    align_random = make_align_random(sr_bits)
+
+    @dialect
+    def prepare(words, buffer, index, count):
+        return index
+
+    @dialect
+    def at(words, buffer, place):
+        return align_random(load(words, place))
+
+    return Draw(prepare, at, buffered=False)
+
+
+@cache
+def draw_from_seed(sr_bits: int) -> Draw:
+    """Philox words: element i in C order takes word i mod 4 of counter i // 4."""
+    align_random = make_align_random(sr_bits)
+
+    @dialect
+    def prepare(key, buffer, index, count):
+        seed_low, seed_high = lane(key[0]), lane(key[1])
+        stream_low, stream_high = lane(key[2]), lane(key[3])
+        index += key[4]
+        first = index >> 2
+        for i in range(((index + count + 3) >> 2) - first):
+            low, high = lane(first + i), lane((first + i) >> 32)
+            w0, w1, w2, w3 = philox4x32(low, high, stream_low, stream_high, seed_low, seed_high)
+            store(buffer, 4 * i, align_random(w0))
+            store(buffer, 4 * i + 1, align_random(w1))
+            store(buffer, 4 * i + 2, align_random(w2))
+            store(buffer, 4 * i + 3, align_random(w3))
+        return index & 3
+
+    @dialect
+    def at(key, buffer, place):
+        return load(buffer, place)
+
+    return Draw(prepare, at, buffered=True)

@@ -1,0 +1,50 @@
+"""Random bits as loops draw them are those of the definition."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import pytest
+
+from mxnum.engine.draws import NO_DRAW, draw_from_seed, draw_from_words
+from mxnum.engine.jit import register
+from mxnum.engine.lanes import wide
+from mxnum.scalar.random import make_align_random, philox4x32
+
+
+def drawn(draw, words, index, count):
+    prepare, random_at = draw.prepare, draw.at
+
+    def loop(words, index, count, out):
+        buffer = np.empty(count + 8, np.int32)
+        place = prepare(words, buffer, index, count)
+        for i in range(count):
+            out[i] = wide(random_at(words, buffer, place + i))
+
+    register(loop)
+    out = np.empty(count, np.int64)
+    numba.njit(loop)(words, index, count, out)
+    return out.tolist()
+
+
+@pytest.mark.parametrize("first", [0, 5, (1 << 34) - 3])
+@pytest.mark.parametrize(("index", "count"), [(0, 9), (1, 1), (3, 70), (6, 2)])
+@pytest.mark.parametrize("sr_bits", [1, 30])
+def test_words_from_a_seed(sr_bits, index, count, first):
+    align = make_align_random(sr_bits)
+    key = 0x89ABCDEF, 0x01234567, 0xFFFFFFFF, 3
+    want = []
+    for i in range(first + index, first + index + count):
+        counter = i >> 2
+        words = philox4x32(counter & 0xFFFFFFFF, counter >> 32, key[2], key[3], key[0], key[1])
+        want.append(align(words[i & 3]))
+    assert drawn(draw_from_seed(sr_bits), (*key, first), index, count) == want
+
+
+def test_words_from_an_array():
+    words = np.array([0xFFFFFFFF, 1, 2, 0x80000003], np.uint32)
+    assert drawn(draw_from_words(2), words, 1, 3) == [make_align_random(2)(w) for w in (1, 2, 3)]
+
+
+def test_nothing():
+    assert drawn(NO_DRAW, 0, 4, 3) == [0, 0, 0]
