@@ -1,6 +1,11 @@
 """Sphinx configuration: every page is executed at every build, and an error in a cell fails it."""
 
+import os
+
 import mxnum
+
+# Small products on few cores, beside other work: threads of BLAS would wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 project = "mxnum"
 author = "the mxnum authors"

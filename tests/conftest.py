@@ -1,8 +1,10 @@
-"""Test configuration: reproducible hypothesis runs."""
+"""Test configuration: reproducible hypothesis runs, and one thread for BLAS in every worker."""
 
 import os
 
-from hypothesis import HealthCheck, settings
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: threads of several workers would wait for each other
+
+from hypothesis import HealthCheck, settings  # noqa: E402
 
 settings.register_profile(
     "reproducible", derandomize=True, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
