@@ -4,7 +4,7 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: threads of several workers would wait for each other
 
-from hypothesis import HealthCheck, settings  # noqa: E402
+from hypothesis import HealthCheck, settings
 
 settings.register_profile(
     "reproducible", derandomize=True, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
