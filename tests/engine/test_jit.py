@@ -57,10 +57,12 @@ SEEDED = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import numpy as np, mxnum as mx
-from mxnum.engine import cpu
 q = mx.encode(np.full(64, 1.2, np.float32), "e2m1", rounding="sr", seed=3)
+from mxnum.engine import draws, formulation, rows
 from mxnum.formats import ELEMENTS, FLOATS
-loop = cpu.encode_elements_seeded(FLOATS["float32"], ELEMENTS["e2m1"], mx.Rounding.SR, mx.Overflow.SATURATE, 30)
+modes = mx.Rounding.SR, mx.Overflow.SATURATE, mx.ScaleRule.FLOOR, None
+fast = formulation.fast_quantizing(FLOATS["float32"], ELEMENTS["e2m1"], *modes)
+loop = rows.quantize_rows(fast.function, FLOATS["float32"], True, draws.draw_from_seed(30), False)
 print(sum(loop.stats.cache_hits.values()), q.tobytes().hex())
 """
 

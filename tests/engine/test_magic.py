@@ -12,6 +12,7 @@ from mxnum.formats import ELEMENTS
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_decode, make_encode
 from mxnum.scalar.scale import make_shared_scale
+from mxnum.scalar.word import dialect
 from tests import samples
 
 
@@ -90,14 +91,19 @@ def test_ties_of_an_element_without_mantissa_go_by_the_parity_of_its_code():
     assert [by_hardware(x, 127, 0, magic.constants(element)) for x in ties] != want
 
 
+def on_lanes(function, constants):
+    @dialect
+    def call(x, scale, random):
+        return integer(function(lane(x), lane(scale), lane(random), constants))
+
+    return call
+
+
 def test_compiled_functions_equal_the_plain_ones():
     element = ELEMENTS["e2m3"]
     constants = magic.constants(element)
     for function in (magic.make_code(Rounding.SR, False), magic.make_nearest_value()):
-
-        def call(x, scale, random, function=function):
-            return integer(function(lane(x), lane(scale), lane(random), constants))
-
-        compiled = compile_scalar(lambda x, scale, random, f=function: f(x, scale, random, constants))
+        call = on_lanes(function, constants)
+        compiled = compile_scalar(call)
         for bits in in_domain(element, 120)[:300].tolist():
             assert compiled(np.int32(bits), np.int32(120), np.int32(77777)) == call(bits, 120, 77777)
