@@ -7,14 +7,14 @@ import secrets
 import signal
 import sys
 import threading
-import time
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from mxnum import errors
-from mxnum.experiments import cost, critical, interventions, report, storage, studies, sweep
+from mxnum.experiments import cost, critical, interventions, report, storage, studies
+from mxnum.experiments.conduct import conduct
 from mxnum.experiments.config import Experiment, uniform_precision
 
 
@@ -117,46 +117,26 @@ def _list() -> int:
 
 
 def _run(study: studies.Study, options: argparse.Namespace, results: Path) -> int:
-    started, whole = time.monotonic(), study
-    study = selected(study, options)
     first = secrets.randbelow(10**6) * 100 if options.fresh else studies.FIRST_SEED
     root = options.runs / f"seeds-{first}" if options.fresh else options.runs
-    seeds = range(first, first + study.seeds)
-    tasks = sweep.tasks_for(
-        study.arms,
-        seeds,
-        root / study.setting,
+    outcome = conduct(
+        study,
+        root,
+        arms=[name.strip() for name in options.arms.split(";")] if options.arms else None,
+        seeds=options.seeds,
+        first_seed=first,
+        changes=dict(_change(text) for text in options.set),
+        processes=options.processes,
         stack=options.stack,
-        measure_every=study.measure_every,
+        niceness=options.nice,
+        scheduler=options.scheduler,
         stop_when_diverged=not options.full,
     )
-    print(f"{study.name}: {len(study.arms)} arms, {study.seeds} seeds from {first}, {len(tasks)} tasks to do.")
-    if options.scheduler:
-        failed = sweep.run_on_cluster(tasks, options.scheduler)
-    else:
-        failed = sweep.run_all(tasks, processes=options.processes, niceness=options.nice)
-    # The tables have every arm that is there, also those that this call did not ask for.
-    report.write(study if options.set else replace(whole, seeds=max(whole.seeds, study.seeds)), root, results)
-    print(f"{time.monotonic() - started:.0f} s. Runs in {root}, tables in {results}.")
-    for label in failed:
+    report.store(outcome.table, results)
+    print(f"{outcome.seconds:.0f} s. Runs in {root}, tables in {results}.")
+    for label in outcome.failed:
         print(f"Failed: {label}; its error lies beside its runs, and the same command tries again.")
-    return 1 if failed else 0
-
-
-def selected(study: studies.Study, options: argparse.Namespace) -> studies.Study:
-    """The study with the asked arms, seeds and changed numbers."""
-    arms = dict(study.arms)
-    if options.arms:
-        names = [errors.choose("arms", name.strip(), tuple(arms)) for name in options.arms.split(";")]
-        arms = {name: arms[name] for name in names}
-    changes = dict(_change(text) for text in options.set)
-    control = study.control if study.control in arms else next(iter(arms))
-    return replace(
-        study,
-        arms={name: arm.but(**changes) for name, arm in arms.items()},
-        seeds=options.seeds or study.seeds,
-        control=control,
-    )
+    return 1 if outcome.failed else 0
 
 
 def _change(text: str) -> tuple[str, Any]:

@@ -309,22 +309,6 @@ def round_and_sum(x, out, total, bf16):
 
 
 @_jit
-def transpose(x, out):
-    """out[run] = x[run].T, in tiles that fit the registers."""
-    runs, rows, columns = x.shape
-    for s in range(runs):
-        source, target = x[s], out[s]
-        for r0 in range(0, rows, 16):
-            r1 = min(r0 + 16, rows)
-            for c0 in range(0, columns, 16):
-                c1 = min(c0 + 16, columns)
-                for c in range(c0, c1):
-                    line = target[c]
-                    for r in range(r0, r1):
-                        line[r] = source[r, c]
-
-
-@_jit
 def adam(parameter, gradient, first, second, rate, beta1, beta2, correction1, correction2, epsilon):
     """One step of Adam (Kingma and Ba, algorithm 1) on flat arrays, in place."""
     for i in range(parameter.size):

@@ -116,13 +116,8 @@ class Network:
             return rounded(tensor, operand, axis, out, seeds=self.seeds, stream=stream, already_bf16=is_bf16)
 
         def turned(tensor: Array, operand: Operand, name: str, layer: int = 0) -> Array:
-            """Quantized along the axis before the last, and transposed, which lays blocks along rows."""
-            if operand.rounding == "sr" or not operand.is_mx:
-                return quantized(tensor, operand, -2, name, layer).swapaxes(-1, -2)
-            *leading, rows, columns = tensor.shape
-            out = make(("turned", name), (*leading, columns, rows))
-            kernels.transpose(tensor.reshape(-1, rows, columns), out.reshape(-1, columns, rows))
-            return rounded(out, operand, -1, out)
+            """Quantized along the axis before the last, and transposed: a view, which BLAS takes as it is."""
+            return quantized(tensor, operand, -2, name, layer).swapaxes(-1, -2)
 
         # The parameters as they are used at this step.
         weights = self.parameters

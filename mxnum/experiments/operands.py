@@ -61,7 +61,13 @@ def rounded(
 
 
 def _keywords(operand: Operand) -> dict[str, Any]:
-    return {"rounding": operand.rounding, "scale_rule": operand.scale_rule, "block_size": operand.block_size}
+    """One thread, as for BLAS: several runs are computed at once by several processes."""
+    return {
+        "rounding": operand.rounding,
+        "scale_rule": operand.scale_rule,
+        "block_size": operand.block_size,
+        "threads": 1,
+    }
 
 
 def _released_bump(x: Array, operand: Operand, axis: int) -> Array:

@@ -201,7 +201,13 @@ def _matplotlib() -> Any:
 def write(study: Study, root: Path, results: Path, say: Callable[[str], None] = print) -> dict[str, Any]:
     """Collect a study into `results/NAME.json` and `NAME.md`, and say the table."""
     table = collect(study, root)
-    storage.write_json(results / f"{study.name}.json", table)
-    (results / f"{study.name}.md").write_text(page(table))
-    say(page(table))
+    store(table, results, say)
     return table
+
+
+def store(table: dict[str, Any], results: Path, say: Callable[[str], None] = print) -> None:
+    """Write a collected study as `results/NAME.json` and `NAME.md`, and say the table."""
+    name = table["study"]
+    storage.write_json(results / f"{name}.json", table)
+    (results / f"{name}.md").write_text(page(table))
+    say(page(table))

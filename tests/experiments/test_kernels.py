@@ -158,13 +158,6 @@ def test_residual_gradient():
     assert np.allclose(d, 2 * (p - t) / 360, rtol=1e-6)
 
 
-def test_transpose():
-    x = floats(2, 37, 50)
-    out = np.empty((2, 50, 37), np.float32)
-    kernels.transpose(x, out)
-    assert np.array_equal(out, x.swapaxes(1, 2))
-
-
 def test_adam_and_sgd_against_their_definitions():
     p, f = floats(50), np.float32
     ours, first, second = p.copy(), np.zeros_like(p), np.zeros_like(p)

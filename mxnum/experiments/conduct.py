@@ -1,0 +1,93 @@
+"""One call for a whole study: run what is missing, collect every record, draw the conclusions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mxnum import errors
+from mxnum.experiments import report, studies, sweep
+from mxnum.experiments.config import Experiment
+from mxnum.experiments.studies import FIRST_SEED, Study
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a study came to."""
+
+    #: The records of all runs in the store: arms with their configurations and runs, as `report.collect` gives them.
+    table: dict[str, Any]
+    #: One sentence for each arm against the control arm.
+    verdict: list[str]
+    #: Groups of seeds whose training raised an error; the errors lie in the store.
+    failed: list[str]
+    #: How long this call took; runs that were in the store cost nothing.
+    seconds: float
+
+
+def conduct(
+    study: str | Study = "quick",
+    store: str | Path = "runs",
+    *,
+    arms: Sequence[str] | None = None,
+    seeds: int | None = None,
+    first_seed: int = FIRST_SEED,
+    changes: Mapping[str, Any] | None = None,
+    processes: int | None = None,
+    stack: int = 6,
+    niceness: int = 0,
+    scheduler: str | None = None,
+    stop_when_diverged: bool = True,
+    say: Callable[[str], None] = print,
+) -> Outcome:
+    """Run what the store lacks of a study, on processes of this machine, and say what came out.
+
+    It may be interrupted: the same call with the same store goes on from the last checkpoints, and the trajectories are
+    the same bit for bit. The quick study is ``conduct("quick", folder)``: its 24 runs take some minutes on two cores.
+    Call it under ``if __name__ == "__main__":``, because the processes import the main module.
+
+    Parameters
+    ----------
+    study
+        A name of `studies.STUDIES`, or a `Study`.
+    store
+        The folder of the runs. Studies of one width share arms there, so `confirm` continues `quick`.
+    arms, seeds
+        Only these arms; how many seeds. The records that come back are of everything in the store.
+    changes
+        Other values for fields of every `Experiment`, as ``{"steps": 200}``; use a store of its own for them.
+    processes, stack, niceness, scheduler
+        How many processes (default: one for each core), how many seeds each trains together, how politely; or the
+        address of a dask.distributed scheduler. The bits depend on none of them.
+    say
+        Takes a line of progress every ten seconds, and one for each group of seeds that is done.
+    """
+    started = time.monotonic()
+    whole = _changed(studies.get(study) if isinstance(study, str) else study, changes or {})
+    names = whole.arms if arms is None else [errors.choose("arms", name, tuple(whole.arms)) for name in arms]
+    wanted: dict[str, Experiment] = {name: whole.arms[name] for name in names}
+    count = whole.seeds if seeds is None else errors.integer("seeds", seeds, 1, 1 << 20)
+    root = Path(store)
+    tasks = sweep.tasks_for(
+        wanted,
+        range(first_seed, first_seed + count),
+        root / whole.setting,
+        stack=stack,
+        measure_every=whole.measure_every,
+        stop_when_diverged=stop_when_diverged,
+    )
+    say(f"{whole.name}: {len(wanted)} arms, {count} seeds from {first_seed}, {len(tasks)} tasks to do.")
+    if scheduler:
+        failed = sweep.run_on_cluster(tasks, scheduler, say=say)
+    else:
+        failed = sweep.run_all(tasks, processes=processes, niceness=niceness, say=say)
+    # The table has every arm that is there, also those that this call did not ask for.
+    table = report.collect(replace(whole, seeds=max(whole.seeds, count)), root)
+    return Outcome(table, report.conclusions(table), failed, time.monotonic() - started)
+
+
+def _changed(study: Study, changes: Mapping[str, Any]) -> Study:
+    return replace(study, arms={name: arm.but(**changes) for name, arm in study.arms.items()}) if changes else study

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from mxnum.experiments import studies
+from mxnum.experiments.conduct import conduct
+from mxnum.experiments.config import Experiment, Operand
+
+pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
+pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
+
+TINY = {"width": 32, "layers": 1, "batch": 32, "steps": 6}
+
+
+def test_a_second_call_runs_what_is_missing_and_tells_of_everything(tmp_path):
+    said = []
+    keywords = {"changes": TINY, "processes": 1, "say": said.append}
+    first = conduct("quick", tmp_path, arms=["FP32"], seeds=1, **keywords)
+    assert list(first.table["arms"]) == ["FP32"]
+    assert (first.verdict, first.failed) == ([], [])
+    second = conduct("quick", tmp_path, arms=["FP32", "E2M1"], seeds=2, **keywords)
+    assert {name: len(arm["runs"]) for name, arm in second.table["arms"].items()} == {"FP32": 2, "E2M1": 2}
+    assert second.table["arms"]["FP32"]["runs"][0] == first.table["arms"]["FP32"]["runs"][0]
+    assert second.verdict == [
+        "E2M1: nothing diverged in either arm (0 of 2 against 0 of 2 of FP32); the horizon cannot tell them apart."
+    ]
+    assert "quick: 2 arms, 2 seeds from 39304300, 2 tasks to do." in said
+    assert sum(line.startswith("done:") for line in said) == 3
+
+
+def test_a_study_of_ones_own_and_a_failure(tmp_path):
+    tiny = Experiment(**TINY)
+    broken = tiny.but(weights=Operand("mxfp4_e2m1", scale_rule="released_bump", block_size=24))
+    study = studies.Study("mine", "?", {"good": tiny, "broken": broken}, 1, "good")
+    outcome = conduct(study, tmp_path, processes=1, say=lambda line: None)
+    assert outcome.failed == ["broken, seed 39304300"]
+    assert list(outcome.table["arms"]) == ["good"]
+
+
+def test_mistakes(tmp_path):
+    with pytest.raises(ValueError, match="did you mean 'quick'"):
+        conduct("quik", tmp_path)
+    with pytest.raises(ValueError, match="did you mean 'E2M1'"):
+        conduct("quick", tmp_path, arms=["E2M2"])
+    with pytest.raises(ValueError, match="Argument 'seeds' must be between 1"):
+        conduct("quick", tmp_path, seeds=0)
