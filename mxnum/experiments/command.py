@@ -132,10 +132,11 @@ def _run(study: studies.Study, options: argparse.Namespace, results: Path) -> in
         scheduler=options.scheduler,
         stop_when_diverged=not options.full,
     )
-    report.store(outcome.table, results)
-    print(f"{outcome.seconds:.0f} s. Runs in {root}, tables in {results}.")
-    for label in outcome.failed:
-        print(f"Failed: {label}; its error lies beside its runs, and the same command tries again.")
+    if outcome.table["arms"]:
+        report.store(outcome.table, results)
+        print(f"{outcome.seconds:.0f} s. Runs in {root}, tables in {results}.")
+    for failure in outcome.failed:
+        print(f"Failed: {failure}; the same command tries again.")
     return 1 if outcome.failed else 0
 
 

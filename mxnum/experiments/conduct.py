@@ -22,8 +22,8 @@ class Outcome:
     table: dict[str, Any]
     #: One sentence for each arm against the control arm.
     verdict: list[str]
-    #: Groups of seeds whose training raised an error; the errors lie in the store.
-    failed: list[str]
+    #: Runs that ended with an exception; the others are in the table all the same.
+    failed: list[sweep.Failure]
     #: How long this call took; runs that were in the store cost nothing.
     seconds: float
 
@@ -42,6 +42,7 @@ def conduct(
     scheduler: str | None = None,
     stop_when_diverged: bool = True,
     say: Callable[[str], None] = print,
+    show: sweep.Show | None = None,
 ) -> Outcome:
     """Run what the store lacks of a study, on processes of this machine, and say what came out.
 
@@ -62,15 +63,19 @@ def conduct(
     processes, stack, niceness, scheduler
         How many processes (default: one for each core), how many seeds each trains together, how politely; or the
         address of a dask.distributed scheduler. The bits depend on none of them.
-    say
-        Takes a line of progress every ten seconds, and one for each group of seeds that is done.
+    say, show
+        Takes a line for each group of seeds that is done; takes the `sweep.State` about once a second. Without `show`, the
+        state is said every ten seconds.
     """
     started = time.monotonic()
     whole = _changed(studies.get(study) if isinstance(study, str) else study, changes or {})
     names = whole.arms if arms is None else [errors.choose("arms", name, tuple(whole.arms)) for name in arms]
     wanted: dict[str, Experiment] = {name: whole.arms[name] for name in names}
     count = whole.seeds if seeds is None else errors.integer("seeds", seeds, 1, 1 << 20)
-    root = Path(store)
+    root = Path(store).resolve()  # workers of a cluster may be in another folder
+    for name, experiment in wanted.items():
+        for path in sweep.arm_directory(root / whole.setting, name).glob("seed-*.json"):
+            report.read_run(path, name, experiment)
     tasks = sweep.tasks_for(
         wanted,
         range(first_seed, first_seed + count),
@@ -81,11 +86,16 @@ def conduct(
     )
     say(f"{whole.name}: {len(wanted)} arms, {count} seeds from {first_seed}, {len(tasks)} tasks to do.")
     if scheduler:
-        failed = sweep.run_on_cluster(tasks, scheduler, say=say)
+        failed = sweep.run_on_cluster(tasks, scheduler, say=say, show=show)
     else:
-        failed = sweep.run_all(tasks, processes=processes, niceness=niceness, say=say)
+        failed = sweep.run_all(tasks, processes=processes, niceness=niceness, say=say, show=show)
     # The table has every arm that is there, also those that this call did not ask for.
-    table = report.collect(replace(whole, seeds=max(whole.seeds, count)), root)
+    try:
+        table = report.collect(replace(whole, seeds=max(whole.seeds, count)), root)
+    except ValueError:
+        if not failed:
+            raise
+        return Outcome({"study": whole.name, "arms": {}}, [], failed, time.monotonic() - started)
     return Outcome(table, report.conclusions(table), failed, time.monotonic() - started)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,7 @@ def collect(study: Study, root: Path, arms: Mapping[str, Experiment] | None = No
             arm_directory(root / study.setting, name).glob("seed-*.json"), key=lambda p: int(re.sub(r"\D", "", p.stem))
         )
         for path in paths[: study.seeds]:
-            stored = storage.read_json(path)
-            if experiment_from(stored["experiment"]) != experiment:
-                raise ValueError(
-                    f"The run {path} has another configuration than arm {name!r}; remove it or use another folder."
-                )
+            stored = read_run(path, name, experiment)
             runs.append(_summary(stored, storage.read_arrays(path.with_suffix(".npz"))))
             table["environment"] = stored["environment"]
         if runs:
@@ -44,6 +41,21 @@ def collect(study: Study, root: Path, arms: Mapping[str, Experiment] | None = No
     if study.control not in table["arms"]:
         table["control"] = next(iter(table["arms"]))
     return table
+
+
+def read_run(path: Path, arm: str, experiment: Experiment) -> dict[str, Any]:
+    """The stored facts of a run, if it is one of this arm; else ValueError."""
+    stored: dict[str, Any] = storage.read_json(path)
+    found = experiment_from(stored["experiment"])
+    if found != experiment:
+        pairs = {f.name: (getattr(found, f.name), getattr(experiment, f.name)) for f in fields(Experiment)}
+        simple = [f"{n} {a}, not {b}" for n, (a, b) in pairs.items() if a != b and n != "precision"]
+        listed = "; ".join(simple + ["other precisions"] * (pairs["precision"][0] != pairs["precision"][1]))
+        raise ValueError(
+            f"The run {str(path)!r} has another configuration than arm {arm!r} ({listed}); remove it, rename the arm, or "
+            "use another folder."
+        )
+    return stored
 
 
 def _summary(stored: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:

@@ -6,14 +6,25 @@ import multiprocessing
 import os
 import queue
 import re
+import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from mxnum import errors
 from mxnum.experiments.config import Experiment
 
 Say = Callable[[str], None]
@@ -38,6 +49,38 @@ class Task:
     @property
     def steps(self) -> int:
         return self.experiment.steps * len(self.seeds)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that ended with an exception."""
+
+    arm: str
+    seed: int
+    #: The exception in one sentence.
+    reason: str
+    #: Where the whole traceback is.
+    log: Path | None = None
+
+    def __str__(self) -> str:
+        return f"{self.arm}, seed {self.seed}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class State:
+    """How far a sweep is; steps are counted for each seed."""
+
+    done: int
+    total: int
+    #: What runs now: the step that each task has reached.
+    running: Mapping[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return "; ".join(f"{label}: step {step}" for label, step in self.running.items())
+
+
+#: Called about once a second.
+Show = Callable[[State], None]
 
 
 def arm_directory(root: Path, arm: str) -> Path:
@@ -77,9 +120,9 @@ def run_task(task: Task, progress: Any = None) -> None:
 
     def report(step: int, losses: Any, active: list[Any]) -> None:
         nonlocal last
-        if progress is not None and time.monotonic() - last > 2:
+        if progress is not None and time.monotonic() - last > 1:
             last = time.monotonic()
-            progress.put((task.label, step, len(active)))
+            progress.put((task.label, step))
 
     runs = train(
         task.experiment,
@@ -91,14 +134,28 @@ def run_task(task: Task, progress: Any = None) -> None:
     )
     for run in runs:
         run.save(task.directory)
+        (task.directory / f"failed-{run.seed}.txt").unlink(missing_ok=True)
 
 
-def _guarded(task: Task) -> str | None:
+def _guarded(task: Task) -> list[Failure]:
+    """Run a task; where its seeds fail together, each alone, so that a failure is that of a seed."""
     try:
         run_task(task, _progress)
-    except Exception:
-        return traceback.format_exc()
-    return None
+    except Exception as problem:
+        if len(task.seeds) == 1:
+            return [failed(task, problem, traceback.format_exc())]
+        return [f for seed in task.seeds for f in _guarded(replace(task, seeds=(seed,)))]
+    return []
+
+
+def failed(task: Task, problem: BaseException, details: str = "") -> Failure:
+    """The failure of a task of one seed, with its traceback in a file beside the runs."""
+    message = " ".join(str(problem).split())
+    reason = f"{type(problem).__name__}: {message}" if message else type(problem).__name__
+    log = task.directory / f"failed-{task.seeds[0]}.txt"
+    task.directory.mkdir(parents=True, exist_ok=True)
+    log.write_text(details or reason + "\n")
+    return Failure(task.arm, task.seeds[0], reason, log)
 
 
 _progress: Any = None
@@ -108,69 +165,151 @@ def _start_worker(progress: Any, niceness: int) -> None:
     global _progress
     _progress = progress
     os.nice(niceness)
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
 
 
-def run_all(tasks: list[Task], *, processes: int | None = None, niceness: int = 0, say: Say = print) -> list[str]:
-    """Run tasks on processes of this machine; the labels of those that failed come back.
+def _end_with_the_parent() -> None:
+    """A worker whose parent was killed has nobody to report to; its checkpoints are on disk."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+class Workers(Executor):
+    """Processes of this machine, one task at a time each; one that dies fails its task alone and is replaced."""
+
+    def __init__(self, count: int, niceness: int = 0) -> None:
+        self._context = multiprocessing.get_context("spawn")
+        self.progress: Any = self._context.Queue()
+        self._niceness, self._local = niceness, threading.local()
+        self._threads = ThreadPoolExecutor(count)
+        self._pools: set[ProcessPoolExecutor] = set()
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        """Run a function of a task when a process is free."""
+        return self._threads.submit(self._call, function, *arguments, **named)
+
+    def _call(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        pool = getattr(self._local, "pool", None)
+        if pool is None:
+            pool = ProcessPoolExecutor(1, self._context, _start_worker, (self.progress, self._niceness))
+            self._local.pool = pool
+            self._pools.add(pool)
+        try:
+            return pool.submit(function, *arguments, **named).result()
+        except BrokenExecutor:
+            self._local.pool = None
+            raise RuntimeError("its process ended before it did, as when memory runs out") from None
+
+    def terminate(self) -> None:
+        """End the processes now; their runs are at their last checkpoints."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for pool in list(self._pools):
+            for process in list((pool._processes or {}).values()):
+                process.terminate()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End when the tasks are done."""
+        self._threads.shutdown(wait=wait, cancel_futures=cancel_futures)
+        for pool in self._pools:
+            pool.shutdown(wait=wait, cancel_futures=cancel_futures)
+        self.progress.close()
+        self.progress.cancel_join_thread()
+
+
+def run_all(
+    tasks: list[Task],
+    *,
+    processes: int | None = None,
+    niceness: int = 0,
+    say: Say = print,
+    show: Show | None = None,
+) -> list[Failure]:
+    """Run tasks on processes of this machine; what failed comes back.
 
     An interruption loses nothing but the steps since the last checkpoints: call it again with what `tasks_for` gives.
     """
     if not tasks:
         return []
-    context = multiprocessing.get_context("spawn")
-    progress = context.Queue()
-    count = min(processes or os.cpu_count() or 1, len(tasks))
-    executor = ProcessPoolExecutor(count, context, _start_worker, (progress, niceness))
+    workers = Workers(min(processes or os.cpu_count() or 1, len(tasks)), niceness)
     try:
-        return follow(executor, tasks, progress, say)
-    except KeyboardInterrupt:
-        for process in list((executor._processes or {}).values()):
-            process.terminate()
+        return follow(workers, tasks, workers.progress, say, show)
+    except BaseException:
+        workers.terminate()
         raise
     finally:
-        executor.shutdown(cancel_futures=True)
+        workers.shutdown(cancel_futures=True)
 
 
-def run_on_cluster(tasks: list[Task], scheduler: str, *, say: Say = print) -> list[str]:
+def run_on_cluster(tasks: list[Task], scheduler: str, *, say: Say = print, show: Show | None = None) -> list[Failure]:
     """The same on an existing dask.distributed cluster whose workers see the same folder."""
-    try:
-        from distributed import Client
-    except ImportError:
-        raise ModuleNotFoundError("This needs dask.distributed: pip install mxnum[distributed].") from None
-    with Client(scheduler) as client:
-        return follow(client.get_executor(pure=False), tasks, None, say)
+    with cluster(scheduler) as executor:
+        return follow(executor, tasks, None, say, show) if tasks else []
 
 
-def follow(executor: Executor, tasks: list[Task], progress: Any, say: Say) -> list[str]:
-    """Submit the tasks, show what is going on every ten seconds, and collect the failures."""
-    started, shown = time.monotonic(), time.monotonic()
-    futures: dict[Future[str | None], Task] = {executor.submit(_guarded, task): task for task in tasks}
+@contextmanager
+def cluster(scheduler: str) -> Iterator[Executor]:
+    """The cluster at an address as an executor."""
+    distributed = errors.package("distributed", "distributed")
+    with distributed.Client(scheduler) as client:
+        yield client.get_executor(pure=False)
+
+
+def follow(executor: Executor, tasks: list[Task], progress: Any, say: Say, show: Show | None = None) -> list[Failure]:
+    """Submit the tasks, show what is going on, and collect the failures."""
+    futures: dict[Future[list[Failure]], Task] = {executor.submit(_guarded, task): task for task in tasks}
     by_label = {task.label: task for task in tasks}
-    now: dict[str, tuple[int, int]] = {}
-    waiting, failed, done = set(futures), [], 0
+    now: dict[str, int] = {}
+    waiting, failures, done = set(futures), [], 0
     total = sum(task.steps for task in tasks)
+    show = show or every(10, say)
     while waiting:
         finished, waiting = wait(waiting, timeout=1, return_when=FIRST_COMPLETED)
         try:
             while progress is not None:
-                label, step, active = progress.get_nowait()
-                now[label] = (step, active)
+                label, step = progress.get_nowait()
+                if label in by_label:
+                    now[label] = step
         except queue.Empty:
             pass
         for future in finished:
-            task, error = futures[future], future.result()
+            task = futures[future]
+            try:
+                found = future.result()
+            except Exception as problem:
+                found = [failed(replace(task, seeds=(seed,)), problem) for seed in task.seeds]
             now.pop(task.label, None)
             done += task.steps
-            say(f"{'failed' if error else 'done'}: {task.label} ({len(tasks) - len(waiting)} of {len(tasks)})")
-            if error:
-                failed.append(task.label)
-                task.directory.mkdir(parents=True, exist_ok=True)
-                (task.directory / f"failed-{task.seeds[0]}.txt").write_text(error)
-                say(error)
-        if time.monotonic() - shown > 10 and waiting:
+            say(f"{'failed' if found else 'done'}: {task.label} ({len(tasks) - len(waiting)} of {len(tasks)})")
+            failures += found
+            for failure in found:
+                say(f"  {failure}")
+        part = done + sum(step * len(by_label[label].seeds) for label, step in now.items())
+        show(State(part, total, dict(now)))
+    return failures
+
+
+def every(seconds: float, say: Say) -> Show:
+    """A `Show` that says a line with an estimate of the time that is left, from time to time."""
+    started = shown = time.monotonic()
+
+    def show(state: State) -> None:
+        nonlocal shown
+        if time.monotonic() - shown >= seconds and 0 < state.done < state.total:
             shown = time.monotonic()
-            part = done + sum(step * len(by_label[label].seeds) for label, (step, _) in now.items())
-            left = (shown - started) * (total - part) / max(part, 1)
-            running = "; ".join(f"{label}: step {step}, {active} running" for label, (step, active) in now.items())
-            say(f"{part / total:4.0%}, at most {left / 60:.0f} min left. {running}")
-    return failed
+            left = (shown - started) * (state.total - state.done) / state.done
+            say(f"{state.done / state.total:4.0%}, at most {duration(left)} left. {state}")
+
+    return show
+
+
+def duration(seconds: float) -> str:
+    """A time in words, for estimates.
+
+    >>> duration(40), duration(100), duration(3 * 3600)
+    ('40 s', '2 min', '3.0 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

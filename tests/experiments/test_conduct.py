@@ -33,8 +33,21 @@ def test_a_study_of_ones_own_and_a_failure(tmp_path):
     broken = tiny.but(weights=Operand("mxfp4_e2m1", scale_rule="released_bump", block_size=24))
     study = studies.Study("mine", "?", {"good": tiny, "broken": broken}, 1, "good")
     outcome = conduct(study, tmp_path, processes=1, say=lambda line: None)
-    assert outcome.failed == ["broken, seed 39304300"]
+    assert [(f.arm, f.seed) for f in outcome.failed] == [("broken", 39304300)]
     assert list(outcome.table["arms"]) == ["good"]
+
+
+def test_nothing_but_failures(tmp_path):
+    broken = Experiment(**TINY).but(weights=Operand("mxfp4_e2m1", scale_rule="released_bump", block_size=24))
+    outcome = conduct(studies.Study("mine", "?", {"broken": broken}, 1, "broken"), tmp_path, processes=1)
+    assert (outcome.table["arms"], outcome.verdict, len(outcome.failed)) == ({}, [], 1)
+
+
+def test_runs_of_another_configuration_are_refused_before_anything_runs(tmp_path):
+    conduct("quick", tmp_path, arms=["FP32"], seeds=1, changes=TINY, processes=1, say=lambda line: None)
+    with pytest.raises(ValueError, match=r"another configuration than arm 'FP32' \(steps 6, not 7\)"):
+        conduct("quick", tmp_path, seeds=2, changes=TINY | {"steps": 7}, processes=1)
+    assert len(list(tmp_path.rglob("seed-*.json"))) == 1
 
 
 def test_mistakes(tmp_path):

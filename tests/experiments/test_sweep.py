@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from mxnum.experiments import sweep
@@ -31,13 +33,56 @@ def test_directories():
 def test_processes_run_everything_and_isolate_failures(tmp_path):
     broken = TINY.but(weights=Operand("mxfp4_e2m1", scale_rule="released_bump", block_size=24))
     tasks = tasks_for(ARMS | {"broken": broken}, range(3), tmp_path, stack=3)
-    said = []
-    failed = run_all(tasks, processes=2, say=said.append)
-    assert failed == ["broken, seeds 0 to 2"]
-    assert any("needs rows of whole blocks of 24" in line for line in said)
-    assert "whole blocks" in (tmp_path / "broken" / "failed-0.txt").read_text()
+    said, seen = [], []
+    failures = run_all(tasks, processes=2, say=said.append, show=seen.append)
+    assert [(f.arm, f.seed) for f in failures] == [("broken", 0), ("broken", 1), ("broken", 2)]
+    assert all("needs rows of whole blocks of 24" in f.reason and "\n" not in f.reason for f in failures)
+    assert f"  {failures[1]}" in said
+    assert "Traceback" in failures[0].log.read_text()
     assert sum(line.startswith("done:") for line in said) == 2
+    assert (seen[-1].done, seen[-1].total) == (54, 54)
     assert [t.arm for t in tasks_for(ARMS | {"broken": broken}, range(3), tmp_path)] == ["broken"]
+
+
+def test_a_failure_is_that_of_a_seed(tmp_path, monkeypatch):
+    real = sweep.run_task
+
+    def run(task, progress=None):
+        if 1 in task.seeds:
+            raise ArithmeticError("bad\n  seed")
+        real(task)
+
+    monkeypatch.setattr(sweep, "run_task", run)
+    (failure,) = sweep._guarded(tasks_for({"FP32": TINY}, range(3), tmp_path)[0])
+    assert str(failure) == "FP32, seed 1: ArithmeticError: bad seed"
+    monkeypatch.undo()
+    (left,) = tasks_for({"FP32": TINY}, range(3), tmp_path)
+    assert left.seeds == (1,)
+    assert sweep._guarded(left) == []
+    assert sorted(p.name for p in failure.log.parent.iterdir()) == [
+        f"seed-{s}.{e}" for s in range(3) for e in ("json", "npz")
+    ]
+
+
+def test_a_process_that_dies_fails_its_task_alone():
+    workers = sweep.Workers(1)
+    try:
+        with pytest.raises(RuntimeError, match="process ended before"):
+            workers.submit(os._exit, 3).result()
+        assert workers.submit(abs, -3).result() == 3
+    finally:
+        workers.shutdown()
+
+
+def test_a_state_and_its_estimate(monkeypatch):
+    clock = iter([0.0, 5.0, 30.0, 30.0])
+    monkeypatch.setattr(sweep.time, "monotonic", lambda: next(clock))
+    said = []
+    show = sweep.every(10, said.append)
+    state = sweep.State(25, 100, {"FP32, seed 1": 7})
+    show(state)
+    show(state)
+    assert said == [" 25%, at most 2 min left. FP32, seed 1: step 7"]
 
 
 def test_names_of_arms_that_share_a_folder_are_refused(tmp_path):
