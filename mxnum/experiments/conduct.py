@@ -64,8 +64,8 @@ def conduct(
         How many processes (default: one for each core), how many seeds each trains together, how politely; or the
         address of a dask.distributed scheduler. The bits depend on none of them.
     say, show
-        Takes a line for each group of seeds that is done; takes the `sweep.State` about once a second. Without `show`, the
-        state is said every ten seconds.
+        Takes a line for each group of seeds that is done; takes the `sweep.State` about once a second (default: it is
+        said every ten seconds).
     """
     started = time.monotonic()
     whole = _changed(studies.get(study) if isinstance(study, str) else study, changes or {})
