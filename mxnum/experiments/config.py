@@ -13,6 +13,8 @@ from mxnum.modes import Rounding, ScaleRule
 
 #: How the error of a quantized layer-norm parameter is applied; see `Operand.error`.
 ERRORS = ("quantize", "clamp", "random_sign", "one_sided", "shuffle", "grid")
+#: Where synthetic noise goes; see `Injection.where`.
+PLACES = ("all", "layer_norm", "not_layer_norm")
 ACTIVATIONS = ("gelu", "relu", "swiglu")
 
 
@@ -115,10 +117,13 @@ class Injection:
 
     mean: float = 0.0
     deviation: float = 0.0
-    #: "all" parameters, or only those of "layer_norm".
-    where: Literal["all", "layer_norm"] = "all"
+    #: "all" parameters, only those of "layer_norm", or all but those.
+    where: Literal["all", "layer_norm", "not_layer_norm"] = "all"
     #: One n for all elements of a step, which is the noise of a quadratic in one dimension.
     common: bool = False
+
+    def __post_init__(self) -> None:
+        errors.choose("where", self.where, PLACES)
 
 
 @dataclass(frozen=True)

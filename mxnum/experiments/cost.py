@@ -1,4 +1,4 @@
-"""What quantization costs in a training step: ratios of medians, measured in turns, because machines are noisy."""
+"""What quantization costs in a training step: ratios of medians of processor time, in turns: machines are noisy."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def measure(experiment: Experiment, *, runs: int = 1, rounds: int = 15) -> dict[
             call()
         for _ in range(rounds):
             for call, kept in zip(work, times, strict=True):
-                started = time.perf_counter()
+                started = time.process_time()
                 call()
-                kept.append(time.perf_counter() - started)
+                kept.append(time.process_time() - started)
     low, bf16, products = (float(np.median(kept)) for kept in times)
     return {"step": low / products, "quantization": (low - bf16) / low, "bfloat16 step": bf16 / products}

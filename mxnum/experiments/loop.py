@@ -16,9 +16,10 @@ from mxnum.experiments.config import Experiment, to_dict
 from mxnum.experiments.data import INJECTION, Batches, generator
 from mxnum.experiments.divergence import Watch
 from mxnum.experiments.measure import measurements
-from mxnum.experiments.model import Network, quantized_product
+from mxnum.experiments.model import KINDS, Network, quantized_product
 
 Array = Any
+_NOISY = {"all": KINDS, "layer_norm": KINDS[:2], "not_layer_norm": KINDS[2:]}
 
 
 @dataclass
@@ -103,7 +104,7 @@ class Training:
         for index, run in enumerate(self.active):
             rng = generator(run.seed, INJECTION, self.step)
             common = rng.standard_normal(dtype=np.float32)
-            for kind in ("gamma", "beta") if noise.where == "layer_norm" else ("gamma", "beta", "bias", "w1", "w2"):
+            for kind in _NOISY[noise.where]:
                 part = getattr(gradients, kind)[:, index]
                 normal = common if noise.common else rng.standard_normal(part.shape, dtype=np.float32)
                 part *= np.float32(1 + noise.mean) + normal * np.float32(noise.deviation)

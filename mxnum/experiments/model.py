@@ -112,7 +112,7 @@ class Network:
 
         def quantized(tensor: Array, operand: Operand, axis: int, name: str, layer: int = 0) -> Array:
             stream = step << 16 | layer << 8 | _STREAMS[name]
-            out = make(("quantized", name), tensor.shape)
+            out = make(("quantized", _PLACES.get(name, name)), tensor.shape)
             return rounded(tensor, operand, axis, out, seeds=self.seeds, stream=stream, already_bf16=is_bf16)
 
         def turned(tensor: Array, operand: Operand, name: str, layer: int = 0) -> Array:
@@ -224,6 +224,9 @@ _STREAMS = {
         start=2,
     )
 }
+#: Operands that are used once and then forgotten share memory, which stays in the cache: the left and the right ones.
+_PLACES = dict.fromkeys(("z", "h", "d_out along batch", "d_out", "du along batch", "du"), "left")
+_PLACES |= dict.fromkeys(("h along batch", "z along batch"), "right")
 
 
 def quantized_product(precision: Precision, bf16: int) -> Any:

@@ -76,6 +76,7 @@ _QUICK = {
 
 _ONLY_LN = _with(layer_norm_only(E2M1))
 _BF16 = _with(BFLOAT16_TRAINING)
+_FROZEN = _BF16.but(train_gamma=False, train_beta=False)
 _SLOW = {"betas": (0.9, 0.95)}
 
 _MECHANISM = {
@@ -108,9 +109,16 @@ _MECHANISM = {
     # Nothing to round: gamma and beta stay where they start.
     "LN E2M1, beta frozen": _ONLY_LN.but(train_beta=False),
     "LN E2M1, gamma frozen": _ONLY_LN.but(train_gamma=False),
-    "bf16, LN frozen": _BF16.but(train_gamma=False, train_beta=False),
+    "bf16, LN frozen": _FROZEN,
+    "bf16, gamma frozen": _BF16.but(train_gamma=False),
+    "bf16, beta frozen": _BF16.but(train_beta=False),
+    # Frozen at another gain: is it the learning that stabilises, or the small gain that is learnt?
+    "bf16, LN frozen, gamma 1/2": _FROZEN.but(gamma_start=(0.5, 0.5)),
+    "bf16, LN frozen, gamma 1/4": _FROZEN.but(gamma_start=(0.25, 0.25)),
+    "bf16, LN frozen, gamma 1/8": _FROZEN.but(gamma_start=(0.125, 0.125)),
     # Adam's memory.
     "bf16, beta2 0.95": _BF16.but(**_SLOW),
+    "bf16, LN frozen, beta2 0.95": _FROZEN.but(**_SLOW),
     "LN E2M1, beta2 0.95": _ONLY_LN.but(**_SLOW),
     "E2M1, beta2 0.95": _QUICK["E2M1"].but(**_SLOW),
 }
@@ -134,6 +142,9 @@ _INJECTED = {
 }
 _INJECTED |= {
     "zeta deviation 1, in LN alone": BASE.but(injection=Injection(0, 1, where="layer_norm")),
+    "zeta deviation 0.5, in LN alone": BASE.but(injection=Injection(0, 0.5, where="layer_norm")),
+    "zeta deviation 1, not in LN": BASE.but(injection=Injection(0, 1, where="not_layer_norm")),
+    "zeta deviation 0.5, not in LN": BASE.but(injection=Injection(0, 0.5, where="not_layer_norm")),
     "zeta deviation 1, beta2 0.95": BASE.but(injection=Injection(0, 1), **_SLOW),
 }
 
