@@ -53,6 +53,7 @@ def test_descriptions():
         (lambda: Operand("bfloat16", rounding="sr"), "must be 'rne' or 'rna' for bfloat16, not 'sr'"),
         (lambda: Operand(error="rounded"), "Argument 'error' must be one of"),
         (lambda: Experiment(activation="tanh"), "Argument 'activation' must be one of"),
+        (lambda: Injection(where="layernorm"), "did you mean 'layer_norm'"),
         (lambda: Experiment(rate=0), "Argument 'rate' must be positive, not 0"),
         (lambda: Experiment(width=0), "Argument 'width' must be between 1"),
         (lambda: experiment_from({"widht": 3}), "did you mean 'width'"),

@@ -11,6 +11,7 @@ import pytest
 from mxnum.experiments import divergence, storage
 from mxnum.experiments.config import Experiment, Injection, Operand, experiment_from, uniform_precision
 from mxnum.experiments.loop import Training, progress_line, train
+from mxnum.experiments.model import KINDS
 
 pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
 
@@ -118,6 +119,21 @@ def test_injection_has_the_asked_mean_and_deviation():
     zeta = training.network.gradients.flat[g != 0] / g[g != 0] - 1
     assert zeta.mean() == pytest.approx(-0.25, abs=0.02)
     assert zeta.std() == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize("where", ["layer_norm", "not_layer_norm"])
+def test_injection_reaches_only_the_asked_parameters(where):
+    injected = SMALL.but(steps=1, injection=Injection(0.5, 0.5, where=where))
+    training, plain = Training(injected, (1,)), Training(SMALL, (1,))
+    for each in (training, plain):
+        each.network.loss_and_gradients(*each.batches(0), 0)
+    training._inject()
+    changed = {
+        kind
+        for kind in KINDS
+        if not np.array_equal(getattr(training.network.gradients, kind), getattr(plain.network.gradients, kind))
+    }
+    assert changed == ({"gamma", "beta"} if where == "layer_norm" else {"bias", "w1", "w2"})
 
 
 @pytest.mark.parametrize("change", [{"quantized_teacher": True}, {"noise_draw": 1}, {"centred_inputs": True}])
