@@ -7,8 +7,9 @@ A format is a frozen description. Nothing here rounds: `mxnum.scalar` turns desc
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from mxnum import errors
 
@@ -208,9 +209,11 @@ SCALES = {E8M0.name: E8M0}
 
 
 def element(name: str | ElementFormat) -> ElementFormat:
-    """The element (or float type) of that name; a description passes through."""
+    """The element (or float type) of that name, or written out (see `get`); a description passes through."""
     if isinstance(name, ElementFormat):
         return name
+    if _is_written_out(name):
+        return _written_out(name).element
     return {**ELEMENTS, **FLOATS}[errors.choose("element", name, (*ELEMENTS, *FLOATS))]
 
 
@@ -245,6 +248,22 @@ class MXFormat:
             ("name", name or f"mx_{resolved.name}_{block}"),
         ):
             object.__setattr__(self, field, value)
+
+    @property
+    def notation(self) -> str:
+        """What `get` reads as a format of the same bits: its name where that is known, otherwise written out."""
+        if _FORMATS.get(self.name) == self:
+            return self.name
+        e = self.element
+        known = ELEMENTS.get(e.name)
+        if known == e:
+            return f"{e.name}:block={self.block}"
+        if e.canonical_nan:
+            raise ValueError(f"Format {self.name!r} cannot be written out: its element has canonical_nan=True.")
+        if e.integer:
+            return f"int{e.bits}:block={self.block}"
+        fields = f"e{e.exponent_bits}m{e.mantissa_bits}:bias={e.bias}"
+        return f"{fields},specials={e.specials},block={self.block}"
 
     @property
     def bits_per_element(self) -> float:
@@ -286,10 +305,73 @@ def names() -> tuple[str, ...]:
 
 
 def get(name: str | MXFormat) -> MXFormat:
-    """The format of that name; an `MXFormat` passes through."""
+    """The format of that name; an `MXFormat` passes through.
+
+    A format without a name is written out as an element, a colon, and what is not the default:
+    ``e3m4:bias=3,block=16``. The element is ``e<exponent bits>m<mantissa bits>``, ``int<bits>``, or a known element or MX format. The bias is
+    2**(exponent bits - 1) - 1 unless given, ``specials`` are none, nan or ieee (see `ElementFormat`), and the block is
+    32. With `bias` or `specials` a known element is its name alone: ``e4m3:specials=none`` has no NaN.
+
+    >>> from mxnum import formats
+    >>> formats.get("e3m4:bias=3,block=16")
+    <MXFormat mx_e3m4_16: e3m4 x 16 per e8m0, 8.5 bits per element, max 31>
+    >>> formats.get("mxfp4_e2m1:block=16").bits_per_element
+    4.5
+    """
     if isinstance(name, MXFormat):
         return name
+    if _is_written_out(name):
+        return _written_out(name)
+    if name not in _FORMATS and re.fullmatch(r"(e\d+m|int)\d+", str(name)):
+        raise ValueError(
+            f"Argument 'format' must be one of {list(_FORMATS)}, or written out with a colon like "
+            f"'{name}:block=32', not {name!r}."
+        )
     return _FORMATS[errors.choose("format", name, names())]
+
+
+def _is_written_out(name: object) -> bool:
+    return isinstance(name, str) and ":" in name
+
+
+def of_element(name: str) -> MXFormat:
+    """The known format whose elements have that name."""
+    return next(fmt for fmt in _FORMATS.values() if fmt.element.name == name)
+
+
+@cache
+def _written_out(text: str) -> MXFormat:
+    """The format that a notation with a colon describes."""
+    base, _, rest = text.partition(":")
+    given: dict[str, str] = {}
+    for part in filter(None, rest.split(",")):
+        key, _, value = part.partition("=")
+        given[errors.choose("format key", key, ("bias", "specials", "block"))] = value
+    block = _number(text, "block", given["block"]) if "block" in given else 32
+    if base in _FORMATS:
+        if set(given) - {"block"}:
+            raise ValueError(f"Format {text!r} must give nothing but block: {base!r} says the rest.")
+        return MXFormat(_FORMATS[base].element, block=block)
+    if base in ELEMENTS and not set(given) - {"block"}:
+        return MXFormat(base, block=block)
+    if integer := re.fullmatch(r"int(\d)", base):
+        if set(given) - {"block"}:
+            raise ValueError(f"Format {text!r} must give nothing but block: an integer has no bias and no specials.")
+        return MXFormat(ElementFormat.two_complement(base, int(integer[1])), block=block)
+    fields = re.fullmatch(r"e(\d+)m(\d+)", base)
+    if fields is None:
+        known = errors.joined((*ELEMENTS, *_FORMATS))
+        raise ValueError(f"Format {text!r} must begin with e<bits>m<bits>, int<bits>, {known}, not {base!r}.")
+    exponent_bits, mantissa_bits = int(fields[1]), int(fields[2])
+    bias = _number(text, "bias", given["bias"]) if "bias" in given else (1 << (min(exponent_bits, 12) - 1)) - 1
+    specials = given.get("specials", "none")
+    return MXFormat(ElementFormat(base, exponent_bits, mantissa_bits, bias, specials), block=block)
+
+
+def _number(text: str, key: str, value: str) -> int:
+    if re.fullmatch(r"-?\d{1,6}", value) is None:
+        raise ValueError(f"Format {text!r} must give {key} as an integer, not {value!r}.")
+    return int(value)
 
 
 def describe(name: str | MXFormat | None = None) -> str:

@@ -101,3 +101,75 @@ def test_what_people_read():
     assert len(table) == 9
     assert "4.25" in next(line for line in table if line.startswith("mxfp4_e2m1"))
     assert "two's complement x 2^-6" in formats.describe("mxint8")
+
+
+def test_formats_written_out():
+    fmt = formats.get("e3m4:bias=5,specials=nan,block=16")
+    assert fmt == mx.MXFormat(mx.ElementFormat("e3m4", 3, 4, 5, "nan"), block=16)
+    assert formats.element("e3m4:bias=5,specials=nan") == fmt.element
+    assert formats.get("e4m2:block=8").element.bias == 7
+    assert formats.get("e4m3:block=8").element is formats.element("e4m3")
+    assert formats.get("mxfp8_e4m3:block=8") == formats.get("e4m3:block=8")
+    assert formats.get("e4m3:specials=none").element.max == 480
+    assert formats.get("int6:").element == mx.ElementFormat.two_complement("int6", 6)
+    assert formats.of_element("e5m2").name == "mxfp8_e5m2"
+
+
+def same_bits(a, b):
+    return dataclasses.replace(a.element, name="") == dataclasses.replace(b.element, name="") and a.block == b.block
+
+
+@pytest.mark.parametrize("integer", [False, True])
+def test_every_format_has_a_notation_that_is_read_back(integer):
+    tried = 0
+    for block in (1, 32, 33):
+        for bits in range(3, 9):
+            if integer:
+                elements = [mx.ElementFormat.two_complement("mine", bits)]
+            else:
+                elements = [
+                    mx.ElementFormat("mine", e, bits - 1 - e, bias, kind)
+                    for e in range(1, bits)
+                    for bias in (-2, 0, 1, 7)
+                    for kind in (["none", "nan"] + ["ieee"] * (e >= 2 and bits - 1 - e >= 1))
+                ]
+            for element in elements:
+                fmt = mx.MXFormat(element, block=block)
+                assert same_bits(formats.get(fmt.notation), fmt), fmt.notation
+                tried += 1
+    assert tried > 10
+    for name in formats.names():
+        fmt = formats.get(name)
+        assert fmt.notation == name
+        other = mx.MXFormat(fmt.element, block=7, name=name)
+        assert other.notation != name
+        assert same_bits(formats.get(other.notation), other)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("e3m4", "or written out with a colon like 'e3m4:block=32', not 'e3m4'"),
+        (
+            "e3m4:bais=3",
+            r"'format key' must be one of \['bias', 'specials', 'block'\], not 'bais'; did you mean 'bias'",
+        ),
+        ("e3m4:bias=x", "Format 'e3m4:bias=x' must give bias as an integer, not 'x'"),
+        ("e3m4:block=0", "'block' must be at least 1"),
+        ("e9m9:", "'element' must be at most 8 bits wide"),
+        ("e99999m9:", "'exponent_bits' must be between 1 and 11"),
+        ("e3m4:specials=some", "'specials' must be one of"),
+        ("int6:bias=1", "nothing but block: an integer has no bias"),
+        ("mxint4:bias=1", "nothing but block: 'mxint4' says the rest"),
+        ("f8:block=2", "must begin with e<bits>m<bits>, int<bits>, e4m3, "),
+    ],
+)
+def test_formats_that_cannot_be_read(text, message):
+    with pytest.raises(ValueError, match=message):
+        formats.get(text)
+
+
+def test_what_has_no_notation():
+    element = mx.ElementFormat("e5m2", 5, 2, 15, "ieee", canonical_nan=True)
+    with pytest.raises(ValueError, match="cannot be written out: its element has canonical_nan=True"):
+        _ = mx.MXFormat(element).notation

@@ -13,13 +13,17 @@ from mxnum.formats import ELEMENTS, ElementFormat, MXFormat
 
 
 def formats(
-    name: Annotated[str | None, typer.Argument(help="An MX format or an element, e.g. mxfp8_e4m3 or e4m3.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="An MX format or an element: mxfp8_e4m3, e4m3, or your own, e3m4:bias=3,block=16."),
+    ] = None,
     values: Annotated[bool, typer.Option("--values", help="List every code and its value.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
     """List the formats, describe one, or list its values.
 
-    Examples: `mxnum formats`; `mxnum formats mxfp4_e2m1 --values`; `mxnum formats e4m3 --json`.
+    Examples: `mxnum formats`; `mxnum formats mxfp4_e2m1 --values`; `mxnum formats e4m3 --json`;
+    `mxnum formats e3m4:bias=3,block=16`.
     """
     from mxnum.cli.console import print_json, print_table
 
@@ -31,9 +35,9 @@ def formats(
         else:
             print_table("", list(rows[0]), [list(row.values()) for row in rows])
         return
-    all_names = (*known.names(), *ELEMENTS)
-    errors.choose("name", name, all_names)
-    fmt = known.get(name) if name in known.names() else None
+    if ":" not in name:
+        errors.choose("name", name, (*known.names(), *ELEMENTS))
+    fmt = known.get(name) if name in known.names() or ":" in name else None
     element = fmt.element if fmt else ELEMENTS[name]
     if as_json:
         description: dict[str, Any] = _row(fmt) if fmt else _element_row(element)

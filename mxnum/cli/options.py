@@ -6,7 +6,12 @@ from typing import Annotated
 
 import typer
 
-Format = Annotated[str, typer.Option("--format", "-f", help="MX format: `mxnum formats` lists them.")]
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format", "-f", help="MX format: `mxnum formats` lists them; your own is written e3m4:bias=3,block=16."
+    ),
+]
 Rounding = Annotated[str, typer.Option(help="rne, rna, rtz, rtp, rtn, rto or sr.")]
 ScaleRule = Annotated[str, typer.Option(help="floor, ceil, even or rceil.")]
 Overflow = Annotated[str, typer.Option(help="saturate or ieee.")]

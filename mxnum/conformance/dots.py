@@ -14,7 +14,7 @@ def boundary_dots(task: Task, words: Words) -> Columns:
     """Hand-made rows: one product, all products, cancellation across blocks, ties of the sum, NaN scales, specials."""
     element, k, count = task.element, task.block, task.dot_blocks
     largest = element.max_code
-    one = element.values().index(1.0)
+    one = min(range(largest + 1), key=lambda code: abs(element.value(code) - 1))  # 1, or what comes nearest
     sign = 1 << (element.bits - 1)
     smallest = 1
     length = k * count

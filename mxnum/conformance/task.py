@@ -111,7 +111,9 @@ class Task:
 
     def header(self) -> dict[str, str]:
         """What the head of a file of vectors says, in order."""
-        facts = {"operation": self.operation, "format": self.format.name, "block": str(self.block)}
+        known = self.format.name in formats.names() and formats.get(self.format.name).element == self.element
+        name = self.format.name if known else self.format.notation
+        facts = {"operation": self.operation, "format": name, "block": str(self.block)}
         if self.operation != "dot":
             facts["source" if self.operation != "dequantize" else "result"] = self.source.name
         if self.operation in ("encode", "quantize"):
@@ -161,10 +163,10 @@ def make_task(
     """A task from what users write, checked. `format` may also be the name of an element."""
     operation = errors.choose("operation", operation, tuple(OPERATIONS))
     if isinstance(format, str) and format in formats.ELEMENTS:
-        format = next(fmt for name in formats.names() if (fmt := formats.get(name)).element.name == format)
+        format = formats.of_element(format)
     fmt = formats.get(format)
     if block is not None and _integer("block", block, 1, 4096) != fmt.block:
-        fmt = MXFormat(fmt.element, fmt.scale, int(block), fmt.name)
+        fmt = MXFormat(fmt.element, fmt.scale, int(block), fmt.name if fmt.name in formats.names() else "")
     mode = errors.choose_member("accumulate", accumulate, (Accumulate.EXACT, Accumulate.BLOCK, Accumulate.SEQUENTIAL))
     return Task(
         operation=operation,

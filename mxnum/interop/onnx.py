@@ -59,10 +59,7 @@ def from_onnx(
     fits = scales.data_type == onnx.TensorProto.FLOAT8E8M0
     errors.require(fits, "scales", "of FLOAT8E8M0", scales.data_type)
     name = known[elements.data_type]
-    if format is None:
-        fmt = next(f for n in formats.names() if (f := formats.get(n)).element.name == name)
-    else:
-        fmt = formats.get(format)
+    fmt = formats.of_element(name) if format is None else formats.get(format)
     codes = onnx.numpy_helper.to_array(elements).view(np.uint8)
     scale_codes = onnx.numpy_helper.to_array(scales).view(np.uint8)
     if fmt.element.integer:

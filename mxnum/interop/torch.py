@@ -118,7 +118,7 @@ def from_torch(
             listed = errors.joined(DTYPES.values())
             raise TypeError(f"Argument 'format' must be given unless elements are {listed}, not {elements.dtype}.")
         wanted = known[elements.dtype]
-        fmt = next(f for n in formats.names() if (f := formats.get(n)).element.name == wanted)
+        fmt = formats.of_element(wanted)
     else:
         fmt = formats.get(format)
     codes = elements.detach().view(torch.uint8).numpy()

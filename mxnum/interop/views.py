@@ -44,13 +44,8 @@ def from_views(
     known = {ML_DTYPES[element]: element for element in ELEMENTS}
     if name not in known:
         raise TypeError(f"Argument 'elements' must be an array of {errors.joined(known)}, not {name}.")
-    fmt = formats.get(format) if format is not None else _format_of(known[name])
+    fmt = formats.get(format) if format is not None else formats.of_element(known[name])
     errors.require(fmt.element.name == known[name], "format", f"one of {known[name]} elements", fmt.name)
     if scales.dtype.name == "float8_e8m0fnu":
         scales = scales.view(np.uint8)
     return MXArray.from_parts(elements.view(np.uint8), scales, fmt, axis=axis, block_size=block_size)
-
-
-def _format_of(element: str) -> MXFormat:
-    """The known format of an element."""
-    return next(fmt for name in formats.names() if (fmt := formats.get(name)).element.name == element)

@@ -19,3 +19,9 @@ def test_values(run):
 def test_mistakes(run):
     assert "did you mean 'e2m1'?" in run("formats", "e2m11", status=2)
     assert "'values' must be used with the name" in run("formats", "--values", status=2)
+
+
+def test_a_format_of_the_users(run):
+    assert "31" in run("formats", "e3m4:bias=3,block=16", "--values")
+    assert run.json("formats", "e3m4:bias=3,block=16")["bits/element"] == 8.5
+    assert "must give bias as an integer" in run("formats", "e3m4:bias=three", status=2)

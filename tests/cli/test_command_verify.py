@@ -64,3 +64,13 @@ def test_the_c_programs_of_the_documentation(tmp_path, index):
     answer = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert answer.returncode == (1, 0)[index], answer.stdout + answer.stderr
     assert ("8 of 8 wrong answers looked at are what rounding rna gives" in answer.stdout) == (index == 0)
+
+
+@pytest.mark.parametrize("operation", ["encode", "quantize", "scale", "dequantize", "dot"])
+def test_a_format_of_the_users(run, tmp_path, operation):
+    path = tmp_path / "answers.txt"
+    run("vectors", operation, "-f", "e2m3:bias=-3,specials=nan,block=4", "-o", path)
+    assert "\n# format: e2m3:bias=-3,specials=nan,block=4\n" in path.read_text()
+    report = run.json("verify", path)
+    assert (report["bugs"], report["choices"]) == (0, {})
+    assert report["cases"] > 100

@@ -31,6 +31,7 @@ def some(task, count, seed=0, **options):
         ("mxfp4_e2m1", {"rounding": "sr", "sr_bits": 5}),
         ("mxint8", {"rounding": "rto"}),
         ("mxfp4_e3m0", {"source": "bfloat16"}),
+        ("e2m4:bias=-3,specials=nan", {}),
     ],
 )
 def test_encode(fmt, modes):
@@ -56,6 +57,7 @@ def test_encode(fmt, modes):
         ("mxfp8_e5m2", {"nonfinite": "element", "overflow": "ieee", "scale_rule": "ceil"}),
         ("mxfp4_e2m1", {"scale_rule": "even", "rounding": "sr"}),
         ("mxint8", {"scale_rule": "rceil", "source": "float64", "block": 5}),
+        ("e2m4:bias=-3,specials=nan,block=7", {"scale_rule": "rceil", "nonfinite": "element"}),
     ],
 )
 def test_quantize_and_scale(fmt, modes):

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from mxnum.conformance.task import OPERATIONS, Task, make_task
+from mxnum.formats import MXFormat
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -37,3 +40,15 @@ def test_mistakes():
         make_task("encode", "mxfp8_e4m3", rounding="sr", sr_bits=31)
     with pytest.raises(ValueError, match="must have a line '# format"):
         Task.from_header({"operation": "encode"})
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("text", ["e3m4:bias=3,block=16", "e4m3:specials=none", "int6:block=5", "e2m1:bias=-3,block=4"])
+def test_the_header_states_a_format_of_the_users(operation, text):
+    task = make_task(operation, text)
+    element = dataclasses.replace(task.element, name="my own")
+    mine = make_task(operation, MXFormat(element, block=task.block, name="mine"))
+    for each in (task, mine):
+        again = Task.from_header(each.header())
+        assert dataclasses.replace(again.element, name="") == dataclasses.replace(task.element, name="")
+        assert (again.block, again.inputs, again.outputs) == (task.block, task.inputs, task.outputs)
