@@ -208,6 +208,10 @@ E8M0 = ScaleFormat("e8m0", bits=8, bias=127, nan_code=0xFF)
 SCALES = {E8M0.name: E8M0}
 
 
+def _is_written_out(name: object) -> bool:
+    return isinstance(name, str) and ":" in name
+
+
 def element(name: str | ElementFormat) -> ElementFormat:
     """The element (or float type) of that name, or written out (see `get`); a description passes through."""
     if isinstance(name, ElementFormat):
@@ -308,9 +312,10 @@ def get(name: str | MXFormat) -> MXFormat:
     """The format of that name; an `MXFormat` passes through.
 
     A format without a name is written out as an element, a colon, and what is not the default:
-    ``e3m4:bias=3,block=16``. The element is ``e<exponent bits>m<mantissa bits>``, ``int<bits>``, or a known element or MX format. The bias is
-    2**(exponent bits - 1) - 1 unless given, ``specials`` are none, nan or ieee (see `ElementFormat`), and the block is
-    32. With `bias` or `specials` a known element is its name alone: ``e4m3:specials=none`` has no NaN.
+    ``e3m4:bias=3,block=16``. The element is ``e<exponent bits>m<mantissa bits>``, ``int<bits>``, or a known element or
+    MX format. The bias is 2**(exponent bits - 1) - 1 unless given, ``specials`` are none, nan or ieee (see
+    `ElementFormat`), and the block is 32. With `bias` or `specials` a known element is its name alone:
+    ``e4m3:specials=none`` has no NaN.
 
     >>> from mxnum import formats
     >>> formats.get("e3m4:bias=3,block=16")
@@ -328,10 +333,6 @@ def get(name: str | MXFormat) -> MXFormat:
             f"'{name}:block=32', not {name!r}."
         )
     return _FORMATS[errors.choose("format", name, names())]
-
-
-def _is_written_out(name: object) -> bool:
-    return isinstance(name, str) and ":" in name
 
 
 def of_element(name: str) -> MXFormat:

@@ -31,6 +31,7 @@ ALLOWED = {
     "claims": {"errors", "files", "formats", "dtypes", "ops", "analysis", "experiments", "claims"},
     "experiments": {"errors", "files", "formats", "modes", "analysis", "experiments"},
     "plots": {"errors", "formats", "modes", "dtypes", "layout", "ops", "analysis"},
+    "interop": {"errors", "formats", "dtypes", "layout", "files", "array", "ops", "interop"},
     "conformance": {
         "errors",
         "formats",
@@ -41,9 +42,9 @@ ALLOWED = {
         "ops",
         "linalg",
         "files",
+        "interop",
         "conformance",
     },
-    "interop": {"errors", "formats", "dtypes", "layout", "files", "array", "ops", "interop"},
     "cli": {
         "errors",
         "formats",

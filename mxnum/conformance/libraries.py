@@ -15,8 +15,9 @@ import numpy as np
 from mxnum.dtypes import ML_DTYPES, Array
 from mxnum.formats import get as get_format
 from mxnum.formats import names as format_names
+from mxnum.ops import shared_scale
 
-LIBRARIES = ("ml_dtypes", "gfloat", "torch", "torchao", "gguf")
+LIBRARIES = ("ml_dtypes", "gfloat", "torch", "torchao", "onnx", "gguf")
 _FLOAT_ELEMENTS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 
 
@@ -44,7 +45,14 @@ def version(library: str) -> str | None:
 
 def peers(library: str) -> list[Peer]:
     """The conversions of an installed library. What it prints and warns while it is loaded is dropped."""
-    makers = {"ml_dtypes": _ml_dtypes, "gfloat": _gfloat, "torch": _torch, "torchao": _torchao, "gguf": _gguf}
+    makers = {
+        "ml_dtypes": _ml_dtypes,
+        "gfloat": _gfloat,
+        "torch": _torch,
+        "torchao": _torchao,
+        "onnx": _onnx,
+        "gguf": _gguf,
+    }
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
         return list(makers[library]())
@@ -175,6 +183,66 @@ def _torchao() -> Iterator[Peer]:
             claims = {"scale_rule": rule.value}
             yield Peer("torchao", f"to_mx, {rule.name}", "quantize", name, quantizing(element, rule), claims)
         yield Peer("torchao", "to_dtype, float32", "dequantize", name, dequantizing(element))
+
+
+def _onnx() -> Iterator[Peer]:
+    import ml_dtypes
+    import onnx
+    from onnx import TensorProto, helper
+    from onnx.reference import ReferenceEvaluator
+
+    from mxnum.interop.onnx import TYPES
+
+    kinds = {element: getattr(TensorProto, name, None) for element, name in TYPES.items()}
+    numpy_types = {TensorProto.FLOAT: np.float32, TensorProto.FLOAT8E8M0: ml_dtypes.float8_e8m0fnu}
+    opset = min(25, onnx.defs.onnx_opset_version())
+
+    def evaluated(operator: str, inputs: dict[str, tuple[int, Array]], result: int, **attributes: Any) -> Array:
+        """One operator on its inputs, given with their types."""
+        named = [helper.make_tensor_value_info(name, kind, list(a.shape)) for name, (kind, a) in inputs.items()]
+        shape = list(next(iter(inputs.values()))[1].shape)
+        node = helper.make_node(operator, list(inputs), ["y"], axis=-1, output_dtype=result, **attributes)
+        graph = helper.make_graph([node], "g", named, [helper.make_tensor_value_info("y", result, shape)])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+        feeds = {name: array for name, (_, array) in inputs.items()}
+        y: Array = ReferenceEvaluator(model).run(None, feeds)[0]
+        return y
+
+    def encoding(element: str, saturate: bool) -> Callable[[Array], Array]:
+        def encode(x: Array) -> Array:
+            unit = np.full((len(x), 1), 2.0**-6 if element == "int8" else 1.0, np.float32)
+            inputs = {"x": (TensorProto.FLOAT, x.reshape(-1, 1)), "s": (TensorProto.FLOAT, unit)}
+            how = {} if element == "int8" else {"saturate": int(saturate)}
+            return evaluated("QuantizeLinear", inputs, kinds[element], block_size=1, **how).ravel()
+
+        return encode
+
+    def quantizing(name: str, element: str) -> Callable[[Array], tuple[Array, Array]]:
+        def quantize(x: Array) -> tuple[Array, Array]:
+            scales = shared_scale(x, name)
+            e8m0 = scales.view(numpy_types[TensorProto.FLOAT8E8M0])
+            inputs = {"x": (TensorProto.FLOAT, x), "s": (TensorProto.FLOAT8E8M0, e8m0)}
+            return evaluated("QuantizeLinear", inputs, kinds[element], block_size=x.shape[1]), scales
+
+        return quantize
+
+    def dequantizing(element: str) -> Callable[[Array, Array], Array]:
+        def dequantize(codes: Array, scales: Array) -> Array:
+            elements = codes.view(getattr(ml_dtypes, ML_DTYPES[element])).reshape(-1, 1)
+            e8m0 = scales.view(numpy_types[TensorProto.FLOAT8E8M0]).reshape(-1, 1)
+            inputs = {"x": (kinds[element], elements), "s": (TensorProto.FLOAT8E8M0, e8m0)}
+            return evaluated("DequantizeLinear", inputs, TensorProto.FLOAT, block_size=1).ravel()
+
+        return dequantize
+
+    for name, element in _formats_of(*(element for element, kind in kinds.items() if kind is not None)):
+        for overflow in ("saturate", "ieee") if element in ("e4m3", "e5m2") else ("saturate",):
+            call = f"QuantizeLinear{', saturate=0' if overflow == 'ieee' else ''}"
+            yield Peer("onnx", call, "encode", name, encoding(element, overflow == "saturate"), {"overflow": overflow})
+        if element != "int8":
+            call = "QuantizeLinear in blocks, given the right scales"
+            yield Peer("onnx", call, "quantize", name, quantizing(name, element))
+            yield Peer("onnx", "DequantizeLinear, float32", "dequantize", name, dequantizing(element))
 
 
 def _gguf() -> Iterator[Peer]:

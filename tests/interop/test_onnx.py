@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 import mxnum as mx
+from mxnum.conformance import make_task
+from mxnum.conformance.cases import cases
+from mxnum.conformance.expected import as_floats
 from mxnum.interop import onnx as mx_onnx
 from tests import samples
 
@@ -17,35 +20,99 @@ def onnx():
     return pytest.importorskip("onnx", reason="the extra onnx is not installed")
 
 
-def dequantized(onnx, elements, scales, block):
-    """What ONNX's reference evaluator gives for DequantizeLinear."""
+def evaluated(onnx, operator, inputs, scales, result, **attributes):
+    """What ONNX's reference evaluator gives for an operator on an array and a TensorProto of scales, along rows."""
     from onnx.reference import ReferenceEvaluator
 
-    helper, kinds = onnx.helper, onnx.TensorProto
-    as_float = helper.make_node("Cast", ["x_scale"], ["s"], to=kinds.FLOAT)
-    node = helper.make_node("DequantizeLinear", ["x", "s"], ["y"], axis=-1, block_size=block)
-    y = helper.make_tensor_value_info("y", kinds.FLOAT, list(elements.dims))
-    graph = helper.make_graph([as_float, node], "g", [], [y], initializer=[elements, scales])
+    helper = onnx.helper
+    x = onnx.helper.make_tensor_value_info("x", onnx.helper.np_dtype_to_tensor_dtype(inputs.dtype), inputs.shape)
+    y = helper.make_tensor_value_info("y", result, inputs.shape)
+    node = helper.make_node(operator, ["x", scales.name], ["y"], axis=-1, output_dtype=result, **attributes)
+    graph = helper.make_graph([node], "g", [x], [y], initializer=[scales])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)])
-    return ReferenceEvaluator(model).run(None, {})[0]
+    return ReferenceEvaluator(model).run(None, {"x": inputs})[0]
 
 
-@pytest.mark.parametrize("fmt", ["mxfp8_e4m3", "mxfp8_e5m2", "mxfp4_e2m1", "mxint8"])
-def test_there_and_back_and_what_onnx_computes(onnx, fmt):
-    x = samples.generator("onnx", fmt).standard_normal((3, 64)).astype(np.float32)
-    q = mx.quantize(x, fmt)
+def known(onnx, fmt):
+    """Skip what the installed onnx has no type for."""
+    if not hasattr(onnx.TensorProto, mx_onnx.TYPES[mx.formats.get(fmt).element.name]):
+        pytest.skip(f"onnx {onnx.__version__} has no type for {fmt}")
+    return fmt
+
+
+FORMATS = ["mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1", "mxint8"]
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("shape", [(3, 64), (2, 3, 33), (5,)])
+def test_there_and_back(onnx, fmt, shape):
+    q = mx.quantize(samples.generator("onnx", fmt, shape).standard_normal(shape), known(onnx, fmt))
     elements, scales = mx_onnx.to_onnx(q, "x")
     onnx.checker.check_tensor(elements)
     onnx.checker.check_tensor(scales)
     assert mx_onnx.from_onnx(elements, scales).equals(q)
-    assert np.array_equal(dequantized(onnx, elements, scales, 32), q.dequantize())
+    if fmt != "mxint8":
+        theirs = onnx.numpy_helper.from_array(q.elements, "x")
+        assert (theirs.data_type, theirs.raw_data) == (elements.data_type, elements.raw_data)
 
 
-def test_mistakes(onnx):
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_dequantize_linear_gives_the_same_values(onnx, fmt):
+    x = samples.generator("onnx values", fmt).standard_normal((9, 64)) * 10.0 ** np.arange(-36, 36, 8)[:, None]
+    q = mx.quantize(x.astype(np.float32), known(onnx, fmt))
+    elements, scales = mx_onnx.to_onnx(q, "x")
+    elements = onnx.numpy_helper.to_array(elements)
+    got = evaluated(onnx, "DequantizeLinear", elements, scales, onnx.TensorProto.FLOAT, block_size=32)
+    assert np.array_equal(got, q.dequantize())
+
+
+@pytest.mark.parametrize("fmt", [name for name in FORMATS if name != "mxint8"])
+def test_quantize_linear_gives_the_same_codes_at_every_boundary_and_every_scale(onnx, fmt):
+    """The cases of conformance level 1: they include both ends of the scales, and float32 subnormals."""
+    task = make_task("quantize", known(onnx, fmt))
+    told = 0
+    for inputs in cases(task):
+        x = as_floats(inputs["x"], task.source)
+        q = mx.quantize(x, fmt)
+        elements, scales = mx_onnx.to_onnx(q, "x")
+        with np.errstate(all="ignore"):
+            got = evaluated(onnx, "QuantizeLinear", x, scales, elements.data_type, block_size=32).view(np.uint8)
+        usual = q.scales[:, 0] != 0xFF  # codes in a block of NaN are free: ours are 0, theirs are NaN
+        assert np.array_equal(got[usual], q.codes[usual])
+        told += int(usual.sum())
+    assert told > 500
+
+
+@pytest.mark.parametrize("overflow", ["saturate", "ieee"])
+@pytest.mark.parametrize("fmt", ["mxfp8_e4m3", "mxfp8_e5m2"])
+def test_quantize_linear_saturates_or_not(onnx, fmt, overflow):
+    x = np.array([[1e5, -1e5, 449, 464, 480, 57345, 61440, np.inf]], np.float32)
+    scales = np.full((1, 1), 127, np.uint8)
+    _, scale = mx_onnx.to_onnx(mx.MXArray.from_parts(np.zeros((1, 8), np.uint8), scales, fmt), "x")
+    kind = getattr(onnx.TensorProto, mx_onnx.TYPES[mx.formats.get(fmt).element.name])
+    with np.errstate(all="ignore"):
+        got = evaluated(onnx, "QuantizeLinear", x, scale, kind, block_size=8, saturate=int(overflow == "saturate"))
+    want = mx.quantize(x, fmt, scales=scales, nonfinite="element", overflow=overflow)
+    assert np.array_equal(got.view(np.uint8), want.codes)
+
+
+def test_int8_is_six_powers_of_two_apart(onnx):
+    """MXINT8 is n * 2**-6: with the scales of `to_onnx` QuantizeLinear gives the same integers, but -128 too."""
+    x = samples.generator("onnx int8").standard_normal((40, 32)).astype(np.float32)
+    q = mx.quantize(x, "mxint8")
+    _, scales = mx_onnx.to_onnx(q, "x")
+    got = evaluated(onnx, "QuantizeLinear", x, scales, onnx.TensorProto.INT8, block_size=32)
+    assert np.array_equal(np.maximum(got, -127), q.codes.view(np.int8))
+
+
+def test_mistakes(onnx, monkeypatch):
     with pytest.raises(ValueError, match="must have elements of e4m3"):
-        mx_onnx.to_onnx(mx.quantize(np.ones(32), "mxfp6_e3m2"), "x")
+        mx_onnx.to_onnx(mx.quantize(np.ones(32), "mxint4"), "x")
     with pytest.raises(ValueError, match="of scale codes from 6 up"):
         mx_onnx.to_onnx(mx.quantize(np.zeros(32), "mxint8"), "x")
+    monkeypatch.setitem(mx_onnx.TYPES, "e2m3", "FLOAT6NEWER")
+    with pytest.raises(ValueError, match="Elements of e2m3 need an onnx with FLOAT6NEWER, not "):
+        mx_onnx.to_onnx(mx.quantize(np.zeros(32), "mxfp6_e2m3"), "x")
 
 
 def test_without_onnx_the_extra_is_named(monkeypatch):
