@@ -193,7 +193,7 @@ def _onnx() -> Iterator[Peer]:
 
     from mxnum.interop.onnx import TYPES
 
-    kinds = {element: getattr(TensorProto, name, None) for element, name in TYPES.items()}
+    kinds = {e: int(getattr(TensorProto, name)) for e, name in TYPES.items() if hasattr(TensorProto, name)}
     numpy_types = {TensorProto.FLOAT: np.float32, TensorProto.FLOAT8E8M0: ml_dtypes.float8_e8m0fnu}
     opset = min(25, onnx.defs.onnx_opset_version())
 
@@ -235,7 +235,7 @@ def _onnx() -> Iterator[Peer]:
 
         return dequantize
 
-    for name, element in _formats_of(*(element for element, kind in kinds.items() if kind is not None)):
+    for name, element in _formats_of(*kinds):
         for overflow in ("saturate", "ieee") if element in ("e4m3", "e5m2") else ("saturate",):
             call = f"QuantizeLinear{', saturate=0' if overflow == 'ieee' else ''}"
             yield Peer("onnx", call, "encode", name, encoding(element, overflow == "saturate"), {"overflow": overflow})

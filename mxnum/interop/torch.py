@@ -1,7 +1,7 @@
 """PyTorch tensors: inputs without a copy, and MX arrays as tensors of the float8, float4 and E8M0 types.
 
-Arrays and tensors share memory on the CPU. Tensors on other devices are refused: what is quantized where is the
-caller's decision (``tensor.cpu()``, ``tensor.to(device)``).
+Arrays and tensors share memory on the CPU. CUDA tensors stay where they are, and give CUDA tensors (extra ``cuda``).
+Tensors on other devices are refused: what is quantized where is the caller's decision (``tensor.cpu()``).
 """
 
 from __future__ import annotations
@@ -32,6 +32,21 @@ def _torch() -> Any:
     return errors.package("torch", "torch")
 
 
+def _checked(name: str, tensor: Any) -> Any:
+    """The tensor without its gradient, if it is one that can be read."""
+    torch = _torch()
+    errors.require_type(isinstance(tensor, torch.Tensor), name, "a torch tensor", type(tensor).__name__)
+    known = tensor.is_cuda or tensor.device.type == "cpu"
+    errors.require(known, name, "on the CPU or a CUDA device (tensor.cpu())", str(tensor.device))
+    return tensor.detach()
+
+
+def _readable(tensor: Any) -> Any:
+    """What the library's functions take: the array that a CPU tensor is, a CUDA tensor as it is."""
+    tensor = _checked("tensor", tensor)
+    return tensor if tensor.is_cuda else as_array(tensor)
+
+
 def as_array(tensor: Any) -> Array:
     """A CPU tensor of floats as a numpy array on the same memory, bfloat16 included."""
     torch = _torch()
@@ -57,20 +72,27 @@ def as_tensor(array: Any) -> Any:
 
 
 def quantize(tensor: Any, format: str | MXFormat, **options: Any) -> MXArray:
-    """`mxnum.quantize` of a CPU tensor, with its keywords; `random_bits` may be a tensor of torch.uint32 or int32."""
+    """`mxnum.quantize` of a tensor, with its keywords; `random_bits` may be a tensor of torch.uint32 or int32."""
     import mxnum as mx
 
-    words = options.get("random_bits")
-    if words is not None and not isinstance(words, np.ndarray):
-        options["random_bits"] = words.detach().numpy().view(np.uint32)
-    return mx.quantize(as_array(tensor), format, **options)
+    return mx.quantize(_readable(tensor), format, **_with_words(options))
 
 
 def fake_quantize(tensor: Any, format: str | MXFormat, **options: Any) -> Any:
-    """`mxnum.fake_quantize` of a CPU tensor, with its keywords: a new tensor of the same dtype, outside autograd."""
+    """`mxnum.fake_quantize` of a tensor, with its keywords: a new tensor of the same dtype, outside autograd."""
     import mxnum as mx
 
-    return as_tensor(mx.fake_quantize(as_array(tensor), format, **options))
+    values = mx.fake_quantize(_readable(tensor), format, **_with_words(options))
+    return as_tensor(values) if isinstance(values, np.ndarray) else values
+
+
+def _with_words(options: dict[str, Any]) -> dict[str, Any]:
+    """The keywords with random words that are a tensor in the form that the library's functions take."""
+    words = options.get("random_bits")
+    if words is None or isinstance(words, np.ndarray):
+        return options
+    words = _checked("random_bits", words).view(_torch().uint32)
+    return {**options, "random_bits": words if words.is_cuda else words.numpy()}
 
 
 def to_torch(q: MXArray) -> MXTensors:
@@ -81,16 +103,22 @@ def to_torch(q: MXArray) -> MXTensors:
     """
     torch = _torch()
     element = q.format.element
-    scales = torch.from_numpy(q.scales).view(torch.float8_e8m0fnu)
+    theirs = q.on_device and not isinstance(q.codes, torch.Tensor)
+    errors.require(not theirs, "q", "in host memory or made of tensors", f"of {type(q.codes).__module__} arrays")
+    scales = _tensor_of(q.scales).view(torch.float8_e8m0fnu)
     if element.bits == 8:
-        codes = torch.from_numpy(q.codes)
+        codes = _tensor_of(q.codes)
     else:
-        codes = torch.from_numpy(q.pack())
+        codes = _tensor_of(q.pack())
         odd = element.name == "e2m1" and q.ndim > 0 and q.shape[-1] % 2
         errors.require(not odd, "q", "of even length along its last axis for float4_e2m1fn_x2", q.shape)
     if element.name in DTYPES:
         codes = codes.view(getattr(torch, DTYPES[element.name]))
     return MXTensors(codes, scales, q.format, q.blocks)
+
+
+def _tensor_of(part: Any) -> Any:
+    return _torch().from_numpy(part) if isinstance(part, np.ndarray) else part
 
 
 def from_torch(
@@ -109,9 +137,7 @@ def from_torch(
     last axis, needed where packed bytes do not say it (6 bits).
     """
     torch = _torch()
-    for name, tensor in (("elements", elements), ("scales", scales)):
-        errors.require_type(isinstance(tensor, torch.Tensor), name, "a torch tensor", type(tensor).__name__)
-        errors.require(tensor.device.type == "cpu", name, "on the CPU (tensor.cpu())", str(tensor.device))
+    elements, scales = _checked("elements", elements), _checked("scales", scales)
     known = {getattr(torch, name): element for element, name in DTYPES.items()}
     if format is None:
         if elements.dtype not in known:
@@ -121,8 +147,9 @@ def from_torch(
         fmt = formats.of_element(wanted)
     else:
         fmt = formats.get(format)
-    codes = elements.detach().view(torch.uint8).numpy()
-    scale_codes = scales.detach().view(torch.uint8).numpy()
+    codes, scale_codes = (
+        part if part.is_cuda else part.numpy() for part in (elements.view(torch.uint8), scales.view(torch.uint8))
+    )
     layout: dict[str, Any] = {"axis": axis, "block_size": block_size, "blocks": blocks}
     if fmt.element.bits == 8:
         return MXArray.from_parts(codes, scale_codes, fmt, **layout)

@@ -149,3 +149,32 @@ def test_tensors_of_torch(torch):
     product = mx.matmul(mx.quantize(tensor, "mxint8"), mx.quantize(tensor, "mxint8").transpose(0, 2, 1))
     here = mx.quantize(x, "mxint8")
     assert product.numpy().tobytes() == mx.matmul(here, here.transpose(0, 2, 1)).tobytes()
+
+
+@pytest.mark.parametrize("fmt", ["mxfp8_e5m2", "mxfp6_e2m3", "mxfp4_e2m1"])
+def test_tensors_of_the_narrow_types(torch, fmt):
+    from mxnum.interop import torch as mx_torch
+
+    x = generator("torch narrow", fmt).standard_normal((4, 64)).astype(np.float32)
+    words = generator("torch words", fmt).integers(-(2**31), 2**31, x.shape).astype(np.int32)
+    options = {"rounding": "sr", "sr_bits": 9}
+    tensor, random_bits = torch.from_numpy(x.copy()), torch.from_numpy(words.copy())
+    q = mx_torch.quantize(tensor, fmt, random_bits=random_bits, **options)
+    want = mx.quantize(x, fmt, random_bits=words.view(np.uint32), **options)
+    assert isinstance(q.codes, torch.Tensor)
+    tensors = mx_torch.to_torch(q)
+    assert tensors.scales.dtype == torch.float8_e8m0fnu
+    back = mx_torch.from_torch(*tensors[:2], format=fmt, length=64)
+    assert isinstance(back.codes, torch.Tensor)
+    assert back.to_host().equals(want)
+    faked = mx_torch.fake_quantize(tensor, fmt, random_bits=random_bits, **options)
+    assert faked.numpy().tobytes() == want.dequantize().tobytes()
+
+
+def test_arrays_of_another_library_are_no_tensors(cupy):
+    pytest.importorskip("torch")
+    from mxnum.interop import torch as mx_torch
+
+    q = mx.quantize(CupyLike(np.ones((2, 32), np.float32)), "mxfp8_e4m3")
+    with pytest.raises(ValueError, match="'q' must be in host memory or made of tensors, not 'of cupy arrays'"):
+        mx_torch.to_torch(q)
