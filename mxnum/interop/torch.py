@@ -83,7 +83,7 @@ def fake_quantize(tensor: Any, format: str | MXFormat, **options: Any) -> Any:
     import mxnum as mx
 
     values = mx.fake_quantize(_readable(tensor), format, **_with_words(options))
-    return as_tensor(values) if isinstance(values, np.ndarray) else values
+    return values if tensor.is_cuda else as_tensor(values)
 
 
 def _with_words(options: dict[str, Any]) -> dict[str, Any]:
