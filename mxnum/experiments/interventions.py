@@ -18,7 +18,7 @@ from mxnum.experiments import storage, studies
 from mxnum.experiments.config import BFLOAT16, FLOAT32, Experiment, Operand, Precision
 from mxnum.experiments.divergence import IN_A_ROW
 from mxnum.experiments.loop import Training, one_blas_thread
-from mxnum.experiments.survival import Arm, log_rank
+from mxnum.experiments.survival import Arm, log_rank, mean_interval
 
 Array = Any
 PERTURBATION = 1e-6
@@ -75,30 +75,36 @@ def act(base: Experiment, seed: int, plan: Plan, say: Callable[[str], None] = pr
         say(f"seed {seed}: diverges at {diverged}; acting at {start}")
         outcome: dict[str, Any] = {"seed": seed, "diverged": diverged, "start": start, "outcomes": {}}
 
-        def follow(name: str, experiment: Experiment, state: dict[str, Array]) -> None:
-            branch = Training(experiment, (seed,))
+        def follow(names: list[str], experiment: Experiment, state: dict[str, Array]) -> None:
+            branch = Training(experiment, (seed,) * len(names))
             branch.restore(state)
-            run = branch.runs[0]
-            while branch.step < start + plan.watch and run.diverged is None:
+            while branch.step < start + plan.watch and branch.active:
                 branch.advance()
-            after = None if run.diverged is None else run.diverged - start
-            outcome["outcomes"][name] = {
-                "diverged_after": after,
-                "watched": run.steps,
-                "last_loss": float(np.median(run.losses[-50:])),
-            }
-            say(f"  {name}: " + (f"not in {run.steps} steps" if after is None else f"after {after} steps"))
+                branch.drop_diverged()
+            for name, run in zip(names, branch.runs, strict=True):
+                after = None if run.diverged is None else run.diverged - start
+                outcome["outcomes"][name] = {
+                    "diverged_after": after,
+                    "watched": run.steps,
+                    "last_loss": float(np.median(run.losses[-50:])),
+                }
+                say(f"  {name}: " + (f"not in {run.steps} steps" if after is None else f"after {after} steps"))
 
         state = states[start]
-        follow("unperturbed", base, state)
-        for index in range(plan.perturbed):
-            rng = np.random.default_rng([seed, index])
-            noise = 1 + PERTURBATION * rng.standard_normal(state["parameters"].shape)
-            changed = state | {"parameters": (state["parameters"] * noise).astype(np.float32)}
-            follow(f"perturbed {index + 1}", base, changed)
+        controls = ["unperturbed"] + [f"perturbed {index + 1}" for index in range(plan.perturbed)]
+        follow(controls, base, _perturbed(state, seed, plan.perturbed))
         for name, experiment in actions(base).items():
-            follow(name, experiment, state)
+            follow([name], experiment, state)
     return outcome
+
+
+def _perturbed(state: dict[str, Array], seed: int, count: int) -> dict[str, Array]:
+    """The state of one run, and copies of it with slightly other parameters, as the states of a stack."""
+    stack = {name: value if value.ndim == 0 else np.repeat(value, 1 + count, axis=0) for name, value in state.items()}
+    for index in range(count):
+        normal = np.random.default_rng([seed, index]).standard_normal(state["parameters"].shape)[0]
+        stack["parameters"][index + 1] *= 1 + PERTURBATION * normal
+    return stack
 
 
 @dataclass(frozen=True)
@@ -107,57 +113,80 @@ class Row:
 
     name: str
     arm: Arm
-    #: Log-rank against the perturbed controls.
+    #: Log-rank against the perturbed controls; None for controls.
     p: float | None
+    #: Steps gained before the divergence over the perturbed controls of the same seed, the watch counting as its end:
+    #: mean, and limits by Student's t over the seeds. None for controls and for a single seed.
+    delay: tuple[float, float, float] | None
     reading: str
 
     @property
     def numbers(self) -> str:
         """The evidence in words."""
-        p = "" if self.p is None else f", log-rank p {self.p:.2g} against the perturbed controls"
-        return f"{self.arm.events} of {self.arm.runs} diverged{p}"
+        words = f"{self.arm.events} of {self.arm.runs} diverged"
+        if self.delay is not None:
+            words += f", {_delay(self.delay)} steps later than the perturbed controls of its seed"
+        return words + ("" if self.p is None else f", log-rank p {self.p:.2g}")
 
 
 def rows(table: dict[str, Any]) -> list[Row]:
     """The controls, then every action against the perturbed controls of the same seeds."""
     seeds, watch = table["seeds"], table["plan"]["watch"]
     names = list(seeds[0]["outcomes"])
+    perturbed = [name for name in names if name.startswith("perturbed")]
+
+    def after(seed: dict[str, Any], name: str) -> int | None:
+        found: int | None = seed["outcomes"][name]["diverged_after"]
+        return found
 
     def arm(name: str, keys: list[str]) -> Arm:
-        after = [s["outcomes"][k]["diverged_after"] for s in seeds for k in keys]
-        return Arm.of(name, after, [watch] * len(after), watch)
+        first = [after(seed, key) for seed in seeds for key in keys]
+        return Arm.of(name, first, [watch] * len(first), watch)
 
-    perturbed = [name for name in names if name.startswith("perturbed")]
+    def restricted(seed: dict[str, Any], name: str) -> float:
+        first = after(seed, name)
+        return float(watch if first is None else min(first, watch))
+
     control = arm("perturbed", perturbed)
-    result = [Row("unperturbed", arm("unperturbed", ["unperturbed"]), None, "control")]
-    result.append(Row("perturbed", control, None, "control"))
+    result = [Row("unperturbed", arm("unperturbed", ["unperturbed"]), None, None, "control")]
+    result.append(Row("perturbed", control, None, None, "control"))
     for name in names:
         if name not in ("unperturbed", *perturbed):
             this = arm(name, [name])
-            p = log_rank(this, control)
-            result.append(Row(name, this, p, _reading(this, control, p)))
+            gained = [restricted(s, name) - float(np.mean([restricted(s, key) for key in perturbed])) for s in seeds]
+            delay = mean_interval(gained)
+            result.append(Row(name, this, log_rank(this, control), delay, _reading(this, delay)))
     return result
 
 
 def summary(table: dict[str, Any]) -> str:
     """A table of the rows."""
-    headings = ("from the checkpoint", "diverged", "median time", "log-rank p against the perturbed", "reading")
+    headings = ("from the checkpoint", "diverged", "median time", "delay (95 % limits)", "log-rank p", "reading")
     lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
     for row in rows(table):
         median = row.arm.median_time()
         cells = [row.name, f"{row.arm.events} of {row.arm.runs}", "-" if median is None else f"{median:.0f}"]
-        lines.append("| " + " | ".join([*cells, "" if row.p is None else f"{row.p:.3f}", row.reading]) + " |")
-    return "\n".join(lines)
+        cells += ["" if row.delay is None else _delay(row.delay), "" if row.p is None else f"{row.p:.3f}", row.reading]
+        lines.append("| " + " | ".join(cells) + " |")
+    note = (
+        f"Watched for {table['plan']['watch']} steps; a run that did not diverge counts with these. Delays are seed by "
+    )
+    return "\n".join(
+        [*lines, "", note + "seed against its perturbed controls, in steps; the log-rank test pools the seeds."]
+    )
 
 
-def _reading(arm: Arm, control: Arm, p: float | None) -> str:
-    if p is None:
-        return "control"
-    if p >= 0.05:
+def _delay(delay: tuple[float, float, float]) -> str:
+    mean, low, high = delay
+    return f"{mean:.0f} ({low:.0f} to {high:.0f})"
+
+
+def _reading(arm: Arm, delay: tuple[float, float, float] | None) -> str:
+    if delay is None or delay[1] <= 0 <= delay[2]:
         return "no effect shown"
-    if arm.events == 0:
-        return "averted while watched"
-    return "delayed" if arm.events / sum(arm.times) < control.events / sum(control.times) else "hastened"
+    if delay[0] < 0:
+        return "hastened"
+    return "averted while watched" if arm.events == 0 else "delayed"
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:

@@ -115,3 +115,12 @@ def wilson(events: int, runs: int, confidence: float = 0.95) -> tuple[float, flo
     errors.require(0 <= events <= runs and runs > 0, "events", f"between 0 and runs={runs}", events)
     low, high = _scipy_stats().binomtest(events, runs).proportion_ci(confidence, method="wilson")
     return float(low), float(high)
+
+
+def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float] | None:
+    """The mean and its limits by Student's t; None for fewer than two values."""
+    if len(values) < 2:
+        return None
+    mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    reach = float(_scipy_stats().t.ppf((1 + confidence) / 2, len(values) - 1)) * error
+    return mean, mean - reach, mean + reach

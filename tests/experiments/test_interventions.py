@@ -4,7 +4,7 @@ import pytest
 
 from mxnum.experiments import divergence, interventions
 from mxnum.experiments.config import Experiment, uniform_precision
-from mxnum.experiments.interventions import Plan, act, actions, summary
+from mxnum.experiments.interventions import Plan, act, actions, rows, summary
 
 pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
@@ -32,6 +32,38 @@ def test_the_unperturbed_control_diverges_at_the_same_step(monkeypatch):
     table = {"seeds": [outcome], "plan": {"watch": 40}}
     assert "| unperturbed | 1 of 1 |" in summary(table)
     assert "| LN in FP32 |" in summary(table)
+
+
+def made_up(after, count=4):
+    """Seeds whose perturbed controls diverge after 100 and 120 steps, and whose one action does as given."""
+    base = {"unperturbed": 110, "perturbed 1": 100, "perturbed 2": 120}
+    return {
+        "plan": {"watch": 500},
+        "seeds": [
+            {"outcomes": {k: {"diverged_after": v} for k, v in (base | {"action": after(i)}).items()}}
+            for i in range(count)
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("after", "delay", "reading"),
+    [
+        (lambda i: None, 390, "averted while watched"),
+        (lambda i: 300 + i, 191.5, "delayed"),
+        (lambda i: 30 + i, -78.5, "hastened"),
+        (lambda i: 110 + (-1) ** i * 50, 0, "no effect shown"),
+        (lambda i: 500 if i == 0 else 110, 97.5, "no effect shown"),
+    ],
+)
+def test_readings(after, delay, reading):
+    row = rows(made_up(after))[-1]
+    assert row.delay[0] == pytest.approx(delay)
+    assert row.reading == reading
+    assert row.arm.runs == 4
+    assert f"{delay:.0f} (" in row.numbers
+    one = rows(made_up(after, count=1))[-1]
+    assert (one.delay, one.reading) == (None, "no effect shown")
 
 
 def test_no_divergence_is_said():

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from mxnum.experiments.survival import Arm, fisher, kaplan_meier, log_rank, peto, wilson
+from mxnum.experiments.survival import Arm, fisher, kaplan_meier, log_rank, mean_interval, peto, wilson
 
 pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 
@@ -64,3 +64,11 @@ def test_wilson():
     assert high == pytest.approx(0.324, abs=1e-3)
     with pytest.raises(ValueError, match=r"Argument 'events' must be between 0 and runs=3, not 4\."):
         wilson(4, 3)
+
+
+def test_mean_interval_by_hand():
+    # t with 2 degrees of freedom: 4.3027 at 97.5 %
+    mean, low, high = mean_interval([1.0, 2.0, 3.0])
+    assert mean == 2
+    assert high - mean == mean - low == pytest.approx(4.3027 / math.sqrt(3), rel=1e-4)
+    assert mean_interval([1.0]) is None
