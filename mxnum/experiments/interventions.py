@@ -170,10 +170,9 @@ def summary(table: dict[str, Any]) -> str:
         lines.append("| " + " | ".join(cells) + " |")
     note = (
         f"Watched for {table['plan']['watch']} steps; a run that did not diverge counts with these. Delays are seed by "
+        "seed against its perturbed controls, in steps; the log-rank test pools the seeds."
     )
-    return "\n".join(
-        [*lines, "", note + "seed against its perturbed controls, in steps; the log-rank test pools the seeds."]
-    )
+    return "\n".join([*lines, "", note])
 
 
 def _delay(delay: tuple[float, float, float]) -> str:
