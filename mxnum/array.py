@@ -67,7 +67,7 @@ class MXArray:
         scales = checked_scales(scales, scales_shape(codes.shape, layout))
         if offsets is not None:
             offsets = as_array("offsets", offsets)
-            errors.require_type(offsets.dtype == np.float16, "offsets", "a float16 array", offsets.dtype.name)
+            errors.require_dtype("offsets", offsets.dtype, np.dtype(np.float16))
             errors.require(offsets.shape == scales.shape, "offsets", f"of shape {scales.shape}", offsets.shape)
         dispatch_engine(codes=codes, scales=scales, offsets=offsets)
         return cls(owned(codes), owned(scales), fmt, layout, owned(offsets))
@@ -91,7 +91,7 @@ class MXArray:
 
         bits = formats.get(format).element.bits
         packed = as_array("packed", packed)
-        errors.require_type(packed.dtype == np.uint8, "packed", "a uint8 array", packed.dtype.name)
+        errors.require_dtype("packed", packed.dtype, np.dtype(np.uint8))
         errors.require(packed.ndim >= 1, "packed", "an array of at least one axis", packed.shape)
         length = errors.integer("length", length, 0, 1 << 62)
         row = packing.packed_length(length, bits)
@@ -374,7 +374,7 @@ def checked_codes(argument: str, value: Any, bits: int) -> Any:
     """`value` as a uint8 (or wider unsigned) array of codes whose unused high bits are zero."""
     codes = as_array(argument, value)
     dtype = code_dtype(bits)
-    errors.require_type(codes.dtype == dtype, argument, f"a {dtype} array", codes.dtype.name)
+    errors.require_dtype(argument, codes.dtype, dtype)
     if codes.size and bits < 8 * dtype.itemsize:
         largest = dispatch_engine(codes=codes).largest(codes)
         errors.require(largest < 1 << bits, argument, f"below {1 << bits}, its high bits zero", largest)
@@ -384,7 +384,7 @@ def checked_codes(argument: str, value: Any, bits: int) -> Any:
 def checked_scales(value: Any, shape: tuple[int, ...]) -> Any:
     """`value` as a uint8 array of scale codes, of the shape that codes and blocks call for."""
     scales = as_array("scales", value)
-    errors.require_type(scales.dtype == np.uint8, "scales", "a uint8 array of E8M0 codes", scales.dtype.name)
+    errors.require_dtype("scales", scales.dtype, np.dtype(np.uint8), " of E8M0 codes")
     errors.require(scales.shape == shape, "scales", f"of shape {shape}", scales.shape)
     return scales
 

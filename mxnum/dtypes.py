@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,10 @@ ML_DTYPES = {
 }
 
 
+_SIGNED = {size: np.dtype(f"i{size}") for size in (1, 2, 4, 8)}
+_STORED = {size: np.dtype("i8" if size == 8 else f"u{size}") for size in (1, 2, 4, 8)}
+
+
 def as_array(argument: str, value: Any, *, anywhere: bool = True) -> Any:
     """`value` as a numpy array, or, where `anywhere` allows it, the description of one that lives on a GPU."""
     if not on_device(value):
@@ -41,13 +46,20 @@ def float_array(argument: str, value: Any, *, anywhere: bool = False) -> tuple[A
     Lists of Python floats are taken as float64; integers, complex numbers and longer floats are refused.
     """
     array = as_array(argument, value, anywhere=anywhere)
+    source = _native_float(array.dtype)
+    if source is not None:
+        return array, source
     name = array.dtype.name
     if name not in FLOATS:
         raise TypeError(f"Argument {argument!r} must be an array of {errors.joined(FLOATS)}, not {name}.")
-    if not array.dtype.isnative:
-        errors.require(not isinstance(array, DeviceArray), argument, "in native byte order", array.dtype.str)
-        array = array.astype(array.dtype.newbyteorder("="))
-    return array, FLOATS[name]
+    errors.require(not isinstance(array, DeviceArray), argument, "in native byte order", array.dtype.str)
+    return array.astype(array.dtype.newbyteorder("=")), FLOATS[name]
+
+
+@lru_cache(maxsize=64)
+def _native_float(dtype: np.dtype[Any]) -> ElementFormat | None:
+    """The float type that a dtype in native byte order is; None for others."""
+    return FLOATS.get(dtype.name) if dtype.isnative else None
 
 
 def result_format(dtype: Any, argument: str = "dtype", accepted: tuple[str, ...] = tuple(FLOATS)) -> ElementFormat:
@@ -60,6 +72,7 @@ def result_format(dtype: Any, argument: str = "dtype", accepted: tuple[str, ...]
     return FLOATS[errors.choose(argument, dtype, accepted)]
 
 
+@lru_cache(maxsize=64)
 def numpy_dtype(fmt: ElementFormat) -> np.dtype[Any]:
     """The dtype whose memory holds codes of `fmt` as numbers: numpy's own, or one of ml_dtypes."""
     if fmt.name in ("float64", "float32", "float16"):
@@ -70,6 +83,7 @@ def numpy_dtype(fmt: ElementFormat) -> np.dtype[Any]:
     return np.dtype(getattr(ml_dtypes, ML_DTYPES[fmt.name], None) or ML_DTYPES[fmt.name])
 
 
+@cache
 def code_dtype(bits: int) -> np.dtype[Any]:
     """The unsigned integer type that holds one code of that many bits."""
     return np.dtype(f"uint{8 if bits <= 8 else 16 if bits <= 16 else 32 if bits <= 32 else 64}")
@@ -77,10 +91,9 @@ def code_dtype(bits: int) -> np.dtype[Any]:
 
 def signed_bits(array: Array) -> Array:
     """The same memory as signed integers: what loops read."""
-    return array.view(f"i{array.dtype.itemsize}")
+    return array.view(_SIGNED[array.itemsize])
 
 
 def stored_bits(array: Array) -> Array:
     """The same memory as the integers that loops write: unsigned, but for 64 bits, where the word is signed."""
-    size = array.dtype.itemsize
-    return array.view("i8" if size == 8 else f"u{size}")
+    return array.view(_STORED[array.itemsize])

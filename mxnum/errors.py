@@ -8,9 +8,10 @@ from __future__ import annotations
 import difflib
 import importlib
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from enum import StrEnum
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, TypeVar, cast
 
 Member = TypeVar("Member", bound=StrEnum)
 
@@ -27,6 +28,12 @@ def require_type(condition: bool, argument: str, accepted: str, got: object) -> 
         raise TypeError(f"Argument {argument!r} must be {accepted}, not {got!r}.")
 
 
+def require_dtype(argument: str, dtype: Any, wanted: Any, of: str = "") -> None:
+    """Raise TypeError unless an array has the numpy dtype `wanted`; `of` says what such an array would hold."""
+    if dtype != wanted:
+        raise TypeError(f"Argument {argument!r} must be a {wanted} array{of}, not {dtype.name!r}.")
+
+
 def choose(argument: str, value: Any, accepted: Sequence[str]) -> str:
     """`value` if it is one of the accepted strings; otherwise an error that lists them and guesses the one meant."""
     if isinstance(value, str) and value in accepted:
@@ -39,8 +46,14 @@ def choose(argument: str, value: Any, accepted: Sequence[str]) -> str:
 
 def choose_member(argument: str, value: Any, members: Iterable[Member]) -> Member:
     """The enum member that `value` is or names."""
-    by_value = {str(member.value): member for member in members}
-    return by_value[choose(argument, value, tuple(by_value))]
+    by_name: dict[str, Member] = _by_name(cast(Hashable, members))
+    member = by_name.get(value) if isinstance(value, str) else None
+    return member if member is not None else by_name[choose(argument, value, tuple(by_name))]
+
+
+@cache
+def _by_name(members: Any) -> dict[str, Any]:
+    return {str(member.value): member for member in members}
 
 
 def integer(argument: str, value: Any, low: int, high: int) -> int:

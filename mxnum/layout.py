@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mxnum import errors
@@ -80,7 +80,15 @@ def collapse(shape: tuple[int, ...], blocks: Blocks) -> tuple[tuple[int, ...], B
     return tuple(lengths), tuple(sizes)
 
 
+def block_lengths(argument: str, values: Sequence[int] | None) -> Blocks | None:
+    """Lengths of blocks as a tuple, or None."""
+    if values is None:
+        return None
+    errors.require_type(isinstance(values, Iterable), argument, "a tuple of block lengths", values)
+    return tuple(errors.positive_integer(argument, value) for value in values)
+
+
 def _sizes(argument: str, values: Sequence[int], count: int) -> Blocks:
-    sizes = tuple(errors.positive_integer(argument, value) for value in values)
+    sizes = block_lengths(argument, values) or ()
     errors.require(len(sizes) == count, argument, f"a tuple of {count} block lengths", sizes)
     return sizes

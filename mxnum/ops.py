@@ -11,11 +11,12 @@ from mxnum import errors, formats
 from mxnum.array import MXArray, checked_codes, checked_out, checked_scales, checked_threads, host_options
 from mxnum.dtypes import Array, as_array, code_dtype, float_array, numpy_dtype, result_format
 from mxnum.formats import ElementFormat, MXFormat
-from mxnum.layout import Blocks, resolve_blocks, scales_shape
+from mxnum.layout import block_lengths, resolve_blocks
+from mxnum.memo import memo
 from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 
 if TYPE_CHECKING:
-    from mxnum.engine.request import RandomBits, Request
+    from mxnum.engine.request import RandomBits, Settings
 
 
 def quantize(
@@ -82,33 +83,22 @@ def quantize(
     array([ 1.015625e-01, -3.000000e+00,  4.480000e+02], dtype=float32)
     """
     from mxnum.engine import dispatch
+    from mxnum.engine.request import Request
 
-    request = _request(
-        x,
-        format,
-        axis=axis,
-        block_size=block_size,
-        block_shape=block_shape,
-        blocks=blocks,
-        rounding=rounding,
-        scale_rule=scale_rule,
-        overflow=overflow,
-        nonfinite=nonfinite,
-        scales=scales,
-        offset=offset,
-        offset_range=offset_range,
-        random_bits=random_bits,
-        seed=seed,
-        stream=stream,
-        sr_bits=sr_bits,
-        threads=threads,
-    )
-    fmt = formats.get(format)
-    engine = dispatch.engine(**_arrays(request))
+    array, source = float_array("x", x, anywhere=True)
+    settings = _settings(
+        format, array.shape, source.name, axis, block_size, block_lengths("block_shape", block_shape),
+        block_lengths("blocks", blocks), rounding, scale_rule, overflow, nonfinite, offset, offset_range,
+        scales is not None,
+    )  # fmt: skip
+    given = None if scales is None else checked_scales(scales, settings.scales_shape)
+    random = _random(array.shape, settings.rounding, random_bits, seed, stream, sr_bits)
+    request = Request(settings, array, given, random, checked_threads(threads))
+    engine = dispatch.engine(x=array, scales=given, random_bits=None if random is None else random.words)
     if out is None:
         codes, made_scales, offsets = engine.quantize(request)
-        return MXArray(codes, made_scales, fmt, request.blocks, offsets)
-    _check_quantized(out, request, fmt)
+        return MXArray(codes, made_scales, settings.format, settings.blocks, offsets)
+    _check_quantized(out, settings)
     engine.quantize(request, **host_options(engine, out=(out.codes, out.scales, out.offsets)))
     return out
 
@@ -145,29 +135,21 @@ def fake_quantize(
     array([0.5, 1. , 4. ], dtype=float32)
     """
     from mxnum.engine import dispatch
+    from mxnum.engine.request import Request
 
-    request = _request(
-        x,
-        format,
-        axis=axis,
-        block_size=block_size,
-        block_shape=block_shape,
-        blocks=blocks,
-        rounding=rounding,
-        scale_rule=scale_rule,
-        overflow=overflow,
-        nonfinite=nonfinite,
-        scales=scales,
-        offset=offset,
-        offset_range=offset_range,
-        random_bits=random_bits,
-        seed=seed,
-        stream=stream,
-        sr_bits=sr_bits,
-        threads=threads,
-    )
-    out = checked_out(out, request.x.shape, request.x.dtype)
-    values: Array = dispatch.engine(**_arrays(request), out=out).fake_quantize(request, out)
+    array, source = float_array("x", x, anywhere=True)
+    settings = _settings(
+        format, array.shape, source.name, axis, block_size, block_lengths("block_shape", block_shape),
+        block_lengths("blocks", blocks), rounding, scale_rule, overflow, nonfinite, offset, offset_range,
+        scales is not None,
+    )  # fmt: skip
+    given = None if scales is None else checked_scales(scales, settings.scales_shape)
+    random = _random(array.shape, settings.rounding, random_bits, seed, stream, sr_bits)
+    request = Request(settings, array, given, random, checked_threads(threads))
+    out = checked_out(out, array.shape, array.dtype)
+    words = None if random is None else random.words
+    engine = dispatch.engine(x=array, scales=given, random_bits=words, out=out)
+    values: Array = engine.fake_quantize(request, out)
     return values
 
 
@@ -197,21 +179,18 @@ def shared_scale(
     array([[128]], dtype=uint8)
     """
     from mxnum.engine import dispatch
+    from mxnum.engine.request import Request
 
-    fmt = formats.get(format)
     array, source = float_array("x", x, anywhere=True)
-    layout = _layout(array, fmt, axis, block_size, block_shape, blocks)
-    out = checked_out(out, scales_shape(array.shape, layout), np.dtype(np.uint8))
+    settings = _settings(
+        format, array.shape, source.name, axis, block_size, block_lengths("block_shape", block_shape),
+        block_lengths("blocks", blocks), Rounding.RNE, scale_rule, Overflow.SATURATE, nonfinite, None,
+        OffsetRange.EXACT, False,
+    )  # fmt: skip
+    out = checked_out(out, settings.scales_shape, np.dtype(np.uint8))
     engine = dispatch.engine(x=array, out=out)
-    made: Array = engine.shared_scale(
-        array,
-        source,
-        fmt.element,
-        layout,
-        errors.choose_member("scale_rule", scale_rule, ScaleRule),
-        errors.choose_member("nonfinite", nonfinite, Nonfinite),
-        **host_options(engine, out=out, threads=checked_threads(threads)),
-    )
+    options = host_options(engine, out=out, threads=checked_threads(threads))
+    made: Array = engine.shared_scale(Request(settings, array), **options)
     return made
 
 
@@ -283,83 +262,58 @@ def decode(
     return values
 
 
-def _arrays(request: Request) -> dict[str, Any]:
-    """The arrays of a request, which have to live together."""
-    words = None if request.random is None else request.random.words
-    return {"x": request.x, "scales": request.scales, "random_bits": words}
-
-
-def _check_quantized(out: Any, request: Request, fmt: MXFormat) -> None:
+def _check_quantized(out: Any, settings: Settings) -> None:
     """`out` must be an MX array that a quantization can be written to."""
     errors.require_type(isinstance(out, MXArray), "out", "an MXArray", type(out).__name__)
+    fmt, shape, blocks = settings.format, settings.shape, settings.blocks
+    has_offsets, wanted = out.offsets is not None, settings.offset_range is not None
     errors.require(out.format == fmt, "out", f"of format {fmt.name}", out.format.name)
-    errors.require(out.shape == request.x.shape, "out", f"of shape {request.x.shape}", out.shape)
-    errors.require(out.blocks == request.blocks, "out", f"in blocks {request.blocks}", out.blocks)
-    has_offsets, wanted = out.offsets is not None, request.offset_range is not None
-    errors.require(has_offsets == wanted, "out", f"{'with' if wanted else 'without'} offsets", out)
+    errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
+    errors.require(out.blocks == blocks, "out", f"in blocks {blocks}", out.blocks)
+    errors.require(has_offsets == wanted, "out", "with offsets" if wanted else "without offsets", out)
     writable = all(part is None or part.flags.writeable for part in (out.codes, out.scales, out.offsets))
     errors.require(writable, "out", "writable", "a read-only array")
 
 
-def _request(
-    x: Any,
+@memo
+def _settings(
     format: str | MXFormat,
-    *,
+    shape: tuple[int, ...],
+    source: str,
     axis: int | None,
     block_size: int | None,
-    block_shape: Sequence[int] | None,
-    blocks: Sequence[int] | None,
+    block_shape: tuple[int, ...] | None,
+    blocks: tuple[int, ...] | None,
     rounding: str | Rounding,
     scale_rule: str | ScaleRule,
     overflow: str | Overflow,
     nonfinite: str | Nonfinite,
-    scales: Any,
     offset: str | None,
     offset_range: str | OffsetRange,
-    random_bits: Any,
-    seed: int | None,
-    stream: int,
-    sr_bits: int,
-    threads: int | None,
-) -> Request:
-    """The arguments of a quantization, checked and resolved."""
-    from mxnum.engine.request import Request
+    scales_given: bool,
+) -> Settings:
+    """The arguments of a quantization that are not arrays, checked and resolved."""
+    from mxnum.engine.request import Settings
 
     fmt = formats.get(format)
-    array, source = float_array("x", x, anywhere=True)
-    layout = _layout(array, fmt, axis, block_size, block_shape, blocks)
+    layout = resolve_blocks(shape, fmt.block, axis=axis, block_size=block_size, block_shape=block_shape, blocks=blocks)
     mode = errors.choose_member("rounding", rounding, Rounding)
     if offset is not None:
         errors.choose("offset", offset, ("float16",))
     used_range = errors.choose_member("offset_range", offset_range, OffsetRange)
     if offset is None and used_range != OffsetRange.EXACT:
         raise ValueError("Argument 'offset_range' must be left out unless offset='float16' is given.")
-    return Request(
-        x=array,
-        source=source,
-        element=fmt.element,
+    return Settings(
+        format=fmt,
+        shape=shape,
+        source=formats.FLOATS[source],
         blocks=layout,
         rounding=mode,
         scale_rule=errors.choose_member("scale_rule", scale_rule, ScaleRule),
         overflow=errors.choose_member("overflow", overflow, Overflow),
         nonfinite=errors.choose_member("nonfinite", nonfinite, Nonfinite),
-        scales=None if scales is None else checked_scales(scales, scales_shape(array.shape, layout)),
         offset_range=None if offset is None else used_range,
-        random=_random(array.shape, mode, random_bits, seed, stream, sr_bits),
-        threads=checked_threads(threads),
-    )
-
-
-def _layout(
-    array: Array,
-    fmt: MXFormat,
-    axis: int | None,
-    block_size: int | None,
-    block_shape: Sequence[int] | None,
-    blocks: Sequence[int] | None,
-) -> Blocks:
-    return resolve_blocks(
-        array.shape, fmt.block, axis=axis, block_size=block_size, block_shape=block_shape, blocks=blocks
+        scales_given=scales_given,
     )
 
 
@@ -367,19 +321,19 @@ def _random(
     shape: tuple[int, ...], rounding: Rounding, random_bits: Any, seed: int | None, stream: int, sr_bits: int
 ) -> RandomBits | None:
     """What the engine needs for stochastic rounding, or None for the other modes."""
-    from mxnum.engine.request import RandomBits
-
     if rounding != Rounding.SR:
         for name, given in (("random_bits", random_bits), ("seed", seed)):
             if given is not None:
                 raise ValueError(f"Argument {name!r} must be left out unless rounding='sr'.")
         return None
+    from mxnum.engine.request import RandomBits
+
     sr_bits = errors.integer("sr_bits", sr_bits, 1, 30)
     if random_bits is not None:
         if seed is not None:
             raise errors.exclusive("seed", "random_bits")
         words = as_array("random_bits", random_bits)
-        errors.require_type(words.dtype == np.uint32, "random_bits", "a uint32 array", words.dtype.name)
+        errors.require_dtype("random_bits", words.dtype, np.dtype(np.uint32))
         errors.require(words.shape == shape, "random_bits", f"of shape {shape}", words.shape)
         return RandomBits(sr_bits, words=words)
     if seed is None:

@@ -21,9 +21,9 @@ from mxnum.scalar.offset import difference_format
 
 def quantize(request: Request, codes: Array, scales: Array, offsets: Array | None) -> None:
     """Fill codes, scales and, with asymmetric scaling, offsets (float16)."""
-    x, source, element, blocks = request.x, request.source, request.element, request.blocks
-    scale_rule, nonfinite, offset_range = request.scale_rule, request.nonfinite, request.offset_range
-    given_scales = request.scales
+    asked, x, given_scales = request.settings, request.x, request.scales
+    source, element, blocks = asked.source, asked.element, asked.blocks
+    scale_rule, nonfinite, offset_range = asked.scale_rule, asked.nonfinite, asked.offset_range
     amax, state = extents(x, source, blocks)
     check_state(x, source, state, element, nonfinite)
     made = np.empty(amax.shape, np.uint8)
@@ -47,7 +47,7 @@ def quantize(request: Request, codes: Array, scales: Array, offsets: Array | Non
         bits[made == E8M0.nan_code] = 0
         offsets[...] = bits.view(np.float16)
     scales[...] = made
-    encode(x, source, element, blocks, made, codes, request.rounding, request.overflow, request.random)
+    encode(x, source, element, blocks, made, codes, asked.rounding, asked.overflow, request.random)
 
 
 def dequantize(

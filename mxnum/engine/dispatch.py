@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from numpy import ndarray
+
 from mxnum.device import together
 
 
@@ -12,7 +14,8 @@ def engine(**arguments: Any) -> Any:
 
     The first argument is the one that the others have to be with.
     """
-    if together(arguments.items()):
+    given = [argument for argument in arguments.values() if argument is not None]
+    if not all(isinstance(argument, ndarray) for argument in given) and together(arguments.items()):
         from mxnum.engine.cuda import passes
 
         return passes

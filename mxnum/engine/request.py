@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
 
-from mxnum.dtypes import Array
-from mxnum.formats import ElementFormat
-from mxnum.layout import Blocks
+from mxnum.formats import ElementFormat, MXFormat
+from mxnum.layout import Blocks, scales_shape
 from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 
 
@@ -15,7 +16,7 @@ class RandomBits:
     """Where stochastic rounding takes its bits: an array of words, or a Philox seed and stream."""
 
     sr_bits: int
-    words: Array | None = None
+    words: Any = None
     seed: int = 0
     stream: int = 0
 
@@ -25,22 +26,43 @@ class RandomBits:
         return self.seed & low, self.seed >> 32, self.stream & low, self.stream >> 32
 
 
-@dataclass(frozen=True)
-class Request:
-    """A quantization, with every argument checked and resolved."""
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """A quantization of arrays of one shape and type, whatever their numbers.
 
-    x: Array
+    Calls that ask for the same share one object, by which the engine remembers what it prepared.
+    """
+
+    format: MXFormat
+    shape: tuple[int, ...]
     source: ElementFormat
-    element: ElementFormat
     blocks: Blocks
     rounding: Rounding
     scale_rule: ScaleRule
     overflow: Overflow
     nonfinite: Nonfinite
-    #: Scale codes that the caller chose.
-    scales: Array | None
     #: How the scale is found under asymmetric scaling; None without an offset.
     offset_range: OffsetRange | None
-    random: RandomBits | None
+    #: Whether the caller chooses the scale codes.
+    scales_given: bool
+
+    @cached_property
+    def element(self) -> ElementFormat:
+        return self.format.element
+
+    @cached_property
+    def scales_shape(self) -> tuple[int, ...]:
+        return scales_shape(self.shape, self.blocks)
+
+
+class Request(NamedTuple):
+    """Settings and the arrays of one call."""
+
+    settings: Settings
+    x: Any
+    #: Scale codes that the caller chose.
+    scales: Any = None
+    #: Bits for stochastic rounding.
+    random: RandomBits | None = None
     #: How many threads may work; None for as many as numba would use.
     threads: int | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from threading import Thread
 from typing import Any
@@ -44,39 +45,39 @@ class Walk:
     k: int
     run: int
 
-    @property
+    @cached_property
     def along_rows(self) -> bool:
         """Whether the loops of `rows` take it; those of `columns` take the others."""
         return self.k == 1 and self.run >= SHORT_RUN
 
-    @property
+    @cached_property
     def is_usual(self) -> bool:
         """Whether all but perhaps the last of many blocks have the usual length."""
         return self.run == USUAL_RUN and (self.columns % self.run == 0 or self.columns >= 8 * self.run)
 
-    @property
+    @cached_property
     def constant_run(self) -> int:
         return self.run if self.run in CONSTANT_RUNS else 0
 
-    @property
+    @cached_property
     def panel(self) -> int:
         """Columns of a panel, a multiple of run."""
         fits = min(WIDEST_PANEL, max(PANEL // self.k, 64), self.columns)
         return max(1, fits // self.run) * self.run
 
-    @property
+    @cached_property
     def group(self) -> int:
         """Blocks of a group."""
         return max(1, min(GROUP, PIECE // self.run))
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """What the loop is told."""
         if self.along_rows:
             return self.columns, self.run, self.group
         return self.rows, self.columns, self.k, self.run, self.panel
 
-    @property
+    @cached_property
     def groups(self) -> int:
         """How many groups, or panels, there are."""
         if self.along_rows:
@@ -84,13 +85,28 @@ class Walk:
             return self.planes * self.rows * (-(-full // self.group) + (full * self.run < self.columns))
         return self.planes * -(-self.rows // self.k) * -(-self.columns // self.panel)
 
+    @cached_property
+    def extent(self) -> tuple[int, int, int]:
+        """Rows or bands, what the loop takes of each, and how much of that at a time."""
+        if self.along_rows:
+            return self.planes * self.rows, -(-self.columns // self.run), self.group
+        return self.planes * -(-self.rows // self.k), self.columns, self.panel
+
+    @cached_property
+    def whole(self) -> Bounds:
+        """The bounds of one call for all."""
+        outer, inner, _ = self.extent
+        return 0, outer, 0, inner
+
+    @cached_property
+    def most_threads(self) -> int:
+        """How many threads are worth it."""
+        return max(1, self.planes * self.rows * self.columns // ELEMENTS_PER_THREAD)
+
     def pieces(self, threads: int) -> list[Bounds]:
         """The bounds of the calls that make up the whole, one for each thread that is worth it."""
-        count = max(1, min(threads, self.planes * self.rows * self.columns // ELEMENTS_PER_THREAD))
-        if self.along_rows:
-            outer, inner, step = self.planes * self.rows, -(-self.columns // self.run), self.group
-        else:
-            outer, inner, step = self.planes * -(-self.rows // self.k), self.columns, self.panel
+        count = min(threads, self.most_threads)
+        outer, inner, step = self.extent
         if outer >= count:
             return [(a, b, 0, inner) for a, b in pairwise(_bounds(outer, count, 1))]
         return [(0, outer, a, b) for a, b in pairwise(_bounds(inner, count, step)) if a < b]
@@ -101,6 +117,7 @@ def _bounds(length: int, parts: int, step: int) -> list[int]:
     return [min(length, steps * part // parts * step) for part in range(parts + 1)]
 
 
+@lru_cache(maxsize=4096)
 def plan(shape: tuple[int, ...], blocks: Blocks) -> Walk | None:
     """How the fast loops go through a contiguous array; None where blocks span axes that no loop has."""
     clipped = tuple(min(block, max(1, length)) for block, length in zip(blocks, shape, strict=True))
@@ -121,9 +138,9 @@ def in_threads(loop: Callable[..., Any], walk: Walk, threads: int | None, *argum
 
     Threads are made for the call: they inherit its floating-point environment.
     """
+    if walk.most_threads == 1 or threads == 1:
+        return loop(*arguments[:3], walk.shape, walk.whole, *arguments[3:]) or 0
     pieces = walk.pieces(threads or numba.get_num_threads())
-    if len(pieces) == 1:
-        return loop(*arguments[:3], walk.shape, pieces[0], *arguments[3:]) or 0
     results: list[int] = []
 
     def work(bounds: Bounds) -> None:
@@ -163,5 +180,6 @@ def chunks(shape: tuple[int, ...], blocks: Blocks) -> Iterator[tuple[tuple[slice
 
 def overlaps_partly(x: Array, out: Array) -> bool:
     """Whether storing to `out` could change an element of `x` not read yet: they share memory, but not place."""
-    same_place = out.ctypes.data == x.ctypes.data and out.strides == x.strides and out.dtype == x.dtype
-    return not same_place and np.may_share_memory(x, out)
+    if not np.may_share_memory(x, out):
+        return False
+    return out.ctypes.data != x.ctypes.data or out.strides != x.strides or out.dtype != x.dtype

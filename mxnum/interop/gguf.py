@@ -21,7 +21,7 @@ _FORMAT = "mxfp4_e2m1"
 def from_gguf_blocks(blocks: Any, shape: tuple[int, ...] | None = None) -> MXArray:
     """An MX array from bytes (..., 17 a block), as GGUF stores them; `shape` is the elements', if it is not clear."""
     blocks = np.asarray(blocks)
-    errors.require_type(blocks.dtype == np.uint8, "blocks", "a uint8 array", blocks.dtype.name)
+    errors.require_dtype("blocks", blocks.dtype, np.dtype(np.uint8))
     fits = blocks.ndim >= 1 and blocks.shape[-1] % 17 == 0
     errors.require(fits, "blocks", "of 17 bytes a block along the last axis", blocks.shape)
     if shape is None:

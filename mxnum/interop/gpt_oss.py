@@ -24,7 +24,7 @@ def from_gpt_oss(blocks: Any, scales: Any) -> MXArray:
     """An MX array from blocks (..., groups, 16) and scales (..., groups), both uint8: shape (..., 32 groups)."""
     blocks, scales = np.asarray(blocks), np.asarray(scales)
     for name, array in (("blocks", blocks), ("scales", scales)):
-        errors.require_type(array.dtype == np.uint8, name, "a uint8 array", array.dtype.name)
+        errors.require_dtype(name, array.dtype, np.dtype(np.uint8))
     fits = blocks.ndim >= 2 and blocks.shape[-1] == 16
     errors.require(fits, "blocks", "of 16 bytes along the last axis", blocks.shape)
     errors.require(scales.shape == blocks.shape[:-1], "scales", f"of shape {blocks.shape[:-1]}", scales.shape)

@@ -25,7 +25,7 @@ def swizzle_scales(scales: Any) -> Array:
     array([  0,   1,   2,   3, 128, 129, 130, 131], dtype=uint8)
     """
     scales = np.asarray(scales)
-    errors.require_type(scales.dtype == np.uint8, "scales", "a uint8 array of E8M0 codes", scales.dtype.name)
+    errors.require_dtype("scales", scales.dtype, np.dtype(np.uint8), " of E8M0 codes")
     errors.require(scales.ndim == 2, "scales", "two-dimensional", scales.shape)
     tiles = _tiles(scales.shape)
     padded = np.zeros((tiles[0] * _ROWS, tiles[1] * _COLUMNS), np.uint8)
@@ -37,7 +37,7 @@ def swizzle_scales(scales: Any) -> Array:
 def unswizzle_scales(swizzled: Any, shape: tuple[int, int]) -> Array:
     """The scale codes of that shape from what `swizzle_scales` returns; padding is dropped."""
     swizzled = np.asarray(swizzled)
-    errors.require_type(swizzled.dtype == np.uint8, "swizzled", "a uint8 array of E8M0 codes", swizzled.dtype.name)
+    errors.require_dtype("swizzled", swizzled.dtype, np.dtype(np.uint8), " of E8M0 codes")
     tiles = _tiles(shape)
     expected = tiles[0] * tiles[1] * _ROWS * _COLUMNS
     errors.require(swizzled.size == expected, "swizzled", f"of {expected} bytes for scales of {shape}", swizzled.size)

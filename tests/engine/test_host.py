@@ -10,9 +10,8 @@ import pytest
 
 import mxnum as mx
 from mxnum.engine import definition, environment, host
-from mxnum.engine.request import RandomBits, Request
-from mxnum.formats import ELEMENTS, FLOATS
-from mxnum.layout import scales_shape
+from mxnum.engine.request import RandomBits, Request, Settings
+from mxnum.formats import ELEMENTS, FLOATS, MXFormat
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
 from tests import samples
 
@@ -21,12 +20,13 @@ TYPES = {"float32": np.float32, "float64": np.float64, "bfloat16": ml_dtypes.bfl
 
 
 def request(x, name="e4m3", blocks=(1, 32), **changes):
-    options = {
-        "x": x, "source": FLOATS[x.dtype.name], "element": ELEMENTS[name], "blocks": blocks,
+    arrays = {key: changes.pop(key) for key in ("scales", "random", "threads") if key in changes}
+    settings = {
+        "format": MXFormat(changes.pop("element", ELEMENTS[name])), "shape": x.shape, "source": FLOATS[x.dtype.name], "blocks": blocks,
         "rounding": Rounding.RNE, "scale_rule": ScaleRule.FLOOR, "overflow": Overflow.SATURATE,
-        "nonfinite": Nonfinite.BLOCK, "scales": None, "offset_range": None, "random": None,
+        "nonfinite": Nonfinite.BLOCK, "offset_range": None, "scales_given": arrays.get("scales") is not None,
     }  # fmt: skip
-    return Request(**{**options, **changes})
+    return Request(Settings(**{**settings, **changes}), x, **arrays)
 
 
 def inputs(shape=(48, 160), dtype="float32"):
@@ -46,18 +46,19 @@ def inputs(shape=(48, 160), dtype="float32"):
 
 def check(asked, label):
     """Codes, scales, values in the input's type, and float32 values, by the fast loops and by the definition."""
-    shape = scales_shape(asked.x.shape, asked.blocks)
+    settings = asked.settings
+    shape = settings.scales_shape
     want_codes, want_scales = np.empty(asked.x.shape, np.uint8), np.empty(shape, np.uint8)
     definition.quantize(asked, want_codes, want_scales, None)
     codes, scales, _ = host.quantize(asked)
     samples.assert_same(f"scales {label}", None, scales, want_scales)
     samples.assert_same(f"codes {label}", None, codes, want_codes)
     for target, got in (
-        (asked.source, host.fake_quantize(asked)),
-        (FLOAT32, host.dequantize(codes, scales, None, asked.element, asked.blocks, FLOAT32)),
+        (settings.source, host.fake_quantize(asked)),
+        (FLOAT32, host.dequantize(codes, scales, None, settings.element, settings.blocks, FLOAT32)),
     ):
         want = np.empty(asked.x.shape, got.dtype)
-        definition.dequantize(want_codes, want_scales, None, asked.element, asked.blocks, target, want)
+        definition.dequantize(want_codes, want_scales, None, settings.element, settings.blocks, target, want)
         as_bits = f"u{got.dtype.itemsize}"
         samples.assert_same(f"values {label} {target}", None, got.view(as_bits), want.view(as_bits))
 

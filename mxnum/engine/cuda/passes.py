@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +21,8 @@ from mxnum.engine.cuda.functions import make_dequantized, make_fake_quantized, m
 from mxnum.engine.packing import packed_length
 from mxnum.engine.request import Request
 from mxnum.formats import E8M0, ElementFormat
-from mxnum.layout import Blocks, scales_shape
-from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
+from mxnum.layout import Blocks
+from mxnum.modes import Nonfinite, Overflow, Rounding
 
 NO_KEY = (0, 0, 0, 0)
 
@@ -40,7 +40,7 @@ def queue(leader: DeviceArray, *others: DeviceArray | None) -> Iterator[int | No
             driver.wait(stream, leader.stream)
 
 
-def quantize(request: Any) -> tuple[Any, Any, Any]:
+def quantize(request: Request) -> tuple[Any, Any, Any]:
     """Codes, scales and offsets (None without asymmetric scaling), as arrays of the input's library."""
     with queue(request.x, request.scales, _words(request.random)) as stream:
         codes = arrays.empty(request.x, request.x.shape, np.uint8)
@@ -48,7 +48,7 @@ def quantize(request: Any) -> tuple[Any, Any, Any]:
         return codes.owner, scales.owner, None if offsets is None else offsets.owner
 
 
-def fake_quantize(request: Any, out: DeviceArray | None = None) -> Any:
+def fake_quantize(request: Request, out: DeviceArray | None = None) -> Any:
     """The values of the quantized array in the type of the input."""
     with queue(request.x, request.scales, _words(request.random), out) as stream:
         result = arrays.empty(request.x, request.x.shape, request.x.dtype) if out is None else out
@@ -61,23 +61,26 @@ def fake_quantize(request: Any, out: DeviceArray | None = None) -> Any:
         return result.owner
 
 
-def _run(request: Any, out: DeviceArray, stream: int | None, *, values: bool) -> tuple[DeviceArray, DeviceArray | None]:
+def _run(
+    request: Request, out: DeviceArray, stream: int | None, *, values: bool
+) -> tuple[DeviceArray, DeviceArray | None]:
     """Fill `out` with codes or values; the scales and offsets that were used."""
-    x, source, element, random = request.x, request.source, request.element, request.random
-    _check(x, source, element, request.nonfinite, stream)
-    overflow = Overflow.SATURATE if element.specials == "none" else request.overflow
-    modes = source, element, request.rounding, overflow
+    asked, x, random = request.settings, request.x, request.random
+    source, element, blocks, nonfinite = asked.source, asked.element, asked.blocks, asked.nonfinite
+    _check(x, source, element, nonfinite, stream)
+    overflow = Overflow.SATURATE if element.specials == "none" else asked.overflow
+    modes = source, element, asked.rounding, overflow
     how, sr_bits, key = _random_source(random)
     words = x if random is None or random.words is None else random.words
-    scales = arrays.empty(x, scales_shape(x.shape, request.blocks), np.uint8)
-    function = (make_fake_quantized if values else make_quantized)(*modes, request.nonfinite)
-    if request.offset_range is None and _are_quads(request.blocks, source, x, out, words):
+    scales = arrays.empty(x, asked.scales_shape, np.uint8)
+    function = (make_fake_quantized if values else make_quantized)(*modes, nonfinite)
+    if asked.offset_range is None and _are_quads(blocks, source, x, out, words):
         given = request.scales
         if given is not None and not given.is_contiguous:
             given, strided = arrays.empty(x, given.shape, np.uint8), given
             copy(strided, given, stream)
         kernel = vectors.quantize_rows(
-            source, element, request.blocks[-1], request.scale_rule, request.nonfinite, given is not None, how, sr_bits,
+            source, element, blocks[-1], asked.scale_rule, nonfinite, given is not None, how, sr_bits,
             function, values,
         )  # fmt: skip
         quads = x.size // 4
@@ -87,7 +90,7 @@ def _run(request: Any, out: DeviceArray, stream: int | None, *, values: bool) ->
         driver.launch(kernel, quads, stream, quads, *arguments)
         return scales, None
     offsets = None
-    if request.offset_range is not None:
+    if asked.offset_range is not None:
         offsets = arrays.empty(x, scales.shape, np.float16)
     _fill_scales(request, x, scales, offsets, stream)
     if offsets is None:
@@ -96,23 +99,24 @@ def _run(request: Any, out: DeviceArray, stream: int | None, *, values: bool) ->
         kernel = kernels.fake_quantize_with_offset(*modes, how, sr_bits)
     else:
         kernel = kernels.quantize_with_offset(*modes, how, sr_bits)
-    _map(kernel, request.blocks, x, scales, offsets, out, stream, words=words, key=key)
+    _map(kernel, blocks, x, scales, offsets, out, stream, words=words, key=key)
     return scales, offsets
 
 
 def _fill_scales(
-    request: Any, x: DeviceArray, scales: DeviceArray, offsets: DeviceArray | None, stream: int | None
+    request: Request, x: DeviceArray, scales: DeviceArray, offsets: DeviceArray | None, stream: int | None
 ) -> None:
+    asked = request.settings
     kernel = kernels.block_scales(
-        request.source, request.element, request.scale_rule, request.nonfinite, request.scales is not None,
-        request.offset_range,
+        asked.source, asked.element, asked.scale_rule, asked.nonfinite, request.scales is not None,
+        asked.offset_range,
     )  # fmt: skip
     given = scales if request.scales is None else request.scales
     # The axis with the longest blocks last: a thread follows it.
     axes = _padded_axes(x.ndim)
-    order = sorted(range(len(axes)), key=lambda axis: _padded(request.blocks, 1)[axis])
+    order = sorted(range(len(axes)), key=lambda axis: _padded(asked.blocks, 1)[axis])
     shape, blocks, counts = (
-        tuple(_padded(values, 1)[axis] for axis in order) for values in (x.shape, request.blocks, scales.shape)
+        tuple(_padded(values, 1)[axis] for axis in order) for values in (x.shape, asked.blocks, scales.shape)
     )
     source, source_at = driver.memory(x, signed=True)
     codes, codes_at = driver.memory(given, signed=False)
@@ -126,22 +130,14 @@ def _fill_scales(
 
 
 def shared_scale(
-    x: DeviceArray,
-    source: ElementFormat,
-    element: ElementFormat,
-    blocks: Blocks,
-    scale_rule: ScaleRule,
-    nonfinite: Nonfinite,
+    request: Request,
 ) -> Any:
     """The E8M0 code of each block."""
+    asked, x = request.settings, request.x
     with queue(x) as stream:
-        if nonfinite == Nonfinite.RAISE:
-            _check(x, source, element, nonfinite, stream)
-        scales = arrays.empty(x, scales_shape(x.shape, blocks), np.uint8)
-        saturate, on_device = Overflow.SATURATE, cast(Any, x)
-        request: Any = Request(
-            on_device, source, element, blocks, Rounding.RNE, scale_rule, saturate, nonfinite, None, None, None
-        )  # fmt: skip
+        if asked.nonfinite == Nonfinite.RAISE:
+            _check(x, asked.source, asked.element, asked.nonfinite, stream)
+        scales = arrays.empty(x, asked.scales_shape, np.uint8)
         _fill_scales(request, x, scales, None, stream)
         return scales.owner
 
