@@ -22,6 +22,8 @@ def measurements(network: Network, x: Array, y: Array, step: int) -> dict[str, A
     zeta
         ||g~ - g|| / ||g||, the lower bound of the operator norm of zeta in g~ = (I + zeta) g: g~ with the run's
         precision, g in float32, the same parameters and batch. The released code logs the square of it.
+    zeta_gamma, zeta_beta, zeta_bias, zeta_w1, zeta_w2
+        The same for the gradients of one kind of parameter.
     cosine
         The cosine of the angle between the two.
     gradient_norm
@@ -32,9 +34,7 @@ def measurements(network: Network, x: Array, y: Array, step: int) -> dict[str, A
     runs, p = len(network.seeds), network.experiment.precision
     network.loss_and_gradients(x, y, step)
     reduced = [network.gradients.run(r).astype(np.float64) for r in range(runs)]
-    by_kind = {
-        k: np.sqrt(np.square(getattr(network.gradients, k), dtype=np.float64).sum(axis=(0, *_inner(k)))) for k in KINDS
-    }
+    by_kind = {k: getattr(network.gradients, k).astype(np.float64) for k in KINDS}
     hidden = np.stack([layer.h for layer in network.saved])
     result: dict[str, Array] = {}
     gamma_bins = p.gamma if p.gamma.is_mx else _REFERENCE
@@ -50,8 +50,8 @@ def measurements(network: Network, x: Array, y: Array, step: int) -> dict[str, A
     for kind in ("gamma", "beta", "w1", "w2"):
         values = getattr(network.parameters, kind).astype(np.float64)
         result[f"{kind}_rms"] = np.sqrt(np.square(values).mean(axis=_inner(kind, 2))).T
-    for kind, norm in by_kind.items():
-        result[f"gradient_norm_{kind}"] = norm
+    for kind, gradient in by_kind.items():
+        result[f"gradient_norm_{kind}"] = _norm(gradient, kind)
     norm = np.array([np.linalg.norm(g) for g in reduced])
     result["gradient_norm"] = norm
     if p.is_float32:
@@ -62,9 +62,17 @@ def measurements(network: Network, x: Array, y: Array, step: int) -> dict[str, A
     plain = np.array([np.linalg.norm(g) for g in exact])
     with np.errstate(all="ignore"):
         result["float32_gradient_norm"] = plain
+        for kind, gradient in by_kind.items():
+            plain_gradient = getattr(network.gradients, kind).astype(np.float64)
+            result[f"zeta_{kind}"] = _norm(gradient - plain_gradient, kind) / _norm(plain_gradient, kind)
         result["zeta"] = np.array([np.linalg.norm(a - b) for a, b in zip(reduced, exact, strict=True)]) / plain
         result["cosine"] = np.array([a @ b for a, b in zip(reduced, exact, strict=True)]) / (norm * plain)
     return {name: np.asarray(value, np.float32) for name, value in result.items()}
+
+
+def _norm(gradient: Array, kind: str) -> Array:
+    """Over all layers, for each run."""
+    return np.sqrt(np.square(gradient).sum(axis=(0, *_inner(kind))))
 
 
 def _inner(kind: str, start: int = 2) -> tuple[int, ...]:

@@ -148,6 +148,19 @@ _INJECTED |= {
     "zeta deviation 1, beta2 0.95": BASE.but(injection=Injection(0, 1), **_SLOW),
 }
 
+_ZETA = {
+    f"{name}, 1500 steps": arm
+    for name, arm in {
+        "bf16": _BF16,
+        "E4M3": _QUICK["E4M3"],
+        "E2M1": _QUICK["E2M1"],
+        "E2M1, LN FP32": _QUICK["E2M1, LN FP32"],
+        "LN E2M1": _ONLY_LN,
+        "LN E2M1 rceil": _MECHANISM["LN E2M1 rceil (no clamp)"],
+        "LN clamp": _MECHANISM["LN clamp, no rounding"],
+    }.items()
+}
+
 RATES = (1.2e-2, 1.7e-2, 2.4e-2, 3.4e-2, 4.8e-2)
 _CRITICAL = {
     f"{name}, rate {rate:g}": BASE.but(**(SMALL | {"rate": rate}), precision=precision)
@@ -282,6 +295,14 @@ STUDIES = {
             small({"FP32": BASE} | _INJECTED),
             12,
             "FP32",
+        ),
+        Study(
+            "zeta",
+            "Whose gradients does the rounding disturb, and by how much?",
+            small(_ZETA, steps=1500),
+            6,
+            "bf16, 1500 steps",
+            measure_every=50,
         ),
         Study("critical-rate", "How likely is divergence at each rate?", _CRITICAL, 8, "FP32, rate 0.024"),
         Study("recipes", "How far from FP32 do the recipes for 6 and 4 bits end?", _RECIPES, 8, "recipe FP32"),

@@ -27,6 +27,10 @@ def test_zeta_is_the_relative_difference_of_two_gradients():
     cosine = reduced @ exact / np.linalg.norm(reduced) / np.linalg.norm(exact)
     assert values["cosine"][1] == pytest.approx(cosine, rel=1e-5)
     assert 0 < values["cosine"][1] < 1
+    start = 2 * 64  # gamma of both layers comes first, then beta
+    part = slice(start, 2 * start)
+    beta = np.linalg.norm(reduced[part] - exact[part]) / np.linalg.norm(exact[part])
+    assert values["zeta_beta"][1] == pytest.approx(beta, rel=1e-5)
     assert values["gradient_norm"][0] == pytest.approx(
         np.sqrt(sum(values[f"gradient_norm_{k}"][0] ** 2 for k in ("gamma", "beta", "bias", "w1", "w2"))), rel=1e-5
     )
