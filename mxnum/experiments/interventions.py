@@ -116,7 +116,7 @@ class Row:
     #: Log-rank against the perturbed controls; None for controls.
     p: float | None
     #: Steps gained before the divergence over the perturbed controls of the same seed, the watch counting as its end:
-    #: mean, and limits by Student's t over the seeds. None for controls and for a single seed.
+    #: mean, and limits by Student's t over the seeds. None for controls and for one or two seeds.
     delay: tuple[float, float, float] | None
     reading: str
 
@@ -177,7 +177,7 @@ def summary(table: dict[str, Any]) -> str:
 
 def _delay(delay: tuple[float, float, float]) -> str:
     mean, low, high = delay
-    return f"{mean:.0f} ({low:.0f} to {high:.0f})"
+    return f"{round(mean)} ({round(low)} to {round(high)})"
 
 
 def _reading(arm: Arm, delay: tuple[float, float, float] | None) -> str:

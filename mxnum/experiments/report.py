@@ -19,8 +19,10 @@ from mxnum.experiments.sweep import arm_directory
 
 #: Points of each stored loss curve and digits of each stored number: a study stays below a few hundred kilobytes.
 CURVE_POINTS, DIGITS = 40, 4
-_KEPT_MEASUREMENTS = ("zeta", "cosine", "gradient_norm", "gamma_in_last_bin", "gamma_error", "beta_error", "gamma_rms")
-_KEPT_MEASUREMENTS += ("zeta_gamma", "zeta_beta", "zeta_w1", "zeta_w2")
+_KEPT_MEASUREMENTS = (
+    *("zeta", "zeta_gamma", "zeta_beta", "zeta_w1", "zeta_w2", "cosine"),
+    *("gradient_norm", "gamma_in_last_bin", "gamma_error", "beta_error", "gamma_rms"),
+)
 
 
 def collect(study: Study, root: Path, arms: Mapping[str, Experiment] | None = None) -> dict[str, Any]:

@@ -118,8 +118,8 @@ def wilson(events: int, runs: int, confidence: float = 0.95) -> tuple[float, flo
 
 
 def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float] | None:
-    """The mean and its limits by Student's t; None for fewer than two values."""
-    if len(values) < 2:
+    """The mean and its limits by Student's t; None for fewer than three values."""
+    if len(values) < 3:
         return None
     mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(len(values))
     reach = float(_scipy_stats().t.ppf((1 + confidence) / 2, len(values) - 1)) * error

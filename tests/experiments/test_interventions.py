@@ -61,8 +61,8 @@ def test_readings(after, delay, reading):
     assert row.delay[0] == pytest.approx(delay)
     assert row.reading == reading
     assert row.arm.runs == 4
-    assert f"{delay:.0f} (" in row.numbers
-    one = rows(made_up(after, count=1))[-1]
+    assert f"{round(delay)} (" in row.numbers
+    one = rows(made_up(after, count=2))[-1]
     assert (one.delay, one.reading) == (None, "no effect shown")
 
 

@@ -71,4 +71,4 @@ def test_mean_interval_by_hand():
     mean, low, high = mean_interval([1.0, 2.0, 3.0])
     assert mean == 2
     assert high - mean == mean - low == pytest.approx(4.3027 / math.sqrt(3), rel=1e-4)
-    assert mean_interval([1.0]) is None
+    assert mean_interval([1.0, 1.0]) is None
