@@ -328,6 +328,9 @@ def critical_rates(context: Context) -> Evidence:
         p = log_rank(ours, plain)
         shares = ", ".join(f"{r:g}: {a.events} and {b.events} of {b.runs}" for r, (a, b) in counts.items())
         worse = p is not None and p < LEVEL and ours.events > plain.events
-        statements.append(Statement(f"{kind} has a lower critical rate than FP32", worse, f"diverged at rate {shares}"))
-    note = "All rates pooled, log-rank test at the level of 1 %."
+        numbers, limits = f"diverged at rate {shares}", critical.shift(table, kind)
+        if limits is not None:
+            numbers += "; critical rate over FP32's {:.2f} (95 %: {:.2f} to {:.2f})".format(*limits)
+        statements.append(Statement(f"{kind} has a lower critical rate than FP32", worse, numbers))
+    note = "Decided by a log-rank test over all rates at the level of 1 %; shifts are seed by seed."
     return Evidence(statements=tuple(statements), note=note, configuration=_configuration(table))

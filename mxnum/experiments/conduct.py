@@ -70,6 +70,8 @@ def conduct(
     started = time.monotonic()
     whole = _changed(studies.get(study) if isinstance(study, str) else study, changes or {})
     names = whole.arms if arms is None else [errors.choose("arms", name, tuple(whole.arms)) for name in arms]
+    # What takes longest goes first, so that no process is left with it alone.
+    names = sorted(names, key=lambda name: not whole.arms[name].precision.weights.is_mx)
     wanted: dict[str, Experiment] = {name: whole.arms[name] for name in names}
     count = whole.seeds if seeds is None else errors.integer("seeds", seeds, 1, 1 << 20)
     root = Path(store).resolve()  # workers of a cluster may be in another folder

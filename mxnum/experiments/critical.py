@@ -1,4 +1,4 @@
-"""The largest rate at which gradient descent is stable, by bisection, with and without synthetic zeta (row B2)."""
+"""Critical rates: of gradient descent under synthetic zeta, by bisection (B2); of every format, from a study (B6)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from mxnum.analysis import stability_limit
-from mxnum.experiments import storage
+from mxnum.experiments import report, storage
 from mxnum.experiments.config import Experiment, Injection, to_dict
 from mxnum.experiments.loop import train
+from mxnum.experiments.survival import mean_interval, wilson
 
 
 def predicted_ratio(mean: float, deviation: float) -> float:
@@ -89,3 +90,74 @@ def describe(row: Mapping[str, Any]) -> str:
     """A condition in words."""
     kind = "" if not row["deviation"] else ", common to all elements" if row["common"] else ", drawn for each element"
     return f"mean {row['mean']:g}, deviation {row['deviation']:g}{kind}"
+
+
+def rate_of(arm: str) -> tuple[str, float]:
+    """What an arm of the study `critical-rate` is, and its rate.
+
+    >>> rate_of("E2M1 even, rate 0.024")
+    ('E2M1 even', 0.024)
+    """
+    kind, _, rate = arm.rpartition(", rate ")
+    return kind, float(rate)
+
+
+def curve(table: dict[str, Any]) -> dict[str, list[tuple[float, int, int]]]:
+    """Of each kind: rate, runs that diverged, runs; rates in rising order."""
+    found: dict[str, list[tuple[float, int, int]]] = {}
+    for name in sorted(table["arms"], key=lambda arm: rate_of(arm)[1]):
+        kind, rate = rate_of(name)
+        arm = report.arm_of(table, name)
+        found.setdefault(kind, []).append((rate, arm.events, arm.runs))
+    return found
+
+
+def shift(table: dict[str, Any], kind: str, control: str = "FP32") -> tuple[float, float, float] | None:
+    """The critical rate of a kind over that of the control, with 95 % limits: seed by seed, at rates both were run at.
+
+    The critical rate of a seed is the lowest rate at which it diverged; where it never did, the next rate that would
+    have been tried. A ratio is then a bound, and the mean of the logarithms lies nearer to one than the truth.
+    """
+    rates = sorted(set.intersection(*({r for r, _, _ in curve(table).get(k, [])} for k in (kind, control))))
+    if len(rates) < 2:
+        return None
+    beyond = math.log(rates[-1]) + (math.log(rates[-1]) - math.log(rates[0])) / (len(rates) - 1)
+    lowest: dict[str, dict[int, float]] = {kind: {}, control: {}}
+    for which, seeds in lowest.items():
+        for rate in reversed(rates):
+            for run in table["arms"][f"{which}, rate {rate:g}"]["runs"]:
+                before = seeds.get(run["seed"], beyond)
+                seeds[run["seed"]] = before if run["diverged"] is None else math.log(rate)
+    both = lowest[kind].keys() & lowest[control].keys()
+    limits = mean_interval([lowest[kind][seed] - lowest[control][seed] for seed in sorted(both)])
+    return None if limits is None else (math.exp(limits[0]), math.exp(limits[1]), math.exp(limits[2]))
+
+
+def markdown(table: dict[str, Any], control: str = "FP32") -> str:
+    """Runs that diverged at each rate, and the shift of the critical rate."""
+    found = curve(table)
+    rates = sorted({rate for points in found.values() for rate, _, _ in points})
+    lines = ["| | " + " | ".join(f"{rate:g}" for rate in rates) + f" | critical rate over {control}'s |"]
+    lines.append("|" + "---|" * (len(rates) + 2))
+    for kind, points in found.items():
+        at = {rate: f"{events} of {runs}" for rate, events, runs in points}
+        limits = None if kind == control else shift(table, kind, control)
+        last = "" if limits is None else "{:.2f} ({:.2f} to {:.2f})".format(*limits)
+        lines.append("| " + " | ".join([kind, *(at.get(rate, "-") for rate in rates), last]) + " |")
+    return "\n".join(lines)
+
+
+def figure(table: dict[str, Any], axes: Any) -> Any:
+    """The share that diverged against the rate, with Wilson's 95 % limits, on matplotlib axes."""
+    for index, (kind, points) in enumerate(curve(table).items()):
+        rates = [rate * (1 + 0.01 * index) for rate, _, _ in points]  # beside each other
+        shares = [events / runs for _, events, runs in points]
+        limits = [wilson(events, runs) for _, events, runs in points]
+        reach = [[s - low for s, (low, _) in zip(shares, limits, strict=True)]]
+        reach += [[high - s for s, (_, high) in zip(shares, limits, strict=True)]]
+        axes.errorbar(
+            rates, shares, yerr=[[max(v, 0.0) for v in side] for side in reach], marker=".", lw=0.8, label=kind
+        )
+    axes.set(xlabel="rate", ylabel="share diverged", xscale="log")
+    axes.legend(fontsize=7)
+    return axes

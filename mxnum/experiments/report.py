@@ -13,6 +13,7 @@ import numpy as np
 
 from mxnum.experiments import storage
 from mxnum.experiments.config import Experiment, experiment_from, to_dict
+from mxnum.experiments.divergence import FACTOR, IN_A_ROW
 from mxnum.experiments.studies import Study
 from mxnum.experiments.survival import Arm, fisher, kaplan_meier, log_rank, peto
 from mxnum.experiments.sweep import arm_directory
@@ -100,6 +101,17 @@ def horizon_of(table: dict[str, Any]) -> int:
     return max(int(arm["experiment"]["steps"]) for arm in table["arms"].values())
 
 
+def recovered(table: dict[str, Any], name: str) -> tuple[int, int]:
+    """Of the diverged runs that were trained on (`--full`): how many recovered, and how many these are.
+
+    Recovered: the median of the last 50 losses is not above `FACTOR` times the least loss.
+    """
+    runs = [r for r in table["arms"][name]["runs"] if r["diverged"] is not None]
+    followed = [r for r in runs if r["steps"] > r["diverged"] + IN_A_ROW]
+    back = [r for r in followed if r["last_loss"] is not None and r["last_loss"] <= FACTOR * r["least_loss"]]
+    return len(back), len(followed)
+
+
 HEADINGS = ("arm", "diverged", "median time", "log-rank p", "Fisher p", "hazard ratio (Peto)")
 
 
@@ -131,6 +143,10 @@ def markdown(table: dict[str, Any], control: str | None = None) -> str:
     lines += ["| " + " | ".join(row) + " |" for row in rows(table, control)]
     steps, compared = horizon_of(table), control or table["control"]
     note = f"Horizon {steps} steps; tests against '{compared}'; all arms see the same seeds."
+    counts = {name: recovered(table, name) for name in table["arms"]}
+    told = [f"{name} {back} of {followed}" for name, (back, followed) in counts.items() if followed]
+    if told:
+        note += f" Of the diverged runs, trained on, these had recovered at the horizon: {', '.join(told)}."
     return "\n".join([*lines, "", note])
 
 

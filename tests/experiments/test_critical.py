@@ -3,7 +3,7 @@ import math
 import pytest
 
 from mxnum.experiments.config import Experiment, Injection
-from mxnum.experiments.critical import critical_rate, predicted_ratio, sgd_limits
+from mxnum.experiments.critical import critical_rate, curve, figure, markdown, predicted_ratio, sgd_limits, shift
 
 pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
 
@@ -30,3 +30,49 @@ def test_the_prediction():
 def test_bounds_that_do_not_enclose_it():
     with pytest.raises(ValueError, match="must enclose the limit of seed 1"):
         critical_rate(SMALL, (1,), 1e-3, 2e-3)
+
+
+def studied(**first):
+    """A collected study: for each kind and rate the first divergences of seeds 0, 1, 2."""
+    experiment = {"steps": 100}
+    arms = {
+        f"{kind}, rate {rate:g}": {
+            "experiment": experiment,
+            "runs": [{"seed": i, "diverged": d, "steps": 100} for i, d in enumerate(diverged)],
+        }
+        for kind, by_rate in first.items()
+        for rate, diverged in by_rate.items()
+    }
+    return {"control": "FP32, rate 1", "arms": arms}
+
+
+NO, YES = None, 50
+
+
+def test_curve_and_shift_of_critical_rates():
+    plain = {1: [NO, NO, NO], 2: [NO, NO, YES], 4: [NO, YES, YES]}
+    # Half the rate on every seed; seed 0 of FP32 never diverges, which counts as 8.
+    low = {1: [NO, NO, YES], 2: [NO, YES, YES], 4: [YES, YES, YES]}
+    table = studied(FP32=plain, E2M1=low, E4M3=plain)
+    assert curve(table)["E2M1"] == [(1, 1, 3), (2, 2, 3), (4, 3, 3)]
+    assert shift(table, "E2M1") == pytest.approx((0.5, 0.5, 0.5))
+    assert shift(table, "E4M3") == pytest.approx((1, 1, 1))
+    # A run that is stable again at a higher rate: the lowest rate counts.
+    table = studied(FP32=plain, odd={1: [YES, YES, YES], 2: [NO, NO, NO], 4: [NO, NO, NO]})
+    assert shift(table, "odd")[0] == pytest.approx((1 / 8 * 1 / 4 * 1 / 2) ** (1 / 3))
+    assert shift(studied(FP32={1: [NO] * 3}, E2M1={1: [YES] * 3}), "E2M1") is None
+    lines = markdown(studied(FP32=plain, E2M1=low)).splitlines()
+    assert lines[0] == "| | 1 | 2 | 4 | critical rate over FP32's |"
+    assert lines[2] == "| FP32 | 0 of 3 | 1 of 3 | 2 of 3 |  |"
+    assert lines[3] == "| E2M1 | 1 of 3 | 2 of 3 | 3 of 3 | 0.50 (0.50 to 0.50) |"
+
+
+def test_figure():
+    matplotlib = pytest.importorskip("matplotlib", reason="the extra 'plots' is not installed")
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    axes = plt.subplots()[1]
+    figure(studied(FP32={1: [NO] * 3, 2: [YES] * 3}), axes)
+    assert axes.containers[0].lines[0].get_ydata().tolist() == [0, 1]
+    plt.close("all")

@@ -38,6 +38,17 @@ def test_rows_and_conclusions():
     assert "| b | 6 of 6 | 30 |" in report.page(t)
 
 
+def test_runs_that_went_on_after_a_divergence():
+    t = table(a=[None], b=[10, 20, 30, 79])
+    for run, steps, last in zip(t["arms"]["b"]["runs"], (100, 100, 50, 99), (50.0, 101.0, 0.0, 0.0), strict=True):
+        run |= {"steps": steps, "least_loss": 1.0, "last_loss": last}
+    assert report.recovered(t, "b") == (1, 2)  # the last two ended with their divergence
+    assert report.recovered(t, "a") == (0, 0)
+    assert report.markdown(t).endswith(
+        "Of the diverged runs, trained on, these had recovered at the horizon: b 1 of 2."
+    )
+
+
 def test_figures():
     matplotlib = pytest.importorskip("matplotlib", reason="the extra 'plots' is not installed")
     matplotlib.use("Agg")
