@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mxnum.dtypes import ML_DTYPES, Array
+from mxnum.formats import E8M0
 from mxnum.formats import get as get_format
 from mxnum.formats import names as format_names
 from mxnum.ops import shared_scale
@@ -112,7 +113,25 @@ def _gfloat() -> Iterator[Peer]:
 
         return convert
 
+    def in_blocks(info: Any) -> Callable[[Array], tuple[Array, Array]]:
+        def quantize(x: Array) -> tuple[Array, Array]:
+            rows = []
+            for row in x.astype(np.float64):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    scale = gfloat.compute_scale_amax(info.etype.emax, row)
+                    try:
+                        rows.append(list(gfloat.encode_block(info, scale, row / scale)))
+                    except ValueError:  # a NaN that the element has no code for: it refuses, which counts as NaN
+                        rows.append([E8M0.nan_code] + [0] * len(row))
+            codes = np.array(rows, np.uint8)
+            return codes[:, 1:], codes[:, 0]
+
+        return quantize
+
     for name, element in _formats_of(*_FLOAT_ELEMENTS, "int8"):
+        whole = in_blocks(getattr(formats, f"format_info_{name}"))
+        yield Peer("gfloat", "compute_scale_amax, encode_block", "quantize", name, whole)
         for rounding, mode in modes.items():
             both = rounding == "rne" and element in ("e4m3", "e5m2")
             for overflow in ("saturate", "ieee") if both else ("saturate",):
@@ -153,7 +172,10 @@ def _torchao() -> Iterator[Peer]:
     import torch
     from torchao.prototype.mx_formats import mx_tensor
 
-    dtypes = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "e2m1": torch.float4_e2m1fn_x2}
+    dtypes: dict[str, Any] = {
+        "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "e3m2": "fp6_e3m2", "e2m3": "fp6_e2m3",
+        "e2m1": torch.float4_e2m1fn_x2,
+    }  # fmt: skip
 
     def quantizing(element: str, rule: Any) -> Callable[[Array], tuple[Array, Array]]:
         def quantize(x: Array) -> tuple[Array, Array]:
@@ -170,7 +192,7 @@ def _torchao() -> Iterator[Peer]:
             pairs = np.stack([codes, codes], axis=-1)
             stored = pairs[:, 0] | pairs[:, 1] << 4 if element == "e2m1" else pairs
             data = torch.from_numpy(stored)
-            data = data if element == "e2m1" else data.view(dtypes[element])  # packed bytes stay bytes
+            data = data.view(dtypes[element]) if element in ("e4m3", "e5m2") else data  # the others are bytes
             e8m0 = torch.from_numpy(scales.copy()).view(torch.float8_e8m0fnu)
             values = mx_tensor.to_dtype(data.reshape(len(codes), -1), e8m0, dtypes[element], 2, torch.float32)
             first: Array = values.reshape(len(codes), 2)[:, 0].numpy()
