@@ -1,0 +1,145 @@
+"""What the page that compares libraries says of them, checked where the versions it names are installed."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mxnum.conformance.cases import cases
+from mxnum.conformance.check import answers_of
+from mxnum.conformance.expected import as_floats, expected
+from mxnum.conformance.judge import BUG, judge
+from mxnum.conformance.libraries import LIBRARIES, peers, version
+from mxnum.conformance.task import make_task
+
+DOCS = Path(__file__).parents[1] / "docs" / "reference"
+PAGE = (DOCS / "comparison.md").read_text()
+VERSIONS = dict(re.findall(r"^- \*\*(\w+)\*\* (\d[\d.]*\d)", PAGE, re.M))
+
+
+def compared(library):
+    """Skip unless the version that the page is about is installed."""
+    if version(library) != VERSIONS[library]:
+        pytest.skip(f"the page is about {library} {VERSIONS[library]}; installed is {version(library)}")
+
+
+def cells(row):
+    """One row of the table of features by library."""
+    titles = re.search(r"^\| (\| ml_dtypes .*)\|$", PAGE, re.M)[1]
+    found = re.search(rf"^\| {re.escape(row)} \|(.*)\|$", PAGE, re.M)
+    assert found, row
+    names = [name.strip() for name in titles.strip(" |").split("|")]
+    return dict(zip(names, (cell.strip() for cell in found[1].split("|")), strict=True))
+
+
+def test_the_page_and_the_table_are_about_the_same_versions():
+    published = dict(re.findall(r"^## (\w+) (\S+)$", (DOCS / "conformance.md").read_text(), re.M))
+    assert published == VERSIONS
+    assert set(VERSIONS) == set(LIBRARIES)
+
+
+def test_types_of_ml_dtypes():
+    compared("ml_dtypes")
+    import ml_dtypes
+
+    for row, names in {
+        "elements E4M3, E5M2": ("float8_e4m3fn", "float8_e5m2"),
+        "elements E3M2, E2M3": ("float6_e3m2fn", "float6_e2m3fn"),
+        "element E2M1": ("float4_e2m1fn",),
+    }.items():
+        assert cells(row)["ml_dtypes"] == "yes"
+        assert all(hasattr(ml_dtypes, name) for name in names)
+    assert cells("arithmetic on elements")["ml_dtypes"] == "yes"
+    assert (ml_dtypes.float8_e4m3fn(1.5) + ml_dtypes.float8_e4m3fn(1)).dtype == ml_dtypes.float8_e4m3fn
+
+
+def test_roundings_of_gfloat():
+    compared("gfloat")
+    gfloat = pytest.importorskip("gfloat")
+    from gfloat import formats
+
+    names = {mode.name for mode in gfloat.RoundMode}
+    assert {"TiesToEven", "TiesToAway", "TowardZero", "TowardPositive", "TowardNegative", "Stochastic"} <= names
+    assert not {"ToOdd", "RoundToOdd"} & names
+    assert cells("roundings")["gfloat"] == "nearest (two), up, down, to zero, stochastic"
+    assert cells("formats of your own")["gfloat"] == "yes"
+    assert {info.name for info in formats.all_block_formats} >= {"mxfp8_e4m3", "mxfp4_e2m1", "mxint8"}
+    assert not any("pack" in name for name in dir(gfloat) if not name.startswith("_"))
+
+
+def test_types_of_torch():
+    compared("torch")
+    import torch
+
+    one = torch.tensor([1.5, 1e9])
+    assert one.to(torch.float8_e4m3fn).float().tolist() == [1.5, 448]
+    assert one.to(torch.float8_e5m2).float().tolist() == [1.5, float("inf")]
+    assert cells("saturate or not")["torch"] == "E4M3 yes, E5M2 no"
+    with pytest.raises(NotImplementedError):
+        one.to(torch.float4_e2m1fn_x2)
+    assert cells("element E2M1")["torch"] == "stored"
+    assert not any("float6_" in name for name in dir(torch))
+
+
+def test_modes_of_torchao():
+    compared("torchao")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torchao.prototype.mx_formats import mx_tensor, nvfp4_tensor
+        from torchao.prototype.mx_formats.constants import SUPPORTED_ELEM_DTYPES
+
+    assert {mode.value for mode in mx_tensor.ScaleCalculationMode} == {"floor", "ceil", "even", "rceil"}
+    assert {str(each) for each in SUPPORTED_ELEM_DTYPES} == {
+        "torch.float8_e4m3fn", "torch.float8_e5m2", "fp6_e2m3", "fp6_e3m2", "torch.float4_e2m1fn_x2"
+    }  # fmt: skip
+    assert hasattr(nvfp4_tensor, "NVFP4Tensor")
+
+
+def wrong_cases(library, call, fmt):
+    """For each wrong case of a quantization: the largest magnitude, the right scale code, the answer, what is wrong."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        peer = next(p for p in peers(library) if (p.call, p.format) == (call, fmt))
+    task = make_task(peer.operation, peer.format, **peer.claims)
+    for inputs in cases(task):
+        answers = answers_of(peer.function, task, inputs)
+        found, right = judge(task, inputs, answers, {}), expected(task, inputs)
+        for row in np.flatnonzero(found.verdicts & BUG):
+            largest = np.abs(as_floats(inputs["x"][row], task.source)).max()
+            yield float(largest), int(right["scale"][row, 0]), int(answers["scale"][row, 0]), found.parts[row]
+
+
+@pytest.mark.parametrize("mode", ["FLOOR", "CEIL", "EVEN", "RCEIL"])
+@pytest.mark.parametrize("fmt", ["mxfp8_e4m3", "mxfp6_e2m3", "mxfp4_e2m1"])
+def test_where_torchao_differs(mode, fmt):
+    compared("torchao")
+    found = list(wrong_cases("torchao", f"to_mx, {mode}", fmt))
+    assert len(found) > 40
+    for largest, right, got, part in found:
+        above_a_limit = mode == "RCEIL" and part == "scale" and got == right - 1
+        assert right == 0 or not np.isfinite(largest) or above_a_limit
+
+
+def test_where_gguf_differs():
+    compared("gguf")
+    told = set()
+    for largest, right, got, part in wrong_cases("gguf", "MXFP4.quantize_blocks", "mxfp4_e2m1"):
+        if right == 0 or not np.isfinite(largest) or part == "tie":
+            continue
+        assert part == "scale"
+        assert got == right + 1
+        assert 2 * np.frexp(largest)[0] > 1.9999995
+        told.add(largest)
+    assert len(told) > 5
+
+
+@pytest.mark.parametrize("fmt", ["mxfp8_e4m3", "mxint8"])
+def test_where_blocks_of_gfloat_differ(fmt):
+    compared("gfloat")
+    found = list(wrong_cases("gfloat", "compute_scale_amax, encode_block", fmt))
+    assert found
+    assert not any(np.isfinite(largest) for largest, *_ in found)

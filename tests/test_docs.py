@@ -1,0 +1,246 @@
+"""The documentation: no block of code is left unexecuted, no public name undocumented, no page unreachable.
+
+Cells are executed, and the C programs compared, where pages are built; here is the rest.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import shlex
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mxnum as mx
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(page for page in DOCS.rglob("*.md") if not {"_build", "results"} & set(page.parts))
+#: Pages for people who look at the repository.
+FRONT = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+#: What a fence may say, and who runs what is in it.
+LANGUAGES = {
+    "{code-cell}": "the build of the documentation",
+    "{eval-rst}": "the build of the documentation",
+    "{toctree}": "the build of the documentation",
+    "{include}": "the build of the documentation",
+    "{note}": "nobody: it is text",
+    "c": "tests/cli/test_command_verify.py",
+    "toml": "tests/experiments",
+    "python": "this file, or tests/test_examples.py",
+    "sh": "this file",
+    "text": "nobody: it is what a program printed",
+}
+#: Packages that a block of Python may need, beyond those that the tests need.
+OPTIONAL = ("torch", "onnx", "dask", "cupy")
+
+
+def fences(page):
+    """(line, language, text) of each fenced block of a page."""
+    lines = page.read_text().splitlines()
+    start = None
+    for at, line in enumerate(lines):
+        fence = re.match(r"(`{3,})(.*)$", line)
+        if fence and start is None:
+            start, ticks, language = at, fence[1], fence[2].strip()
+        elif start is not None and line.strip() == ticks:
+            yield start + 1, language.split()[0] if language else "", "\n".join(lines[start + 1 : at])
+            start = None
+    assert start is None, f"{page}: the block at line {start} does not end"
+
+
+def blocks(language, pages=(*PAGES, *FRONT)):
+    return [
+        pytest.param(text, id=f"{page.relative_to(ROOT)}:{line}")
+        for page in pages
+        for line, found, text in fences(page)
+        if found == language
+    ]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *FRONT], ids=lambda p: str(p.relative_to(ROOT)))
+def test_somebody_runs_every_block(page):
+    for line, language, _ in fences(page):
+        assert language in LANGUAGES, f"line {line}: {language!r}"
+        if language == "{code-cell}":  # without this head, cells are shown and not run
+            assert page.read_text().startswith("---\njupytext:"), "the head that makes it a notebook is missing"
+
+
+@pytest.mark.parametrize("text", blocks("python", PAGES))
+def test_blocks_of_python(text):
+    for package in OPTIONAL:
+        if re.search(rf"^(import|from) {package}\b", text, re.M):
+            pytest.importorskip(package, reason=f"{package} is not installed")
+    space = {"my_kernel": lambda x: mx.quantize(x, "mxfp4_e2m1", scale_rule="even")}
+    exec(text, space)
+    for name in [name for name in space if name.startswith("test_")]:
+        from mxnum.conformance import check
+
+        def as_pair(x, kernel=space["my_kernel"]):
+            return kernel(x).codes, kernel(x).scales
+
+        space["my_kernel"] = as_pair
+        space[name](mx_check=check)
+
+
+@pytest.mark.parametrize("text", blocks("python", FRONT))
+def test_blocks_of_python_in_front_are_examples_that_doctest_runs(text):
+    assert text.startswith(">>> ")
+
+
+def commands():
+    """The commands of the pages: lines of shell blocks, and what stands in backticks."""
+    found = []
+    for page in (*PAGES, *FRONT):
+        where = str(page.relative_to(ROOT))
+        for _, language, text in fences(page):
+            if language == "sh":
+                joined = re.sub(r"\\\n\s*", " ", text)
+                found += [(where, line) for line in joined.splitlines() if line.strip()]
+            elif language == "{code-cell}" and text.startswith("%%bash"):
+                found += [(where, line) for line in text.splitlines() if "-m mxnum " in line]
+        prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M)
+        found += [(where, text) for text in re.findall(r"`((?:mxnum|python -m) [^`]+)`", " ".join(prose.split()))]
+    return sorted(set(found))
+
+
+def split(line):
+    """The commands of a line, each as its words."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;")
+    lexer.whitespace_split = True
+    lexer.commenters = "#"
+    words, command = list(lexer), []
+    for word in [*words, ";"]:
+        if set(word) <= set("|&;"):
+            if command:
+                yield command
+            command = []
+        else:
+            command.append(word)
+
+
+def source_of(module):
+    """The text of a module or package in this repository."""
+    path = ROOT / Path(*module.split("."))
+    return "".join(f.read_text() for f in path.rglob("*.py")) if path.is_dir() else path.with_suffix(".py").read_text()
+
+
+@pytest.mark.parametrize(("where", "line"), commands())
+def test_commands_exist_with_their_options(where, line):
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for words in split(line):
+        words = [word for word in words if "=" not in word or word.startswith("-")] or words
+        program, *rest = words
+        name = program.split("/")[-1]
+        if name.startswith("python") and rest[:1] == ["-m"]:
+            module, *rest = rest[1:]
+            if module == "mxnum":
+                name = "mxnum"
+            elif module == "pip":
+                name = "pip"
+            elif module in ("pytest", "venv", "sphinx"):
+                continue
+            else:
+                text = source_of(module)
+                for option in (word.split("=")[0] for word in rest if word.startswith("--")):
+                    assert f'"{option}"' in text or option == "--help", f"{where}: {option} in {line!r}"
+                continue
+        if name == "pip":
+            for extra in re.findall(r"\[([\w,]+)\]", line):
+                assert set(extra.split(",")) <= set(extras), f"{where}: {line!r}"
+        elif name == "mxnum":
+            takes_options(where, line, rest)
+        elif name.startswith("python"):
+            assert (ROOT / rest[0]).exists() or rest[0] == "-c", f"{where}: {line!r}"
+        else:
+            assert name in ("ruff", "mypy", "sed", "head", "tail", "mine", "e2m1"), f"{where}: {line!r}"
+
+
+def takes_options(where, line, words):
+    """Whether the command line has that command and those options."""
+    pytest.importorskip("typer", reason="the extra cli is not installed")
+    import typer.main
+
+    from mxnum.cli.app import app
+
+    group = typer.main.get_command(app)
+    if not words or words[0].startswith("-"):
+        return
+    known = group.commands[words[0]].params
+    options = {option for parameter in known for option in (*parameter.opts, *parameter.secondary_opts)}
+    options |= {"--help", "-h"}
+    for word in words[1:]:
+        if word == "--":
+            break
+        if re.match(r"--?[a-z]", word):
+            assert word.split("=")[0] in options, f"{where}: {word} in {line!r}"
+
+
+REFERENCE = (DOCS / "reference" / "api.md").read_text()
+PUBLIC = [
+    "mxnum", "mxnum.formats", "mxnum.modes", "mxnum.analysis", "mxnum.analysis.synthetic", "mxnum.plots",
+    "mxnum.claims", "mxnum.experiments", "mxnum.conformance", "mxnum.conformance.strategies", "mxnum.reference",
+    *(f"mxnum.interop.{m.name}" for m in pkgutil.iter_modules([str(ROOT / "mxnum" / "interop")])),
+]  # fmt: skip
+
+
+def public_names(module):
+    """What a module says is public, or else what it defines without an underscore."""
+    listed = getattr(module, "__all__", None)
+    if listed is not None:
+        return listed
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and callable(value) and getattr(value, "__module__", None) == module.__name__
+    ]
+
+
+def is_documented(module, name):
+    whole = re.search(rf"automodule:: {re.escape(module)}\n(?:   .*\n)*?   :members:(.*)\n(   :exclude.*)?", REFERENCE)
+    if whole and (not whole[1].strip() or name in re.split(r"[ ,]+", whole[1])):
+        return True
+    return re.search(rf"^\.\. auto\w+:: (mxnum|{re.escape(module)})\.{name}$", REFERENCE, re.M) is not None
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_every_public_name_is_in_the_reference(module):
+    if module == "mxnum.conformance.strategies":
+        pytest.importorskip("hypothesis")
+    loaded = importlib.import_module(module)
+    missing = [
+        name
+        for name in public_names(loaded)
+        if not (name == "__version__" or f"{module}.{name}" in PUBLIC or is_documented(module, name))
+    ]
+    assert missing == []
+
+
+def test_a_name_that_is_missing_is_noticed():
+    assert not is_documented("mxnum", "quantise")
+    assert is_documented("mxnum", "quantize")
+    assert is_documented("mxnum.interop.swizzle", "swizzle_scales")
+    assert not is_documented("mxnum.interop.safetensors", "DTYPES")
+
+
+def test_the_figure_is_what_its_command_draws(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib", reason="the extra plots is not installed")
+    readme = (ROOT / "README.md").read_text()
+    assert "](docs/figure.svg)" in readme
+    assert "`python docs/figure.py`" in readme
+    monkeypatch.setattr(sys, "argv", ["figure.py", str(tmp_path / "figure.svg")])
+    exec((DOCS / "figure.py").read_text(), {"__file__": str(DOCS / "figure.py")})
+    drawn, kept = ((path / "figure.svg").read_text() for path in (tmp_path, DOCS))
+    numbers = [np.array(re.findall(r"-?\d+\.\d+", text), float) for text in (drawn, kept)]
+    if re.search(r"Matplotlib v\S+", drawn)[0] == re.search(r"Matplotlib v\S+", kept)[0]:
+        assert np.allclose(*numbers, atol=1e-4)
+
+
+def test_the_changelog_is_a_page():
+    assert "../CHANGELOG.md" in (DOCS / "changelog.md").read_text()
+    assert "\nchangelog\n" in (DOCS / "index.md").read_text()
