@@ -84,7 +84,9 @@ class Training:
             for index, run in enumerate(self.active):
                 run.measured_at.append(self.step)
                 for name, value in values.items():
-                    run.measured.setdefault(name, []).append(value[index])
+                    if name not in run.measured:  # NaN for looks of a checkpoint whose program did not measure it
+                        run.measured[name] = [np.full_like(value[index], np.nan)] * (len(run.measured_at) - 1)
+                    run.measured[name].append(value[index])
         loss = network.loss_and_gradients(x, y, self.step)
         self._inject()
         self._update()

@@ -10,7 +10,7 @@ import pytest
 
 from mxnum.experiments import divergence, storage
 from mxnum.experiments.config import Experiment, Injection, Operand, experiment_from, uniform_precision
-from mxnum.experiments.loop import Training, progress_line, train
+from mxnum.experiments.loop import Training, load, progress_line, save, train
 from mxnum.experiments.model import KINDS
 
 pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
@@ -139,6 +139,20 @@ def test_injection_reaches_only_the_asked_parameters(where):
 @pytest.mark.parametrize("change", [{"quantized_teacher": True}, {"noise_draw": 1}, {"centred_inputs": True}])
 def test_switches_of_the_data(change):
     assert train(SMALL.but(steps=1), (1,))[0].losses != train(SMALL.but(steps=1, **change), (1,))[0].losses
+
+
+def test_a_measurement_that_a_checkpoint_lacks(tmp_path):
+    started = Training(SMALL, (1,))
+    started.advance(measure=True)
+    del started.runs[0].measured["zeta"], started.runs[0].measured["gamma_rms"]
+    save(started, tmp_path / "old.npz")
+    continued = Training(SMALL, (1,))
+    load(continued, tmp_path / "old.npz")
+    continued.advance(measure=True)
+    measured = continued.runs[0].measured
+    assert {len(values) for values in measured.values()} == {2}
+    assert np.isnan(measured["zeta"]).tolist() == [True, False]
+    assert np.isnan(measured["gamma_rms"]).tolist() == [[True, True], [False, False]]
 
 
 def test_a_run_is_stored_with_everything(tmp_path):
