@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mxnum import errors
-from mxnum.experiments import cost, critical, interventions, report, storage, studies
+from mxnum.experiments import cost, critical, interventions, machine, report, storage, studies
 from mxnum.experiments.conduct import conduct
 from mxnum.experiments.config import Experiment, uniform_precision
 
@@ -46,6 +46,7 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--stack", type=int, default=6, help="seeds that one process trains together")
         command.add_argument("--nice", type=int, default=0, help="lower the priority of the processes by this")
         command.add_argument("--scheduler", metavar="ADDRESS", help="run on this dask.distributed cluster")
+        command.add_argument("--machine", default="cpu", choices=machine.MACHINES, help="cuda: on a GPU, by CuPy")
         command.add_argument("--full", action="store_true", help="go on after a divergence, up to the horizon")
         command.add_argument(
             "--set",
@@ -131,6 +132,7 @@ def _run(study: studies.Study, options: argparse.Namespace, results: Path) -> in
         niceness=options.nice,
         scheduler=options.scheduler,
         stop_when_diverged=not options.full,
+        machine=options.machine,
     )
     if outcome.table["arms"]:
         report.store(outcome.table, results)

@@ -41,6 +41,7 @@ def conduct(
     niceness: int = 0,
     scheduler: str | None = None,
     stop_when_diverged: bool = True,
+    machine: str = "cpu",
     say: Callable[[str], None] = print,
     show: sweep.Show | None = None,
 ) -> Outcome:
@@ -63,6 +64,8 @@ def conduct(
     processes, stack, niceness, scheduler
         How many processes (default: one for each core), how many seeds each trains together, how politely; or the
         address of a dask.distributed scheduler. The bits depend on none of them.
+    machine
+        "cpu", or "cuda" for a GPU, whose last bits differ; there one process suffices.
     say, show
         Takes a line for each group of seeds that is done; takes the `sweep.State` about once a second (default: it is
         said every ten seconds).
@@ -85,6 +88,7 @@ def conduct(
         stack=stack,
         measure_every=whole.measure_every,
         stop_when_diverged=stop_when_diverged,
+        machine=machine,
     )
     say(f"{whole.name}: {len(wanted)} arms, {count} seeds from {first_seed}, {len(tasks)} tasks to do.")
     if scheduler:

@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.experiments import kernels, storage
+from mxnum.experiments import storage
 from mxnum.experiments.config import Experiment, to_dict
 from mxnum.experiments.data import INJECTION, Batches, generator
 from mxnum.experiments.divergence import Watch
+from mxnum.experiments.machine import CPU, Machine
+from mxnum.experiments.machine import machine as machine_named
 from mxnum.experiments.measure import measurements
 from mxnum.experiments.model import KINDS, Network, quantized_product
 
@@ -36,6 +38,7 @@ class Run:
     measured: dict[str, list[Array]] = field(default_factory=dict)
     #: The parameters at the end, as `Parameters.run` gives them.
     parameters: Array = None
+    machine: Machine = CPU
 
     @property
     def steps(self) -> int:
@@ -52,24 +55,27 @@ class Run:
             "steps": self.steps,
             "experiment": to_dict(self.experiment),
         }
-        storage.write_json(directory / f"seed-{self.seed}.json", table | {"environment": storage.environment()})
+        storage.write_json(
+            directory / f"seed-{self.seed}.json",
+            table | {"environment": storage.environment() | dict(self.machine.about)},
+        )
 
 
 class Training:
     """Several seeds of one experiment, step by step; everything that a step depends on is in here."""
 
-    def __init__(self, experiment: Experiment, seeds: tuple[int, ...]):
-        self.experiment, self.step = experiment, 0
-        self.runs = [Run(seed, experiment) for seed in seeds]
+    def __init__(self, experiment: Experiment, seeds: tuple[int, ...], machine: Machine = CPU):
+        self.experiment, self.machine, self.step = experiment, machine, 0
+        self.runs = [Run(seed, experiment, machine=machine) for seed in seeds]
         self.active = list(self.runs)
-        self.network = Network(experiment, seeds)
-        self.batches = Batches(experiment, seeds)
-        self.first = np.zeros_like(self.network.parameters.flat)
-        self.second = np.zeros_like(self.network.parameters.flat)
+        self.network = Network(experiment, seeds, machine)
+        self.batches = Batches(experiment, seeds, machine)
+        self.first = machine.xp.zeros_like(self.network.parameters.flat)
+        self.second = machine.xp.zeros_like(self.network.parameters.flat)
         self.watch = Watch(len(seeds))
         self.teacher_product = None
         if experiment.quantized_teacher:
-            self.teacher_product = quantized_product(experiment.precision, experiment.precision.bf16)
+            self.teacher_product = quantized_product(experiment.precision, experiment.precision.bf16, machine)
 
     def advance(self, measure: bool = False) -> Array:
         """One step: batch, loss and gradients, update. The losses come back."""
@@ -109,7 +115,7 @@ class Training:
             for kind in _NOISY[noise.where]:
                 part = getattr(gradients, kind)[:, index]
                 normal = common if noise.common else rng.standard_normal(part.shape, dtype=np.float32)
-                part *= np.float32(1 + noise.mean) + normal * np.float32(noise.deviation)
+                part *= self.machine.to(np.float32(1 + noise.mean) + normal * np.float32(noise.deviation))
 
     def _update(self) -> None:
         e, parameters, gradients = self.experiment, self.network.parameters, self.network.gradients
@@ -117,7 +123,7 @@ class Training:
             gradients.gamma[...] = 0
         if not e.train_beta:
             gradients.beta[...] = 0
-        t, f = self.step + 1, np.float32
+        t, f, kernels = self.step + 1, np.float32, self.machine.kernels
         if e.optimizer == "adam":
             b1, b2 = e.betas
             kernels.adam(
@@ -181,6 +187,7 @@ def train(
     checkpoint: Path | None = None,
     checkpoint_every: int = 500,
     report: Callable[[int, Array, list[Run]], None] | None = None,
+    machine: str = "cpu",
 ) -> list[Run]:
     """Train every seed to `experiment.steps`, and give their histories.
 
@@ -195,8 +202,10 @@ def train(
         for bit. It is deleted at the end.
     report
         Called after each step with the step, the losses of the active runs and the active runs.
+    machine
+        "cpu", or "cuda": the current GPU, by CuPy. The trajectories differ in their last bits, and so in the end.
     """
-    training = Training(experiment, seeds)
+    training = Training(experiment, seeds, machine_named(machine))
     if checkpoint is not None and checkpoint.exists():
         load(training, checkpoint)
     with one_blas_thread():

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.experiments import kernels
 from mxnum.experiments.config import FLOAT32, Experiment, Operand, Precision
 from mxnum.experiments.data import INITIALIZATION, apply_activation, generator
+from mxnum.experiments.machine import CPU, Machine
 from mxnum.experiments.operands import Buffers, affine, rounded
 
 Array = Any
@@ -27,13 +27,13 @@ _EPSILON = np.float32(1e-5)
 class Parameters:
     """One flat float32 vector and its views, one for each kind of parameter."""
 
-    def __init__(self, experiment: Experiment, runs: int):
-        e = experiment
+    def __init__(self, experiment: Experiment, runs: int, machine: Machine = CPU):
+        e, self.machine = experiment, machine
         sizes: dict[str, tuple[int, ...]]
         sizes = {"gamma": (e.width,), "beta": (e.width,), "bias": (e.width,)}
         sizes |= {"w1": (e.inner, e.width), "w2": (e.width, e.hidden)}
         self.shapes = {kind: (e.layers, runs, *sizes[kind]) for kind in KINDS}
-        self.flat = np.zeros(sum(math.prod(shape) for shape in self.shapes.values()), np.float32)
+        self.flat = machine.xp.zeros(sum(math.prod(shape) for shape in self.shapes.values()), np.float32)
         self._make_views()
 
     def _make_views(self) -> None:
@@ -50,15 +50,15 @@ class Parameters:
     w2: Array
 
     def run(self, index: int) -> Array:
-        """A copy of one run's parameters as a vector, kind after kind."""
-        return np.concatenate([getattr(self, kind)[:, index].ravel() for kind in KINDS])
+        """A copy of one run's parameters as a vector of numpy, kind after kind."""
+        return np.concatenate([self.machine.host(getattr(self, kind)[:, index]).ravel() for kind in KINDS])
 
     def set_run(self, index: int, vector: Array) -> None:
         """The inverse of `run`."""
         start = 0
         for kind in KINDS:
             part = getattr(self, kind)[:, index]
-            part[...] = vector[start : start + part.size].reshape(part.shape)
+            part[...] = self.machine.to(vector[start : start + part.size].reshape(part.shape))
             start += part.size
 
 
@@ -97,23 +97,27 @@ class _Layer:
 class Network:
     """The student of several runs."""
 
-    def __init__(self, experiment: Experiment, seeds: tuple[int, ...]):
-        self.experiment, self.seeds = experiment, seeds
-        self.parameters = initial_parameters(experiment, seeds)
-        self.gradients = Parameters(experiment, len(seeds))
-        self.buffers = Buffers()
+    def __init__(self, experiment: Experiment, seeds: tuple[int, ...], machine: Machine = CPU):
+        self.experiment, self.seeds, self.machine = experiment, seeds, machine
+        self.parameters = Parameters(experiment, len(seeds), machine)
+        self.parameters.flat[...] = machine.to(initial_parameters(experiment, seeds).flat)
+        self.gradients = Parameters(experiment, len(seeds), machine)
+        self.buffers = Buffers(machine)
 
     def loss_and_gradients(self, x: Array, y: Array, step: int, precision: Precision | None = None) -> Array:
         """The mean squared error of each run; writes `self.gradients`."""
         e, p = self.experiment, self.experiment.precision if precision is None else precision
         bf16, is_bf16, make = p.bf16, p.vector == "bfloat16", self.buffers.get_like
+        xp, kernels = self.machine.xp, self.machine.kernels
         runs, samples = x.shape[:2]
         wide, hidden = (runs, samples, e.inner), (runs, samples, e.hidden)
 
         def quantized(tensor: Array, operand: Operand, axis: int, name: str, layer: int = 0) -> Array:
             stream = step << 16 | layer << 8 | _STREAMS[name]
             out = make(("quantized", _PLACES.get(name, name)), tensor.shape)
-            return rounded(tensor, operand, axis, out, seeds=self.seeds, stream=stream, already_bf16=is_bf16)
+            return rounded(
+                tensor, operand, axis, out, seeds=self.seeds, stream=stream, already_bf16=is_bf16, kernels=kernels
+            )
 
         def turned(tensor: Array, operand: Operand, name: str, layer: int = 0) -> Array:
             """Quantized along the axis before the last, and transposed: a view, which BLAS takes as it is."""
@@ -123,8 +127,8 @@ class Network:
         weights = self.parameters
         if is_bf16:
             weights = self._rounded_parameters(bf16)
-        gamma = affine(self.parameters.gamma, p.gamma, self.seeds, step, 0)
-        beta = affine(self.parameters.beta, p.beta, self.seeds, step, 1)
+        gamma = affine(self.parameters.gamma, p.gamma, self.seeds, step, 0, kernels)
+        beta = affine(self.parameters.beta, p.beta, self.seeds, step, 1, kernels)
         w1 = quantized(weights.w1, p.weights, -1, "w1")
         w2 = quantized(weights.w2, p.weights, -1, "w2")
 
@@ -148,15 +152,15 @@ class Network:
                 )
             else:
                 kernels.round_bf16(stream.reshape(-1).view(np.int32), layer.z.reshape(-1).view(np.int32), bf16)
-            np.matmul(quantized(layer.z, p.activations, -1, "z", k), w1[k].swapaxes(-1, -2), out=layer.u)
-            apply_activation(e, layer.u, layer.slope, layer.h, bf16 if p.round_activation else 0)
+            xp.matmul(quantized(layer.z, p.activations, -1, "z", k), w1[k].swapaxes(-1, -2), out=layer.u)
+            apply_activation(e, layer.u, layer.slope, layer.h, bf16 if p.round_activation else 0, kernels)
             product = make("product", x.shape)
-            np.matmul(quantized(layer.h, p.activations, -1, "h", k), w2[k].swapaxes(-1, -2), out=product)
+            xp.matmul(quantized(layer.h, p.activations, -1, "h", k), w2[k].swapaxes(-1, -2), out=product)
             kernels.add_rounded_bias(product, weights.bias[k], stream, bf16)
         self.saved = saved
 
         # Backward.
-        loss = np.empty(runs)
+        loss = xp.empty(runs)
         d_stream, g = make("d_stream", x.shape), self.gradients
         kernels.residual_gradient(stream, y, loss, d_stream)
         w1 = turned(weights.w1, p.weights_backward, "w1 backward")
@@ -166,13 +170,13 @@ class Network:
             layer = saved[k]
             kernels.round_and_sum(d_stream, d_out, g.bias[k], bf16)
             h = turned(layer.h, p.activations_backward, "h along batch", k)
-            np.matmul(turned(d_out, p.gradients, "d_out along batch", k), h.swapaxes(-1, -2), out=g.w2[k])
-            np.matmul(quantized(d_out, p.gradients, -1, "d_out", k), w2[k].swapaxes(-1, -2), out=dh)
+            xp.matmul(turned(d_out, p.gradients, "d_out along batch", k), h.swapaxes(-1, -2), out=g.w2[k])
+            xp.matmul(quantized(d_out, p.gradients, -1, "d_out", k), w2[k].swapaxes(-1, -2), out=dh)
             self._activation_backward(layer, dh, du, bf16)
             z = turned(layer.z, p.activations_backward, "z along batch", k)
-            np.matmul(turned(du, p.gradients, "du along batch", k), z.swapaxes(-1, -2), out=g.w1[k])
+            xp.matmul(turned(du, p.gradients, "du along batch", k), z.swapaxes(-1, -2), out=g.w1[k])
             dz = make("dz", x.shape)
-            np.matmul(quantized(du, p.gradients, -1, "du", k), w1[k].swapaxes(-1, -2), out=dz)
+            xp.matmul(quantized(du, p.gradients, -1, "du", k), w1[k].swapaxes(-1, -2), out=dz)
             if e.layer_norm:
                 kernels.layer_norm_backward(
                     dz, layer.normalized, layer.inverse_deviation, gamma[k], g.gamma[k], g.beta[k], d_stream, bf16
@@ -183,10 +187,10 @@ class Network:
         if is_bf16:
             flat = g.flat.view(np.int32)
             kernels.round_in_place(flat, bf16)
-        return loss
+        return self.machine.host(loss)
 
     def _activation_backward(self, layer: _Layer, dh: Array, du: Array, bf16: int) -> None:
-        e = self.experiment
+        e, kernels = self.experiment, self.machine.kernels
         if e.activation == "relu":
             kernels.relu_backward(layer.u.reshape(-1), dh.reshape(-1), du.reshape(-1), bf16)
         elif e.activation == "gelu":
@@ -200,17 +204,17 @@ class Network:
     def _rounded_parameters(self, bf16: int) -> Parameters:
         key = "rounded parameters"
         if key not in self.buffers:
-            self.buffers[key] = Parameters(self.experiment, len(self.seeds))
+            self.buffers[key] = Parameters(self.experiment, len(self.seeds), self.machine)
         copy: Parameters = self.buffers[key]
-        kernels.round_bf16(self.parameters.flat.view(np.int32), copy.flat.view(np.int32), bf16)
+        self.machine.kernels.round_bf16(self.parameters.flat.view(np.int32), copy.flat.view(np.int32), bf16)
         return copy
 
     def keep(self, runs: Any) -> None:
         """Go on with these runs alone; their bits do not change."""
         old = self.parameters
         self.seeds = tuple(self.seeds[r] for r in runs)
-        self.parameters = Parameters(self.experiment, len(self.seeds))
-        self.gradients = Parameters(self.experiment, len(self.seeds))
+        self.parameters = Parameters(self.experiment, len(self.seeds), self.machine)
+        self.gradients = Parameters(self.experiment, len(self.seeds), self.machine)
         for new, index in enumerate(runs):
             self.parameters.set_run(new, old.run(index))
         self.buffers.clear()
@@ -229,14 +233,14 @@ _PLACES = dict.fromkeys(("z", "h", "d_out along batch", "d_out", "du along batch
 _PLACES |= dict.fromkeys(("h along batch", "z along batch"), "right")
 
 
-def quantized_product(precision: Precision, bf16: int) -> Any:
+def quantized_product(precision: Precision, bf16: int, machine: Machine = CPU) -> Any:
     """x W^T with both operands quantized as in the student's forward pass: for a teacher that is quantized too."""
 
     def multiply(x: Array, weight: Array) -> Array:
-        left = rounded(x, precision.activations, -1, np.empty_like(x))
-        right = rounded(weight, precision.weights, -1, np.empty_like(weight))
+        left = rounded(x, precision.activations, -1, machine.xp.empty_like(x), kernels=machine.kernels)
+        right = rounded(weight, precision.weights, -1, machine.xp.empty_like(weight), kernels=machine.kernels)
         product = left @ right.T
-        kernels.round_in_place(product.reshape(-1).view(np.int32), bf16)
+        machine.kernels.round_in_place(product.reshape(-1).view(np.int32), bf16)
         return product
 
     return None if precision.weights == precision.activations == FLOAT32 else multiply

@@ -10,6 +10,7 @@ import mxnum as mx
 from mxnum.experiments import kernels
 from mxnum.experiments.config import Operand
 from mxnum.experiments.data import AFFINE, generator
+from mxnum.experiments.machine import CPU, Machine, library
 
 Array = Any
 
@@ -17,11 +18,15 @@ Array = Any
 class Buffers(dict[Any, Array]):
     """Arrays that are made once and written at every step."""
 
+    def __init__(self, machine: Machine = CPU):
+        super().__init__()
+        self.machine = machine
+
     def get_like(self, name: Any, shape: tuple[int, ...]) -> Array:
         """An uninitialized float32 array, the same one for the same name and shape."""
         key = (name, shape)
         if key not in self:
-            self[key] = np.empty(shape, np.float32)
+            self[key] = self.machine.xp.empty(shape, np.float32)
         return self[key]
 
 
@@ -34,6 +39,7 @@ def rounded(
     seeds: tuple[int, ...] = (),
     stream: int = 0,
     already_bf16: bool = False,
+    kernels: Any = kernels,
 ) -> Array:
     """x with its values rounded along `axis` (-1 or -2), in `out` or x itself where nothing is to be done.
 
@@ -43,7 +49,7 @@ def rounded(
     if operand.format is None or (operand.format == "bfloat16" and already_bf16):
         return x
     if operand.format == "bfloat16":
-        source = np.ascontiguousarray(x).reshape(-1).view(np.int32)
+        source = library(x).ascontiguousarray(x).reshape(-1).view(np.int32)
         kernels.round_bf16(source, out.reshape(-1).view(np.int32), 1 if operand.rounding == "rne" else 2)
         return out
     if operand.scale_rule == "released_bump":
@@ -52,7 +58,7 @@ def rounded(
     keywords: dict[str, Any] = _keywords(operand)
     if operand.rounding == "sr":
         for run, seed in enumerate(seeds):
-            part = np.ascontiguousarray(x[..., run, :, :])
+            part = library(x).ascontiguousarray(x[..., run, :, :])
             out[..., run, :, :] = mx.fake_quantize(
                 part, operand.mx_format, axis=axis, seed=seed, stream=stream, **keywords
             )
@@ -73,8 +79,9 @@ def _keywords(operand: Operand) -> dict[str, Any]:
 def _released_bump(x: Array, operand: Operand, axis: int) -> Array:
     """The released code's bump: an element's exponent is one more if the largest magnitude *at its offset*, over all
     blocks of its row, has a mantissa above that of the format's maximum. Neighbours in a block may differ in scale."""
+    xp = library(x)
     if axis != -1:
-        return np.swapaxes(_released_bump(np.ascontiguousarray(np.swapaxes(x, axis, -1)), operand, -1), axis, -1)
+        return xp.swapaxes(_released_bump(xp.ascontiguousarray(xp.swapaxes(x, axis, -1)), operand, -1), axis, -1)
     fmt = operand.mx_format
     block = operand.block_size or fmt.block
     if x.shape[-1] % block:
@@ -82,13 +89,13 @@ def _released_bump(x: Array, operand: Operand, axis: int) -> Array:
             f"Scale rule 'released_bump' needs rows of whole blocks of {block}, not {x.shape[-1]} elements."
         )
     scales = mx.shared_scale(x, fmt, block_size=block)
-    magnitude = np.abs(x).reshape(*x.shape[:-1], -1, block).max(axis=-2, keepdims=True)
-    mantissa = 2 * np.frexp(magnitude)[0]
-    bumped = np.broadcast_to(mantissa > _ratio(fmt), (*x.shape[:-1], x.shape[-1] // block, block)).reshape(x.shape)
+    magnitude = xp.abs(x).reshape(*x.shape[:-1], -1, block).max(axis=-2, keepdims=True)
+    mantissa = 2 * xp.frexp(magnitude)[0]
+    bumped = xp.broadcast_to(mantissa > _ratio(fmt), (*x.shape[:-1], x.shape[-1] // block, block)).reshape(x.shape)
     given: dict[str, Any] = {"rounding": operand.rounding, "block_size": block}
     kept = mx.fake_quantize(x, fmt, scales=scales, **given)
-    higher = np.minimum(scales, 253) + np.uint8(1)
-    return np.where(bumped, mx.fake_quantize(x, fmt, scales=higher, **given), kept)
+    higher = xp.minimum(scales, 253) + np.uint8(1)
+    return xp.where(bumped, mx.fake_quantize(x, fmt, scales=higher, **given), kept)
 
 
 def _ratio(fmt: mx.MXFormat) -> float:
@@ -96,45 +103,48 @@ def _ratio(fmt: mx.MXFormat) -> float:
     return float(fmt.element.max) / 2.0**fmt.element.emax
 
 
-def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
+def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int, kernels: Any = kernels) -> Array:
     """Gamma or beta, of shape (layers, runs, features), as layer norm uses it at this step."""
+    xp = library(x)
     if operand.error == "grid":
-        return (np.rint(x / np.float32(operand.step)) * np.float32(operand.step)).astype(np.float32)
+        return (xp.rint(x / np.float32(operand.step)) * np.float32(operand.step)).astype(np.float32)
     if operand.format is None:
         return x
     if operand.error == "clamp":
         return _clamped(x, operand)
     if operand.rounding == "sr":
-        value = np.empty_like(x)
+        value = xp.empty_like(x)
         for run, seed in enumerate(seeds):
-            part = np.ascontiguousarray(x[:, run])
+            part = xp.ascontiguousarray(x[:, run])
             stream = step << 8 | tensor
             value[:, run] = mx.fake_quantize(part, operand.mx_format, seed=seed, stream=stream, **_keywords(operand))
     else:
-        value = rounded(x, operand, -1, np.empty_like(x))
+        value = rounded(x, operand, -1, xp.empty_like(x), kernels=kernels)
     if operand.error == "quantize":
         return value
     error = value - x
     if operand.error == "one_sided":
-        return x - np.abs(error)
+        return x - xp.abs(error)
     for run, seed in enumerate(seeds):
         rng = generator(seed, AFFINE, tensor, step)
         if operand.error == "random_sign":
-            error[:, run] *= rng.integers(0, 2, error[:, run].shape, np.int8) * np.float32(2) - np.float32(1)
+            signs = rng.integers(0, 2, error[:, run].shape, np.int8) * np.float32(2) - np.float32(1)
+            error[:, run] *= xp.asarray(signs)
         else:
-            error[:, run] = rng.permuted(error[:, run], axis=-1)
+            places = rng.permuted(np.broadcast_to(np.arange(x.shape[-1]), error[:, run].shape), axis=-1)
+            error[:, run] = xp.take_along_axis(error[:, run], xp.asarray(places), axis=-1)
     return x + error
 
 
 def _clamped(x: Array, operand: Operand) -> Array:
     """Cut off where the format saturates: the clamping of its scale rule without any rounding."""
     limit = _largest(x, operand, operand.scale_rule)
-    return np.clip(x, -limit, limit)
+    return library(x).clip(x, -limit, limit)
 
 
 def in_last_bin(x: Array, operand: Operand) -> Array:
     """Which elements of x exceed the largest element at the floor scale of their block: these clamp."""
-    return np.abs(x) > _largest(x, operand, "floor")
+    return library(x).abs(x) > _largest(x, operand, "floor")
 
 
 def _largest(x: Array, operand: Operand, scale_rule: str) -> Array:
@@ -142,5 +152,6 @@ def _largest(x: Array, operand: Operand, scale_rule: str) -> Array:
     fmt = operand.mx_format
     block = operand.block_size or fmt.block
     scales = mx.shared_scale(x, fmt, scale_rule=scale_rule, block_size=block)
-    limit = np.ldexp(np.float32(fmt.element.max), scales.astype(np.int32) - 127)
-    return np.repeat(limit, block, axis=-1)[..., : x.shape[-1]].astype(np.float32)
+    xp = library(x)
+    limit = xp.ldexp(xp.full(scales.shape, fmt.element.max, np.float32), scales.astype(np.int32) - 127)
+    return xp.repeat(limit, block, axis=-1)[..., : x.shape[-1]].astype(np.float32)

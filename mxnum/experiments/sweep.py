@@ -40,6 +40,7 @@ class Task:
     directory: Path
     measure_every: int = 0
     stop_when_diverged: bool = True
+    machine: str = "cpu"
 
     @property
     def label(self) -> str:
@@ -96,6 +97,7 @@ def tasks_for(
     stack: int = 3,
     measure_every: int = 0,
     stop_when_diverged: bool = True,
+    machine: str = "cpu",
 ) -> list[Task]:
     """The runs that are not yet on disk, seeds in groups of `stack`, first seeds of every arm first."""
     seeds = list(seeds)
@@ -107,7 +109,7 @@ def tasks_for(
             directory = arm_directory(root, arm)
             group = tuple(s for s in seeds[start : start + stack] if not (directory / f"seed-{s}.json").exists())
             if group:
-                tasks.append(Task(arm, experiment, group, directory, measure_every, stop_when_diverged))
+                tasks.append(Task(arm, experiment, group, directory, measure_every, stop_when_diverged, machine))
     return tasks
 
 
@@ -115,7 +117,8 @@ def run_task(task: Task, progress: Any = None) -> None:
     """Train and save; continue from a checkpoint if there is one."""
     from mxnum.experiments.loop import train
 
-    name = f"checkpoint-{task.seeds[0]}-{task.seeds[-1]}-{len(task.seeds)}.npz"
+    where = "" if task.machine == "cpu" else f"-{task.machine}"  # bits differ between machines
+    name = f"checkpoint-{task.seeds[0]}-{task.seeds[-1]}-{len(task.seeds)}{where}.npz"
     last = time.monotonic()
 
     def report(step: int, losses: Any, active: list[Any]) -> None:
@@ -131,6 +134,7 @@ def run_task(task: Task, progress: Any = None) -> None:
         measure_every=task.measure_every,
         checkpoint=task.directory / name,
         report=report,
+        machine=task.machine,
     )
     for run in runs:
         run.save(task.directory)

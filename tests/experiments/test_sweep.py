@@ -98,3 +98,12 @@ def test_a_cluster_does_the_same(tmp_path):
         tasks = tasks_for(ARMS, range(2), tmp_path)
         assert sweep.run_on_cluster(tasks, cluster.scheduler_address, say=lambda line: None) == []
     assert tasks_for(ARMS, range(2), tmp_path) == []
+
+
+def test_the_machine_reaches_the_training(tmp_path, monkeypatch):
+    (task,) = tasks_for({"FP32": TINY}, [0], tmp_path, machine="cuda")
+    given = {}
+    monkeypatch.setattr("mxnum.experiments.loop.train", lambda *a, **k: given.update(k) or [])
+    run_task(task)
+    assert given["machine"] == "cuda"
+    assert given["checkpoint"].name == "checkpoint-0-0-1-cuda.npz"

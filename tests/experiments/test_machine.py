@@ -1,0 +1,95 @@
+"""The network on another machine. Strict arrays stand in for CuPy's, because tests run without a GPU."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mxnum.experiments import loop, machine, storage
+from mxnum.experiments.config import BFLOAT16, Experiment, Injection, Operand, Precision, uniform_precision
+from mxnum.experiments.loop import Training, load, save
+from tests.experiments import strict
+
+pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
+
+BASE = Experiment(width=32, layers=2, batch=32, rate=1e-3)
+E2M1 = uniform_precision("mxfp4_e2m1")
+
+
+@pytest.fixture(autouse=True)
+def _strict_arrays_are_known(monkeypatch):
+    def library(x):
+        return strict.MACHINE.xp if isinstance(x, strict.DeviceArray) else np
+
+    monkeypatch.setattr(machine, "library", library)
+    monkeypatch.setattr("mxnum.experiments.operands.library", library)
+    monkeypatch.setattr("mxnum.experiments.operands.mx", strict.Quantizer())
+
+
+def losses(experiment, where, steps=4):
+    training = Training(experiment, (1, 2), where)
+    return np.array([training.advance(measure=step == 2) for step in range(steps)]), training
+
+
+@pytest.mark.parametrize(
+    "experiment",
+    [
+        BASE,
+        BASE.but(activation="relu", optimizer="sgd", momentum=0.9, injection=Injection(0.1, 0.5)),
+        BASE.but(activation="swiglu", precision=E2M1),
+        BASE.but(gelu="tanh", precision=E2M1, quantized_teacher=True, centred_inputs=True),
+        BASE.but(layer_norm=False, precision=uniform_precision("mxfp8_e4m3", layer_norm=BFLOAT16)),
+        BASE.but(precision=Precision(gradients=Operand("mxfp4_e2m1", rounding="sr"))),
+        BASE.but(precision=Precision(*(Operand("mxfp8_e4m3", scale_rule="released_bump"),) * 5)),
+        BASE.but(gamma=Operand("mxfp4_e2m1", rounding="sr"), beta=Operand(error="grid", step=0.25)),
+        BASE.but(gamma=Operand("mxfp4_e2m1", error="random_sign"), beta=Operand("mxfp4_e2m1", error="shuffle")),
+        BASE.but(gamma=Operand("mxfp4_e2m1", error="clamp"), beta=Operand("mxfp4_e2m1", error="one_sided")),
+    ],
+)
+def test_the_same_training_but_for_the_last_bits(experiment):
+    ours, training = losses(experiment, strict.MACHINE)
+    theirs, _ = losses(experiment, machine.CPU)
+    assert isinstance(training.network.parameters.flat, strict.DeviceArray)
+    assert type(ours) is np.ndarray
+    assert np.allclose(ours, theirs, rtol=2e-3)
+    assert not np.array_equal(ours[0], ours[-1])
+
+
+def test_checkpoints_and_runs_that_leave(tmp_path):
+    _, training = losses(BASE.but(precision=E2M1), strict.MACHINE)
+    save(training, tmp_path / "checkpoint.npz")
+    continued = Training(BASE.but(precision=E2M1), (1, 2), strict.MACHINE)
+    load(continued, tmp_path / "checkpoint.npz")
+    assert np.array_equal(training.advance(), continued.advance())
+    training.active[0].diverged = 3
+    training.drop_diverged()
+    assert training.advance()[0] == continued.advance()[1]
+
+
+def test_the_stand_in_refuses_what_cupy_refuses():
+    x = strict.MACHINE.to(np.ones(3))
+    for wrong in (lambda: x + np.ones(3), lambda: x.__setitem__(0, np.ones(1)), lambda: np.stack([x, np.ones(3)])):
+        with pytest.raises(TypeError, match="Unsupported type"):
+            wrong()
+
+
+def test_runs_tell_where_they_were_trained(tmp_path):
+    where = replace(strict.MACHINE, about={"gpu": "a stand-in", "cupy": "0"})
+    training = Training(BASE.but(steps=1), (1, 2), where)
+    training.advance()
+    training.runs[1].save(tmp_path)
+    environment = storage.read_json(tmp_path / "seed-2.json")["environment"]
+    assert environment["gpu"] == "a stand-in"
+    assert environment["numpy"] == np.__version__
+
+
+def test_names(monkeypatch):
+    assert machine.machine("cpu") is machine.CPU
+    with pytest.raises(ValueError, match="did you mean 'cuda'"):
+        machine.machine("cud")
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(ModuleNotFoundError, match=r"need CuPy, which comes with: pip install mxnum\[cuda\]"):
+        loop.train(BASE, (1,), machine="cuda")
