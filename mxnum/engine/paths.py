@@ -56,7 +56,13 @@ DECODING = FastPath(
     elements=tuple(ELEMENTS),
     evidence=("magic/decode/{element}", "magic/convert/{element}/{type}"),
 )
-PATHS = (ROUNDING, WIDENED, NEAREST_VALUE, DECODING)
+OFFSETS = FastPath(
+    name="float32 additions take offsets away, and add them",
+    float_types=("float32", "bfloat16", "float16"),
+    elements=tuple(ELEMENTS),
+    evidence=("magic/difference/{type}", "magic/sum/{element}"),
+)
+PATHS = (ROUNDING, WIDENED, NEAREST_VALUE, DECODING, OFFSETS)
 
 
 def rounds_fast(source: ElementFormat, element: ElementFormat) -> bool:
@@ -68,6 +74,16 @@ def has_nearest_value(source: ElementFormat, element: ElementFormat, rounding: R
     """Whether `magic.make_nearest_value` may be used for the values in the type of the input."""
     saturates = overflow == Overflow.SATURATE or element.specials == "none"
     return saturates and rounding == Rounding.RNE and NEAREST_VALUE.covers(source, element)
+
+
+def subtracts_fast(source: ElementFormat) -> bool:
+    """Whether `offsets.make_fast_difference` may be used."""
+    return OFFSETS.covers(source, ELEMENTS[OFFSETS.elements[0]])
+
+
+def adds_fast(element: ElementFormat, target: ElementFormat) -> bool:
+    """Whether `offsets.fast_sum` may be used, after `magic.value_of_code`."""
+    return target.name == "float32" and OFFSETS.covers(target, element)
 
 
 def decodes_fast(element: ElementFormat, target: ElementFormat) -> bool:

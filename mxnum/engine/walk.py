@@ -78,6 +78,12 @@ class Walk:
         return self.rows, self.columns, self.k, self.run, self.panel
 
     @cached_property
+    def bands(self) -> tuple[tuple[int, int, int, int, int], Bounds]:
+        """Shape and bounds for loops that take bands of rows whatever the blocks."""
+        shape = self.rows, self.columns, self.k, self.run, self.panel
+        return shape, (0, self.planes * -(-self.rows // self.k), 0, self.columns)
+
+    @cached_property
     def groups(self) -> int:
         """How many groups, or panels, there are."""
         if self.along_rows:
@@ -153,6 +159,16 @@ def in_threads(loop: Callable[..., Any], walk: Walk, threads: int | None, *argum
     for worker in workers:
         worker.join()
     return sum(results)
+
+
+def rows_joined(shape: tuple[int, ...], blocks: Blocks) -> tuple[tuple[int, ...], Blocks]:
+    """The shape and blocks of a contiguous array as few axes as rows allow, so that `chunks` can cut it anywhere."""
+    walk = plan(shape, blocks)
+    if walk is None or not walk.along_rows:
+        return shape, blocks
+    if walk.planes * walk.rows == 1:
+        return (walk.columns,), (walk.run,)
+    return (walk.planes * walk.rows, walk.columns), (1, walk.run)
 
 
 def chunks(shape: tuple[int, ...], blocks: Blocks) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...], int]] | None:

@@ -73,7 +73,7 @@ def check(name: str, rounding: Rounding, overflow: Overflow, value: bool) -> Out
         z3.ULT(random, 1 << SR_BITS),
     ]
     fast = _fast(element, rounding, value)
-    got, safe = _run(lambda x, scale, random: fast(x, scale, random, constants), x, scale, random)
+    got, safe = run_fast(lambda x, scale, random: fast(x, scale, random, constants), x, scale, random)
     want, _ = run(make_encode(FLOAT32, element, rounding, overflow), x, scale, random)
     if value:
         want, _ = run(make_decode(element, FLOAT32), want, scale)
@@ -88,7 +88,7 @@ def _check_scale(name: str, rule: ScaleRule) -> Outcome:
     element = formats.ELEMENTS[name]
     constants, amax = magic.constants(element, rule=rule), z3.BitVec("amax", 32)
     finite = [amax >= 0, amax <= FLOAT32.max_code]
-    got, safe = _run(lambda amax: magic.fast_scale(amax, constants), amax)
+    got, safe = run_fast(lambda amax: magic.fast_scale(amax, constants), amax)
     want, _ = run(make_shared_scale(FLOAT32, element, rule), amax)
     least = min(magic.domain(element, rounding).least_scale for rounding in Rounding)
     right = z3.If(z3.Or(amax == 0, amax >= 1 << 23), got == want, got < least)
@@ -101,7 +101,7 @@ def check_decoding(name: str) -> Outcome:
     constants = magic.constants(element)
     code, scale = z3.BitVec("code", element.bits), z3.BitVec("scale", 8)
     wide = z3.ZeroExt(32 - element.bits, code), z3.ZeroExt(24, scale)
-    got, safe = _run(lambda code, scale: magic.value_of_code(code, scale, constants), *wide)
+    got, safe = run_fast(lambda code, scale: magic.value_of_code(code, scale, constants), *wide)
     want, _ = run(make_decode(element, FLOAT32), *wide)
     in_domain = [z3.UGE(scale, least), z3.ULE(scale, greatest)]
     return prove([*in_domain, *_results], z3.And(got == want, *safe), show=(code, scale))
@@ -143,11 +143,16 @@ def _swept(got: Any, want: Any, bits: int, started: float) -> Outcome:
     return Outcome(verdict, "sweep", time.perf_counter() - started, f"{different} of {got.size} differ")
 
 
-def _run(function: Callable[..., Any], *arguments: z3.BitVecRef) -> tuple[Any, list[z3.BoolRef]]:
+def run_fast(function: Callable[..., Any], *arguments: z3.BitVecRef) -> tuple[Any, list[z3.BoolRef]]:
     """As `run`; what float operations gave is in `_results` afterwards."""
     _results.clear()
     lanes.FLOAT_ARITHMETIC[Sym] = _float_arithmetic
     return run(function, *arguments)
+
+
+def float_results() -> list[z3.BoolRef]:
+    """What the float operations of the last `run_fast` gave."""
+    return list(_results)
 
 
 def _fast(element: formats.ElementFormat, rounding: Rounding, value: bool) -> Any:

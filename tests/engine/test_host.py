@@ -22,7 +22,8 @@ TYPES = {"float32": np.float32, "float64": np.float64, "bfloat16": ml_dtypes.bfl
 def request(x, name="e4m3", blocks=(1, 32), **changes):
     arrays = {key: changes.pop(key) for key in ("scales", "random", "threads") if key in changes}
     settings = {
-        "format": MXFormat(changes.pop("element", ELEMENTS[name])), "shape": x.shape, "source": FLOATS[x.dtype.name], "blocks": blocks,
+        "format": MXFormat(changes.pop("element", ELEMENTS[name])), "shape": x.shape, "source": FLOATS[x.dtype.name],
+        "blocks": blocks,
         "rounding": Rounding.RNE, "scale_rule": ScaleRule.FLOOR, "overflow": Overflow.SATURATE,
         "nonfinite": Nonfinite.BLOCK, "offset_range": None, "scales_given": arrays.get("scales") is not None,
     }  # fmt: skip

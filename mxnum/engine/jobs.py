@@ -1,0 +1,231 @@
+"""How the fast loops do an operation on a contiguous part of an array, and on arrays of any strides part by part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from mxnum.dtypes import Array, signed_bits
+from mxnum.engine import columns, environment, rows
+from mxnum.engine.draws import NO_DRAW, Draw, draw_from_seed, draw_from_words
+from mxnum.engine.formulation import (
+    Definition,
+    Fast,
+    decoding,
+    fast_decoding,
+    fast_quantizing,
+    keeping_scales,
+    quantizing,
+    requantizing,
+    scaling,
+)
+from mxnum.engine.request import RandomBits, Settings
+from mxnum.engine.walk import Walk, chunks, in_threads, plan
+from mxnum.formats import E8M0, ElementFormat
+from mxnum.layout import Blocks
+from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
+
+#: Elements alone are done as blocks of this length at scale 1.
+RUN_OF_ELEMENTS = 4096
+
+_NO_RESULTS = np.empty(1, np.uint8)
+
+#: What to take of an array; None for all of it.
+Where = tuple[slice, ...] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Quantization:
+    """How codes, values or scales are made of floats. A job is one object for all calls that ask for the same."""
+
+    source: ElementFormat
+    #: What the fast loops do; None where there is nothing that beats the definition.
+    fast: Fast | None
+    #: How a scale is found; scales that were given are kept.
+    scaling: Definition
+    #: What the results are; None where scales are all that is wanted.
+    definition: Definition | None
+    nan_blocks: bool
+    scales_given: bool
+
+    def run(
+        self,
+        walk: Walk,
+        x: Array,
+        out: Array,
+        scales: Array,
+        threads: int | None,
+        random: RandomBits | None = None,
+        where: Where = None,
+        first: int = 0,
+    ) -> None:
+        """One contiguous part, found at `where` in the whole array, whose first element has the C-order index."""
+        draw, words = _drawn(random, where, first)
+        flat = signed_bits(x).reshape(-1), signed_bits(out).reshape(-1), scales.reshape(-1)
+        if self.fast is not None and environment.is_default():
+            left = np.zeros(walk.groups, np.uint8)
+            loop = _quantizing_loop(self, walk.along_rows, walk.is_usual, walk.constant_run, draw)
+            if in_threads(loop, walk, threads, *flat, left, words, self.fast.numbers) == 0:
+                return
+        else:
+            left = np.ones(walk.groups, np.uint8)
+        scale = rows.scale_rows if walk.along_rows else columns.scale_columns
+        in_threads(scale(self.scaling, self.source, self.nan_blocks), walk, threads, *flat, left)
+        if self.definition is not None:
+            convert = rows.convert_rows if walk.along_rows else columns.convert_columns
+            in_threads(convert(self.definition, draw), walk, threads, *flat, left, words)
+
+
+@dataclass(frozen=True, eq=False)
+class Decoding:
+    """How values are made of codes."""
+
+    fast: Fast | None
+    definition: Definition
+
+    def run(
+        self,
+        walk: Walk,
+        codes: Array,
+        out: Array,
+        scales: Array,
+        threads: int | None,
+        random: RandomBits | None = None,
+        where: Where = None,
+        first: int = 0,
+    ) -> None:
+        """One contiguous part; the last three arguments are those of a quantization."""
+        flat = codes.reshape(-1), signed_bits(out).reshape(-1), scales.reshape(-1)
+        if self.fast is not None and environment.is_default():
+            left = np.zeros(walk.groups, np.uint8)
+            if walk.along_rows:
+                loop = rows.decode_rows(self.fast.function, walk.is_usual)
+            else:
+                loop = columns.decode_columns(self.fast.function, walk.constant_run)
+            if in_threads(loop, walk, threads, *flat, left, self.fast.numbers) == 0:
+                return
+        else:
+            left = np.ones(walk.groups, np.uint8)
+        convert = rows.convert_rows if walk.along_rows else columns.convert_columns
+        in_threads(convert(self.definition, NO_DRAW), walk, threads, *flat, left, 0)
+
+
+@lru_cache(maxsize=4096)
+def quantizing_job(asked: Settings, values: bool) -> Quantization:
+    """Codes, or with `values` the values of codes in the type of the input."""
+    source, element, modes = asked.source, asked.element, (asked.rounding, asked.overflow)
+    target = source if values else None
+    return Quantization(
+        source=source,
+        fast=fast_quantizing(source, element, *modes, asked.scale_rule, target),
+        scaling=keeping_scales(source) if asked.scales_given else scaling(source, element, asked.scale_rule),
+        definition=requantizing(source, element, *modes, source) if values else quantizing(source, element, *modes),
+        nan_blocks=asked.nonfinite == Nonfinite.BLOCK,
+        scales_given=asked.scales_given,
+    )
+
+
+@lru_cache(maxsize=4096)
+def scaling_job(asked: Settings) -> Quantization:
+    """Scales alone."""
+    scale = scaling(asked.source, asked.element, asked.scale_rule)
+    return Quantization(asked.source, None, scale, None, asked.nonfinite == Nonfinite.BLOCK, False)
+
+
+@lru_cache(maxsize=1024)
+def encoding_job(source: ElementFormat, target: ElementFormat, rounding: Rounding, overflow: Overflow) -> Quantization:
+    """Codes of elements alone, at scales that are given."""
+    fast = fast_quantizing(source, target, rounding, overflow, ScaleRule.FLOOR, None)
+    made = quantizing(source, target, rounding, overflow)
+    return Quantization(source, fast, keeping_scales(source), made, False, True)
+
+
+@lru_cache(maxsize=1024)
+def decoding_job(element: ElementFormat, target: ElementFormat) -> Decoding:
+    """Values of codes."""
+    return Decoding(fast_decoding(element, target), decoding(element, target))
+
+
+@lru_cache(maxsize=4096)
+def _quantizing_loop(job: Quantization, along_rows: bool, is_usual: bool, constant_run: int, draw: Draw) -> Any:
+    assert job.fast is not None
+    kind = job.fast.function, job.source, job.scales_given, draw
+    return rows.quantize_rows(*kind, is_usual) if along_rows else columns.quantize_columns(*kind, constant_run)
+
+
+def _drawn(random: RandomBits | None, where: Where, first: int) -> tuple[Draw, Any]:
+    """How random bits are drawn, and from what."""
+    if random is None:
+        return NO_DRAW, 0
+    if random.words is not None:
+        words = random.words if where is None else random.words[where]
+        return draw_from_words(random.sr_bits), np.ascontiguousarray(words).reshape(-1)
+    return draw_from_seed(random.sr_bits), (*random.key, first)
+
+
+def in_parts(
+    job: Quantization | Decoding,
+    blocks: Blocks,
+    x: Array,
+    results: Array | None,
+    scales: Array,
+    threads: int | None,
+    random: RandomBits | None = None,
+) -> bool:
+    """Run a job over arrays of any strides; False, with nothing done, where no fast loop goes that way."""
+    if x.size == 0:
+        return True
+    walk = plan(x.shape, blocks)
+    if walk is None or not scales.flags.c_contiguous:
+        return False
+    out = _NO_RESULTS if results is None else results
+    if x.flags.c_contiguous and out.flags.c_contiguous:
+        job.run(walk, x, out, scales, threads, random)
+        return True
+    parts = chunks(x.shape, blocks)
+    if parts is None:
+        return False
+    for where, blocks_where, first in parts:
+        some = np.ascontiguousarray(x[where])
+        walk = plan(some.shape, blocks)
+        assert walk is not None
+        if results is None or out.flags.c_contiguous:
+            into = out if results is None else out[where]
+            job.run(walk, some, into, scales[blocks_where], threads, random, where, first)
+        else:
+            into = np.empty(some.shape, out.dtype)
+            job.run(walk, some, into, scales[blocks_where], threads, random, where, first)
+            out[where] = into
+    return True
+
+
+def elements_in_parts(
+    job: Quantization | Decoding, x: Array, out: Array, threads: int | None, random: RandomBits | None = None
+) -> bool:
+    """The same for elements alone."""
+    if x.size == 0:
+        return True
+    parts: Any = [(None, None, 0)]
+    if not (x.flags.c_contiguous and out.flags.c_contiguous):
+        parts = chunks(x.shape, (1,) * x.ndim)
+    if parts is None:
+        return False
+    for where, _, first in parts:
+        some = np.ascontiguousarray(x if where is None else x[where]).reshape(-1)
+        walk = plan(some.shape, (RUN_OF_ELEMENTS,))
+        assert walk is not None
+        into = out.reshape(-1) if where is None else out[where]
+        target = into if into.flags.c_contiguous else np.empty(into.shape, into.dtype)
+        scales = unit_scales(-(-some.size // RUN_OF_ELEMENTS))
+        job.run(walk, some, target.reshape(-1), scales, threads, random, where, first)
+        if target is not into:
+            into[...] = target
+    return True
+
+
+def unit_scales(count: int) -> Array:
+    """As many scales of 1."""
+    return np.full(count, E8M0.bias, np.uint8)

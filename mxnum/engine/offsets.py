@@ -1,0 +1,273 @@
+"""Fast loops for asymmetric scaling: what makes an ordinary quantization of it, and back.
+
+The array is seen as in `columns`: bands of k rows, taken in panels of columns. Quantizing, a first loop finds the
+offset of each block and writes the differences from it, which the loops of `rows` and `columns` then quantize.
+Dequantizing, those make the values, and a last loop adds the offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from mxnum.dtypes import Array
+from mxnum.engine import paths
+from mxnum.engine.columns import rows_of
+from mxnum.engine.formulation import Definition
+from mxnum.engine.jit import compile_loop
+from mxnum.engine.lanes import add_float32, integer, lane, load, store, subtract_float32, wide
+from mxnum.engine.magic import decoding_domain, make_widen
+from mxnum.engine.rows import USUAL_RUN
+from mxnum.formats import E8M0, ElementFormat
+from mxnum.modes import ScaleRule
+from mxnum.scalar.offset import (
+    OFFSET,
+    difference_format,
+    make_decode_offset,
+    make_difference,
+    make_from_ordered,
+    make_half_range_scale,
+    make_midpoint,
+    make_to_ordered,
+)
+from mxnum.scalar.word import dialect, select, word_bits
+
+#: Lengths of blocks along a row for which there is a loop of its own.
+CONSTANT_RUNS = (1, USUAL_RUN)
+
+
+@cache
+def make_fast_difference(source: ElementFormat) -> Callable[..., Any]:
+    """(x, offset) -> float32 bit pattern of x - offset, for a finite offset given as float32 bits.
+
+    What stands in a NaN beside its sign is not looked at by what comes next.
+    """
+    widen = make_widen(source)
+    MAGNITUDE, INFINITY = (1 << (source.bits - 1)) - 1, source.max_code + 1
+    SIGN_PLACE = source.bits - 1
+
+    @dialect
+    def fast_difference(x, offset):
+        magnitude = x & MAGNITUDE
+        sign = 0 - ((x >> SIGN_PLACE) & 1)
+        special = select(magnitude == INFINITY, 0x7F800000, 0x7FC00000) | (sign << 31)
+        return select(magnitude < INFINITY, subtract_float32(widen(x), offset), special)
+
+    fast_difference.__name__ = f"fast_difference_{source.name}"
+    return fast_difference
+
+
+@dialect
+def fast_sum(value, offset):
+    """float32 bit pattern of value + offset, for an offset that is finite; NaN and infinities stay what they are."""
+    magnitude = value & 0x7FFFFFFF
+    return select(magnitude < 0x7F800000, add_float32(value, offset), value)
+
+
+def may_add(scales: Array, offsets: Array, element: ElementFormat) -> bool:
+    """Whether all values are exact in float32, or NaN, and all offsets finite: what `fast_sum` needs."""
+    least, greatest = decoding_domain(element)
+    inside = (scales >= least) & (scales <= greatest) | (scales == E8M0.nan_code)
+    return bool(inside.all() and np.isfinite(offsets).all())
+
+
+@cache
+def midpoint(source: ElementFormat) -> Definition:
+    """The definition of a block's offset, from its ends."""
+    return Definition(make_midpoint(source), word_bits(source, OFFSET) == 32)
+
+
+@cache
+def difference(source: ElementFormat) -> Definition:
+    """What is left of an element without its offset: by the float hardware where there are lanes for it."""
+    if paths.subtracts_fast(source):
+        return Definition(make_fast_difference(source), True)
+    return Definition(make_difference(source), word_bits(source, difference_format(source)) == 32)
+
+
+@cache
+def subtract_offsets(source: ElementFormat, along_rows: bool, constant_run: int) -> Any:
+    """(x, differences, offsets, (rows, columns, k, run, panel), (first, last, begin, end), largest, smallest).
+
+    Offsets of all blocks as float16 bits, x less the offset of its block in `difference_format`, and the finite ends of
+    each block in the order of `make_to_ordered`; those of a block without any are zeros.
+    """
+    find_ends = _ends_along_rows(source) if along_rows else _ends_of_bands(source)
+    from_ordered = make_from_ordered(source)
+    middle, subtract = midpoint(source), difference(source)
+    midpoint_of, subtract_from = middle.function, subtract.function
+    word_of_middle, word_of_difference = middle.word, subtract.word
+    widen_offset: Any = make_widen(OFFSET) if paths.subtracts_fast(source) else _unchanged
+    Ordered = ordered_type(source)
+
+    def loop(x, out, offsets, shape, bounds, largest, smallest):
+        _, columns, _, run, panel = shape
+        run = constant_run if constant_run > 0 else run
+        first, last, begin, end = bounds
+        per_row = (columns + run - 1) // run
+        high, low = np.empty(panel + run, Ordered), np.empty(panel + run, Ordered)
+        spread = np.empty(panel + run, np.int32)
+        for band in range(first, last):
+            first_row, last_row = rows_of(band, shape)
+            for column in range(begin, end, panel):
+                width = min(panel, end - column)
+                blocks = (width + run - 1) // run
+                find_ends(x, first_row, last_row, columns, column, width, run, high, low)
+                place = band * per_row + column // run
+                for b in range(blocks):
+                    a, z = Ordered(integer(load(high, b))), Ordered(integer(load(low, b)))
+                    is_empty = z > a
+                    a, z = Ordered(0) if is_empty else a, Ordered(0) if is_empty else z
+                    bits = midpoint_of(from_ordered(word_of_middle(a)), from_ordered(word_of_middle(z)))
+                    store(offsets, place + b, bits)
+                    store(largest, place + b, a)
+                    store(smallest, place + b, z)
+                for b in range(blocks):
+                    offset = integer(widen_offset(load(offsets, place + b)))
+                    for j in range(b * run, (b + 1) * run):
+                        store(spread, j, offset)
+                for row in range(first_row, last_row):
+                    base = row * columns + column
+                    for j in range(width):
+                        offset = word_of_difference(integer(load(spread, j)))
+                        store(out, base + j, subtract_from(word_of_difference(load(x, base + j)), offset))
+
+    return compile_loop(loop)
+
+
+@cache
+def half_range_scales(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Any:
+    """(largest, smallest, scales): the scale of half the range of each block, from its ends as ordered."""
+    from_ordered, scale_of = make_from_ordered(source), make_half_range_scale(source, element, rule)
+    word: Any = lane if word_bits(source, element) == 32 else wide
+
+    def loop(largest, smallest, scales):
+        for b in range(scales.size):
+            a, z = word(integer(load(largest, b))), word(integer(load(smallest, b)))
+            store(scales, b, scale_of(from_ordered(a), from_ordered(z)))
+
+    return compile_loop(loop)
+
+
+def ordered_type(source: ElementFormat) -> Any:
+    """The integer type that holds ordered bit patterns."""
+    return np.int32 if source.bits <= 32 else np.int64
+
+
+@cache
+def _ends_along_rows(source: ElementFormat) -> Callable[..., Any]:
+    """(x, row, _, columns, column, width, run, high, low): the finite ends of each block of one row, in order.
+
+    A block without any has a low end above the high one.
+    """
+    MAX, to_ordered, Ordered = source.max_code, make_to_ordered(source), ordered_type(source)
+
+    @dialect
+    def ends(x, row, last_row, columns, column, width, run, high, low):
+        base = row * columns + column
+        for b in range((width + run - 1) // run):
+            greatest, least = Ordered(-1 - MAX), Ordered(MAX + 1)
+            start = base + b * run
+            for i in range(start, start + min(run, width - b * run)):
+                ordered = Ordered(integer(to_ordered(load(x, i))))
+                is_finite = (ordered >= -MAX) & (ordered <= MAX)
+                greatest = Ordered(max(greatest, ordered if is_finite else Ordered(-1 - MAX)))
+                least = Ordered(min(least, ordered if is_finite else Ordered(MAX + 1)))
+            store(high, b, greatest)
+            store(low, b, least)
+
+    return ends
+
+
+@cache
+def _ends_of_bands(source: ElementFormat) -> Callable[..., Any]:
+    """(x, first_row, last_row, columns, column, width, run, high, low): the same for blocks of several rows."""
+    MAX, to_ordered, Ordered = source.max_code, make_to_ordered(source), ordered_type(source)
+
+    @dialect
+    def ends(x, first_row, last_row, columns, column, width, run, high, low):
+        blocks = (width + run - 1) // run
+        for j in range(blocks * run):
+            store(high, j, Ordered(-1 - MAX))
+            store(low, j, Ordered(MAX + 1))
+        for row in range(first_row, last_row):
+            base = row * columns + column
+            for j in range(width):
+                ordered = Ordered(integer(to_ordered(load(x, base + j))))
+                is_finite = (ordered >= -MAX) & (ordered <= MAX)
+                greatest, least = Ordered(integer(load(high, j))), Ordered(integer(load(low, j)))
+                store(high, j, Ordered(max(greatest, ordered if is_finite else Ordered(-1 - MAX))))
+                store(low, j, Ordered(min(least, ordered if is_finite else Ordered(MAX + 1))))
+        for b in range(blocks):
+            greatest, least = Ordered(-1 - MAX), Ordered(MAX + 1)
+            for j in range(b * run, (b + 1) * run):
+                greatest = Ordered(max(greatest, Ordered(integer(load(high, j)))))
+                least = Ordered(min(least, Ordered(integer(load(low, j)))))
+            store(high, b, greatest)
+            store(low, b, least)
+
+    return ends
+
+
+@cache
+def add_offsets() -> Any:
+    """(values, _, offsets, shape, bounds): to float32 values the offset of their block."""
+    widen_offset = make_widen(OFFSET)
+
+    def loop(values, unused, offsets, shape, bounds):
+        _, columns, _, run, panel = shape
+        first, last, begin, end = bounds
+        per_row = (columns + run - 1) // run
+        spread = np.empty(panel + run, np.int32)
+        for band in range(first, last):
+            first_row, last_row = rows_of(band, shape)
+            for column in range(begin, end, panel):
+                width = min(panel, end - column)
+                place = band * per_row + column // run
+                for b in range((width + run - 1) // run):
+                    offset = integer(widen_offset(load(offsets, place + b)))
+                    for j in range(b * run, (b + 1) * run):
+                        store(spread, j, offset)
+                for row in range(first_row, last_row):
+                    base = row * columns + column
+                    for j in range(width):
+                        store(values, base + j, fast_sum(load(values, base + j), load(spread, j)))
+
+    return compile_loop(loop)
+
+
+@cache
+def decode_with_offsets(element: ElementFormat, target: ElementFormat) -> Any:
+    """(codes, out, scales, shape, bounds, offsets): values in any float type, by the definition."""
+    decode = make_decode_offset(element, target)
+    word: Any = lane if word_bits(element, target) == 32 else wide
+
+    def loop(codes, out, scales, shape, bounds, offsets):
+        _, columns, _, run, panel = shape
+        first, last, begin, end = bounds
+        per_row = (columns + run - 1) // run
+        scale_at, offset_at = np.empty(panel + run, np.int32), np.empty(panel + run, np.int32)
+        for band in range(first, last):
+            first_row, last_row = rows_of(band, shape)
+            for column in range(begin, end, panel):
+                width = min(panel, end - column)
+                place = band * per_row + column // run
+                for b in range((width + run - 1) // run):
+                    for j in range(b * run, (b + 1) * run):
+                        store(scale_at, j, integer(load(scales, place + b)))
+                        store(offset_at, j, integer(load(offsets, place + b)))
+                for row in range(first_row, last_row):
+                    base = row * columns + column
+                    for j in range(width):
+                        scale, offset = word(integer(load(scale_at, j))), word(integer(load(offset_at, j)))
+                        store(out, base + j, decode(word(load(codes, base + j)), scale, offset))
+
+    return compile_loop(loop)
+
+
+@dialect
+def _unchanged(x):
+    return x

@@ -1,0 +1,33 @@
+"""Jobs are made once for all calls that ask for the same; what they do is tested in test_host."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mxnum.engine import jobs
+from mxnum.engine.draws import NO_DRAW
+from mxnum.formats import ELEMENTS, FLOATS
+from mxnum.modes import Overflow, Rounding
+
+FLOAT32, E4M3 = FLOATS["float32"], ELEMENTS["e4m3"]
+
+
+def test_a_job_is_one_object():
+    modes = Rounding.RNE, Overflow.SATURATE
+    assert jobs.encoding_job(FLOAT32, E4M3, *modes) is jobs.encoding_job(FLOAT32, E4M3, *modes)
+    assert jobs.decoding_job(E4M3, FLOAT32) is not jobs.decoding_job(ELEMENTS["e5m2"], FLOAT32)
+
+
+def test_loops_are_shared_by_elements():
+    kinds = [jobs.encoding_job(FLOAT32, ELEMENTS[name], Rounding.RNE, Overflow.SATURATE) for name in ("e4m3", "int8")]
+    one, other = (jobs._quantizing_loop(kind, True, True, 0, NO_DRAW) for kind in kinds)
+    assert one is other
+
+
+def test_what_no_loop_takes_is_left_undone():
+    codes, values = np.ones((4, 4, 4), np.uint8), np.zeros((4, 4, 4), np.float32)
+    job, scales = jobs.decoding_job(E4M3, FLOAT32), np.full((2, 2, 2), 127, np.uint8)
+    assert not jobs.in_parts(job, (2, 2, 2), codes, values, scales, None)
+    assert not values.any()
+    assert jobs.in_parts(job, (1, 2, 2), codes, values, np.full((4, 2, 2), 127, np.uint8), None)
+    assert values.all()
