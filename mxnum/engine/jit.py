@@ -14,10 +14,13 @@ from numba.extending import overload, register_jitable
 
 from mxnum.scalar import word
 
+#: Options of what compiled code calls: it is never called from C.
+INLINED = {"forceinline": True, "no_cfunc_wrapper": True}
+
 _registered: set[Callable[..., Any]] = set()
 
 
-@overload(word.select, jit_options={"forceinline": True})
+@overload(word.select, jit_options=INLINED)
 def _compile_select(condition, if_true, if_false):
     def choose(condition, if_true, if_false):
         return if_true if condition else if_false
@@ -46,7 +49,7 @@ def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for called in _dialect_calls(function):
             register(called)
         if word.is_dialect(function):
-            register_jitable(forceinline=True)(function)
+            register_jitable(**INLINED)(function)
     return function
 
 
@@ -60,7 +63,7 @@ def compile_scalar(function: Callable[..., Any], *signature: Any) -> Any:
 def compile_loop(function: Callable[..., Any]) -> Any:
     """A loop over arrays that calls dialect functions, compiled on first use and cached on disk."""
     register(function)
-    loop = numba.njit(error_model="numpy", nogil=True)(function)
+    loop = numba.njit(error_model="numpy", nogil=True, no_cfunc_wrapper=True)(function)
     if not numba.config.DISABLE_JIT:
         loop._cache = _Cache(function)
     return loop

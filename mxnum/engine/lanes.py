@@ -20,6 +20,7 @@ from numba import types
 from numba.extending import intrinsic, models, overload, register_model
 from numba.np.arrayobj import make_array
 
+from mxnum.engine.jit import INLINED
 from mxnum.scalar import random, word
 
 #: How a machine other than plain integers and numpy computes with floats: type -> (operation, *bit patterns) -> result.
@@ -123,7 +124,7 @@ def _operation(emit: Callable[[Any, Any, Any], Any], result: Any = LANE) -> Any:
 def _overload_operator(function: Any, emit: Callable[[Any, Any, Any], Any], result: Any = LANE) -> None:
     operation = _operation(emit, result)
 
-    @overload(function, jit_options={"forceinline": True})
+    @overload(function, jit_options=INLINED)
     def compile_operator(a, b):
         if _has_lane(a, b):
             return lambda a, b: operation(a, b)
@@ -172,7 +173,7 @@ def _select(context, condition, if_true, if_false):
     return LANE(types.boolean, if_true, if_false), generate
 
 
-@overload(word.select, jit_options={"forceinline": True})
+@overload(word.select, jit_options=INLINED)
 def _compile_select(condition, if_true, if_false):
     if _has_lane(if_true, if_false):
         return lambda condition, if_true, if_false: _select(condition, if_true, if_false)
@@ -190,7 +191,7 @@ def _multiply_words(context, a, b):
     return types.UniTuple(LANE, 2)(a, b), generate
 
 
-@overload(random.multiply_32x32, jit_options={"forceinline": True})
+@overload(random.multiply_32x32, jit_options=INLINED)
 def _compile_multiply(a, b):
     """One multiplication where the dialect, which has none of that width, takes two."""
     if _has_lane(a, b):
@@ -243,29 +244,29 @@ def _store(context, array, index, value):
     return types.none(array, index, value), generate
 
 
-@overload(load, jit_options={"forceinline": True})
+@overload(load, jit_options=INLINED)
 def _compile_load(array, index):
     return lambda array, index: _load(array, index)
 
 
-@overload(store, jit_options={"forceinline": True})
+@overload(store, jit_options=INLINED)
 def _compile_store(array, index, value):
     return lambda array, index, value: _store(array, index, value)
 
 
-@overload(lane, jit_options={"forceinline": True})
+@overload(lane, jit_options=INLINED)
 def _compile_lane(value):
     return lambda value: _to_lane(value)
 
 
-@overload(wide, jit_options={"forceinline": True})
+@overload(wide, jit_options=INLINED)
 def _compile_wide(value):
     if isinstance(value, Lane):
         return lambda value: np.int64(_to_integer(value))
     return lambda value: np.int64(value)
 
 
-@overload(integer, jit_options={"forceinline": True})
+@overload(integer, jit_options=INLINED)
 def _compile_integer(value):
     if isinstance(value, Lane):
         return lambda value: _to_integer(value)
@@ -291,16 +292,16 @@ def _truncate(context, value):
     return LANE(value), generate
 
 
-@overload(add_float32, jit_options={"forceinline": True})
+@overload(add_float32, jit_options=INLINED)
 def _compile_add(a, b):
     return lambda a, b: _add(a, b)
 
 
-@overload(subtract_float32, jit_options={"forceinline": True})
+@overload(subtract_float32, jit_options=INLINED)
 def _compile_subtract(a, b):
     return lambda a, b: _subtract(a, b)
 
 
-@overload(truncate_float32, jit_options={"forceinline": True})
+@overload(truncate_float32, jit_options=INLINED)
 def _compile_truncate(a):
     return lambda a: _truncate(a)

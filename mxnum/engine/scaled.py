@@ -18,6 +18,7 @@ import numpy as np
 from numba.extending import overload
 
 from mxnum.engine import lanes
+from mxnum.engine.jit import INLINED
 from mxnum.engine.lanes import add_float32, subtract_float32
 from mxnum.formats import ELEMENTS as ALL_ELEMENTS
 from mxnum.formats import FLOATS, ElementFormat
@@ -44,7 +45,7 @@ def multiply_float32(a: Any, b: Any) -> Any:
 _emit_multiply = lanes._float_operation("fmul")
 
 
-@overload(multiply_float32, jit_options={"forceinline": True})
+@overload(multiply_float32, jit_options=INLINED)
 def _compile_multiply(a, b):
     return lambda a, b: _emit_multiply(a, b)
 
