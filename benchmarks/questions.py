@@ -8,7 +8,6 @@ A question is a module of this package with a `TITLE`, a `TEXT` that says what i
 from __future__ import annotations
 
 import importlib.util
-import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -101,8 +100,3 @@ def get(name: str) -> Question:
     """The module of a question."""
     module: Question = import_module(f"benchmarks.{name}")
     return module
-
-
-def lacks(function: Callable[..., object], keyword: str) -> str:
-    """The reason to skip what needs a keyword that a function does not have; empty if it has it."""
-    return "" if keyword in inspect.signature(function).parameters else f"no {keyword}= in {function.__name__} yet"

@@ -11,7 +11,7 @@ import numpy as np
 
 import mxnum as mx
 from benchmarks.data import Array, normal, size_name
-from benchmarks.questions import Case, Cells, Session, lacks
+from benchmarks.questions import Case, Cells, Session
 from benchmarks.record import Measurement, Table
 
 TITLE = "What do more threads bring, and do they change anything?"
@@ -41,10 +41,9 @@ def _times(table: Table, x: Array, counts: list[int], session: Session) -> Cells
     for row, run in _functions(x):
         for count in counts:
             yield from session.compare(table, partial(run, 1), Case(row, f"{count} threads", partial(run, count)))
-    keyword, reason = partial(_by_keyword, x), lacks(mx.quantize, "threads")
+    keyword = partial(_by_keyword, x)
     for count in counts:
-        run_it = None if reason else partial(keyword, count)
-        case = Case("quantize, threads=", f"{count} threads", run_it, skipped=reason)
+        case = Case("quantize, threads=", f"{count} threads", partial(keyword, count))
         yield from session.compare(table, partial(keyword, 1), case)
 
 
@@ -66,9 +65,8 @@ def _verdict(row: str, column: str, alike: bool) -> Measurement:
 
 
 def _by_keyword(x: Array, count: int) -> object:
-    keyword: dict[str, Any] = {"threads": count}
     numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
-    return mx.quantize(x, "mxfp8_e4m3", **keyword)
+    return mx.quantize(x, "mxfp8_e4m3", threads=count)
 
 
 def _functions(x: Array) -> Iterator[tuple[str, Callable[[int], object]]]:

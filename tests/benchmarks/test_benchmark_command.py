@@ -197,11 +197,6 @@ def test_conversions_run(tmp_path, monkeypatch):
     assert answer.finished
 
 
-def test_lacks_names_the_missing_keyword():
-    assert questions.lacks(mx.fake_quantize, "out") == ""
-    assert questions.lacks(mx.fake_quantize, "speed") == "no speed= in fake_quantize yet"
-
-
 def test_lines_of_the_cliff_are_distinct_and_a_quick_look_takes_some_of_them():
     x = data.normal(1 << 14, 1)
     rows = [row for row, _, _ in cliff._choices(x, 1)]
