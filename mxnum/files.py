@@ -18,3 +18,23 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove what `written_whole` of processes that no longer exist left in a folder and below: they were killed."""
+    for partial in folder.rglob(".*.partial"):
+        owner = partial.name.split(".")[-2]
+        if owner.isdecimal() and not _exists(int(owner)):
+            partial.unlink(missing_ok=True)
+
+
+def _exists(process: int) -> bool:
+    if os.name == "nt":  # there os.kill would end it
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

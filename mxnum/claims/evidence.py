@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -79,3 +80,33 @@ class Evidence:
         if not all(decided + agreeing):
             return Verdict.DIFFERS
         return Verdict.REPRODUCED if len(decided) == len(self.statements) else Verdict.UNDECIDED
+
+    @property
+    def counts(self) -> str:
+        """How much agrees and holds, in words."""
+        decided = [s for s in self.statements if s.holds is not None]
+        parts = []
+        if decided:
+            parts.append(f"{sum(bool(s.holds) for s in decided)} of {len(decided)} statements hold")
+        if self.comparisons:
+            parts.append(f"{sum(c.agrees for c in self.comparisons)} of {len(self.comparisons)} figures agree")
+        if len(decided) < len(self.statements):
+            parts.append(f"{len(self.statements) - len(decided)} cannot be told")
+        return ", ".join(parts)
+
+    def brief(self, most: int = 2) -> str:
+        """The counts, and the first things that do not hold or agree."""
+        decided = [s for s in self.statements if s.holds is not None]
+        against = [str(s) for s in decided if not s.holds] + [str(c) for c in self.comparisons if not c.agrees]
+        shown = "; ".join(against[:most]) + (f"; and {len(against) - most} more" if len(against) > most else "")
+        return self.counts + (f". Not so: {shown}" if against else "") + "." if self.counts else ""
+
+
+def evidence_from(table: Mapping[str, Any]) -> Evidence:
+    """The inverse of `dataclasses.asdict`, through JSON; tuples in the configuration come back as lists."""
+    return Evidence(
+        tuple(Comparison(**c) for c in table["comparisons"]),
+        tuple(Statement(**s) for s in table["statements"]),
+        table["note"],
+        dict(table["configuration"]),
+    )

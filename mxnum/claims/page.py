@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from mxnum.claims.evidence import Verdict
 from mxnum.claims.ledger import SOURCES
 from mxnum.claims.registry import Entry, Report
 
 COMMAND = "python -m mxnum.claims"
+
+#: What each verdict says.
+MEANINGS = {
+    Verdict.REPRODUCED: "every figure agrees and every statement holds.",
+    Verdict.DIFFERS: "something does not; both numbers are given.",
+    Verdict.NOT_REPRODUCED: "the claim makes statements, and none holds.",
+    Verdict.UNDECIDED: "what was run agrees where it can be compared, but cannot decide all of the claim.",
+    Verdict.NOT_RUN: "nothing was run; the remark says what would.",
+}
+_MEANINGS = "\n".join(f"- **{verdict}**: {text}" for verdict, text in MEANINGS.items())
 
 _HEAD = f"""# The claims ledger
 
@@ -13,11 +24,7 @@ What two papers on training in MX formats claim, and some things that neither sh
 Written by `{COMMAND}`; the verdicts follow from the evidence by the rule in `mxnum.claims.evidence`, and nobody
 types one in.
 
-- **reproduced**: every figure agrees and every statement holds.
-- **differs**: something does not; both numbers are given.
-- **not reproduced**: the claim makes statements, and none holds.
-- **undecided**: what was run agrees where it can be compared, but cannot decide all of the claim.
-- **not run**: nothing was run; the remark says what would.
+{_MEANINGS}
 
 A figure is followed by the one claimed and by how far apart they may be: half a unit of the last digit claimed, and
 5 standard errors where ours comes from a sample.
@@ -29,12 +36,34 @@ def markdown(report: Report) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in report.machine.items())
     parts = [_HEAD, f"Made with {versions}. Verdicts: {_counted(report)}.\n"]
     parts += ["| claim | | verdict |\n|---|---|---|\n" + "".join(_row(entry) for entry in report)]
+    return "\n".join([*parts, *_sections(report)])
+
+
+def summary(report: Report, command: str) -> str:
+    """What a run on some machine found: a row for each claim with its evidence, then the sections."""
+    versions = ", ".join(f"{name} {version}" for name, version in report.machine.items())
+    parts = [f"# What `{command}` found\n", f"Made with {versions}. Verdicts: {_counted(report)}.\n", _MEANINGS + "\n"]
+    if report.interrupted:
+        parts.append("**Not complete**: the run was interrupted, and the same command continues it.\n")
+    rows = "".join(
+        f"| {e.claim.id} | {e.claim.title} | {_cell(e.remark or e.evidence.brief())} | {e.verdict} |\n" for e in report
+    )
+    parts.append("| id | claim | evidence | verdict |\n|---|---|---|---|\n" + rows)
+    return "\n".join([*parts, *_sections(report)])
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def _sections(report: Report) -> list[str]:
+    parts = []
     for letter, source in SOURCES.items():
         entries = [entry for entry in report if entry.claim.id[0] == letter]
         if entries:
             parts.append(f"## [{letter}] {source}\n")
             parts += [_section(entry) for entry in entries]
-    return "\n".join(parts)
+    return parts
 
 
 def _counted(report: Report) -> str:
@@ -68,14 +97,15 @@ def _section(entry: Entry) -> str:
     if claim.scale and claim.scale not in entry.remark:
         lines.append(f"*What would decide it.* {claim.scale}\n")
     if evidence.configuration:
-        listed = "; ".join(f"{name} {_plain(value)}" for name, value in evidence.configuration.items())
+        listed = "; ".join(f"{name} {plain(value)}" for name, value in evidence.configuration.items())
         lines.append(f"*Configuration.* {listed}.\n")
     return "\n".join(lines)
 
 
-def _plain(value: object) -> str:
+def plain(value: object) -> str:
+    """A value of a configuration in words."""
     if isinstance(value, (list, tuple)):
-        return ", ".join(_plain(each) for each in value) if not _is_shape(value) else "x".join(map(str, value))
+        return ", ".join(plain(each) for each in value) if not _is_shape(value) else "x".join(map(str, value))
     return str(value)
 
 

@@ -5,12 +5,12 @@ A module that can decide claims registers functions and is named in `MODULES`:
     @check("M9")
     def bits_per_element(context: Context) -> Evidence: ...
 
-    @check("I6", needs=("quick/summary.json",), command="mxnum reproduce --quick --only I6")
+    @check("I6", needs=("quick.json",), command="mxnum reproduce --quick --only I6")
     def runaway(context: Context) -> Evidence:
-        summary = context.json("quick/summary.json")
+        table = context.json("quick.json")
 
 A check that needs results files is run where they all exist; otherwise its claim is "not run", with the command that
-makes them.
+makes them. Of files in a tuple one is enough: ``needs=(("confirm.json", "quick.json"),)``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import importlib.metadata
 import json
 import platform
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,10 +52,20 @@ class Context:
     results: Path
     #: Says what is being done, for whoever waits.
     tell: Callable[[str], object] = lambda text: None
+    #: Keeps arrays under a name, for figures and for readers.
+    keep: Callable[[str, Mapping[str, Any]], object] = lambda name, arrays: None
 
     def json(self, name: str) -> Any:
         """A results file in JSON."""
         return json.loads((self.results / name).read_text())
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a results file."""
+        return (self.results / name).is_file()
+
+    def first(self, *names: str) -> Any:
+        """The first of these results files that there is."""
+        return self.json(next((name for name in names if self.has(name)), names[-1]))
 
 
 @dataclass(frozen=True)
@@ -63,10 +73,19 @@ class Check:
     """A registered function."""
 
     run: Callable[[Context], Evidence]
-    #: Results files without which it is not run.
-    needs: tuple[str, ...] = ()
+    #: Results files without which it is not run; of a tuple of them, one is enough.
+    needs: tuple[str | tuple[str, ...], ...] = ()
     #: The command that makes those files.
     command: str = ""
+
+    @property
+    def alternatives(self) -> list[tuple[str, ...]]:
+        """Each need as a tuple, the best file first."""
+        return [(need,) if isinstance(need, str) else need for need in self.needs]
+
+    def missing(self, context: Context) -> list[str]:
+        """The best file of each need that is not met."""
+        return [names[0] for names in self.alternatives if not any(context.has(name) for name in names)]
 
 
 @dataclass(frozen=True)
@@ -84,7 +103,7 @@ _CHECKS: dict[str, Check] = {}
 
 
 def check(
-    id: str, *, needs: Iterable[str] = (), command: str = ""
+    id: str, *, needs: Iterable[str | tuple[str, ...]] = (), command: str = ""
 ) -> Callable[[Callable[[Context], Evidence]], Callable[[Context], Evidence]]:
     """Register a function as the check of a claim. A claim has one check."""
     errors.choose("id", id, tuple(CLAIMS))
@@ -141,15 +160,19 @@ def _teller(progress: Progress | None, done: int, total: int, id: str) -> Callab
 
 
 def _entry(id: str, found: Check | None, context: Context, interrupted: bool) -> Entry:
+    if found is not None and interrupted:
+        return Entry(CLAIMS[id], Verdict.NOT_RUN, remark="Interrupted; run the same command again.")
+    if found is not None and (missing := found.missing(context)):
+        files = errors.joined(missing)
+        return Entry(CLAIMS[id], Verdict.NOT_RUN, remark=f"Needs the results file {files}: run `{found.command}`.")
+    return entry(id, found, context)
+
+
+def entry(id: str, found: Check | None, context: Context) -> Entry:
+    """Run a check whose files are there."""
     claim = CLAIMS[id]
     if found is None:
         return Entry(claim, Verdict.NOT_RUN, remark=f"No check of this claim exists here. {claim.scale}".strip())
-    if interrupted:
-        return Entry(claim, Verdict.NOT_RUN, remark=f"Interrupted; run `mxnum reproduce --only {id}`.")
-    missing = [name for name in found.needs if not (context.results / name).is_file()]
-    if missing:
-        files = errors.joined(missing)
-        return Entry(claim, Verdict.NOT_RUN, remark=f"Needs the results file {files}: run `{found.command}`.")
     try:
         evidence = found.run(context)
     except Exception as problem:  # a broken check must not hide the verdicts of the others

@@ -15,6 +15,8 @@ from mxnum.cli import (
     command_formats,
     command_inspect,
     command_quantize,
+    command_reproduce,
+    command_sweep,
     command_vectors,
     command_verify,
 )
@@ -51,3 +53,5 @@ app.command("explore")(command_explore.explore)
 app.command("explain", context_settings={"ignore_unknown_options": True})(command_explain.explain)
 app.command("vectors")(command_vectors.vectors)
 app.command("verify")(command_verify.verify)
+app.command("reproduce")(command_reproduce.reproduce)
+app.command("sweep")(command_sweep.sweep)

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mxnum.cli import options
+from mxnum.cli.main import INTERRUPTED
 
 if TYPE_CHECKING:
     from mxnum.analysis import Candidate, Exploration
-
-#: Exit status after Ctrl-C, as shells have it; what was measured is still printed.
-INTERRUPTED = 130
 
 #: Only these: the option may be repeated.
 Several = list[str] | None

@@ -9,6 +9,8 @@ from mxnum import errors
 
 #: Exit statuses: what was asked for holds; it was checked and does not hold; it could not be done.
 OK, DIFFERS, FAILED = 0, 1, 2
+#: After Ctrl-C, as shells have it; what was done until then is kept or printed.
+INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

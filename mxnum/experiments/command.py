@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mxnum import errors
-from mxnum.experiments import cost, critical, interventions, machine, report, storage, studies
+from mxnum.experiments import cost, critical, interventions, machine, report, storage, studies, study_file
 from mxnum.experiments.conduct import conduct
 from mxnum.experiments.config import Experiment, uniform_precision
 
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         if options.command == "interventions":
             return interventions.command(options)
-        study = studies.from_toml(options.file) if options.command == "sweep" else studies.get(options.study)
+        study = study_file.read(options.file) if options.command == "sweep" else studies.get(options.study)
         results = options.results or options.runs / "results"
         if options.command == "report":
             report.write(study, options.runs, results)

@@ -12,6 +12,7 @@ from mxnum import errors
 from mxnum.experiments import report, studies, sweep
 from mxnum.experiments.config import Experiment
 from mxnum.experiments.studies import FIRST_SEED, Study
+from mxnum.files import remove_abandoned
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ def conduct(
     wanted: dict[str, Experiment] = {name: whole.arms[name] for name in names}
     count = whole.seeds if seeds is None else errors.integer("seeds", seeds, 1, 1 << 20)
     root = Path(store).resolve()  # workers of a cluster may be in another folder
+    remove_abandoned(root)
     for name, experiment in wanted.items():
         for path in sweep.arm_directory(root / whole.setting, name).glob("seed-*.json"):
             report.read_run(path, name, experiment)

@@ -7,7 +7,7 @@ the same step again, and controls whose parameters were changed by one part in a
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from mxnum.experiments import storage, studies
 from mxnum.experiments.config import BFLOAT16, FLOAT32, Experiment, Operand, Precision
 from mxnum.experiments.divergence import IN_A_ROW
 from mxnum.experiments.loop import Training, one_blas_thread
+from mxnum.experiments.studies import Study
 from mxnum.experiments.survival import Arm, log_rank, mean_interval
 
 Array = Any
@@ -205,29 +206,31 @@ def command(options: argparse.Namespace) -> int:
     from mxnum import errors
 
     study = studies.get(options.study)
-    arms = study.arms
-    base = arms[errors.choose("base", options.base, tuple(arms))]
+    base = errors.choose("base", options.base, tuple(study.arms))
     plan = Plan(options.lead, options.watch, options.perturbed)
-    folder = (
-        options.runs
-        / study.setting
-        / "interventions"
-        / f"{options.base}-lead-{plan.lead}-watch-{plan.watch}-{plan.perturbed}"
-    )
-    done = []
-    for seed in range(studies.FIRST_SEED, studies.FIRST_SEED + options.seeds):
+    seeds = range(studies.FIRST_SEED, studies.FIRST_SEED + options.seeds)
+    table = gather(study, base, seeds, plan, options.runs)
+    results = options.results or options.runs / "results"
+    storage.write_json(results / "interventions.json", table)
+    (results / "interventions.md").write_text(summary(table) + "\n")
+    print(summary(table))
+    return 0
+
+
+def gather(
+    study: Study, base: str, seeds: Iterable[int], plan: Plan, runs: Path, say: Callable[[str], None] = print
+) -> dict[str, Any]:
+    """What `act` gives for each seed of an arm that diverges; seeds that are on disk are not run again."""
+    name = f"{base}-lead-{plan.lead}-watch-{plan.watch}-{plan.perturbed}"
+    folder, done = runs / study.setting / "interventions" / name, []
+    for seed in seeds:
         path = folder / f"seed-{seed}.json"
         if not path.exists():
-            storage.write_json(path, act(base, seed, plan))
+            storage.write_json(path, act(study.arms[base], seed, plan, say))
         outcome = storage.read_json(path)
         if outcome is not None:
             done.append(outcome)
     if not done:
         raise ValueError("No seed diverged, so there is nothing to act on; take more seeds or another arm.")
     environment = storage.environment()
-    table = {"study": study.name, "base": options.base, "plan": vars(plan), "seeds": done, "environment": environment}
-    results = options.results or options.runs / "results"
-    storage.write_json(results / "interventions.json", table)
-    (results / "interventions.md").write_text(summary(table) + "\n")
-    print(summary(table))
-    return 0
+    return {"study": study.name, "base": base, "plan": vars(plan), "seeds": done, "environment": environment}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 
 from mxnum import errors
 from mxnum.experiments.config import (
@@ -17,8 +15,6 @@ from mxnum.experiments.config import (
     Injection,
     Operand,
     Precision,
-    experiment_from,
-    known,
     uniform_precision,
 )
 
@@ -323,26 +319,6 @@ STUDIES = {
         ),
     )
 }
-
-
-def from_toml(path: Path) -> Study:
-    """A study of your own: ``[base]`` has fields of `Experiment`, each ``[arms."name"]`` what it changes.
-
-    Fields of `Precision` may be named directly, as in ``gamma = {format = "mxfp4_e2m1"}``.
-    """
-    table = tomllib.loads(path.read_text())
-    known(table, Study, str(path), also=("base",))
-    if not table.get("arms"):
-        raise ValueError(f"File {str(path)!r} must have a table [arms] with at least one arm.")
-    base = experiment_from(table.get("base", {}))
-    arms = {}
-    for name, changes in table["arms"].items():
-        operands = {k: Operand(**v) if isinstance(v, dict) else v for k, v in changes.items()}
-        arms[name] = base.but(**operands)
-    control = table.get("control", next(iter(arms)))
-    errors.choose("control", control, tuple(arms))
-    seeds, every = table.get("seeds", 6), table.get("measure_every", 250)
-    return Study(table.get("name", path.stem), table.get("question", ""), arms, seeds, control, every)
 
 
 def get(name: str) -> Study:

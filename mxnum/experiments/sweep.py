@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import queue
 import re
+import signal
 import threading
 import time
 import traceback
@@ -169,7 +170,13 @@ def _start_worker(progress: Any, niceness: int) -> None:
     global _progress
     _progress = progress
     os.nice(niceness)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    signal.signal(signal.SIGTERM, _leave)
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
+
+
+def _leave(number: int, frame: Any) -> None:
+    raise SystemExit  # so that no half of a file stays
 
 
 def _end_with_the_parent() -> None:

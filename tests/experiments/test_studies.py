@@ -30,46 +30,6 @@ def test_a_wrong_name_is_guessed():
         studies.get("quik")
 
 
-TOML = """
-name = "mine"
-seeds = 2
-[base]
-width = 32
-rate = 0.01
-precision = {vector = "bfloat16"}
-[arms.plain]
-[arms."gamma in E2M1"]
-gamma = {format = "mxfp4_e2m1", scale_rule = "rceil"}
-steps = 10
-"""
-
-
-def test_a_study_from_a_file(tmp_path):
-    path = tmp_path / "mine.toml"
-    path.write_text(TOML)
-    study = studies.from_toml(path)
-    assert (study.name, study.seeds, study.control, study.setting) == ("mine", 2, "plain", "width-32")
-    arm = study.arms["gamma in E2M1"]
-    assert (arm.steps, arm.rate, arm.precision.vector) == (10, 0.01, "bfloat16")
-    assert arm.precision.gamma.scale_rule == "rceil"
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (("[arms.plain]", "[arms.plain]\nwdith = 3"), "did you mean 'width'"),
-        (("seeds = 2", "seed = 2"), "did you mean 'seeds'"),
-        (("seeds = 2", "control = 'x'"), "Argument 'control' must be one of"),
-        (("[base]", "[base]\nlayer = 3"), "did you mean 'layers'"),
-    ],
-)
-def test_mistakes_in_a_file(tmp_path, change, message):
-    path = tmp_path / "mine.toml"
-    path.write_text(TOML.replace(*change))
-    with pytest.raises(ValueError, match=message):
-        studies.from_toml(path)
-
-
 def test_the_factorial_is_balanced_and_orthogonal():
     import itertools
 

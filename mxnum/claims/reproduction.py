@@ -1,0 +1,246 @@
+"""Run what decides the claims on this machine, and write a report folder; see `mxnum.claims.workshop` for its parts."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from mxnum import errors
+from mxnum.claims import document, page
+from mxnum.claims.evidence import Verdict
+from mxnum.claims.ledger import CLAIMS
+from mxnum.claims.registry import Check, Context, Entry, Report, checks, entry, machine
+from mxnum.claims.workshop import Workshop
+from mxnum.experiments import critical, interventions, storage, studies, sweep
+from mxnum.experiments.conduct import conduct
+from mxnum.files import written_whole
+
+#: The results files that minutes can make, and those that take hours; the cheap ones first.
+QUICK = ("quick.json",)
+FULL = (
+    "small.json", "sgd-limits.json", "interventions.json", "recipes.json", "confirm.json", "ablations.json",
+    "factorial.json", "critical-rate.json",
+)  # fmt: skip
+#: Seeds that one process trains together: few enough that processes end at about the same time.
+STACK = 3
+#: The actions of I7 on the arm "E2M1" of the study "small".
+PLAN = interventions.Plan()
+
+
+class Watch(Protocol):
+    """Whoever waits."""
+
+    def say(self, text: str) -> None:
+        """Something happened."""
+
+    def at(self, part: str, done: float, total: float, what: str) -> None:
+        """How far "checks" or "training" are, and what is done now."""
+
+
+class Nobody:
+    """Waits for nothing."""
+
+    def say(self, text: str) -> None:
+        """Not heard."""
+
+    def at(self, part: str, done: float, total: float, what: str) -> None:
+        """Not seen."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for."""
+
+    ids: tuple[str, ...]
+    full: bool = False
+    processes: int | None = None
+
+    @property
+    def command(self) -> str:
+        """The command that does it, but for the folder."""
+        only = "" if self.ids == tuple(CLAIMS) else f" --only {','.join(self.ids)}"
+        return f"mxnum reproduce --{'full' if self.full else 'quick'}{only}"
+
+    def files(self, known: Mapping[str, Check]) -> list[str]:
+        """The results files to make: for each need the first of its files that this request makes at all."""
+        made = FULL if self.full else QUICK
+        wanted = [next((n for n in names if n in made), None) for id in self.ids for names in _needs(known, id)]
+        wanted += ["small.json"] * (self.full and "I6" in self.ids)  # taken where it is there
+        return [name for name in made if name in wanted]
+
+
+def _needs(known: Mapping[str, Check], id: str) -> list[tuple[str, ...]]:
+    return known[id].alternatives if id in known else []
+
+
+@dataclass
+class Reproduction:
+    """What came of it."""
+
+    folder: Path
+    report: Report
+    #: Training runs that ended with an exception.
+    failures: list[sweep.Failure] = field(default_factory=list)
+    #: How long this and earlier runs in the folder took.
+    seconds: float = 0.0
+
+    @property
+    def broken(self) -> list[Entry]:
+        """Claims whose check raised an exception."""
+        return [e for e in self.report if e.verdict == Verdict.FAILED]
+
+
+def reproduce_into(
+    folder: str | Path,
+    ids: Iterable[str] | None = None,
+    *,
+    full: bool = False,
+    fresh: bool = False,
+    processes: int | None = None,
+    watch: Watch | None = None,
+) -> Reproduction:
+    """Check claims (default: all), training what they need, and write `report.html`, `claims.md` and the data.
+
+    With `fresh` the training runs get new seeds. Ctrl-C ends it with a report of what is there; the same call with the
+    same folder continues. Training runs on processes (default: one for each core), so call it under
+    ``if __name__ == "__main__":``.
+    """
+    wanted = list(CLAIMS) if ids is None else [errors.choose("ids", id, tuple(CLAIMS)) for id in ids]
+    request = Request(tuple(id for id in CLAIMS if id in wanted), full, processes)
+    return _Session(Path(folder), request, fresh, watch or Nobody()).run()
+
+
+class _Session:
+    """One run of the command."""
+
+    def __init__(self, folder: Path, request: Request, fresh: bool, watch: Watch) -> None:
+        self.request, self.watch, self.known = request, watch, checks()
+        self.files = request.files(self.known)
+        if self.files:
+            for package in ("scipy", "threadpoolctl"):
+                errors.package(package, "experiments")
+        self.shop, self.begun = Workshop(folder), time.monotonic()
+        self.facts = self.shop.open(fresh)
+        self.entries: dict[str, Entry] = {}
+        self.failures: list[sweep.Failure] = []
+        self.stop = threading.Event()
+
+    def run(self) -> Reproduction:
+        first = [id for id in self.request.ids if id in self.known and not self.known[id].needs]
+        for id in first:
+            stored = self.shop.entry(id)
+            if stored is not None:
+                self.entries[id] = stored
+        if self.entries or self.shop.number_of_runs():
+            found = f"{len(self.entries)} of {len(first)} checks and {self.shop.number_of_runs()} training runs"
+            self.watch.say(f"Continuing in {self.shop.folder}: {found} are there.")
+        left = [id for id in first if id not in self.entries]
+        # The checks run beside the training, on what the processes leave of the cores.
+        beside = threading.Thread(target=self._check_all, args=(left,), daemon=True)
+        interrupted = False
+        try:
+            beside.start()
+            for name in self.files:
+                self._make(name)
+                self._write(interrupted=False)
+            while beside.is_alive():
+                beside.join(0.2)
+        except KeyboardInterrupt:
+            interrupted = True
+            self.stop.set()
+            self.watch.say("Interrupted; the same command continues.")
+        report = self._write(interrupted)
+        return Reproduction(self.shop.folder, report, self.failures, self._seconds())
+
+    def _check_all(self, ids: list[str]) -> None:
+        """The checks that need no training, one after the other."""
+        for done, id in enumerate(ids):
+            found = self._checked(id, done, len(ids))
+            if found is None:
+                return
+            self.entries[id] = found
+            self.shop.keep(found)
+        self.watch.at("checks", len(ids), len(ids), "done")
+
+    def _checked(self, id: str, done: int, total: int) -> Entry | None:
+        def tell(text: str) -> None:
+            if self.stop.is_set():
+                raise _Stopped
+            self.watch.at("checks", done, total, f"{id}: {text}")
+
+        try:
+            tell(CLAIMS[id].title)
+            return entry(id, self.known[id], Context(self.shop.results, tell, self.shop.keep_arrays))
+        except _Stopped:
+            return None
+
+    def _make(self, name: str) -> None:
+        """One results file; what is there of it is not made again."""
+        path, seed = self.shop.results / name, int(self.facts["first_seed"])
+        study = name.removesuffix(".json")
+        self.watch.say(f"Training for {study} ({', '.join(self._claims_of(name))}).")
+        if name == "sgd-limits.json":
+            if not path.exists():
+                storage.write_json(path, critical.sgd_limits(tuple(range(seed, seed + 4)), say=self._aside(study)))
+            return
+        if name == "interventions.json":
+            seeds, small = range(seed, seed + 8), studies.get("small")
+            found = interventions.gather(small, "E2M1", seeds, PLAN, self.shop.runs, self._aside(study))
+            storage.write_json(path, found)
+            return
+        outcome = conduct(
+            study, self.shop.runs, first_seed=seed, processes=self.request.processes, stack=STACK,
+            say=self.watch.say, show=lambda state: self.watch.at("training", state.done, state.total, str(state)),
+        )  # fmt: skip
+        self.failures += outcome.failed
+        if outcome.table["arms"]:
+            storage.write_json(path, outcome.table)
+
+    def _aside(self, study: str) -> Callable[[str], None]:
+        return lambda line: self.watch.at("training", 0, 0, f"{study}: {line.strip()}")
+
+    def _claims_of(self, name: str) -> list[str]:
+        return [id for id in self.request.ids if any(name in names for names in _needs(self.known, id))]
+
+    def _seconds(self) -> float:
+        return float(self.facts["seconds"]) + time.monotonic() - self.begun
+
+    def _write(self, interrupted: bool) -> Report:
+        """The report of what is there now."""
+        entries = tuple(self._entry(id) for id in self.request.ids)
+        report = Report(entries, machine(), interrupted)
+        self.shop.record(self.facts | {"seconds": round(self._seconds(), 1), "command": self.request.command})
+        facts = self.facts | {"seconds": self._seconds(), "environment": storage.environment()}
+        pages = {
+            "report.html": document.html(report, self.request.command, facts, self.shop),
+            "claims.md": page.summary(report, self.request.command),
+        }
+        for name, text in pages.items():
+            with written_whole(self.shop.folder / name) as partial:
+                partial.write_text(text, encoding="utf-8")
+        return report
+
+    def _entry(self, id: str) -> Entry:
+        """Of a claim that rests on training: its check, where the training was done; of another, what was found."""
+        if id in self.entries:
+            return self.entries[id]
+        check, context = self.known.get(id), Context(self.shop.results)
+        if check is None or (check.needs and not check.missing(context)):
+            return entry(id, check, context)
+        made = [name for names in check.alternatives for name in names if name in self.files]
+        if check.needs and not made:
+            command = replace(self.request, ids=(id,), full=True).command
+            remark = f"Needs more training than the quick runs: `{command}`."
+        elif made and self.failures:
+            remark = "Every training run that it needs failed."
+        else:
+            remark = "Not reached yet; the same command continues."
+        return Entry(CLAIMS[id], Verdict.NOT_RUN, remark=remark)
+
+
+class _Stopped(BaseException):
+    """The checks are asked to end; not an Exception, so that no check takes it for an error of its own."""

@@ -1,0 +1,98 @@
+"""``mxnum sweep``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mxnum.cli import options
+
+if TYPE_CHECKING:
+    from mxnum.experiments.conduct import Outcome
+
+
+def sweep(
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG.toml", help="What to train: docs/howto/run-experiments.md.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder of runs and tables (default: named as the study).")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds, instead of those of the file.")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="Processes (default: one for each core).")] = None,
+    stack: Annotated[int, typer.Option(min=1, help="Seeds that one process trains together.")] = 3,
+    nice: Annotated[int, typer.Option(min=0, max=19, help="Lower the priority of the processes by this.")] = 0,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Run on this dask.distributed cluster.")
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Train every setting of a file on the same seeds, and compare when they diverge.
+
+    Runs that are on disk are not run again, so that the same command continues after Ctrl-C, with more seeds, or after
+    a failure. A run that fails does not stop the others. Exit status 0: all runs are there; 1: some failed; 130:
+    interrupted.
+
+    Examples: `mxnum sweep mine.toml`; `mxnum sweep mine.toml --seeds 12 --scheduler tcp://10.0.0.1:8786 --json`.
+    """
+    from mxnum.cli.console import print_json
+    from mxnum.cli.main import DIFFERS, INTERRUPTED
+    from mxnum.cli.watching import ended_by_signals, watching
+    from mxnum.experiments import report, study_file
+    from mxnum.experiments.conduct import conduct
+
+    study = study_file.read(config)
+    folder = Path(study.name) if out is None else out
+    try:
+        with ended_by_signals(), watching() as watch:
+            outcome = conduct(
+                study, folder / "runs", seeds=seeds, processes=processes, stack=stack, niceness=nice,
+                scheduler=scheduler, say=watch.say,
+                show=lambda state: watch.at("training", state.done, state.total, str(state)),
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        typer.echo("Interrupted; the same command continues.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    if outcome.table["arms"]:
+        report.store(outcome.table, folder, say=lambda text: None)
+    if as_json:
+        print_json(_as_dict(outcome, folder))
+    else:
+        _print(outcome, folder)
+    if outcome.failed:
+        raise typer.Exit(DIFFERS)
+
+
+def _print(outcome: Outcome, folder: Path) -> None:
+    from mxnum.cli.console import print_table
+    from mxnum.experiments import report
+
+    if outcome.table["arms"]:
+        print_table("", report.HEADINGS, report.rows(outcome.table))
+        for line in outcome.verdict:
+            print(line)
+        print(f"Runs and tables: {folder}")
+    for failure in outcome.failed:
+        print(f"Failed: {failure}")
+    if outcome.failed:
+        print(f"{len(outcome.failed)} failed; the same command tries them again.")
+
+
+def _as_dict(outcome: Outcome, folder: Path) -> dict[str, Any]:
+    from mxnum.experiments import report
+
+    table = outcome.table
+    rows = [dict(zip(report.HEADINGS, row, strict=True)) for row in report.rows(table)] if table["arms"] else []
+    runs = {
+        name: [
+            {key: run[key] for key in ("seed", "diverged", "steps", "least_loss", "last_loss")} for run in arm["runs"]
+        ]
+        for name, arm in table["arms"].items()
+    }
+    failures = [{"arm": f.arm, "seed": f.seed, "reason": f.reason, "log": str(f.log)} for f in outcome.failed]
+    return {
+        "study": table["study"], "folder": str(folder), "seconds": round(outcome.seconds, 1), "table": rows,
+        "runs": runs, "conclusions": outcome.verdict, "failures": failures,
+    }  # fmt: skip

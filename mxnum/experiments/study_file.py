@@ -1,0 +1,147 @@
+"""A study of your own from a TOML file; what is wrong in it is said in one sentence that names the place."""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+import types
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from mxnum import errors
+from mxnum.experiments.config import (
+    Experiment,
+    Injection,
+    Operand,
+    Precision,
+    experiment_from,
+    to_dict,
+    uniform_precision,
+)
+from mxnum.experiments.studies import Study
+
+#: Names at the top of a file, and the type of each.
+_TOP: dict[str, Any] = {
+    "name": str, "question": str, "control": str, "seeds": int, "measure_every": int,
+    "base": dict, "arms": dict, "grid": dict,
+}  # fmt: skip
+#: One operand for weights, activations, gradients and layer norm, forward and backward.
+UNIFORM = "uniform"
+
+
+def read(path: Path) -> Study:
+    """The study in a file: ``[base]`` has what all arms share, each ``[arms."name"]`` what it changes.
+
+    Both take fields of `Experiment`, fields of `Precision` (as in ``gamma = "mxfp4_e2m1"`` or ``gamma = {format =
+    "mxfp4_e2m1", scale_rule = "rceil"}``), and ``uniform``, an operand for all of them. ``[grid]`` has lists: every arm
+    is run with every combination.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise ValueError(f"File {str(path)!r} must be TOML: {problem}.") from None
+    where = f"file {str(path)!r}"
+    for key, value in table.items():
+        _accept(key, value, _TOP, where)
+    arms = table.get("arms", {})
+    if not arms or not all(isinstance(changes, dict) for changes in arms.values()):
+        raise ValueError(
+            f"File {str(path)!r} must have at least one table such as [arms.plain], and only tables there."
+        )
+    base = _changed(Experiment(), table.get("base", {}), f"[base] of {where}")
+    made: dict[str, Experiment] = {}
+    for name, changes in arms.items():
+        for suffix, values in _combinations(table.get("grid", {}), where):
+            made[name + suffix] = _changed(base, changes | values, f"[arms.{name}] of {where}")
+    control = errors.choose("control", table.get("control", next(iter(made))), tuple(made))
+    seeds = errors.integer("seeds", table.get("seeds", 6), 1, 1 << 20)
+    every = errors.integer("measure_every", table.get("measure_every", 250), 0, 1 << 40)
+    return Study(table.get("name", path.stem), table.get("question", ""), made, seeds, control, every)
+
+
+def _combinations(grid: Mapping[str, Any], where: str) -> list[tuple[str, dict[str, Any]]]:
+    """Every combination of a grid with what it adds to the name of an arm."""
+    for name, values in grid.items():
+        if not isinstance(values, list) or not values:
+            raise ValueError(f"In [grid] of {where}: value {name!r} must be a list of values to try, not {values!r}.")
+    found = []
+    for values in itertools.product(*grid.values()):
+        chosen = dict(zip(grid, values, strict=True))
+        found.append(("".join(f", {name} {_short(value)}" for name, value in chosen.items()), chosen))
+    return found
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return " ".join(_short(v) for v in value.values())
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _changed(base: Experiment, changes: Mapping[str, Any], where: str) -> Experiment:
+    """The experiment with the changes that a table asks for."""
+    operands = get_type_hints(Precision)
+    accepted = get_type_hints(Experiment) | operands | {UNIFORM: Operand}
+    for name, value in changes.items():
+        _accept(name, value, accepted, where)
+    values = dict(changes)
+    try:
+        if UNIFORM in values:
+            base = base.but(precision=uniform_precision(**_operand(values.pop(UNIFORM))))
+        table = to_dict(base)
+        inner = values.pop("precision", {})
+        for name, value in {**inner, **{n: values.pop(n) for n in list(values) if n in operands}}.items():
+            table["precision"][name] = _operand(value) if operands[name] is Operand else value
+        return experiment_from(table | values)
+    except (ValueError, TypeError) as problem:
+        raise type(problem)(f"In {where}: {problem}") from None
+
+
+def _operand(value: str | dict[str, Any]) -> dict[str, Any]:
+    return {"format": value} if isinstance(value, str) else value
+
+
+def _accept(name: str, value: Any, accepted: Mapping[str, Any], where: str) -> None:
+    """Nothing, if a table may have this name with this value; else an error."""
+    try:
+        errors.choose("name", name, tuple(accepted))
+    except ValueError as problem:
+        raise ValueError(f"In {where}: {problem}") from None
+    hint = accepted[name]
+    if get_origin(hint) in (Union, types.UnionType):
+        hint = next(each for each in get_args(hint) if each is not type(None))
+    if hint in (Precision, Injection, Operand) and isinstance(value, dict):
+        for inner, each in value.items():
+            _accept(inner, each, get_type_hints(hint), f"{name!r} of {where}")
+    elif not _fits(value, hint):
+        raise TypeError(f"In {where}: value {name!r} must be {_words(hint)}, not {value!r}.")
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return value in arguments
+    if origin is tuple:
+        pairs = isinstance(value, list) and len(value) == len(arguments)
+        return pairs and all(_fits(v, a) for v, a in zip(value, arguments, strict=True))
+    if hint is Operand:
+        return isinstance(value, (str, dict))
+    if hint in (Precision, Injection):
+        return isinstance(value, dict)
+    if hint is bool or isinstance(value, bool):
+        return hint is bool and isinstance(value, bool)
+    return isinstance(value, (int, float) if hint is float else hint)
+
+
+def _words(hint: Any) -> str:
+    """What a type accepts, for an error."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return f"one of {list(arguments)}"
+    if origin is tuple:
+        return f"a list of {len(arguments)} numbers"
+    if hint is Operand:
+        return f"the name of a format or a table of {[f.name for f in fields(Operand)]}"
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    return words.get(hint, "a table")

@@ -1,0 +1,138 @@
+"""Running, interrupting and continuing, on a quick study that is tiny."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
+pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
+
+from mxnum.claims import CLAIMS, Evidence, Statement, Verdict, check, registry, reproduction
+from mxnum.claims.reproduction import Request, reproduce_into
+from mxnum.experiments import studies
+from mxnum.experiments.config import Experiment, Operand, uniform_precision
+
+TINY = Experiment(width=32, layers=1, batch=32, steps=6)
+ARMS = {"FP32": TINY, "E2M1": TINY.but(precision=uniform_precision("mxfp4_e2m1"))}
+
+
+class Told:
+    def __init__(self):
+        self.said, self.parts = [], set()
+
+    def say(self, text):
+        self.said.append(text)
+
+    def at(self, part, done, total, what):
+        self.parts.add(part)
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch):
+    monkeypatch.setitem(studies.STUDIES, "quick", studies.Study("quick", "?", ARMS, 2, "FP32", 2))
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Two checks without needs, which count their calls, beside one of the quick study."""
+    calls = []
+    monkeypatch.setattr(registry, "MODULES", ())
+    monkeypatch.setattr(registry, "_CHECKS", {})
+
+    @check("M9")
+    def first(context):
+        calls.append("M9")
+        return Evidence(statements=(Statement("so", True),))
+
+    @check("M5")
+    def second(context):
+        calls.append("M5")
+        return Evidence(statements=(Statement("not so", False),))
+
+    @check("I6", needs=(("confirm.json", "quick.json"),))
+    def third(context):
+        table = context.first("confirm.json", "quick.json")
+        return Evidence(statements=(Statement(f"{len(table['arms'])} arms", True),))
+
+    check("I7", needs=("interventions.json",))(third)
+    return calls
+
+
+def test_a_report_of_everything_asked_for(tmp_path, counted):
+    told = Told()
+    found = reproduce_into(tmp_path / "r", ["M9", "I6", "I7", "I9"], processes=1, watch=told)
+    verdicts = {e.claim.id: e.verdict for e in found.report}
+    assert verdicts == {
+        "I6": Verdict.REPRODUCED, "I7": Verdict.NOT_RUN, "I9": Verdict.NOT_RUN, "M9": Verdict.REPRODUCED,
+    }  # fmt: skip
+    assert str(found.report["I6"].evidence.statements[0]) == "2 arms: yes"
+    assert "`mxnum reproduce --full --only I7`" in found.report["I7"].remark
+    assert CLAIMS["I9"].scale in found.report["I9"].remark
+    assert (found.failures, found.broken, found.report.interrupted) == ([], [], False)
+    table = (tmp_path / "r" / "claims.md").read_text()
+    assert "| I6 | MX training diverges where FP32 does not | 1 of 1 statements hold. | reproduced |" in table
+    assert "Continuing" not in " ".join(told.said)
+    assert {"checks", "training"} == told.parts
+    data = tmp_path / "r" / "data"
+    assert len(list((data / "runs").rglob("seed-*.npz"))) == 4
+    facts = json.loads((data / "reproduction.json").read_text())
+    assert facts["command"] == "mxnum reproduce --quick --only I6,I7,I9,M9"
+    assert facts["environment"]["numpy"]
+
+
+def test_a_second_run_continues(tmp_path, counted):
+    reproduce_into(tmp_path / "r", ["M9", "I6"], processes=1)
+    told = Told()
+    found = reproduce_into(tmp_path / "r", ["M9", "M5", "I6"], processes=1, watch=told)
+    assert counted == ["M9", "M5"]
+    assert told.said[0] == f"Continuing in {tmp_path / 'r'}: 1 of 2 checks and 4 training runs are there."
+    assert "quick: 2 arms, 2 seeds from 39304300, 0 tasks to do." in told.said
+    assert found.report.counts == {"reproduced": 2, "not reproduced": 1}
+
+
+def test_an_interruption_keeps_what_is_there(tmp_path, counted, monkeypatch):
+    def interrupted(*arguments, **keywords):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reproduction, "conduct", interrupted)
+    told = Told()
+    found = reproduce_into(tmp_path / "r", ["I6"], processes=1, watch=told)
+    assert found.report.interrupted
+    assert found.report["I6"].remark == "Not reached yet; the same command continues."
+    assert told.said[-1] == "Interrupted; the same command continues."
+    assert "This report is not complete" in (tmp_path / "r" / "report.html").read_text()
+    monkeypatch.undo()
+    monkeypatch.setitem(studies.STUDIES, "quick", studies.Study("quick", "?", ARMS, 2, "FP32", 2))
+    again = reproduce_into(tmp_path / "r", ["I6"], processes=1)
+    assert again.report["I6"].evidence.statements
+    assert not again.report.interrupted
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_failures_are_told_and_the_rest_is_used(tmp_path, counted, monkeypatch):
+    broken = TINY.but(weights=Operand("mxfp4_e2m1", scale_rule="released_bump", block_size=24))
+    arms = {"FP32": TINY, "broken": broken}
+    monkeypatch.setitem(studies.STUDIES, "quick", studies.Study("quick", "?", arms, 1, "FP32", 2))
+    check("M4")(lambda context: 1 / 0)
+    found = reproduce_into(tmp_path / "r", ["I6", "M4"], processes=1)
+    assert [(f.arm, f.seed) for f in found.failures] == [("broken", 39304300)]
+    assert str(found.report["I6"].evidence.statements[0]) == "1 arms: yes"
+    assert [e.claim.id for e in found.broken] == ["M4"]
+
+
+def test_what_each_scale_makes():
+    known = registry.checks()
+    assert Request(tuple(CLAIMS)).files(known) == list(reproduction.QUICK)
+    assert Request(("I1", "M4")).files(known) == []
+    assert set(Request(tuple(CLAIMS), full=True).files(known)) == set(reproduction.FULL)
+    assert Request(("I6",), full=True).files(known) == ["small.json", "confirm.json"]
+    needed = {name for each in known.values() for names in each.alternatives for name in names}
+    assert needed <= {*reproduction.QUICK, *reproduction.FULL}, "a claim that no command decides"
+
+
+def test_mistakes(tmp_path):
+    with pytest.raises(ValueError, match="Argument 'ids' must be one of"):
+        reproduce_into(tmp_path / "r", ["I99"])
+    assert not (tmp_path / "r").exists()

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import pytest
+
+from mxnum.experiments import study_file
+from mxnum.experiments.config import Experiment, Operand, uniform_precision
+
+TOML = """
+name = "mine"
+seeds = 2
+[base]
+width = 32
+rate = 1
+precision = {vector = "bfloat16"}
+[arms.plain]
+[arms."gamma in E2M1"]
+gamma = {format = "mxfp4_e2m1", scale_rule = "rceil"}
+steps = 10
+betas = [0.9, 0.95]
+injection = {mean = 0.5, where = "layer_norm"}
+[arms.all]
+uniform = "mxfp8_e4m3"
+gamma = "bfloat16"
+train_beta = false
+"""
+
+
+def read(tmp_path, text):
+    (tmp_path / "some.toml").write_text(text)
+    return study_file.read(tmp_path / "some.toml")
+
+
+def test_a_study_from_a_file(tmp_path):
+    study = read(tmp_path, TOML)
+    assert (study.name, study.seeds, study.control, study.setting) == ("mine", 2, "plain", "width-32")
+    arm = study.arms["gamma in E2M1"]
+    assert (arm.steps, arm.rate, arm.precision.vector, arm.betas) == (10, 1, "bfloat16", (0.9, 0.95))
+    assert arm.precision.gamma == Operand("mxfp4_e2m1", scale_rule="rceil")
+    assert (arm.injection.mean, arm.injection.where) == (0.5, "layer_norm")
+    expected = Experiment(width=32, rate=1, train_beta=False, precision=uniform_precision("mxfp8_e4m3"))
+    assert study.arms["all"] == expected.but(gamma=Operand("bfloat16"))
+
+
+def test_a_grid_is_every_combination(tmp_path):
+    grid = "[grid]\nrate = [0.5, 0.25]\nuniform = ['mxfp8_e4m3', {format = 'mxfp4_e2m1', scale_rule = 'even'}]\n"
+    study = read(tmp_path, "[arms.a]\n[arms.b]\nsteps = 3\n" + grid)
+    assert len(study.arms) == 8
+    arm = study.arms["b, rate 0.25, uniform mxfp4_e2m1 even"]
+    assert (arm.rate, arm.steps, arm.precision.weights) == (0.25, 3, Operand("mxfp4_e2m1", scale_rule="even"))
+    assert (study.name, study.control) == ("some", "a, rate 0.5, uniform mxfp8_e4m3")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("[arms.plain]", "[arms.plain]\nwdith = 3"), r"^In \[arms.plain\] of file .*did you mean 'width'"),
+        (("seeds = 2", "seed = 2"), "did you mean 'seeds'"),
+        (("seeds = 2", "seeds = 'two'"), r"^In file .*: value 'seeds' must be a whole number, not 'two'.$"),
+        (("seeds = 2", "seeds = 0"), "Argument 'seeds' must be between 1"),
+        (("seeds = 2", "control = 'x'"), "Argument 'control' must be one of"),
+        (("seeds = 2", "seeds = = 2"), r"must be TOML: .* line 3"),
+        (("[base]", "[base]\nlayer = 3"), "did you mean 'layers'"),
+        (("width = 32", "width = 3.5"), r"^In \[base\] of .*: value 'width' must be a whole number, not 3.5"),
+        (("width = 32", "width = true"), "must be a whole number, not True"),
+        (("width = 32", "width = 0"), r"^In \[base\] of file .*: Argument 'width' must be between 1"),
+        (("rate = 1", "rate = 'fast'"), "must be a number, not 'fast'"),
+        (("rate = 1", "rate = -1"), "Argument 'rate' must be positive, not -1"),
+        (("betas = [0.9, 0.95]", "betas = 0.9"), "must be a list of 2 numbers, not 0.9"),
+        (("false", "0"), "'train_beta' must be true or false, not 0"),
+        (('where = "layer_norm"', 'where = "here"'), "one of \\['all', 'layer_norm'\\], not 'here'"),
+        (('format = "mxfp4_e2m1"', "form = 1"), "did you mean 'format'"),
+        (('"mxfp8_e4m3"', '"mxfp8_e4m4"'), r"^In \[arms.all\] of .* did you mean 'mxfp8_e4m3'"),
+        (('"mxfp8_e4m3"', "8"), "the name of a format or a table of"),
+        (('vector = "bfloat16"', 'vector = "fp16"'), "one of \\['float32', 'bfloat16'\\], not 'fp16'"),
+        (("[arms.plain]", "[arms]\nplain = 3"), "at least one table such as"),
+        (("[arms.plain]", "[grid]\nrate = 3\n[arms.plain]"), "must be a list of values to try, not 3"),
+    ],
+)
+def test_mistakes_in_a_file(tmp_path, change, message):
+    assert change[0] in TOML
+    with pytest.raises((ValueError, TypeError), match=message) as caught:
+        read(tmp_path, TOML.replace(*change))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_without_arms(tmp_path):
+    with pytest.raises(ValueError, match="at least one table such as"):
+        read(tmp_path, "seeds = 2\n")
