@@ -27,6 +27,7 @@ def sweep(
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Run on this dask.distributed cluster.")
     ] = None,
+    machine: Annotated[str, typer.Option(help="cpu, or cuda for a GPU (extra `cuda`).")] = "cpu",
     as_json: options.AsJson = False,
 ) -> None:
     """Train every setting of a file on the same seeds, and compare when they diverge.
@@ -49,7 +50,7 @@ def sweep(
         with ended_by_signals(), watching() as watch:
             outcome = conduct(
                 study, folder / "runs", seeds=seeds, processes=processes, stack=stack, niceness=nice,
-                scheduler=scheduler, say=watch.say,
+                scheduler=scheduler, machine=machine, say=watch.say,
                 show=lambda state: watch.at("training", state.done, state.total, str(state)),
             )  # fmt: skip
     except KeyboardInterrupt:
