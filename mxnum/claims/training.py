@@ -231,11 +231,12 @@ def clamped_block(steps: int = 260, rate: float = 1e-3, seed: int = 1) -> dict[s
     precision = Precision(gamma=e4m3, beta=e4m3, vector="bfloat16")
     training = Training(Experiment(rate=rate, gamma_start=(0.90, 0.95), precision=precision), (seed,))
     masters, values, losses = [], [], []
-    for step in range(steps):
-        gamma = training.network.parameters.gamma
-        masters.append(gamma[0, 0, 32:].copy())
-        values.append(affine(gamma, e4m3, (seed,), step, 0)[0, 0, 32:])
-        losses.append(float(training.advance()[0]))
+    with one_blas_thread():
+        for step in range(steps):
+            gamma = training.network.parameters.gamma
+            masters.append(gamma[0, 0, 32:].copy())
+            values.append(affine(gamma, e4m3, (seed,), step, 0)[0, 0, 32:])
+            losses.append(float(training.advance()[0]))
     master, value = np.array(masters), np.array(values)
     crossing = int(np.argmax(master.max(axis=1) >= 1)) if (master.max(axis=1) >= 1).any() else None
     return {"master": master, "value": value, "losses": np.array(losses), "crossing": crossing, "rate": rate}
