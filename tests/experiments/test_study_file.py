@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from mxnum.experiments import study_file
@@ -86,3 +88,12 @@ def test_mistakes_in_a_file(tmp_path, change, message):
 def test_a_file_without_arms(tmp_path):
     with pytest.raises(ValueError, match="at least one table such as"):
         read(tmp_path, "seeds = 2\n")
+
+
+def test_the_example_of_the_documentation(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "run-experiments.md").read_text()
+    study = read(tmp_path, page.split("```toml\n")[1].split("```")[0])
+    assert len(study.arms) == 6
+    assert (study.seeds, study.control, study.setting) == (8, "plain, rate 0.012", "width-32")
+    assert study.arms["gamma in E2M1, rate 0.024"].precision.beta.rounding == "sr"
+    assert study.arms["E2M1 everywhere, rate 0.012"].precision.weights.format == "mxfp4_e2m1"
