@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,12 @@ Array = Any
 
 
 def write_json(path: Path, value: Any) -> None:
-    """A JSON file that appears whole or not at all."""
+    """A JSON file that appears whole or not at all; a list of numbers takes one line."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(value, indent=1, sort_keys=True)  # no string of it has a line break in it
+    text = re.sub(r"\[[^][{}]*\]", lambda found: re.sub(r"\n *", " ", found[0]), text)
     with written_whole(path) as partial:
-        partial.write_text(json.dumps(value, indent=1, sort_keys=True) + "\n")
+        partial.write_text(text + "\n")
 
 
 def write_arrays(path: Path, arrays: dict[str, Array]) -> None:

@@ -26,3 +26,10 @@ def test_the_environment_names_what_bits_depend_on():
     table = storage.environment()
     assert {"mxnum", "numpy", "numba", "processor", "cores"} <= set(table)
     assert all(table[name] for name in ("mxnum", "numpy", "numba", "processor"))
+
+
+def test_lists_of_numbers_take_one_line(tmp_path):
+    value = {"a": [1.5, None, 2], "b": [{"c": ["x [ y", "z,\n  w"]}], "d": []}
+    storage.write_json(tmp_path / "a.json", value)
+    assert storage.read_json(tmp_path / "a.json") == value
+    assert ' "a": [ 1.5, null, 2 ],' in (tmp_path / "a.json").read_text().splitlines()
