@@ -212,7 +212,7 @@ def is_documented(module, name):
     whole = re.search(rf"automodule:: {re.escape(module)}\n(?:   .*\n)*?   :members:(.*)\n(   :exclude.*)?", REFERENCE)
     if whole and (not whole[1].strip() or name in re.split(r"[ ,]+", whole[1])):
         return True
-    return re.search(rf"^\.\. auto\w+:: (mxnum|{re.escape(module)})\.{name}$", REFERENCE, re.M) is not None
+    return re.search(rf"^\.\. (?:auto\w+|py:data):: (mxnum|{re.escape(module)})\.{name}$", REFERENCE, re.M) is not None
 
 
 @pytest.mark.parametrize("module", PUBLIC)

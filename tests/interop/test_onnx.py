@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 
@@ -111,9 +109,3 @@ def test_mistakes(onnx, monkeypatch):
     monkeypatch.setitem(mx_onnx.TYPES, "e2m3", "FLOAT6NEWER")
     with pytest.raises(ValueError, match="Elements of e2m3 need an onnx with FLOAT6NEWER, not "):
         mx_onnx.to_onnx(mx.quantize(np.zeros(32), "mxfp6_e2m3"), "x")
-
-
-def test_without_onnx_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'mxnum\[onnx\]'"):
-        mx_onnx.to_onnx(mx.quantize(np.ones(32), "mxfp8_e4m3"), "x")
