@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from pathlib import Path
 def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A path beside `path` to write to; it takes the name `path` when the block ends, and is removed if it fails."""
     path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "No such folder", str(path.parent))
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield partial

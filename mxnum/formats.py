@@ -143,7 +143,8 @@ class ElementFormat:
         layout = (
             f"two's complement x 2^-{self.mantissa_bits}"
             if self.integer
-            else f"sign, {self.exponent_bits} exponent bits (bias {self.bias}), {self.mantissa_bits} mantissa bits"
+            else f"sign, {_counted(self.exponent_bits, 'exponent bit')} (bias {self.bias}), "
+            f"{_counted(self.mantissa_bits, 'mantissa bit')}"
         )
         specials = {
             "none": "no infinity, no NaN",
@@ -158,6 +159,10 @@ class ElementFormat:
 
     def __repr__(self) -> str:
         return f"<ElementFormat {self.name}: {self.bits} bits, max {self.max:g}>"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 @dataclass(frozen=True, repr=False)

@@ -83,17 +83,6 @@ def test_the_extras_bring_what_they_are_named_for():
         assert any(re.match(rf"{distribution}\b", requirement) for requirement in extras[extra]), (package, extra)
 
 
-@pytest.mark.parametrize("package", ["typer", "rich"])
-def test_the_command_line_names_its_extra(package, monkeypatch, capsys):
-    from mxnum.cli.main import FAILED, main
-
-    monkeypatch.setitem(sys.modules, package, None)
-    if package == "rich":
-        pytest.importorskip("typer", reason="the extra cli is not installed")
-    assert main(["formats"]) == FAILED
-    assert capsys.readouterr().err == f"Error: This needs the package '{package}': pip install 'mxnum[cli]'.\n"
-
-
 def test_what_needs_nothing():
     q = mx.quantize(np.ones((2, 64), np.float32), "mxfp4_e2m1")
     for name in ("views", "safetensors", "gpt_oss", "swizzle", "gguf", "torch", "onnx", "dask"):

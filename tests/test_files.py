@@ -43,3 +43,11 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
     remove_abandoned(tmp_path)
     left = sorted(p.name for p in tmp_path.rglob("*") if p.is_file())
     assert left == [f".y.json.{os.getpid()}.partial", ".z.partial", "kept.json"]
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with (
+        pytest.raises(FileNotFoundError, match=r"No such folder: '.*/nowhere'$"),
+        written_whole(tmp_path / "nowhere/x"),
+    ):
+        pass

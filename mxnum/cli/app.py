@@ -6,7 +6,12 @@ every module is loaded for each call, and a call should start in a third of a se
 
 from __future__ import annotations
 
+import os
+import sys
+from typing import Any
+
 import typer
+import typer.core
 
 import mxnum
 from mxnum.cli import (
@@ -21,8 +26,24 @@ from mxnum.cli import (
     command_verify,
 )
 
+
+class Commands(typer.core.TyperGroup):  # type: ignore[misc]
+    """The commands; a reader that has seen enough (``| head``) ends them without an error."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run one."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:  # what is left in the buffer has nowhere to go
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit() from None
+        return result
+
+
 app = typer.Typer(
     name="mxnum",
+    cls=Commands,
     help="Bit-accurate OCP Microscaling (MX) number formats.",
     no_args_is_help=True,
     add_completion=False,

@@ -28,7 +28,7 @@ def verify(
 
     Exit status 0: no difference that legitimate choices do not explain; 1: there are such differences; 2: the answers
     cannot be read or stop too early. Choices: overflow, infinity, minus_zero, nan_code, nonfinite, nan_block_codes,
-    zero_scale, sr_bits.
+    zero_scale, sr_bits, sr_fraction, most_negative.
 
     Examples: `mxnum vectors encode | ./mine | mxnum verify`; `mxnum verify answers.txt --accept minus_zero,overflow`.
     """

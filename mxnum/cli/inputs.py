@@ -40,7 +40,9 @@ def read(path: Path, tensor: str | None = None) -> Array | MXArray:
     except (EOFError, BadZipFile, ValueError) as problem:
         if str(path) in str(problem) or str(problem).startswith(("Option", "Argument 'tensor'")):
             raise
-        raise ValueError(f"File {str(path)!r} cannot be read: {problem}") from None
+        known = {"mmap length is greater than file size": "it is truncated", "No data left in file": "it is empty"}
+        why = known.get(str(problem), str(problem)).rstrip(".")
+        raise ValueError(f"File {str(path)!r} cannot be read: {why}.") from None
 
 
 def _from_archive(path: Path, tensor: str | None) -> Array | MXArray:

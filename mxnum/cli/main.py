@@ -27,9 +27,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         app(args=None if arguments is None else list(arguments), prog_name="mxnum")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else OK
-    except BrokenPipeError:  # the reader has seen enough
-        sys.stderr.close()
-        return OK
     except OSError as problem:
         where = f" {str(problem.filename)!r}" if problem.filename else ""
         print(f"Error: {problem.strerror or problem}{':' if where else ''}{where}.", file=sys.stderr)

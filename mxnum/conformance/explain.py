@@ -141,6 +141,8 @@ def number(x: float | Fraction) -> str:
 
 def fraction_text(f: Fraction) -> str:
     """A share of a gap: as a fraction where it is short."""
+    if f.denominator == 1:
+        return str(f.numerator)
     if f.denominator <= 64:
         return f"{f.numerator}/{f.denominator}"
     near = f"{float(f):.9g}"

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from mxnum.conformance import CHOICES
+
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "check-a-kernel.md"
 
 
@@ -74,3 +76,10 @@ def test_a_format_of_the_users(run, tmp_path, operation):
     report = run.json("verify", path)
     assert (report["bugs"], report["choices"]) == (0, {})
     assert report["cases"] > 100
+
+
+def test_the_help_names_every_choice(run):
+    from mxnum.cli.command_verify import verify
+
+    for choice in CHOICES:
+        assert re.search(rf"\b{choice}\b", verify.__doc__), choice

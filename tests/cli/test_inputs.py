@@ -92,3 +92,14 @@ def test_safetensors(tmp_path):
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(ValueError, match="must be a whole safetensors file"):
         inputs.read(path, "q")
+
+
+def test_a_numpy_file_that_is_cut(tmp_path):
+    whole = tmp_path / "x.npy"
+    np.save(whole, np.ones(1000))
+    (tmp_path / "cut.npy").write_bytes(whole.read_bytes()[:2000])
+    (tmp_path / "empty.npy").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"cut\.npy' cannot be read: it is truncated\.$"):
+        inputs.read(tmp_path / "cut.npy")
+    with pytest.raises(ValueError, match=r"empty\.npy' cannot be read: it is empty\.$"):
+        inputs.read(tmp_path / "empty.npy")
