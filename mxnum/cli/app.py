@@ -25,10 +25,11 @@ from mxnum.cli import (
     command_vectors,
     command_verify,
 )
+from mxnum.cli.main import INTERRUPTED
 
 
 class Commands(typer.core.TyperGroup):  # type: ignore[misc]
-    """The commands; a reader that has seen enough (``| head``) ends them without an error."""
+    """The commands; a reader that has seen enough (``| head``) ends them without an error, Ctrl-C with status 130."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run one."""
@@ -38,6 +39,9 @@ class Commands(typer.core.TyperGroup):  # type: ignore[misc]
         except BrokenPipeError:  # what is left in the buffer has nowhere to go
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit() from None
+        except KeyboardInterrupt:
+            print("Interrupted.", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from None
         return result
 
 

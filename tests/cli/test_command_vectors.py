@@ -30,3 +30,14 @@ def test_mistakes_leave_no_file(run, tmp_path):
     assert "'operation' must be one of" in run("vectors", "encod", "-o", tmp_path / "x", status=2)
     assert "left out at level 1" in run("vectors", "encode", "--count", 5, "-o", tmp_path / "x", status=2)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interruption_has_its_own_status_and_leaves_nothing(run, tmp_path, monkeypatch):
+    from mxnum.conformance import stream
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stream, "expected", interrupt)
+    run("vectors", "encode", "-o", tmp_path / "cases.txt", status=130)
+    assert list(tmp_path.iterdir()) == []
