@@ -27,8 +27,8 @@ FULL = (
 )  # fmt: skip
 #: Seeds that one process trains together: few enough that processes end at about the same time.
 STACK = 3
-#: The actions of I7 on the arm "E2M1" of the study "small".
-PLAN = interventions.Plan()
+#: The actions of I7 on the arm "E2M1" of the study "small", and how many seeds; the seeds of the limits of B2.
+PLAN, ACTED_ON, LIMITS = interventions.Plan(), 8, 4
 
 
 class Watch(Protocol):
@@ -182,13 +182,14 @@ class _Session:
         """One results file; what is there of it is not made again."""
         path, seed = self.shop.results / name, int(self.facts["first_seed"])
         study = name.removesuffix(".json")
-        self.watch.say(f"Training for {study} ({', '.join(self._claims_of(name))}).")
+        count = f" {self.files.index(name) + 1} of {len(self.files)}" if len(self.files) > 1 else ""
+        self.watch.say(f"Training{count}: {study}, for {', '.join(self._claims_of(name))}.")
         if name == "sgd-limits.json":
             if not path.exists():
-                storage.write_json(path, critical.sgd_limits(tuple(range(seed, seed + 4)), say=self._aside(study)))
+                storage.write_json(path, critical.sgd_limits(tuple(range(seed, seed + LIMITS)), say=self._aside(study)))
             return
         if name == "interventions.json":
-            seeds, small = range(seed, seed + 8), studies.get("small")
+            seeds, small = range(seed, seed + ACTED_ON), studies.get("small")
             found = interventions.gather(small, "E2M1", seeds, PLAN, self.shop.runs, self._aside(study))
             storage.write_json(path, found)
             return

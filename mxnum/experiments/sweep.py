@@ -78,7 +78,7 @@ class State:
     running: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return "; ".join(f"{label}: step {step}" for label, step in self.running.items())
+        return "; ".join(f"{label}: step {step}" for label, step in self.running.items()) or "starting"
 
 
 #: Called about once a second.

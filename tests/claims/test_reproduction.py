@@ -13,6 +13,7 @@ from mxnum.claims import CLAIMS, Evidence, Statement, Verdict, check, registry, 
 from mxnum.claims.reproduction import Request, reproduce_into
 from mxnum.experiments import studies
 from mxnum.experiments.config import Experiment, Operand, uniform_precision
+from mxnum.experiments.interventions import Plan
 
 TINY = Experiment(width=32, layers=1, batch=32, steps=6)
 ARMS = {"FP32": TINY, "E2M1": TINY.but(precision=uniform_precision("mxfp4_e2m1"))}
@@ -120,6 +121,29 @@ def test_failures_are_told_and_the_rest_is_used(tmp_path, counted, monkeypatch):
     assert [(f.arm, f.seed) for f in found.failures] == [("broken", 39304300)]
     assert str(found.report["I6"].evidence.statements[0]) == "1 arms: yes"
     assert [e.claim.id for e in found.broken] == ["M4"]
+
+
+def test_the_full_scale_makes_what_is_no_study(tmp_path, monkeypatch):
+    """Limits of SGD and interventions; the first is made once, the second seed by seed."""
+    sgd = Experiment(width=32, layers=2, batch=32, steps=300, optimizer="sgd", rate=5, precision=ARMS["E2M1"].precision)
+    monkeypatch.setitem(studies.STUDIES, "small", studies.Study("small", "?", {"E2M1": sgd}, 2, "E2M1"))
+    monkeypatch.setattr(reproduction, "PLAN", Plan(lead=10, watch=20, perturbed=1, every=5))
+    monkeypatch.setattr(reproduction, "ACTED_ON", 3)
+    calls = []
+
+    def limits(seeds, say):
+        calls.append(seeds)
+        rows = [{"mean": -0.5, "deviation": 0, "common": False, "ratios": [2.0, 1.99], "predicted": 2.0}]
+        return {"rows": rows, "experiment": {"width": 1, "layers": 1, "batch": 1, "steps": 1}, "seeds": list(seeds)}
+
+    monkeypatch.setattr(reproduction.critical, "sgd_limits", limits)
+    for _ in range(2):
+        told = Told()
+        found = reproduce_into(tmp_path / "r", ["B2", "I7"], full=True, watch=told)
+        assert found.report["B2"].verdict == Verdict.REPRODUCED
+        assert found.report["I7"].evidence.statements
+        assert told.said[-2:] == ["Training 1 of 2: sgd-limits, for B2.", "Training 2 of 2: interventions, for I7."]
+    assert calls == [(39304300, 39304301, 39304302, 39304303)]
 
 
 def test_what_each_scale_makes():
