@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from numpy import ndarray
@@ -14,11 +15,20 @@ def engine(**arguments: Any) -> Any:
 
     The first argument is the one that the others have to be with.
     """
-    given = [argument for argument in arguments.values() if argument is not None]
-    if not all(isinstance(argument, ndarray) for argument in given) and together(arguments.items()):
+    for argument in arguments.values():
+        if argument is not None and not isinstance(argument, ndarray):
+            break
+    else:
+        return _host()
+    if together(arguments.items()):
         from mxnum.engine.cuda import passes
 
         return passes
+    return _host()
+
+
+@cache
+def _host() -> Any:
     from mxnum.engine import host
 
     return host

