@@ -42,8 +42,9 @@ class FloatSummary:
         self.low, self.high = np.inf, -np.inf
         #: How many elements have each exponent.
         self.exponents: Counter[int] = Counter()
-        self.blocks = self.nan_blocks = self.zero_blocks = self.clamped_blocks = 0
-        self.clamped = self.flushed = 0
+        #: As `mxnum.analysis.Statistics` has them.
+        self.blocks = self.nan_blocks = self.blocks_beyond_max = self.beyond_max = self.clamped = self.underflowed = 0
+        self.zero_blocks = 0
         self.squared_error = self.squared = 0.0
 
     def add(self, x: Array) -> None:
@@ -71,11 +72,12 @@ class FloatSummary:
     def _quantize(self, x: Array) -> None:
         assert self.format is not None
         got = measure(x, self.format, **self.settings)
-        self.clamped += got.beyond_max
-        self.flushed += got.underflowed
+        self.beyond_max += got.beyond_max
+        self.clamped += got.clamped
+        self.underflowed += got.underflowed
         self.blocks += got.blocks
         self.nan_blocks += got.nan_blocks
-        self.clamped_blocks += got.blocks_beyond_max
+        self.blocks_beyond_max += got.blocks_beyond_max
         self.squared_error += got.sum_error2
         self.squared += got.sum_x2
         self.zero_blocks += int((mx.shared_scale(x, self.format, **self.settings) == 0).sum())
@@ -94,9 +96,10 @@ class FloatSummary:
                 "blocks": self.blocks,
                 "blocks of NaN": self.nan_blocks,
                 "blocks of scale code 0": self.zero_blocks,
-                "blocks that clamp": self.clamped_blocks,
+                "blocks with an element beyond max": self.blocks_beyond_max,
+                "elements beyond max": self.beyond_max,
                 "elements clamped": self.clamped,
-                "elements flushed to zero": self.flushed,
+                "elements underflown to zero": self.underflowed,
             }
             if 0 < self.squared < np.inf:
                 facts["relative root mean square error"] = (self.squared_error / self.squared) ** 0.5

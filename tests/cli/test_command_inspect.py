@@ -9,7 +9,12 @@ def test_floats(run, tmp_path):
     x = np.array([[1.0, 500.0, 0.0, np.nan], [3.0, -2.0, 1.0, 0.5]], np.float32)
     np.save(tmp_path / "x.npy", x)
     facts = run.json("inspect", tmp_path / "x.npy", "-f", "mxfp8_e4m3", "--block-size", 2)
-    assert (facts["blocks"], facts["blocks that clamp"], facts["elements clamped"], facts["blocks of NaN"]) == (
+    assert (
+        facts["blocks"],
+        facts["blocks with an element beyond max"],
+        facts["elements beyond max"],
+        facts["blocks of NaN"],
+    ) == (
         4,
         1,
         1,
