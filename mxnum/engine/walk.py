@@ -163,6 +163,8 @@ def in_threads(loop: Callable[..., Any], walk: Walk, threads: int | None, *argum
 
 def rows_joined(shape: tuple[int, ...], blocks: Blocks) -> tuple[tuple[int, ...], Blocks]:
     """The shape and blocks of a contiguous array as few axes as rows allow, so that `chunks` can cut it anywhere."""
+    if not shape:
+        return (1,), (1,)
     walk = plan(shape, blocks)
     if walk is None or not walk.along_rows:
         return shape, blocks

@@ -79,6 +79,12 @@ def test_arrays_larger_than_a_chunk_draw_the_same_random_bits(monkeypatch):
     check(np.asfortranarray(x), monkeypatch, rounding="sr", seed=5)
 
 
+def test_arrays_without_axes_or_elements(monkeypatch):
+    check(np.float32(1.3) + np.zeros((), np.float32), monkeypatch)
+    check(np.zeros((0, 5), np.float32), monkeypatch)
+    check(np.full((1, 1, 3), 2.5, np.float32), monkeypatch)
+
+
 def test_offsets_and_scales_of_ones_own(monkeypatch):
     """What no quantization makes: infinite offsets, and scales at which values are not exact in float32."""
     rng = samples.generator("own")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mxnum.engine.walk import CHUNK, ELEMENTS_PER_THREAD, Walk, chunks, overlaps_partly, plan
+from mxnum.engine.walk import CHUNK, ELEMENTS_PER_THREAD, Walk, chunks, overlaps_partly, plan, rows_joined
 from mxnum.layout import scales_shape
 
 
@@ -73,3 +73,11 @@ def test_writing_over_what_is_still_to_be_read():
     assert not overlaps_partly(x, np.zeros(10, np.float32))
     assert overlaps_partly(x[1:], x[:-1])
     assert overlaps_partly(x.reshape(2, 5), x.reshape(5, 2).T)
+
+
+def test_rows_are_joined_where_chunks_may_then_be_cut():
+    assert rows_joined((), ()) == ((1,), (1,))
+    assert rows_joined((4, 64), (1, 32)) == ((256,), (32,))
+    assert rows_joined((4, 70), (1, 32)) == ((4, 70), (1, 32))
+    assert rows_joined((2, 4, 70), (1, 1, 32)) == ((8, 70), (1, 32))
+    assert rows_joined((64, 8), (32, 1)) == ((64, 8), (32, 1))
