@@ -78,7 +78,8 @@ class State:
     running: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return "; ".join(f"{label}: step {step}" for label, step in self.running.items()) or "starting"
+        told = "; ".join(f"{label}: step {step}" for label, step in self.running.items())
+        return told or ("done" if self.done == self.total else "starting")
 
 
 #: Called about once a second.
