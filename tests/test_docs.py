@@ -6,6 +6,7 @@ Cells are executed, and the C programs compared, where pages are built; here is 
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 import re
 import shlex
@@ -81,6 +82,8 @@ def test_blocks_of_python(text):
     for package in OPTIONAL:
         if re.search(rf"^(import|from) {package}\b", text, re.M):
             pytest.importorskip(package, reason=f"{package} is not installed")
+    if "from numba import cuda" in text and os.environ.get("NUMBA_ENABLE_CUDASIM") != "1":
+        pytest.skip("no GPU: NUMBA_ENABLE_CUDASIM=1 NUMBA_DISABLE_JIT=1 runs it in numba's simulator")
     for long, short in SHORTER.items():
         text = text.replace(long, short)
     space = {"my_kernel": lambda x: mx.quantize(x, "mxfp4_e2m1", scale_rule="even")}
