@@ -1,0 +1,408 @@
+"""Operands of fast products, packed: rows of codes or floats into the panels that `tiles` takes, zeros where none are.
+
+Codes go through a tile of a few indices by the rows of one panel: bytes are moved into place first, because eight or
+sixteen rows of them turn in registers, and then become floats all at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, register_jitable
+
+from mxnum.dtypes import Array
+from mxnum.engine.jit import compile_loop
+from mxnum.engine.operands import INFINITY, NOT_A_NUMBER, ZERO, meanings
+from mxnum.formats import E8M0, FLOATS, ElementFormat
+
+#: Bytes that turn together, and numbers that are made at once.
+LANES = 16
+#: Indices of a tile: lines of memory are read whole.
+STEP = 64
+_I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+
+
+class Matrix(NamedTuple):
+    """A matrix as its memory has it: C-contiguous, its rows first, or last if `turned`."""
+
+    array: Array
+    turned: bool
+
+    @classmethod
+    def of(cls, x: Array) -> Matrix:
+        """A copy only where neither the matrix nor its transpose is contiguous."""
+        if x.flags.c_contiguous:
+            return cls(x, False)
+        if x.T.flags.c_contiguous:
+            return cls(x.T, True)
+        return cls(np.ascontiguousarray(x), False)
+
+
+@dataclass(frozen=True, eq=False)
+class Decoder:
+    """How codes become numbers: by a table, or, where the element is much like a float16 or an integer, without it."""
+
+    #: The elements by code.
+    table: Array
+    #: None, or shift, masks of magnitude and sign, shift of the sign, first NaN (see `_of_halves`, `_of_integers`).
+    numbers: Array | None
+    factor: float
+    integer: bool
+
+    @classmethod
+    def of(cls, element: ElementFormat, word: str) -> Decoder:
+        return _decoder(element, word)
+
+
+@cache
+def _decoder(element: ElementFormat, word: str) -> Decoder:
+    table = _table(element, word)
+    bits, mantissa = element.bits, element.mantissa_bits
+    if element.integer:
+        return Decoder(table, np.array([16 - bits, 0, 0, 0, 0], np.int16), 2.0**-mantissa, True)
+    exponent_bits, half = bits - 1 - mantissa, FLOATS["float16"]
+    fits = exponent_bits <= 5 and mantissa <= half.mantissa_bits and abs(half.bias - element.bias) < 100
+    if not fits or (element.specials == "ieee" and exponent_bits < 5):
+        return Decoder(table, None, 1.0, False)
+    shift = half.mantissa_bits - mantissa
+    first_nan = element.max_code + 1 if element.specials == "nan" else 1 << 14
+    numbers = np.array([shift, (1 << (bits - 1)) - 1, 1 << (bits - 1), 16 - bits, first_nan], np.int16)
+    return Decoder(table, numbers, 2.0 ** (half.bias - element.bias), False)
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One operand of a product of two matrices: float32 values, or codes and what they mean."""
+
+    source: Matrix
+    rows: int
+    length: int
+    #: The rest is of codes alone. Scale codes: a row of them for each row, each for `run` elements.
+    scales: Array | None = None
+    run: int = 1
+    decoder: Decoder | None = None
+    powers: Array | None = None
+
+    def room(self, rows: int, width: int, word: str, apart: bool) -> tuple[Array, Array | None]:
+        """Memory for that many rows in panels of `width`, and for their scales where they are kept `apart`.
+
+        The length is then filled up to whole blocks.
+        """
+        length = -(-self.length // self.run) * self.run if apart else self.length
+        count = -(-rows // width)
+        factors = np.empty((count, length // self.run, width), word) if apart else None
+        return np.empty((count, length, width), word), factors
+
+    def pack(self, first: int, last: int, panels: Array, factors: Array | None) -> None:
+        """The rows `first` to `last` into as many panels as there are."""
+        array, turned = self.source
+        if self.decoder is None:
+            pack_floats()(array, turned, first, last, panels)
+            return
+        d = self.decoder
+        how = (d.table, 1.0) if d.numbers is None else (d.numbers, d.factor)
+        pack_codes(d.numbers is None, d.integer)(
+            array, turned, self.scales, first, last, self.run, *how, self.powers, panels, factors
+        )
+
+
+@cache
+def _table(element: ElementFormat, word: str) -> Array:
+    """The elements by code, infinities, NaN and zeros of both signs included."""
+    term = meanings(element)
+    classes = term.classes
+    table = np.ldexp(term.significands.astype(np.float64), term.exponents)
+    table[classes >= INFINITY] = np.inf
+    table[classes == INFINITY + 1] = -np.inf
+    table[classes >= NOT_A_NUMBER] = np.nan
+    table[classes == ZERO + 1] = -0.0
+    result: Array = table.astype(word)
+    return result
+
+
+@cache
+def powers(word: str) -> Array:
+    """2**(code - 127) by scale code."""
+    values = np.ldexp(1.0, np.arange(256) - E8M0.bias)
+    values[E8M0.nan_code] = np.nan
+    result: Array = values.astype(word)
+    return result
+
+
+def _turning(height: int) -> Any:
+    """Bytes of `height` rows by `LANES` columns of a C-contiguous matrix into a tile, as its columns, at a place."""
+    side = min(height, 16)
+
+    @intrinsic
+    def turn(typing_context, source, row, column, tile, place):
+        def generate(context, builder, signature, arguments):
+            matrix = context.make_array(source)(context, builder, arguments[0])
+            result = context.make_array(tile)(context, builder, arguments[3])
+            length = builder.extract_value(matrix.shape, 1)
+            corner = builder.gep(matrix.data, [builder.add(builder.mul(arguments[1], length), arguments[2])])
+            pointer = ir.VectorType(_I8, LANES).as_pointer()
+            low, high = (
+                ir.Constant(ir.VectorType(_I32, LANES), [half + i // 2 + LANES * (i % 2) for i in range(LANES)])
+                for half in (0, LANES // 2)
+            )
+            for first in range(0, height, side):
+                lines = []
+                for i in range(first, first + side):
+                    line = builder.load(builder.bitcast(builder.gep(corner, [builder.mul(_I64(i), length)]), pointer))
+                    line.align = 1
+                    lines.append(line)
+                # Each round interleaves the two halves of the rows; in the end every column is in one piece.
+                for _ in range(side.bit_length() - 1):
+                    pairs = [(lines[i], lines[i + side // 2]) for i in range(side // 2)]
+                    lines = [builder.shuffle_vector(a, b, which) for a, b in pairs for which in (low, high)]
+                for i, line in enumerate(lines):
+                    at = builder.gep(result.data, [builder.add(arguments[4], _I64(i * LANES // side * height + first))])
+                    builder.store(line, builder.bitcast(at, pointer)).align = 1
+            return context.get_dummy_value()
+
+        return types.void(source, types.int64, types.int64, tile, types.int64), generate
+
+    return turn
+
+
+_turn_8, _turn_16, _turn_32 = _turning(8), _turning(16), _turning(32)
+
+
+def _decoding(integers: bool) -> Any:
+    """The codes of a tile into as many float32 or float64 numbers.
+
+    The fields of a code move to where float16 has them, whose numbers the machine widens exactly, subnormals included,
+    in any environment; an integer is widened as it is. A factor, a power of two, makes up for another bias.
+    """
+
+    @intrinsic
+    def decode(typing_context, tile, numbers, factor, values):
+        def generate(context, builder, signature, arguments):
+            codes, given, results = (
+                context.make_array(kind)(context, builder, value)
+                for kind, value in ((tile, arguments[0]), (numbers, arguments[1]), (values, arguments[3]))
+            )
+            bytes_, words, floats = (ir.VectorType(kind, LANES) for kind in (_I8, _I16, ir.FloatType()))
+
+            def many(scalar: Any) -> Any:
+                kind = ir.VectorType(scalar.type, LANES)
+                first = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, _I32(0))
+                return builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES))
+
+            number = [many(builder.load(builder.gep(given.data, [_I64(index)]))) for index in range(5)]
+            times = many(builder.fptrunc(arguments[2], ir.FloatType()))
+            size = builder.extract_value(codes.shape, 0)
+            with cgutils.for_range_slice(builder, _I64(0), size, _I64(LANES), _I64) as (place, _):
+                loaded = builder.load(builder.bitcast(builder.gep(codes.data, [place]), bytes_.as_pointer()))
+                loaded.align = 1
+                word = builder.zext(loaded, words)
+                if integers:
+                    moved = builder.ashr(builder.shl(word, number[0]), number[0])
+                    value = builder.sitofp(moved, floats)
+                else:
+                    magnitude, sign = builder.and_(word, number[1]), builder.and_(word, number[2])
+                    is_nan = builder.icmp_signed(">=", magnitude, number[4])
+                    moved = builder.shl(magnitude, number[0])
+                    moved = builder.select(is_nan, ir.Constant(words, [0x7E00] * LANES), moved)
+                    moved = builder.or_(moved, builder.shl(sign, number[3]))
+                    value = builder.fpext(builder.bitcast(moved, ir.VectorType(ir.HalfType(), LANES)), floats)
+                value = builder.fmul(value, times)
+                if values.dtype == types.float64:
+                    value = builder.fpext(value, ir.VectorType(ir.DoubleType(), LANES))
+                target = builder.bitcast(builder.gep(results.data, [place]), value.type.as_pointer())
+                builder.store(value, target).align = 4
+            return context.get_dummy_value()
+
+        return types.void(tile, numbers, types.float64, values), generate
+
+    return decode
+
+
+_of_halves, _of_integers = _decoding(False), _decoding(True)
+
+
+def _copying(width: int) -> Any:
+    """So many bytes of a row of a C-contiguous matrix, from a column on, into a tile at a place."""
+
+    @intrinsic
+    def copy(typing_context, source, row, column, tile, place):
+        def generate(context, builder, signature, arguments):
+            matrix = context.make_array(source)(context, builder, arguments[0])
+            result = context.make_array(tile)(context, builder, arguments[3])
+            length = builder.extract_value(matrix.shape, 1)
+            corner = builder.gep(matrix.data, [builder.add(builder.mul(arguments[1], length), arguments[2])])
+            pointer = ir.VectorType(_I8, width).as_pointer()
+            line = builder.load(builder.bitcast(corner, pointer))
+            line.align = 1
+            builder.store(line, builder.bitcast(builder.gep(result.data, [arguments[4]]), pointer)).align = 1
+            return context.get_dummy_value()
+
+        return types.void(source, types.int64, types.int64, tile, types.int64), generate
+
+    return copy
+
+
+_copy_8, _copy_16, _copy_32 = _copying(8), _copying(16), _copying(32)
+
+
+def _spreading(width: int) -> Any:
+    """A line of so many numbers into lines `first` to `last` of a tile, at least one."""
+
+    @intrinsic
+    def spread(typing_context, line, tile, first, last):
+        def generate(context, builder, signature, arguments):
+            one, many = (
+                context.make_array(kind)(context, builder, value).data
+                for kind, value in ((line, arguments[0]), (tile, arguments[1]))
+            )
+            pointer = ir.VectorType(one.type.pointee, width).as_pointer()
+            value = builder.load(builder.bitcast(one, pointer))
+            value.align = 4
+            with cgutils.for_range_slice(builder, arguments[2], arguments[3], _I64(1), _I64) as (k, _):
+                place = builder.gep(many, [builder.mul(k, _I64(width))])
+                builder.store(value, builder.bitcast(place, pointer)).align = 4
+            return context.get_dummy_value()
+
+        return types.void(line, tile, types.int64, types.int64), generate
+
+    return spread
+
+
+_spread_8, _spread_16, _spread_32 = _spreading(8), _spreading(16), _spreading(32)
+
+
+@register_jitable(inline="always")  # type: ignore[misc]
+def _fetch(source, turned, row, count, start, steps, tile, width):
+    """The codes of some rows at a few indices into a tile: index by index, `width` rows at each."""
+    whole = count == width
+    if turned:
+        if whole and width == 8:
+            for k in range(steps):
+                _copy_8(source, start + k, row, tile, k * 8)
+        elif whole and width == 16:
+            for k in range(steps):
+                _copy_16(source, start + k, row, tile, k * 16)
+        elif whole and width == 32:
+            for k in range(steps):
+                _copy_32(source, start + k, row, tile, k * 32)
+        else:
+            for k in range(steps):
+                for r in range(count):
+                    tile[k * width + r] = source[start + k, row + r]
+    elif whole and steps == STEP and width == 8:
+        for k in range(0, STEP, LANES):
+            _turn_8(source, row, start + k, tile, k * 8)
+    elif whole and steps == STEP and width == 16:
+        for k in range(0, STEP, LANES):
+            _turn_16(source, row, start + k, tile, k * 16)
+    elif whole and steps == STEP and width == 32:
+        for k in range(0, STEP, LANES):
+            _turn_32(source, row, start + k, tile, k * 32)
+    else:
+        for r in range(count):
+            for k in range(steps):
+                tile[k * width + r] = source[row + r, start + k]
+
+
+@register_jitable(inline="always")  # type: ignore[misc]
+def _spread(line, tile, first, last, width):
+    """The same for any width."""
+    if width == 8:
+        _spread_8(line, tile, first, last)
+    elif width == 16:
+        _spread_16(line, tile, first, last)
+    elif width == 32:
+        _spread_32(line, tile, first, last)
+    else:
+        for k in range(first, last):
+            for r in range(width):
+                tile[k * width + r] = line[r]
+
+
+@cache
+def pack_codes(by_table: bool, integers: bool) -> Any:
+    """(source, turned, scales, first, last, run, decoder, factor, powers, panels, factors): codes of `Side.pack`.
+
+    Without factors each number is multiplied by its scale, which rounds once.
+    """
+    decode = _of_integers if integers else _of_halves
+    fetch, spread = _fetch, _spread
+
+    def pack(source, turned, scales, first, last, run, decoder, factor, powers, panels, factors):
+        width, length = panels.shape[2], source.shape[0] if turned else source.shape[1]
+        size = STEP * width
+        tile, line = np.zeros(size, np.uint8), np.ones(width, panels.dtype)
+        values, own = np.zeros(size, panels.dtype), np.ones(size, panels.dtype)
+        for p in range(panels.shape[0]):
+            row = first + p * width
+            count = min(width, last - row)
+            panel = panels[p]
+            for start in range(0, length, STEP):
+                steps = min(STEP, length - start)
+                fetch(source, turned, row, count, start, steps, tile, width)
+                target = panel[start : start + steps].reshape(-1)
+                into = target if factors is not None and target.size == size else values
+                if by_table:
+                    for i in range(size):
+                        into[i] = decoder[tile[i]]
+                else:
+                    decode(tile, decoder, factor, into)
+                if factors is None:
+                    k = 0
+                    while k < steps:
+                        block = (start + k) // run
+                        stop = min(steps, (block + 1) * run - start)
+                        for r in range(count):
+                            line[r] = powers[scales[row + r, block]]
+                        spread(line, own, k, stop, width)
+                        k = stop
+                    for i in range(target.size):
+                        target[i] = values[i] * own[i]
+                elif target.size < size:
+                    for i in range(target.size):
+                        target[i] = values[i]
+            if count < width:
+                panel[:, count:] = 0
+            panel[length:] = 0
+            if factors is not None:
+                for block in range(factors.shape[1]):
+                    own_line = factors[p, block]
+                    for r in range(count):
+                        own_line[r] = powers[scales[row + r, block]]
+                    own_line[count:] = 1
+
+    return compile_loop(pack)
+
+
+@cache
+def pack_floats() -> Any:
+    """(source, turned, first, last, panels): floats of `Side.pack`."""
+
+    def pack(source, turned, first, last, panels):
+        width, length = panels.shape[2], panels.shape[1]
+        for p in range(panels.shape[0]):
+            row = first + p * width
+            count = min(width, last - row)
+            panel = panels[p]
+            if turned:
+                for k in range(length):
+                    line, target = source[k, row : row + count], panel[k]
+                    for r in range(count):
+                        target[r] = line[r]
+            else:
+                for start in range(0, length, STEP):
+                    stop = min(start + STEP, length)
+                    for r in range(count):
+                        line, target = source[row + r, start:stop], panel[start:stop, r]
+                        for k in range(line.size):
+                            target[k] = line[k]
+            if count < width:
+                panel[:, count:] = 0
+
+    return compile_loop(pack)
