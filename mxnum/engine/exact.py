@@ -5,10 +5,6 @@ It holds base 2**32 digits in signed 64-bit limbs, least significant first, and 
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from mxnum.engine.arithmetic import make_round
 from mxnum.engine.operands import INFINITY, NOT_A_NUMBER, ZERO
 from mxnum.scalar.unpack import FINITE, make_normalize
@@ -98,9 +94,9 @@ def rounded(limbs, position):
     return _round_sum(1 if negative else 0, exponent, significand, FINITE)
 
 
-def limbs_for(lowest: int, highest: int) -> Any:
-    """An empty accumulator for products m * 2**e with |m| < 2**106 and lowest <= e <= highest, 2**63 of them."""
-    return np.zeros((highest - lowest + 106 + 64) // _DIGIT + 3, np.int64)
+def limbs_for(lowest: int, highest: int) -> int:
+    """Limbs of an accumulator for products m * 2**e with |m| < 2**106 and lowest <= e <= highest, 2**63 of them."""
+    return (highest - lowest + 106 + 64) // _DIGIT + 3
 
 
 @dialect

@@ -161,15 +161,21 @@ class Operand:
     def row_scales(self) -> Array:
         """The scale codes of each row, one for each block along the last axis."""
         assert self.scales is not None
+        if all(block == 1 for block in self.blocks[:-1]):
+            return np.ascontiguousarray(self.scales)
         return self.expanded(self.scales, self.array.ndim - 1)
 
-    def float32(self) -> Array:
+    def float32(self, threads: int | None = None) -> Array:
         """The values in float32, rounded once to nearest even."""
         if self.format == FLOAT32:
             return self.array
+        if not self.array.flags.c_contiguous and self.array.swapaxes(-1, -2).flags.c_contiguous:
+            return self.swapped().float32(threads).swapaxes(-1, -2)
         if self.scales is None:
             return narrowed(np.ascontiguousarray(self.array), self.format, FLOAT32)
-        return host.dequantize(self.array, self.scales, self.offsets, self.format, self.blocks, FLOAT32)
+        return host.dequantize(
+            self.array, self.scales, self.offsets, self.format, self.blocks, FLOAT32, threads=threads
+        )
 
     def elements(self) -> Terms:
         """The elements of an MX array, without scales."""

@@ -6,7 +6,7 @@ sixteen rows of them turn in registers, and then become floats all at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -98,6 +98,12 @@ class Side:
         count = -(-rows // width)
         factors = np.empty((count, length // self.run, width), word) if apart else None
         return np.empty((count, length, width), word), factors
+
+    def between(self, start: int, stop: int) -> Side:
+        """Some indices of a matrix of one row, whole blocks but at its end."""
+        source = Matrix(self.source.array[start:stop] if self.source.turned else self.source.array[:, start:stop], self.source.turned)
+        scales = None if self.scales is None else self.scales[:, start // self.run : -(-stop // self.run)]
+        return replace(self, source=source, length=stop - start, scales=scales)
 
     def pack(self, first: int, last: int, panels: Array, factors: Array | None) -> None:
         """The rows `first` to `last` into as many panels as there are."""
@@ -406,3 +412,21 @@ def pack_floats() -> Any:
                 panel[:, count:] = 0
 
     return compile_loop(pack)
+
+
+@cache
+def split() -> Any:
+    """(panels, low, wide, run, step): numbers of wide blocks less what is no multiple of step, which goes to low."""
+
+    def split(panels, low, wide, run, step):
+        for p in range(panels.shape[0]):
+            for block in range(wide.size):
+                if wide[block]:
+                    for k in range(block * run, (block + 1) * run):
+                        whole, rest = panels[p, k], low[p, k]
+                        for r in range(whole.size):
+                            x = whole[r]
+                            high = np.trunc(x / step) * step if np.isfinite(x) else x
+                            whole[r], rest[r] = high, x - high if np.isfinite(x) else 0.0
+
+    return compile_loop(split)

@@ -1,9 +1,10 @@
-"""Fast products: operands packed into panels for `tiles`, where float hardware computes what the definition says.
+"""Fast products: operands packed for `tiles`, where float hardware computes what the definition says.
 
 `in_sequence` needs fused multiply-adds alone. `by_blocks` needs block sums that floats hold exactly. As multiples of
-one unit elements are integers; sums of their products up to 2**24 are exact in float32 in any order, up to 2**53 in
-float64, and beyond that one operand is split in two. A sum is then scaled by a power of two and rounded once: float64
-never underflows there, and in float32 the scaled sum is exact, or float64 is taken.
+one unit elements are integers; sums of their products up to 2**24 units are exact in float32 in any order, up to 2**53
+in float64. Where the elements of a format could sum up to more, it is the elements of each block that decide: most
+blocks hold a few binades only. In the blocks that do not, one operand is split in two. A sum is then scaled by a power
+of two and rounded once: float64 never underflows there, and in float32 the scaled sum is exact, or float64 is taken.
 
 All of it holds in the default floating-point environment only.
 """
@@ -13,123 +14,41 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from mxnum.dtypes import Array
-from mxnum.engine import tiles
+from mxnum.engine import pairs, tiles
 from mxnum.engine.jit import compile_loop
-from mxnum.engine.operands import INFINITY, NOT_A_NUMBER, ZERO, Operand, meanings
+from mxnum.engine.operands import ZERO, Operand, meanings
+from mxnum.engine.packs import Decoder, Matrix, Side, powers, split
+from mxnum.engine.pieces import bounds, in_pieces, worth
 from mxnum.formats import E8M0, ElementFormat
+from mxnum.scalar.word import dialect
 
 _EXACT = {"float32": 24, "float64": 53}
-#: In place of a scale code: a block of zeros, whose scale does not matter.
-_NO_SCALE = 256
-#: Elements of a row that are packed before the next row's.
-_PIECE = 64
+#: Bits of an element, in units, that are split off where float64 cannot hold a sum.
+SPLIT = 16
+#: Below this many multiplications a thread costs more than it saves.
+MULTIPLICATIONS_PER_THREAD = 1 << 22
+#: Bytes of columns that are packed at a time, about: they stay in the second or third cache.
+_CHUNK = 1 << 20
+#: Up to so many rows are taken one by one, for lack of others to fill a tile with.
+_FEW_ROWS = 3
 
 
-# Packing
+@dataclass(frozen=True)
+class Sums:
+    """How the sums of one product are held."""
 
-
-@cache
-def _pack_rows() -> Any:
-    """(source, scales, run, table, powers, panels): table[source] * powers[scale], rows of the source into panels.
-
-    Without scales table[source] alone, and without a table the source. A scale belongs to `run` elements of its row.
-    """
-
-    def pack(source, scales, run, table, powers, panels):
-        width, length = panels.shape[2], source.shape[1]
-        for p in range(panels.shape[0]):
-            rows, panel = source[p * width : (p + 1) * width], panels[p]
-            for start in range(0, length, run):
-                stop = min(start + run, length)
-                for r in range(rows.shape[0]):
-                    row, target = rows[r, start:stop], panel[start:stop, r]
-                    if table is None:
-                        for k in range(row.size):
-                            target[k] = row[k]
-                    elif scales is None:
-                        for k in range(row.size):
-                            target[k] = table[row[k]]
-                    else:
-                        scale = powers[scales[p * width + r, start // run]]
-                        for k in range(row.size):
-                            target[k] = table[row[k]] * scale
-
-    return compile_loop(pack)
-
-
-@cache
-def _pack_columns() -> Any:
-    """The same where the source and its scales are given with their axes exchanged."""
-
-    def pack(source, scales, run, table, powers, panels):
-        width, length = panels.shape[2], source.shape[0]
-        own = np.ones(width, panels.dtype)
-        for p in range(panels.shape[0]):
-            first, last = p * width, min((p + 1) * width, source.shape[1])
-            for k in range(length):
-                column, target = source[k, first:last], panels[p, k]
-                if table is None:
-                    for r in range(column.size):
-                        target[r] = column[r]
-                elif scales is None:
-                    for r in range(column.size):
-                        target[r] = table[column[r]]
-                else:
-                    if k % run == 0:
-                        scale = scales[k // run, first:last]
-                        for r in range(scale.size):
-                            own[r] = powers[scale[r]]
-                    for r in range(column.size):
-                        target[r] = table[column[r]] * own[r]
-
-    return compile_loop(pack)
-
-
-def _pack(source: Array, scales: Array | None, run: int, table: Any, powers: Any, panels: Array) -> None:
-    if source.T.flags.c_contiguous and not source.flags.c_contiguous:
-        scales = None if scales is None else np.ascontiguousarray(scales.T)
-        _pack_columns()(source.T, scales, run, table, powers, panels)
-    else:
-        _pack_rows()(np.ascontiguousarray(source), scales, run, table, powers, panels)
-
-
-def _panels(length: int, rows: int, width: int, word: str) -> Array:
-    return np.zeros((-(-rows // width), length, width), word)
-
-
-def _packed(x: Array, width: int) -> Array:
-    """Floats in panels."""
-    panels = _panels(x.shape[1], x.shape[0], width, x.dtype.name)
-    _pack(x, None, _PIECE, None, None, panels)
-    return panels
-
-
-@cache
-def _table(element: ElementFormat, unit: int, word: str) -> Array:
-    """The elements by code in units of 2**unit, infinities and NaN included."""
-    term = meanings(element)
-    table = np.ldexp(term.significands.astype(np.float64), term.exponents - unit)
-    table[term.classes >= INFINITY] = np.inf
-    table[term.classes >= NOT_A_NUMBER] = np.nan
-    table[term.classes == INFINITY + 1] = -np.inf
-    result: Array = table.astype(word)
-    return result
-
-
-@cache
-def _powers(unit: int, word: str) -> Array:
-    """2**(code - 127 + unit) by scale code; anything for a block of zeros."""
-    powers = np.ldexp(1.0, np.arange(_NO_SCALE + 1) - E8M0.bias + unit)
-    powers[E8M0.nan_code] = np.nan
-    powers[_NO_SCALE] = 1
-    with np.errstate(over="ignore"):  # of those that `_exact_in_float32` excludes
-        result: Array = powers.astype(word)
-    return result
+    word: str
+    #: Whether they are of blocks, whose scales are apart.
+    blocks: bool
+    #: A mark for each block in which the left operand is split at `step`; None where none is.
+    wide: Array | None = None
+    step: float = 0.0
 
 
 # In sequence
@@ -138,29 +57,30 @@ def _powers(unit: int, word: str) -> Array:
 class Sequential:
     """An operand of acc = fma(a, b, acc): the parts of it that matrices are cut from, and how one is packed."""
 
-    def __init__(self, x: Operand) -> None:
+    def __init__(self, x: Operand, threads: int | None) -> None:
         self.element = x.format
         # A value is one rounding away from its element if the element itself is a normal float32.
-        direct = x.scales is not None and x.offsets is None and x.format.emin - x.format.mantissa_bits >= -126
-        if direct and x.format.emax <= 127:
+        if x.scales is not None and x.offsets is None and _is_normal_float32(x.format):
             self.run, self.parts = x.blocks[-1], [x.array, x.row_scales()]
         else:
-            self.run, self.parts = 0, [x.float32()]
+            self.run, self.parts = 0, [x.float32(threads)]
 
-    def packed(self, parts: list[Array], width: int) -> Array:
-        """The panels of one matrix."""
+    def side(self, parts: list[Array]) -> Side:
+        """One matrix."""
+        rows, length = parts[0].shape
         if not self.run:
-            return _packed(parts[0], width)
-        codes, scales = parts
-        panels = _panels(codes.shape[1], codes.shape[0], width, "float32")
-        _pack(codes, scales, self.run, _table(self.element, 0, "float32"), _powers(0, "float32"), panels)
-        return panels
+            return Side(Matrix.of(parts[0]), rows, length)
+        decoder = Decoder.of(self.element, "float32")
+        return Side(Matrix.of(parts[0]), rows, length, parts[1], self.run, decoder, powers("float32"))
 
 
-def in_sequence(a: Sequential, b: Sequential, parts_a: list[Array], parts_b: list[Array], out: Array) -> None:
+def _is_normal_float32(element: ElementFormat) -> bool:
+    return element.emin - element.mantissa_bits >= -126 and element.emax <= 127
+
+
+def in_sequence(left: Side, right: Side, out: Array, threads: int | None) -> None:
     """acc = fma(a, b, acc) in index order for one pair of matrices."""
-    shape = tiles.SHAPES["float32"]
-    tiles.multiply(a.packed(parts_a, shape.rows), None, b.packed(parts_b, shape.columns), None, None, 1, out)
+    _multiply(left, right, Sums("float32", False), out, threads)
 
 
 # By blocks
@@ -168,14 +88,18 @@ def in_sequence(a: Sequential, b: Sequential, parts_a: list[Array], parts_b: lis
 
 @dataclass(frozen=True)
 class Plan:
-    """How the block sums of two element formats are held."""
+    """How the block sums of two element formats can be held."""
 
     word: str
-    split: bool
+    #: Whether `word` holds the sums of any elements: if not, the elements of a block decide.
+    always: bool
+    #: Whether it holds them where the first operand is split.
+    if_split: bool
     unit_a: int
     unit_b: int
 
 
+@cache
 def plan(a: ElementFormat, b: ElementFormat, run: int) -> Plan | None:
     """The cheapest way to hold sums of `run` products exactly, or None."""
     units, largest = [], []
@@ -189,68 +113,227 @@ def plan(a: ElementFormat, b: ElementFormat, run: int) -> Plan | None:
     if abs(units[0]) + abs(units[1]) > 500:  # scaled sums stay far inside float64
         return None
     total = largest[0] * largest[1] * run
-    for word, bits in _EXACT.items():
-        if total <= 1 << bits:
-            return Plan(word, False, *units)
-    parts = max(largest[0] >> tiles.SPLIT, 1 << tiles.SPLIT)
-    return Plan("float64", True, *units) if parts * largest[1] * run <= 1 << _EXACT["float64"] else None
+    unit = sum(units)
+    if total <= 1 << _EXACT["float32"] and _is_normal_float32(a) and _is_normal_float32(b) and -149 <= unit <= 103:
+        return Plan("float32", True, True, *units)
+    parts = max(largest[0] >> SPLIT, 1 << SPLIT)
+    if_split = parts * largest[1] * run <= 1 << _EXACT["float64"]
+    return Plan("float64", total <= 1 << _EXACT["float64"], if_split, *units)
 
 
 def by_blocks(
-    how: Plan, a: Operand, b: Operand, parts_a: list[Array], parts_b: list[Array], run: int, out: Array
-) -> None:
+    how: Plan, a: Operand, b: Operand, parts_a: list[Array], parts_b: list[Array], run: int, out: Array,
+    threads: int | None,
+) -> bool | None:
     """acc = acc + (the sum of a block, scaled and rounded once), in block order, for one pair of matrices.
 
-    The parts are codes and the scale codes of rows. Where `how` splits, rows and columns with an infinity or NaN
-    element come out wrong.
-    """
+    The parts are codes and the scale codes of rows. The answer is None where float hardware cannot do it, and else
+    whether something was split: then columns with an infinite element come out wrong.
+    """  # fmt: skip
     (codes_a, scales_a), (codes_b, scales_b) = parts_a, parts_b
-    marks_a, marks_b = scales_a.astype(np.int64), scales_b.astype(np.int64)
-    word = how.word
-    if word == "float32" and not _exact_in_float32(how, marks_a, marks_b):
-        for codes, marks, element in ((codes_a, marks_a, a.format), (codes_b, marks_b, b.format)):
-            marks[_zero_blocks(codes, run, element) & (marks != E8M0.nan_code)] = _NO_SCALE
-        if not _exact_in_float32(how, marks_a, marks_b):
-            word = "float64"
-    shape = tiles.SHAPES[word]
-    low = None
-    table_a = _table(a.format, how.unit_a, word)
-    if how.split:
-        finite = np.where(np.isfinite(table_a), table_a, 0)
-        table_a = np.trunc(finite / 2.0**tiles.SPLIT)
-        low = _packed_elements(codes_a, finite - table_a * 2.0**tiles.SPLIT, run, shape.rows)
-    tiles.multiply(
-        _packed_elements(codes_a, table_a, run, shape.rows),
-        low,
-        _packed_elements(codes_b, _table(b.format, how.unit_b, word), run, shape.columns),
-        _packed(_powers(how.unit_a, word)[marks_a], shape.rows),
-        _packed(_powers(how.unit_b, word)[marks_b], shape.columns),
-        run,
-        out,
+    left, right = Matrix.of(codes_a), Matrix.of(codes_b)
+    sums = Sums(how.word, True)
+    if out.size == 1:
+        sums = Sums("float64", True)
+    if sums.word == "float32":
+        if not _exact_in_float32(how, scales_a, scales_b):
+            scales_a, scales_b = (
+                _without_zero_blocks(codes, scales, run, x.format)
+                for codes, scales, x in ((codes_a, scales_a, a), (codes_b, scales_b, b))
+            )
+            if not _exact_in_float32(how, scales_a, scales_b):
+                sums = Sums("float64", True)
+    elif not how.always:
+        wide = wide_blocks(left, a.format, right, b.format, run)
+        if wide is not None:
+            if not how.if_split:
+                return None
+            sums = Sums("float64", True, wide, 2.0 ** (SPLIT + how.unit_a))
+    sides = (
+        Side(matrix, len(codes), codes.shape[1], scales, run, Decoder.of(x.format, sums.word), powers(sums.word))
+        for matrix, codes, scales, x in ((left, codes_a, scales_a, a), (right, codes_b, scales_b, b))
     )
+    _multiply(*sides, sums, out, threads)
+    return sums.wide is not None
 
 
-def _packed_elements(codes: Array, table: Array, run: int, width: int) -> Array:
-    """Elements in panels, the last block filled up with zeros."""
-    length = codes.shape[1]
-    panels = _panels(-(-length // run) * run, codes.shape[0], width, table.dtype.name)
-    _pack(codes, None, _PIECE, table, None, panels)
-    return panels
+def _exact_in_float32(how: Plan, scales_a: Array, scales_b: Array) -> bool:
+    """Whether every sum of up to 24 bits times its two powers of two, and their product, are float32 numbers."""
+    (low_a, high_a), (low_b, high_b) = (_extent()(np.ascontiguousarray(x)) for x in (scales_a, scales_b))
+    low, high, unit = low_a + low_b - 2 * E8M0.bias, high_a + high_b - 2 * E8M0.bias, how.unit_a + how.unit_b
+    return low >= max(-149, -149 - unit) and high <= min(127, 127 - _EXACT["float32"] - unit)
 
 
-def _exact_in_float32(how: Plan, marks_a: Array, marks_b: Array) -> bool:
-    """Whether every sum of up to 24 bits times its two powers of two, and these powers, are float32 numbers."""
-    ends = []
-    for marks, unit in ((marks_a, how.unit_a), (marks_b, how.unit_b)):
-        codes = marks[marks < E8M0.nan_code]
-        low, high = (int(codes.min()), int(codes.max())) if codes.size else (E8M0.bias, E8M0.bias)
-        ends.append((low - E8M0.bias + unit, high - E8M0.bias + unit))
-    within = all(low >= -126 and high <= 127 for low, high in ends)
-    return within and ends[0][0] + ends[1][0] >= -149 and ends[0][1] + ends[1][1] + _EXACT["float32"] <= 127
+@cache
+def _extent() -> Any:
+    """(scales) -> the least and the greatest, NaN left out."""
+    NAN, ONE = E8M0.nan_code, E8M0.bias
+
+    def extent(scales):
+        least, greatest = 255, 0
+        for i in range(scales.shape[0]):
+            for j in range(scales.shape[1]):
+                scale = scales[i, j]
+                if scale != NAN:
+                    least, greatest = min(least, scale), max(greatest, scale)
+        return (least, greatest) if least <= greatest else (ONE, ONE)
+
+    return compile_loop(extent)
 
 
-def _zero_blocks(codes: Array, run: int, element: ElementFormat) -> Array:
-    """Which blocks hold zeros alone."""
+def _without_zero_blocks(codes: Array, scales: Array, run: int, element: ElementFormat) -> Array:
+    """The scales, those of blocks of zeros, which do not matter, replaced by the greatest of the others."""
     zero = (meanings(element).classes // 2 == ZERO // 2)[codes]
-    result: Array = np.logical_and.reduceat(zero, np.arange(0, codes.shape[1], run), 1)
+    replaced = np.logical_and.reduceat(zero, np.arange(0, codes.shape[1], run), 1) & (scales != E8M0.nan_code)
+    others = scales[~replaced & (scales != E8M0.nan_code)]
+    result: Array = np.where(replaced, others.max() if others.size else np.uint8(E8M0.bias), scales)
     return result
+
+
+# Which blocks are wide
+
+
+def wide_blocks(a: Matrix, element_a: ElementFormat, b: Matrix, element_b: ElementFormat, run: int) -> Array | None:
+    """Marks of the blocks where float64 might not hold the sum of some row with some row; None if there are none.
+
+    Elements of a block are multiples of its least binade's steps, and below the end of its greatest binade: so are
+    products, and their sum has at most the bits of both and of the count.
+    """
+    spare = _EXACT["float64"] - (run - 1).bit_length()
+    sides = (element_a, a), (element_b, b)
+    (element, x), (other, y) = sides if a.array.size <= b.array.size else sides[::-1]
+    length = x.array.shape[0 if x.turned else 1]
+    needed = np.ones(-(-length // run), np.bool_)
+    widths = _widths(x, element, run, needed)
+    needed = widths > spare - _all_bits(other)
+    if needed.any():
+        needed &= widths + _widths(y, other, run, needed) > spare
+    return needed.astype(np.uint8) if needed.any() else None
+
+
+def _all_bits(element: ElementFormat) -> int:
+    return element.bits if element.integer else element.emax - element.emin + 1 + element.mantissa_bits
+
+
+def _widths(x: Matrix, element: ElementFormat, run: int, needed: Array) -> Array:
+    """For each block along the summed axis that is needed: the bits between the ends of binades, of any row at most."""
+    widths = np.full(len(needed), _all_bits(element), np.int64)
+    if not element.integer:
+        loop = _widest_columns() if x.turned else _widest_rows()
+        loop(x.array, run, needed, element.mantissa_bits, np.uint8((1 << (element.bits - 1)) - 1), widths)
+    return widths
+
+
+@cache
+def _widest_rows() -> Any:
+    """(codes, run, needed, mantissa bits, mask of the magnitude, widths): sums run along the rows of the matrix."""
+
+    def widest(codes, run, needed, mantissa, mask, widths):
+        one = np.uint8(1)
+        for block in range(needed.size):
+            if not needed[block]:
+                continue
+            width = 0
+            for i in range(codes.shape[0]):
+                line = codes[i, block * run : (block + 1) * run]
+                least, greatest = np.uint8(255), np.uint8(0)
+                for k in range(line.size):
+                    magnitude = np.uint8(line[k] & mask)
+                    greatest, least = max(greatest, magnitude), min(least, np.uint8(magnitude - one))
+                width = max(width, _bits_between(int(least), int(greatest), mantissa))
+            widths[block] = width
+
+    return compile_loop(widest)
+
+
+@cache
+def _widest_columns() -> Any:
+    """The same where sums run along its columns."""
+
+    def widest(codes, run, needed, mantissa, mask, widths):
+        one = np.uint8(1)
+        least, greatest = np.empty(codes.shape[1], np.uint8), np.empty(codes.shape[1], np.uint8)
+        for block in range(needed.size):
+            if not needed[block]:
+                continue
+            least[:], greatest[:] = np.uint8(255), np.uint8(0)
+            for k in range(block * run, min((block + 1) * run, codes.shape[0])):
+                line = codes[k]
+                for i in range(line.size):
+                    magnitude = np.uint8(line[i] & mask)
+                    greatest[i] = max(greatest[i], magnitude)
+                    least[i] = min(least[i], np.uint8(magnitude - one))
+            width = 0
+            for i in range(least.size):
+                width = max(width, _bits_between(int(least[i]), int(greatest[i]), mantissa))
+            widths[block] = width
+
+    return compile_loop(widest)
+
+
+@dialect
+def _bits_between(least, greatest, mantissa):
+    """Bits from the last of the smaller to the first of the larger magnitude code; the smaller one less 1, modulo 256.
+
+    Zeros are thus no smaller ones; without any other there are no bits.
+    """
+    low, high = max((least + 1) >> mantissa, 1), max(greatest >> mantissa, 1)
+    return high - low + mantissa + 1 if greatest > 0 else 0
+
+
+# Both
+
+
+def _multiply(left: Side, right: Side, sums: Sums, out: Array, threads: int | None) -> None:
+    """One product of matrices."""
+    height, width = out.shape
+    if height == 1 == width:
+        out[0, 0] = pairs.by_blocks(left, right, sums.wide, sums.step) if sums.blocks else pairs.in_sequence(left, right)
+        return
+    shape = tiles.SHAPES[sums.word]
+    if width < height and width <= shape.columns // 2 and sums.wide is None:  # so that vectors are filled
+        turned = out.reshape(1, -1) if width == 1 else np.empty((width, height), np.float32)
+        _multiply(right, left, sums, turned, threads)
+        if width > 1:
+            out[...] = turned.T
+        return
+    workers = worth(height * width * left.length, MULTIPLICATIONS_PER_THREAD, threads)
+    rows = 1 if height <= _FEW_ROWS else shape.rows
+    panels, factors = left.room(height, rows, sums.word, sums.blocks)
+    low = None if sums.wide is None else np.empty_like(panels)
+
+    def pack(part: tuple[int, int]) -> None:
+        first, last = part
+        some = panels[first:last]
+        left.pack(first * rows, min(last * rows, height), some, None if factors is None else factors[first:last])
+        if low is not None:
+            split()(some, low[first:last], sums.wide, left.run, sums.step)
+
+    in_pieces(pack, list(pairwise(bounds(len(panels), min(workers, max(1, len(panels)))))))
+    if rows == 1:
+        panels, factors, low = (None if x is None else x[..., 0] for x in (panels, factors, low))
+
+    def multiply(part: tuple[int, int, int, int]) -> None:
+        top, bottom, first, last = part
+        some, its_low, its_factors = (None if x is None else x[top:bottom] for x in (panels, low, factors))
+        lines = out[top * rows : bottom * rows]
+        step = max(shape.columns, _CHUNK // (right.length or 1) // panels.itemsize // shape.columns * shape.columns)
+        room, scales = right.room(min(step, last - first), shape.columns, sums.word, sums.blocks)
+        for start in range(first, last, step):
+            stop = min(start + step, last)
+            count = -(-(stop - start) // shape.columns)
+            right.pack(start, stop, room[:count], None if scales is None else scales[:count])
+            its_scales = None if scales is None else scales[:count]
+            tiles.multiply(
+                some, its_low, room[:count], its_factors, its_scales, sums.wide, left.run if sums.blocks else 1,
+                lines, start,
+            )  # fmt: skip
+
+    in_pieces(multiply, _parts(len(panels), width, shape.columns, workers))
+
+
+def _parts(panels: int, width: int, columns: int, workers: int) -> list[tuple[int, int, int, int]]:
+    """(first and last panel of rows, first and last column) for each worker."""
+    if width >= workers * columns or width >= panels * columns:
+        return [(0, panels, a, b) for a, b in pairwise(bounds(width, workers, columns)) if a < b or workers == 1]
+    return [(a, b, 0, width) for a, b in pairwise(bounds(panels, workers)) if a < b]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,30 +18,34 @@ from mxnum.engine import environment, exact
 from mxnum.engine.arithmetic import make_add_float32, make_fma_float32
 from mxnum.engine.jit import compile_loop
 from mxnum.engine.operands import INFINITY, Operand, meanings
+from mxnum.engine.pieces import bounds, in_pieces, worth
 from mxnum.formats import E8M0
 from mxnum.modes import Accumulate
 
 _WORD = 0xFFFFFFFF
+#: Below this many products by integers a thread costs more than it saves.
+PRODUCTS_PER_THREAD = 1 << 15
 
 
-def matmul(a: Operand, b: Operand, accumulate: Accumulate) -> Array:
+def matmul(a: Operand, b: Operand, accumulate: Accumulate, threads: int | None = None, out: Array | None = None) -> Array:
     """float32 sums over the last axis of both: shape (*batch, rows of a, rows of b)."""
-    batch = np.broadcast_shapes(a.array.shape[:-2], b.array.shape[:-2])
-    out = np.empty((*batch, a.array.shape[-2], b.array.shape[-2]), np.float32)
+    if out is None:
+        batch = np.broadcast_shapes(a.array.shape[:-2], b.array.shape[:-2])
+        out = np.empty((*batch, a.array.shape[-2], b.array.shape[-2]), np.float32)
     run = {
         Accumulate.EXACT: exactly,
         Accumulate.BLOCK: by_blocks,
         Accumulate.SEQUENTIAL: in_sequence,
         Accumulate.BLAS: by_blas,
     }[accumulate]
-    run(a, b, out)
+    run(a, b, out, threads)
     return out
 
 
-def by_blas(a: Operand, b: Operand, out: Array) -> None:
+def by_blas(a: Operand, b: Operand, out: Array, threads: int | None = None) -> None:
     """numpy's matmul of the values in float32."""
     with np.errstate(all="ignore"):
-        np.matmul(a.float32(), b.float32().swapaxes(-1, -2), out=out)
+        np.matmul(a.float32(threads), b.float32(threads).swapaxes(-1, -2), out=out)
 
 
 def _panels() -> Any:
@@ -55,21 +60,21 @@ def _panels() -> Any:
 # In sequence
 
 
-def in_sequence(a: Operand, b: Operand, out: Array) -> None:
+def in_sequence(a: Operand, b: Operand, out: Array, threads: int | None = None) -> None:
     """acc = fma(a, b, acc) in index order."""
     panels = _panels()
     if panels is None:
-        in_sequence_by_definition(a, b, out)
+        in_sequence_by_definition(a, b, out, threads)
         return
-    left, right = panels.Sequential(a), panels.Sequential(b)
+    left, right = panels.Sequential(a, threads), panels.Sequential(b, threads)
     for result, x, y in _matrices(out, 2, left.parts, right.parts):
-        panels.in_sequence(left, right, x, y, result)
+        panels.in_sequence(left.side(x), right.side(y), result, threads)
 
 
-def in_sequence_by_definition(a: Operand, b: Operand, out: Array) -> None:
+def in_sequence_by_definition(a: Operand, b: Operand, out: Array, threads: int | None = None) -> None:
     """The same by integers."""
-    for result, x, y in _matrices(out, 2, [a.float32()], [b.float32()]):
-        sequential_loop()(signed_bits(*x), signed_bits(*y), stored_bits(result))
+    for result, x, y in _matrices(out, 2, [a.float32(threads)], [b.float32(threads)]):
+        _by_rows(sequential_loop(), [signed_bits(*x)], [signed_bits(*y)], (), result, threads)
 
 
 @cache
@@ -91,23 +96,23 @@ def sequential_loop() -> Any:
 # Exactly
 
 
-def exactly(a: Operand, b: Operand, out: Array) -> None:
+def exactly(a: Operand, b: Operand, out: Array, threads: int | None = None) -> None:
     """The exact sum, rounded once."""
     terms_a, terms_b = a.terms(), b.terms()
     (low_a, high_a), (low_b, high_b) = terms_a.range, terms_b.range
-    limbs = exact.limbs_for(low_a + low_b, high_a + high_b)
+    size = exact.limbs_for(low_a + low_b, high_a + high_b)
     for result, x, y in _matrices(out, 3, terms_a.parts, terms_b.parts):
-        exact_loop()(*x, *y, low_a + low_b, limbs, stored_bits(result))
+        _by_rows(exact_loop(), x, y, (low_a + low_b, size), result, threads)
 
 
 @cache
 def exact_loop() -> Any:
-    """(terms of a, terms of b, lowest exponent, limbs, out)."""
+    """(terms of a, terms of b, lowest exponent, number of limbs, out)."""
     add_product, state_of, special_float32 = exact.add_product, exact.state_of, exact.special_float32
     carry, rounded, often = exact.carry, exact.rounded, exact.CARRY_EVERY
 
-    def multiply(ma, ea, ca, xa, mb, eb, cb, xb, lowest, limbs, out):
-        length = ca.shape[2]
+    def multiply(ma, ea, ca, xa, mb, eb, cb, xb, lowest, size, out):
+        length, limbs = ca.shape[2], np.zeros(size, np.int64)
         for i in range(ca.shape[1]):
             for j in range(cb.shape[1]):
                 state = state_of(ca[0, i], cb[0, j], 0, length) if xa[0, i, 0] or xb[0, j, 0] else 0
@@ -129,60 +134,60 @@ def exact_loop() -> Any:
 # By blocks
 
 
-def by_blocks(a: Operand, b: Operand, out: Array) -> None:
+def by_blocks(a: Operand, b: Operand, out: Array, threads: int | None = None) -> None:
     """Exact sums of element products within blocks, scaled and rounded once; blocks added in float32."""
     run = min(a.blocks[-1], a.array.shape[-1])
     panels = _panels() if run else None
     how = None if panels is None else panels.plan(a.format, b.format, run)
     if panels is None or how is None:
-        by_blocks_by_definition(a, b, out)
+        by_blocks_by_definition(a, b, out, threads)
         return
     parts_a, parts_b = [a.array, a.row_scales()], [b.array, b.row_scales()]
     for result, x, y in _matrices(out, 2, parts_a, parts_b):
-        panels.by_blocks(how, a, b, x, y, run, result)
-        if how.split:
-            _repair(a, b, x, y, run, result)
+        split = panels.by_blocks(how, a, b, x, y, run, result, threads)
+        if split is None:
+            _some_by_definition(a, b, x, y, run, slice(None), result, threads)
+        elif split:
+            infinite = np.flatnonzero((meanings(b.format).classes // 2 == INFINITY // 2)[y[0]].any(1))
+            if infinite.size:
+                _some_by_definition(a, b, x, y, run, infinite, result, threads)
 
 
-def _repair(a: Operand, b: Operand, parts_a: list[Array], parts_b: list[Array], run: int, out: Array) -> None:
-    """Rows and columns with an infinity or NaN element, by definition."""
-    special_a, special_b = (
-        np.flatnonzero((meanings(x.format).classes >= INFINITY)[codes].any(1))
-        for x, codes in ((a, parts_a[0]), (b, parts_b[0]))
+def _some_by_definition(
+    a: Operand, b: Operand, parts_a: list[Array], parts_b: list[Array], run: int, rows_b: Any, out: Array,
+    threads: int | None,
+) -> None:
+    """Columns of the product of two matrices, which rows of b make."""  # fmt: skip
+    left, right = (
+        Operand(codes[where], x.format, (1, run), scales[where])
+        for x, (codes, scales), where in ((a, parts_a, slice(None)), (b, parts_b, rows_b))
     )
-    everywhere = slice(None)
-    for rows, columns in ((special_a, everywhere), (everywhere, special_b)):
-        left, right = (
-            Operand(codes[where], x.format, (1, run), scales[where])
-            for x, (codes, scales), where in ((a, parts_a, rows), (b, parts_b, columns))
-        )
-        if len(left.array) and len(right.array):
-            part = np.empty((len(left.array), len(right.array)), np.float32)
-            by_blocks_by_definition(left, right, part)
-            out[rows, columns] = part
+    part = np.empty((len(left.array), len(right.array)), np.float32)
+    by_blocks_by_definition(left, right, part, threads)
+    out[:, rows_b] = part
 
 
-def by_blocks_by_definition(a: Operand, b: Operand, out: Array) -> None:
+def by_blocks_by_definition(a: Operand, b: Operand, out: Array, threads: int | None = None) -> None:
     """The same by integers."""
     terms_a, terms_b = a.elements(), b.elements()
     (low_a, high_a), (low_b, high_b) = terms_a.range, terms_b.range
     lowest = low_a + low_b
     parts_a, parts_b = [*terms_a.parts, _stacked(a.row_scales())], [*terms_b.parts, _stacked(b.row_scales())]
-    limbs = exact.limbs_for(lowest, high_a + high_b)
+    size = exact.limbs_for(lowest, high_a + high_b)
     for result, x, y in _matrices(out, 3, parts_a, parts_b):
-        block_loop()(*x, *y, a.blocks[-1], lowest, limbs, stored_bits(result))
+        _by_rows(block_loop(), x, y, (a.blocks[-1], lowest, size), result, threads)
 
 
 @cache
 def block_loop() -> Any:
-    """(terms and scales of a, those of b, block length, lowest exponent, limbs, out)."""
+    """(terms and scales of a, those of b, block length, lowest exponent, number of limbs, out)."""
     add_product, state_of, special_float32 = exact.add_product, exact.state_of, exact.special_float32
     carry, rounded, often = exact.carry, exact.rounded, exact.CARRY_EVERY
     add_float32 = make_add_float32()
     SCALE_NAN, SCALES_BIAS = E8M0.nan_code, 2 * E8M0.bias
 
-    def multiply(ma, ea, ca, xa, scales_a, mb, eb, cb, xb, scales_b, run, lowest, limbs, out):
-        length = ca.shape[2]
+    def multiply(ma, ea, ca, xa, scales_a, mb, eb, cb, xb, scales_b, run, lowest, size, out):
+        length, limbs = ca.shape[2], np.zeros(size, np.int64)
         for i in range(ca.shape[1]):
             for j in range(cb.shape[1]):
                 special = xa[0, i, 0] or xb[0, j, 0]
@@ -229,6 +234,31 @@ def add_loop() -> Any:
     return compile_loop(add)
 
 
+def _by_rows(
+    loop: Any, a: list[Array], b: list[Array], numbers: tuple[int, ...], out: Array, threads: int | None
+) -> None:
+    """A loop over rows of a and rows of b, a share of the rows of a in each thread; of those of b, if these are more.
+
+    The parts have the rows as their last axis but one.
+    """
+    height, width = out.shape
+    if height < width and _workers(out, a, threads) > 1:
+        turned = np.empty((width, height), np.float32)
+        _by_rows(loop, b, a, numbers, turned, threads)
+        out[...] = turned.T
+        return
+
+    def work(part: tuple[int, int]) -> None:
+        some = slice(*part)
+        loop(*(x[..., some, :] for x in a), *b, *numbers, stored_bits(out[some]))
+
+    in_pieces(work, list(pairwise(bounds(height, max(1, min(height, _workers(out, a, threads)))))))
+
+
+def _workers(out: Array, a: list[Array], threads: int | None) -> int:
+    return worth(out.size * a[0].shape[-1], PRODUCTS_PER_THREAD, threads)
+
+
 def _stacked(x: Array) -> Array:
     """A matrix (or many) as the only one of a third axis from the end."""
     return x[..., np.newaxis, :, :]
@@ -245,6 +275,12 @@ def _matrices(
         # One matrix on the right: more rows on the left.
         a, out = [x.reshape(-1, x.shape[-1]) for x in a], out.reshape(-1, out.shape[-1])
     batch = out.shape[:-2]
-    whole_a, whole_b = ([np.broadcast_to(x, (*batch, *x.shape[-core:])) for x in parts] for parts in (a, b))
     for place in np.ndindex(batch):
-        yield out[place], [x[place] for x in whole_a], [x[place] for x in whole_b]
+        yield out[place], [_at(x, core, place) for x in a], [_at(x, core, place) for x in b]
+
+
+def _at(x: Array, core: int, place: tuple[int, ...]) -> Array:
+    """The part for one index of the batch, along whose axes x broadcasts."""
+    own = x.shape[:-core]
+    part: Array = x[tuple(0 if n == 1 else i for n, i in zip(own, place[len(place) - len(own) :], strict=True))]
+    return part

@@ -25,7 +25,7 @@ _PIECE = 1024
 #: Panels of rows that share a panel of columns while it is there.
 _SHARING = 16
 
-#: Bits of an operand that `low` holds where float64 cannot hold a block's sum.
+#: Bits of an operand that `low` holds where float64 cannot hold a block's sums.
 SPLIT = 16
 
 _I32, _I64, _F32, _F64 = ir.IntType(32), ir.IntType(64), ir.FloatType(), ir.DoubleType()
@@ -72,10 +72,22 @@ class _Builder:
         return self.context.make_array(kind)(self.context, self.ir, value)
 
     def panel(self, kind: Any, value: Any, which: Any) -> Any:
-        """A pointer to one panel of a three-dimensional contiguous array."""
+        """A pointer to one panel of a contiguous array: what has one index along the first axis."""
         array = self.array(kind, value)
-        length, width = (self.ir.extract_value(array.shape, axis) for axis in (1, 2))
-        return self.ir.gep(array.data, [self.ir.mul(which, self.ir.mul(length, width))])
+        size = self.ir.extract_value(array.shape, 1)
+        if kind.ndim == 3:
+            size = self.ir.mul(size, self.ir.extract_value(array.shape, 2))
+        return self.ir.gep(array.data, [self.ir.mul(which, size)])
+
+    def block(self, name: str) -> Any:
+        return self.ir.append_basic_block(name)
+
+    def either(self, *choices: tuple[Any, Any]) -> Any:
+        """The value of whichever of these (value, block) control came from."""
+        phi = self.ir.phi(choices[0][0].type)
+        for value, block in choices:
+            phi.add_incoming(value, block)
+        return phi
 
     def at(self, pointer: Any, index: Any, step: int) -> Any:
         return self.ir.gep(pointer, [self.ir.mul(index, _I64(step))])
@@ -156,22 +168,24 @@ class _Builder:
 
 
 @intrinsic
-def _tile(typing_context, a, low, b, scales_a, scales_b, out, p, q, start, stop, run, row, column):
+def _tile(typing_context, a, low, b, scales_a, scales_b, wide, out, p, q, start, stop, run, row, column):
     """out's tile at (row, column) += the product of panels p and q.
 
     Without scales: index by index from start to stop, one fma each. With scales: blocks start to stop of `run` indices;
     float32 sums are exact and so are their products with a scale; float64 sums are exact, and rounded to float32 once
-    when scaled. `low` is what a sum of float64 products does not hold of a: a = a's panels * 2**16 + low.
+    when scaled. Where a block is marked as `wide`, a is only the high part, and `low` the rest.
     """
     word = _F32 if a.dtype == types.float32 else _F64
-    kinds = a, low, b, scales_a, scales_b, out
+    kinds = a, low, b, scales_a, scales_b, wide, out
     shape = SHAPES[a.dtype.name]
+    if a.ndim == 2:  # panels of one row
+        shape = Shape(1, shape.columns, shape.lanes)
 
     def generate(context, builder, signature, arguments):
         t = _Builder(context, builder, shape, word)
-        p, q, start, stop, run, row, column = arguments[6:]
+        p, q, start, stop, run, row, column = arguments[7:]
         panel_a, panel_b = t.panel(a, arguments[0], p), t.panel(b, arguments[2], q)
-        result = t.array(out, arguments[5])
+        result = t.array(out, arguments[6])
         width = builder.extract_value(result.shape, 1)
         corner = builder.gep(result.data, [builder.add(builder.mul(row, width), column)])
         cells = [
@@ -183,17 +197,23 @@ def _tile(typing_context, a, low, b, scales_a, scales_b, out, p, q, start, stop,
                 t.store(value, cell)
             return context.get_dummy_value()
 
-        panel_low = None if low == types.none else t.panel(low, arguments[1], p)
         left, right = t.panel(scales_a, arguments[3], p), t.panel(scales_b, arguments[4], q)
         zeros = [t.constant(0.0, word)] * len(cells)
 
         def block(index, _):
             first, last = builder.mul(index, run), builder.mul(builder.add(index, _I64(1)), run)
             sums = t.multiply(panel_a, panel_b, first, last, zeros)
-            if panel_low is not None:
-                lows = t.multiply(panel_low, panel_b, first, last, zeros)
-                high = [builder.fmul(s, t.constant(2.0**SPLIT, _F64)) for s in sums]
-                sums = [t.with_odd_rounding(h, s) for h, s in zip(high, lows, strict=True)]
+            if low != types.none:
+                before, with_low, after = builder.block, t.block("low"), t.block("sums")
+                mark = builder.load(builder.gep(t.array(wide, arguments[5]).data, [index]))
+                builder.cbranch(builder.icmp_unsigned("!=", mark, mark.type(0)), with_low, after)
+                builder.position_at_end(with_low)
+                lows = t.multiply(t.panel(low, arguments[1], p), panel_b, first, last, zeros)
+                both = [t.with_odd_rounding(h, x) for h, x in zip(sums, lows, strict=True)]
+                done = builder.block
+                builder.branch(after)
+                builder.position_at_end(after)
+                sums = [t.either((high, before), (total, done)) for high, total in zip(sums, both, strict=True)]
             powers = t.columns(t.at(right, index, shape.columns))
             own = t.at(left, index, shape.rows)
             splats = [t.splat(builder.load(builder.gep(own, [_I64(i)]))) for i in range(shape.rows)]
@@ -213,34 +233,37 @@ def _tile(typing_context, a, low, b, scales_a, scales_b, out, p, q, start, stop,
 
 
 @numba.njit(error_model="numpy", cache=True, nogil=True)
-def multiply(a, low, b, scales_a, scales_b, run, out):
-    """out = the product of all panels, as `_tile` says: a float32 C-contiguous matrix, rewritten; its NaN is canonical.
+def multiply(a, low, b, scales_a, scales_b, wide, run, out, first):
+    """out's columns from `first` on = the product of all panels, as `_tile` says; NaN is canonical.
 
-    `run` is the length of blocks; with scales None it is 1.
+    `out` is a C-contiguous float32 matrix; panels of one row have two axes. `run` is the length of blocks; with scales
+    None it is 1. Panels of columns may reach over the edge of `out`.
     """
-    rows, columns, height, width = a.shape[2], b.shape[2], out.shape[0], out.shape[1]
+    rows, columns = 1 if a.ndim == 2 else a.shape[-1], b.shape[2]
+    height, width = out.shape
     steps = a.shape[1] // run
     piece = max(1, _PIECE // run)
     edge = np.zeros((rows, columns), np.float32)
-    out[:] = 0
+    last = min(width, first + b.shape[0] * columns)
+    out[:, first:last] = 0
     for top in range(0, a.shape[0], _SHARING):
         bottom = min(top + _SHARING, a.shape[0])
         for start in range(0, steps, piece):
             stop = min(start + piece, steps)
             for q in range(b.shape[0]):
-                column = q * columns
+                column = first + q * columns
                 for p in range(top, bottom):
                     row = p * rows
                     if row + rows <= height and column + columns <= width:
-                        _tile(a, low, b, scales_a, scales_b, out, p, q, start, stop, run, row, column)
+                        _tile(a, low, b, scales_a, scales_b, wide, out, p, q, start, stop, run, row, column)
                     else:
                         inside = out[row : row + rows, column : column + columns]
                         edge[: inside.shape[0], : inside.shape[1]] = inside
-                        _tile(a, low, b, scales_a, scales_b, edge, p, q, start, stop, run, 0, 0)
+                        _tile(a, low, b, scales_a, scales_b, wide, edge, p, q, start, stop, run, 0, 0)
                         inside[:] = edge[: inside.shape[0], : inside.shape[1]]
-        bits = out[top * rows : bottom * rows].view(np.int32)
-        for i in range(bits.shape[0]):
-            line = bits[i]
+        bits = out.view(np.int32)
+        for i in range(top * rows, min(bottom * rows, height)):
+            line = bits[i, first:last]
             for j in range(line.size):
                 if line[j] & np.int32(0x7FFFFFFF) > np.int32(0x7F800000):
                     line[j] = np.int32(0x7FC00000)

@@ -25,7 +25,7 @@ def total(limbs):
 def test_sums_are_exact_and_rounded_once(terms, lowest, cancel):
     if cancel:
         terms = [*terms, *((-a, b, power) for a, b, power in terms[1:])]
-    limbs = exact.limbs_for(lowest, lowest + 300)
+    limbs = np.zeros(exact.limbs_for(lowest, lowest + 300), np.int64)
     for a, b, power in terms:
         exact.add_product(limbs, a, b, power)
     want = sum(a * b << power for a, b, power in terms)
@@ -44,7 +44,7 @@ def test_sums_are_exact_and_rounded_once(terms, lowest, cancel):
 def test_a_distant_bit_breaks_a_tie(gap, sign):
     # 1 + 2**-24 is a tie; one bit further down decides it.
     for below in (1, -1, 0):
-        limbs = exact.limbs_for(0, 400)
+        limbs = np.zeros(exact.limbs_for(0, 400), np.int64)
         exact.add_product(limbs, sign, 1, 300)
         exact.add_product(limbs, sign, 1, 276)
         exact.add_product(limbs, sign * below, 1, 276 - gap)
@@ -54,7 +54,7 @@ def test_a_distant_bit_breaks_a_tie(gap, sign):
 
 def test_limbs_hold_many_products_between_carries():
     """No limb can leave 63 bits: each of the three pieces of a product changes one by less than 2**34."""
-    limbs = exact.limbs_for(0, 0)
+    limbs = np.zeros(exact.limbs_for(0, 0), np.int64)
     for _ in range(1000):
         exact.add_product(limbs, (1 << 53) - 1, (1 << 53) - 1, 31)
     assert max(abs(int(limb)) for limb in limbs) < 1000 << 36

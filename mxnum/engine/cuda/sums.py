@@ -188,7 +188,7 @@ def blocks(a_format: ElementFormat, b_format: ElementFormat, run: int, target: E
     term_a, term_b = _make_term(a_format), _make_term(b_format)
     lowest, highest, bits = _bounds(a_format, b_format)
     WIDE = bits + run.bit_length() > _SUM_BITS
-    LIMBS = exact.limbs_for(lowest, highest).size
+    LIMBS = exact.limbs_for(lowest, highest)
     normalize, round_sum = make_normalize(exact.SUM_WIDTH), make_round(exact.SUM_WIDTH)
     state_of_product, special_float32 = exact.state_of_product, exact.special_float32
     add_product, rounded, INVALID, WIDTH = exact.add_product, exact.rounded, exact.INVALID, exact.SUM_WIDTH
