@@ -6,9 +6,11 @@ sixteen rows of them turn in registers, and then become floats all at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from copy import copy
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -23,8 +25,8 @@ from mxnum.formats import E8M0, FLOATS, ElementFormat
 
 #: Bytes that turn together, and numbers that are made at once.
 LANES = 16
-#: Indices of a tile: lines of memory are read whole.
-STEP = 64
+#: Indices of a tile, at least: lines of memory are read whole. And its bytes, about.
+_STEP, _TILE = 64, 2048
 _I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 
 
@@ -76,6 +78,44 @@ def _decoder(element: ElementFormat, word: str) -> Decoder:
     return Decoder(table, numbers, 2.0 ** (half.bias - element.bias), False)
 
 
+class Room:
+    """Memory for panels, perhaps used before: fresh memory costs as much as packing. `with` gives it back for reuse."""
+
+    _kept: ClassVar[list[Array]] = []
+    #: Bytes of what is kept, and how many of these.
+    _SIZE, _MOST = 3 << 19, 4
+
+    def __init__(self, shapes: list[tuple[int, ...]], word: str) -> None:
+        size = sum(math.prod(shape) for shape in shapes)
+        itemsize = 4 if word == "float32" else 8
+        self._memory = None
+        if size * itemsize > self._SIZE:
+            flat = np.empty(size, word)
+        else:
+            try:
+                self._memory = self._kept.pop()
+            except IndexError:
+                self._memory = np.empty(self._SIZE // 8)
+            flat = self._memory.view(word)
+        first = math.prod(shapes[0])
+        self.panels = flat[:first].reshape(shapes[0])
+        self.factors = flat[first:size].reshape(shapes[1]) if len(shapes) > 1 else None
+
+    def between(self, first: int, last: int) -> Room:
+        """Some of the panels."""
+        part = copy(self)
+        part.panels = self.panels[first:last]
+        part.factors = None if self.factors is None else self.factors[first:last]
+        return part
+
+    def __enter__(self) -> Room:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._memory is not None and len(self._kept) < self._MOST:
+            self._kept.append(self._memory)
+
+
 @dataclass(frozen=True, eq=False)
 class Side:
     """One operand of a product of two matrices: float32 values, or codes and what they mean."""
@@ -89,33 +129,35 @@ class Side:
     decoder: Decoder | None = None
     powers: Array | None = None
 
-    def room(self, rows: int, width: int, word: str, apart: bool) -> tuple[Array, Array | None]:
+    def room(self, rows: int, width: int, word: str, apart: bool, length: int | None = None) -> Room:
         """Memory for that many rows in panels of `width`, and for their scales where they are kept `apart`.
 
         The length is then filled up to whole blocks.
         """
-        length = -(-self.length // self.run) * self.run if apart else self.length
+        length = self.length if length is None else length
+        length = -(-length // self.run) * self.run if apart else length
         count = -(-rows // width)
-        factors = np.empty((count, length // self.run, width), word) if apart else None
-        return np.empty((count, length, width), word), factors
+        sizes = [(count, length, width), (count, length // self.run, width)]
+        return Room(sizes if apart else sizes[:1], word)
 
-    def between(self, start: int, stop: int) -> Side:
-        """Some indices of a matrix of one row, whole blocks but at its end."""
-        source = Matrix(self.source.array[start:stop] if self.source.turned else self.source.array[:, start:stop], self.source.turned)
-        scales = None if self.scales is None else self.scales[:, start // self.run : -(-stop // self.run)]
-        return replace(self, source=source, length=stop - start, scales=scales)
+    def pack(self, first: int, last: int, room: Room, begin: int = 0, end: int | None = None) -> tuple[Array, Any]:
+        """The rows `first` to `last`, or what indices `begin` to `end` are of them: panels, and those of scales.
 
-    def pack(self, first: int, last: int, panels: Array, factors: Array | None) -> None:
-        """The rows `first` to `last` into as many panels as there are."""
+        Where scales are apart, `begin` is where a block does.
+        """
         array, turned = self.source
+        end = self.length if end is None else end
+        count = -(-(last - first) // room.panels.shape[2])
+        panels, factors = room.panels[:count], None if room.factors is None else room.factors[:count]
         if self.decoder is None:
-            pack_floats()(array, turned, first, last, panels)
-            return
+            pack_floats()(array, turned, first, last, begin, end, panels)
+            return panels, None
         d = self.decoder
         how = (d.table, 1.0) if d.numbers is None else (d.numbers, d.factor)
         pack_codes(d.numbers is None, d.integer)(
-            array, turned, self.scales, first, last, self.run, *how, self.powers, panels, factors
+            array, turned, self.scales, first, last, begin, end, self.run, *how, self.powers, panels, factors
         )
+        return panels, factors
 
 
 @cache
@@ -287,7 +329,11 @@ _spread_8, _spread_16, _spread_32 = _spreading(8), _spreading(16), _spreading(32
 def _fetch(source, turned, row, count, start, steps, tile, width):
     """The codes of some rows at a few indices into a tile: index by index, `width` rows at each."""
     whole = count == width
-    if turned:
+    if width == 1:
+        line = source[start : start + steps, row] if turned else source[row, start : start + steps]
+        for k in range(steps):
+            tile[k] = line[k]
+    elif turned:
         if whole and width == 8:
             for k in range(steps):
                 _copy_8(source, start + k, row, tile, k * 8)
@@ -301,14 +347,14 @@ def _fetch(source, turned, row, count, start, steps, tile, width):
             for k in range(steps):
                 for r in range(count):
                     tile[k * width + r] = source[start + k, row + r]
-    elif whole and steps == STEP and width == 8:
-        for k in range(0, STEP, LANES):
+    elif whole and steps % LANES == 0 and width == 8:
+        for k in range(0, steps, LANES):
             _turn_8(source, row, start + k, tile, k * 8)
-    elif whole and steps == STEP and width == 16:
-        for k in range(0, STEP, LANES):
+    elif whole and steps % LANES == 0 and width == 16:
+        for k in range(0, steps, LANES):
             _turn_16(source, row, start + k, tile, k * 16)
-    elif whole and steps == STEP and width == 32:
-        for k in range(0, STEP, LANES):
+    elif whole and steps % LANES == 0 and width == 32:
+        for k in range(0, steps, LANES):
             _turn_32(source, row, start + k, tile, k * 32)
     else:
         for r in range(count):
@@ -325,6 +371,8 @@ def _spread(line, tile, first, last, width):
         _spread_16(line, tile, first, last)
     elif width == 32:
         _spread_32(line, tile, first, last)
+    elif width == 1:
+        tile[first:last] = line[0]
     else:
         for k in range(first, last):
             for r in range(width):
@@ -333,25 +381,26 @@ def _spread(line, tile, first, last, width):
 
 @cache
 def pack_codes(by_table: bool, integers: bool) -> Any:
-    """(source, turned, scales, first, last, run, decoder, factor, powers, panels, factors): codes of `Side.pack`.
+    """(source, turned, scales, first, last, begin, end, run, decoder, factor, powers, panels, factors): codes of `Side.pack`.
 
     Without factors each number is multiplied by its scale, which rounds once.
     """
     decode = _of_integers if integers else _of_halves
     fetch, spread = _fetch, _spread
 
-    def pack(source, turned, scales, first, last, run, decoder, factor, powers, panels, factors):
-        width, length = panels.shape[2], source.shape[0] if turned else source.shape[1]
-        size = STEP * width
+    def pack(source, turned, scales, first, last, begin, end, run, decoder, factor, powers, panels, factors):
+        width, length = panels.shape[2], end - begin
+        most = max(_STEP, _TILE // width // LANES * LANES)
+        size = most * width
         tile, line = np.zeros(size, np.uint8), np.ones(width, panels.dtype)
         values, own = np.zeros(size, panels.dtype), np.ones(size, panels.dtype)
         for p in range(panels.shape[0]):
             row = first + p * width
             count = min(width, last - row)
             panel = panels[p]
-            for start in range(0, length, STEP):
-                steps = min(STEP, length - start)
-                fetch(source, turned, row, count, start, steps, tile, width)
+            for start in range(0, length, most):
+                steps = min(most, length - start)
+                fetch(source, turned, row, count, begin + start, steps, tile, width)
                 target = panel[start : start + steps].reshape(-1)
                 into = target if factors is not None and target.size == size else values
                 if by_table:
@@ -362,8 +411,8 @@ def pack_codes(by_table: bool, integers: bool) -> Any:
                 if factors is None:
                     k = 0
                     while k < steps:
-                        block = (start + k) // run
-                        stop = min(steps, (block + 1) * run - start)
+                        block = (begin + start + k) // run
+                        stop = min(steps, (block + 1) * run - begin - start)
                         for r in range(count):
                             line[r] = powers[scales[row + r, block]]
                         spread(line, own, k, stop, width)
@@ -377,10 +426,10 @@ def pack_codes(by_table: bool, integers: bool) -> Any:
                 panel[:, count:] = 0
             panel[length:] = 0
             if factors is not None:
-                for block in range(factors.shape[1]):
+                for block in range((length + run - 1) // run):
                     own_line = factors[p, block]
                     for r in range(count):
-                        own_line[r] = powers[scales[row + r, block]]
+                        own_line[r] = powers[scales[row + r, begin // run + block]]
                     own_line[count:] = 1
 
     return compile_loop(pack)
@@ -388,24 +437,24 @@ def pack_codes(by_table: bool, integers: bool) -> Any:
 
 @cache
 def pack_floats() -> Any:
-    """(source, turned, first, last, panels): floats of `Side.pack`."""
+    """(source, turned, first, last, begin, end, panels): floats of `Side.pack`."""
 
-    def pack(source, turned, first, last, panels):
-        width, length = panels.shape[2], panels.shape[1]
+    def pack(source, turned, first, last, begin, end, panels):
+        width, length = panels.shape[2], end - begin
         for p in range(panels.shape[0]):
             row = first + p * width
             count = min(width, last - row)
             panel = panels[p]
             if turned:
                 for k in range(length):
-                    line, target = source[k, row : row + count], panel[k]
+                    line, target = source[begin + k, row : row + count], panel[k]
                     for r in range(count):
                         target[r] = line[r]
             else:
-                for start in range(0, length, STEP):
-                    stop = min(start + STEP, length)
+                for start in range(0, length, LANES):
+                    stop = min(start + LANES, length)
                     for r in range(count):
-                        line, target = source[row + r, start:stop], panel[start:stop, r]
+                        line, target = source[row + r, begin + start : begin + stop], panel[start:stop, r]
                         for k in range(line.size):
                             target[k] = line[k]
             if count < width:

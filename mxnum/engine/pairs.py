@@ -6,7 +6,6 @@ import math
 from functools import cache
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -18,44 +17,40 @@ from mxnum.engine.jit import compile_loop
 from mxnum.engine.packs import Side, split
 
 #: Numbers of each row that are unpacked at a time, about: they stay in the second cache.
-_PIECE = 1 << 14
+_PIECE = 1 << 15
 
 
 def in_sequence(left: Side, right: Side) -> np.float32:
     """acc = fma(a, b, acc) in index order."""
-    total = np.float32(0)
-    for start, stop in _pieces(left.length, math.lcm(left.run, right.run)):
-        (a, _), (b, _) = (_unpacked(side, start, stop, "float32", apart=False) for side in (left, right))
-        total = _chain()(a.reshape(-1), b.reshape(-1), total)
+    total, step = np.float32(0), min(_PIECE, left.length)
+    a, b = (side.room(1, 1, "float32", False, step) for side in (left, right))
+    with a, b:
+        for start in range(0, left.length, step):
+            stop = min(start + step, left.length)
+            left.pack(0, 1, a, start, stop)
+            right.pack(0, 1, b, start, stop)
+            total = _chain()(a.panels.reshape(-1), b.panels.reshape(-1), stop - start, total)
     return _canonical(total)
 
 
 def by_blocks(left: Side, right: Side, wide: Array | None, step: float) -> np.float32:
     """acc = acc + (the sum of a block in float64, scaled and rounded once), the blocks marked as wide split at `step`."""
     run, total = left.run, np.float32(0)
-    for start, stop in _pieces(left.length, run):
-        (a, scales_a), (b, scales_b) = (_unpacked(side, start, stop, "float64", apart=True) for side in (left, right))
-        marks = np.zeros(scales_a.size, np.uint8) if wide is None else wide[start // run : -(-stop // run)]
-        low = a
-        if marks.any():
-            low = np.zeros_like(a)
-            split()(a, low, marks, run, step)
-        total = _blocks()(
-            a.reshape(-1), low.reshape(-1), b.reshape(-1), scales_a.reshape(-1), scales_b.reshape(-1), marks, run, total
-        )
+    blocks = -(-left.length // run)
+    some = min(max(1, _PIECE // run), blocks)
+    marks = np.zeros(blocks, np.uint8) if wide is None else wide
+    a, b = (side.room(1, 1, "float64", True, some * run) for side in (left, right))
+    with a, b:
+        for first in range(0, blocks, some):
+            start, stop = first * run, min((first + some) * run, left.length)
+            left.pack(0, 1, a, start, stop)
+            right.pack(0, 1, b, start, stop)
+            its_marks, low = marks[first : first + some], a.panels
+            if its_marks.any():
+                low = np.zeros_like(a.panels)
+                split()(a.panels, low, its_marks, run, step)
+            total = _blocks()(*(x.reshape(-1) for x in (a.panels, low, b.panels, a.factors, b.factors)), its_marks, run, total)
     return _canonical(total)
-
-
-def _pieces(length: int, run: int) -> list[tuple[int, int]]:
-    step = max(1, _PIECE // run) * run
-    return [(start, min(start + step, length)) for start in range(0, length, step)]
-
-
-def _unpacked(side: Side, start: int, stop: int, word: str, apart: bool) -> tuple[Array, Any]:
-    part = side.between(start, stop)
-    panels, factors = part.room(1, 1, word, apart)
-    part.pack(0, 1, panels, factors)
-    return panels, factors
 
 
 def _canonical(total: Any) -> np.float32:
@@ -74,23 +69,33 @@ def _fma(typing_context, a, b, c):
 
 @cache
 def _chain() -> Any:
-    """(a, b, total) -> total."""
+    """(a, b, length, total) -> total."""
 
-    def chain(a, b, total):
-        for k in range(a.size):
+    def chain(a, b, length, total):
+        for k in range(length):
             total = _fma(a[k], b[k], total)
         return total
 
     return compile_loop(chain)
 
 
-@numba.njit(error_model="numpy", nogil=True, fastmath={"reassoc"})
-def _sum_of_products(a, b):
-    """In any order: the sum is exact."""
-    total = 0.0
-    for k in range(a.size):
-        total += a[k] * b[k]
-    return total
+@intrinsic
+def _sum_of_products(typing_context, a, b, first, last):
+    """In any order: the sum is exact, and so the compiler may choose one."""
+
+    def generate(context, builder, signature, arguments):
+        numbers = [
+            context.make_array(kind)(context, builder, value).data
+            for kind, value in ((a, arguments[0]), (b, arguments[1]))
+        ]
+        total = cgutils.alloca_once_value(builder, ir.Constant(ir.DoubleType(), 0.0))
+        with cgutils.for_range_slice(builder, *arguments[2:], ir.IntType(64)(1), ir.IntType(64)) as (k, _):
+            x, y = (builder.load(builder.gep(pointer, [k])) for pointer in numbers)
+            product = builder.fmul(x, y)
+            builder.store(builder.fadd(builder.load(total), product, flags=("reassoc",)), total)
+        return builder.load(total)
+
+    return types.float64(a, b, types.int64, types.int64), generate
 
 
 @cache
@@ -100,10 +105,9 @@ def _blocks() -> Any:
     def blocks(a, low, b, scales_a, scales_b, marks, run, total):
         for block in range(marks.size):
             first, last = block * run, (block + 1) * run
-            right = b[first:last]
-            exact = _sum_of_products(a[first:last], right)
+            exact = _sum_of_products(a, b, first, last)
             if marks[block]:
-                high, rest = exact, _sum_of_products(low[first:last], right)
+                high, rest = exact, _sum_of_products(low, b, first, last)
                 exact = high + rest
                 # To odd: rounding to float32 is then as if of the exact sum.
                 part = exact - high

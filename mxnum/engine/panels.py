@@ -299,41 +299,46 @@ def _multiply(left: Side, right: Side, sums: Sums, out: Array, threads: int | No
         return
     workers = worth(height * width * left.length, MULTIPLICATIONS_PER_THREAD, threads)
     rows = 1 if height <= _FEW_ROWS else shape.rows
-    panels, factors = left.room(height, rows, sums.word, sums.blocks)
-    low = None if sums.wide is None else np.empty_like(panels)
+    with left.room(height, rows, sums.word, sums.blocks) as room:
+        low = None if sums.wide is None else np.empty_like(room.panels)
 
-    def pack(part: tuple[int, int]) -> None:
-        first, last = part
-        some = panels[first:last]
-        left.pack(first * rows, min(last * rows, height), some, None if factors is None else factors[first:last])
-        if low is not None:
-            split()(some, low[first:last], sums.wide, left.run, sums.step)
+        def pack(part: tuple[int, int]) -> None:
+            first, last = part
+            some, _ = left.pack(first * rows, min(last * rows, height), room.between(first, last))
+            if low is not None:
+                split()(some, low[first:last], sums.wide, left.run, sums.step)
 
-    in_pieces(pack, list(pairwise(bounds(len(panels), min(workers, max(1, len(panels)))))))
-    if rows == 1:
-        panels, factors, low = (None if x is None else x[..., 0] for x in (panels, factors, low))
+        panels = len(room.panels)
+        if workers == 1 or panels == 1:
+            pack((0, panels))
+        else:
+            in_pieces(pack, list(pairwise(bounds(panels, min(workers, panels)))))
+        packed = [None if x is None else x[..., 0] if rows == 1 else x for x in (room.panels, low, room.factors)]
 
-    def multiply(part: tuple[int, int, int, int]) -> None:
-        top, bottom, first, last = part
-        some, its_low, its_factors = (None if x is None else x[top:bottom] for x in (panels, low, factors))
-        lines = out[top * rows : bottom * rows]
-        step = max(shape.columns, _CHUNK // (right.length or 1) // panels.itemsize // shape.columns * shape.columns)
-        room, scales = right.room(min(step, last - first), shape.columns, sums.word, sums.blocks)
-        for start in range(first, last, step):
-            stop = min(start + step, last)
-            count = -(-(stop - start) // shape.columns)
-            right.pack(start, stop, room[:count], None if scales is None else scales[:count])
-            its_scales = None if scales is None else scales[:count]
-            tiles.multiply(
-                some, its_low, room[:count], its_factors, its_scales, sums.wide, left.run if sums.blocks else 1,
-                lines, start,
-            )  # fmt: skip
+        def multiply(part: tuple[int, int, int, int]) -> None:
+            top, bottom, first, last = part
+            some, its_low, its_factors = (None if x is None else x[top:bottom] for x in packed)
+            _columns(some, its_low, its_factors, right, sums, out[top * rows : bottom * rows], first, last)
 
-    in_pieces(multiply, _parts(len(panels), width, shape.columns, workers))
+        if workers == 1:
+            _columns(*packed, right, sums, out, 0, width)
+        else:
+            in_pieces(multiply, _parts(panels, width, shape.columns, workers))
+
+
+def _columns(panels: Any, low: Any, factors: Any, right: Side, sums: Sums, out: Array, first: int, last: int) -> None:
+    """The columns `first` to `last`, packed some at a time, of the product with rows that are packed."""
+    columns = tiles.SHAPES[sums.word].columns
+    some = max(1, _CHUNK // (panels.itemsize * columns * max(1, right.length))) * columns
+    run = right.run if sums.blocks else 1
+    with right.room(min(some, last - first), columns, sums.word, sums.blocks) as room:
+        for start in range(first, last, some):
+            its_panels, its_factors = right.pack(start, min(start + some, last), room)
+            tiles.multiply(panels, low, its_panels, factors, its_factors, sums.wide, run, out, start)
 
 
 def _parts(panels: int, width: int, columns: int, workers: int) -> list[tuple[int, int, int, int]]:
     """(first and last panel of rows, first and last column) for each worker."""
     if width >= workers * columns or width >= panels * columns:
-        return [(0, panels, a, b) for a, b in pairwise(bounds(width, workers, columns)) if a < b or workers == 1]
+        return [(0, panels, a, b) for a, b in pairwise(bounds(width, workers, columns)) if a < b]
     return [(a, b, 0, width) for a, b in pairwise(bounds(panels, workers)) if a < b]

@@ -275,6 +275,9 @@ def _matrices(
         # One matrix on the right: more rows on the left.
         a, out = [x.reshape(-1, x.shape[-1]) for x in a], out.reshape(-1, out.shape[-1])
     batch = out.shape[:-2]
+    if not batch and all(x.ndim == core for x in a) and all(x.ndim == core for x in b):
+        yield out, a, b
+        return
     for place in np.ndindex(batch):
         yield out[place], [_at(x, core, place) for x in a], [_at(x, core, place) for x in b]
 
