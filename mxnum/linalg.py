@@ -7,21 +7,28 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
-from mxnum.array import MXArray, owned
+from mxnum.array import MXArray, checked_out, checked_threads, owned
 from mxnum.device import DeviceArray, together
-from mxnum.dtypes import Array, float_array, result_format
-from mxnum.formats import FLOATS
+from mxnum.dtypes import Array, float_array, numpy_dtype, result_format
 from mxnum.modes import Accumulate
 
 #: The types that `out_dtype` may name.
 RESULTS = ("float32", "bfloat16", "float16")
 
 
-def dot(a: Any, b: Any, *, accumulate: str | Accumulate = "block", out_dtype: Any = "float32") -> Any:
+def dot(
+    a: Any,
+    b: Any,
+    *,
+    accumulate: str | Accumulate = "block",
+    out_dtype: Any = None,
+    threads: int | None = None,
+    out: Array | None = None,
+) -> Any:
     """The dot product of two vectors, as a scalar of `out_dtype`, summed as `accumulate` says (see `Accumulate`).
 
-    The operands are MX arrays or arrays of floats. `out_dtype` is float32, bfloat16 or float16; the last two round the
-    float32 result once more.
+    The operands are MX arrays or arrays of floats; `out_dtype` and `threads` are as in `matmul`. With `out`, an array
+    without axes, the sum is stored there, and that array is what comes back (as in `numpy.dot`).
 
     >>> import numpy as np, mxnum as mx
     >>> x = np.array([4096.0, 1.0, 1.0], np.float32)
@@ -32,15 +39,23 @@ def dot(a: Any, b: Any, *, accumulate: str | Accumulate = "block", out_dtype: An
     for name, array in (("a", x.array), ("b", y.array)):
         errors.require(array.ndim == 1, name, "one-dimensional", array.shape)
     errors.require(x.array.shape == y.array.shape, "b", f"of length {x.array.size}", y.array.size)
-    product = _product(x.row(), y.row(), accumulate, out_dtype)
+    product = _product(x.row(), y.row(), (), accumulate, out_dtype, threads, out)
     if isinstance(product, DeviceArray):
         from mxnum.engine.cuda import sums
 
         return sums.scalar(product)
-    return product[0, 0]
+    return product[0, 0] if out is None else out
 
 
-def matmul(a: Any, b: Any, *, accumulate: str | Accumulate = "block", out_dtype: Any = "float32") -> Array:
+def matmul(
+    a: Any,
+    b: Any,
+    *,
+    accumulate: str | Accumulate = "block",
+    out_dtype: Any = None,
+    threads: int | None = None,
+    out: Array | None = None,
+) -> Array:
     """The matrix product, each element summed as `accumulate` says (see `Accumulate`).
 
     Parameters
@@ -52,7 +67,14 @@ def matmul(a: Any, b: Any, *, accumulate: str | Accumulate = "block", out_dtype:
         ``"block"`` needs both operands quantized along the summed axis: ``axis=-1`` for a, ``axis=-2`` for b. A
         transposed MX array (``q.T``) is as good.
     out_dtype
-        float32, bfloat16 or float16; the last two round the float32 result once more.
+        float32, bfloat16 or float16 (default: that of `out`, or float32); the last two round the float32 result once
+        more.
+    threads
+        How many threads may work on a large product (default: what `NUMBA_NUM_THREADS` or `numba.set_num_threads`
+        says). The result does not depend on it. (The sums of ``"blas"`` are numpy's: its library has its own settings.)
+    out
+        An array of the shape and dtype of the result to write to. It may overlap the operands, and have any strides;
+        one in C order that overlaps nothing saves memory.
 
     Examples
     --------
@@ -63,17 +85,22 @@ def matmul(a: Any, b: Any, *, accumulate: str | Accumulate = "block", out_dtype:
            [ 13.95874  ,  33.703125 ,  57.65625  ]], dtype=float32)
     """
     x, y = _operand("a", a), _operand("b", b)
-    for name, array in (("a", x.array), ("b", y.array)):
-        errors.require(array.ndim >= 2, name, "of at least two axes", array.shape)
-    length = x.array.shape[-1]
-    errors.require(y.array.shape[-2] == length, "b", f"of length {length} along its last but one axis", y.array.shape)
-    try:
-        np.broadcast_shapes(x.array.shape[:-2], y.array.shape[:-2])
-    except ValueError:
-        accepted = f"of leading axes that broadcast with {x.array.shape[:-2]}"
-        errors.require(False, "b", accepted, y.array.shape[:-2])
-    product: Array = owned(_product(x, y.swapped(), accumulate, out_dtype))
+    (*leading, rows, length), (*others, summed, columns) = _axes("a", x.array.shape), _axes("b", y.array.shape)
+    errors.require(summed == length, "b", f"of length {length} along its last but one axis", y.array.shape)
+    if leading or others:
+        try:
+            leading = list(np.broadcast_shapes(tuple(leading), tuple(others)))
+        except ValueError:
+            accepted = f"of leading axes that broadcast with {tuple(leading)}"
+            errors.require(False, "b", accepted, tuple(others))
+    shape = (*leading, rows, columns)
+    product: Array = owned(_product(x, y.swapped(), shape, accumulate, out_dtype, threads, out))
     return product
+
+
+def _axes(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    errors.require(len(shape) >= 2, name, "of at least two axes", shape)
+    return shape
 
 
 def _operand(name: str, value: Any) -> Any:
@@ -86,21 +113,44 @@ def _operand(name: str, value: Any) -> Any:
     return Operand(*float_array(name, value, anywhere=True))
 
 
-def _product(a: Any, b: Any, accumulate: str | Accumulate, out_dtype: Any) -> Any:
-    """Both operands with the summed axis last."""
-    from mxnum.engine.operands import narrowed
-    from mxnum.engine.products import matmul as product
-
+def _product(
+    a: Any,
+    b: Any,
+    shape: tuple[int, ...],
+    accumulate: str | Accumulate,
+    out_dtype: Any,
+    threads: int | None,
+    out: Array | None,
+) -> Any:
+    """Both operands with the summed axis last; `shape` is what `out` has."""
     on_device = together((("a", a.array), ("b", b.array)))
     mode = errors.choose_member("accumulate", accumulate, Accumulate)
+    if out_dtype is None:
+        out_dtype = "float32" if out is None else getattr(out, "dtype", "float32")
     target = result_format(out_dtype, "out_dtype", RESULTS)
     if mode == Accumulate.BLOCK:
         _check_blocks(a, b)
     if on_device:
         from mxnum.engine.cuda import sums
 
+        for name, value in (("threads", threads), ("out", out)):
+            if value is not None:
+                raise ValueError(f"Argument {name!r} must be left out for arrays on a GPU.")
         return sums.matmul(a, b, mode, target)
-    return narrowed(product(a, b, mode), FLOATS["float32"], target)
+    from mxnum.engine.products import matmul as product
+
+    if out is not None:
+        out = checked_host_out(out, shape, numpy_dtype(target))
+        out = out.reshape(1, 1) if shape == () else out
+    return product(a, b, mode, target, checked_threads(threads), out)
+
+
+def checked_host_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """`checked_out` where the operands are in host memory."""
+    checked = checked_out(out, shape, dtype)
+    if isinstance(checked, DeviceArray):
+        raise errors.on_gpu("out", "take one in host memory")
+    return checked
 
 
 def _check_blocks(a: Any, b: Any) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mxnum import errors, formats
-from mxnum.array import MXArray
-from mxnum.dtypes import Array, float_array, result_format
+from mxnum.array import MXArray, checked_threads
+from mxnum.dtypes import Array, float_array, numpy_dtype, result_format
 from mxnum.formats import FLOATS, MXFormat
-from mxnum.linalg import RESULTS, matmul
+from mxnum.linalg import RESULTS, checked_host_out, matmul
 from mxnum.modes import Accumulate
 from mxnum.ops import quantize
 
@@ -56,6 +56,8 @@ def linear_forward(
     weights: Quantization = "mxfp8_e4m3",
     accumulate: str | Accumulate = "block",
     out_dtype: Any = "float32",
+    threads: int | None = None,
+    out: Array | None = None,
 ) -> tuple[Array, LinearContext]:
     """y = x W^T + bias with both operands quantized along the input features, and a context for `linear_backward`.
 
@@ -71,6 +73,12 @@ def linear_forward(
         See `Accumulate`.
     out_dtype
         float32, bfloat16 or float16. The bias is added in float32; then the last two round once more.
+    threads
+        How many threads may work, as in `matmul` and `quantize`. The result does not depend on it.
+    out
+        An array of the shape and dtype of y to write to.
+
+    The context keeps x and the weight themselves, not copies: leave them as they are until `linear_backward`.
 
     Every operand of a layer is quantized twice, along two axes: x along the inputs here and along the samples for the
     weight's gradient, and so on. With ``rounding="sr"`` the first takes stream ``2 * stream`` of the seed, the second
@@ -98,24 +106,38 @@ def linear_forward(
     of_x, of_weight = _options("activations", activations), _options("weights", weights)
     _check_blocks("activations", of_x, "weights", of_weight, mode)
 
+    threads, shape = checked_threads(threads), (*inputs.shape[:-1], outputs)
+    out = checked_host_out(out, shape, numpy_dtype(FLOATS[target]))
+
     rows = inputs.reshape(-1, features) if features else inputs.reshape(int(np.prod(inputs.shape[:-1])), 0)
-    operand_x, operand_weight = _quantized(rows, of_x, 1, 0), _quantized(weight_array, of_weight, 1, 0)
-    y = matmul(operand_x, operand_weight.T, accumulate=mode)
+    operand_x = _quantized(rows, of_x, 1, 0, threads)
+    operand_weight = _quantized(weight_array, of_weight, 1, 0, threads)
+    matrix = (len(rows), outputs)
+    room = _room(out, matrix, inputs, weight_array, bias) if target == "float32" else None
+    y = matmul(operand_x, operand_weight.T, accumulate=mode, threads=threads, out=room)
     if bias is not None:
         from mxnum.engine.operands import narrowed
         from mxnum.engine.products import add_to_rows
 
         add_to_rows(y, narrowed(np.ascontiguousarray(bias), bias_format, FLOATS["float32"]))
     context = LinearContext(rows, weight_array, operand_x, operand_weight, inputs.shape, of_x, of_weight, mode, target)
-    return _narrowed(y, target).reshape(*inputs.shape[:-1], outputs), context
+    return _stored(_narrowed(y, target), shape, out), context
 
 
-def linear_backward(grad_y: Any, context: LinearContext, *, gradients: Quantization = "mxfp8_e5m2") -> LinearGradients:
+def linear_backward(
+    grad_y: Any,
+    context: LinearContext,
+    *,
+    gradients: Quantization = "mxfp8_e5m2",
+    threads: int | None = None,
+    out: Sequence[Array | None] | None = None,
+) -> LinearGradients:
     """The gradients of `linear_forward`, given that of y.
 
     The gradient of x is grad_y W, both quantized along the outputs; that of the weight is grad_y^T x, both quantized
     along the samples; that of the bias is the sum of grad_y over the samples, in float32 and in order, not quantized.
-    `gradients` says how grad_y is quantized; all else is as in the forward pass.
+    `gradients` says how grad_y is quantized; all else is as in the forward pass. `threads` is as in `matmul`; `out` is a
+    `LinearGradients`, or other three, of arrays to write to, None where a new one is wanted.
     """
     errors.require_type(isinstance(context, LinearContext), "context", "a LinearContext", type(context).__name__)
     grad = float_array("grad_y", grad_y)[0]
@@ -124,13 +146,49 @@ def linear_backward(grad_y: Any, context: LinearContext, *, gradients: Quantizat
     of_grad = _options("gradients", gradients)
     _check_blocks("gradients", of_grad, "weights", context.weights, context.accumulate)
     _check_blocks("gradients", of_grad, "activations", context.activations, context.accumulate)
+    threads, results = checked_threads(threads), _checked_results(out, context)
     grad = grad.reshape(len(context.x), len(context.weight))
-    modes: Any = {"accumulate": context.accumulate, "out_dtype": context.out_dtype}
-    grad_x = matmul(_quantized(grad, of_grad, 1, 0), _quantized(context.weight, context.weights, 0, 1), **modes)
-    grad_weight = matmul(_quantized(grad, of_grad, 0, 1).T, _quantized(context.x, context.activations, 0, 1), **modes)
-    ones = np.ones((1, len(grad)), np.float32)
-    grad_bias = matmul(ones, grad, accumulate="sequential", out_dtype=context.out_dtype)[0]
-    return LinearGradients(grad_x.reshape(context.shape), grad_weight, grad_bias)
+    modes: Any = {"accumulate": context.accumulate, "out_dtype": context.out_dtype, "threads": threads}
+    inputs = grad, context.x, context.weight
+    shapes = context.x.shape, context.weight.shape, (1, len(context.weight))
+    rooms = [_room(array, shape, *inputs) for array, shape in zip(results, shapes, strict=True)]
+    products = (
+        (_quantized(grad, of_grad, 1, 0, threads), _quantized(context.weight, context.weights, 0, 1, threads), modes),
+        (_quantized(grad, of_grad, 0, 1, threads).T, _quantized(context.x, context.activations, 0, 1, threads), modes),
+        (np.ones((1, len(grad)), np.float32), grad, {**modes, "accumulate": "sequential"}),
+    )
+    made = [matmul(a, b, **how, out=room) for (a, b, how), room in zip(products, rooms, strict=True)]
+    final = context.shape, context.weight.shape, context.weight.shape[:1]
+    return LinearGradients(*(_stored(y, shape, array) for y, shape, array in zip(made, final, results, strict=True)))
+
+
+def _checked_results(out: Sequence[Array | None] | None, context: LinearContext) -> list[Any]:
+    if out is None:
+        return [None] * 3
+    errors.require_type(isinstance(out, tuple | list), "out", "a LinearGradients", type(out).__name__)
+    errors.require(len(out) == 3, "out", "three arrays", len(out))
+    shapes = context.shape, context.weight.shape, context.weight.shape[:1]
+    dtype = numpy_dtype(FLOATS[context.out_dtype])
+    return [checked_host_out(array, shape, dtype) for array, shape in zip(out, shapes, strict=True)]
+
+
+def _room(out: Any, shape: tuple[int, ...], *inputs: Any) -> Any:
+    """`out` as a matrix, if a product may be written there while the inputs are still read; else None."""
+    if out is None or not out.flags.c_contiguous:
+        return None
+    if any(isinstance(x, np.ndarray) and np.may_share_memory(out, x) for x in inputs):
+        return None
+    return out.reshape(shape)
+
+
+def _stored(y: Array, shape: tuple[int, ...], out: Any) -> Array:
+    """A result in its shape, in `out` where that is given."""
+    if out is None:
+        return y.reshape(shape)
+    if not np.may_share_memory(y, out):
+        out[...] = y.reshape(shape)
+    result: Array = out
+    return result
 
 
 def _options(argument: str, value: Quantization) -> Mapping[str, Any] | None:
@@ -160,7 +218,7 @@ def _check_blocks(
     errors.require(sizes[0] == sizes[1], first, accepted, sizes[0])
 
 
-def _quantized(x: Array, options: Mapping[str, Any] | None, axis: int, which: int) -> Any:
+def _quantized(x: Array, options: Mapping[str, Any] | None, axis: int, which: int, threads: int | None) -> Any:
     """An MX array along one of the two axes, the first or second of its two; the floats themselves without options."""
     if options is None:
         return x
@@ -168,7 +226,7 @@ def _quantized(x: Array, options: Mapping[str, Any] | None, axis: int, which: in
     if "stream" in keywords or keywords.get("seed") is not None:
         stream = errors.integer("stream", keywords.get("stream", 0), 0, (1 << 63) - 1)
         keywords["stream"] = 2 * stream + which
-    return quantize(x, keywords.pop("format"), axis=axis, **keywords)
+    return quantize(x, keywords.pop("format"), axis=axis, threads=threads, **keywords)
 
 
 def _narrowed(y: Array, target: str) -> Array:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import mxnum as mx
 from mxnum import reference
+from mxnum.engine import panels, pieces, products
 from mxnum.formats import FLOATS
 from mxnum.modes import Accumulate
 from tests import samples
@@ -303,6 +304,81 @@ def test_blas_is_numpy_on_the_float32_values():
     assert np.array_equal(mx.matmul(a, x, accumulate="blas"), a.dequantize() @ x.astype(np.float32))
 
 
+def test_a_term_of_minus_zero_keeps_a_sum_that_underflowed_to_minus_zero():
+    for name, minus_one, one in (("mxfp8_e4m3", 0xB8, 0x38), ("mxfp4_e2m1", 0xA, 2)):
+        a = mx.MXArray.from_parts(np.uint8([[minus_one, 1 << (minus_one.bit_length() - 1)]]), np.uint8([[0, 0]]), name,
+                                  block_size=1)  # fmt: skip
+        b = mx.MXArray.from_parts(np.uint8([[one, one]]), np.uint8([[0, 0]]), name, block_size=1)
+        assert mx.matmul(a, b.T, accumulate="sequential").view(np.uint32)[0, 0] == 1 << 31
+        check(a, b, "sequential")
+
+
+def bits(x):
+    return np.asarray(x).tobytes()
+
+
+@pytest.mark.parametrize("out_dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("accumulate", Accumulate)
+def test_out(accumulate, out_dtype):
+    a, b = codes_at_random("mxfp8_e5m2", (2, 1, 3, 40), 8), codes_at_random("mxfp6_e2m3", (4, 40, 5), 8).transpose(0, 1, 2)
+    b = mx.MXArray.from_parts(b.codes.swapaxes(1, 2).copy(), np.full((4, 5, 5), 127, np.uint8), b.format,
+                              block_size=8).transpose(0, 2, 1)  # fmt: skip
+    how = {"accumulate": accumulate, "out_dtype": out_dtype}
+    want = mx.matmul(a, b, **how)
+    for room in (np.empty(want.shape, want.dtype), np.empty((2, 4, 5, 6), want.dtype).swapaxes(2, 3)[:, :, ::2]):
+        assert mx.matmul(a, b, **how, out=room) is room
+        assert bits(room) == bits(want)
+        assert bits(mx.matmul(a, b, accumulate=accumulate, out=room)) == bits(want)  # the dtype is that of out
+    zero = np.empty((), want.dtype)
+    row, column = a[0, 0, 0], b[0, :, 1]
+    assert mx.dot(row, column, **how, out=zero) is zero
+    assert bits(zero) == bits(mx.dot(row, column, **how))
+
+
+@pytest.mark.parametrize("accumulate", ["exact", "sequential", "blas"])
+def test_out_may_overlap_the_operands(accumulate):
+    x = samples.generator("overlap").standard_normal((40, 40)).astype(np.float32)
+    want = mx.matmul(x, x, accumulate=accumulate)
+    assert bits(mx.matmul(x, x, accumulate=accumulate, out=x)) == bits(want)
+
+
+@pytest.mark.parametrize("accumulate", DEFINED)
+def test_results_do_not_depend_on_threads(accumulate, monkeypatch):
+    """With so little for a thread to do that all are used."""
+    monkeypatch.setattr(panels, "MULTIPLICATIONS_PER_THREAD", 1)
+    monkeypatch.setattr(products, "PRODUCTS_PER_THREAD", 1)
+    for m, n in ((40, 100), (1, 130), (130, 1), (70, 3), (1, 1), (0, 4), (40, 40)):
+        a, b = codes_at_random("mxfp8_e5m2", (m, 90), 32), codes_at_random("mxfp8_e4m3", (n, 90), 32)
+        results = {bits(mx.matmul(a, b.T, accumulate=accumulate, threads=threads)) for threads in (1, 2, 3, 8, None)}
+        assert len(results) == 1
+    assert len({bits(mx.dot(a[0], b[0], accumulate=accumulate, threads=threads)) for threads in (1, 2)}) == 1
+
+
+def test_threads_are_those_allowed(monkeypatch):
+    seen = []
+    original = pieces.Thread
+
+    def spy(**keywords):
+        seen.append(keywords)
+        return original(**keywords)
+
+    monkeypatch.setattr(pieces, "Thread", spy)
+    monkeypatch.setattr(panels, "MULTIPLICATIONS_PER_THREAD", 1)
+    q = codes_at_random("mxfp4_e2m1", (200, 64), 32)
+    for threads, more in ((1, 0), (2, 2), (3, 4)):  # both to pack the rows and to multiply
+        seen.clear()
+        mx.matmul(q, q.T, threads=threads)
+        assert len(seen) == more
+    monkeypatch.setattr(pieces.numba, "get_num_threads", lambda: 2)
+    seen.clear()
+    mx.matmul(q, q.T)
+    assert len(seen) == 2
+    monkeypatch.undo()
+    seen.clear()
+    mx.matmul(q, q.T, threads=8)
+    assert not seen  # too little to do
+
+
 X = np.ones((4, 64), np.float32)
 Q = mx.quantize(X, "mxfp8_e4m3")
 OFFSET = mx.quantize(X, "mxfp8_e4m3", offset="float16")
@@ -322,6 +398,12 @@ ERRORS = {
     "blocks of other lengths": (lambda: mx.dot(Q[0], mx.quantize(X[0], "mxint8", block_size=16)), "'b' must be in blocks of 32 along the summed axis with accumulate='block', not 16"),
     "float64 results": (lambda: mx.matmul(Q, Q.T, out_dtype="float64"), "'out_dtype' must be one of ['float32', 'bfloat16', 'float16'], not 'float64'"),
     "integer results": (lambda: mx.matmul(Q, Q.T, out_dtype=np.int32), "'out_dtype' must be one of"),
+    "out of another shape": (lambda: mx.matmul(Q, Q.T, out=np.empty((4, 5), np.float32)), "'out' must be of shape (4, 4), not (4, 5)"),
+    "out of another dtype": (lambda: mx.matmul(Q, Q.T, out_dtype="float16", out=np.empty((4, 4), np.float32)), "'out' must be of dtype float16, not"),
+    "out of float64": (lambda: mx.matmul(Q, Q.T, out=np.empty((4, 4))), "'out_dtype' must be one of ['float32', 'bfloat16', 'float16'], not 'float64'"),
+    "out of dot": (lambda: mx.dot(Q[0], Q[0], out=np.empty(1, np.float32)), "'out' must be of shape (), not (1,)"),
+    "out that is no array": (lambda: mx.matmul(Q, Q.T, out=[0]), "'out' must be a numpy array, not 'list'"),
+    "threads": (lambda: mx.matmul(Q, Q.T, threads=0), "'threads' must be"),
     "results of no type": (lambda: mx.matmul(Q, Q.T, out_dtype=object()), "'out_dtype' must be one of"),
 }  # fmt: skip
 

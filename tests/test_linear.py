@@ -102,6 +102,37 @@ def test_shapes_that_are_empty_or_vectors():
     assert mx.linear_backward(y, context).weight.tolist() == np.zeros((7, 40)).tolist()
 
 
+@pytest.mark.parametrize("out_dtype", ["float32", "float16"])
+def test_out_and_threads(out_dtype):
+    want, context = mx.linear_forward(X, W, B, out_dtype=out_dtype)
+    gradients = mx.linear_backward(G, context)
+    for make in (np.empty_like, lambda y: np.empty((*y.shape[:-1], 2 * y.shape[-1]), y.dtype)[..., ::2]):
+        y = make(want)
+        got, context = mx.linear_forward(X, W, B, out_dtype=out_dtype, threads=2, out=y)
+        assert got is y
+        assert y.tobytes() == want.tobytes()
+        rooms = mx.LinearGradients(*(make(g) for g in gradients))
+        made = mx.linear_backward(G, context, threads=2, out=rooms)
+        assert all(a is b for a, b in zip(made, rooms, strict=True))
+        assert [g.tobytes() for g in made] == [g.tobytes() for g in gradients]
+    part = mx.linear_backward(G, context, out=(None, rooms.weight, None))
+    assert part.weight is rooms.weight
+    assert [g.tobytes() for g in part] == [g.tobytes() for g in gradients]
+
+
+def test_out_may_overlap_what_is_read():
+    x, w = X[0, :, :5].copy(), W[:5, :5].copy()
+    y, context = mx.linear_forward(x, w, w[0], activations=None, weights=None, accumulate="exact")
+    gradients = mx.linear_backward(y, context, gradients=None)
+    kept = w.copy()
+    got, _ = mx.linear_forward(x, w, w[0], activations=None, weights=None, accumulate="exact", out=w)
+    assert got.tobytes() == y.tobytes()
+    w[...] = kept
+    grad = y.copy()
+    made = mx.linear_backward(grad, context, gradients=None, out=(grad, x, w[0]))
+    assert [g.tobytes() for g in made] == [g.tobytes() for g in gradients]
+
+
 CONTEXT = mx.linear_forward(X, W)[1]
 PLAIN = mx.linear_forward(X, W, activations=None, accumulate="exact")[1]
 ERRORS = {
@@ -120,6 +151,10 @@ ERRORS = {
     "stream": (lambda: mx.linear_forward(X, W, weights={"format": "mxint8", "rounding": "sr", "seed": 1, "stream": 1 << 63}), "'stream' must be between 0 and"),
     "context": (lambda: mx.linear_backward(G, None), "'context' must be a LinearContext, not 'NoneType'"),
     "grad_y": (lambda: mx.linear_backward(G[0], CONTEXT), "'grad_y' must be of shape (2, 5, 7), not (5, 7)"),
+    "out": (lambda: mx.linear_forward(X, W, out=np.empty((10, 7), np.float32)), "'out' must be of shape (2, 5, 7), not (10, 7)"),
+    "out of gradients": (lambda: mx.linear_backward(G, CONTEXT, out=G), "'out' must be a LinearGradients, not 'ndarray'"),
+    "two arrays": (lambda: mx.linear_backward(G, CONTEXT, out=(None, None)), "'out' must be three arrays, not 2"),
+    "threads": (lambda: mx.linear_forward(X, W, threads=-1), "'threads' must be"),
     "gradients of other blocks": (lambda: mx.linear_backward(G, CONTEXT, gradients={"format": "mxint8", "block_size": 8}), "'gradients' must be in blocks of 32 like 'weights'"),
     "gradients not quantized": (lambda: mx.linear_backward(G, CONTEXT, gradients=None), "'gradients' must not be None with accumulate='block'."),
 }  # fmt: skip

@@ -17,9 +17,9 @@ from mxnum.dtypes import Array, signed_bits, stored_bits
 from mxnum.engine import environment, exact
 from mxnum.engine.arithmetic import make_add_float32, make_fma_float32
 from mxnum.engine.jit import compile_loop
-from mxnum.engine.operands import INFINITY, Operand, meanings
+from mxnum.engine.operands import FLOAT32, INFINITY, Operand, meanings, narrowed
 from mxnum.engine.pieces import bounds, in_pieces, worth
-from mxnum.formats import E8M0
+from mxnum.formats import E8M0, ElementFormat
 from mxnum.modes import Accumulate
 
 _WORD = 0xFFFFFFFF
@@ -27,19 +27,33 @@ _WORD = 0xFFFFFFFF
 PRODUCTS_PER_THREAD = 1 << 15
 
 
-def matmul(a: Operand, b: Operand, accumulate: Accumulate, threads: int | None = None, out: Array | None = None) -> Array:
-    """float32 sums over the last axis of both: shape (*batch, rows of a, rows of b)."""
-    if out is None:
-        batch = np.broadcast_shapes(a.array.shape[:-2], b.array.shape[:-2])
-        out = np.empty((*batch, a.array.shape[-2], b.array.shape[-2]), np.float32)
-    run = {
-        Accumulate.EXACT: exactly,
-        Accumulate.BLOCK: by_blocks,
-        Accumulate.SEQUENTIAL: in_sequence,
-        Accumulate.BLAS: by_blas,
-    }[accumulate]
-    run(a, b, out, threads)
+def matmul(
+    a: Operand,
+    b: Operand,
+    accumulate: Accumulate,
+    target: ElementFormat = FLOAT32,
+    threads: int | None = None,
+    out: Array | None = None,
+) -> Array:
+    """float32 sums over the last axis of both, rounded to `target`: shape (*batch, rows of a, rows of b)."""
+    in_place = out is not None and target == FLOAT32 and out.flags.c_contiguous and not _overlaps(out, a, b)
+    if out is not None and in_place:
+        sums = out
+    else:
+        batch = a.array.shape[:-2]
+        if b.array.ndim > 2:
+            batch = np.broadcast_shapes(batch, b.array.shape[:-2])
+        sums = np.empty((*batch, a.array.shape[-2], b.array.shape[-2]), np.float32)
+    _WAYS[accumulate](a, b, sums, threads)
+    if in_place or out is None:
+        return narrowed(sums, FLOAT32, target)
+    out[...] = narrowed(sums, FLOAT32, target)
     return out
+
+
+def _overlaps(out: Array, *operands: Operand) -> bool:
+    parts = [part for x in operands for part in (x.array, x.scales, x.offsets) if part is not None]
+    return any(np.may_share_memory(out, part) for part in parts)
 
 
 def by_blas(a: Operand, b: Operand, out: Array, threads: int | None = None) -> None:
@@ -257,6 +271,14 @@ def _by_rows(
 
 def _workers(out: Array, a: list[Array], threads: int | None) -> int:
     return worth(out.size * a[0].shape[-1], PRODUCTS_PER_THREAD, threads)
+
+
+_WAYS = {
+    Accumulate.EXACT: exactly,
+    Accumulate.BLOCK: by_blocks,
+    Accumulate.SEQUENTIAL: in_sequence,
+    Accumulate.BLAS: by_blas,
+}
 
 
 def _stacked(x: Array) -> Array:

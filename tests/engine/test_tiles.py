@@ -10,6 +10,7 @@ import pytest
 
 from mxnum import reference
 from mxnum.engine import tiles
+from mxnum.engine.panels import SPLIT
 from mxnum.engine.products import sequential_loop
 from tests import samples
 
@@ -41,8 +42,33 @@ def test_sequential(m, n, k):
     want = np.empty((m, n), np.float32)
     sequential_loop()(a.view(np.int32), b.view(np.int32), want.view(np.uint32))
     out = np.full((m, n), 7, np.float32)
-    tiles.multiply(panels(a, SHAPE32.rows), None, panels(b, SHAPE32.columns), None, None, 1, out)
+    tiles.multiply(panels(a, SHAPE32.rows), None, panels(b, SHAPE32.columns), None, None, None, 1, out, 0)
     samples.assert_same(f"{m} {n} {k}", [""] * out.size, out.view(np.uint32), want.view(np.uint32))
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (1, 70, 40), (3, 33, 1500)])
+def test_rows_one_by_one(m, n, k):
+    rng = samples.generator("one by one", m, n, k)
+    a, b = (rng.standard_normal((rows, k)).astype(np.float32) for rows in (m, n))
+    scales = [np.exp2(rng.integers(-9, 9, (rows, k))).astype(np.float32) for rows in (m, n)]
+    for factors in ((None, None), (scales[0], panels(scales[1], SHAPE32.columns))):
+        out, want = np.empty((m, n), np.float32), np.empty((m, n), np.float32)
+        tiles.multiply(a, None, panels(b, SHAPE32.columns), *factors, None, 1, out, 0)
+        padded = None if factors[0] is None else panels(scales[0], SHAPE32.rows)
+        tiles.multiply(
+            panels(a, SHAPE32.rows), None, panels(b, SHAPE32.columns), padded, factors[1], None, 1, want, 0
+        )  # fmt: skip
+        assert out.tobytes() == want.tobytes()
+
+
+def test_columns_from_a_place_on():
+    rng = samples.generator("place")
+    a, b = (rng.standard_normal((rows, 9)).astype(np.float32) for rows in (11, 100))
+    want, out = np.empty((11, 100), np.float32), np.full((11, 100), 7, np.float32)
+    tiles.multiply(panels(a, SHAPE32.rows), None, panels(b, SHAPE32.columns), None, None, None, 1, want, 0)
+    tiles.multiply(panels(a, SHAPE32.rows), None, panels(b[64:], SHAPE32.columns), None, None, None, 1, out, 64)
+    assert (out[:, :64] == 7).all()
+    assert out[:, 64:].tobytes() == want[:, 64:].tobytes()
 
 
 def by_blocks(a, b, scales_a, scales_b, run):
@@ -69,19 +95,24 @@ def test_blocks(way, m, n, blocks, run):
     scales = [rng.integers(-60, 20, (rows, blocks)) for rows in (m, n)]
     if way != "float32":  # terms that overflow and underflow
         scales[0][0, 0], scales[1][:, -1] = 100, -150
-    want = by_blocks(a, b, *scales, run)
     word, shape = ("float32", SHAPE32) if way == "float32" else ("float64", SHAPE64)
-    low = None
+    low = wide = None
     packed_a = panels(a.astype(word), shape.rows)
     if way == "split":
-        high = np.sign(a) * (np.abs(a) >> tiles.SPLIT)
-        low = panels((a - (high << tiles.SPLIT)).astype(word), shape.rows)
+        high = np.sign(a) * (np.abs(a) >> SPLIT << SPLIT)
+        wide = np.arange(blocks, dtype=np.uint8) % 3  # two blocks of three are split
+        bits = 53 - 31 - max(5, math.ceil(math.log2(run)))
+        narrow = np.repeat(wide == 0, run)
+        a[:, narrow] >>= 32 - bits
+        high[:, narrow] = a[:, narrow]
+        low = panels((a - high).astype(word), shape.rows)
         packed_a = panels(high.astype(word), shape.rows)
+    want = by_blocks(a, b, *scales, run)
     powers = [np.exp2(s.astype(np.float64)).astype(word) for s in scales]
     out = np.empty((m, n), np.float32)
     tiles.multiply(
         packed_a, low, panels(b.astype(word), shape.columns),
-        panels(powers[0], shape.rows), panels(powers[1], shape.columns), run, out,
+        panels(powers[0], shape.rows), panels(powers[1], shape.columns), wide, run, out, 0,
     )  # fmt: skip
     samples.assert_same(way, [""] * out.size, out.view(np.uint32), want.view(np.uint32))
 
@@ -93,14 +124,14 @@ def test_split_sums_that_float64_would_round_to_a_tie(sign):
     shape = SHAPE64
     for small in (-1, 0, 1):
         # a in high and low parts: (2**34, 2**10) times (2**35, 2**35), and a last product of `small`.
-        high = np.array([[one / 2 / 2**tiles.SPLIT, 0, 0]])
+        high = np.array([[one / 2, 0, 0]])
         low = np.array([[0, 1 << 10, small]], np.float64)
         b = sign * np.array([[one, one, 1]], np.float64)
         ones = np.ones((1, 1))
         out = np.empty((1, 1), np.float32)
         tiles.multiply(
             panels(high, shape.rows), panels(low, shape.rows), panels(b, shape.columns),
-            panels(ones, shape.rows), panels(ones, shape.columns), 3, out,
+            panels(ones, shape.rows), panels(ones, shape.columns), np.ones(1, np.uint8), 3, out, 0,
         )  # fmt: skip
         total = Fraction(sign * (2**69 + 2**45 + small))
         assert int(out.view(np.uint32)[0, 0]) == reference.encode(total, "float32")
@@ -110,5 +141,5 @@ def test_nan_is_canonical():
     a = np.array([[np.inf, -np.nan]], np.float32)
     out = np.empty((1, 2), np.float32)
     b = np.array([[0, 0], [1, 1]], np.float32)
-    tiles.multiply(panels(a, SHAPE32.rows), None, panels(b, SHAPE32.columns), None, None, 1, out)
+    tiles.multiply(panels(a, SHAPE32.rows), None, panels(b, SHAPE32.columns), None, None, None, 1, out, 0)
     assert out.view(np.uint32).tolist() == [[0x7FC00000] * 2]
