@@ -136,8 +136,8 @@ def linear_backward(
 
     The gradient of x is grad_y W, both quantized along the outputs; that of the weight is grad_y^T x, both quantized
     along the samples; that of the bias is the sum of grad_y over the samples, in float32 and in order, not quantized.
-    `gradients` says how grad_y is quantized; all else is as in the forward pass. `threads` is as in `matmul`; `out` is a
-    `LinearGradients`, or other three, of arrays to write to, None where a new one is wanted.
+    `gradients` says how grad_y is quantized; all else is as in the forward pass. `threads` is as in `matmul`; `out` is
+    a `LinearGradients`, or other three, of arrays to write to, None where a new one is wanted.
     """
     errors.require_type(isinstance(context, LinearContext), "context", "a LinearContext", type(context).__name__)
     grad = float_array("grad_y", grad_y)[0]

@@ -320,9 +320,8 @@ def bits(x):
 @pytest.mark.parametrize("out_dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("accumulate", Accumulate)
 def test_out(accumulate, out_dtype):
-    a, b = codes_at_random("mxfp8_e5m2", (2, 1, 3, 40), 8), codes_at_random("mxfp6_e2m3", (4, 40, 5), 8).transpose(0, 1, 2)
-    b = mx.MXArray.from_parts(b.codes.swapaxes(1, 2).copy(), np.full((4, 5, 5), 127, np.uint8), b.format,
-                              block_size=8).transpose(0, 2, 1)  # fmt: skip
+    a = codes_at_random("mxfp8_e5m2", (2, 1, 3, 40), 8)
+    b = codes_at_random("mxfp6_e2m3", (4, 5, 40), 8).transpose(0, 2, 1)
     how = {"accumulate": accumulate, "out_dtype": out_dtype}
     want = mx.matmul(a, b, **how)
     for room in (np.empty(want.shape, want.dtype), np.empty((2, 4, 5, 6), want.dtype).swapaxes(2, 3)[:, :, ::2]):

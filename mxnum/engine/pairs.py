@@ -20,22 +20,22 @@ from mxnum.engine.packs import Side, split
 _PIECE = 1 << 15
 
 
-def in_sequence(left: Side, right: Side) -> np.float32:
+def in_sequence(left: Side, right: Side) -> Any:
     """acc = fma(a, b, acc) in index order."""
-    total, step = np.float32(0), min(_PIECE, left.length)
+    total, step = np.zeros(1, np.float32), max(1, min(_PIECE, left.length))
     a, b = (side.room(1, 1, "float32", False, step) for side in (left, right))
     with a, b:
         for start in range(0, left.length, step):
             stop = min(start + step, left.length)
             left.pack(0, 1, a, start, stop)
             right.pack(0, 1, b, start, stop)
-            total = _chain()(a.panels.reshape(-1), b.panels.reshape(-1), stop - start, total)
+            _chain()(a.panels.reshape(-1), b.panels.reshape(-1), stop - start, total)
     return _canonical(total)
 
 
-def by_blocks(left: Side, right: Side, wide: Array | None, step: float) -> np.float32:
-    """acc = acc + (the sum of a block in float64, scaled and rounded once), the blocks marked as wide split at `step`."""
-    run, total = left.run, np.float32(0)
+def by_blocks(left: Side, right: Side, wide: Array | None, step: float) -> Any:
+    """acc = acc + (the sum of a block in float64, scaled and rounded once), the `wide` ones split at `step`."""
+    run, total = left.run, np.zeros(1, np.float32)
     blocks = -(-left.length // run)
     some = min(max(1, _PIECE // run), blocks)
     marks = np.zeros(blocks, np.uint8) if wide is None else wide
@@ -49,12 +49,13 @@ def by_blocks(left: Side, right: Side, wide: Array | None, step: float) -> np.fl
             if its_marks.any():
                 low = np.zeros_like(a.panels)
                 split()(a.panels, low, its_marks, run, step)
-            total = _blocks()(*(x.reshape(-1) for x in (a.panels, low, b.panels, a.factors, b.factors)), its_marks, run, total)
+            arrays: Any = a.panels, low, b.panels, a.factors, b.factors
+            _blocks()(*(x.reshape(-1) for x in arrays), its_marks, run, total)
     return _canonical(total)
 
 
-def _canonical(total: Any) -> np.float32:
-    return np.float32(np.nan if total != total else total)
+def _canonical(total: Array) -> Any:
+    return np.float32(np.nan) if np.isnan(total[0]) else total[0]
 
 
 @intrinsic
@@ -69,12 +70,13 @@ def _fma(typing_context, a, b, c):
 
 @cache
 def _chain() -> Any:
-    """(a, b, length, total) -> total."""
+    """(a, b, length, totals): the only one of the totals goes on."""
 
-    def chain(a, b, length, total):
+    def chain(a, b, length, totals):
+        total = totals[0]
         for k in range(length):
             total = _fma(a[k], b[k], total)
-        return total
+        totals[0] = total
 
     return compile_loop(chain)
 
@@ -100,9 +102,10 @@ def _sum_of_products(typing_context, a, b, first, last):
 
 @cache
 def _blocks() -> Any:
-    """(a, low, b, scales of a, those of b, marks, run, total) -> total."""
+    """(a, low, b, scales of a, those of b, marks, run, totals): the only total goes on."""
 
-    def blocks(a, low, b, scales_a, scales_b, marks, run, total):
+    def blocks(a, low, b, scales_a, scales_b, marks, run, totals):
+        total = totals[0]
         for block in range(marks.size):
             first, last = block * run, (block + 1) * run
             exact = _sum_of_products(a, b, first, last)
@@ -115,6 +118,6 @@ def _blocks() -> Any:
                 if error != 0 and math.isfinite(exact) and np.float64(exact).view(np.int64) & 1 == 0:
                     exact = np.nextafter(exact, np.inf if error > 0 else -np.inf)
             total += np.float32(exact * (scales_a[block] * scales_b[block]))
-        return total
+        totals[0] = total
 
     return compile_loop(blocks)

@@ -122,7 +122,13 @@ def plan(a: ElementFormat, b: ElementFormat, run: int) -> Plan | None:
 
 
 def by_blocks(
-    how: Plan, a: Operand, b: Operand, parts_a: list[Array], parts_b: list[Array], run: int, out: Array,
+    how: Plan,
+    a: Operand,
+    b: Operand,
+    parts_a: list[Array],
+    parts_b: list[Array],
+    run: int,
+    out: Array,
     threads: int | None,
 ) -> bool | None:
     """acc = acc + (the sum of a block, scaled and rounded once), in block order, for one pair of matrices.
@@ -149,11 +155,11 @@ def by_blocks(
             if not how.if_split:
                 return None
             sums = Sums("float64", True, wide, 2.0 ** (SPLIT + how.unit_a))
-    sides = (
+    first, second = (
         Side(matrix, len(codes), codes.shape[1], scales, run, Decoder.of(x.format, sums.word), powers(sums.word))
         for matrix, codes, scales, x in ((left, codes_a, scales_a, a), (right, codes_b, scales_b, b))
     )
-    _multiply(*sides, sums, out, threads)
+    _multiply(first, second, sums, out, threads)
     return sums.wide is not None
 
 
@@ -161,7 +167,8 @@ def _exact_in_float32(how: Plan, scales_a: Array, scales_b: Array) -> bool:
     """Whether every sum of up to 24 bits times its two powers of two, and their product, are float32 numbers."""
     (low_a, high_a), (low_b, high_b) = (_extent()(np.ascontiguousarray(x)) for x in (scales_a, scales_b))
     low, high, unit = low_a + low_b - 2 * E8M0.bias, high_a + high_b - 2 * E8M0.bias, how.unit_a + how.unit_b
-    return low >= max(-149, -149 - unit) and high <= min(127, 127 - _EXACT["float32"] - unit)
+    held: bool = low >= max(-149, -149 - unit) and high <= min(127, 127 - _EXACT["float32"] - unit)
+    return held
 
 
 @cache
@@ -199,25 +206,31 @@ def wide_blocks(a: Matrix, element_a: ElementFormat, b: Matrix, element_b: Eleme
     Elements of a block are multiples of its least binade's steps, and below the end of its greatest binade: so are
     products, and their sum has at most the bits of both and of the count.
     """
-    spare = _EXACT["float64"] - (run - 1).bit_length()
+    spare = bits_to_spare(run)
     sides = (element_a, a), (element_b, b)
     (element, x), (other, y) = sides if a.array.size <= b.array.size else sides[::-1]
     length = x.array.shape[0 if x.turned else 1]
     needed = np.ones(-(-length // run), np.bool_)
     widths = _widths(x, element, run, needed)
-    needed = widths > spare - _all_bits(other)
+    needed = widths > spare - all_bits(other)
     if needed.any():
         needed &= widths + _widths(y, other, run, needed) > spare
     return needed.astype(np.uint8) if needed.any() else None
 
 
-def _all_bits(element: ElementFormat) -> int:
+def bits_to_spare(run: int) -> int:
+    """How wide the two blocks of a sum may be together."""
+    return _EXACT["float64"] - (run - 1).bit_length()
+
+
+def all_bits(element: ElementFormat) -> int:
+    """How wide any block is at most."""
     return element.bits if element.integer else element.emax - element.emin + 1 + element.mantissa_bits
 
 
 def _widths(x: Matrix, element: ElementFormat, run: int, needed: Array) -> Array:
     """For each block along the summed axis that is needed: the bits between the ends of binades, of any row at most."""
-    widths = np.full(len(needed), _all_bits(element), np.int64)
+    widths = np.full(len(needed), all_bits(element), np.int64)
     if not element.integer:
         loop = _widest_columns() if x.turned else _widest_rows()
         loop(x.array, run, needed, element.mantissa_bits, np.uint8((1 << (element.bits - 1)) - 1), widths)
@@ -240,7 +253,7 @@ def _widest_rows() -> Any:
                 for k in range(line.size):
                     magnitude = np.uint8(line[k] & mask)
                     greatest, least = max(greatest, magnitude), min(least, np.uint8(magnitude - one))
-                width = max(width, _bits_between(int(least), int(greatest), mantissa))
+                width = max(width, bits_between(int(least), int(greatest), mantissa))
             widths[block] = width
 
     return compile_loop(widest)
@@ -265,14 +278,14 @@ def _widest_columns() -> Any:
                     least[i] = min(least[i], np.uint8(magnitude - one))
             width = 0
             for i in range(least.size):
-                width = max(width, _bits_between(int(least[i]), int(greatest[i]), mantissa))
+                width = max(width, bits_between(int(least[i]), int(greatest[i]), mantissa))
             widths[block] = width
 
     return compile_loop(widest)
 
 
 @dialect
-def _bits_between(least, greatest, mantissa):
+def bits_between(least, greatest, mantissa):
     """Bits from the last of the smaller to the first of the larger magnitude code; the smaller one less 1, modulo 256.
 
     Zeros are thus no smaller ones; without any other there are no bits.
@@ -288,7 +301,9 @@ def _multiply(left: Side, right: Side, sums: Sums, out: Array, threads: int | No
     """One product of matrices."""
     height, width = out.shape
     if height == 1 == width:
-        out[0, 0] = pairs.by_blocks(left, right, sums.wide, sums.step) if sums.blocks else pairs.in_sequence(left, right)
+        out[0, 0] = (
+            pairs.by_blocks(left, right, sums.wide, sums.step) if sums.blocks else pairs.in_sequence(left, right)
+        )
         return
     shape = tiles.SHAPES[sums.word]
     if width < height and width <= shape.columns // 2 and sums.wide is None:  # so that vectors are filled
@@ -317,17 +332,18 @@ def _multiply(left: Side, right: Side, sums: Sums, out: Array, threads: int | No
 
         def multiply(part: tuple[int, int, int, int]) -> None:
             top, bottom, first, last = part
-            some, its_low, its_factors = (None if x is None else x[top:bottom] for x in packed)
-            _columns(some, its_low, its_factors, right, sums, out[top * rows : bottom * rows], first, last)
+            some = [None if x is None else x[top:bottom] for x in packed]
+            _columns(some, right, sums, out[top * rows : bottom * rows], first, last)
 
         if workers == 1:
-            _columns(*packed, right, sums, out, 0, width)
+            _columns(packed, right, sums, out, 0, width)
         else:
             in_pieces(multiply, _parts(panels, width, shape.columns, workers))
 
 
-def _columns(panels: Any, low: Any, factors: Any, right: Side, sums: Sums, out: Array, first: int, last: int) -> None:
+def _columns(left: list[Any], right: Side, sums: Sums, out: Array, first: int, last: int) -> None:
     """The columns `first` to `last`, packed some at a time, of the product with rows that are packed."""
+    panels, low, factors = left
     columns = tiles.SHAPES[sums.word].columns
     some = max(1, _CHUNK // (panels.itemsize * columns * max(1, right.length))) * columns
     run = right.run if sums.blocks else 1

@@ -168,7 +168,13 @@ def by_blocks(a: Operand, b: Operand, out: Array, threads: int | None = None) ->
 
 
 def _some_by_definition(
-    a: Operand, b: Operand, parts_a: list[Array], parts_b: list[Array], run: int, rows_b: Any, out: Array,
+    a: Operand,
+    b: Operand,
+    parts_a: list[Array],
+    parts_b: list[Array],
+    run: int,
+    rows_b: Any,
+    out: Array,
     threads: int | None,
 ) -> None:
     """Columns of the product of two matrices, which rows of b make."""  # fmt: skip

@@ -2,15 +2,20 @@
 
 In units of the smallest steps elements are integers, and a float adds integers exactly, in any order and with fused or
 separate multiplication, as long as no partial sum can leave its significand. That is a bound on largest magnitudes,
-checked here from the literal tables for the plan that the library makes of every pair of elements.
+checked here from the literal tables for the plan that the library makes of every pair of elements. Where the bound is
+on the elements of a block instead, it is checked for every least and greatest magnitude that a block can have.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
+from typing import cast
 
-from mxnum.engine import panels, tiles
+import numpy as np
+
+from mxnum.engine import packs, panels
 from mxnum.formats import ELEMENTS
 from proofs import tables
 from proofs.theorem import Outcome, Theorem, Verdict
@@ -18,7 +23,9 @@ from proofs.theorem import Outcome, Theorem, Verdict
 STATEMENT = (
     "In the plan for products of two elements every element value is a whole number of units, and no sum of products "
     "over a block can exceed 2**24 units in float32 or 2**53 in float64, so that hardware holds every partial sum "
-    "exactly; where one operand is split in two, this holds for both halves."
+    "exactly. Where the formats allow larger sums, this holds for blocks that are not marked as wide, since the least "
+    "magnitude bounds the steps of all elements from below and the greatest their size; and where the plan splits one "
+    "operand in the others, it holds for both parts. Codes are unpacked to the values of the tables."
 )
 #: Significand bits: integers up to 2**bits are exact.
 EXACT = {"float32": 24, "float64": 53}
@@ -32,6 +39,9 @@ def check(a: str, b: str) -> Outcome:
         return Outcome(verdict, "arithmetic", time.perf_counter() - started, detail)
 
     first, second = tables.ELEMENTS[a], tables.ELEMENTS[b]
+    for element in (first, second):
+        if not unpacks(element):
+            return outcome("refuted", f"{element.name}: a code is unpacked to something else")
     planned = 0
     for run in range(1, LONGEST + 1):
         plan = panels.plan(ELEMENTS[a], ELEMENTS[b], run)
@@ -45,14 +55,63 @@ def check(a: str, b: str) -> Outcome:
             if element.unit < unit:
                 return outcome("refuted", f"{element.name} has values between units of 2**{unit}")
             largest.append(most << (element.unit - unit))
-        pieces = [largest[0]]
-        if plan.split:
-            pieces = [largest[0] >> tiles.SPLIT, (1 << tiles.SPLIT) - 1]
-        if max(pieces) * largest[1] * run > 1 << EXACT[plan.word]:
+        pieces = [largest[0]] if plan.always else []
+        if plan.if_split and not plan.always:
+            pieces = [largest[0] >> panels.SPLIT, (1 << panels.SPLIT) - 1]
+        if max(pieces, default=0) * largest[1] * run > 1 << EXACT[plan.word]:
             return outcome("refuted", f"blocks of {run}: sums can exceed 2**{EXACT[plan.word]} units")
+        if not plan.always and run << panels.bits_to_spare(run) > 1 << EXACT["float64"]:
+            return outcome("refuted", f"blocks of {run}: widths are compared with too many bits")
     if not planned:
         return outcome("refuted", "no block length has a plan: nothing was checked")
+    for element in (first, second):
+        if not bounds_widths(element):
+            return outcome("refuted", f"{element.name}: a block can be wider than it is said to be")
     return outcome("proved", f"block lengths 1 to {LONGEST}, {planned} with a plan")
+
+
+def bounds_widths(element: tables.Element) -> bool:
+    """Whether the bits said to lie between magnitude codes hold all that lies there, for every pair of codes."""
+    most, between = panels.all_bits(ELEMENTS[element.name]), cast(Callable[[int, int, int], int], panels.bits_between)
+    if element.twos_complement:
+        return element.magnitudes[-1] + 1 <= 1 << most
+    for least in range(1, len(element.magnitudes)):
+        # The largest power of two that divides what this code and all after it stand for.
+        step = min(m & -m for m in element.magnitudes[least:])
+        for greatest in range(least, len(element.magnitudes)):
+            bits = between(least - 1, greatest, element.mantissa)
+            if element.magnitudes[greatest] >= step << bits or bits > most:
+                return False
+    return int(between(255, 0, element.mantissa)) == 0
+
+
+def unpacks(element: tables.Element) -> bool:
+    """Whether every code, packed for a product under scale 1, is the value of the table, its sign kept by a zero."""
+    codes = np.arange(1 << element.bits, dtype=np.uint8)
+    for word in ("float32", "float64"):
+        decoder, powers = packs.Decoder.of(ELEMENTS[element.name], word), packs.powers(word)
+        scales = np.full((1, 1), 127, np.uint8)
+        side = packs.Side(packs.Matrix(codes[np.newaxis], False), 1, codes.size, scales, codes.size, decoder, powers)
+        with side.room(1, 1, word, apart=True) as room:
+            got = side.pack(0, 1, room)[0].reshape(-1).tolist()
+        if any(not same(x, value(element, code)) for code, x in enumerate(got)):
+            return False
+    return True
+
+
+def value(element: tables.Element, code: int) -> float:
+    """What a code stands for."""
+    half = 1 << (element.bits - 1)
+    if element.twos_complement:
+        return float((code - 2 * half if code >= half else code) * 2.0**element.unit)
+    magnitude, sign = code % half, -1.0 if code >= half else 1.0
+    if magnitude <= element.last:
+        return sign * float(element.value(magnitude))
+    return sign * float("inf") if magnitude == element.infinity else float("nan")
+
+
+def same(x: float, y: float) -> bool:
+    return (np.isnan(x) and np.isnan(y)) or (x == y and bool(np.signbit(x) == np.signbit(y)))
 
 
 def theorems() -> list[Theorem]:
@@ -60,10 +119,10 @@ def theorems() -> list[Theorem]:
         Theorem(
             name=f"products/{a}/{b}",
             statement=STATEMENT,
-            kernels=("tiles.multiply",),
+            kernels=("tiles.multiply", "packs.pack_codes"),
             check=partial(check, a, b),
             hypotheses=(f"blocks of 1 to {LONGEST} elements",),
-            functions=(panels.plan,),
+            functions=(panels.plan, panels.bits_to_spare, panels.all_bits, panels.bits_between, packs.Side.pack),
         )
         for a in tables.ELEMENTS
         for b in tables.ELEMENTS
