@@ -319,15 +319,15 @@ def _multiply(left: Side, right: Side, sums: Sums, out: Array, threads: int | No
 
         def pack(part: tuple[int, int]) -> None:
             first, last = part
-            some, _ = left.pack(first * rows, min(last * rows, height), room.between(first, last))
-            if low is not None:
-                split()(some, low[first:last], sums.wide, left.run, sums.step)
+            left.pack(first * rows, min(last * rows, height), room.between(first, last))
 
         panels = len(room.panels)
         if workers == 1 or panels == 1:
-            pack((0, panels))
+            left.pack(0, height, room)
         else:
             in_pieces(pack, list(pairwise(bounds(panels, min(workers, panels)))))
+        if low is not None:
+            split()(room.panels, low, sums.wide, left.run, sums.step)
         packed = [None if x is None else x[..., 0] if rows == 1 else x for x in (room.panels, low, room.factors)]
 
         def multiply(part: tuple[int, int, int, int]) -> None:

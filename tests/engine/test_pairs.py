@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -60,5 +62,5 @@ def test_split_sums_that_float64_would_round_to_a_tie():
             b, scale = sign * np.array([one, one, 1]), np.ones(1)
             total = np.zeros(1, np.float32)
             pairs._blocks()(a, low, b, scale, scale, np.ones(1, np.uint8), 3, total)
-            want = reference.encode(sign * (2**69 + 2**45 + small), "float32")
+            want = reference.encode(Fraction(sign * (2**69 + 2**45 + small)), "float32")
             assert int(total.view(np.uint32)[0]) == want
