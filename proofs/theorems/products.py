@@ -8,6 +8,7 @@ on the elements of a block instead, it is checked for every least and greatest m
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable
 from functools import partial
@@ -122,7 +123,14 @@ def theorems() -> list[Theorem]:
             kernels=("tiles.multiply", "packs.pack_codes"),
             check=partial(check, a, b),
             hypotheses=(f"blocks of 1 to {LONGEST} elements",),
-            functions=(panels.plan, panels.bits_to_spare, panels.all_bits, panels.bits_between, packs.Side.pack),
+            functions=(
+                inspect.unwrap(panels.plan),
+                panels.bits_to_spare,
+                panels.all_bits,
+                panels.bits_between,
+                packs.Side.pack,
+                inspect.unwrap(packs.pack_codes),
+            ),
         )
         for a in tables.ELEMENTS
         for b in tables.ELEMENTS
