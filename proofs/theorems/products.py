@@ -129,7 +129,6 @@ def theorems() -> list[Theorem]:
                 panels.all_bits,
                 panels.bits_between,
                 packs.Side.pack,
-                inspect.unwrap(packs.pack_codes),
             ),
         )
         for a in tables.ELEMENTS
