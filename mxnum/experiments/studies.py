@@ -115,6 +115,8 @@ _MECHANISM = {
     # A fixed small gain and a beta that learns: does its rounding suffice where a lost gain cannot be the reason?
     "bf16, gamma frozen at 1/4": _BF16.but(train_gamma=False, gamma_start=(0.25, 0.25)),
     "LN E2M1, gamma frozen at 1/4": _ONLY_LN.but(train_gamma=False, gamma_start=(0.25, 0.25)),
+    "bf16, gamma frozen at 1/8": _BF16.but(train_gamma=False, gamma_start=(0.125, 0.125)),
+    "LN E2M1, gamma frozen at 1/8": _ONLY_LN.but(train_gamma=False, gamma_start=(0.125, 0.125)),
     # Adam's memory.
     "bf16, beta2 0.95": _BF16.but(**_SLOW),
     "bf16, LN frozen, beta2 0.95": _FROZEN.but(**_SLOW),
