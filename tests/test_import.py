@@ -10,12 +10,13 @@ import mxnum as mx
 
 PROBE = """
 import json, sys, time
-import numpy, dataclasses, enum, json, difflib, pathlib, zipfile
-started = time.perf_counter()
+started = time.process_time()
+import numpy
+between = time.process_time()
 import mxnum
-elapsed = time.perf_counter() - started
+beyond = time.process_time() - between
 heavy = ["numba", "llvmlite", "sympy", "mpmath", "matplotlib", "torch", "scipy", "ml_dtypes", "hypothesis", "z3"]
-print(json.dumps({"seconds": elapsed, "loaded": [name for name in heavy if name in sys.modules]}))
+print(json.dumps({"times": beyond / (between - started), "loaded": [name for name in heavy if name in sys.modules]}))
 """
 
 
@@ -28,9 +29,9 @@ def test_nothing_heavy_is_loaded():
     assert probe()["loaded"] == []
 
 
-def test_import_takes_less_than_a_fifth_of_a_second_beyond_numpy():
+def test_import_costs_less_than_that_of_numpy():
     # The best of three: a busy machine may stall any single one.
-    assert min(probe()["seconds"] for _ in range(3)) < 0.2
+    assert min(probe()["times"] for _ in range(3)) < 1
 
 
 def test_public_names_exist_and_are_documented():
