@@ -311,7 +311,8 @@ def every(seconds: float, say: Say) -> Show:
         if time.monotonic() - shown >= seconds and 0 < state.done < state.total:
             shown = time.monotonic()
             left = (shown - started) * (state.total - state.done) / state.done
-            say(f"{state.done / state.total:4.0%}, at most {duration(left)} left. {state}")
+            has_started = 100 * state.done >= state.total  # before, what is seen is compilation
+            say(f"{state.done / state.total:4.0%}{f', at most {duration(left)} left' * has_started}. {state}")
 
     return show
 

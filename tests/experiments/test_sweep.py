@@ -85,6 +85,15 @@ def test_a_state_and_its_estimate(monkeypatch):
     assert said == [" 25%, at most 2 min left. FP32, seed 1: step 7"]
 
 
+def test_no_estimate_before_a_hundredth_is_done(monkeypatch):
+    clock = iter([0.0, 30.0, 30.0])
+    monkeypatch.setattr(sweep.time, "monotonic", lambda: next(clock))
+    said = []
+    sweep.every(10, said.append)(sweep.State(1, 1000, {}))
+    assert len(said) == 1
+    assert "left" not in said[0]
+
+
 def test_names_of_arms_that_share_a_folder_are_refused(tmp_path):
     with pytest.raises(ValueError, match="share the folder"):
         tasks_for({"a b": TINY, "a-b": TINY}, range(1), tmp_path)
