@@ -250,11 +250,9 @@ def _spread(line, tile, first, last, width):
 def pack_codes(by_table: bool, integers: bool) -> Any:
     """(source, turned, scales, first, last, begin, end, run, decoder, factor, powers, panels, factors): `Side.pack`.
 
-    Without factors each number is multiplied by its scale, which rounds once.
+    Without factors each number is multiplied by its scale, which rounds once. (The loop finds intrinsics among its
+    globals: in its closure they would keep it out of the cache on disk.)
     """
-    decode = of_integers if integers else of_halves
-    fetch, spread = _fetch, _spread
-
     def pack(source, turned, scales, first, last, begin, end, run, decoder, factor, powers, panels, factors):
         width, length = panels.shape[2], end - begin
         most = max(_STEP, _TILE // width // LANES * LANES)
@@ -267,14 +265,16 @@ def pack_codes(by_table: bool, integers: bool) -> Any:
             panel = panels[p]
             for start in range(0, length, most):
                 steps = min(most, length - start)
-                fetch(source, turned, row, count, begin + start, steps, tile, width)
+                _fetch(source, turned, row, count, begin + start, steps, tile, width)
                 target = panel[start : start + steps].reshape(-1)
                 into = target if factors is not None and target.size == size else values
                 if by_table:
                     for i in range(size):
                         into[i] = decoder[tile[i]]
+                elif integers:
+                    of_integers(tile, decoder, factor, into)
                 else:
-                    decode(tile, decoder, factor, into)
+                    of_halves(tile, decoder, factor, into)
                 if factors is None:
                     k = 0
                     while k < steps:
@@ -282,7 +282,7 @@ def pack_codes(by_table: bool, integers: bool) -> Any:
                         stop = min(steps, (block + 1) * run - begin - start)
                         for r in range(count):
                             line[r] = powers[scales[row + r, block]]
-                        spread(line, own, k, stop, width)
+                        _spread(line, own, k, stop, width)
                         k = stop
                     for i in range(target.size):
                         target[i] = values[i] * own[i]
