@@ -253,6 +253,7 @@ def pack_codes(by_table: bool, integers: bool) -> Any:
     Without factors each number is multiplied by its scale, which rounds once. (The loop finds intrinsics among its
     globals: in its closure they would keep it out of the cache on disk.)
     """
+
     def pack(source, turned, scales, first, last, begin, end, run, decoder, factor, powers, panels, factors):
         width, length = panels.shape[2], end - begin
         most = max(_STEP, _TILE // width // LANES * LANES)
