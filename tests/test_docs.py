@@ -80,7 +80,7 @@ def test_somebody_runs_every_block(page):
 @pytest.mark.parametrize("text", blocks("python", PAGES))
 def test_blocks_of_python(text):
     for package in OPTIONAL:
-        if re.search(rf"^(import|from) {package}\b", text, re.M):
+        if re.search(rf"^(import|from) (mxnum.interop import )?{package}\b", text, re.M):
             pytest.importorskip(package, reason=f"{package} is not installed")
     if "from numba import cuda" in text and os.environ.get("NUMBA_ENABLE_CUDASIM") != "1":
         pytest.skip("no GPU: NUMBA_ENABLE_CUDASIM=1 NUMBA_DISABLE_JIT=1 runs it in numba's simulator")

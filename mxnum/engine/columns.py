@@ -114,8 +114,8 @@ def quantize_columns(
 
 
 @cache
-def scale_columns(definition: Definition, source: ElementFormat, nan_blocks: bool) -> Any:
-    """(x, _, scales, shape, bounds, left): scales of the marked panels, by the definition.
+def scale_columns(definition: Definition, source: ElementFormat) -> Any:
+    """(x, _, scales, shape, bounds, left, nan_blocks): scales of the marked panels, by the definition.
 
     With `nan_blocks` a block that holds a NaN or an infinity gets the scale NaN; without, only finite elements count.
     """
@@ -123,7 +123,7 @@ def scale_columns(definition: Definition, source: ElementFormat, nan_blocks: boo
     scale_of, word = definition.function, definition.word
     Magnitude: Any = np.int32 if source.bits <= 32 else np.int64
 
-    def loop(x, unused, scales, shape, bounds, left):
+    def loop(x, unused, scales, shape, bounds, left, nan_blocks):
         _, columns, _, run, panel = shape
         first, last, begin, end = bounds
         per_row, panels = (columns + run - 1) // run, (columns + panel - 1) // panel

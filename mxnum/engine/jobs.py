@@ -73,7 +73,7 @@ class Quantization:
         else:
             left = np.ones(walk.groups, np.uint8)
         scale = rows.scale_rows if walk.along_rows else columns.scale_columns
-        in_threads(scale(self.scaling, self.source, self.nan_blocks), walk, threads, *flat, left)
+        in_threads(scale(self.scaling, self.source), walk, threads, *flat, left, self.nan_blocks)
         if self.definition is not None:
             convert = rows.convert_rows if walk.along_rows else columns.convert_columns
             in_threads(convert(self.definition, draw), walk, threads, *flat, left, words)

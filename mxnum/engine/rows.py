@@ -121,8 +121,8 @@ def quantize_rows(
 
 
 @cache
-def scale_rows(definition: Definition, source: ElementFormat, nan_blocks: bool) -> Any:
-    """(x, _, scales, shape, bounds, left): scales of the marked groups, by the definition.
+def scale_rows(definition: Definition, source: ElementFormat) -> Any:
+    """(x, _, scales, shape, bounds, left, nan_blocks): scales of the marked groups, by the definition.
 
     With `nan_blocks` a block that holds a NaN or an infinity gets the scale NaN; without, only finite elements count.
     """
@@ -130,7 +130,7 @@ def scale_rows(definition: Definition, source: ElementFormat, nan_blocks: bool) 
     scale_of, word = definition.function, definition.word
     Magnitude: Any = np.int32 if source.bits <= 32 else np.int64
 
-    def loop(x, unused, scales, shape, bounds, left):
+    def loop(x, unused, scales, shape, bounds, left, nan_blocks):
         length, run, _ = shape
         first, last, begin, end = bounds
         per_row = (length + run - 1) // run
