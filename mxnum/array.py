@@ -399,8 +399,9 @@ def checked_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     else:
         errors.require_type(isinstance(out, np.ndarray), "out", "a numpy array", type(out).__name__)
         writable = out.flags.writeable
-    errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
-    errors.require(out.dtype == dtype, "out", f"of dtype {dtype}", out.dtype)
+    if out.shape != shape or out.dtype != dtype:  # (writing a dtype out takes longer than all the rest)
+        errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
+        errors.require(out.dtype == dtype, "out", f"of dtype {dtype}", out.dtype)
     errors.require(writable, "out", "writable", "a read-only array")
     return out
 

@@ -267,9 +267,10 @@ def _check_quantized(out: Any, settings: Settings) -> None:
     errors.require_type(isinstance(out, MXArray), "out", "an MXArray", type(out).__name__)
     fmt, shape, blocks = settings.format, settings.shape, settings.blocks
     has_offsets, wanted = out.offsets is not None, settings.offset_range is not None
-    errors.require(out.format == fmt, "out", f"of format {fmt.name}", out.format.name)
-    errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
-    errors.require(out.blocks == blocks, "out", f"in blocks {blocks}", out.blocks)
+    if not (out.format == fmt and out.shape == shape and out.blocks == blocks):
+        errors.require(out.format == fmt, "out", f"of format {fmt.name}", out.format.name)
+        errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
+        errors.require(out.blocks == blocks, "out", f"in blocks {blocks}", out.blocks)
     errors.require(has_offsets == wanted, "out", "with offsets" if wanted else "without offsets", out)
     writable = all(part is None or part.flags.writeable for part in (out.codes, out.scales, out.offsets))
     errors.require(writable, "out", "writable", "a read-only array")
