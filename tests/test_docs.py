@@ -82,6 +82,12 @@ def test_blocks_of_python(text):
     for package in OPTIONAL:
         if re.search(rf"^(import|from) (mxnum.interop import )?{package}\b", text, re.M):
             pytest.importorskip(package, reason=f"{package} is not installed")
+    if "import cupy" in text:
+        runtime = pytest.importorskip("cupy").cuda.runtime
+        try:
+            runtime.getDeviceCount()
+        except runtime.CUDARuntimeError as problem:
+            pytest.skip(f"no GPU: {problem}")
     if "from numba import cuda" in text and os.environ.get("NUMBA_ENABLE_CUDASIM") != "1":
         pytest.skip("no GPU: NUMBA_ENABLE_CUDASIM=1 NUMBA_DISABLE_JIT=1 runs it in numba's simulator")
     for long, short in SHORTER.items():
