@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -28,6 +30,21 @@ def test_values_and_round_trip():
     again = gpt_oss.to_gpt_oss(q)
     assert np.array_equal(again[0], blocks)
     assert np.array_equal(again[1], scales)
+
+
+def test_values_are_those_that_transformers_reads():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what its own imports warn about
+        from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+    rng = samples.generator("transformers")
+    blocks = rng.integers(0, 256, (3, 5, 2, 16), np.uint8)
+    scales = rng.integers(100, 140, (3, 5, 2), np.uint8)
+    read = convert_moe_packed_tensors(torch.from_numpy(blocks), torch.from_numpy(scales), dtype=torch.float32)
+    got = gpt_oss.from_gpt_oss(blocks, scales).dequantize()
+    want = read.numpy().swapaxes(-1, -2)  # it turns the matrix of each expert
+    assert np.array_equal(got.view(np.uint32), np.ascontiguousarray(want).view(np.uint32))
 
 
 @pytest.mark.parametrize("joint", [".", "_"])
