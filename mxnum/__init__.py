@@ -13,7 +13,7 @@ from mxnum.formats import ElementFormat, MXFormat, ScaleFormat
 from mxnum.linalg import dot, matmul
 from mxnum.linear import LinearContext, LinearGradients, linear_backward, linear_forward
 from mxnum.modes import Accumulate, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
-from mxnum.ops import decode, dequantize, encode, fake_quantize, quantize, shared_scale
+from mxnum.ops import decode, dequantize, encode, fake_quantize, fake_quantizer, quantize, shared_scale
 
 __version__ = "0.1.0"
 
@@ -37,6 +37,7 @@ __all__ = [
     "dot",
     "encode",
     "fake_quantize",
+    "fake_quantizer",
     "formats",
     "linear_backward",
     "linear_forward",

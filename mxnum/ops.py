@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,9 @@ from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 
 if TYPE_CHECKING:
     from mxnum.engine.request import RandomBits, Settings
+
+
+_DETERMINISTIC = tuple(mode for mode in Rounding if mode != Rounding.SR)
 
 
 def quantize(
@@ -151,6 +155,57 @@ def fake_quantize(
     engine = dispatch.engine(x=array, scales=given, random_bits=words, out=out)
     values: Array = engine.fake_quantize(request, out)
     return values
+
+
+def fake_quantizer(
+    x: Any,
+    format: str | MXFormat,
+    *,
+    out: Array,
+    axis: int | None = None,
+    rounding: str | Rounding = "rne",
+    scale_rule: str | ScaleRule = "floor",
+    overflow: str | Overflow = "saturate",
+    nonfinite: str | Nonfinite = "block",
+    block_size: int | None = None,
+    block_shape: Sequence[int] | None = None,
+    blocks: Sequence[int] | None = None,
+    threads: int | None = None,
+) -> Callable[[], Array]:
+    """`fake_quantize` for arrays whose numbers change from step to step: everything but the loop is done once.
+
+    What comes back takes no arguments. Each call writes the values of what x then holds to `out`, and returns `out`;
+    one thread may call it at a time. The keywords are those of `fake_quantize`, without stochastic rounding, offsets
+    and given scales.
+
+    >>> import numpy as np, mxnum as mx
+    >>> x, out = np.zeros(3, np.float32), np.empty(3, np.float32)
+    >>> quantize_again = mx.fake_quantizer(x, "mxfp4_e2m1", out=out)
+    >>> x[:] = 0.3, 1.2, 5.0
+    >>> quantize_again()
+    array([0.5, 1. , 4. ], dtype=float32)
+    """
+    from mxnum.engine import dispatch
+    from mxnum.engine.request import Request
+
+    mode = errors.choose_member("rounding", rounding, _DETERMINISTIC)
+    if not isinstance(x, np.ndarray):  # on a GPU each call waits for the stream in use then
+        errors.require_type(not isinstance(as_array("x", x), np.ndarray), "x", "an array", type(x).__name__)
+        return partial(
+            fake_quantize, x, format, axis=axis, rounding=mode, scale_rule=scale_rule, overflow=overflow,
+            nonfinite=nonfinite, block_size=block_size, block_shape=block_shape, blocks=blocks, out=out,
+        )  # fmt: skip
+    errors.require(x.dtype.isnative, "x", "in native byte order", x.dtype.str)
+    array, source = float_array("x", x)
+    settings = _settings(
+        format, array.shape, source.name, axis, block_size, block_lengths("block_shape", block_shape),
+        block_lengths("blocks", blocks), mode, scale_rule, overflow, nonfinite, None, OffsetRange.EXACT, False,
+    )  # fmt: skip
+    request = Request(settings, array, threads=checked_threads(threads))
+    errors.require_type(out is not None, "out", "an array", out)
+    out = checked_out(out, array.shape, array.dtype)
+    made: Callable[[], Array] = dispatch.engine(x=array, out=out).fake_quantizer(request, out)
+    return made
 
 
 def dequantize(q: MXArray, dtype: Any = "float32", *, threads: int | None = None, out: Array | None = None) -> Array:

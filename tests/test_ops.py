@@ -268,6 +268,72 @@ def test_fake_quantize_may_write_over_its_input(shift):
     assert np.array_equal(mx.fake_quantize(x, "mxfp8_e4m3", out=out), want)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"blocks": (32, 1), "rounding": "rtz", "scale_rule": "ceil"},
+        {"blocks": (4, 4), "overflow": "ieee"},
+        {"blocks": (5, 1)},
+        {"nonfinite": "element"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_a_quantizer_sees_the_numbers_of_its_array_change(dtype, options):
+    x, bits = np.zeros((40, 64), DTYPES[dtype]), f"u{DTYPES[dtype].itemsize}"
+    contiguous, turned, sparse = np.empty_like(x), np.empty((64, 40), x.dtype).T, np.empty((40, 128), x.dtype)[:, ::2]
+    outs = contiguous, turned, sparse
+    quantizers = [mx.fake_quantizer(x, "mxfp8_e4m3", out=out, **options) for out in outs]
+    again = [mx.fake_quantizer(y, "mxfp8_e4m3", out=y, **options) for y in (contiguous, sparse)]
+    for step, special in enumerate((0, 0.02, 0)):  # what one call leaves to the definition does not stay marked
+        x[...] = blocky(dtype, x.shape, "quantizer", step, special=special)
+        want = reference.fake_quantize(x, "mxfp8_e4m3", **options)
+        for out, quantize_again in zip(outs, quantizers, strict=True):
+            assert quantize_again() is out
+            samples.assert_same(f"step {step}", None, out.copy().view(bits), want.view(bits))
+            assert np.array_equal(mx.fake_quantize(x, "mxfp8_e4m3", **options).view(bits), out.copy().view(bits))
+        for y, quantize_in_place in zip((contiguous, sparse), again, strict=True):
+            y[...] = x
+            quantize_in_place()
+            samples.assert_same(f"in place {step}", None, y.copy().view(bits), want.view(bits))
+
+
+@pytest.mark.parametrize("shift", [1, 31])
+def test_a_quantizer_may_write_over_its_input(shift):
+    memory = blocky("float32", (4096 + shift,), "overlap", special=0)
+    x, out = memory[:4096], memory[shift:]
+    want = mx.fake_quantize(x.copy(), "mxfp8_e4m3")
+    assert np.array_equal(mx.fake_quantizer(x, "mxfp8_e4m3", out=out)(), want)
+
+
+def test_a_quantizer_looks_for_what_it_refuses_at_each_call():
+    x, empty = np.ones(40, np.float32), np.ones((0, 3), np.float32)
+    quantize_again = mx.fake_quantizer(x, "mxfp4_e2m1", nonfinite="raise", out=np.empty_like(x))
+    assert np.array_equal(quantize_again(), x)
+    x[7] = np.nan
+    with pytest.raises(ValueError, match=r"7"):
+        quantize_again()
+    assert mx.fake_quantizer(empty, "mxfp4_e2m1", out=empty)() is empty
+
+
+@pytest.mark.parametrize(
+    ("x", "change", "message"),
+    [
+        ([1.0], {}, "'x' must be an array, not 'list'"),
+        (np.ones(4, ">f4"), {}, "'x' must be in native byte order"),
+        (np.ones(4, np.int32), {}, "'x' must be an array of float64"),
+        (np.ones(4, np.float32), {"out": None}, "'out' must be an array, not None"),
+        (np.ones(4, np.float32), {"out": np.empty(3, np.float32)}, "'out' must be of shape"),
+        (np.ones(4, np.float32), {"rounding": "sr"}, "'rounding' must be one of"),
+        (np.ones(4, np.float32), {"axis": 1}, "'axis'"),
+    ],
+)
+def test_what_a_quantizer_refuses(x, change, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        mx.fake_quantizer(x, "mxfp4_e2m1", **({"out": np.empty(4, np.float32)} | change))
+
+
 def test_a_saturated_finite_value_can_dequantize_to_infinity_in_float32():
     x = np.array([np.finfo(np.float32).max], np.float32)
     q = mx.quantize(x, "mxfp8_e4m3", scale_rule="rceil")

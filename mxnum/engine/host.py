@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from mxnum.dtypes import Array, code_dtype, numpy_dtype, signed_bits
@@ -17,7 +20,7 @@ from mxnum.engine.jobs import (
 )
 from mxnum.engine.packing import pack, unpack
 from mxnum.engine.request import RandomBits, Request
-from mxnum.engine.walk import chunks, overlaps_partly
+from mxnum.engine.walk import chunks, overlaps_partly, plan
 from mxnum.formats import ElementFormat
 from mxnum.layout import Blocks
 from mxnum.modes import Nonfinite, Overflow, Rounding
@@ -28,6 +31,7 @@ __all__ = [
     "encode",
     "equal",
     "fake_quantize",
+    "fake_quantizer",
     "largest",
     "pack",
     "quantize",
@@ -70,6 +74,23 @@ def fake_quantize(request: Request, out: Array | None = None) -> Array:
             return values
     parts = quantize(request)
     return dequantize(*parts, asked.element, asked.blocks, asked.source, values, request.threads)
+
+
+def fake_quantizer(request: Request, out: Array) -> Callable[[], Array]:
+    """`fake_quantize` of the numbers that the array has when called, without random bits, offsets and given scales."""
+    asked, x = request.settings, request.x
+    walk = plan(asked.shape, asked.blocks) if x.size else None
+    is_plain = x.flags.c_contiguous and out.flags.c_contiguous and not overlaps_partly(x, out)
+    if walk is None or not is_plain or _must_look(asked.element, asked.nonfinite):
+        return partial(fake_quantize, request, out)
+    scales = np.empty(asked.scales_shape, np.uint8)
+    quantize_values = quantizing_job(asked, True).prepared(walk, x, out, scales, request.threads)
+
+    def fake_quantize_again() -> Array:
+        quantize_values()
+        return out
+
+    return fake_quantize_again
 
 
 def shared_scale(request: Request, out: Array | None = None, threads: int | None = None) -> Array:
@@ -166,10 +187,13 @@ def _one_block(shape: tuple[int, ...]) -> Blocks:
 
 def _check_finite(x: Array, source: ElementFormat, element: ElementFormat, nonfinite: Nonfinite) -> None:
     """Raise where the policy, or an element that has no NaN, says so."""
-    must_look = nonfinite == Nonfinite.RAISE or (nonfinite == Nonfinite.ELEMENT and element.nan_code is None)
-    if must_look and not _all_finite(x, source):
+    if _must_look(element, nonfinite) and not _all_finite(x, source):
         _, state = definition.extents(x, source, _one_block(x.shape))
         definition.check_state(x, source, state, element, nonfinite)
+
+
+def _must_look(element: ElementFormat, nonfinite: Nonfinite) -> bool:
+    return nonfinite == Nonfinite.RAISE or (nonfinite == Nonfinite.ELEMENT and element.nan_code is None)
 
 
 def _all_finite(x: Array, source: ElementFormat) -> bool:

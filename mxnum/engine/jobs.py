@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -63,20 +64,33 @@ class Quantization:
         first: int = 0,
     ) -> None:
         """One contiguous part, found at `where` in the whole array, whose first element has the C-order index."""
-        draw, words = _drawn(random, where, first)
+        self.prepared(walk, x, out, scales, threads, *_drawn(random, where, first))()
+
+    def prepared(
+        self, walk: Walk, x: Array, out: Array, scales: Array, threads: int | None, draw: Draw = NO_DRAW, words: Any = 0
+    ) -> Callable[[], None]:
+        """What quantizes the numbers that a contiguous array then has, as often as it is called."""
         flat = signed_bits(x).reshape(-1), signed_bits(out).reshape(-1), scales.reshape(-1)
-        if self.fast is not None and environment.is_default():
-            left = np.zeros(walk.groups, np.uint8)
-            loop = _quantizing_loop(self, walk.along_rows, walk.is_usual, walk.constant_run, draw)
-            if in_threads(loop, walk, threads, *flat, left, words, self.fast.numbers) == 0:
-                return
-        else:
-            left = np.ones(walk.groups, np.uint8)
-        scale = rows.scale_rows if walk.along_rows else columns.scale_columns
-        in_threads(scale(self.scaling, self.source), walk, threads, *flat, left, self.nan_blocks)
-        if self.definition is not None:
-            convert = rows.convert_rows if walk.along_rows else columns.convert_columns
-            in_threads(convert(self.definition, draw), walk, threads, *flat, left, words)
+        left = np.zeros(walk.groups, np.uint8)
+        fast = None
+        if self.fast is not None:
+            fast = _quantizing_loop(self, walk.along_rows, walk.is_usual, walk.constant_run, draw), self.fast.numbers
+
+        def quantize() -> None:
+            if fast is not None and environment.is_default():
+                loop, numbers = fast
+                if in_threads(loop, walk, threads, *flat, left, words, numbers) == 0:
+                    return
+            else:
+                left.fill(1)
+            scale = rows.scale_rows if walk.along_rows else columns.scale_columns
+            in_threads(scale(self.scaling, self.source), walk, threads, *flat, left, self.nan_blocks)
+            if self.definition is not None:
+                convert = rows.convert_rows if walk.along_rows else columns.convert_columns
+                in_threads(convert(self.definition, draw), walk, threads, *flat, left, words)
+            left.fill(0)
+
+        return quantize
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +168,8 @@ def decoding_job(element: ElementFormat, target: ElementFormat) -> Decoding:
 def _quantizing_loop(job: Quantization, along_rows: bool, is_usual: bool, constant_run: int, draw: Draw) -> Any:
     assert job.fast is not None
     function, special = job.fast.function, job.fast.special
-    if special is not None and along_rows and is_usual and not job.scales_given and draw is NO_DRAW:
+    is_common = is_usual if along_rows else constant_run == 1
+    if special is not None and is_common and not job.scales_given and draw is NO_DRAW:
         function = special
     kind = function, job.source, job.scales_given, draw
     return rows.quantize_rows(*kind, is_usual) if along_rows else columns.quantize_columns(*kind, constant_run)

@@ -17,7 +17,7 @@ import numpy as np
 from mxnum.experiments.config import FLOAT32, Experiment, Operand, Precision
 from mxnum.experiments.data import INITIALIZATION, apply_activation, generator
 from mxnum.experiments.machine import CPU, Machine
-from mxnum.experiments.operands import Buffers, affine, rounded
+from mxnum.experiments.operands import Buffers, affine, is_repeatable, rounded
 
 Array = Any
 KINDS = ("gamma", "beta", "bias", "w1", "w2")
@@ -113,8 +113,10 @@ class Network:
         wide, hidden = (runs, samples, e.inner), (runs, samples, e.hidden)
 
         def quantized(tensor: Array, operand: Operand, axis: int, name: str, layer: int = 0) -> Array:
-            stream = step << 16 | layer << 8 | _STREAMS[name]
-            out = make(("quantized", _PLACES.get(name, name)), tensor.shape)
+            place = "quantized", _PLACES.get(name, name)
+            if is_repeatable(operand):
+                return self.buffers.quantized((name, layer), place, tensor, operand, axis)
+            stream, out = step << 16 | layer << 8 | _STREAMS[name], make(place, tensor.shape)
             return rounded(
                 tensor, operand, axis, out, seeds=self.seeds, stream=stream, already_bf16=is_bf16, kernels=kernels
             )
@@ -127,8 +129,8 @@ class Network:
         weights = self.parameters
         if is_bf16:
             weights = self._rounded_parameters(bf16)
-        gamma = affine(self.parameters.gamma, p.gamma, self.seeds, step, 0, kernels)
-        beta = affine(self.parameters.beta, p.beta, self.seeds, step, 1, kernels)
+        gamma = self._affine("gamma", p.gamma, step, 0)
+        beta = self._affine("beta", p.beta, step, 1)
         w1 = quantized(weights.w1, p.weights, -1, "w1")
         w2 = quantized(weights.w2, p.weights, -1, "w2")
 
@@ -188,6 +190,12 @@ class Network:
             flat = g.flat.view(np.int32)
             kernels.round_in_place(flat, bf16)
         return self.machine.host(loss)
+
+    def _affine(self, kind: str, operand: Operand, step: int, tensor: int) -> Array:
+        parameter = getattr(self.parameters, kind)
+        if is_repeatable(operand):
+            return self.buffers.quantized(kind, ("quantized", kind), parameter, operand, -1)
+        return affine(parameter, operand, self.seeds, step, tensor, self.machine.kernels)
 
     def _activation_backward(self, layer: _Layer, dh: Array, du: Array, bf16: int) -> None:
         e, kernels = self.experiment, self.machine.kernels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ class Buffers(dict[Any, Array]):
     def __init__(self, machine: Machine = CPU):
         super().__init__()
         self.machine = machine
+        self.quantizers: dict[Any, tuple[Array, Operand, Callable[[], Array]]] = {}
 
     def get_like(self, name: Any, shape: tuple[int, ...]) -> Array:
         """An uninitialized float32 array, the same one for the same name and shape."""
@@ -28,6 +30,25 @@ class Buffers(dict[Any, Array]):
         if key not in self:
             self[key] = self.machine.xp.empty(shape, np.float32)
         return self[key]
+
+    def quantized(self, name: Any, place: Any, x: Array, operand: Operand, axis: int) -> Array:
+        """x quantized in the array of that place. What is quantized under a name is prepared once for the same x."""
+        made = self.quantizers.get(name)
+        if made is None or made[0] is not x or made[1] is not operand:
+            out = self.get_like(place, x.shape)
+            again = mx.fake_quantizer(x, operand.mx_format, axis=axis, out=out, **_keywords(operand))
+            made = self.quantizers[name] = x, operand, again
+        return made[2]()
+
+    def clear(self) -> None:
+        super().clear()
+        self.quantizers.clear()
+
+
+def is_repeatable(operand: Operand) -> bool:
+    """Whether rounding is a quantization that the numbers alone decide, which `Buffers.quantized` does."""
+    is_quantization = operand.is_mx and operand.error == "quantize" and operand.scale_rule != "released_bump"
+    return is_quantization and operand.rounding != "sr"
 
 
 def rounded(

@@ -89,6 +89,8 @@ class Quantizer:
             if not isinstance(x, DeviceArray):
                 return function(x, *arguments, **keywords)
             result = function(bare(x), *arguments, **(keywords | {k: bare(keywords[k]) for k in arrays}))
+            if callable(result):
+                return lambda: on_device(result())
             return keywords.get("out", on_device(result))
 
         return call

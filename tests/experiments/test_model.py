@@ -10,6 +10,7 @@ import pytest
 import mxnum as mx
 from mxnum.experiments.config import BFLOAT16, FLOAT32, Experiment, Operand, Precision, uniform_precision
 from mxnum.experiments.data import Batches
+from mxnum.experiments.loop import Training
 from mxnum.experiments.model import KINDS, Network, quantized_product
 
 SMALL = Experiment(width=32, layers=2, batch=64)
@@ -194,6 +195,35 @@ def test_a_run_does_not_depend_on_its_neighbours(experiment):
     beside.keep([1, 2])
     beside.loss_and_gradients(several[0][1:], several[1][1:], 7)
     assert np.array_equal(alone.gradients.run(0), beside.gradients.run(0))
+
+
+@pytest.mark.parametrize(
+    "precision",
+    [
+        uniform_precision("mxfp4_e2m1"),
+        uniform_precision("mxfp8_e4m3", scale_rule="rceil", block_size=16, rounding="rna"),
+        Precision(*(Operand("mxfp8_e5m2"),) * 5, replace(E2M1, error="clamp"), E2M1),
+        Precision(E2M1, FLOAT32, replace(E2M1, scale_rule="released_bump"), E2M1, replace(E2M1, rounding="sr"), E2M1),
+    ],
+    ids=["e2m1", "keywords", "float32 vectors", "mixed"],
+)
+def test_prepared_quantizations_are_those_of_plain_calls(precision, monkeypatch):
+    experiment = SMALL.but(precision=precision, gamma_start=(0.5, 1.0), steps=8)
+
+    def trained():
+        training = Training(experiment, (3, 4, 5))
+        for step in range(3):
+            training.advance(measure=step == 1)  # which computes a step in float32 in between
+        training.network.keep([2])
+        training.network.parameters.beta[...] = 1e-39  # subnormal: left to the definition
+        training.network.loss_and_gradients(*Batches(experiment, (5,))(3), 3)
+        losses = [run.losses for run in training.runs]
+        return np.array(losses), training.network.parameters.flat, training.network.gradients.flat
+
+    prepared = trained()
+    monkeypatch.setattr("mxnum.experiments.model.is_repeatable", lambda operand: False)
+    for ours, theirs in zip(prepared, trained(), strict=True):
+        assert np.array_equal(ours.view(np.uint8), theirs.view(np.uint8))
 
 
 def test_vectors_of_a_run_come_back():

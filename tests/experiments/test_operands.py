@@ -1,10 +1,12 @@
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 import mxnum as mx
 from mxnum.experiments.config import BFLOAT16, FLOAT32, Operand
-from mxnum.experiments.operands import Buffers, affine, in_last_bin, rounded
+from mxnum.experiments.operands import Buffers, affine, in_last_bin, is_repeatable, rounded
 
 X = np.random.default_rng(0).standard_normal((2, 64, 96)).astype(np.float32)
 AFFINE = np.random.default_rng(1).uniform(0.5, 1, (3, 2, 64)).astype(np.float32)
@@ -97,3 +99,33 @@ def test_buffers_are_made_once():
     buffers = Buffers()
     assert buffers.get_like("a", (2, 3)) is buffers.get_like("a", (2, 3))
     assert buffers.get_like("a", (2, 3)) is not buffers.get_like("b", (2, 3))
+
+
+def test_a_quantization_is_prepared_once_for_an_array():
+    buffers, operand = Buffers(), Operand("mxfp4_e2m1")
+    x, other = X.copy(), 2 * X
+    for name, array in (("a", x), ("b", other), ("a", x), ("a", other)):
+        array[...] = array + 1
+        got = buffers.quantized(name, "place", array, operand, -2)
+        assert got is buffers.get_like("place", X.shape)
+        assert np.array_equal(got, mx.fake_quantize(array, "mxfp4_e2m1", axis=-2))
+    assert len(buffers.quantizers) == 2
+    buffers.clear()
+    assert not buffers
+    assert not buffers.quantizers
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, True),
+        ({"scale_rule": "rceil", "rounding": "rtz", "block_size": 8}, True),
+        ({"rounding": "sr"}, False),
+        ({"scale_rule": "released_bump"}, False),
+        ({"error": "shuffle"}, False),
+        ({"format": "bfloat16"}, False),
+        ({"format": None}, False),
+    ],
+)
+def test_what_is_repeatable(change, expected):
+    assert is_repeatable(replace(Operand("mxfp4_e2m1"), **change)) is expected

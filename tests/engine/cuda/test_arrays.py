@@ -76,6 +76,17 @@ def test_results_are_of_the_library_of_the_input(cupy):
     assert type(mx.matmul(mx.quantize(given, "mxint8"), mx.quantize(given, "mxint8").T)) is CupyLike
 
 
+def test_a_quantizer_reads_its_array_at_each_call(cupy):
+    x = generator("library").standard_normal((4, 64)).astype(np.float32)
+    given, out = CupyLike(x.copy()), CupyLike(np.zeros_like(x))
+    quantize_again = mx.fake_quantizer(given, "mxfp4_e2m1", axis=0, rounding="rtz", out=out)
+    for factor in (1, 3):
+        given.array[...] = factor * x
+        quantize_again()
+        want = mx.fake_quantize(np.float32(factor) * x, "mxfp4_e2m1", axis=0, rounding="rtz")
+        assert out.array.tobytes() == want.tobytes()
+
+
 def test_views_are_of_the_library_too_and_share_memory(cupy):
     x = generator("library").standard_normal((4, 64)).astype(np.float32)
     q, want = mx.quantize(CupyLike(x.copy()), "mxfp8_e4m3"), mx.quantize(x, "mxfp8_e4m3")
