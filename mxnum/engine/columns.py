@@ -22,10 +22,10 @@ from mxnum.engine import magic
 from mxnum.engine.draws import Draw
 from mxnum.engine.formulation import Definition, numbers_given
 from mxnum.engine.jit import compile_loop
-from mxnum.engine.lanes import integer, lane, load, store
-from mxnum.engine.rows import NAN_SCALE
+from mxnum.engine.lanes import integer, lane, load, store, wide
+from mxnum.engine.rows import FINITE, MIXED, NAN_SCALE
 from mxnum.formats import ElementFormat
-from mxnum.scalar.word import dialect
+from mxnum.scalar.word import dialect, select
 
 
 @dialect
@@ -49,6 +49,8 @@ def quantize_columns(
     widen, fast_scale = magic.make_widen(source), magic.fast_scale
     prepare, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered
     i32 = np.int32
+    Magnitude: Any = np.int64 if source.bits > 32 else np.int32
+    word = wide if source.bits > 32 else lane
 
     def loop(x, out, scales, shape, bounds, left, words, numbers):
         limits, e = numbers_given(numbers)
@@ -56,7 +58,7 @@ def quantize_columns(
         run = constant_run if constant_run > 0 else run
         first, last, begin, end = bounds
         per_row, panels = (columns + run - 1) // run, (columns + panel - 1) // panel
-        by_column, amax = np.empty(panel + run, np.int32), np.empty(panel, np.int32)
+        by_column, amax = np.empty(panel + run, Magnitude), np.empty(panel, Magnitude)
         spread = np.empty(panel + run, np.int32)
         buffer = np.empty(panel + 8 if BUFFERED else 1, np.int32)
         skipped = 0
@@ -70,20 +72,20 @@ def quantize_columns(
                 for row in range(first_row, last_row):
                     base = row * columns + column
                     for j in range(width):
-                        magnitude = i32(integer(load(x, base + j) & MAGNITUDE))
-                        store(by_column, j, i32(max(i32(integer(load(by_column, j))), magnitude)))
-                most = i32(0)
+                        magnitude = Magnitude(integer(load(x, base + j) & MAGNITUDE))
+                        store(by_column, j, Magnitude(max(Magnitude(integer(load(by_column, j))), magnitude)))
+                most = Magnitude(0)
                 for b in range(blocks):
-                    largest = i32(0)
+                    largest = Magnitude(0)
                     for j in range(run):
-                        largest = i32(max(largest, i32(integer(load(by_column, b * run + j)))))
+                        largest = Magnitude(max(largest, Magnitude(integer(load(by_column, b * run + j)))))
                     amax[b] = largest
                 for b in range(blocks):
-                    most = i32(max(most, amax[b]))
+                    most = Magnitude(max(most, amax[b]))
                 place = band * per_row + column // run
                 least, greatest = i32(NAN_SCALE), i32(0)
                 for b in range(blocks):
-                    magnitude = widen(lane(amax[b]))
+                    magnitude = widen(word(amax[b]))
                     if scales_given:
                         scale = i32(integer(load(scales, place + b)))
                     else:
@@ -95,8 +97,8 @@ def quantize_columns(
                     for j in range(run):
                         store(spread, b * run + j, scale)
                 is_right = least >= limits.least_scale and greatest <= limits.greatest_scale
-                if not is_right or integer(widen(lane(most))) > limits.greatest_x:
-                    left[band * panels + column // panel] = 1
+                if not is_right or integer(widen(word(most))) > limits.greatest_x:
+                    left[band * panels + column // panel] = MIXED
                     skipped += 1
                     continue
                 if not scales_given:
@@ -131,17 +133,30 @@ def scale_columns(definition: Definition, source: ElementFormat) -> Any:
         for band in range(first, last):
             first_row, last_row = rows_of(band, shape)
             for column in range(begin, end, panel):
-                if left[band * panels + column // panel] == 0:
+                number = band * panels + column // panel
+                if left[number] == 0:
                     continue
                 width = min(panel, end - column)
+                most = Magnitude(0)
                 for j in range(width):
                     by_column[j], specials[j] = Magnitude(0), 0
                 for row in range(first_row, last_row):
                     base = row * columns + column
                     for j in range(width):
-                        magnitude = Magnitude(integer(load(x, base + j) & MAGNITUDE))
-                        specials[j] |= magnitude > MAX
-                        by_column[j] = max(by_column[j], magnitude if magnitude <= MAX else Magnitude(0))
+                        by_column[j] = max(by_column[j], Magnitude(integer(load(x, base + j) & MAGNITUDE)))
+                for j in range(width):
+                    most = Magnitude(max(most, by_column[j]))
+                left[number] = FINITE
+                if most > MAX:
+                    left[number] = MIXED
+                    for j in range(width):
+                        specials[j] = by_column[j] > MAX
+                        by_column[j] = Magnitude(0)
+                    for row in range(first_row, last_row):
+                        base = row * columns + column
+                        for j in range(width):
+                            magnitude = Magnitude(integer(load(x, base + j) & MAGNITUDE))
+                            by_column[j] = max(by_column[j], magnitude if magnitude <= MAX else Magnitude(0))
                 place = band * per_row + column // run
                 for b in range((width + run - 1) // run):
                     largest, is_nan = Magnitude(0), False
@@ -155,33 +170,53 @@ def scale_columns(definition: Definition, source: ElementFormat) -> Any:
 
 
 @cache
-def convert_columns(definition: Definition, draw: Draw) -> Any:
-    """(x, out, scales, shape, bounds, left, words): the definition for every element of the marked panels."""
+def convert_columns(definition: Definition, draw: Draw, greatest: int | None) -> Any:
+    """(x, out, scales, shape, bounds, left, words, nan) -> panels left: the definition for all of the marked panels.
+
+    `nan` and `greatest` are as in `rows.convert_rows`.
+    """
     function, word = definition.function, definition.word
     prepare, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered
+    HAS_LIMIT, GREATEST = greatest is not None, greatest or 0
+    MAGNITUDE = (1 << GREATEST.bit_length()) - 1
 
-    def loop(x, out, scales, shape, bounds, left, words):
+    def loop(x, out, scales, shape, bounds, left, words, nan):
         _, columns, _, run, panel = shape
         first, last, begin, end = bounds
         per_row, panels = (columns + run - 1) // run, (columns + panel - 1) // panel
         spread = np.empty(panel + run, np.int32)
         buffer = np.empty(panel + 8 if BUFFERED else 1, np.int32)
+        skipped = 0
         for band in range(first, last):
             first_row, last_row = rows_of(band, shape)
             for column in range(begin, end, panel):
-                if left[band * panels + column // panel] == 0:
+                number = band * panels + column // panel
+                if left[number] == 0:
                     continue
                 width = min(panel, end - column)
                 place = band * per_row + column // run
                 for b in range((width + run - 1) // run):
                     for j in range(run):
                         store(spread, b * run + j, integer(load(scales, place + b)))
+                if HAS_LIMIT and left[number] == MIXED:
+                    largest = np.int32(0)
+                    for row in range(first_row, last_row):
+                        base = row * columns + column
+                        for j in range(width):
+                            magnitude = integer(select(load(spread, j) == NAN_SCALE, 0, load(x, base + j) & MAGNITUDE))
+                            largest = np.int32(max(largest, magnitude))
+                    if largest > GREATEST:
+                        skipped += 1
+                        continue
+                left[number] = 0
                 for row in range(first_row, last_row):
                     base = row * columns + column
                     random = prepare(words, buffer, base, width)
                     for j in range(width):
                         bits, scale = word(random_at(words, buffer, random + j)), word(integer(load(spread, j)))
-                        store(out, base + j, function(word(load(x, base + j)), scale, bits))
+                        result = function(word(load(x, base + j)), scale, bits)
+                        store(out, base + j, select(scale == NAN_SCALE, word(nan), result))
+        return skipped
 
     return compile_loop(loop)
 
@@ -210,7 +245,7 @@ def decode_columns(function: Callable[..., Any], constant_run: int) -> Any:
                     for j in range(run):
                         store(spread, b * run + j, scale)
                 if least < limits.least_scale or greatest > limits.greatest_scale:
-                    left[band * panels + column // panel] = 1
+                    left[band * panels + column // panel] = MIXED
                     skipped += 1
                     continue
                 for row in range(first_row, last_row):

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mxnum.dtypes import Array
-from mxnum.engine import magic, paths
+from mxnum.engine import beyond, magic, paths
+from mxnum.engine.beyond import value_of_code_anywhere
 from mxnum.engine.lanes import lane, wide
+from mxnum.engine.narrow import leading_part, rest
 from mxnum.formats import ElementFormat
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_decode, make_encode
@@ -58,6 +60,7 @@ def numbers_given(numbers):
     return limits, magic.Constants(
         int(n[3]), int(n[4]), int(n[5]), int(n[6]), int(n[7]), int(n[8]), int(n[9]), int(n[10]), int(n[11]),
         int(n[12]), int(n[13]), int(n[14]), int(n[15]), int(n[16]), int(n[17]), int(n[18]), int(n[19]),
+        int(n[20]), int(n[21]), int(n[22]),
     )  # fmt: skip
 
 
@@ -85,19 +88,19 @@ def fast_quantizing(
     target: ElementFormat | None,
 ) -> Fast | None:
     """From a float to the element's code, or with `target` to the value of that code; None where `paths` has none."""
-    if not paths.rounds_fast(source, element) or (target is not None and not paths.decodes_fast(element, target)):
+    if not paths.rounds_fast(source, element) or (target and not paths.decodes_fast(element, target)):
         return None
     limits = Limits(*magic.domain(element, rounding))
+    by_parity = magic.breaks_ties_by_parity(element)
     if target is None:
-        function = _coding(source, rounding, magic.breaks_ties_by_parity(element))
-    elif source == target and paths.has_nearest_value(source, element, rounding, overflow):
-        function = magic.make_nearest_value()
+        function = _rounding(source, rounding, magic.make_code(rounding, by_parity))
     else:
-        least, greatest = magic.decoding_domain(element, target)
-        limits = limits._replace(
-            least_scale=max(limits.least_scale, least), greatest_scale=min(limits.greatest_scale, greatest)
-        )
-        function = _recoding(source, rounding, magic.breaks_ties_by_parity(element), target)
+        function = _valuing(_rounding(source, rounding, magic.make_value(rounding, by_parity)), target)
+        least, greatest = magic.decoding_domain(element)
+        if target.name != "float32":
+            limits = limits._replace(
+                least_scale=max(limits.least_scale, least), greatest_scale=min(limits.greatest_scale, greatest)
+            )
     constants = magic.constants(element, rounding, overflow, rule)
     is_common = source.name == "float32" and rounding == Rounding.RNE and rule == ScaleRule.FLOOR
     special = _with_constants(function, constants) if is_common and overflow == Overflow.SATURATE else None
@@ -111,7 +114,45 @@ def fast_decoding(element: ElementFormat, target: ElementFormat) -> Fast | None:
         return None
     function, constants = _decoding(target), magic.constants(element)
     special = _with_constants(function, constants) if target.name == "float32" else None
-    return Fast(function, _numbers(Limits(*magic.decoding_domain(element, target), 0), constants), special)
+    return Fast(function, _numbers(Limits(*magic.decoding_domain(element), 0), constants), special)
+
+
+@cache
+def quantizing_anywhere(
+    source: ElementFormat,
+    element: ElementFormat,
+    rounding: Rounding,
+    overflow: Overflow,
+    target: ElementFormat | None,
+) -> Definition | None:
+    """What `fast_quantizing` does, for finite x and every scale but NaN; None where `paths` has none."""
+    if not paths.reaches_all(source, element) or (target is not None and target.name != "float32"):
+        return None
+    by_parity = magic.breaks_ties_by_parity(element)
+    make = beyond.make_code_anywhere if target is None else beyond.make_value_anywhere
+    function = _rounding(source, rounding, make(rounding, by_parity))
+    return _anywhere(function, magic.constants(element, rounding, overflow))
+
+
+@cache
+def decoding_anywhere(element: ElementFormat, target: ElementFormat) -> Definition | None:
+    """What `fast_decoding` does, for every scale but NaN; None where `paths` has none."""
+    if target.name != "float32" or not paths.reaches_all(target, element):
+        return None
+
+    @dialect
+    def decode(code, scale, random, e):
+        return value_of_code_anywhere(code, scale, e)
+
+    return _anywhere(decode, magic.constants(element))
+
+
+def _anywhere(function: Callable[..., Any], constants: magic.Constants) -> Definition:
+    @dialect
+    def anywhere(x, scale, random):
+        return function(x, scale, random, constants)
+
+    return Definition(anywhere, in_lanes=True)
 
 
 @cache
@@ -173,25 +214,32 @@ def keeping_scales(source: ElementFormat) -> Definition:
 
 
 @cache
-def _coding(source: ElementFormat, rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
-    widen, code = magic.make_widen(source), magic.make_code(rounding, by_parity)
+def _rounding(source: ElementFormat, rounding: Rounding, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`make_code` or `make_value` for another float type."""
+    widen = magic.make_widen(source)
 
     @dialect
-    def widen_code(x, scale, random, e):
-        return code(widen(x), scale, random, e)
+    def widen_round(x, scale, random, e):
+        return function(widen(x), scale, random, e)
 
-    return widen_code
+    @dialect
+    def split_round(x, scale, random, e):
+        leading = leading_part(x)
+        return function(leading, scale, random + rest(x, leading, scale, e), e)
+
+    return split_round if source.name == "float64" and rounding == Rounding.SR else widen_round
 
 
 @cache
-def _recoding(source: ElementFormat, rounding: Rounding, by_parity: bool, target: ElementFormat) -> Callable[..., Any]:
-    code, decode = _coding(source, rounding, by_parity), _decoding(target)
+def _valuing(function: Callable[..., Any], target: ElementFormat) -> Callable[..., Any]:
+    """The value in another float type."""
+    convert = magic.make_convert_value(target)
 
     @dialect
-    def code_decode(x, scale, random, e):
-        return decode(code(x, scale, random, e), scale, random, e)
+    def round_convert(x, scale, random, e):
+        return convert(function(x, scale, random, e))
 
-    return code_decode
+    return round_convert
 
 
 @cache

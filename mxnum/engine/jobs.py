@@ -16,10 +16,12 @@ from mxnum.engine.formulation import (
     Definition,
     Fast,
     decoding,
+    decoding_anywhere,
     fast_decoding,
     fast_quantizing,
     keeping_scales,
     quantizing,
+    quantizing_anywhere,
     requantizing,
     scaling,
 )
@@ -47,6 +49,8 @@ class Quantization:
     fast: Fast | None
     #: How a scale is found; scales that were given are kept.
     scaling: Definition
+    #: What the results are of finite numbers, where `fast` is not right but hardware floats are; None as above.
+    anywhere: Definition | None
     #: What the results are; None where scales are all that is wanted.
     definition: Definition | None
     nan_blocks: bool
@@ -74,7 +78,7 @@ class Quantization:
         left = np.zeros(walk.groups, np.uint8)
         fast = None
         if self.fast is not None:
-            fast = _quantizing_loop(self, walk.along_rows, walk.is_usual, walk.constant_run, draw), self.fast.numbers
+            fast = _quantizing_loop(self, walk.along_rows, walk.constant_run, draw), self.fast.numbers
 
         def quantize() -> None:
             if fast is not None and environment.is_default():
@@ -82,12 +86,11 @@ class Quantization:
                 if in_threads(loop, walk, threads, *flat, left, words, numbers) == 0:
                     return
             else:
-                left.fill(1)
+                left.fill(rows.MIXED)
             scale = rows.scale_rows if walk.along_rows else columns.scale_columns
             in_threads(scale(self.scaling, self.source), walk, threads, *flat, left, self.nan_blocks)
             if self.definition is not None:
-                convert = rows.convert_rows if walk.along_rows else columns.convert_columns
-                in_threads(convert(self.definition, draw), walk, threads, *flat, left, words)
+                _convert(self.anywhere, self.definition, draw, self.source.max_code, walk, threads, *flat, left, words)
             left.fill(0)
 
         return quantize
@@ -98,6 +101,8 @@ class Decoding:
     """How values are made of codes."""
 
     fast: Fast | None
+    #: What the values are wherever hardware floats are right; None where nothing beats the definition.
+    anywhere: Definition | None
     definition: Definition
 
     def run(
@@ -116,16 +121,28 @@ class Decoding:
         if self.fast is not None and environment.is_default():
             left = np.zeros(walk.groups, np.uint8)
             if walk.along_rows:
-                function = self.fast.special if self.fast.special is not None and walk.is_usual else self.fast.function
-                loop = rows.decode_rows(function, walk.is_usual)
+                special = self.fast.special if walk.constant_run == rows.USUAL_RUN else None
+                loop = rows.decode_rows(special or self.fast.function, walk.constant_run)
             else:
                 loop = columns.decode_columns(self.fast.function, walk.constant_run)
             if in_threads(loop, walk, threads, *flat, left, self.fast.numbers) == 0:
                 return
         else:
             left = np.ones(walk.groups, np.uint8)
-        convert = rows.convert_rows if walk.along_rows else columns.convert_columns
-        in_threads(convert(self.definition, NO_DRAW), walk, threads, *flat, left, 0)
+        _convert(self.anywhere, self.definition, NO_DRAW, None, walk, threads, *flat, left, 0)
+
+
+def _convert(
+    anywhere: Definition | None, definition: Definition, draw: Draw, greatest: int | None, walk: Walk, *rest: Any
+) -> None:
+    """What the fast loops have left."""
+    convert = rows.convert_rows if walk.along_rows else columns.convert_columns
+    nan = definition.function(0, E8M0.nan_code, 0)
+    count = 1
+    if anywhere is not None and environment.is_default():
+        count = in_threads(convert(anywhere, draw, greatest), walk, *rest, nan)
+    if count > 0:
+        in_threads(convert(definition, draw, None), walk, *rest, nan)
 
 
 @lru_cache(maxsize=4096)
@@ -136,6 +153,7 @@ def quantizing_job(asked: Settings, values: bool) -> Quantization:
     return Quantization(
         source=source,
         fast=fast_quantizing(source, element, *modes, asked.scale_rule, target),
+        anywhere=quantizing_anywhere(source, element, *modes, target),
         scaling=keeping_scales(source) if asked.scales_given else scaling(source, element, asked.scale_rule),
         definition=requantizing(source, element, *modes, source) if values else quantizing(source, element, *modes),
         nan_blocks=asked.nonfinite == Nonfinite.BLOCK,
@@ -147,32 +165,33 @@ def quantizing_job(asked: Settings, values: bool) -> Quantization:
 def scaling_job(asked: Settings) -> Quantization:
     """Scales alone."""
     scale = scaling(asked.source, asked.element, asked.scale_rule)
-    return Quantization(asked.source, None, scale, None, asked.nonfinite == Nonfinite.BLOCK, False)
+    return Quantization(asked.source, None, scale, None, None, asked.nonfinite == Nonfinite.BLOCK, False)
 
 
 @lru_cache(maxsize=1024)
 def encoding_job(source: ElementFormat, target: ElementFormat, rounding: Rounding, overflow: Overflow) -> Quantization:
     """Codes of elements alone, at scales that are given."""
     fast = fast_quantizing(source, target, rounding, overflow, ScaleRule.FLOOR, None)
+    anywhere = quantizing_anywhere(source, target, rounding, overflow, None)
     made = quantizing(source, target, rounding, overflow)
-    return Quantization(source, fast, keeping_scales(source), made, False, True)
+    return Quantization(source, fast, keeping_scales(source), anywhere, made, False, True)
 
 
 @lru_cache(maxsize=1024)
 def decoding_job(element: ElementFormat, target: ElementFormat) -> Decoding:
     """Values of codes."""
-    return Decoding(fast_decoding(element, target), decoding(element, target))
+    return Decoding(fast_decoding(element, target), decoding_anywhere(element, target), decoding(element, target))
 
 
 @lru_cache(maxsize=4096)
-def _quantizing_loop(job: Quantization, along_rows: bool, is_usual: bool, constant_run: int, draw: Draw) -> Any:
+def _quantizing_loop(job: Quantization, along_rows: bool, constant_run: int, draw: Draw) -> Any:
     assert job.fast is not None
     function, special = job.fast.function, job.fast.special
-    is_common = is_usual if along_rows else constant_run == 1
+    is_common = constant_run == (rows.USUAL_RUN if along_rows else 1)
     if special is not None and is_common and not job.scales_given and draw is NO_DRAW:
         function = special
-    kind = function, job.source, job.scales_given, draw
-    return rows.quantize_rows(*kind, is_usual) if along_rows else columns.quantize_columns(*kind, constant_run)
+    quantize = rows.quantize_rows if along_rows else columns.quantize_columns
+    return quantize(function, job.source, job.scales_given, draw, constant_run)
 
 
 def _drawn(random: RandomBits | None, where: Where, first: int) -> tuple[Draw, Any]:

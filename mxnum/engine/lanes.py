@@ -25,8 +25,11 @@ from mxnum.scalar import random, word
 
 #: How a machine other than plain integers and numpy computes with floats: type -> (operation, *bit patterns) -> result.
 FLOAT_ARITHMETIC: dict[type, Callable[..., Any]] = {}
+#: How such a machine makes a 32-bit word of one of 64 bits: type -> word -> word.
+LOW_WORD: dict[type, Callable[[Any], Any]] = {}
 
 _I32, _F32 = ir.IntType(32), ir.FloatType()
+_CONVERSIONS = ("float64", "float32", "float16")
 
 
 def lane(value: Any) -> Any:
@@ -42,6 +45,12 @@ def integer(value: Any) -> Any:
 def wide(value: Any) -> Any:
     """A lane or an integer as an int64."""
     return int(value)
+
+
+def low_word(value: Any) -> Any:
+    """An int64 that fits 32 bits, as a lane."""
+    machine = LOW_WORD.get(type(value))
+    return value if machine is None else machine(value)
 
 
 def load(array: Any, index: Any) -> Any:
@@ -74,12 +83,41 @@ def truncate_float32(a: Any) -> Any:
     return _float_arithmetic("truncate", a)
 
 
+def multiply_float32(a: Any, b: Any) -> Any:
+    """Bits of the float32 product of two bit patterns."""
+    return _float_arithmetic("multiply", a, b)
+
+
+def float32_to_float64(a: Any) -> Any:
+    """Bits of the float64 number that equals a float32 bit pattern, which is not subnormal."""
+    return _float_arithmetic("float64", a)
+
+
+def float16_to_float32(a: Any) -> Any:
+    """Bits of the float32 number that equals a float16 bit pattern."""
+    return _float_arithmetic("float32", a)
+
+
+def float32_to_float16(a: Any) -> Any:
+    """Bits of the float16 number nearest to a float32 bit pattern, ties to even."""
+    return _float_arithmetic("float16", a)
+
+
 def _float_arithmetic(operation: str, *operands: Any) -> Any:
     machine = FLOAT_ARITHMETIC.get(type(operands[0]))
     if machine is not None:
         return machine(operation, *operands)
-    floats = [np.asarray(bits).astype(np.int32).view(np.float32) for bits in operands]
-    result = floats[0].astype(np.int32) if operation == "truncate" else getattr(np, operation)(*floats).view(np.int32)
+    source = np.float16 if operation == "float32" else np.float32
+    floats = [np.asarray(bits).astype(f"i{source().itemsize}").view(source) for bits in operands]
+    if operation == "truncate":
+        result = floats[0].astype(np.int32)
+    elif operation in _CONVERSIONS:
+        target = np.dtype(operation)
+        with np.errstate(over="ignore", invalid="ignore"):
+            result = floats[0].astype(target).view(f"i{target.itemsize}").astype(np.int64)
+    else:
+        with np.errstate(all="ignore"):
+            result = getattr(np, operation)(*floats).view(np.int32)
     return result if result.ndim else int(result)
 
 
@@ -259,6 +297,11 @@ def _compile_lane(value):
     return lambda value: _to_lane(value)
 
 
+@overload(low_word, jit_options=INLINED)
+def _compile_low_word(value):
+    return lambda value: _to_lane(value)
+
+
 @overload(wide, jit_options=INLINED)
 def _compile_wide(value):
     if isinstance(value, Lane):
@@ -281,13 +324,40 @@ def _float_operation(instruction: str) -> Any:
     return _operation(emit)
 
 
-_add, _subtract = _float_operation("fadd"), _float_operation("fsub")
+_add, _subtract, _multiply = (_float_operation(name) for name in ("fadd", "fsub", "fmul"))
 
 
 @intrinsic
 def _truncate(context, value):
     def generate(target, builder, signature, arguments):
         return builder.fptosi(builder.bitcast(arguments[0], _F32), _I32)
+
+    return LANE(value), generate
+
+
+@intrinsic
+def _to_float64(context, value):
+    def generate(target, builder, signature, arguments):
+        double = builder.fpext(builder.bitcast(arguments[0], _F32), ir.DoubleType())
+        return builder.bitcast(double, ir.IntType(64))
+
+    return types.int64(value), generate
+
+
+@intrinsic
+def _from_float16(context, value):
+    def generate(target, builder, signature, arguments):
+        half = builder.bitcast(builder.trunc(arguments[0], ir.IntType(16)), ir.HalfType())
+        return builder.bitcast(builder.fpext(half, _F32), _I32)
+
+    return LANE(value), generate
+
+
+@intrinsic
+def _to_float16(context, value):
+    def generate(target, builder, signature, arguments):
+        half = builder.fptrunc(builder.bitcast(arguments[0], _F32), ir.HalfType())
+        return builder.zext(builder.bitcast(half, ir.IntType(16)), _I32)
 
     return LANE(value), generate
 
@@ -305,3 +375,23 @@ def _compile_subtract(a, b):
 @overload(truncate_float32, jit_options=INLINED)
 def _compile_truncate(a):
     return lambda a: _truncate(a)
+
+
+@overload(multiply_float32, jit_options=INLINED)
+def _compile_product(a, b):
+    return lambda a, b: _multiply(a, b)
+
+
+@overload(float32_to_float64, jit_options=INLINED)
+def _compile_to_float64(a):
+    return lambda a: _to_float64(a)
+
+
+@overload(float16_to_float32, jit_options=INLINED)
+def _compile_from_float16(a):
+    return lambda a: _from_float16(a)
+
+
+@overload(float32_to_float16, jit_options=INLINED)
+def _compile_to_float16(a):
+    return lambda a: _to_float16(a)

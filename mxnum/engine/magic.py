@@ -18,7 +18,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mxnum.engine.lanes import add_float32, integer, subtract_float32, truncate_float32
+from mxnum.engine import narrow
+from mxnum.engine.lanes import (
+    add_float32,
+    float16_to_float32,
+    float32_to_float16,
+    float32_to_float64,
+    subtract_float32,
+    truncate_float32,
+)
 from mxnum.formats import E8M0, FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from mxnum.scalar.pack import SR_BITS
@@ -27,6 +35,7 @@ from mxnum.scalar.word import dialect, select
 FLOAT32 = FLOATS["float32"]
 LAST_SCALE = E8M0.nan_code - 1
 _NEVER = 1 << 30
+_SIGN = -0x80000000
 
 
 class Constants(NamedTuple):
@@ -42,6 +51,10 @@ class Constants(NamedTuple):
     #: Magnitude codes of what a positive and a negative finite number becomes that is too large.
     above: int
     below: int
+    #: The same as float32 bits where that is no number, else 0; and the sign that it may keep.
+    value_above: int
+    value_below: int
+    special_sign: int
     #: The mask of a code, its sign bit (0 in two's complement), and -1 in two's complement, else 0.
     mask: int
     sign: int
@@ -78,12 +91,15 @@ def constants(
         max_code=element.max_code,
         above=above,
         below=below,
+        value_above=_special_value(element, above),
+        value_below=_special_value(element, below),
+        special_sign=_SIGN if element.specials == "ieee" else 0,
         mask=(1 << bits) - 1,
         sign=0 if element.integer else 1 << (bits - 1),
         sign_down=32 - bits,
         flip=-1 if element.integer else 0,
         largest=_float32_bits(element.max) - ((E8M0.bias + element.emin) << FLOAT32.mantissa_bits),
-        zero_sign=0 if element.integer else -0x80000000,
+        zero_sign=0 if element.integer else _SIGN,
         infinity=element.max_code + 1 if element.specials == "ieee" else _NEVER,
         first_nan={"none": _NEVER, "nan": element.max_code + 1, "ieee": element.max_code + 2}[element.specials],
         scale_bias=-element.emax,
@@ -106,7 +122,7 @@ class Domain(NamedTuple):
 
 
 def domain(element: ElementFormat, rounding: Rounding) -> Domain:
-    """Where `make_code` and `make_nearest_value` are right.
+    """Where `make_code` and `make_value` are right.
 
     The quantum stays above the subnormals by enough that flushing them changes nothing, nothing becomes infinite, and
     what stochastic rounding makes of a subnormal rest is zero.
@@ -151,24 +167,30 @@ def make_code(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
 
 
 @cache
-def make_nearest_value() -> Callable[..., Any]:
-    """(x, scale, random, constants) -> float32 bit pattern of the value of `make_code`'s code, to nearest, saturating.
+def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
+    """(x, scale, random, constants) -> float32 bit pattern of the value of `make_code`'s code under that scale.
 
-    It saves the commonest of all conversions the making of a code and the decoding. Not for an element without
-    mantissa bits, whose ties need the code.
+    It saves the making of a code and the decoding.
     """
-    round_to_quantum = _make_round(Rounding.RNE, False)
+    round_to_quantum = _make_round(rounding, by_parity)
 
     @dialect
-    def nearest_value(x, scale, random, e):
+    def fast_value(x, scale, random, e):
         magnitude = x & 0x7FFFFFFF
-        value, _ = round_to_quantum(x, magnitude, _magic_of(magnitude, scale, e), 0, random)
+        magic = _magic_of(magnitude, scale, e)
+        steps = 0
+        if by_parity:  # with mantissa bits a binade has an even number of steps
+            steps = (magic >> e.discarded) - ((scale + e.emin + e.discarded) << e.mantissa)
+        value, _ = round_to_quantum(x, magnitude, magic, steps, random)
         largest = ((scale + e.emin) << 23) + e.largest
-        value = select(value > largest, largest, value)
-        sign = x & -0x80000000
-        return value | select(value == 0, sign & e.zero_sign, sign)  # an integer has no -0
+        special = select(x < 0, e.value_below, e.value_above)
+        limit = select(special == 0, largest, special)
+        keeps = select(value > largest, select(special == 0, _SIGN, e.special_sign), _SIGN)
+        value = select(value > largest, limit, value)
+        return value | (x & select(value == 0, e.zero_sign, keeps))  # an integer has no -0, a NaN no sign
 
-    return nearest_value
+    fast_value.__name__ = f"fast_value_{rounding}{'_by_parity' if by_parity else ''}"
+    return fast_value
 
 
 def breaks_ties_by_parity(element: ElementFormat) -> bool:
@@ -176,14 +198,11 @@ def breaks_ties_by_parity(element: ElementFormat) -> bool:
     return element.mantissa_bits == 0
 
 
-def decoding_domain(element: ElementFormat, target: ElementFormat = FLOAT32) -> tuple[int, int]:
-    """(least, greatest) scale at which values are zero or normal float32 numbers that `make_convert_value` converts."""
+def decoding_domain(element: ElementFormat) -> tuple[int, int]:
+    """(least, greatest) scale at which values are zero or normal float32 numbers."""
     magnitudes = 1 << (element.bits - 1)
     last_field = (magnitudes if element.integer else magnitudes - 1) >> element.mantissa_bits
-    greatest = 254 + element.bias - last_field
-    if target.name == "float16":
-        greatest -= 255 - (domain(target, Rounding.RNE).greatest_x >> FLOAT32.mantissa_bits)
-    return 1 + element.mantissa_bits - element.emin, greatest
+    return 1 + element.mantissa_bits - element.emin, 254 + element.bias - last_field
 
 
 @dialect
@@ -208,8 +227,7 @@ def value_of_code(code: Any, scale: Any, e: Constants) -> Any:
 
 @cache
 def make_widen(source: ElementFormat) -> Callable[..., Any]:
-    """x -> float32 bit pattern of the same finite number."""
-    SCALE, HALF = E8M0.bias, constants(FLOATS["float16"])
+    """x -> float32 bit pattern of the same finite number; of a float64 number, of one that rounds alike."""
 
     @dialect
     def widen_float32(x):
@@ -221,9 +239,14 @@ def make_widen(source: ElementFormat) -> Callable[..., Any]:
 
     @dialect
     def widen_float16(x):
-        return value_of_code(x, SCALE, HALF)
+        return float16_to_float32(x)
 
-    return {"float32": widen_float32, "bfloat16": widen_bfloat16, "float16": widen_float16}[source.name]
+    return {
+        "float32": widen_float32,
+        "bfloat16": widen_bfloat16,
+        "float16": widen_float16,
+        "float64": narrow.to_odd,
+    }[source.name]
 
 
 @cache
@@ -232,10 +255,6 @@ def make_convert_value(target: ElementFormat) -> Callable[..., Any]:
 
     bfloat16 and float64 hold every such value; in float16 it is rounded to nearest even.
     """
-    SCALE, HALF = E8M0.bias, constants(FLOATS["float16"], Rounding.RNE, Overflow.IEEE)
-    NAN, INFINITY = target.nan_code, target.infinity_code
-    REBIAS = (FLOATS["float64"].bias - FLOAT32.bias) << 52
-    nearest = make_code(Rounding.RNE, False)
 
     @dialect
     def convert_float32(value):
@@ -247,19 +266,11 @@ def make_convert_value(target: ElementFormat) -> Callable[..., Any]:
 
     @dialect
     def convert_float16(value):
-        magnitude = value & 0x7FFFFFFF
-        code = nearest(value, SCALE, 0, HALF)
-        code = select(magnitude < 0x7F800000, code, INFINITY | ((value >> 16) & 0x8000))
-        return select(magnitude > 0x7F800000, NAN, code)
+        return float32_to_float16(value)
 
     @dialect
     def convert_float64(value):
-        wide = integer(value) & 0xFFFFFFFF
-        magnitude = wide & 0x7FFFFFFF
-        special = select(magnitude == 0x7F800000, INFINITY, NAN)
-        result = select(magnitude == 0, 0, (magnitude << 29) + REBIAS)
-        result = select(magnitude < 0x7F800000, result, special)
-        return select(magnitude > 0x7F800000, result, result | ((0 - (wide >> 31)) << 63))
+        return float32_to_float64(value)
 
     return {
         "float32": convert_float32,
@@ -334,6 +345,15 @@ def _codes_beyond(element: ElementFormat, rounding: Rounding, overflow: Overflow
         element.max_code if rounding in (*limited, Rounding.RTN) else over,
         element.max_code if rounding in (*limited, Rounding.RTP) else over,
     )
+
+
+def _special_value(element: ElementFormat, code: int) -> int:
+    """float32 bits of a magnitude code that is no number; 0 for the largest number."""
+    if code == element.max_code:
+        return 0
+    infinity, nan = FLOAT32.max_code + 1, FLOAT32.nan_code
+    assert nan is not None
+    return nan if code == element.nan_code else infinity
 
 
 def _float32_bits(value: float) -> int:

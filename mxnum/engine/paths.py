@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
-from mxnum.modes import Overflow, Rounding
 
 
 @dataclass(frozen=True)
@@ -44,11 +43,17 @@ WIDENED = FastPath(
     elements=tuple(ELEMENTS),
     evidence=("magic/widen/{type}", "widening/{type}/{element}"),
 )
-NEAREST_VALUE = FastPath(
-    name="two float32 additions round to a value",
+NARROWED = FastPath(
+    name="64 bits narrowed to float32 first",
+    float_types=("float64",),
+    elements=tuple(ELEMENTS),
+    evidence=("narrowing/{element}/{rounding}/{overflow}", "narrowing/scale/{rule}"),
+)
+VALUES = FastPath(
+    name="float32 additions round to a value",
     float_types=("float32",),
-    elements=("e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "int8", "int4"),
-    evidence=("magic/value/{element}",),
+    elements=tuple(ELEMENTS),
+    evidence=("magic/value/{element}/{rounding}/{overflow}",),
 )
 DECODING = FastPath(
     name="fields moved into place",
@@ -56,24 +61,29 @@ DECODING = FastPath(
     elements=tuple(ELEMENTS),
     evidence=("magic/decode/{element}", "magic/convert/{element}/{type}"),
 )
+BEYOND = FastPath(
+    name="products bring every number and scale to scale 1",
+    float_types=("float32", "bfloat16", "float16"),
+    elements=tuple(ELEMENTS),
+    evidence=("beyond/code/{element}/{rounding}/{overflow}", "beyond/decode/{element}"),
+)
 OFFSETS = FastPath(
     name="float32 additions take offsets away, and add them",
     float_types=("float32", "bfloat16", "float16"),
     elements=tuple(ELEMENTS),
     evidence=("magic/difference/{type}", "magic/sum/{element}"),
 )
-PATHS = (ROUNDING, WIDENED, NEAREST_VALUE, DECODING, OFFSETS)
+PATHS = (ROUNDING, WIDENED, NARROWED, VALUES, DECODING, BEYOND, OFFSETS)
 
 
 def rounds_fast(source: ElementFormat, element: ElementFormat) -> bool:
-    """Whether `magic.make_code` may be used, after `magic.make_widen`."""
-    return ROUNDING.covers(source, element) or WIDENED.covers(source, element)
+    """Whether `magic.make_code` and `make_value` may be used, after `magic.make_widen`."""
+    return any(path.covers(source, element) for path in (ROUNDING, WIDENED, NARROWED))
 
 
-def has_nearest_value(source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow) -> bool:
-    """Whether `magic.make_nearest_value` may be used for the values in the type of the input."""
-    saturates = overflow == Overflow.SATURATE or element.specials == "none"
-    return saturates and rounding == Rounding.RNE and NEAREST_VALUE.covers(source, element)
+def reaches_all(float_type: ElementFormat, element: ElementFormat) -> bool:
+    """Whether `beyond` may be used, after `magic.make_widen`, to codes or float32."""
+    return BEYOND.covers(float_type, element)
 
 
 def subtracts_fast(source: ElementFormat) -> bool:

@@ -20,12 +20,14 @@ from mxnum.engine import magic
 from mxnum.engine.draws import Draw
 from mxnum.engine.formulation import Definition, numbers_given
 from mxnum.engine.jit import compile_loop
-from mxnum.engine.lanes import integer, lane, load, store
+from mxnum.engine.lanes import integer, lane, load, store, wide
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.scalar.word import dialect
 
-#: The block length for which elements have a loop of constant length.
-USUAL_RUN = 32
+#: Block lengths for which elements have a loop of constant length, the usual one and a shorter.
+USUAL_RUN, SHORT_RUN = 32, 16
+#: Marks of groups that are still to be done, and may hold what is not finite; that hold finite numbers alone.
+MIXED, FINITE = 1, 2
 #: Elements for which random bits are drawn at a time, at most.
 PIECE = 4096
 NAN_SCALE = E8M0.nan_code
@@ -44,24 +46,26 @@ def group_of(row, at, shape):
 
 @cache
 def quantize_rows(
-    function: Callable[..., Any], source: ElementFormat, scales_given: bool, draw: Draw, usual: bool
+    function: Callable[..., Any], source: ElementFormat, scales_given: bool, draw: Draw, constant_run: int
 ) -> Any:
     """(x, out, scales, (length, run, group), (first, last, begin, end), left, words, numbers) -> groups left.
 
-    Scales and results of all groups, by a fast formulation; those that it is not right for are marked. With `usual`
-    run is `USUAL_RUN`, and the rest of a row is left as well.
+    Scales and results of all groups, by a fast formulation; those that it is not right for are marked. With
+    `constant_run`, which run then is, the rest of a row is left as well.
     """
     MAGNITUDE = (1 << (source.bits - 1)) - 1
     widen, fast_scale = magic.make_widen(source), magic.fast_scale
     prepare, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered
     i32 = np.int32
+    Magnitude: Any = np.int64 if source.bits > 32 else np.int32
+    word = wide if source.bits > 32 else lane
 
     def loop(x, out, scales, shape, bounds, left, words, numbers):
         limits, e = numbers_given(numbers)
         length, run, group = shape
         first, last, begin, end = bounds
         per_row = (length + run - 1) // run
-        amax, used = np.empty(group, np.int32), np.empty(group, np.int32)
+        amax, used = np.empty(group, Magnitude), np.empty(group, np.int32)
         buffer = np.empty(PIECE + 8 if BUFFERED else 1, np.int32)
         skipped = 0
         for row in range(first, last):
@@ -70,17 +74,17 @@ def quantize_rows(
                 number, blocks, width = group_of(row, at, shape)
                 base, place = row * length + at * run, row * per_row + at
                 at += blocks
-                most = i32(0)
+                most = Magnitude(0)
                 for b in range(blocks):
                     start = base + b * width
-                    largest = i32(0)
+                    largest = Magnitude(0)
                     for i in range(start, start + width):
-                        largest = i32(max(largest, integer(load(x, i) & MAGNITUDE)))
+                        largest = Magnitude(max(largest, integer(load(x, i) & MAGNITUDE)))
                     amax[b] = largest
-                    most = i32(max(most, largest))
+                    most = Magnitude(max(most, largest))
                 least, greatest = i32(NAN_SCALE), i32(0)
                 for b in range(blocks):
-                    magnitude = widen(lane(amax[b]))
+                    magnitude = widen(word(amax[b]))
                     if scales_given:
                         scale = i32(integer(load(scales, place + b)))
                     else:
@@ -91,20 +95,20 @@ def quantize_rows(
                     used[b] = scale
                     least, greatest = i32(min(least, scale)), i32(max(greatest, scale))
                 is_right = least >= limits.least_scale and greatest <= limits.greatest_scale
-                is_right = is_right and integer(widen(lane(most))) <= limits.greatest_x
-                if not is_right or (usual and width != USUAL_RUN):
-                    left[number] = 1
+                is_right = is_right and integer(widen(word(most))) <= limits.greatest_x
+                if not is_right or (constant_run > 0 and width != constant_run):
+                    left[number] = MIXED
                     skipped += 1
                     continue
                 if not scales_given:
                     for b in range(blocks):
                         store(scales, place + b, amax[b])
-                if usual:
-                    place = prepare(words, buffer, base, blocks * USUAL_RUN) - base
+                if constant_run > 0:
+                    place = prepare(words, buffer, base, blocks * constant_run) - base
                     for b in range(blocks):
                         scale = lane(used[b])
-                        start = base + b * USUAL_RUN
-                        for i in range(start, start + USUAL_RUN):
+                        start = base + b * constant_run
+                        for i in range(start, start + constant_run):
                             store(out, i, function(load(x, i), scale, lane(random_at(words, buffer, place + i)), e))
                 else:
                     for piece in range(base, base + blocks * width, max(blocks * width, 1) if blocks > 1 else PIECE):
@@ -131,9 +135,10 @@ def scale_rows(definition: Definition, source: ElementFormat) -> Any:
     Magnitude: Any = np.int32 if source.bits <= 32 else np.int64
 
     def loop(x, unused, scales, shape, bounds, left, nan_blocks):
-        length, run, _ = shape
+        length, run, group = shape
         first, last, begin, end = bounds
         per_row = (length + run - 1) // run
+        amax, specials = np.empty(group, Magnitude), np.empty(group, np.uint8)
         for row in range(first, last):
             at = begin
             while at < end:
@@ -142,29 +147,44 @@ def scale_rows(definition: Definition, source: ElementFormat) -> Any:
                 at += blocks
                 if left[number] == 0:
                     continue
+                left[number] = FINITE
                 for b in range(blocks):
-                    largest, is_nan = Magnitude(0), False
+                    largest = Magnitude(0)
                     for i in range(base + b * width, base + (b + 1) * width):
-                        magnitude = Magnitude(integer(load(x, i) & MAGNITUDE))
-                        is_nan |= magnitude > MAX
-                        largest = Magnitude(max(largest, magnitude if magnitude <= MAX else Magnitude(0)))
-                    scale = integer(scale_of(word(largest), word(integer(load(scales, place + b))), 0))
-                    store(scales, place + b, NAN_SCALE if nan_blocks and is_nan else scale)
+                        largest = Magnitude(max(largest, integer(load(x, i) & MAGNITUDE)))
+                    amax[b], specials[b] = largest, largest > MAX
+                    if largest > MAX:
+                        left[number] = MIXED
+                        largest = Magnitude(0)
+                        for i in range(base + b * width, base + (b + 1) * width):
+                            magnitude = Magnitude(integer(load(x, i) & MAGNITUDE))
+                            largest = Magnitude(max(largest, magnitude if magnitude <= MAX else Magnitude(0)))
+                        amax[b] = largest
+                for b in range(blocks):
+                    scale = integer(scale_of(word(amax[b]), word(integer(load(scales, place + b))), 0))
+                    store(scales, place + b, NAN_SCALE if nan_blocks and specials[b] != 0 else scale)
 
     return compile_loop(loop)
 
 
 @cache
-def convert_rows(definition: Definition, draw: Draw) -> Any:
-    """(x, out, scales, shape, bounds, left, words): the definition for every element of the marked groups."""
+def convert_rows(definition: Definition, draw: Draw, greatest: int | None) -> Any:
+    """(x, out, scales, shape, bounds, left, words, nan) -> groups left: the definition for all of the marked groups.
+
+    `nan` is the result under the scale NaN. With `greatest` this is for x up to that magnitude only: groups that hold a
+    greater one in a block with another scale stay marked, and untouched.
+    """
     function, word = definition.function, definition.word
     prepare, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered
+    HAS_LIMIT, GREATEST = greatest is not None, greatest or 0
+    MAGNITUDE = (1 << GREATEST.bit_length()) - 1
 
-    def loop(x, out, scales, shape, bounds, left, words):
+    def loop(x, out, scales, shape, bounds, left, words, nan):
         length, run, _ = shape
         first, last, begin, end = bounds
         per_row = (length + run - 1) // run
         buffer = np.empty(PIECE + 8 if BUFFERED else 1, np.int32)
+        skipped = 0
         for row in range(first, last):
             at = begin
             while at < end:
@@ -173,20 +193,35 @@ def convert_rows(definition: Definition, draw: Draw) -> Any:
                 at += blocks
                 if left[number] == 0:
                     continue
+                if HAS_LIMIT and left[number] == MIXED:
+                    largest = np.int32(0)
+                    for b in range(blocks):
+                        if integer(load(scales, place + b)) != NAN_SCALE:
+                            for i in range(base + b * width, base + (b + 1) * width):
+                                largest = np.int32(max(largest, integer(load(x, i) & MAGNITUDE)))
+                    if largest > GREATEST:
+                        skipped += 1
+                        continue
+                left[number] = 0
                 for b in range(blocks):
                     scale = word(integer(load(scales, place + b)))
                     stop = base + (b + 1) * width
+                    if integer(scale) == NAN_SCALE:
+                        for i in range(base + b * width, stop):
+                            store(out, i, nan)
+                        continue
                     for piece in range(base + b * width, stop, PIECE):
                         size = min(PIECE, stop - piece)
                         random = prepare(words, buffer, piece, size) - piece
                         for i in range(piece, piece + size):
                             store(out, i, function(word(load(x, i)), scale, word(random_at(words, buffer, random + i))))
+        return skipped
 
     return compile_loop(loop)
 
 
 @cache
-def decode_rows(function: Callable[..., Any], usual: bool) -> Any:
+def decode_rows(function: Callable[..., Any], constant_run: int) -> Any:
     """(codes, out, scales, shape, bounds, left, numbers) -> groups left: values, by a fast formulation."""
 
     def loop(codes, out, scales, shape, bounds, left, numbers):
@@ -205,15 +240,16 @@ def decode_rows(function: Callable[..., Any], usual: bool) -> Any:
                 for b in range(blocks):
                     scale = np.int32(integer(load(scales, place + b)))
                     least, greatest = np.int32(min(least, scale)), np.int32(max(greatest, scale))
-                if least < limits.least_scale or greatest > limits.greatest_scale or (usual and width != USUAL_RUN):
-                    left[number] = 1
+                is_right = least >= limits.least_scale and greatest <= limits.greatest_scale
+                if not is_right or (constant_run > 0 and width != constant_run):
+                    left[number] = MIXED
                     skipped += 1
                     continue
                 for b in range(blocks):
                     scale = load(scales, place + b)
-                    if usual:
-                        start = base + b * USUAL_RUN
-                        for i in range(start, start + USUAL_RUN):
+                    if constant_run > 0:
+                        start = base + b * constant_run
+                        for i in range(start, start + constant_run):
                             store(out, i, function(load(codes, i), scale, 0, e))
                     else:
                         for i in range(base + b * width, base + (b + 1) * width):

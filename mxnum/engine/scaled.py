@@ -5,8 +5,8 @@ round as in `magic`, then has constants in place of the scale, and the whole is 
 scale, so that a kernel has neither a domain to check nor a second path. The product loses bits only below 2**-126, far
 below half the least element. Decoding moves the fields of a code into a float32 and multiplies twice.
 
-They are written in the dialect for 32-bit lanes, with `multiply_float32` besides the float operations of `lanes`, and
-ask for a machine that rounds to nearest even and keeps subnormals: kernels are compiled without flush-to-zero.
+They are written in the dialect for 32-bit lanes, with the float operations of `lanes` besides, and ask for a machine
+that rounds to nearest even and keeps subnormals: kernels are compiled without flush-to-zero.
 """
 
 from __future__ import annotations
@@ -15,11 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba.extending import overload
 
-from mxnum.engine import lanes
-from mxnum.engine.jit import INLINED
-from mxnum.engine.lanes import add_float32, subtract_float32
+from mxnum.engine.lanes import add_float32, multiply_float32, subtract_float32
 from mxnum.formats import ELEMENTS as ALL_ELEMENTS
 from mxnum.formats import FLOATS, ElementFormat
 from mxnum.modes import ScaleRule
@@ -34,20 +31,6 @@ ELEMENTS = tuple(name for name in ALL_ELEMENTS if name != "e3m0")
 SOURCES = ("float32", "bfloat16", "float16")
 
 _SMALLEST_POWER = 0x00400000  # 2**-127, a subnormal
-
-
-def multiply_float32(a: Any, b: Any) -> Any:
-    """Bits of the float32 product of two bit patterns."""
-    with np.errstate(all="ignore"):
-        return lanes._float_arithmetic("multiply", a, b)
-
-
-_emit_multiply = lanes._float_operation("fmul")
-
-
-@overload(multiply_float32, jit_options=INLINED)
-def _compile_multiply(a, b):
-    return lambda a, b: _emit_multiply(a, b)
 
 
 @dialect

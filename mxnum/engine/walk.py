@@ -14,7 +14,7 @@ import numba
 import numpy as np
 
 from mxnum.dtypes import Array
-from mxnum.engine.rows import PIECE, USUAL_RUN
+from mxnum.engine.rows import PIECE, SHORT_RUN, USUAL_RUN
 from mxnum.layout import Blocks, collapse
 
 #: Blocks that a loop along rows takes at a time, at most: they stay in the first cache between its phases.
@@ -23,8 +23,6 @@ GROUP = 32
 ELEMENTS_PER_THREAD = 1 << 19
 #: Elements of an array that is not contiguous which are copied at a time.
 CHUNK = 1 << 17
-#: Blocks along rows shorter than this go the way of tiles.
-SHORT_RUN = 16
 #: Elements of a panel of columns, which both phases of a loop find in the second cache.
 PANEL = 1 << 17
 #: Columns of a panel, at most.
@@ -51,13 +49,12 @@ class Walk:
         return self.k == 1 and self.run >= SHORT_RUN
 
     @cached_property
-    def is_usual(self) -> bool:
-        """Whether all but perhaps the last of many blocks have the usual length."""
-        return self.run == USUAL_RUN and (self.columns % self.run == 0 or self.columns >= 8 * self.run)
-
-    @cached_property
     def constant_run(self) -> int:
-        return self.run if self.run in CONSTANT_RUNS else 0
+        """What run is, where there is a loop for that length; along rows if all but one of many blocks have it."""
+        if not self.along_rows:
+            return self.run if self.run in CONSTANT_RUNS else 0
+        is_common = self.run in (USUAL_RUN, SHORT_RUN)
+        return self.run if is_common and (self.columns % self.run == 0 or self.columns >= 8 * self.run) else 0
 
     @cached_property
     def panel(self) -> int:

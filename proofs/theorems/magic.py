@@ -23,7 +23,7 @@ from proofs.theorem import Outcome, Theorem, Verdict
 
 FLOAT32 = formats.FLOATS["float32"]
 CODE = "The code made with float32 additions is the code of the definition."
-VALUE = "The value made with two float32 additions is the value of the definition's code under the same scale."
+VALUE = "The value made with float32 additions is the value of the definition's code under the same scale."
 SCALE = (
     "The scale that one addition to the bits of the largest magnitude gives is the shared scale where that is zero or "
     "normal, and is outside the domain of every rounding otherwise."
@@ -44,11 +44,17 @@ def _float_arithmetic(operation: str, *operands: Any) -> Sym:
     a = operands[0]
     if operation == "truncate":
         return _truncate(a)
+    if operation == "float32":
+        half = z3.fpBVToFP(z3.Extract(15, 0, a.value), z3.Float16())
+        return _float_result("widened", z3.fpFPToFP(z3.RNE(), half, z3.Float32()), a)
     floats = [z3.fpBVToFP(a.lift(bits), z3.Float32()) for bits in operands]
-    result = z3.FreshConst(z3.BitVecSort(32), operation)
-    total = {"add": z3.fpAdd, "subtract": z3.fpSub}[operation](z3.RNE(), *floats)
-    _results.append(z3.fpBVToFP(result, z3.Float32()) == total)
-    return Sym(result, a.obligations)
+    return _float_result(operation, {"add": z3.fpAdd, "subtract": z3.fpSub}[operation](z3.RNE(), *floats), a)
+
+
+def _float_result(name: str, value: z3.FPRef, operand: Sym) -> Sym:
+    result = z3.FreshConst(z3.BitVecSort(32), name)
+    _results.append(z3.fpBVToFP(result, z3.Float32()) == value)
+    return Sym(result, operand.obligations)
 
 
 def _truncate(a: Sym) -> Sym:
@@ -111,12 +117,12 @@ def check_conversion(name: str, type_name: str) -> Outcome:
     """All codes under all scales of the domain, by running both functions on arrays."""
     started = time.perf_counter()
     element, target = formats.ELEMENTS[name], formats.FLOATS[type_name]
-    least, greatest = magic.decoding_domain(element, target)
+    least, greatest = magic.decoding_domain(element)
     codes, scales = np.meshgrid(np.arange(1 << element.bits), np.arange(least, greatest + 1))
     with np.errstate(invalid="ignore"):
         values = magic.value_of_code(codes, scales, magic.constants(element))
         got = magic.make_convert_value(target)(values)
-    return _swept(got, make_decode(element, target)(codes, scales), target.bits, started)
+    return swept(got, make_decode(element, target)(codes, scales), target.bits, started)
 
 
 def check_widening(type_name: str) -> Outcome:
@@ -131,10 +137,10 @@ def check_widening(type_name: str) -> Outcome:
     for element, rule in product(formats.ELEMENTS.values(), ScaleRule):
         got.append(make_shared_scale(FLOAT32, element, rule)(widen(amax)))
         want.append(make_shared_scale(source, element, rule)(amax))
-    return _swept(np.concatenate(got), np.concatenate(want), 32, started)
+    return swept(np.concatenate(got), np.concatenate(want), 32, started)
 
 
-def _swept(got: Any, want: Any, bits: int, started: float) -> Outcome:
+def swept(got: Any, want: Any, bits: int, started: float) -> Outcome:
     mask = (1 << bits) - 1
     different = (
         int(np.count_nonzero((got & mask) != (want & mask))) if bits < 64 else int(np.count_nonzero(got != want))
@@ -156,7 +162,8 @@ def float_results() -> list[z3.BoolRef]:
 
 
 def _fast(element: formats.ElementFormat, rounding: Rounding, value: bool) -> Any:
-    return magic.make_nearest_value() if value else magic.make_code(rounding, magic.breaks_ties_by_parity(element))
+    make = magic.make_value if value else magic.make_code
+    return make(rounding, magic.breaks_ties_by_parity(element))
 
 
 def theorems() -> list[Theorem]:
@@ -165,14 +172,9 @@ def theorems() -> list[Theorem]:
 
 def _rounding_theorems() -> Iterator[Theorem]:
     for name, element in formats.ELEMENTS.items():
-        cases = [
-            (rounding, overflow, False)
-            for rounding, overflow in product(Rounding, Overflow)
-            if overflow == Overflow.SATURATE or element.specials != "none"
-        ]
-        if element.mantissa_bits > 0:
-            cases.append((Rounding.RNE, Overflow.SATURATE, True))
-        for rounding, overflow, value in cases:
+        for rounding, overflow, value in product(Rounding, Overflow, (False, True)):
+            if overflow == Overflow.IEEE and element.specials == "none":
+                continue
             functions = (
                 _fast(element, rounding, value),
                 magic.constants,
@@ -180,7 +182,7 @@ def _rounding_theorems() -> Iterator[Theorem]:
                 *((make_decode(element, FLOAT32),) if value else ()),
             )
             yield Theorem(
-                name=f"magic/value/{name}" if value else f"magic/code/{name}/{rounding}/{overflow}",
+                name=f"magic/{'value' if value else 'code'}/{name}/{rounding}/{overflow}",
                 statement=VALUE if value else CODE,
                 kernels=tuple(function.__name__ for function in functions),
                 check=partial(check, name, rounding, overflow, value),

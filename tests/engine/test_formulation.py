@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
+import pytest
 
 from mxnum.engine import formulation, magic
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding, ScaleRule
+from tests import samples
 
 FLOAT32, E4M3 = FLOATS["float32"], ELEMENTS["e4m3"]
 USUAL = Rounding.RNE, Overflow.SATURATE, ScaleRule.FLOOR
@@ -30,8 +34,33 @@ def test_numbers_come_back_as_they_were_given():
 
 
 def test_what_has_no_fast_formulation():
-    assert formulation.fast_quantizing(FLOATS["float64"], E4M3, *USUAL, None) is None
+    user = dataclasses.replace(E4M3, bias=8)
+    assert formulation.fast_quantizing(FLOAT32, user, *USUAL, None) is None
     assert formulation.fast_decoding(FLOATS["bfloat16"], FLOAT32) is None
+    assert formulation.quantizing_anywhere(FLOAT32, user, *USUAL[:2], None) is None
+    assert formulation.quantizing_anywhere(FLOATS["float64"], E4M3, *USUAL[:2], None) is None
+    assert formulation.quantizing_anywhere(FLOAT32, E4M3, *USUAL[:2], FLOATS["bfloat16"]) is None
+    assert formulation.decoding_anywhere(E4M3, FLOATS["float16"]) is None
+
+
+@pytest.mark.parametrize("source", ["float32", "float16", "bfloat16", "float64"])
+@pytest.mark.parametrize("rounding", ["rne", "rtp", "rto", "sr"])
+def test_values_are_those_of_the_definition(source, rounding):
+    """From any float type to itself, inside the limits and at them."""
+    source, modes = FLOATS[source], (Rounding(rounding), Overflow.IEEE)
+    fast = formulation.fast_quantizing(source, E4M3, *modes, ScaleRule.FLOOR, source)
+    limits, constants = formulation.numbers_given(fast.numbers)
+    want = formulation.requantizing(source, E4M3, *modes, source).function
+    widen = magic.make_widen(source)
+    for scale in (limits.least_scale, 127, limits.greatest_scale):
+        patterns = [samples.boundary_patterns(source, E4M3, scale), samples.random_patterns(source, 300, scale)]
+        for x in np.concatenate(patterns).tolist():
+            magnitude = x & ((1 << (source.bits - 1)) - 1)
+            if magnitude > source.max_code or (widen(magnitude) & 0x7FFFFFFF) > limits.greatest_x:
+                continue
+            for random in (0, 12345 << 13, (1 << 30) - 1):
+                got = fast.function(x, scale, random, constants)
+                assert (got - want(x, scale, random)) & ((1 << source.bits) - 1) == 0, (hex(x), scale, random)
 
 
 def test_the_definition_knows_its_word():

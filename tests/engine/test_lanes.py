@@ -62,6 +62,25 @@ def test_float_primitives():
         )
     )
     assert compiled(one, three) == (0x40800000, 0xC0000000 - (1 << 32), 3)
+    product = numba.njit(lambda a, b: wide(lanes.multiply_float32(lane(a), lane(b))))
+    assert product(three, three) == lanes.multiply_float32(three, three) == 0x41100000
+
+
+def test_float_conversions():
+    """Compiled, they give what numpy gives."""
+    to_float64 = numba.njit(lambda a: lanes.float32_to_float64(lane(a)))
+    to_float16 = numba.njit(lambda a: wide(lanes.float32_to_float16(lane(a))))
+    from_float16 = numba.njit(lambda a: wide(lanes.float16_to_float32(lane(a))))
+    for bits in (0, -(1 << 31), 0x3F800000, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x00800000, 0x477FF000, 0x33000001):
+        assert to_float64(bits) == lanes.float32_to_float64(bits)
+        assert to_float16(bits) & 0xFFFF == lanes.float32_to_float16(bits) & 0xFFFF
+    for bits in (0, 1, 0x3FF, 0x400, 0x7BFF, 0x7C00, 0x7E00, 0xBC00, 0x8001):
+        assert from_float16(bits) == lanes.float16_to_float32(bits)
+
+
+def test_a_low_word():
+    compiled = numba.njit(lambda a: wide(lanes.low_word(np.int64(a))))
+    assert [compiled(a) for a in (5, -5, 0x7FFFFFFF)] == [lanes.low_word(a) for a in (5, -5, 0x7FFFFFFF)]
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16, np.uint16, np.int32, np.uint32, np.int64])

@@ -28,7 +28,7 @@ from numba import types as types
 from numba.cuda.core import config
 from numba.cuda.extending import intrinsic, overload
 
-from mxnum.engine import lanes, scaled
+from mxnum.engine import lanes
 from mxnum.engine.arithmetic import make_add_float32, make_fma_float32
 from mxnum.engine.jit import register
 from mxnum.engine.lanes import LANE
@@ -376,7 +376,7 @@ def _compile_subtract(a, b):
     return lambda a, b: _subtract(a, b)
 
 
-@overload(scaled.multiply_float32, jit_options={"forceinline": True})
+@overload(lanes.multiply_float32, jit_options={"forceinline": True})
 def _compile_multiply(a, b):
     return lambda a, b: _multiply(a, b)
 

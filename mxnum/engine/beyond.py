@@ -1,0 +1,72 @@
+"""Every scale and every finite number, by products that bring them into the domain of `magic`.
+
+A number is multiplied by the power of two that takes the scale of its block to 1, rounded there, and a value multiplied
+back. The first product is exact down to 2**-126, far below half of what any element is rounded to; the second rounds a
+value once, to nearest even, as the definition does. Loops come here for the blocks that `magic` alone is not right for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from mxnum.engine.lanes import multiply_float32
+from mxnum.engine.magic import make_code, make_value, value_of_code
+from mxnum.engine.scaled import down, up
+from mxnum.formats import E8M0
+from mxnum.modes import Rounding
+from mxnum.scalar.word import dialect, select
+
+UNIT = E8M0.bias
+_SIGN = -0x80000000
+_INFINITY = 0x7F800000
+#: Magnitudes that every element takes for zero, or for too large, as it takes all beyond them.
+_LEAST, _GREATEST = 0x00800000, (127 + 100) << 23
+
+
+@dialect
+def bring(x: Any, scale: Any) -> Any:
+    """x / 2**(scale - 127) for a finite float32 bit pattern, between limits that change no code."""
+    magnitude = x & 0x7FFFFFFF
+    y = multiply_float32(magnitude, down(scale))
+    y = select(y < _LEAST, select(magnitude == 0, 0, _LEAST), y)
+    return select(y > _GREATEST, _GREATEST, y) | (x & _SIGN)
+
+
+@dialect
+def return_to(value: Any, scale: Any) -> Any:
+    """value * 2**(scale - 127), rounded once, for the float32 bit pattern of an element's value."""
+    magnitude = value & 0x7FFFFFFF
+    product = multiply_float32(magnitude, up(scale))
+    return select(magnitude < _INFINITY, product, magnitude) | (value & _SIGN)
+
+
+@cache
+def make_code_anywhere(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
+    """As `magic.make_code`, for every finite x and every scale but NaN."""
+    code = make_code(rounding, by_parity)
+
+    @dialect
+    def code_anywhere(x, scale, random, e):
+        return code(bring(x, scale), UNIT, random, e)
+
+    return code_anywhere
+
+
+@cache
+def make_value_anywhere(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
+    """As `magic.make_value`, for every finite x and every scale but NaN."""
+    value = make_value(rounding, by_parity)
+
+    @dialect
+    def value_anywhere(x, scale, random, e):
+        return return_to(value(bring(x, scale), UNIT, random, e), scale)
+
+    return value_anywhere
+
+
+@dialect
+def value_of_code_anywhere(code: Any, scale: Any, e: Any) -> Any:
+    """As `magic.value_of_code`, for every scale but NaN."""
+    return return_to(value_of_code(code, UNIT, e), scale)

@@ -1,0 +1,105 @@
+"""Products bring every number under every scale to where the fast formulations are proved, and change nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+import z3
+
+from mxnum.engine import beyond, magic, scaled
+from mxnum.formats import E8M0, ELEMENTS, FLOATS
+from mxnum.modes import Overflow, Rounding
+from mxnum.scalar.convert import make_decode, make_encode
+from mxnum.scalar.pack import SR_BITS
+from proofs.solve import prove
+from proofs.sym import run
+from proofs.theorem import Outcome, Theorem
+from proofs.theorems.magic import swept
+from proofs.theorems.scaled import Floats
+
+FLOAT32 = FLOATS["float32"]
+CODE = (
+    "A number brought to scale 1 by a product, between limits, has the code there that the number has under its scale; "
+    "and lies in the domain of the formulation that makes codes and values of it."
+)
+DECODING = "The value of a code at scale 1, multiplied by its scale, is the value of the definition."
+ENVIRONMENT = "float32 products round to nearest even and keep subnormals"
+
+
+def check_code(name: str, rounding: Rounding, overflow: Overflow) -> Outcome:
+    element = ELEMENTS[name]
+    domain = magic.domain(element, rounding)
+    x, scale, random = z3.BitVec("x", 32), z3.BitVec("scale", 32), z3.BitVec("random", 32)
+    floats, unit = Floats(), z3.BitVecVal(beyond.UNIT, 32)
+    brought, safe = run(beyond.bring, x, scale)
+    encode = make_encode(FLOAT32, element, rounding, overflow)
+    got, _ = run(encode, brought, unit, random)
+    want, _ = run(encode, x, scale, random)
+    in_domain = (brought & 0x7FFFFFFF) <= domain.greatest_x
+    given = [(x & 0x7FFFFFFF) <= FLOAT32.max_code, scale >= 0, scale <= 254, z3.ULT(random, 1 << SR_BITS)]
+    goal = z3.And(got == want, in_domain, *safe)
+    if not domain.least_scale <= beyond.UNIT <= domain.greatest_scale:
+        return Outcome("refuted", "by hand", 0.0, "scale 1 is outside the domain")
+    return prove([*given, *floats.equations], goal, engines=("bitwuzla",), show=(x, scale, random))
+
+
+def check_decoding(name: str) -> Outcome:
+    """All codes under all scales, by running both functions on arrays."""
+    started = time.perf_counter()
+    element = ELEMENTS[name]
+    least, greatest = magic.decoding_domain(element)
+    codes, scales = np.meshgrid(np.arange(1 << element.bits), np.arange(E8M0.nan_code))
+    with np.errstate(all="ignore"):
+        got = beyond.value_of_code_anywhere(codes, scales, magic.constants(element))
+    outcome = swept(got, make_decode(element, FLOAT32)(codes, scales), 32, started)
+    if not least <= beyond.UNIT <= greatest:
+        return Outcome("refuted", outcome.solver, outcome.seconds, "scale 1 is outside the domain")
+    return outcome
+
+
+def theorems() -> list[Theorem]:
+    return [*_rounding_theorems(), *_decoding_theorems()]
+
+
+def _rounding_theorems() -> Iterator[Theorem]:
+    for (name, element), rounding, overflow in product(ELEMENTS.items(), Rounding, Overflow):
+        if overflow == Overflow.IEEE and element.specials == "none":
+            continue
+        functions: tuple[Callable[..., Any], ...] = (
+            beyond.bring,
+            scaled.down,
+            make_encode(FLOAT32, element, rounding, overflow),
+        )
+        yield Theorem(
+            name=f"beyond/code/{name}/{rounding}/{overflow}",
+            statement=CODE,
+            kernels=tuple(function.__name__ for function in functions),
+            check=partial(check_code, name, rounding, overflow),
+            hypotheses=("x is any finite float32", "scale is any code but NaN", ENVIRONMENT),
+            functions=functions,
+        )
+
+
+def _decoding_theorems() -> Iterator[Theorem]:
+    for name, element in ELEMENTS.items():
+        functions: tuple[Callable[..., Any], ...] = (
+            beyond.value_of_code_anywhere,
+            beyond.return_to,
+            scaled.up,
+            magic.value_of_code,
+            magic.constants,
+            make_decode(element, FLOAT32),
+        )
+        yield Theorem(
+            name=f"beyond/decode/{name}",
+            statement=DECODING,
+            kernels=tuple(function.__name__ for function in functions),
+            check=partial(check_decoding, name),
+            hypotheses=("code is any element code", "scale is any code but NaN", ENVIRONMENT),
+            functions=functions,
+        )

@@ -1,0 +1,145 @@
+"""Fast loops narrow float64 to float32 first: that changes no code and no scale inside their domain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
+from typing import Any
+
+import z3
+
+from mxnum import formats
+from mxnum.engine import lanes, magic, narrow
+from mxnum.modes import Overflow, Rounding, ScaleRule
+from mxnum.scalar.convert import make_encode
+from mxnum.scalar.pack import SR_BITS
+from mxnum.scalar.scale import make_shared_scale
+from proofs.solve import prove, together
+from proofs.sym import Sym, run
+from proofs.theorem import Outcome, Theorem
+from proofs.theorems.magic import float_results, run_fast
+
+FLOAT32, FLOAT64 = formats.FLOATS["float32"], formats.FLOATS["float64"]
+ROUNDED = "The float32 number that a float64 number is rounded to, to odd, has the same code."
+STOCHASTIC = (
+    "The code made of the leading part of a float64 number, with the rest of it added to the random bits, is the code "
+    "of the definition."
+)
+SCALE = "The scale made of a largest magnitude rounded to odd is its shared scale, where it is in the domain of any rounding."
+HYPOTHESES = (
+    "x is any finite float64, and scale any code, within the limits of mxnum.engine.magic.domain",
+    "random in 0..2**30-1",
+)
+
+
+def _low_word(word: Sym) -> Sym:
+    """The low 32 bits; that they are the whole becomes an obligation."""
+    low = z3.Extract(31, 0, word.value)
+    word.obligations.append(z3.SignExt(32, low) == word.value)
+    return Sym(low, word.obligations)
+
+
+def _finite() -> tuple[z3.BitVecRef, z3.BoolRef]:
+    x = z3.BitVec("x", 64)
+    return x, (x & 0x7FFFFFFFFFFFFFFF) <= FLOAT64.max_code
+
+
+def check(name: str, rounding: Rounding, overflow: Overflow) -> Outcome:
+    lanes.LOW_WORD[Sym] = _low_word
+    element = formats.ELEMENTS[name]
+    domain, (x, finite) = magic.domain(element, rounding), _finite()
+    scale, random = z3.BitVec("scale", 32), z3.BitVec("random", 32)
+    encode = make_encode(FLOAT64, element, rounding, overflow)
+    want, _ = run(encode, x, z3.SignExt(32, scale), z3.SignExt(32, random))
+    if rounding == Rounding.SR:
+        narrowed, safe = run(narrow.leading_part, x)
+        got, more = _stochastic(element, overflow, x, scale, random)
+        safe, floats = [*safe, *more], float_results()
+    else:
+        narrowed, safe = run(narrow.to_odd, x)
+        got, _ = run(make_encode(FLOAT32, element, rounding, overflow), narrowed, scale, random)
+        floats = []
+    within = [
+        finite,
+        (narrowed & 0x7FFFFFFF) <= domain.greatest_x,
+        scale >= domain.least_scale,
+        scale <= domain.greatest_scale,
+        z3.ULT(random, 1 << SR_BITS),
+    ]
+    return prove([*within, *floats], z3.And(z3.Extract(31, 0, want) == got, *safe), show=(x, scale, random))
+
+
+def _stochastic(element: Any, overflow: Overflow, x: Any, scale: Any, random: Any) -> tuple[Any, list[z3.BoolRef]]:
+    constants = magic.constants(element, Rounding.SR, overflow)
+    code = magic.make_code(Rounding.SR, magic.breaks_ties_by_parity(element))
+
+    def split(scale: Sym, random: Sym) -> Any:
+        wide = Sym(x, scale.obligations)
+        leading = narrow.leading_part(wide)
+        return code(leading, scale, random + narrow.rest(wide, leading, scale, constants), constants)
+
+    return run_fast(split, scale, random)
+
+
+def check_scale(rule: ScaleRule) -> Outcome:
+    return together((name, partial(_check_scale, name, rule)) for name in formats.ELEMENTS)
+
+
+def _check_scale(name: str, rule: ScaleRule) -> Outcome:
+    lanes.LOW_WORD[Sym] = _low_word
+    element = formats.ELEMENTS[name]
+    constants, (amax, finite) = magic.constants(element, rule=rule), _finite()
+    narrowed, safe = run(narrow.to_odd, amax)
+    got, more = run(lambda narrowed: magic.fast_scale(narrowed, constants), narrowed)
+    want, _ = run(make_shared_scale(FLOAT64, element, rule), amax)
+    domains = [magic.domain(element, rounding) for rounding in Rounding]
+    in_domain = z3.And(
+        got >= min(domain.least_scale for domain in domains),
+        got <= max(domain.greatest_scale for domain in domains),
+        narrowed <= max(domain.greatest_x for domain in domains),
+    )
+    right = z3.Implies(z3.Or(amax == 0, in_domain), z3.SignExt(32, got) == want)
+    return prove([finite, amax >= 0], z3.And(right, *safe, *more), show=(amax,))
+
+
+def theorems() -> list[Theorem]:
+    return [*_rounding_theorems(), *_scale_theorems()]
+
+
+def _rounding_theorems() -> Iterator[Theorem]:
+    for (name, element), rounding, overflow in product(formats.ELEMENTS.items(), Rounding, Overflow):
+        if overflow == Overflow.IEEE and element.specials == "none":
+            continue
+        encode = make_encode(FLOAT64, element, rounding, overflow)
+        functions: tuple[Callable[..., Any], ...] = (
+            narrow.to_odd,
+            encode,
+            make_encode(FLOAT32, element, rounding, overflow),
+        )
+        if rounding == Rounding.SR:
+            code = magic.make_code(rounding, magic.breaks_ties_by_parity(element))
+            functions = narrow.leading_part, narrow.rest, code, magic.constants, encode
+        yield Theorem(
+            name=f"narrowing/{name}/{rounding}/{overflow}",
+            statement=STOCHASTIC if rounding == Rounding.SR else ROUNDED,
+            kernels=tuple(function.__name__ for function in functions),
+            check=partial(check, name, rounding, overflow),
+            hypotheses=HYPOTHESES,
+            tier="full" if rounding == Rounding.SR else "fast",
+            functions=functions,
+        )
+
+
+def _scale_theorems() -> Iterator[Theorem]:
+    for rule in ScaleRule:
+        example = make_shared_scale(FLOAT64, formats.ELEMENTS["e4m3"], rule)
+        functions: tuple[Callable[..., Any], ...] = magic.fast_scale, magic.constants, narrow.to_odd, example
+        yield Theorem(
+            name=f"narrowing/scale/{rule}",
+            statement=SCALE,
+            kernels=tuple(function.__name__ for function in functions),
+            check=partial(check_scale, rule),
+            hypotheses=("amax is any finite float64 that is not negative",),
+            functions=functions,
+        )
