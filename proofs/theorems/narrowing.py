@@ -26,7 +26,7 @@ STOCHASTIC = (
     "The code made of the leading part of a float64 number, with the rest of it added to the random bits, is the code "
     "of the definition."
 )
-SCALE = "The scale made of a largest magnitude rounded to odd is its shared scale, where it is in the domain of any rounding."
+SCALE = "The scale made of a largest magnitude rounded to odd is its shared scale, where that is in any domain."
 HYPOTHESES = (
     "x is any finite float64, and scale any code, within the limits of mxnum.engine.magic.domain",
     "random in 0..2**30-1",
