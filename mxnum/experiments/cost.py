@@ -47,7 +47,7 @@ def step_alone(experiment: Experiment, runs: int) -> Callable[[], None]:
     return step
 
 
-def measure(experiment: Experiment, *, runs: int = 1, rounds: int = 15) -> dict[str, float]:
+def measure(experiment: Experiment, *, runs: int = 1, rounds: int = 45) -> dict[str, float]:
     """Ratios for a training step in the experiment's precision.
 
     "step": the step over its products alone. "quantization": the share of the step that goes away when operands and
