@@ -127,6 +127,8 @@ class _Session:
         self.facts = self.shop.open(fresh)
         self.entries: dict[str, Entry] = {}
         self.failures: list[sweep.Failure] = []
+        #: Results files that could not be made, and why.
+        self.impossible: dict[str, str] = {}
         self.stop = threading.Event()
 
     def run(self) -> Reproduction:
@@ -190,8 +192,13 @@ class _Session:
             return
         if name == "interventions.json":
             seeds, small = range(seed, seed + ACTED_ON), studies.get("small")
-            found = interventions.gather(small, "E2M1", seeds, PLAN, self.shop.runs, self._aside(study))
-            storage.write_json(path, found)
+            try:
+                found = interventions.gather(small, "E2M1", seeds, PLAN, self.shop.runs, self._aside(study))
+            except interventions.NothingDivergedError as error:
+                self.impossible[name] = str(error)
+                self.watch.say(str(error))
+            else:
+                storage.write_json(path, found)
             return
         outcome = conduct(
             study, self.shop.runs, first_seed=seed, processes=self.request.processes, stack=STACK,
@@ -205,7 +212,11 @@ class _Session:
         return lambda line: self.watch.at("training", 0, 0, f"{study}: {line.strip()}")
 
     def _claims_of(self, name: str) -> list[str]:
-        return [id for id in self.request.ids if any(name in names for names in _needs(self.known, id))]
+        return [
+            id
+            for id in self.request.ids
+            if any(name in names for names in _needs(self.known, id)) or (name == "small.json" and id == "I6")
+        ]
 
     def _seconds(self) -> float:
         return float(self.facts["seconds"]) + time.monotonic() - self.begun
@@ -236,6 +247,8 @@ class _Session:
         if check.needs and not made:
             command = replace(self.request, ids=(id,), full=True).command
             remark = f"Needs more training than the quick runs: `{command}`."
+        elif any(name in self.impossible for name in made):
+            remark = next(self.impossible[name] for name in made if name in self.impossible)
         elif made and self.failures:
             remark = "Every training run that it needs failed."
         else:

@@ -60,6 +60,8 @@ def zeta_grows(context: Context) -> Evidence:
                 late.append(float(np.mean(zeta[-2:])))
                 if run["diverged"] is not None:
                     last.append(zeta[-1])
+        if not early:
+            continue
         grew = sum(b > a for a, b in zip(early, late, strict=True))
         numbers = f"medians {np.median(early):.2f} and {np.median(late):.2f}; it grew in {grew} of {len(early)} runs"
         statements.append(Statement(f"{arm}: zeta grows during training", grew > 0.8 * len(early), numbers))

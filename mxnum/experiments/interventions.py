@@ -217,6 +217,10 @@ def command(options: argparse.Namespace) -> int:
     return 0
 
 
+class NothingDivergedError(ValueError):
+    """There is nothing to act on."""
+
+
 def gather(
     study: Study, base: str, seeds: Iterable[int], plan: Plan, runs: Path, say: Callable[[str], None] = print
 ) -> dict[str, Any]:
@@ -231,6 +235,6 @@ def gather(
         if outcome is not None:
             done.append(outcome)
     if not done:
-        raise ValueError("No seed diverged, so there is nothing to act on; take more seeds or another arm.")
+        raise NothingDivergedError("No seed diverged, so there is nothing to act on; take more seeds or another arm.")
     environment = storage.environment()
     return {"study": study.name, "base": base, "plan": vars(plan), "seeds": done, "environment": environment}

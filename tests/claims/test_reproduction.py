@@ -146,6 +146,28 @@ def test_the_full_scale_makes_what_is_no_study(tmp_path, monkeypatch):
     assert calls == [(39304300, 39304301, 39304302, 39304303)]
 
 
+def test_where_nothing_diverges_there_is_nothing_to_act_on(tmp_path, monkeypatch):
+    monkeypatch.setitem(studies.STUDIES, "small", studies.Study("small", "?", ARMS, 2, "E2M1"))
+    monkeypatch.setattr(reproduction, "ACTED_ON", 2)
+    told = Told()
+    found = reproduce_into(tmp_path / "r", ["I7", "I9"], full=True, watch=told)
+    assert found.report["I7"].verdict == Verdict.NOT_RUN
+    assert found.report["I7"].remark == told.said[-1]
+    assert told.said[-1].startswith("No seed diverged")
+
+
+def test_every_study_says_whom_it_is_for(tmp_path, monkeypatch):
+    for name in ("small", "confirm"):
+        monkeypatch.setitem(studies.STUDIES, name, studies.Study(name, "?", ARMS, 1, "FP32", 2))
+    told = Told()
+    found = reproduce_into(tmp_path / "r", ["I6"], full=True, processes=1, watch=told)
+    assert [line for line in told.said if line.startswith("Training")] == [
+        "Training 1 of 2: small, for I6.",
+        "Training 2 of 2: confirm, for I6.",
+    ]
+    assert found.report["I6"].evidence.statements
+
+
 def test_what_each_scale_makes():
     known = registry.checks()
     assert Request(tuple(CLAIMS)).files(known) == list(reproduction.QUICK)

@@ -42,6 +42,8 @@ def test_i5(tmp_path):
     assert [s.holds for s in found.statements] == [True, True, None]
     flat = context(tmp_path, "confirm", {"E2M1": runs(ALWAYS, [0.1, 0.1, 0.1, 0.1])})
     assert [s.holds for s in training.zeta_grows(flat).statements] == [False, False, None]
+    too_short = context(tmp_path, "confirm", {"E2M1": runs([150] * 8)})
+    assert [s.holds for s in training.zeta_grows(too_short).statements] == [None]
 
 
 def test_i6(tmp_path):
