@@ -43,8 +43,7 @@ def test_the_commonest_conversions_have_their_constants_compiled_in():
     )
     assert (len(usual), len(short), len(other_rule)) == (2, 1, 1)
     columns, tiles = (
-        {jobs._quantizing_loop(jobs.quantizing_job(s, True), False, False, run, NO_DRAW) for s in asked}
-        for run in (1, 4)
+        {jobs._quantizing_loop(jobs.quantizing_job(s, True), False, run, NO_DRAW) for s in asked} for run in (1, 4)
     )
     assert (len(columns), len(tiles)) == (2, 1)
 
