@@ -9,6 +9,7 @@ Several runs with different seeds are computed together; see `kernels`. Paramete
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,8 @@ class Parameters:
         sizes |= {"w1": (e.inner, e.width), "w2": (e.width, e.hidden)}
         self.shapes = {kind: (e.layers, runs, *sizes[kind]) for kind in KINDS}
         self.flat = machine.xp.zeros(sum(math.prod(shape) for shape in self.shapes.values()), np.float32)
+        #: The views of each kind, layer by layer.
+        self.by_layer: dict[str, list[Array]] = {}
         self._make_views()
 
     def _make_views(self) -> None:
@@ -41,6 +44,7 @@ class Parameters:
         for kind, shape in self.shapes.items():
             stop = start + math.prod(shape)
             setattr(self, kind, self.flat[start:stop].reshape(shape))
+            self.by_layer[kind] = list(getattr(self, kind))
             start = stop
 
     gamma: Array
@@ -113,7 +117,7 @@ class Network:
         wide, hidden = (runs, samples, e.inner), (runs, samples, e.hidden)
 
         def quantized(tensor: Array, operand: Operand, axis: int, name: str, layer: int = 0) -> Array:
-            place = "quantized", _PLACES.get(name, name)
+            place = "quantized", _PLACES[name] if tensor.ndim == 3 else name
             if is_repeatable(operand):
                 return self.buffers.quantized((name, layer), place, tensor, operand, axis)
             stream, out = step << 16 | layer << 8 | _STREAMS[name], make(place, tensor.shape)
@@ -125,14 +129,20 @@ class Network:
             """Quantized along the axis before the last, and transposed: a view, which BLAS takes as it is."""
             return quantized(tensor, operand, -2, name, layer).swapaxes(-1, -2)
 
+        def of_layers(kind: str, operand: Operand, axis: int, name: str) -> Callable[[int], Array]:
+            """Weights, quantized when they are used, and in the cache then; random bits count through all layers."""
+            if is_repeatable(operand):
+                return lambda k: quantized(weights.by_layer[kind][k], operand, axis, name, k)
+            whole: Array = quantized(getattr(weights, kind), operand, axis, name)
+            return lambda k: whole[k]
+
         # The parameters as they are used at this step.
         weights = self.parameters
         if is_bf16:
             weights = self._rounded_parameters(bf16)
         gamma = self._affine("gamma", p.gamma, step, 0)
         beta = self._affine("beta", p.beta, step, 1)
-        w1 = quantized(weights.w1, p.weights, -1, "w1")
-        w2 = quantized(weights.w2, p.weights, -1, "w2")
+        w1, w2 = of_layers("w1", p.weights, -1, "w1"), of_layers("w2", p.weights, -1, "w2")
 
         # Forward.
         stream = make("stream", x.shape)
@@ -154,10 +164,10 @@ class Network:
                 )
             else:
                 kernels.round_bf16(stream.reshape(-1).view(np.int32), layer.z.reshape(-1).view(np.int32), bf16)
-            xp.matmul(quantized(layer.z, p.activations, -1, "z", k), w1[k].swapaxes(-1, -2), out=layer.u)
+            xp.matmul(quantized(layer.z, p.activations, -1, "z", k), w1(k).swapaxes(-1, -2), out=layer.u)
             apply_activation(e, layer.u, layer.slope, layer.h, bf16 if p.round_activation else 0, kernels)
             product = make("product", x.shape)
-            xp.matmul(quantized(layer.h, p.activations, -1, "h", k), w2[k].swapaxes(-1, -2), out=product)
+            xp.matmul(quantized(layer.h, p.activations, -1, "h", k), w2(k).swapaxes(-1, -2), out=product)
             kernels.add_rounded_bias(product, weights.bias[k], stream, bf16)
         self.saved = saved
 
@@ -165,20 +175,23 @@ class Network:
         loss = xp.empty(runs)
         d_stream, g = make("d_stream", x.shape), self.gradients
         kernels.residual_gradient(stream, y, loss, d_stream)
-        w1 = turned(weights.w1, p.weights_backward, "w1 backward")
-        w2 = turned(weights.w2, p.weights_backward, "w2 backward")
+        w1, w2 = (of_layers(kind, p.weights_backward, -2, f"{kind} backward") for kind in ("w1", "w2"))
         d_out, dh, du = make("d_out", x.shape), make("dh", hidden), make("du", wide)
         for k in reversed(range(e.layers)):
             layer = saved[k]
             kernels.round_and_sum(d_stream, d_out, g.bias[k], bf16)
             h = turned(layer.h, p.activations_backward, "h along batch", k)
-            xp.matmul(turned(d_out, p.gradients, "d_out along batch", k), h.swapaxes(-1, -2), out=g.w2[k])
-            xp.matmul(quantized(d_out, p.gradients, -1, "d_out", k), w2[k].swapaxes(-1, -2), out=dh)
+            across = turned(d_out, p.gradients, "d_out along batch", k)
+            along = quantized(d_out, p.gradients, -1, "d_out", k)
+            xp.matmul(across, h.swapaxes(-1, -2), out=g.w2[k])
+            xp.matmul(along, w2(k), out=dh)
             self._activation_backward(layer, dh, du, bf16)
             z = turned(layer.z, p.activations_backward, "z along batch", k)
-            xp.matmul(turned(du, p.gradients, "du along batch", k), z.swapaxes(-1, -2), out=g.w1[k])
+            across = turned(du, p.gradients, "du along batch", k)
+            along = quantized(du, p.gradients, -1, "du", k)
+            xp.matmul(across, z.swapaxes(-1, -2), out=g.w1[k])
             dz = make("dz", x.shape)
-            xp.matmul(quantized(du, p.gradients, -1, "du", k), w1[k].swapaxes(-1, -2), out=dz)
+            xp.matmul(along, w1(k), out=dz)
             if e.layer_norm:
                 kernels.layer_norm_backward(
                     dz, layer.normalized, layer.inverse_deviation, gamma[k], g.gamma[k], g.beta[k], d_stream, bf16
@@ -236,9 +249,10 @@ _STREAMS = {
         start=2,
     )
 }
-#: Operands that are used once and then forgotten share memory, which stays in the cache: the left and the right ones.
-_PLACES = dict.fromkeys(("z", "h", "d_out along batch", "d_out", "du along batch", "du"), "left")
-_PLACES |= dict.fromkeys(("h along batch", "z along batch"), "right")
+#: Operands of a layer are used once and then forgotten: left and right ones share memory, which stays in the cache.
+_PLACES = dict.fromkeys(("z", "h", "d_out along batch", "du along batch"), "left")
+_PLACES |= dict.fromkeys(("d_out", "du"), "left of the second")
+_PLACES |= dict.fromkeys(("h along batch", "z along batch", "w1", "w2", "w1 backward", "w2 backward"), "right")
 
 
 def quantized_product(precision: Precision, bf16: int, machine: Machine = CPU) -> Any:

@@ -11,7 +11,7 @@ import mxnum as mx
 from mxnum.experiments.config import BFLOAT16, FLOAT32, Experiment, Operand, Precision, uniform_precision
 from mxnum.experiments.data import Batches
 from mxnum.experiments.loop import Training
-from mxnum.experiments.model import KINDS, Network, quantized_product
+from mxnum.experiments.model import _STREAMS, KINDS, Network, quantized_product
 
 SMALL = Experiment(width=32, layers=2, batch=64)
 VARIANTS = {
@@ -224,6 +224,20 @@ def test_prepared_quantizations_are_those_of_plain_calls(precision, monkeypatch)
     monkeypatch.setattr("mxnum.experiments.model.is_repeatable", lambda operand: False)
     for ours, theirs in zip(prepared, trained(), strict=True):
         assert np.array_equal(ours.view(np.uint8), theirs.view(np.uint8))
+
+
+@pytest.mark.parametrize(
+    "operand",
+    [E2M1, replace(E2M1, rounding="sr"), replace(E2M1, scale_rule="released_bump"), BFLOAT16],
+    ids=["repeatable", "stochastic", "released", "bfloat16"],
+)
+def test_operands_that_share_memory_do_not_disturb_each_other(operand, monkeypatch):
+    """All shapes are equal, so that everything that may share memory does."""
+    experiment = Experiment(width=32, layers=2, batch=32, expansion=1, precision=Precision(*(operand,) * 5))
+    shared = gradients(experiment, (3, 4))
+    monkeypatch.setattr("mxnum.experiments.model._PLACES", {name: name for name in _STREAMS})
+    monkeypatch.setattr("mxnum.experiments.operands.Buffers.get_like", lambda self, name, shape: np.empty(shape, "f4"))
+    assert np.array_equal(shared, gradients(experiment, (3, 4)))
 
 
 def test_vectors_of_a_run_come_back():
