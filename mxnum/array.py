@@ -64,6 +64,11 @@ class MXArray:
         layout = resolve_blocks(
             codes.shape, fmt.block, axis=axis, block_size=block_size, block_shape=block_shape, blocks=blocks
         )
+        return cls._around(codes, scales, fmt, layout, offsets)
+
+    @classmethod
+    def _around(cls, codes: Any, scales: Any, fmt: MXFormat, layout: Blocks, offsets: Any) -> Self:
+        """Codes that need no check with scales and offsets that do."""
         scales = checked_scales(scales, scales_shape(codes.shape, layout))
         if offsets is not None:
             offsets = as_array("offsets", offsets)
@@ -89,7 +94,8 @@ class MXArray:
         """An MXArray from what `pack` returns; `length` is the number of elements in each row of the last axis."""
         from mxnum.engine import packing
 
-        bits = formats.get(format).element.bits
+        fmt = formats.get(format)
+        bits = fmt.element.bits
         packed = as_array("packed", packed)
         errors.require_dtype("packed", packed.dtype, np.dtype(np.uint8))
         errors.require(packed.ndim >= 1, "packed", "an array of at least one axis", packed.shape)
@@ -98,11 +104,11 @@ class MXArray:
         errors.require(
             packed.shape[-1] == row, "packed", f"{row} bytes per row for {length} codes of {bits} bits", packed.shape
         )
-        codes = dispatch_engine(packed=packed).unpack(packed, bits, length)
-        layout: dict[str, Any] = {
-            "axis": axis, "block_size": block_size, "block_shape": block_shape, "blocks": blocks, "offsets": offsets
-        }  # fmt: skip
-        return cls.from_parts(codes, scales, format, **layout)
+        codes = as_array("codes", dispatch_engine(packed=packed).unpack(packed, bits, length))
+        layout = resolve_blocks(
+            codes.shape, fmt.block, axis=axis, block_size=block_size, block_shape=block_shape, blocks=blocks
+        )
+        return cls._around(codes, scales, fmt, layout, offsets)
 
     # Shape and size
 

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from mxnum.engine.jit import compile_loop
 from mxnum.engine.lanes import lane, load, store
 from mxnum.scalar.random import make_align_random, philox4x32
 from mxnum.scalar.word import dialect
@@ -80,3 +83,25 @@ def draw_from_seed(sr_bits: int) -> Draw:
         return load(buffer, place)
 
     return Draw(prepare, at, buffered=True)
+
+
+#: Words that `draw_words` makes at a time, at most.
+_PIECE = 4096
+
+
+@cache
+def draw_words(sr_bits: int) -> Any:
+    """(key, firsts, words): rows of words, each from a C-order index on, as `draw_from_words(30)` takes them."""
+    prepare = draw_from_seed(sr_bits).prepare
+
+    def loop(key, firsts, words):
+        length = words.size // firsts.size
+        buffer = np.empty(_PIECE + 8, np.int32)
+        for row in range(firsts.size):
+            for begin in range(0, length, _PIECE):
+                count = min(_PIECE, length - begin)
+                place = prepare(key, buffer, firsts[row] + begin, count)
+                for i in range(count):
+                    store(words, row * length + begin + i, load(buffer, place + i))
+
+    return compile_loop(loop)

@@ -19,8 +19,9 @@ from mxnum.engine.jobs import (
     unit_scales,
 )
 from mxnum.engine.packing import pack, unpack
+from mxnum.engine.parts import cut, new_beside
 from mxnum.engine.request import RandomBits, Request
-from mxnum.engine.walk import chunks, overlaps_partly, plan
+from mxnum.engine.walk import overlaps_partly, plan
 from mxnum.formats import ElementFormat
 from mxnum.layout import Blocks
 from mxnum.modes import Nonfinite, Overflow, Rounding
@@ -44,11 +45,15 @@ Quantized = tuple[Array, Array, Array | None]
 
 
 def quantize(request: Request, out: Quantized | None = None) -> Quantized:
-    """Codes, scales and offsets (None without asymmetric scaling) of an array of floats."""
+    """Codes, scales and offsets (None without asymmetric scaling) of an array of floats, in the order of its memory."""
     asked = request.settings
     if out is None:
-        offsets = None if asked.offset_range is None else np.empty(asked.scales_shape, np.float16)
-        out = np.empty(asked.shape, np.uint8), np.empty(asked.scales_shape, np.uint8), offsets
+        x, side = request.x, asked.scales_shape
+        offsets = None if asked.offset_range is None else new_beside(x, side, np.float16)
+        if x.flags.c_contiguous:  # (a call costs more than what it would ask here)
+            out = np.empty(asked.shape, np.uint8), np.empty(side, np.uint8), offsets
+        else:
+            out = new_beside(x, asked.shape, np.uint8), new_beside(x, side, np.uint8), offsets
     codes, scales, offsets = out
     if offsets is not None:
         _check_finite(request.x, asked.source, asked.element, asked.nonfinite)
@@ -63,13 +68,13 @@ def quantize(request: Request, out: Quantized | None = None) -> Quantized:
 def fake_quantize(request: Request, out: Array | None = None) -> Array:
     """The values of the quantized array in the type of the input."""
     asked, x = request.settings, request.x
-    values = np.empty(asked.shape, x.dtype) if out is None else out
+    values = new_beside(x, asked.shape, x.dtype) if out is None else out
     if asked.offset_range is not None:
         _check_finite(x, asked.source, asked.element, asked.nonfinite)
         if asymmetric.fake_quantize(request, values):
             return values
     elif out is None or not overlaps_partly(x, out):
-        scales = np.empty(asked.scales_shape, np.uint8)
+        scales = new_beside(x, asked.scales_shape, np.uint8)
         if _quantize_fast(request, values, scales, values=True):
             return values
     parts = quantize(request)
@@ -81,7 +86,7 @@ def fake_quantizer(request: Request, out: Array) -> Callable[[], Array]:
     asked, x = request.settings, request.x
     walk = plan(asked.shape, asked.blocks) if x.size else None
     is_plain = x.flags.c_contiguous and out.flags.c_contiguous and not overlaps_partly(x, out)
-    if walk is None or not is_plain or _must_look(asked.element, asked.nonfinite):
+    if walk is None or walk.is_narrow or not is_plain or _must_look(asked.element, asked.nonfinite):
         return partial(fake_quantize, request, out)
     scales = np.empty(asked.scales_shape, np.uint8)
     quantize_values = quantizing_job(asked, True).prepared(walk, x, out, scales, request.threads)
@@ -96,7 +101,7 @@ def fake_quantizer(request: Request, out: Array) -> Callable[[], Array]:
 def shared_scale(request: Request, out: Array | None = None, threads: int | None = None) -> Array:
     """The E8M0 code of each block."""
     asked, x = request.settings, request.x
-    scales = np.empty(asked.scales_shape, np.uint8) if out is None else out
+    scales = new_beside(x, asked.scales_shape, np.uint8) if out is None else out
     if asked.nonfinite == Nonfinite.RAISE:
         _check_finite(x, asked.source, asked.element, asked.nonfinite)
     if not in_parts(scaling_job(asked), asked.blocks, x, None, scales, threads):
@@ -117,7 +122,7 @@ def encode(
     threads: int | None = None,
 ) -> Array:
     """Codes of `target` for the elements alone, at scale 1."""
-    codes = np.empty(x.shape, code_dtype(target.bits)) if out is None else out
+    codes = new_beside(x, x.shape, code_dtype(target.bits)) if out is None else out
     _check_finite(x, source, target, nonfinite)
     job = encoding_job(source, target, rounding, overflow)
     if overlaps_partly(x, codes) or not elements_in_parts(job, x, codes, threads, random):
@@ -135,9 +140,8 @@ def dequantize(
     out: Array | None = None,
     threads: int | None = None,
 ) -> Array:
-    """Values of an MX array in `target`; without `out` a new contiguous array."""
-    values = np.empty(codes.shape, numpy_dtype(target)) if out is None else out
-    scales = np.ascontiguousarray(scales)
+    """Values of an MX array in `target`; without `out` a new array in the order of the memory of the codes."""
+    values = new_beside(codes, codes.shape, numpy_dtype(target)) if out is None else out
     if offsets is not None:
         done = asymmetric.dequantize(codes, scales, offsets, element, blocks, target, values)
     else:
@@ -151,7 +155,7 @@ def decode(
     codes: Array, element: ElementFormat, target: ElementFormat, out: Array | None = None, threads: int | None = None
 ) -> Array:
     """Values of element codes alone, at scale 1."""
-    values = np.empty(codes.shape, numpy_dtype(target)) if out is None else out
+    values = new_beside(codes, codes.shape, numpy_dtype(target)) if out is None else out
     job = decoding_job(element, target)
     if not elements_in_parts(job, codes, values, threads):
         definition.dequantize(codes, unit_scales(1), None, element, _one_block(codes.shape), target, values)
@@ -200,7 +204,5 @@ def _all_finite(x: Array, source: ElementFormat) -> bool:
     loop = rows.greatest_magnitude(source)
     if x.flags.c_contiguous:
         return bool(loop(signed_bits(x).reshape(-1)) <= source.max_code)
-    parts = chunks(x.shape, (1,) * x.ndim)
-    return parts is not None and all(
-        loop(signed_bits(np.ascontiguousarray(x[where])).reshape(-1)) <= source.max_code for where, _, _ in parts
-    )
+    parts = cut((1,) * x.ndim, x)
+    return parts is not None and all(loop(signed_bits(part.x).reshape(-1)) <= source.max_code for part in parts.each())

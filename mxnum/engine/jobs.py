@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -25,19 +25,16 @@ from mxnum.engine.formulation import (
     requantizing,
     scaling,
 )
+from mxnum.engine.parts import NOTHING, Parts, cut
+from mxnum.engine.pieces import in_pieces
 from mxnum.engine.request import RandomBits, Settings
-from mxnum.engine.walk import Walk, chunks, in_threads, plan
+from mxnum.engine.walk import Chunk, Walk, in_threads, plan
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.layout import Blocks
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
 
 #: Elements alone are done as blocks of this length at scale 1.
 RUN_OF_ELEMENTS = 4096
-
-_NO_RESULTS = np.empty(1, np.uint8)
-
-#: What to take of an array; None for all of it.
-Where = tuple[slice, ...] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,11 +61,10 @@ class Quantization:
         scales: Array,
         threads: int | None,
         random: RandomBits | None = None,
-        where: Where = None,
         first: int = 0,
     ) -> None:
-        """One contiguous part, found at `where` in the whole array, whose first element has the C-order index."""
-        self.prepared(walk, x, out, scales, threads, *_drawn(random, where, first))()
+        """One contiguous part, whose first element has that C-order index."""
+        self.prepared(walk, x, out, scales, threads, *_drawn(random, first))()
 
     def prepared(
         self, walk: Walk, x: Array, out: Array, scales: Array, threads: int | None, draw: Draw = NO_DRAW, words: Any = 0
@@ -113,10 +109,9 @@ class Decoding:
         scales: Array,
         threads: int | None,
         random: RandomBits | None = None,
-        where: Where = None,
         first: int = 0,
     ) -> None:
-        """One contiguous part; the last three arguments are those of a quantization."""
+        """One contiguous part; the last two arguments are those of a quantization."""
         flat = codes.reshape(-1), signed_bits(out).reshape(-1), scales.reshape(-1)
         if self.fast is not None and environment.is_default():
             left = np.zeros(walk.groups, np.uint8)
@@ -194,13 +189,12 @@ def _quantizing_loop(job: Quantization, along_rows: bool, constant_run: int, dra
     return quantize(function, job.source, job.scales_given, draw, constant_run)
 
 
-def _drawn(random: RandomBits | None, where: Where, first: int) -> tuple[Draw, Any]:
+def _drawn(random: RandomBits | None, first: int) -> tuple[Draw, Any]:
     """How random bits are drawn, and from what."""
     if random is None:
         return NO_DRAW, 0
     if random.words is not None:
-        words = random.words if where is None else random.words[where]
-        return draw_from_words(random.sr_bits), np.ascontiguousarray(words).reshape(-1)
+        return draw_from_words(random.sr_bits), random.words.reshape(-1)
     return draw_from_seed(random.sr_bits), (*random.key, first)
 
 
@@ -216,27 +210,22 @@ def in_parts(
     """Run a job over arrays of any strides; False, with nothing done, where no fast loop goes that way."""
     if x.size == 0:
         return True
-    walk = plan(x.shape, blocks)
-    if walk is None or not scales.flags.c_contiguous:
-        return False
-    out = _NO_RESULTS if results is None else results
-    if x.flags.c_contiguous and out.flags.c_contiguous:
-        job.run(walk, x, out, scales, threads, random)
-        return True
-    parts = chunks(x.shape, blocks)
+    out = NOTHING if results is None else results
+    in_line = x.flags.c_contiguous and out.flags.c_contiguous and scales.flags.c_contiguous
+    if in_line and (random is None or _is_in_line(random)):
+        walk = plan(x.shape, blocks)
+        if walk is not None and not walk.is_narrow:
+            job.run(walk, x, out, scales, threads, random)
+            return True
+    parts = cut(blocks, x, results, (scales,), random, writes_sides=isinstance(job, Quantization))
     if parts is None:
         return False
-    for where, blocks_where, first in parts:
-        some = np.ascontiguousarray(x[where])
-        walk = plan(some.shape, blocks)
-        assert walk is not None
-        if results is None or out.flags.c_contiguous:
-            into = out if results is None else out[where]
-            job.run(walk, some, into, scales[blocks_where], threads, random, where, first)
-        else:
-            into = np.empty(some.shape, out.dtype)
-            job.run(walk, some, into, scales[blocks_where], threads, random, where, first)
-            out[where] = into
+
+    def work(some: Sequence[Chunk], threads: int | None = 1) -> None:
+        for part in parts.each(some):
+            job.run(part.walk, part.x, part.out, part.sides[0], threads, part.random, part.first)
+
+    _share(parts, work, threads)
     return True
 
 
@@ -246,22 +235,40 @@ def elements_in_parts(
     """The same for elements alone."""
     if x.size == 0:
         return True
-    parts: Any = [(None, None, 0)]
-    if not (x.flags.c_contiguous and out.flags.c_contiguous):
-        parts = chunks(x.shape, (1,) * x.ndim)
+    if x.flags.c_contiguous and out.flags.c_contiguous and (random is None or _is_in_line(random)):
+        _run_elements(job, x, out, threads, random, 0)
+        return True
+    parts = cut((1,) * x.ndim, x, out, random=random)
     if parts is None:
         return False
-    for where, _, first in parts:
-        some = np.ascontiguousarray(x if where is None else x[where]).reshape(-1)
-        walk = plan(some.shape, (RUN_OF_ELEMENTS,))
-        assert walk is not None
-        into = out.reshape(-1) if where is None else out[where]
-        target = into if into.flags.c_contiguous else np.empty(into.shape, into.dtype)
-        scales = unit_scales(-(-some.size // RUN_OF_ELEMENTS))
-        job.run(walk, some, target.reshape(-1), scales, threads, random, where, first)
-        if target is not into:
-            into[...] = target
+
+    def work(some: Sequence[Chunk], threads: int | None = 1) -> None:
+        for part in parts.each(some):
+            _run_elements(job, part.x, part.out, threads, part.random, part.first)
+
+    _share(parts, work, threads)
     return True
+
+
+def _run_elements(
+    job: Quantization | Decoding, x: Array, out: Array, threads: int | None, random: RandomBits | None, first: int
+) -> None:
+    walk = plan((x.size,), (RUN_OF_ELEMENTS,))
+    assert walk is not None
+    job.run(walk, x, out, unit_scales(-(-x.size // RUN_OF_ELEMENTS)), threads, random, first)
+
+
+def _share(parts: Parts, work: Callable[..., None], threads: int | None) -> None:
+    """Either the only part by all threads, or every thread its share of the chunks."""
+    if parts.is_whole:
+        work(parts.chunks, threads)
+    else:
+        in_pieces(work, parts.shares(threads))
+
+
+def _is_in_line(random: RandomBits) -> bool:
+    """Whether random words, if they are given, can be read one after the other."""
+    return random.words is None or bool(random.words.flags.c_contiguous)
 
 
 def unit_scales(count: int) -> Array:

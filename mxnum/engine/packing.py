@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -10,8 +11,19 @@ import numpy as np
 from mxnum.dtypes import Array
 from mxnum.engine.jit import compile_loop
 from mxnum.engine.lanes import load, store
+from mxnum.engine.parts import memory_order
+from mxnum.engine.turning import contiguous, copy
+from mxnum.engine.walk import chunks
 from mxnum.scalar.word import dialect
 
+#: Codes that fill whole bytes, whatever their width.
+_PER_BYTES = 8
+#: Codes of an array that is not contiguous which are copied at a time.
+_CODES = 1 << 19
+#: Fewer codes than this are not worth another way.
+_FEW = 4096
+#: Bytes that lines which turn are longer than they need to be: lines a power of two apart share places in the cache.
+_APART = 64
 #: Codes that fill whole bytes, for the widths that have a loop of their own.
 _TOGETHER = {4: 2, 6: 4}
 
@@ -24,21 +36,70 @@ def packed_length(length: int, bits: int) -> int:
 def pack(codes: Array, bits: int, out: Array | None = None) -> Array:
     """Each row along the last axis as a little-endian bit stream."""
     shape = (*codes.shape[:-1], packed_length(codes.shape[-1], bits))
-    packed = out if out is not None and out.flags.c_contiguous else np.empty(shape, np.uint8)
-    if codes.size:
-        _loop(_pack_rows, _pack_together, bits)(*_as_rows(np.ascontiguousarray(codes), packed, bits))
-    if out is not None and out is not packed:
-        out[...] = packed
-        return out
+    packed = np.empty(shape, np.uint8) if out is None else out
+    if codes.size == 0:
+        return packed
+    if codes.flags.c_contiguous and packed.flags.c_contiguous:
+        _pack_all(codes, packed, bits)
+        return packed
+    order = _across(codes) or tuple(range(codes.ndim))
+    codes, turned = codes.transpose(order), packed.transpose(order)
+    along = order.index(codes.ndim - 1)
+    for where, bytes_where in _row_parts(codes.shape, bits, along):
+        some, into = contiguous(codes[where]), turned[bytes_where]
+        if along == codes.ndim - 1:
+            room = into if into.flags.c_contiguous else np.empty(into.shape, np.uint8)
+            _pack_all(some, room, bits)
+        else:
+            lines = np.empty((*into.shape[:-1], into.shape[-1] + _APART), np.uint8)
+            length, rows = some.shape[-2:]
+            shape = some.size // (length * rows), length, rows, lines.shape[-1]
+            _pack_lines(bits)(some.reshape(-1), lines.reshape(-1), *shape)
+            room = lines[..., :rows]
+        if room is not into:
+            copy(room, into)
     return packed
+
+
+def _across(codes: Array) -> tuple[int, ...] | None:
+    """The axes in the order of memory, where rows do not lie along it: the last axis last but one."""
+    order = memory_order(codes)
+    if codes.ndim < 2 or order[-1] == codes.ndim - 1 or codes.size < _FEW:
+        return None
+    return (*(axis for axis in order[:-1] if axis != codes.ndim - 1), codes.ndim - 1, order[-1])
 
 
 def unpack(packed: Array, bits: int, length: int) -> Array:
     """The inverse of `pack` for rows of `length` codes; padding bits at the end of a row are not looked at."""
     codes = np.empty((*packed.shape[:-1], length), np.uint8)
-    if codes.size:
-        _loop(_unpack_rows, _unpack_together, bits)(*_as_rows(codes, np.ascontiguousarray(packed), bits))
+    if codes.size == 0:
+        return codes
+    if packed.flags.c_contiguous:
+        _unpack_all(packed, codes, bits)
+        return codes
+    for where, bytes_where in _row_parts(codes.shape, bits, codes.ndim - 1):
+        _unpack_all(contiguous(packed[bytes_where]), codes[where], bits)
     return codes
+
+
+def _pack_all(codes: Array, packed: Array, bits: int) -> None:
+    _loop(_pack_rows, _pack_together, bits)(*_as_rows(codes, packed, bits))
+
+
+def _unpack_all(packed: Array, codes: Array, bits: int) -> None:
+    _loop(_unpack_rows, _unpack_together, bits)(*_as_rows(codes, packed, bits))
+
+
+def _row_parts(shape: tuple[int, ...], bits: int, along: int) -> Iterator[tuple[Any, Any]]:
+    """Where parts of rows of codes are, and their whole bytes; rows go along one of the axes."""
+    sizes = [1] * len(shape)
+    sizes[along] = _PER_BYTES
+    made = chunks(shape, tuple(sizes), _CODES)
+    assert made is not None
+    for chunk in made:
+        start, stop, _ = chunk.where[along].indices(shape[along])
+        bytes_ = slice(packed_length(start, bits), packed_length(stop, bits))
+        yield chunk.where, (*chunk.where[:along], bytes_, *chunk.where[along + 1 :])
 
 
 def _as_rows(codes: Array, packed: Array, bits: int) -> tuple[Array, Array, int]:
@@ -104,6 +165,49 @@ def _unpack_together(bits: int) -> Any:
                     store(codes, to + 2, (three >> 12) & 63)
                     store(codes, to + 3, three >> 18)
                 rest(codes, into + length // 4 * 4, into + length, packed, first + length // 4 * 3)
+
+    return compile_loop(loop)
+
+
+@cache
+def _pack_lines(bits: int) -> Any:
+    """(codes, packed, planes, length, rows, step): rows side by side, each code and each byte of them a line.
+
+    Lines of codes are as long as there are rows, those of bytes have their first elements `step` apart.
+    """
+    is_nibble, is_six = bits == 4, bits == 6
+    together, of_bytes = (_TOGETHER[bits], _TOGETHER[bits] * bits // 8) if bits in _TOGETHER else (0, 0)
+
+    def loop(codes, packed, planes, length, rows, step):
+        lines = (length * bits + 7) // 8
+        for plane in range(planes):
+            first, into = plane * length * rows, plane * lines * step
+            groups = length // together if together > 0 else 0
+            for group in range(groups):
+                at, to = first + group * together * rows, into + group * of_bytes * step
+                if is_nibble:
+                    for r in range(rows):
+                        store(packed, to + r, load(codes, at + r) | (load(codes, at + rows + r) << 4))
+                elif is_six:  # a loop for each line vectorizes, one for all three does not
+                    for r in range(rows):
+                        store(packed, to + r, load(codes, at + r) | (load(codes, at + rows + r) << 6))
+                    at, to = at + rows, to + step
+                    for r in range(rows):
+                        store(packed, to + r, (load(codes, at + r) >> 2) | (load(codes, at + rows + r) << 4))
+                    at, to = at + rows, to + step
+                    for r in range(rows):
+                        store(packed, to + r, (load(codes, at + r) >> 4) | (load(codes, at + rows + r) << 2))
+            for line in range(groups * of_bytes, lines):
+                to, code = into + line * step, 8 * line // bits
+                for r in range(rows):
+                    packed[to + r] = 0
+                while code < length and code * bits < 8 * line + 8:
+                    up, at = code * bits - 8 * line, first + code * rows
+                    for r in range(rows):
+                        value = int(codes[at + r])
+                        value = value << up if up >= 0 else value >> -up
+                        packed[to + r] = (int(packed[to + r]) | value) & 0xFF
+                    code += 1
 
     return compile_loop(loop)
 

@@ -1,21 +1,20 @@
-"""How an operation goes through arrays: the shape its loop sees, what each thread does, and what is not contiguous."""
+"""How an operation goes through an array: the shape its loop sees, what each thread does, and in which chunks."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import pairwise
-from threading import Thread
-from typing import Any
+from itertools import pairwise, product
+from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
 from mxnum.dtypes import Array
+from mxnum.engine.pieces import bounds, in_pieces, worth
 from mxnum.engine.rows import PIECE, SHORT_RUN, USUAL_RUN
-from mxnum.layout import Blocks, collapse
+from mxnum.layout import Blocks, collapse, element_strides
 
 #: Blocks that a loop along rows takes at a time, at most: they stay in the first cache between its phases.
 GROUP = 32
@@ -23,6 +22,10 @@ GROUP = 32
 ELEMENTS_PER_THREAD = 1 << 19
 #: Elements of an array that is not contiguous which are copied at a time.
 CHUNK = 1 << 17
+#: Columns of a panel, at least: fewer are worth a copy in which their blocks are rows.
+NARROW = 6
+#: Elements of an array that is worth it, at least.
+WORTH_A_COPY = 1 << 14
 #: Elements of a panel of columns, which both phases of a loop find in the second cache.
 PANEL = 1 << 17
 #: Columns of a panel, at most.
@@ -47,6 +50,11 @@ class Walk:
     def along_rows(self) -> bool:
         """Whether the loops of `rows` take it; those of `columns` take the others."""
         return self.k == 1 and self.run >= SHORT_RUN
+
+    @cached_property
+    def is_narrow(self) -> bool:
+        """Whether loops along the columns would be too short."""
+        return self.run == 1 < self.k and self.columns < NARROW and self.elements >= WORTH_A_COPY
 
     @cached_property
     def constant_run(self) -> int:
@@ -102,22 +110,23 @@ class Walk:
         return 0, outer, 0, inner
 
     @cached_property
-    def most_threads(self) -> int:
-        """How many threads are worth it."""
-        return max(1, self.planes * self.rows * self.columns // ELEMENTS_PER_THREAD)
+    def elements(self) -> int:
+        return self.planes * self.rows * self.columns
 
-    def pieces(self, threads: int) -> list[Bounds]:
+    @cached_property
+    def is_for_one(self) -> bool:
+        """Whether more than one thread is never worth it."""
+        return worth(self.elements, ELEMENTS_PER_THREAD, 2) == 1
+
+    def pieces(self, threads: int | None) -> list[Bounds]:
         """The bounds of the calls that make up the whole, one for each thread that is worth it."""
-        count = min(threads, self.most_threads)
+        count = worth(self.elements, ELEMENTS_PER_THREAD, threads)
+        if count == 1:
+            return [self.whole]
         outer, inner, step = self.extent
         if outer >= count:
-            return [(a, b, 0, inner) for a, b in pairwise(_bounds(outer, count, 1))]
-        return [(0, outer, a, b) for a, b in pairwise(_bounds(inner, count, step)) if a < b]
-
-
-def _bounds(length: int, parts: int, step: int) -> list[int]:
-    steps = -(-length // step)
-    return [min(length, steps * part // parts * step) for part in range(parts + 1)]
+            return [(a, b, 0, inner) for a, b in pairwise(bounds(outer, count))]
+        return [(0, outer, a, b) for a, b in pairwise(bounds(inner, count, step)) if a < b]
 
 
 @lru_cache(maxsize=4096)
@@ -137,60 +146,48 @@ def plan(shape: tuple[int, ...], blocks: Blocks) -> Walk | None:
 
 
 def in_threads(loop: Callable[..., Any], walk: Walk, threads: int | None, *arguments: Any) -> int:
-    """Run a loop over all of a walk and add up what it returns. Its bounds come after three arrays and the shape.
-
-    Threads are made for the call: they inherit its floating-point environment.
-    """
-    if walk.most_threads == 1 or threads == 1:
+    """Run a loop over all of a walk and add up what it returns. Its bounds come after three arrays and the shape."""
+    if walk.is_for_one or threads == 1:
         return loop(*arguments[:3], walk.shape, walk.whole, *arguments[3:]) or 0
-    pieces = walk.pieces(threads or numba.get_num_threads())
-    results: list[int] = []
 
-    def work(bounds: Bounds) -> None:
-        results.append(loop(*arguments[:3], walk.shape, bounds, *arguments[3:]) or 0)
+    def work(piece: Bounds) -> int:
+        return loop(*arguments[:3], walk.shape, piece, *arguments[3:]) or 0
 
-    workers = [Thread(target=work, args=(bounds,)) for bounds in pieces[1:]]
-    for worker in workers:
-        worker.start()
-    work(pieces[0])
-    for worker in workers:
-        worker.join()
-    return sum(results)
+    return sum(in_pieces(work, walk.pieces(threads)))
 
 
-def rows_joined(shape: tuple[int, ...], blocks: Blocks) -> tuple[tuple[int, ...], Blocks]:
-    """The shape and blocks of a contiguous array as few axes as rows allow, so that `chunks` can cut it anywhere."""
+class Chunk(NamedTuple):
+    """Slices of an array, and of its scales."""
+
+    where: tuple[Any, ...]
+    blocks_where: tuple[Any, ...]
+    #: The C-order index of the first element; None where the others do not follow it one by one.
+    first: int | None
+
+
+@lru_cache(maxsize=64)
+def chunks(shape: tuple[int, ...], blocks: Blocks, most: int = CHUNK) -> Sequence[Chunk] | None:
+    """Chunks of whole blocks, with at most so many elements each; None where blocks are too large for that."""
     if not shape:
-        return (1,), (1,)
-    walk = plan(shape, blocks)
-    if walk is None or not walk.along_rows:
-        return shape, blocks
-    if walk.planes * walk.rows == 1:
-        return (walk.columns,), (walk.run,)
-    return (walk.planes * walk.rows, walk.columns), (1, walk.run)
-
-
-def chunks(shape: tuple[int, ...], blocks: Blocks) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...], int]] | None:
-    """Slices of an array and of its scales, with the C-order index of their first element; None if they are too large.
-
-    Each is contiguous where the array is, holds whole blocks, and at most `CHUNK` elements.
-    """
-    axis = next((axis for axis, length in enumerate(shape) if length > 1), None)
+        return [Chunk((...,), (...,), 0)]
+    sizes = [min(block, length) for block, length in zip(blocks, shape, strict=True)]
+    # The first axis that can be cut finely enough; of those before it a block at a time is taken.
+    fits = (math.prod(sizes[: i + 1]) * math.prod(shape[i + 1 :]) <= most for i in range(len(shape)))
+    axis = next((i for i, small in enumerate(fits) if small), None)
     if axis is None:
         return None
-    per_index = math.prod(shape[axis + 1 :])
-    step = CHUNK // per_index // blocks[axis] * blocks[axis]
-    if step == 0:
-        return None
-    before = (slice(None),) * axis
-
-    def slices() -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...], int]]:
-        for start in range(0, shape[axis], step):
-            stop = min(start + step, shape[axis])
-            some_blocks = slice(start // blocks[axis], -(-stop // blocks[axis]))
-            yield (*before, slice(start, stop)), (*before, some_blocks), start * per_index
-
-    return slices()
+    at_once = most // (math.prod(sizes[: axis + 1]) * math.prod(shape[axis + 1 :]))
+    in_all = -(-shape[axis] // sizes[axis])
+    step = -(-in_all // -(-in_all // at_once)) * sizes[axis]  # all chunks have about the same size
+    steps, rest = [*sizes[:axis], step], (slice(None),) * (len(shape) - axis - 1)
+    strides, in_line = element_strides(shape), all(size == 1 for size in sizes[:axis])
+    made = []
+    for starts in product(*(range(0, shape[i], steps[i]) for i in range(axis + 1))):
+        where = [slice(start, min(start + steps[i], shape[i])) for i, start in enumerate(starts)]
+        of_blocks = [slice(part.start // blocks[i], -(-part.stop // blocks[i])) for i, part in enumerate(where)]
+        first = sum(start * strides[i] for i, start in enumerate(starts)) if in_line else None
+        made.append(Chunk((*where, *rest), (*of_blocks, *rest), first))
+    return made
 
 
 def overlaps_partly(x: Array, out: Array) -> bool:

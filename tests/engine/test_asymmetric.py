@@ -9,6 +9,7 @@ import pytest
 import mxnum as mx
 from mxnum.engine import asymmetric, definition, environment
 from mxnum.formats import FLOATS
+from mxnum.layout import scales_shape
 from tests import samples
 
 TYPES = {"float32": np.float32, "float64": np.float64, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
@@ -77,6 +78,8 @@ def test_arrays_larger_than_a_chunk_draw_the_same_random_bits(monkeypatch):
     check(x.reshape(-1), monkeypatch, rounding="sr", seed=5)
     check(x[:, ::2], monkeypatch, rounding="sr", random_bits=words[:, ::2])
     check(np.asfortranarray(x), monkeypatch, rounding="sr", seed=5)
+    check(np.asfortranarray(x), monkeypatch, rounding="sr", random_bits=words, axis=0)
+    check(np.repeat(x, 2, axis=1)[:, ::-2], monkeypatch, scales=np.full((1, 100_000), 120, np.uint8), axis=0)
 
 
 def test_arrays_without_axes_or_elements(monkeypatch):
@@ -101,9 +104,10 @@ def test_offsets_and_scales_of_ones_own(monkeypatch):
 
 
 def test_what_is_left_to_the_definition():
-    codes = np.zeros((4, 64), np.uint8)
-    scales, offsets = np.full((4, 2), 127, np.uint8), np.zeros((4, 2), np.float16)
-    element, blocks, values = mx.formats.get("mxfp4_e2m1").element, (1, 32), np.empty((4, 64), np.float32)
-    arguments = element, blocks, FLOATS["float32"]
-    assert asymmetric.dequantize(codes, scales, offsets, *arguments, values)
-    assert not asymmetric.dequantize(codes, scales, offsets, *arguments, np.asfortranarray(values))
+    codes = np.zeros((4, 64, 4), np.uint8)
+    element, target = mx.formats.get("mxfp4_e2m1").element, FLOATS["float32"]
+    for blocks, done in (((1, 32, 4), True), ((2, 32, 4), False)):
+        shape = scales_shape(codes.shape, blocks)
+        scales, offsets = np.full(shape, 127, np.uint8), np.zeros(shape, np.float16)
+        values = np.asfortranarray(np.empty(codes.shape, np.float32))
+        assert asymmetric.dequantize(codes, scales, offsets, element, blocks, target, values) == done

@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import pytest
 
-from mxnum.engine.draws import NO_DRAW, draw_from_seed, draw_from_words
+from mxnum.engine.draws import NO_DRAW, draw_from_seed, draw_from_words, draw_words
 from mxnum.engine.jit import register
 from mxnum.engine.lanes import wide
 from mxnum.scalar.random import make_align_random, philox4x32
@@ -48,3 +48,13 @@ def test_words_from_an_array():
 
 def test_nothing():
     assert drawn(NO_DRAW, 0, 4, 3) == [0, 0, 0]
+
+
+@pytest.mark.parametrize("length", [1, 7, 5000])
+def test_rows_of_words(length):
+    key, firsts = (5, 6, 7, 8, 0), np.array([0, 3, 1 << 33], np.int64)
+    words = np.zeros(3 * length, np.uint32)
+    draw_words(9)(key, firsts, words)
+    for row, first in enumerate(firsts):
+        want = drawn(draw_from_seed(9), (*key[:4], int(first)), 0, length)
+        assert words[row * length : (row + 1) * length].tolist() == want

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum.engine import definition, environment, host
+from mxnum.engine import definition, environment, host, parts, walk
 from mxnum.engine.request import RandomBits, Request, Settings
 from mxnum.formats import ELEMENTS, FLOATS, MXFormat
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
@@ -127,6 +127,87 @@ def test_every_stride(view):
     random = RandomBits(30, seed=11)
     check(request(x, "e2m3"), view)
     check(request(x, "e2m3", (16, 1), rounding=Rounding.SR, random=random), view)
+
+
+VIEWS = (
+    "x", "x.T", "np.asfortranarray(x)", "np.repeat(x, 2, axis=0)[::2]", "np.repeat(x, 3, axis=1)[:, ::3]",
+    "np.ascontiguousarray(x[:, ::-1])[:, ::-1]", "np.asfortranarray(x)[::-1, 5:]", "np.broadcast_to(x[3:4], x.shape)",
+    "x.reshape(48, 2, 80).transpose(1, 0, 2)", "x.reshape(12, 4, 160).T", "x.reshape(4, 240, 8)", "x[:, None, ::2].T",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("limit", [600, 1 << 17])
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_order_of_memory(view, limit, monkeypatch):
+    """Chunk by chunk, all roundings that draw, results in the order of the input and in others."""
+    monkeypatch.setattr(parts, "chunks", lambda shape, blocks, _=0: walk.chunks(shape, blocks, limit))
+    x = eval(view, {"x": inputs(), "np": np})
+    words = samples.generator("words", view).integers(0, 1 << 32, x.shape[::-1], dtype=np.uint32).T
+    for axis, size in ((-1, 32), (0, 16), (-2, 8)):
+        blocks = tuple(size if i == axis % x.ndim else 1 for i in range(x.ndim))
+        for options in (
+            {}, {"rounding": Rounding.SR, "random": RandomBits(30, seed=11)},
+            {"rounding": Rounding.SR, "random": RandomBits(9, words=words)},
+        ):  # fmt: skip
+            asked, label = request(x, "e2m3", blocks, **options), f"{view} {blocks} {options}"
+            want_codes, want_scales, want = by_definition(asked)
+            codes, scales, _ = host.quantize(asked)
+            samples.assert_same(f"scales {label}", None, scales, want_scales)
+            samples.assert_same(f"codes {label}", None, codes, want_codes)
+            assert codes.strides == np.empty_like(x, np.uint8).strides or 0 in x.strides
+            for order in "CF":
+                into = np.zeros(x.shape, np.uint8, order), np.zeros(scales.shape, np.uint8, order), None
+                host.quantize(asked, into)
+                assert np.array_equal(into[0], codes)
+                assert np.array_equal(into[1], scales)
+                for values in (
+                    host.fake_quantize(asked, np.zeros(x.shape, x.dtype, order)),
+                    host.dequantize(*into, asked.settings.element, blocks, FLOAT32),
+                    host.dequantize(*into, asked.settings.element, blocks, FLOAT32, np.zeros(x.shape, x.dtype)),
+                ):
+                    samples.assert_same(f"values {label}", None, values.view(np.uint32), want.view(np.uint32))
+            made = host.shared_scale(request(x, "e2m3", blocks), np.zeros(scales.shape, np.uint8, "F"))
+            samples.assert_same("scales alone", None, made, scales)
+
+
+def by_definition(asked):
+    """Codes, scales and values of a contiguous copy."""
+    settings, random = asked.settings, asked.random
+    if random is not None and random.words is not None:
+        random = RandomBits(random.sr_bits, words=np.ascontiguousarray(random.words))
+    asked = asked._replace(x=np.ascontiguousarray(asked.x), random=random)
+    codes, scales = np.empty(settings.shape, np.uint8), np.empty(settings.scales_shape, np.uint8)
+    definition.quantize(asked, codes, scales, None)
+    values = np.empty(settings.shape, asked.x.dtype)
+    definition.dequantize(codes, scales, None, settings.element, settings.blocks, settings.source, values)
+    return codes, scales, values
+
+
+@pytest.mark.parametrize("view", VIEWS[1:])
+def test_elements_in_every_order_of_memory(view, monkeypatch):
+    monkeypatch.setattr(parts, "chunks", lambda shape, blocks, _=0: walk.chunks(shape, blocks, 600))
+    x = np.nan_to_num(eval(view, {"x": inputs(), "np": np}))
+    options = {"overflow": Overflow.SATURATE, "nonfinite": Nonfinite.ELEMENT}
+    words = samples.generator("words", view).integers(0, 1 << 32, x.shape, dtype=np.uint32)
+    for rounding, random in ((Rounding.SR, RandomBits(30, seed=1)), (Rounding.SR, RandomBits(30, words=words))):
+        codes = host.encode(x, FLOAT32, ELEMENTS["e2m1"], rounding=rounding, random=random, **options)
+        want, unit = np.empty(x.shape, np.uint8), np.full(1, 127, np.uint8)
+        plain = np.ascontiguousarray(x)
+        definition.encode(plain, FLOAT32, ELEMENTS["e2m1"], x.shape, unit, want, rounding, Overflow.SATURATE, random)
+        samples.assert_same(view, None, codes, want)
+        values = host.decode(codes, ELEMENTS["e2m1"], FLOAT32, np.empty(x.shape, np.float32))
+        same = host.decode(np.ascontiguousarray(codes), ELEMENTS["e2m1"], FLOAT32, np.empty(x.shape, np.float32, "F"))
+        samples.assert_same(view, None, values.view(np.uint32), same.view(np.uint32))
+
+
+def test_threads_share_arrays_of_any_strides():
+    x = samples.generator("threads").standard_normal((2, 3000, 700), dtype=np.float32)
+    for view in (x[:, ::2], x.T[1:], x[..., ::-1]):
+        for options in ({}, {"rounding": "sr", "seed": 1}):
+            want = mx.quantize(np.ascontiguousarray(view), "mxfp8_e4m3", threads=1, **options)
+            for threads in (1, 3):
+                assert mx.quantize(view, "mxfp8_e4m3", threads=threads, **options).equals(want)
+            assert np.array_equal(mx.fake_quantize(view, "mxfp8_e4m3", threads=3, **options), want.dequantize())
 
 
 def test_random_words_go_with_their_elements():

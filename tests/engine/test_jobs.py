@@ -55,3 +55,7 @@ def test_what_no_loop_takes_is_left_undone():
     assert not values.any()
     assert jobs.in_parts(job, (1, 2, 2), codes, values, np.full((4, 2, 2), 127, np.uint8), None)
     assert values.all()
+    whole = np.full((2, 4, 2), 127, np.uint8)  # axes of blocks that are no neighbours become so
+    values[...] = 0
+    assert jobs.in_parts(job, (2, 1, 2), codes, values, whole, None)
+    assert values.all()

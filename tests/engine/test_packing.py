@@ -41,3 +41,19 @@ def test_empty_rows():
     assert packing.pack(np.zeros((3, 0), np.uint8), 6).shape == (3, 0)
     assert packing.unpack(np.zeros((3, 0), np.uint8), 6, 0).shape == (3, 0)
     assert packing.unpack(np.zeros((0, 3), np.uint8), 6, 4).shape == (0, 4)
+
+
+@pytest.mark.parametrize("bits", [3, 4, 6, 8])
+@pytest.mark.parametrize("shape", [(7, 9), (70, 90), (33, 1003), (1003, 33), (3, 70, 90), (700, 1200), (5000, 1)])
+def test_codes_may_lie_anywhere(bits, shape):
+    codes = samples.generator("anywhere", bits, shape).integers(0, 1 << bits, shape).astype(np.uint8)
+    want = packing.pack(codes, bits)
+    into = np.zeros((*want.shape[:-1], 2 * want.shape[-1]), np.uint8)[..., ::2]
+    for order in {tuple(range(codes.ndim)), tuple(range(codes.ndim))[::-1], (*range(1, codes.ndim), 0)}:
+        turned = np.ascontiguousarray(codes.transpose(order)).transpose(np.argsort(order))
+        for view in (turned, np.repeat(turned, 2, axis=0)[::2], np.repeat(turned, 2, axis=-1)[..., ::2]):
+            assert np.array_equal(packing.pack(view, bits), want)
+            assert packing.pack(view, bits, into) is into
+            assert np.array_equal(into, want)
+    assert np.array_equal(packing.unpack(into, bits, shape[-1]), codes)
+    assert np.array_equal(packing.unpack(np.asfortranarray(want), bits, shape[-1]), codes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mxnum.engine.walk import CHUNK, ELEMENTS_PER_THREAD, Walk, chunks, overlaps_partly, plan, rows_joined
+from mxnum.engine.walk import CHUNK, ELEMENTS_PER_THREAD, Walk, chunks, overlaps_partly, plan
 from mxnum.layout import scales_shape
 
 
@@ -48,7 +48,13 @@ def test_small_arrays_stay_on_one_thread():
     assert Walk(1, 1, 2 * ELEMENTS_PER_THREAD - 1, 1, 32).pieces(8) == [(0, 1, 0, 2 * ELEMENTS_PER_THREAD // 32)]
 
 
-@pytest.mark.parametrize(("shape", "blocks"), [((1000, 700), (16, 1)), ((1, 500_000), (1, 32)), ((3, 9), (1, 32))])
+@pytest.mark.parametrize(
+    ("shape", "blocks"),
+    [
+        ((1000, 700), (16, 1)), ((1, 500_000), (1, 32)), ((3, 9), (1, 32)), ((3, 500_000), (1, 32)), ((), ()),
+        ((5, 3, 200_000), (1, 2, 7)), ((2, 300_001), (4, 32)), ((1, 1), (1, 1)), ((CHUNK + 1,), (1,)),
+    ],
+)  # fmt: skip
 def test_chunks_cover_everything_once(shape, blocks):
     covered, scales = np.zeros(shape, np.uint8), np.zeros(scales_shape(shape, blocks), np.uint8)
     index = np.arange(covered.size).reshape(shape)
@@ -56,15 +62,29 @@ def test_chunks_cover_everything_once(shape, blocks):
         covered[where] += 1
         scales[blocks_where] += 1
         assert covered[where].size <= CHUNK
-        assert covered[where].flags.c_contiguous
-        assert index[where].flat[0] == first
+        assert covered[where].shape == () or scales[blocks_where].shape == scales_shape(covered[where].shape, blocks)
+        assert covered[where].flags.c_contiguous or first is None
+        assert first is None or index[where].flat[0] == first
     assert (covered == 1).all()
     assert (scales == 1).all()
 
 
+def test_chunks_are_about_as_large_as_asked_for():
+    assert [chunk.where[0] for chunk in chunks((10, 5), (3, 1), 40)] == [slice(0, 6), slice(6, 10)]
+    assert [chunk.where[1].stop for chunk in chunks((1, 100), (1, 8), 40)] == [40, 80, 100]
+
+
 def test_blocks_too_large_to_copy_have_no_chunks():
-    assert chunks((CHUNK, 2), (CHUNK, 1)) is None
-    assert chunks((1, 1), (1, 1)) is None
+    assert chunks((CHUNK + 1, 2), (CHUNK + 1, 1)) is None
+    assert chunks((CHUNK, 2), (CHUNK, 2)) is None
+    assert len(chunks((CHUNK, 2), (CHUNK, 1))) == 2
+
+
+@pytest.mark.parametrize(("columns", "is_narrow"), [(1, True), (5, True), (6, False), (1000, False)])
+def test_few_columns_are_narrow(columns, is_narrow):
+    assert plan((400, 64, columns), (1, 32, 1)).is_narrow == is_narrow
+    assert not plan((400, 64, columns), (1, 1, 32)).is_narrow
+    assert not plan((4, 64, columns), (1, 32, 1)).is_narrow
 
 
 def test_writing_over_what_is_still_to_be_read():
@@ -73,11 +93,3 @@ def test_writing_over_what_is_still_to_be_read():
     assert not overlaps_partly(x, np.zeros(10, np.float32))
     assert overlaps_partly(x[1:], x[:-1])
     assert overlaps_partly(x.reshape(2, 5), x.reshape(5, 2).T)
-
-
-def test_rows_are_joined_where_chunks_may_then_be_cut():
-    assert rows_joined((), ()) == ((1,), (1,))
-    assert rows_joined((4, 64), (1, 32)) == ((256,), (32,))
-    assert rows_joined((4, 70), (1, 32)) == ((4, 70), (1, 32))
-    assert rows_joined((2, 4, 70), (1, 1, 32)) == ((8, 70), (1, 32))
-    assert rows_joined((64, 8), (32, 1)) == ((64, 8), (32, 1))

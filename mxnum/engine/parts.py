@@ -1,0 +1,199 @@
+"""Arrays of any strides as parts that loops can take: contiguous, or copied to where they are.
+
+The axes are taken in the order that memory has them, so that arrays which run the same way are not copied at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mxnum.dtypes import Array
+from mxnum.engine.draws import draw_words
+from mxnum.engine.pieces import bounds, worth
+from mxnum.engine.request import RandomBits
+from mxnum.engine.turning import copy
+from mxnum.engine.walk import ELEMENTS_PER_THREAD, Chunk, Walk, chunks, plan
+from mxnum.layout import Blocks, element_strides
+
+Order = tuple[int, ...]
+
+#: Elements of a block that is copied, at most: what is larger is left to loops that need no copy.
+LARGEST = 1 << 20
+#: Where results would go, if there were any.
+NOTHING = np.empty(1, np.uint8)
+
+
+class Part(NamedTuple):
+    """A part of all arrays, each contiguous, with the loop's way through it."""
+
+    walk: Walk
+    x: Array
+    #: Where results go.
+    out: Array
+    sides: tuple[Array, ...]
+    #: Random bits for this part alone, of which the first element has the C-order index `first`.
+    random: RandomBits | None
+    first: int
+
+
+@dataclass(frozen=True)
+class Parts:
+    """An array, its results, and what belongs to its blocks (scales, offsets), with the chunks they are taken in."""
+
+    blocks: Blocks
+    x: Array
+    out: Array | None
+    sides: tuple[Array, ...]
+    #: Whether loops write to the sides.
+    writes_sides: bool
+    random: RandomBits | None
+    #: Which axis of the array that was given each axis is, and that array's shape.
+    order: Order
+    shape: tuple[int, ...]
+    chunks: Sequence[Chunk]
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.chunks) == 1
+
+    def shares(self, threads: int | None) -> list[Sequence[Chunk]]:
+        """The chunks, shared among the threads that are worth it."""
+        count = min(len(self.chunks), worth(self.x.size, ELEMENTS_PER_THREAD, threads))
+        return [self.chunks[start:stop] for start, stop in pairwise(bounds(len(self.chunks), count))]
+
+    def each(self, some: Sequence[Chunk] | None = None) -> Iterator[Part]:
+        """Part after part: what was written to one is in its place when the next is asked for."""
+        room = _Room()
+        for chunk in self.chunks if some is None else some:
+            x = room.read("x", self.x[chunk.where])
+            walk = plan(x.shape, self.blocks)
+            assert walk is not None
+            results = None if self.out is None else self.out[chunk.where]
+            out = NOTHING if results is None else room.beside("out", results)
+            sides = [side[chunk.blocks_where] for side in self.sides]
+            flat = tuple(room.read(index, side) for index, side in enumerate(sides))
+            random, first = self._random(room, chunk)
+            yield Part(walk, x, out, flat, random, first)
+            if results is not None and out is not results:
+                copy(out, results)
+            for side, filled in zip(sides, flat, strict=True):
+                if self.writes_sides and filled is not side:
+                    side[...] = filled
+
+    def _random(self, room: _Room, chunk: Chunk) -> tuple[RandomBits | None, int]:
+        random = self.random
+        if random is None:
+            return None, 0
+        if random.words is not None:
+            return RandomBits(random.sr_bits, words=room.read("words", random.words[chunk.where])), 0
+        if chunk.first is not None and self.order == tuple(range(len(self.order))):
+            return random, chunk.first
+        return RandomBits(30, words=room.read("words", self._drawn(random, chunk))), 0
+
+    def _drawn(self, random: RandomBits, chunk: Chunk) -> Array:
+        """The bits of a chunk, aligned to 30, as the C-order index of each element in the array given has them."""
+        place = tuple(np.argsort(self.order))
+        where = [chunk.where[axis].indices(self.x.shape[axis])[:2] for axis in place]
+        lengths, strides = [stop - start for start, stop in where], element_strides(self.shape)
+        leading = max(0, len(lengths) - 1)
+        while leading and lengths[leading] == self.shape[leading]:  # rows that follow each other are one
+            leading -= 1
+        firsts = np.full((1,) * leading, sum(start * step for (start, _), step in zip(where, strides, strict=True)))
+        for axis in range(leading):
+            along = (1,) * axis + (-1,) + (1,) * (leading - axis - 1)
+            firsts = firsts + (np.arange(lengths[axis]) * strides[axis]).reshape(along)
+        words = np.empty(lengths, np.uint32)
+        draw_words(random.sr_bits)((*random.key, 0), firsts.reshape(-1), words.reshape(-1))
+        return words.transpose(self.order)
+
+
+def cut(
+    blocks: Blocks,
+    x: Array,
+    out: Array | None = None,
+    sides: tuple[Array, ...] = (),
+    random: RandomBits | None = None,
+    *,
+    writes_sides: bool = False,
+    small: bool = False,
+) -> Parts | None:
+    """The parts of arrays that have elements; None where no loop takes such blocks, or a block is too large to copy.
+
+    Arrays that are contiguous when their axes are in some order are one part, unless parts have to be `small`.
+    """
+    order = _order(blocks, x, out)
+    if order is None:
+        return None
+    shape, turned = x.shape, order != tuple(range(x.ndim))
+    if turned:
+        blocks, x = tuple(blocks[axis] for axis in order), x.transpose(order)
+        out, sides = None if out is None else out.transpose(order), tuple(side.transpose(order) for side in sides)
+        if random is not None and random.words is not None:
+            random = RandomBits(random.sr_bits, words=random.words.transpose(order))
+    arrays = [array for array in (x, out, *sides, None if random is None else random.words) if array is not None]
+    is_drawn = turned and random is not None and random.words is None
+    if not small and not is_drawn and all(array.flags.c_contiguous for array in arrays):
+        everything = (slice(None),) * x.ndim
+        return Parts(blocks, x, out, sides, writes_sides, random, order, shape, [Chunk(everything, everything, 0)])
+    some = chunks(x.shape, blocks) or chunks(x.shape, blocks, LARGEST)
+    return None if some is None else Parts(blocks, x, out, sides, writes_sides, random, order, shape, some)
+
+
+def new_beside(x: Array, shape: tuple[int, ...], dtype: Any) -> Array:
+    """A new array of that shape whose memory has the axes in the order in which that of `x` has them."""
+    if x.flags.c_contiguous:
+        return np.empty(shape, dtype)
+    order = memory_order(x)
+    return np.empty([shape[axis] for axis in order], dtype).transpose(np.argsort(order))
+
+
+def _order(blocks: Blocks, x: Array, out: Array | None) -> Order | None:
+    """The order of axes in which to go: as the wider of the two arrays lies, if loops take blocks that way."""
+    order = memory_order(x if out is None or out.itemsize <= x.itemsize else out)
+    walk = plan(tuple(x.shape[axis] for axis in order), tuple(blocks[axis] for axis in order))
+    if walk is not None and not walk.is_narrow:
+        return order
+    blocked = [axis for axis in order if min(blocks[axis], x.shape[axis]) > 1]
+    if len(blocked) > 2:
+        return None
+    return (*(axis for axis in order if axis not in blocked), *blocked)
+
+
+def memory_order(array: Array) -> Order:
+    """The axes by their strides, longest first; C order where elements share their memory."""
+    axes = tuple(range(array.ndim))
+    if array.flags.c_contiguous:
+        return axes
+    strides = [
+        abs(stride) if length > 1 else math.inf for length, stride in zip(array.shape, array.strides, strict=True)
+    ]
+    return axes if 0 in strides else tuple(sorted(axes, key=lambda axis: -strides[axis]))
+
+
+class _Room:
+    """Arrays that are used again for each part."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[object, Array] = {}
+
+    def beside(self, name: object, array: Array) -> Array:
+        """The array itself if it is contiguous, room for a copy if not."""
+        if array.flags.c_contiguous:
+            return array
+        room = self._arrays.get(name)
+        if room is None or room.size < array.size:
+            room = self._arrays[name] = np.empty(array.size, array.dtype)
+        return room[: array.size].reshape(array.shape)
+
+    def read(self, name: object, array: Array) -> Array:
+        """The array itself, or a copy of it."""
+        room = self.beside(name, array)
+        if room is not array:
+            copy(array, room)
+        return room

@@ -1,0 +1,155 @@
+"""Copies between arrays whose memory runs along different axes: by tiles that turn in registers.
+
+An element by element copy of that kind touches a line of the cache for each element; a tile uses all of the lines that
+it touches.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from mxnum.dtypes import Array
+from mxnum.engine.jit import compile_loop
+
+#: Bytes of a line of the cache.
+_LINE = 64
+#: Elements on the side of a tile, and how many tiles turn in one register, by the bytes of an element.
+_SIDES = {1: (16, 4), 2: (16, 1), 4: (16, 1), 8: (8, 1)}
+#: What is left at the edges goes by tiles of this side.
+_SMALL = 8
+#: Fewer elements than this are not worth a look at the strides.
+_FEW = 4096
+
+_I32, _I64 = ir.IntType(32), ir.IntType(64)
+
+
+def copy(source: Array, target: Array) -> None:
+    """Fill `target` with the elements of `source`, of the same shape and dtype, which it does not overlap."""
+    axes = None
+    if source.size >= _FEW and source.strides[-1] != target.strides[-1] and not numba.config.DISABLE_JIT:
+        axes = _crossing(source, target)
+    if axes is None:
+        target[...] = source
+        return
+    source, target = _planes(source, axes), _planes(target, axes)
+    loop = _turn(source.itemsize)
+    for index in np.ndindex(source.shape[:-3]):
+        loop(source[index], target[index])
+
+
+def contiguous(array: Array) -> Array:
+    """The array itself if it is C-contiguous, a copy if not."""
+    if array.flags.c_contiguous:
+        return array
+    room = np.empty(array.shape, array.dtype)
+    copy(array, room)
+    return room
+
+
+def _crossing(source: Array, target: Array) -> tuple[int, ...] | None:
+    """The axes ordered so that `source` is contiguous along the last but one and `target` along the last.
+
+    None where no two axes are like that, or numpy copies as well: where one axis is long and contiguous in both.
+    """
+    if not (source.flags.aligned and target.flags.aligned) or source.itemsize not in _SIDES:
+        return None
+    size, axes = source.itemsize, [axis for axis, length in enumerate(source.shape) if length > 1]
+    rows = [axis for axis in axes if source.strides[axis] == size]
+    columns = [axis for axis in axes if target.strides[axis] == size]
+    if len(rows) != 1 or len(columns) != 1 or rows == columns:
+        return None
+    if min(source.shape[rows[0]], source.shape[columns[0]]) < _SMALL:
+        return None
+    others = [axis for axis in range(source.ndim) if axis not in (rows[0], columns[0])]
+    others.sort(key=lambda axis: source.shape[axis])  # the longest is left to the loop
+    return (*others, rows[0], columns[0])
+
+
+def _planes(array: Array, axes: tuple[int, ...]) -> Array:
+    turned = array.view(f"i{array.itemsize}").transpose(axes)
+    return turned[np.newaxis] if turned.ndim == 2 else turned
+
+
+@cache
+def _turn(size: int) -> Any:
+    """(source, target): planes, rows and columns; the one contiguous along rows, the other along columns."""
+    SIDE, TOGETHER = _SIDES[size]
+    SMALL, BAND, TALL = _SMALL, _LINE // size, SIDE * TOGETHER
+    tiles, small = _tiles(SIDE, TOGETHER), _tiles(SMALL, 1)
+
+    def loop(source, target):
+        planes, rows, columns = source.shape
+        tall, wide = rows // TALL * TALL, columns // SIDE * SIDE
+        tall_small, wide_small = rows // SMALL * SMALL, columns // SMALL * SMALL
+        for plane in range(planes):
+            for band in range(0, tall, BAND):
+                for column in range(0, wide, SIDE):
+                    for row in range(band, min(band + BAND, tall), TALL):
+                        tiles(source, target, plane, row, column)
+            for row in range(0, tall_small, SMALL):
+                for column in range(wide if row < tall else 0, wide_small, SMALL):
+                    small(source, target, plane, row, column)
+            for row in range(rows):
+                for column in range(wide_small if row < tall_small else 0, columns):
+                    target[plane, row, column] = source[plane, row, column]
+
+    turn = compile_loop(loop)
+    if not numba.config.DISABLE_JIT:  # one loop for all strides
+        word = getattr(types, f"int{8 * size}")
+        turn.compile((types.Array(word, 3, "A", readonly=True), types.Array(word, 3, "A")))
+        turn.disable_compile()
+    return turn
+
+
+@cache
+def _tiles(side: int, together: int) -> Any:
+    """So many squares of that side, one below the other, whose first element is given by its place."""
+
+    @intrinsic
+    def turn_tiles(typing_context, source, target, plane, row, column):
+        def generate(context, builder, signature, arguments):
+            corners, steps = [], []
+            for kind, value, along in ((source, arguments[0], 2), (target, arguments[1], 1)):
+                array = context.make_array(kind)(context, builder, value)
+                place, strides = _I64(0), [builder.extract_value(array.strides, axis) for axis in range(3)]
+                for index, stride in zip(arguments[2:], strides, strict=True):
+                    place = builder.add(place, builder.mul(index, stride))
+                corners.append(builder.gep(builder.bitcast(array.data, ir.IntType(8).as_pointer()), [place]))
+                steps.append(strides[along])
+            width, tall = source.dtype.bitwidth, side * together
+            whole, part = (ir.VectorType(ir.IntType(width), lanes).as_pointer() for lanes in (tall, side))
+
+            def lanes(places: list[int]) -> Any:
+                return ir.Constant(ir.VectorType(_I32, len(places)), places)
+
+            low, high = (
+                lanes([i // side * side + half + i % side // 2 + tall * (i % 2) for i in range(tall)])
+                for half in (0, side // 2)
+            )
+            lines = []
+            for i in range(side):
+                at = builder.gep(corners[0], [builder.mul(_I64(i), steps[0])])
+                lines.append(builder.load(builder.bitcast(at, whole), align=width // 8))
+            # Each round interleaves the two halves of the lines; in the end they are the other way.
+            for _ in range(side.bit_length() - 1):
+                pairs = [(lines[i], lines[i + side // 2]) for i in range(side // 2)]
+                lines = [builder.shuffle_vector(a, b, which) for a, b in pairs for which in (low, high)]
+            for first in range(0, tall, side):
+                for i, line in enumerate(lines):
+                    turned = line
+                    if together > 1:
+                        turned = builder.shuffle_vector(line, line, lanes(list(range(first, first + side))))
+                    at = builder.gep(corners[1], [builder.mul(_I64(first + i), steps[1])])
+                    builder.store(turned, builder.bitcast(at, part), align=width // 8)
+            return context.get_dummy_value()
+
+        return types.void(source, target, types.int64, types.int64, types.int64), generate
+
+    return turn_tiles

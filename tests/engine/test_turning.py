@@ -1,0 +1,76 @@
+"""Copies by tiles against numpy's."""
+
+from __future__ import annotations
+
+import itertools
+
+import numba
+import numpy as np
+import pytest
+
+from mxnum.engine import turning
+from tests import samples
+
+TYPES = (np.uint8, np.uint16, np.float32, np.float64)
+
+
+def numbers(shape, dtype):
+    return samples.generator("turning", shape, dtype.__name__).integers(0, 250, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(
+    "shape", [(64, 64), (131, 75), (75, 131), (8, 600), (600, 9), (7, 700), (20, 33, 17), (3, 40, 5, 30)]
+)
+def test_every_order_of_axes(shape, dtype):
+    x = numbers(shape, dtype)
+    for order in itertools.permutations(range(len(shape))):
+        out = np.zeros([shape[axis] for axis in order], dtype)
+        turning.copy(x.transpose(order), out)
+        assert np.array_equal(out, x.transpose(order))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_every_stride(dtype):
+    x = numbers((100, 140), dtype)
+    for view in (x.T[::2], x.T[:, ::-1], x[::-1].T[3:, 1:], np.broadcast_to(x[0], (90, 140)).T):
+        out = np.zeros((view.shape[0] + 2, 2 * view.shape[1] + 1), dtype)
+        for target in (
+            out[1:-1, : view.shape[1]],
+            out[1:-1, : 2 * view.shape[1] : 2],
+            out[-2:0:-1, 1 : view.shape[1] + 1],
+        ):
+            out[...] = 255
+            turning.copy(view, target)
+            assert np.array_equal(target, view)
+            assert np.count_nonzero(out == 255) == out.size - target.size
+
+
+def test_what_numpy_copies():
+    """Few elements, memory out of line, types of other sizes, and everything where nothing is compiled."""
+    raw = np.zeros(1 + 8 * 80 * 80, np.uint8)
+    unaligned = raw[1:].view(np.float64).reshape(80, 80)
+    unaligned[...] = numbers((80, 80), np.float64)
+    for x in (np.arange(6.0).reshape(2, 3), unaligned, numbers((80, 80), np.float64).astype(np.complex128)):
+        out = np.zeros(x.T.shape, x.dtype)
+        turning.copy(x.T, out)
+        assert np.array_equal(out, x.T)
+
+
+def test_tiles_are_taken_where_axes_cross(monkeypatch):
+    if numba.config.DISABLE_JIT:
+        pytest.skip("nothing is compiled")
+    taken = []
+    monkeypatch.setattr(turning, "_turn", lambda size: lambda source, target: taken.append((size, source.shape)))
+    x = numbers((64, 4, 96), np.float32)
+    turning.copy(x.transpose(2, 1, 0), np.zeros((96, 4, 64), np.float32))
+    turning.copy(x.transpose(1, 0, 2), np.zeros((4, 64, 96), np.float32))
+    assert taken == [(4, (4, 96, 64))]
+
+
+def test_contiguous_copies_only_what_is_not():
+    x = numbers((80, 80), np.float32)
+    assert turning.contiguous(x) is x
+    turned = turning.contiguous(x.T)
+    assert turned.flags.c_contiguous
+    assert np.array_equal(turned, x.T)
