@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ from mxnum.claims.registry import Context, check
 from mxnum.experiments import Experiment, Operand, Precision, Training, critical, interventions, report, studies
 from mxnum.experiments.loop import one_blas_thread
 from mxnum.experiments.operands import affine
-from mxnum.experiments.survival import Arm, log_rank
+from mxnum.experiments.survival import Arm, log_rank, mean_interval
 
 #: A difference between arms counts at this level.
 LEVEL, SEED = 0.01, 20260101
@@ -26,11 +27,18 @@ def _run(study: str) -> str:
     return f"python -m mxnum.experiments run {study} --results docs/results"
 
 
-def _compared(table: dict[str, Any], arm: str, control: str) -> tuple[Arm, Arm, bool, str]:
-    """Two arms, whether the first diverges sooner (log-rank), and the numbers."""
-    a, b = report.arm_of(table, arm), report.arm_of(table, control)
+def _sooner(a: Arm, b: Arm) -> tuple[bool | None, float | None]:
+    """Whether runs diverge sooner in the first arm, None if they do but chance could be why; the log-rank test's p."""
     p = log_rank(a, b)
-    sooner = p is not None and p < LEVEL and a.events * sum(b.times) > b.events * sum(a.times)
+    if a.events * sum(b.times) <= b.events * sum(a.times):
+        return False, p
+    return (True if p is not None and p < LEVEL else None), p
+
+
+def _compared(table: dict[str, Any], arm: str, control: str) -> tuple[Arm, Arm, bool | None, str]:
+    """Two arms, whether the first diverges sooner, and the numbers."""
+    a, b = report.arm_of(table, arm), report.arm_of(table, control)
+    sooner, p = _sooner(a, b)
     numbers = f"{a.events} of {a.runs} runs against {b.events} of {b.runs}"
     return a, b, sooner, numbers + ("" if p is None else f", log-rank p {p:.2g}")
 
@@ -153,18 +161,30 @@ def _gap(table: dict[str, Any], arm: str) -> tuple[float, float]:
     return float(np.median(gaps)), float(np.std(gaps) / np.sqrt(len(gaps)))
 
 
+def _change(table: dict[str, Any], arm: str, other: str) -> tuple[float, float, float] | None:
+    """How much higher the loss at the end is than another arm's on the same seed: relative, the mean and its limits."""
+    reference = {r["seed"]: r["last_loss"] for r in table["arms"][other]["runs"] if r["last_loss"] is not None}
+    runs = [r for r in table["arms"][arm]["runs"] if r["last_loss"] is not None and r["seed"] in reference]
+    found = mean_interval([float(np.log(r["last_loss"] / reference[r["seed"]])) for r in runs], 1 - LEVEL)
+    return None if found is None else (math.expm1(found[0]), math.expm1(found[1]), math.expm1(found[2]))
+
+
 @check("M1", needs=("recipes.json",), command=_run("recipes"))
 def stochastic_gradients(context: Context) -> Evidence:
-    """The loss that is reached with gradients rounded to nearest and stochastically."""
+    """The loss that is reached with gradients rounded to nearest and stochastically, seed by seed."""
     table = context.json("recipes.json")
     statements = []
     for rule in ("floor", "even"):
         names = [f"recipe E2M1 {rule}", f"recipe E2M1 {rule}, SR gradients"]
         if set(names) <= set(table["arms"]):
-            (nearest, error), (stochastic, _) = (_gap(table, name) for name in names)
-            numbers = f"loss above FP32's: {nearest:.1%} with nearest, {stochastic:.1%} stochastically (se {error:.1%})"
             what = f"E2M1 {rule}: stochastic rounding of the gradients reaches a lower loss"
-            statements.append(Statement(what, stochastic < nearest, numbers))
+            change = _change(table, names[1], names[0])
+            if change is None:
+                statements.append(Statement(what, None, "too few runs"))
+                continue
+            mean, low, high = change
+            numbers = f"{mean:+.1%} on the same seeds, 99 % limits {low:+.1%} and {high:+.1%}"
+            statements.append(Statement(what, None if low <= 0 <= high else mean < 0, numbers))
     statements.append(Statement("the same for language models", None))
     return Evidence(statements=tuple(statements), configuration=_configuration(table))
 
@@ -332,9 +352,8 @@ def critical_rates(context: Context) -> Evidence:
         rates = [r for r in studies.RATES if {f"{kind}, rate {r:g}", f"FP32, rate {r:g}"} <= set(table["arms"])]
         counts = {r: [report.arm_of(table, f"{k}, rate {r:g}") for k in (kind, "FP32")] for r in rates}
         ours, plain = (_pooled([pair[i] for pair in counts.values()]) for i in (0, 1))
-        p = log_rank(ours, plain)
+        worse, _ = _sooner(ours, plain)
         shares = ", ".join(f"{r:g}: {a.events} and {b.events} of {b.runs}" for r, (a, b) in counts.items())
-        worse = p is not None and p < LEVEL and ours.events > plain.events
         numbers, limits = f"diverged at rate {shares}", critical.shift(table, kind)
         if limits is not None:
             numbers += "; critical rate over FP32's {:.2f} (95 %: {:.2f} to {:.2f})".format(*limits)

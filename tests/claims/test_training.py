@@ -36,6 +36,13 @@ def context(tmp_path, name, arms):
 NEVER, ALWAYS = [None] * 8, [400 + 10 * i for i in range(8)]
 
 
+def test_what_chance_could_do_is_not_decided(tmp_path):
+    few, many = [400, 410, *[None] * 6], [400, 410, 420, 430, *[None] * 4]
+    tables = {"FP32": runs(few), "E4M3": runs(NEVER), "E2M1": runs(many), "LN E2M1": runs([100] * 8)}
+    made = context(tmp_path, "confirm", tables)
+    assert [s.holds for s in training.runaway(made).statements] == [False, None, True, None]
+
+
 def test_i5(tmp_path):
     growing = context(tmp_path, "confirm", {"E2M1": runs(ALWAYS)})
     found = training.zeta_grows(growing)
@@ -64,12 +71,25 @@ def test_i8(tmp_path):
     assert [s.holds for s in found.statements] == [True, True, True, False, False, None]
 
 
-def test_m1_and_m10(tmp_path):
+def test_m10(tmp_path):
     losses = {"FP32": 1, "bf16": 1.01, "E4M3": 1.02, "E2M3": 1.02, "E3M2": 1.5, "E2M1 floor": 1.6, "E2M1 even": 1.4}
     losses |= {"E2M1 floor, SR gradients": 1.5, "E2M1 even, SR gradients": 1.2, "E2M1 ceil, SR gradients": 1.5}
     made = context(tmp_path, "recipes", {f"recipe {n}": runs(NEVER, loss=v) for n, v in losses.items()})
-    assert [s.holds for s in training.stochastic_gradients(made).statements] == [True, True, None]
     assert [s.holds for s in training.recipes(made).statements] == [True, True, False, True, False, None]
+
+
+@pytest.mark.parametrize(
+    ("factors", "holds"), [((0.9, 0.91), True), ((1.1, 1.11), False), ((0.9, 1.1), None), ((0.99, 1.0), None)]
+)
+def test_m1_is_decided_seed_by_seed(tmp_path, factors, holds):
+    nearest, other = runs(NEVER), runs(NEVER)
+    for index, (a, b) in enumerate(zip(nearest, other, strict=True)):
+        a["last_loss"] = 0.1 * 1.3**index
+        b["last_loss"] = a["last_loss"] * factors[(index % 4) > 0 if holds is None else index % 2]
+    other[0]["last_loss"] = None
+    arms = {"recipe E2M1 even": nearest, "recipe E2M1 even, SR gradients": other}
+    found = training.stochastic_gradients(context(tmp_path, "recipes", arms)).statements
+    assert [s.holds for s in found] == [holds, None]
 
 
 def test_b2(tmp_path):
