@@ -44,10 +44,11 @@ def _compared(table: dict[str, Any], arm: str, control: str) -> tuple[Arm, Arm, 
 
 
 def _configuration(table: dict[str, Any]) -> dict[str, Any]:
-    one = next(iter(table["arms"].values()))
-    e = one["experiment"]
+    """The settings that all arms share."""
+    arms = list(table["arms"].values())
     keys = ("width", "layers", "batch", "rate", "steps", "optimizer", "activation")
-    return {"study": table["study"], **{k: e[k] for k in keys}, "seeds": [r["seed"] for r in one["runs"]]}
+    shared = {k: arms[0]["experiment"][k] for k in keys if len({arm["experiment"][k] for arm in arms}) == 1}
+    return {"study": table["study"], **shared, "seeds": [r["seed"] for r in arms[0]["runs"]]}
 
 
 @check("I5", needs=(("confirm.json", "quick.json"),), command=_run("confirm"))
