@@ -74,6 +74,11 @@ def _with_constants(function: Callable[..., Any], constants: magic.Constants) ->
     return with_constants
 
 
+def _limits(least: int, greatest: int, greatest_x: int) -> Limits:
+    """Of scale codes, never that of NaN."""
+    return Limits(max(least, 0), min(greatest, magic.LAST_SCALE), greatest_x)
+
+
 def _numbers(limits: Limits, constants: magic.Constants) -> Array:
     return np.array([*limits, *constants], np.int32)
 
@@ -88,23 +93,27 @@ def fast_quantizing(
     target: ElementFormat | None,
 ) -> Fast | None:
     """From a float to the element's code, or with `target` to the value of that code; None where `paths` has none."""
-    if not paths.rounds_fast(source, element) or (target and not paths.decodes_fast(element, target)):
+    can_round = paths.rounds_fast(source, element, rounding)
+    if not can_round or (target is not None and not paths.decodes_fast(element, target)):
         return None
-    limits = Limits(*magic.domain(element, rounding))
+    least, greatest, greatest_x = magic.domain(element, rounding)
     by_parity = magic.breaks_ties_by_parity(element)
-    if target is None:
+    has_values = paths.has_values(element)
+    if target is None or not has_values:
         function = _rounding(source, rounding, magic.make_code(rounding, by_parity))
     else:
-        function = _valuing(_rounding(source, rounding, magic.make_value(rounding, by_parity)), target)
-        least, greatest = magic.decoding_domain(element)
-        if target.name != "float32":
-            limits = limits._replace(
-                least_scale=max(limits.least_scale, least), greatest_scale=min(limits.greatest_scale, greatest)
-            )
+        function = _rounding(source, rounding, magic.make_value(rounding, by_parity))
+    if target is not None:
+        function = _valuing(function, not has_values, target)
+    if target is not None and not (has_values and target.name == "float32"):
+        least_value, greatest_value = magic.decoding_domain(element)
+        least, greatest = max(least, least_value), min(greatest, greatest_value)
     constants = magic.constants(element, rounding, overflow, rule)
     is_common = source.name == "float32" and rounding == Rounding.RNE and rule == ScaleRule.FLOOR
-    special = _with_constants(function, constants) if is_common and overflow == Overflow.SATURATE else None
-    return Fast(function, _numbers(limits, constants), special)
+    special = None
+    if is_common and overflow == Overflow.SATURATE and has_values:
+        special = _with_constants(function, constants)
+    return Fast(function, _numbers(_limits(least, greatest, greatest_x), constants), special)
 
 
 @cache
@@ -113,8 +122,8 @@ def fast_decoding(element: ElementFormat, target: ElementFormat) -> Fast | None:
     if not paths.decodes_fast(element, target):
         return None
     function, constants = _decoding(target), magic.constants(element)
-    special = _with_constants(function, constants) if target.name == "float32" else None
-    return Fast(function, _numbers(Limits(*magic.decoding_domain(element), 0), constants), special)
+    special = _with_constants(function, constants) if target.name == "float32" and paths.has_values(element) else None
+    return Fast(function, _numbers(_limits(*magic.decoding_domain(element), 0), constants), special)
 
 
 @cache
@@ -231,15 +240,19 @@ def _rounding(source: ElementFormat, rounding: Rounding, function: Callable[...,
 
 
 @cache
-def _valuing(function: Callable[..., Any], target: ElementFormat) -> Callable[..., Any]:
-    """The value in another float type."""
-    convert = magic.make_convert_value(target)
+def _valuing(function: Callable[..., Any], gives_codes: bool, target: ElementFormat) -> Callable[..., Any]:
+    """From what `_rounding` gives, codes or values, to values in another float type."""
+    convert, decode = magic.make_convert_value(target), _decoding(target)
 
     @dialect
     def round_convert(x, scale, random, e):
         return convert(function(x, scale, random, e))
 
-    return round_convert
+    @dialect
+    def round_decode(x, scale, random, e):
+        return decode(function(x, scale, random, e), scale, random, e)
+
+    return round_decode if gives_codes else round_convert
 
 
 @cache

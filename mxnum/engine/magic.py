@@ -16,8 +16,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from mxnum.engine import narrow
 from mxnum.engine.lanes import (
     add_float32,
@@ -80,29 +78,33 @@ def constants(
     """The constants of an element in these modes."""
     mantissa, bits = element.mantissa_bits, element.bits
     discarded = FLOAT32.mantissa_bits - mantissa
-    above, below = _codes_beyond(element, rounding, overflow)
     one = 1 << FLOAT32.mantissa_bits
     leading_digits = element.max_code & ((1 << mantissa) - 1)
+    over: Any = element.nan_code if element.infinity_code is None else element.infinity_code
+    over_value: Any = FLOAT32.max_code + 1 if element.specials == "ieee" else FLOAT32.nan_code
+    stays = overflow == Overflow.SATURATE or over is None
+    stays_above = stays or rounding in (Rounding.RTZ, Rounding.RTO, Rounding.RTN)
+    stays_below = stays or rounding in (Rounding.RTZ, Rounding.RTO, Rounding.RTP)
     return Constants(
         mantissa=mantissa,
         discarded=discarded,
         emin=element.emin,
         up=discarded << FLOAT32.mantissa_bits,
         max_code=element.max_code,
-        above=above,
-        below=below,
-        value_above=_special_value(element, above),
-        value_below=_special_value(element, below),
+        above=element.max_code if stays_above else over,
+        below=element.max_code if stays_below else over,
+        value_above=0 if stays_above else over_value,
+        value_below=0 if stays_below else over_value,
         special_sign=_SIGN if element.specials == "ieee" else 0,
         mask=(1 << bits) - 1,
         sign=0 if element.integer else 1 << (bits - 1),
         sign_down=32 - bits,
         flip=-1 if element.integer else 0,
-        largest=_float32_bits(element.max) - ((E8M0.bias + element.emin) << FLOAT32.mantissa_bits),
+        largest=(element.max_code - (1 << mantissa)) << discarded,
         zero_sign=0 if element.integer else _SIGN,
         infinity=element.max_code + 1 if element.specials == "ieee" else _NEVER,
         first_nan={"none": _NEVER, "nan": element.max_code + 1, "ieee": element.max_code + 2}[element.specials],
-        scale_bias=-element.emax,
+        scale_bias=0 - element.emax,
         scale_bump={
             ScaleRule.FLOOR: 0,
             ScaleRule.CEIL: one - 1,
@@ -129,7 +131,7 @@ def domain(element: ElementFormat, rounding: Rounding) -> Domain:
     """
     last_field = 254 - (FLOAT32.mantissa_bits - element.mantissa_bits)
     least = (SR_BITS + 1 if rounding == Rounding.SR else 3) + element.mantissa_bits - element.emin
-    greatest = min(last_field - element.emin, 254 - element.emax)
+    greatest = select(element.emin < element.emax - 254 + last_field, 254 - element.emax, last_field - element.emin)
     return Domain(least, greatest, (last_field + 1 << FLOAT32.mantissa_bits) - 1)
 
 
@@ -140,6 +142,7 @@ def fast_scale(amax: Any, e: Constants) -> Any:
     The code that another magnitude gives is below every domain.
     """
     code = ((amax + e.scale_bump) >> 23) + e.scale_bias
+    code = select(amax == 0, 0, code)
     return select(code < 0, 0, select(code > LAST_SCALE, LAST_SCALE, code))
 
 
@@ -333,28 +336,3 @@ def _make_round(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
         return add_float32(value, select(up == 1, quantum, 0)), code + up
 
     return round_to_quantum
-
-
-def _codes_beyond(element: ElementFormat, rounding: Rounding, overflow: Overflow) -> tuple[int, int]:
-    """Magnitude codes of what a finite number too large becomes: a positive one, a negative one."""
-    over = element.nan_code if element.infinity_code is None else element.infinity_code
-    if overflow == Overflow.SATURATE or over is None:
-        return element.max_code, element.max_code
-    limited = (Rounding.RTZ, Rounding.RTO)
-    return (
-        element.max_code if rounding in (*limited, Rounding.RTN) else over,
-        element.max_code if rounding in (*limited, Rounding.RTP) else over,
-    )
-
-
-def _special_value(element: ElementFormat, code: int) -> int:
-    """float32 bits of a magnitude code that is no number; 0 for the largest number."""
-    if code == element.max_code:
-        return 0
-    infinity, nan = FLOAT32.max_code + 1, FLOAT32.nan_code
-    assert nan is not None
-    return nan if code == element.nan_code else infinity
-
-
-def _float32_bits(value: float) -> int:
-    return int(np.float32(value).view(np.int32))

@@ -8,6 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
+from mxnum.modes import Rounding
+
+#: Width of codes that loops store in a byte.
+MOST_BITS = 8
 
 
 @dataclass(frozen=True)
@@ -20,15 +24,16 @@ class FastPath:
     elements: tuple[str, ...]
     #: Names of the theorems in proofs/LEDGER.md; what is in braces stands for every case.
     evidence: tuple[str, ...]
+    #: Those about every element of at most `MOST_BITS`, by its mantissa bits; empty where there are none.
+    evidence_for_any: tuple[str, ...] = ()
 
     def covers(self, float_type: ElementFormat, element: ElementFormat) -> bool:
         """Whether the formulation is proved for these; a format made by a user is another one whatever its name."""
-        return (
-            float_type.name in self.float_types
-            and element.name in self.elements
-            and element == ELEMENTS[element.name]
-            and float_type == FLOATS[float_type.name]
-        )
+        if float_type.name not in self.float_types or float_type != FLOATS[float_type.name]:
+            return False
+        if element.name in self.elements and element == ELEMENTS[element.name]:
+            return True
+        return bool(self.evidence_for_any) and element.bits <= MOST_BITS and not element.canonical_nan
 
 
 ROUNDING = FastPath(
@@ -36,18 +41,21 @@ ROUNDING = FastPath(
     float_types=("float32",),
     elements=tuple(ELEMENTS),
     evidence=("magic/code/{element}/{rounding}/{overflow}", "magic/scale/{rule}"),
+    evidence_for_any=("any/code/m{m}/{rounding}/{overflow}", "any/scale/m{m}/{type}"),
 )
 WIDENED = FastPath(
     name="16 bits widened to float32 first",
     float_types=("bfloat16", "float16"),
     elements=tuple(ELEMENTS),
     evidence=("magic/widen/{type}", "widening/{type}/{element}"),
+    evidence_for_any=("any/source/m{m}/{type}", "any/scale/m{m}/{type}"),
 )
 NARROWED = FastPath(
     name="64 bits narrowed to float32 first",
     float_types=("float64",),
     elements=tuple(ELEMENTS),
     evidence=("narrowing/{element}/{rounding}/{overflow}", "narrowing/scale/{rule}"),
+    evidence_for_any=("any/source/m{m}/{type}", "any/scale/m{m}/{type}"),
 )
 VALUES = FastPath(
     name="float32 additions round to a value",
@@ -60,6 +68,7 @@ DECODING = FastPath(
     float_types=tuple(FLOATS),
     elements=tuple(ELEMENTS),
     evidence=("magic/decode/{element}", "magic/convert/{element}/{type}"),
+    evidence_for_any=("any/decode/m{m}/{type}",),
 )
 BEYOND = FastPath(
     name="products bring every number and scale to scale 1",
@@ -76,9 +85,16 @@ OFFSETS = FastPath(
 PATHS = (ROUNDING, WIDENED, NARROWED, VALUES, DECODING, BEYOND, OFFSETS)
 
 
-def rounds_fast(source: ElementFormat, element: ElementFormat) -> bool:
-    """Whether `magic.make_code` and `make_value` may be used, after `magic.make_widen`."""
+def rounds_fast(source: ElementFormat, element: ElementFormat, rounding: Rounding) -> bool:
+    """Whether `magic.make_code` may be used, after `magic.make_widen` or what `narrow` has."""
+    if rounding == Rounding.SR and NARROWED.covers(source, element):
+        return element == ELEMENTS.get(element.name)
     return any(path.covers(source, element) for path in (ROUNDING, WIDENED, NARROWED))
+
+
+def has_values(element: ElementFormat) -> bool:
+    """Whether `magic.make_value` may be used where `make_code` may."""
+    return VALUES.covers(FLOATS["float32"], element)
 
 
 def reaches_all(float_type: ElementFormat, element: ElementFormat) -> bool:

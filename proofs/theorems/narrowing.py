@@ -33,7 +33,7 @@ HYPOTHESES = (
 )
 
 
-def _low_word(word: Sym) -> Sym:
+def low_word(word: Sym) -> Sym:
     """The low 32 bits; that they are the whole becomes an obligation."""
     low = z3.Extract(31, 0, word.value)
     word.obligations.append(z3.SignExt(32, low) == word.value)
@@ -46,7 +46,7 @@ def _finite() -> tuple[z3.BitVecRef, z3.BoolRef]:
 
 
 def check(name: str, rounding: Rounding, overflow: Overflow) -> Outcome:
-    lanes.LOW_WORD[Sym] = _low_word
+    lanes.LOW_WORD[Sym] = low_word
     element = formats.ELEMENTS[name]
     domain, (x, finite) = magic.domain(element, rounding), _finite()
     scale, random = z3.BitVec("scale", 32), z3.BitVec("random", 32)
@@ -87,7 +87,7 @@ def check_scale(rule: ScaleRule) -> Outcome:
 
 
 def _check_scale(name: str, rule: ScaleRule) -> Outcome:
-    lanes.LOW_WORD[Sym] = _low_word
+    lanes.LOW_WORD[Sym] = low_word
     element = formats.ELEMENTS[name]
     constants, (amax, finite) = magic.constants(element, rule=rule), _finite()
     narrowed, safe = run(narrow.to_odd, amax)

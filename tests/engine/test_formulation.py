@@ -34,7 +34,7 @@ def test_numbers_come_back_as_they_were_given():
 
 
 def test_what_has_no_fast_formulation():
-    user = dataclasses.replace(E4M3, bias=8)
+    user = dataclasses.replace(E4M3, mantissa_bits=4)
     assert formulation.fast_quantizing(FLOAT32, user, *USUAL, None) is None
     assert formulation.fast_decoding(FLOATS["bfloat16"], FLOAT32) is None
     assert formulation.quantizing_anywhere(FLOAT32, user, *USUAL[:2], None) is None

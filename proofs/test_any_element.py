@@ -1,0 +1,77 @@
+"""The symbolic element stands for every format of at most eight bits, and theorems about it can fail."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from mxnum.engine import magic
+from mxnum.formats import ELEMENTS, ElementFormat
+from mxnum.modes import Overflow, Rounding, ScaleRule
+from proofs.any_element import MOST_BITS, any_element, kinds, stands_for
+from proofs.theorems import any_format
+
+
+def formats():
+    """Every shape of at most eight bits, with some biases."""
+    for exponent_bits, mantissa_bits, specials in product(range(1, 8), range(7), ("none", "nan", "ieee")):
+        for bias in (-1023, -3, 0, (1 << (exponent_bits - 1)) - 1, 1023):
+            try:
+                fmt = ElementFormat("user", exponent_bits, mantissa_bits, bias, specials)
+            except ValueError:
+                continue
+            if fmt.bits <= MOST_BITS:
+                yield fmt
+    yield from (ElementFormat.two_complement(f"int{bits}", bits) for bits in range(3, MOST_BITS + 1))
+
+
+def kind_of(fmt, specials_met):
+    if fmt.integer:
+        return "integer"
+    return fmt.specials if specials_met and fmt.specials != "none" else "float"
+
+
+@pytest.mark.parametrize("specials_met", [False, True])
+def test_every_format_is_one_of_a_kind(specials_met):
+    symbolic, seen = {}, set()
+    for fmt in [*ELEMENTS.values(), *formats()]:
+        kind = kind_of(fmt, specials_met)
+        if specials_met and fmt.specials == "none":
+            continue  # beyond the largest there is nothing: it saturates whatever is asked for
+        key = fmt.mantissa_bits, kind
+        assert kind in kinds(fmt.mantissa_bits, specials_met), fmt
+        assert stands_for(symbolic.setdefault(key, any_element(*key)), fmt), fmt
+        seen.add(key)
+    assert len(seen) >= 12
+
+
+def test_what_it_does_not_stand_for():
+    nine_bits = ElementFormat("e4m4", 4, 4, 7)
+    assert not stands_for(any_element(4, "float"), nine_bits)
+    assert not stands_for(any_element(3, "ieee"), ELEMENTS["e4m3"])
+    assert not stands_for(any_element(3, "nan"), ELEMENTS["e2m3"])
+
+
+def test_a_wrong_constant_is_noticed(monkeypatch):
+    real = magic.constants
+    assert any_format.check_scale(2, "float32").verdict == "proved"
+    monkeypatch.setattr(magic, "constants", lambda *a, **k: real(*a, **k)._replace(scale_bump=1 << 22))
+    assert any_format.check_scale(2, "float32").verdict == "refuted"
+    monkeypatch.setattr(magic, "constants", lambda *a, **k: real(*a, **k)._replace(up=23 << 23))
+    assert any_format.check_code(2, Rounding.RTZ, Overflow.SATURATE).verdict == "refuted"
+
+
+def test_constants_of_a_symbolic_element_are_those_of_the_format():
+    import z3
+
+    for fmt in (ELEMENTS["e4m3"], ELEMENTS["e5m2"], ELEMENTS["int8"], ElementFormat("user", 3, 2, -5, "nan")):
+        element = any_element(fmt.mantissa_bits, kind_of(fmt, specials_met=True))
+        solver = z3.Solver()
+        solver.add(*(a == b for a, b in zip(element.words, (fmt.bits, fmt.bias, fmt.max_code), strict=True)))
+        assert solver.check() == z3.sat
+        model = solver.model()
+        modes = Rounding.RTP, Overflow.IEEE, ScaleRule.RCEIL
+        for got, want in zip(magic.constants(element, *modes), magic.constants(fmt, *modes), strict=True):
+            value = got if isinstance(got, int) else model.eval(got.value).as_signed_long()
+            assert value == want

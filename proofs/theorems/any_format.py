@@ -1,0 +1,225 @@
+"""The fast formulations equal the definition for every element of at most eight bits, not only those of the standard.
+
+Bits, bias and largest code are unknowns here: see `proofs.any_element`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
+from typing import Any
+
+import z3
+
+from mxnum import formats
+from mxnum.engine import lanes, magic
+from mxnum.modes import Overflow, Rounding, ScaleRule
+from mxnum.scalar.convert import make_decode, make_encode
+from mxnum.scalar.pack import SR_BITS
+from mxnum.scalar.scale import make_shared_scale
+from proofs.any_element import MOST_BITS, AnyElement, any_element, kinds
+from proofs.solve import prove, together
+from proofs.sym import Sym, run
+from proofs.theorem import Outcome, Theorem
+from proofs.theorems.magic import float_results, run_fast
+from proofs.theorems.narrowing import low_word
+
+FLOAT32 = formats.FLOATS["float32"]
+CODE = "The code made with float32 additions is the code of the definition, for every element with these mantissa bits."
+SOURCE = (
+    "Widened, or narrowed, to float32 first, a number has the same code, for every element with these mantissa bits."
+)
+SCALE = "The scale made by one addition is the shared scale where that is in any domain, for every such element."
+DECODING = "The value made of a code, in any float type, is that of the definition, for every such element."
+ANY = f"the element has at most {MOST_BITS} bits, and any exponent bits, bias and special codes"
+LIMITS = "scale and x are within the limits of mxnum.engine.magic"
+RANDOM = "random in 0..2**30-1"
+ENVIRONMENT = "float32 operations round to nearest even"
+#: bitwuzla answers in seconds, z3 in minutes.
+ENGINES = ("bitwuzla",)
+MANTISSAS = range(MOST_BITS - 1)
+SOURCES = ("bfloat16", "float16", "float64")
+
+
+def _elements(mantissa_bits: int, overflow: Overflow, width: int = 32) -> Iterator[tuple[str, AnyElement]]:
+    for kind in kinds(mantissa_bits, specials_met=overflow == Overflow.IEEE):
+        yield kind, any_element(mantissa_bits, kind, width)
+
+
+def _within(element: AnyElement, rounding: Rounding, x: Any, scale: Any, random: Any) -> list[z3.BoolRef]:
+    domain: Any = magic.domain(element, rounding)  # type: ignore[arg-type]
+    return [
+        *element.premises,
+        scale >= 0,
+        scale <= 254,
+        scale >= domain.least_scale.value,
+        scale <= domain.greatest_scale.value,
+        (x & 0x7FFFFFFF) <= domain.greatest_x,
+        z3.ULT(random, 1 << SR_BITS),
+    ]
+
+
+def _value(word: Any) -> Any:
+    return word.value
+
+
+def check_code(mantissa_bits: int, rounding: Rounding, overflow: Overflow) -> Outcome:
+    return together(
+        (kind, partial(_check_code, element, rounding, overflow))
+        for kind, element in _elements(mantissa_bits, overflow)
+    )
+
+
+def _check_code(element: AnyElement, rounding: Rounding, overflow: Overflow) -> Outcome:
+    x, scale, random = (z3.BitVec(name, 32) for name in ("x", "scale", "random"))
+    constants = magic.constants(element, rounding, overflow)  # type: ignore[arg-type]
+    function = magic.make_code(rounding, element.mantissa_bits == 0)
+    got, safe = run_fast(lambda x, scale, random: function(x, scale, random, constants), x, scale, random)
+    want, _ = run(make_encode(FLOAT32, element, rounding, overflow), x, scale, random)  # type: ignore[arg-type]
+    premises = [*_within(element, rounding, x, scale, random), *float_results()]
+    return prove(premises, z3.And(got == want, *safe), engines=ENGINES, show=(x, scale, random, *element.words))
+
+
+def check_source(mantissa_bits: int, type_name: str) -> Outcome:
+    """All modes but, for float64, stochastic rounding."""
+    source = formats.FLOATS[type_name]
+    cases = [
+        (f"{rounding} {overflow} {kind}", partial(_check_source, source, mantissa_bits, kind, rounding, overflow))
+        for rounding, overflow in product(Rounding, Overflow)
+        if not (source.bits == 64 and rounding == Rounding.SR)
+        for kind in kinds(mantissa_bits, specials_met=overflow == Overflow.IEEE)
+    ]
+    return together(cases)
+
+
+def _check_source(source: Any, mantissa_bits: int, kind: str, rounding: Rounding, overflow: Overflow) -> Outcome:
+    scale, random = z3.BitVec("scale", 32), z3.BitVec("random", 32)
+    x, narrowed, premises, element, same = _widened(source, mantissa_bits, kind)
+    wide = (z3.SignExt(x.size() - 32, word) for word in (scale, random))
+    want, _ = run(make_encode(source, element, rounding, overflow), x, *wide)  # type: ignore[arg-type]
+    got, _ = run(make_encode(FLOAT32, same, rounding, overflow), narrowed, scale, random)  # type: ignore[arg-type]
+    premises = [*premises, *_within(same, rounding, narrowed, scale, random)]
+    return prove(premises, z3.Extract(31, 0, want) == got, engines=ENGINES, show=(x, scale, random, *same.words))
+
+
+def _widened(source: Any, mantissa_bits: int, kind: str) -> tuple[Any, Any, list[z3.BoolRef], AnyElement, AnyElement]:
+    """A finite x, its float32, premises, and an element in words as wide as x, and in 32 bits."""
+    lanes.LOW_WORD[Sym] = low_word
+    width = 64 if source.bits == 64 else 32
+    x, half = z3.BitVec("x", width), 1 << (source.bits - 1)
+    premises = [(x & (half - 1)) <= source.max_code]
+    if source.bits < width:
+        premises += [x >= -half, x < half]
+    narrowed, _ = run_fast(magic.make_widen(source), x)
+    premises += float_results()
+    same = any_element(mantissa_bits, kind)
+    if width == 32:
+        return x, narrowed, premises, same, same
+    element = any_element(mantissa_bits, kind, width)
+    equal = [a == z3.SignExt(32, b) for a, b in zip(element.words, same.words, strict=True)]
+    return x, narrowed, [*premises, *element.premises, *equal], element, same
+
+
+def check_scale(mantissa_bits: int, type_name: str) -> Outcome:
+    return together(
+        (f"{rule} {kind}", partial(_check_scale, formats.FLOATS[type_name], mantissa_bits, kind, rule))
+        for rule in ScaleRule
+        for kind in kinds(mantissa_bits, specials_met=False)
+    )
+
+
+def _check_scale(source: Any, mantissa_bits: int, kind: str, rule: ScaleRule) -> Outcome:
+    amax, narrowed, premises, element, same = _widened(source, mantissa_bits, kind)
+    constants = magic.constants(same, rule=rule)  # type: ignore[arg-type]
+    got, safe = run(lambda narrowed: magic.fast_scale(narrowed, constants), narrowed)
+    want, _ = run(make_shared_scale(source, element, rule), amax)  # type: ignore[arg-type]
+    domain: Any = magic.domain(same, Rounding.RNE)  # type: ignore[arg-type]
+    in_domain = z3.And(
+        got >= domain.least_scale.value, got <= domain.greatest_scale.value, narrowed <= domain.greatest_x
+    )
+    right = z3.Implies(z3.Or(amax == 0, in_domain), got == z3.Extract(31, 0, want))
+    premises = [*premises, *same.premises, amax >= 0]
+    return prove(premises, z3.And(right, *safe), engines=ENGINES, show=(amax, *same.words))
+
+
+def check_decoding(mantissa_bits: int, type_name: str) -> Outcome:
+    found = {*kinds(mantissa_bits, specials_met=False), *kinds(mantissa_bits, specials_met=True)}
+    return together((kind, partial(_check_decoding, mantissa_bits, kind, type_name)) for kind in sorted(found))
+
+
+def _check_decoding(mantissa_bits: int, kind: str, type_name: str) -> Outcome:
+    target, element = formats.FLOATS[type_name], any_element(mantissa_bits, kind)
+    code, scale = z3.BitVec("code", 32), z3.BitVec("scale", 32)
+    least, greatest = map(_value, magic.decoding_domain(element))  # type: ignore[arg-type]
+    constants = magic.constants(element)  # type: ignore[arg-type]
+    value, safe = run_fast(lambda code, scale: magic.value_of_code(code, scale, constants), code, scale)
+    wide, premises = element, [*element.premises, *float_results()]
+    if target.bits == 64:
+        wide = any_element(mantissa_bits, kind, 64)
+        premises += [a == z3.SignExt(32, b) for a, b in zip(wide.words, element.words, strict=True)] + wide.premises
+    extended = [z3.SignExt(target.bits - 32, word) if target.bits == 64 else word for word in (code, scale)]
+    want, _ = run(make_decode(wide, target), *extended)  # type: ignore[arg-type]
+    got = _converted(value, target)
+    premises += [code >= 0, code < z3.BitVecVal(1, 32) << element.bits.value, scale >= 0, scale <= 254]
+    premises += [scale >= least, scale <= greatest]
+    if kind == "float":  # codes above the largest are what "nan" and "ieee" are about
+        premises.append((code & ((z3.BitVecVal(1, 32) << (element.bits.value - 1)) - 1)) <= element.max_code.value)
+    return prove(premises, z3.And(got == want, *safe), engines=ENGINES, show=(code, scale, *element.words))
+
+
+def _converted(value: z3.BitVecRef, target: Any) -> z3.BitVecRef:
+    """What `make_convert_value` makes of it; floats convert as IEEE 754 says, a NaN to the NaN that is written."""
+    if target.name == "float32":
+        return value
+    if target.name == "bfloat16":
+        got, _ = run(magic.make_convert_value(target), value)
+        return got
+    sort = {"float64": z3.Float64(), "float16": z3.Float16()}[target.name]
+    number = z3.fpBVToFP(value, z3.Float32())
+    bits = z3.fpToIEEEBV(z3.fpFPToFP(z3.RNE(), number, sort))
+    bits = z3.If(z3.fpIsNaN(number), z3.BitVecVal(target.nan_code, target.bits), bits)
+    return bits if target.bits == 64 else z3.ZeroExt(32 - target.bits, bits)
+
+
+def theorems() -> list[Theorem]:
+    return [*_code_theorems(), *_other_theorems()]
+
+
+def _code_theorems() -> Iterator[Theorem]:
+    for mantissa_bits, rounding, overflow in product(MANTISSAS, Rounding, Overflow):
+        code = magic.make_code(rounding, mantissa_bits == 0)
+        example = make_encode(FLOAT32, formats.ELEMENTS["e4m3"], rounding, overflow)
+        yield Theorem(
+            name=f"any/code/m{mantissa_bits}/{rounding}/{overflow}",
+            statement=CODE,
+            kernels=(code.__name__, "magic.constants", "make_encode"),
+            check=partial(check_code, mantissa_bits, rounding, overflow),
+            hypotheses=(ANY, LIMITS, RANDOM, ENVIRONMENT),
+            tier="full",
+            functions=(code, magic.constants, magic.domain, example),
+        )
+
+
+def _other_theorems() -> Iterator[Theorem]:
+    e4m3 = formats.ELEMENTS["e4m3"]
+    for mantissa_bits, source in product(MANTISSAS, formats.FLOATS.values()):
+        widen, decode = magic.make_widen(source), make_decode(e4m3, source)
+        encodes = tuple(make_encode(source, e4m3, rounding, Overflow.IEEE) for rounding in Rounding)
+        scales = tuple(make_shared_scale(source, e4m3, rule) for rule in ScaleRule)
+        about: list[tuple[str, str, Callable[..., Outcome], tuple[Callable[..., Any], ...]]] = [
+            ("scale", SCALE, check_scale, (magic.fast_scale, magic.constants, widen, *scales)),
+            ("decode", DECODING, check_decoding, (magic.value_of_code, magic.constants, decode)),
+        ]
+        if source.name in SOURCES:
+            about.append(("source", SOURCE, check_source, (widen, *encodes)))
+        for family, statement, check, functions in about:
+            yield Theorem(
+                name=f"any/{family}/m{mantissa_bits}/{source.name}",
+                statement=statement,
+                kernels=tuple(function.__name__ for function in functions),
+                check=partial(check, mantissa_bits, source.name),
+                hypotheses=(ANY, LIMITS, RANDOM) if family == "source" else (ANY, LIMITS),
+                tier="full",
+                functions=functions,
+            )
