@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 from mxnum.engine import magic
 from mxnum.engine.jit import compile_scalar
 from mxnum.engine.lanes import integer, lane
-from mxnum.formats import ELEMENTS
+from mxnum.formats import ELEMENTS, ElementFormat
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_decode, make_encode
 from mxnum.scalar.scale import make_shared_scale
@@ -41,6 +43,48 @@ def test_codes_equal_the_definition(name, rounding, overflow):
         want = encode(bits, np.int64(scale), random)
         got = code(bits, np.int64(scale), random, constants)
         samples.assert_same(f"code {name} {rounding} {overflow} {scale}", bits, got, want)
+
+
+def any_format(seed):
+    """Some element of at most eight bits."""
+    rng = samples.generator("formats", seed)
+    if seed % 6 == 0:
+        return ElementFormat.two_complement("int", int(rng.integers(3, 9)))
+    while True:
+        exponent_bits, mantissa_bits = int(rng.integers(1, 8)), int(rng.integers(0, 7))
+        bias, specials = (
+            int(rng.choice([-300, -20, -3, 0, 1, 3, 7, 20, 63, 140])),
+            str(rng.choice(["none", "nan", "ieee"])),
+        )
+        try:
+            element = ElementFormat("any", exponent_bits, mantissa_bits, bias, specials)
+        except ValueError:
+            continue
+        if element.bits <= 8:
+            return element
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_formats_of_users(seed):
+    """Codes and their values under every scale of the domain's ends and middle; proofs/theorems/any_format.py."""
+    element, rng = any_format(seed), samples.generator("modes", seed)
+    for rounding, overflow in product(Rounding, Overflow):
+        least, greatest, _ = magic.domain(element, rounding)
+        decodable = magic.decoding_domain(element)
+        encode = make_encode(magic.FLOAT32, element, rounding, overflow)
+        decode = make_decode(element, magic.FLOAT32)
+        code = magic.make_code(rounding, magic.breaks_ties_by_parity(element))
+        constants = magic.constants(element, rounding, overflow)
+        least, greatest = max(least, 0), min(greatest, 254)
+        for scale in {least, (least + greatest) // 2, greatest} if least <= greatest else ():
+            bits = in_domain(element, scale, rounding)
+            random = rng.integers(0, 1 << 30, bits.size)
+            want = encode(bits, np.int64(scale), random)
+            got = code(bits, np.int64(scale), random, constants)
+            samples.assert_same(f"{element!r} {rounding} {overflow} {scale}", bits, got, want)
+            if decodable[0] <= scale <= decodable[1]:
+                value = magic.value_of_code(want, np.int64(scale), constants)
+                samples.assert_same(f"{element!r} {scale}", want, value, decode(want, np.int64(scale)))
 
 
 @pytest.mark.parametrize("overflow", Overflow)
