@@ -10,10 +10,13 @@ Lanes also add float32 numbers, given and returned as bit patterns, for the form
 from __future__ import annotations
 
 import operator
+import platform
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
+import llvmlite.binding as llvm
+import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -344,9 +347,50 @@ def _to_float64(context, value):
     return types.int64(value), generate
 
 
+@cache
+def _has_half() -> bool:
+    """Whether the processor that is compiled for converts float16; for others LLVM calls functions that do not exist."""
+    if platform.machine().lower() in ("aarch64", "arm64"):
+        return True
+    if numba.config.CPU_NAME or numba.config.CPU_FEATURES:
+        return "+f16c" in (numba.config.CPU_FEATURES or "")
+    return bool(llvm.get_host_cpu_features().get("f16c", False))
+
+
+def _as_float(builder: Any, bits: Any) -> Any:
+    return builder.bitcast(bits, _F32)
+
+
+def _widened_half(builder: Any, bits: Any) -> Any:
+    """By a product: the exponent field is moved to that of float32 and multiplied to where it belongs."""
+    magnitude = builder.and_(bits, _I32(0x7FFF))
+    moved = builder.shl(magnitude, _I32(13))
+    product = builder.bitcast(builder.fmul(_as_float(builder, moved), _as_float(builder, _I32(239 << 23))), _I32)
+    is_special = builder.icmp_signed(">=", magnitude, _I32(0x7C00))
+    value = builder.select(is_special, builder.or_(moved, _I32(0x7F800000)), product)
+    return builder.or_(value, builder.shl(builder.and_(bits, _I32(0x8000)), _I32(16)))
+
+
+def _rounded_to_half(builder: Any, bits: Any) -> Any:
+    """Normal numbers by adding half a unit to their bits, subnormal ones by a float addition that rounds."""
+    magnitude, bottom = builder.and_(bits, _I32(0x7FFFFFFF)), _I32(126 << 23)
+    total = builder.fadd(_as_float(builder, magnitude), _as_float(builder, bottom))
+    small = builder.sub(builder.bitcast(total, _I32), bottom)
+    is_odd = builder.and_(builder.lshr(magnitude, _I32(13)), _I32(1))
+    rounded = builder.add(builder.add(magnitude, _I32(0xFFF - (112 << 23))), is_odd)
+    result = builder.select(
+        builder.icmp_signed("<", magnitude, _I32(113 << 23)), small, builder.lshr(rounded, _I32(13))
+    )
+    result = builder.select(builder.icmp_signed(">=", magnitude, _I32(143 << 23)), _I32(0x7C00), result)
+    result = builder.select(builder.icmp_signed(">", magnitude, _I32(0x7F800000)), _I32(0x7E00), result)
+    return builder.or_(result, builder.and_(builder.lshr(bits, _I32(16)), _I32(0x8000)))
+
+
 @intrinsic
 def _from_float16(context, value):
     def generate(target, builder, signature, arguments):
+        if not _has_half():
+            return _widened_half(builder, arguments[0])
         half = builder.bitcast(builder.trunc(arguments[0], ir.IntType(16)), ir.HalfType())
         return builder.bitcast(builder.fpext(half, _F32), _I32)
 
@@ -356,6 +400,8 @@ def _from_float16(context, value):
 @intrinsic
 def _to_float16(context, value):
     def generate(target, builder, signature, arguments):
+        if not _has_half():
+            return _rounded_to_half(builder, arguments[0])
         half = builder.fptrunc(builder.bitcast(arguments[0], _F32), ir.HalfType())
         return builder.zext(builder.bitcast(half, ir.IntType(16)), _I32)
 

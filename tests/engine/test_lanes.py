@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import operator
+import os
+import platform
+import subprocess
+import sys
 
 import numba
 import numpy as np
@@ -76,6 +80,37 @@ def test_float_conversions():
         assert to_float16(bits) & 0xFFFF == lanes.float32_to_float16(bits) & 0xFFFF
     for bits in (0, 1, 0x3FF, 0x400, 0x7BFF, 0x7C00, 0x7E00, 0xBC00, 0x8001):
         assert from_float16(bits) == lanes.float16_to_float32(bits)
+
+
+HALVES = """
+import numba, numpy as np
+from mxnum.engine import lanes
+from mxnum.engine.lanes import integer, lane
+widen = numba.njit(lambda a: np.int64(integer(lanes.float16_to_float32(lane(a)))))
+narrow = numba.njit(lambda a: np.int64(integer(lanes.float32_to_float16(lane(a)))))
+halves = np.arange(1 << 16)
+finite = halves[(halves & 0x7FFF) <= 0x7C00]
+want = finite.astype(np.uint16).view(np.float16).astype(np.float32).view(np.int32)
+assert [widen(h) for h in finite.tolist()] == want.tolist()
+with np.errstate(over="ignore"):
+    near = np.concatenate([want + d for d in (0, 1, -1, 0x0FFF, 0x1000, 0x1001)]).astype(np.int32)
+    near = near[(near & 0x7FFFFFFF) <= 0x7F800000]
+    want = near.view(np.float32).astype(np.float16).view(np.uint16)
+assert [narrow(b) & 0xFFFF for b in near.tolist()] == want.tolist()
+assert narrow(0x7FC00000) == 0x7E00
+assert lanes._has_half() == %s
+"""
+
+
+def test_halves_of_a_processor_without_them():
+    """LLVM would call functions that do not exist, which ends the process."""
+    environment = os.environ | {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
+    expected = platform.machine() in ("aarch64", "arm64")
+    subprocess.run([sys.executable, "-c", HALVES % expected], env=environment, check=True)
+
+
+def test_halves_of_this_processor():
+    subprocess.run([sys.executable, "-c", HALVES % "lanes._has_half()"], check=True)
 
 
 def test_a_low_word():
