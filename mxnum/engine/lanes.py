@@ -349,7 +349,7 @@ def _to_float64(context, value):
 
 @cache
 def _has_half() -> bool:
-    """Whether the processor that is compiled for converts float16; for others LLVM calls functions that do not exist."""
+    """Whether the processor that is compiled for converts float16; for others LLVM calls what does not exist."""
     if platform.machine().lower() in ("aarch64", "arm64"):
         return True
     if numba.config.CPU_NAME or numba.config.CPU_FEATURES:
