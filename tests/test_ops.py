@@ -269,6 +269,28 @@ def test_fake_quantize_may_write_over_its_input(shift):
 
 
 @pytest.mark.parametrize(
+    ("shape", "options"),
+    [
+        ((300, 1000), {}),
+        ((300, 1000), {"axis": 0}),
+        ((300, 1000), {"axis": 0, "rounding": "sr", "seed": 3}),
+        ((3, 200, 500), {"block_shape": (8, 8), "rounding": "sr", "seed": 3}),
+        ((1 << 21,), {"block_size": 1 << 21}),
+        ((1 << 21,), {"threads": 2}),
+        ((1,), {}),
+    ],
+    ids=str,
+)
+def test_large_arrays_in_place(shape, options):
+    x = blocky("float32", shape, "in place", special=0.001)
+    want = mx.fake_quantize(x, "mxfp8_e5m2", **options)
+    turned = np.asfortranarray(x)
+    for over in (x, turned):
+        assert mx.fake_quantize(over, "mxfp8_e5m2", out=over, **options) is over
+        samples.assert_same(f"{shape} {options}", None, over.copy().view(np.uint32), want.view(np.uint32))
+
+
+@pytest.mark.parametrize(
     "options",
     [
         {},

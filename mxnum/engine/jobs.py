@@ -212,14 +212,16 @@ def in_parts(
         return True
     out = NOTHING if results is None else results
     in_line = x.flags.c_contiguous and out.flags.c_contiguous and scales.flags.c_contiguous
-    if in_line and (random is None or _is_in_line(random)):
-        walk = plan(x.shape, blocks)
-        if walk is not None and not walk.is_narrow:
-            job.run(walk, x, out, scales, threads, random)
-            return True
+    walk = plan(x.shape, blocks) if in_line and (random is None or _is_in_line(random)) else None
+    if walk is not None and not walk.is_narrow and not np.may_share_memory(x, out):
+        job.run(walk, x, out, scales, threads, random)
+        return True
     parts = cut(blocks, x, results, (scales,), random, writes_sides=isinstance(job, Quantization))
     if parts is None:
-        return False
+        if walk is None or walk.is_narrow:
+            return False
+        job.run(walk, x, out, scales, threads, random)  # in place, in blocks too large to copy
+        return True
 
     def work(some: Sequence[Chunk], threads: int | None = 1) -> None:
         for part in parts.each(some):

@@ -56,6 +56,8 @@ class Parts:
     #: Which axis of the array that was given each axis is, and that array's shape.
     order: Order
     shape: tuple[int, ...]
+    #: Whether results go over the array. They are written beside it first: no loop is vectorized whose arrays are one.
+    in_place: bool
     chunks: Sequence[Chunk]
 
     @property
@@ -75,7 +77,7 @@ class Parts:
             walk = plan(x.shape, self.blocks)
             assert walk is not None
             results = None if self.out is None else self.out[chunk.where]
-            out = NOTHING if results is None else room.beside("out", results)
+            out = NOTHING if results is None else room.beside("out", results, self.in_place)
             sides = [side[chunk.blocks_where] for side in self.sides]
             flat = tuple(room.read(index, side) for index, side in enumerate(sides))
             random, first = self._random(room, chunk)
@@ -138,11 +140,13 @@ def cut(
             random = RandomBits(random.sr_bits, words=random.words.transpose(order))
     arrays = [array for array in (x, out, *sides, None if random is None else random.words) if array is not None]
     is_drawn = turned and random is not None and random.words is None
-    if not small and not is_drawn and all(array.flags.c_contiguous for array in arrays):
+    in_place = out is not None and np.may_share_memory(x, out)
+    if not (small or is_drawn or in_place) and all(array.flags.c_contiguous for array in arrays):
         everything = (slice(None),) * x.ndim
-        return Parts(blocks, x, out, sides, writes_sides, random, order, shape, [Chunk(everything, everything, 0)])
+        chunk = Chunk(everything, everything, 0)
+        return Parts(blocks, x, out, sides, writes_sides, random, order, shape, in_place, [chunk])
     some = chunks(x.shape, blocks) or chunks(x.shape, blocks, LARGEST)
-    return None if some is None else Parts(blocks, x, out, sides, writes_sides, random, order, shape, some)
+    return None if some is None else Parts(blocks, x, out, sides, writes_sides, random, order, shape, in_place, some)
 
 
 def new_beside(x: Array, shape: tuple[int, ...], dtype: Any) -> Array:
@@ -182,9 +186,9 @@ class _Room:
     def __init__(self) -> None:
         self._arrays: dict[object, Array] = {}
 
-    def beside(self, name: object, array: Array) -> Array:
-        """The array itself if it is contiguous, room for a copy if not."""
-        if array.flags.c_contiguous:
+    def beside(self, name: object, array: Array, apart: bool = False) -> Array:
+        """The array itself if it is contiguous and need not be `apart`, room for a copy if not."""
+        if array.flags.c_contiguous and not apart:
             return array
         room = self._arrays.get(name)
         if room is None or room.size < array.size:
