@@ -97,11 +97,21 @@ def test_new_arrays_lie_as_those_beside_them():
 def test_arrays_in_one_order_are_one_part():
     x = np.zeros((700, 600), np.float32, order="F")
     side = np.zeros((700, 19), np.uint8, order="F")
-    whole = parts.cut((1, 32), x, x, (side,))
+    out = np.empty_like(x)
+    whole = parts.cut((1, 32), x, out, (side,))
     assert whole.is_whole
     assert next(whole.each()).x.base is not None
     assert not parts.cut((1, 32), x, np.zeros(x.shape, np.uint8), (side,)).is_whole
-    assert not parts.cut((1, 32), x, x, (side,), RandomBits(30, seed=1)).is_whole
+    assert not parts.cut((1, 32), x, out, (side,), RandomBits(30, seed=1)).is_whole
+
+
+def test_results_that_go_over_the_array_are_written_beside_it_first():
+    x = np.arange(700 * 640, dtype=np.float32).reshape(700, 640)
+    want = x + 1
+    for part in parts.cut((32, 1), x, x).each():
+        assert not np.may_share_memory(part.x, part.out)
+        part.out[...] = part.x + 1
+    assert np.array_equal(x, want)
 
 
 def test_threads_share_the_chunks():
