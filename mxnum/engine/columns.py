@@ -171,7 +171,7 @@ def scale_columns(definition: Definition, source: ElementFormat) -> Any:
 
 @cache
 def convert_columns(definition: Definition, draw: Draw, greatest: int | None) -> Any:
-    """(x, out, scales, shape, bounds, left, words, nan) -> panels left: the definition for all of the marked panels.
+    """(x, out, scales, shape, bounds, left, words, nan) -> panels left: a conversion of all of the marked panels.
 
     `nan` and `greatest` are as in `rows.convert_rows`.
     """

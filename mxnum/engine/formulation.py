@@ -40,7 +40,10 @@ class Fast(NamedTuple):
 
 
 class Definition(NamedTuple):
-    """The definition of one conversion: (x, scale, random) -> result, for every x and every scale."""
+    """One conversion, (x, scale, random) -> result: as it is defined, for every x and every scale.
+
+    Or, from `quantizing_anywhere` and `decoding_anywhere`, what equals that for finite x and every scale but NaN.
+    """
 
     function: Callable[..., Any]
     #: Whether every intermediate fits 32 bits, so that a loop may run in lanes.

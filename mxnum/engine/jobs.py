@@ -123,7 +123,7 @@ class Decoding:
             if in_threads(loop, walk, threads, *flat, left, self.fast.numbers) == 0:
                 return
         else:
-            left = np.ones(walk.groups, np.uint8)
+            left = np.full(walk.groups, rows.MIXED, np.uint8)
         _convert(self.anywhere, self.definition, NO_DRAW, None, walk, threads, *flat, left, 0)
 
 

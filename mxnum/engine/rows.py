@@ -169,7 +169,7 @@ def scale_rows(definition: Definition, source: ElementFormat) -> Any:
 
 @cache
 def convert_rows(definition: Definition, draw: Draw, greatest: int | None) -> Any:
-    """(x, out, scales, shape, bounds, left, words, nan) -> groups left: the definition for all of the marked groups.
+    """(x, out, scales, shape, bounds, left, words, nan) -> groups left: a conversion of all of the marked groups.
 
     `nan` is the result under the scale NaN. With `greatest` this is for x up to that magnitude only: groups that hold a
     greater one in a block with another scale stay marked, and untouched.
