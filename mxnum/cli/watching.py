@@ -12,6 +12,8 @@ from typing import Any
 
 #: Seconds between two lines of progress where there is no terminal.
 EVERY = 15.0
+#: The share of the work after which it tells how long the rest takes: compiling comes first.
+TELLING = 0.05
 
 
 class Lines:
@@ -34,7 +36,8 @@ class Lines:
         if now - self._shown.get(part, begun) < EVERY:
             return
         self._shown[part] = now
-        left = f", about {duration((now - begun) * (total - done) / done)} left" if 0 < done < total else ""
+        is_known = total * TELLING <= done < total
+        left = f", about {duration((now - begun) * (total - done) / done)} left" if is_known and done > 0 else ""
         share = f" {done / total:.0%}{left}:" if total else ""
         self.say(f"{part}{share} {what}")
 

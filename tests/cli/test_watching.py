@@ -24,6 +24,16 @@ def test_lines_come_now_and_then_with_an_estimate(capsys, monkeypatch):
     assert err.splitlines() == ["hello", "training 50%, about 20 s left: step 2", "training 100%: step 4"]
 
 
+def test_no_estimate_while_little_is_done(capsys, monkeypatch):
+    clock = iter([0.0, 20.0, 40.0])
+    monkeypatch.setattr(watching.time, "monotonic", lambda: next(clock))
+    lines = Lines()
+    for done in (0, 4, 5):
+        lines.at("training", done, 100, f"step {done}")
+    shown = capsys.readouterr().err.splitlines()
+    assert shown == ["training 4%: step 4", "training 5%, about 13 min left: step 5"]
+
+
 def test_into_a_pipe_there_are_lines():
     with watching.watching() as watch:
         assert isinstance(watch, Lines)
