@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core.caching import FunctionCache
 from numba.extending import overload, register_jitable
 
+from mxnum.engine import disk
 from mxnum.scalar import word
 
 #: Options of what compiled code calls: it is never called from C.
@@ -62,31 +59,7 @@ def compile_scalar(function: Callable[..., Any], *signature: Any) -> Any:
 
 def compile_loop(function: Callable[..., Any]) -> Any:
     """A loop over arrays that calls dialect functions, compiled on first use and cached on disk."""
-    register(function)
     loop = numba.njit(error_model="numpy", nogil=True, no_cfunc_wrapper=True)(function)
     if not numba.config.DISABLE_JIT:
-        loop._cache = _Cache(function)
+        disk.keep(loop, before_compiling=register)
     return loop
-
-
-class _Cache(FunctionCache):  # type: ignore[misc]
-    """numba's disk cache, but an entry also expires when anything that compiled code is made of has changed.
-
-    numba looks at the file of the loop and at its closure; what is reached through module globals (`select`, Philox)
-    would change unnoticed.
-    """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(function)
-        self._cache_file._source_stamp = (self._impl.locator.get_source_stamp(), source_hash())
-
-
-@cache
-def source_hash() -> str:
-    """A hash over the sources of the package that compiled code depends on."""
-    package = Path(__file__).parents[1]
-    files = [*package.glob("*.py"), *package.glob("scalar/*.py"), *package.glob("engine/*.py")]
-    digest = hashlib.sha256()
-    for path in sorted(files):
-        digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()

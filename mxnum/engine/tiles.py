@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import llvmlite.binding
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from mxnum.engine.jit import compile_loop
 
 #: The summed index is taken in pieces of about this length, so that a panel of columns stays in the second-level cache.
 _PIECE = 1024
@@ -232,7 +233,7 @@ def _tile(typing_context, a, low, b, scales_a, scales_b, wide, out, p, q, start,
     return types.void(*kinds, *[types.int64] * 7), generate
 
 
-@numba.njit(error_model="numpy", cache=True, nogil=True)
+@compile_loop
 def multiply(a, low, b, scales_a, scales_b, wide, run, out, first):
     """out's columns from `first` on = the product of all panels, as `_tile` says; NaN is canonical.
 
