@@ -14,6 +14,7 @@ from mxnum.engine.jobs import Quantization, decoding_job, quantizing_job
 from mxnum.engine.offsets import (
     CONSTANT_RUNS,
     add_offsets,
+    clear_offsets,
     decode_with_offsets,
     half_range_scales,
     may_add,
@@ -23,7 +24,7 @@ from mxnum.engine.offsets import (
 from mxnum.engine.parts import Part, cut, new_beside
 from mxnum.engine.request import Request, Settings
 from mxnum.engine.walk import CHUNK
-from mxnum.formats import E8M0, ElementFormat
+from mxnum.formats import ElementFormat
 from mxnum.layout import Blocks
 from mxnum.modes import OffsetRange
 from mxnum.scalar.offset import difference_format
@@ -50,7 +51,7 @@ def fake_quantize(request: Request, values: Array) -> bool:
         return False
     for part in done:
         (side, bits), out = _sides(part), signed_bits(part.out).reshape(-1)
-        if not may_add(side, bits.view(np.float16), asked.element):
+        if not may_add(side, bits, asked.element):
             return False
         add_offsets()(out, out, bits, *part.walk.bands)
     return True
@@ -83,7 +84,7 @@ def _quantized_parts(
             if in_halves:
                 half_range_scales(asked.source, asked.element, asked.scale_rule)(*ends, scales)
             job.run(part.walk, differences, part.out, scales, 1, part.random, part.first)
-            bits[scales == E8M0.nan_code] = 0
+            clear_offsets()(scales, bits)
             yield part
 
     return run()
@@ -108,7 +109,7 @@ def dequantize(
     fast = paths.adds_fast(element, target) and environment.is_default()
     for part in parts.each():
         (side, bits), out = _sides(part), signed_bits(part.out).reshape(-1)
-        if fast and may_add(side, bits.view(np.float16), element):
+        if fast and may_add(side, bits, element):
             job.run(part.walk, part.x, part.out, side, 1)
             add_offsets()(out, out, bits, *part.walk.bands)
         else:

@@ -64,18 +64,31 @@ def draw_from_seed(sr_bits: int) -> Draw:
     align_random = make_align_random(sr_bits)
 
     @dialect
+    def fill(buffer, place, w0, w1, w2, w3):
+        store(buffer, place, align_random(w0))
+        store(buffer, place + 1, align_random(w1))
+        store(buffer, place + 2, align_random(w2))
+        store(buffer, place + 3, align_random(w3))
+
+    @dialect
     def prepare(key, buffer, index, count):
         seed_low, seed_high = lane(key[0]), lane(key[1])
         stream_low, stream_high = lane(key[2]), lane(key[3])
         index += key[4]
         first = index >> 2
-        for i in range(((index + count + 3) >> 2) - first):
+        counters = ((index + count + 3) >> 2) - first
+        half = counters >> 1
+        for i in range(half):  # two at a time, so that one's products are made while the other's are waited for
             low, high = lane(first + i), lane((first + i) >> 32)
+            v0, v1, v2, v3 = philox4x32(low, high, stream_low, stream_high, seed_low, seed_high)
+            low, high = lane(first + half + i), lane((first + half + i) >> 32)
             w0, w1, w2, w3 = philox4x32(low, high, stream_low, stream_high, seed_low, seed_high)
-            store(buffer, 4 * i, align_random(w0))
-            store(buffer, 4 * i + 1, align_random(w1))
-            store(buffer, 4 * i + 2, align_random(w2))
-            store(buffer, 4 * i + 3, align_random(w3))
+            fill(buffer, 4 * i, v0, v1, v2, v3)
+            fill(buffer, 4 * (half + i), w0, w1, w2, w3)
+        if counters & 1:
+            low, high = lane(first + counters - 1), lane((first + counters - 1) >> 32)
+            w0, w1, w2, w3 = philox4x32(low, high, stream_low, stream_high, seed_low, seed_high)
+            fill(buffer, 4 * (counters - 1), w0, w1, w2, w3)
         return index & 3
 
     @dialect

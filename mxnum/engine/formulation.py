@@ -112,9 +112,9 @@ def fast_quantizing(
         least_value, greatest_value = magic.decoding_domain(element)
         least, greatest = max(least, least_value), min(greatest, greatest_value)
     constants = magic.constants(element, rounding, overflow, rule)
-    is_common = source.name == "float32" and rounding == Rounding.RNE and rule == ScaleRule.FLOOR
+    is_common = source.name == "float32" and rule == ScaleRule.FLOOR and overflow == Overflow.SATURATE and has_values
     special = None
-    if is_common and overflow == Overflow.SATURATE and has_values:
+    if is_common and (rounding == Rounding.RNE or (rounding == Rounding.SR and target is not None)):
         special = _with_constants(function, constants)
     return Fast(function, _numbers(_limits(least, greatest, greatest_x), constants), special)
 

@@ -131,13 +131,17 @@ def _convert(
     anywhere: Definition | None, definition: Definition, draw: Draw, greatest: int | None, walk: Walk, *rest: Any
 ) -> None:
     """What the fast loops have left."""
-    convert = rows.convert_rows if walk.along_rows else columns.convert_columns
     nan = definition.function(0, E8M0.nan_code, 0)
     count = 1
     if anywhere is not None and environment.is_default():
-        count = in_threads(convert(anywhere, draw, greatest), walk, *rest, nan)
+        if walk.along_rows:
+            convert = rows.convert_rows(anywhere, draw, greatest, walk.constant_run)
+        else:
+            convert = columns.convert_columns(anywhere, draw, greatest)
+        count = in_threads(convert, walk, *rest, nan)
     if count > 0:
-        in_threads(convert(definition, draw, None), walk, *rest, nan)
+        convert = (rows.convert_rows if walk.along_rows else columns.convert_columns)(definition, draw, None)
+        in_threads(convert, walk, *rest, nan)
 
 
 @lru_cache(maxsize=4096)
@@ -183,7 +187,7 @@ def _quantizing_loop(job: Quantization, along_rows: bool, constant_run: int, dra
     assert job.fast is not None
     function, special = job.fast.function, job.fast.special
     is_common = constant_run == (rows.USUAL_RUN if along_rows else 1)
-    if special is not None and is_common and not job.scales_given and draw is NO_DRAW:
+    if special is not None and is_common and not job.scales_given and (draw is NO_DRAW or draw.buffered):
         function = special
     quantize = rows.quantize_rows if along_rows else columns.quantize_columns
     return quantize(function, job.source, job.scales_given, draw, constant_run)

@@ -40,12 +40,25 @@ CONSTANT_RUNS = (1, USUAL_RUN)
 
 
 @cache
+def make_finite_difference(source: ElementFormat) -> Callable[..., Any]:
+    """`make_fast_difference` where x is finite."""
+    widen = make_widen(source)
+
+    @dialect
+    def finite_difference(x, offset):
+        return subtract_float32(widen(x), offset)
+
+    finite_difference.__name__ = f"finite_difference_{source.name}"
+    return finite_difference
+
+
+@cache
 def make_fast_difference(source: ElementFormat) -> Callable[..., Any]:
     """(x, offset) -> float32 bit pattern of x - offset, for a finite offset given as float32 bits.
 
     What stands in a NaN beside its sign is not looked at by what comes next.
     """
-    widen = make_widen(source)
+    finite_difference = make_finite_difference(source)
     MAGNITUDE, INFINITY = (1 << (source.bits - 1)) - 1, source.max_code + 1
     SIGN_PLACE = source.bits - 1
 
@@ -54,7 +67,7 @@ def make_fast_difference(source: ElementFormat) -> Callable[..., Any]:
         magnitude = x & MAGNITUDE
         sign = 0 - ((x >> SIGN_PLACE) & 1)
         special = select(magnitude == INFINITY, 0x7F800000, 0x7FC00000) | (sign << 31)
-        return select(magnitude < INFINITY, subtract_float32(widen(x), offset), special)
+        return select(magnitude < INFINITY, finite_difference(x, offset), special)
 
     fast_difference.__name__ = f"fast_difference_{source.name}"
     return fast_difference
@@ -68,10 +81,36 @@ def fast_sum(value, offset):
 
 
 def may_add(scales: Array, offsets: Array, element: ElementFormat) -> bool:
-    """Whether all values are exact in float32, or NaN, and all offsets finite: what `fast_sum` needs."""
-    least, greatest = decoding_domain(element)
-    inside = (scales >= least) & (scales <= greatest) | (scales == E8M0.nan_code)
-    return bool(inside.all() and np.isfinite(offsets).all())
+    """Whether all values are exact in float32, or NaN, and all offsets finite (float16 bits): what `fast_sum` needs."""
+    return bool(_beyond()(scales, offsets, *decoding_domain(element)) == 0)
+
+
+@cache
+def _beyond() -> Any:
+    """(scales, offsets, least, greatest) -> how many blocks `fast_sum` is not right for."""
+    NAN_SCALE, LARGEST_OFFSET = E8M0.nan_code, OFFSET.max_code
+
+    def loop(scales, offsets, least, greatest):
+        count = 0
+        for b in range(scales.size):
+            scale, offset = integer(load(scales, b)), integer(load(offsets, b) & 0x7FFF)
+            inside = ((scale >= least) & (scale <= greatest)) | (scale == NAN_SCALE)
+            count += 0 if inside & (offset <= LARGEST_OFFSET) else 1
+        return count
+
+    return compile_loop(loop)
+
+
+@cache
+def clear_offsets() -> Any:
+    """(scales, offsets): blocks whose scale is NaN get the offset zero."""
+    NAN_SCALE = E8M0.nan_code
+
+    def loop(scales, offsets):
+        for b in range(scales.size):
+            store(offsets, b, select(load(scales, b) == NAN_SCALE, 0, load(offsets, b)))
+
+    return compile_loop(loop)
 
 
 @cache
@@ -97,10 +136,12 @@ def subtract_offsets(source: ElementFormat, along_rows: bool, constant_run: int)
     """
     find_ends = _ends_along_rows(source) if along_rows else _ends_of_bands(source)
     from_ordered = make_from_ordered(source)
+    IS_FAST = paths.subtracts_fast(source)
     middle, subtract = midpoint(source), difference(source)
+    subtract_finite = make_finite_difference(source) if IS_FAST else subtract.function
     midpoint_of, subtract_from = middle.function, subtract.function
     word_of_middle, word_of_difference = middle.word, subtract.word
-    widen_offset: Any = make_widen(OFFSET) if paths.subtracts_fast(source) else _unchanged
+    widen_offset: Any = make_widen(OFFSET) if IS_FAST else _unchanged
     Ordered = ordered_type(source)
 
     def loop(x, out, offsets, shape, bounds, largest, smallest):
@@ -115,7 +156,7 @@ def subtract_offsets(source: ElementFormat, along_rows: bool, constant_run: int)
             for column in range(begin, end, panel):
                 width = min(panel, end - column)
                 blocks = (width + run - 1) // run
-                find_ends(x, first_row, last_row, columns, column, width, run, high, low)
+                all_finite = find_ends(x, first_row, last_row, columns, column, width, run, high, low)
                 place = band * per_row + column // run
                 for b in range(blocks):
                     a, z = Ordered(integer(load(high, b))), Ordered(integer(load(low, b)))
@@ -132,8 +173,11 @@ def subtract_offsets(source: ElementFormat, along_rows: bool, constant_run: int)
                 for row in range(first_row, last_row):
                     base = row * columns + column
                     for j in range(width):
-                        offset = word_of_difference(integer(load(spread, j)))
-                        store(out, base + j, subtract_from(word_of_difference(load(x, base + j)), offset))
+                        offset, element = word_of_difference(integer(load(spread, j))), load(x, base + j)
+                        if IS_FAST and all_finite:
+                            store(out, base + j, subtract_finite(element, offset))
+                        else:
+                            store(out, base + j, subtract_from(word_of_difference(element), offset))
 
     return compile_loop(loop)
 
@@ -159,37 +203,47 @@ def ordered_type(source: ElementFormat) -> Any:
 
 @cache
 def _ends_along_rows(source: ElementFormat) -> Callable[..., Any]:
-    """(x, row, _, columns, column, width, run, high, low): the finite ends of each block of one row, in order.
+    """(x, row, _, columns, column, width, run, high, low) -> whether all is finite: the ends of each block of a row.
 
-    A block without any has a low end above the high one.
+    They are of the finite elements, in order; a block without any has a low end above the high one.
     """
     MAX, to_ordered, Ordered = source.max_code, make_to_ordered(source), ordered_type(source)
 
     @dialect
     def ends(x, row, last_row, columns, column, width, run, high, low):
         base = row * columns + column
+        all_finite = True
         for b in range((width + run - 1) // run):
             greatest, least = Ordered(-1 - MAX), Ordered(MAX + 1)
             start = base + b * run
-            for i in range(start, start + min(run, width - b * run)):
+            stop = start + min(run, width - b * run)
+            for i in range(start, stop):
                 ordered = Ordered(integer(to_ordered(load(x, i))))
-                is_finite = (ordered >= -MAX) & (ordered <= MAX)
-                greatest = Ordered(max(greatest, ordered if is_finite else Ordered(-1 - MAX)))
-                least = Ordered(min(least, ordered if is_finite else Ordered(MAX + 1)))
+                greatest, least = Ordered(max(greatest, ordered)), Ordered(min(least, ordered))
+            if greatest > MAX or least < -MAX:
+                all_finite = False
+                greatest, least = Ordered(-1 - MAX), Ordered(MAX + 1)
+                for i in range(start, stop):
+                    ordered = Ordered(integer(to_ordered(load(x, i))))
+                    is_finite = (ordered >= -MAX) & (ordered <= MAX)
+                    greatest = Ordered(max(greatest, ordered if is_finite else Ordered(-1 - MAX)))
+                    least = Ordered(min(least, ordered if is_finite else Ordered(MAX + 1)))
             store(high, b, greatest)
             store(low, b, least)
+        return all_finite
 
     return ends
 
 
 @cache
 def _ends_of_bands(source: ElementFormat) -> Callable[..., Any]:
-    """(x, first_row, last_row, columns, column, width, run, high, low): the same for blocks of several rows."""
+    """(x, first_row, last_row, columns, column, width, run, high, low) -> the same for blocks of several rows."""
     MAX, to_ordered, Ordered = source.max_code, make_to_ordered(source), ordered_type(source)
 
     @dialect
     def ends(x, first_row, last_row, columns, column, width, run, high, low):
         blocks = (width + run - 1) // run
+        all_finite = True
         for j in range(blocks * run):
             store(high, j, Ordered(-1 - MAX))
             store(low, j, Ordered(MAX + 1))
@@ -197,10 +251,22 @@ def _ends_of_bands(source: ElementFormat) -> Callable[..., Any]:
             base = row * columns + column
             for j in range(width):
                 ordered = Ordered(integer(to_ordered(load(x, base + j))))
-                is_finite = (ordered >= -MAX) & (ordered <= MAX)
-                greatest, least = Ordered(integer(load(high, j))), Ordered(integer(load(low, j)))
-                store(high, j, Ordered(max(greatest, ordered if is_finite else Ordered(-1 - MAX))))
-                store(low, j, Ordered(min(least, ordered if is_finite else Ordered(MAX + 1))))
+                store(high, j, Ordered(max(Ordered(integer(load(high, j))), ordered)))
+                store(low, j, Ordered(min(Ordered(integer(load(low, j))), ordered)))
+        for j in range(width):
+            all_finite &= (integer(load(high, j)) <= MAX) & (integer(load(low, j)) >= -MAX)
+        if not all_finite:
+            for j in range(width):
+                store(high, j, Ordered(-1 - MAX))
+                store(low, j, Ordered(MAX + 1))
+            for row in range(first_row, last_row):
+                base = row * columns + column
+                for j in range(width):
+                    ordered = Ordered(integer(to_ordered(load(x, base + j))))
+                    is_finite = (ordered >= -MAX) & (ordered <= MAX)
+                    greatest, least = Ordered(integer(load(high, j))), Ordered(integer(load(low, j)))
+                    store(high, j, Ordered(max(greatest, ordered if is_finite else Ordered(-1 - MAX))))
+                    store(low, j, Ordered(min(least, ordered if is_finite else Ordered(MAX + 1))))
         for b in range(blocks):
             greatest, least = Ordered(-1 - MAX), Ordered(MAX + 1)
             for j in range(b * run, (b + 1) * run):
@@ -208,6 +274,7 @@ def _ends_of_bands(source: ElementFormat) -> Callable[..., Any]:
                 least = Ordered(min(least, Ordered(integer(load(low, j)))))
             store(high, b, greatest)
             store(low, b, least)
+        return all_finite
 
     return ends
 

@@ -168,11 +168,11 @@ def scale_rows(definition: Definition, source: ElementFormat) -> Any:
 
 
 @cache
-def convert_rows(definition: Definition, draw: Draw, greatest: int | None) -> Any:
+def convert_rows(definition: Definition, draw: Draw, greatest: int | None, constant_run: int = 0) -> Any:
     """(x, out, scales, shape, bounds, left, words, nan) -> groups left: a conversion of all of the marked groups.
 
     `nan` is the result under the scale NaN. With `greatest` this is for x up to that magnitude only: groups that hold a
-    greater one in a block with another scale stay marked, and untouched.
+    greater one in a block with another scale stay marked, and untouched. Blocks of `constant_run` have their own loop.
     """
     function, word = definition.function, definition.word
     prepare, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered
@@ -209,6 +209,12 @@ def convert_rows(definition: Definition, draw: Draw, greatest: int | None) -> An
                     if integer(scale) == NAN_SCALE:
                         for i in range(base + b * width, stop):
                             store(out, i, nan)
+                        continue
+                    if width == constant_run:
+                        start = base + b * constant_run
+                        random = prepare(words, buffer, start, constant_run) - start
+                        for i in range(start, start + constant_run):
+                            store(out, i, function(word(load(x, i)), scale, word(random_at(words, buffer, random + i))))
                         continue
                     for piece in range(base + b * width, stop, PIECE):
                         size = min(PIECE, stop - piece)

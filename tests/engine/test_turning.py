@@ -46,6 +46,22 @@ def test_every_stride(dtype):
             assert np.count_nonzero(out == 255) == out.size - target.size
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+def test_rows_backwards(dtype, monkeypatch):
+    x = numbers((3, 40, 140), dtype)
+    wanted = x[..., ::-1].copy()
+    reverse, taken = turning._reverse(), []
+    monkeypatch.setattr(turning, "_reverse", lambda: lambda *arguments: taken.append(1) or reverse(*arguments))
+    for source, target in ((x[..., ::-1], np.zeros_like(x)), (x, np.zeros_like(x)[..., ::-1])):
+        turning.copy(source, target)
+        assert np.array_equal(target, source)
+    assert np.array_equal(x[..., ::-1], wanted)
+    part = np.zeros((3, 40, 100), dtype)
+    turning.copy(x[..., 99::-1], part)  # parts of rows: numpy's copy
+    assert np.array_equal(part, x[..., 99::-1])
+    assert len(taken) == (0 if numba.config.DISABLE_JIT else 1)
+
+
 def test_what_numpy_copies():
     """Few elements, memory out of line, types of other sizes, and everything where nothing is compiled."""
     raw = np.zeros(1 + 8 * 80 * 80, np.uint8)
