@@ -55,6 +55,11 @@ class Definition(NamedTuple):
         return lane if self.in_lanes else wide
 
 
+#: Conversions to codes and to values, by source and rounding, that are compiled for each element.
+_COMMON = (("float32", Rounding.RNE),)
+_COMMON_TO_VALUES = (*_COMMON, ("float64", Rounding.RNE), ("float32", Rounding.SR))
+
+
 @dialect
 def numbers_given(numbers):
     """Limits and constants from the array that a loop is given."""
@@ -112,9 +117,9 @@ def fast_quantizing(
         least_value, greatest_value = magic.decoding_domain(element)
         least, greatest = max(least, least_value), min(greatest, greatest_value)
     constants = magic.constants(element, rounding, overflow, rule)
-    is_common = source.name == "float32" and rule == ScaleRule.FLOOR and overflow == Overflow.SATURATE and has_values
+    is_common = rule == ScaleRule.FLOOR and overflow == Overflow.SATURATE and has_values
     special = None
-    if is_common and (rounding == Rounding.RNE or (rounding == Rounding.SR and target is not None)):
+    if is_common and (source.name, rounding) in (_COMMON if target is None else _COMMON_TO_VALUES):
         special = _with_constants(function, constants)
     return Fast(function, _numbers(_limits(least, greatest, greatest_x), constants), special)
 
