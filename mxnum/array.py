@@ -14,6 +14,8 @@ import numpy as np
 from mxnum import errors, formats
 from mxnum.device import DeviceArray, described, on_device
 from mxnum.dtypes import Array, as_array, code_dtype, numpy_dtype, result_format
+from mxnum.engine.dispatch import engine as dispatch_engine
+from mxnum.engine.dispatch import host_engine
 from mxnum.files import written_whole
 from mxnum.formats import MXFormat
 from mxnum.layout import Blocks, normalize_axis, resolve_blocks, scales_shape
@@ -338,18 +340,9 @@ class MXArray:
         )
 
 
-def dispatch_engine(**arrays: Any) -> Any:
-    """The engine for where the arrays live, which has to be one place."""
-    from mxnum.engine import dispatch
-
-    return dispatch.engine(**arrays)
-
-
 def host_options(engine: Any, **options: Any) -> dict[str, Any]:
     """Options that only the engine of the host has; they must be None elsewhere."""
-    from mxnum.engine import host
-
-    if engine is host:
+    if engine is host_engine():
         return options
     for name, value in options.items():
         if value is not None:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mxnum import errors, formats
 from mxnum.array import MXArray, checked_codes, checked_out, checked_scales, checked_threads, host_options
 from mxnum.dtypes import Array, as_array, code_dtype, float_array, numpy_dtype, result_format
+from mxnum.engine import dispatch
+from mxnum.engine.request import RandomBits, Request, Settings
 from mxnum.formats import ElementFormat, MXFormat
 from mxnum.layout import block_lengths, resolve_blocks
 from mxnum.memo import memo
 from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
-
-if TYPE_CHECKING:
-    from mxnum.engine.request import RandomBits, Settings
-
 
 _DETERMINISTIC = tuple(mode for mode in Rounding if mode != Rounding.SR)
 
@@ -86,9 +84,6 @@ def quantize(
     >>> q.dequantize()
     array([ 1.015625e-01, -3.000000e+00,  4.480000e+02], dtype=float32)
     """
-    from mxnum.engine import dispatch
-    from mxnum.engine.request import Request
-
     array, source = float_array("x", x, anywhere=True)
     settings = _settings(
         format, array.shape, source.name, axis, block_size, block_lengths("block_shape", block_shape),
@@ -138,9 +133,6 @@ def fake_quantize(
     >>> mx.fake_quantize(np.array([0.3, 1.2, 5.0], np.float32), "mxfp4_e2m1")
     array([0.5, 1. , 4. ], dtype=float32)
     """
-    from mxnum.engine import dispatch
-    from mxnum.engine.request import Request
-
     array, source = float_array("x", x, anywhere=True)
     settings = _settings(
         format, array.shape, source.name, axis, block_size, block_lengths("block_shape", block_shape),
@@ -185,9 +177,6 @@ def fake_quantizer(
     >>> quantize_again()
     array([0.5, 1. , 4. ], dtype=float32)
     """
-    from mxnum.engine import dispatch
-    from mxnum.engine.request import Request
-
     mode = errors.choose_member("rounding", rounding, _DETERMINISTIC)
     if not isinstance(x, np.ndarray):  # on a GPU each call waits for the stream in use then
         errors.require_type(not isinstance(as_array("x", x), np.ndarray), "x", "an array", type(x).__name__)
@@ -233,9 +222,6 @@ def shared_scale(
     >>> mx.shared_scale(np.array([[1.0, 500.0]]), "mxfp8_e4m3", scale_rule="rceil")
     array([[128]], dtype=uint8)
     """
-    from mxnum.engine import dispatch
-    from mxnum.engine.request import Request
-
     array, source = float_array("x", x, anywhere=True)
     settings = _settings(
         format, array.shape, source.name, axis, block_size, block_lengths("block_shape", block_shape),
@@ -271,8 +257,6 @@ def encode(
     >>> mx.encode(np.array([448.0, 464.0, np.inf]), "e4m3", overflow="ieee")
     array([126, 126, 127], dtype=uint8)
     """
-    from mxnum.engine import dispatch
-
     target = formats.element(element)
     array, source = float_array("x", x, anywhere=True)
     mode = errors.choose_member("rounding", rounding, Rounding)
@@ -306,8 +290,6 @@ def decode(
     >>> mx.decode(np.array([0x01, 0x7E, 0xFF], np.uint8), "e4m3")
     array([1.953125e-03, 4.480000e+02,          nan], dtype=float32)
     """
-    from mxnum.engine import dispatch
-
     source, target = formats.element(element), result_format(dtype)
     codes = checked_codes("codes", codes, source.bits)
     out = checked_out(out, codes.shape, numpy_dtype(target))
@@ -322,7 +304,7 @@ def _check_quantized(out: Any, settings: Settings) -> None:
     errors.require_type(isinstance(out, MXArray), "out", "an MXArray", type(out).__name__)
     fmt, shape, blocks = settings.format, settings.shape, settings.blocks
     has_offsets, wanted = out.offsets is not None, settings.offset_range is not None
-    if not (out.format == fmt and out.shape == shape and out.blocks == blocks):
+    if (out.format, out.shape, out.blocks) != (fmt, shape, blocks):  # (quick for the same objects)
         errors.require(out.format == fmt, "out", f"of format {fmt.name}", out.format.name)
         errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
         errors.require(out.blocks == blocks, "out", f"in blocks {blocks}", out.blocks)
@@ -349,8 +331,6 @@ def _settings(
     scales_given: bool,
 ) -> Settings:
     """The arguments of a quantization that are not arrays, checked and resolved."""
-    from mxnum.engine.request import Settings
-
     fmt = formats.get(format)
     layout = resolve_blocks(shape, fmt.block, axis=axis, block_size=block_size, block_shape=block_shape, blocks=blocks)
     mode = errors.choose_member("rounding", rounding, Rounding)
@@ -382,8 +362,6 @@ def _random(
             if given is not None:
                 raise ValueError(f"Argument {name!r} must be left out unless rounding='sr'.")
         return None
-    from mxnum.engine.request import RandomBits
-
     sr_bits = errors.integer("sr_bits", sr_bits, 1, 30)
     if random_bits is not None:
         if seed is not None:

@@ -19,16 +19,17 @@ def engine(**arguments: Any) -> Any:
         if argument is not None and not isinstance(argument, ndarray):
             break
     else:
-        return _host()
+        return host_engine()
     if together(arguments.items()):
         from mxnum.engine.cuda import passes
 
         return passes
-    return _host()
+    return host_engine()
 
 
 @cache
-def _host() -> Any:
+def host_engine() -> Any:
+    """The engine of the host; numba is loaded with it."""
     from mxnum.engine import host
 
     return host
