@@ -1,8 +1,9 @@
 """Every scale and every finite number, by products that bring them into the domain of `magic`.
 
 A number is multiplied by the power of two that takes the scale of its block to 1, rounded there, and a value multiplied
-back. The first product is exact down to 2**-126, far below half of what any element is rounded to; the second rounds a
-value once, to nearest even, as the definition does. Loops come here for the blocks that `magic` alone is not right for.
+back. What the first product would take below 2**-126, far below half of what any element is rounded to, becomes that:
+all other products are exact, and none is a subnormal number that processors are slow to make. The second product rounds
+a value once, to nearest even, as the definition does. Loops come here for the blocks that `magic` alone is not right for.
 """
 
 from __future__ import annotations
@@ -21,16 +22,19 @@ from mxnum.scalar.word import dialect, select
 UNIT = E8M0.bias
 _SIGN = -0x80000000
 _INFINITY = 0x7F800000
-#: Magnitudes that every element takes for zero, or for too large, as it takes all beyond them.
-_LEAST, _GREATEST = 0x00800000, (127 + 100) << 23
+#: The exponent field of the least magnitude that products make where the scale is above 1.
+_LEAST = 1
+#: Every element takes this magnitude for too large, as it does all beyond it.
+_GREATEST = (127 + 100) << 23
 
 
 @dialect
 def bring(x: Any, scale: Any) -> Any:
     """x / 2**(scale - 127) for a finite float32 bit pattern, between limits that change no code."""
     magnitude = x & 0x7FFFFFFF
-    y = multiply_float32(magnitude, down(scale))
-    y = select(y < _LEAST, select(magnitude == 0, 0, _LEAST), y)
+    least = select(scale < UNIT, 0, (scale - UNIT + _LEAST) << 23)
+    kept = select(magnitude < least, select(magnitude == 0, 0, least), magnitude)
+    y = multiply_float32(kept, down(scale))
     return select(y > _GREATEST, _GREATEST, y) | (x & _SIGN)
 
 
