@@ -2,8 +2,9 @@
 
 A number is multiplied by the power of two that takes the scale of its block to 1, rounded there, and a value multiplied
 back. What the first product would take below 2**-126, far below half of what any element is rounded to, becomes that:
-all other products are exact, and none is a subnormal number that processors are slow to make. The second product rounds
-a value once, to nearest even, as the definition does. Loops come here for the blocks that `magic` alone is not right for.
+all other products are exact, and none is a subnormal number, which processors are slow to make. The second product
+rounds a value once, to nearest even, as the definition does. Loops come here for the blocks that `magic` alone is not
+right for.
 """
 
 from __future__ import annotations
