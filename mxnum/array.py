@@ -12,33 +12,48 @@ from zipfile import BadZipFile
 import numpy as np
 
 from mxnum import errors, formats
-from mxnum.device import DeviceArray, described, on_device
-from mxnum.dtypes import Array, as_array, code_dtype, numpy_dtype, result_format
-from mxnum.engine.dispatch import engine as dispatch_engine
-from mxnum.engine.dispatch import host_engine
+from mxnum.arguments import (
+    checked_codes,
+    checked_out,
+    checked_scales,
+    checked_threads,
+    dispatch_engine,
+    host_options,
+    owned,
+)
+from mxnum.device import described, on_device
+from mxnum.dtypes import Array, as_array, numpy_dtype, result_format
 from mxnum.files import written_whole
 from mxnum.formats import MXFormat
-from mxnum.layout import Blocks, normalize_axis, resolve_blocks, scales_shape
+from mxnum.layout import Blocks, normalize_axis, packed_length, resolve_blocks, scales_shape
 
 
 class MXArray:
-    """A quantized array: one uint8 code per element, one E8M0 code per block, and perhaps a float16 offset per block.
+    """A quantized array: one code per element, one E8M0 code per block, and perhaps a float16 offset per block.
 
-    All live in host memory, or on a GPU as arrays of the library that the input was of; `to_host` copies.
-    Make one with `mxnum.quantize`, or from existing codes with `MXArray.from_parts`. Arithmetic on it is refused on
-    purpose; `dequantize` (or `numpy.asarray`) gives the values.
+    Codes are held in a byte each, or packed (``mxnum.quantize(x, format, packed=True)``), which takes as much memory as
+    `packed_nbytes` says. All live in host memory, or on a GPU as arrays of the library that the input was of;
+    `to_host` copies. Make one with `mxnum.quantize`, or from what exists with `MXArray.from_parts` and
+    `MXArray.from_packed`. Arithmetic on it is refused on purpose; `dequantize` (or `numpy.asarray`) gives the values.
     """
 
-    __slots__ = ("blocks", "codes", "format", "offsets", "scales")
+    __slots__ = ("_packed_shape", "_stored", "blocks", "format", "offsets", "scales")
 
     #: Operators with numpy arrays raise TypeError instead of computing on codes.
     __array_ufunc__ = None
 
     def __init__(
-        self, codes: Array, scales: Array, format: MXFormat, blocks: Blocks, offsets: Array | None = None
+        self,
+        stored: Array,
+        scales: Array,
+        format: MXFormat,
+        blocks: Blocks,
+        offsets: Array | None = None,
+        packed_shape: tuple[int, ...] | None = None,
     ) -> None:
-        #: Element codes, value in the low bits, one byte each.
-        self.codes = codes
+        """`stored` are codes, or the bytes that `pack` makes of codes of shape `packed_shape`; nothing is checked."""
+        self._stored = stored
+        self._packed_shape = packed_shape
         #: E8M0 codes, of shape ceil(shape / blocks).
         self.scales = scales
         self.format = format
@@ -66,18 +81,27 @@ class MXArray:
         layout = resolve_blocks(
             codes.shape, fmt.block, axis=axis, block_size=block_size, block_shape=block_shape, blocks=blocks
         )
-        return cls._around(codes, scales, fmt, layout, offsets)
+        return cls._around(codes, scales, fmt, layout, offsets, codes.shape, None)
 
     @classmethod
-    def _around(cls, codes: Any, scales: Any, fmt: MXFormat, layout: Blocks, offsets: Any) -> Self:
+    def _around(
+        cls,
+        stored: Any,
+        scales: Any,
+        fmt: MXFormat,
+        layout: Blocks,
+        offsets: Any,
+        shape: tuple[int, ...],
+        packed_shape: tuple[int, ...] | None,
+    ) -> Self:
         """Codes that need no check with scales and offsets that do."""
-        scales = checked_scales(scales, scales_shape(codes.shape, layout))
+        scales = checked_scales(scales, scales_shape(shape, layout))
         if offsets is not None:
             offsets = as_array("offsets", offsets)
             errors.require_dtype("offsets", offsets.dtype, np.dtype(np.float16))
             errors.require(offsets.shape == scales.shape, "offsets", f"of shape {scales.shape}", offsets.shape)
-        dispatch_engine(codes=codes, scales=scales, offsets=offsets)
-        return cls(owned(codes), owned(scales), fmt, layout, owned(offsets))
+        dispatch_engine(codes=stored, scales=scales, offsets=offsets)
+        return cls(owned(stored), owned(scales), fmt, layout, owned(offsets), packed_shape)
 
     @classmethod
     def from_packed(
@@ -93,30 +117,62 @@ class MXArray:
         blocks: Sequence[int] | None = None,
         offsets: Any = None,
     ) -> Self:
-        """An MXArray from what `pack` returns; `length` is the number of elements in each row of the last axis."""
-        from mxnum.engine import packing
+        """An MXArray around what `pack` returns, which is held as it is: checked, neither copied nor unpacked.
 
+        `length` is the number of elements in each row of the last axis. Bits that pad a row are not looked at.
+        """
         fmt = formats.get(format)
         bits = fmt.element.bits
         packed = as_array("packed", packed)
         errors.require_dtype("packed", packed.dtype, np.dtype(np.uint8))
         errors.require(packed.ndim >= 1, "packed", "an array of at least one axis", packed.shape)
         length = errors.integer("length", length, 0, 1 << 62)
-        row = packing.packed_length(length, bits)
+        row = packed_length(length, bits)
         errors.require(
             packed.shape[-1] == row, "packed", f"{row} bytes per row for {length} codes of {bits} bits", packed.shape
         )
-        codes = as_array("codes", dispatch_engine(packed=packed).unpack(packed, bits, length))
+        shape = (*packed.shape[:-1], length)
         layout = resolve_blocks(
-            codes.shape, fmt.block, axis=axis, block_size=block_size, block_shape=block_shape, blocks=blocks
+            shape, fmt.block, axis=axis, block_size=block_size, block_shape=block_shape, blocks=blocks
         )
-        return cls._around(codes, scales, fmt, layout, offsets)
+        return cls._around(packed, scales, fmt, layout, offsets, shape, None if bits == 8 else shape)
+
+    # How codes are held
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the codes are held packed; codes of eight bits are the same either way, and never said to be."""
+        return self._packed_shape is not None
+
+    @property
+    def codes(self) -> Array:
+        """Element codes, value in the low bits, one byte each.
+
+        Codes that are held packed are unpacked each time they are asked for, to a new array that cannot be written to
+        (on a GPU, one that nothing else sees); `unpacked` does that once and for all.
+        """
+        if self._packed_shape is None:
+            return self._stored
+        return _locked(_unpacked(self._stored, self._packed_shape, self.format.element.bits))
+
+    def packed(self) -> Self:
+        """The same with its codes held packed: itself if they are, or have eight bits."""
+        if self.is_packed or self.format.element.bits == 8:
+            return self
+        return type(self)(self.pack(), self.scales, self.format, self.blocks, self.offsets, self.shape)
+
+    def unpacked(self) -> Self:
+        """The same with a byte for each code: itself if it is held so."""
+        if self._packed_shape is None:
+            return self
+        codes = _unpacked(self._stored, self._packed_shape, self.format.element.bits)
+        return type(self)(codes, self.scales, self.format, self.blocks, self.offsets)
 
     # Shape and size
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(self.codes.shape)
+        return tuple(self._stored.shape) if self._packed_shape is None else self._packed_shape
 
     @property
     def ndim(self) -> int:
@@ -128,15 +184,15 @@ class MXArray:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held in memory: one per element, and the scales and offsets."""
-        return self.size + self._side_bytes
+        """Bytes held in memory: of the codes, one per element unless they are packed, the scales and the offsets."""
+        return math.prod(self._stored.shape) + self._side_bytes
 
     @property
     def packed_nbytes(self) -> int:
         """Bytes of the packed codes, the scales and the offsets."""
         if self.ndim == 0:
             return 1 + self._side_bytes
-        row = (self.shape[-1] * self.format.element.bits + 7) // 8
+        row = packed_length(self.shape[-1], self.format.element.bits)
         return (self.size // self.shape[-1] if self.size else 0) * row + self._side_bytes
 
     @property
@@ -144,12 +200,14 @@ class MXArray:
         return math.prod(self.scales.shape) * (1 if self.offsets is None else 3)
 
     def __len__(self) -> int:
-        return len(self.codes)
+        if not self.shape:
+            raise TypeError("An MXArray without axes has no length.")
+        return self.shape[0]
 
     @property
     def on_device(self) -> bool:
         """Whether the codes live on a GPU."""
-        return on_device(self.codes)
+        return on_device(self._stored)
 
     def to_host(self) -> Self:
         """The same in host memory: itself if it is there already, a copy otherwise."""
@@ -157,19 +215,27 @@ class MXArray:
             return self
         from mxnum.engine.cuda import arrays
 
-        codes, scales, offsets = (
+        stored, scales, offsets = (
             None if part is None else arrays.to_host(described("self", part))
-            for part in (self.codes, self.scales, self.offsets)
+            for part in (self._stored, self.scales, self.offsets)
         )
-        assert codes is not None
+        assert stored is not None
         assert scales is not None
-        return type(self)(codes, scales, self.format, self.blocks, offsets)
+        return type(self)(stored, scales, self.format, self.blocks, offsets, self._packed_shape)
 
     @property
     def parts(self) -> tuple[Any, Any, Any]:
         """Codes, scales and offsets as the engine takes them."""
-        codes, scales = as_array("codes", self.codes), as_array("scales", self.scales)
-        return codes, scales, None if self.offsets is None else as_array("offsets", self.offsets)
+        return as_array("codes", self.codes), *self._sides
+
+    @property
+    def held_parts(self) -> tuple[Any, Any, Any]:
+        """The same with the codes as they are held, a byte each or packed."""
+        return as_array("codes", self._stored), *self._sides
+
+    @property
+    def _sides(self) -> tuple[Any, Any]:
+        return as_array("scales", self.scales), None if self.offsets is None else as_array("offsets", self.offsets)
 
     # Values
 
@@ -180,12 +246,15 @@ class MXArray:
         many threads work on a large array.
         """
         target = result_format(dtype)
-        codes, scales, offsets = self.parts
+        stored, scales, offsets = self.held_parts
         out = checked_out(out, self.shape, numpy_dtype(target))
-        engine = dispatch_engine(codes=codes, scales=scales, offsets=offsets, out=out)
+        engine = dispatch_engine(codes=stored, scales=scales, offsets=offsets, out=out)
         options = host_options(engine, threads=checked_threads(threads))
-        element = self.format.element
-        values: Array = engine.dequantize(codes, scales, offsets, element, self.blocks, target, out, **options)
+        arguments = scales, offsets, self.format.element, self.blocks, target, out
+        if self._packed_shape is None:
+            values: Array = engine.dequantize(stored, *arguments, **options)
+        else:
+            values = engine.dequantize_packed(stored, self._packed_shape, *arguments, **options)
         return values
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
@@ -195,16 +264,29 @@ class MXArray:
         return self.dequantize("float32" if dtype is None else dtype)
 
     def pack(self, *, out: Array | None = None) -> Array:
-        """The codes as bytes: each row of the last axis is a little-endian bit stream that ends on a byte."""
-        from mxnum.engine import packing
+        """The codes as bytes: each row of the last axis is a little-endian bit stream that ends on a byte.
 
+        Codes that are held packed are not copied, except to `out`.
+        """
+        if self.is_packed:
+            return self._pack_held(out)
         codes, bits = as_array("codes", self.codes), self.format.element.bits
         codes = codes[np.newaxis] if self.ndim == 0 else codes
-        shape = (*codes.shape[:-1], packing.packed_length(codes.shape[-1], bits))
+        shape = (*codes.shape[:-1], packed_length(codes.shape[-1], bits))
         out = checked_out(out, shape, np.dtype(np.uint8))
         engine = dispatch_engine(codes=codes, out=out)
         packed: Array = engine.pack(codes, bits, **host_options(engine, out=out))
         return packed
+
+    def _pack_held(self, out: Array | None) -> Array:
+        packed = as_array("packed", self._stored)
+        out = checked_out(out, packed.shape, np.dtype(np.uint8))
+        options = host_options(dispatch_engine(codes=packed, out=out), out=out)
+        if options.get("out") is None:
+            return self._stored
+        into: Array = options["out"]
+        np.copyto(into, packed)
+        return into
 
     @property
     def elements(self) -> Array:
@@ -246,16 +328,21 @@ class MXArray:
         """Axes permuted (default: reversed), without a copy; blocks go with their axes."""
         order = tuple(normalize_axis(axis, self.ndim) for axis in axes) or tuple(reversed(range(self.ndim)))
         errors.require(sorted(order) == list(range(self.ndim)), "axes", f"a permutation of {self.ndim} axes", axes)
+        keeps_rows = self._packed_shape is not None and order[-1:] == (self.ndim - 1,)
         return type(self)(
-            _viewed(self.codes, lambda x: x.transpose(order)),
+            _viewed(self._stored if keeps_rows else self.codes, lambda x: x.transpose(order)),
             _viewed(self.scales, lambda x: x.transpose(order)),
             self.format,
             tuple(self.blocks[axis] for axis in order),
             _viewed(self.offsets, lambda x: x.transpose(order)),
+            tuple(self.shape[axis] for axis in order) if keeps_rows else None,
         )
 
     def __getitem__(self, key: Any) -> Self:
-        """A view: integers and slices along axes that are not blocked, whole blocks along those that are."""
+        """A view: integers and slices along axes that are not blocked, whole blocks along those that are.
+
+        Of packed codes whole rows of the last axis are a view, and stay packed; parts of rows are unpacked.
+        """
         keys = key if isinstance(key, tuple) else (key,)
         if any(item is Ellipsis for item in keys):
             place = next(i for i, item in enumerate(keys) if item is Ellipsis)
@@ -271,14 +358,28 @@ class MXArray:
                 isinstance(item, (int, np.integer, slice)) and not isinstance(item, bool), "key",
                 "made of integers, slices and '...'", item,
             )  # fmt: skip
+        stored, packed_shape = self._stored_at(keys)
         # Ending with an ellipsis keeps an array, and a view, where all axes are dropped.
         return type(self)(
-            _viewed(self.codes, lambda x: x[(*keys, ...)]),
+            stored,
             _viewed(self.scales, lambda x: x[(*of_scales, ...)]),
             self.format,
             tuple(b for b, item in zip(self.blocks, keys, strict=True) if isinstance(item, slice)),
             _viewed(self.offsets, lambda x: x[(*of_scales, ...)]),
+            packed_shape,
         )
+
+    def _stored_at(self, keys: tuple[Any, ...]) -> tuple[Array, tuple[int, ...] | None]:
+        """What is held of a part, a key for each axis, and its shape if that is packed."""
+        if not self._packed_shape:
+            return _viewed(self.codes, lambda x: x[(*keys, ...)]), None
+        *leading, last = keys
+        rows, length = _viewed(self._stored, lambda x: x[(*leading, slice(None))]), self.shape[-1]
+        packed_shape = (*rows.shape[:-1], length)
+        if isinstance(last, slice) and last.indices(length) == (0, length, 1):
+            return rows, packed_shape
+        codes = _locked(_unpacked(rows, packed_shape, self.format.element.bits))
+        return _viewed(codes, lambda x: x[..., last]), None
 
     # Files
 
@@ -330,34 +431,14 @@ class MXArray:
         array = cls.from_packed(
             packed, scales.reshape(side), fmt, length=row_shape[-1], blocks=row_blocks, offsets=offsets
         )
-        return array if shape else array[0]
+        return array if shape else array.unpacked()[0]
 
     def __repr__(self) -> str:
         offsets = "" if self.offsets is None else ", float16 offsets"
         return (
             f"<MXArray {self.format.name} {self.shape}, blocks {self.blocks}{offsets}: "
-            f"{self.packed_nbytes} bytes packed>"
+            f"{self.packed_nbytes} bytes{', held packed' if self.is_packed else ' packed'}>"
         )
-
-
-def host_options(engine: Any, **options: Any) -> dict[str, Any]:
-    """Options that only the engine of the host has; they must be None elsewhere."""
-    if engine is host_engine():
-        return options
-    for name, value in options.items():
-        if value is not None:
-            raise ValueError(f"Argument {name!r} must be left out for arrays on a GPU.")
-    return {}
-
-
-def checked_threads(threads: int | None) -> int | None:
-    """A number of threads, or None."""
-    return None if threads is None else errors.positive_integer("threads", threads)
-
-
-def owned(array: Any) -> Any:
-    """The caller's object behind the description of an array on a GPU; anything else as it is."""
-    return array.owner if isinstance(array, DeviceArray) else array
 
 
 def _viewed(array: Any, view: Callable[[Any], Any]) -> Any:
@@ -369,40 +450,20 @@ def _viewed(array: Any, view: Callable[[Any], Any]) -> Any:
     return arrays.owner_of(view(described("self", array)))
 
 
-def checked_codes(argument: str, value: Any, bits: int) -> Any:
-    """`value` as a uint8 (or wider unsigned) array of codes whose unused high bits are zero."""
-    codes = as_array(argument, value)
-    dtype = code_dtype(bits)
-    errors.require_dtype(argument, codes.dtype, dtype)
-    if codes.size and bits < 8 * dtype.itemsize:
-        largest = dispatch_engine(codes=codes).largest(codes)
-        errors.require(largest < 1 << bits, argument, f"below {1 << bits}, its high bits zero", largest)
+def _unpacked(packed: Any, shape: tuple[int, ...], bits: int) -> Array:
+    """Codes, a byte each, in a new array."""
+    packed = as_array("packed", packed)
+    codes: Array = dispatch_engine(packed=packed).unpack(packed, bits, shape[-1] if shape else 1)
+    if not shape:
+        codes = _viewed(codes, lambda x: x[0, ...])
     return codes
 
 
-def checked_scales(value: Any, shape: tuple[int, ...]) -> Any:
-    """`value` as a uint8 array of scale codes, of the shape that codes and blocks call for."""
-    scales = as_array("scales", value)
-    errors.require_dtype("scales", scales.dtype, np.dtype(np.uint8), " of E8M0 codes")
-    errors.require(scales.shape == shape, "scales", f"of shape {shape}", scales.shape)
-    return scales
-
-
-def checked_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """`out`, a writable array of exactly that shape and dtype, or None."""
-    if out is None:
-        return None
-    if on_device(out):
-        out = described("out", out)
-        writable = out.writable
-    else:
-        errors.require_type(isinstance(out, np.ndarray), "out", "a numpy array", type(out).__name__)
-        writable = out.flags.writeable
-    if out.shape != shape or out.dtype != dtype:  # (writing a dtype out takes longer than all the rest)
-        errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
-        errors.require(out.dtype == dtype, "out", f"of dtype {dtype}", out.dtype)
-    errors.require(writable, "out", "writable", "a read-only array")
-    return out
+def _locked(codes: Array) -> Array:
+    """A new array that is not to be taken for what is held: writing to it would change nothing."""
+    if isinstance(codes, np.ndarray):
+        codes.flags.writeable = False
+    return codes
 
 
 def _block_slice(item: Any, length: int, block: int, axis: int) -> slice:

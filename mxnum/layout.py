@@ -92,3 +92,8 @@ def _sizes(argument: str, values: Sequence[int], count: int) -> Blocks:
     sizes = block_lengths(argument, values) or ()
     errors.require(len(sizes) == count, argument, f"a tuple of {count} block lengths", sizes)
     return sizes
+
+
+def packed_length(length: int, bits: int) -> int:
+    """Bytes of a packed row of `length` codes."""
+    return (length * bits + 7) // 8

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
-from mxnum.array import MXArray, checked_out, checked_threads, owned
+from mxnum.arguments import checked_out, checked_threads, owned
+from mxnum.array import MXArray
 from mxnum.device import DeviceArray, together
 from mxnum.dtypes import Array, float_array, numpy_dtype, result_format
 from mxnum.modes import Accumulate

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mxnum import errors, formats
-from mxnum.array import MXArray, checked_threads
+from mxnum.arguments import checked_threads
+from mxnum.array import MXArray
 from mxnum.dtypes import Array, float_array, numpy_dtype, result_format
 from mxnum.formats import FLOATS, MXFormat
 from mxnum.linalg import RESULTS, checked_host_out, matmul

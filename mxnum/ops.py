@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors, formats
-from mxnum.array import MXArray, checked_codes, checked_out, checked_scales, checked_threads, host_options
+from mxnum.arguments import checked_codes, checked_out, checked_scales, checked_threads, host_options
+from mxnum.array import MXArray
 from mxnum.dtypes import Array, as_array, code_dtype, float_array, numpy_dtype, result_format
 from mxnum.engine import dispatch
 from mxnum.engine.request import RandomBits, Request, Settings
@@ -40,6 +41,7 @@ def quantize(
     seed: int | None = None,
     stream: int = 0,
     sr_bits: int = 30,
+    packed: bool = False,
     threads: int | None = None,
     out: MXArray | None = None,
 ) -> MXArray:
@@ -69,11 +71,14 @@ def quantize(
     seed, stream
         Instead of `random_bits`: Philox4x32-10 keyed by `seed`, counted by `stream` and the C-order index of the
         element, so that the result depends on neither threads, nor device, nor memory layout.
+    packed
+        Hold codes narrower than a byte packed, as `MXArray.pack` makes them, which is also faster for large arrays.
     threads
         How many threads may work on a large array (default: what `NUMBA_NUM_THREADS` or `numba.set_num_threads` says).
         The result does not depend on it.
     out
-        An MX array of the same shape, format and blocks to write to; fresh memory costs more than quantizing.
+        An MX array of the same shape, format and blocks to write to, as it holds its codes; fresh memory costs more
+        than quantizing.
 
     Examples
     --------
@@ -93,13 +98,17 @@ def quantize(
     given = None if scales is None else checked_scales(scales, settings.scales_shape)
     random = _random(array.shape, settings.rounding, random_bits, seed, stream, sr_bits)
     request = Request(settings, array, given, random, checked_threads(threads))
-    engine = dispatch.engine(x=array, scales=given, random_bits=None if random is None else random.words)
-    if out is None:
-        codes, made_scales, offsets = engine.quantize(request)
-        return MXArray(codes, made_scales, settings.format, settings.blocks, offsets)
-    _check_quantized(out, settings)
-    engine.quantize(request, **host_options(engine, out=(out.codes, out.scales, out.offsets)))
-    return out
+    stores_packed = _stores_packed(packed, settings, out)
+    into = None if out is None else out.held_parts
+    words = None if random is None else random.words
+    engine = dispatch.engine(x=array, scales=given, random_bits=words, out=None if into is None else into[0])
+    quantize_to = engine.quantize_packed if stores_packed else engine.quantize
+    if out is not None:
+        quantize_to(request, **host_options(engine, out=into))
+        return out
+    codes, made_scales, offsets = quantize_to(request)
+    packed_shape = settings.shape if stores_packed else None
+    return MXArray(codes, made_scales, settings.format, settings.blocks, offsets, packed_shape)
 
 
 def fake_quantize(
@@ -299,8 +308,13 @@ def decode(
     return values
 
 
-def _check_quantized(out: Any, settings: Settings) -> None:
-    """`out` must be an MX array that a quantization can be written to."""
+def _stores_packed(packed: Any, settings: Settings, out: Any) -> bool:
+    """Whether codes are to be held packed: as asked for, or as `out` holds them, which has to fit."""
+    if packed is not False:
+        errors.require_type(packed is True, "packed", "True or False", packed)
+        packed = settings.element.bits < 8
+    if out is None:
+        return bool(packed)
     errors.require_type(isinstance(out, MXArray), "out", "an MXArray", type(out).__name__)
     fmt, shape, blocks = settings.format, settings.shape, settings.blocks
     has_offsets, wanted = out.offsets is not None, settings.offset_range is not None
@@ -309,8 +323,10 @@ def _check_quantized(out: Any, settings: Settings) -> None:
         errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
         errors.require(out.blocks == blocks, "out", f"in blocks {blocks}", out.blocks)
     errors.require(has_offsets == wanted, "out", "with offsets" if wanted else "without offsets", out)
-    writable = all(part is None or part.flags.writeable for part in (out.codes, out.scales, out.offsets))
+    errors.require(out.is_packed or not packed, "out", "held packed", out)
+    writable = out.on_device or all(part is None or part.flags.writeable for part in out.held_parts)
     errors.require(writable, "out", "writable", "a read-only array")
+    return bool(out.is_packed)
 
 
 @memo

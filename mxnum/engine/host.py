@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from mxnum.dtypes import Array, code_dtype, numpy_dtype, signed_bits
-from mxnum.engine import asymmetric, definition, rows
+from mxnum.engine import asymmetric, definition, packed, rows
 from mxnum.engine.jobs import (
     decoding_job,
     elements_in_parts,
@@ -20,15 +21,17 @@ from mxnum.engine.jobs import (
 )
 from mxnum.engine.packing import pack, unpack
 from mxnum.engine.parts import cut, new_beside
+from mxnum.engine.pieces import in_pieces
 from mxnum.engine.request import RandomBits, Request
-from mxnum.engine.walk import overlaps_partly, plan
+from mxnum.engine.walk import overlaps_partly, plan, shares
 from mxnum.formats import ElementFormat
-from mxnum.layout import Blocks
+from mxnum.layout import Blocks, packed_length
 from mxnum.modes import Nonfinite, Overflow, Rounding
 
 __all__ = [
     "decode",
     "dequantize",
+    "dequantize_packed",
     "encode",
     "equal",
     "fake_quantize",
@@ -36,6 +39,7 @@ __all__ = [
     "largest",
     "pack",
     "quantize",
+    "quantize_packed",
     "shared_scale",
     "unpack",
 ]
@@ -62,6 +66,27 @@ def quantize(request: Request, out: Quantized | None = None) -> Quantized:
         done = _quantize_fast(request, codes, scales, values=False)
     if not done:
         definition.quantize(request, codes, scales, offsets)
+    return out
+
+
+def quantize_packed(request: Request, out: Quantized | None = None) -> Quantized:
+    """The same with codes as `pack` makes them, in C order."""
+    asked, x, bits = request.settings, request.x, request.settings.element.bits
+    if out is None:
+        length = asked.shape[-1] if asked.shape else 1
+        row = np.empty((*asked.shape[:-1], packed_length(length, bits)), np.uint8)
+        offsets = None if asked.offset_range is None else np.empty(asked.scales_shape, np.float16)
+        out = row, np.empty(asked.scales_shape, np.uint8), offsets
+    codes, scales, offsets = out
+    if offsets is None:
+        _check_finite(x, asked.source, asked.element, asked.nonfinite)
+        if request.scales is not None:
+            scales[...] = request.scales
+        job = quantizing_job(asked, False)
+        if packed.quantize(job, asked.blocks, x, codes, scales, bits, request.threads, request.random):
+            return out
+    unpacked, _, _ = quantize(request, (new_beside(x, asked.shape, np.uint8), scales, offsets))
+    pack(unpacked if asked.shape else unpacked[np.newaxis], bits, codes)
     return out
 
 
@@ -148,6 +173,39 @@ def dequantize(
         done = in_parts(decoding_job(element, target), blocks, codes, values, scales, threads)
     if not done:
         definition.dequantize(codes, scales, offsets, element, blocks, target, values)
+    return values
+
+
+def dequantize_packed(
+    codes: Array,
+    shape: tuple[int, ...],
+    scales: Array,
+    offsets: Array | None,
+    element: ElementFormat,
+    blocks: Blocks,
+    target: ElementFormat,
+    out: Array | None = None,
+    threads: int | None = None,
+) -> Array:
+    """The same of packed codes that have that shape."""
+    values = np.empty(shape, numpy_dtype(target)) if out is None else out
+    job, bits = decoding_job(element, target), element.bits
+    if offsets is None and packed.dequantize(job, blocks, codes, values, scales, bits, threads):
+        return values
+    if np.may_share_memory(codes, values):
+        codes = codes.copy()
+
+    parts = list(packed.each_part(shape, blocks, bits))
+
+    def work(some: Sequence[Any]) -> None:
+        for where, bytes_where, sides in some:
+            part = values[where]
+            unpacked = unpack(codes[bytes_where], bits, part.shape[-1] if shape else 1).reshape(part.shape)
+            beside = None if offsets is None else offsets[sides]
+            at_once = threads if len(parts) == 1 else 1
+            dequantize(unpacked, scales[sides], beside, element, blocks, target, part, at_once)
+
+    in_pieces(work, shares(parts, values.size, threads))
     return values
 
 

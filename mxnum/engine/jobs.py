@@ -28,6 +28,7 @@ from mxnum.engine.formulation import (
 from mxnum.engine.parts import NOTHING, Parts, cut
 from mxnum.engine.pieces import in_pieces
 from mxnum.engine.request import RandomBits, Settings
+from mxnum.engine.storage import DIRECT, Storage
 from mxnum.engine.walk import Chunk, Walk, in_threads, plan
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.layout import Blocks
@@ -64,7 +65,7 @@ class Quantization:
         first: int = 0,
     ) -> None:
         """One contiguous part, whose first element has that C-order index."""
-        self.prepared(walk, x, out, scales, threads, *_drawn(random, first))()
+        self.prepared(walk, x, out, scales, threads, *drawn(random, first))()
 
     def prepared(
         self, walk: Walk, x: Array, out: Array, scales: Array, threads: int | None, draw: Draw = NO_DRAW, words: Any = 0
@@ -74,7 +75,7 @@ class Quantization:
         left = np.zeros(walk.groups, np.uint8)
         fast = None
         if self.fast is not None:
-            fast = _quantizing_loop(self, walk.along_rows, walk.constant_run, draw), self.fast.numbers
+            fast = quantizing_loop(self, walk.along_rows, walk.constant_run, draw), self.fast.numbers
 
         def quantize() -> None:
             if fast is not None and environment.is_default():
@@ -116,8 +117,7 @@ class Decoding:
         if self.fast is not None and environment.is_default():
             left = np.zeros(walk.groups, np.uint8)
             if walk.along_rows:
-                special = self.fast.special if walk.constant_run == rows.USUAL_RUN else None
-                loop = rows.decode_rows(special or self.fast.function, walk.constant_run)
+                loop = decoding_loop(self.fast, walk.constant_run)
             else:
                 loop = columns.decode_columns(self.fast.function, walk.constant_run)
             if in_threads(loop, walk, threads, *flat, left, self.fast.numbers) == 0:
@@ -183,17 +183,26 @@ def decoding_job(element: ElementFormat, target: ElementFormat) -> Decoding:
 
 
 @lru_cache(maxsize=4096)
-def _quantizing_loop(job: Quantization, along_rows: bool, constant_run: int, draw: Draw) -> Any:
+def quantizing_loop(
+    job: Quantization, along_rows: bool, constant_run: int, draw: Draw, storage: Storage = DIRECT
+) -> Any:
+    """The fast loop of a job that has one; only loops along rows take another storage."""
     assert job.fast is not None
     function, special = job.fast.function, job.fast.special
     is_common = constant_run == (rows.USUAL_RUN if along_rows else 1)
     if special is not None and is_common and not job.scales_given and (draw is NO_DRAW or draw.buffered):
         function = special
-    quantize = rows.quantize_rows if along_rows else columns.quantize_columns
-    return quantize(function, job.source, job.scales_given, draw, constant_run)
+    kind = function, job.source, job.scales_given, draw, constant_run
+    return rows.quantize_rows(*kind, storage) if along_rows else columns.quantize_columns(*kind)
 
 
-def _drawn(random: RandomBits | None, first: int) -> tuple[Draw, Any]:
+def decoding_loop(fast: Fast, constant_run: int, storage: Storage = DIRECT) -> Any:
+    """The fast loop along rows."""
+    special = fast.special if constant_run == rows.USUAL_RUN else None
+    return rows.decode_rows(special or fast.function, constant_run, storage)
+
+
+def drawn(random: RandomBits | None, first: int) -> tuple[Draw, Any]:
     """How random bits are drawn, and from what."""
     if random is None:
         return NO_DRAW, 0

@@ -12,9 +12,10 @@ from mxnum.dtypes import Array
 from mxnum.engine.jit import compile_loop
 from mxnum.engine.lanes import load, store
 from mxnum.engine.parts import memory_order
+from mxnum.engine.streams import make_pack_run, make_unpack_run
 from mxnum.engine.turning import contiguous, copy
 from mxnum.engine.walk import chunks
-from mxnum.scalar.word import dialect
+from mxnum.layout import packed_length
 
 #: Codes that fill whole bytes, whatever their width.
 _PER_BYTES = 8
@@ -26,11 +27,6 @@ _FEW = 4096
 _APART = 64
 #: Codes that fill whole bytes, for the widths that have a loop of their own.
 _TOGETHER = {4: 2, 6: 4}
-
-
-def packed_length(length: int, bits: int) -> int:
-    """Bytes of a packed row of `length` codes."""
-    return (length * bits + 7) // 8
 
 
 def pack(codes: Array, bits: int, out: Array | None = None) -> Array:
@@ -83,11 +79,11 @@ def unpack(packed: Array, bits: int, length: int) -> Array:
 
 
 def _pack_all(codes: Array, packed: Array, bits: int) -> None:
-    _loop(_pack_rows, _pack_together, bits)(*_as_rows(codes, packed, bits))
+    _pack_rows(bits)(*_as_rows(codes, packed, bits))
 
 
 def _unpack_all(packed: Array, codes: Array, bits: int) -> None:
-    _loop(_unpack_rows, _unpack_together, bits)(*_as_rows(codes, packed, bits))
+    _unpack_rows(bits)(*_as_rows(codes, packed, bits))
 
 
 def _row_parts(shape: tuple[int, ...], bits: int, along: int) -> Iterator[tuple[Any, Any]]:
@@ -107,66 +103,6 @@ def _as_rows(codes: Array, packed: Array, bits: int) -> tuple[Array, Array, int]
     length = codes.shape[-1]
     count = 1 if length * bits % 8 == 0 else codes.size // length
     return codes.reshape(-1), packed.reshape(-1), count
-
-
-def _loop(any_width: Any, together: Any, bits: int) -> Any:
-    return together(bits) if bits in _TOGETHER else any_width(bits)
-
-
-@cache
-def _pack_together(bits: int) -> Any:
-    """(codes, packed, rows) for 4 and 6 bits, without carrying bits from one step to the next."""
-    rest = _pack_rest(bits)
-    is_nibble = bits == 4
-
-    def loop(codes, packed, rows):
-        length, bytes_ = codes.size // rows, packed.size // rows
-        for row in range(rows):
-            first, into = row * length, row * bytes_
-            if is_nibble:
-                for i in range(length // 2):
-                    at = first + 2 * i
-                    store(packed, into + i, load(codes, at) | (load(codes, at + 1) << 4))
-                rest(codes, first + length // 2 * 2, first + length, packed, into + length // 2)
-            else:
-                for i in range(length // 4):
-                    at, to = first + 4 * i, into + 3 * i
-                    a, b, c, d = load(codes, at), load(codes, at + 1), load(codes, at + 2), load(codes, at + 3)
-                    store(packed, to, a | (b << 6))
-                    store(packed, to + 1, (b >> 2) | (c << 4))
-                    store(packed, to + 2, (c >> 4) | (d << 2))
-                rest(codes, first + length // 4 * 4, first + length, packed, into + length // 4 * 3)
-
-    return compile_loop(loop)
-
-
-@cache
-def _unpack_together(bits: int) -> Any:
-    """(codes, packed, rows): the inverse of `_pack_together`."""
-    rest = _unpack_rest(bits)
-    is_nibble = bits == 4
-
-    def loop(codes, packed, rows):
-        length, bytes_ = codes.size // rows, packed.size // rows
-        for row in range(rows):
-            into, first = row * length, row * bytes_
-            if is_nibble:
-                for i in range(length // 2):
-                    both = load(packed, first + i)
-                    store(codes, into + 2 * i, both & 15)
-                    store(codes, into + 2 * i + 1, both >> 4)
-                rest(codes, into + length // 2 * 2, into + length, packed, first + length // 2)
-            else:
-                for i in range(length // 4):
-                    at, to = first + 3 * i, into + 4 * i
-                    three = load(packed, at) | (load(packed, at + 1) << 8) | (load(packed, at + 2) << 16)
-                    store(codes, to, three & 63)
-                    store(codes, to + 1, (three >> 6) & 63)
-                    store(codes, to + 2, (three >> 12) & 63)
-                    store(codes, to + 3, three >> 18)
-                rest(codes, into + length // 4 * 4, into + length, packed, first + length // 4 * 3)
-
-    return compile_loop(loop)
 
 
 @cache
@@ -214,13 +150,13 @@ def _pack_lines(bits: int) -> Any:
 
 @cache
 def _pack_rows(bits: int) -> Any:
-    """(codes, packed, rows) for any width."""
-    rest = _pack_rest(bits)
+    """(codes, packed, rows)."""
+    pack_run = make_pack_run(bits)
 
     def loop(codes, packed, rows):
         length, bytes_ = codes.size // rows, packed.size // rows
         for row in range(rows):
-            rest(codes, row * length, (row + 1) * length, packed, row * bytes_)
+            pack_run(codes, row * length, length, packed, row * bytes_)
 
     return compile_loop(loop)
 
@@ -228,52 +164,11 @@ def _pack_rows(bits: int) -> Any:
 @cache
 def _unpack_rows(bits: int) -> Any:
     """(codes, packed, rows): the inverse of `_pack_rows`."""
-    rest = _unpack_rest(bits)
+    unpack_run = make_unpack_run(bits)
 
     def loop(codes, packed, rows):
         length, bytes_ = codes.size // rows, packed.size // rows
         for row in range(rows):
-            rest(codes, row * length, (row + 1) * length, packed, row * bytes_)
+            unpack_run(packed, row * bytes_, codes, row * length, length)
 
     return compile_loop(loop)
-
-
-@cache
-def _pack_rest(bits: int) -> Any:
-    """(codes, start, stop, packed, place): codes one by one, from a byte on."""
-
-    @dialect
-    def pack_rest(codes, start, stop, packed, place):
-        pending, held = 0, 0
-        for i in range(start, stop):
-            pending |= int(codes[i]) << held
-            held += bits
-            while held >= 8:
-                packed[place] = pending & 0xFF
-                pending >>= 8
-                held -= 8
-                place += 1
-        if held > 0:
-            packed[place] = pending & 0xFF
-
-    return pack_rest
-
-
-@cache
-def _unpack_rest(bits: int) -> Any:
-    """(codes, start, stop, packed, place): the inverse of `_pack_rest`."""
-    MASK = (1 << bits) - 1
-
-    @dialect
-    def unpack_rest(codes, start, stop, packed, place):
-        pending, held = 0, 0
-        for i in range(start, stop):
-            while held < bits:
-                pending |= int(packed[place]) << held
-                held += 8
-                place += 1
-            codes[i] = pending & MASK
-            pending >>= bits
-            held -= bits
-
-    return unpack_rest

@@ -8,17 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mxnum.dtypes import Array
 from mxnum.engine.draws import draw_words
-from mxnum.engine.pieces import bounds, worth
 from mxnum.engine.request import RandomBits
 from mxnum.engine.turning import copy
-from mxnum.engine.walk import ELEMENTS_PER_THREAD, Chunk, Walk, chunks, plan
+from mxnum.engine.walk import Chunk, Walk, chunks, plan, shares
 from mxnum.layout import Blocks, element_strides
 
 Order = tuple[int, ...]
@@ -66,8 +64,7 @@ class Parts:
 
     def shares(self, threads: int | None) -> list[Sequence[Chunk]]:
         """The chunks, shared among the threads that are worth it."""
-        count = min(len(self.chunks), worth(self.x.size, ELEMENTS_PER_THREAD, threads))
-        return [self.chunks[start:stop] for start, stop in pairwise(bounds(len(self.chunks), count))]
+        return shares(self.chunks, self.x.size, threads)
 
     def each(self, some: Sequence[Chunk] | None = None) -> Iterator[Part]:
         """Part after part: what was written to one is in its place when the next is asked for."""

@@ -21,6 +21,7 @@ from mxnum.engine.draws import Draw
 from mxnum.engine.formulation import Definition, numbers_given
 from mxnum.engine.jit import compile_loop
 from mxnum.engine.lanes import integer, lane, load, store, wide
+from mxnum.engine.storage import DIRECT, Storage
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.scalar.word import dialect
 
@@ -46,13 +47,19 @@ def group_of(row, at, shape):
 
 @cache
 def quantize_rows(
-    function: Callable[..., Any], source: ElementFormat, scales_given: bool, draw: Draw, constant_run: int
+    function: Callable[..., Any],
+    source: ElementFormat,
+    scales_given: bool,
+    draw: Draw,
+    constant_run: int,
+    storage: Storage = DIRECT,
 ) -> Any:
     """(x, out, scales, (length, run, group), (first, last, begin, end), left, words, numbers) -> groups left.
 
     Scales and results of all groups, by a fast formulation; those that it is not right for are marked. With
     `constant_run`, which run then is, the rest of a row is left as well.
     """
+    into, shift, finish, STAGED = storage.into, storage.shift, storage.finish, storage.staged
     MAGNITUDE = (1 << (source.bits - 1)) - 1
     widen, fast_scale = magic.make_widen(source), magic.fast_scale
     prepare, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered
@@ -67,12 +74,15 @@ def quantize_rows(
         per_row = (length + run - 1) // run
         amax, used = np.empty(group, Magnitude), np.empty(group, np.int32)
         buffer = np.empty(PIECE + 8 if BUFFERED else 1, np.int32)
+        stage = np.empty(PIECE if STAGED else 1, np.uint8)
+        results = into(out, stage)
         skipped = 0
         for row in range(first, last):
             at = begin
             while at < end:
                 number, blocks, width = group_of(row, at, shape)
                 base, place = row * length + at * run, row * per_row + at
+                back, column = shift(base), at * run
                 at += blocks
                 most = Magnitude(0)
                 for b in range(blocks):
@@ -109,7 +119,8 @@ def quantize_rows(
                         scale = lane(used[b])
                         start = base + b * constant_run
                         for i in range(start, start + constant_run):
-                            store(out, i, function(load(x, i), scale, lane(random_at(words, buffer, place + i)), e))
+                            random = lane(random_at(words, buffer, place + i))
+                            store(results, i - back, function(load(x, i), scale, random, e))
                 else:
                     for piece in range(base, base + blocks * width, max(blocks * width, 1) if blocks > 1 else PIECE):
                         size = min(width, base + blocks * width - piece, PIECE)  # of a block, or of part of a long one
@@ -118,7 +129,9 @@ def quantize_rows(
                             scale = lane(used[b])
                             start = piece + b * size
                             for i in range(start, start + size):
-                                store(out, i, function(load(x, i), scale, lane(random_at(words, buffer, place + i)), e))
+                                random = lane(random_at(words, buffer, place + i))
+                                store(results, i - back, function(load(x, i), scale, random, e))
+                finish(out, stage, row, length, column, blocks * width)
         return skipped
 
     return compile_loop(loop)
@@ -227,20 +240,24 @@ def convert_rows(definition: Definition, draw: Draw, greatest: int | None, const
 
 
 @cache
-def decode_rows(function: Callable[..., Any], constant_run: int) -> Any:
+def decode_rows(function: Callable[..., Any], constant_run: int, storage: Storage = DIRECT) -> Any:
     """(codes, out, scales, shape, bounds, left, numbers) -> groups left: values, by a fast formulation."""
+    fetch, shift, source, STAGED = storage.fetch, storage.shift, storage.into, storage.staged
 
     def loop(codes, out, scales, shape, bounds, left, numbers):
         limits, e = numbers_given(numbers)
         length, run, _ = shape
         first, last, begin, end = bounds
         per_row = (length + run - 1) // run
+        stage = np.empty(PIECE if STAGED else 1, np.uint8)
+        fetched = source(codes, stage)
         skipped = 0
         for row in range(first, last):
             at = begin
             while at < end:
                 number, blocks, width = group_of(row, at, shape)
                 base, place = row * length + at * run, row * per_row + at
+                back, column = shift(base), at * run
                 at += blocks
                 least, greatest = np.int32(NAN_SCALE), np.int32(0)
                 for b in range(blocks):
@@ -251,15 +268,16 @@ def decode_rows(function: Callable[..., Any], constant_run: int) -> Any:
                     left[number] = MIXED
                     skipped += 1
                     continue
+                fetch(codes, stage, row, length, column, blocks * width)
                 for b in range(blocks):
                     scale = load(scales, place + b)
                     if constant_run > 0:
                         start = base + b * constant_run
                         for i in range(start, start + constant_run):
-                            store(out, i, function(load(codes, i), scale, 0, e))
+                            store(out, i, function(load(fetched, i - back), scale, 0, e))
                     else:
                         for i in range(base + b * width, base + (b + 1) * width):
-                            store(out, i, function(load(codes, i), scale, 0, e))
+                            store(out, i, function(load(fetched, i - back), scale, 0, e))
         return skipped
 
     return compile_loop(loop)

@@ -156,6 +156,12 @@ def in_threads(loop: Callable[..., Any], walk: Walk, threads: int | None, *argum
     return sum(in_pieces(work, walk.pieces(threads)))
 
 
+def shares(items: Sequence[Any], elements: int, threads: int | None) -> list[Sequence[Any]]:
+    """What there is to do for so many elements, shared among the threads that are worth it."""
+    count = min(len(items), worth(elements, ELEMENTS_PER_THREAD, threads))
+    return [items[start:stop] for start, stop in pairwise(bounds(len(items), count))]
+
+
 class Chunk(NamedTuple):
     """Slices of an array, and of its scales."""
 

@@ -31,19 +31,19 @@ def test_a_job_is_one_object():
 
 def test_loops_are_shared_by_elements():
     kinds = [jobs.encoding_job(FLOAT32, ELEMENTS[name], Rounding.RNE, Overflow.SATURATE) for name in ("e4m3", "int8")]
-    one, other = (jobs._quantizing_loop(kind, True, 32, NO_DRAW) for kind in kinds)
+    one, other = (jobs.quantizing_loop(kind, True, 32, NO_DRAW) for kind in kinds)
     assert one is other
 
 
 def test_the_commonest_conversions_have_their_constants_compiled_in():
     asked = [settings(name) for name in ("mxfp8_e4m3", "mxint8")]
     usual, short, other_rule = (
-        {jobs._quantizing_loop(jobs.quantizing_job(s, False), True, run, NO_DRAW) for s in some}
+        {jobs.quantizing_loop(jobs.quantizing_job(s, False), True, run, NO_DRAW) for s in some}
         for some, run in ((asked, 32), (asked, 16), ([replace(s, scale_rule="rceil") for s in asked], 32))
     )
     assert (len(usual), len(short), len(other_rule)) == (2, 1, 1)
     columns, tiles = (
-        {jobs._quantizing_loop(jobs.quantizing_job(s, True), False, run, NO_DRAW) for s in asked} for run in (1, 4)
+        {jobs.quantizing_loop(jobs.quantizing_job(s, True), False, run, NO_DRAW) for s in asked} for run in (1, 4)
     )
     assert (len(columns), len(tiles)) == (2, 1)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mxnum.engine import packing
+from mxnum.layout import packed_length
 from tests import samples
 
 
@@ -13,7 +14,7 @@ from tests import samples
 @pytest.mark.parametrize("length", [0, 1, 2, 3, 5, 8, 31, 64])
 def test_rows_are_little_endian_streams(bits, length):
     codes = samples.generator("packing", bits, length).integers(0, 1 << bits, (3, length)).astype(np.uint8)
-    into = np.full((3, packing.packed_length(length, bits)), 0xAA, np.uint8)
+    into = np.full((3, packed_length(length, bits)), 0xAA, np.uint8)
     packed = packing.pack(codes, bits, into)
     assert packed is into
     assert np.array_equal(packing.pack(codes, bits), packed)

@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
-from mxnum.device import DeviceArray
+from mxnum.device import DeviceArray, described
 from mxnum.dtypes import code_dtype, numpy_dtype
 from mxnum.engine.cuda import arrays, driver, kernels, vectors
 from mxnum.engine.cuda.functions import make_dequantized, make_fake_quantized, make_quantized
-from mxnum.engine.packing import packed_length
 from mxnum.engine.request import Request
 from mxnum.formats import E8M0, ElementFormat
-from mxnum.layout import Blocks
+from mxnum.layout import Blocks, packed_length
 from mxnum.modes import Nonfinite, Overflow, Rounding
 
 NO_KEY = (0, 0, 0, 0)
@@ -192,6 +191,21 @@ def dequantize(
         else:
             _map(kernels.map_values(function), blocks, codes, scales, None, result, stream)
         return result.owner
+
+
+def quantize_packed(request: Request) -> tuple[Any, Any, Any]:
+    """`quantize`, then `pack`."""
+    codes, scales, offsets = quantize(request)
+    stored = described("codes", codes)
+    whole = stored if stored.shape else stored.reshaped((1,))
+    return pack(whole, request.settings.element.bits), scales, offsets
+
+
+def dequantize_packed(packed: DeviceArray, shape: tuple[int, ...], *arguments: Any) -> Any:
+    """`unpack`, then `dequantize` with the other arguments of that."""
+    element = arguments[2]
+    codes = described("codes", unpack(packed, element.bits, shape[-1] if shape else 1))
+    return dequantize(codes.reshaped(shape), *arguments)
 
 
 def decode(codes: DeviceArray, element: ElementFormat, target: ElementFormat, out: DeviceArray | None = None) -> Any:

@@ -1,0 +1,76 @@
+"""Arguments that are arrays, or say how arrays are gone through: checked, and which engine takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors
+from mxnum.device import DeviceArray, described, on_device
+from mxnum.dtypes import as_array, code_dtype
+
+
+def dispatch_engine(**arrays: Any) -> Any:
+    """The engine for where the arrays live, which has to be one place."""
+    from mxnum.engine import dispatch
+
+    return dispatch.engine(**arrays)
+
+
+def host_options(engine: Any, **options: Any) -> dict[str, Any]:
+    """Options that only the engine of the host has; they must be None elsewhere."""
+    from mxnum.engine import host
+
+    if engine is host:
+        return options
+    for name, value in options.items():
+        if value is not None:
+            raise ValueError(f"Argument {name!r} must be left out for arrays on a GPU.")
+    return {}
+
+
+def checked_threads(threads: int | None) -> int | None:
+    """A number of threads, or None."""
+    return None if threads is None else errors.positive_integer("threads", threads)
+
+
+def owned(array: Any) -> Any:
+    """The caller's object behind the description of an array on a GPU; anything else as it is."""
+    return array.owner if isinstance(array, DeviceArray) else array
+
+
+def checked_codes(argument: str, value: Any, bits: int) -> Any:
+    """`value` as a uint8 (or wider unsigned) array of codes whose unused high bits are zero."""
+    codes = as_array(argument, value)
+    dtype = code_dtype(bits)
+    errors.require_dtype(argument, codes.dtype, dtype)
+    if codes.size and bits < 8 * dtype.itemsize:
+        largest = dispatch_engine(codes=codes).largest(codes)
+        errors.require(largest < 1 << bits, argument, f"below {1 << bits}, its high bits zero", largest)
+    return codes
+
+
+def checked_scales(value: Any, shape: tuple[int, ...]) -> Any:
+    """`value` as a uint8 array of scale codes, of the shape that codes and blocks call for."""
+    scales = as_array("scales", value)
+    errors.require_dtype("scales", scales.dtype, np.dtype(np.uint8), " of E8M0 codes")
+    errors.require(scales.shape == shape, "scales", f"of shape {shape}", scales.shape)
+    return scales
+
+
+def checked_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """`out`, a writable array of exactly that shape and dtype, or None."""
+    if out is None:
+        return None
+    if on_device(out):
+        out = described("out", out)
+        writable = out.writable
+    else:
+        errors.require_type(isinstance(out, np.ndarray), "out", "a numpy array", type(out).__name__)
+        writable = out.flags.writeable
+    if out.shape != shape or out.dtype != dtype:  # (writing a dtype out takes longer than all the rest)
+        errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
+        errors.require(out.dtype == dtype, "out", f"of dtype {dtype}", out.dtype)
+    errors.require(writable, "out", "writable", "a read-only array")
+    return out

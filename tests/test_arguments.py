@@ -1,0 +1,43 @@
+"""What arguments that are arrays must be; test_errors has the sentences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mxnum import arguments
+from mxnum.engine import host
+
+
+def test_codes_keep_their_high_bits_zero():
+    codes = np.array([0, 15], np.uint8)
+    assert arguments.checked_codes("codes", codes, 4) is codes
+    with pytest.raises(ValueError, match="'codes' must be below 8, its high bits zero, not 15"):
+        arguments.checked_codes("codes", codes, 3)
+    assert arguments.checked_codes("codes", np.zeros(3, np.uint16), 12).dtype == np.uint16
+
+
+def test_scales_have_the_shape_of_the_blocks():
+    scales = np.zeros((2, 3), np.uint8)
+    assert arguments.checked_scales(scales, (2, 3)) is scales
+    with pytest.raises(ValueError, match="'scales' must be of shape"):
+        arguments.checked_scales(scales, (3, 2))
+
+
+def test_results_go_to_writable_arrays_of_the_right_kind():
+    out = np.zeros(3, np.float32)
+    assert arguments.checked_out(None, (3,), out.dtype) is None
+    assert arguments.checked_out(out, (3,), out.dtype) is out
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="'out' must be writable"):
+        arguments.checked_out(out, (3,), out.dtype)
+
+
+def test_options_of_the_host_are_refused_elsewhere():
+    assert arguments.host_options(host, threads=2) == {"threads": 2}
+    assert arguments.host_options(None, threads=None) == {}
+    with pytest.raises(ValueError, match="'threads' must be left out for arrays on a GPU"):
+        arguments.host_options(None, threads=2)
+    assert arguments.dispatch_engine(x=np.zeros(1)) is host
+    assert arguments.checked_threads(3) == 3
+    assert arguments.owned(3) == 3
