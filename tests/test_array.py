@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 from pathlib import Path
@@ -208,3 +209,125 @@ def test_dequantize_into_out():
     out = np.zeros((4, 70), np.float64)
     assert q.dequantize("float64", out=out) is out
     assert np.array_equal(out, q.dequantize("float64"))
+
+
+# Held packed
+
+
+def held(fmt="mxfp4_e2m1", shape=(3, 4, 96), **options):
+    """The same held in both ways."""
+    q = example(fmt, shape, **options)
+    packed = example(fmt, shape, packed=True, **options)
+    assert packed.is_packed
+    assert not q.is_packed
+    return q, packed
+
+
+@pytest.mark.parametrize("options", [{}, {"offset": "float16"}, {"axis": 0}], ids=str)
+@pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "mxfp6_e3m2"])
+@pytest.mark.parametrize("shape", [(3, 4, 96), (2, 37), (5,), (2, 0), (0, 3), ()])
+def test_what_is_held_packed_is_the_same_array(fmt, shape, options, tmp_path):
+    if options.get("axis") == 0 and not shape:
+        return
+    q, packed = held(fmt, shape, **options)
+    assert packed.equals(q)
+    assert q.equals(packed)
+    assert np.array_equal(packed.dequantize("float64"), q.dequantize("float64"))
+    assert (packed.shape, packed.ndim, packed.size, packed.packed_nbytes) == (q.shape, q.ndim, q.size, q.packed_nbytes)
+    assert packed.nbytes == packed.pack().nbytes + packed.scales.nbytes + (0 if q.offsets is None else q.offsets.nbytes)
+    assert np.array_equal(packed.codes, q.codes)
+    assert np.array_equal(np.asarray(packed), np.asarray(q))
+    for other in (pickle.loads(pickle.dumps(packed)), copy.copy(packed), copy.deepcopy(packed)):
+        assert other.is_packed
+        assert other.equals(q)
+    packed.save(tmp_path / "q.npz")
+    assert mx.MXArray.load(tmp_path / "q.npz").equals(q)
+    assert packed.T.equals(q.T)
+    assert packed.to_host() is packed
+    assert mx.quantize(np.zeros(shape, np.float32), fmt, out=packed, **options) is packed
+    assert not np.any(packed.dequantize())
+    if shape:
+        assert len(packed) == shape[0]
+
+
+def test_codes_of_packed_ones_are_unpacked_each_time_and_cannot_be_written():
+    _, packed = held()
+    assert packed.codes is not packed.codes
+    for codes in (packed.codes, packed.T.codes, packed[..., :32].codes):
+        with pytest.raises(ValueError, match="read-only"):
+            codes[0] = 1
+    assert packed.unpacked().codes.flags.writeable
+
+
+def test_ways_of_holding_become_each_other():
+    q, packed = held("mxfp6_e2m3", (3, 37), offset="float16")
+    assert packed.packed() is packed
+    assert q.unpacked() is q
+    assert q.packed().is_packed
+    assert not packed.unpacked().is_packed
+    for made in (q.packed(), packed.unpacked()):
+        assert made.equals(q)
+        assert made.scales is (q if made.is_packed else packed).scales
+    byte = example("mxint8", packed=True)
+    assert not byte.is_packed
+    assert byte.packed() is byte
+    bytes_ = mx.MXArray.from_packed(byte.codes, byte.scales, "mxint8", length=70)
+    assert bytes_.codes is byte.codes
+
+
+def test_packed_bytes_are_held_as_they_are():
+    q, _ = held(shape=(4, 64))
+    stream = q.pack()
+    stream.flags.writeable = False
+    packed = mx.MXArray.from_packed(stream, q.scales, q.format, length=64)
+    assert packed.pack() is stream
+    assert packed.scales is q.scales
+    assert packed.nbytes == stream.nbytes + q.scales.nbytes
+    out = np.zeros_like(stream)
+    assert packed.pack(out=out) is out
+    assert np.array_equal(out, stream)
+    assert np.array_equal(packed.dequantize(), q.dequantize())
+    with pytest.raises(ValueError, match="'out' must be writable"):
+        mx.quantize(np.zeros((4, 64)), q.format, out=packed)
+    dirty = example("mxfp4_e2m1", (3, 5), packed=True)
+    clean = dirty.unpacked()
+    dirty.pack()[:, -1] |= 0xF0  # bits that pad a row
+    assert dirty.equals(clean)
+    assert np.array_equal(dirty.dequantize(), clean.dequantize())
+
+
+@pytest.mark.parametrize("offset", [None, "float16"])
+def test_whole_rows_of_packed_ones_are_views(offset):
+    q, packed = held(offset=offset)
+    for key in (1, -1, slice(0, 2), (0, 1), (slice(None), 2), (slice(None, None, -1), slice(1, 3)), ..., ()):
+        part = packed[key]
+        assert part.is_packed
+        assert np.shares_memory(part.pack(), packed.pack())
+        assert part.equals(q[key])
+        assert part.shape == q[key].shape
+        assert np.array_equal(part.dequantize(), q.dequantize()[key])
+    for key in ((..., slice(32, 64)), (1, 2, slice(0, 32)), (..., slice(64, None)), (0, ..., slice(0, 0))):
+        assert not packed[key].is_packed
+        assert packed[key].equals(q[key])
+    assert packed.transpose(1, 0, 2).is_packed
+    assert packed.transpose(1, 0, 2).equals(q.transpose(1, 0, 2))
+    assert not packed.T.is_packed
+    rows = example("mxfp4_e2m1", (4, 6), axis=0, packed=True)
+    assert rows[:, 3].equals(example("mxfp4_e2m1", (4, 6), axis=0)[:, 3])
+    assert rows[:, 3].ndim == 1
+
+
+def test_products_take_what_is_held_packed():
+    q, packed = held(shape=(8, 64))
+    want = mx.matmul(q, q.T, accumulate="block")
+    assert np.array_equal(mx.matmul(packed, packed.T, accumulate="block"), want)
+
+
+def test_repr_says_what_is_held_packed():
+    assert repr(held(shape=(3, 64))[1]) == "<MXArray mxfp4_e2m1 (3, 64), blocks (1, 32): 102 bytes, held packed>"
+
+
+def test_an_array_without_axes_has_no_length():
+    for array in (example(shape=()), example("mxfp4_e2m1", shape=(), packed=True)):
+        with pytest.raises(TypeError, match="without axes has no length"):
+            len(array)

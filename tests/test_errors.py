@@ -84,6 +84,9 @@ CASES = {
     "out of the wrong dtype": (lambda: Q.dequantize(out=np.zeros((4, 64))), "'out' must be of dtype float32, not dtype('float64')"),
     "out of another byte order": (lambda: Q.dequantize(out=np.zeros((4, 64), ">f4")), "'out' must be of dtype float32"),
     "out that is a list": (lambda: mx.fake_quantize(X, "mxint8", out=[]), "'out' must be a numpy array, not 'list'"),
+    "out that is not packed": (lambda: mx.quantize(X, "mxint4", packed=True, out=mx.quantize(X, "mxint4")), "'out' must be held packed, not <MXArray mxint4"),
+    "packed of another kind": (lambda: mx.quantize(X, "mxint4", packed=1), "'packed' must be True or False, not 1"),
+    "out of packed of another shape": (lambda: mx.quantize(X, "mxint4", packed=True).pack(out=np.zeros((4, 64), np.uint8)), "'out' must be of shape (4, 32), not (4, 64)"),
     "out that is read-only": (lambda: Q.dequantize(out=np.broadcast_to(np.float32(0), (4, 64))), "'out' must be writable"),
     # format descriptions
     "too many exponent bits": (lambda: mx.ElementFormat("e12m1", 12, 1, 1), "'exponent_bits' must be between 1 and 11, not 12"),

@@ -137,11 +137,11 @@ def _in_loops(make_loop: Callable[[int], Any], walk: Walk, threads: int | None, 
     arguments[3].reshape(rows, -1)[:, -1] = 0
     loop = make_loop(0)
 
-    def work(some: Sequence[int]) -> int:
-        left: int = loop(*arguments[:3], walk.shape, (some[0], some[-1] + 1, full, full + 1), *arguments[3:])
-        return left
+    def work(some: Sequence[int]) -> Any:
+        return loop(*arguments[:3], walk.shape, (some[0], some[-1] + 1, full, full + 1), *arguments[3:])
 
-    return count - rows + sum(in_pieces(work, shares(range(rows), walk.elements, threads)))
+    rest: int = sum(in_pieces(work, shares(range(rows), walk.elements, threads)))
+    return count - rows + rest
 
 
 def _left(walk: Walk, left: Array, bits: int) -> Iterator[_Span]:

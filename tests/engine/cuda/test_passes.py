@@ -215,6 +215,33 @@ def test_packing(device, fmt):
             assert_same_bits(host(got.T.pack()), want.T.pack(), (fmt, shape))
 
 
+@pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "mxfp6_e3m2", "mxint8"])
+@pytest.mark.parametrize("offset", [None, "float16"])
+def test_arrays_held_packed(device, fmt, offset):
+    for shape in ((3, 37), (2, 2, 64), (5,), (4, 0), ()):
+        x = floats("float32", shape, fmt, special=False)
+        want = mx.quantize(x, fmt, packed=True, offset=offset)
+        got = mx.quantize(device(x), fmt, packed=True, offset=offset)
+        case = (fmt, shape, offset)
+        assert got.is_packed == want.is_packed, case
+        assert got.on_device
+        assert (got.shape, got.nbytes, repr(got)) == (want.shape, want.nbytes, repr(want))
+        assert got.to_host().equals(want), case
+        assert_same_bits(host(got.codes), want.codes, case)
+        assert_same_bits(host(got.dequantize()), want.dequantize(), case)
+        assert got.unpacked().equals(got)
+        assert got.unpacked().packed().equals(got)
+        if shape:
+            assert_same_bits(host(got[..., :0].codes), want[..., :0].codes, case)
+            assert_same_bits(host(got.T.codes), want.T.codes, case)
+            assert_same_bits(host(got[:1].pack()), want[:1].pack(), case)
+            again = mx.MXArray.from_packed(got.pack(), got.scales, fmt, length=shape[-1], offsets=got.offsets)
+            assert again.equals(got)
+    if want.is_packed:
+        with pytest.raises(ValueError, match="'out' must be left out for arrays on a GPU"):
+            mx.quantize(device(x), fmt, offset=offset, out=got)
+
+
 @pytest.mark.parametrize("layout", [{}, {"block_shape": (2, 3)}, {"axis": 0}], ids=str)
 @pytest.mark.parametrize("nonfinite", [str(policy) for policy in Nonfinite])
 def test_shared_scales(device, layout, nonfinite):
