@@ -22,11 +22,11 @@ that exists. The first line is the baseline against itself: its spread is the no
 GOALS_DRAM = {
     "fake_quantize, out=": 1.0,
     "quantize, out=": 0.85,
-    "quantize and pack, out=, 4 bits": 0.85,
-    "quantize and pack, out=, 6 bits": 1.1,
+    "quantize, packed=True, out=, 4 bits": 0.85,
+    "quantize, packed=True, out=, 6 bits": 1.1,
     "dequantize, out=": 0.68,
-    "unpack and dequantize, out=, 4 bits": 0.62,
-    "unpack and dequantize, out=, 6 bits": 0.8,
+    "from_packed and dequantize, out=, 4 bits": 0.62,
+    "from_packed and dequantize, out=, 6 bits": 0.8,
 }
 GOALS_L2 = {"fake_quantize, out=": 1.5}
 
@@ -47,12 +47,12 @@ def _cases(x: Array, name: str, goals: dict[str, float]) -> Iterator[Case]:
     q = mx.quantize(x, name)
     bits = q.format.element.bits
     values = np.empty_like(x)
-    packed = q.pack()
+    packed, held = q.pack(), q.packed()
 
     def case(row: str, run: Callable[[], object]) -> Case:
         return Case(row, name, run, limit=goals.get(row, goals.get(f"{row}, {bits} bits")))
 
-    def unpack() -> mx.MXArray:
+    def from_packed() -> mx.MXArray:
         return mx.MXArray.from_packed(packed, q.scales, name, length=x.shape[-1], axis=-1)
 
     yield case("fake_quantize, new", lambda: mx.fake_quantize(x, name))
@@ -64,7 +64,7 @@ def _cases(x: Array, name: str, goals: dict[str, float]) -> Iterator[Case]:
     if bits < 8:
         yield case("pack, new", q.pack)
         yield case("pack, out=", lambda: q.pack(out=packed))
-        yield case("unpack, new", unpack)
-        yield case("quantize and pack, new", lambda: mx.quantize(x, name).pack())
-        yield case("quantize and pack, out=", lambda: mx.quantize(x, name, out=q).pack(out=packed))
-        yield case("unpack and dequantize, out=", lambda: unpack().dequantize(out=values))
+        yield case("unpack, new", lambda: from_packed().unpacked())
+        yield case("quantize, packed=True, new", lambda: mx.quantize(x, name, packed=True))
+        yield case("quantize, packed=True, out=", lambda: mx.quantize(x, name, out=held))
+        yield case("from_packed and dequantize, out=", lambda: from_packed().dequantize(out=values))

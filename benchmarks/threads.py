@@ -81,7 +81,7 @@ def _functions(x: Array) -> Iterator[tuple[str, Callable[[int], object]]]:
         "quantize float64": lambda: mx.quantize(wide, "mxfp8_e4m3"),
         "fake_quantize": lambda: mx.fake_quantize(x, "mxfp8_e4m3"),
         "dequantize": lambda: q.dequantize(),
-        "quantize and pack, 4 bits": lambda: mx.quantize(x, "mxfp4_e2m1").pack(),
+        "quantize, packed=True, 4 bits": lambda: mx.quantize(x, "mxfp4_e2m1", packed=True),
         "matmul, block, of 512 rows": lambda: mx.matmul(a, a.T),
     }
     for row, call in calls.items():

@@ -234,7 +234,9 @@ def test_arrays_held_packed(device, fmt, offset):
         if shape:
             assert_same_bits(host(got[..., :0].codes), want[..., :0].codes, case)
             assert_same_bits(host(got.T.codes), want.T.codes, case)
-            assert_same_bits(host(got[:1].pack()), want[:1].pack(), case)
+            if len(shape) > 1:
+                assert got[:1].is_packed == want.is_packed
+                assert_same_bits(host(got[:1].pack()), want[:1].pack(), case)
             again = mx.MXArray.from_packed(got.pack(), got.scales, fmt, length=shape[-1], offsets=got.offsets)
             assert again.equals(got)
     if want.is_packed:
