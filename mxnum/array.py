@@ -226,7 +226,7 @@ class MXArray:
     @property
     def parts(self) -> tuple[Any, Any, Any]:
         """Codes, scales and offsets as the engine takes them."""
-        return as_array("codes", self.codes), *self._sides
+        return self.unpacked().held_parts
 
     @property
     def held_parts(self) -> tuple[Any, Any, Any]:

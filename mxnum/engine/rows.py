@@ -21,7 +21,7 @@ from mxnum.engine.draws import Draw
 from mxnum.engine.formulation import Definition, numbers_given
 from mxnum.engine.jit import compile_loop
 from mxnum.engine.lanes import integer, lane, load, store, wide
-from mxnum.engine.storage import DIRECT, Storage
+from mxnum.engine.storage import Storage
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.scalar.word import dialect
 
@@ -52,7 +52,7 @@ def quantize_rows(
     scales_given: bool,
     draw: Draw,
     constant_run: int,
-    storage: Storage = DIRECT,
+    storage: Storage,
 ) -> Any:
     """(x, out, scales, (length, run, group), (first, last, begin, end), left, words, numbers) -> groups left.
 
@@ -240,7 +240,7 @@ def convert_rows(definition: Definition, draw: Draw, greatest: int | None, const
 
 
 @cache
-def decode_rows(function: Callable[..., Any], constant_run: int, storage: Storage = DIRECT) -> Any:
+def decode_rows(function: Callable[..., Any], constant_run: int, storage: Storage) -> Any:
     """(codes, out, scales, shape, bounds, left, numbers) -> groups left: values, by a fast formulation."""
     fetch, shift, source, STAGED = storage.fetch, storage.shift, storage.into, storage.staged
 

@@ -21,6 +21,7 @@ from mxnum.engine import disk, rows
 from mxnum.engine.draws import NO_DRAW, draw_from_seed
 from mxnum.engine.formulation import fast_quantizing
 from mxnum.engine.jit import compile_loop
+from mxnum.engine.storage import DIRECT, packed_in_rows
 from mxnum.formats import ELEMENTS, FLOATS
 
 needs_compiler = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="compiled loops")
@@ -30,11 +31,11 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import numpy as np, mxnum as mx
 q = mx.encode(np.full(64, 1.2, np.float32), "e2m1", rounding="sr", seed=3)
-from mxnum.engine import draws, formulation, rows
+from mxnum.engine import draws, formulation, rows, storage
 from mxnum.formats import ELEMENTS, FLOATS
 modes = mx.Rounding.SR, mx.Overflow.SATURATE, mx.ScaleRule.FLOOR, None
 fast = formulation.fast_quantizing(FLOATS["float32"], ELEMENTS["e2m1"], *modes)
-loop = rows.quantize_rows(fast.function, FLOATS["float32"], True, draws.draw_from_seed(30), False)
+loop = rows.quantize_rows(fast.function, FLOATS["float32"], True, draws.draw_from_seed(30), False, storage.DIRECT)
 print(sum(loop.stats.cache_hits.values()), q.tobytes().hex())
 """
 
@@ -180,11 +181,11 @@ def test_arguments_have_the_types_that_numba_says():
         assert loop.typeof_pyval(value) == type(loop).typeof_pyval(loop, value)
 
 
-def quantizing(element="e4m3", rounding=mx.Rounding.RNE, draw=NO_DRAW):
+def quantizing(element="e4m3", rounding=mx.Rounding.RNE, draw=NO_DRAW, kept=DIRECT):
     """A loop made anew, with all that it closes over."""
     source, modes = FLOATS["float32"], (rounding, mx.Overflow.SATURATE, mx.ScaleRule.FLOOR, None)
     fast = fast_quantizing.__wrapped__(source, ELEMENTS[element], *modes)
-    loop = rows.quantize_rows.__wrapped__(fast.special or fast.function, source, False, draw, 32)
+    loop = rows.quantize_rows.__wrapped__(fast.special or fast.function, source, False, draw, 32, kept)
     return getattr(loop, "py_func", loop)
 
 
@@ -192,6 +193,7 @@ def test_descriptions_are_equal_where_closures_are():
     assert disk.description(quantizing()) == disk.description(quantizing())
     assert repr(disk.description(quantizing())) == repr(disk.description(quantizing()))
     others = [quantizing("e5m2"), quantizing(rounding=mx.Rounding.RTZ), quantizing(draw=draw_from_seed(30))]
+    others += [quantizing(kept=packed_in_rows(bits)) for bits in (4, 6)]
     described = [repr(disk.description(f)) for f in (quantizing(), *others, quantizing(draw=draw_from_seed(8)))]
     assert len(set(described)) == len(described)
 
