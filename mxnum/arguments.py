@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,24 +9,13 @@ import numpy as np
 from mxnum import errors
 from mxnum.device import DeviceArray, described, on_device
 from mxnum.dtypes import as_array, code_dtype
-
-
-def dispatch_engine(**arrays: Any) -> Any:
-    """The engine for where the arrays live, which has to be one place."""
-    return _dispatch()(**arrays)
-
-
-@cache
-def _dispatch() -> Any:
-    """Imported when used, but once: an import statement costs more than the choice of an engine."""
-    from mxnum.engine import dispatch
-
-    return dispatch.engine
+from mxnum.engine.dispatch import engine as dispatch_engine
+from mxnum.engine.dispatch import host_engine
 
 
 def host_options(engine: Any, **options: Any) -> dict[str, Any]:
     """Options that only the engine of the host has; they must be None elsewhere."""
-    if engine is sys.modules.get("mxnum.engine.host"):
+    if engine is host_engine():
         return options
     for name, value in options.items():
         if value is not None:

@@ -17,12 +17,12 @@ from mxnum.arguments import (
     checked_out,
     checked_scales,
     checked_threads,
-    dispatch_engine,
     host_options,
     owned,
 )
 from mxnum.device import described, on_device
 from mxnum.dtypes import Array, as_array, numpy_dtype, result_format
+from mxnum.engine.dispatch import engine as dispatch_engine
 from mxnum.files import written_whole
 from mxnum.formats import MXFormat
 from mxnum.layout import Blocks, normalize_axis, packed_length, resolve_blocks, scales_shape

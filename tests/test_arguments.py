@@ -38,6 +38,5 @@ def test_options_of_the_host_are_refused_elsewhere():
     assert arguments.host_options(None, threads=None) == {}
     with pytest.raises(ValueError, match="'threads' must be left out for arrays on a GPU"):
         arguments.host_options(None, threads=2)
-    assert arguments.dispatch_engine(x=np.zeros(1)) is host
     assert arguments.checked_threads(3) == 3
     assert arguments.owned(3) == 3
