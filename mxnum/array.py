@@ -341,7 +341,7 @@ class MXArray:
     def __getitem__(self, key: Any) -> Self:
         """A view: integers and slices along axes that are not blocked, whole blocks along those that are.
 
-        Of packed codes whole rows of the last axis are a view, and stay packed; parts of rows are unpacked.
+        Of packed codes a part is a view, and stays packed, where it begins and ends at bytes; others are unpacked.
         """
         keys = key if isinstance(key, tuple) else (key,)
         if any(item is Ellipsis for item in keys):
@@ -374,11 +374,15 @@ class MXArray:
         if not self._packed_shape:
             return _viewed(self.codes, lambda x: x[(*keys, ...)]), None
         *leading, last = keys
-        rows, length = _viewed(self._stored, lambda x: x[(*leading, slice(None))]), self.shape[-1]
-        packed_shape = (*rows.shape[:-1], length)
-        if isinstance(last, slice) and last.indices(length) == (0, length, 1):
-            return rows, packed_shape
-        codes = _locked(_unpacked(rows, packed_shape, self.format.element.bits))
+        length, bits = self.shape[-1], self.format.element.bits
+        start, stop, step = last.indices(length) if isinstance(last, slice) else (0, 0, 0)
+        ends_at_byte = stop == length or stop * bits % 8 == 0
+        if step == 1 and start <= stop and start * bits % 8 == 0 and ends_at_byte:
+            bytes_ = slice(start * bits // 8, packed_length(stop, bits))
+            rows = _viewed(self._stored, lambda x: x[(*leading, bytes_)])
+            return rows, (*rows.shape[:-1], stop - start)
+        rows = _viewed(self._stored, lambda x: x[(*leading, slice(None))])
+        codes = _locked(_unpacked(rows, (*rows.shape[:-1], length), bits))
         return _viewed(codes, lambda x: x[..., last]), None
 
     # Files
