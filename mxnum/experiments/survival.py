@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,12 @@ class Arm:
         times, survival = kaplan_meier(self)[:2]
         below = np.nonzero(survival <= 0.5)[0]
         return float(times[below[0]]) if len(below) else None
+
+
+def pooled(arms: Iterable[Arm]) -> Arm:
+    """The runs of several arms as those of one."""
+    parts = list(arms)
+    return Arm("pooled", tuple(t for a in parts for t in a.times), tuple(d for a in parts for d in a.diverged))
 
 
 def kaplan_meier(arm: Arm, confidence: float = 0.95) -> tuple[Any, Any, Any, Any]:

@@ -115,7 +115,12 @@ def test_b4(tmp_path):
     names = list(studies.get("factorial").arms)
     arms = {n: runs(NEVER if row[0] > 0 else ALWAYS) for n, row in zip(names, studies.fraction(), strict=True)}
     found = training.differences(context(tmp_path, "factorial", arms))
-    assert [s.holds for s in found.statements] == [True, False, False, False, False, False]
+    assert found.verdict == Verdict.REPRODUCED
+    assert found.statements[0].numbers.count("the code's way") == 1
+    assert studies.DIFFERENCES[0] in found.statements[0].numbers
+    assert all(name in found.note for name in studies.DIFFERENCES[1:])
+    found = training.differences(context(tmp_path, "factorial", dict.fromkeys(names, runs(NEVER))))
+    assert found.verdict == Verdict.UNDECIDED
 
 
 def test_b6(tmp_path):

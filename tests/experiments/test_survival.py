@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from mxnum.experiments.survival import Arm, fisher, kaplan_meier, log_rank, mean_interval, peto, wilson
+from mxnum.experiments.survival import Arm, fisher, kaplan_meier, log_rank, mean_interval, peto, pooled, wilson
 
 pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 
@@ -72,3 +72,10 @@ def test_mean_interval_by_hand():
     assert mean == 2
     assert high - mean == mean - low == pytest.approx(4.3027 / math.sqrt(3), rel=1e-4)
     assert mean_interval([1.0, 1.0]) is None
+
+
+def test_pooled_arms():
+    a, b = Arm("a", (3, 4), (True, False)), Arm("b", (5,), (True,))
+    both = pooled([a, b])
+    assert (both.times, both.diverged) == ((3, 4, 5), (True, False, True))
+    assert pooled([]).runs == 0
