@@ -46,6 +46,8 @@ def everything(x):
         for options in ({}, {"offset": "float16"}, {"rounding": "sr", "seed": 5}, {"scale_rule": "rceil", "axis": 0}):
             q = mx.quantize(x, fmt, **options)
             parts += [q.codes, q.scales, *(q.dequantize(d) for d in ("float64", "float32", "float16", "bfloat16"))]
+    held = mx.quantize(x, "mxfp4_e2m1", packed=True)
+    parts += [held.pack(), held.scales, held.dequantize()]
     parts += [mx.encode(x, "float16"), mx.encode(x, "bfloat16", rounding="rto"), mx.fake_quantize(x, "mxfp6_e3m2")]
     return [p.tobytes() for p in parts]
 

@@ -24,8 +24,6 @@ NARROW = [name for name in mx.formats.names() if mx.formats.get(name).element.bi
 OWN = [
     mx.MXFormat(mx.ElementFormat("e2m2", 2, 2, 1), block=16),
     mx.MXFormat(mx.ElementFormat("e2m0", 2, 0, 1), block=16),
-    mx.MXFormat(mx.ElementFormat("e3m3", 3, 3, 3), block=16),
-    mx.MXFormat(mx.ElementFormat.two_complement("int5", 5), block=16),
 ]
 TYPES = {"float32": np.float32, "float64": np.float64, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 
@@ -112,9 +110,7 @@ def test_every_scale_rule(rule):
         check(numbers((6, 320), fmt), fmt, scale_rule=rule)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "result"), [("float64", "float64"), ("bfloat16", "float32"), ("float16", "bfloat16")]
-)
+@pytest.mark.parametrize(("dtype", "result"), [("float64", "float64"), ("float16", "bfloat16")])
 def test_every_type(dtype, result):
     check(numbers((6, 320), dtype=dtype), "mxfp4_e2m1", result=result, block_size=16)
 
@@ -195,7 +191,7 @@ def test_the_common_cases_are_fused(fused_only):
     assert mx.quantize(x, "mxfp4_e2m1", rounding="sr", seed=1, packed=True).equals(drawn)
 
 
-@pytest.mark.parametrize("shape", [(3, 3 * CHUNK + 40), (700, 1000), (1, 1_600_000)])
+@pytest.mark.parametrize("shape", [(3, 3 * CHUNK + 40), (1300, 1000)])
 def test_large_arrays_with_groups_that_are_left(shape):
     """Rows longer than what is done again at a time, and threads that share them."""
     x = samples.generator("large", shape).standard_normal(shape).astype(np.float32)
@@ -204,13 +200,13 @@ def test_large_arrays_with_groups_that_are_left(shape):
     flat[places] = np.resize(np.array([np.nan, 1e-44, 3e38, np.inf], np.float32), 40)
     flat[-1] = np.nan
     for name in ("mxfp4_e2m1", "mxfp6_e2m3"):
-        for options in ({}, {"rounding": "sr", "seed": 7}):
+        for options in ({}, {"rounding": "sr", "seed": 7})[: 2 if name == "mxfp4_e2m1" else 1]:
             want = mx.quantize(x, name, **options)
-            for threads in (1, 2, 5):
+            for threads in (1, 3):
                 got = mx.quantize(x, name, packed=True, threads=threads, **options)
                 assert got.equals(want)
         values = want.dequantize().view("u4")
-        for threads in (1, 2, 5):
+        for threads in (1, 3):
             assert np.array_equal(got.dequantize(threads=threads).view("u4"), values)
             assert np.array_equal(
                 got.dequantize("float64", threads=threads), want.dequantize("float64"), equal_nan=True
@@ -253,7 +249,7 @@ def test_nonfinite_policies():
 
 
 @given(
-    st.lists(st.integers(0, 70), min_size=0, max_size=3), st.sampled_from(["mxfp4_e2m1", "mxfp6_e2m3", OWN[3]]),
+    st.lists(st.integers(0, 70), min_size=0, max_size=3), st.sampled_from(["mxfp4_e2m1", "mxfp6_e2m3", OWN[0]]),
     st.integers(1, 80), st.integers(0, 1000),
 )  # fmt: skip
 def test_any_shape_and_block(shape, fmt, block, seed):
@@ -331,4 +327,4 @@ def test_results_without_compilation_are_the_same():
 
 def test_every_narrow_element_has_a_format_here():
     widths = {ELEMENTS[mx.formats.get(name).element.name].bits for name in NARROW} | {fmt.element.bits for fmt in OWN}
-    assert widths == {3, 4, 5, 6, 7}
+    assert widths == {3, 4, 5, 6}  # test_storage has the others
