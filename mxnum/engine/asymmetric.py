@@ -84,7 +84,8 @@ def _quantized_parts(
             if in_halves:
                 half_range_scales(asked.source, asked.element, asked.scale_rule)(*ends, scales)
             job.run(part.walk, differences, part.out, scales, 1, part.random, part.first)
-            clear_offsets()(scales, bits)
+            if not values:  # (where offsets are results)
+                clear_offsets()(scales, bits)
             yield part
 
     return run()

@@ -72,8 +72,9 @@ def numbers_given(numbers):
     )  # fmt: skip
 
 
+@cache
 def _with_constants(function: Callable[..., Any], constants: magic.Constants) -> Callable[..., Any]:
-    """The function of one element: those that its loop gives it are not looked at."""
+    """The function of one element: those that its loop gives it, for the scale, are not looked at."""
 
     @dialect
     def with_constants(x, scale, random, unused):
@@ -116,11 +117,11 @@ def fast_quantizing(
     if target is not None and not (has_values and target.name == "float32"):
         least_value, greatest_value = magic.decoding_domain(element)
         least, greatest = max(least, least_value), min(greatest, greatest_value)
-    constants = magic.constants(element, rounding, overflow, rule)
-    is_common = rule == ScaleRule.FLOOR and overflow == Overflow.SATURATE and has_values
     special = None
-    if is_common and (source.name, rounding) in (_COMMON if target is None else _COMMON_TO_VALUES):
-        special = _with_constants(function, constants)
+    common = _COMMON if target is None else _COMMON_TO_VALUES
+    if overflow == Overflow.SATURATE and has_values and (source.name, rounding) in common:
+        special = _with_constants(function, magic.constants(element, rounding, overflow))
+    constants = magic.constants(element, rounding, overflow, rule)
     return Fast(function, _numbers(_limits(least, greatest, greatest_x), constants), special)
 
 

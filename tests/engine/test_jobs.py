@@ -37,11 +37,13 @@ def test_loops_are_shared_by_elements():
 
 def test_the_commonest_conversions_have_their_constants_compiled_in():
     asked = [settings(name) for name in ("mxfp8_e4m3", "mxint8")]
-    usual, short, other_rule = (
+    rceil, ieee = ([replace(s, **change) for s in asked] for change in ({"scale_rule": "rceil"}, {"overflow": "ieee"}))
+    usual, short, other_rule, other_overflow = (
         {jobs.quantizing_loop(jobs.quantizing_job(s, False), True, run, NO_DRAW) for s in some}
-        for some, run in ((asked, 32), (asked, 16), ([replace(s, scale_rule="rceil") for s in asked], 32))
+        for some, run in ((asked, 32), (asked, 16), (rceil, 32), (ieee, 32))
     )
-    assert (len(usual), len(short), len(other_rule)) == (2, 1, 1)
+    assert (len(usual), len(short), len(other_overflow)) == (2, 1, 1)
+    assert other_rule == usual  # the rule is among the numbers that a loop is given
     columns, tiles = (
         {jobs.quantizing_loop(jobs.quantizing_job(s, True), False, run, NO_DRAW) for s in asked} for run in (1, 4)
     )
