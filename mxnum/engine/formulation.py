@@ -130,9 +130,11 @@ def fast_decoding(element: ElementFormat, target: ElementFormat) -> Fast | None:
     """From an element's code to its value under the scale; None where `paths` has none."""
     if not paths.decodes_fast(element, target):
         return None
-    function, constants = _decoding(target), magic.constants(element)
-    special = _with_constants(function, constants) if target.name == "float32" and paths.has_values(element) else None
-    return Fast(function, _numbers(_limits(*magic.decoding_domain(element), 0), constants), special)
+    function, constants, domain = _decoding(target), magic.constants(element), magic.decoding_domain(element)
+    special = None
+    if paths.decodes_by_product(element, target):
+        special, domain = _with_constants(_by_product(element), constants), magic.product_domain(element)
+    return Fast(function, _numbers(_limits(*domain, 0), constants), special)
 
 
 @cache
@@ -273,3 +275,14 @@ def _decoding(target: ElementFormat) -> Callable[..., Any]:
         return convert(value_of_code(code, scale, e))
 
     return decode_convert
+
+
+@cache
+def _by_product(element: ElementFormat) -> Callable[..., Any]:
+    value_by_product = magic.make_value_by_product(element)
+
+    @dialect
+    def decode_by_product(code, scale, random, e):
+        return value_by_product(code, scale, e)
+
+    return decode_by_product

@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numba
-from numba.extending import overload, register_jitable
+from numba import types
+from numba.extending import intrinsic, overload, register_jitable
 
 from mxnum.engine import disk
 from mxnum.scalar import word
 
 #: Options of what compiled code calls: it is never called from C.
 INLINED = {"forceinline": True, "no_cfunc_wrapper": True}
+#: Of what has registers of its own.
+APART = {"no_cfunc_wrapper": True, "error_model": "numpy"}
 
 _registered: set[Callable[..., Any]] = set()
 
@@ -46,8 +49,35 @@ def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for called in _dialect_calls(function):
             register(called)
         if word.is_dialect(function):
-            register_jitable(**INLINED)(function)
+            register_jitable(**(APART if "apart" in function.__dict__ else INLINED))(function)
     return function
+
+
+def apart(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a dialect function that calls `keep_apart` first: the innermost loops of a loop of many arrays.
+
+    Where it is inlined, what its innermost loop needs is fetched from memory again and again.
+    """
+    function.__dict__["apart"] = True
+    return word.dialect(function)
+
+
+def keep_apart() -> None:
+    """Compiled, the function that calls this is not inlined."""
+
+
+@intrinsic
+def _keep_apart(context):
+    def generate(target, builder, signature, arguments):
+        builder.function.attributes.add("noinline")
+        return target.get_dummy_value()
+
+    return types.none(), generate
+
+
+@overload(keep_apart, inline="always")
+def _compile_keep_apart():
+    return lambda: _keep_apart()
 
 
 def compile_scalar(function: Callable[..., Any], *signature: Any) -> Any:

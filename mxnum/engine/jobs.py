@@ -119,7 +119,7 @@ class Decoding:
             if walk.along_rows:
                 loop = decoding_loop(self.fast, walk.constant_run)
             else:
-                loop = columns.decode_columns(self.fast.function, walk.constant_run)
+                loop = columns.decode_columns(self.fast.special or self.fast.function, walk.constant_run)
             if in_threads(loop, walk, threads, *flat, left, self.fast.numbers) == 0:
                 return
         else:
@@ -198,8 +198,7 @@ def quantizing_loop(
 
 def decoding_loop(fast: Fast, constant_run: int, storage: Storage = DIRECT) -> Any:
     """The fast loop along rows."""
-    special = fast.special if constant_run == rows.USUAL_RUN else None
-    return rows.decode_rows(special or fast.function, constant_run, storage)
+    return rows.decode_rows(fast.special or fast.function, constant_run, storage)
 
 
 def drawn(random: RandomBits | None, first: int) -> tuple[Draw, Any]:

@@ -20,6 +20,7 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_model
 from numba.np.arrayobj import make_array
 
@@ -69,6 +70,14 @@ def store(array: Any, index: Any, value: Any) -> None:
     width = 8 * array.dtype.itemsize
     bits = int(value) & ((1 << width) - 1)
     array[index] = bits - (1 << width) if array.dtype.kind == "i" and bits >> (width - 1) else bits
+
+
+def greatest_of(array: Any, start: Any, count: int, mask: int) -> Any:
+    """The greatest of so many elements after those of `mask` are taken from each, where count is a constant.
+
+    One instruction for every register of elements: a loop of constant length would be unrolled to scalars.
+    """
+    return max(int(array[start + i]) & mask for i in range(count))
 
 
 def add_float32(a: Any, b: Any) -> Any:
@@ -283,6 +292,30 @@ def _store(context, array, index, value):
         return target.get_dummy_value()
 
     return types.none(array, index, value), generate
+
+
+@intrinsic(prefer_literal=True)
+def _greatest_of(context, array, start, count, mask):
+    width, length = array.dtype.bitwidth, count.literal_value
+    result = types.int64 if width == 64 else types.int32
+
+    def generate(target, builder, signature, arguments):
+        item = ir.IntType(width)
+        vector = ir.VectorType(item, length)
+        pointer = _element_pointer(target, builder, array, *arguments[:2])
+        loaded = builder.load(builder.bitcast(pointer, vector.as_pointer()), align=width // 8)
+        kept = builder.and_(loaded, ir.Constant(vector, [mask.literal_value] * length))
+        name = f"llvm.vector.reduce.umax.v{length}i{width}"
+        reduce = cgutils.get_or_insert_function(builder.module, ir.FunctionType(item, [vector]), name)
+        greatest = builder.call(reduce, [kept])
+        return greatest if width >= 32 else builder.zext(greatest, _I32)
+
+    return result(array, start, count, mask), generate
+
+
+@overload(greatest_of, jit_options=INLINED, prefer_literal=True)
+def _compile_greatest_of(array, start, count, mask):
+    return lambda array, start, count, mask: _greatest_of(array, start, count, mask)
 
 
 @overload(load, jit_options=INLINED)

@@ -22,6 +22,7 @@ from mxnum.engine.lanes import (
     float16_to_float32,
     float32_to_float16,
     float32_to_float64,
+    multiply_float32,
     subtract_float32,
     truncate_float32,
 )
@@ -34,6 +35,13 @@ FLOAT32 = FLOATS["float32"]
 LAST_SCALE = E8M0.nan_code - 1
 _NEVER = 1 << 30
 _SIGN = -0x80000000
+#: float32: its first NaN, and the power of two whose last place is 1.
+_FIRST_NAN = FLOAT32.max_code + 2
+_COUNTS = (FLOAT32.bias + FLOAT32.mantissa_bits) << FLOAT32.mantissa_bits
+#: float16 beside float32: how much less its bias is, and its fraction; and what scales its smallest normal number to 1.
+_BIAS_DIFFERENCE = FLOAT32.bias - FLOATS["float16"].bias
+_LESS_FRACTION = FLOAT32.mantissa_bits - FLOATS["float16"].mantissa_bits
+_TO_ONE = 0 - FLOATS["float16"].emin
 
 
 class Constants(NamedTuple):
@@ -226,6 +234,42 @@ def value_of_code(code: Any, scale: Any, e: Constants) -> Any:
     value = select(magnitude < (1 << e.mantissa), subnormal, moved + (bias << 23))
     value = select(magnitude == e.infinity, 0x7F800000, value) | (sign << 31)
     return select(magnitude >= e.first_nan, 0x7FC00000, value)
+
+
+def product_domain(element: ElementFormat) -> tuple[int, int]:
+    """(least, greatest) scale at which `make_value_by_product` is right: both factors are normal as well."""
+    least, greatest = decoding_domain(element)
+    return least, greatest if element.integer else min(greatest, 254 - _TO_ONE - element.emin)
+
+
+@cache
+def make_value_by_product(element: ElementFormat) -> Callable[..., Any]:
+    """(code, scale, constants) -> what `value_of_code` gives, for a scale in `product_domain`.
+
+    The number of a code by itself, times a power of two. An integer is the difference of two numbers whose last place
+    is 1. For others the fields of the code go where float16 has them, subnormal ones as well, and the processor
+    converts that. No rounding happens.
+    """
+    HAS_NANS = element.specials != "none"
+
+    @dialect
+    def value_of_integer(code, scale, e):
+        half = e.mask - (e.mask >> 1)
+        number = subtract_float32((code ^ half) + _COUNTS, _COUNTS + half)
+        return multiply_float32(number, (scale + e.emin - e.mantissa) << 23)
+
+    @dialect
+    def value_by_half(code, scale, e):
+        magnitude, sign = code & (e.mask >> 1), (code << (e.sign_down - 16)) & 0x8000
+        number = float16_to_float32((magnitude << (e.discarded - _LESS_FRACTION)) | sign)
+        value = multiply_float32(number, (scale + e.emin + _TO_ONE) << 23)
+        if HAS_NANS:
+            after_numbers = (e.first_nan << e.discarded) + (_BIAS_DIFFERENCE << 23)
+            first_nan = select(e.infinity == _NEVER, after_numbers, _FIRST_NAN)
+            return select((number & 0x7FFFFFFF) >= first_nan, 0x7FC00000, value)
+        return value
+
+    return value_of_integer if element.integer else value_by_half
 
 
 @cache

@@ -70,6 +70,12 @@ DECODING = FastPath(
     evidence=("magic/decode/{element}", "magic/convert/{element}/{type}"),
     evidence_for_any=("any/decode/m{m}/{type}",),
 )
+PRODUCTS = FastPath(
+    name="a number of its own times a power of two",
+    float_types=("float32",),
+    elements=tuple(ELEMENTS),
+    evidence=("magic/product/{element}",),
+)
 BEYOND = FastPath(
     name="products bring every number and scale to scale 1",
     float_types=("float32", "bfloat16", "float16"),
@@ -82,7 +88,7 @@ OFFSETS = FastPath(
     elements=tuple(ELEMENTS),
     evidence=("magic/difference/{type}", "magic/sum/{element}"),
 )
-PATHS = (ROUNDING, WIDENED, NARROWED, VALUES, DECODING, BEYOND, OFFSETS)
+PATHS = (ROUNDING, WIDENED, NARROWED, VALUES, DECODING, PRODUCTS, BEYOND, OFFSETS)
 
 
 def rounds_fast(source: ElementFormat, element: ElementFormat, rounding: Rounding) -> bool:
@@ -115,3 +121,8 @@ def adds_fast(element: ElementFormat, target: ElementFormat) -> bool:
 def decodes_fast(element: ElementFormat, target: ElementFormat) -> bool:
     """Whether `magic.value_of_code` may be used, before `magic.make_convert_value`."""
     return DECODING.covers(target, element)
+
+
+def decodes_by_product(element: ElementFormat, target: ElementFormat) -> bool:
+    """Whether `magic.make_value_by_product` may be used."""
+    return PRODUCTS.covers(target, element)

@@ -19,11 +19,11 @@ import numpy as np
 from mxnum.engine import magic
 from mxnum.engine.draws import Draw
 from mxnum.engine.formulation import Definition, numbers_given
-from mxnum.engine.jit import compile_loop
-from mxnum.engine.lanes import integer, lane, load, store, wide
+from mxnum.engine.jit import apart, compile_loop, keep_apart
+from mxnum.engine.lanes import greatest_of, integer, lane, load, store, wide
 from mxnum.engine.storage import Storage
 from mxnum.formats import E8M0, ElementFormat
-from mxnum.scalar.word import dialect
+from mxnum.scalar.word import dialect, select
 
 #: Block lengths for which elements have a loop of constant length, the usual one and a shorter.
 USUAL_RUN, SHORT_RUN = 32, 16
@@ -43,6 +43,16 @@ def group_of(row, at, shape):
     if at >= full:  # what is left of the row
         return row * per_row + per_row - 1, 1, length - full * run
     return row * per_row + at // group, min(group, full - at), run
+
+
+@dialect
+def scales_lie(scales, place, count, limits):
+    """Whether so many scales lie within the limits."""
+    least, greatest = lane(NAN_SCALE), lane(0)
+    for b in range(place, place + count):
+        scale = load(scales, b)
+        least, greatest = select(scale < least, scale, least), select(scale > greatest, scale, greatest)
+    return least >= limits.least_scale and greatest <= limits.greatest_scale
 
 
 @cache
@@ -85,13 +95,23 @@ def quantize_rows(
                 back, column = shift(base), at * run
                 at += blocks
                 most = Magnitude(0)
-                for b in range(blocks):
-                    start = base + b * width
-                    largest = Magnitude(0)
-                    for i in range(start, start + width):
-                        largest = Magnitude(max(largest, integer(load(x, i) & MAGNITUDE)))
-                    amax[b] = largest
-                    most = Magnitude(max(most, largest))
+                if constant_run > 0:
+                    if width != constant_run:
+                        left[number] = MIXED
+                        skipped += 1
+                        continue
+                    for b in range(blocks):
+                        largest = Magnitude(greatest_of(x, base + b * constant_run, constant_run, MAGNITUDE))
+                        amax[b] = largest
+                        most = Magnitude(max(most, largest))
+                else:
+                    for b in range(blocks):
+                        start = base + b * width
+                        largest = Magnitude(0)
+                        for i in range(start, start + width):
+                            largest = Magnitude(max(largest, integer(load(x, i) & MAGNITUDE)))
+                        amax[b] = largest
+                        most = Magnitude(max(most, largest))
                 least, greatest = i32(NAN_SCALE), i32(0)
                 for b in range(blocks):
                     magnitude = widen(word(amax[b]))
@@ -244,6 +264,19 @@ def decode_rows(function: Callable[..., Any], constant_run: int, storage: Storag
     """(codes, out, scales, shape, bounds, left, numbers) -> groups left: values, by a fast formulation."""
     fetch, shift, source, STAGED = storage.fetch, storage.shift, storage.into, storage.staged
 
+    @apart
+    def values_of(codes, out, scales, place, base, back, blocks, width, e):
+        keep_apart()
+        for b in range(blocks):
+            scale = load(scales, place + b)
+            if constant_run > 0:
+                start = base + b * constant_run
+                for i in range(start, start + constant_run):
+                    store(out, i, function(load(codes, i - back), scale, 0, e))
+            else:
+                for i in range(base + b * width, base + (b + 1) * width):
+                    store(out, i, function(load(codes, i - back), scale, 0, e))
+
     def loop(codes, out, scales, shape, bounds, left, numbers):
         limits, e = numbers_given(numbers)
         length, run, _ = shape
@@ -252,32 +285,25 @@ def decode_rows(function: Callable[..., Any], constant_run: int, storage: Storag
         stage = np.empty(PIECE if STAGED else 1, np.uint8)
         fetched = source(codes, stage)
         skipped = 0
+        full = length // run
+        at_once = PIECE // run if STAGED else full
         for row in range(first, last):
             at = begin
+            all_right = scales_lie(scales, row * per_row + begin, end - begin, limits)
             while at < end:
                 number, blocks, width = group_of(row, at, shape)
+                if all_right and at < full:  # marks are for groups, and there are none
+                    blocks = min(end, full, at + at_once) - at
                 base, place = row * length + at * run, row * per_row + at
                 back, column = shift(base), at * run
                 at += blocks
-                least, greatest = np.int32(NAN_SCALE), np.int32(0)
-                for b in range(blocks):
-                    scale = np.int32(integer(load(scales, place + b)))
-                    least, greatest = np.int32(min(least, scale)), np.int32(max(greatest, scale))
-                is_right = least >= limits.least_scale and greatest <= limits.greatest_scale
+                is_right = all_right or scales_lie(scales, place, blocks, limits)
                 if not is_right or (constant_run > 0 and width != constant_run):
                     left[number] = MIXED
                     skipped += 1
                     continue
                 fetch(codes, stage, row, length, column, blocks * width)
-                for b in range(blocks):
-                    scale = load(scales, place + b)
-                    if constant_run > 0:
-                        start = base + b * constant_run
-                        for i in range(start, start + constant_run):
-                            store(out, i, function(load(fetched, i - back), scale, 0, e))
-                    else:
-                        for i in range(base + b * width, base + (b + 1) * width):
-                            store(out, i, function(load(fetched, i - back), scale, 0, e))
+                values_of(fetched, out, scales, place, base, back, blocks, width, e)
         return skipped
 
     return compile_loop(loop)

@@ -30,6 +30,7 @@ SCALE = (
 )
 CONVERSION = "The value in another float type, converted from float32, is the value of the definition in that type."
 WIDENING = "The widened number is the number, and a block of which it is the largest has the same shared scale."
+PRODUCT = "The value made of a number times a power of two is the value of the definition."
 DECODING = "The value made by moving the fields of a code into place is the value of the definition."
 ROUNDING_HYPOTHESES = (
     "x is any float32 and scale any code within the limits of mxnum.engine.magic.domain",
@@ -125,6 +126,17 @@ def check_conversion(name: str, type_name: str) -> Outcome:
     return swept(got, make_decode(element, target)(codes, scales), target.bits, started)
 
 
+def check_product(name: str) -> Outcome:
+    """All codes under all scales of the domain, by running both functions on arrays."""
+    started = time.perf_counter()
+    element = formats.ELEMENTS[name]
+    least, greatest = magic.product_domain(element)
+    codes, scales = np.meshgrid(np.arange(1 << element.bits), np.arange(least, greatest + 1))
+    with np.errstate(invalid="ignore"):
+        got = magic.make_value_by_product(element)(codes, scales, magic.constants(element))
+    return swept(got.astype(np.int64), make_decode(element, FLOAT32)(codes, scales), 32, started)
+
+
 def check_widening(type_name: str) -> Outcome:
     """All finite patterns, by running both functions on an array."""
     started = time.perf_counter()
@@ -215,6 +227,19 @@ def _decoding_theorems() -> Iterator[Theorem]:
             kernels=tuple(function.__name__ for function in functions),
             check=partial(check_decoding, name),
             hypotheses=(of_scale,),
+            functions=functions,
+        )
+        functions = (
+            magic.make_value_by_product(element),
+            magic.constants,
+            make_decode(element, FLOAT32),
+        )
+        yield Theorem(
+            name=f"magic/product/{name}",
+            statement=PRODUCT,
+            kernels=tuple(function.__name__ for function in functions),
+            check=partial(check_product, name),
+            hypotheses=("code is any element code and scale any within mxnum.engine.magic.product_domain",),
             functions=functions,
         )
         for type_name, target in formats.FLOATS.items():

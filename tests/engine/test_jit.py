@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pytest
 from numba import int64
 
-from mxnum.engine.jit import compile_loop, compile_scalar, register
+from mxnum.engine.jit import apart, compile_loop, compile_scalar, keep_apart, register
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_encode
 from mxnum.scalar.offset import make_midpoint
 from mxnum.scalar.random import philox4x32
 from mxnum.scalar.scale import make_shared_scale
+from mxnum.scalar.word import dialect
 from tests import samples
 
 
@@ -44,3 +46,25 @@ def test_registering_twice_is_harmless_and_returns_the_function():
     values, out = np.array([0x3F800000, 0x7F7FFFFF], np.int32), np.zeros(2, np.int64)
     compile_loop(loop)(values, out)
     assert out.tolist() == [rule(int(v)) for v in values]
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="compiled loops")
+@pytest.mark.parametrize("is_apart", [True, False])
+def test_what_is_apart_is_not_inlined(is_apart):
+    def add_up(values, start):
+        keep_apart()
+        total = 0
+        for i in range(start, values.size):
+            total += values[i] ^ i
+        return total
+
+    def add_up_within(values, start):
+        return values[start:].sum()
+
+    called = apart(add_up) if is_apart else dialect(add_up_within)
+    register(called)
+    compiled = numba.njit(lambda values: called(values, 1) + 1)
+    values = np.arange(9)
+    assert compiled(values) == called(values, 1) + 1
+    functions = [line for code in compiled.inspect_llvm().values() for line in code.splitlines() if "define" in line]
+    assert any("add_up" in line for line in functions) == is_apart

@@ -14,7 +14,7 @@ import pytest
 
 from mxnum.engine import lanes
 from mxnum.engine.jit import register
-from mxnum.engine.lanes import integer, lane, load, store, wide
+from mxnum.engine.lanes import greatest_of, integer, lane, load, store, wide
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
 from mxnum.scalar.convert import make_encode
@@ -51,6 +51,20 @@ def test_words_multiply_as_the_dialect_says():
     for a in (0, 1, 0xFFFFFFFF, 0x80000000, 123456789):
         high, low = both(a, 0xD2511F53)
         assert (high & 0xFFFFFFFF, low & 0xFFFFFFFF) == multiply_32x32(a, 0xD2511F53)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64"])
+def test_the_greatest_of_some_elements(dtype):
+    """Also where magnitudes take all bits but the sign, and wherever the elements begin."""
+    limits = np.iinfo(dtype)
+    mask = int(limits.max) >> (1 if dtype == "uint8" else 0)
+    x = samples.generator("greatest", dtype).integers(limits.min, limits.max, 200, dtype, endpoint=True)
+    x[60:64] = limits.min
+    for count in (16, 32):
+        compiled = numba.njit(lambda x, start, count=count: greatest_of(x, start, count, mask))
+        for start in range(150):
+            want = max(int(v) & mask for v in x[start : start + count])
+            assert compiled(x, start) == greatest_of(x, start, count, mask) == want
 
 
 def test_float_primitives():

@@ -128,6 +128,21 @@ def test_decoding_equals_the_definition_for_every_code_and_scale(name):
             samples.assert_same(name, codes, got, decode(codes, np.int64(scale)))
 
 
+@pytest.mark.parametrize("name", ELEMENTS)
+def test_decoding_by_product_equals_the_definition_for_every_code_and_scale(name):
+    element = ELEMENTS[name]
+    least, greatest = magic.product_domain(element)
+    assert 0 < least < 100
+    assert 200 < greatest <= 254
+    decode, constants = make_decode(element, magic.FLOAT32), magic.constants(element)
+    value = magic.make_value_by_product(element)
+    codes = np.arange(1 << element.bits)
+    with np.errstate(invalid="ignore"):
+        for scale in range(least, greatest + 1):
+            got = value(codes, np.int64(scale), constants)
+            samples.assert_same(name, codes, got, decode(codes, np.int64(scale)))
+
+
 def test_ties_of_an_element_without_mantissa_go_by_the_parity_of_its_code():
     """The hardware does not know it: its way gives another answer."""
     element = ELEMENTS["e3m0"]
