@@ -84,13 +84,25 @@ class Quantization:
                     return
             else:
                 left.fill(rows.MIXED)
-            scale = rows.scale_rows if walk.along_rows else columns.scale_columns
-            in_threads(scale(self.scaling, self.source), walk, threads, *flat, left, self.nan_blocks)
-            if self.definition is not None:
-                _convert(self.anywhere, self.definition, draw, self.source.max_code, walk, threads, *flat, left, words)
+            self.finish(walk, flat, threads, left, draw, words)
             left.fill(0)
 
         return quantize
+
+    def finish(
+        self,
+        walk: Walk,
+        flat: tuple[Array, Array, Array],
+        threads: int | None,
+        left: Array,
+        draw: Draw = NO_DRAW,
+        words: Any = 0,
+    ) -> None:
+        """The marked groups or panels of a contiguous part: numbers, results and scales, flat."""
+        scale = rows.scale_rows if walk.along_rows else columns.scale_columns
+        in_threads(scale(self.scaling, self.source), walk, threads, *flat, left, self.nan_blocks)
+        if self.definition is not None:
+            _convert(self.anywhere, self.definition, draw, self.source.max_code, walk, threads, *flat, left, words)
 
 
 @dataclass(frozen=True, eq=False)

@@ -128,6 +128,12 @@ def difference(source: ElementFormat) -> Definition:
 
 
 @cache
+def half_range(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Definition:
+    """The definition of the scale of half the range of a block, from its ends."""
+    return Definition(make_half_range_scale(source, element, rule), word_bits(source, element) == 32)
+
+
+@cache
 def subtract_offsets(source: ElementFormat, along_rows: bool, constant_run: int) -> Any:
     """(x, differences, offsets, (rows, columns, k, run, panel), (first, last, begin, end), largest, smallest).
 
@@ -185,8 +191,8 @@ def subtract_offsets(source: ElementFormat, along_rows: bool, constant_run: int)
 @cache
 def half_range_scales(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Any:
     """(largest, smallest, scales): the scale of half the range of each block, from its ends as ordered."""
-    from_ordered, scale_of = make_from_ordered(source), make_half_range_scale(source, element, rule)
-    word: Any = lane if word_bits(source, element) == 32 else wide
+    from_ordered, scale = make_from_ordered(source), half_range(source, element, rule)
+    scale_of, word = scale.function, scale.word
 
     def loop(largest, smallest, scales):
         for b in range(scales.size):

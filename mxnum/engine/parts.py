@@ -16,7 +16,7 @@ from mxnum.dtypes import Array
 from mxnum.engine.draws import draw_words
 from mxnum.engine.request import RandomBits
 from mxnum.engine.turning import copy
-from mxnum.engine.walk import Chunk, Walk, chunks, plan, shares
+from mxnum.engine.walk import CHUNK, Chunk, Walk, chunks, plan, shares
 from mxnum.layout import Blocks, element_strides
 
 Order = tuple[int, ...]
@@ -120,11 +120,12 @@ def cut(
     random: RandomBits | None = None,
     *,
     writes_sides: bool = False,
-    small: bool = False,
+    most: int | None = None,
 ) -> Parts | None:
     """The parts of arrays that have elements; None where no loop takes such blocks, or a block is too large to copy.
 
-    Arrays that are contiguous when their axes are in some order are one part, unless parts have to be `small`.
+    Arrays that are contiguous when their axes are in some order are one part, unless there may be at `most` so many
+    elements in each.
     """
     order = _order(blocks, x, out)
     if order is None:
@@ -138,11 +139,14 @@ def cut(
     arrays = [array for array in (x, out, *sides, None if random is None else random.words) if array is not None]
     is_drawn = turned and random is not None and random.words is None
     in_place = out is not None and np.may_share_memory(x, out)
-    if not (small or is_drawn or in_place) and all(array.flags.c_contiguous for array in arrays):
-        everything = (slice(None),) * x.ndim
-        chunk = Chunk(everything, everything, 0)
-        return Parts(blocks, x, out, sides, writes_sides, random, order, shape, in_place, [chunk])
-    some = chunks(x.shape, blocks) or chunks(x.shape, blocks, LARGEST)
+    size = CHUNK
+    if not (is_drawn or in_place) and all(array.flags.c_contiguous for array in arrays):
+        size = x.size if most is None else most
+        if x.size <= size:
+            everything = (slice(None),) * x.ndim or (...,)
+            chunk = Chunk(everything, everything, 0)
+            return Parts(blocks, x, out, sides, writes_sides, random, order, shape, in_place, [chunk])
+    some = chunks(x.shape, blocks, size) or chunks(x.shape, blocks, LARGEST)
     return None if some is None else Parts(blocks, x, out, sides, writes_sides, random, order, shape, in_place, some)
 
 

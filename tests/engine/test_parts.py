@@ -63,7 +63,7 @@ def test_random_bits_go_with_their_elements(shape, view, monkeypatch):
     for random, want in ((seeded, words), (RandomBits(9, words=given), given)):
         out = np.zeros(shape, np.uint32)
         blocks = (1,) * (len(shape) - 1) + (4,)
-        for part in parts.cut(blocks, x, out, random=random, small=True).each():
+        for part in parts.cut(blocks, x, out, random=random, most=64).each():
             if part.random.words is None:
                 part.out[...] = words.reshape(-1)[part.first : part.first + part.x.size].reshape(part.x.shape)
             else:
