@@ -1,4 +1,4 @@
-"""Asymmetric scaling on numpy arrays: what is left when offsets are taken away is quantized as any array is."""
+"""Asymmetric scaling on numpy arrays: blocks along rows in one go; of other blocks, what offsets leave is quantized."""
 
 from __future__ import annotations
 

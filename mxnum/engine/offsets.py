@@ -1,4 +1,4 @@
-"""Fast loops for asymmetric scaling: what makes an ordinary quantization of it, and back.
+"""Fast loops for asymmetric scaling: what makes an ordinary quantization of it, and back, for blocks of any shape.
 
 The array is seen as in `columns`: bands of k rows, taken in panels of columns. Quantizing, a first loop finds the
 offset of each block and writes the differences from it, which the loops of `rows` and `columns` then quantize.
