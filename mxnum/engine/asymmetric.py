@@ -80,7 +80,7 @@ def _run_rows(job: Quantization, asked: Settings, part: Part, room: Array, value
     assert job.fast is not None
     walk, (scales, bits), out = part.walk, _sides(part), signed_bits(part.out).reshape(-1)
     differences, left = signed_bits(room), np.zeros(walk.groups, np.uint8)
-    draw, words = drawn(part.random, part.first)
+    draw, words = drawn(part.random, part.first, walk)
     loop, numbers = _loop(job, asked, values, walk.constant_run, draw)
     x = signed_bits(part.x).reshape(-1)
     if in_threads(loop, walk, threads, x, out, scales, left, words, numbers, bits, differences) == 0:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from mxnum.engine import magic
-from mxnum.engine.draws import Draw
+from mxnum.engine.draws import SPARE, Draw
 from mxnum.engine.formulation import Definition, numbers_given
 from mxnum.engine.jit import compile_loop
 from mxnum.engine.lanes import integer, lane, load, store, wide
@@ -47,7 +47,7 @@ def quantize_columns(
     """
     MAGNITUDE = (1 << (source.bits - 1)) - 1
     widen, fast_scale = magic.make_widen(source), magic.fast_scale
-    prepare, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered
+    prepare, random_at, DRAWN = draw.prepare, draw.at, draw.rows
     i32 = np.int32
     Magnitude: Any = np.int64 if source.bits > 32 else np.int32
     word = wide if source.bits > 32 else lane
@@ -60,7 +60,8 @@ def quantize_columns(
         per_row, panels = (columns + run - 1) // run, (columns + panel - 1) // panel
         by_column, amax = np.empty(panel + run, Magnitude), np.empty(panel, Magnitude)
         spread = np.empty(panel + run, np.int32)
-        buffer = np.empty(panel + 8 if BUFFERED else 1, np.int32)
+        buffer = np.empty(max(1, DRAWN * (panel + SPARE)), np.int32)
+        buffer[0] = -1
         skipped = 0
         for band in range(first, last):
             first_row, last_row = rows_of(band, shape)
@@ -176,7 +177,7 @@ def convert_columns(definition: Definition, draw: Draw, greatest: int | None) ->
     `nan` and `greatest` are as in `rows.convert_rows`.
     """
     function, word = definition.function, definition.word
-    prepare, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered
+    prepare, random_at, DRAWN = draw.prepare, draw.at, draw.rows
     HAS_LIMIT, GREATEST = greatest is not None, greatest or 0
     MAGNITUDE = (1 << GREATEST.bit_length()) - 1
 
@@ -185,7 +186,8 @@ def convert_columns(definition: Definition, draw: Draw, greatest: int | None) ->
         first, last, begin, end = bounds
         per_row, panels = (columns + run - 1) // run, (columns + panel - 1) // panel
         spread = np.empty(panel + run, np.int32)
-        buffer = np.empty(panel + 8 if BUFFERED else 1, np.int32)
+        buffer = np.empty(max(1, DRAWN * (panel + SPARE)), np.int32)
+        buffer[0] = -1
         skipped = 0
         for band in range(first, last):
             first_row, last_row = rows_of(band, shape)

@@ -1,4 +1,4 @@
-"""Where loops take the random bits of each element: nowhere, from an array of words, or from Philox."""
+"""Where loops take the random bits of each element: nowhere, from an array of words, turned or not, or from Philox."""
 
 from __future__ import annotations
 
@@ -9,24 +9,36 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mxnum.engine.jit import compile_loop
-from mxnum.engine.lanes import lane, load, store
+from mxnum.engine.lanes import integer, lane, load, store
+from mxnum.engine.turning import SQUARE, turn_square
 from mxnum.scalar.random import make_align_random, philox4x32
 from mxnum.scalar.word import dialect
+
+#: Elements of the buffer in each row beyond those that are asked for.
+SPARE = 2 * SQUARE
+#: Rows of words that are turned together, at most.
+TALLEST = 4 * SQUARE
 
 
 class Draw(NamedTuple):
     """The two steps of drawing random bits.
 
     `words` is an array in C order, or a Philox key with the index of the first element: (seed low, seed high, stream
-    low, stream high, first).
+    low, stream high, first). Or it is what `draw_from_turned_words` takes.
     """
 
     #: (words, buffer, index, count) -> offset: gets the bits of `count` elements from C-order `index` on.
     prepare: Callable[..., Any]
     #: (words, buffer, offset + i) -> the bits of element index + i.
     at: Callable[..., Any]
-    #: Whether `prepare` writes to the buffer, which then needs room for `count` + 6 elements.
-    buffered: bool
+    #: How many rows of `count` + `SPARE` elements the buffer needs that `prepare` writes to. Before the first time its
+    #: first element has to be -1.
+    rows: int
+
+    @property
+    def buffered(self) -> bool:
+        """Whether there is a buffer."""
+        return self.rows > 0
 
 
 @dialect
@@ -39,7 +51,7 @@ def _zero(words, buffer, place):
     return 0
 
 
-NO_DRAW = Draw(_nothing, _zero, buffered=False)
+NO_DRAW = Draw(_nothing, _zero, rows=0)
 
 
 @cache
@@ -55,7 +67,48 @@ def draw_from_words(sr_bits: int) -> Draw:
     def at(words, buffer, place):
         return align_random(load(words, place))
 
-    return Draw(prepare, at, buffered=False)
+    return Draw(prepare, at, rows=0)
+
+
+@cache
+def draw_from_turned_words(sr_bits: int) -> Draw:
+    """The same of a matrix whose columns are contiguous: (all words, length of a column, rows at a time).
+
+    Words of several rows share lines of the cache, and pages. They are turned into the buffer together, best a multiple
+    of `SQUARE` and at most `TALLEST` rows, which are best asked for one after the other, the same part of each.
+    """
+    align_random = make_align_random(sr_bits)
+
+    @dialect
+    def turn(flat, length, first, column, tall, count, buffer, step):
+        columns = flat.size // length
+        source = flat.reshape((1, columns, length)).transpose((0, 2, 1))[:, first:, column:]
+        target = buffer[SQUARE : SQUARE + TALLEST * step].reshape((1, TALLEST, step))
+        in_squares, wide = tall // SQUARE * SQUARE, count // SQUARE * SQUARE
+        for j in range(0, wide, SQUARE):
+            for i in range(0, in_squares, SQUARE):
+                turn_square(source, target, 0, i, j)
+        for j in range(count):
+            for i in range(in_squares if j < wide else 0, tall):
+                store(buffer, SQUARE + i * step + j, load(flat, (column + j) * length + first + i))
+
+    @dialect
+    def prepare(words, buffer, index, count):
+        flat, length, rows = words
+        columns, step = flat.size // length, buffer.size // TALLEST - SQUARE
+        row = index // columns
+        first, column = row // rows * rows, index - row * columns
+        if integer(load(buffer, 0)) != first or integer(load(buffer, 1)) != column:
+            store(buffer, 0, first)
+            store(buffer, 1, column)
+            turn(flat, length, first, column, min(rows, length - first), count, buffer, step)
+        return SQUARE + (row - first) * step
+
+    @dialect
+    def at(words, buffer, place):
+        return align_random(load(buffer, place))
+
+    return Draw(prepare, at, rows=TALLEST)
 
 
 @cache
@@ -95,7 +148,7 @@ def draw_from_seed(sr_bits: int) -> Draw:
     def at(key, buffer, place):
         return load(buffer, place)
 
-    return Draw(prepare, at, buffered=True)
+    return Draw(prepare, at, rows=1)
 
 
 #: Words that `draw_words` makes at a time, at most.

@@ -11,7 +11,7 @@ import numpy as np
 
 from mxnum.dtypes import Array, signed_bits
 from mxnum.engine import columns, environment, rows
-from mxnum.engine.draws import NO_DRAW, Draw, draw_from_seed, draw_from_words
+from mxnum.engine.draws import NO_DRAW, TALLEST, Draw, draw_from_seed, draw_from_turned_words, draw_from_words
 from mxnum.engine.formulation import (
     Definition,
     Fast,
@@ -29,6 +29,7 @@ from mxnum.engine.parts import NOTHING, Parts, cut
 from mxnum.engine.pieces import in_pieces
 from mxnum.engine.request import RandomBits, Settings
 from mxnum.engine.storage import DIRECT, Storage
+from mxnum.engine.turning import SQUARE
 from mxnum.engine.walk import Chunk, Walk, in_threads, plan
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.layout import Blocks
@@ -65,7 +66,7 @@ class Quantization:
         first: int = 0,
     ) -> None:
         """One contiguous part, whose first element has that C-order index."""
-        self.prepared(walk, x, out, scales, threads, *drawn(random, first))()
+        self.prepared(walk, x, out, scales, threads, *drawn(random, first, walk))()
 
     def prepared(
         self, walk: Walk, x: Array, out: Array, scales: Array, threads: int | None, draw: Draw = NO_DRAW, words: Any = 0
@@ -213,12 +214,15 @@ def decoding_loop(fast: Fast, constant_run: int, storage: Storage = DIRECT) -> A
     return rows.decode_rows(fast.special or fast.function, constant_run, storage)
 
 
-def drawn(random: RandomBits | None, first: int) -> tuple[Draw, Any]:
-    """How random bits are drawn, and from what."""
+def drawn(random: RandomBits | None, first: int, walk: Walk) -> tuple[Draw, Any]:
+    """How random bits are drawn on a walk, and from what."""
     if random is None:
         return NO_DRAW, 0
-    if random.words is not None:
+    if random.words is not None and random.words.flags.c_contiguous:
         return draw_from_words(random.sr_bits), random.words.reshape(-1)
+    if random.words is not None:
+        tall = TALLEST if walk.panel >= walk.columns else min(-(-walk.k // SQUARE) * SQUARE, TALLEST)
+        return draw_from_turned_words(random.sr_bits), (random.words.T.reshape(-1), walk.rows, tall)
     return draw_from_seed(random.sr_bits), (*random.key, first)
 
 

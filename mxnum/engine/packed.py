@@ -52,7 +52,7 @@ def quantize(
         return False
     if random is not None and random.words is not None and not random.words.flags.c_contiguous:
         return False
-    draw, words = (NO_DRAW, 0) if random is None else drawn(random, 0)
+    draw, words = (NO_DRAW, 0) if random is None else drawn(random, 0, walk)
     x, packed, scales, left = x.reshape(-1), packed.reshape(-1), scales.reshape(-1), np.zeros(walk.groups, np.uint8)
 
     def loop(constant_run: int) -> Any:

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 
 from mxnum.dtypes import Array
 from mxnum.engine.draws import draw_words
 from mxnum.engine.request import RandomBits
-from mxnum.engine.turning import copy
+from mxnum.engine.turning import SQUARE, copy
 from mxnum.engine.walk import CHUNK, Chunk, Walk, chunks, plan, shares
 from mxnum.layout import Blocks, element_strides
 
@@ -35,7 +36,8 @@ class Part(NamedTuple):
     #: Where results go.
     out: Array
     sides: tuple[Array, ...]
-    #: Random bits for this part alone, of which the first element has the C-order index `first`.
+    #: Random bits for this part alone, of which the first element has the C-order index `first`. Words are contiguous,
+    #: or those of a matrix whose columns are, where loops along columns read them.
     random: RandomBits | None
     first: int
 
@@ -90,7 +92,9 @@ class Parts:
         if random is None:
             return None, 0
         if random.words is not None:
-            return RandomBits(random.sr_bits, words=room.read("words", random.words[chunk.where])), 0
+            words = random.words[chunk.where]
+            words = words if _is_turned(words, self.blocks) else room.read("words", words)
+            return RandomBits(random.sr_bits, words=words), 0
         if chunk.first is not None and self.order == tuple(range(len(self.order))):
             return random, chunk.first
         return RandomBits(30, words=room.read("words", self._drawn(random, chunk))), 0
@@ -136,7 +140,8 @@ def cut(
         out, sides = None if out is None else out.transpose(order), tuple(side.transpose(order) for side in sides)
         if random is not None and random.words is not None:
             random = RandomBits(random.sr_bits, words=random.words.transpose(order))
-    arrays = [array for array in (x, out, *sides, None if random is None else random.words) if array is not None]
+    words = None if random is None or _is_turned(random.words, blocks) else random.words
+    arrays = [array for array in (x, out, *sides, words) if array is not None]
     is_drawn = turned and random is not None and random.words is None
     in_place = out is not None and np.may_share_memory(x, out)
     size = CHUNK
@@ -148,6 +153,16 @@ def cut(
             return Parts(blocks, x, out, sides, writes_sides, random, order, shape, in_place, [chunk])
     some = chunks(x.shape, blocks, size) or chunks(x.shape, blocks, LARGEST)
     return None if some is None else Parts(blocks, x, out, sides, writes_sides, random, order, shape, in_place, some)
+
+
+def _is_turned(words: Array | None, blocks: Blocks) -> bool:
+    """Whether random words can be read where they are though they are not in C order: see `draw_from_turned_words`."""
+    if words is None or words.ndim != 2 or words.flags.c_contiguous or numba.config.DISABLE_JIT:
+        return False
+    walk = plan(words.shape, blocks)
+    if walk is None or (walk.planes, walk.rows, walk.columns) != (1, *words.shape) or walk.k < SQUARE:
+        return False
+    return bool(words.T.flags.c_contiguous)
 
 
 def new_beside(x: Array, shape: tuple[int, ...], dtype: Any) -> Array:

@@ -186,3 +186,9 @@ def _tiles(side: int, together: int) -> Any:
         return types.void(source, target, types.int64, types.int64, types.int64), generate
 
     return turn_tiles
+
+
+#: The side of a square of elements of 4 bytes that is turned at once, a line of the cache.
+SQUARE = _SIDES[4][0]
+#: (source, target, plane, row, column): such a square from the one array to the same place in the other, as in `_turn`.
+turn_square = _tiles(SQUARE, 1)

@@ -6,10 +6,20 @@ import numba
 import numpy as np
 import pytest
 
-from mxnum.engine.draws import NO_DRAW, draw_from_seed, draw_from_words, draw_words
+from mxnum.engine.draws import (
+    NO_DRAW,
+    SPARE,
+    TALLEST,
+    draw_from_seed,
+    draw_from_turned_words,
+    draw_from_words,
+    draw_words,
+)
 from mxnum.engine.jit import register
 from mxnum.engine.lanes import wide
+from mxnum.engine.turning import SQUARE
 from mxnum.scalar.random import make_align_random, philox4x32
+from tests import samples
 
 
 def drawn(draw, words, index, count):
@@ -44,6 +54,34 @@ def test_words_from_a_seed(sr_bits, index, count, first):
 def test_words_from_an_array():
     words = np.array([0xFFFFFFFF, 1, 2, 0x80000003], np.uint32)
     assert drawn(draw_from_words(2), words, 1, 3) == [make_align_random(2)(w) for w in (1, 2, 3)]
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="squares turn in registers")
+@pytest.mark.parametrize("tall", [SQUARE, TALLEST])
+@pytest.mark.parametrize("shape", [(64, 32), (150, 70), (17, 100), (3, 5)])
+def test_words_from_a_matrix_of_columns(shape, tall):
+    words = samples.generator("turned", shape).integers(0, 1 << 32, shape, dtype=np.uint32)
+    rows, columns = shape
+    draw, align = draw_from_turned_words(7), make_align_random(7)
+    prepare, random_at = draw.prepare, draw.at
+
+    def loop(flat, rows, columns, panel, tall, out):
+        buffer = np.empty(draw_rows * (panel + SPARE), np.int32)
+        buffer[0] = -1
+        for column in range(0, columns, panel):
+            count = min(panel, columns - column)
+            for row in range(rows):
+                place = prepare((flat, rows, tall), buffer, row * columns + column, count)
+                for i in range(count):
+                    out[row, column + i] = wide(random_at(0, buffer, place + i))
+
+    draw_rows = draw.rows
+    register(loop)
+    compiled = numba.njit(loop)
+    for panel in (columns, 32):
+        out = np.zeros(shape, np.int64)
+        compiled(words.T.copy().reshape(-1), rows, columns, panel, tall, out)
+        assert out.tolist() == [[align(int(word)) for word in row] for row in words]
 
 
 def test_nothing():

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numba
 import numpy as np
+import pytest
 
 import mxnum as mx
-from mxnum.engine import jobs
+from mxnum.engine import jobs, parts, walk
 from mxnum.engine.draws import NO_DRAW
 from mxnum.engine.request import Settings
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
+from tests import samples
 
 FLOAT32, E4M3 = FLOATS["float32"], ELEMENTS["e4m3"]
 
@@ -61,3 +64,40 @@ def test_what_no_loop_takes_is_left_undone():
     values[...] = 0
     assert jobs.in_parts(job, (2, 1, 2), codes, values, whole, None)
     assert values.all()
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="words are then copied")
+@pytest.mark.parametrize(("shape", "size"), [((200, 1040), 16), ((5000, 64), 32), ((300, 150), 17), ((130, 333), 100)])
+def test_random_words_in_another_order_are_read_where_they_are(shape, size, monkeypatch):
+    rng = samples.generator("other order", shape)
+    x, words = rng.standard_normal(shape, np.float32), rng.integers(0, 1 << 32, shape, dtype=np.uint32)
+    x[3, 5], x[4, 70:75], x[20, 21] = np.nan, 1e-44, np.inf
+    turned = np.asfortranarray(x)
+    options = {"format": "mxfp6_e3m2", "block_size": size, "rounding": "sr"}
+    want = mx.quantize(x, random_bits=words, **options)
+    read = parts._Room.read
+
+    def read_no_words(room, name, array):
+        assert name != "words"
+        return read(room, name, array)
+
+    monkeypatch.setattr(walk, "ELEMENTS_PER_THREAD", 4096)
+    monkeypatch.setattr(parts._Room, "read", read_no_words)
+    for threads in (1, 3):
+        got = mx.quantize(turned, random_bits=words, threads=threads, **options)
+        assert got.codes.flags.f_contiguous
+        samples.assert_same("codes", None, got.codes, want.codes)
+        samples.assert_same("scales", None, got.scales, want.scales)
+    other_way = mx.quantize(x.T.copy(), axis=0, random_bits=words.T, **options)  # C order, and words that are not
+    samples.assert_same("codes", None, other_way.codes, want.codes.T)
+
+
+def test_random_words_that_cannot_be_read_so_are_copied():
+    """Narrow blocks, rows in memory, and words between others."""
+    rng = samples.generator("copied words")
+    x, words = rng.standard_normal((96, 128), np.float32), rng.integers(0, 1 << 32, (96, 256), dtype=np.uint32)
+    for axis, size, some in ((1, 8, words[:, :128].copy()), (0, 32, words[:, :128].copy()), (1, 32, words[:, ::2])):
+        options = {"format": "mxfp4_e2m1", "axis": axis, "block_size": size, "rounding": "sr"}
+        want = mx.quantize(x, random_bits=some.copy(), **options)
+        got = mx.quantize(np.asfortranarray(x), random_bits=some, **options)
+        samples.assert_same(f"{options}", None, got.codes, want.codes)
