@@ -27,6 +27,8 @@ from mxnum.scalar.word import dialect, select
 
 #: Block lengths for which elements have a loop of constant length, the usual one and a shorter.
 USUAL_RUN, SHORT_RUN = 32, 16
+#: From this length on loops over one block are as fast as one over all of a group.
+LONG_RUN = 48
 #: Marks of groups that are still to be done, and may hold what is not finite; that hold finite numbers alone.
 MIXED, FINITE = 1, 2
 #: Elements for which random bits are drawn at a time, at most.
@@ -84,6 +86,7 @@ def quantize_rows(
         per_row = (length + run - 1) // run
         amax, used = np.empty(group, Magnitude), np.empty(group, np.int32)
         buffer = np.empty(PIECE + 8 if BUFFERED else 1, np.int32)
+        spread = np.empty(1 if constant_run > 0 else LONG_RUN * group, np.int32)
         stage = np.empty(PIECE if STAGED else 1, np.uint8)
         results = into(out, stage)
         skipped = 0
@@ -106,9 +109,15 @@ def quantize_rows(
                         most = Magnitude(max(most, largest))
                 else:
                     for b in range(blocks):
-                        start = base + b * width
+                        start, stop = base + b * width, base + (b + 1) * width
                         largest = Magnitude(0)
-                        for i in range(start, start + width):
+                        while start + USUAL_RUN <= stop:
+                            some = Magnitude(greatest_of(x, start, USUAL_RUN, MAGNITUDE))
+                            largest, start = Magnitude(max(largest, some)), start + USUAL_RUN
+                        if start + SHORT_RUN <= stop:
+                            some = Magnitude(greatest_of(x, start, SHORT_RUN, MAGNITUDE))
+                            largest, start = Magnitude(max(largest, some)), start + SHORT_RUN
+                        for i in range(start, stop):
                             largest = Magnitude(max(largest, integer(load(x, i) & MAGNITUDE)))
                         amax[b] = largest
                         most = Magnitude(max(most, largest))
@@ -141,8 +150,16 @@ def quantize_rows(
                         for i in range(start, start + constant_run):
                             random = lane(random_at(words, buffer, place + i))
                             store(results, i - back, function(load(x, i), scale, random, e))
+                elif width < LONG_RUN:
+                    place = prepare(words, buffer, base, blocks * width) - base
+                    for b in range(blocks):
+                        for i in range(b * width, (b + 1) * width):
+                            store(spread, i, used[b])
+                    for i in range(base, base + blocks * width):
+                        random = lane(random_at(words, buffer, place + i))
+                        store(results, i - back, function(load(x, i), load(spread, i - base), random, e))
                 else:
-                    for piece in range(base, base + blocks * width, max(blocks * width, 1) if blocks > 1 else PIECE):
+                    for piece in range(base, base + blocks * width, blocks * width if blocks > 1 else PIECE):
                         size = min(width, base + blocks * width - piece, PIECE)  # of a block, or of part of a long one
                         place = prepare(words, buffer, piece, blocks * size) - piece
                         for b in range(blocks):
