@@ -92,12 +92,13 @@ class Parts:
         if random is None:
             return None, 0
         if random.words is not None:
-            words = random.words[chunk.where]
-            words = words if _is_turned(words, self.blocks) else room.read("words", words)
-            return RandomBits(random.sr_bits, words=words), 0
-        if chunk.first is not None and self.order == tuple(range(len(self.order))):
+            words, bits = random.words[chunk.where], random.sr_bits
+        elif chunk.first is not None and self.order == tuple(range(len(self.order))):
             return random, chunk.first
-        return RandomBits(30, words=room.read("words", self._drawn(random, chunk))), 0
+        else:
+            words, bits = self._drawn(random, chunk), 30
+        words = words if _is_turned(words, self.blocks) else room.read("words", words)
+        return RandomBits(bits, words=words), 0
 
     def _drawn(self, random: RandomBits, chunk: Chunk) -> Array:
         """The bits of a chunk, aligned to 30, as the C-order index of each element in the array given has them."""
