@@ -119,7 +119,7 @@ def fast_quantizing(
         least, greatest = max(least, least_value), min(greatest, greatest_value)
     special = None
     common = _COMMON if target is None else _COMMON_TO_VALUES
-    if overflow == Overflow.SATURATE and has_values and (source.name, rounding) in common:
+    if has_values and (source.name, rounding) in common:
         special = _with_constants(function, magic.constants(element, rounding, overflow))
     constants = magic.constants(element, rounding, overflow, rule)
     return Fast(function, _numbers(_limits(least, greatest, greatest_x), constants), special)
