@@ -23,7 +23,7 @@ ELEMENTS_PER_THREAD = 1 << 19
 #: Elements of an array that is not contiguous which are copied at a time.
 CHUNK = 1 << 17
 #: Columns of a panel, at least: fewer are worth a copy in which their blocks are rows.
-NARROW = 6
+NARROW = 8
 #: Elements of an array that is worth it, at least.
 WORTH_A_COPY = 1 << 14
 #: Elements of a panel of columns, which both phases of a loop find in the second cache.
