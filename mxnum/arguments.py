@@ -1,16 +1,29 @@
-"""Arguments that are arrays, or say how arrays are gone through: checked, and which engine takes them."""
+"""Arguments that are arrays, or say how they are laid out and gone through: checked, and which engine takes them."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mxnum import errors
+from mxnum import errors, formats
 from mxnum.device import DeviceArray, described, on_device
 from mxnum.dtypes import as_array, code_dtype
 from mxnum.engine.dispatch import engine as dispatch_engine
 from mxnum.engine.dispatch import host_engine
+from mxnum.formats import MXFormat
+from mxnum.layout import Blocks, packed_length, resolve_blocks, scales_shape
+from mxnum.memo import memo
+
+_BYTE = np.dtype(np.uint8)
+
+
+class Layout(NamedTuple):
+    """How codes and scales belong together."""
+
+    format: MXFormat
+    blocks: Blocks
+    of_scales: tuple[int, ...]
 
 
 def host_options(engine: Any, **options: Any) -> dict[str, Any]:
@@ -47,8 +60,9 @@ def checked_codes(argument: str, value: Any, bits: int) -> Any:
 def checked_scales(value: Any, shape: tuple[int, ...]) -> Any:
     """`value` as a uint8 array of scale codes, of the shape that codes and blocks call for."""
     scales = as_array("scales", value)
-    errors.require_dtype("scales", scales.dtype, np.dtype(np.uint8), " of E8M0 codes")
-    errors.require(scales.shape == shape, "scales", f"of shape {shape}", scales.shape)
+    errors.require_dtype("scales", scales.dtype, _BYTE, " of E8M0 codes")
+    if scales.shape != shape:  # (writing a shape out takes longer than all the rest)
+        errors.require(False, "scales", f"of shape {shape}", scales.shape)
     return scales
 
 
@@ -67,3 +81,34 @@ def checked_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         errors.require(out.dtype == dtype, "out", f"of dtype {dtype}", out.dtype)
     errors.require(writable, "out", "writable", "a read-only array")
     return out
+
+
+@memo
+def layout_of(
+    format: str | MXFormat,
+    shape: tuple[int, ...],
+    axis: int | None,
+    block_size: int | None,
+    block_shape: Blocks | None,
+    blocks: Blocks | None,
+) -> Layout:
+    """The arguments that say how codes of that shape belong to scales, checked and resolved."""
+    fmt = formats.get(format)
+    made = resolve_blocks(shape, fmt.block, axis=axis, block_size=block_size, block_shape=block_shape, blocks=blocks)
+    return Layout(fmt, made, scales_shape(shape, made))
+
+
+@memo
+def packed_layout(
+    format: str | MXFormat, packed_shape: tuple[int, ...], length: int, *rest: Any
+) -> tuple[tuple[int, ...], Layout]:
+    """The same for packed codes of that shape in rows of that length, and the shape of the codes."""
+    fmt = formats.get(format)
+    bits = fmt.element.bits
+    errors.require(len(packed_shape) >= 1, "packed", "an array of at least one axis", packed_shape)
+    length = errors.integer("length", length, 0, 1 << 62)
+    row = packed_length(length, bits)
+    accepted = f"{row} bytes per row for {length} codes of {bits} bits"
+    errors.require(packed_shape[-1] == row, "packed", accepted, packed_shape)
+    shape = (*packed_shape[:-1], length)
+    return shape, layout_of(fmt, shape, *rest)

@@ -13,19 +13,25 @@ import numpy as np
 
 from mxnum import errors, formats
 from mxnum.arguments import (
+    Layout,
     checked_codes,
     checked_out,
     checked_scales,
     checked_threads,
     host_options,
+    layout_of,
     owned,
+    packed_layout,
 )
 from mxnum.device import described, on_device
 from mxnum.dtypes import Array, as_array, numpy_dtype, result_format
 from mxnum.engine.dispatch import engine as dispatch_engine
+from mxnum.engine.dispatch import host_engine
 from mxnum.files import written_whole
 from mxnum.formats import MXFormat
-from mxnum.layout import Blocks, normalize_axis, packed_length, resolve_blocks, scales_shape
+from mxnum.layout import Blocks, block_lengths, normalize_axis, packed_length, scales_shape
+
+_BYTE = np.dtype(np.uint8)
 
 
 class MXArray:
@@ -76,32 +82,26 @@ class MXArray:
         offsets: Any = None,
     ) -> Self:
         """An MXArray around existing codes and scales, checked and not copied."""
-        fmt = formats.get(format)
-        codes = checked_codes("codes", codes, fmt.element.bits)
-        layout = resolve_blocks(
-            codes.shape, fmt.block, axis=axis, block_size=block_size, block_shape=block_shape, blocks=blocks
-        )
-        return cls._around(codes, scales, fmt, layout, offsets, codes.shape, None)
+        codes = checked_codes("codes", codes, formats.get(format).element.bits)
+        tile, given = block_lengths("block_shape", block_shape), block_lengths("blocks", blocks)
+        layout = layout_of(format, codes.shape, axis, block_size, tile, given)
+        return cls._around(codes, scales, offsets, layout, None)
 
     @classmethod
     def _around(
-        cls,
-        stored: Any,
-        scales: Any,
-        fmt: MXFormat,
-        layout: Blocks,
-        offsets: Any,
-        shape: tuple[int, ...],
-        packed_shape: tuple[int, ...] | None,
+        cls, stored: Any, scales: Any, offsets: Any, layout: Layout, packed_shape: tuple[int, ...] | None
     ) -> Self:
         """Codes that need no check with scales and offsets that do."""
-        scales = checked_scales(scales, scales_shape(shape, layout))
+        fmt, blocks, of_scales = layout
+        scales = checked_scales(scales, of_scales)
         if offsets is not None:
             offsets = as_array("offsets", offsets)
             errors.require_dtype("offsets", offsets.dtype, np.dtype(np.float16))
             errors.require(offsets.shape == scales.shape, "offsets", f"of shape {scales.shape}", offsets.shape)
-        dispatch_engine(codes=stored, scales=scales, offsets=offsets)
-        return cls(owned(stored), owned(scales), fmt, layout, owned(offsets), packed_shape)
+        if not (offsets is None and isinstance(stored, np.ndarray) and isinstance(scales, np.ndarray)):
+            dispatch_engine(codes=stored, scales=scales, offsets=offsets)
+            stored, scales, offsets = owned(stored), owned(scales), owned(offsets)
+        return cls(stored, scales, fmt, blocks, offsets, packed_shape)
 
     @classmethod
     def from_packed(
@@ -121,21 +121,11 @@ class MXArray:
 
         `length` is the number of elements in each row of the last axis. Bits that pad a row are not looked at.
         """
-        fmt = formats.get(format)
-        bits = fmt.element.bits
         packed = as_array("packed", packed)
-        errors.require_dtype("packed", packed.dtype, np.dtype(np.uint8))
-        errors.require(packed.ndim >= 1, "packed", "an array of at least one axis", packed.shape)
-        length = errors.integer("length", length, 0, 1 << 62)
-        row = packed_length(length, bits)
-        errors.require(
-            packed.shape[-1] == row, "packed", f"{row} bytes per row for {length} codes of {bits} bits", packed.shape
-        )
-        shape = (*packed.shape[:-1], length)
-        layout = resolve_blocks(
-            shape, fmt.block, axis=axis, block_size=block_size, block_shape=block_shape, blocks=blocks
-        )
-        return cls._around(packed, scales, fmt, layout, offsets, shape, None if bits == 8 else shape)
+        errors.require_dtype("packed", packed.dtype, _BYTE)
+        tile, given = block_lengths("block_shape", block_shape), block_lengths("blocks", blocks)
+        shape, layout = packed_layout(format, packed.shape, length, axis, block_size, tile, given)
+        return cls._around(packed, scales, offsets, layout, None if layout.format.element.bits == 8 else shape)
 
     # How codes are held
 
@@ -231,11 +221,8 @@ class MXArray:
     @property
     def held_parts(self) -> tuple[Any, Any, Any]:
         """The same with the codes as they are held, a byte each or packed."""
-        return as_array("codes", self._stored), *self._sides
-
-    @property
-    def _sides(self) -> tuple[Any, Any]:
-        return as_array("scales", self.scales), None if self.offsets is None else as_array("offsets", self.offsets)
+        offsets = None if self.offsets is None else as_array("offsets", self.offsets)
+        return as_array("codes", self._stored), as_array("scales", self.scales), offsets
 
     # Values
 
@@ -247,10 +234,16 @@ class MXArray:
         """
         target = result_format(dtype)
         stored, scales, offsets = self.held_parts
-        out = checked_out(out, self.shape, numpy_dtype(target))
+        element, blocks, shape, threads = self.format.element, self.blocks, self.shape, checked_threads(threads)
+        if offsets is None:
+            kind = element, blocks, shape, self.is_packed, target
+            planned: Array | None = host_engine().dequantize_as_planned(*kind, stored, scales, out, threads)
+            if planned is not None:
+                return planned
+        out = checked_out(out, shape, numpy_dtype(target))
         engine = dispatch_engine(codes=stored, scales=scales, offsets=offsets, out=out)
-        options = host_options(engine, threads=checked_threads(threads))
-        arguments = scales, offsets, self.format.element, self.blocks, target, out
+        options = host_options(engine, threads=threads)
+        arguments = scales, offsets, element, blocks, target, out
         if self._packed_shape is None:
             values: Array = engine.dequantize(stored, *arguments, **options)
         else:

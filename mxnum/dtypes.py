@@ -26,13 +26,15 @@ ML_DTYPES = {
     "bfloat16": "bfloat16",
 }
 
-
-_SIGNED = {size: np.dtype(f"i{size}") for size in (1, 2, 4, 8)}
+#: The signed integers of each size.
+SIGNED = {size: np.dtype(f"i{size}") for size in (1, 2, 4, 8)}
 _STORED = {size: np.dtype("i8" if size == 8 else f"u{size}") for size in (1, 2, 4, 8)}
 
 
 def as_array(argument: str, value: Any, *, anywhere: bool = True) -> Any:
     """`value` as a numpy array, or, where `anywhere` allows it, the description of one that lives on a GPU."""
+    if type(value) is np.ndarray:  # (the quickest to ask)
+        return value
     if not on_device(value):
         return np.asarray(value)
     if not anywhere:
@@ -45,7 +47,7 @@ def float_array(argument: str, value: Any, *, anywhere: bool = False) -> tuple[A
 
     Lists of Python floats are taken as float64; integers, complex numbers and longer floats are refused.
     """
-    array = as_array(argument, value, anywhere=anywhere)
+    array = value if type(value) is np.ndarray else as_array(argument, value, anywhere=anywhere)
     source = _native_float(array.dtype)
     if source is not None:
         return array, source
@@ -91,7 +93,7 @@ def code_dtype(bits: int) -> np.dtype[Any]:
 
 def signed_bits(array: Array) -> Array:
     """The same memory as signed integers: what loops read."""
-    return array.view(_SIGNED[array.itemsize])
+    return array.view(SIGNED[array.itemsize])
 
 
 def stored_bits(array: Array) -> Array:

@@ -59,6 +59,9 @@ class ElementFormat:
         if self.canonical_nan:
             errors.require(self.specials == "ieee", "canonical_nan", "False unless specials='ieee'", True)
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # (a string remembers its own)
+
     @classmethod
     def two_complement(cls, name: str, bits: int) -> ElementFormat:
         """A two's complement integer of `bits` bits times 2**-(bits-2), so that values lie in (-2, 2)."""
@@ -209,6 +212,8 @@ FLOATS = {
     )
 }
 
+_BY_NAME = {**ELEMENTS, **FLOATS}
+
 E8M0 = ScaleFormat("e8m0", bits=8, bias=127, nan_code=0xFF)
 SCALES = {E8M0.name: E8M0}
 
@@ -223,7 +228,7 @@ def element(name: str | ElementFormat) -> ElementFormat:
         return name
     if _is_written_out(name):
         return _written_out(name).element
-    return {**ELEMENTS, **FLOATS}[errors.choose("element", name, (*ELEMENTS, *FLOATS))]
+    return _BY_NAME[errors.choose("element", name, tuple(_BY_NAME))]
 
 
 @dataclass(frozen=True, repr=False)
@@ -257,6 +262,9 @@ class MXFormat:
             ("name", name or f"mx_{resolved.name}_{block}"),
         ):
             object.__setattr__(self, field, value)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
     @property
     def notation(self) -> str:

@@ -13,7 +13,8 @@ from mxnum.arguments import checked_codes, checked_out, checked_scales, checked_
 from mxnum.array import MXArray
 from mxnum.dtypes import Array, as_array, code_dtype, float_array, numpy_dtype, result_format
 from mxnum.engine import dispatch
-from mxnum.engine.request import RandomBits, Request, Settings
+from mxnum.engine.dispatch import host_engine
+from mxnum.engine.request import CODES, PACKED, SCALES, VALUES, RandomBits, Request, Settings
 from mxnum.formats import ElementFormat, MXFormat
 from mxnum.layout import block_lengths, resolve_blocks
 from mxnum.memo import memo
@@ -97,9 +98,19 @@ def quantize(
     )  # fmt: skip
     given = None if scales is None else checked_scales(scales, settings.scales_shape)
     random = _random(array.shape, settings.rounding, random_bits, seed, stream, sr_bits)
-    request = Request(settings, array, given, random, checked_threads(threads))
+    threads = checked_threads(threads)
     stores_packed = _stores_packed(packed, settings, out)
     into = None if out is None else out.held_parts
+    packed_shape = settings.shape if stores_packed else None
+    made, (stored, sides, _) = PACKED if stores_packed else CODES, into or (None, None, None)
+    planned = host_engine().quantize_as_planned(settings, made, array, stored, sides, random, threads)
+    if planned is not None and out is not None:
+        return out
+    if planned is not None:
+        codes, made_scales = planned
+        return MXArray(codes, made_scales, settings.format, settings.blocks, None, packed_shape)
+    _require_writable(out)
+    request = Request(settings, array, given, random, threads)
     words = None if random is None else random.words
     engine = dispatch.engine(x=array, scales=given, random_bits=words, out=None if into is None else into[0])
     quantize_to = engine.quantize_packed if stores_packed else engine.quantize
@@ -107,7 +118,6 @@ def quantize(
         quantize_to(request, **host_options(engine, out=into))
         return out
     codes, made_scales, offsets = quantize_to(request)
-    packed_shape = settings.shape if stores_packed else None
     return MXArray(codes, made_scales, settings.format, settings.blocks, offsets, packed_shape)
 
 
@@ -150,11 +160,16 @@ def fake_quantize(
     )  # fmt: skip
     given = None if scales is None else checked_scales(scales, settings.scales_shape)
     random = _random(array.shape, settings.rounding, random_bits, seed, stream, sr_bits)
-    request = Request(settings, array, given, random, checked_threads(threads))
+    threads = checked_threads(threads)
+    planned = host_engine().quantize_as_planned(settings, VALUES, array, out, None, random, threads)
+    if planned is not None:
+        values: Array = planned[0]
+        return values
+    request = Request(settings, array, given, random, threads)
     out = checked_out(out, array.shape, array.dtype)
     words = None if random is None else random.words
     engine = dispatch.engine(x=array, scales=given, random_bits=words, out=out)
-    values: Array = engine.fake_quantize(request, out)
+    values = engine.fake_quantize(request, out)
     return values
 
 
@@ -237,10 +252,15 @@ def shared_scale(
         block_lengths("blocks", blocks), Rounding.RNE, scale_rule, Overflow.SATURATE, nonfinite, None,
         OffsetRange.EXACT, False,
     )  # fmt: skip
+    threads = checked_threads(threads)
+    planned = host_engine().quantize_as_planned(settings, SCALES, array, None, out, None, threads)
+    if planned is not None:
+        made: Array = planned[1]
+        return made
     out = checked_out(out, settings.scales_shape, np.dtype(np.uint8))
     engine = dispatch.engine(x=array, out=out)
-    options = host_options(engine, out=out, threads=checked_threads(threads))
-    made: Array = engine.shared_scale(Request(settings, array), **options)
+    options = host_options(engine, out=out, threads=threads)
+    made = engine.shared_scale(Request(settings, array), **options)
     return made
 
 
@@ -318,15 +338,24 @@ def _stores_packed(packed: Any, settings: Settings, out: Any) -> bool:
     errors.require_type(isinstance(out, MXArray), "out", "an MXArray", type(out).__name__)
     fmt, shape, blocks = settings.format, settings.shape, settings.blocks
     has_offsets, wanted = out.offsets is not None, settings.offset_range is not None
-    if (out.format, out.shape, out.blocks) != (fmt, shape, blocks):  # (quick for the same objects)
+    is_packed: bool = out.is_packed
+    if (
+        (out.format, out.shape, out.blocks) != (fmt, shape, blocks)
+        or has_offsets != wanted
+        or (packed and not is_packed)
+    ):  # (quick where all fits)
         errors.require(out.format == fmt, "out", f"of format {fmt.name}", out.format.name)
         errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
         errors.require(out.blocks == blocks, "out", f"in blocks {blocks}", out.blocks)
-    errors.require(has_offsets == wanted, "out", "with offsets" if wanted else "without offsets", out)
-    errors.require(out.is_packed or not packed, "out", "held packed", out)
-    writable = out.on_device or all(part is None or part.flags.writeable for part in out.held_parts)
-    errors.require(writable, "out", "writable", "a read-only array")
-    return bool(out.is_packed)
+        errors.require(has_offsets == wanted, "out", "with offsets" if wanted else "without offsets", out)
+        errors.require(is_packed or not packed, "out", "held packed", out)
+    return is_packed
+
+
+def _require_writable(out: MXArray | None) -> None:
+    if out is not None and not out.on_device:
+        writable = all(part is None or part.flags.writeable for part in out.held_parts)
+        errors.require(writable, "out", "writable", "a read-only array")
 
 
 @memo
@@ -374,6 +403,8 @@ def _random(
 ) -> RandomBits | None:
     """What the engine needs for stochastic rounding, or None for the other modes."""
     if rounding != Rounding.SR:
+        if random_bits is None and seed is None:
+            return None
         for name, given in (("random_bits", random_bits), ("seed", seed)):
             if given is not None:
                 raise ValueError(f"Argument {name!r} must be left out unless rounding='sr'.")

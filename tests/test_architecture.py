@@ -24,7 +24,7 @@ ALLOWED = {
     "files": set(),
     "scalar": {"formats", "modes", "scalar"},
     "engine": {"errors", "formats", "modes", "device", "dtypes", "layout", "scalar", "engine"},
-    "arguments": {"errors", "device", "dtypes", "engine"},
+    "arguments": {"errors", "formats", "device", "dtypes", "layout", "memo", "engine"},
     "array": {"errors", "formats", "device", "dtypes", "layout", "files", "arguments", "engine"},
     "ops": {"errors", "formats", "modes", "dtypes", "layout", "memo", "arguments", "array", "engine"},
     "linalg": {"errors", "formats", "modes", "device", "dtypes", "arguments", "array", "engine"},

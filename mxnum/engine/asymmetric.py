@@ -83,13 +83,13 @@ def _run_rows(job: Quantization, asked: Settings, part: Part, room: Array, value
     draw, words = drawn(part.random, part.first, walk)
     loop, numbers = _loop(job, asked, values, walk.constant_run, draw)
     x = signed_bits(part.x).reshape(-1)
-    if in_threads(loop, walk, threads, x, out, scales, left, words, numbers, bits, differences) == 0:
+    if in_threads(loop, walk)(threads, (x, out, scales), left, words, numbers, bits, differences) == 0:
         return True
     marked = left.copy()
-    job.finish(walk, (differences, out, scales), threads, left, draw, words)
+    job.steps(walk, draw).finish((differences, out, scales), left, words, threads)
     if values:
         domain = decoding_domain(asked.element)
-        return in_threads(add_offsets_to_rows(), walk, threads, out, scales, bits, marked, *domain) == 0
+        return in_threads(add_offsets_to_rows(), walk)(threads, (out, scales, bits), marked, *domain) == 0
     clear_offsets()(scales, bits)
     return True
 

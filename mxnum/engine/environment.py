@@ -14,22 +14,22 @@ import numpy as np
 
 from mxnum.engine.jit import compile_loop
 
+#: The least positive normal number.
 _TINY = 2.0**-126
-#: Operands of the probe; they are read from memory, so that no compiler can compute with them.
-_OPERANDS = np.array([1.0, 1.5 * 2.0**-24, 2.0**-24, _TINY, 0.5, _TINY / 2, 2.0], np.float32)
 
 
 @cache
 def _probe() -> Any:
-    def probe(x):
+    def probe(one):  # an argument, so that no compiler can compute with what is made of it
+        whole, tiny = np.float32(one), np.float32(one * _TINY)
         return (
-            x[0] + x[1] == np.float32(1 + 2.0**-23)  # not so if rounding down or toward zero
-            and x[0] + x[2] == x[0]  # not so if rounding up
-            and x[3] * x[4] != np.float32(0)  # not so if subnormal results are flushed
-            and x[5] * x[6] == x[3]  # not so if subnormal operands read as zero
+            whole + np.float32(one * 1.5 * 2.0**-24) == np.float32(1 + 2.0**-23)  # not so if rounding down or to zero
+            and whole + np.float32(one * 2.0**-24) == whole  # not so if rounding up
+            and tiny * np.float32(one * 0.5) != np.float32(0)  # not so if subnormal results are flushed
+            and np.float32(one * _TINY / 2) * np.float32(one * 2) == tiny  # not so if subnormal operands read as zero
         )
 
-    return compile_loop(probe)
+    return (lambda one: False) if numba.config.DISABLE_JIT else compile_loop(probe)
 
 
 def is_default() -> bool:
@@ -37,4 +37,4 @@ def is_default() -> bool:
 
     Without compilation (NUMBA_DISABLE_JIT=1) the answer is no: the code that relies on it cannot run.
     """
-    return not numba.config.DISABLE_JIT and bool(_probe()(_OPERANDS))
+    return bool(_probe()(1.0))

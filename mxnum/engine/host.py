@@ -22,7 +22,8 @@ from mxnum.engine.jobs import (
 from mxnum.engine.packing import pack, unpack
 from mxnum.engine.parts import cut, new_beside
 from mxnum.engine.pieces import in_pieces
-from mxnum.engine.request import RandomBits, Request
+from mxnum.engine.plans import dequantize_as_planned, quantize_as_planned
+from mxnum.engine.request import RandomBits, Request, must_look
 from mxnum.engine.walk import overlaps_partly, plan, shares
 from mxnum.formats import ElementFormat
 from mxnum.layout import Blocks, packed_length
@@ -31,6 +32,7 @@ from mxnum.modes import Nonfinite, Overflow, Rounding
 __all__ = [
     "decode",
     "dequantize",
+    "dequantize_as_planned",
     "dequantize_packed",
     "encode",
     "equal",
@@ -39,6 +41,7 @@ __all__ = [
     "largest",
     "pack",
     "quantize",
+    "quantize_as_planned",
     "quantize_packed",
     "shared_scale",
     "unpack",
@@ -111,13 +114,14 @@ def fake_quantizer(request: Request, out: Array) -> Callable[[], Array]:
     asked, x = request.settings, request.x
     walk = plan(asked.shape, asked.blocks) if x.size else None
     is_plain = x.flags.c_contiguous and out.flags.c_contiguous and not np.may_share_memory(x, out)
-    if walk is None or walk.is_narrow or not is_plain or _must_look(asked.element, asked.nonfinite):
+    if walk is None or walk.is_narrow or not is_plain or must_look(asked.element, asked.nonfinite):
         return partial(fake_quantize, request, out)
     scales = np.empty(asked.scales_shape, np.uint8)
-    quantize_values = quantizing_job(asked, True).prepared(walk, x, out, scales, request.threads)
+    steps, threads = quantizing_job(asked, True).steps(walk), request.threads
+    flat, left = steps.flat(x, out, scales), steps.marks()
 
     def fake_quantize_again() -> Array:
-        quantize_values()
+        steps.run_flat(flat, left, 0, threads)
         return out
 
     return fake_quantize_again
@@ -249,13 +253,9 @@ def _one_block(shape: tuple[int, ...]) -> Blocks:
 
 def _check_finite(x: Array, source: ElementFormat, element: ElementFormat, nonfinite: Nonfinite) -> None:
     """Raise where the policy, or an element that has no NaN, says so."""
-    if _must_look(element, nonfinite) and not _all_finite(x, source):
+    if must_look(element, nonfinite) and not _all_finite(x, source):
         _, state = definition.extents(x, source, _one_block(x.shape))
         definition.check_state(x, source, state, element, nonfinite)
-
-
-def _must_look(element: ElementFormat, nonfinite: Nonfinite) -> bool:
-    return nonfinite == Nonfinite.RAISE or (nonfinite == Nonfinite.ELEMENT and element.nan_code is None)
 
 
 def _all_finite(x: Array, source: ElementFormat) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from mxnum.dtypes import Array, signed_bits
+from mxnum.dtypes import SIGNED, Array
 from mxnum.engine import columns, environment, rows
 from mxnum.engine.draws import NO_DRAW, TALLEST, Draw, draw_from_seed, draw_from_turned_words, draw_from_words
 from mxnum.engine.formulation import (
@@ -37,6 +37,53 @@ from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
 
 #: Elements alone are done as blocks of this length at scale 1.
 RUN_OF_ELEMENTS = 4096
+_BYTE = np.dtype(np.uint8)  # (numpy takes a dtype sooner than a type)
+
+
+#: What is read and what is written, as integers, and the scales: contiguous, with one axis.
+Flat = tuple[Array, Array, Array]
+#: (flat, left, words, threads) -> groups left.
+Step = Callable[[Flat, Array, Any, int | None], int]
+
+
+class Steps(NamedTuple):
+    """What a job does along one walk, with everything looked up but the arrays."""
+
+    walk: Walk
+    #: (what is read, what is written, scales), all contiguous -> the same as the loops take them.
+    flat: Callable[[Array, Array, Array], Flat]
+    #: The fast loop, which marks in `left` what it leaves; None where nothing beats the definition.
+    fast: Step | None
+    #: What is marked, by other loops.
+    finish: Step
+
+    def run(self, x: Array, out: Array, scales: Array, words: Any, threads: int | None) -> None:
+        """All of some arrays; words are what random bits are drawn from."""
+        self.run_flat(self.flat(x, out, scales), self.marks(), words, threads)
+
+    def run_flat(self, flat: Flat, left: Array, words: Any, threads: int | None) -> None:
+        """The same with marks that are clear, which they are again afterwards."""
+        if self.fast is not None and environment.is_default():
+            if self.fast(flat, left, words, threads) == 0:
+                return
+        else:
+            left.fill(rows.MIXED)
+        self.finish(flat, left, words, threads)
+        left.fill(0)
+
+    def marks(self) -> Array:
+        """A mark for each group, clear."""
+        return np.zeros(self.walk.groups, _BYTE)
+
+
+def numbers_flat(x: Array, out: Array, scales: Array) -> Flat:
+    """Floats, and codes or floats made of them."""
+    return x.ravel().view(SIGNED[x.itemsize]), out.ravel().view(SIGNED[out.itemsize]), scales.ravel()
+
+
+def codes_flat(codes: Array, out: Array, scales: Array) -> Flat:
+    """Codes, and floats made of them."""
+    return codes.ravel(), out.ravel().view(SIGNED[out.itemsize]), scales.ravel()
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,44 +113,28 @@ class Quantization:
         first: int = 0,
     ) -> None:
         """One contiguous part, whose first element has that C-order index."""
-        self.prepared(walk, x, out, scales, threads, *drawn(random, first, walk))()
+        draw, words = drawn(random, first, walk)
+        self.steps(walk, draw).run(x, out, scales, words, threads)
 
-    def prepared(
-        self, walk: Walk, x: Array, out: Array, scales: Array, threads: int | None, draw: Draw = NO_DRAW, words: Any = 0
-    ) -> Callable[[], None]:
-        """What quantizes the numbers that a contiguous array then has, as often as it is called."""
-        flat = signed_bits(x).reshape(-1), signed_bits(out).reshape(-1), scales.reshape(-1)
-        left = np.zeros(walk.groups, np.uint8)
-        fast = None
-        if self.fast is not None:
-            fast = quantizing_loop(self, walk.along_rows, walk.constant_run, draw), self.fast.numbers
+    def steps(self, walk: Walk, draw: Draw = NO_DRAW) -> Steps:
+        def finish(flat: Flat, left: Array, words: Any, threads: int | None) -> int:
+            scale = (rows.scale_rows if walk.along_rows else columns.scale_columns)(self.scaling, self.source)
+            in_threads(scale, walk)(threads, flat, left, self.nan_blocks)
+            if self.definition is None:
+                return 0
+            return _convert(
+                self.anywhere, self.definition, draw, self.source.max_code, walk, flat, left, words, threads
+            )
 
-        def quantize() -> None:
-            if fast is not None and environment.is_default():
-                loop, numbers = fast
-                if in_threads(loop, walk, threads, *flat, left, words, numbers) == 0:
-                    return
-            else:
-                left.fill(rows.MIXED)
-            self.finish(walk, flat, threads, left, draw, words)
-            left.fill(0)
+        if self.fast is None:
+            return Steps(walk, numbers_flat, None, finish)
+        loop = in_threads(quantizing_loop(self, walk.along_rows, walk.constant_run, draw), walk)
+        numbers = self.fast.numbers
 
-        return quantize
+        def quantize(flat: Flat, left: Array, words: Any, threads: int | None) -> int:
+            return loop(threads, flat, left, words, numbers)
 
-    def finish(
-        self,
-        walk: Walk,
-        flat: tuple[Array, Array, Array],
-        threads: int | None,
-        left: Array,
-        draw: Draw = NO_DRAW,
-        words: Any = 0,
-    ) -> None:
-        """The marked groups or panels of a contiguous part: numbers, results and scales, flat."""
-        scale = rows.scale_rows if walk.along_rows else columns.scale_columns
-        in_threads(scale(self.scaling, self.source), walk, threads, *flat, left, self.nan_blocks)
-        if self.definition is not None:
-            _convert(self.anywhere, self.definition, draw, self.source.max_code, walk, threads, *flat, left, words)
+        return Steps(walk, numbers_flat, quantize, finish)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,23 +157,37 @@ class Decoding:
         first: int = 0,
     ) -> None:
         """One contiguous part; the last two arguments are those of a quantization."""
-        flat = codes.reshape(-1), signed_bits(out).reshape(-1), scales.reshape(-1)
-        if self.fast is not None and environment.is_default():
-            left = np.zeros(walk.groups, np.uint8)
-            if walk.along_rows:
-                loop = decoding_loop(self.fast, walk.constant_run)
-            else:
-                loop = columns.decode_columns(self.fast.special or self.fast.function, walk.constant_run)
-            if in_threads(loop, walk, threads, *flat, left, self.fast.numbers) == 0:
-                return
+        self.steps(walk).run(codes, out, scales, 0, threads)
+
+    def steps(self, walk: Walk) -> Steps:
+        def finish(flat: Flat, left: Array, words: Any, threads: int | None) -> int:
+            return _convert(self.anywhere, self.definition, NO_DRAW, None, walk, flat, left, words, threads)
+
+        if self.fast is None:
+            return Steps(walk, codes_flat, None, finish)
+        if walk.along_rows:
+            loop = decoding_loop(self.fast, walk.constant_run)
         else:
-            left = np.full(walk.groups, rows.MIXED, np.uint8)
-        _convert(self.anywhere, self.definition, NO_DRAW, None, walk, threads, *flat, left, 0)
+            loop = columns.decode_columns(self.fast.special or self.fast.function, walk.constant_run)
+        loop, numbers = in_threads(loop, walk), self.fast.numbers
+
+        def decode(flat: Flat, left: Array, words: Any, threads: int | None) -> int:
+            return loop(threads, flat, left, numbers)
+
+        return Steps(walk, codes_flat, decode, finish)
 
 
 def _convert(
-    anywhere: Definition | None, definition: Definition, draw: Draw, greatest: int | None, walk: Walk, *rest: Any
-) -> None:
+    anywhere: Definition | None,
+    definition: Definition,
+    draw: Draw,
+    greatest: int | None,
+    walk: Walk,
+    flat: Flat,
+    left: Array,
+    words: Any,
+    threads: int | None,
+) -> int:
     """What the fast loops have left."""
     nan = definition.function(0, E8M0.nan_code, 0)
     count = 1
@@ -151,10 +196,11 @@ def _convert(
             convert = rows.convert_rows(anywhere, draw, greatest, walk.constant_run)
         else:
             convert = columns.convert_columns(anywhere, draw, greatest)
-        count = in_threads(convert, walk, *rest, nan)
+        count = in_threads(convert, walk)(threads, flat, left, words, nan)
     if count > 0:
         convert = (rows.convert_rows if walk.along_rows else columns.convert_columns)(definition, draw, None)
-        in_threads(convert, walk, *rest, nan)
+        in_threads(convert, walk)(threads, flat, left, words, nan)
+    return 0
 
 
 @lru_cache(maxsize=4096)
@@ -217,14 +263,27 @@ def decoding_loop(fast: Fast, constant_run: int, storage: Storage = DIRECT) -> A
 
 def drawn(random: RandomBits | None, first: int, walk: Walk) -> tuple[Draw, Any]:
     """How random bits are drawn on a walk, and from what."""
+    if random is None or is_in_line(random):
+        return drawn_in_line(random, first)
+    tall = TALLEST if walk.panel >= walk.columns else min(-(-walk.k // SQUARE) * SQUARE, TALLEST)
+    return draw_from_turned_words(random.sr_bits), (random.words.T.reshape(-1), walk.rows, tall)
+
+
+def drawn_in_line(random: RandomBits | None, first: int = 0) -> tuple[Draw, Any]:
+    """The same from words that are in line, or a seed."""
     if random is None:
         return NO_DRAW, 0
-    if random.words is not None and random.words.flags.c_contiguous:
-        return draw_from_words(random.sr_bits), random.words.reshape(-1)
     if random.words is not None:
-        tall = TALLEST if walk.panel >= walk.columns else min(-(-walk.k // SQUARE) * SQUARE, TALLEST)
-        return draw_from_turned_words(random.sr_bits), (random.words.T.reshape(-1), walk.rows, tall)
+        return draw_from_words(random.sr_bits), random.words.reshape(-1)
     return draw_from_seed(random.sr_bits), (*random.key, first)
+
+
+def words_from(words: Any, start: int) -> Any:
+    """What `drawn_in_line` returned, for a loop that begins at a later element."""
+    if isinstance(words, tuple):
+        *key, first = words
+        return (*key, first + start)
+    return words if isinstance(words, int) else words[start:]
 
 
 def in_parts(
@@ -241,7 +300,7 @@ def in_parts(
         return True
     out = NOTHING if results is None else results
     in_line = x.flags.c_contiguous and out.flags.c_contiguous and scales.flags.c_contiguous
-    walk = plan(x.shape, blocks) if in_line and (random is None or _is_in_line(random)) else None
+    walk = plan(x.shape, blocks) if in_line and is_in_line(random) else None
     if walk is not None and not walk.is_narrow and not np.may_share_memory(x, out):
         job.run(walk, x, out, scales, threads, random)
         return True
@@ -266,7 +325,7 @@ def elements_in_parts(
     """The same for elements alone."""
     if x.size == 0:
         return True
-    if x.flags.c_contiguous and out.flags.c_contiguous and (random is None or _is_in_line(random)):
+    if x.flags.c_contiguous and out.flags.c_contiguous and is_in_line(random):
         _run_elements(job, x, out, threads, random, 0)
         return True
     parts = cut((1,) * x.ndim, x, out, random=random)
@@ -297,11 +356,15 @@ def _share(parts: Parts, work: Callable[..., None], threads: int | None) -> None
         in_pieces(work, parts.shares(threads))
 
 
-def _is_in_line(random: RandomBits) -> bool:
+def is_in_line(random: RandomBits | None) -> bool:
     """Whether random words, if they are given, can be read one after the other."""
-    return random.words is None or bool(random.words.flags.c_contiguous)
+    if random is None or random.words is None:
+        return True
+    return isinstance(random.words, np.ndarray) and random.words.flags.c_contiguous
 
 
 def unit_scales(count: int) -> Array:
     """As many scales of 1."""
-    return np.full(count, E8M0.bias, np.uint8)
+    scales = np.empty(count, _BYTE)
+    scales.fill(E8M0.bias)  # (sooner done than `np.full`)
+    return scales

@@ -7,14 +7,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mxnum.dtypes import Array, signed_bits
-from mxnum.engine import environment
-from mxnum.engine.draws import NO_DRAW
-from mxnum.engine.jobs import Decoding, Quantization, decoding_loop, drawn, quantizing_loop
+from mxnum.engine.draws import Draw
+from mxnum.engine.jobs import (
+    Decoding,
+    Flat,
+    Quantization,
+    Steps,
+    codes_flat,
+    decoding_loop,
+    drawn_in_line,
+    is_in_line,
+    quantizing_loop,
+    words_from,
+)
 from mxnum.engine.packing import pack, unpack
 from mxnum.engine.pieces import in_pieces
 from mxnum.engine.request import RandomBits
@@ -47,29 +58,11 @@ def quantize(
     random: RandomBits | None = None,
 ) -> bool:
     """Run a job whose codes go to `packed`; False, with nothing done, where no fast loop goes that way."""
-    walk = _walk(x.shape, blocks, bits, x, packed, scales)
-    if walk is None or job.fast is None or np.may_share_memory(x, packed):
+    walk = way(x.shape, blocks, bits) if _are_in_line(x, packed, scales) else None
+    if walk is None or job.fast is None or np.may_share_memory(x, packed) or not is_in_line(random):
         return False
-    if random is not None and random.words is not None and not random.words.flags.c_contiguous:
-        return False
-    draw, words = (NO_DRAW, 0) if random is None else drawn(random, 0, walk)
-    x, packed, scales, left = x.reshape(-1), packed.reshape(-1), scales.reshape(-1), np.zeros(walk.groups, np.uint8)
-
-    def loop(constant_run: int) -> Any:
-        return quantizing_loop(job, True, constant_run, draw, packed_in_rows(bits))
-
-    if _in_loops(loop, walk, threads, signed_bits(x), packed, scales, left, words, job.fast.numbers) == 0:
-        return True
-
-    def again(span: _Span) -> None:
-        some, first = random, span.elements.start
-        if random is not None and random.words is not None:
-            some, first = RandomBits(random.sr_bits, words=random.words.reshape(-1)[span.elements]), 0
-        codes = np.empty((span.walk.rows, span.walk.columns), np.uint8)
-        job.run(span.walk, x[span.elements], codes, scales[span.blocks], 1, some, first)
-        pack(codes, bits, packed[span.bytes].reshape(len(codes), -1))
-
-    _each(again, list(_left(walk, left, bits)), threads)
+    draw, words = drawn_in_line(random)
+    quantizing_steps(job, walk, bits, draw).run(x, packed, scales, words, threads)
     return True
 
 
@@ -77,24 +70,62 @@ def dequantize(
     job: Decoding, blocks: Blocks, packed: Array, values: Array, scales: Array, bits: int, threads: int | None
 ) -> bool:
     """Run a job over the codes in `packed`; False, with nothing done, where no fast loop goes that way."""
-    walk = _walk(values.shape, blocks, bits, packed, values, scales)
+    walk = way(values.shape, blocks, bits) if _are_in_line(packed, values, scales) else None
     if walk is None or job.fast is None or np.may_share_memory(packed, values):
         return False
-    fast, left = job.fast, np.zeros(walk.groups, np.uint8)
-    packed, values, scales = packed.reshape(-1), values.reshape(-1), scales.reshape(-1)
-
-    def loop(constant_run: int) -> Any:
-        return decoding_loop(fast, constant_run, packed_in_rows(bits))
-
-    if _in_loops(loop, walk, threads, packed, signed_bits(values), scales, left, fast.numbers) == 0:
-        return True
-
-    def again(span: _Span) -> None:
-        codes = unpack(packed[span.bytes].reshape(span.walk.rows, -1), bits, span.walk.columns)
-        job.run(span.walk, codes, values[span.elements], scales[span.blocks], 1)
-
-    _each(again, list(_left(walk, left, bits)), threads)
+    decoding_steps(job, walk, bits).run(packed, values, scales, 0, threads)
     return True
+
+
+def quantizing_steps(job: Quantization, walk: Walk, bits: int, draw: Draw) -> Steps:
+    """What a job that has a fast loop does whose codes are held packed."""
+    assert job.fast is not None
+    numbers, storage = job.fast.numbers, packed_in_rows(bits)
+    loop = _in_loops(partial(quantizing_loop, job, True, draw=draw, storage=storage), walk)
+
+    def quantize(flat: Flat, left: Array, words: Any, threads: int | None) -> int:
+        return loop(threads, flat, left, words, numbers)
+
+    def finish(flat: Flat, left: Array, words: Any, threads: int | None) -> int:
+        x, packed, scales = flat
+
+        def again(span: _Span) -> None:
+            codes = np.empty((span.walk.rows, span.walk.columns), np.uint8)
+            some = words_from(words, span.elements.start)
+            job.steps(span.walk, draw).run(x[span.elements], codes, scales[span.blocks], some, 1)
+            pack(codes, bits, packed[span.bytes].reshape(len(codes), -1))
+
+        _each(again, list(_left(walk, left, bits)), threads)
+        return 0
+
+    return Steps(walk, _numbers_flat, quantize, finish)
+
+
+def decoding_steps(job: Decoding, walk: Walk, bits: int) -> Steps:
+    """The inverse."""
+    assert job.fast is not None
+    numbers = job.fast.numbers
+    loop = _in_loops(partial(decoding_loop, job.fast, storage=packed_in_rows(bits)), walk)
+
+    def decode(flat: Flat, left: Array, words: Any, threads: int | None) -> int:
+        return loop(threads, flat, left, numbers)
+
+    def finish(flat: Flat, left: Array, words: Any, threads: int | None) -> int:
+        packed, values, scales = flat
+
+        def again(span: _Span) -> None:
+            codes = unpack(packed[span.bytes].reshape(span.walk.rows, -1), bits, span.walk.columns)
+            steps = job.steps(span.walk)
+            steps.run_flat((codes.ravel(), values[span.elements], scales[span.blocks]), steps.marks(), words, 1)
+
+        _each(again, list(_left(walk, left, bits)), threads)
+        return 0
+
+    return Steps(walk, codes_flat, decode, finish)
+
+
+def _numbers_flat(x: Array, packed: Array, scales: Array) -> Flat:
+    return signed_bits(x.ravel()), packed.ravel(), scales.ravel()
 
 
 def each_part(shape: tuple[int, ...], blocks: Blocks, bits: int) -> Iterator[tuple[Any, Any, Any]]:
@@ -116,32 +147,37 @@ def each_part(shape: tuple[int, ...], blocks: Blocks, bits: int) -> Iterator[tup
         yield tuple(where), (*where[:-1], row), tuple(sides)
 
 
-def _walk(shape: tuple[int, ...], blocks: Blocks, bits: int, *arrays: Array) -> Walk | None:
+def way(shape: tuple[int, ...], blocks: Blocks, bits: int) -> Walk | None:
     """How loops along rows go through contiguous arrays, if blocks of packed codes begin and end at bytes there."""
-    if not shape or 0 in shape or not all(array.flags.c_contiguous for array in arrays):
-        return None
-    walk = plan(shape, blocks)
+    walk = plan(shape, blocks) if shape and 0 not in shape else None
     if walk is None or not walk.along_rows or walk.run > PIECE or walk.run * bits % 8 != 0:
         return None
-    is_row = walk.columns == shape[-1] or shape[-1] * bits % 8 == 0
-    return walk if is_row and environment.is_default() else None
+    return walk if walk.columns == shape[-1] or shape[-1] * bits % 8 == 0 else None
 
 
-def _in_loops(make_loop: Callable[[int], Any], walk: Walk, threads: int | None, *arguments: Any) -> int:
-    """Run loops over all of a walk: groups left. The marks come after three arrays."""
-    count = in_threads(make_loop(walk.constant_run), walk, threads, *arguments)
-    full = walk.columns // walk.run
+def _are_in_line(*arrays: Array) -> bool:
+    return all(array.flags.c_contiguous for array in arrays)
+
+
+def _in_loops(make_loop: Callable[[int], Any], walk: Walk) -> Callable[..., int]:
+    """(threads, flat, left, *rest) -> groups left by loops that go through all of a walk; they are made for a run."""
+    main = in_threads(make_loop(walk.constant_run), walk)
+    full, rows = walk.columns // walk.run, walk.planes * walk.rows
     if walk.constant_run == 0 or full * walk.run == walk.columns:
-        return count
-    rows = walk.planes * walk.rows  # whose short last blocks are left by the loop for blocks of constant length
-    arguments[3].reshape(rows, -1)[:, -1] = 0
-    loop = make_loop(0)
+        return main
+    of_tails = make_loop(0)  # the loop for blocks of constant length leaves the short last blocks of rows
 
-    def work(some: Sequence[int]) -> Any:
-        return loop(*arguments[:3], walk.shape, (some[0], some[-1] + 1, full, full + 1), *arguments[3:])
+    def run(threads: int | None, flat: Flat, left: Array, *rest: Any) -> int:
+        count = main(threads, flat, left, *rest)
+        left.reshape(rows, -1)[:, -1] = 0
 
-    rest: int = sum(in_pieces(work, shares(range(rows), walk.elements, threads)))
-    return count - rows + rest
+        def work(some: Sequence[int]) -> Any:
+            return of_tails(*flat, walk.shape, (some[0], some[-1] + 1, full, full + 1), left, *rest)
+
+        tails: int = sum(in_pieces(work, shares(range(rows), walk.elements, threads)))
+        return count - rows + tails
+
+    return run
 
 
 def _left(walk: Walk, left: Array, bits: int) -> Iterator[_Span]:

@@ -10,6 +10,9 @@ from mxnum.formats import ElementFormat, MXFormat
 from mxnum.layout import Blocks, scales_shape
 from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 
+#: What is made of floats: codes a byte each, packed codes, the values of codes in the type of the input, scales alone.
+CODES, PACKED, VALUES, SCALES = "codes", "packed", "values", "scales"
+
 
 @dataclass(frozen=True)
 class RandomBits:
@@ -66,3 +69,8 @@ class Request(NamedTuple):
     random: RandomBits | None = None
     #: How many threads may work; None for as many as numba would use.
     threads: int | None = None
+
+
+def must_look(element: ElementFormat, nonfinite: Nonfinite) -> bool:
+    """Whether all numbers are looked at first, since some may be refused."""
+    return nonfinite == Nonfinite.RAISE or (nonfinite == Nonfinite.ELEMENT and element.nan_code is None)

@@ -145,15 +145,23 @@ def plan(shape: tuple[int, ...], blocks: Blocks) -> Walk | None:
     return Walk(planes, rows, columns, sizes[1], sizes[2])
 
 
-def in_threads(loop: Callable[..., Any], walk: Walk, threads: int | None, *arguments: Any) -> int:
-    """Run a loop over all of a walk and add up what it returns. Its bounds come after three arrays and the shape."""
-    if walk.is_for_one or threads == 1:
-        return loop(*arguments[:3], walk.shape, walk.whole, *arguments[3:]) or 0
+def in_threads(loop: Callable[..., Any], walk: Walk) -> Callable[..., int]:
+    """(threads, arrays, *rest) -> the sum of what a loop returns that goes through all of a walk.
 
-    def work(piece: Bounds) -> int:
-        return loop(*arguments[:3], walk.shape, piece, *arguments[3:]) or 0
+    The loop takes three arrays, shape, bounds, and the rest.
+    """
+    shape, whole, is_for_one = walk.shape, walk.whole, walk.is_for_one
 
-    return sum(in_pieces(work, walk.pieces(threads)))
+    def run(threads: int | None, flat: tuple[Array, Array, Array], *rest: Any) -> int:
+        if is_for_one or threads == 1:
+            return loop(*flat, shape, whole, *rest) or 0
+
+        def work(piece: Bounds) -> int:
+            return loop(*flat, shape, piece, *rest) or 0
+
+        return sum(in_pieces(work, walk.pieces(threads)))
+
+    return run
 
 
 def shares(items: Sequence[Any], elements: int, threads: int | None) -> list[Sequence[Any]]:
