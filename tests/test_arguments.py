@@ -24,6 +24,24 @@ def test_scales_have_the_shape_of_the_blocks():
         arguments.checked_scales(scales, (3, 2))
 
 
+def test_layouts_are_resolved_once():
+    made = arguments.layout_of("mxfp4_e2m1", (4, 70), None, None, None, None)
+    assert (made.format.name, made.blocks, made.of_scales) == ("mxfp4_e2m1", (1, 32), (4, 3))
+    assert arguments.layout_of("mxfp4_e2m1", (4, 70), None, None, None, None) is made
+    shape, layout = arguments.packed_layout("mxfp4_e2m1", (4, 35), 70, None, None, None, None)
+    assert shape == (4, 70)
+    assert layout == made
+    for _ in range(2):
+        with pytest.raises(
+            ValueError, match=r"'packed' must be 35 bytes per row for 70 codes of 4 bits, not \(4, 36\)"
+        ):
+            arguments.packed_layout("mxfp4_e2m1", (4, 36), 70, None, None, None, None)
+        with pytest.raises(ValueError, match="'packed' must be an array of at least one axis"):
+            arguments.packed_layout("mxfp4_e2m1", (), 70, None, None, None, None)
+        with pytest.raises(TypeError, match="'length' must be an integer, not 70.0"):
+            arguments.packed_layout("mxfp4_e2m1", (4, 35), 70.0, None, None, None, None)
+
+
 def test_results_go_to_writable_arrays_of_the_right_kind():
     out = np.zeros(3, np.float32)
     assert arguments.checked_out(None, (3,), out.dtype) is None

@@ -25,8 +25,6 @@ from mxnum.layout import Blocks, packed_length, scales_shape
 _BYTE = np.dtype(np.uint8)
 #: The shape and the dtype of arrays that a plan is for.
 Kind = tuple[tuple[int, ...], np.dtype[Any]]
-
-
 #: (x, out, scales, words, threads) -> results and scales, new where none are given. `words` are what random bits are
 #: drawn from. None, with nothing done, if this is no plan for the arrays; x has the shape and the type that it is for.
 Plan = Callable[[Array, Any, Any, Any, "int | None"], "tuple[Array, Array] | None"]
