@@ -38,7 +38,7 @@ def test_layouts_are_resolved_once():
             arguments.packed_layout("mxfp4_e2m1", (4, 36), 70, None, None, None, None)
         with pytest.raises(ValueError, match="'packed' must be an array of at least one axis"):
             arguments.packed_layout("mxfp4_e2m1", (), 70, None, None, None, None)
-        with pytest.raises(TypeError, match="'length' must be an integer, not 70.0"):
+        with pytest.raises(TypeError, match=r"'length' must be an integer, not 70\.0"):
             arguments.packed_layout("mxfp4_e2m1", (4, 35), 70.0, None, None, None, None)
 
 

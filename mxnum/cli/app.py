@@ -1,31 +1,27 @@
 """The list of commands.
 
 A command is a function in a module of its own, ``command_<name>.py``, whose top level imports typer and nothing heavy:
-every module is loaded for each call, and a call should start in a third of a second.
+a call loads the module of its own command alone, and help those of all; either should start in a third of a second.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import typer
 import typer.core
 
 import mxnum
-from mxnum.cli import (
-    command_explain,
-    command_explore,
-    command_formats,
-    command_inspect,
-    command_quantize,
-    command_reproduce,
-    command_sweep,
-    command_vectors,
-    command_verify,
-)
 from mxnum.cli.main import INTERRUPTED
+
+#: In the order in which help has them.
+COMMANDS = "formats", "quantize", "inspect", "explore", "explain", "vectors", "verify", "reproduce", "sweep"
+#: Where negative numbers are numbers, not options.
+_TAKES_NUMBERS = ("explain",)
 
 
 class Commands(typer.core.TyperGroup):  # type: ignore[misc]
@@ -45,18 +41,6 @@ class Commands(typer.core.TyperGroup):  # type: ignore[misc]
         return result
 
 
-app = typer.Typer(
-    name="mxnum",
-    cls=Commands,
-    help="Bit-accurate OCP Microscaling (MX) number formats.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
 def _version(asked: bool) -> None:
     if asked:
         typer.echo(f"mxnum {mxnum.__version__}")
@@ -69,14 +53,21 @@ def _common(
     """Bit-accurate OCP Microscaling (MX) number formats."""
 
 
-app.callback()(_common)
-app.command("formats")(command_formats.formats)
-app.command("quantize")(command_quantize.quantize)
-app.command("inspect")(command_inspect.inspect)
-app.command("explore")(command_explore.explore)
-# Negative numbers are numbers, not options.
-app.command("explain", context_settings={"ignore_unknown_options": True})(command_explain.explain)
-app.command("vectors")(command_vectors.vectors)
-app.command("verify")(command_verify.verify)
-app.command("reproduce")(command_reproduce.reproduce)
-app.command("sweep")(command_sweep.sweep)
+def app_of(arguments: Sequence[str]) -> typer.Typer:
+    """The command line for those arguments: with the command that they name, or with all if they begin otherwise."""
+    app = typer.Typer(
+        name="mxnum",
+        cls=Commands,
+        help="Bit-accurate OCP Microscaling (MX) number formats.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="markdown",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_common)
+    named = tuple(arguments[:1])
+    for name in named if set(named) & set(COMMANDS) else COMMANDS:
+        command = getattr(import_module(f"mxnum.cli.command_{name}"), name)
+        app.command(name, context_settings={"ignore_unknown_options": name in _TAKES_NUMBERS})(command)
+    return app

@@ -21,10 +21,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as problem:
         print(f"Error: {problem}", file=sys.stderr)
         return FAILED
-    from mxnum.cli.app import app
+    from mxnum.cli.app import app_of
 
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        app(args=None if arguments is None else list(arguments), prog_name="mxnum")
+        app_of(given)(args=given, prog_name="mxnum")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else OK
     except OSError as problem:

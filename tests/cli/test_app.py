@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 
 def test_every_command_has_help_with_an_example(run):
-    from mxnum.cli.app import app
+    from mxnum.cli.app import COMMANDS
 
-    names = [command.name for command in app.registered_commands]
-    assert names == sorted(set(names), key=names.index)
+    assert list(COMMANDS) == sorted(set(COMMANDS), key=COMMANDS.index)
     listing = run("--help")
-    for name in names:
+    for name in COMMANDS:
         assert name in listing
         text = " ".join(run(name, "--help").split())
         assert "Example" in text, name
@@ -15,8 +17,22 @@ def test_every_command_has_help_with_an_example(run):
 
 
 def test_every_command_takes_json(run):
-    from mxnum.cli.app import app
+    from mxnum.cli.app import COMMANDS
 
-    for command in app.registered_commands:
-        if command.name not in ("vectors",):  # its output is a text format of its own
-            assert "--json" in run(command.name, "--help"), command.name
+    for name in COMMANDS:
+        if name not in ("vectors",):  # its output is a text format of its own
+            assert "--json" in run(name, "--help"), name
+
+
+def test_a_call_loads_the_module_of_its_command_alone():
+    code = (
+        "import sys; from mxnum.cli.main import main; main(sys.argv[1:]);"
+        "print(*sorted(m for m in sys.modules if 'cli.command_' in m))"
+    )
+
+    def loaded(*arguments):
+        done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()[-1].split()
+
+    assert loaded("formats") == ["mxnum.cli.command_formats"]
+    assert len(loaded("--help")) == 9
