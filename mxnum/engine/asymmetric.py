@@ -86,7 +86,7 @@ def _run_rows(job: Quantization, asked: Settings, part: Part, room: Array, value
     if in_threads(loop, walk)(threads, (x, out, scales), left, words, numbers, bits, differences) == 0:
         return True
     marked = left.copy()
-    job.steps(walk, draw).finish((differences, out, scales), left, words, threads)
+    job.finish(walk, (differences, out, scales), left, draw, words, threads)
     if values:
         domain = decoding_domain(asked.element)
         return in_threads(add_offsets_to_rows(), walk)(threads, (out, scales, bits), marked, *domain) == 0

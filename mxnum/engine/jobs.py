@@ -118,13 +118,7 @@ class Quantization:
 
     def steps(self, walk: Walk, draw: Draw = NO_DRAW) -> Steps:
         def finish(flat: Flat, left: Array, words: Any, threads: int | None) -> int:
-            scale = (rows.scale_rows if walk.along_rows else columns.scale_columns)(self.scaling, self.source)
-            in_threads(scale, walk)(threads, flat, left, self.nan_blocks)
-            if self.definition is None:
-                return 0
-            return _convert(
-                self.anywhere, self.definition, draw, self.source.max_code, walk, flat, left, words, threads
-            )
+            return self.finish(walk, flat, left, draw, words, threads)
 
         if self.fast is None:
             return Steps(walk, numbers_flat, None, finish)
@@ -135,6 +129,14 @@ class Quantization:
             return loop(threads, flat, left, words, numbers)
 
         return Steps(walk, numbers_flat, quantize, finish)
+
+    def finish(self, walk: Walk, flat: Flat, left: Array, draw: Draw, words: Any, threads: int | None) -> int:
+        """The marked groups or panels of a contiguous part."""
+        scale = (rows.scale_rows if walk.along_rows else columns.scale_columns)(self.scaling, self.source)
+        in_threads(scale, walk)(threads, flat, left, self.nan_blocks)
+        if self.definition is None:
+            return 0
+        return _convert(self.anywhere, self.definition, draw, self.source.max_code, walk, flat, left, words, threads)
 
 
 @dataclass(frozen=True, eq=False)
