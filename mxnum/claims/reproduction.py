@@ -188,7 +188,7 @@ class _Session:
         self.watch.say(f"Training{count}: {study}, for {', '.join(self._claims_of(name))}.")
         if name == "sgd-limits.json":
             if not path.exists():
-                storage.write_json(path, critical.sgd_limits(tuple(range(seed, seed + LIMITS)), say=self._aside(study)))
+                critical.write_sgd_limits(path, tuple(range(seed, seed + LIMITS)), say=self._aside(study))
             return
         if name == "interventions.json":
             seeds, small = range(seed, seed + ACTED_ON), studies.get("small")

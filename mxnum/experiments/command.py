@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mxnum import errors
-from mxnum.experiments import cost, critical, interventions, machine, report, storage, studies, study_file
+from mxnum.experiments import cost, critical, interventions, machine, report, studies, study_file
 from mxnum.experiments.conduct import conduct
 from mxnum.experiments.config import Experiment, uniform_precision
 
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _cost(options)
         if options.command == "sgd-limits":
             seeds = tuple(range(studies.FIRST_SEED, studies.FIRST_SEED + options.seeds))
-            storage.write_json(options.results / "sgd-limits.json", critical.sgd_limits(seeds))
+            critical.write_sgd_limits(options.results / "sgd-limits.json", seeds)
             return 0
         if options.command == "interventions":
             return interventions.command(options)

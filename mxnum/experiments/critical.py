@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from mxnum.analysis import stability_limit
@@ -70,13 +72,18 @@ def sgd_limits(
     experiment: Experiment = NETWORK,
     conditions: Iterable[Injection] = CONDITIONS,
     say: Callable[[str], None] = print,
+    kept: Path | None = None,
 ) -> dict[str, Any]:
-    """The limit under each injection relative to that without, seed by seed, beside the prediction of the quadratic."""
-    plain = critical_rate(experiment, seeds, *BOUNDS)
+    """The limit under each injection relative to that without, seed by seed, beside the prediction of the quadratic.
+
+    What is found is kept in that file at once, and what is found there is not looked for again.
+    """
+    known = _Kept(kept)
+    plain = known.limits(experiment, seeds)
     say(f"no injection: {', '.join(f'{low:.3g}' for low, _ in plain.values())}")
     rows = []
     for injection in conditions:
-        limits = critical_rate(experiment.but(injection=injection), seeds, *BOUNDS)
+        limits = known.limits(experiment.but(injection=injection), seeds)
         ratios = [math.sqrt(math.prod(limits[s]) / math.prod(plain[s])) for s in seeds]
         predicted = predicted_ratio(injection.mean, injection.deviation)
         rows.append(to_dict(injection) | {"ratios": ratios, "predicted": predicted})
@@ -84,6 +91,44 @@ def sgd_limits(
     limits_without = {str(seed): limit for seed, limit in plain.items()}
     table = {"experiment": to_dict(experiment), "seeds": list(seeds), "without": limits_without, "rows": rows}
     return table | {"environment": storage.environment()}
+
+
+class _Kept:
+    """Limits of an interrupted `sgd_limits`, in a file if one is given: those that the same libraries found here."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path, self.environment = path, storage.environment()
+        self.found: dict[str, list[float]] = {}
+        if path is not None and path.exists():
+            before = storage.read_json(path)
+            if before["environment"] == self.environment:
+                self.found = before["limits"]
+
+    def limits(self, experiment: Experiment, seeds: tuple[int, ...]) -> dict[int, tuple[float, float]]:
+        """As `critical_rate` between `BOUNDS`."""
+        found = {}
+        for seed in seeds:
+            asked = json.dumps([to_dict(experiment), seed], sort_keys=True)
+            if asked not in self.found:
+                self.found[asked] = list(critical_rate(experiment, (seed,), *BOUNDS)[seed])
+                if self.path is not None:
+                    storage.write_json(self.path, {"environment": self.environment, "limits": self.found})
+            stable, unstable = self.found[asked]
+            found[seed] = stable, unstable
+        return found
+
+
+def write_sgd_limits(
+    path: Path,
+    seeds: tuple[int, ...],
+    experiment: Experiment = NETWORK,
+    conditions: Iterable[Injection] = CONDITIONS,
+    say: Callable[[str], None] = print,
+) -> None:
+    """What `sgd_limits` gives, in a file. Interrupted, the same call continues."""
+    kept = path.with_suffix(".partial.json")
+    storage.write_json(path, sgd_limits(seeds, experiment, conditions, say, kept))
+    kept.unlink(missing_ok=True)
 
 
 def describe(row: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+from mxnum.experiments import critical, storage
 from mxnum.experiments.config import Experiment, Injection
 from mxnum.experiments.critical import critical_rate, curve, figure, markdown, predicted_ratio, sgd_limits, shift
 
@@ -19,6 +20,35 @@ def test_the_limit_is_enclosed_and_a_bias_moves_it_as_predicted():
     assert said[1].startswith("mean -0.5, deviation 0: ")
     assert row["predicted"] == 2
     assert row["ratios"][0] == pytest.approx(2, rel=0.03)  # scaling the gradient is scaling the rate
+
+
+def test_what_was_found_is_not_looked_for_again(tmp_path, monkeypatch):
+    path, asked = tmp_path / "limits.json", []
+
+    def limits(experiment, seeds, low, high):
+        asked.append((experiment.injection, *seeds))
+        if len(asked) == 4:
+            raise KeyboardInterrupt
+        return {seed: (1.0 + seed + len(asked), 1.01 * (1.0 + seed + len(asked))) for seed in seeds}
+
+    monkeypatch.setattr(critical, "critical_rate", limits)
+
+    def write():
+        critical.write_sgd_limits(path, (3, 4), SMALL, [Injection(-0.5, 0)], lambda text: None)
+
+    with pytest.raises(KeyboardInterrupt):
+        write()
+    assert not path.exists()
+    before = list(asked)
+    assert before[:2] == [(None, 3), (None, 4)]
+    write()
+    assert asked == [*before, before[-1]]  # the one that was interrupted
+    assert storage.read_json(path)["without"]["4"] == [7.0, 7.07]
+    assert list(tmp_path.iterdir()) == [path]
+    # What another machine has found is not what this one would find.
+    storage.write_json(path.with_suffix(".partial.json"), {"environment": {}, "limits": {}})
+    write()
+    assert len(asked) == len(before) + 1 + 4
 
 
 def test_the_prediction():
