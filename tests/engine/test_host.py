@@ -210,6 +210,18 @@ def test_threads_share_arrays_of_any_strides():
             assert np.array_equal(mx.fake_quantize(view, "mxfp8_e4m3", threads=3, **options), want.dequantize())
 
 
+@pytest.mark.parametrize("run", [17, 31, 47, 48, 63, 100])
+def test_rows_of_blocks_that_registers_do_not_divide(run):
+    """In groups of many blocks, and with a short one at the end."""
+    rng = samples.generator("odd blocks", run)
+    x = (rng.standard_normal((5, 40 * run + 5)) * np.exp2(rng.integers(-20, 20, (5, 1)))).astype(np.float32)
+    x[1, run], x[2, 5 * run : 6 * run], x[3, ::2] = np.inf, 0, -0.0
+    words = rng.integers(0, 1 << 32, x.shape, dtype=np.uint32)
+    check(request(x, "e3m2", (1, run)), run)
+    for random in (RandomBits(30, seed=run), RandomBits(9, words=words)):
+        check(request(x, "e3m2", (1, run), rounding=Rounding.SR, random=random), run)
+
+
 def test_random_words_go_with_their_elements():
     x = inputs()
     words = samples.generator("words").integers(0, 1 << 32, x.shape, dtype=np.uint32)
