@@ -135,7 +135,7 @@ def quantize_rows(
                     least, greatest = i32(min(least, scale)), i32(max(greatest, scale))
                 is_right = least >= limits.least_scale and greatest <= limits.greatest_scale
                 is_right = is_right and integer(widen(word(most))) <= limits.greatest_x
-                if not is_right or (constant_run > 0 and width != constant_run):
+                if not is_right:
                     left[number] = MIXED
                     skipped += 1
                     continue
