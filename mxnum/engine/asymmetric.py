@@ -25,10 +25,10 @@ from mxnum.engine.offsets import (
     ordered_type,
     subtract_offsets,
 )
-from mxnum.engine.parts import LARGEST, Part, cut, new_beside
+from mxnum.engine.parts import Part, cut, new_beside
 from mxnum.engine.request import Request, Settings
 from mxnum.engine.rows import PIECE, USUAL_RUN
-from mxnum.engine.walk import CHUNK, Walk, in_threads, plan
+from mxnum.engine.walk import CHUNK, Walk, in_threads
 from mxnum.formats import ElementFormat
 from mxnum.layout import Blocks
 from mxnum.modes import OffsetRange
@@ -55,15 +55,15 @@ def _quantized(request: Request, results: Array, scales: Array, offsets: Array, 
     if x.size == 0:
         return True
     job = _job(asked, values)
-    walk = plan(x.shape, asked.blocks)
-    most = LARGEST if walk is not None and _in_one_go(job, asked, walk) else CHUNK
-    parts = cut(asked.blocks, x, results, (scales, offsets), request.random, writes_sides=True, most=most)
+    parts = cut(asked.blocks, x, results, (scales, offsets), request.random, writes_sides=True, most=CHUNK)
     if parts is None or not environment.is_default():
         return False
     if request.scales is not None:
         scales[...] = request.scales
-    room = np.empty(min(x.size, most), numpy_dtype(job.source))
+    room = np.empty(min(x.size, CHUNK), numpy_dtype(job.source))
     for part in parts.each():
+        if part.x.size > room.size:  # of one long block
+            room = np.empty(part.x.size, room.dtype)
         run = _run_rows if _in_one_go(job, asked, part.walk) else _run
         if not run(job, asked, part, room[: part.x.size], values, request.threads):
             return False

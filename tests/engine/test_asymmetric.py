@@ -111,3 +111,11 @@ def test_what_is_left_to_the_definition():
         scales, offsets = np.full(shape, 127, np.uint8), np.zeros(shape, np.float16)
         values = np.asfortranarray(np.empty(codes.shape, np.float32))
         assert asymmetric.dequantize(codes, scales, offsets, element, blocks, target, values) == done
+
+
+def test_a_block_longer_than_a_part(monkeypatch):
+    x = np.resize(inputs("float32"), (400, 400))
+    x[~np.isfinite(x)] = 1
+    for kind in ({"block_shape": (400, 400)}, {"block_shape": (400, 400), "offset_range": "half"}):
+        check(x, monkeypatch, **kind)
+    check(x.reshape(1, -1), monkeypatch, block_size=160_000)
