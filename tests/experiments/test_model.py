@@ -78,59 +78,59 @@ def test_gradients_against_torch(experiment):
         assert np.abs(ours - theirs).max() <= 2e-5 * np.abs(theirs).max(), kind
 
 
-def linear_by_the_library(experiment, network, x, y):
-    """The same training step with `mx.linear_forward` and `mx.linear_backward`: FP32 vectors, SR left out."""
-    p, parameters = experiment.precision, network.parameters
-
-    def keywords(operand):
-        return None if operand.format is None else {"format": operand.format, "scale_rule": operand.scale_rule}
-
-    def affine(value, operand):
-        return value if operand.format is None else mx.fake_quantize(value, operand.format)
-
-    forward = {"activations": keywords(p.activations), "weights": keywords(p.weights), "accumulate": "blas"}
-    stream, saved = x[0].astype(np.float64), []
-    for k in range(experiment.layers):
-        gamma, beta = affine(parameters.gamma[k, 0], p.gamma), affine(parameters.beta[k, 0], p.beta)
-        deviation = np.sqrt(stream.var(-1, keepdims=True) + 1e-5)
-        unit = (stream - stream.mean(-1, keepdims=True)) / deviation
-        z = (unit * gamma + beta).astype(np.float32)
-        u, first = mx.linear_forward(z, parameters.w1[k, 0], **forward)
-        h = np.maximum(u, 0)
-        out, second = mx.linear_forward(h, parameters.w2[k, 0], **forward)
-        stream = stream + out + parameters.bias[k, 0]
-        saved.append((gamma, unit, deviation, u, first, second))
-    d = 2 * (stream - y[0]) / stream.size
-    gradients = {kind: [None] * experiment.layers for kind in KINDS}
-    for k in reversed(range(experiment.layers)):
-        gamma, unit, deviation, u, first, second = saved[k]
-        gradient = keywords(p.gradients)
-        back = mx.linear_backward(d.astype(np.float32), second, gradients=gradient)
-        gradients["w2"][k], gradients["bias"][k] = back.weight, back.bias
-        du = back.x * (u > 0)
-        back = mx.linear_backward(du, first, gradients=gradient)
-        gradients["w1"][k], dz = back.weight, back.x.astype(np.float64)
-        gradients["gamma"][k], gradients["beta"][k] = (dz * unit).sum(0), dz.sum(0)
-        g = dz * gamma
-        d = d + (g - g.mean(-1, keepdims=True) - unit * (g * unit).mean(-1, keepdims=True)) / deviation
-    return gradients
+#: Operands of a layer's three products: as the library's linear layer has them, forward and backward alike.
+OPERANDS = {
+    "E4M3": {kind: Operand("mxfp8_e4m3") for kind in ("activations", "weights", "gradients")},
+    "E2M1, rceil": {
+        kind: Operand("mxfp4_e2m1", scale_rule="rceil") for kind in ("activations", "weights", "gradients")
+    },
+    "mixed": {
+        "activations": Operand("mxfp6_e2m3", scale_rule="even"),
+        "weights": Operand("mxfp4_e2m1", rounding="rtz"),
+        "gradients": Operand("mxfp8_e5m2", block_size=8),
+    },
+}
 
 
-@pytest.mark.parametrize("fmt", ["mxfp8_e4m3", "mxfp6_e2m3", "mxfp4_e2m1"])
-@pytest.mark.parametrize("scale_rule", ["floor", "rceil"])
-def test_products_are_those_of_the_library(fmt, scale_rule):
-    each = Operand(fmt, scale_rule=scale_rule)
-    precision = Precision(each, each, each, each, each, Operand(fmt), Operand(fmt))
-    experiment = SMALL.but(activation="relu", precision=precision, layers=1)
-    network, x, y = network_and_batch(experiment)
+@pytest.mark.parametrize("seeds", [(3,), (3, 4)], ids=["one run", "two runs"])
+@pytest.mark.parametrize("width", [32, 48])
+@pytest.mark.parametrize("operands", OPERANDS.values(), ids=OPERANDS)
+def test_products_are_those_of_the_library(operands, width, seeds):
+    """All six products of a layer, forward and backward, have the bits of `mx.linear_forward` and `linear_backward`."""
+    backward = {f"{kind}_backward": operands[kind] for kind in ("activations", "weights")}
+    precision = Precision(**operands, **backward)
+    network, x, y = network_and_batch(SMALL.but(layers=1, width=width, precision=precision), seeds)
     network.loss_and_gradients(x, y, 0)
-    expected = linear_by_the_library(experiment, network, x, y)
-    for kind in KINDS:
-        theirs, ours = np.array(expected[kind]), getattr(network.gradients, kind)[:, 0]
-        # An element next to a rounding boundary may fall on either side: nearly all agree closely.
-        error = np.abs(ours - theirs) / np.abs(theirs).max()
-        assert np.quantile(error, 0.9) < 1e-4, kind
-        assert error.mean() < 2e-3, kind
+    (layer,), parameters, made = network.saved, network.parameters, network.gradients
+    keywords = {
+        kind: {
+            "format": operand.format,
+            "scale_rule": operand.scale_rule,
+            "rounding": operand.rounding,
+            "block_size": operand.mx_format.block if operand.block_size is None else operand.block_size,
+        }
+        for kind, operand in operands.items()
+    }
+    forward = {kind: keywords[kind] for kind in ("activations", "weights")} | {"accumulate": "blas", "threads": 1}
+    of_grad = {"gradients": keywords["gradients"], "threads": 1}
+    kept = {name: network.buffers.get_like(name, x.shape) for name in ("product", "d_out", "dz")}
+    kept |= {name: network.buffers.get_like(name, layer.h.shape) for name in ("dh", "du")}
+    for run in range(len(seeds)):
+        u, first = mx.linear_forward(layer.z[run], parameters.w1[0, run], **forward)
+        out, second = mx.linear_forward(layer.h[run], parameters.w2[0, run], **forward)
+        back = mx.linear_backward(kept["d_out"][run], second, **of_grad)
+        start = mx.linear_backward(kept["du"][run], first, **of_grad)
+        pairs = {
+            "u": (u, layer.u[run]),
+            "out": (out, kept["product"][run]),
+            "dh": (back.x, kept["dh"][run]),
+            "w2": (back.weight, made.w2[0, run]),
+            "dz": (start.x, kept["dz"][run]),
+            "w1": (start.weight, made.w1[0, run]),
+        }
+        for name, (theirs, ours) in pairs.items():
+            assert np.any(ours), name
+            assert np.array_equal(theirs.view(np.int32), ours.view(np.int32)), name
 
 
 def gradients(experiment, seeds=(3,)):
