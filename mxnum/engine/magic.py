@@ -2,9 +2,9 @@
 
 Adding to |x| a power of two whose last place is the element's quantum makes the hardware round x to that quantum, to
 nearest even; taking it away again leaves the rounded value. One exact subtraction more tells on which side of x it
-lies, or how far, and so gives every other rounding. All this holds inside a domain only, and only while the hardware
-rounds to nearest even, which loops check. There the functions here equal encode, decode after encode, and shared_scale
-of `mxnum.scalar`: theorems.
+lies, or how far. Every other rounding is that value or the one beside it, which has one more or less in the bits of the
+sum. All this holds inside a domain only, and only while the hardware rounds to nearest even, which loops check. There
+the functions here equal encode, decode after encode, and shared_scale of `mxnum.scalar`: theorems.
 
 They are written in the dialect, with the float primitives of `lanes` besides. The element is given at run time, as
 `Constants`, so that one compiled loop serves all elements, overflows and scale rules.
@@ -167,7 +167,7 @@ def make_code(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
         magnitude = x & 0x7FFFFFFF
         magic = _magic_of(magnitude, scale, e)
         steps = (magic >> e.discarded) - ((scale + e.emin + e.discarded) << e.mantissa)
-        _, code = round_to_quantum(x, magnitude, magic, steps, random)
+        code = round_to_quantum(x, magnitude, magic, steps, random) - magic + steps
         sign = x >> 31
         code = select(code > e.max_code, select(sign == 0, e.above, e.below), code)
         flip = sign & e.flip
@@ -192,7 +192,7 @@ def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
         steps = 0
         if by_parity:  # with mantissa bits a binade has an even number of steps
             steps = (magic >> e.discarded) - ((scale + e.emin + e.discarded) << e.mantissa)
-        value, _ = round_to_quantum(x, magnitude, magic, steps, random)
+        value = subtract_float32(round_to_quantum(x, magnitude, magic, steps, random), magic)
         largest = ((scale + e.emin) << 23) + e.largest
         special = select(x < 0, e.value_below, e.value_above)
         limit = select(special == 0, largest, special)
@@ -337,46 +337,41 @@ def _magic_of(magnitude, scale, e):
 
 @cache
 def _make_round(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
-    """(x, magnitude, magic, steps, random) -> (magnitude rounded to the quantum, its unbounded code).
+    """(x, magnitude, magic, steps, random) -> bits of magic plus the magnitude rounded to the quantum.
 
-    `steps` is the code that the binade of `magic` begins at, less one binade of significands.
+    The last place of that sum is the quantum, so that a step to the next multiple adds 1 to its bits. `steps` is the
+    code that the binade of `magic` begins at, less one binade of significands.
     """
     BY_HARDWARE = rounding == Rounding.RNE and not by_parity
-    RNE, RNA, RTZ, RTO, SR = (
-        rounding == mode for mode in (Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.RTO, Rounding.SR)
+    RNE, RNA, RTZ, RTO, RTP, SR = (
+        rounding == mode for mode in (Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.RTO, Rounding.RTP, Rounding.SR)
     )
-    RTP = rounding == Rounding.RTP
     LAST_PLACE = FLOAT32.mantissa_bits << FLOAT32.mantissa_bits
-    ONE = (FLOAT32.bias + SR_BITS) << FLOAT32.mantissa_bits
+    ONE, PARTS = (power << FLOAT32.mantissa_bits for power in (FLOAT32.bias, FLOAT32.bias + SR_BITS))
 
     @dialect
     def round_to_quantum(x, magnitude, magic, steps, random):
         total = add_float32(magnitude, magic)
-        value = subtract_float32(total, magic)
-        code = total - magic + steps
         if BY_HARDWARE:
-            return value, code
-        quantum = magic - LAST_PLACE
-        above = value > magnitude
-        value = subtract_float32(value, select(above, quantum, 0))  # toward zero
-        code = code - select(above, 1, 0)
-        if RTZ:
-            return value, code
-        if RTO:
-            up = select(value == magnitude, 0, 1 - (code & 1))
-        elif SR:
-            rest = subtract_float32(magnitude, value)
-            scaled = rest + (ONE - quantum)  # in units of quantum / 2**SR_BITS; below 1 where rest is subnormal
-            up = (truncate_float32(select(scaled < 0, 0, scaled)) + random) >> SR_BITS
-        elif RNE or RNA:
-            rest = subtract_float32(magnitude, value)
+            return total
+        nearest = subtract_float32(total, magic)
+        if SR or RNE or RNA:
+            rest, quantum = subtract_float32(magnitude, nearest), magic - LAST_PLACE
+            if SR:
+                parts = truncate_float32(multiply_float32(rest, ONE - (quantum - PARTS)))  # 2**SR_BITS in a quantum
+                return total + ((parts + random) >> SR_BITS)
             twice = add_float32(rest, rest)
-            at_tie = (code & 1) if RNE else 1
-            up = select(twice < quantum, 0, select(twice == quantum, at_tie, 1))
-        elif RTP:
-            up = select(value == magnitude, 0, select(x < 0, 0, 1))
-        else:
-            up = select(value == magnitude, 0, select(x < 0, 1, 0))
-        return add_float32(value, select(up == 1, quantum, 0)), code + up
+            if RNA:
+                return total + select(twice == quantum, 1, 0)
+            odd = (total - magic + steps) & 1
+            return total + select(twice == quantum, odd, select(twice == quantum + _SIGN, 0 - odd, 0))
+        down, up = select(nearest > magnitude, -1, 0), select(nearest < magnitude, 1, 0)
+        if RTZ:
+            return total + down
+        if RTO:
+            return total + select(((total - magic + steps) & 1) == 0, down + up, 0)
+        if RTP:
+            return total + select(x < 0, down, up)
+        return total + select(x < 0, up, down)
 
     return round_to_quantum

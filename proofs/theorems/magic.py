@@ -35,10 +35,11 @@ DECODING = "The value made by moving the fields of a code into place is the valu
 ROUNDING_HYPOTHESES = (
     "x is any float32 and scale any code within the limits of mxnum.engine.magic.domain",
     "random in 0..2**30-1",
-    "float32 additions round to nearest even",
+    "float32 additions and products round to nearest even",
 )
 #: Defining equations of the float results met while a function runs; floats have no bit-vector term of their own.
 _results: list[z3.BoolRef] = []
+OPERATIONS = {"add": z3.fpAdd, "subtract": z3.fpSub, "multiply": z3.fpMul}
 
 
 def _float_arithmetic(operation: str, *operands: Any) -> Sym:
@@ -49,7 +50,7 @@ def _float_arithmetic(operation: str, *operands: Any) -> Sym:
         half = z3.fpBVToFP(z3.Extract(15, 0, a.value), z3.Float16())
         return _float_result("widened", z3.fpFPToFP(z3.RNE(), half, z3.Float32()), a)
     floats = [z3.fpBVToFP(a.lift(bits), z3.Float32()) for bits in operands]
-    return _float_result(operation, {"add": z3.fpAdd, "subtract": z3.fpSub}[operation](z3.RNE(), *floats), a)
+    return _float_result(operation, OPERATIONS[operation](z3.RNE(), *floats), a)
 
 
 def _float_result(name: str, value: z3.FPRef, operand: Sym) -> Sym:
@@ -59,13 +60,14 @@ def _float_result(name: str, value: z3.FPRef, operand: Sym) -> Sym:
 
 
 def _truncate(a: Sym) -> Sym:
-    """The integer part of a nonnegative float32 below 2**31; that it is one becomes an obligation."""
-    field = z3.LShR(a.value, 23)
+    """The integer part of a float32 of magnitude below 2**31; that it is one becomes an obligation."""
+    field = z3.LShR(a.value & 0x7FFFFFFF, 23)
     a.obligations.append(z3.ULT(field, 127 + 31))
     significand = (a.value & 0x7FFFFF) | 0x800000
     exponent = field - (127 + 23)
     whole = z3.If(exponent < 0, z3.LShR(significand, 0 - exponent), significand << exponent)
-    return Sym(z3.If(z3.ULT(field, 127), z3.BitVecVal(0, 32), whole), a.obligations)
+    whole = z3.If(z3.ULT(field, 127), z3.BitVecVal(0, 32), whole)
+    return Sym(z3.If(a.value < 0, 0 - whole, whole), a.obligations)
 
 
 def check(name: str, rounding: Rounding, overflow: Overflow, value: bool) -> Outcome:

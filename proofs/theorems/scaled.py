@@ -16,6 +16,7 @@ from mxnum.scalar.scale import make_shared_scale
 from proofs.solve import prove, together
 from proofs.sym import Sym, run
 from proofs.theorem import Outcome, Theorem
+from proofs.theorems.magic import OPERATIONS
 
 FLOAT32 = FLOATS["float32"]
 CODE = (
@@ -32,7 +33,6 @@ Function = Callable[..., Any]
 _down: Function = scaled.down
 _up: Function = scaled.up
 ENVIRONMENT = "float32 operations round to nearest even and keep subnormals"
-_OPERATIONS = {"add": z3.fpAdd, "subtract": z3.fpSub, "multiply": z3.fpMul}
 
 
 class Floats:
@@ -46,7 +46,7 @@ class Floats:
         word = a if isinstance(a, Sym) else b
         x, y = (z3.fpBVToFP(word.lift(bits), z3.Float32()) for bits in (a, b))
         result = z3.FreshConst(z3.BitVecSort(32), operation)
-        self.equations.append(z3.fpBVToFP(result, z3.Float32()) == _OPERATIONS[operation](z3.RNE(), x, y))
+        self.equations.append(z3.fpBVToFP(result, z3.Float32()) == OPERATIONS[operation](z3.RNE(), x, y))
         return Sym(result, word.obligations)
 
 
