@@ -13,7 +13,7 @@ from mxnum.engine import environment, paths
 from mxnum.engine.draws import Draw
 from mxnum.engine.jobs import Quantization, decoding_job, drawn, quantizing_job
 from mxnum.engine.magic import decoding_domain
-from mxnum.engine.offset_rows import add_offsets_to_rows, quantize_rows_with_offsets
+from mxnum.engine.offset_rows import add_offsets_to_rows, decode_rows_with_offsets, quantize_rows_with_offsets
 from mxnum.engine.offsets import (
     CONSTANT_RUNS,
     add_offsets,
@@ -29,10 +29,12 @@ from mxnum.engine.parts import Part, cut, new_beside
 from mxnum.engine.request import Request, Settings
 from mxnum.engine.rows import PIECE, USUAL_RUN
 from mxnum.engine.walk import CHUNK, Walk, in_threads
-from mxnum.formats import ElementFormat
+from mxnum.formats import FLOATS, ElementFormat
 from mxnum.layout import Blocks
 from mxnum.modes import OffsetRange
 from mxnum.scalar.offset import difference_format
+
+_FLOAT32_NAN = FLOATS["float32"].nan_code
 
 
 def quantize(request: Request, codes: Array, scales: Array, offsets: Array) -> bool:
@@ -131,12 +133,17 @@ def dequantize(
     job = decoding_job(element, target)
     fast = paths.adds_fast(element, target) and environment.is_default()
     for part in parts.each():
-        (side, bits), out = _sides(part), signed_bits(part.out).reshape(-1)
-        if fast and may_add(side, bits, element):
-            job.run(part.walk, part.x, part.out, side, 1)
-            add_offsets()(out, out, bits, *part.walk.bands)
-        else:
-            decode_with_offsets(element, target)(part.x.reshape(-1), out, side, *part.walk.bands, bits)
+        (side, bits), out, walk = _sides(part), signed_bits(part.out).reshape(-1), part.walk
+        flat = part.x.reshape(-1), out, side
+        if fast and walk.along_rows and job.fast is not None:
+            loop = decode_rows_with_offsets(job.fast.special or job.fast.function, walk.constant_run)
+            if loop(*flat, walk.shape, walk.whole, job.fast.numbers, bits, _FLOAT32_NAN) == 0:
+                continue
+        elif fast and may_add(side, bits, element):
+            job.run(walk, part.x, part.out, side, 1)
+            add_offsets()(out, out, bits, *walk.bands)
+            continue
+        decode_with_offsets(element, target)(*flat, *walk.bands, bits)
     return True
 
 

@@ -133,7 +133,7 @@ def fast_decoding(element: ElementFormat, target: ElementFormat) -> Fast | None:
     function, constants, domain = _decoding(target), magic.constants(element), magic.decoding_domain(element)
     special = None
     if paths.decodes_by_product(element, target):
-        special, domain = _with_constants(_by_product(element), constants), magic.product_domain(element)
+        special, domain = _with_constants(_by_product(element, target), constants), magic.product_domain(element)
     return Fast(function, _numbers(_limits(*domain, 0), constants), special)
 
 
@@ -278,11 +278,11 @@ def _decoding(target: ElementFormat) -> Callable[..., Any]:
 
 
 @cache
-def _by_product(element: ElementFormat) -> Callable[..., Any]:
-    value_by_product = magic.make_value_by_product(element)
+def _by_product(element: ElementFormat, target: ElementFormat) -> Callable[..., Any]:
+    value_by_product, convert = magic.make_value_by_product(element), magic.make_convert_value(target)
 
     @dialect
     def decode_by_product(code, scale, random, e):
-        return value_by_product(code, scale, e)
+        return convert(value_by_product(code, scale, e))
 
     return decode_by_product

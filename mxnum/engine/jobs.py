@@ -258,9 +258,8 @@ def quantizing_loop(
 
 
 def decoding_loop(fast: Fast, constant_run: int, storage: Storage = DIRECT) -> Any:
-    """The fast loop along rows; compilers make scalars of so short a function in a loop of the shorter length."""
-    special = None if constant_run == rows.SHORT_RUN else fast.special
-    return rows.decode_rows(special or fast.function, constant_run, storage)
+    """The fast loop along rows."""
+    return rows.decode_rows(fast.special or fast.function, constant_run, storage)
 
 
 def drawn(random: RandomBits | None, first: int, walk: Walk) -> tuple[Draw, Any]:

@@ -19,10 +19,12 @@ from mxnum.engine.jit import compile_loop
 from mxnum.engine.lanes import integer, lane, load, store, subtract_float32
 from mxnum.engine.magic import fast_scale, make_widen
 from mxnum.engine.offsets import fast_sum, make_fast_difference, make_finite_difference, midpoint
-from mxnum.engine.rows import MIXED, NAN_SCALE, PIECE, group_of
+from mxnum.engine.rows import MIXED, NAN_SCALE, PIECE, group_of, make_values_of, scales_lie
 from mxnum.formats import ElementFormat
 from mxnum.scalar.offset import OFFSET, make_from_ordered, make_to_ordered
-from mxnum.scalar.word import dialect
+from mxnum.scalar.word import dialect, select
+
+_LARGEST_OFFSET = OFFSET.max_code
 
 
 @cache
@@ -162,6 +164,67 @@ def add_offsets_to_rows() -> Any:
         return skipped
 
     return compile_loop(loop)
+
+
+@cache
+def decode_rows_with_offsets(function: Callable[..., Any], constant_run: int) -> Any:
+    """(codes, out, scales, shape, bounds, numbers, offsets, nan) -> blocks left: float32 values and their offsets.
+
+    A block is left where the formulation or the sum is not right; one whose scale is NaN is filled with `nan`.
+    """
+    widen_offset = make_widen(OFFSET)
+
+    @dialect
+    def offset_at(offsets, place):
+        return widen_offset(load(offsets, place))
+
+    @dialect
+    def value_and_offset(code, scale, offset, e):
+        return fast_sum(function(code, scale, 0, e), offset)
+
+    values_of = make_values_of(value_and_offset, constant_run, offset_at)
+    values_of_any = make_values_of(value_and_offset, 0, offset_at)
+
+    def loop(codes, out, scales, shape, bounds, numbers, offsets, nan):
+        limits, e = numbers_given(numbers)
+        length, run, _ = shape
+        first, last, begin, end = bounds
+        per_row = (length + run - 1) // run
+        skipped = 0
+        for row in range(first, last):
+            at = begin
+            while at < end:
+                _, blocks, width = group_of(row, at, shape)
+                base, place = row * length + at * run, row * per_row + at
+                at += blocks
+                if scales_lie(scales, place, blocks, limits) and _are_finite(offsets, place, blocks):
+                    if constant_run == 0 or width == constant_run:
+                        values_of(codes, out, scales, offsets, place, base, 0, blocks, width, e)
+                    else:
+                        values_of_any(codes, out, scales, offsets, place, base, 0, blocks, width, e)
+                    continue
+                for b in range(blocks):
+                    start = base + b * width
+                    if integer(load(scales, place + b)) == NAN_SCALE:
+                        for i in range(start, start + width):
+                            store(out, i, nan)
+                    elif scales_lie(scales, place + b, 1, limits) and _are_finite(offsets, place + b, 1):
+                        values_of_any(codes, out, scales, offsets, place + b, start, 0, 1, width, e)
+                    else:
+                        skipped += 1
+        return skipped
+
+    return compile_loop(loop)
+
+
+@dialect
+def _are_finite(offsets, place, count):
+    """Whether so many offsets, float16 bits, are finite."""
+    largest = lane(0)
+    for b in range(place, place + count):
+        magnitude = load(offsets, b) & 0x7FFF
+        largest = select(magnitude > largest, magnitude, largest)
+    return largest <= _LARGEST_OFFSET
 
 
 @cache

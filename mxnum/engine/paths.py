@@ -72,9 +72,9 @@ DECODING = FastPath(
 )
 PRODUCTS = FastPath(
     name="a number of its own times a power of two",
-    float_types=("float32",),
+    float_types=tuple(FLOATS),
     elements=tuple(ELEMENTS),
-    evidence=("magic/product/{element}",),
+    evidence=("magic/product/{element}", "magic/convert/{element}/{type}"),
 )
 BEYOND = FastPath(
     name="products bring every number and scale to scale 1",
@@ -124,5 +124,5 @@ def decodes_fast(element: ElementFormat, target: ElementFormat) -> bool:
 
 
 def decodes_by_product(element: ElementFormat, target: ElementFormat) -> bool:
-    """Whether `magic.make_value_by_product` may be used."""
+    """Whether `magic.make_value_by_product` may be used, before `magic.make_convert_value`."""
     return PRODUCTS.covers(target, element)

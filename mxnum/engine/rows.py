@@ -276,23 +276,51 @@ def convert_rows(definition: Definition, draw: Draw, greatest: int | None, const
     return compile_loop(loop)
 
 
+@dialect
+def _no_extra(extras, place):
+    return 0
+
+
+@cache
+def make_values_of(function: Callable[..., Any], constant_run: int, extra_at: Callable[..., Any]) -> Callable[..., Any]:
+    """(codes, out, scales, extras, place, base, back, blocks, width, constants): values of blocks one after the other.
+
+    `extra_at(extras, place)` is what the function is told of a block beside its scale.
+    """
+
+    @apart
+    def values_of(codes, out, scales, extras, place, base, back, blocks, width, e):
+        keep_apart()
+        alone = 0
+        if constant_run == SHORT_RUN:  # two blocks at a time: compilers make scalars of so short a function in a loop
+            alone = blocks & ~1  # of the shorter length
+            for b in range(0, alone, 2):
+                first, second = load(scales, place + b), load(scales, place + b + 1)
+                extra, other = extra_at(extras, place + b), extra_at(extras, place + b + 1)
+                start = base + b * SHORT_RUN
+                for i in range(2 * SHORT_RUN):
+                    is_first = (i & SHORT_RUN) == 0
+                    scale, more = select(is_first, first, second), select(is_first, extra, other)
+                    store(out, start + i, function(load(codes, start + i - back), scale, more, e))
+        for b in range(alone, blocks):
+            scale, more = load(scales, place + b), extra_at(extras, place + b)
+            if constant_run > 0:
+                start = base + b * constant_run
+                for i in range(start, start + constant_run):
+                    store(out, i, function(load(codes, i - back), scale, more, e))
+            else:
+                for i in range(base + b * width, base + (b + 1) * width):
+                    store(out, i, function(load(codes, i - back), scale, more, e))
+
+    return values_of
+
+
 @cache
 def decode_rows(function: Callable[..., Any], constant_run: int, storage: Storage) -> Any:
     """(codes, out, scales, shape, bounds, left, numbers) -> groups left: values, by a fast formulation."""
     fetch, shift, source, STAGED = storage.fetch, storage.shift, storage.into, storage.staged
 
-    @apart
-    def values_of(codes, out, scales, place, base, back, blocks, width, e):
-        keep_apart()
-        for b in range(blocks):
-            scale = load(scales, place + b)
-            if constant_run > 0:
-                start = base + b * constant_run
-                for i in range(start, start + constant_run):
-                    store(out, i, function(load(codes, i - back), scale, 0, e))
-            else:
-                for i in range(base + b * width, base + (b + 1) * width):
-                    store(out, i, function(load(codes, i - back), scale, 0, e))
+    values_of = make_values_of(function, constant_run, _no_extra)
 
     def loop(codes, out, scales, shape, bounds, left, numbers):
         limits, e = numbers_given(numbers)
@@ -320,7 +348,7 @@ def decode_rows(function: Callable[..., Any], constant_run: int, storage: Storag
                     skipped += 1
                     continue
                 fetch(codes, stage, row, length, column, blocks * width)
-                values_of(fetched, out, scales, place, base, back, blocks, width, e)
+                values_of(fetched, out, scales, 0, place, base, back, blocks, width, e)
         return skipped
 
     return compile_loop(loop)
