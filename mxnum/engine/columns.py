@@ -27,6 +27,9 @@ from mxnum.engine.rows import FINITE, MIXED, NAN_SCALE
 from mxnum.formats import ElementFormat
 from mxnum.scalar.word import dialect, select
 
+#: Elements of several short rows that are taken as one, at most.
+FOLDED = 128
+
 
 @dialect
 def rows_of(band, shape):
@@ -35,6 +38,26 @@ def rows_of(band, shape):
     bands = (rows + k - 1) // k
     begin = band % bands * k
     return band // bands * rows + begin, band // bands * rows + min(begin + k, rows)
+
+
+@dialect
+def rows_at_once(height, shape):
+    """How many rows of a band that high are taken as one: where they are short and whole, so many that they are not."""
+    _, columns, _, _, panel = shape
+    together = 1
+    while columns <= panel and 2 * together * columns <= FOLDED and height % (2 * together) == 0:
+        together *= 2
+    return together
+
+
+@dialect
+def repeat(line, width, together):
+    """The first `width` numbers of an array again and again, so often in all; a power of two."""
+    length = width
+    while length < together * width:
+        for j in range(length):
+            store(line, length + j, load(line, j))
+        length *= 2
 
 
 @cache
@@ -47,20 +70,23 @@ def quantize_columns(
     """
     MAGNITUDE = (1 << (source.bits - 1)) - 1
     widen, fast_scale = magic.make_widen(source), magic.fast_scale
-    prepare, random_at, DRAWN = draw.prepare, draw.at, draw.rows
+    prepare, random_at, DRAWN, TURNED = draw.prepare, draw.at, draw.rows, draw.rows > 1
     i32 = np.int32
     Magnitude: Any = np.int64 if source.bits > 32 else np.int32
     word = wide if source.bits > 32 else lane
 
     def loop(x, out, scales, shape, bounds, left, words, numbers):
         limits, e = numbers_given(numbers)
-        _, columns, _, run, panel = shape
+        rows, columns, k, run, panel = shape
         run = constant_run if constant_run > 0 else run
         first, last, begin, end = bounds
         per_row, panels = (columns + run - 1) // run, (columns + panel - 1) // panel
-        by_column, amax = np.empty(panel + run, Magnitude), np.empty(panel, Magnitude)
-        spread = np.empty(panel + run, np.int32)
-        buffer = np.empty(max(1, DRAWN * (panel + SPARE)), np.int32)
+        usual = 1 if TURNED else rows_at_once(k, shape)
+        at_end = 1 if TURNED else rows_at_once(rows % k, shape)
+        longest = max(panel + run, FOLDED)
+        by_column, amax = np.empty(longest, Magnitude), np.empty(panel, Magnitude)
+        spread = np.empty(longest, np.int32)
+        buffer = np.empty(max(1, DRAWN * (longest + SPARE)), np.int32)
         buffer[0] = -1
         skipped = 0
         for band in range(first, last):
@@ -68,13 +94,20 @@ def quantize_columns(
             for column in range(begin, end, panel):
                 width = min(panel, end - column)
                 blocks = (width + run - 1) // run
-                for j in range(blocks * run):
+                together = usual if last_row - first_row == k else at_end
+                for j in range(max(blocks * run, together * width)):
                     store(by_column, j, 0)
-                for row in range(first_row, last_row):
+                for row in range(first_row, last_row, together):
                     base = row * columns + column
-                    for j in range(width):
+                    for j in range(together * width):
                         magnitude = Magnitude(integer(load(x, base + j) & MAGNITUDE))
                         store(by_column, j, Magnitude(max(Magnitude(integer(load(by_column, j))), magnitude)))
+                half = together * width // 2
+                while half >= width:
+                    for j in range(half):
+                        magnitude = Magnitude(integer(load(by_column, half + j)))
+                        store(by_column, j, Magnitude(max(Magnitude(integer(load(by_column, j))), magnitude)))
+                    half //= 2
                 most = Magnitude(0)
                 for b in range(blocks):
                     largest = Magnitude(0)
@@ -105,10 +138,11 @@ def quantize_columns(
                 if not scales_given:
                     for b in range(blocks):
                         store(scales, place + b, amax[b])
-                for row in range(first_row, last_row):
+                repeat(spread, width, together)
+                for row in range(first_row, last_row, together):
                     base = row * columns + column
-                    random = prepare(words, buffer, base, width)
-                    for j in range(width):
+                    random = prepare(words, buffer, base, together * width)
+                    for j in range(together * width):
                         bits = lane(random_at(words, buffer, random + j))
                         store(out, base + j, function(load(x, base + j), load(spread, j), bits, e))
         return skipped
@@ -229,11 +263,12 @@ def decode_columns(function: Callable[..., Any], constant_run: int) -> Any:
 
     def loop(codes, out, scales, shape, bounds, left, numbers):
         limits, e = numbers_given(numbers)
-        _, columns, _, run, panel = shape
+        rows, columns, k, run, panel = shape
         run = constant_run if constant_run > 0 else run
         first, last, begin, end = bounds
         per_row, panels = (columns + run - 1) // run, (columns + panel - 1) // panel
-        spread = np.empty(panel + run, np.int32)
+        usual, at_end = rows_at_once(k, shape), rows_at_once(rows % k, shape)
+        spread = np.empty(max(panel + run, FOLDED), np.int32)
         skipped = 0
         for band in range(first, last):
             first_row, last_row = rows_of(band, shape)
@@ -250,9 +285,11 @@ def decode_columns(function: Callable[..., Any], constant_run: int) -> Any:
                     left[band * panels + column // panel] = MIXED
                     skipped += 1
                     continue
-                for row in range(first_row, last_row):
+                together = usual if last_row - first_row == k else at_end
+                repeat(spread, width, together)
+                for row in range(first_row, last_row, together):
                     base = row * columns + column
-                    for j in range(width):
+                    for j in range(together * width):
                         store(out, base + j, function(load(codes, base + j), load(spread, j), 0, e))
         return skipped
 
