@@ -1,9 +1,9 @@
 """Fast loops for blocks that span several rows: columns and tiles.
 
-The array is seen as (planes, rows, columns) with blocks (1, k, run), flat and contiguous. A band is the k rows that
-share blocks; it is taken in panels of columns that fit the caches. The scales of a panel are spread over its columns,
-so that elements have one loop along them whatever `run` is. Panels are to these loops what groups are to those in
-`rows`: `left` marks the ones still to be done.
+The array is seen as (planes, rows, columns) with blocks (1, k, run), flat and contiguous, but what is read may be of
+rows that begin every `step` elements. A band is the k rows that share blocks; it is taken in panels of columns that fit
+the caches. The scales of a panel are spread over its columns, so that elements have one loop along them whatever `run`
+is. Panels are to these loops what groups are to those in `rows`: `left` marks the ones still to be done.
 
 A call does the bands `first` to `last`, counted over all planes, and in each the columns `begin` to `end`, where
 `begin` is a multiple of the panel, and the panel one of run. A `constant_run` other than 0 is what run is known to be
@@ -34,7 +34,7 @@ FOLDED = 128
 @dialect
 def rows_of(band, shape):
     """First and last row of a band."""
-    rows, _, k, _, _ = shape
+    rows, _, k, _, _, _ = shape
     bands = (rows + k - 1) // k
     begin = band % bands * k
     return band // bands * rows + begin, band // bands * rows + min(begin + k, rows)
@@ -43,9 +43,9 @@ def rows_of(band, shape):
 @dialect
 def rows_at_once(height, shape):
     """How many rows of a band that high are taken as one: where they are short and whole, so many that they are not."""
-    _, columns, _, _, panel = shape
+    _, columns, _, _, panel, step = shape
     together = 1
-    while columns <= panel and 2 * together * columns <= FOLDED and height % (2 * together) == 0:
+    while step == columns <= panel and 2 * together * columns <= FOLDED and height % (2 * together) == 0:
         together *= 2
     return together
 
@@ -64,9 +64,10 @@ def repeat(line, width, together):
 def quantize_columns(
     function: Callable[..., Any], source: ElementFormat, scales_given: bool, draw: Draw, constant_run: int
 ) -> Any:
-    """(x, out, scales, (rows, columns, k, run, panel), (first, last, begin, end), left, words, numbers) -> panels left.
+    """(x, out, scales, shape, (first, last, begin, end), left, words, numbers) -> panels left.
 
-    Scales and results of all panels, by a fast formulation; those that it is not right for are marked.
+    The shape is (rows, columns, k, run, panel, step). Scales and results of all panels, by a fast formulation; those
+    that it is not right for are marked.
     """
     MAGNITUDE = (1 << (source.bits - 1)) - 1
     widen, fast_scale = magic.make_widen(source), magic.fast_scale
@@ -77,7 +78,7 @@ def quantize_columns(
 
     def loop(x, out, scales, shape, bounds, left, words, numbers):
         limits, e = numbers_given(numbers)
-        rows, columns, k, run, panel = shape
+        rows, columns, k, run, panel, step = shape
         run = constant_run if constant_run > 0 else run
         first, last, begin, end = bounds
         per_row, panels = (columns + run - 1) // run, (columns + panel - 1) // panel
@@ -98,7 +99,7 @@ def quantize_columns(
                 for j in range(max(blocks * run, together * width)):
                     store(by_column, j, 0)
                 for row in range(first_row, last_row, together):
-                    base = row * columns + column
+                    base = row * step + column
                     for j in range(together * width):
                         magnitude = Magnitude(integer(load(x, base + j) & MAGNITUDE))
                         store(by_column, j, Magnitude(max(Magnitude(integer(load(by_column, j))), magnitude)))
@@ -140,11 +141,11 @@ def quantize_columns(
                         store(scales, place + b, amax[b])
                 repeat(spread, width, together)
                 for row in range(first_row, last_row, together):
-                    base = row * columns + column
+                    base, ahead = row * columns + column, row * (step - columns)
                     random = prepare(words, buffer, base, together * width)
                     for j in range(together * width):
                         bits = lane(random_at(words, buffer, random + j))
-                        store(out, base + j, function(load(x, base + j), load(spread, j), bits, e))
+                        store(out, base + j, function(load(x, base + ahead + j), load(spread, j), bits, e))
         return skipped
 
     return compile_loop(loop)
@@ -161,7 +162,7 @@ def scale_columns(definition: Definition, source: ElementFormat) -> Any:
     Magnitude: Any = np.int32 if source.bits <= 32 else np.int64
 
     def loop(x, unused, scales, shape, bounds, left, nan_blocks):
-        _, columns, _, run, panel = shape
+        _, columns, _, run, panel, step = shape
         first, last, begin, end = bounds
         per_row, panels = (columns + run - 1) // run, (columns + panel - 1) // panel
         by_column, specials = np.empty(panel, Magnitude), np.empty(panel, np.uint8)
@@ -176,7 +177,7 @@ def scale_columns(definition: Definition, source: ElementFormat) -> Any:
                 for j in range(width):
                     by_column[j], specials[j] = Magnitude(0), 0
                 for row in range(first_row, last_row):
-                    base = row * columns + column
+                    base = row * step + column
                     for j in range(width):
                         by_column[j] = max(by_column[j], Magnitude(integer(load(x, base + j) & MAGNITUDE)))
                 for j in range(width):
@@ -188,7 +189,7 @@ def scale_columns(definition: Definition, source: ElementFormat) -> Any:
                         specials[j] = by_column[j] > MAX
                         by_column[j] = Magnitude(0)
                     for row in range(first_row, last_row):
-                        base = row * columns + column
+                        base = row * step + column
                         for j in range(width):
                             magnitude = Magnitude(integer(load(x, base + j) & MAGNITUDE))
                             by_column[j] = max(by_column[j], magnitude if magnitude <= MAX else Magnitude(0))
@@ -216,7 +217,7 @@ def convert_columns(definition: Definition, draw: Draw, greatest: int | None) ->
     MAGNITUDE = (1 << GREATEST.bit_length()) - 1
 
     def loop(x, out, scales, shape, bounds, left, words, nan):
-        _, columns, _, run, panel = shape
+        _, columns, _, run, panel, step = shape
         first, last, begin, end = bounds
         per_row, panels = (columns + run - 1) // run, (columns + panel - 1) // panel
         spread = np.empty(panel + run, np.int32)
@@ -237,7 +238,7 @@ def convert_columns(definition: Definition, draw: Draw, greatest: int | None) ->
                 if HAS_LIMIT and left[number] == MIXED:
                     largest = np.int32(0)
                     for row in range(first_row, last_row):
-                        base = row * columns + column
+                        base = row * step + column
                         for j in range(width):
                             magnitude = integer(select(load(spread, j) == NAN_SCALE, 0, load(x, base + j) & MAGNITUDE))
                             largest = np.int32(max(largest, magnitude))
@@ -246,11 +247,11 @@ def convert_columns(definition: Definition, draw: Draw, greatest: int | None) ->
                         continue
                 left[number] = 0
                 for row in range(first_row, last_row):
-                    base = row * columns + column
+                    base, ahead = row * columns + column, row * (step - columns)
                     random = prepare(words, buffer, base, width)
                     for j in range(width):
                         bits, scale = word(random_at(words, buffer, random + j)), word(integer(load(spread, j)))
-                        result = function(word(load(x, base + j)), scale, bits)
+                        result = function(word(load(x, base + ahead + j)), scale, bits)
                         store(out, base + j, select(scale == NAN_SCALE, word(nan), result))
         return skipped
 
@@ -263,7 +264,7 @@ def decode_columns(function: Callable[..., Any], constant_run: int) -> Any:
 
     def loop(codes, out, scales, shape, bounds, left, numbers):
         limits, e = numbers_given(numbers)
-        rows, columns, k, run, panel = shape
+        rows, columns, k, run, panel, step = shape
         run = constant_run if constant_run > 0 else run
         first, last, begin, end = bounds
         per_row, panels = (columns + run - 1) // run, (columns + panel - 1) // panel
@@ -288,9 +289,9 @@ def decode_columns(function: Callable[..., Any], constant_run: int) -> Any:
                 together = usual if last_row - first_row == k else at_end
                 repeat(spread, width, together)
                 for row in range(first_row, last_row, together):
-                    base = row * columns + column
+                    base, ahead = row * columns + column, row * (step - columns)
                     for j in range(together * width):
-                        store(out, base + j, function(load(codes, base + j), load(spread, j), 0, e))
+                        store(out, base + j, function(load(codes, base + ahead + j), load(spread, j), 0, e))
         return skipped
 
     return compile_loop(loop)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from mxnum.dtypes import SIGNED, Array
 from mxnum.engine import columns, environment, rows
@@ -78,12 +79,20 @@ class Steps(NamedTuple):
 
 def numbers_flat(x: Array, out: Array, scales: Array) -> Flat:
     """Floats, and codes or floats made of them."""
-    return x.ravel().view(SIGNED[x.itemsize]), out.ravel().view(SIGNED[out.itemsize]), scales.ravel()
+    return _in_line(x).view(SIGNED[x.itemsize]), out.ravel().view(SIGNED[out.itemsize]), scales.ravel()
 
 
 def codes_flat(codes: Array, out: Array, scales: Array) -> Flat:
     """Codes, and floats made of them."""
-    return codes.ravel(), out.ravel().view(SIGNED[out.itemsize]), scales.ravel()
+    return _in_line(codes), out.ravel().view(SIGNED[out.itemsize]), scales.ravel()
+
+
+def _in_line(x: Array) -> Array:
+    """The elements one after the other, and with them what lies between rows that are apart."""
+    if x.flags.c_contiguous:
+        return x.ravel()
+    span = 1 + sum((length - 1) * stride for length, stride in zip(x.shape, x.strides, strict=True)) // x.itemsize
+    return as_strided(x, (span,), x.strides[-1:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,7 +314,7 @@ def in_parts(
     if walk is not None and not walk.is_narrow and not np.may_share_memory(x, out):
         job.run(walk, x, out, scales, threads, random)
         return True
-    parts = cut(blocks, x, results, (scales,), random, writes_sides=isinstance(job, Quantization))
+    parts = cut(blocks, x, results, (scales,), random, writes_sides=isinstance(job, Quantization), apart=True)
     if parts is None:
         if walk is None or walk.is_narrow:
             return False

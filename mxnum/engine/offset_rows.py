@@ -37,7 +37,7 @@ def quantize_rows_with_offsets(
     draw: Draw,
     constant_run: int,
 ) -> Any:
-    """(x, out, scales, (length, run, group), bounds, left, words, numbers, offsets, differences) -> groups left.
+    """(x, out, scales, (length, run, group, step), bounds, left, words, numbers, offsets, differences) -> groups left.
 
     Offsets (float16 bits) of all groups, and results of those that the fast formulation of x less its offset is right
     for: codes, or values to which with `adds` the offset is added. With `half_range` all scales are made of the ends
@@ -54,7 +54,7 @@ def quantize_rows_with_offsets(
 
     def loop(x, out, scales, shape, bounds, left, words, numbers, offsets, differences):
         limits, e = numbers_given(numbers)
-        length, run, group = shape
+        length, run, group, _ = shape
         first, last, begin, end = bounds
         per_row = (length + run - 1) // run
         high, low = np.empty(group, np.int32), np.empty(group, np.int32)
@@ -139,7 +139,7 @@ def add_offsets_to_rows() -> Any:
     widen_offset = make_widen(OFFSET)
 
     def loop(values, scales, offsets, shape, bounds, marked, least, greatest):
-        length, run, _ = shape
+        length, run, _, _ = shape
         first, last, begin, end = bounds
         per_row = (length + run - 1) // run
         skipped = 0
@@ -187,7 +187,7 @@ def decode_rows_with_offsets(function: Callable[..., Any], constant_run: int) ->
 
     def loop(codes, out, scales, shape, bounds, numbers, offsets, nan):
         limits, e = numbers_given(numbers)
-        length, run, _ = shape
+        length, run, _, _ = shape
         first, last, begin, end = bounds
         per_row = (length + run - 1) // run
         skipped = 0

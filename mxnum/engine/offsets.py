@@ -135,7 +135,7 @@ def half_range(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -
 
 @cache
 def subtract_offsets(source: ElementFormat, along_rows: bool, constant_run: int) -> Any:
-    """(x, differences, offsets, (rows, columns, k, run, panel), (first, last, begin, end), largest, smallest).
+    """(x, differences, offsets, (rows, columns, k, run, panel, _), (first, last, begin, end), largest, smallest).
 
     Offsets of all blocks as float16 bits, x less the offset of its block in `difference_format`, and the finite ends of
     each block in the order of `make_to_ordered`; those of a block without any are zeros.
@@ -151,7 +151,7 @@ def subtract_offsets(source: ElementFormat, along_rows: bool, constant_run: int)
     Ordered = ordered_type(source)
 
     def loop(x, out, offsets, shape, bounds, largest, smallest):
-        _, columns, _, run, panel = shape
+        _, columns, _, run, panel, _ = shape
         run = constant_run if constant_run > 0 else run
         first, last, begin, end = bounds
         per_row = (columns + run - 1) // run
@@ -291,7 +291,7 @@ def add_offsets() -> Any:
     widen_offset = make_widen(OFFSET)
 
     def loop(values, unused, offsets, shape, bounds):
-        _, columns, _, run, panel = shape
+        _, columns, _, run, panel, _ = shape
         first, last, begin, end = bounds
         per_row = (columns + run - 1) // run
         spread = np.empty(panel + run, np.int32)
@@ -319,7 +319,7 @@ def decode_with_offsets(element: ElementFormat, target: ElementFormat) -> Any:
     word: Any = lane if word_bits(element, target) == 32 else wide
 
     def loop(codes, out, scales, shape, bounds, offsets):
-        _, columns, _, run, panel = shape
+        _, columns, _, run, panel, _ = shape
         first, last, begin, end = bounds
         per_row = (columns + run - 1) // run
         scale_at, offset_at = np.empty(panel + run, np.int32), np.empty(panel + run, np.int32)

@@ -17,13 +17,15 @@ from mxnum.dtypes import Array
 from mxnum.engine.draws import draw_words
 from mxnum.engine.request import RandomBits
 from mxnum.engine.turning import SQUARE, copy
-from mxnum.engine.walk import CHUNK, Chunk, Walk, chunks, plan, shares
+from mxnum.engine.walk import CHUNK, Chunk, Walk, chunks, plan, plan_apart, shares
 from mxnum.layout import Blocks, element_strides
 
 Order = tuple[int, ...]
 
 #: Elements of a block that is copied, at most: what is larger is left to loops that need no copy.
 LARGEST = 1 << 20
+#: Elements of an array whose rows lie apart, at least: fewer are copied, which costs less than to find that out.
+_FEW = 1 << 12
 #: Where results would go, if there were any.
 NOTHING = np.empty(1, np.uint8)
 
@@ -32,6 +34,7 @@ class Part(NamedTuple):
     """A part of all arrays, each contiguous, with the loop's way through it."""
 
     walk: Walk
+    #: What is read; its rows may lie apart, if the walk says so.
     x: Array
     #: Where results go.
     out: Array
@@ -59,6 +62,8 @@ class Parts:
     #: Whether results go over the array. They are written beside it first: no loop is vectorized whose arrays are one.
     in_place: bool
     chunks: Sequence[Chunk]
+    #: The way through all of it, where that is one part and its rows lie apart.
+    walk: Walk | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -72,8 +77,10 @@ class Parts:
         """Part after part: what was written to one is in its place when the next is asked for."""
         room = _Room()
         for chunk in self.chunks if some is None else some:
-            x = room.read("x", self.x[chunk.where])
-            walk = plan(x.shape, self.blocks)
+            x, walk = self.x[chunk.where], self.walk
+            if walk is None:
+                x = room.read("x", x)
+                walk = plan(x.shape, self.blocks)
             assert walk is not None
             results = None if self.out is None else self.out[chunk.where]
             out = NOTHING if results is None else room.beside("out", results, self.in_place)
@@ -126,11 +133,12 @@ def cut(
     *,
     writes_sides: bool = False,
     most: int | None = None,
+    apart: bool = False,
 ) -> Parts | None:
     """The parts of arrays that have elements; None where no loop takes such blocks, or a block is too large to copy.
 
     Arrays that are contiguous when their axes are in some order are one part, unless there may be at `most` so many
-    elements in each.
+    elements in each. With `apart` so are those that are read, if only their rows are contiguous.
     """
     order = _order(blocks, x, out)
     if order is None:
@@ -142,18 +150,34 @@ def cut(
         if random is not None and random.words is not None:
             random = RandomBits(random.sr_bits, words=random.words.transpose(order))
     words = None if random is None or _is_turned(random.words, blocks) else random.words
-    arrays = [array for array in (x, out, *sides, words) if array is not None]
+    others = [array for array in (out, *sides, words) if array is not None]
     is_drawn = turned and random is not None and random.words is None
     in_place = out is not None and np.may_share_memory(x, out)
     size = CHUNK
-    if not (is_drawn or in_place) and all(array.flags.c_contiguous for array in arrays):
-        size = x.size if most is None else most
+    if not (is_drawn or in_place) and all(array.flags.c_contiguous for array in others):
+        walk = _plan_apart(x, blocks) if apart and not x.flags.c_contiguous else None
+        if walk is not None or x.flags.c_contiguous:
+            size = x.size if most is None else most
         if x.size <= size:
             everything = (slice(None),) * x.ndim or (...,)
             chunk = Chunk(everything, everything, 0)
-            return Parts(blocks, x, out, sides, writes_sides, random, order, shape, in_place, [chunk])
+            return Parts(blocks, x, out, sides, writes_sides, random, order, shape, in_place, [chunk], walk)
     some = chunks(x.shape, blocks, size) or chunks(x.shape, blocks, LARGEST)
     return None if some is None else Parts(blocks, x, out, sides, writes_sides, random, order, shape, in_place, some)
+
+
+def _plan_apart(x: Array, blocks: Blocks) -> Walk | None:
+    """The way through an array whose rows are contiguous and equally far from each other; None through any other."""
+    if x.size < _FEW or not x.flags.aligned or x.strides[-1] != x.itemsize or numba.config.DISABLE_JIT:
+        return None
+    *lengths, _ = x.shape
+    pitch, axes = 0, [axis for axis, length in enumerate(lengths) if length > 1]
+    for axis in reversed(axes):
+        if pitch and x.strides[axis] != pitch:
+            return None
+        pitch = x.strides[axis] * lengths[axis]
+    step = x.strides[axes[-1]] if axes else 0
+    return None if step < 0 or step % x.itemsize else plan_apart(x.shape, blocks, step // x.itemsize)
 
 
 def _is_turned(words: Array | None, blocks: Blocks) -> bool:

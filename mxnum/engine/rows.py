@@ -4,8 +4,8 @@ A row is taken in groups of blocks. Quantizing a group has two phases, first all
 what lets the compiler vectorize both. Each loop leaves alone the groups that its formulation is not right for, or that
 it is not asked for: `left` has a mark for every group that is still to be done.
 
-Arrays are flat and contiguous. A call does the rows `first` to `last`, and in each the blocks `begin` to `end`, where
-`begin` is a multiple of the group.
+Arrays are flat and contiguous, but what is read may be of rows that begin every `step` elements. A call does the rows
+`first` to `last`, and in each the blocks `begin` to `end`, where `begin` is a multiple of the group.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NAN_SCALE = E8M0.nan_code
 @dialect
 def group_of(row, at, shape):
     """Number of the group that begins at a block of a row, and how many blocks it has, of what width."""
-    length, run, group = shape
+    length, run, group, _ = shape
     full = length // run
     per_row = (full + group - 1) // group + (1 if full * run < length else 0)
     if at >= full:  # what is left of the row
@@ -66,7 +66,7 @@ def quantize_rows(
     constant_run: int,
     storage: Storage,
 ) -> Any:
-    """(x, out, scales, (length, run, group), (first, last, begin, end), left, words, numbers) -> groups left.
+    """(x, out, scales, (length, run, group, step), (first, last, begin, end), left, words, numbers) -> groups left.
 
     Scales and results of all groups, by a fast formulation; those that it is not right for are marked. With
     `constant_run`, which run then is, the rest of a row is left as well.
@@ -81,7 +81,7 @@ def quantize_rows(
 
     def loop(x, out, scales, shape, bounds, left, words, numbers):
         limits, e = numbers_given(numbers)
-        length, run, group = shape
+        length, run, group, step = shape
         first, last, begin, end = bounds
         per_row = (length + run - 1) // run
         amax, used = np.empty(group, Magnitude), np.empty(group, np.int32)
@@ -95,7 +95,7 @@ def quantize_rows(
             while at < end:
                 number, blocks, width = group_of(row, at, shape)
                 base, place = row * length + at * run, row * per_row + at
-                back, column = shift(base), at * run
+                back, column, ahead = shift(base), at * run, row * (step - length)
                 at += blocks
                 most = Magnitude(0)
                 if constant_run > 0:
@@ -104,12 +104,12 @@ def quantize_rows(
                         skipped += 1
                         continue
                     for b in range(blocks):
-                        largest = Magnitude(greatest_of(x, base + b * constant_run, constant_run, MAGNITUDE))
+                        largest = Magnitude(greatest_of(x, base + ahead + b * constant_run, constant_run, MAGNITUDE))
                         amax[b] = largest
                         most = Magnitude(max(most, largest))
                 else:
                     for b in range(blocks):
-                        start, stop = base + b * width, base + (b + 1) * width
+                        start, stop = base + ahead + b * width, base + ahead + (b + 1) * width
                         largest = Magnitude(0)
                         while start + USUAL_RUN <= stop:
                             some = Magnitude(greatest_of(x, start, USUAL_RUN, MAGNITUDE))
@@ -149,7 +149,7 @@ def quantize_rows(
                         start = base + b * constant_run
                         for i in range(start, start + constant_run):
                             random = lane(random_at(words, buffer, place + i))
-                            store(results, i - back, function(load(x, i), scale, random, e))
+                            store(results, i - back, function(load(x, i + ahead), scale, random, e))
                 elif width < LONG_RUN:
                     place = prepare(words, buffer, base, blocks * width) - base
                     for b in range(blocks):
@@ -157,7 +157,8 @@ def quantize_rows(
                             store(spread, i, used[b])
                     for i in range(base, base + blocks * width):
                         random = lane(random_at(words, buffer, place + i))
-                        store(results, i - back, function(load(x, i), load(spread, i - base), random, e))
+                        element, scale = load(x, i + ahead), load(spread, i - base)
+                        store(results, i - back, function(element, scale, random, e))
                 else:
                     for piece in range(base, base + blocks * width, blocks * width if blocks > 1 else PIECE):
                         size = min(width, base + blocks * width - piece, PIECE)  # of a block, or of part of a long one
@@ -167,7 +168,7 @@ def quantize_rows(
                             start = piece + b * size
                             for i in range(start, start + size):
                                 random = lane(random_at(words, buffer, place + i))
-                                store(results, i - back, function(load(x, i), scale, random, e))
+                                store(results, i - back, function(load(x, i + ahead), scale, random, e))
                 finish(out, stage, row, length, column, blocks * width)
         return skipped
 
@@ -185,7 +186,7 @@ def scale_rows(definition: Definition, source: ElementFormat) -> Any:
     Magnitude: Any = np.int32 if source.bits <= 32 else np.int64
 
     def loop(x, unused, scales, shape, bounds, left, nan_blocks):
-        length, run, group = shape
+        length, run, group, step = shape
         first, last, begin, end = bounds
         per_row = (length + run - 1) // run
         amax, specials = np.empty(group, Magnitude), np.empty(group, np.uint8)
@@ -193,7 +194,7 @@ def scale_rows(definition: Definition, source: ElementFormat) -> Any:
             at = begin
             while at < end:
                 number, blocks, width = group_of(row, at, shape)
-                base, place = row * length + at * run, row * per_row + at
+                base, place = row * step + at * run, row * per_row + at
                 at += blocks
                 if left[number] == 0:
                     continue
@@ -230,7 +231,7 @@ def convert_rows(definition: Definition, draw: Draw, greatest: int | None, const
     MAGNITUDE = (1 << GREATEST.bit_length()) - 1
 
     def loop(x, out, scales, shape, bounds, left, words, nan):
-        length, run, _ = shape
+        length, run, _, step = shape
         first, last, begin, end = bounds
         per_row = (length + run - 1) // run
         buffer = np.empty(PIECE + 8 if BUFFERED else 1, np.int32)
@@ -239,7 +240,7 @@ def convert_rows(definition: Definition, draw: Draw, greatest: int | None, const
             at = begin
             while at < end:
                 number, blocks, width = group_of(row, at, shape)
-                base, place = row * length + at * run, row * per_row + at
+                base, place, ahead = row * length + at * run, row * per_row + at, row * (step - length)
                 at += blocks
                 if left[number] == 0:
                     continue
@@ -248,7 +249,7 @@ def convert_rows(definition: Definition, draw: Draw, greatest: int | None, const
                     for b in range(blocks):
                         if integer(load(scales, place + b)) != NAN_SCALE:
                             for i in range(base + b * width, base + (b + 1) * width):
-                                largest = np.int32(max(largest, integer(load(x, i) & MAGNITUDE)))
+                                largest = np.int32(max(largest, integer(load(x, i + ahead) & MAGNITUDE)))
                     if largest > GREATEST:
                         skipped += 1
                         continue
@@ -264,13 +265,15 @@ def convert_rows(definition: Definition, draw: Draw, greatest: int | None, const
                         start = base + b * constant_run
                         random = prepare(words, buffer, start, constant_run) - start
                         for i in range(start, start + constant_run):
-                            store(out, i, function(word(load(x, i)), scale, word(random_at(words, buffer, random + i))))
+                            element, bits = word(load(x, i + ahead)), word(random_at(words, buffer, random + i))
+                            store(out, i, function(element, scale, bits))
                         continue
                     for piece in range(base + b * width, stop, PIECE):
                         size = min(PIECE, stop - piece)
                         random = prepare(words, buffer, piece, size) - piece
                         for i in range(piece, piece + size):
-                            store(out, i, function(word(load(x, i)), scale, word(random_at(words, buffer, random + i))))
+                            element, bits = word(load(x, i + ahead)), word(random_at(words, buffer, random + i))
+                            store(out, i, function(element, scale, bits))
         return skipped
 
     return compile_loop(loop)
@@ -324,7 +327,7 @@ def decode_rows(function: Callable[..., Any], constant_run: int, storage: Storag
 
     def loop(codes, out, scales, shape, bounds, left, numbers):
         limits, e = numbers_given(numbers)
-        length, run, _ = shape
+        length, run, _, step = shape
         first, last, begin, end = bounds
         per_row = (length + run - 1) // run
         stage = np.empty(PIECE if STAGED else 1, np.uint8)
@@ -340,7 +343,7 @@ def decode_rows(function: Callable[..., Any], constant_run: int, storage: Storag
                 if all_right and at < full:  # marks are for groups, and there are none
                     blocks = min(end, full, at + at_once) - at
                 base, place = row * length + at * run, row * per_row + at
-                back, column = shift(base), at * run
+                back, column = shift(base) - row * (step - length), at * run
                 at += blocks
                 is_right = all_right or scales_lie(scales, place, blocks, limits)
                 if not is_right or (constant_run > 0 and width != constant_run):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise, product
 from typing import Any, NamedTuple
@@ -26,6 +26,8 @@ CHUNK = 1 << 17
 NARROW = 8
 #: Elements of an array that is worth it, at least.
 WORTH_A_COPY = 1 << 14
+#: Elements of rows that lie apart, at least: shorter ones are sooner copied.
+WORTH_A_LOOP = 64
 #: Elements of a panel of columns, which both phases of a loop find in the second cache.
 PANEL = 1 << 17
 #: Columns of a panel, at most.
@@ -38,13 +40,15 @@ Bounds = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Walk:
-    """A contiguous array as (planes, rows, columns) with blocks (1, k, run)."""
+    """An array as (planes, rows, columns) with blocks (1, k, run): contiguous, or of contiguous rows that lie apart."""
 
     planes: int
     rows: int
     columns: int
     k: int
     run: int
+    #: From a row of what is read to the next, in elements, where that is not `columns`.
+    pitch: int | None = None
 
     @cached_property
     def along_rows(self) -> bool:
@@ -79,13 +83,18 @@ class Walk:
     def shape(self) -> tuple[int, ...]:
         """What the loop is told."""
         if self.along_rows:
-            return self.columns, self.run, self.group
-        return self.rows, self.columns, self.k, self.run, self.panel
+            return self.columns, self.run, self.group, self.step
+        return self.rows, self.columns, self.k, self.run, self.panel, self.step
 
     @cached_property
-    def bands(self) -> tuple[tuple[int, int, int, int, int], Bounds]:
+    def step(self) -> int:
+        """From a row of what is read to the next."""
+        return self.columns if self.pitch is None else self.pitch
+
+    @cached_property
+    def bands(self) -> tuple[tuple[int, int, int, int, int, int], Bounds]:
         """Shape and bounds for loops that take bands of rows whatever the blocks."""
-        shape = self.rows, self.columns, self.k, self.run, self.panel
+        shape = self.rows, self.columns, self.k, self.run, self.panel, self.step
         return shape, (0, self.planes * -(-self.rows // self.k), 0, self.columns)
 
     @cached_property
@@ -143,6 +152,19 @@ def plan(shape: tuple[int, ...], blocks: Blocks) -> Walk | None:
         return None
     planes, rows, columns = lengths
     return Walk(planes, rows, columns, sizes[1], sizes[2])
+
+
+@lru_cache(maxsize=1024)
+def plan_apart(shape: tuple[int, ...], blocks: Blocks, pitch: int) -> Walk | None:
+    """The same for an array whose rows are contiguous and begin every `pitch` elements."""
+    walk, columns = plan(shape, blocks), shape[-1]
+    if walk is None or walk.is_narrow or columns < WORTH_A_LOOP:
+        return None
+    if walk.columns == columns:
+        return replace(walk, pitch=pitch)
+    if walk.k > 1 or walk.columns % columns or columns % walk.run:
+        return None
+    return Walk(1, math.prod(shape[:-1]), columns, 1, walk.run, pitch)
 
 
 def in_threads(loop: Callable[..., Any], walk: Walk) -> Callable[..., int]:
