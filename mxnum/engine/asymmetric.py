@@ -13,7 +13,12 @@ from mxnum.engine import environment, paths
 from mxnum.engine.draws import Draw
 from mxnum.engine.jobs import Quantization, decoding_job, drawn, quantizing_job
 from mxnum.engine.magic import decoding_domain
-from mxnum.engine.offset_rows import add_offsets_to_rows, decode_rows_with_offsets, quantize_rows_with_offsets
+from mxnum.engine.offset_rows import (
+    add_offsets_to_rows,
+    decode_left_with_offsets,
+    decode_rows_with_offsets,
+    quantize_rows_with_offsets,
+)
 from mxnum.engine.offsets import (
     CONSTANT_RUNS,
     add_offsets,
@@ -137,13 +142,14 @@ def dequantize(
         flat = part.x.reshape(-1), out, side
         if fast and walk.along_rows and job.fast is not None:
             loop = decode_rows_with_offsets(job.fast.special or job.fast.function, walk.constant_run)
-            if loop(*flat, walk.shape, walk.whole, job.fast.numbers, bits, _FLOAT32_NAN) == 0:
-                continue
+            left, way = np.zeros(side.size, np.uint8), (walk.shape, walk.whole)
+            if loop(*flat, *way, job.fast.numbers, bits, left, _FLOAT32_NAN) > 0:
+                decode_left_with_offsets(element, target)(*flat, *way, bits, left)
         elif fast and may_add(side, bits, element):
             job.run(walk, part.x, part.out, side, 1)
             add_offsets()(out, out, bits, *walk.bands)
-            continue
-        decode_with_offsets(element, target)(*flat, *walk.bands, bits)
+        else:
+            decode_with_offsets(element, target)(*flat, *walk.bands, bits)
     return True
 
 

@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from mxnum.dtypes import SIGNED, Array
 from mxnum.engine import columns, environment, rows
@@ -30,7 +29,7 @@ from mxnum.engine.parts import NOTHING, Parts, cut
 from mxnum.engine.pieces import in_pieces
 from mxnum.engine.request import RandomBits, Settings
 from mxnum.engine.storage import DIRECT, Storage
-from mxnum.engine.turning import SQUARE
+from mxnum.engine.turning import SQUARE, in_line
 from mxnum.engine.walk import Chunk, Walk, in_threads, plan
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.layout import Blocks
@@ -79,20 +78,12 @@ class Steps(NamedTuple):
 
 def numbers_flat(x: Array, out: Array, scales: Array) -> Flat:
     """Floats, and codes or floats made of them."""
-    return _in_line(x).view(SIGNED[x.itemsize]), out.ravel().view(SIGNED[out.itemsize]), scales.ravel()
+    return in_line(x).view(SIGNED[x.itemsize]), out.ravel().view(SIGNED[out.itemsize]), scales.ravel()
 
 
 def codes_flat(codes: Array, out: Array, scales: Array) -> Flat:
     """Codes, and floats made of them."""
-    return _in_line(codes), out.ravel().view(SIGNED[out.itemsize]), scales.ravel()
-
-
-def _in_line(x: Array) -> Array:
-    """The elements one after the other, and with them what lies between rows that are apart."""
-    if x.flags.c_contiguous:
-        return x.ravel()
-    span = 1 + sum((length - 1) * stride for length, stride in zip(x.shape, x.strides, strict=True)) // x.itemsize
-    return as_strided(x, (span,), x.strides[-1:])
+    return in_line(codes), out.ravel().view(SIGNED[out.itemsize]), scales.ravel()
 
 
 @dataclass(frozen=True, eq=False)

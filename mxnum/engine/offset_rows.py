@@ -16,13 +16,13 @@ import numpy as np
 from mxnum.engine.draws import Draw
 from mxnum.engine.formulation import Definition, numbers_given
 from mxnum.engine.jit import compile_loop
-from mxnum.engine.lanes import integer, lane, load, store, subtract_float32
+from mxnum.engine.lanes import integer, lane, load, store, subtract_float32, wide
 from mxnum.engine.magic import fast_scale, make_widen
 from mxnum.engine.offsets import fast_sum, make_fast_difference, make_finite_difference, midpoint
 from mxnum.engine.rows import MIXED, NAN_SCALE, PIECE, group_of, make_values_of, scales_lie
 from mxnum.formats import ElementFormat
-from mxnum.scalar.offset import OFFSET, make_from_ordered, make_to_ordered
-from mxnum.scalar.word import dialect, select
+from mxnum.scalar.offset import OFFSET, make_decode_offset, make_from_ordered, make_to_ordered
+from mxnum.scalar.word import dialect, select, word_bits
 
 _LARGEST_OFFSET = OFFSET.max_code
 
@@ -168,9 +168,10 @@ def add_offsets_to_rows() -> Any:
 
 @cache
 def decode_rows_with_offsets(function: Callable[..., Any], constant_run: int) -> Any:
-    """(codes, out, scales, shape, bounds, numbers, offsets, nan) -> blocks left: float32 values and their offsets.
+    """(codes, out, scales, shape, bounds, numbers, offsets, left, nan) -> blocks left: float32 values with offsets.
 
-    A block is left where the formulation or the sum is not right; one whose scale is NaN is filled with `nan`.
+    A block is marked and left where the formulation or the sum is not right; one whose scale is NaN is filled with
+    `nan`.
     """
     widen_offset = make_widen(OFFSET)
 
@@ -185,7 +186,7 @@ def decode_rows_with_offsets(function: Callable[..., Any], constant_run: int) ->
     values_of = make_values_of(value_and_offset, constant_run, offset_at)
     values_of_any = make_values_of(value_and_offset, 0, offset_at)
 
-    def loop(codes, out, scales, shape, bounds, numbers, offsets, nan):
+    def loop(codes, out, scales, shape, bounds, numbers, offsets, left, nan):
         limits, e = numbers_given(numbers)
         length, run, _, _ = shape
         first, last, begin, end = bounds
@@ -211,8 +212,30 @@ def decode_rows_with_offsets(function: Callable[..., Any], constant_run: int) ->
                     elif scales_lie(scales, place + b, 1, limits) and _are_finite(offsets, place + b, 1):
                         values_of_any(codes, out, scales, offsets, place + b, start, 0, 1, width, e)
                     else:
+                        left[place + b] = MIXED
                         skipped += 1
         return skipped
+
+    return compile_loop(loop)
+
+
+@cache
+def decode_left_with_offsets(element: ElementFormat, target: ElementFormat) -> Any:
+    """(codes, out, scales, shape, bounds, offsets, left): the marked blocks, by the definition."""
+    decode = make_decode_offset(element, target)
+    word: Any = lane if word_bits(element, target) == 32 else wide
+
+    def loop(codes, out, scales, shape, bounds, offsets, left):
+        length, run, _, _ = shape
+        first, last, begin, end = bounds
+        per_row = (length + run - 1) // run
+        for row in range(first, last):
+            for at in range(begin, end):
+                place, start = row * per_row + at, row * length + at * run
+                if left[place] != 0:
+                    scale, offset = word(integer(load(scales, place))), word(integer(load(offsets, place)))
+                    for i in range(start, start + min(run, length - at * run)):
+                        store(out, i, decode(word(integer(load(codes, i))), scale, offset))
 
     return compile_loop(loop)
 

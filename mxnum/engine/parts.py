@@ -16,7 +16,7 @@ import numpy as np
 from mxnum.dtypes import Array
 from mxnum.engine.draws import draw_words
 from mxnum.engine.request import RandomBits
-from mxnum.engine.turning import SQUARE, copy
+from mxnum.engine.turning import SQUARE, copy, row_step
 from mxnum.engine.walk import CHUNK, Chunk, Walk, chunks, plan, plan_apart, shares
 from mxnum.layout import Blocks, element_strides
 
@@ -170,14 +170,8 @@ def _plan_apart(x: Array, blocks: Blocks) -> Walk | None:
     """The way through an array whose rows are contiguous and equally far from each other; None through any other."""
     if x.size < _FEW or not x.flags.aligned or x.strides[-1] != x.itemsize or numba.config.DISABLE_JIT:
         return None
-    *lengths, _ = x.shape
-    pitch, axes = 0, [axis for axis, length in enumerate(lengths) if length > 1]
-    for axis in reversed(axes):
-        if pitch and x.strides[axis] != pitch:
-            return None
-        pitch = x.strides[axis] * lengths[axis]
-    step = x.strides[axes[-1]] if axes else 0
-    return None if step < 0 or step % x.itemsize else plan_apart(x.shape, blocks, step // x.itemsize)
+    step = row_step(x)
+    return None if step is None else plan_apart(x.shape, blocks, step)
 
 
 def _is_turned(words: Array | None, blocks: Blocks) -> bool:

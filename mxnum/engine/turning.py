@@ -14,6 +14,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+from numpy.lib.stride_tricks import as_strided
 
 from mxnum.dtypes import Array
 from mxnum.engine.jit import compile_loop
@@ -46,6 +47,29 @@ def copy(source: Array, target: Array) -> None:
     loop = _turn(source.itemsize)
     for index in np.ndindex(source.shape[:-3]):
         loop(source[index], target[index])
+
+
+def row_step(array: Array) -> int | None:
+    """Elements from a row to the next, where that is the same for all and not backwards; None where it is not."""
+    pitch, step = None, 0
+    for length, stride in zip(reversed(array.shape[:-1]), reversed(array.strides[:-1]), strict=True):
+        if length == 1:
+            continue
+        if pitch is None:
+            step = stride
+        elif stride != pitch:
+            return None
+        pitch = stride * length
+    return None if step < 0 or step % array.itemsize else step // array.itemsize
+
+
+def in_line(array: Array) -> Array:
+    """The elements of rows one after the other, and with them what lies between."""
+    if array.flags.c_contiguous:
+        return array.ravel()
+    places = zip(array.shape, array.strides, strict=True)
+    span = 1 + sum((length - 1) * stride for length, stride in places) // array.itemsize
+    return as_strided(array, (span,), (array.itemsize,))
 
 
 def contiguous(array: Array) -> Array:

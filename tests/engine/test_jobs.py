@@ -101,3 +101,51 @@ def test_random_words_that_cannot_be_read_so_are_copied():
         want = mx.quantize(x, random_bits=some.copy(), **options)
         got = mx.quantize(np.asfortranarray(x), random_bits=some, **options)
         samples.assert_same(f"{options}", None, got.codes, want.codes)
+
+
+APART = {
+    "every other row": lambda x: np.repeat(x, 2, axis=-2)[..., ::2, :],
+    "wider": lambda x: np.pad(x, ((0, 0),) * (x.ndim - 1) + ((64, 3),))[..., 64:-3],
+    "repeated": lambda x: np.broadcast_to(x[..., :1, :], x.shape),
+    "windows": lambda x: np.lib.stride_tricks.as_strided(x, x.shape, (*x.strides[:-2], x.itemsize, x.itemsize)),
+    "Fortran, wider": lambda x: np.pad(x.T, ((0, 0),) * (x.ndim - 1) + ((0, 64),))[..., :-64].T,
+}
+MODES = [
+    {"format": "mxfp8_e4m3"},
+    {"format": "mxfp6_e2m3", "axis": -2, "rounding": "sr", "seed": 4},
+    {"format": "mxfp4_e2m1", "block_size": 16, "rounding": "rtz", "scale_rule": "rceil", "threads": 3},
+    {"format": "mxfp8_e5m2", "block_shape": (4, 4), "nonfinite": "element"},
+    {"format": "mxfp8_e5m2", "block_size": 20, "overflow": "ieee"},
+]
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="they are then copied")
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("view", APART)
+def test_rows_that_lie_apart_are_read_where_they_are(view, dtype, monkeypatch):
+    monkeypatch.setattr(walk, "ELEMENTS_PER_THREAD", 2048)
+    rng = samples.generator("apart", view)
+    x = (rng.standard_normal((64, 320)) * np.exp2(rng.integers(-9, 9, (64, 320)))).astype(dtype)
+    x[3, 5], x[40, 70:75], x[20, 21] = np.nan, 1e-7, np.inf
+    x = APART[view](x)
+    read, copied = parts._Room.read, []
+    monkeypatch.setattr(parts._Room, "read", lambda room, name, array: copied.append(name) or read(room, name, array))
+    for options in MODES:
+        want, fake = mx.quantize(x.copy(order="K"), **options), mx.fake_quantize(x.copy(order="K"), **options)
+        copied.clear()
+        got = mx.quantize(x, **options)
+        samples.assert_same("codes", None, got.codes, want.codes)
+        samples.assert_same("scales", None, got.scales, want.scales)
+        samples.assert_same(
+            "values", None, mx.fake_quantize(x, **options).view(f"u{x.itemsize}"), fake.view(f"u{x.itemsize}")
+        )
+        if "Fortran" not in view or "seed" not in options:
+            assert "x" not in copied
+
+
+def test_codes_whose_rows_lie_apart_are_read_where_they_are(monkeypatch):
+    x = samples.generator("codes apart").standard_normal((128, 320), np.float32)
+    for options in ({}, {"axis": 0}, {"block_size": 16}, {"block_size": 8}):
+        q = mx.quantize(x, "mxfp6_e3m2", **options)
+        some = q[64:, :256] if options != {"axis": 0} else q[64:]
+        samples.assert_same(f"{options}", None, some.dequantize(), q.dequantize()[64:, : some.shape[1]])

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum.engine import asymmetric, environment, walk
+from mxnum.engine import asymmetric, definition, environment, walk
 from mxnum.engine.jobs import Quantization
-from mxnum.engine.offset_rows import add_offsets_to_rows
+from mxnum.engine.offset_rows import add_offsets_to_rows, decode_rows_with_offsets
+from mxnum.formats import FLOATS
 from tests import samples
 
 TYPES = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
@@ -136,7 +137,7 @@ def test_large_arrays_are_taken_in_parts(monkeypatch):
 
 
 def test_offsets_are_added_to_marked_groups():
-    shape, bounds = (70, 32, 1), (0, 2, 0, 3)
+    shape, bounds = (70, 32, 1, 70), (0, 2, 0, 3)
     values = np.arange(140, dtype=np.float32)
     scales = np.array([127, 255, 127, 9, 127, 127], np.uint8)
     offsets = np.array([1, 1, 1, 1, 2, 3], np.float16)
@@ -148,3 +149,25 @@ def test_offsets_are_added_to_marked_groups():
     want[134:] += 3
     assert add_offsets_to_rows()(*arguments) == 1
     assert np.array_equal(values, want)
+
+
+@pytest.mark.parametrize("name", ["mxfp8_e4m3", "mxfp4_e2m1", "mxint8"])
+@pytest.mark.parametrize(("length", "size"), [(320, 32), (323, 32), (320, 16), (300, 17), (400, 200)])
+def test_offsets_are_added_where_values_are_made(name, length, size, monkeypatch):
+    """With NaN among scales and offsets that no sum is right for: those blocks alone go another way."""
+    loop, left = decode_rows_with_offsets, []
+
+    def counted(*kind):
+        run = loop(*kind)
+        return lambda *arguments: left.append(run(*arguments)) or left[-1]
+
+    monkeypatch.setattr(asymmetric, "decode_rows_with_offsets", counted)
+    q = mx.quantize(numbers((70, length)), name, block_size=size, offset="float16")
+    q.scales[5, 1] = q.scales[69] = 255
+    for offsets, scales, is_left in ((0, 127, False), (np.nan, 127, True), (np.inf, 127, True), (0, 1, True)):
+        q.offsets[9, 1], q.scales[9, 1] = offsets, scales
+        got = q.dequantize()
+        want = np.empty_like(got)
+        definition.dequantize(q.codes, q.scales, q.offsets, q.format.element, q.blocks, FLOATS["float32"], want)
+        samples.assert_same(f"{offsets} {scales}", None, got.view(np.uint32), want.view(np.uint32))
+        assert left[-1] - left[0] == is_left  # blocks of one number have the least scale

@@ -90,3 +90,22 @@ def test_contiguous_copies_only_what_is_not():
     turned = turning.contiguous(x.T)
     assert turned.flags.c_contiguous
     assert np.array_equal(turned, x.T)
+
+
+def test_steps_between_rows():
+    x = np.arange(6 * 10 * 20, dtype=np.float32).reshape(6, 10, 20)
+    steps = {
+        20: x, 40: x[:, ::2], 200: x[:, 0], 0: np.broadcast_to(x[:1, :1], x.shape), 60: x[0, ::3, :7],
+    }  # fmt: skip
+    for step, view in steps.items():
+        assert turning.row_step(view) == step
+    for view in (x[::2], x[:, :9], x[::-1], x[:, ::-1], x.transpose(1, 0, 2)):
+        assert turning.row_step(view) is None
+    assert turning.row_step(x[0, 0]) == 0
+    assert turning.row_step(x[:, :1]) == 200
+
+
+def test_rows_in_line_with_what_lies_between():
+    x = np.arange(60, dtype=np.float32).reshape(6, 10)
+    assert np.array_equal(turning.in_line(x[1:4, 2:9]), np.arange(12, 39))
+    assert np.array_equal(turning.in_line(x[1:4]), np.arange(10, 40))

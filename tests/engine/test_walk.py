@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mxnum.engine.walk import CHUNK, ELEMENTS_PER_THREAD, Walk, chunks, overlaps_partly, plan
+from mxnum.engine.walk import CHUNK, ELEMENTS_PER_THREAD, Walk, chunks, overlaps_partly, plan, plan_apart
 from mxnum.layout import scales_shape
 
 
@@ -93,3 +93,24 @@ def test_writing_over_what_is_still_to_be_read():
     assert not overlaps_partly(x, np.zeros(10, np.float32))
     assert overlaps_partly(x[1:], x[:-1])
     assert overlaps_partly(x.reshape(2, 5), x.reshape(5, 2).T)
+
+
+@pytest.mark.parametrize(
+    ("shape", "blocks", "walk"),
+    [
+        ((40, 128), (1, 32), (1, 40, 128, 1, 32, 200)),
+        ((40, 100), (1, 32), (1, 40, 100, 1, 32, 200)),
+        ((5, 8, 128), (1, 1, 32), (1, 40, 128, 1, 32, 200)),
+        ((5, 8, 128), (1, 4, 1), (5, 8, 128, 4, 1, 200)),
+        ((40, 128), (8, 8), (1, 40, 128, 8, 8, 200)),
+    ],
+)
+def test_rows_that_lie_apart_are_not_joined(shape, blocks, walk):
+    assert plan_apart(shape, blocks, 200) == Walk(*walk)
+    assert plan_apart(shape, blocks, 200).shape[-1] == 200
+    assert plan(shape, blocks).shape[-1] == plan(shape, blocks).columns
+
+
+def test_rows_that_lie_apart_and_are_copied():
+    assert plan_apart((400, 63), (1, 32), 200) is None
+    assert plan_apart((4, 3, 100), (4, 1, 4), 200) is None
