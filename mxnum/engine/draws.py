@@ -72,10 +72,11 @@ def draw_from_words(sr_bits: int) -> Draw:
 
 @cache
 def draw_from_turned_words(sr_bits: int) -> Draw:
-    """The same of a matrix whose columns are contiguous: (all words, length of a column, rows at a time).
+    """The same of a matrix whose columns are contiguous: (all words, length of a column, rows at a time, phase).
 
     Words of several rows share lines of the cache, and pages. They are turned into the buffer together, best a multiple
-    of `SQUARE` and at most `TALLEST` rows, which are best asked for one after the other, the same part of each.
+    of `SQUARE` and at most `TALLEST` rows, which are best asked for one after the other, the same part of each. The
+    first time there are `phase` fewer, so that each time they begin where a line does.
     """
     align_random = make_align_random(sr_bits)
 
@@ -94,14 +95,15 @@ def draw_from_turned_words(sr_bits: int) -> Draw:
 
     @dialect
     def prepare(words, buffer, index, count):
-        flat, length, rows = words
+        flat, length, rows, phase = words
         columns, step = flat.size // length, buffer.size // TALLEST - SQUARE
         row = index // columns
-        first, column = row // rows * rows, index - row * columns
+        after = (row + phase) // rows * rows - phase
+        first, column = max(after, 0), index - row * columns
         if integer(load(buffer, 0)) != first or integer(load(buffer, 1)) != column:
             store(buffer, 0, first)
             store(buffer, 1, column)
-            turn(flat, length, first, column, min(rows, length - first), count, buffer, step)
+            turn(flat, length, first, column, min(after + rows, length) - first, count, buffer, step)
         return SQUARE + (row - first) * step
 
     @dialect

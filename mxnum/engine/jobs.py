@@ -266,8 +266,10 @@ def drawn(random: RandomBits | None, first: int, walk: Walk) -> tuple[Draw, Any]
     """How random bits are drawn on a walk, and from what."""
     if random is None or is_in_line(random):
         return drawn_in_line(random, first)
-    tall = TALLEST if walk.panel >= walk.columns else min(-(-walk.k // SQUARE) * SQUARE, TALLEST)
-    return draw_from_turned_words(random.sr_bits), (random.words.T.reshape(-1), walk.rows, tall)
+    words, tall, phase = random.words.T.reshape(-1), min(-(-walk.k // SQUARE) * SQUARE, TALLEST), 0
+    if walk.panel >= walk.columns:  # a row is one part: those turned together need not be those of a band
+        tall, phase = TALLEST, words.ctypes.data // words.itemsize % SQUARE
+    return draw_from_turned_words(random.sr_bits), (words, walk.rows, tall, phase)
 
 
 def drawn_in_line(random: RandomBits | None, first: int = 0) -> tuple[Draw, Any]:

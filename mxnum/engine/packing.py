@@ -20,7 +20,7 @@ from mxnum.layout import packed_length
 #: Codes that fill whole bytes, whatever their width.
 _PER_BYTES = 8
 #: Codes of an array that is not contiguous which are copied at a time.
-_CODES = 1 << 19
+_CODES = 1 << 20
 #: Fewer codes than this are not worth another way.
 _FEW = 4096
 #: Bytes that lines which turn are longer than they need to be: lines a power of two apart share places in the cache.

@@ -57,21 +57,21 @@ def test_words_from_an_array():
 
 
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="squares turn in registers")
-@pytest.mark.parametrize("tall", [SQUARE, TALLEST])
+@pytest.mark.parametrize(("tall", "phase"), [(SQUARE, 0), (TALLEST, 0), (SQUARE, 5), (TALLEST, 12)])
 @pytest.mark.parametrize("shape", [(64, 32), (150, 70), (17, 100), (3, 5)])
-def test_words_from_a_matrix_of_columns(shape, tall):
+def test_words_from_a_matrix_of_columns(shape, tall, phase):
     words = samples.generator("turned", shape).integers(0, 1 << 32, shape, dtype=np.uint32)
     rows, columns = shape
     draw, align = draw_from_turned_words(7), make_align_random(7)
     prepare, random_at = draw.prepare, draw.at
 
-    def loop(flat, rows, columns, panel, tall, out):
+    def loop(flat, rows, columns, panel, tall, phase, out):
         buffer = np.empty(draw_rows * (panel + SPARE), np.int32)
         buffer[0] = -1
         for column in range(0, columns, panel):
             count = min(panel, columns - column)
             for row in range(rows):
-                place = prepare((flat, rows, tall), buffer, row * columns + column, count)
+                place = prepare((flat, rows, tall, phase), buffer, row * columns + column, count)
                 for i in range(count):
                     out[row, column + i] = wide(random_at(0, buffer, place + i))
 
@@ -80,7 +80,7 @@ def test_words_from_a_matrix_of_columns(shape, tall):
     compiled = numba.njit(loop)
     for panel in (columns, 32):
         out = np.zeros(shape, np.int64)
-        compiled(words.T.copy().reshape(-1), rows, columns, panel, tall, out)
+        compiled(words.T.copy().reshape(-1), rows, columns, panel, tall, phase, out)
         assert out.tolist() == [[align(int(word)) for word in row] for row in words]
 
 
