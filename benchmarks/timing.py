@@ -58,7 +58,7 @@ def ratios(baseline: Function, function: Function, *, rounds: int, seconds: floa
     baseline()
     function()
     once, reference = max(1, timed(function)), max(1, timed(baseline))
-    calls = ceil(SHORTEST_NS / once)
+    calls, is_short = ceil(SHORTEST_NS / once), once < LONGEST_BASELINE_NS
     baseline_calls = ceil(max(SHORTEST_NS, min(once * calls / 4, LONGEST_BASELINE_NS)) / reference)
     found: list[float] = []
     collects = gc.isenabled()
@@ -67,11 +67,11 @@ def ratios(baseline: Function, function: Function, *, rounds: int, seconds: floa
         start = perf_counter_ns()
         while len(found) < rounds and (len(found) < least or perf_counter_ns() - start < seconds * 1e9):
             if len(found) % 2:
-                time = _warmed(function, calls)
-                reference = _warmed(baseline, baseline_calls)
+                time = _timed(function, calls, is_short)
+                reference = _timed(baseline, baseline_calls, is_short)
             else:
-                reference = _warmed(baseline, baseline_calls)
-                time = _warmed(function, calls)
+                reference = _timed(baseline, baseline_calls, is_short)
+                time = _timed(function, calls, is_short)
             found.append((time / calls) / (reference / baseline_calls))
     finally:
         if collects:
@@ -79,8 +79,8 @@ def ratios(baseline: Function, function: Function, *, rounds: int, seconds: floa
     return found
 
 
-def _warmed(function: Function, calls: int) -> int:
-    """Nanoseconds for repeated calls after one that takes the caches back from the other function."""
-    if calls > 1:
+def _timed(function: Function, calls: int, is_short: bool) -> int:
+    """Nanoseconds for so many calls; if short, after one that takes the caches back from the other function."""
+    if is_short:
         function()
     return timed(function, calls)

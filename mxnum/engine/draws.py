@@ -10,7 +10,7 @@ import numpy as np
 
 from mxnum.engine.jit import compile_loop
 from mxnum.engine.lanes import integer, lane, load, store
-from mxnum.engine.turning import SQUARE, turn_square
+from mxnum.engine.turning import SQUARE, expect_square, turn_square
 from mxnum.scalar.random import make_align_random, philox4x32
 from mxnum.scalar.word import dialect
 
@@ -87,6 +87,8 @@ def draw_from_turned_words(sr_bits: int) -> Draw:
         target = buffer[SQUARE : SQUARE + TALLEST * step].reshape((1, TALLEST, step))
         in_squares, wide = tall // SQUARE * SQUARE, count // SQUARE * SQUARE
         for j in range(0, wide, SQUARE):
+            for i in range(0, in_squares, SQUARE):
+                expect_square(source, 0, i, j + SQUARE)
             for i in range(0, in_squares, SQUARE):
                 turn_square(source, target, 0, i, j)
         for j in range(count):
