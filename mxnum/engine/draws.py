@@ -1,4 +1,4 @@
-"""Where loops take the random bits of each element: nowhere, from an array of words, turned or not, or from Philox."""
+"""Where loops take the random bits of each element: nowhere, from an array of words, or from Philox; turned or not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from mxnum.engine.jit import compile_loop
 from mxnum.engine.lanes import integer, lane, load, store
-from mxnum.engine.turning import SQUARE, expect_square, turn_square
+from mxnum.engine.turning import SQUARE, turn_square
 from mxnum.scalar.random import make_align_random, philox4x32
 from mxnum.scalar.word import dialect
 
@@ -24,7 +24,7 @@ class Draw(NamedTuple):
     """The two steps of drawing random bits.
 
     `words` is an array in C order, or a Philox key with the index of the first element: (seed low, seed high, stream
-    low, stream high, first). Or it is what `draw_from_turned_words` takes.
+    low, stream high, first). Or it is what `draw_from_turned_words` or `draw_from_turned_seed` takes.
     """
 
     #: (words, buffer, index, count) -> offset: gets the bits of `count` elements from C-order `index` on.
@@ -78,41 +78,42 @@ def draw_from_turned_words(sr_bits: int) -> Draw:
     of `SQUARE` and at most `TALLEST` rows, which are best asked for one after the other, the same part of each. The
     first time there are `phase` fewer, so that each time they begin where a line does.
     """
-    align_random = make_align_random(sr_bits)
+    align_random, ROWS = make_align_random(sr_bits), TALLEST + SQUARE
 
     @dialect
     def turn(flat, length, first, column, tall, count, buffer, step):
         columns = flat.size // length
         source = flat.reshape((1, columns, length)).transpose((0, 2, 1))[:, first:, column:]
-        target = buffer[SQUARE : SQUARE + TALLEST * step].reshape((1, TALLEST, step))
-        in_squares, wide = tall // SQUARE * SQUARE, count // SQUARE * SQUARE
+        target = buffer[SQUARE : SQUARE + ROWS * step].reshape((1, ROWS, step))
+        wide = count // SQUARE * SQUARE if tall >= SQUARE else 0
         for j in range(0, wide, SQUARE):
-            for i in range(0, in_squares, SQUARE):
-                expect_square(source, 0, i, j + SQUARE)
-            for i in range(0, in_squares, SQUARE):
-                turn_square(source, target, 0, i, j)
-        for j in range(count):
-            for i in range(in_squares if j < wide else 0, tall):
+            for i in range(0, tall, SQUARE):  # in the last are rows of the one before, where it would be too long
+                turn_square(source, target, 0, min(i, tall - SQUARE), j)
+        for j in range(wide, count):
+            for i in range(tall):
                 store(buffer, SQUARE + i * step + j, load(flat, (column + j) * length + first + i))
 
     @dialect
     def prepare(words, buffer, index, count):
         flat, length, rows, phase = words
-        columns, step = flat.size // length, buffer.size // TALLEST - SQUARE
+        columns, step = flat.size // length, buffer.size // ROWS - SQUARE
         row = index // columns
         after = (row + phase) // rows * rows - phase
+        after -= rows if after > 0 and length - after < SQUARE else 0  # too few for a square go with those before
+        stop = min(after + rows, length)
+        stop = length if length - stop < SQUARE else stop
         first, column = max(after, 0), index - row * columns
         if integer(load(buffer, 0)) != first or integer(load(buffer, 1)) != column:
             store(buffer, 0, first)
             store(buffer, 1, column)
-            turn(flat, length, first, column, min(after + rows, length) - first, count, buffer, step)
+            turn(flat, length, first, column, stop - first, count, buffer, step)
         return SQUARE + (row - first) * step
 
     @dialect
     def at(words, buffer, place):
         return align_random(load(buffer, place))
 
-    return Draw(prepare, at, rows=TALLEST)
+    return Draw(prepare, at, rows=ROWS)
 
 
 @cache
@@ -153,6 +154,61 @@ def draw_from_seed(sr_bits: int) -> Draw:
         return load(buffer, place)
 
     return Draw(prepare, at, rows=1)
+
+
+@cache
+def draw_from_turned_seed(sr_bits: int) -> Draw:
+    """The same of the transpose of a matrix: (seed low, seed high, stream low, stream high, its rows, its columns).
+
+    The four words of a counter are in as many of its rows, which are made together and best asked for one after the
+    other, the same part of each. Their number is a multiple of four.
+    """
+    align_random = make_align_random(sr_bits)
+
+    @dialect
+    def fill(buffer, place, step, w0, w1, w2, w3):
+        store(buffer, place, align_random(w0))
+        store(buffer, place + step, align_random(w1))
+        store(buffer, place + 2 * step, align_random(w2))
+        store(buffer, place + 3 * step, align_random(w3))
+
+    @dialect
+    def make(words, group, column, count, buffer, step):
+        seed_low, seed_high = lane(words[0]), lane(words[1])
+        stream_low, stream_high = lane(words[2]), lane(words[3])
+        each = words[4] >> 2
+        first, half = column * each + group, count >> 1
+        for i in range(half):  # two at a time, as in `draw_from_seed`
+            counter = first + i * each
+            low, high = lane(counter), lane(counter >> 32)
+            v0, v1, v2, v3 = philox4x32(low, high, stream_low, stream_high, seed_low, seed_high)
+            counter += half * each
+            low, high = lane(counter), lane(counter >> 32)
+            w0, w1, w2, w3 = philox4x32(low, high, stream_low, stream_high, seed_low, seed_high)
+            fill(buffer, SQUARE + i, step, v0, v1, v2, v3)
+            fill(buffer, SQUARE + half + i, step, w0, w1, w2, w3)
+        if count & 1:
+            counter = first + (count - 1) * each
+            low, high = lane(counter), lane(counter >> 32)
+            w0, w1, w2, w3 = philox4x32(low, high, stream_low, stream_high, seed_low, seed_high)
+            fill(buffer, SQUARE + count - 1, step, w0, w1, w2, w3)
+
+    @dialect
+    def prepare(words, buffer, index, count):
+        columns, step = words[5], (buffer.size - SQUARE) >> 2
+        row = index // columns
+        column = index - row * columns
+        if integer(load(buffer, 0)) != row >> 2 or integer(load(buffer, 1)) != column:
+            store(buffer, 0, row >> 2)
+            store(buffer, 1, column)
+            make(words, row >> 2, column, count, buffer, step)
+        return SQUARE + (row & 3) * step
+
+    @dialect
+    def at(words, buffer, place):
+        return load(buffer, place)
+
+    return Draw(prepare, at, rows=4)
 
 
 #: Words that `draw_words` makes at a time, at most.

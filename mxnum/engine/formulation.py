@@ -56,8 +56,8 @@ class Definition(NamedTuple):
 
 
 #: Conversions to codes and to values, by source and rounding, that are compiled for each element.
-_COMMON = (("float32", Rounding.RNE),)
-_COMMON_TO_VALUES = (*_COMMON, ("float64", Rounding.RNE), ("float32", Rounding.SR))
+_COMMON = (("float32", Rounding.RNE), ("float32", Rounding.SR))
+_COMMON_TO_VALUES = (*_COMMON, ("float64", Rounding.RNE))
 
 
 @dialect

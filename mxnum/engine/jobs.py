@@ -11,7 +11,15 @@ import numpy as np
 
 from mxnum.dtypes import SIGNED, Array
 from mxnum.engine import columns, environment, rows
-from mxnum.engine.draws import NO_DRAW, TALLEST, Draw, draw_from_seed, draw_from_turned_words, draw_from_words
+from mxnum.engine.draws import (
+    NO_DRAW,
+    TALLEST,
+    Draw,
+    draw_from_seed,
+    draw_from_turned_seed,
+    draw_from_turned_words,
+    draw_from_words,
+)
 from mxnum.engine.formulation import (
     Definition,
     Fast,
@@ -264,6 +272,8 @@ def decoding_loop(fast: Fast, constant_run: int, storage: Storage = DIRECT) -> A
 
 def drawn(random: RandomBits | None, first: int, walk: Walk) -> tuple[Draw, Any]:
     """How random bits are drawn on a walk, and from what."""
+    if random is not None and random.is_turned:
+        return draw_from_turned_seed(random.sr_bits), (*random.key, walk.rows, walk.columns)
     if random is None or is_in_line(random):
         return drawn_in_line(random, first)
     words, tall, phase = random.words.T.reshape(-1), min(-(-walk.k // SQUARE) * SQUARE, TALLEST), 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numba
@@ -96,8 +96,8 @@ class Parts:
 
     def _random(self, room: _Room, chunk: Chunk) -> tuple[RandomBits | None, int]:
         random = self.random
-        if random is None:
-            return None, 0
+        if random is None or (random.is_turned and self.is_whole):
+            return random, 0
         if random.words is not None:
             words, bits = random.words[chunk.where], random.sr_bits
         elif chunk.first is not None and self.order == tuple(range(len(self.order))):
@@ -152,6 +152,9 @@ def cut(
     words = None if random is None or _is_turned(random.words, blocks) else random.words
     others = [array for array in (out, *sides, words) if array is not None]
     is_drawn = turned and random is not None and random.words is None
+    if is_drawn and apart and _counts_along_columns(x.shape, blocks, order):
+        assert random is not None
+        random, is_drawn = replace(random, is_turned=True), False
     in_place = out is not None and np.may_share_memory(x, out)
     size = CHUNK
     if not (is_drawn or in_place) and all(array.flags.c_contiguous for array in others):
@@ -164,6 +167,14 @@ def cut(
             return Parts(blocks, x, out, sides, writes_sides, random, order, shape, in_place, [chunk], walk)
     some = chunks(x.shape, blocks, size) or chunks(x.shape, blocks, LARGEST)
     return None if some is None else Parts(blocks, x, out, sides, writes_sides, random, order, shape, in_place, some)
+
+
+def _counts_along_columns(shape: tuple[int, ...], blocks: Blocks, order: Order) -> bool:
+    """Whether loops see the transpose of a matrix, by bands and panels, and `draw_from_turned_seed` has its words."""
+    if order != (1, 0) or shape[0] % 4:
+        return False
+    walk = plan(shape, blocks)
+    return walk is not None and (walk.planes, walk.rows, walk.columns) == (1, *shape) and walk.k >= 4
 
 
 def _plan_apart(x: Array, blocks: Blocks) -> Walk | None:

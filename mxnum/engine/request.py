@@ -22,6 +22,8 @@ class RandomBits:
     words: Any = None
     seed: int = 0
     stream: int = 0
+    #: Whether the words of a seed are those of a matrix of which loops see the transpose.
+    is_turned: bool = False
 
     @property
     def key(self) -> tuple[int, int, int, int]:

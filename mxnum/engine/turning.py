@@ -216,24 +216,3 @@ def _tiles(side: int, together: int) -> Any:
 SQUARE = _SIDES[4][0]
 #: (source, target, plane, row, column): such a square from the one array to the same place in the other, as in `_turn`.
 turn_square = _tiles(SQUARE, 1)
-
-
-@intrinsic
-def expect_square(typing_context, source, plane, row, column):
-    """Ask memory for the lines of such a square, which may lie outside of the array: they are only read ahead."""
-
-    def generate(context, builder, signature, arguments):
-        array = context.make_array(source)(context, builder, arguments[0])
-        place, strides = _I64(0), [builder.extract_value(array.strides, axis) for axis in range(3)]
-        for index, stride in zip(arguments[1:], strides, strict=True):
-            place = builder.add(place, builder.mul(index, stride))
-        byte = ir.IntType(8).as_pointer()
-        corner = builder.gep(builder.bitcast(array.data, byte), [place])
-        kind = ir.FunctionType(ir.VoidType(), [byte, _I32, _I32, _I32])
-        ask = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        for i in range(SQUARE):
-            line = builder.gep(corner, [builder.mul(_I64(i), strides[2])])
-            builder.call(ask, [line, _I32(0), _I32(3), _I32(1)])  # to read, into the first cache, data
-        return context.get_dummy_value()
-
-    return types.void(source, types.int64, types.int64, types.int64), generate

@@ -68,9 +68,15 @@ def test_a_machine_that_slows_down_does_not_change_the_median(clock):
 
 
 def test_the_functions_take_turns_and_each_goes_first_half_of_the_time(clock):
-    base, case = clock.function("base", 2_000_000), clock.function("case", 2_000_000)
-    timing.ratios(base, case, rounds=4, seconds=1e9)
+    cost = 2 * timing.LONGEST_BASELINE_NS
+    timing.ratios(clock.function("base", cost), clock.function("case", cost), rounds=4, seconds=1e9)
     assert clock.calls[4:] == ["base", "case", "case", "base", "base", "case", "case", "base"]
+
+
+def test_what_is_not_long_finds_its_data_in_the_caches_on_both_sides(clock):
+    base, case = clock.function("base", 2_000_000), clock.function("case", 3_000_000)
+    timing.ratios(base, case, rounds=2, seconds=1e9)
+    assert clock.calls[4:] == ["base", "base", "case", "case", "case", "case", "base", "base"]
 
 
 def test_a_short_function_is_timed_over_many_calls(clock):

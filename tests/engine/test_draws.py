@@ -11,6 +11,7 @@ from mxnum.engine.draws import (
     SPARE,
     TALLEST,
     draw_from_seed,
+    draw_from_turned_seed,
     draw_from_turned_words,
     draw_from_words,
     draw_words,
@@ -58,7 +59,7 @@ def test_words_from_an_array():
 
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="squares turn in registers")
 @pytest.mark.parametrize(("tall", "phase"), [(SQUARE, 0), (TALLEST, 0), (SQUARE, 5), (TALLEST, 12)])
-@pytest.mark.parametrize("shape", [(64, 32), (150, 70), (17, 100), (3, 5)])
+@pytest.mark.parametrize("shape", [(64, 32), (150, 70), (17, 100), (3, 5), (133, 40), (140, 20)])
 def test_words_from_a_matrix_of_columns(shape, tall, phase):
     words = samples.generator("turned", shape).integers(0, 1 << 32, shape, dtype=np.uint32)
     rows, columns = shape
@@ -82,6 +83,32 @@ def test_words_from_a_matrix_of_columns(shape, tall, phase):
         out = np.zeros(shape, np.int64)
         compiled(words.T.copy().reshape(-1), rows, columns, panel, tall, phase, out)
         assert out.tolist() == [[align(int(word)) for word in row] for row in words]
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="it is for compiled loops")
+@pytest.mark.parametrize("shape", [(64, 32), (4, 5), (20, 101), (8, 1)])
+def test_seeded_words_of_a_transpose(shape):
+    rows, columns = shape
+    key, draw, plain = (5, 6, 7, 8), draw_from_turned_seed(9), draw_from_seed(9)
+    prepare, random_at, draw_rows = draw.prepare, draw.at, draw.rows
+
+    def loop(words, rows, columns, panel, out):
+        buffer = np.empty(draw_rows * (panel + SPARE), np.int32)
+        buffer[0] = -1
+        for column in range(0, columns, panel):
+            count = min(panel, columns - column)
+            for row in range(rows):
+                place = prepare(words, buffer, row * columns + column, count)
+                for i in range(count):
+                    out[row, column + i] = wide(random_at(0, buffer, place + i))
+
+    register(loop)
+    compiled = numba.njit(loop)
+    want = np.array(drawn(plain, (*key, 0), 0, rows * columns)).reshape(columns, rows).T
+    for panel in (columns, 32):
+        out = np.zeros(shape, np.int64)
+        compiled((*key, rows, columns), rows, columns, panel, out)
+        assert np.array_equal(out, want)
 
 
 def test_nothing():

@@ -92,6 +92,24 @@ def test_random_words_in_another_order_are_read_where_they_are(shape, size, monk
     samples.assert_same("codes", None, other_way.codes, want.codes.T)
 
 
+@pytest.mark.parametrize(("shape", "is_drawn"), [((200, 1040), False), ((300, 152), False), ((130, 331), True)])
+def test_seeded_words_of_another_order_are_made_where_they_are_wanted(shape, is_drawn, monkeypatch):
+    x = samples.generator("seeded order", shape).standard_normal(shape, np.float32)
+    x[3, 5], x[4, 70:75], x[20, 21] = np.nan, 1e-44, np.inf
+    monkeypatch.setattr(walk, "ELEMENTS_PER_THREAD", 4096)
+    made, drawn = [], parts.Parts._drawn
+    monkeypatch.setattr(parts.Parts, "_drawn", lambda *arguments: made.append(1) or drawn(*arguments))
+    for options in ({}, {"block_size": 16, "sr_bits": 7}, {"block_shape": (4, 8)}):
+        kind = {"format": "mxfp4_e2m1", "rounding": "sr", "seed": 1 << 40, "stream": 3, **options}
+        want = mx.quantize(x, **kind)
+        for threads in (1, 3):
+            for turned in (np.asfortranarray(x), np.asfortranarray(np.pad(x, ((0, 5), (0, 0))))[:-5]):
+                got = mx.quantize(turned, threads=threads, **kind)
+                samples.assert_same("codes", None, got.codes, want.codes)
+                samples.assert_same("scales", None, got.scales, want.scales)
+    assert bool(made) == is_drawn
+
+
 def test_random_words_that_cannot_be_read_so_are_copied():
     """Narrow blocks, rows in memory, and words between others."""
     rng = samples.generator("copied words")
