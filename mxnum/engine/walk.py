@@ -30,8 +30,8 @@ WORTH_A_COPY = 1 << 14
 WORTH_A_LOOP = 64
 #: Elements of a panel of columns, which both phases of a loop find in the second cache.
 PANEL = 1 << 17
-#: Columns of a panel, at most.
-WIDEST_PANEL = 4096
+#: Columns of a panel, at most: what rows of random words are turned into stays below a MiB.
+WIDEST_PANEL = 3072
 #: Run lengths for which tiles have a loop of their own.
 CONSTANT_RUNS = (1, 2, 4, 8, 16)
 
