@@ -87,7 +87,7 @@ def quantize_columns(
         longest = max(panel + run, FOLDED)
         by_column, amax = np.empty(longest, Magnitude), np.empty(panel, Magnitude)
         spread = np.empty(longest, np.int32)
-        buffer = np.empty(max(1, DRAWN * (longest + SPARE)), np.int32)
+        buffer = np.empty(max(1, DRAWN * (max(panel, FOLDED) + SPARE)), np.int32)
         buffer[0] = -1
         skipped = 0
         for band in range(first, last):

@@ -116,44 +116,66 @@ def draw_from_turned_words(sr_bits: int) -> Draw:
     return Draw(prepare, at, rows=ROWS)
 
 
+@dialect
+def _load_made(words, buffer, place):
+    """Bits that are in the buffer as they are wanted."""
+    return load(buffer, place)
+
+
+@cache
+def _make_words(sr_bits: int, is_turned: bool) -> Callable[..., None]:
+    """(key, first, each, count, buffer, place, row): the Philox words of `count` counters, each `each` further.
+
+    Those of a counter follow each other, and those of the next follow them. Or, turned, those of a counter are one below
+    the other in rows of that length, and those of the next beside them.
+    """
+    align_random = make_align_random(sr_bits)
+    STEP = 1 if is_turned else 4
+
+    @dialect
+    def fill(buffer, place, along, w0, w1, w2, w3):
+        store(buffer, place, align_random(w0))
+        store(buffer, place + along, align_random(w1))
+        store(buffer, place + 2 * along, align_random(w2))
+        store(buffer, place + 3 * along, align_random(w3))
+
+    @dialect
+    def make(key, first, each, count, buffer, place, row):
+        along = row if is_turned else 1
+        seed_low, seed_high = lane(key[0]), lane(key[1])
+        stream_low, stream_high = lane(key[2]), lane(key[3])
+        half = count >> 1
+        for i in range(half):  # two at a time, so that one's products are made while the other's are waited for
+            counter = first + i * each
+            low, high = lane(counter), lane(counter >> 32)
+            v0, v1, v2, v3 = philox4x32(low, high, stream_low, stream_high, seed_low, seed_high)
+            counter += half * each
+            low, high = lane(counter), lane(counter >> 32)
+            w0, w1, w2, w3 = philox4x32(low, high, stream_low, stream_high, seed_low, seed_high)
+            fill(buffer, place + i * STEP, along, v0, v1, v2, v3)
+            fill(buffer, place + (half + i) * STEP, along, w0, w1, w2, w3)
+        if count & 1:
+            counter = first + (count - 1) * each
+            low, high = lane(counter), lane(counter >> 32)
+            w0, w1, w2, w3 = philox4x32(low, high, stream_low, stream_high, seed_low, seed_high)
+            fill(buffer, place + (count - 1) * STEP, along, w0, w1, w2, w3)
+
+    return make
+
+
 @cache
 def draw_from_seed(sr_bits: int) -> Draw:
     """Philox words: element i in C order takes word i mod 4 of counter i // 4."""
-    align_random = make_align_random(sr_bits)
-
-    @dialect
-    def fill(buffer, place, w0, w1, w2, w3):
-        store(buffer, place, align_random(w0))
-        store(buffer, place + 1, align_random(w1))
-        store(buffer, place + 2, align_random(w2))
-        store(buffer, place + 3, align_random(w3))
+    make = _make_words(sr_bits, is_turned=False)
 
     @dialect
     def prepare(key, buffer, index, count):
-        seed_low, seed_high = lane(key[0]), lane(key[1])
-        stream_low, stream_high = lane(key[2]), lane(key[3])
         index += key[4]
         first = index >> 2
-        counters = ((index + count + 3) >> 2) - first
-        half = counters >> 1
-        for i in range(half):  # two at a time, so that one's products are made while the other's are waited for
-            low, high = lane(first + i), lane((first + i) >> 32)
-            v0, v1, v2, v3 = philox4x32(low, high, stream_low, stream_high, seed_low, seed_high)
-            low, high = lane(first + half + i), lane((first + half + i) >> 32)
-            w0, w1, w2, w3 = philox4x32(low, high, stream_low, stream_high, seed_low, seed_high)
-            fill(buffer, 4 * i, v0, v1, v2, v3)
-            fill(buffer, 4 * (half + i), w0, w1, w2, w3)
-        if counters & 1:
-            low, high = lane(first + counters - 1), lane((first + counters - 1) >> 32)
-            w0, w1, w2, w3 = philox4x32(low, high, stream_low, stream_high, seed_low, seed_high)
-            fill(buffer, 4 * (counters - 1), w0, w1, w2, w3)
+        make(key, first, 1, ((index + count + 3) >> 2) - first, buffer, 0, 0)
         return index & 3
 
-    @dialect
-    def at(key, buffer, place):
-        return load(buffer, place)
-
-    return Draw(prepare, at, rows=1)
+    return Draw(prepare, _load_made, rows=1)
 
 
 @cache
@@ -163,52 +185,20 @@ def draw_from_turned_seed(sr_bits: int) -> Draw:
     The four words of a counter are in as many of its rows, which are made together and best asked for one after the
     other, the same part of each. Their number is a multiple of four.
     """
-    align_random = make_align_random(sr_bits)
-
-    @dialect
-    def fill(buffer, place, step, w0, w1, w2, w3):
-        store(buffer, place, align_random(w0))
-        store(buffer, place + step, align_random(w1))
-        store(buffer, place + 2 * step, align_random(w2))
-        store(buffer, place + 3 * step, align_random(w3))
-
-    @dialect
-    def make(words, group, column, count, buffer, step):
-        seed_low, seed_high = lane(words[0]), lane(words[1])
-        stream_low, stream_high = lane(words[2]), lane(words[3])
-        each = words[4] >> 2
-        first, half = column * each + group, count >> 1
-        for i in range(half):  # two at a time, as in `draw_from_seed`
-            counter = first + i * each
-            low, high = lane(counter), lane(counter >> 32)
-            v0, v1, v2, v3 = philox4x32(low, high, stream_low, stream_high, seed_low, seed_high)
-            counter += half * each
-            low, high = lane(counter), lane(counter >> 32)
-            w0, w1, w2, w3 = philox4x32(low, high, stream_low, stream_high, seed_low, seed_high)
-            fill(buffer, SQUARE + i, step, v0, v1, v2, v3)
-            fill(buffer, SQUARE + half + i, step, w0, w1, w2, w3)
-        if count & 1:
-            counter = first + (count - 1) * each
-            low, high = lane(counter), lane(counter >> 32)
-            w0, w1, w2, w3 = philox4x32(low, high, stream_low, stream_high, seed_low, seed_high)
-            fill(buffer, SQUARE + count - 1, step, w0, w1, w2, w3)
+    make = _make_words(sr_bits, is_turned=True)
 
     @dialect
     def prepare(words, buffer, index, count):
-        columns, step = words[5], (buffer.size - SQUARE) >> 2
+        rows, columns, step = words[4], words[5], (buffer.size - SQUARE) >> 2
         row = index // columns
         column = index - row * columns
         if integer(load(buffer, 0)) != row >> 2 or integer(load(buffer, 1)) != column:
             store(buffer, 0, row >> 2)
             store(buffer, 1, column)
-            make(words, row >> 2, column, count, buffer, step)
+            make(words, (column * rows + row) >> 2, rows >> 2, count, buffer, SQUARE, step)
         return SQUARE + (row & 3) * step
 
-    @dialect
-    def at(words, buffer, place):
-        return load(buffer, place)
-
-    return Draw(prepare, at, rows=4)
+    return Draw(prepare, _load_made, rows=4)
 
 
 #: Words that `draw_words` makes at a time, at most.

@@ -16,7 +16,7 @@ import numpy as np
 from mxnum.dtypes import Array
 from mxnum.engine.draws import draw_words
 from mxnum.engine.request import RandomBits
-from mxnum.engine.turning import SQUARE, copy, row_step
+from mxnum.engine.turning import SQUARE, contiguous, copy, row_step
 from mxnum.engine.walk import CHUNK, Chunk, Walk, chunks, plan, plan_apart, shares
 from mxnum.layout import Blocks, element_strides
 
@@ -149,6 +149,8 @@ def cut(
         out, sides = None if out is None else out.transpose(order), tuple(side.transpose(order) for side in sides)
         if random is not None and random.words is not None:
             random = RandomBits(random.sr_bits, words=random.words.transpose(order))
+    if not writes_sides:
+        sides = tuple(contiguous(side) if side.size <= CHUNK else side for side in sides)
     words = None if random is None or _is_turned(random.words, blocks) else random.words
     others = [array for array in (out, *sides, words) if array is not None]
     is_drawn = turned and random is not None and random.words is None
