@@ -13,7 +13,7 @@ from mxnum.engine import beyond, magic, paths
 from mxnum.engine.beyond import value_of_code_anywhere
 from mxnum.engine.lanes import lane, wide
 from mxnum.engine.narrow import leading_part, rest
-from mxnum.formats import ElementFormat
+from mxnum.formats import FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_decode, make_encode
 from mxnum.scalar.scale import make_shared_scale
@@ -37,6 +37,8 @@ class Fast(NamedTuple):
     numbers: Array
     #: The same with its constants compiled in, for the commonest conversions and loops: a fifth faster or more.
     special: Callable[..., Any] | None = None
+    #: The same of numbers that are narrowed to float32 already, of a source for which that is enough.
+    narrowed: Fast | None = None
 
 
 class Definition(NamedTuple):
@@ -56,8 +58,7 @@ class Definition(NamedTuple):
 
 
 #: Conversions to codes and to values, by source and rounding, that are compiled for each element.
-_COMMON = (("float32", Rounding.RNE), ("float32", Rounding.SR))
-_COMMON_TO_VALUES = (*_COMMON, ("float64", Rounding.RNE))
+_COMMON = (("float32", Rounding.RNE), ("float32", Rounding.SR), ("float64", Rounding.RNE))
 
 
 @dialect
@@ -118,11 +119,13 @@ def fast_quantizing(
         least_value, greatest_value = magic.decoding_domain(element)
         least, greatest = max(least, least_value), min(greatest, greatest_value)
     special = None
-    common = _COMMON if target is None else _COMMON_TO_VALUES
-    if has_values and (source.name, rounding) in common:
+    if has_values and (source.name, rounding) in _COMMON:
         special = _with_constants(function, magic.constants(element, rounding, overflow))
     constants = magic.constants(element, rounding, overflow, rule)
-    return Fast(function, _numbers(_limits(least, greatest, greatest_x), constants), special)
+    narrowed = None
+    if source.name == "float64" and rounding != Rounding.SR:
+        narrowed = fast_quantizing(FLOATS["float32"], element, rounding, overflow, rule, target)
+    return Fast(function, _numbers(_limits(least, greatest, greatest_x), constants), special, narrowed)
 
 
 @cache

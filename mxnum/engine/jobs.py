@@ -257,12 +257,14 @@ def quantizing_loop(
 ) -> Any:
     """The fast loop of a job that has one; only loops along rows take another storage."""
     assert job.fast is not None
-    function, special = job.fast.function, job.fast.special
+    narrows = along_rows and constant_run > 0 and job.fast.narrowed is not None
+    fast = (job.fast.narrowed if narrows else None) or job.fast
+    function, special = fast.function, fast.special
     is_common = constant_run == (rows.USUAL_RUN if along_rows else 1)
     if special is not None and is_common and not job.scales_given and (draw is NO_DRAW or draw.buffered):
         function = special
     kind = function, job.source, job.scales_given, draw, constant_run
-    return rows.quantize_rows(*kind, storage) if along_rows else columns.quantize_columns(*kind)
+    return rows.quantize_rows(*kind, storage, narrows) if along_rows else columns.quantize_columns(*kind)
 
 
 def decoding_loop(fast: Fast, constant_run: int, storage: Storage = DIRECT) -> Any:

@@ -105,6 +105,16 @@ def float32_to_float64(a: Any) -> Any:
     return _float_arithmetic("float64", a)
 
 
+def float64_to_float32(a: Any) -> Any:
+    """Bits of the float32 number nearest to a float64 bit pattern, ties to even."""
+    machine = FLOAT_ARITHMETIC.get(type(a))
+    if machine is not None:
+        return machine("narrowed", a)
+    with np.errstate(all="ignore"):
+        result = np.asarray(a, np.int64).view(np.float64).astype(np.float32).view(np.int32)
+    return result if result.ndim else int(result)
+
+
 def float16_to_float32(a: Any) -> Any:
     """Bits of the float32 number that equals a float16 bit pattern."""
     return _float_arithmetic("float32", a)
@@ -380,6 +390,15 @@ def _to_float64(context, value):
     return types.int64(value), generate
 
 
+@intrinsic
+def _from_float64(context, value):
+    def generate(target, builder, signature, arguments):
+        double = builder.bitcast(arguments[0], ir.DoubleType())
+        return builder.bitcast(builder.fptrunc(double, _F32), _I32)
+
+    return LANE(value), generate
+
+
 @cache
 def _has_half() -> bool:
     """Whether the processor that is compiled for converts float16; for others LLVM calls what does not exist."""
@@ -464,6 +483,11 @@ def _compile_product(a, b):
 @overload(float32_to_float64, jit_options=INLINED)
 def _compile_to_float64(a):
     return lambda a: _to_float64(a)
+
+
+@overload(float64_to_float32, jit_options=INLINED)
+def _compile_from_float64(a):
+    return lambda a: _from_float64(a)
 
 
 @overload(float16_to_float32, jit_options=INLINED)

@@ -292,7 +292,7 @@ def make_widen(source: ElementFormat) -> Callable[..., Any]:
         "float32": widen_float32,
         "bfloat16": widen_bfloat16,
         "float16": widen_float16,
-        "float64": narrow.to_odd,
+        "float64": narrow.to_odd_by_conversion,
     }[source.name]
 
 

@@ -54,8 +54,8 @@ NARROWED = FastPath(
     name="64 bits narrowed to float32 first",
     float_types=("float64",),
     elements=tuple(ELEMENTS),
-    evidence=("narrowing/{element}/{rounding}/{overflow}", "narrowing/scale/{rule}"),
-    evidence_for_any=("any/source/m{m}/{type}", "any/scale/m{m}/{type}"),
+    evidence=("narrowing/{element}/{rounding}/{overflow}", "narrowing/scale/{rule}", "narrowing/conversion"),
+    evidence_for_any=("any/source/m{m}/{type}", "any/scale/m{m}/{type}", "narrowing/conversion"),
 )
 VALUES = FastPath(
     name="float32 additions round to a value",

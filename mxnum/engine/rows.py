@@ -21,8 +21,8 @@ from mxnum.engine.draws import Draw
 from mxnum.engine.formulation import Definition, numbers_given
 from mxnum.engine.jit import apart, compile_loop, keep_apart
 from mxnum.engine.lanes import greatest_of, integer, lane, load, store, wide
-from mxnum.engine.storage import Storage
-from mxnum.formats import E8M0, ElementFormat
+from mxnum.engine.storage import AS_IT_IS, Storage, narrowed_from
+from mxnum.formats import E8M0, FLOATS, ElementFormat
 from mxnum.scalar.word import dialect, select
 
 #: Block lengths for which elements have a loop of constant length, the usual one and a shorter.
@@ -65,13 +65,18 @@ def quantize_rows(
     draw: Draw,
     constant_run: int,
     storage: Storage,
+    narrows: bool = False,
 ) -> Any:
     """(x, out, scales, (length, run, group, step), (first, last, begin, end), left, words, numbers) -> groups left.
 
     Scales and results of all groups, by a fast formulation; those that it is not right for are marked. With
-    `constant_run`, which run then is, the rest of a row is left as well.
+    `constant_run`, which run then is, the rest of a row is left as well, and x may be narrowed to float32 first, a
+    group at a time: the function then takes that.
     """
     into, shift, finish, STAGED = storage.into, storage.shift, storage.finish, storage.staged
+    reading = narrowed_from(source) if narrows else AS_IT_IS
+    read_from, origin, fetch, NARROWED = reading.into, reading.origin, reading.fetch, reading.narrowed
+    source = FLOATS["float32"] if narrows else source
     MAGNITUDE = (1 << (source.bits - 1)) - 1
     widen, fast_scale = magic.make_widen(source), magic.fast_scale
     prepare, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered
@@ -79,7 +84,7 @@ def quantize_rows(
     Magnitude: Any = np.int64 if source.bits > 32 else np.int32
     word = wide if source.bits > 32 else lane
 
-    def loop(x, out, scales, shape, bounds, left, words, numbers):
+    def loop(given, out, scales, shape, bounds, left, words, numbers):
         limits, e = numbers_given(numbers)
         length, run, group, step = shape
         first, last, begin, end = bounds
@@ -89,13 +94,17 @@ def quantize_rows(
         spread = np.empty(1 if constant_run > 0 else LONG_RUN * group, np.int32)
         stage = np.empty(PIECE if STAGED else 1, np.uint8)
         results = into(out, stage)
+        narrowed = np.empty(PIECE if NARROWED else 1, np.int32)
+        x = read_from(given, narrowed)
         skipped = 0
         for row in range(first, last):
             at = begin
             while at < end:
                 number, blocks, width = group_of(row, at, shape)
                 base, place = row * length + at * run, row * per_row + at
-                back, column, ahead = shift(base), at * run, row * (step - length)
+                back, column = shift(base), at * run
+                fetch(given, narrowed, row * step + column, blocks * width)
+                ahead = origin(row * step + column) - base
                 at += blocks
                 most = Magnitude(0)
                 if constant_run > 0:

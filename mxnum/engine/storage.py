@@ -1,7 +1,8 @@
-"""How the loops along rows find codes in memory: one byte each, or packed.
+"""How the loops along rows find codes in memory, one byte each or packed, and floats, as they are or too wide.
 
 Packed codes are made and read a group at a time. In between they lie in a stage, one byte each, which stays in the
-first cache; so the loops, and what they compute, are the same.
+first cache; so the loops, and what they compute, are the same. In the same way float64 numbers are narrowed a group at
+a time: loops over lanes of 32 bits have twice as many in a register.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
+from mxnum.engine.lanes import load, store
+from mxnum.engine.magic import make_widen
 from mxnum.engine.streams import make_pack_run, make_unpack_run
+from mxnum.formats import ElementFormat
 from mxnum.scalar.word import dialect
 
 
@@ -76,3 +80,37 @@ def packed_in_rows(bits: int) -> Storage:
         pack_run(stage, 0, count, stored, place_of(row, length, column))
 
     return Storage(_stage, _all, fetch, finish, staged=True)
+
+
+class Reading(NamedTuple):
+    """The same of floats that are read."""
+
+    #: (given, stage) -> where the loop reads floats.
+    into: Callable[..., Any]
+    #: (start) -> the index there of the element at that index, in a group that begins with it.
+    origin: Callable[..., Any]
+    #: (given, stage, start, count): gets so many elements from an index on to the stage.
+    fetch: Callable[..., Any]
+    #: Whether they are narrowed, to a stage.
+    narrowed: bool
+
+
+@dialect
+def _no_fetch(given, stage, start, count):
+    pass
+
+
+AS_IT_IS = Reading(_stored_itself, _all, _no_fetch, narrowed=False)
+
+
+@cache
+def narrowed_from(source: ElementFormat) -> Reading:
+    """As float32 numbers that round alike."""
+    widen = make_widen(source)
+
+    @dialect
+    def fetch(given, stage, start, count):
+        for i in range(count):
+            store(stage, i, widen(load(given, start + i)))
+
+    return Reading(_stage, _none, fetch, narrowed=True)

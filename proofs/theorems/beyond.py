@@ -90,7 +90,6 @@ def _decoding_theorems() -> Iterator[Theorem]:
         functions: tuple[Callable[..., Any], ...] = (
             beyond.value_of_code_anywhere,
             beyond.return_to,
-            scaled.up,
             magic.value_of_code,
             magic.constants,
             make_decode(element, FLOAT32),

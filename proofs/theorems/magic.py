@@ -49,6 +49,8 @@ def _float_arithmetic(operation: str, *operands: Any) -> Sym:
     if operation == "float32":
         half = z3.fpBVToFP(z3.Extract(15, 0, a.value), z3.Float16())
         return _float_result("widened", z3.fpFPToFP(z3.RNE(), half, z3.Float32()), a)
+    if operation == "narrowed":
+        return _float_result("narrowed", z3.fpFPToFP(z3.RNE(), z3.fpBVToFP(a.value, z3.Float64()), z3.Float32()), a)
     floats = [z3.fpBVToFP(a.lift(bits), z3.Float32()) for bits in operands]
     return _float_result(operation, OPERATIONS[operation](z3.RNE(), *floats), a)
 

@@ -26,6 +26,7 @@ STOCHASTIC = (
     "The code made of the leading part of a float64 number, with the rest of it added to the random bits, is the code "
     "of the definition."
 )
+CONVERSION = "Rounding to odd by a conversion gives what rounding to odd in integers does."
 SCALE = "The scale made of a largest magnitude rounded to odd is its shared scale, where that is in any domain."
 HYPOTHESES = (
     "x is any finite float64, and scale any code, within the limits of mxnum.engine.magic.domain",
@@ -82,6 +83,14 @@ def _stochastic(element: Any, overflow: Overflow, x: Any, scale: Any, random: An
     return run_fast(split, scale, random)
 
 
+def check_conversion() -> Outcome:
+    lanes.LOW_WORD[Sym] = low_word
+    x, finite = _finite()
+    want, _ = run(narrow.to_odd, x)
+    got, safe = run_fast(narrow.to_odd_by_conversion, x)
+    return prove([finite, *float_results()], z3.And(got == want, *safe), show=(x,))
+
+
 def check_scale(rule: ScaleRule) -> Outcome:
     return together((name, partial(_check_scale, name, rule)) for name in formats.ELEMENTS)
 
@@ -104,7 +113,16 @@ def _check_scale(name: str, rule: ScaleRule) -> Outcome:
 
 
 def theorems() -> list[Theorem]:
-    return [*_rounding_theorems(), *_scale_theorems()]
+    functions = narrow.to_odd_by_conversion, narrow.to_odd
+    conversion = Theorem(
+        name="narrowing/conversion",
+        statement=CONVERSION,
+        kernels=tuple(function.__name__ for function in functions),
+        check=check_conversion,
+        hypotheses=("x is any finite float64", "conversions to float32 round to nearest even"),
+        functions=functions,
+    )
+    return [*_rounding_theorems(), *_scale_theorems(), conversion]
 
 
 def _rounding_theorems() -> Iterator[Theorem]:
