@@ -126,8 +126,8 @@ def _load_made(words, buffer, place):
 def _make_words(sr_bits: int, is_turned: bool) -> Callable[..., None]:
     """(key, first, each, count, buffer, place, row): the Philox words of `count` counters, each `each` further.
 
-    Those of a counter follow each other, and those of the next follow them. Or, turned, those of a counter are one below
-    the other in rows of that length, and those of the next beside them.
+    Those of a counter follow each other, and those of the next follow them. Or, turned, those of a counter are one
+    below the other in rows of that length, and those of the next beside them.
     """
     align_random = make_align_random(sr_bits)
     STEP = 1 if is_turned else 4

@@ -6,35 +6,34 @@ Code that adds or multiplies floats asks here once per call, and takes a path th
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
+import struct
 
 import numba
-import numpy as np
-
-from mxnum.engine.jit import compile_loop
-
-#: The least positive normal number.
-_TINY = 2.0**-126
 
 
-@cache
-def _probe() -> Any:
-    def probe(one):  # an argument, so that no compiler can compute with what is made of it
-        whole, tiny = np.float32(one), np.float32(one * _TINY)
-        return (
-            whole + np.float32(one * 1.5 * 2.0**-24) == np.float32(1 + 2.0**-23)  # not so if rounding down or to zero
-            and whole + np.float32(one * 2.0**-24) == whole  # not so if rounding up
-            and tiny * np.float32(one * 0.5) != np.float32(0)  # not so if subnormal results are flushed
-            and np.float32(one * _TINY / 2) * np.float32(one * 2) == tiny  # not so if subnormal operands read as zero
-        )
+def _number(bits: int) -> float:
+    """A float64 number by its bits: no arithmetic makes it, which would go by the environment of the import."""
+    number: float = struct.unpack("<d", struct.pack("<Q", bits))[0]
+    return number
 
-    return (lambda one: False) if numba.config.DISABLE_JIT else compile_loop(probe)
+
+#: 1 and the next number; half and three quarters of the way between them, alone.
+_ONE, _NEXT = _number(1023 << 52), _number((1023 << 52) + 1)
+_HALF_WAY, _NEARER = _number(970 << 52), _number((970 << 52) + (1 << 51))
+#: The least positive normal number, half of it, which is subnormal, a half and 2.
+_TINY, _SUBNORMAL, _HALF, _TWO = (_number(bits) for bits in (1 << 52, 1 << 51, 1022 << 52, 1024 << 52))
 
 
 def is_default() -> bool:
     """Whether this thread rounds to nearest even and keeps subnormals, as IEEE 754 has it by default.
 
-    Without compilation (NUMBA_DISABLE_JIT=1) the answer is no: the code that relies on it cannot run.
+    Python's own float64 arithmetic tells: processors have one state for both widths. Without compilation
+    (NUMBA_DISABLE_JIT=1) the answer is no: the code that relies on it cannot run.
     """
-    return bool(_probe()(1.0))
+    return (
+        _ONE + _NEARER == _NEXT  # not so if rounding down or to zero
+        and _ONE + _HALF_WAY == _ONE  # not so if rounding up
+        and _TINY * _HALF == _SUBNORMAL  # not so if subnormal results are flushed
+        and _SUBNORMAL * _TWO == _TINY  # not so if subnormal operands read as zero
+        and not numba.config.DISABLE_JIT
+    )

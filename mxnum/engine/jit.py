@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numba
 from numba import types
+from numba.core.typing.templates import infer, infer_global, make_intrinsic_template
 from numba.extending import intrinsic, overload, register_jitable
 
 from mxnum.engine import disk
@@ -51,6 +53,26 @@ def register(function: Callable[..., Any]) -> Callable[..., Any]:
         if word.is_dialect(function):
             register_jitable(**(APART if "apart" in function.__dict__ else INLINED))(function)
     return function
+
+
+def compile_directly(
+    function: Callable[..., Any], operation: Any, applies: Callable[..., bool] = lambda *arguments: True
+) -> None:
+    """For the CPU: where `applies` says so of the argument types, calls become what an intrinsic makes of them.
+
+    Overloads say the same for every machine. But each is a function that is compiled for each combination of types,
+    which took half of a first call without compiled code on disk.
+    """
+
+    def definition(context, *arguments):
+        return operation._defn(context, *arguments) if applies(*arguments) else None
+
+    definition.__dict__["__signature__"] = inspect.signature(operation._defn)
+    template = make_intrinsic_template(
+        function, definition, function.__name__, prefer_literal=operation._prefer_literal, kwargs={"target": "cpu"}
+    )
+    infer(template)
+    infer_global(function, types.Function(template))
 
 
 def apart(function: Callable[..., Any]) -> Callable[..., Any]:

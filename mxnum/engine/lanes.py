@@ -24,7 +24,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_model
 from numba.np.arrayobj import make_array
 
-from mxnum.engine.jit import INLINED
+from mxnum.engine.jit import INLINED, compile_directly
 from mxnum.scalar import random, word
 
 #: How a machine other than plain integers and numpy computes with floats: type -> (operation, *bit patterns) -> result.
@@ -183,6 +183,7 @@ def _operation(emit: Callable[[Any, Any, Any], Any], result: Any = LANE) -> Any:
 
 def _overload_operator(function: Any, emit: Callable[[Any, Any, Any], Any], result: Any = LANE) -> None:
     operation = _operation(emit, result)
+    compile_directly(function, operation, _has_lane)
 
     @overload(function, jit_options=INLINED)
     def compile_operator(a, b):
@@ -233,6 +234,9 @@ def _select(context, condition, if_true, if_false):
     return LANE(types.boolean, if_true, if_false), generate
 
 
+compile_directly(word.select, _select, lambda condition, a, b: _has_lane(a, b))
+
+
 @overload(word.select, jit_options=INLINED)
 def _compile_select(condition, if_true, if_false):
     if _has_lane(if_true, if_false):
@@ -249,6 +253,9 @@ def _multiply_words(context, a, b):
         return target.make_tuple(builder, signature.return_type, [high, builder.trunc(product, _I32)])
 
     return types.UniTuple(LANE, 2)(a, b), generate
+
+
+compile_directly(random.multiply_32x32, _multiply_words, _has_lane)
 
 
 @overload(random.multiply_32x32, jit_options=INLINED)
@@ -321,6 +328,14 @@ def _greatest_of(context, array, start, count, mask):
         return greatest if width >= 32 else builder.zext(greatest, _I32)
 
     return result(array, start, count, mask), generate
+
+
+compile_directly(greatest_of, _greatest_of)
+compile_directly(load, _load)
+compile_directly(store, _store)
+compile_directly(lane, _to_lane)
+compile_directly(low_word, _to_lane)
+compile_directly(integer, _to_integer, _has_lane)
 
 
 @overload(greatest_of, jit_options=INLINED, prefer_literal=True)
@@ -458,6 +473,16 @@ def _to_float16(context, value):
         return builder.zext(builder.bitcast(half, ir.IntType(16)), _I32)
 
     return LANE(value), generate
+
+
+compile_directly(add_float32, _add)
+compile_directly(subtract_float32, _subtract)
+compile_directly(multiply_float32, _multiply)
+compile_directly(truncate_float32, _truncate)
+compile_directly(float32_to_float64, _to_float64)
+compile_directly(float64_to_float32, _from_float64)
+compile_directly(float16_to_float32, _from_float16)
+compile_directly(float32_to_float16, _to_float16)
 
 
 @overload(add_float32, jit_options=INLINED)

@@ -21,7 +21,7 @@ from mxnum.engine.draws import Draw
 from mxnum.engine.formulation import Definition, numbers_given
 from mxnum.engine.jit import apart, compile_loop, keep_apart
 from mxnum.engine.lanes import greatest_of, integer, lane, load, store, wide
-from mxnum.engine.storage import AS_IT_IS, Storage, narrowed_from
+from mxnum.engine.storage import Storage, make_narrow
 from mxnum.formats import E8M0, FLOATS, ElementFormat
 from mxnum.scalar.word import dialect, select
 
@@ -74,8 +74,7 @@ def quantize_rows(
     group at a time: the function then takes that.
     """
     into, shift, finish, STAGED = storage.into, storage.shift, storage.finish, storage.staged
-    reading = narrowed_from(source) if narrows else AS_IT_IS
-    read_from, origin, fetch, NARROWED = reading.into, reading.origin, reading.fetch, reading.narrowed
+    narrow = make_narrow(source)
     source = FLOATS["float32"] if narrows else source
     MAGNITUDE = (1 << (source.bits - 1)) - 1
     widen, fast_scale = magic.make_widen(source), magic.fast_scale
@@ -94,17 +93,20 @@ def quantize_rows(
         spread = np.empty(1 if constant_run > 0 else LONG_RUN * group, np.int32)
         stage = np.empty(PIECE if STAGED else 1, np.uint8)
         results = into(out, stage)
-        narrowed = np.empty(PIECE if NARROWED else 1, np.int32)
-        x = read_from(given, narrowed)
+        if narrows:
+            x = narrowed = np.empty(PIECE, np.int32)
+        else:
+            x = given
         skipped = 0
         for row in range(first, last):
             at = begin
             while at < end:
                 number, blocks, width = group_of(row, at, shape)
                 base, place = row * length + at * run, row * per_row + at
-                back, column = shift(base), at * run
-                fetch(given, narrowed, row * step + column, blocks * width)
-                ahead = origin(row * step + column) - base
+                back, column, ahead = shift(base), at * run, row * (step - length)
+                if narrows:
+                    narrow(given, narrowed, base + ahead, blocks * width)
+                    ahead = 0 - base
                 at += blocks
                 most = Magnitude(0)
                 if constant_run > 0:
@@ -178,7 +180,8 @@ def quantize_rows(
                             for i in range(start, start + size):
                                 random = lane(random_at(words, buffer, place + i))
                                 store(results, i - back, function(load(x, i + ahead), scale, random, e))
-                finish(out, stage, row, length, column, blocks * width)
+                if STAGED:
+                    finish(out, stage, row, length, column, blocks * width)
         return skipped
 
     return compile_loop(loop)

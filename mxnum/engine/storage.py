@@ -82,35 +82,14 @@ def packed_in_rows(bits: int) -> Storage:
     return Storage(_stage, _all, fetch, finish, staged=True)
 
 
-class Reading(NamedTuple):
-    """The same of floats that are read."""
-
-    #: (given, stage) -> where the loop reads floats.
-    into: Callable[..., Any]
-    #: (start) -> the index there of the element at that index, in a group that begins with it.
-    origin: Callable[..., Any]
-    #: (given, stage, start, count): gets so many elements from an index on to the stage.
-    fetch: Callable[..., Any]
-    #: Whether they are narrowed, to a stage.
-    narrowed: bool
-
-
-@dialect
-def _no_fetch(given, stage, start, count):
-    pass
-
-
-AS_IT_IS = Reading(_stored_itself, _all, _no_fetch, narrowed=False)
-
-
 @cache
-def narrowed_from(source: ElementFormat) -> Reading:
-    """As float32 numbers that round alike."""
+def make_narrow(source: ElementFormat) -> Callable[..., Any]:
+    """(x, stage, start, count): so many floats from an index on as float32 numbers that round alike, in the stage."""
     widen = make_widen(source)
 
     @dialect
-    def fetch(given, stage, start, count):
+    def narrow(x, stage, start, count):
         for i in range(count):
-            store(stage, i, widen(load(given, start + i)))
+            store(stage, i, widen(load(x, start + i)))
 
-    return Reading(_stage, _none, fetch, narrowed=True)
+    return narrow
