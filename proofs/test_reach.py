@@ -25,6 +25,13 @@ def test_a_largest_magnitude_must_be_rounded_to_odd_too(monkeypatch):
     assert narrowing.check_scale(ScaleRule.CEIL).verdict == "refuted"
 
 
+@pytest.mark.parametrize(("name", "mistake"), [("_LEAST_WIDE", 0), ("_KEPT", -1), ("_SIGN_WIDE", 0)])
+def test_a_conversion_must_round_to_odd_as_integers_do(monkeypatch, name, mistake):
+    assert narrowing.check_conversion().verdict == "proved"
+    monkeypatch.setattr(narrow, name, mistake)
+    assert narrowing.check_conversion().verdict == "refuted"
+
+
 def test_stochastic_rounding_needs_the_rest(monkeypatch):
     monkeypatch.setattr(narrow, "rest", lambda x, leading, scale, e: leading & 0)
     assert narrowing.check("e2m1", Rounding.SR, SATURATE).verdict == "refuted"

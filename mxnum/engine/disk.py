@@ -17,9 +17,31 @@ import numba
 import numpy as np
 from numba import types
 from numba.core.caching import FunctionCache
+from numba.core.serialize import dumps
 
 #: From the first numba version whose compiled loops were loaded so in tests to the first for which that was not tried.
 TRIED = (0, 61), (0, 69)
+
+
+def name_by_content(function: Callable[..., Any]) -> None:
+    """Give a function a name of its own, by what it and all that it closes over are.
+
+    numba names machine code by the function's name, the types of its arguments and a number that it counts up in each
+    process. Two loops of one factory, compiled by two processes, can so have the same name, and a third process that
+    loads both from disk would call one for the other. To be called before numba sees the function.
+    """
+    if "content" not in function.__dict__:
+        content = hashlib.sha256(_made_of(function)).hexdigest()[:32]
+        function.__dict__["content"] = content
+        function.__qualname__ += f"_{content}"
+
+
+def _made_of(function: Callable[..., Any]) -> bytes:
+    try:
+        return repr(description(function)).encode()
+    except (TypeError, RecursionError):  # as numba does it
+        cells: bytes = dumps(tuple(cell.cell_contents for cell in function.__closure__ or ()))
+        return function.__code__.co_code + cells
 
 
 def keep(loop: Any, before_compiling: Callable[[Callable[..., Any]], object]) -> None:
@@ -72,11 +94,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
             return None
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
-        try:
-            made_of = repr(description(self._py_func))
-        except (TypeError, RecursionError):
-            return super()._index_key(sig, codegen)
-        return sig, codegen.magic_tuple(), hashlib.sha256(made_of.encode()).hexdigest()
+        return sig, codegen.magic_tuple(), self._py_func.__dict__["content"]
 
 
 def _is_tried() -> bool:
@@ -110,8 +128,9 @@ def _type_of(loop: Any, value: Any) -> Any:
 def description(value: Any) -> Any:
     """A function with its closure as nested tuples of plain values, alike in every process; TypeError if it has others.
 
-    numba pickles a closure instead. That tells code that Python has just compiled from the same code as Python has it
-    in its own files, so that a second process would compile all loops again.
+    numba pickles a closure instead, as is done here with those. That tells code that Python has just compiled from the
+    same code as Python has it in its own files, so that a second process would compile all loops again; and intrinsics
+    from themselves.
     """
     kind = type(value)
     name = kind.__module__, kind.__qualname__
@@ -131,6 +150,8 @@ def description(value: Any) -> Any:
         cells = tuple(description(cell.cell_contents) for cell in value.__closure__ or ())
         defaults = description(value.__defaults__)
         return name, value.__module__, value.__qualname__, description(value.__code__), defaults, cells
+    if hasattr(value, "_defn"):  # an intrinsic
+        return name, description(value._defn)
     raise TypeError(f"{kind} in a closure")
 
 

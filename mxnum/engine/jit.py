@@ -81,6 +81,7 @@ def apart(function: Callable[..., Any]) -> Callable[..., Any]:
     Where it is inlined, what its innermost loop needs is fetched from memory again and again.
     """
     function.__dict__["apart"] = True
+    disk.name_by_content(function)  # its code has a name in every loop that calls it
     return word.dialect(function)
 
 
@@ -111,6 +112,7 @@ def compile_scalar(function: Callable[..., Any], *signature: Any) -> Any:
 
 def compile_loop(function: Callable[..., Any]) -> Any:
     """A loop over arrays that calls dialect functions, compiled on first use and cached on disk."""
+    disk.name_by_content(function)
     loop = numba.njit(error_model="numpy", nogil=True, no_cfunc_wrapper=True)(function)
     if not numba.config.DISABLE_JIT:
         disk.keep(loop, before_compiling=register)

@@ -333,8 +333,6 @@ def _greatest_of(context, array, start, count, mask):
 compile_directly(greatest_of, _greatest_of)
 compile_directly(load, _load)
 compile_directly(store, _store)
-compile_directly(lane, _to_lane)
-compile_directly(low_word, _to_lane)
 compile_directly(integer, _to_integer, _has_lane)
 
 
@@ -351,16 +349,6 @@ def _compile_load(array, index):
 @overload(store, jit_options=INLINED)
 def _compile_store(array, index, value):
     return lambda array, index, value: _store(array, index, value)
-
-
-@overload(lane, jit_options=INLINED)
-def _compile_lane(value):
-    return lambda value: _to_lane(value)
-
-
-@overload(low_word, jit_options=INLINED)
-def _compile_low_word(value):
-    return lambda value: _to_lane(value)
 
 
 @overload(wide, jit_options=INLINED)
@@ -475,51 +463,29 @@ def _to_float16(context, value):
     return LANE(value), generate
 
 
-compile_directly(add_float32, _add)
-compile_directly(subtract_float32, _subtract)
-compile_directly(multiply_float32, _multiply)
-compile_directly(truncate_float32, _truncate)
-compile_directly(float32_to_float64, _to_float64)
-compile_directly(float64_to_float32, _from_float64)
-compile_directly(float16_to_float32, _from_float16)
-compile_directly(float32_to_float16, _to_float16)
+def _overload_unary(function: Any, operation: Any) -> None:
+    compile_directly(function, operation)
+
+    @overload(function, jit_options=INLINED)
+    def compile_call(a):
+        return lambda a: operation(a)
 
 
-@overload(add_float32, jit_options=INLINED)
-def _compile_add(a, b):
-    return lambda a, b: _add(a, b)
+def _overload_binary(function: Any, operation: Any) -> None:
+    compile_directly(function, operation)
+
+    @overload(function, jit_options=INLINED)
+    def compile_call(a, b):
+        return lambda a, b: operation(a, b)
 
 
-@overload(subtract_float32, jit_options=INLINED)
-def _compile_subtract(a, b):
-    return lambda a, b: _subtract(a, b)
-
-
-@overload(truncate_float32, jit_options=INLINED)
-def _compile_truncate(a):
-    return lambda a: _truncate(a)
-
-
-@overload(multiply_float32, jit_options=INLINED)
-def _compile_product(a, b):
-    return lambda a, b: _multiply(a, b)
-
-
-@overload(float32_to_float64, jit_options=INLINED)
-def _compile_to_float64(a):
-    return lambda a: _to_float64(a)
-
-
-@overload(float64_to_float32, jit_options=INLINED)
-def _compile_from_float64(a):
-    return lambda a: _from_float64(a)
-
-
-@overload(float16_to_float32, jit_options=INLINED)
-def _compile_from_float16(a):
-    return lambda a: _from_float16(a)
-
-
-@overload(float32_to_float16, jit_options=INLINED)
-def _compile_to_float16(a):
-    return lambda a: _to_float16(a)
+_overload_binary(add_float32, _add)
+_overload_binary(subtract_float32, _subtract)
+_overload_binary(multiply_float32, _multiply)
+_overload_unary(truncate_float32, _truncate)
+_overload_unary(float32_to_float64, _to_float64)
+_overload_unary(float64_to_float32, _from_float64)
+_overload_unary(float16_to_float32, _from_float16)
+_overload_unary(float32_to_float16, _to_float16)
+_overload_unary(lane, _to_lane)
+_overload_unary(low_word, _to_lane)

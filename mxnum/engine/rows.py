@@ -65,7 +65,7 @@ def quantize_rows(
     draw: Draw,
     constant_run: int,
     storage: Storage,
-    narrows: bool = False,
+    narrows: bool,
 ) -> Any:
     """(x, out, scales, (length, run, group, step), (first, last, begin, end), left, words, numbers) -> groups left.
 

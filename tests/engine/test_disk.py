@@ -35,7 +35,8 @@ from mxnum.engine import draws, formulation, rows, storage
 from mxnum.formats import ELEMENTS, FLOATS
 modes = mx.Rounding.SR, mx.Overflow.SATURATE, mx.ScaleRule.FLOOR, None
 fast = formulation.fast_quantizing(FLOATS["float32"], ELEMENTS["e2m1"], *modes)
-loop = rows.quantize_rows(fast.function, FLOATS["float32"], True, draws.draw_from_seed(30), False, storage.DIRECT)
+kind = FLOATS["float32"], True, draws.draw_from_seed(30), False, storage.DIRECT, False
+loop = rows.quantize_rows(fast.function, *kind)
 print(sum(loop.stats.cache_hits.values()), q.tobytes().hex())
 """
 
@@ -71,6 +72,27 @@ def test_a_change_anywhere_in_the_kernel_is_noticed_but_not_where_python_has_its
     changed = run()
     assert changed[0] == 0
     assert changed[1] != fresh[1]
+
+
+NAMED = """
+import sys
+import numpy as np, mxnum as mx
+x = np.linspace(-3, 3, 2048, dtype=np.float32).reshape(4, 512)
+for name in sys.argv[1:]:
+    q = mx.quantize(x, name)
+    print(q.codes.tobytes().hex(), q.dequantize().tobytes().hex(), mx.fake_quantize(x, name).tobytes().hex())
+"""
+
+
+@needs_compiler
+def test_loops_that_different_processes_compiled_are_told_apart(tmp_path):
+    """numba numbers what it compiles in each process anew: the first loops of two processes have one number."""
+    names = "mxfp8_e4m3", "mxfp4_e2m1", "mxfp6_e2m3"
+    alone = [in_fresh_process(tmp_path, "-c", NAMED, name) for name in names]
+    assert in_fresh_process(tmp_path, "-c", NAMED, *names) == "".join(alone)
+    assert len(set(alone)) == 3
+    loops = quantizing("e4m3"), quantizing("e5m2")
+    assert loops[0].__qualname__ != loops[1].__qualname__
 
 
 MIXED = """
@@ -185,7 +207,7 @@ def quantizing(element="e4m3", rounding=mx.Rounding.RNE, draw=NO_DRAW, kept=DIRE
     """A loop made anew, with all that it closes over."""
     source, modes = FLOATS["float32"], (rounding, mx.Overflow.SATURATE, mx.ScaleRule.FLOOR, None)
     fast = fast_quantizing.__wrapped__(source, ELEMENTS[element], *modes)
-    loop = rows.quantize_rows.__wrapped__(fast.special or fast.function, source, False, draw, 32, kept)
+    loop = rows.quantize_rows.__wrapped__(fast.special or fast.function, source, False, draw, 32, kept, False)
     return getattr(loop, "py_func", loop)
 
 

@@ -6,15 +6,17 @@ import numba
 import numpy as np
 import pytest
 from numba import int64
+from numba.core.dispatcher import Dispatcher
 
 from mxnum.engine.jit import apart, compile_loop, compile_scalar, keep_apart, register
+from mxnum.engine.lanes import add_float32, float64_to_float32, lane, load, low_word, store, wide
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_encode
 from mxnum.scalar.offset import make_midpoint
 from mxnum.scalar.random import philox4x32
 from mxnum.scalar.scale import make_shared_scale
-from mxnum.scalar.word import dialect
+from mxnum.scalar.word import dialect, select
 from tests import samples
 
 
@@ -68,3 +70,25 @@ def test_what_is_apart_is_not_inlined(is_apart):
     assert compiled(values) == called(values, 1) + 1
     functions = [line for code in compiled.inspect_llvm().values() for line in code.splitlines() if "define" in line]
     assert any("add_up" in line for line in functions) == is_apart
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="compiled loops")
+def test_nothing_is_compiled_between_a_loop_and_its_primitives():
+    @dialect
+    def mixed(a, b):
+        narrowed = float64_to_float32(wide(a) << 32)
+        return select(a > 1, add_float32(a, b) & 0x7FFF, (low_word(wide(b)) - 1) | narrowed)
+
+    def loop(values, out):
+        for i in range(values.size):
+            store(out, i, mixed(load(values, i), lane(i) << 1))
+
+    compiled, compile_one = set(), Dispatcher.compile
+    values, out = np.array([0, 1, 1 << 30], np.int32), np.zeros(3, np.int32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Dispatcher, "compile", lambda self, sig: compiled.add(self.py_func) or compile_one(self, sig))
+        numba.njit(register(loop))(values, out)
+    assert out.tolist() == [mixed(int(value), 2 * i) for i, value in enumerate(values)]
+    of_overloads = [function.__qualname__ for function in compiled if function not in (loop, mixed)]
+    assert len(of_overloads) == 1  # that of `wide`
+    assert "_compile_wide" in of_overloads[0]

@@ -1,11 +1,16 @@
-"""Narrowing float64 by integers; `proofs/theorems/narrowing.py` proves that no code depends on it."""
+"""Narrowing float64; `proofs/theorems/narrowing.py` proves that no code depends on it."""
 
 from __future__ import annotations
 
+import numba
 import numpy as np
+import pytest
 
-from mxnum.engine import magic, narrow
+import mxnum as mx
+from mxnum.engine import jobs, magic, narrow, rows
+from mxnum.engine.formulation import fast_quantizing
 from mxnum.formats import ELEMENTS, FLOATS
+from mxnum.modes import Overflow, Rounding, ScaleRule
 from tests import samples
 
 
@@ -36,6 +41,40 @@ def test_what_float32_has_not():
     assert [narrow.to_odd(wide_bits_of(x)) for x in (5e-324, 1e-300, 1e300)] == [least, least, largest]
     assert [narrow.leading_part(wide_bits_of(x)) for x in (5e-324, -1e-300, 1e300)] == [0, -(1 << 31), largest]
     assert narrow.to_odd(wide_bits_of(-np.inf)) == largest - (1 << 31)
+
+
+def test_a_conversion_does_the_same():
+    least, large = wide_bits_of(2.0**-126), wide_bits_of(2.0**128)
+    edges = [edge + step for edge in (0, least, large) for step in range(-(3 << 28), 3 << 28, (1 << 28) - 1)]
+    patterns = [*edges, *samples.random_patterns(FLOATS["float64"], 2000, "conversion").tolist()]
+    patterns += [0, least, large, wide_bits_of(5e-324), wide_bits_of(1.5e-45), wide_bits_of(np.inf)]
+    for magnitude in (bits & 0x7FFFFFFFFFFFFFFF for bits in patterns):
+        if magnitude <= FLOATS["float64"].max_code + 1:
+            for x in (magnitude, magnitude - (1 << 63)):
+                assert narrow.to_odd_by_conversion(x) == narrow.to_odd(x)
+    x = np.array(patterns, np.int64)
+    finite = x[np.isfinite(x.view(np.float64))]
+    samples.assert_same("arrays", finite, narrow.to_odd_by_conversion(finite), narrow.to_odd(finite))
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="compiled loops")
+def test_loops_along_rows_narrow_a_group_at_a_time(monkeypatch):
+    for rounding in Rounding:
+        fast = fast_quantizing(FLOATS["float64"], ELEMENTS["e4m3"], rounding, Overflow.SATURATE, ScaleRule.FLOOR, None)
+        assert (fast.narrowed is None) == (rounding == Rounding.SR)
+    quantize_rows, narrowed = rows.quantize_rows, []
+    monkeypatch.setattr(rows, "quantize_rows", lambda *kind: narrowed.append(kind[-1]) or quantize_rows(*kind))
+    jobs.quantizing_loop.cache_clear()
+    x = samples.generator("narrowed").standard_normal((5, 2 * 4096 + 7)) * 2.0**-3
+    x[1, 40], x[2, 4097], x[3, :40], x[4, 100] = np.nan, 1e300, 1e-310, -1e-44
+    for options in ({}, {"rounding": "rtp", "block_size": 16}, {"rounding": "rto", "scale_rule": "rceil"}):
+        got = mx.quantize(x, "mxfp6_e2m3", **options)
+        want = mx.quantize(np.pad(x, ((0, 0), (0, 3)))[:, :-3], "mxfp6_e2m3", **options)  # rows that lie apart
+        columns = mx.quantize(np.ascontiguousarray(x.T), "mxfp6_e2m3", axis=0, **options)
+        for same in (want, columns.T):
+            samples.assert_same(f"{options}", None, got.codes, same.codes)
+            samples.assert_same(f"{options}", None, got.scales, same.scales)
+    assert True in narrowed
 
 
 def test_the_rest_is_what_the_leading_part_leaves():

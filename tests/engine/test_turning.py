@@ -62,6 +62,23 @@ def test_rows_backwards(dtype, monkeypatch):
     assert len(taken) == (0 if numba.config.DISABLE_JIT else 1)
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("length", [65, 128, 200])
+def test_every_other_element(dtype, length, monkeypatch):
+    x = numbers((3, 200, 2 * length - 1), dtype)  # nothing lies behind the last element
+    wanted = x[..., ::2].copy()
+    make, taken = turning._every_other, []
+    monkeypatch.setattr(turning, "_every_other", lambda size: taken.append(size) or make(size))
+    for source in (x[..., ::2], x[1, ::3, ::2], x[2, :, 4:90:2], x[::-1, :, ::2]):
+        target = np.zeros(source.shape, dtype)
+        turning.copy(source, target)
+        assert np.array_equal(target, source)
+    assert np.array_equal(x[..., ::2], wanted)
+    is_taken = dtype != np.float64 and not numba.config.DISABLE_JIT  # and the last is none of rows equally far apart
+    assert len(taken) == (3 if is_taken else 0)
+    assert turning._is_every_other(x[..., ::2], np.zeros_like(wanted)) == (dtype != np.float64)
+
+
 def test_what_numpy_copies():
     """Few elements, memory out of line, types of other sizes, and everything where nothing is compiled."""
     raw = np.zeros(1 + 8 * 80 * 80, np.uint8)
