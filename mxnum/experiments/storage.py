@@ -55,6 +55,7 @@ def environment() -> dict[str, Any]:
         "machine": platform.machine(),
         "system": platform.system(),
         "processor": _processor(),
+        "blas": _blas(),
         "cores": os.cpu_count(),
     }
 
@@ -67,6 +68,18 @@ def _version(name: str) -> str | None:
 
 
 def _processor() -> str:
-    """The widest vector instructions: what BLAS chooses its kernels by, and so the order of its sums."""
+    """The widest vector instructions that NumPy knows."""
     found = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
     return str(found[-1]) if found else platform.processor()
+
+
+def _blas() -> str | None:
+    """The library that NumPy multiplies with and whose kernels it has chosen, and so the order of its sums."""
+    try:
+        from threadpoolctl import threadpool_info
+    except ModuleNotFoundError:
+        return None
+    libraries = [library for library in threadpool_info() if library["user_api"] == "blas"]
+    for library in sorted(libraries, key=lambda library: "numpy" not in library["filepath"]):
+        return " ".join(str(library.get(key)) for key in ("internal_api", "version", "architecture"))
+    return None

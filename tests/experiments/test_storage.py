@@ -26,6 +26,8 @@ def test_the_environment_names_what_bits_depend_on():
     table = storage.environment()
     assert {"mxnum", "numpy", "numba", "processor", "cores"} <= set(table)
     assert all(table[name] for name in ("mxnum", "numpy", "numba", "processor"))
+    pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
+    assert len(table["blas"].split()) == 3
 
 
 def test_lists_of_numbers_take_one_line(tmp_path):
