@@ -15,7 +15,6 @@ from typing import Any
 
 from mxnum.engine.lanes import add_float32, multiply_float32, subtract_float32
 from mxnum.engine.magic import make_code, make_value, value_of_code
-from mxnum.engine.scaled import down
 from mxnum.formats import E8M0
 from mxnum.modes import Rounding
 from mxnum.scalar.word import dialect, select
@@ -40,8 +39,10 @@ def bring(x: Any, scale: Any) -> Any:
     least = select(scale < UNIT, 0, (scale - UNIT + _LEAST) << 23)
     kept = select(magnitude < least, select(magnitude == 0, 0, least), magnitude)
     is_small = kept < _NORMAL
-    number = select(is_small, subtract_float32(kept | _ONE, _ONE), kept)
-    y = multiply_float32(number, select(is_small, (UNIT + 1 - select(scale > UNIT, UNIT, scale)) << 23, down(scale)))
+    # 2**-127 would be subnormal: under the last scale numbers, which are not small there, are halved by their field.
+    number = select(is_small, subtract_float32(kept | _ONE, _ONE), kept - select(scale == 254, _NORMAL, 0))
+    power = (254 - select(scale == 254, 253, scale)) << 23
+    y = multiply_float32(number, select(is_small, (UNIT + 1 - select(scale > UNIT, UNIT, scale)) << 23, power))
     return select(y > _GREATEST, _GREATEST, y) | (x & _SIGN)
 
 

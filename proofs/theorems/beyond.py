@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import z3
 
-from mxnum.engine import beyond, magic, scaled
+from mxnum.engine import beyond, magic
 from mxnum.formats import E8M0, ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
 from mxnum.scalar.convert import make_decode, make_encode
@@ -72,7 +72,6 @@ def _rounding_theorems() -> Iterator[Theorem]:
             continue
         functions: tuple[Callable[..., Any], ...] = (
             beyond.bring,
-            scaled.down,
             make_encode(FLOAT32, element, rounding, overflow),
         )
         yield Theorem(
