@@ -23,12 +23,16 @@ from mxnum.engine.draws import SPARE, Draw
 from mxnum.engine.formulation import Definition, numbers_given
 from mxnum.engine.jit import compile_loop
 from mxnum.engine.lanes import integer, lane, load, store, wide
+from mxnum.engine.prefetch import ask_for
 from mxnum.engine.rows import FINITE, MIXED, NAN_SCALE
 from mxnum.formats import ElementFormat
 from mxnum.scalar.word import dialect, select
 
 #: Elements of several short rows that are taken as one, at most.
 FOLDED = 128
+#: Elements before which as many others are asked for, which are taken a panel or a row later: of loops with much to
+#: do for each, and with little.
+PART, LONG_PART = 64, 256
 
 
 @dialect
@@ -140,12 +144,16 @@ def quantize_columns(
                     for b in range(blocks):
                         store(scales, place + b, amax[b])
                 repeat(spread, width, together)
+                following = panel if column + panel < end else k * step - (column - begin)
                 for row in range(first_row, last_row, together):
                     base, ahead = row * columns + column, row * (step - columns)
                     random = prepare(words, buffer, base, together * width)
-                    for j in range(together * width):
-                        bits = lane(random_at(words, buffer, random + j))
-                        store(out, base + j, function(load(x, base + ahead + j), load(spread, j), bits, e))
+                    for part in range(0, together * width, PART):
+                        ask_for(x, base + ahead + part + following, PART, 0)
+                        ask_for(out, base + part + columns * together, PART, 0)
+                        for j in range(part, min(part + PART, together * width)):
+                            bits = lane(random_at(words, buffer, random + j))
+                            store(out, base + j, function(load(x, base + ahead + j), load(spread, j), bits, e))
         return skipped
 
     return compile_loop(loop)
@@ -290,8 +298,10 @@ def decode_columns(function: Callable[..., Any], constant_run: int) -> Any:
                 repeat(spread, width, together)
                 for row in range(first_row, last_row, together):
                     base, ahead = row * columns + column, row * (step - columns)
-                    for j in range(together * width):
-                        store(out, base + j, function(load(codes, base + ahead + j), load(spread, j), 0, e))
+                    for part in range(0, together * width, LONG_PART):
+                        ask_for(out, base + part + columns * together, LONG_PART, 0)
+                        for j in range(part, min(part + LONG_PART, together * width)):
+                            store(out, base + j, function(load(codes, base + ahead + j), load(spread, j), 0, e))
         return skipped
 
     return compile_loop(loop)

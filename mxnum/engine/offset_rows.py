@@ -19,6 +19,7 @@ from mxnum.engine.jit import compile_loop
 from mxnum.engine.lanes import integer, lane, load, store, subtract_float32, wide
 from mxnum.engine.magic import fast_scale, make_widen
 from mxnum.engine.offsets import fast_sum, make_fast_difference, make_finite_difference, midpoint
+from mxnum.engine.prefetch import READ_AHEAD, WRITE_AHEAD, ask_for
 from mxnum.engine.rows import MIXED, NAN_SCALE, PIECE, group_of, make_values_of, scales_lie
 from mxnum.formats import ElementFormat
 from mxnum.scalar.offset import OFFSET, make_decode_offset, make_from_ordered, make_to_ordered
@@ -115,6 +116,8 @@ def quantize_rows_with_offsets(
                     scale, offset = lane(used[b]), load(middles, b)
                     if constant_run > 0:
                         start = base + b * constant_run
+                        ask_for(x, start, constant_run, READ_AHEAD)
+                        ask_for(out, start, constant_run, WRITE_AHEAD)
                         for i in range(start, start + constant_run):
                             bits = lane(random_at(words, buffer, random + i))
                             result = function(subtract_finite(load(x, i), offset), scale, bits, e)

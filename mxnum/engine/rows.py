@@ -21,6 +21,7 @@ from mxnum.engine.draws import Draw
 from mxnum.engine.formulation import Definition, numbers_given
 from mxnum.engine.jit import apart, compile_loop, keep_apart
 from mxnum.engine.lanes import greatest_of, integer, lane, load, store, wide
+from mxnum.engine.prefetch import READ_AHEAD, WRITE_AHEAD, ask_for
 from mxnum.engine.storage import Storage, make_narrow
 from mxnum.formats import E8M0, FLOATS, ElementFormat
 from mxnum.scalar.word import dialect, select
@@ -33,6 +34,8 @@ LONG_RUN = 48
 MIXED, FINITE = 1, 2
 #: Elements for which random bits are drawn at a time, at most.
 PIECE = 4096
+#: Elements of long blocks before which as many others are asked for: where there is much to do for each, and little.
+PART, LONG_PART = 64, 256
 NAN_SCALE = E8M0.nan_code
 
 
@@ -104,6 +107,7 @@ def quantize_rows(
                 number, blocks, width = group_of(row, at, shape)
                 base, place = row * length + at * run, row * per_row + at
                 back, column, ahead = shift(base), at * run, row * (step - length)
+                further = ahead
                 if narrows:
                     narrow(given, narrowed, base + ahead, blocks * width)
                     ahead = 0 - base
@@ -158,6 +162,9 @@ def quantize_rows(
                     for b in range(blocks):
                         scale = lane(used[b])
                         start = base + b * constant_run
+                        ask_for(given, start + further, constant_run, READ_AHEAD)
+                        if not STAGED:
+                            ask_for(out, start, constant_run, WRITE_AHEAD)
                         for i in range(start, start + constant_run):
                             random = lane(random_at(words, buffer, place + i))
                             store(results, i - back, function(load(x, i + ahead), scale, random, e))
@@ -166,10 +173,14 @@ def quantize_rows(
                     for b in range(blocks):
                         for i in range(b * width, (b + 1) * width):
                             store(spread, i, used[b])
-                    for i in range(base, base + blocks * width):
-                        random = lane(random_at(words, buffer, place + i))
-                        element, scale = load(x, i + ahead), load(spread, i - base)
-                        store(results, i - back, function(element, scale, random, e))
+                    for part in range(base, base + blocks * width, PART):
+                        ask_for(given, part + further, PART, READ_AHEAD)
+                        if not STAGED:
+                            ask_for(out, part, PART, WRITE_AHEAD)
+                        for i in range(part, min(part + PART, base + blocks * width)):
+                            random = lane(random_at(words, buffer, place + i))
+                            element, scale = load(x, i + ahead), load(spread, i - base)
+                            store(results, i - back, function(element, scale, random, e))
                 else:
                     for piece in range(base, base + blocks * width, blocks * width if blocks > 1 else PIECE):
                         size = min(width, base + blocks * width - piece, PIECE)  # of a block, or of part of a long one
@@ -177,9 +188,13 @@ def quantize_rows(
                         for b in range(blocks):
                             scale = lane(used[b])
                             start = piece + b * size
-                            for i in range(start, start + size):
-                                random = lane(random_at(words, buffer, place + i))
-                                store(results, i - back, function(load(x, i + ahead), scale, random, e))
+                            for part in range(start, start + size, PART):
+                                ask_for(given, part + further, PART, READ_AHEAD)
+                                if not STAGED:
+                                    ask_for(out, part, PART, WRITE_AHEAD)
+                                for i in range(part, min(part + PART, start + size)):
+                                    random = lane(random_at(words, buffer, place + i))
+                                    store(results, i - back, function(load(x, i + ahead), scale, random, e))
                 if STAGED:
                     finish(out, stage, row, length, column, blocks * width)
         return skipped
@@ -303,6 +318,8 @@ def make_values_of(function: Callable[..., Any], constant_run: int, extra_at: Ca
     `extra_at(extras, place)` is what the function is told of a block beside its scale.
     """
 
+    PAIR = 2 * SHORT_RUN
+
     @apart
     def values_of(codes, out, scales, extras, place, base, back, blocks, width, e):
         keep_apart()
@@ -313,7 +330,8 @@ def make_values_of(function: Callable[..., Any], constant_run: int, extra_at: Ca
                 first, second = load(scales, place + b), load(scales, place + b + 1)
                 extra, other = extra_at(extras, place + b), extra_at(extras, place + b + 1)
                 start = base + b * SHORT_RUN
-                for i in range(2 * SHORT_RUN):
+                ask_for(out, start, PAIR, WRITE_AHEAD)
+                for i in range(PAIR):
                     is_first = (i & SHORT_RUN) == 0
                     scale, more = select(is_first, first, second), select(is_first, extra, other)
                     store(out, start + i, function(load(codes, start + i - back), scale, more, e))
@@ -321,11 +339,18 @@ def make_values_of(function: Callable[..., Any], constant_run: int, extra_at: Ca
             scale, more = load(scales, place + b), extra_at(extras, place + b)
             if constant_run > 0:
                 start = base + b * constant_run
+                ask_for(out, start, constant_run, WRITE_AHEAD)
                 for i in range(start, start + constant_run):
                     store(out, i, function(load(codes, i - back), scale, more, e))
-            else:
+            elif width < LONG_PART:
                 for i in range(base + b * width, base + (b + 1) * width):
                     store(out, i, function(load(codes, i - back), scale, more, e))
+            else:
+                stop = base + (b + 1) * width
+                for part in range(base + b * width, stop, LONG_PART):
+                    ask_for(out, part, LONG_PART, WRITE_AHEAD)
+                    for i in range(part, min(part + LONG_PART, stop)):
+                        store(out, i, function(load(codes, i - back), scale, more, e))
 
     return values_of
 
