@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mxnum.engine.jit import compile_loop
+from mxnum.engine.jit import apart, compile_loop, keep_apart
 from mxnum.engine.lanes import integer, lane, load, store
+from mxnum.engine.philox import counters_at_once, words_in_line, words_in_rows
 from mxnum.engine.turning import SQUARE, turn_square
 from mxnum.scalar.random import make_align_random, philox4x32
 from mxnum.scalar.word import dialect
@@ -129,36 +130,28 @@ def _make_words(sr_bits: int, is_turned: bool) -> Callable[..., None]:
     Those of a counter follow each other, and those of the next follow them. Or, turned, those of a counter are one
     below the other in rows of that length, and those of the next beside them.
     """
-    align_random = make_align_random(sr_bits)
-    STEP = 1 if is_turned else 4
+    align_random, TOGETHER = make_align_random(sr_bits), counters_at_once()
 
-    @dialect
-    def fill(buffer, place, along, w0, w1, w2, w3):
-        store(buffer, place, align_random(w0))
-        store(buffer, place + along, align_random(w1))
-        store(buffer, place + 2 * along, align_random(w2))
-        store(buffer, place + 3 * along, align_random(w3))
-
-    @dialect
+    @apart
     def make(key, first, each, count, buffer, place, row):
-        along = row if is_turned else 1
+        keep_apart()
+        together = count // TOGETHER * TOGETHER
+        for i in range(0, together, TOGETHER):
+            if is_turned:
+                words_in_rows(buffer, place + i, row, first + i * each, each, key, sr_bits, TOGETHER)
+            else:
+                words_in_line(buffer, place + 4 * i, first + i * each, each, key, sr_bits, TOGETHER)
         seed_low, seed_high = lane(key[0]), lane(key[1])
         stream_low, stream_high = lane(key[2]), lane(key[3])
-        half = count >> 1
-        for i in range(half):  # two at a time, so that one's products are made while the other's are waited for
+        for i in range(together, count):
             counter = first + i * each
             low, high = lane(counter), lane(counter >> 32)
-            v0, v1, v2, v3 = philox4x32(low, high, stream_low, stream_high, seed_low, seed_high)
-            counter += half * each
-            low, high = lane(counter), lane(counter >> 32)
             w0, w1, w2, w3 = philox4x32(low, high, stream_low, stream_high, seed_low, seed_high)
-            fill(buffer, place + i * STEP, along, v0, v1, v2, v3)
-            fill(buffer, place + (half + i) * STEP, along, w0, w1, w2, w3)
-        if count & 1:
-            counter = first + (count - 1) * each
-            low, high = lane(counter), lane(counter >> 32)
-            w0, w1, w2, w3 = philox4x32(low, high, stream_low, stream_high, seed_low, seed_high)
-            fill(buffer, place + (count - 1) * STEP, along, w0, w1, w2, w3)
+            at, along = (place + i, row) if is_turned else (place + 4 * i, 1)
+            store(buffer, at, align_random(w0))
+            store(buffer, at + along, align_random(w1))
+            store(buffer, at + 2 * along, align_random(w2))
+            store(buffer, at + 3 * along, align_random(w3))
 
     return make
 

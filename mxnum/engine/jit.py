@@ -17,7 +17,7 @@ from mxnum.scalar import word
 #: Options of what compiled code calls: it is never called from C.
 INLINED = {"forceinline": True, "no_cfunc_wrapper": True}
 #: Of what has registers of its own.
-APART = {"no_cfunc_wrapper": True, "error_model": "numpy"}
+APART = {"no_cfunc_wrapper": True, "error_model": "numpy", "forceinline": False}
 
 _registered: set[Callable[..., Any]] = set()
 

@@ -13,7 +13,7 @@ from mxnum.engine.jit import compile_loop
 from mxnum.engine.lanes import load, store
 from mxnum.engine.parts import memory_order
 from mxnum.engine.streams import make_pack_run, make_unpack_run
-from mxnum.engine.turning import contiguous, copy
+from mxnum.engine.turning import contiguous, copy, in_line, row_step
 from mxnum.engine.walk import chunks
 from mxnum.layout import packed_length
 
@@ -38,6 +38,11 @@ def pack(codes: Array, bits: int, out: Array | None = None) -> Array:
     if codes.flags.c_contiguous and packed.flags.c_contiguous:
         _pack_all(codes, packed, bits)
         return packed
+    if packed.flags.c_contiguous and codes.size >= _FEW and codes.strides[-1] == 1:
+        step, length = row_step(codes), codes.shape[-1]
+        if step is not None:
+            _pack_rows(bits)(in_line(codes), packed.reshape(-1), codes.size // length, length, step)
+            return packed
     order = _across(codes) or tuple(range(codes.ndim))
     codes, turned = codes.transpose(order), packed.transpose(order)
     along = order.index(codes.ndim - 1)
@@ -79,7 +84,8 @@ def unpack(packed: Array, bits: int, length: int) -> Array:
 
 
 def _pack_all(codes: Array, packed: Array, bits: int) -> None:
-    _pack_rows(bits)(*_as_rows(codes, packed, bits))
+    codes, packed, rows = _as_rows(codes, packed, bits)
+    _pack_rows(bits)(codes, packed, rows, codes.size // rows, codes.size // rows)
 
 
 def _unpack_all(packed: Array, codes: Array, bits: int) -> None:
@@ -150,20 +156,20 @@ def _pack_lines(bits: int) -> Any:
 
 @cache
 def _pack_rows(bits: int) -> Any:
-    """(codes, packed, rows)."""
+    """(codes, packed, rows, length, step): rows of that length, from each to the next so many codes."""
     pack_run = make_pack_run(bits)
 
-    def loop(codes, packed, rows):
-        length, bytes_ = codes.size // rows, packed.size // rows
+    def loop(codes, packed, rows, length, step):
+        bytes_ = packed.size // rows
         for row in range(rows):
-            pack_run(codes, row * length, length, packed, row * bytes_)
+            pack_run(codes, row * step, length, packed, row * bytes_)
 
     return compile_loop(loop)
 
 
 @cache
 def _unpack_rows(bits: int) -> Any:
-    """(codes, packed, rows): the inverse of `_pack_rows`."""
+    """(codes, packed, rows): the inverse of `_pack_rows` for rows that follow each other."""
     unpack_run = make_unpack_run(bits)
 
     def loop(codes, packed, rows):

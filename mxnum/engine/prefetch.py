@@ -11,10 +11,10 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-from mxnum.engine.jit import INLINED, compile_directly
+from mxnum.engine.jit import compile_directly
 
 #: How many bytes ahead of where it is a loop asks for what it reads, and for room for what it writes.
 READ_AHEAD, WRITE_AHEAD = 8192, 2048
@@ -49,8 +49,3 @@ def _ask_for(context, array, index, count, ahead):
 
 
 compile_directly(ask_for, _ask_for)
-
-
-@overload(ask_for, jit_options=INLINED, prefer_literal=True)
-def _compile_ask_for(array, index, count, ahead):
-    return lambda array, index, count, ahead: _ask_for(array, index, count, ahead)
