@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
+import llvmlite.binding as llvm
 import numba
 from numba import types
 from numba.core.typing.templates import infer, infer_global, make_intrinsic_template
@@ -73,6 +75,17 @@ def compile_directly(
     )
     infer(template)
     infer_global(function, types.Function(template))
+
+
+@cache
+def has_feature(name: str) -> bool:
+    """Whether the processor that is compiled for has what LLVM calls so."""
+    if numba.config.CPU_NAME or numba.config.CPU_FEATURES:
+        return f"+{name}" in (numba.config.CPU_FEATURES or "").split(",")
+    try:
+        return bool(llvm.get_host_cpu_features().get(name, False))
+    except RuntimeError:  # LLVM does not know
+        return False
 
 
 def apart(function: Callable[..., Any]) -> Callable[..., Any]:

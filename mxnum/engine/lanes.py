@@ -15,8 +15,6 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-import llvmlite.binding as llvm
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -24,7 +22,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_model
 from numba.np.arrayobj import make_array
 
-from mxnum.engine.jit import INLINED, compile_directly
+from mxnum.engine.jit import INLINED, compile_directly, has_feature
 from mxnum.scalar import random, word
 
 #: How a machine other than plain integers and numpy computes with floats: type -> (operation, *bit patterns) -> result.
@@ -407,9 +405,7 @@ def _has_half() -> bool:
     """Whether the processor that is compiled for converts float16; for others LLVM calls what does not exist."""
     if platform.machine().lower() in ("aarch64", "arm64"):
         return True
-    if numba.config.CPU_NAME or numba.config.CPU_FEATURES:
-        return "+f16c" in (numba.config.CPU_FEATURES or "")
-    return bool(llvm.get_host_cpu_features().get("f16c", False))
+    return has_feature("f16c")
 
 
 def _as_float(builder: Any, bits: Any) -> Any:

@@ -7,29 +7,23 @@ wait for each other; several registers of counters are done in turns.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-import llvmlite.binding as llvm
-import numba
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-from mxnum.engine.jit import compile_directly
+from mxnum.engine.jit import compile_directly, has_feature
 from mxnum.scalar import random
 from mxnum.scalar.pack import SR_BITS
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 
 
-@cache
 def counters_at_once() -> int:
     """As many as fill four registers of 512 bits, of which there are 32; or four of 128 bits or two of 256."""
-    if numba.config.CPU_NAME or numba.config.CPU_FEATURES:
-        return 32 if "+avx512f" in (numba.config.CPU_FEATURES or "") else 8
-    return 32 if llvm.get_host_cpu_features().get("avx512f", False) else 8
+    return 32 if has_feature("avx512f") else 8
 
 
 def words_in_line(buffer: Any, place: Any, first: Any, each: Any, key: Any, sr_bits: int, count: int) -> None:

@@ -28,8 +28,8 @@ NARROW = 8
 WORTH_A_COPY = 1 << 14
 #: Elements of rows that lie apart, at least: shorter ones are sooner copied.
 WORTH_A_LOOP = 64
-#: Elements of a panel of columns, which both phases of a loop find in the second cache.
-PANEL = 1 << 13
+#: Elements of a panel of columns: while one is done, the next is fetched to the first caches.
+PANEL = 1 << 14
 #: Columns of a panel, at most: what rows of random words are turned into stays below a MiB.
 WIDEST_PANEL = 3072
 #: Run lengths for which tiles have a loop of their own.
