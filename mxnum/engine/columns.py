@@ -23,16 +23,13 @@ from mxnum.engine.draws import SPARE, Draw
 from mxnum.engine.formulation import Definition, numbers_given
 from mxnum.engine.jit import compile_loop
 from mxnum.engine.lanes import integer, lane, load, store, wide
-from mxnum.engine.prefetch import ask_for
+from mxnum.engine.prefetch import LONG_PART, PART, ask_for
 from mxnum.engine.rows import FINITE, MIXED, NAN_SCALE
 from mxnum.formats import ElementFormat
 from mxnum.scalar.word import dialect, select
 
 #: Elements of several short rows that are taken as one, at most.
 FOLDED = 128
-#: Elements before which as many others are asked for, which are taken a panel or a row later: of loops with much to
-#: do for each, and with little.
-PART, LONG_PART = 64, 256
 
 
 @dialect
@@ -144,6 +141,7 @@ def quantize_columns(
                     for b in range(blocks):
                         store(scales, place + b, amax[b])
                 repeat(spread, width, together)
+                # While this panel is done the next is asked for, and room for the next row.
                 following = panel if column + panel < end else k * step - (column - begin)
                 for row in range(first_row, last_row, together):
                     base, ahead = row * columns + column, row * (step - columns)

@@ -18,6 +18,9 @@ from mxnum.engine.jit import compile_directly
 
 #: How many bytes ahead of where it is a loop asks for what it reads, and for room for what it writes.
 READ_AHEAD, WRITE_AHEAD = 8192, 2048
+#: Elements before which as many others are asked for, where blocks do not say how many: by loops with much to do for
+#: each, and with little.
+PART, LONG_PART = 64, 256
 #: Bytes of a line of the cache.
 _LINE = 64
 

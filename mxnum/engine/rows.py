@@ -21,7 +21,7 @@ from mxnum.engine.draws import Draw
 from mxnum.engine.formulation import Definition, numbers_given
 from mxnum.engine.jit import apart, compile_loop, keep_apart
 from mxnum.engine.lanes import greatest_of, integer, lane, load, store, wide
-from mxnum.engine.prefetch import READ_AHEAD, WRITE_AHEAD, ask_for
+from mxnum.engine.prefetch import LONG_PART, PART, READ_AHEAD, WRITE_AHEAD, ask_for
 from mxnum.engine.storage import Storage, make_narrow
 from mxnum.formats import E8M0, FLOATS, ElementFormat
 from mxnum.scalar.word import dialect, select
@@ -34,8 +34,6 @@ LONG_RUN = 48
 MIXED, FINITE = 1, 2
 #: Elements for which random bits are drawn at a time, at most.
 PIECE = 4096
-#: Elements of long blocks before which as many others are asked for: where there is much to do for each, and little.
-PART, LONG_PART = 64, 256
 NAN_SCALE = E8M0.nan_code
 
 
