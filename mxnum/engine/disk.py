@@ -39,9 +39,15 @@ def name_by_content(function: Callable[..., Any]) -> None:
 def _made_of(function: Callable[..., Any]) -> bytes:
     try:
         return repr(description(function)).encode()
-    except (TypeError, RecursionError):  # as numba does it
+    except (TypeError, RecursionError):  # closures as numba tells them apart
         cells: bytes = dumps(tuple(cell.cell_contents for cell in function.__closure__ or ()))
-        return function.__code__.co_code + cells
+        return repr(_of_code(function.__code__)).encode() + cells
+
+
+def _of_code(code: CodeType) -> tuple[Any, ...]:
+    """Code with its constants, of whatever types."""
+    constants = tuple(_of_code(value) if isinstance(value, CodeType) else repr(value) for value in code.co_consts)
+    return code.co_code, code.co_names, code.co_freevars, constants
 
 
 def keep(loop: Any, before_compiling: Callable[[Callable[..., Any]], object]) -> None:

@@ -258,3 +258,16 @@ def test_what_has_no_description_is_told_apart_as_numba_does_it():
     for loop in (compile_loop(one), compile_loop(two)):
         loop(values)
     assert values.tolist() == [3, 3]
+
+
+@needs_compiler
+def test_constants_tell_apart_what_has_no_description():
+    def adding(text):
+        scope = {"table": np.array([1, 1], np.int16)}
+        exec(f"def make(table):\n def add(values):\n  values[0] += table[0] + {text}\n return add", scope)
+        return scope["make"](scope["table"])
+
+    made = [adding(text) for text in ("5", "6", "(lambda: 5)()", "(lambda: 6)()")]
+    for function in made:
+        disk.name_by_content(function)
+    assert len({function.__qualname__ for function in made}) == len(made)
