@@ -40,6 +40,9 @@ OTHERS: dict[str | mx.MXFormat, str] = {
     INT6: "mxint8",
 }
 
+#: Integers whose width no OCP format has, and the OCP format, packed as well, that they are compared with.
+WIDTHS, SIX_BITS = (3, 5, 7), "mxfp6_e2m3"
+
 
 def measure(session: Session) -> Cells:
     """Functions down to tables, choices down, formats across."""
@@ -51,6 +54,7 @@ def measure(session: Session) -> Cells:
         if not session.quick:
             yield from _quantizing(mx.fake_quantize, x, FEW, session)
             yield from _other_formats(x, session)
+            yield from _other_widths(x, session)
         yield from _other_functions(x, (FEW[0], FEW[2]) if session.quick else OCP, session)
 
 
@@ -88,6 +92,27 @@ def _other_formats(x: Array, session: Session) -> Cells:
         }
         for column, (usual, run) in pairs.items():
             yield from session.compare(table, usual, Case(row, column, run, limit=LIMIT))
+
+
+def _other_widths(x: Array, session: Session) -> Cells:
+    title, unit = f"Packed codes of other widths, {size_name(x.size)} elements", f"× the function for {SIX_BITS}"
+    table = Table(f"widths_{x.size}", title, unit)
+    usual = _packings(x, SIX_BITS)
+    for bits in WIDTHS:
+        element = mx.ElementFormat.two_complement(f"int{bits}", bits)
+        for column, run in _packings(x, mx.MXFormat(element, block=32, name=element.name)).items():
+            yield from session.compare(table, usual[column], Case(f"{bits} bits", column, run, limit=LIMIT))
+
+
+def _packings(x: Array, name: str | mx.MXFormat) -> dict[str, Function]:
+    q, packed = mx.quantize(x, name), mx.quantize(x, name, packed=True)
+    return {
+        "quantize, packed=True": partial(mx.quantize, x, name, packed=True),
+        "dequantize of packed": packed.dequantize,
+        "pack": q.pack,
+        "pack, transposed": q.T.pack,
+        "unpack": packed.unpacked,
+    }
 
 
 def _other_functions(x: Array, names: tuple[str, ...], session: Session) -> Cells:

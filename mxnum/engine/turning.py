@@ -20,6 +20,7 @@ from numpy.lib.stride_tricks import as_strided
 from mxnum.dtypes import Array
 from mxnum.engine.jit import compile_loop
 from mxnum.engine.lanes import load, store
+from mxnum.scalar.word import dialect
 
 #: Bytes of a line of the cache.
 _LINE = 64
@@ -201,25 +202,11 @@ def _planes(array: Array, axes: tuple[int, ...]) -> Array:
 @cache
 def _turn(size: int) -> Any:
     """(source, target): planes, rows and columns; the one contiguous along rows, the other along columns."""
-    SIDE, TOGETHER = _SIDES[size]
-    SMALL, BAND, TALL = _SMALL, _LINE // size, SIDE * TOGETHER
-    tiles, small = _tiles(SIDE, TOGETHER), _tiles(SMALL, 1)
+    turn_plane = make_turn_plane(size)
 
     def loop(source, target):
-        planes, rows, columns = source.shape
-        tall, wide = rows // TALL * TALL, columns // SIDE * SIDE
-        tall_small, wide_small = rows // SMALL * SMALL, columns // SMALL * SMALL
-        for plane in range(planes):
-            for band in range(0, tall, BAND):
-                for column in range(0, wide, SIDE):
-                    for row in range(band, min(band + BAND, tall), TALL):
-                        tiles(source, target, plane, row, column)
-            for row in range(0, tall_small, SMALL):
-                for column in range(wide if row < tall else 0, wide_small, SMALL):
-                    small(source, target, plane, row, column)
-            for row in range(rows):
-                for column in range(wide_small if row < tall_small else 0, columns):
-                    target[plane, row, column] = source[plane, row, column]
+        for plane in range(source.shape[0]):
+            turn_plane(source, target, plane)
 
     turn = compile_loop(loop)
     if not numba.config.DISABLE_JIT:  # one loop for all strides
@@ -227,6 +214,32 @@ def _turn(size: int) -> Any:
         turn.compile((types.Array(word, 3, "A", readonly=True), types.Array(word, 3, "A")))
         turn.disable_compile()
     return turn
+
+
+@cache
+def make_turn_plane(size: int) -> Any:
+    """(source, target, plane): one of them, as in `_turn`."""
+    SIDE, TOGETHER = _SIDES[size]
+    SMALL, BAND, TALL = _SMALL, _LINE // size, SIDE * TOGETHER
+    tiles, small = _tiles(SIDE, TOGETHER), _tiles(SMALL, 1)
+
+    @dialect
+    def turn_plane(source, target, plane):
+        _, rows, columns = source.shape
+        tall, wide = rows // TALL * TALL, columns // SIDE * SIDE
+        tall_small, wide_small = rows // SMALL * SMALL, columns // SMALL * SMALL
+        for band in range(0, tall, BAND):
+            for column in range(0, wide, SIDE):
+                for row in range(band, min(band + BAND, tall), TALL):
+                    tiles(source, target, plane, row, column)
+        for row in range(0, tall_small, SMALL):
+            for column in range(wide if row < tall else 0, wide_small, SMALL):
+                small(source, target, plane, row, column)
+        for row in range(rows):
+            for column in range(wide_small if row < tall_small else 0, columns):
+                target[plane, row, column] = source[plane, row, column]
+
+    return turn_plane
 
 
 @cache
