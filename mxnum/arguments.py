@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from mxnum.device import DeviceArray, described, on_device
 from mxnum.dtypes import as_array, code_dtype
 from mxnum.engine.dispatch import engine as dispatch_engine
 from mxnum.engine.dispatch import host_engine
+from mxnum.engine.request import RandomBits
 from mxnum.formats import MXFormat
 from mxnum.layout import Blocks, packed_length, resolve_blocks, scales_shape
 from mxnum.memo import memo
@@ -81,6 +83,25 @@ def checked_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         errors.require(out.dtype == dtype, "out", f"of dtype {dtype}", out.dtype)
     errors.require(writable, "out", "writable", "a read-only array")
     return out
+
+
+def apart(read: Any, *written: Any) -> Any:
+    """An array that is read, or a copy of it where one that is written to may share its memory.
+
+    Loops take care of what they read and write element by element; what goes with it must not change meanwhile.
+    """
+    if isinstance(read, np.ndarray):
+        for array in written:
+            if isinstance(array, np.ndarray) and np.may_share_memory(read, array):
+                return read.copy()
+    return read
+
+
+def random_apart(random: RandomBits | None, *written: Any) -> RandomBits | None:
+    """The same for words that were given."""
+    if random is None or random.words is None:
+        return random
+    return replace(random, words=apart(random.words, *written))
 
 
 @memo

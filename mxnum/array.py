@@ -14,6 +14,7 @@ import numpy as np
 from mxnum import errors, formats
 from mxnum.arguments import (
     Layout,
+    apart,
     checked_codes,
     checked_out,
     checked_scales,
@@ -235,6 +236,9 @@ class MXArray:
         target = result_format(dtype)
         stored, scales, offsets = self.held_parts
         element, blocks, shape, threads = self.format.element, self.blocks, self.shape, checked_threads(threads)
+        if out is not None:
+            scales = apart(scales, out)
+            offsets = None if offsets is None else apart(offsets, out)
         if offsets is None:
             kind = element, blocks, shape, self.is_packed, target
             planned: Array | None = host_engine().dequantize_as_planned(*kind, stored, scales, out, threads)
@@ -317,8 +321,10 @@ class MXArray:
         """The transpose, without a copy."""
         return self.transpose()
 
-    def transpose(self, *axes: int) -> Self:
-        """Axes permuted (default: reversed), without a copy; blocks go with their axes."""
+    def transpose(self, *axes: Any) -> Self:
+        """Axes permuted (default: reversed), without a copy; blocks go with them. A tuple may be given."""
+        if len(axes) == 1 and isinstance(axes[0], tuple | list):
+            axes = tuple(axes[0])
         order = tuple(normalize_axis(axis, self.ndim) for axis in axes) or tuple(reversed(range(self.ndim)))
         errors.require(sorted(order) == list(range(self.ndim)), "axes", f"a permutation of {self.ndim} axes", axes)
         keeps_rows = self._packed_shape is not None and order[-1:] == (self.ndim - 1,)
@@ -337,7 +343,9 @@ class MXArray:
         Of packed codes a part is a view, and stays packed, where it begins and ends at bytes; others are unpacked.
         """
         keys = key if isinstance(key, tuple) else (key,)
-        if any(item is Ellipsis for item in keys):
+        ellipses = sum(item is Ellipsis for item in keys)
+        errors.require(ellipses <= 1, "key", "an index with one '...' at most", key)
+        if ellipses:
             place = next(i for i, item in enumerate(keys) if item is Ellipsis)
             keys = (*keys[:place], *[slice(None)] * (self.ndim - len(keys) + 1), *keys[place + 1 :])
         errors.require(len(keys) <= self.ndim, "key", f"at most {self.ndim} indices", key)
@@ -467,7 +475,9 @@ def _block_slice(item: Any, length: int, block: int, axis: int) -> slice:
     """The slice of scales for a slice of elements along a blocked axis."""
     if isinstance(item, slice):
         start, stop, step = item.indices(length)
-        if step == 1 and start % block == 0 and (stop >= length or stop % block == 0) and start <= stop:
+        if step == 1 and start >= stop:  # nothing
+            return slice(0, 0)
+        if step == 1 and start % block == 0 and (stop >= length or stop % block == 0):
             return slice(start // block, -(-stop // block))
     raise ValueError(
         f"Argument 'key' must take whole blocks of {block} along axis {axis}, which shares scales, not {item!r}."

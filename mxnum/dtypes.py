@@ -68,9 +68,12 @@ def result_format(dtype: Any, argument: str = "dtype", accepted: tuple[str, ...]
     """The float type that an argument such as `dtype=` names, given as a string, a numpy dtype or a scalar type."""
     if not isinstance(dtype, str):
         try:
-            dtype = np.dtype(dtype).name
+            if dtype is None:  # which numpy takes for float64
+                raise TypeError
+            found = np.dtype(dtype)
         except TypeError:
             raise TypeError(f"Argument {argument!r} must be one of {list(accepted)}, not {dtype!r}.") from None
+        dtype = found.name if found.isnative else found.str
     return FLOATS[errors.choose(argument, dtype, accepted)]
 
 

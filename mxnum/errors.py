@@ -31,7 +31,8 @@ def require_type(condition: bool, argument: str, accepted: str, got: object) -> 
 def require_dtype(argument: str, dtype: Any, wanted: Any, of: str = "") -> None:
     """Raise TypeError unless an array has the numpy dtype `wanted`; `of` says what such an array would hold."""
     if dtype != wanted:
-        raise TypeError(f"Argument {argument!r} must be a {wanted} array{of}, not {dtype.name!r}.")
+        order, got = (" in native byte order", dtype.str) if dtype.name == wanted.name else ("", dtype.name)
+        raise TypeError(f"Argument {argument!r} must be a {wanted} array{order}{of}, not {got!r}.")
 
 
 def choose(argument: str, value: Any, accepted: Sequence[str]) -> str:

@@ -39,9 +39,8 @@ class ElementFormat:
     canonical_nan: bool = False
 
     def __post_init__(self) -> None:
-        errors.require(1 <= self.exponent_bits <= 11, "exponent_bits", "between 1 and 11", self.exponent_bits)
-        errors.require(0 <= self.mantissa_bits <= 52, "mantissa_bits", "between 0 and 52", self.mantissa_bits)
-        errors.require(abs(self.bias) <= 1023, "bias", "between -1023 and 1023", self.bias)
+        for name, low, high in (("exponent_bits", 1, 11), ("mantissa_bits", 0, 52), ("bias", -1023, 1023)):
+            object.__setattr__(self, name, errors.integer(name, getattr(self, name), low, high))
         errors.choose("specials", self.specials, _SPECIALS)
         if self.integer:
             errors.require(
@@ -65,7 +64,7 @@ class ElementFormat:
     @classmethod
     def two_complement(cls, name: str, bits: int) -> ElementFormat:
         """A two's complement integer of `bits` bits times 2**-(bits-2), so that values lie in (-2, 2)."""
-        errors.require(3 <= bits <= 32, "bits", "between 3 and 32", bits)
+        bits = errors.integer("bits", bits, 3, 32)
         return cls(name, exponent_bits=1, mantissa_bits=bits - 2, bias=1, integer=True)
 
     @property
@@ -340,7 +339,7 @@ def get(name: str | MXFormat) -> MXFormat:
         return name
     if _is_written_out(name):
         return _written_out(name)
-    if name not in _FORMATS and re.fullmatch(r"(e\d+m|int)\d+", str(name)):
+    if str(name) not in _FORMATS and re.fullmatch(r"(e\d+m|int)\d+", str(name)):
         raise ValueError(
             f"Argument 'format' must be one of {list(_FORMATS)}, or written out with a colon like "
             f"'{name}:block=32', not {name!r}."

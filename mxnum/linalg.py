@@ -126,9 +126,10 @@ def _product(
     """Both operands with the summed axis last; `shape` is what `out` has."""
     on_device = together((("a", a.array), ("b", b.array)))
     mode = errors.choose_member("accumulate", accumulate, Accumulate)
-    if out_dtype is None:
-        out_dtype = "float32" if out is None else getattr(out, "dtype", "float32")
-    target = result_format(out_dtype, "out_dtype", RESULTS)
+    if out_dtype is None and out is not None:
+        target = result_format(getattr(out, "dtype", "float32"), "out.dtype", RESULTS)
+    else:
+        target = result_format("float32" if out_dtype is None else out_dtype, "out_dtype", RESULTS)
     if mode == Accumulate.BLOCK:
         _check_blocks(a, b)
     if on_device:

@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors, formats
-from mxnum.arguments import checked_codes, checked_out, checked_scales, checked_threads, host_options
+from mxnum.arguments import (
+    apart,
+    checked_codes,
+    checked_out,
+    checked_scales,
+    checked_threads,
+    host_options,
+    random_apart,
+)
 from mxnum.array import MXArray
 from mxnum.dtypes import Array, as_array, code_dtype, float_array, numpy_dtype, result_format
 from mxnum.engine import dispatch
@@ -79,7 +87,7 @@ def quantize(
         The result does not depend on it.
     out
         An MX array of the same shape, format and blocks to write to, as it holds its codes; fresh memory costs more
-        than quantizing.
+        than quantizing. In host memory it may share memory with anything that is read.
 
     Examples
     --------
@@ -101,6 +109,10 @@ def quantize(
     threads = checked_threads(threads)
     stores_packed = _stores_packed(packed, settings, out)
     into = None if out is None else out.held_parts
+    if into is not None:
+        array = apart(array, into[1], into[2])
+        if given is not None or random is not None:
+            given, random = apart(given, *into), random_apart(random, *into)
     packed_shape = settings.shape if stores_packed else None
     made, (stored, sides, _) = PACKED if stores_packed else CODES, into or (None, None, None)
     planned = host_engine().quantize_as_planned(settings, made, array, stored, sides, random, threads)
@@ -161,6 +173,8 @@ def fake_quantize(
     given = None if scales is None else checked_scales(scales, settings.scales_shape)
     random = _random(array.shape, settings.rounding, random_bits, seed, stream, sr_bits)
     threads = checked_threads(threads)
+    if out is not None and (given is not None or random is not None):
+        given, random = apart(given, out), random_apart(random, out)
     planned = host_engine().quantize_as_planned(settings, VALUES, array, out, None, random, threads)
     if planned is not None:
         values: Array = planned[0]
@@ -253,6 +267,7 @@ def shared_scale(
         OffsetRange.EXACT, False,
     )  # fmt: skip
     threads = checked_threads(threads)
+    array = array if out is None else apart(array, out)
     planned = host_engine().quantize_as_planned(settings, SCALES, array, None, out, None, threads)
     if planned is not None:
         made: Array = planned[1]
@@ -291,6 +306,7 @@ def encode(
     mode = errors.choose_member("rounding", rounding, Rounding)
     random = _random(array.shape, mode, random_bits, seed, stream, sr_bits)
     out = checked_out(out, array.shape, code_dtype(target.bits))
+    random = random_apart(random, out)
     engine = dispatch.engine(x=array, random_bits=None if random is None else random.words, out=out)
     codes: Array = engine.encode(
         array,

@@ -336,3 +336,17 @@ def test_an_array_without_axes_has_no_length():
     for array in (example(shape=()), example("mxfp4_e2m1", shape=(), packed=True)):
         with pytest.raises(TypeError, match="without axes has no length"):
             len(array)
+
+
+def test_slices_of_nothing():
+    for length in (1, 31, 32, 40):
+        q = mx.quantize(np.ones((2, length), np.float32), "mxfp4_e2m1")
+        for empty in (q[:, length:], q[:, 64:], q[:, 5:5], q.packed()[:, 64:]):
+            assert empty.shape == (2, 0)
+            assert empty.dequantize().shape == (2, 0)
+
+
+def test_axes_may_be_a_tuple():
+    q = mx.quantize(np.ones((2, 3, 40), np.float32), "mxfp4_e2m1")
+    assert q.transpose((2, 0, 1)).equals(q.transpose(2, 0, 1))
+    assert q.transpose(()).equals(q.T)

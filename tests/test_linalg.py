@@ -399,7 +399,7 @@ ERRORS = {
     "integer results": (lambda: mx.matmul(Q, Q.T, out_dtype=np.int32), "'out_dtype' must be one of"),
     "out of another shape": (lambda: mx.matmul(Q, Q.T, out=np.empty((4, 5), np.float32)), "'out' must be of shape (4, 4), not (4, 5)"),
     "out of another dtype": (lambda: mx.matmul(Q, Q.T, out_dtype="float16", out=np.empty((4, 4), np.float32)), "'out' must be of dtype float16, not"),
-    "out of float64": (lambda: mx.matmul(Q, Q.T, out=np.empty((4, 4))), "'out_dtype' must be one of ['float32', 'bfloat16', 'float16'], not 'float64'"),
+    "out of float64": (lambda: mx.matmul(Q, Q.T, out=np.empty((4, 4))), "'out.dtype' must be one of ['float32', 'bfloat16', 'float16'], not 'float64'"),
     "out of dot": (lambda: mx.dot(Q[0], Q[0], out=np.empty(1, np.float32)), "'out' must be of shape (), not (1,)"),
     "out that is no array": (lambda: mx.matmul(Q, Q.T, out=[0]), "'out' must be a numpy array, not 'list'"),
     "threads": (lambda: mx.matmul(Q, Q.T, threads=0), "'threads' must be"),
