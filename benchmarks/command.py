@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("questions", nargs="*", metavar="QUESTION", help=f"some of: {', '.join(questions.names())}")
     parser.add_argument("--list", action="store_true", help="list the questions")
-    parser.add_argument("--quick", action="store_true", help="a smoke test in a minute or so")
+    parser.add_argument("--quick", action="store_true", help="a smoke test in a minute or so; longer the first time")
     parser.add_argument("--sizes", nargs="+", default=[], metavar="N", help="element counts: 64K 16M 2^24")
     parser.add_argument("--seed", type=int, default=1, help="of the input data (default: 1)")
     parser.add_argument("--out", metavar="FOLDER", help="where to save (default: benchmarks/results)")

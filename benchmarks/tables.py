@@ -7,14 +7,14 @@ from benchmarks.record import Measurement, Table
 Grid = list[list[str]]
 
 
-def number(value: float) -> str:
+def number(value: float, digits: int = 3) -> str:
     """Three digits, which is more than a noisy machine is good for."""
     if value == int(value) and abs(value) < 1000:
         return str(int(value))
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    text = f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
-    return text if "e" not in text else f"{value:.5f}"
+    if abs(value) >= 100:
+        return f"{value:,.{digits - 3}f}"
+    text = f"{value:.{digits}g}"
+    return text if "e" not in text else f"{value:.{digits + 2}f}"
 
 
 def cell(measurement: Measurement, mark: str = "*") -> str:
@@ -22,24 +22,41 @@ def cell(measurement: Measurement, mark: str = "*") -> str:
     m = measurement
     if m.skipped or m.failed or m.median is None:
         return m.text or ("failed" if m.failed else "–")
-    median = f"{mark}{number(m.median)}{mark}" if m.is_above_limit else number(m.median)
+    median = number(m.median)
+    if m.limit is not None and m.is_above_limit:
+        median = f"{mark}{_beyond(m.median, m.limit)}{mark}"
     if m.repetitions <= 1 or m.low is None or m.high is None:
         return median
     return f"{median} ({number(m.low)}–{number(m.high)})"
+
+
+def _beyond(median: float, limit: float) -> str:
+    """A median above its goal, in so many digits that this can be seen."""
+    texts = (number(median, digits) for digits in range(3, 9))
+    return next((text for text in texts if text != number(limit)), number(median))
 
 
 def grid(measurements: list[Measurement], mark: str = "*") -> Grid:
     """A heading and a line a row; the last column holds the goals, if there are any."""
     rows, columns = (list(dict.fromkeys(getattr(m, name) for m in measurements)) for name in ("row", "column"))
     cells = {(m.row, m.column): m for m in measurements}
-    goals = {row: sorted({m.limit for m in measurements if m.row == row and m.limit is not None}) for row in rows}
+    goals = {row: _goal([m for m in measurements if m.row == row]) for row in rows}
     has_goals = any(goals.values())
     lines = [["", *columns, *(["goal"] if has_goals else [])]]
     for row in rows:
         found = [cells.get((row, column)) for column in columns]
-        goal = " or ".join(f"≤ {number(limit)}" for limit in goals[row])
-        lines.append([row, *(cell(m, mark) if m else "" for m in found), *([goal] if has_goals else [])])
+        lines.append([row, *(cell(m, mark) if m else "" for m in found), *([goals[row]] if has_goals else [])])
     return lines
+
+
+def _goal(row: list[Measurement]) -> str:
+    """``≤ 1.1`` for every number of a row, or ``cold ≤ 3; warm ≤ 0.2`` where they have different goals or some none."""
+    measured = [m for m in row if m.median is not None]
+    limits = {m.limit for m in measured or row}
+    if len(limits) == 1:
+        (limit,) = limits
+        return "" if limit is None else f"≤ {number(limit)}"
+    return "; ".join(f"{m.column} ≤ {number(m.limit)}" for m in measured if m.limit is not None)
 
 
 def remarks(measurements: list[Measurement]) -> list[str]:

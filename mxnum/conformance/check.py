@@ -115,6 +115,8 @@ def answers_of(function: Callable[..., Any], task: Task, inputs: Columns) -> Col
         if not isinstance(result, (tuple, list)) or len(result) != 2:
             raise TypeError(f"Argument 'function' must give (codes, scales), not {type(result).__name__}.")
         codes, scales = result
+        if task.block > 1 and (np.size(codes), np.size(scales)) == (count, count * task.block):
+            raise ValueError("Argument 'function' must give (codes, scales), not (scales, codes).")
         given = {"scale": scales, "codes": codes}
     else:
         given = {task.outputs[0].name: result}

@@ -126,7 +126,10 @@ class Row:
         """The evidence in words."""
         words = f"{self.arm.events} of {self.arm.runs} diverged"
         if self.delay is not None:
-            words += f", {_delay(self.delay)} steps later than the perturbed controls of its seed"
+            mean, low, high = self.delay if self.delay[0] >= 0 else (-self.delay[0], -self.delay[2], -self.delay[1])
+            when = "later" if self.delay[0] >= 0 else "sooner"
+            words += f", {round(mean)} steps {when} than the perturbed controls of its seed (95 % limits {round(low)} "
+            words += f"and {round(high)})"
         return words + ("" if self.p is None else f", log-rank p {self.p:.2g}")
 
 

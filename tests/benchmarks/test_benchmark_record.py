@@ -103,6 +103,40 @@ def test_a_table_has_a_line_a_row_a_column_a_format_and_the_goals():
     assert "*1.75* (1.5–2)  ≤ 1.5" in tables.plain(SPEED, CELLS)
 
 
+@pytest.mark.parametrize(
+    ("limits", "text"),
+    [
+        ((2, 2, 2), "≤ 2"),
+        ((None, None, None), ""),
+        ((2.1, 1, 1.02), "block ≤ 2.1; fma ≤ 1; both, sr ≤ 1.02"),
+        ((None, 0.2, 0.2), "fma ≤ 0.2; both, sr ≤ 0.2"),
+    ],
+)
+def test_goals_name_their_columns_where_these_differ(limits, text):
+    row = [
+        Measurement("a", column, 1.5, 1, 2, 9, limit=limit)
+        for column, limit in zip(("block", "fma", "both, sr"), limits, strict=True)
+    ]
+    other = Measurement("b", "block", 1.5, 1, 2, 9, limit=7.0)
+    assert tables.grid([*row, other])[1][-1] == text
+    skipped = Measurement("a", "dot", limit=3.0, skipped="no time")
+    assert tables.grid([*row, skipped, other])[1][-1] == text
+
+
+@pytest.mark.parametrize(
+    ("median", "limit", "text"),
+    [(0.6803, 0.68, "*0.6803*"), (0.68, 0.68, "0.68"), (0.6797, 0.68, "0.68"), (1.00002, 1, "*1.00002*")]
+    + [
+        (0.7, 0.68, "*0.7*"),
+        (123.4, 123, "*123.4*"),
+        (2012.25, 2012.0, "*2,012.2*"),
+        (0.000012345, 1e-5, "*0.000012*"),
+    ],
+)
+def test_what_misses_its_goal_is_seen_to(median, limit, text):
+    assert tables.cell(Measurement("a", "b", median, 0, 9, 1, limit=limit)) == text
+
+
 def test_the_page_is_made_of_the_saved_file_alone(tmp_path):
     record.save(made(), tmp_path / "a.json")
     plot = tmp_path / "plots" / "a.svg"

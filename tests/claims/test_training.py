@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import shlex
+from pathlib import Path
 
 import pytest
 
 from mxnum.claims import training
 from mxnum.claims.evidence import Verdict
-from mxnum.claims.registry import Context
-from mxnum.experiments import studies
+from mxnum.claims.registry import Context, checks
+from mxnum.experiments import interventions, studies
 
 pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 
@@ -129,6 +132,22 @@ def test_b6(tmp_path):
     arms |= {f"E4M3, rate {r:g}": runs(ALWAYS if r > 0.03 else NEVER) for r in studies.RATES}
     found = training.critical_rates(context(tmp_path, "critical-rate", arms))
     assert [s.holds for s in found.statements] == [True, False]
+
+
+def test_the_command_of_i7_makes_the_stored_result():
+    root = Path(__file__).parents[2]
+    command = checks()["I7"].command
+    assert command in (root / "docs/results/README.md").read_text()
+    parser = argparse.ArgumentParser()
+    interventions.add_arguments(parser)
+    chosen = parser.parse_args(shlex.split(command.removeprefix("python -m mxnum.experiments interventions")))
+    stored = json.loads((root / "docs/results/interventions.json").read_text())
+    assert (chosen.study, chosen.base) == (stored["study"], stored["base"])
+    assert vars(interventions.Plan(chosen.lead, chosen.watch, chosen.perturbed)) == stored["plan"]
+    seeds = range(studies.FIRST_SEED, studies.FIRST_SEED + chosen.seeds)
+    runs = json.loads((root / "docs/results/small.json").read_text())["arms"]["E2M1"]["runs"]
+    diverged = [run["seed"] for run in runs if run["seed"] in seeds and run["diverged"] is not None]
+    assert [seed["seed"] for seed in stored["seeds"]] == diverged
 
 
 def test_i7(tmp_path):

@@ -89,6 +89,7 @@ def test_choices_and_strictness():
         (lambda x: x[:3], "must be of 644 x 32 elements|must give"),
         (lambda x: (np.zeros((3, 32), np.uint8), np.zeros(644, np.uint8)), "must be of 644 x 32 elements"),
         (lambda x: (x, np.zeros(644, np.uint8)), "must be an array of codes"),
+        (lambda x: (np.zeros(644), np.zeros((644, 32))), r"must give \(codes, scales\), not \(scales, codes\)\.$"),
     ],
 )
 def test_answers_of_the_wrong_shape(function, message):

@@ -61,7 +61,10 @@ def test_readings(after, delay, reading):
     assert row.delay[0] == pytest.approx(delay)
     assert row.reading == reading
     assert row.arm.runs == 4
-    assert f"{round(delay)} (" in row.numbers
+    when = "later" if delay >= 0 else "sooner"
+    assert f", {round(abs(delay))} steps {when} than the perturbed controls of its seed (95 % limits " in row.numbers
+    low, high = sorted(limit if delay >= 0 else -limit for limit in row.delay[1:])
+    assert f"(95 % limits {round(low)} and {round(high)}), log-rank" in row.numbers
     one = rows(made_up(after, count=2))[-1]
     assert (one.delay, one.reading) == (None, "no effect shown")
 
