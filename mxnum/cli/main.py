@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as problem:
         where = f" {str(problem.filename)!r}" if problem.filename else ""
         return _failed(f"{problem.strerror or problem}{':' if where else ''}{where}.")
-    except (ValueError, TypeError, ModuleNotFoundError, MemoryError) as problem:
+    except (ValueError, TypeError, ModuleNotFoundError, MemoryError, RuntimeError) as problem:
         return _failed(problem)
     return OK
 
