@@ -187,9 +187,18 @@ def explore(
     ):
         for value in values:
             errors.choose(name, value, accepted)
+    choices: dict[str, Sequence[Any]] = {
+        "formats": chosen, "scale_rules": scale_rules, "roundings": roundings, "block_sizes": block_sizes,
+        "organisations": organisations, "asymmetric": asymmetric,
+    }  # fmt: skip
+    for name, several in choices.items():
+        errors.require(len(several) > 0, name, "at least one choice", several)
     matrix = array.reshape(-1, array.shape[-1]) if array.ndim else array.reshape(1, 1)
     shapes = [s for k in block_sizes for s in block_shapes(errors.positive_integer("block_sizes", k), organisations)]
-    looked_at = bands(matrix, sample, math.lcm(*(rows for rows, _ in shapes))) if shapes else matrix
+    sizes = f"{errors.joined(block_sizes)} element{'s' * (max(block_sizes) > 1)}"
+    with_blocks = f"'row' or 'column', because a block of {sizes} has no tile"
+    errors.require(bool(shapes), "organisations", with_blocks, list(organisations))
+    looked_at = bands(matrix, sample, math.lcm(*(rows for rows, _ in shapes)))
     # Formats change fastest: whoever interrupts has seen all of them for the first choices of everything else.
     settings = list(itertools.product(asymmetric, shapes, roundings, scale_rules, chosen))
     candidates: list[Candidate] = []

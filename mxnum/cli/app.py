@@ -6,7 +6,6 @@ a call loads the module of its own command alone, and help those of all; either 
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -25,16 +24,13 @@ _TAKES_NUMBERS = ("explain",)
 
 
 class Commands(typer.core.TyperGroup):  # type: ignore[misc]
-    """The commands; a reader that has seen enough (``| head``) ends them without an error, Ctrl-C with status 130."""
+    """The commands; Ctrl-C ends them with status 130."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run one."""
         try:
             result = super().invoke(ctx)
-            sys.stdout.flush()
-        except BrokenPipeError:  # what is left in the buffer has nowhere to go
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit() from None
+            sys.stdout.flush()  # here, where a reader that is gone can still be told from a failure
         except KeyboardInterrupt:
             print("Interrupted.", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None

@@ -22,7 +22,9 @@ def sweep(
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds, instead of those of the file.")] = None,
     processes: Annotated[int | None, typer.Option(min=1, help="Processes (default: one for each core).")] = None,
-    stack: Annotated[int, typer.Option(min=1, help="Seeds that one process trains together.")] = 3,
+    stack: Annotated[
+        int | None, typer.Option(min=1, help="Seeds that one process trains together (default: 3).")
+    ] = None,
     nice: Annotated[int, typer.Option(min=0, max=19, help="Lower the priority of the processes by this.")] = 0,
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Run on this dask.distributed cluster.")
@@ -45,11 +47,11 @@ def sweep(
     from mxnum.experiments.conduct import conduct
 
     study = study_file.read(config)
-    folder = Path(study.name) if out is None else out
+    runs, folder = study_file.places(study, out)
     try:
         with ended_by_signals(), watching() as watch:
             outcome = conduct(
-                study, folder / "runs", seeds=seeds, processes=processes, stack=stack, niceness=nice,
+                study, runs, seeds=seeds, processes=processes, stack=stack or study_file.STACK, niceness=nice,
                 scheduler=scheduler, machine=machine, say=watch.say,
                 show=lambda state: watch.at("training", state.done, state.total, str(state)),
             )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -19,20 +20,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for package in ("typer", "rich"):
             errors.package(package, "cli")
     except ModuleNotFoundError as problem:
-        print(f"Error: {problem}", file=sys.stderr)
-        return FAILED
+        return _failed(problem)
     from mxnum.cli.app import app_of
 
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         app_of(given)(args=given, prog_name="mxnum")
     except SystemExit as stop:
+        if isinstance(stop.__context__, BrokenPipeError):  # typer and rich both answer it with status 1
+            return _unread(stop.__context__)
         return stop.code if isinstance(stop.code, int) else OK
     except OSError as problem:
         where = f" {str(problem.filename)!r}" if problem.filename else ""
-        print(f"Error: {problem.strerror or problem}{':' if where else ''}{where}.", file=sys.stderr)
-        return FAILED
-    except (ValueError, TypeError, ModuleNotFoundError, MemoryError) as problem:
-        print(f"Error: {problem}", file=sys.stderr)
-        return FAILED
+        return _failed(f"{problem.strerror or problem}{':' if where else ''}{where}.")
+    except (ValueError, TypeError, ModuleNotFoundError, MemoryError, RuntimeError) as problem:
+        return _failed(problem)
     return OK
+
+
+def _unread(problem: BrokenPipeError) -> int:
+    """The status where the reader has seen enough (``| head``); what is left in the buffer has nowhere to go."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return getattr(problem.__context__, "exit_code", OK)  # what was being told may have been a mistake
+
+
+def _failed(told: object) -> int:
+    """Say what was wrong; the status is the same where nobody reads it."""
+    try:
+        print(f"Error: {told}", file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    return FAILED

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mxnum import errors
-from mxnum.experiments import cost, critical, interventions, machine, report, studies, study_file
+from mxnum.experiments import cost, critical, interventions, report, studies, study_file
 from mxnum.experiments.conduct import conduct
 from mxnum.experiments.config import Experiment, uniform_precision
 
@@ -36,17 +36,20 @@ def parser() -> argparse.ArgumentParser:
             command.add_argument("file", type=Path)
         else:
             command.add_argument("study", choices=sorted(studies.STUDIES))
-        command.add_argument("--runs", type=Path, default=Path("runs"), help="folder of the runs (default: runs)")
-        command.add_argument("--results", type=Path, help="folder of the tables (default: RUNS/results)")
-    for command in (commands.choices[name] for name in ("quick", "run", "sweep")):
+        own = name == "sweep"  # its folder has the name of the study
+        command.add_argument("--runs", type=Path, help=f"folder of the runs (default: {'NAME/' * own}runs)")
+        usual = "RUNS/results; without --runs, NAME" if own else "RUNS/results"
+        command.add_argument("--results", type=Path, help=f"folder of the tables (default: {usual})")
+    for name, stack in (("quick", 6), ("run", 6), ("sweep", study_file.STACK)):
+        command = commands.choices[name]
         command.add_argument("--arms", help="only these arms, separated by semicolons")
         command.add_argument("--seeds", type=int, help="how many seeds")
         command.add_argument("--fresh", action="store_true", help="draw new seeds instead of the recorded ones")
         command.add_argument("--processes", type=int, help="default: one for each core")
-        command.add_argument("--stack", type=int, default=6, help="seeds that one process trains together")
+        command.add_argument("--stack", type=int, default=stack, help="seeds that one process trains together")
         command.add_argument("--nice", type=int, default=0, help="lower the priority of the processes by this")
         command.add_argument("--scheduler", metavar="ADDRESS", help="run on this dask.distributed cluster")
-        command.add_argument("--machine", default="cpu", choices=machine.MACHINES, help="cuda: on a GPU, by CuPy")
+        command.add_argument("--machine", default="cpu", help="cpu, or cuda: on a GPU, by CuPy")
         command.add_argument("--full", action="store_true", help="go on after a divergence, up to the horizon")
         command.add_argument(
             "--set",
@@ -83,15 +86,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command == "interventions":
             return interventions.command(options)
         study = study_file.read(options.file) if options.command == "sweep" else studies.get(options.study)
-        results = options.results or options.runs / "results"
+        runs, results = _places(study, options)
         if options.command == "report":
-            report.write(study, options.runs, results)
+            report.write(study, runs, results)
             return 0
-        return _run(study, options, results)
+        return _run(study, options, runs, results)
     except KeyboardInterrupt:
         print("\nInterrupted; the same command continues.")
         return 130
-    except (ValueError, TypeError, ModuleNotFoundError, OSError) as error:
+    except (ValueError, TypeError, ModuleNotFoundError, OSError, RuntimeError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
 
@@ -117,9 +120,19 @@ def _list() -> int:
     return 0
 
 
-def _run(study: studies.Study, options: argparse.Namespace, results: Path) -> int:
+def _places(study: studies.Study, options: argparse.Namespace) -> tuple[Path, Path]:
+    """The folders of the runs and of the tables."""
+    if options.command == "sweep" and options.runs is None:
+        runs, results = study_file.places(study)
+    else:
+        runs = options.runs or Path("runs")
+        results = runs / "results"
+    return runs, options.results or results
+
+
+def _run(study: studies.Study, options: argparse.Namespace, runs: Path, results: Path) -> int:
     first = secrets.randbelow(10**6) * 100 if options.fresh else studies.FIRST_SEED
-    root = options.runs / f"seeds-{first}" if options.fresh else options.runs
+    root = runs / f"seeds-{first}" if options.fresh else runs
     outcome = conduct(
         study,
         root,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mxnum import errors
+from mxnum.experiments import machine as machines
 from mxnum.experiments import report, studies, sweep
 from mxnum.experiments.config import Experiment
 from mxnum.experiments.studies import FIRST_SEED, Study
@@ -72,6 +73,7 @@ def conduct(
         said every ten seconds).
     """
     started = time.monotonic()
+    machines.check(machine, here=not scheduler)
     whole = _changed(studies.get(study) if isinstance(study, str) else study, changes or {})
     names = whole.arms if arms is None else [errors.choose("arms", name, tuple(whole.arms)) for name in arms]
     # What takes longest goes first, so that no process is left with it alone.

@@ -56,6 +56,12 @@ def machine(name: str) -> Machine:
     return Machine(cupy, vector, {"gpu": gpu, "cupy": cupy.__version__})
 
 
+def check(name: str, here: bool = True) -> None:
+    """An error unless there is such a machine: of that name, and with `here` one that this process can use."""
+    if errors.choose("machine", name, MACHINES) != "cpu" and here:
+        machine(name)
+
+
 def library(x: Array) -> Any:
     """The library that an array belongs to: numpy, or CuPy."""
     name = type(x).__module__.partition(".")[0]

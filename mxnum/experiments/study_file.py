@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import tomllib
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -27,6 +28,8 @@ _TOP: dict[str, Any] = {
     "name": str, "question": str, "control": str, "seeds": int, "measure_every": int,
     "base": dict, "arms": dict, "grid": dict,
 }  # fmt: skip
+#: Seeds of such a study that one process trains together.
+STACK = 3
 #: One operand for weights, activations, gradients and layer norm, forward and backward.
 UNIFORM = "uniform"
 
@@ -52,25 +55,54 @@ def read(path: Path) -> Study:
         )
     base = _changed(Experiment(), table.get("base", {}), f"[base] of {where}")
     made: dict[str, Experiment] = {}
+    combinations = _combinations(table.get("grid", {}), f"[grid] of {where}")
     for name, changes in arms.items():
-        for suffix, values in _combinations(table.get("grid", {}), where):
-            made[name + suffix] = _changed(base, changes | values, f"[arms.{name}] of {where}")
-    control = errors.choose("control", table.get("control", next(iter(made))), tuple(made))
-    seeds = errors.integer("seeds", table.get("seeds", 6), 1, 1 << 20)
-    every = errors.integer("measure_every", table.get("measure_every", 250), 0, 1 << 40)
+        place = f"[arms.{name}] of {where}"
+        for suffix, values in combinations:
+            try:
+                made[name + suffix] = _changed(base, changes | values, place)
+            except (ValueError, TypeError):
+                _changed(base, changes, place)  # it is the arm
+                _changed(base, changes | values, f"[grid] for {place}")  # it is what the grid makes of it
+    with _named(where):
+        control = errors.choose("control", table.get("control", next(iter(made))), tuple(made))
+        seeds = errors.integer("seeds", table.get("seeds", 6), 1, 1 << 20)
+        every = errors.integer("measure_every", table.get("measure_every", 250), 0, 1 << 40)
     return Study(table.get("name", path.stem), table.get("question", ""), made, seeds, control, every)
+
+
+def places(study: Study, folder: Path | None = None) -> tuple[Path, Path]:
+    """The folders of the runs and of the tables of a study of your own; without a folder, one with its name."""
+    folder = Path(study.name) if folder is None else folder
+    return folder / "runs", folder
 
 
 def _combinations(grid: Mapping[str, Any], where: str) -> list[tuple[str, dict[str, Any]]]:
     """Every combination of a grid with what it adds to the name of an arm."""
     for name, values in grid.items():
         if not isinstance(values, list) or not values:
-            raise ValueError(f"In [grid] of {where}: value {name!r} must be a list of values to try, not {values!r}.")
+            raise ValueError(f"In {where}: value {name!r} must be a list of values to try, not {values!r}.")
+        for value in values:
+            _accept(name, value, _changeable(), where)
     found = []
     for values in itertools.product(*grid.values()):
         chosen = dict(zip(grid, values, strict=True))
         found.append(("".join(f", {name} {_short(value)}" for name, value in chosen.items()), chosen))
     return found
+
+
+def _changeable() -> dict[str, Any]:
+    """What an arm may change, and the type of each."""
+    return get_type_hints(Experiment) | get_type_hints(Precision) | {UNIFORM: Operand}
+
+
+@contextmanager
+def _named(where: str) -> Iterator[None]:
+    """Errors name the place in the file."""
+    try:
+        yield
+    except (ValueError, TypeError) as problem:
+        raise type(problem)(f"In {where}: {problem}") from None
 
 
 def _short(value: Any) -> str:
@@ -82,11 +114,10 @@ def _short(value: Any) -> str:
 def _changed(base: Experiment, changes: Mapping[str, Any], where: str) -> Experiment:
     """The experiment with the changes that a table asks for."""
     operands = get_type_hints(Precision)
-    accepted = get_type_hints(Experiment) | operands | {UNIFORM: Operand}
     for name, value in changes.items():
-        _accept(name, value, accepted, where)
+        _accept(name, value, _changeable(), where)
     values = dict(changes)
-    try:
+    with _named(where):
         if UNIFORM in values:
             base = base.but(precision=uniform_precision(**_operand(values.pop(UNIFORM))))
         table = to_dict(base)
@@ -94,8 +125,6 @@ def _changed(base: Experiment, changes: Mapping[str, Any], where: str) -> Experi
         for name, value in {**inner, **{n: values.pop(n) for n in list(values) if n in operands}}.items():
             table["precision"][name] = _operand(value) if operands[name] is Operand else value
         return experiment_from(table | values)
-    except (ValueError, TypeError) as problem:
-        raise type(problem)(f"In {where}: {problem}") from None
 
 
 def _operand(value: str | dict[str, Any]) -> dict[str, Any]:
@@ -104,10 +133,8 @@ def _operand(value: str | dict[str, Any]) -> dict[str, Any]:
 
 def _accept(name: str, value: Any, accepted: Mapping[str, Any], where: str) -> None:
     """Nothing, if a table may have this name with this value; else an error."""
-    try:
+    with _named(where):
         errors.choose("name", name, tuple(accepted))
-    except ValueError as problem:
-        raise ValueError(f"In {where}: {problem}") from None
     hint = accepted[name]
     if get_origin(hint) in (Union, types.UnionType):
         hint = next(each for each in get_args(hint) if each is not type(None))

@@ -135,6 +135,11 @@ def test_bands_are_whole_blocks_of_the_matrix():
         ({"block_sizes": [0]}, "'block_sizes' must be at least 1"),
         ({"formats": ["mxfp4"]}, "'format' must be one of"),
         ({"sample": 0}, "'sample' must be at least 1"),
+        ({"block_sizes": [17], "organisations": ["tile"]}, "because a block of 17 elements has no tile, not \\['tile'"),
+        ({"block_sizes": [1], "organisations": ["tile"]}, "a block of 1 element has no tile"),
+        ({"block_sizes": [7, 17], "organisations": ["tile"]}, "a block of 7 or 17 elements has no tile"),
+        ({"block_sizes": []}, "'block_sizes' must be at least one choice, not \\[]"),
+        ({"asymmetric": []}, "'asymmetric' must be at least one choice, not \\[]"),
     ],
 )
 def test_wrong_arguments(options, message):

@@ -80,3 +80,8 @@ def test_safetensors(run, tmp_path, weights):
     (tmp_path / "cut.safetensors").write_bytes(whole[:100])
     assert "must be a whole safetensors file" in run("explore", tmp_path / "cut.safetensors", status=2)
     assert "No such file" in run("explore", tmp_path / "none.safetensors", status=2)
+
+
+def test_blocks_that_have_no_tile(run, tmp_path, weights):
+    told = run("explore", tmp_path / "x.npy", *FEW[:-3], "--block-size", 17, "--organisation", "tile", status=2)
+    assert "a block of 17 elements has no tile" in told

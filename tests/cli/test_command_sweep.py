@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 
 pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
@@ -80,3 +83,17 @@ def test_a_missing_file(run, tmp_path):
     told = run("sweep", tmp_path / "none.toml", status=2)
     assert "No such file" in told
     assert "none.toml" in told
+
+
+def test_a_machine_that_is_not_there(run, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    (tmp_path / "mine.toml").write_text(GOOD)
+    options = "--out", tmp_path / "o", "--machine"
+    told = run("sweep", tmp_path / "mine.toml", *options, "tpu", status=2)
+    assert told.startswith("Error: ")
+    assert " must be one of ['cpu', 'cuda'], not 'tpu'" in told
+    assert run("sweep", tmp_path / "mine.toml", *options, "cuda", status=2).count("\n") == 1
+    runtime = SimpleNamespace(getDeviceCount=lambda: 0, CUDARuntimeError=OSError)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
+    assert "no GPU was found" in run("sweep", tmp_path / "mine.toml", *options, "cuda", status=2)
+    assert not (tmp_path / "o").exists()

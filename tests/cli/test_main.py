@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from mxnum.cli.main import main
@@ -42,10 +44,40 @@ def test_nothing_heavy_is_loaded_to_list_formats():
     assert answer.stderr.strip() == "[]"
 
 
-def test_a_reader_that_stops_early_is_no_error():
+@pytest.mark.parametrize(
+    "call",
+    [
+        "--help",
+        "--version",
+        "explain --help",
+        "formats",
+        "formats e4m3 --values",
+        "formats e4m3 --json",
+        "inspect x.npy",
+        "explain 1 2 3",
+        "vectors encode",
+    ],
+)
+def test_a_reader_that_stops_early_is_no_error(call, tmp_path):
     pytest.importorskip("typer", reason="the extra cli is not installed")
-    for call in ("formats e4m3 --values", "explain 1 2 3", "vectors encode"):
-        # The reader is gone before anything is written. The status is that of mxnum, not that of what follows it.
-        command = f"{sys.executable} -m mxnum {call} | true; exit ${{PIPESTATUS[0]}}"
-        answer = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
-        assert (answer.returncode, answer.stderr) == (0, "")
+    np.save(tmp_path / "x.npy", np.arange(1.0, 9.0, dtype=np.float32))
+    source, sink = os.pipe()
+    os.close(source)  # the reader is gone before anything is written
+    try:
+        command = [sys.executable, "-m", "mxnum", *call.split()]
+        answer = subprocess.run(command, stdout=sink, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    finally:
+        os.close(sink)
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("call", ["formats e4m4", "formats --nonsense"])
+def test_a_mistake_is_one_whoever_reads(call):
+    pytest.importorskip("typer", reason="the extra cli is not installed")
+    source, sink = os.pipe()
+    os.close(source)
+    try:
+        command = [sys.executable, "-m", "mxnum", *call.split()]
+        assert subprocess.run(command, stdout=sink, stderr=sink).returncode == 2
+    finally:
+        os.close(sink)

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from mxnum.experiments import studies
+from mxnum.experiments import conduct, studies
 from mxnum.experiments.command import main
 from mxnum.experiments.config import Experiment
 
@@ -46,8 +47,40 @@ def test_sweep_of_a_file(tmp_path, capsys):
     path.write_text("seeds = 1\n[base]\nwidth = 32\nlayers = 1\nbatch = 32\nsteps = 6\n[arms.only]\n")
     assert main(["sweep", str(path), "--runs", str(tmp_path / "runs"), "--processes", "1"]) == 0
     assert "| only | 0 of 1 |" in capsys.readouterr().out
+    assert (tmp_path / "runs" / "results" / "mine.md").exists()
     assert main(["sweep", str(tmp_path / "absent.toml")]) == 2
     assert "absent.toml" in capsys.readouterr().err
+
+
+def test_a_sweep_goes_where_that_of_the_other_command_goes(tmp_path, monkeypatch):
+    seen = []
+    table = {"arms": {}}
+    monkeypatch.setattr(
+        conduct,
+        "conduct",
+        lambda study, runs, **kw: seen.append((runs, kw["stack"])) or conduct.Outcome(table, [], [], 0),
+    )
+    monkeypatch.setattr("mxnum.experiments.command.conduct", conduct.conduct)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text('name = "own"\n[arms.only]\n')
+    assert main(["sweep", "mine.toml"]) == 0
+    pytest.importorskip("typer", reason="the extra cli is not installed")
+    from mxnum.cli.main import main as other
+
+    assert other(["sweep", "mine.toml"]) == 0
+    assert seen == [(Path("own/runs"), 3)] * 2
+
+
+@pytest.mark.parametrize("command", [["sweep", "mine.toml"], ["quick"]])
+def test_a_machine_that_is_not_there_is_told_before_anything_runs(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text("[arms.only]\n")
+    assert main([*command, "--machine", "tpu"]) == 2
+    assert capsys.readouterr() == (
+        "",
+        "Error: Argument 'machine' must be one of ['cpu', 'cuda'], not 'tpu'; did you mean 'cpu'?\n",
+    )
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.toml"]
 
 
 def test_list():

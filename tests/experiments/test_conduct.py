@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 
 from mxnum.experiments import studies
@@ -9,6 +12,9 @@ from mxnum.experiments.config import Experiment, Operand
 pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
 
+NO_GPU = SimpleNamespace(
+    cuda=SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=lambda: 0, CUDARuntimeError=OSError))
+)
 TINY = {"width": 32, "layers": 1, "batch": 32, "steps": 6}
 
 
@@ -57,3 +63,13 @@ def test_mistakes(tmp_path):
         conduct("quick", tmp_path, arms=["E2M2"])
     with pytest.raises(ValueError, match="Argument 'seeds' must be between 1"):
         conduct("quick", tmp_path, seeds=0)
+
+
+@pytest.mark.parametrize(
+    ("module", "message"), [(None, "need CuPy, which comes with"), (NO_GPU, "it says: no GPU was found")]
+)
+def test_a_gpu_that_is_not_there_is_told_before_anything_runs(module, message, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    with pytest.raises((ModuleNotFoundError, RuntimeError), match=message):
+        conduct("quick", tmp_path / "runs", machine="cuda")
+    assert not (tmp_path / "runs").exists()
