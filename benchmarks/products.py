@@ -74,6 +74,13 @@ def _matrices(edge: int, modes: tuple[str, ...], session: Session) -> Cells:
             case = Case(f"{left} · {right}", "total", emulate, limit=1.02 if edge == 1024 else None)
             yield from session.compare(table, sgemm, case)
 
+    def copy() -> None:
+        np.copyto(fa, a)
+        np.copyto(fb, b)
+        np.matmul(fa, fb, out)
+
+    yield from session.compare(table, sgemm, Case("np.copyto of both instead", "total", copy))
+
 
 #: Shapes of the operands: numbers that no tile divides, few rows, long sums, batches.
 SHAPES = (
