@@ -30,12 +30,10 @@ class Commands(typer.core.TyperGroup):  # type: ignore[misc]
     def invoke(self, ctx: Any) -> Any:
         """Run one."""
         try:
-            result = super().invoke(ctx)
-            sys.stdout.flush()  # here, where a reader that is gone can still be told from a failure
+            return super().invoke(ctx)
         except KeyboardInterrupt:
             print("Interrupted.", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
-        return result
 
 
 class Command(typer.core.TyperCommand):  # type: ignore[misc]
