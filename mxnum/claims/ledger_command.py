@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, ValueError) as problem:
         print(f"Error: {problem}", file=sys.stderr)
         return 2
-    shown = [repr(report)]
+    shown = [report.text()]
     for entry in report if ids is not None else ():
         shown += [f"\n{entry.claim.id} {entry.verdict}. {entry.remark}".rstrip(), *_details(entry)]
     try:

@@ -220,11 +220,21 @@ class Report:
         ]
         return {"machine": self.machine, "interrupted": self.interrupted, "claims": entries}
 
+    def text(self) -> str:
+        """A sentence with the counts, then a line for each claim."""
+        return "\n".join([f"{self._summary}.", *self._lines])
+
     def __repr__(self) -> str:
-        summary = ", ".join(f"{n} {v}" for v, n in self.counts.items())
-        lines = [f"<Report on {len(self)} claims: {summary}"]
-        lines += [f"  {e.claim.id:<4}{e.verdict:<15} {e.claim.title}" for e in self.entries]
-        return "\n".join(lines) + ">"
+        return "\n".join([f"<Report on {self._summary}", *self._lines]) + ">"
+
+    @property
+    def _summary(self) -> str:
+        counts = ", ".join(f"{n} {v}" for v, n in self.counts.items())
+        return f"{len(self)} claim{'s' * (len(self) != 1)}: {counts}"
+
+    @property
+    def _lines(self) -> list[str]:
+        return [f"  {e.claim.id:<4}{e.verdict:<15} {e.claim.title}" for e in self.entries]
 
 
 def machine() -> dict[str, str]:

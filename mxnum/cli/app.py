@@ -16,6 +16,7 @@ import typer.core
 
 import mxnum
 from mxnum.cli.main import INTERRUPTED
+from mxnum.cli.naming import reworded
 
 #: In the order in which help has them.
 COMMANDS = "formats", "quantize", "inspect", "explore", "explain", "vectors", "verify", "reproduce", "sweep"
@@ -29,12 +30,24 @@ class Commands(typer.core.TyperGroup):  # type: ignore[misc]
     def invoke(self, ctx: Any) -> Any:
         """Run one."""
         try:
-            result = super().invoke(ctx)
-            sys.stdout.flush()  # here, where a reader that is gone can still be told from a failure
+            return super().invoke(ctx)
         except KeyboardInterrupt:
             print("Interrupted.", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
-        return result
+
+
+class Command(typer.core.TyperCommand):  # type: ignore[misc]
+    """One of them; its errors name what can be typed."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it."""
+        try:
+            return super().invoke(ctx)
+        except (ValueError, TypeError) as problem:
+            told = reworded(str(problem), ctx)
+            if told == str(problem):
+                raise
+            raise ValueError(told) from problem
 
 
 def _version(asked: bool) -> None:
@@ -65,5 +78,6 @@ def app_of(arguments: Sequence[str]) -> typer.Typer:
     named = tuple(arguments[:1])
     for name in named if set(named) & set(COMMANDS) else COMMANDS:
         command = getattr(import_module(f"mxnum.cli.command_{name}"), name)
-        app.command(name, context_settings={"ignore_unknown_options": name in _TAKES_NUMBERS})(command)
+        settings = {"ignore_unknown_options": name in _TAKES_NUMBERS}
+        app.command(name, cls=Command, context_settings=settings)(command)
     return app

@@ -116,7 +116,7 @@ def _show_scale(block: BlockSteps) -> None:
     s, fmt = block.scale, block.task.format
     print(f"{fmt.name}, {len(block.elements)} element{'s' * (len(block.elements) > 1)} in the block")
     if s.place is not None:
-        print(f"  amax      {number(s.maximum)} = {number(s.fraction)} * 2^{s.exponent}   (element {s.place})")
+        print(f"  amax      {s.amount}   (element {s.place})")
         print(f"  emax      {s.emax}   (the largest {fmt.element.name} is {number(fmt.element.max)})")
     print(f"  rule      {s.rule}")
     if s.place is not None and s.wanted != s.code - E8M0.bias:

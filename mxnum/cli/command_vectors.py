@@ -14,6 +14,7 @@ Operation = Annotated[str, typer.Argument(help="encode, quantize, dequantize, sc
 
 
 def vectors(
+    context: typer.Context,
     operation: Operation,
     format: options.Format = "mxfp8_e4m3",
     level: Annotated[int, typer.Option(help="1: every boundary and special value; 2: random, a million or so.")] = 1,
@@ -37,15 +38,24 @@ def vectors(
     Examples: `mxnum vectors encode -f mxfp8_e4m3 | ./mine | mxnum verify`;
     `mxnum vectors quantize -f mxfp4_e2m1 --level 2 -o cases.txt`.
     """
+    from mxnum import errors
     from mxnum.cli.console import progress
+    from mxnum.cli.naming import given
     from mxnum.conformance import make_task, write_vectors
     from mxnum.conformance.cases import number_of_cases
+    from mxnum.conformance.task import DECIDES
     from mxnum.files import written_whole
 
     task = make_task(
         operation, format, source=source, rounding=rounding, scale_rule=scale_rule, overflow=overflow,
         nonfinite=nonfinite, sr_bits=sr_bits, accumulate=accumulate, block=block_size,
     )  # fmt: skip
+    for setting, accepted in DECIDES.items():
+        option = given(context, setting)
+        if option and operation not in accepted:
+            raise ValueError(
+                f"Option {option} must be left out for {operation!r}; it is for {errors.joined(accepted)}."
+            )
     total = number_of_cases(task, level=level, seed=seed, count=count)
     settings = {"level": level, "seed": seed, "count": count, "answers": not inputs_only}
     with progress("Writing", total) as advance:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 from mxnum import errors
 
@@ -16,6 +17,16 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit status."""
+    status = _status(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            _discard(stream)
+    return status
+
+
+def _status(arguments: Sequence[str] | None) -> int:
     try:
         for package in ("typer", "rich"):
             errors.package(package, "cli")
@@ -39,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _unread(problem: BrokenPipeError) -> int:
-    """The status where the reader has seen enough (``| head``); what is left in the buffer has nowhere to go."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """The status where the reader has seen enough (``| head``)."""
+    _discard(sys.stdout)
     return getattr(problem.__context__, "exit_code", OK)  # what was being told may have been a mistake
 
 
@@ -49,5 +60,10 @@ def _failed(told: object) -> int:
     try:
         print(f"Error: {told}", file=sys.stderr, flush=True)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        _discard(sys.stderr)
     return FAILED
+
+
+def _discard(stream: TextIO) -> None:
+    """What is left in the buffer has nowhere to go."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -99,15 +99,20 @@ class ScaleSteps:
     wanted: int
     code: int
 
+    @property
+    def amount(self) -> str:
+        """The maximum as a number and as fraction * 2**exponent; once where both read the same."""
+        shown, product = number(self.maximum), f"{number(self.fraction)} * 2^{self.exponent}"
+        return shown if shown == product else f"{shown} = {product}"
+
     def sentence(self) -> str:
         """How the code comes about."""
         if self.place is None or self.code == E8M0.nan_code:
             return f"{self.rule}."
         clamped = f", clamped to {self.code - E8M0.bias}" if self.wanted != self.code - E8M0.bias else ""
         return (
-            f"the largest magnitude is {number(self.maximum)} = {number(self.fraction)} * 2^{self.exponent} (element "
-            f"{self.place}), emax is {self.emax}; {self.rule}, so the exponent is {self.wanted}{clamped}, "
-            f"code 0x{self.code:02X}."
+            f"the largest magnitude is {self.amount} (element {self.place}), emax is {self.emax}; {self.rule}, so "
+            f"the exponent is {self.wanted}{clamped}, code 0x{self.code:02X}."
         )
 
 

@@ -20,6 +20,19 @@ OPERATIONS = {
     "dot": "two rows of blocks to their dot product in float32",
 }
 
+#: The operations whose answers a setting decides.
+DECIDES = {
+    "source": ("encode", "quantize", "dequantize", "scale"),
+    "rounding": ("encode", "quantize"),
+    "scale_rule": ("quantize", "scale"),
+    "overflow": ("encode", "quantize"),
+    "nonfinite": ("quantize", "scale"),
+    "sr_bits": ("encode", "quantize"),
+    "accumulate": ("dot",),
+    "dot_blocks": ("dot",),
+    "block": ("quantize", "scale", "dot"),
+}
+
 #: Columns of one kind, many cases: an array (cases, fields) of unsigned integers for each name.
 Columns = dict[str, Array]
 
@@ -66,7 +79,7 @@ class Task:
 
     @property
     def is_stochastic(self) -> bool:
-        return self.rounding == Rounding.SR and self.operation in ("encode", "quantize")
+        return self.rounding == Rounding.SR and self.operation in DECIDES["rounding"]
 
     @property
     def takes_nan(self) -> bool:
@@ -114,15 +127,15 @@ class Task:
         known = self.format.name in formats.names() and formats.get(self.format.name).element == self.element
         name = self.format.name if known else self.format.notation
         facts = {"operation": self.operation, "format": name, "block": str(self.block)}
-        if self.operation != "dot":
+        if self.operation in DECIDES["source"]:
             facts["source" if self.operation != "dequantize" else "result"] = self.source.name
-        if self.operation in ("encode", "quantize"):
+        if self.operation in DECIDES["rounding"]:
             facts |= {"rounding": self.rounding.value, "overflow": self.overflow.value}
-        if self.operation in ("quantize", "scale"):
+        if self.operation in DECIDES["scale_rule"]:
             facts |= {"scale_rule": self.scale_rule.value, "nonfinite": self.nonfinite.value}
         if self.is_stochastic:
             facts["sr_bits"] = str(self.sr_bits)
-        if self.operation == "dot":
+        if self.operation in DECIDES["accumulate"]:
             facts |= {"accumulate": self.accumulate.value, "dot_blocks": str(self.dot_blocks)}
         facts["inputs"] = " ".join(f"{field.name}[{field.count}]" for field in self.inputs)
         facts["outputs"] = " ".join(f"{field.name}[{field.count}]" for field in self.outputs)

@@ -53,3 +53,10 @@ def test_a_broken_check_writes_no_page_and_fails(tmp_path, capsys):
     assert main([]) == 2
     assert "Error: the check of I1 broke: ZeroDivisionError" in capsys.readouterr().err
     assert list((tmp_path / "docs").iterdir()) == []
+
+
+def test_it_begins_with_a_sentence(capsys):
+    assert main(["--only", "M9"]) == 0
+    assert capsys.readouterr().out.startswith("1 claim: 1 reproduced.\n")
+    assert main(["--only", "M9,I6"]) == 0
+    assert capsys.readouterr().out.startswith("2 claims: 1 reproduced, 1 not run.\n")

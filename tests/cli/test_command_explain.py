@@ -47,6 +47,12 @@ def test_random_word(run):
 
 def test_mistakes(run):
     assert "must be numbers, not 'abc'" in run("explain", "abc", status=2)
-    assert "'scale' must be between 0 and 255" in run("explain", "1", "--scale", 256, status=2)
+    assert "Option --scale must be between 0 and 255" in run("explain", "1", "--scale", 256, status=2)
     assert "hexadecimal digits of at most 32 bits" in run("explain", "bits:123456789", status=2)
     assert "hexadecimal digits of at most 32 bits" in run("explain", "1", "--random", "xyz", status=2)
+
+
+def test_what_reads_the_same_is_written_once(run):
+    (amax,) = [line for line in run("explain", "-3e-5").splitlines() if "amax" in line]
+    assert amax == "  amax      1.96607995... * 2^-16   (element 0)"
+    assert "  amax      6 = 1.5 * 2^2   (element 0)" in run("explain", "6")

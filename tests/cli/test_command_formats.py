@@ -18,7 +18,7 @@ def test_values(run):
 
 def test_mistakes(run):
     assert "did you mean 'e2m1'?" in run("formats", "e2m11", status=2)
-    assert "'values' must be used with the name" in run("formats", "--values", status=2)
+    assert "Option --values must be used with the name" in run("formats", "--values", status=2)
 
 
 def test_a_format_of_the_users(run):

@@ -47,7 +47,7 @@ def test_a_broken_check_is_status_1(run, tmp_path):
 
 
 def test_mistakes(run, tmp_path):
-    assert "Argument 'only' must be one of" in run("reproduce", "--only", "I66", "-o", tmp_path / "r", status=2)
+    assert "Option --only must be one of" in run("reproduce", "--only", "I66", "-o", tmp_path / "r", status=2)
     assert "must not be given together" in run("reproduce", "--quick", "--full", "-o", tmp_path / "r", status=2)
     (tmp_path / "mine.txt").write_text("")
     assert "must be empty, or one that this command made" in run("reproduce", "-o", tmp_path, status=2)

@@ -41,3 +41,31 @@ def test_an_interruption_has_its_own_status_and_leaves_nothing(run, tmp_path, mo
     monkeypatch.setattr(stream, "expected", interrupt)
     run("vectors", "encode", "-o", tmp_path / "cases.txt", status=130)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ("dot --rounding sr", "Option --rounding must be left out for 'dot'; it is for encode or quantize."),
+        ("dot --scale-rule rceil", "Option --scale-rule must be left out for 'dot'; it is for quantize or scale."),
+        (
+            "dot --source float16",
+            "--source must be left out for 'dot'; it is for encode, quantize, dequantize or scale.",
+        ),
+        ("encode --accumulate sequential", "Option --accumulate must be left out for 'encode'; it is for dot."),
+        ("dequantize --overflow ieee", "Option --overflow must be left out for 'dequantize'; "),
+        ("scale --sr-bits 30", "Option --sr-bits must be left out for 'scale'; it is for encode or quantize."),
+    ],
+)
+def test_options_of_another_operation_are_mistakes(run, call, told):
+    assert told in run("vectors", *call.split(), status=2)
+
+
+def test_every_setting_decides_answers_of_the_operations_that_have_it():
+    from mxnum.conformance.task import DECIDES, OPERATIONS, make_task
+
+    for operation in OPERATIONS:
+        header = make_task(operation, "mxfp8_e4m3", rounding="sr").header()
+        header |= {"source": header["result"]} if "result" in header else {}
+        for setting in set(DECIDES) - {"block"}:  # says of what format the codes are, too
+            assert (setting in header) == (operation in DECIDES[setting]), (operation, setting)

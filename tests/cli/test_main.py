@@ -44,6 +44,21 @@ def test_nothing_heavy_is_loaded_to_list_formats():
     assert answer.stderr.strip() == "[]"
 
 
+def unread(call, folder, buffered=True, both=False):
+    """The answer of a command whose reader is gone before anything is written."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    environment |= {} if buffered else {"PYTHONUNBUFFERED": "1"}
+    source, sink = os.pipe()
+    os.close(source)
+    try:
+        errors = sink if both else subprocess.PIPE
+        command = [sys.executable, "-m", "mxnum", *call.split()]
+        return subprocess.run(command, stdout=sink, stderr=errors, text=True, cwd=folder, env=environment)
+    finally:
+        os.close(sink)
+
+
+@pytest.mark.parametrize("buffered", [True, False])
 @pytest.mark.parametrize(
     "call",
     [
@@ -58,26 +73,23 @@ def test_nothing_heavy_is_loaded_to_list_formats():
         "vectors encode",
     ],
 )
-def test_a_reader_that_stops_early_is_no_error(call, tmp_path):
+def test_a_reader_that_stops_early_is_no_error(call, buffered, tmp_path):
     pytest.importorskip("typer", reason="the extra cli is not installed")
     np.save(tmp_path / "x.npy", np.arange(1.0, 9.0, dtype=np.float32))
-    source, sink = os.pipe()
-    os.close(source)  # the reader is gone before anything is written
-    try:
-        command = [sys.executable, "-m", "mxnum", *call.split()]
-        answer = subprocess.run(command, stdout=sink, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
-    finally:
-        os.close(sink)
+    answer = unread(call, tmp_path, buffered)
     assert (answer.returncode, answer.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("call", ["formats e4m4", "formats --nonsense"])
-def test_a_mistake_is_one_whoever_reads(call):
+def test_a_mistake_is_one_whoever_reads(call, tmp_path):
     pytest.importorskip("typer", reason="the extra cli is not installed")
-    source, sink = os.pipe()
-    os.close(source)
-    try:
-        command = [sys.executable, "-m", "mxnum", *call.split()]
-        assert subprocess.run(command, stdout=sink, stderr=sink).returncode == 2
-    finally:
-        os.close(sink)
+    assert unread(call, tmp_path, both=True).returncode == 2
+
+
+def test_a_verdict_is_one_whoever_reads(tmp_path):
+    pytest.importorskip("typer", reason="the extra cli is not installed")
+    assert main(["vectors", "encode", "-f", "e2m1", "-o", str(tmp_path / "cases.txt")]) == 0
+    cases = [line for line in (tmp_path / "cases.txt").read_text().splitlines() if not line.startswith("#")]
+    (tmp_path / "wrong.txt").write_text("5\n" * len(cases))
+    answer = unread("verify wrong.txt --vectors cases.txt", tmp_path)
+    assert (answer.returncode, answer.stderr) == (1, "")

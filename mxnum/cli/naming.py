@@ -1,0 +1,56 @@
+"""What the command line calls that which errors of Python functions call an argument."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+#: Arguments whose options have another name.
+_OTHER = {"block": "block_size"}
+
+
+def option(context: Any, argument: str) -> str | None:
+    """The option of the command that was called which gives this argument, as it is typed; None if there is none."""
+    found = _parameter(context, argument)
+    return _typed(found)[0] if found is not None else None
+
+
+def given(context: Any, argument: str) -> str | None:
+    """The same, if the option was typed."""
+    found = _parameter(context, argument)
+    is_given = found is not None and context.get_parameter_source(found.name).name == "COMMANDLINE"
+    return _typed(found)[0] if is_given else None
+
+
+def reworded(message: str, context: Any) -> str:
+    """An error of a Python function with options for arguments, and the file for the array ``x``."""
+    subject = re.match(r"Argument ('\w+'(?: or '\w+')*)", message)
+    if subject is None:
+        return message
+    names = re.findall(r"\w+", subject[1].replace(" or ", " "))
+    options = [known for name in names if (known := option(context, name))]
+    file = context.params.get("source") if names == ["x"] else None
+    if not options and not isinstance(file, Path):
+        return message
+    start = f"Option {' or '.join(options)}" if options else f"File {str(file)!r}"
+    rest = re.sub(r"\b(\w+)='(\w+)'", lambda m: _said(context, m[1], m[0], f" {m[2]}"), message[subject.end() :])
+    return start + re.sub(r"(?<=together with )'(\w+)'", lambda m: _said(context, m[1], m[0]), rest)
+
+
+def _said(context: Any, argument: str, otherwise: str, value: str = "") -> str:
+    known = option(context, argument)
+    return f"{known}{value}" if known else otherwise
+
+
+def _parameter(context: Any, argument: str) -> Any:
+    name = _OTHER.get(argument, argument)
+    for parameter in context.command.params:
+        names = {parameter.name, *(typed[2:].replace("-", "_") for typed in _typed(parameter))}
+        if parameter.param_type_name == "option" and name in names:
+            return parameter
+    return None
+
+
+def _typed(parameter: Any) -> list[str]:
+    return [name for name in parameter.opts if name.startswith("--")]
