@@ -236,15 +236,13 @@ class MXArray:
         target = result_format(dtype)
         stored, scales, offsets = self.held_parts
         element, blocks, shape, threads = self.format.element, self.blocks, self.shape, checked_threads(threads)
-        if out is not None:
-            scales = apart(scales, out)
-            offsets = None if offsets is None else apart(offsets, out)
         if offsets is None:
             kind = element, blocks, shape, self.is_packed, target
             planned: Array | None = host_engine().dequantize_as_planned(*kind, stored, scales, out, threads)
             if planned is not None:
                 return planned
         out = checked_out(out, shape, numpy_dtype(target))
+        scales, offsets = apart(scales, out), apart(offsets, out)
         engine = dispatch_engine(codes=stored, scales=scales, offsets=offsets, out=out)
         options = host_options(engine, threads=threads)
         arguments = scales, offsets, element, blocks, target, out

@@ -109,10 +109,8 @@ def quantize(
     threads = checked_threads(threads)
     stores_packed = _stores_packed(packed, settings, out)
     into = None if out is None else out.held_parts
-    if into is not None:
-        array = apart(array, into[1], into[2])
-        if given is not None or random is not None:
-            given, random = apart(given, *into), random_apart(random, *into)
+    if into is not None and random is not None:
+        random = random_apart(random, *into)
     packed_shape = settings.shape if stores_packed else None
     made, (stored, sides, _) = PACKED if stores_packed else CODES, into or (None, None, None)
     planned = host_engine().quantize_as_planned(settings, made, array, stored, sides, random, threads)
@@ -122,6 +120,8 @@ def quantize(
         codes, made_scales = planned
         return MXArray(codes, made_scales, settings.format, settings.blocks, None, packed_shape)
     _require_writable(out)
+    if into is not None:
+        array, given = apart(array, into[1], into[2]), apart(given, *into)
     request = Request(settings, array, given, random, threads)
     words = None if random is None else random.words
     engine = dispatch.engine(x=array, scales=given, random_bits=words, out=None if into is None else into[0])
@@ -173,13 +173,13 @@ def fake_quantize(
     given = None if scales is None else checked_scales(scales, settings.scales_shape)
     random = _random(array.shape, settings.rounding, random_bits, seed, stream, sr_bits)
     threads = checked_threads(threads)
-    if out is not None and (given is not None or random is not None):
-        given, random = apart(given, out), random_apart(random, out)
+    if out is not None and random is not None:
+        random = random_apart(random, out)
     planned = host_engine().quantize_as_planned(settings, VALUES, array, out, None, random, threads)
     if planned is not None:
         values: Array = planned[0]
         return values
-    request = Request(settings, array, given, random, threads)
+    request = Request(settings, array, apart(given, out), random, threads)
     out = checked_out(out, array.shape, array.dtype)
     words = None if random is None else random.words
     engine = dispatch.engine(x=array, scales=given, random_bits=words, out=out)
@@ -267,12 +267,12 @@ def shared_scale(
         OffsetRange.EXACT, False,
     )  # fmt: skip
     threads = checked_threads(threads)
-    array = array if out is None else apart(array, out)
     planned = host_engine().quantize_as_planned(settings, SCALES, array, None, out, None, threads)
     if planned is not None:
         made: Array = planned[1]
         return made
     out = checked_out(out, settings.scales_shape, np.dtype(np.uint8))
+    array = apart(array, out)
     engine = dispatch.engine(x=array, out=out)
     options = host_options(engine, out=out, threads=threads)
     made = engine.shared_scale(Request(settings, array), **options)

@@ -22,7 +22,7 @@ from mxnum.engine.walk import plan
 from mxnum.formats import ElementFormat
 from mxnum.layout import Blocks, packed_length, scales_shape
 
-_BYTE = np.dtype(np.uint8)
+_BYTE, _may_share = np.dtype(np.uint8), np.may_share_memory
 #: The shape and the dtype of arrays that a plan is for.
 Kind = tuple[tuple[int, ...], np.dtype[Any]]
 #: (x, out, scales, words, threads) -> results and scales, new where none are given. `words` are what random bits are
@@ -36,13 +36,13 @@ def _plan(steps: Steps, of_out: Kind, of_scales: Kind, *, makes_scales: bool) ->
     def run(x: Array, out: Any, scales: Any, words: Any, threads: int | None) -> tuple[Array, Array] | None:
         if not x.flags.c_contiguous:
             return None
-        if out is None:
-            out = np.empty(*of_out)
-        elif not _is_plain(out, of_out, written=True) or np.may_share_memory(x, out):
-            return None
         if scales is None:
             scales = np.empty(*of_scales)
-        elif not _is_plain(scales, of_scales, written=makes_scales):
+        elif not _is_plain(scales, of_scales, written=makes_scales) or (makes_scales and _may_share(x, scales)):
+            return None
+        if out is None:
+            out = np.empty(*of_out)
+        elif not _is_plain(out, of_out, written=True) or _may_share(x, out) or _may_share(scales, out):
             return None
         steps.run(x, out, scales, words, threads)
         return out, scales
