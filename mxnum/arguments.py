@@ -99,9 +99,8 @@ def apart(read: Any, *written: Any) -> Any:
 
 def random_apart(random: RandomBits | None, *written: Any) -> RandomBits | None:
     """The same for words that were given."""
-    if random is None or random.words is None:
-        return random
-    return replace(random, words=apart(random.words, *written))
+    words = None if random is None else apart(random.words, *written)
+    return random if random is None or words is random.words else replace(random, words=words)
 
 
 @memo

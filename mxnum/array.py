@@ -269,6 +269,7 @@ class MXArray:
         codes = codes[np.newaxis] if self.ndim == 0 else codes
         shape = (*codes.shape[:-1], packed_length(codes.shape[-1], bits))
         out = checked_out(out, shape, np.dtype(np.uint8))
+        codes = apart(codes, out)
         engine = dispatch_engine(codes=codes, out=out)
         packed: Array = engine.pack(codes, bits, **host_options(engine, out=out))
         return packed

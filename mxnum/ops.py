@@ -109,8 +109,7 @@ def quantize(
     threads = checked_threads(threads)
     stores_packed = _stores_packed(packed, settings, out)
     into = None if out is None else out.held_parts
-    if into is not None and random is not None:
-        random = random_apart(random, *into)
+    random = random_apart(random, *(into or ()))
     packed_shape = settings.shape if stores_packed else None
     made, (stored, sides, _) = PACKED if stores_packed else CODES, into or (None, None, None)
     planned = host_engine().quantize_as_planned(settings, made, array, stored, sides, random, threads)
@@ -173,8 +172,7 @@ def fake_quantize(
     given = None if scales is None else checked_scales(scales, settings.scales_shape)
     random = _random(array.shape, settings.rounding, random_bits, seed, stream, sr_bits)
     threads = checked_threads(threads)
-    if out is not None and random is not None:
-        random = random_apart(random, out)
+    random = random_apart(random, out)
     planned = host_engine().quantize_as_planned(settings, VALUES, array, out, None, random, threads)
     if planned is not None:
         values: Array = planned[0]

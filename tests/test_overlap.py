@@ -73,6 +73,20 @@ def test_scales_and_offsets_over_numbers(fmt, place, options):
     )
 
 
+@pytest.mark.parametrize("place", [0, 1, 192, 4000])
+@pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "mxfp6_e2m3", "e2m2:block=32"])
+@pytest.mark.parametrize("order", "CF")
+def test_bits_and_codes_over_what_they_are_made_of(fmt, place, order):
+    x, memory = numbers("codes"), Memory()
+    q = mx.quantize(x, fmt)
+    want, codes = q.pack(), memory.put(q.codes if order == "C" else q.codes.T, 192)
+    one = mx.MXArray.from_parts(codes if order == "C" else codes.T, q.scales, fmt)
+    assert np.array_equal(one.pack(out=memory.at(want.shape, np.uint8, place)), want)
+    given = memory.put(x, 192)
+    into = mx.MXArray.from_packed(memory.at(want.shape, np.uint8, place), q.scales * 0, fmt, length=SHAPE[1])
+    assert mx.quantize(given, fmt, out=into).equals(q)
+
+
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_results_over_random_words_and_given_scales(fmt, place):
