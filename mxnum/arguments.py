@@ -82,6 +82,9 @@ def checked_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
         errors.require(out.dtype == dtype, "out", f"of dtype {dtype}", out.dtype)
     errors.require(writable, "out", "writable", "a read-only array")
+    if 0 in out.strides and out.size:
+        apart = all(step or length == 1 for step, length in zip(out.strides, shape, strict=True))
+        errors.require(apart, "out", "an array with a place for each element", f"one of strides {out.strides}")
     return out
 
 

@@ -7,7 +7,6 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, Self
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -27,12 +26,15 @@ from mxnum.arguments import (
 from mxnum.device import described, on_device
 from mxnum.dtypes import Array, as_array, numpy_dtype, result_format
 from mxnum.engine.dispatch import engine as dispatch_engine
-from mxnum.engine.dispatch import host_engine
-from mxnum.files import written_whole
+from mxnum.engine.request import DecodingRequest, decoding_settings
+from mxnum.files import reading, written_whole
 from mxnum.formats import MXFormat
 from mxnum.layout import Blocks, block_lengths, normalize_axis, packed_length, scales_shape
+from mxnum.tensors import answer, host_view, in_kind, is_tensor
 
 _BYTE = np.dtype(np.uint8)
+#: What `MXArray.save` stores.
+_PARTS = "description", "packed", "scales", "offsets"
 
 
 class MXArray:
@@ -83,16 +85,16 @@ class MXArray:
         offsets: Any = None,
     ) -> Self:
         """An MXArray around existing codes and scales, checked and not copied."""
-        codes = checked_codes("codes", codes, formats.get(format).element.bits)
+        array = checked_codes("codes", codes, formats.get(format).element.bits)
         tile, given = block_lengths("block_shape", block_shape), block_lengths("blocks", blocks)
-        layout = layout_of(format, codes.shape, axis, block_size, tile, given)
-        return cls._around(codes, scales, offsets, layout, None)
+        layout = layout_of(format, array.shape, axis, block_size, tile, given)
+        return cls._around(codes, array, scales, offsets, layout, None)
 
     @classmethod
     def _around(
-        cls, stored: Any, scales: Any, offsets: Any, layout: Layout, packed_shape: tuple[int, ...] | None
+        cls, given: Any, stored: Any, scales: Any, offsets: Any, layout: Layout, packed_shape: tuple[int, ...] | None
     ) -> Self:
-        """Codes that need no check with scales and offsets that do."""
+        """Codes as they were given, and as an array that needs no check, with scales and offsets that do."""
         fmt, blocks, of_scales = layout
         scales = checked_scales(scales, of_scales)
         if offsets is not None:
@@ -102,6 +104,8 @@ class MXArray:
         if not (offsets is None and isinstance(stored, np.ndarray) and isinstance(scales, np.ndarray)):
             dispatch_engine(codes=stored, scales=scales, offsets=offsets)
             stored, scales, offsets = owned(stored), owned(scales), owned(offsets)
+        if is_tensor(given):
+            stored, scales, offsets = (in_kind(part, given) for part in (stored, scales, offsets))
         return cls(stored, scales, fmt, blocks, offsets, packed_shape)
 
     @classmethod
@@ -120,13 +124,16 @@ class MXArray:
     ) -> Self:
         """An MXArray around what `pack` returns, which is held as it is: checked, neither copied nor unpacked.
 
-        `length` is the number of elements in each row of the last axis. Bits that pad a row are not looked at.
+        `length` is the number of elements in each row of the last axis. Bits that pad a row mean nothing; where they
+        are not zero a copy is held in which they are, so that equal arrays have equal bytes.
         """
-        packed = as_array("packed", packed)
-        errors.require_dtype("packed", packed.dtype, _BYTE)
+        array = as_array("packed", packed)
+        errors.require_dtype("packed", array.dtype, _BYTE)
         tile, given = block_lengths("block_shape", block_shape), block_lengths("blocks", blocks)
-        shape, layout = packed_layout(format, packed.shape, length, axis, block_size, tile, given)
-        return cls._around(packed, scales, offsets, layout, None if layout.format.element.bits == 8 else shape)
+        shape, layout = packed_layout(format, array.shape, length, axis, block_size, tile, given)
+        bits = layout.format.element.bits
+        array = _padded_with_zeros(array, shape[-1], bits)
+        return cls._around(packed, array, scales, offsets, layout, None if bits == 8 else shape)
 
     # How codes are held
 
@@ -201,9 +208,11 @@ class MXArray:
         return on_device(self._stored)
 
     def to_host(self) -> Self:
-        """The same in host memory: itself if it is there already, a copy otherwise."""
+        """The same as arrays of numpy: itself, or on the memory of CPU tensors, or a copy of what is on a GPU."""
         if not self.on_device:
-            return self
+            if not is_tensor(self._stored):
+                return self
+            return type(self)(*self.held_parts[:2], self.format, self.blocks, self.held_parts[2], self._packed_shape)
         from mxnum.engine.cuda import arrays
 
         stored, scales, offsets = (
@@ -228,61 +237,54 @@ class MXArray:
     # Values
 
     def dequantize(self, dtype: Any = "float32", *, threads: int | None = None, out: Array | None = None) -> Array:
-        """The values in float32, float64, bfloat16 or float16, rounded once to nearest even; float64 is exact.
+        """The values in float32, float64, bfloat16 or float16, rounded once to nearest even.
+
+        float64 is exact, but for offsets, which are added before that rounding.
 
         A block whose scale is 0xFF reads NaN. `out` must have the shape and the dtype asked for; `threads` bounds how
         many threads work on a large array.
         """
-        target = result_format(dtype)
+        target, into = result_format(dtype), host_view("out", out)
         stored, scales, offsets = self.held_parts
-        element, blocks, shape, threads = self.format.element, self.blocks, self.shape, checked_threads(threads)
-        if offsets is None:
-            kind = element, blocks, shape, self.is_packed, target
-            planned: Array | None = host_engine().dequantize_as_planned(*kind, stored, scales, out, threads)
-            if planned is not None:
-                return planned
-        out = checked_out(out, shape, numpy_dtype(target))
-        scales, offsets = apart(scales, out), apart(offsets, out)
-        engine = dispatch_engine(codes=stored, scales=scales, offsets=offsets, out=out)
-        options = host_options(engine, threads=threads)
-        arguments = scales, offsets, element, blocks, target, out
-        if self._packed_shape is None:
-            values: Array = engine.dequantize(stored, *arguments, **options)
-        else:
-            values = engine.dequantize_packed(stored, self._packed_shape, *arguments, **options)
-        return values
+        shape, has_offsets = self.shape, offsets is not None
+        kind = self.format.element, self.blocks, shape, self._packed_shape is not None, has_offsets, target
+        request = DecodingRequest(decoding_settings(*kind), stored, scales, offsets, checked_threads(threads))
+        into = checked_out(into, shape, numpy_dtype(target))
+        engine = dispatch_engine(codes=stored, scales=scales, offsets=offsets, out=into)
+        return answer(engine.dequantize(request, into), self._stored, out)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
             raise ValueError("Argument 'copy' must be True or None for an MXArray, not False: its values are computed.")
         self._require_host("array", "use dequantize() there, or to_host() first")
-        return self.dequantize("float32" if dtype is None else dtype)
+        return self.to_host().dequantize("float32" if dtype is None else dtype)
 
     def pack(self, *, out: Array | None = None) -> Array:
-        """The codes as bytes: each row of the last axis is a little-endian bit stream that ends on a byte.
+        """The codes as bytes in C order: each row of the last axis is a little-endian bit stream that ends on a byte.
 
-        Codes that are held packed are not copied, except to `out`.
+        An array without axes is one row of one code. Codes that are held packed are not copied, except to `out`, and
+        where they are a view whose bytes lie in another order.
         """
         if self.is_packed:
             return self._pack_held(out)
         codes, bits = as_array("codes", self.codes), self.format.element.bits
         codes = codes[np.newaxis] if self.ndim == 0 else codes
         shape = (*codes.shape[:-1], packed_length(codes.shape[-1], bits))
-        out = checked_out(out, shape, np.dtype(np.uint8))
-        codes = apart(codes, out)
-        engine = dispatch_engine(codes=codes, out=out)
-        packed: Array = engine.pack(codes, bits, **host_options(engine, out=out))
-        return packed
+        into = checked_out(host_view("out", out), shape, np.dtype(np.uint8))
+        codes = apart(codes, into)
+        engine = dispatch_engine(codes=codes, out=into)
+        return answer(engine.pack(codes, bits, **host_options(engine, out=into)), self._stored, out)
 
     def _pack_held(self, out: Array | None) -> Array:
         packed = as_array("packed", self._stored)
-        out = checked_out(out, packed.shape, np.dtype(np.uint8))
-        options = host_options(dispatch_engine(codes=packed, out=out), out=out)
-        if options.get("out") is None:
+        if out is None and _is_contiguous(packed):
             return self._stored
-        into: Array = options["out"]
+        if out is None:
+            return answer(dispatch_engine(codes=packed).pack(packed, 8), self._stored, None)
+        into = checked_out(host_view("out", out), packed.shape, np.dtype(np.uint8))
+        host_options(dispatch_engine(codes=packed, out=into), out=into)
         np.copyto(into, packed)
-        return into
+        return out
 
     @property
     def elements(self) -> Array:
@@ -295,10 +297,13 @@ class MXArray:
         errors.require(
             not element.integer or element.bits == 8, "format", "one whose codes ml_dtypes stores alike", element.name
         )
-        return self.codes.view(numpy_dtype(element))
+        return self.to_host().codes.view(numpy_dtype(element))
 
     def equals(self, other: object) -> bool:
-        """Whether format, layout and every code, scale and offset bit are the same."""
+        """Whether format (its name included), blocks and every bit of codes, scales and offsets are the same.
+
+        How the codes are held, in a byte each or packed, and in which order of memory, does not count.
+        """
         if not isinstance(other, MXArray):
             return False
         if self.format != other.format or self.blocks != other.blocks:
@@ -390,7 +395,7 @@ class MXArray:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an ``.npz`` file with packed codes, scales, offsets and a description; all of it or nothing."""
         self._require_host("array", "call to_host() first")
-        e = self.format.element
+        q, e = self.to_host(), self.format.element
         description = {
             "mxnum": 1,
             "name": self.format.name,
@@ -405,36 +410,34 @@ class MXArray:
         }  # fmt: skip
         parts: dict[str, Any] = {
             "description": np.array(json.dumps(description)),
-            "packed": self.pack(),
-            "scales": self.scales,
+            "packed": q.pack(),
+            "scales": q.scales,
         }
-        if self.offsets is not None:
-            parts["offsets"] = self.offsets
+        if q.offsets is not None:
+            parts["offsets"] = q.offsets
         with written_whole(path) as partial, partial.open("wb") as file:
             np.savez(file, **parts)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what `save` wrote."""
-        try:
+        with reading(path, "must be one that MXArray.save wrote"):
             with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
-                parts = {name: file[name] for name in file.files}
+                errors.require_type(not isinstance(file, np.ndarray), "path", "an archive", "one array")
+                parts = {name: file[name] for name in _PARTS if name in file.files}
             description = json.loads(str(parts["description"]))
             element = formats.ElementFormat(**description["element"])
             fmt = MXFormat(element, description["scale"], description["block"], description["name"])
             shape, blocks = tuple(description["shape"]), tuple(description["blocks"])
             packed, scales = parts["packed"], parts["scales"]
-        except (KeyError, ValueError, TypeError, EOFError, BadZipFile) as problem:
-            raise ValueError(
-                f"Argument 'path' must be a file written by MXArray.save, not {str(path)!r} ({problem})."
-            ) from None
-        # A scalar is packed as a row of one, and read back as such.
-        row_shape, row_blocks = shape or (1,), blocks or (1,)
-        side = scales_shape(row_shape, row_blocks)
-        offsets = parts["offsets"].reshape(side) if "offsets" in parts else None
-        array = cls.from_packed(
-            packed, scales.reshape(side), fmt, length=row_shape[-1], blocks=row_blocks, offsets=offsets
-        )
+            # A scalar is packed as a row of one, and read back as such.
+            row_shape, row_blocks = shape or (1,), blocks or (1,)
+            side = scales_shape(row_shape, row_blocks)
+            offsets = parts["offsets"].reshape(side) if "offsets" in parts else None
+            array = cls.from_packed(
+                packed, scales.reshape(side), fmt, length=row_shape[-1], blocks=row_blocks, offsets=offsets
+            )
+            errors.require(array.shape == row_shape, "shape", f"{array.shape}", row_shape)
         return array if shape else array.unpacked()[0]
 
     def __repr__(self) -> str:
@@ -447,8 +450,10 @@ class MXArray:
 
 def _viewed(array: Any, view: Callable[[Any], Any]) -> Any:
     """A view of a part of an MX array, of the same kind."""
-    if array is None or not on_device(array):
+    if array is None or isinstance(array, np.ndarray):
         return None if array is None else view(array)
+    if not on_device(array):
+        return in_kind(view(as_array("self", array)), array)
     from mxnum.engine.cuda import arrays
 
     return arrays.owner_of(view(described("self", array)))
@@ -456,11 +461,27 @@ def _viewed(array: Any, view: Callable[[Any], Any]) -> Any:
 
 def _unpacked(packed: Any, shape: tuple[int, ...], bits: int) -> Array:
     """Codes, a byte each, in a new array."""
-    packed = as_array("packed", packed)
-    codes: Array = dispatch_engine(packed=packed).unpack(packed, bits, shape[-1] if shape else 1)
+    array = as_array("packed", packed)
+    codes: Array = dispatch_engine(packed=array).unpack(array, bits, shape[-1] if shape else 1)
     if not shape:
         codes = _viewed(codes, lambda x: x[0, ...])
-    return codes
+    return answer(codes, packed, None)
+
+
+def _padded_with_zeros(packed: Any, length: int, bits: int) -> Any:
+    """Packed rows of so many codes; a copy where the bits that pad a row are not zero."""
+    used = length * bits % 8
+    if used == 0 or 0 in packed.shape:
+        return packed
+    engine = dispatch_engine(packed=packed)
+    if engine.largest(packed[..., -1:]) < 1 << used:
+        return packed
+    return as_array("packed", engine.pack(as_array("codes", engine.unpack(packed, bits, length)), bits))
+
+
+def _is_contiguous(array: Any) -> bool:
+    """Whether bytes lie in C order, in host memory or on a GPU."""
+    return bool(array.flags.c_contiguous if isinstance(array, np.ndarray) else array.is_contiguous)
 
 
 def _locked(codes: Array) -> Array:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
+from mxnum.tensors import dtype_of, is_tensor, readable
 
 #: Libraries whose arrays are answered in kind. Others get numba device arrays.
 TORCH, CUPY, NUMBA = "torch", "cupy", "numba"
@@ -101,8 +102,7 @@ def on_device(value: Any) -> bool:
         return False
     if isinstance(value, DeviceArray):
         return True
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.Tensor):  # whose interface may raise
+    if is_tensor(value):  # whose interface may raise
         return bool(value.is_cuda)
     # (numba's simulator has no interface, but numba's own mark.)
     return hasattr(value, "__cuda_array_interface__") or getattr(value, "__cuda_ndarray__", False) is True
@@ -129,9 +129,8 @@ def described(argument: str, value: Any) -> DeviceArray:
     """The description of an array that lives on a GPU."""
     if isinstance(value, DeviceArray):
         return value
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.Tensor):
-        return _of_torch(argument, value, torch)
+    if is_tensor(value):
+        return _of_torch(argument, value)
     fake = getattr(value, "_ary", None)  # numba's simulator: host memory behind the methods of a device array
     interface = value.__cuda_array_interface__ if fake is None else fake.__array_interface__
     dtype = np.dtype(getattr(value, "dtype", interface["typestr"]))
@@ -160,30 +159,16 @@ def _in_elements(argument: str, steps: tuple[int, ...], itemsize: int) -> tuple[
     return tuple(step // itemsize for step in steps)
 
 
-def _of_torch(argument: str, tensor: Any, torch: Any) -> DeviceArray:
-    name = str(tensor.dtype).removeprefix("torch.")
-    if tensor.requires_grad:
-        raise TypeError(f"Argument {argument!r} must be without a gradient, not a tensor that requires one: detach it.")
+def _of_torch(argument: str, tensor: Any) -> DeviceArray:
+    readable(argument, tensor)
     return DeviceArray(
         owner=tensor,
         library=TORCH,
-        dtype=_named(name),
+        dtype=dtype_of(tensor),
         shape=tuple(tensor.shape),
         strides=tuple(tensor.stride()),
         pointer=tensor.data_ptr(),
         # The interface numbers the default stream 1.
-        stream=torch.cuda.current_stream(tensor.device).cuda_stream or 1,
+        stream=sys.modules["torch"].cuda.current_stream(tensor.device).cuda_stream or 1,
         gpu=tensor.device.index,
     )
-
-
-def _named(name: Any) -> np.dtype[Any]:
-    if name == "bfloat16":
-        import ml_dtypes
-
-        name = ml_dtypes.bfloat16
-    try:
-        found: np.dtype[Any] = np.dtype(name)
-        return found
-    except TypeError:  # one that numpy has not
-        return np.dtype("V1")

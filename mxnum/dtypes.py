@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache, lru_cache
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from mxnum import errors
 from mxnum.device import DeviceArray, described, on_device
 from mxnum.formats import FLOATS, ElementFormat
+from mxnum.tensors import host_view
 
 Array = npt.NDArray[Any]
 
@@ -32,11 +34,16 @@ _STORED = {size: np.dtype("i8" if size == 8 else f"u{size}") for size in (1, 2, 
 
 
 def as_array(argument: str, value: Any, *, anywhere: bool = True) -> Any:
-    """`value` as a numpy array, or, where `anywhere` allows it, the description of one that lives on a GPU."""
+    """`value` as a numpy array, or, where `anywhere` allows it, the description of one that lives on a GPU.
+
+    A tensor of torch in host memory is an array on the same memory.
+    """
     if type(value) is np.ndarray:  # (the quickest to ask)
         return value
     if not on_device(value):
-        return np.asarray(value)
+        masks = sys.modules.get("numpy.ma")
+        errors.require(masks is None or not masks.is_masked(value), argument, "without a mask", "a masked array")
+        return np.asarray(host_view(argument, value))
     if not anywhere:
         raise errors.on_gpu(argument, "copy it first")
     return described(argument, value)
@@ -65,8 +72,10 @@ def _native_float(dtype: np.dtype[Any]) -> ElementFormat | None:
 
 
 def result_format(dtype: Any, argument: str = "dtype", accepted: tuple[str, ...] = tuple(FLOATS)) -> ElementFormat:
-    """The float type that an argument such as `dtype=` names, given as a string, a numpy dtype or a scalar type."""
-    if not isinstance(dtype, str):
+    """The float type that an argument such as `dtype=` names, given as a string, a dtype or a scalar type."""
+    if type(dtype).__module__ == "torch":
+        dtype = str(dtype).removeprefix("torch.")
+    elif not isinstance(dtype, str):
         try:
             if dtype is None:  # which numpy takes for float64
                 raise TypeError

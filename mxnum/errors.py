@@ -57,6 +57,21 @@ def _by_name(members: Any) -> dict[str, Any]:
     return {str(member.value): member for member in members}
 
 
+def ambiguous(argument: str, value: str, accepted: Iterable[str]) -> ValueError:
+    """A name that fits several of the accepted ones."""
+    return ValueError(
+        f"Argument {argument!r} must be {joined(map(repr, accepted))}, not {value!r}, which may be either."
+    )
+
+
+def absent_format(argument: str, value: str, meaning: str) -> ValueError:
+    """A format that is known, and not supported."""
+    return ValueError(
+        f"Argument {argument!r} must be an MX format, whose scales are powers of two, not {value!r} ({meaning}), which "
+        "is not supported yet."
+    )
+
+
 def integer(argument: str, value: Any, low: int, high: int) -> int:
     """`value` as a Python int within low..high."""
     try:
@@ -83,6 +98,12 @@ def nonfinite(argument: str, index: tuple[int, ...], accepted: str, found: str) 
     """A NaN or infinity where there must be none, with the first index it was found at."""
     place = index[0] if len(index) == 1 else index
     return ValueError(f"Argument {argument!r} must be {accepted} not {found} at index {place}.")
+
+
+def outside(argument: str, index: tuple[int, ...], accepted: str, found: object) -> ValueError:
+    """A number of an array that is out of range, with the first index it was found at."""
+    place = index[0] if len(index) == 1 else index
+    return ValueError(f"Argument {argument!r} must be {accepted}, not {found!r} at index {place}.")
 
 
 def mixed_places(argument: str, place: str, other: str, other_place: str) -> ValueError:

@@ -4,23 +4,112 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from zipfile import BadZipFile
 
 
 @contextmanager
 def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A path beside `path` to write to; it takes the name `path` when the block ends, and is removed if it fails."""
+    """Another path to write to; what is there when the block ends takes the place of `path`, or goes where it leads.
+
+    A regular file is replaced at once and keeps its mode; of a link, what it points to is replaced. Into FIFOs and
+    devices the bytes are written when all are there. If the block fails, nothing has changed.
+    """
     path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "No such folder", str(path.parent))
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    with _naming(path):
+        if is_stream(path):
+            with tempfile.TemporaryDirectory() as folder:
+                whole = Path(folder) / "whole"
+                yield whole
+                with whole.open("rb") as source, path.open("wb") as sink:
+                    shutil.copyfileobj(source, sink)
+            return
+        target, mode = place_of(path)
+        partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+        try:
+            partial.unlink(missing_ok=True)
+            os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if mode is None else mode & 0o666))
+            yield partial
+            if mode is not None:
+                partial.chmod(mode)
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def is_stream(path: Path) -> bool:
+    """Whether what is written to a path goes somewhere else: into a FIFO, a device, a socket, standard output."""
     try:
-        yield partial
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+        kind = path.stat().st_mode
+    except FileNotFoundError:
+        return False
+    opened_already = str(path).startswith(("/dev/fd/", "/dev/stdout", "/dev/stderr"))
+    return opened_already or not (stat.S_ISREG(kind) or stat.S_ISDIR(kind))
+
+
+def place_of(path: Path) -> tuple[Path, int | None]:
+    """Where a file would be written, behind links, and the mode of the one that is there; an error if it cannot be."""
+    target = Path(os.path.realpath(path))
+    try:
+        found = target.stat().st_mode
+    except FileNotFoundError:
+        if not target.parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "No such folder", str(path.parent)) from None
+        return target, None
+    if stat.S_ISDIR(found):
+        raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
+    if not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+    return target, stat.S_IMODE(found)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Errors of the system that name no file, or one that users know nothing of, name `path`."""
+    try:
+        yield
+    except OSError as problem:
+        known = problem.filename is not None and not str(problem.filename).endswith((".partial", "/whole"))
+        if problem.errno is None or known:
+            raise
+        raise OSError(problem.errno, os.strerror(problem.errno), str(path)) from problem
+
+
+@contextmanager
+def reading(path: str | os.PathLike[str], what: str = "cannot be read") -> Iterator[None]:
+    """Whatever the readers of numpy and of others raise about a file is said in one sentence that names it.
+
+    They raise all there is about files that are damaged, and some of it is advice for their own callers.
+    """
+    try:
+        yield
+    except OSError as problem:
+        if problem.filename is not None:
+            raise
+        raise ValueError(f"File {str(path)!r} {what}: {_why(problem)}.") from None
+    except Exception as problem:
+        if str(problem).startswith(f"File {str(path)!r} "):
+            raise
+        raise ValueError(f"File {str(path)!r} {what}: {_why(problem)}.") from None
+
+
+def _why(problem: Exception) -> str:
+    said = " ".join(str(problem).split()).rstrip(".")
+    if isinstance(problem, MemoryError):
+        return "what it describes does not fit into memory"
+    if isinstance(problem, BadZipFile):
+        return "it is a damaged archive"
+    if isinstance(problem, KeyError):
+        return f"it lacks {said}"
+    if "pickle" in said:  # numpy takes all that it does not know for that, and says how it could be loaded
+        return "it holds Python objects, or is no file of arrays"
+    known = {"mmap length is greater than file size": "it is truncated", "No data left in file": "it is empty"}
+    return known.get(said, said.split(". ")[0]) or type(problem).__name__
 
 
 def remove_abandoned(folder: Path) -> None:

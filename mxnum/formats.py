@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from mxnum import errors
+from mxnum import aliases, errors
 
 _SPECIALS = ("none", "nan", "ieee")
 
@@ -57,6 +57,9 @@ class ElementFormat:
             errors.require(enough, "specials", "'none' with a single bit beside the sign", "nan")
         if self.canonical_nan:
             errors.require(self.specials == "ieee", "canonical_nan", "False unless specials='ieee'", True)
+        least, most = (self.max_code >> self.mantissa_bits) - 1023, 1075 - self.mantissa_bits
+        accepted = f"between {max(least, -1023)} and {min(most, 1023)}, so that the values are float64 numbers"
+        errors.require(least <= self.bias <= most, "bias", accepted, self.bias)
 
     def __hash__(self) -> int:
         return hash(self.name)  # (a string remembers its own)
@@ -81,8 +84,10 @@ class ElementFormat:
                 return all_ones - (1 << self.mantissa_bits)
             case "nan":
                 return all_ones - 1
-            case _:
+            case "none":
                 return all_ones
+            case _:
+                raise NotImplementedError(f"Special values {self.specials!r} are not handled here.")
 
     @property
     def infinity_code(self) -> int | None:
@@ -227,14 +232,15 @@ def element(name: str | ElementFormat) -> ElementFormat:
         return name
     if _is_written_out(name):
         return _written_out(name).element
-    return _BY_NAME[errors.choose("element", name, tuple(_BY_NAME))]
+    return _BY_NAME[aliases.meant("element", name, tuple(_BY_NAME))]
 
 
 @dataclass(frozen=True, repr=False)
 class MXFormat:
     """Elements, the scale they share, and how many share it: ``MXFormat("e4m3", "e8m0", 32)``.
 
-    `element` and `scale` may be names. Without `name` the format is called ``mx_<element>_<block>``.
+    `element` and `scale` may be names; the scale is E8M0, the only one that is computed so far. Without `name` the
+    format is called ``mx_<element>_<block>``.
     """
 
     element: ElementFormat
@@ -253,6 +259,7 @@ class MXFormat:
         errors.require(resolved.bits <= 8, "element", "at most 8 bits wide", resolved.name)
         if not isinstance(scale, ScaleFormat):
             scale = SCALES[errors.choose("scale", scale, tuple(SCALES))]
+        errors.require(scale == E8M0, "scale", "E8M0, the only scale that is computed so far", scale)
         block = errors.positive_integer("block", block)
         for field, value in (
             ("element", resolved),
@@ -323,6 +330,8 @@ def names() -> tuple[str, ...]:
 def get(name: str | MXFormat) -> MXFormat:
     """The format of that name; an `MXFormat` passes through.
 
+    Capitals and separators do not matter, and a name that fits one format alone is enough: ``MXFP4``, ``mxfp8-e4m3``.
+
     A format without a name is written out as an element, a colon, and what is not the default:
     ``e3m4:bias=3,block=16``. The element is ``e<exponent bits>m<mantissa bits>``, ``int<bits>``, or a known element or
     MX format. The bias is 2**(exponent bits - 1) - 1 unless given, ``specials`` are none, nan or ieee (see
@@ -339,12 +348,12 @@ def get(name: str | MXFormat) -> MXFormat:
         return name
     if _is_written_out(name):
         return _written_out(name)
-    if str(name) not in _FORMATS and re.fullmatch(r"(e\d+m|int)\d+", str(name)):
+    if str(name) not in _FORMATS and re.fullmatch(r"(e\d+m|int)\d+", str(name).lower()):
         raise ValueError(
             f"Argument 'format' must be one of {list(_FORMATS)}, or written out with a colon like "
             f"'{name}:block=32', not {name!r}."
         )
-    return _FORMATS[errors.choose("format", name, names())]
+    return _FORMATS[aliases.meant("format", name, names())]
 
 
 def of_element(name: str) -> MXFormat:
@@ -356,6 +365,7 @@ def of_element(name: str) -> MXFormat:
 def _written_out(text: str) -> MXFormat:
     """The format that a notation with a colon describes."""
     base, _, rest = text.partition(":")
+    base = aliases.find("format", base, (*ELEMENTS, *_FORMATS)) or base.lower()
     given: dict[str, str] = {}
     for part in filter(None, rest.split(",")):
         key, _, value = part.partition("=")
@@ -367,16 +377,18 @@ def _written_out(text: str) -> MXFormat:
         return MXFormat(_FORMATS[base].element, block=block)
     if base in ELEMENTS and not set(given) - {"block"}:
         return MXFormat(base, block=block)
-    if integer := re.fullmatch(r"int(\d)", base):
+    if integer := re.fullmatch(r"int(\d{1,6})", base):
         if set(given) - {"block"}:
             raise ValueError(f"Format {text!r} must give nothing but block: an integer has no bias and no specials.")
+        if not 3 <= int(integer[1]) <= 8:
+            raise ValueError(f"Format {text!r} must have between 3 and 8 bits, not {integer[1]}.")
         return MXFormat(ElementFormat.two_complement(base, int(integer[1])), block=block)
     fields = re.fullmatch(r"e(\d+)m(\d+)", base)
     if fields is None:
         known = errors.joined((*ELEMENTS, *_FORMATS))
         raise ValueError(f"Format {text!r} must begin with e<bits>m<bits>, int<bits>, {known}, not {base!r}.")
     exponent_bits, mantissa_bits = int(fields[1]), int(fields[2])
-    bias = _number(text, "bias", given["bias"]) if "bias" in given else (1 << (min(exponent_bits, 12) - 1)) - 1
+    bias = _number(text, "bias", given["bias"]) if "bias" in given else (1 << (min(max(exponent_bits, 1), 12) - 1)) - 1
     specials = given.get("specials", "none")
     return MXFormat(ElementFormat(base, exponent_bits, mantissa_bits, bias, specials), block=block)
 

@@ -11,7 +11,11 @@ from mxnum.arguments import checked_out, checked_threads, owned
 from mxnum.array import MXArray
 from mxnum.device import DeviceArray, together
 from mxnum.dtypes import Array, float_array, numpy_dtype, result_format
-from mxnum.modes import Accumulate
+from mxnum.engine.dispatch import host_engine
+from mxnum.engine.request import DecodingRequest, decoding_settings
+from mxnum.formats import FLOATS, ElementFormat
+from mxnum.modes import Accumulate, Nonfinite, Overflow, Rounding
+from mxnum.tensors import answer, host_view
 
 #: The types that `out_dtype` may name.
 RESULTS = ("float32", "bfloat16", "float16")
@@ -45,7 +49,7 @@ def dot(
         from mxnum.engine.cuda import sums
 
         return sums.scalar(product)
-    return product[0, 0] if out is None else out
+    return answer(product[0, 0], _held(a), out)
 
 
 def matmul(
@@ -95,8 +99,13 @@ def matmul(
             accepted = f"of leading axes that broadcast with {tuple(leading)}"
             errors.require(False, "b", accepted, tuple(others))
     shape = (*leading, rows, columns)
-    product: Array = owned(_product(x, y.swapped(), shape, accumulate, out_dtype, threads, out))
-    return product
+    product = owned(_product(x, y.swapped(), shape, accumulate, out_dtype, threads, out))
+    return answer(product, _held(a), out)
+
+
+def _held(operand: Any) -> Any:
+    """What says of which library an operand is."""
+    return operand.scales if isinstance(operand, MXArray) else operand
 
 
 def _axes(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -106,7 +115,7 @@ def _axes(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def _operand(name: str, value: Any) -> Any:
     """What the engine takes for an MX array or an array of floats."""
-    from mxnum.engine.operands import Operand
+    from mxnum.engine.products.operands import Operand
 
     if isinstance(value, MXArray):
         codes, scales, offsets = value.parts
@@ -124,13 +133,13 @@ def _product(
     out: Array | None,
 ) -> Any:
     """Both operands with the summed axis last; `shape` is what `out` has."""
-    on_device = together((("a", a.array), ("b", b.array)))
+    on_device, out = together((("a", a.array), ("b", b.array))), host_view("out", out)
     mode = errors.choose_member("accumulate", accumulate, Accumulate)
     if out_dtype is None and out is not None:
         target = result_format(getattr(out, "dtype", "float32"), "out.dtype", RESULTS)
     else:
         target = result_format("float32" if out_dtype is None else out_dtype, "out_dtype", RESULTS)
-    if mode == Accumulate.BLOCK:
+    if mode.by_block:
         _check_blocks(a, b)
     if on_device:
         from mxnum.engine.cuda import sums
@@ -139,12 +148,52 @@ def _product(
             if value is not None:
                 raise ValueError(f"Argument {name!r} must be left out for arrays on a GPU.")
         return sums.matmul(a, b, mode, target)
-    from mxnum.engine.products import matmul as product
+    from mxnum.engine.products.sums import matmul as product
 
     if out is not None:
         out = checked_host_out(out, shape, numpy_dtype(target))
-        out = out.reshape(1, 1) if shape == () else out
-    return product(a, b, mode, target, checked_threads(threads), out)
+    shape, threads = shape or (1, 1), checked_threads(threads)
+    result = None if out is None else out.reshape(shape) if out.ndim == 0 else out
+    if result is not None and target == FLOATS["float32"] and result.flags.c_contiguous and not _overlaps(result, a, b):
+        product(a, b, mode, result, threads, _float32)
+        return result
+    total = np.empty(shape, np.float32)
+    product(a, b, mode, total, threads, _float32)
+    total = narrowed(total, FLOATS["float32"], target)
+    if result is None:
+        return total
+    result[...] = total
+    return result
+
+
+def _overlaps(out: Array, *operands: Any) -> bool:
+    parts = [part for x in operands for part in (x.array, x.scales, x.offsets) if part is not None]
+    return any(np.may_share_memory(out, part) for part in parts)
+
+
+def _float32(x: Any, threads: int | None) -> Array:
+    """The values of an operand in float32, rounded once to nearest even."""
+    target = FLOATS["float32"]
+    if x.format == target:
+        return x.array  # type: ignore[no-any-return]
+    if x.scales is not None:
+        kind = x.format, x.blocks, x.array.shape, False, x.offsets is not None, target
+        request = DecodingRequest(decoding_settings(*kind), x.array, x.scales, x.offsets, threads)
+        values: Array = host_engine().dequantize(request)
+        return values
+    array = x.array if x.array.swapaxes(-1, -2).flags.c_contiguous else np.ascontiguousarray(x.array)
+    return narrowed(array, x.format, target, threads)
+
+
+def narrowed(x: Array, source: ElementFormat, target: ElementFormat, threads: int | None = None) -> Array:
+    """An array of floats in another float type: to nearest even, infinity beyond its range."""
+    if source == target:
+        return x
+    codes: Array = host_engine().encode(
+        x, source, target, rounding=Rounding.RNE, overflow=Overflow.IEEE, nonfinite=Nonfinite.ELEMENT, random=None,
+        threads=threads,
+    )  # fmt: skip
+    return codes.view(numpy_dtype(target))
 
 
 def checked_host_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:

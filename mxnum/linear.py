@@ -13,9 +13,10 @@ from mxnum.arguments import checked_threads
 from mxnum.array import MXArray
 from mxnum.dtypes import Array, float_array, numpy_dtype, result_format
 from mxnum.formats import FLOATS, MXFormat
-from mxnum.linalg import RESULTS, checked_host_out, matmul
+from mxnum.linalg import RESULTS, checked_host_out, matmul, narrowed
 from mxnum.modes import Accumulate
 from mxnum.ops import quantize
+from mxnum.tensors import answer, host_view
 
 #: None, a format, or the keywords of `quantize` with the format among them.
 Quantization = str | MXFormat | Mapping[str, Any] | None
@@ -73,7 +74,7 @@ def linear_forward(
     accumulate
         See `Accumulate`.
     out_dtype
-        float32, bfloat16 or float16. The bias is added in float32; then the last two round once more.
+        float32, bfloat16 or float16. The bias is rounded to float32 and added there; then the last two round once more.
     threads
         How many threads may work, as in `matmul` and `quantize`. The result does not depend on it.
     out
@@ -83,7 +84,7 @@ def linear_forward(
 
     Every operand of a layer is quantized twice, along two axes: x along the inputs here and along the samples for the
     weight's gradient, and so on. With ``rounding="sr"`` the first takes stream ``2 * stream`` of the seed, the second
-    ``2 * stream + 1``.
+    ``2 * stream + 1``. Operands with one seed and one stream draw the same words: give each a stream of its own.
 
     Examples
     --------
@@ -108,21 +109,20 @@ def linear_forward(
     _check_blocks("activations", of_x, "weights", of_weight, mode)
 
     threads, shape = checked_threads(threads), (*inputs.shape[:-1], outputs)
-    out = checked_host_out(out, shape, numpy_dtype(FLOATS[target]))
+    into = checked_host_out(host_view("out", out), shape, numpy_dtype(FLOATS[target]))
 
     rows = inputs.reshape(-1, features) if features else inputs.reshape(int(np.prod(inputs.shape[:-1])), 0)
     operand_x = _quantized(rows, of_x, 1, 0, threads)
     operand_weight = _quantized(weight_array, of_weight, 1, 0, threads)
     matrix = (len(rows), outputs)
-    room = _room(out, matrix, inputs, weight_array, bias) if target == "float32" else None
+    room = _room(into, matrix, inputs, weight_array, bias) if target == "float32" else None
     y = matmul(operand_x, operand_weight.T, accumulate=mode, threads=threads, out=room)
     if bias is not None:
-        from mxnum.engine.operands import narrowed
-        from mxnum.engine.products import add_to_rows
+        from mxnum.engine.products.by_definition import add_to_rows
 
         add_to_rows(y, narrowed(np.ascontiguousarray(bias), bias_format, FLOATS["float32"]))
     context = LinearContext(rows, weight_array, operand_x, operand_weight, inputs.shape, of_x, of_weight, mode, target)
-    return _stored(_narrowed(y, target), shape, out), context
+    return answer(_stored(_narrowed(y, target), shape, into), x, out), context
 
 
 def linear_backward(
@@ -136,7 +136,8 @@ def linear_backward(
     """The gradients of `linear_forward`, given that of y.
 
     The gradient of x is grad_y W, both quantized along the outputs; that of the weight is grad_y^T x, both quantized
-    along the samples; that of the bias is the sum of grad_y over the samples, in float32 and in order, not quantized.
+    along the samples; that of the bias is the sum of grad_y, rounded to float32, over the samples, in float32 and in
+    order, not quantized.
     `gradients` says how grad_y is quantized; all else is as in the forward pass. `threads` is as in `matmul`; `out` is
     a `LinearGradients`, or other three, of arrays to write to, None where a new one is wanted.
     """
@@ -160,7 +161,8 @@ def linear_backward(
     )
     made = [matmul(a, b, **how, out=room) for (a, b, how), room in zip(products, rooms, strict=True)]
     final = context.shape, context.weight.shape, context.weight.shape[:1]
-    return LinearGradients(*(_stored(y, shape, array) for y, shape, array in zip(made, final, results, strict=True)))
+    stored = [_stored(y, shape, array) for y, shape, array in zip(made, final, results, strict=True)]
+    return LinearGradients(*map(answer, stored, [grad_y] * 3, [None] * 3 if out is None else out))
 
 
 def _checked_results(out: Sequence[Array | None] | None, context: LinearContext) -> list[Any]:
@@ -170,7 +172,7 @@ def _checked_results(out: Sequence[Array | None] | None, context: LinearContext)
     errors.require(len(out) == 3, "out", "three arrays", len(out))
     shapes = context.shape, context.weight.shape, context.weight.shape[:1]
     dtype = numpy_dtype(FLOATS[context.out_dtype])
-    return [checked_host_out(array, shape, dtype) for array, shape in zip(out, shapes, strict=True)]
+    return [checked_host_out(host_view("out", array), shape, dtype) for array, shape in zip(out, shapes, strict=True)]
 
 
 def _room(out: Any, shape: tuple[int, ...], *inputs: Any) -> Any:
@@ -209,7 +211,7 @@ def _check_blocks(
     first: str, a: Mapping[str, Any] | None, second: str, b: Mapping[str, Any] | None, accumulate: Accumulate
 ) -> None:
     """What `block` asks for, in terms of the arguments of this module."""
-    if accumulate != Accumulate.BLOCK:
+    if not accumulate.by_block:
         return
     for name, options in ((first, a), (second, b)):
         if options is None:
@@ -231,6 +233,4 @@ def _quantized(x: Array, options: Mapping[str, Any] | None, axis: int, which: in
 
 
 def _narrowed(y: Array, target: str) -> Array:
-    from mxnum.engine.operands import narrowed
-
     return narrowed(y, FLOATS["float32"], FLOATS[target])

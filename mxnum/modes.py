@@ -1,12 +1,19 @@
 """The choices a caller can make, each with its definition as docstring.
 
 Every mode is a string enum: ``Rounding.RNE == "rne"``. Functions of the public API accept the string or the member.
+
+Code that depends on a mode never compares with one member and leaves the rest to `else`: it matches all of them, looks
+the mode up in a table of all, asks `which`, or one of the questions that modes answer here. So a mode that is added
+raises wherever it is not handled; tests/test_modes.py reads the package for that.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Self
+from typing import Self, assert_never
+
+#: What is public; `which` is for the package.
+__all__ = ["Accumulate", "Nonfinite", "OffsetRange", "Overflow", "Rounding", "ScaleRule"]
 
 
 class _DocumentedEnum(StrEnum):
@@ -17,6 +24,19 @@ class _DocumentedEnum(StrEnum):
         member._value_ = value
         member.__doc__ = definition
         return member
+
+
+def which(mode: StrEnum, *known: StrEnum) -> tuple[bool, ...]:
+    """For each of the known modes whether it is this one: constants of a function that is made for the mode.
+
+    It must be one of them: for another there is nothing to make.
+    """
+    answers = tuple(mode == one for one in known)
+    if not any(answers):
+        raise NotImplementedError(
+            f"{type(mode).__name__} {str(mode)!r} is not handled here: only {list(map(str, known))}."
+        )
+    return answers
 
 
 class Rounding(_DocumentedEnum):
@@ -38,6 +58,17 @@ class Rounding(_DocumentedEnum):
         "[0, 2**r), away from zero iff floor(delta * 2**r) + R >= 2**r.",
     )
 
+    @property
+    def is_stochastic(self) -> bool:
+        """Whether it takes random bits."""
+        match self:
+            case Rounding.SR:
+                return True
+            case Rounding.RNE | Rounding.RNA | Rounding.RTZ | Rounding.RTP | Rounding.RTN | Rounding.RTO:
+                return False
+            case _:
+                assert_never(self)
+
 
 class Overflow(_DocumentedEnum):
     """What becomes of a value that, rounded with unbounded exponent, lies beyond the element's largest finite value."""
@@ -49,6 +80,21 @@ class Overflow(_DocumentedEnum):
         "the largest finite value; rtp infinity or NaN above and -max below; rtn mirrored. An infinite input gives "
         "infinity or NaN in every mode. Elements without special values saturate.",
     )
+
+    @property
+    def saturates(self) -> bool:
+        """Whether nothing leaves the finite values."""
+        match self:
+            case Overflow.SATURATE:
+                return True
+            case Overflow.IEEE:
+                return False
+            case _:
+                assert_never(self)
+
+    def of(self, specials: str) -> Overflow:
+        """What it comes to in a format with such special values: one without any has nothing to overflow to."""
+        return Overflow.SATURATE if self.saturates or specials == "none" else self
 
 
 class ScaleRule(_DocumentedEnum):
@@ -74,12 +120,38 @@ class Nonfinite(_DocumentedEnum):
     )
     RAISE = "raise", "ValueError naming the first index."
 
+    @property
+    def by_block(self) -> bool:
+        """Whether a whole block becomes NaN."""
+        return which(self, Nonfinite.BLOCK, Nonfinite.ELEMENT, Nonfinite.RAISE)[0]
+
+    @property
+    def by_element(self) -> bool:
+        """Whether each element says for itself what becomes of it."""
+        return which(self, Nonfinite.BLOCK, Nonfinite.ELEMENT, Nonfinite.RAISE)[1]
+
+    @property
+    def by_error(self) -> bool:
+        """Whether nothing is made of it."""
+        return which(self, Nonfinite.BLOCK, Nonfinite.ELEMENT, Nonfinite.RAISE)[2]
+
 
 class OffsetRange(_DocumentedEnum):
     """The magnitude that sets the scale of an asymmetric block with offset O and differences d = x - O."""
 
     EXACT = "exact", "The largest |d|: what the elements must hold (the default)."
     HALF = "half", "(max - min) / 2, as the Meta study writes it: it can be exceeded because O is rounded."
+
+    @property
+    def is_half(self) -> bool:
+        """Whether the ends of a block say it, rather than the differences."""
+        match self:
+            case OffsetRange.EXACT:
+                return False
+            case OffsetRange.HALF:
+                return True
+            case _:
+                assert_never(self)
 
 
 class Accumulate(_DocumentedEnum):
@@ -105,3 +177,14 @@ class Accumulate(_DocumentedEnum):
         "Operands decoded (or rounded) to float32; numpy's matmul. Fast; the order, and so the bits, depend on the "
         "machine, the library and the shape: not reproducible.",
     )
+
+    @property
+    def by_block(self) -> bool:
+        """Whether elements are summed before their scales are looked at, so that blocks have to lie alike."""
+        match self:
+            case Accumulate.BLOCK:
+                return True
+            case Accumulate.EXACT | Accumulate.SEQUENTIAL | Accumulate.BLAS:
+                return False
+            case _:
+                assert_never(self)

@@ -10,7 +10,6 @@ import numpy as np
 
 from mxnum import errors, formats
 from mxnum.arguments import (
-    apart,
     checked_codes,
     checked_out,
     checked_scales,
@@ -19,16 +18,18 @@ from mxnum.arguments import (
     random_apart,
 )
 from mxnum.array import MXArray
+from mxnum.device import on_device
 from mxnum.dtypes import Array, as_array, code_dtype, float_array, numpy_dtype, result_format
 from mxnum.engine import dispatch
-from mxnum.engine.dispatch import host_engine
-from mxnum.engine.request import CODES, PACKED, SCALES, VALUES, RandomBits, Request, Settings
+from mxnum.engine.request import RandomBits, Request, Settings
 from mxnum.formats import ElementFormat, MXFormat
 from mxnum.layout import block_lengths, resolve_blocks
 from mxnum.memo import memo
 from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
+from mxnum.tensors import answer, host_view, in_kind, is_tensor
 
-_DETERMINISTIC = tuple(mode for mode in Rounding if mode != Rounding.SR)
+_DETERMINISTIC = tuple(mode for mode in Rounding if not mode.is_stochastic)
+_LARGEST_WORD = (1 << 64) - 1
 
 
 def quantize(
@@ -59,7 +60,8 @@ def quantize(
     Parameters
     ----------
     x
-        The array; any shape, strides and byte order. A list of Python floats is taken as float64.
+        The array; any shape, strides and byte order. A list of Python floats is taken as float64. A tensor of PyTorch
+        is answered with tensors, here and everywhere.
     format
         A name that `mxnum.formats.names()` lists, or an `MXFormat`.
     axis, block_size
@@ -106,30 +108,16 @@ def quantize(
     )  # fmt: skip
     given = None if scales is None else checked_scales(scales, settings.scales_shape)
     random = _random(array.shape, settings.rounding, random_bits, seed, stream, sr_bits)
-    threads = checked_threads(threads)
-    stores_packed = _stores_packed(packed, settings, out)
-    into = None if out is None else out.held_parts
-    random = random_apart(random, *(into or ()))
-    packed_shape = settings.shape if stores_packed else None
-    made, (stored, sides, _) = PACKED if stores_packed else CODES, into or (None, None, None)
-    planned = host_engine().quantize_as_planned(settings, made, array, stored, sides, random, threads)
-    if planned is not None and out is not None:
-        return out
-    if planned is not None:
-        codes, made_scales = planned
-        return MXArray(codes, made_scales, settings.format, settings.blocks, None, packed_shape)
-    _require_writable(out)
-    if into is not None:
-        array, given = apart(array, into[1], into[2]), apart(given, *into)
-    request = Request(settings, array, given, random, threads)
+    is_packed = _stores_packed(packed, settings, out)
+    into = None if out is None else _writable_parts(out)
+    random = random if random is None or into is None else random_apart(random, *into)
+    request = Request(settings, array, given, random, checked_threads(threads), is_packed)
     words = None if random is None else random.words
     engine = dispatch.engine(x=array, scales=given, random_bits=words, out=None if into is None else into[0])
-    quantize_to = engine.quantize_packed if stores_packed else engine.quantize
     if out is not None:
-        quantize_to(request, **host_options(engine, out=into))
+        engine.quantize(request, into)
         return out
-    codes, made_scales, offsets = quantize_to(request)
-    return MXArray(codes, made_scales, settings.format, settings.blocks, offsets, packed_shape)
+    return _mx_array(x, engine.quantize(request), settings, settings.shape if is_packed else None)
 
 
 def fake_quantize(
@@ -156,8 +144,8 @@ def fake_quantize(
 ) -> Array:
     """Quantize and dequantize: the input's dtype out, with the values an MX array would hold.
 
-    Takes the keywords of `quantize`, and `out`. The result is rounded to the input's dtype to nearest even; a magnitude
-    beyond its range becomes infinite.
+    Takes the keywords of `quantize`, and `out`. The result is rounded to the input's dtype, in native byte order, to
+    nearest even; a magnitude beyond its range becomes infinite.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.fake_quantize(np.array([0.3, 1.2, 5.0], np.float32), "mxfp4_e2m1")
@@ -171,18 +159,12 @@ def fake_quantize(
     )  # fmt: skip
     given = None if scales is None else checked_scales(scales, settings.scales_shape)
     random = _random(array.shape, settings.rounding, random_bits, seed, stream, sr_bits)
-    threads = checked_threads(threads)
-    random = random_apart(random, out)
-    planned = host_engine().quantize_as_planned(settings, VALUES, array, out, None, random, threads)
-    if planned is not None:
-        values: Array = planned[0]
-        return values
-    request = Request(settings, array, apart(given, out), random, threads)
-    out = checked_out(out, array.shape, array.dtype)
+    into = checked_out(host_view("out", out), array.shape, array.dtype)
+    random = None if random is None else random_apart(random, into)
+    request = Request(settings, array, given, random, checked_threads(threads))
     words = None if random is None else random.words
-    engine = dispatch.engine(x=array, scales=given, random_bits=words, out=out)
-    values = engine.fake_quantize(request, out)
-    return values
+    engine = dispatch.engine(x=array, scales=given, random_bits=words, out=into)
+    return answer(engine.fake_quantize(request, into), x, out)
 
 
 def fake_quantizer(
@@ -214,11 +196,12 @@ def fake_quantizer(
     array([0.5, 1. , 4. ], dtype=float32)
     """
     mode = errors.choose_member("rounding", rounding, _DETERMINISTIC)
-    if not isinstance(x, np.ndarray):  # on a GPU each call waits for the stream in use then
-        errors.require_type(not isinstance(as_array("x", x), np.ndarray), "x", "an array", type(x).__name__)
+    if not isinstance(x, np.ndarray):  # each call asks tensors where they lie then, and a GPU for its stream
+        errors.require_type(is_tensor(x) or on_device(x), "x", "an array", type(x).__name__)
         return partial(
             fake_quantize, x, format, axis=axis, rounding=mode, scale_rule=scale_rule, overflow=overflow,
-            nonfinite=nonfinite, block_size=block_size, block_shape=block_shape, blocks=blocks, out=out,
+            nonfinite=nonfinite, block_size=block_size, block_shape=block_shape, blocks=blocks, threads=threads,
+            out=out,
         )  # fmt: skip
     errors.require(x.dtype.isnative, "x", "in native byte order", x.dtype.str)
     array, source = float_array("x", x)
@@ -264,17 +247,10 @@ def shared_scale(
         block_lengths("blocks", blocks), Rounding.RNE, scale_rule, Overflow.SATURATE, nonfinite, None,
         OffsetRange.EXACT, False,
     )  # fmt: skip
-    threads = checked_threads(threads)
-    planned = host_engine().quantize_as_planned(settings, SCALES, array, None, out, None, threads)
-    if planned is not None:
-        made: Array = planned[1]
-        return made
-    out = checked_out(out, settings.scales_shape, np.dtype(np.uint8))
-    array = apart(array, out)
-    engine = dispatch.engine(x=array, out=out)
-    options = host_options(engine, out=out, threads=threads)
-    made = engine.shared_scale(Request(settings, array), **options)
-    return made
+    into = checked_out(host_view("out", out), settings.scales_shape, np.dtype(np.uint8))
+    engine = dispatch.engine(x=array, out=into)
+    made = engine.shared_scale(Request(settings, array, threads=checked_threads(threads)), into)
+    return answer(made, x, out)
 
 
 def encode(
@@ -294,6 +270,7 @@ def encode(
     """Element codes of x at scale 1, as unsigned integers of the smallest type that holds one.
 
     `element` may also be a float type: ``encode(x, "bfloat16", rounding="sr", seed=1)`` is a stochastic narrowing.
+    Unlike a cast, an infinity saturates there too, unless ``overflow="ieee"``, and a NaN has no sign.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.encode(np.array([448.0, 464.0, np.inf]), "e4m3", overflow="ieee")
@@ -303,10 +280,10 @@ def encode(
     array, source = float_array("x", x, anywhere=True)
     mode = errors.choose_member("rounding", rounding, Rounding)
     random = _random(array.shape, mode, random_bits, seed, stream, sr_bits)
-    out = checked_out(out, array.shape, code_dtype(target.bits))
-    random = random_apart(random, out)
-    engine = dispatch.engine(x=array, random_bits=None if random is None else random.words, out=out)
-    codes: Array = engine.encode(
+    into = checked_out(host_view("out", out), array.shape, code_dtype(target.bits))
+    random = random_apart(random, into)
+    engine = dispatch.engine(x=array, random_bits=None if random is None else random.words, out=into)
+    codes = engine.encode(
         array,
         source,
         target,
@@ -314,9 +291,9 @@ def encode(
         overflow=errors.choose_member("overflow", overflow, Overflow),
         nonfinite=errors.choose_member("nonfinite", nonfinite, (Nonfinite.ELEMENT, Nonfinite.RAISE)),
         random=random,
-        **host_options(engine, out=out, threads=checked_threads(threads)),
+        **host_options(engine, out=into, threads=checked_threads(threads)),
     )
-    return codes
+    return answer(codes, x, out)
 
 
 def decode(
@@ -334,12 +311,17 @@ def decode(
     array([1.953125e-03, 4.480000e+02,          nan], dtype=float32)
     """
     source, target = formats.element(element), result_format(dtype)
-    codes = checked_codes("codes", codes, source.bits)
-    out = checked_out(out, codes.shape, numpy_dtype(target))
-    engine = dispatch.engine(codes=codes, out=out)
+    array = checked_codes("codes", codes, source.bits)
+    into = checked_out(host_view("out", out), array.shape, numpy_dtype(target))
+    engine = dispatch.engine(codes=array, out=into)
     options = host_options(engine, threads=checked_threads(threads))
-    values: Array = engine.decode(codes, source, target, out, **options)
-    return values
+    return answer(engine.decode(array, source, target, into, **options), codes, out)
+
+
+def _mx_array(x: Any, made: Any, settings: Settings, packed_shape: tuple[int, ...] | None) -> MXArray:
+    """An MX array of what the engine made of x, of the library of x."""
+    codes, scales, offsets = made if type(x) is np.ndarray else (in_kind(part, x) for part in made)
+    return MXArray(codes, scales, settings.format, settings.blocks, offsets, packed_shape)
 
 
 def _stores_packed(packed: Any, settings: Settings, out: Any) -> bool:
@@ -366,10 +348,12 @@ def _stores_packed(packed: Any, settings: Settings, out: Any) -> bool:
     return is_packed
 
 
-def _require_writable(out: MXArray | None) -> None:
-    if out is not None and not out.on_device:
-        writable = all(part is None or part.flags.writeable for part in out.held_parts)
-        errors.require(writable, "out", "writable", "a read-only array")
+def _writable_parts(out: MXArray) -> tuple[Any, Any, Any]:
+    parts = out.held_parts
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            errors.require(part.flags.writeable, "out", "writable", "a read-only array")
+    return parts
 
 
 @memo
@@ -396,7 +380,7 @@ def _settings(
     if offset is not None:
         errors.choose("offset", offset, ("float16",))
     used_range = errors.choose_member("offset_range", offset_range, OffsetRange)
-    if offset is None and used_range != OffsetRange.EXACT:
+    if offset is None and used_range.is_half:
         raise ValueError("Argument 'offset_range' must be left out unless offset='float16' is given.")
     return Settings(
         format=fmt,
@@ -416,14 +400,16 @@ def _random(
     shape: tuple[int, ...], rounding: Rounding, random_bits: Any, seed: int | None, stream: int, sr_bits: int
 ) -> RandomBits | None:
     """What the engine needs for stochastic rounding, or None for the other modes."""
-    if rounding != Rounding.SR:
+    if not (type(sr_bits) is type(stream) is int and 1 <= sr_bits <= 30 and 0 <= stream <= _LARGEST_WORD):  # (quick)
+        sr_bits = errors.integer("sr_bits", sr_bits, 1, 30)
+        stream = errors.integer("stream", stream, 0, _LARGEST_WORD)
+    if not rounding.is_stochastic:
         if random_bits is None and seed is None:
             return None
         for name, given in (("random_bits", random_bits), ("seed", seed)):
             if given is not None:
                 raise ValueError(f"Argument {name!r} must be left out unless rounding='sr'.")
         return None
-    sr_bits = errors.integer("sr_bits", sr_bits, 1, 30)
     if random_bits is not None:
         if seed is not None:
             raise errors.exclusive("seed", "random_bits")
@@ -433,7 +419,4 @@ def _random(
         return RandomBits(sr_bits, words=words)
     if seed is None:
         raise ValueError("Argument 'random_bits' or 'seed' must be given with rounding='sr'.")
-    word64 = (1 << 64) - 1
-    return RandomBits(
-        sr_bits, seed=errors.integer("seed", seed, 0, word64), stream=errors.integer("stream", stream, 0, word64)
-    )
+    return RandomBits(sr_bits, seed=errors.integer("seed", seed, 0, _LARGEST_WORD), stream=stream)

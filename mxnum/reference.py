@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from mxnum import errors, formats
 from mxnum.formats import FLOATS, ElementFormat, MXFormat
-from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
+from mxnum.modes import Accumulate, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 
 Array: TypeAlias = npt.NDArray[Any]
 Element: TypeAlias = str | ElementFormat
@@ -134,24 +134,25 @@ def decode_exact(code: int, element: Element) -> Exact:
     return Exact("finite", negative, value)
 
 
-def _goes_away(rounding: str, negative: bool, below: int, delta: Fraction, random: int, sr_bits: int) -> bool:
+def _goes_away(rounding: Rounding, negative: bool, below: int, delta: Fraction, random: int, sr_bits: int) -> bool:
     """Whether a magnitude at fraction `delta` of the gap above code `below` goes to the neighbour away from zero."""
     half = Fraction(1, 2)
-    choices = {
-        "rne": delta > half or (delta == half and below % 2 == 1),
-        "rna": delta >= half,
-        "rtz": False,
-        "rtp": not negative,
-        "rtn": negative,
-        "rto": below % 2 == 0,
-        "sr": math.floor(delta * 2**sr_bits) + random >= 2**sr_bits,
-    }
-    return delta != 0 and choices[rounding]
+    choice = {
+        Rounding.RNE: delta > half or (delta == half and below % 2 == 1),
+        Rounding.RNA: delta >= half,
+        Rounding.RTZ: False,
+        Rounding.RTP: not negative,
+        Rounding.RTN: negative,
+        Rounding.RTO: below % 2 == 0,
+        Rounding.SR: math.floor(delta * 2**sr_bits) + random >= 2**sr_bits,
+    }[rounding]
+    return delta != 0 and choice
 
 
 def _round(
-    x: Exact, e: ElementFormat, rounding: str = "rne", overflow: str = "ieee", random: int = 0, sr_bits: int = 30
-) -> int:
+    x: Exact, e: ElementFormat, rounding: Rounding = Rounding.RNE, overflow: Overflow = Overflow.IEEE, random: int = 0,
+    sr_bits: int = 30,
+) -> int:  # fmt: skip
     """The code of x in format e. Codes of one sign count the representable magnitudes upward from zero, so the code
     k * 2**m + q (exponent step k, significand q) can be continued past the largest: that is the unbounded exponent.
     """
@@ -175,10 +176,12 @@ def _round(
             return signed(code)
 
     # Beyond the largest finite value: infinite, or overflowing.
-    stays = rounding in ("rtz", "rto") or rounding == ("rtp" if x.negative else "rtn")
-    if overflow == Overflow.SATURATE or nan is None or (x.kind == "finite" and stays):
-        return signed(largest)
-    return signed(nan if infinity is None else infinity)
+    beyond = {Overflow.SATURATE: None, Overflow.IEEE: nan if infinity is None else infinity}[overflow]
+    stays = {
+        Rounding.RNE: False, Rounding.RNA: False, Rounding.SR: False, Rounding.RTZ: True, Rounding.RTO: True,
+        Rounding.RTP: x.negative, Rounding.RTN: not x.negative,
+    }[rounding]  # fmt: skip
+    return signed(largest if beyond is None or (x.kind == "finite" and stays) else beyond)
 
 
 def _to(x: Exact, e: ElementFormat) -> Exact:
@@ -186,10 +189,10 @@ def _to(x: Exact, e: ElementFormat) -> Exact:
     return decode_exact(_round(x, e), e)
 
 
-def _random(rounding: str, random_bits: Any, sr_bits: int) -> int:
+def _random(rounding: Rounding, random_bits: Any, sr_bits: int) -> int:
     """R, an integer in [0, 2**sr_bits): the low bits of the word."""
     errors.integer("sr_bits", sr_bits, 1, 30)
-    if rounding != Rounding.SR:
+    if not rounding.is_stochastic:
         return 0
     errors.require(random_bits is not None, "random_bits", "given with rounding='sr'", random_bits)
     return int(errors.integer("random_bits", random_bits, 0, 2**32 - 1) % 2**sr_bits)
@@ -212,13 +215,13 @@ def encode(
     The scale code 255 (NaN) gives code 0: nothing an element says can matter in such a block. The target may also be
     float64, float32, bfloat16 or float16; with ``overflow="ieee"`` that is the ordinary conversion.
     """
-    rounding = errors.choose("rounding", rounding, tuple(Rounding))
-    overflow = errors.choose("overflow", overflow, tuple(Overflow))
-    random = _random(rounding, random_bits, sr_bits)
+    mode = errors.choose_member("rounding", rounding, Rounding)
+    policy = errors.choose_member("overflow", overflow, Overflow)
+    random = _random(mode, random_bits, sr_bits)
     scale = errors.integer("scale", scale, 0, 255)
     if scale == _SCALE_NAN:
         return 0
-    return _round(_scaled(_exact(x), _BIAS - scale), formats.element(element), rounding, overflow, random, sr_bits)
+    return _round(_scaled(_exact(x), _BIAS - scale), formats.element(element), mode, policy, random, sr_bits)
 
 
 def _meaning(element: Exact, scale: int, offset: Exact | None = None) -> Exact:
@@ -247,7 +250,7 @@ def shared_scale(values: Iterable[float | Fraction], element: Element, *, scale_
     is the least exponent at which A does not exceed the largest element. The exponent is then clamped to -127..127.
     """
     e = formats.element(element)
-    rule = errors.choose("scale_rule", scale_rule, tuple(ScaleRule))
+    rule = errors.choose_member("scale_rule", scale_rule, ScaleRule)
     a = max((v.magnitude for v in map(_exact, values) if v.kind == "finite"), default=Fraction(0))
     if a == 0:
         return 0
@@ -256,10 +259,10 @@ def shared_scale(values: Iterable[float | Fraction], element: Element, *, scale_
     element_max = decode_exact(_layout(e).largest, e).magnitude
     s = exponent - _floor_log2(element_max)
     s += {
-        "floor": False,
-        "ceil": f > 1,
-        "even": f >= 2 - _two_to(-(e.mantissa_bits + 1)),
-        "rceil": a > element_max * _two_to(s),
+        ScaleRule.FLOOR: False,
+        ScaleRule.CEIL: f > 1,
+        ScaleRule.EVEN: f >= 2 - _two_to(-(e.mantissa_bits + 1)),
+        ScaleRule.RCEIL: a > element_max * _two_to(s),
     }[rule]
     return min(max(s, -127), 127) + _BIAS
 
@@ -285,7 +288,6 @@ class _Blocks:
     """How an array divides: `counts` is the shape of the scales; iterating gives (scale index, element index)."""
 
     def __init__(self, shape: tuple[int, ...], blocks: Sequence[int] | None, format: MXFormat) -> None:
-        errors.require(format.scale.name == "e8m0", "format", "a format with E8M0 scales", format.name)
         if blocks is None:
             blocks = (1,) * (len(shape) - 1) + (format.block,) * (len(shape) > 0)
         errors.require(len(blocks) == len(shape), "blocks", f"one block length for each of {len(shape)} axes", blocks)
@@ -334,39 +336,39 @@ def quantize(
     """
     array, fmt = _float_array(x), formats.get(format)
     e, wide = fmt.element, _FLOAT64 if array.dtype == np.float64 else _FLOAT32
-    rounding = errors.choose("rounding", rounding, tuple(Rounding))
-    overflow = errors.choose("overflow", overflow, tuple(Overflow))
-    nonfinite = errors.choose("nonfinite", nonfinite, tuple(Nonfinite))
-    errors.choose("scale_rule", scale_rule, tuple(ScaleRule))
-    half = errors.choose("offset_range", offset_range, tuple(OffsetRange)) == OffsetRange.HALF
+    mode = errors.choose_member("rounding", rounding, Rounding)
+    on_overflow = errors.choose_member("overflow", overflow, Overflow)
+    policy = errors.choose_member("nonfinite", nonfinite, Nonfinite)
+    errors.choose_member("scale_rule", scale_rule, ScaleRule)
+    half = errors.choose_member("offset_range", offset_range, OffsetRange).is_half
     centred = offset is not None and errors.choose("offset", offset, ("float16",)) == "float16"
 
     for index, v in np.ndenumerate(array):
         found = "NaN" if math.isnan(v) else "Inf"
-        if nonfinite == Nonfinite.RAISE and not math.isfinite(v):
+        if policy.by_error and not math.isfinite(v):
             raise errors.nonfinite("x", index, "finite,", found)
-        if nonfinite == Nonfinite.ELEMENT and math.isnan(v) and e.specials == "none":
+        if policy.by_element and math.isnan(v) and e.specials == "none":
             raise errors.nonfinite("x", index, f"free of NaN, which {e.name} cannot express,", found)
 
     division = _Blocks(array.shape, blocks, fmt)
     given = None if scales is None else division.check("scales", scales)
     words: Array = np.full(array.shape, None) if random_bits is None else np.asarray(random_bits)
     errors.require(words.shape == array.shape, "random_bits", f"of shape {array.shape}", words.shape)
-    _random(rounding, None if random_bits is None else 0, sr_bits)  # the checks hold for an empty array too
+    _random(mode, None if random_bits is None else 0, sr_bits)  # the checks hold for an empty array too
 
     codes, out_scales = np.zeros(array.shape, np.uint8), np.zeros(division.counts, np.uint8)
     offsets = np.zeros(division.counts, np.float16)
     for place, where in division:
         values = [_exact(float(v)) for v in array[where].flat]
-        randoms = [_random(rounding, word, sr_bits) for word in words[where].flat]
+        randoms = [_random(mode, word, sr_bits) for word in words[where].flat]
         finite = [v.number for v in values if v.kind == "finite"]
         scale = None if given is None else errors.integer("scales", given[place], 0, 255)
-        if scale == _SCALE_NAN or (nonfinite == Nonfinite.BLOCK and len(finite) < len(values)):
+        if scale == _SCALE_NAN or (policy.by_block and len(finite) < len(values)):
             out_scales[place] = _SCALE_NAN
             continue  # codes and offset stay 0
         if centred and finite:
             low, high = min(finite), max(finite)
-            centre = _round(_exact((high + low) / 2), _FLOAT16, "rne", "saturate")
+            centre = _round(_exact((high + low) / 2), _FLOAT16, overflow=Overflow.SATURATE)
             offsets[place] = _from_bits([centre], _FLOAT16)[0]
             minus_o = _exact(-float(offsets[place]))
             values = [_to(_plus(v, minus_o), wide) if v.kind == "finite" else v for v in values]
@@ -375,7 +377,7 @@ def quantize(
             scale = shared_scale(finite, e, scale_rule=scale_rule)
         out_scales[place] = scale
         scaled = [_scaled(v, _BIAS - scale) for v in values]
-        bits = [_round(v, e, rounding, overflow, r, sr_bits) for v, r in zip(scaled, randoms, strict=True)]
+        bits = [_round(v, e, mode, on_overflow, r, sr_bits) for v, r in zip(scaled, randoms, strict=True)]
         codes[where] = np.array(bits, np.uint8).reshape(codes[where].shape)
     return Quantized(codes, out_scales, offsets if centred else None)
 
@@ -453,24 +455,27 @@ def dot(a: Array | Blocked, b: Array | Blocked, *, accumulate: str = "exact", ou
     exact sum of element products, then float32 additions in block order. `sequential`: operands in float32, one fused
     multiply-add (one rounding) per element in order. Any other `out_dtype` rounds the float32 result once more.
     """
-    accumulate = errors.choose("accumulate", accumulate, ("exact", "block", "sequential"))
+    how = errors.choose_member("accumulate", accumulate, (Accumulate.EXACT, Accumulate.BLOCK, Accumulate.SEQUENTIAL))
     target = FLOATS[errors.choose("out_dtype", out_dtype, ("float32", "bfloat16", "float16"))]
     u, v = _vector(a), _vector(b)
     errors.require(len(u) == len(v), "b", f"of length {len(u)}", len(v))
     total = _ZERO
-    if accumulate == "exact":
-        total = _to(_exact_dot(u, v), _FLOAT32)
-    elif accumulate == "sequential":
-        for p, q in zip(u, v, strict=True):
-            total = _to(_plus(_times(_to(p, _FLOAT32), _to(q, _FLOAT32)), total), _FLOAT32)
-    else:
-        if not isinstance(a, Blocked) or not isinstance(b, Blocked) or a.block != b.block:
-            raise ValueError("Argument 'accumulate' must not be 'block' unless both operands have the same blocks.")
-        errors.require(a.offsets is None and b.offsets is None, "accumulate", "'block' without offsets", accumulate)
-        for (scale_a, _, p_a), (scale_b, _, p_b) in zip(a.parts(), b.parts(), strict=True):
-            nan = _SCALE_NAN in (scale_a, scale_b)
-            term = _NAN if nan else _scaled(_exact_dot(p_a, p_b), scale_a + scale_b - 254)
-            total = _to(_plus(total, _to(term, _FLOAT32)), _FLOAT32)
+    match how:
+        case Accumulate.EXACT:
+            total = _to(_exact_dot(u, v), _FLOAT32)
+        case Accumulate.SEQUENTIAL:
+            for p, q in zip(u, v, strict=True):
+                total = _to(_plus(_times(_to(p, _FLOAT32), _to(q, _FLOAT32)), total), _FLOAT32)
+        case Accumulate.BLOCK:
+            if not isinstance(a, Blocked) or not isinstance(b, Blocked) or a.block != b.block:
+                raise ValueError("Argument 'accumulate' must not be 'block' unless both operands have the same blocks.")
+            errors.require(a.offsets is None and b.offsets is None, "accumulate", "'block' without offsets", accumulate)
+            for (scale_a, _, p_a), (scale_b, _, p_b) in zip(a.parts(), b.parts(), strict=True):
+                nan = _SCALE_NAN in (scale_a, scale_b)
+                term = _NAN if nan else _scaled(_exact_dot(p_a, p_b), scale_a + scale_b - 254)
+                total = _to(_plus(total, _to(term, _FLOAT32)), _FLOAT32)
+        case _:
+            raise NotImplementedError(f"Accumulate {str(how)!r} is not handled here.")
     return _from_bits([_round(total, target)], target)[0]
 
 

@@ -237,8 +237,7 @@ class EncodeTask:
         words = loops.words_for((1, sweeps.CHUNK), self.random)
 
         def evaluate(bits: Array, codes: Array) -> None:
-            used = words if self.random is None else words[:, : bits.size]
-            loop(bits[None], (1, bits.size), (1, 1), scales, codes[None], used)
+            loops.run_rows(loop, bits[None], scales, codes[None], words, 0)
 
         return evaluate, loop
 
@@ -263,7 +262,7 @@ class ScaleTask:
 
     def prepare(self) -> tuple[Evaluate, Any]:
         loop = loops.scale_loop("float32", self.element, self.rule)
-        return loop, loop
+        return partial(loops.run_scales, loop), loop
 
 
 def sweep_tasks() -> Iterator[tuple[EncodeTask | ScaleTask, Callable[..., Any], str]]:

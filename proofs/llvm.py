@@ -36,7 +36,7 @@ def compile_to_ir(function: Callable[..., Any], types: tuple[str, ...]) -> tuple
     """The final IR of a dialect function's module, and the name of the function in it."""
     import numba
 
-    from mxnum.engine.jit import compile_scalar
+    from mxnum.engine.machine.jit import compile_scalar
 
     compiled = compile_scalar(function, *(getattr(numba.types, name) for name in types))
     (overload,) = compiled.overloads.values()

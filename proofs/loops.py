@@ -16,7 +16,10 @@ import numba
 import numpy as np
 
 import mxnum
-from mxnum.engine import cpu
+from mxnum.engine.loops import rows
+from mxnum.engine.loops.random_bits import NO_DRAW, draw_from_words
+from mxnum.engine.rounding import formulation
+from mxnum.engine.traversal.block_walk import Walk
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_decode, make_encode
@@ -61,14 +64,22 @@ def encode_kernel(source: str, element: str, rounding: str, overflow: str) -> Ca
 
 
 def encode_loop(source: str, element: str, rounding: str, overflow: str, random: Random | None) -> Any:
-    """The compiled array loop, as `mxnum.engine.host` calls it."""
+    """The compiled array loop that all others leave to what they are not right for."""
     modes = FLOATS[source], ELEMENTS[element], Rounding[rounding.upper()], Overflow[overflow.upper()]
-    return cpu.encode_elements(*modes, None if random is None else random.bits)
+    draw = NO_DRAW if random is None else draw_from_words(random.bits)
+    return rows.convert(formulation.quantizing(*modes), draw, None)
 
 
 def words_for(shape: tuple[int, ...], random: Random | None) -> Any:
-    """The last argument of an encoding loop: an array of one repeated word, or what is not looked at."""
-    return 0 if random is None else np.full(shape, random.word, np.uint32)
+    """What an encoding loop draws from: an array of one repeated word, or what is not looked at."""
+    return 0 if random is None else np.full(shape, random.word, np.uint32).reshape(-1)
+
+
+def run_rows(loop: Any, patterns: Array, scales: Array, out: Array, words: Any, nan: int) -> None:
+    """Such a loop over rows of patterns that are one block each, all of them marked."""
+    count, length = patterns.shape
+    shape, bounds = (length, length, 1), (0, count, 0, 1)  # a group is a block
+    loop(patterns.reshape(-1), out.reshape(-1), scales, shape, bounds, np.ones(count, np.uint8), words, nan)
 
 
 def encode_rows(
@@ -80,8 +91,7 @@ def encode_rows(
 
         def by_loop(patterns: Array, scales: Array) -> Array:
             codes = np.empty(patterns.shape, np.uint8)
-            blocks = (1, patterns.shape[1])
-            loop(signed(patterns), blocks, (1, 1), scales, codes, words_for(patterns.shape, random))
+            run_rows(loop, signed(patterns), scales, codes, words_for(patterns.shape, random), 0)
             return codes
 
         return by_loop
@@ -104,7 +114,7 @@ def decode_kernel(element: str, target: str) -> Callable[..., Any]:
 
 def decode_loop(element: str, target: str) -> Any:
     """The compiled array loop."""
-    return cpu.decode_elements(ELEMENTS[element], FLOATS[target])
+    return rows.convert(formulation.decoding(ELEMENTS[element], FLOATS[target]), NO_DRAW, None)
 
 
 def decode_rows(machine: Machine, element: str, target: str) -> Rows:
@@ -115,7 +125,7 @@ def decode_rows(machine: Machine, element: str, target: str) -> Rows:
 
         def by_loop(codes: Array, scales: Array) -> Array:
             values = np.empty(codes.shape, f"i{size}")
-            loop(codes, (1, codes.shape[1]), (1, 1), scales, values, 0)
+            run_rows(loop, codes, scales, values, 0, FLOATS[target].nan_code or 0)
             return values.view(f"u{size}")
 
         return by_loop
@@ -136,5 +146,14 @@ def scale_kernel(source: str, element: str, rule: str) -> Callable[..., Any]:
 
 
 def scale_loop(source: str, element: str, rule: str) -> Any:
-    """The compiled loop over blocks."""
-    return cpu.scales_from_amax(FLOATS[source], ELEMENTS[element], ScaleRule[rule.upper()])
+    """The compiled loop over marked blocks."""
+    return rows.find_scales(
+        formulation.scaling(FLOATS[source], ELEMENTS[element], ScaleRule[rule.upper()]), FLOATS[source]
+    )
+
+
+def run_scales(loop: Any, amax: Array, scales: Array) -> None:
+    """Such a loop over blocks of one element each."""
+    walk = Walk(1, 1, amax.size, 1, 1)
+    marks = np.ones(amax.size, np.uint8)
+    loop(amax, scales, scales, (amax.size, 1, walk.group), (0, 1, 0, amax.size), marks, False)

@@ -2,7 +2,7 @@
 
 PTX defines every integer instruction for every operand (shift amounts clamp, nothing is poison), so that equality of
 the results is all there is to prove. The executor knows straight-line integer code, which is all that the dialect
-compiles to, and refuses everything else. Of the float operations that `mxnum.engine.scaled` asks for it knows that
+compiles to, and refuses everything else. Of the float operations that `mxnum.engine.cuda.scaled` asks for it knows that
 equal operands give equal results: the code has to ask for the same ones, each with its rounding named, so that no tool
 contracts it. What ptxas and the device make of the PTX is believed, not proved.
 
@@ -22,7 +22,8 @@ from typing import Any
 
 import z3
 
-from mxnum.engine import lanes, scaled
+from mxnum.engine.cuda import scaled
+from mxnum.engine.machine import lanes
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import ScaleRule
 from proofs.solve import prove
@@ -75,7 +76,7 @@ def compile_to_ptx(function: Callable[..., Any], types: tuple[str, ...]) -> str:
     from numba.cuda import types as cuda_types
 
     from mxnum.engine.cuda.driver import offline  # which also says how float operations become instructions
-    from mxnum.engine.jit import register
+    from mxnum.engine.machine.jit import register
 
     # numba-cuda finds the overloads of `select` and of nested dialect functions where numba registered them.
     register(function)
@@ -98,7 +99,7 @@ def compile_to_ptx(function: Callable[..., Any], types: tuple[str, ...]) -> str:
 
 def _on_lanes(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with int32 arguments taken as lanes."""
-    from mxnum.engine.lanes import integer, lane
+    from mxnum.engine.machine.lanes import integer, lane
 
     def on_one(a: Any) -> Any:
         return integer(function(lane(a)))

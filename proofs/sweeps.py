@@ -28,7 +28,7 @@ import llvmlite
 import numba
 import numpy as np
 
-from mxnum.engine.jit import _compile_select, compile_loop
+from mxnum.engine.machine.jit import _compile_select, compile_loop
 from proofs.runs import Array, Runs
 
 STATES = Path(__file__).parent / ".cache" / "sweeps"

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from mxnum.engine import magic
+from mxnum.engine.rounding import float_additions
 from mxnum.formats import ELEMENTS, ElementFormat
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from proofs.any_element import MOST_BITS, any_element, kinds, stands_for
@@ -54,11 +54,11 @@ def test_what_it_does_not_stand_for():
 
 
 def test_a_wrong_constant_is_noticed(monkeypatch):
-    real = magic.constants
+    real = float_additions.constants
     assert any_format.check_scale(2, "float32").verdict == "proved"
-    monkeypatch.setattr(magic, "constants", lambda *a, **k: real(*a, **k)._replace(scale_bump=1 << 22))
+    monkeypatch.setattr(float_additions, "constants", lambda *a, **k: real(*a, **k)._replace(scale_bump=1 << 22))
     assert any_format.check_scale(2, "float32").verdict == "refuted"
-    monkeypatch.setattr(magic, "constants", lambda *a, **k: real(*a, **k)._replace(up=23 << 23))
+    monkeypatch.setattr(float_additions, "constants", lambda *a, **k: real(*a, **k)._replace(up=23 << 23))
     assert any_format.check_code(2, Rounding.RTZ, Overflow.SATURATE).verdict == "refuted"
 
 
@@ -72,6 +72,8 @@ def test_constants_of_a_symbolic_element_are_those_of_the_format():
         assert solver.check() == z3.sat
         model = solver.model()
         modes = Rounding.RTP, Overflow.IEEE, ScaleRule.RCEIL
-        for got, want in zip(magic.constants(element, *modes), magic.constants(fmt, *modes), strict=True):
+        for got, want in zip(
+            float_additions.constants(element, *modes), float_additions.constants(fmt, *modes), strict=True
+        ):
             value = got if isinstance(got, int) else model.eval(got.value).as_signed_long()
             assert value == want

@@ -207,7 +207,7 @@ def small_sweep(end: int = 3 * sweeps.CHUNK + 5, fault: Any = None, interrupt_at
             if pending[0] is not None and bits[0] == np.uint32(pending[0]).astype(np.int32):
                 pending[0] = None
                 raise KeyboardInterrupt
-            loop(bits.astype(np.int16)[None], (1, bits.size), (1, 1), np.array([127], np.uint8), codes[None], 0)
+            loops.run_rows(loop, bits.astype(np.int16)[None], np.array([127], np.uint8), codes[None], 0, 0)
             if fault is not None:
                 codes[bits == fault] ^= 1
 

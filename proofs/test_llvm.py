@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import z3
 
-from mxnum.engine.jit import compile_scalar
+from mxnum.engine.machine.jit import compile_scalar
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
 from mxnum.scalar.convert import make_encode

@@ -2,42 +2,43 @@
 
 import pytest
 
-from mxnum.engine import packs, panels
+from mxnum.engine.products import exactness, panels
 from mxnum.formats import ELEMENTS
 from proofs.theorems import products
 
 
 def test_a_plan_that_trusts_floats_too_far_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert products.check("e3m2", "e3m2").verdict == "proved"
-    monkeypatch.setattr(panels, "_EXACT", {"float32": 30, "float64": 53})
-    monkeypatch.setattr(panels, "plan", panels.plan.__wrapped__)
+    monkeypatch.setattr(exactness, "_EXACT", {"float32": 30, "float64": 53})
+    monkeypatch.setattr(exactness, "plan", exactness.plan.__wrapped__)
     outcome = products.check("e3m2", "e3m2")
     assert outcome.verdict == "refuted"
     assert "can exceed 2**24 units" in outcome.detail
 
 
 def test_units_that_are_too_coarse_are_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(panels, "plan", lambda a, b, run: panels.Plan("float64", True, True, -2, -3))
+    monkeypatch.setattr(exactness, "plan", lambda a, b, run: exactness.Plan("float64", True, True, -2, -3))
     assert products.check("e2m3", "e2m3").verdict == "refuted"
 
 
 def test_no_plan_at_all_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(panels, "plan", lambda a, b, run: None)
+    monkeypatch.setattr(exactness, "plan", lambda a, b, run: None)
     assert "nothing was checked" in products.check("e2m1", "e2m1").detail
 
 
 def test_widths_that_are_too_small_are_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert products.check("e5m2", "e5m2").verdict == "proved"
-    original = panels.bits_between
-    monkeypatch.setattr(panels, "bits_between", lambda *args: original(*args) - 1)
+    original = exactness.bits_between
+    monkeypatch.setattr(exactness, "bits_between", lambda *args: original(*args) - 1)
     assert "wider than it is said" in products.check("e5m2", "e5m2").detail
 
 
 def test_widths_that_are_compared_with_too_many_bits_are_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(panels, "bits_to_spare", lambda run: 54 - run.bit_length())
+    monkeypatch.setattr(exactness, "bits_to_spare", lambda run: 54 - run.bit_length())
     assert "too many bits" in products.check("e5m2", "e4m3").detail
 
 
 def test_codes_that_are_unpacked_wrongly_are_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packs.Decoder, "of", lambda element, word: packs._decoder(ELEMENTS["e2m1"], word))
+    original = panels.decoder
+    monkeypatch.setattr(panels, "decoder", lambda element: original(ELEMENTS["e2m1"]))
     assert "unpacked to something else" in products.check("e2m1", "e3m0").detail

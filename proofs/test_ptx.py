@@ -11,7 +11,7 @@ import numba
 import pytest
 import z3
 
-from mxnum.engine.jit import compile_scalar
+from mxnum.engine.machine.jit import compile_scalar
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
 from mxnum.scalar.convert import make_encode

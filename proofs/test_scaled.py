@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mxnum.engine import scaled
+from mxnum.engine.cuda import scaled
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.scalar.word import dialect, select
 from proofs.theorems import scaled as theorems

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mxnum import arguments
-from mxnum.engine import host
+from mxnum.engine.quantizing import host
 
 
 def test_codes_keep_their_high_bits_zero():
@@ -49,6 +49,15 @@ def test_results_go_to_writable_arrays_of_the_right_kind():
     out.flags.writeable = False
     with pytest.raises(ValueError, match="'out' must be writable"):
         arguments.checked_out(out, (3,), out.dtype)
+
+
+def test_results_do_not_lie_on_one_another():
+    # No test saw it: numpy's own broadcast arrays cannot be written to; those of torch, and of as_strided, can.
+    out = np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (3, 2), (0, 0))
+    with pytest.raises(ValueError, match=r"'out' must be an array with a place for each element, not 'one of strides"):
+        arguments.checked_out(out, (3, 2), out.dtype)
+    for fine in (np.zeros((1, 3), np.float32)[:, ::-1], np.zeros((0, 3), np.float32), out[:1, :1]):
+        assert arguments.checked_out(fine, fine.shape, out.dtype) is fine
 
 
 def test_options_of_the_host_are_refused_elsewhere():

@@ -169,7 +169,7 @@ def test_files_that_are_not_ours(tmp_path):
     description = {"element": {"name": "e4m3"}}
     np.savez(tmp_path / "partial.npz", description=np.array(json.dumps(description)))
     for name in ("other", "text", "cut", "partial"):
-        with pytest.raises(ValueError, match=r"must be a file written by MXArray\.save"):
+        with pytest.raises(ValueError, match=r"must be one that MXArray\.save wrote"):
             mx.MXArray.load(tmp_path / f"{name}.npz")
     with pytest.raises(FileNotFoundError):
         mx.MXArray.load(Path(tmp_path / "missing.npz"))
@@ -209,6 +209,17 @@ def test_dequantize_into_out():
     out = np.zeros((4, 70), np.float64)
     assert q.dequantize("float64", out=out) is out
     assert np.array_equal(out, q.dequantize("float64"))
+
+
+@pytest.mark.parametrize("part", ["codes", "scales", "offsets"])
+def test_parts_that_are_read_only_are_not_written_to(part):
+    x = samples.generator("read-only").standard_normal((4, 64)).astype(np.float32)
+    q = mx.quantize(x, "mxint8", offset="float16")
+    getattr(q, part).flags.writeable = False
+    before = [array.tobytes() for array in (q.codes, q.scales, q.offsets)]
+    with pytest.raises(ValueError, match="'out' must be writable, not 'a read-only array'"):
+        mx.quantize(-x, "mxint8", offset="float16", out=q)
+    assert [array.tobytes() for array in (q.codes, q.scales, q.offsets)] == before
 
 
 # Held packed
@@ -296,6 +307,41 @@ def test_packed_bytes_are_held_as_they_are():
     assert np.array_equal(dirty.dequantize(), clean.dequantize())
 
 
+@pytest.mark.parametrize(
+    ("name", "length"), [("mxfp4_e2m1", 5), ("mxfp6_e3m2", 5), ("mxfp6_e3m2", 6), ("mxfp6_e3m2", 7)]
+)
+def test_bits_that_pad_a_row_are_zero_wherever_bytes_come_from(name, length, tmp_path):
+    # No test saw that they were kept as they came, so that equal arrays had different bytes: all came from `pack`.
+    q, clean = held(name, (3, length))
+    stream = clean.pack()
+    dirty = stream.copy()
+    dirty[:, -1] |= 0xFF << (length * q.format.element.bits % 8) & 0xFF
+    assert (dirty != stream).any()
+    for part in (..., 1, slice(None, None, -1)):
+        given = dirty[part]
+        again = mx.MXArray.from_packed(given, clean[part].scales, name, length=length)
+        assert again.equals(q[part])
+        assert again.pack().tobytes() == stream[part].tobytes()
+        assert not np.shares_memory(again.pack(), dirty)
+        again.save(tmp_path / "again.npz")
+        clean[part].save(tmp_path / "clean.npz")
+        assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "clean.npz").read_bytes()
+    rows = mx.MXArray.from_packed(stream[::2], clean.scales[::2], name, length=length)
+    assert np.shares_memory(rows.held_parts[0], stream)  # clean ones are held as they are
+    assert mx.MXArray.from_packed(dirty[:0], clean.scales[:0], name, length=length).shape == (0, length)
+
+
+@pytest.mark.parametrize("name", ["mxfp4_e2m1", "mxfp6_e3m2"])
+def test_packed_bytes_come_in_c_order(name):
+    # No test saw that a view's bytes came in its own order: values were compared, and those have no order.
+    q, packed = held(name, (4, 6, 64))
+    for view in (lambda a: a.transpose(1, 0, 2), lambda a: a[:, ::2, :32], lambda a: a.T, lambda a: a[::-1]):
+        bytes_ = view(packed).pack()
+        assert bytes_.flags.c_contiguous
+        assert np.array_equal(bytes_, view(q).pack())
+    assert packed[2].pack().base is not None  # contiguous as it is: not copied
+
+
 @pytest.mark.parametrize("offset", [None, "float16"])
 def test_parts_of_packed_ones_that_begin_and_end_at_bytes_are_views(offset):
     q, packed = held(offset=offset)
@@ -303,7 +349,7 @@ def test_parts_of_packed_ones_that_begin_and_end_at_bytes_are_views(offset):
                 (..., slice(32, 64)), (1, 2, slice(0, 32)), (slice(1, 3), ..., slice(64, None))):  # fmt: skip
         part = packed[key]
         assert part.is_packed
-        assert np.shares_memory(part.pack(), packed.pack())
+        assert np.shares_memory(part.held_parts[0], packed.pack())
         assert part.equals(q[key])
         assert part.shape == q[key].shape
         assert np.array_equal(part.dequantize(), q.dequantize()[key])

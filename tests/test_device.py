@@ -89,6 +89,8 @@ class Tensor:
 
     requires_grad = False
     is_cuda = True
+    layout = "strided"
+    is_negated = False
     shape, device = (2, 12), types.SimpleNamespace(index=1)
 
     def __init__(self, dtype: str) -> None:
@@ -100,6 +102,12 @@ class Tensor:
     def data_ptr(self):
         return 4096
 
+    def is_neg(self):
+        return self.is_negated
+
+    def detach(self):
+        return self
+
     @property
     def __cuda_array_interface__(self):
         raise TypeError("no such type")
@@ -108,7 +116,11 @@ class Tensor:
 @pytest.fixture
 def torch(monkeypatch):
     stream = types.SimpleNamespace(cuda_stream=0)
-    module = types.SimpleNamespace(Tensor=Tensor, cuda=types.SimpleNamespace(current_stream=lambda device: stream))
+    cuda = types.SimpleNamespace(current_stream=lambda device: stream)
+    stream.recording = True
+    module = types.SimpleNamespace(
+        Tensor=Tensor, cuda=cuda, strided="strided", is_grad_enabled=lambda: stream.recording
+    )
     monkeypatch.setitem(sys.modules, "torch", module)
     return stream
 
@@ -130,6 +142,17 @@ def test_tensors_on_the_host_are_arrays_and_gradients_are_refused(torch):
     tensor.requires_grad = True
     with pytest.raises(TypeError, match="'x' must be without a gradient"):
         described("x", tensor)
+    torch.recording = False  # within torch.no_grad()
+    assert described("x", tensor).pointer == 4096
+
+
+def test_memory_that_does_not_hold_the_numbers_is_refused(torch):
+    # No test saw it: a negated view has a pointer like any other, to numbers of the other sign.
+    for change, message in (({"is_negated": True}, "stored with its sign"), ({"layout": "sparse"}, "dense")):
+        tensor = Tensor("float32")
+        vars(tensor).update(change)
+        with pytest.raises(ValueError, match=f"'x' must be {message}"):
+            described("x", tensor)
 
 
 def test_types_that_cannot_be_quantized_are_named(torch):

@@ -9,6 +9,7 @@ import importlib
 import os
 import pkgutil
 import re
+import runpy
 import shlex
 import sys
 import tomllib
@@ -38,7 +39,7 @@ LANGUAGES = {
     "text": "nobody: it is what a program printed",
 }
 #: Packages that a block of Python may need, beyond those that the tests need.
-OPTIONAL = ("torch", "onnx", "dask", "cupy")
+OPTIONAL = ("torch", "onnx", "dask", "cupy", "triton")
 #: What a block that computes for minutes is made to do here instead; everything else is run as it stands.
 SHORTER = {
     "Experiment(rate=1.2e-2": "Experiment(steps=20, width=32, batch=32, rate=1.2e-2",
@@ -78,7 +79,7 @@ def test_somebody_runs_every_block(page):
 
 
 @pytest.mark.parametrize("text", blocks("python", PAGES))
-def test_blocks_of_python(text):
+def test_blocks_of_python(text, tmp_path):
     for package in OPTIONAL:
         if re.search(rf"^(import|from) (mxnum.interop import )?{package}\b", text, re.M):
             pytest.importorskip(package, reason=f"{package} is not installed")
@@ -90,6 +91,12 @@ def test_blocks_of_python(text):
             pytest.skip(f"no GPU: {problem}")
     if "from numba import cuda" in text and os.environ.get("NUMBA_ENABLE_CUDASIM") != "1":
         pytest.skip("no GPU: NUMBA_ENABLE_CUDASIM=1 NUMBA_DISABLE_JIT=1 runs it in numba's simulator")
+    if "import triton" in text:
+        if os.environ.get("TRITON_INTERPRET") != "1" and not importlib.import_module("torch").cuda.is_available():
+            pytest.skip("no GPU: TRITON_INTERPRET=1 runs it in Triton's interpreter")
+        (tmp_path / "block.py").write_text(text)  # Triton reads the source of its kernels
+        runpy.run_path(str(tmp_path / "block.py"))
+        return
     for long, short in SHORTER.items():
         text = text.replace(long, short)
     space = {"my_kernel": lambda x: mx.quantize(x, "mxfp4_e2m1", scale_rule="even")}
@@ -187,7 +194,10 @@ def takes_options(where, line, words):
     group = typer.main.get_command(app_of([]))
     if not words or words[0].startswith("-"):
         return
-    known = group.commands[words[0]].params
+    command = group.commands[words[0]]
+    if hasattr(command, "commands") and len(words) > 1:  # a group
+        command, words = command.commands[words[1]], words[1:]
+    known = command.params
     options = {option for parameter in known for option in (*parameter.opts, *parameter.secondary_opts)}
     options |= {"--help", "-h"}
     for word in words[1:]:
@@ -201,7 +211,11 @@ REFERENCE = (DOCS / "reference" / "api.md").read_text()
 PUBLIC = [
     "mxnum", "mxnum.formats", "mxnum.modes", "mxnum.analysis", "mxnum.analysis.synthetic", "mxnum.plots",
     "mxnum.claims", "mxnum.experiments", "mxnum.conformance", "mxnum.conformance.strategies", "mxnum.reference",
-    *(f"mxnum.interop.{m.name}" for m in pkgutil.iter_modules([str(ROOT / "mxnum" / "interop")])),
+    *(
+        f"mxnum.interop.{m.name}"
+        for m in pkgutil.iter_modules([str(ROOT / "mxnum" / "interop")])
+        if not m.name.startswith("_")
+    ),
 ]  # fmt: skip
 
 

@@ -47,3 +47,11 @@ def test_signed_bits_share_memory():
     bits = dtypes.signed_bits(x)
     assert bits.tolist() == [-(2**31), 0x3F800000]
     assert np.shares_memory(bits, x)
+
+
+def test_masks_are_not_dropped_in_silence():
+    # No test saw it: numpy takes masked elements for others where an array is asked for.
+    masked = np.ma.masked_array(np.ones(4), [0, 1, 0, 0])
+    with pytest.raises(ValueError, match="'x' must be without a mask, not 'a masked array'"):
+        dtypes.float_array("x", masked)
+    assert dtypes.float_array("x", np.ma.masked_array(np.ones(4)))[0].tolist() == [1] * 4

@@ -59,6 +59,7 @@ NEEDS = [
     ("distributed", "distributed", lambda _: on_a_cluster()),
     ("matplotlib", "plots", lambda _: histogram(np.ones(32, np.float32), "mxfp8_e4m3")),
     ("matplotlib", "plots", explore_with_a_plot),
+    ("jinja2", "reproduce", lambda _: importlib.import_module("mxnum.claims.document").html(None, "", {}, None)),
     ("hypothesis", "test", lambda _: loaded_anew("mxnum.conformance.strategies")),
     ("flint", "proofs", lambda _: importlib.import_module("mxnum.analysis.machines").ArbMachine(64)),
 ]

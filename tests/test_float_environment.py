@@ -39,13 +39,21 @@ def control_bits(bits):
         libm.fesetenv(saved)
 
 
+#: Every format, every way and every type of the values once: what runs is compiled for each of them.
+WAYS = [
+    ("mxfp8_e4m3", {}, "float64"),
+    ("mxfp4_e2m1", {"offset": "float16"}, "float32"),
+    ("mxint8", {"rounding": "sr", "seed": 5}, "float16"),
+    ("mxfp8_e4m3", {"scale_rule": "rceil", "axis": 0}, "bfloat16"),
+]
+
+
 def everything(x):
     """Bytes of every kind of result."""
     parts = []
-    for fmt in ("mxfp8_e4m3", "mxfp4_e2m1", "mxint8"):
-        for options in ({}, {"offset": "float16"}, {"rounding": "sr", "seed": 5}, {"scale_rule": "rceil", "axis": 0}):
-            q = mx.quantize(x, fmt, **options)
-            parts += [q.codes, q.scales, *(q.dequantize(d) for d in ("float64", "float32", "float16", "bfloat16"))]
+    for fmt, options, values in WAYS:
+        q = mx.quantize(x, fmt, **options)
+        parts += [q.codes, q.scales, q.dequantize(values)]
     held = mx.quantize(x, "mxfp4_e2m1", packed=True)
     parts += [held.pack(), held.scales, held.dequantize()]
     parts += [mx.encode(x, "float16"), mx.encode(x, "bfloat16", rounding="rto"), mx.fake_quantize(x, "mxfp6_e3m2")]

@@ -160,6 +160,13 @@ def test_every_format_has_a_notation_that_is_read_back(integer):
         ("e99999m9:", "'exponent_bits' must be between 1 and 11"),
         ("e3m4:specials=some", "'specials' must be one of"),
         ("int6:bias=1", "nothing but block: an integer has no bias"),
+        ("int2:", "Format 'int2:' must have between 3 and 8 bits, not 2"),
+        ("int9:block=4", "must have between 3 and 8 bits, not 9"),
+        ("int10:", "must have between 3 and 8 bits, not 10"),
+        # No test saw the raw errors of these two: a shift by a negative number, and a largest value beyond float64.
+        ("e0m3:", "'exponent_bits' must be between 1 and 11, not 0"),
+        ("e7m0:bias=-897", "'bias' must be between -896 and 1023, so that the values are float64 numbers, not -897"),
+        ("e1m6:bias=-1023", "'bias' must be between -1022 and 1023, so"),
         ("mxint4:bias=1", "nothing but block: 'mxint4' says the rest"),
         ("f8:block=2", "must begin with e<bits>m<bits>, int<bits>, e4m3, "),
     ],
@@ -173,3 +180,11 @@ def test_what_has_no_notation():
     element = mx.ElementFormat("e5m2", 5, 2, 15, "ieee", canonical_nan=True)
     with pytest.raises(ValueError, match="cannot be written out: its element has canonical_nan=True"):
         _ = mx.MXFormat(element).notation
+
+
+def test_no_scale_is_taken_that_is_not_computed():
+    # No test saw that any scale was taken and E8M0 computed: there was no second scale to try.
+    other = mx.ScaleFormat("e5m3", bits=8, bias=15, nan_code=0xFF, power_of_two=False)
+    with pytest.raises(ValueError, match="'scale' must be E8M0, the only scale that is computed so far, not"):
+        mx.MXFormat("e4m3", other)
+    assert mx.MXFormat("e4m3", mx.ScaleFormat("e8m0", 8, 127, 0xFF)) == mx.MXFormat("e4m3")

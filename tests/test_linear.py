@@ -143,7 +143,7 @@ ERRORS = {
     "bias": (lambda: mx.linear_forward(X, W, B[:3]), "'bias' must be of shape (7,), not (3,)"),
     "keyword": (lambda: mx.linear_forward(X, W, weights={"format": "mxint8", "axis": 1}), "'weights keyword' must be one of ['format', "),
     "format missing": (lambda: mx.linear_forward(X, W, weights={"rounding": "rtz"}), "'weights' must be a mapping with a 'format'."),
-    "format unknown": (lambda: mx.linear_forward(X, W, weights="mxfp8"), "'format' must be one of"),
+    "format unknown": (lambda: mx.linear_forward(X, W, weights="mxfp9"), "'format' must be one of"),
     "accumulation": (lambda: mx.linear_forward(X, W, accumulate="blocks"), "did you mean 'block'?"),
     "out_dtype": (lambda: mx.linear_forward(X, W, out_dtype="float64"), "'out_dtype' must be one of"),
     "block without quantization": (lambda: mx.linear_forward(X, W, weights=None), "'weights' must not be None with accumulate='block'."),

@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum import modes
+from mxnum import by_numpy, formats, modes, ops, reference
+from mxnum.analysis import statistics
+from mxnum.analysis.piecewise import _derive
+from mxnum.conformance.explain import _rounding_rule, _scale_rule, rounded_in
+from mxnum.conformance.task import make_task
+from mxnum.engine.cuda import scaled
+from mxnum.engine.products import sums
+from mxnum.engine.products.operands import Operand
+from mxnum.engine.quantizing import conversion, host
+from mxnum.engine.request import Request, must_look
+from mxnum.engine.rounding import any_scale, float_additions, formulation, paths
+from mxnum.scalar.convert import make_encode
+from mxnum.scalar.offset import make_half_range_scale
+from mxnum.scalar.pack import limits, make_round
+from mxnum.scalar.scale import make_scale_rule
+
+PACKAGE = Path(mx.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py"))
 
 
 def test_members():
@@ -27,3 +51,164 @@ def test_every_member_says_what_it_means(enum):
     assert all(definitions)
     assert len(set(definitions)) == len(definitions)
     assert enum.__doc__
+
+
+# A mode that is added
+
+
+def added(enum):
+    """What a member would be that somebody adds and nobody handles."""
+    value = f"new {enum.__name__}"
+    member = str.__new__(enum, value)
+    member._name_, member._value_ = value.upper(), value
+    return member
+
+
+ROUNDING, OVERFLOW = added(modes.Rounding), added(modes.Overflow)
+RULE, NONFINITE = added(modes.ScaleRule), added(modes.Nonfinite)
+RANGE, ACCUMULATE = added(modes.OffsetRange), added(modes.Accumulate)
+FLOAT32, FLOAT64, E4M3, E2M1 = (formats.element(name) for name in ("float32", "float64", "e4m3", "e2m1"))
+RNE, SATURATE, FLOOR = modes.Rounding.RNE, modes.Overflow.SATURATE, modes.ScaleRule.FLOOR
+
+
+def settings(**changes):
+    """A quantization with one mode that is new."""
+    plain = ops._settings(
+        "mxfp8_e4m3", (4,), "float32", None, None, None, None, "rne", "floor", "saturate", "block", None, "exact", False
+    )
+    return replace(plain, **changes)
+
+
+def through_the_engine(**changes):
+    """That quantization, whole."""
+    host.quantize(Request(settings(**changes), np.ones(4, np.float32)))
+
+
+def converted(make, **changes):
+    """The loops of it."""
+    make(conversion.modes_of(settings(**changes)))
+
+
+def summed(mode):
+    """One product of two numbers."""
+    x = Operand(np.ones((1, 1), np.float32), FLOAT32)
+    sums.matmul(x, x, mode, np.empty((1, 1), np.float32), 1, lambda operand, threads: operand.array)
+
+
+def in_numpy(**changes):
+    """The same without loops."""
+    asked = by_numpy.Settings()._replace(**changes)
+    by_numpy.quantize(np.ones(4, np.float32), formats.get("mxfp8_e4m3"), (4,), asked)
+
+
+def explained(**changes):
+    """How it rounds, in words."""
+    _rounding_rule(replace(make_task("quantize", "mxfp8_e4m3"), **changes), False, 0, Fraction(1, 2), 0)
+
+
+MAKERS = {
+    # Each of these made something else of it without a word: round toward zero, round down, floor, saturate.
+    "round": lambda: make_round(E4M3, ROUNDING, 23, 32),
+    "limits": lambda: limits(ROUNDING),
+    "encode, rounding": lambda: make_encode(FLOAT32, E4M3, ROUNDING, SATURATE),
+    "encode, overflow": lambda: make_encode(FLOAT32, E4M3, RNE, OVERFLOW),
+    "encode, overflow without special values": lambda: make_encode(FLOAT32, E2M1, RNE, OVERFLOW),
+    "scale": lambda: make_scale_rule(E4M3, RULE, 23),
+    "half range": lambda: make_half_range_scale(FLOAT32, E4M3, RULE),
+    "fast code": lambda: float_additions.make_code(ROUNDING, False),
+    "fast value": lambda: float_additions.make_value(ROUNDING, True),
+    "fast code anywhere": lambda: any_scale.make_code_anywhere(ROUNDING, False),
+    "fast value anywhere": lambda: any_scale.make_value_anywhere(ROUNDING, False),
+    "constants, scale": lambda: float_additions.constants(E4M3, rule=RULE),
+    "paths": lambda: paths.rounds_fast(FLOAT32, E4M3, ROUNDING),
+    "fast quantizing": lambda: formulation.fast_quantizing(FLOAT64, E4M3, ROUNDING, SATURATE, FLOOR, None),
+    "fast quantizing, rounding": lambda: formulation.fast_quantizing(FLOAT32, E4M3, ROUNDING, SATURATE, FLOOR, None),
+    "fast quantizing, overflow": lambda: formulation.fast_quantizing(FLOAT32, E2M1, RNE, OVERFLOW, FLOOR, None),
+    "fast quantizing, scale": lambda: formulation.fast_quantizing(FLOAT32, E4M3, RNE, SATURATE, RULE, None),
+    "quantizing anywhere": lambda: formulation.quantizing_anywhere(FLOAT32, E2M1, RNE, OVERFLOW, None),
+    "quantizing": lambda: formulation.quantizing(FLOAT32, E2M1, RNE, OVERFLOW),
+    "requantizing": lambda: formulation.requantizing(FLOAT32, E4M3, ROUNDING, SATURATE, FLOAT32),
+    "scaling": lambda: formulation.scaling(FLOAT32, E4M3, RULE),
+    "scale on a GPU": lambda: scaled.make_scale(FLOAT32, E4M3, RULE),
+    "loops of codes, nonfinite": lambda: converted(conversion.to_codes, nonfinite=NONFINITE),
+    "loops of scales, nonfinite": lambda: converted(conversion.to_scales, nonfinite=NONFINITE),
+    "loops of values, rounding": lambda: converted(conversion.to_values, rounding=ROUNDING),
+    "whether to look": lambda: must_look(E4M3, NONFINITE),
+    "engine, offset range": lambda: through_the_engine(offset_range=RANGE),
+    "engine, overflow": lambda: through_the_engine(overflow=OVERFLOW),
+    "numpy, nonfinite": lambda: in_numpy(nonfinite=NONFINITE),
+    "numpy, offset range": lambda: in_numpy(offset_range=RANGE),
+    "numpy, overflow": lambda: in_numpy(overflow=OVERFLOW),
+    "sums": lambda: summed(ACCUMULATE),
+    "blocks of sums": lambda: ACCUMULATE.by_block,
+    "overflow that is counted": lambda: statistics._exceeds(np.ones(1), np.zeros(1, int), E4M3, ROUNDING, None, 30),
+    "a piecewise quantizer": lambda: _derive(E4M3, ROUNDING),
+    "explained, rounding": lambda: explained(rounding=ROUNDING),
+    "explained, at the largest": lambda: rounded_in(ROUNDING, False),
+    "explained, scale": lambda: _scale_rule(RULE, E4M3, Fraction(1), 0),
+    "reference, rounding": lambda: reference._round(reference._exact(1.0), E4M3, ROUNDING),
+    "reference, overflow": lambda: reference._round(reference._exact(1e9), E4M3, RNE, OVERFLOW),
+}
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_a_mode_that_nobody_handles_raises(maker):
+    with pytest.raises((NotImplementedError, AssertionError, KeyError)):
+        MAKERS[maker]()
+
+
+def test_the_same_with_a_mode_that_is_handled():
+    # So that the makers raise for the mode and not for how they are called.
+    swapped = {ROUNDING: RNE, OVERFLOW: SATURATE, RULE: FLOOR, NONFINITE: modes.Nonfinite.BLOCK}
+    swapped |= {RANGE: modes.OffsetRange.HALF, ACCUMULATE: modes.Accumulate.EXACT}
+    names = {name: value for name, value in globals().items() if isinstance(value, tuple(map(type, swapped)))}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in names.items():
+            patch.setitem(globals(), name, swapped.get(value, value))
+        for maker in MAKERS.values():
+            maker()
+
+
+ENUMS = {"Rounding", "Overflow", "ScaleRule", "Nonfinite", "OffsetRange", "Accumulate"}
+#: What else may compare with one mode: it asks which other mode an answer fits; what is not this one goes on to where
+#: all of them are handled; or it makes numbers for functions that are made for all of them.
+ASKS = {
+    "conformance/judge.py",
+    "conformance/hypotheses.py",
+    "engine/cuda/functions.py",
+    "engine/rounding/float_additions.py",
+    "engine/products/sums.py",
+}
+
+
+def names_a_mode(node):
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ENUMS
+
+
+def unguarded(path):
+    """Lines that compare with a mode outside a match, and matches of modes that do not end with an error."""
+    tree = ast.parse(path.read_text())
+    matches = [node for node in ast.walk(tree) if isinstance(node, ast.Match)]
+    handled = {id(below) for node in matches for case in node.cases for each in case.body for below in ast.walk(each)}
+    compared = [node for node in ast.walk(tree) if isinstance(node, ast.Compare) and id(node) not in handled]
+    found = [node.lineno for node in compared if any(map(names_a_mode, ast.walk(node)))]
+    for node in matches:
+        *_, last = node.cases
+        of_modes = any(names_a_mode(below) for case in node.cases for below in ast.walk(case.pattern))
+        takes_all = isinstance(last.pattern, ast.MatchAs) and last.pattern.pattern is None
+        ends = takes_all and re.search("assert_never|raise NotImplementedError", "".join(map(ast.unparse, last.body)))
+        if of_modes and not ends:
+            found.append(node.lineno)
+    return sorted(found)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_modes_are_matched_and_looked_up_rather_than_compared(path):
+    if str(path.relative_to(PACKAGE)) not in ASKS and path.name != "modes.py":
+        assert unguarded(path) == []
+
+
+def test_that_a_comparison_would_be_seen(tmp_path):
+    path = tmp_path / "some.py"
+    path.write_text("if mode == Rounding.RNE:\n    pass\nmatch rule:\n    case ScaleRule.FLOOR:\n        pass\n")
+    assert unguarded(path) == [1, 3]

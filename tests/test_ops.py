@@ -16,6 +16,7 @@ from mxnum.dtypes import numpy_dtype
 from mxnum.formats import FLOATS
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
 from tests import samples
+from tests.covering import covering
 
 DTYPES = {name: numpy_dtype(fmt) for name, fmt in FLOATS.items()}
 
@@ -33,8 +34,18 @@ def blocky(dtype, shape, *key, special=0.02):
         return x.astype(DTYPES[dtype])
 
 
-def check(x, fmt, blocks, **options):
-    """Codes, scales, offsets and values in every dtype equal the oracle's."""
+def check(x, fmt, blocks, values=None, **options):
+    """Codes, scales, offsets and values, of the type of x or as given, equal the oracle's."""
+    got, want, case = check_parts(x, fmt, blocks, **options)
+    dtype = x.dtype.name if values is None else values
+    width = DTYPES[dtype].itemsize
+    found = got.dequantize(dtype)
+    expected = reference.dequantize(want.codes, want.scales, fmt, blocks=blocks, dtype=dtype, offsets=want.offsets)
+    samples.assert_same(f"values {dtype}: {case}", None, found.view(f"u{width}"), expected.view(f"u{width}"))
+    return got
+
+
+def check_parts(x, fmt, blocks, **options):
     got = mx.quantize(x, fmt, blocks=blocks, **options)
     want = reference.quantize(x, fmt, blocks=blocks, **options)
     case = f"{fmt} {x.dtype} {x.shape} {blocks} {options}"
@@ -46,18 +57,14 @@ def check(x, fmt, blocks, **options):
     else:
         samples.assert_same(f"offsets: {case}", None, got.offsets.view(np.uint16), want.offsets.view(np.uint16))
     samples.assert_same(f"codes: {case}", inputs, got.codes, want.codes)
-    for dtype in DTYPES:
-        width = DTYPES[dtype].itemsize
-        values = got.dequantize(dtype)
-        expected = reference.dequantize(want.codes, want.scales, fmt, blocks=blocks, dtype=dtype, offsets=want.offsets)
-        samples.assert_same(f"values {dtype}: {case}", None, values.view(f"u{width}"), expected.view(f"u{width}"))
-    return got
+    return got, want, case
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("fmt", mx.formats.names())
-def test_every_rounding_scale_rule_and_overflow(fmt, dtype):
-    x = blocky(dtype, (3, 70), fmt)
+def test_every_rounding_scale_rule_and_overflow_of_ordinary_numbers(fmt, dtype):
+    """All products: loops for these are compiled once for all formats, scale rules and overflows."""
+    x = blocky(dtype, (3, 70), fmt, special=0)
     words = samples.generator("words", fmt).integers(0, 1 << 32, x.shape, dtype=np.uint32)
     for rounding, rule, overflow in product(Rounding, ScaleRule, Overflow):
         options = {"random_bits": words} if rounding == Rounding.SR else {}
@@ -68,15 +75,28 @@ def test_every_rounding_scale_rule_and_overflow(fmt, dtype):
         samples.assert_same(f"codes: {case}", x.view(f"i{x.dtype.itemsize}").ravel(), got.codes, want.codes)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("fmt", ["mxfp8_e5m2", "mxfp4_e2m1", "mxint8"])
-@pytest.mark.parametrize("nonfinite", [Nonfinite.BLOCK, Nonfinite.ELEMENT])
-def test_every_source_type_and_policy(fmt, dtype, nonfinite):
+@covering(
+    fmt=mx.formats.names(), dtype=["float32", "float64"], rounding=Rounding, rule=ScaleRule, overflow=Overflow,
+    apart=[("fmt", "rounding"), ("fmt", "rule"), ("rounding", "rule"), ("fmt", "dtype"), ("fmt", "overflow")],
+).parametrize_in_tiers  # fmt: skip
+def test_every_rounding_scale_rule_and_overflow(fmt, dtype, rounding, rule, overflow):
+    """With NaN and infinities, which the definition does: that is compiled for each format, rounding and rule."""
+    x = blocky(dtype, (3, 70), fmt)
+    options = {"rounding": rounding, "scale_rule": rule, "overflow": overflow}
+    if rounding == Rounding.SR:
+        options["random_bits"] = samples.generator("words", fmt).integers(0, 1 << 32, x.shape, dtype=np.uint32)
+    check_parts(x, fmt, (1, 32), **options)
+
+
+@covering(
+    fmt=mx.formats.names(), dtype=DTYPES, nonfinite=[Nonfinite.BLOCK, Nonfinite.ELEMENT], overflow=Overflow,
+    values=DTYPES, strength=1,
+).parametrize_in_tiers  # fmt: skip
+def test_every_source_type_and_policy(fmt, dtype, nonfinite, overflow, values):
     x = blocky(dtype, (4, 64), fmt, special=0.05)
-    if nonfinite == Nonfinite.ELEMENT and fmt != "mxfp8_e5m2":
+    if nonfinite == Nonfinite.ELEMENT and mx.formats.get(fmt).element.nan_code is None:
         x = np.where(np.isnan(x), DTYPES[dtype].type(1), x)
-    for overflow in Overflow:
-        check(x, fmt, (1, 32), nonfinite=nonfinite, overflow=overflow)
+    check(x, fmt, (1, 32), values, nonfinite=nonfinite, overflow=overflow)
 
 
 @pytest.mark.parametrize(
@@ -112,17 +132,18 @@ def test_strides_and_byte_order_do_not_matter():
     assert mx.quantize(readonly, "mxfp8_e4m3").equals(want)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("offset_range", ["exact", "half"])
-def test_asymmetric_scaling(dtype, offset_range):
+@covering(
+    dtype=DTYPES, offset_range=["exact", "half"], fmt=["mxint4", "mxfp4_e2m1", "mxfp8_e5m2"], rule=["floor", "ceil"],
+    nonfinite=["block", "element"], values=DTYPES, strength=1,
+).parametrize_in_tiers  # fmt: skip
+def test_asymmetric_scaling(dtype, offset_range, fmt, rule, nonfinite, values):
     x = blocky(dtype, (6, 40), "offset", special=0.02)
     x[0] += DTYPES[dtype].type(3)
     x[1] = DTYPES[dtype].type(-0.0)
     x[2] = DTYPES[dtype].type(7.25)
-    for fmt, rule in product(["mxint4", "mxfp4_e2m1", "mxfp8_e5m2"], ["floor", "ceil"]):
-        for nonfinite in ("block", "element"):
-            y = np.where(np.isnan(x), DTYPES[dtype].type(0), x) if nonfinite == "element" and fmt != "mxfp8_e5m2" else x
-            check(y, fmt, (1, 16), offset="float16", offset_range=offset_range, scale_rule=rule, nonfinite=nonfinite)
+    if nonfinite == "element" and fmt != "mxfp8_e5m2":
+        x = np.where(np.isnan(x), DTYPES[dtype].type(0), x)
+    check(x, fmt, (1, 16), values, offset="float16", offset_range=offset_range, scale_rule=rule, nonfinite=nonfinite)
 
 
 def test_asymmetric_scaling_of_huge_and_tiny_values():
@@ -148,8 +169,22 @@ def test_given_scales():
 @settings(max_examples=60)
 @given(st.data())
 def test_random_blocks_of_random_bits(data):
-    fmt = data.draw(st.sampled_from(mx.formats.names()), "format")
-    dtype = data.draw(st.sampled_from(["float32", "float64"]), "dtype")
+    """Of few formats, modes and blocks, which are compiled before long; magnitudes, specials and lengths are any."""
+    modes = {"scale_rule": ["even"], "rounding": ["rne", "sr"], "overflow": ["ieee"]}
+    random_block(data, ["mxfp8_e5m2"], ["float32"], modes, [5, 32])
+
+
+@pytest.mark.full
+@settings(max_examples=600)
+@given(st.data())
+def test_random_blocks_of_random_bits_in_any_mode(data):
+    modes = {"scale_rule": list(ScaleRule), "rounding": list(Rounding), "overflow": list(Overflow)}
+    random_block(data, mx.formats.names(), ["float32", "float64"], modes, range(1, 34))
+
+
+def random_block(data, formats, dtypes, modes, blocks):
+    fmt = data.draw(st.sampled_from(formats), "format")
+    dtype = data.draw(st.sampled_from(dtypes), "dtype")
     source = FLOATS[dtype]
     length = data.draw(st.integers(1, 40), "length")
     centre = data.draw(st.integers(1, (1 << source.exponent_bits) - 2), "exponent field of the block")
@@ -158,16 +193,12 @@ def test_random_blocks_of_random_bits(data):
     field = np.clip(centre - rng.integers(0, spread + 1, length), 0, None)
     bits = (field << source.mantissa_bits) | rng.integers(0, 1 << source.mantissa_bits, length)
     x = bits.astype(f"i{source.bits // 8}").view(dtype) * rng.choice([-1, 1], length).astype(dtype)
-    options = {
-        "scale_rule": data.draw(st.sampled_from(list(ScaleRule)), "scale rule"),
-        "rounding": data.draw(st.sampled_from(list(Rounding)), "rounding"),
-        "overflow": data.draw(st.sampled_from(list(Overflow)), "overflow"),
-    }
+    options = {name: data.draw(st.sampled_from(some), name) for name, some in modes.items()}
     if options["rounding"] == Rounding.SR:
         options["random_bits"] = rng.integers(0, 1 << 32, length, dtype=np.uint32)
     for value in data.draw(st.lists(st.sampled_from([np.inf, -np.inf, np.nan, -0.0]), max_size=1), "special"):
         x[rng.integers(0, length)] = value
-    check(x, fmt, (data.draw(st.integers(1, 33), "block"),), **options)
+    check(x, fmt, (data.draw(st.sampled_from(blocks), "block"),), **options)
 
 
 # Stochastic rounding
@@ -208,9 +239,10 @@ def test_stochastic_rounding_is_unbiased_over_seeds():
 # Elements alone, and float types as elements
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("element", [*samples.ELEMENTS, *DTYPES])
-def test_encode_and_decode_of_elements(element, dtype):
+@covering(
+    element=[*samples.ELEMENTS, *DTYPES], dtype=DTYPES, overflow=Overflow, result=DTYPES, strength=1,
+).parametrize_in_tiers  # fmt: skip
+def test_encode_and_decode_of_elements(element, dtype, overflow, result):
     source, target = FLOATS[dtype], mx.formats.element(element)
     bits = np.concatenate([samples.special_patterns(source), samples.random_patterns(source, 100, element)])
     if target.bits <= 8:
@@ -219,33 +251,36 @@ def test_encode_and_decode_of_elements(element, dtype):
     if target.nan_code is None:
         bits = bits[~samples.is_nan(source, bits)]
         x = bits.view(DTYPES[dtype])
-    for overflow in Overflow:
-        got = mx.encode(x, element, overflow=overflow)
-        want = [reference.encode(v, element, overflow=overflow) for v in samples.as_floats(source, bits)]
-        samples.assert_same(f"{dtype} {element} {overflow}", bits, got, np.array(want, np.uint64))
-    for result in DTYPES:
-        width = DTYPES[result].itemsize
-        values = mx.decode(got, element, dtype=result).view(f"u{width}")
-        want = [reference.decode(int(c), element, dtype=result) for c in got] if element not in DTYPES else None
-        if want is None:
-            with np.errstate(all="ignore"):
-                cast = got.view(DTYPES[element]).astype(DTYPES[result])
-            want = np.where(np.isnan(cast), FLOATS[result].nan_code, cast.view(f"u{width}"))
-        samples.assert_same(f"decode {element} {result}", None, values, np.array(want, np.uint64))
+    got = mx.encode(x, element, overflow=overflow)
+    want = [reference.encode(v, element, overflow=overflow) for v in samples.as_floats(source, bits)]
+    samples.assert_same(f"{dtype} {element} {overflow}", bits, got, np.array(want, np.uint64))
+    width = DTYPES[result].itemsize
+    values = mx.decode(got, element, dtype=result).view(f"u{width}")
+    if element in DTYPES:
+        with np.errstate(all="ignore"):
+            cast = got.view(DTYPES[element]).astype(DTYPES[result])
+        want = np.where(np.isnan(cast), FLOATS[result].nan_code, cast.view(f"u{width}"))
+    else:
+        want = [reference.decode(int(c), element, dtype=result) for c in got]
+    samples.assert_same(f"decode {element} {result}", None, values, np.array(want, np.uint64))
 
 
-def test_shared_scale_is_what_quantize_chooses():
+@covering(
+    fmt=mx.formats.names(),
+    rule=ScaleRule,
+    nonfinite=["block", "element"],
+    apart=[("fmt", "rule"), ("fmt", "nonfinite")],
+).parametrize_in_tiers
+def test_shared_scale_is_what_quantize_chooses(fmt, rule, nonfinite):
     x = blocky("bfloat16", (5, 64), special=0.03)
-    for fmt, rule in product(mx.formats.names(), ScaleRule):
-        for nonfinite in ("block", "element"):
-            got = mx.shared_scale(x, fmt, scale_rule=rule, nonfinite=nonfinite, axis=0)
-            if nonfinite == "block":
-                assert np.array_equal(got, mx.quantize(x, fmt, scale_rule=rule, axis=0).scales)
-            columns = [[float(v) for v in x[:, c]] for c in range(64)]
-            element = mx.formats.get(fmt).element
-            finite = np.array([[reference.shared_scale(c, element, scale_rule=rule) for c in columns]])
-            bad = ~np.isfinite(x.astype(np.float64)).all(axis=0, keepdims=True)
-            assert np.array_equal(got, np.where(bad & (nonfinite == "block"), 255, finite))
+    got = mx.shared_scale(x, fmt, scale_rule=rule, nonfinite=nonfinite, axis=0)
+    if nonfinite == "block":
+        assert np.array_equal(got, mx.quantize(x, fmt, scale_rule=rule, axis=0).scales)
+    columns = [[float(v) for v in x[:, c]] for c in range(64)]
+    element = mx.formats.get(fmt).element
+    finite = np.array([[reference.shared_scale(c, element, scale_rule=rule) for c in columns]])
+    bad = ~np.isfinite(x.astype(np.float64)).all(axis=0, keepdims=True)
+    assert np.array_equal(got, np.where(bad & (nonfinite == "block"), 255, finite))
 
 
 def test_fake_quantize_keeps_the_dtype_and_writes_into_out():
@@ -290,18 +325,17 @@ def test_large_arrays_in_place(shape, options):
         samples.assert_same(f"{shape} {options}", None, over.copy().view(np.uint32), want.view(np.uint32))
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
+@covering(
+    dtype=["float32", "bfloat16", "float64"],
+    options=[
         {},
         {"blocks": (32, 1), "rounding": "rtz", "scale_rule": "ceil"},
         {"blocks": (4, 4), "overflow": "ieee"},
         {"blocks": (5, 1)},
         {"nonfinite": "element"},
     ],
-    ids=str,
-)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+    apart=[("dtype", "options")],
+).parametrize_in_tiers
 def test_a_quantizer_sees_the_numbers_of_its_array_change(dtype, options):
     x, bits = np.zeros((40, 64), DTYPES[dtype]), f"u{DTYPES[dtype].itemsize}"
     contiguous, turned, sparse = np.empty_like(x), np.empty((64, 40), x.dtype).T, np.empty((40, 128), x.dtype)[:, ::2]

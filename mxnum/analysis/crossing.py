@@ -69,7 +69,7 @@ def dead_zone(
     Fraction(0, 1)
     """
     mode = errors.choose_member("rounding", rounding, Rounding)
-    errors.require(mode is not Rounding.SR, "rounding", "deterministic", str(mode))
+    errors.require(not mode.is_stochastic, "rounding", "deterministic", str(mode))
     element = element_of(format)
     quantizer = PiecewiseQuantizer.of(element, mode)
     crossing = 2 * scale_threshold(element, scale_rule)

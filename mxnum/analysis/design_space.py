@@ -241,7 +241,7 @@ def _measured(
     x: Array, asymmetric: bool, block: tuple[int, int], rounding: str, scale_rule: str, fmt: MXFormat, *, seed: int
 ) -> Candidate:
     options: dict[str, Any] = {"rounding": rounding, "scale_rule": scale_rule, "block_shape": block}
-    if rounding == Rounding.SR:
+    if Rounding(rounding).is_stochastic:
         options["seed"] = seed
     if asymmetric:
         options["offset"] = "float16"

@@ -97,7 +97,7 @@ class _Result:
         if name == "ratio_of_means":
             errors.require(self.mu != 0, "mu", "different from 0 for the ratio of means", float(self.mu))
         model, rounding = self.model, self.model.rounding
-        relative = name == "variance" or (name == "bias" and rounding is not Rounding.SR)
+        relative = name == "variance" or (name == "bias" and not rounding.is_stochastic)
         if relative and rounding not in NEVER_AWAY_FROM_ZERO:
             low, high = cluster.window(model, np.float64(self.mu), np.float64(self.sigma))
             bounded = model.distribution == "uniform" and not low <= 0 <= high
@@ -295,7 +295,7 @@ def _moments(model: Model, mu: Array, sigma: Array) -> Moments:
     reaches_zero = (low <= 0) & (high >= 0)
     if model.rounding not in NEVER_AWAY_FROM_ZERO and reaches_zero.any():
         single["relative_square"][reaches_zero] = np.inf
-        if model.rounding is not Rounding.SR:
+        if not model.rounding.is_stochastic:
             single["relative_error"][reaches_zero] = np.inf
             pair["relative_error"][reaches_zero] = np.inf
     return Moments(single, pair)
@@ -305,7 +305,9 @@ def _equal_numbers(model: Model, x: Fraction, place: int, single: dict[str, Arra
     """A block of equal numbers x: everything is exact until the last rounding to float64."""
     threshold = scale_threshold(model.element, model.scale_rule)
     scale = math.frexp(float(abs(x) / threshold))[1]
-    closed = model.scale_rule in (ScaleRule.FLOOR, ScaleRule.EVEN)
+    closed = {ScaleRule.FLOOR: True, ScaleRule.CEIL: False, ScaleRule.EVEN: True, ScaleRule.RCEIL: False}[
+        model.scale_rule
+    ]
     while abs(x) < threshold * Fraction(2) ** scale or (abs(x) == threshold * Fraction(2) ** scale and not closed):
         scale -= 1
     factor = Fraction(2) ** max(scale, -127) / model.prescale

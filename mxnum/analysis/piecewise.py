@@ -10,7 +10,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import Any
+from typing import Any, assert_never
 
 from mxnum import errors, formats
 from mxnum.formats import ElementFormat
@@ -110,6 +110,8 @@ def _derive(element: ElementFormat, rounding: Rounding) -> PiecewiseQuantizer:
                 rows += [(value, value), (beyond, beyond)]
                 points.append((value + beyond) / 2)
                 at.append(even if rounding is Rounding.RNE else max(value, beyond, key=abs))
+            case _:
+                assert_never(rounding)
     breaks = [
         place
         for place, value in enumerate(at)

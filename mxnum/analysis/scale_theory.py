@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import assert_never
 
 from mxnum import errors, formats
 from mxnum.analysis.piecewise import PiecewiseQuantizer
@@ -44,6 +45,8 @@ def scale_threshold(format: str | MXFormat | ElementFormat, scale_rule: str | Sc
             return (2 - Fraction(2) ** -(element.mantissa_bits + 1)) * aligned / 2
         case ScaleRule.RCEIL:
             return Fraction(element.max) / 2
+        case rule:
+            assert_never(rule)
 
 
 @dataclass(frozen=True)

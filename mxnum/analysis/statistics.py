@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 
-from mxnum import errors, formats
-from mxnum.analysis.chunks import Slices, chunks, gather, of_blocks, positions, random_words, spread
-from mxnum.dtypes import Array, float_array
+from mxnum import by_numpy, errors, formats
+from mxnum.array import MXArray
+from mxnum.chunks import Slices, chunks, gather, of_blocks, positions, random_words, spread
+from mxnum.dtypes import Array, as_array, float_array
 from mxnum.formats import E8M0, ElementFormat, MXFormat
 from mxnum.layout import Blocks, normalize_axis, resolve_blocks, scales_shape
 from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
-from mxnum.ops import quantize, shared_scale
+from mxnum.ops import quantize
 
 #: Elements held at once; a piece needs about 130 bytes for each.
 CHUNK = 1 << 16
 
-#: Up to so many elements the scales are asked for separately, which leads the quantization through the loops over the
-#: definition: the row loops are quicker, and take longer to compile than they would save.
-FEW = 1 << 22
+#: Up to so many elements the definition is run by numpy: that takes milliseconds, and compiling a loop a second.
+FEW = 1 << 16
 
 _COUNT: dict[str, Any] = {"dtype": np.int64, "combine": np.add}
 _SUM: dict[str, Any] = {"dtype": np.float64, "combine": np.add}
@@ -216,10 +216,10 @@ def measure(
     side = scales_shape(array.shape, layout)
     words = None
     if random_bits is not None:
-        words = np.asarray(random_bits)
+        words = as_array("random_bits", random_bits, anywhere=False)
         errors.require(words.shape == array.shape, "random_bits", f"of shape {array.shape}", words.shape)
     if scales is not None:
-        scales = np.asarray(scales)
+        scales = as_array("scales", scales, anywhere=False)
         errors.require(scales.shape == side, "scales", f"of shape {side}", scales.shape)
     options: dict[str, Any] = {
         "rounding": mode, "overflow": overflow, "scale_rule": scale_rule, "nonfinite": policy, "offset": offset,
@@ -233,19 +233,21 @@ def measure(
 
     total = {f.name: np.full(groups.shape, 0, f.metadata["dtype"]) for f in _SUMMED}
     overflowing, unreadable = (np.zeros(side if groups.kind == "block" else (), np.int64) for _ in range(2))
-    separate = scales is None and offset is None and array.size <= FEW
+    is_few = array.size <= FEW
     done = 0
     for part in chunks(array.shape, layout, CHUNK):
         piece = np.asarray(array[part], order="C")
-        if policy == Nonfinite.ELEMENT and fmt.element.nan_code is None:
+        if policy.by_element and fmt.element.nan_code is None:
             _refuse_nan(piece, part, fmt.element)
         bits = words[part] if words is not None else None
-        if mode == Rounding.SR and bits is None and seed is not None:
+        if mode.is_stochastic and bits is None and seed is not None:
             bits = random_words(positions(part, array.shape), seed, stream)
         given = None if scales is None else scales[of_blocks(part, layout)]
-        if separate:
-            given = shared_scale(piece, fmt, blocks=layout, scale_rule=scale_rule, nonfinite=policy)
-        seen = _look(piece, fmt, layout, options, given, bits)
+        if is_few:
+            q: MXArray | by_numpy.Quantized = by_numpy.quantize(piece, fmt, layout, _settings(options), given, bits)
+        else:
+            q = quantize(piece, fmt, **options, scales=given, random_bits=bits)
+        seen = _look(piece, q, fmt, layout, options, bits)
         hit = gather(np.logical_or, seen.pop("beyond"), layout)
         broken = seen.pop("broken")
         if groups.kind == "block":
@@ -295,12 +297,22 @@ def _group(per: str | int, shape: tuple[int, ...], layout: Blocks) -> _Group:
     return _Group("axis", (shape[axis],), layout, axis)
 
 
+def _settings(options: dict[str, Any]) -> by_numpy.Settings:
+    offset_range = None if options["offset"] is None else OffsetRange(options["offset_range"])
+    modes = options["rounding"], Overflow(options["overflow"]), ScaleRule(options["scale_rule"]), options["nonfinite"]
+    return by_numpy.Settings(*modes, offset_range, options["sr_bits"])
+
+
 def _look(
-    x: Array, fmt: MXFormat, layout: Blocks, options: dict[str, Any], scales: Array | None, bits: Array | None
+    x: Array,
+    q: MXArray | by_numpy.Quantized,
+    fmt: MXFormat,
+    layout: Blocks,
+    options: dict[str, Any],
+    bits: Array | None,
 ) -> dict[str, Array]:
     """One value per element for each summed field, and what its blocks are."""
     element = fmt.element
-    q = quantize(x, fmt, **options, scales=scales, random_bits=bits)
     exact = x.astype(np.float64)
     broken = q.scales == E8M0.nan_code
     finite = np.isfinite(exact)
@@ -317,8 +329,9 @@ def _look(
         beyond = measured & (np.abs(held) > np.ldexp(element.max, exponent))
         clamped = beyond.copy()
         if beyond.any():
+            drawn = None if bits is None else bits[beyond]
             clamped[beyond] = _exceeds(
-                held[beyond], exponent[beyond], element, None if bits is None else bits[beyond], options
+                held[beyond], exponent[beyond], element, options["rounding"], drawn, options["sr_bits"]
             )
         compared = measured & np.isfinite(values)
         x_or_0 = np.where(compared, exact, 0.0)
@@ -343,7 +356,7 @@ def _look(
 
 
 def _exceeds(
-    held: Array, exponent: Array, element: ElementFormat, bits: Array | None, options: dict[str, Any]
+    held: Array, exponent: Array, element: ElementFormat, rounding: Rounding, bits: Array | None, sr_bits: int
 ) -> Array:
     """Whether rounding held / 2**exponent with an unbounded exponent gives more than the largest value.
 
@@ -353,7 +366,7 @@ def _exceeds(
     gap = np.ldexp(1.0, element.emax - element.mantissa_bits)
     part = (np.abs(y) - element.max) / gap  # of the gap; 1 and more is past the next value
     max_is_even = element.max_code % 2 == 0
-    match options["rounding"]:
+    match rounding:
         case Rounding.RNE:
             away = (part > 0.5) | ((part == 0.5) & (not max_is_even))
         case Rounding.RNA:
@@ -365,12 +378,13 @@ def _exceeds(
         case Rounding.RTO:
             away = np.full(y.shape, max_is_even)
         case Rounding.SR:
-            r = options["sr_bits"]
             assert bits is not None
-            drawn = (bits & np.uint32((1 << r) - 1)).astype(np.float64)
-            away = np.floor(np.ldexp(part, r)) + drawn >= 2.0**r
-        case _:
+            drawn = (bits & np.uint32((1 << sr_bits) - 1)).astype(np.float64)
+            away = np.floor(np.ldexp(part, sr_bits)) + drawn >= 2.0**sr_bits
+        case Rounding.RTZ:
             away = np.zeros(y.shape, bool)
+        case _:
+            assert_never(rounding)
     return np.asarray(away | (part >= 1))
 
 

@@ -3,7 +3,7 @@
     from mxnum.claims import reproduce
     reproduce(["I1", "I2", "M9"])
 
-``python -m mxnum.claims`` runs every check that needs no more than this machine and minutes, and writes the ledger.
+``mxnum ledger`` runs every check that needs no more than this machine and minutes, and writes the ledger.
 """
 
 from mxnum.claims.evidence import Comparison, Evidence, Statement, Verdict

@@ -17,7 +17,7 @@ import numpy as np
 
 from mxnum import errors, plots
 from mxnum.analysis import gamma_bias, relative_gaps
-from mxnum.claims import design
+from mxnum.claims import design, language, losses
 from mxnum.claims.registry import Entry
 from mxnum.claims.workshop import Workshop
 from mxnum.experiments import interventions, report, studies
@@ -173,6 +173,33 @@ def _interventions(ax: Any, entry: Entry, shop: Workshop) -> str | None:
     ax.set(xlim=(0, 1), xlabel="share that diverged while watched")
     ax.tick_params(axis="y", labelsize=8)
     return "What was changed shortly before a divergence, and how many runs diverged all the same; black: the controls."
+
+
+@_figure("I9")
+def _astray(ax: Any, entry: Entry, shop: Workshop) -> str:
+    arms = {"bf16": losses.BF16} | language.MITIGATED | language.THROUGHOUT | language.MIXED
+    shown = [name for name in arms if any(run.astray for run in losses.arm(arms[name]))]
+    for i, name in enumerate(shown):
+        runs = losses.arm(arms[name])
+        budgets = sorted({run.budget for run in runs})
+        shares = [np.mean([run.astray for run in runs if run.budget == budget]) for budget in budgets]
+        ax.plot(budgets, shares, "os^Dv*"[i % 6] + "-", ms=4, lw=1, label=name, color=plots.COLOURS[i % 7])
+    ax.set(xlabel="FLOP", ylabel="share that ends above its least loss", xscale="log")
+    ax.legend(fontsize=8)
+    return (
+        f"How many of the language models end more than {losses.ASTRAY} above their own least loss, by their compute; "
+        "the arms that are not shown have none."
+    )
+
+
+@_figure("I10", 3.2)
+def _law(ax: Any, entry: Entry, shop: Workshop) -> str:
+    plots.scaling_law(language.fit(language.BF16_ACTIVATIONS["E4M3"]), ax=ax)
+    ax.set_title("")
+    return (
+        "The losses of E4M3 weights with bf16 activations by the compute of the runs, and the least loss for each "
+        "compute by the law that was fitted to them."
+    )
 
 
 @_figure("M2", 3.6)

@@ -6,7 +6,8 @@ from mxnum.claims.evidence import Verdict
 from mxnum.claims.ledger import SOURCES
 from mxnum.claims.registry import Entry, Report
 
-COMMAND = "python -m mxnum.claims"
+COMMAND = "mxnum ledger"
+PAGE = "docs/claims.md"
 
 #: What each verdict says.
 MEANINGS = {

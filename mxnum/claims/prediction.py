@@ -54,7 +54,7 @@ def rank_correlation(x: Array, y: Array) -> tuple[float, float]:
     return rho, float((1 + np.count_nonzero(shuffled >= rho - 1e-12)) / (1 + PERMUTATIONS))
 
 
-@check("M8", needs=("recipes.json",), command="python -m mxnum.experiments run recipes --results docs/results")
+@check("M8", needs=("recipes.json",), command="mxnum experiments run recipes --results docs/results")
 def error_predicts_loss(context: Context) -> Evidence:
     """Rank correlation of the R-MSE of a recipe's operands with its gap in loss to FP32, over recipes."""
     arms = context.json("recipes.json")["arms"]

@@ -38,6 +38,8 @@ MODULES: tuple[str, ...] = (
     "mxnum.claims.normal",
     "mxnum.claims.clusters",
     "mxnum.claims.prediction",
+    "mxnum.claims.language",
+    "mxnum.claims.projection",
 )
 
 #: Called with the number of claims done, how many there are, and what is done now.

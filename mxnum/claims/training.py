@@ -24,7 +24,7 @@ _SCALE = "at the paper's size (d = 512, 4 layers, batch 2048)"
 
 
 def _run(study: str) -> str:
-    return f"python -m mxnum.experiments run {study} --results docs/results"
+    return f"mxnum experiments run {study} --results docs/results"
 
 
 def _sooner(a: Arm, b: Arm) -> tuple[bool | None, float | None]:
@@ -110,7 +110,7 @@ def runaway(context: Context) -> Evidence:
 @check(
     "I7",
     needs=("interventions.json",),
-    command="python -m mxnum.experiments interventions --study small --base E2M1 --seeds 10 --watch 800 --perturbed 2 "
+    command="mxnum experiments interventions --study small --base E2M1 --seeds 10 --watch 800 --perturbed 2 "
     "--results docs/results",
 )
 def actions(context: Context) -> Evidence:
@@ -228,7 +228,7 @@ def recipes(context: Context) -> Evidence:
     return Evidence(statements=tuple(statements), note=note, configuration=_configuration(table))
 
 
-@check("B2", needs=("sgd-limits.json",), command="python -m mxnum.experiments sgd-limits --results docs/results")
+@check("B2", needs=("sgd-limits.json",), command="mxnum experiments sgd-limits --results docs/results")
 def noise_and_stability(context: Context) -> Evidence:
     """The critical rate of SGD on a residual MLP under injected zeta, against the limit of the quadratic."""
     table = context.json("sgd-limits.json")

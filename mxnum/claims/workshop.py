@@ -97,9 +97,9 @@ class Workshop:
 
 @cache
 def code() -> str:
-    """A hash of the sources of the package: evidence found by other code is looked for again."""
+    """A hash of the sources of the package and of its data: evidence found by others is looked for again."""
     package = Path(mxnum.__file__).parent
     digest = hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
+    for path in sorted([*package.rglob("*.py"), *package.rglob("*.csv")]):
         digest.update(str(path.relative_to(package)).encode() + path.read_bytes())
     return digest.hexdigest()[:16]

@@ -19,7 +19,10 @@ from mxnum.cli.main import INTERRUPTED
 from mxnum.cli.naming import reworded
 
 #: In the order in which help has them.
-COMMANDS = "formats", "quantize", "inspect", "explore", "explain", "vectors", "verify", "reproduce", "sweep"
+COMMANDS = (
+    "formats", "quantize", "inspect", "explore", "explain", "vectors", "verify", "reproduce", "sweep", "fit", "project",
+    "experiments", "ledger", "conformance",
+)  # fmt: skip
 #: Where negative numbers are numbers, not options.
 _TAKES_NUMBERS = ("explain",)
 
@@ -79,5 +82,8 @@ def app_of(arguments: Sequence[str]) -> typer.Typer:
     for name in named if set(named) & set(COMMANDS) else COMMANDS:
         command = getattr(import_module(f"mxnum.cli.command_{name}"), name)
         settings = {"ignore_unknown_options": name in _TAKES_NUMBERS}
-        app.command(name, cls=Command, context_settings=settings)(command)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name, cls=Command, context_settings=settings)(command)
     return app

@@ -135,12 +135,14 @@ def _show_element(step: ElementSteps, bits: int, task: Any, word: int) -> None:
     if step.magnitude is not None and step.below is not None and step.above is not None:
         if step.scale_exponent:
             print(f"  x / 2^{step.scale_exponent:<4} {number(step.signed)}")
-        for name, neighbour in (("below", step.below), ("above", step.above)):
+        names = ("above", "below") if step.negative else ("below", "above")
+        for name, neighbour in zip(names, (step.below, step.above), strict=True):
             shown = "past the largest" if neighbour.code is None else fields(neighbour.code, e)
-            print(f"  {name:<9} {number(neighbour.value):<14} {shown}")
+            print(f"  {name:<9} {number(step.value_of(neighbour)):<14} {shown}")
         _show_line(step)
         at = fraction_text(step.fraction or 0 * step.magnitude)
-        print(f"  position  {at} of the gap" + (": a tie" if step.is_tie else ""))
+        side = ", counted from zero" if step.negative and not step.is_tie else ""
+        print(f"  position  {at} of the gap{side}" + (": a tie" if step.is_tie else ""))
         if task.is_stochastic:
             print(f"  R         {word % (1 << task.sr_bits)}   (the low {task.sr_bits} bits of 0x{word:08X})")
     print(f"  rule      {step.rule}")
@@ -168,6 +170,13 @@ def _show_line(step: ElementSteps) -> None:
     print(f"            {''.join(line)}")
 
 
+def _neighbours(step: ElementSteps) -> dict[str, str | None]:
+    if step.below is None or step.above is None:
+        return {"below": None, "above": None}
+    ends = sorted((step.value_of(step.below), step.value_of(step.above)))
+    return {"below": str(ends[0]), "above": str(ends[1])}
+
+
 def _as_dict(block: BlockSteps | None, elements: list[ElementSteps], bits: list[int]) -> dict[str, Any]:
     from mxnum.conformance.explain import number
 
@@ -182,8 +191,7 @@ def _as_dict(block: BlockSteps | None, elements: list[ElementSteps], bits: list[
         {
             "x": step.x, "bits": f"0x{each:X}", "code": step.code, "value": step.value, "rule": step.rule,
             "scaled": None if step.magnitude is None else str(step.signed),
-            "below": None if step.below is None else str(step.below.value),
-            "above": None if step.above is None else str(step.above.value),
+            **_neighbours(step),
             "position": None if step.fraction is None else str(step.fraction), "tie": step.is_tie,
         }
         for step, each in zip(elements, bits, strict=True)

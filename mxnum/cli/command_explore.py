@@ -39,6 +39,7 @@ def explore(
     ] = False,
     csv: Annotated[Path | None, typer.Option(help="Write all candidates there, as CSV.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw them there: .png, .svg or .pdf.")] = None,
+    force: options.Force = False,
     tensor: options.Tensor = None,
     as_dtype: options.AsDtype = None,
     as_json: options.AsJson = False,
@@ -53,16 +54,14 @@ def explore(
     """
     from mxnum import analysis, errors
     from mxnum.cli.console import print_json, progress
+    from mxnum.cli.figure_files import check_figure, write_figure
     from mxnum.cli.inputs import read_array
+    from mxnum.cli.outputs import check_output
 
     errors.require(top >= 0, "top", "at least 0", top)
     errors.require(sample >= 0, "sample", "at least 0", sample)
-    for path in (csv, plot):
-        if path is not None and not path.parent.is_dir():
-            raise ValueError(f"Folder {str(path.parent)!r} does not exist.")
-    if plot is not None:
-        errors.require(plot.suffix in (".png", ".svg", ".pdf"), "plot", "a .png, .svg or .pdf file", str(plot))
-        errors.package("matplotlib", "plots")
+    check_output("Option --csv", csv, force)
+    check_figure(plot, force)
     x = read_array(source, tensor, as_dtype)
     choices: dict[str, Any] = {
         "formats": formats, "scale_rules": scale_rules, "roundings": roundings, "block_sizes": block_sizes,
@@ -76,7 +75,7 @@ def explore(
     if csv is not None:
         found.to_csv(csv)
     if plot is not None and found.candidates:
-        _draw(found, plot)
+        write_figure(plot, lambda: _draw(found))
     shown = found.frontier() if frontier else found.ranked()
     shown = shown[:top] if top and not frontier else shown
     if as_json:
@@ -112,10 +111,7 @@ def _print(found: Exploration, shown: list[Candidate]) -> None:
     print_table(f"{len(found.candidates)} candidates{state}; {looked}", columns, rows)
 
 
-def _draw(found: Exploration, path: Path) -> None:
+def _draw(found: Exploration) -> Any:
     from mxnum import plots
-    from mxnum.files import written_whole
 
-    figure = plots.design_space(found).figure
-    with written_whole(path) as partial:
-        figure.savefig(partial, format=path.suffix[1:], dpi=150)
+    return plots.design_space(found).figure

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mxnum import errors
+from mxnum import aliases, errors
 from mxnum import formats as known
 from mxnum.cli import options
 from mxnum.formats import ELEMENTS, ElementFormat, MXFormat
@@ -36,7 +36,7 @@ def formats(
             print_table("", list(rows[0]), [list(row.values()) for row in rows])
         return
     if ":" not in name:
-        errors.choose("name", name, (*known.names(), *ELEMENTS))
+        name = aliases.meant("name", name, (*known.names(), *ELEMENTS))
     fmt = known.get(name) if name in known.names() or ":" in name else None
     element = fmt.element if fmt else ELEMENTS[name]
     if as_json:

@@ -29,6 +29,7 @@ def quantize(
     nonfinite: options.Nonfinite = "block",
     seed: options.Seed = None,
     sr_bits: options.SrBits = 30,
+    force: options.Force = False,
     values: Annotated[bool, typer.Option("--values", help="Write the quantized values in the input's dtype.")] = False,
     tensor: options.Tensor = None,
     as_dtype: options.AsDtype = None,
@@ -37,18 +38,22 @@ def quantize(
     """Quantize an array to an MX format.
 
     OUT holds packed codes and scales (read it with `mxnum.MXArray.load` or `mxnum.interop.safetensors.load`), or plain
-    values with --values. It appears when it is complete.
+    values with --values. It appears when it is complete; if it exists, --force replaces it, which may be IN itself.
 
     Examples: `mxnum quantize x.npy x.npz -f mxfp4_e2m1`; `mxnum quantize x.npy y.npy --values --rounding sr --seed 7`.
     """
     from mxnum import errors
     from mxnum.cli.console import print_json
     from mxnum.cli.inputs import read_array
+    from mxnum.cli.outputs import check_output
     from mxnum.files import written_whole
 
     suffixes = (".npy",) if values else (".npz", ".safetensors")
     errors.require(target.suffix in suffixes, "OUT", f"a file that ends in {errors.joined(suffixes)}", str(target))
+    check_output("OUT", target, force)
     x = read_array(source, tensor, as_dtype)
+    has_place = x.ndim > 0 or target.suffix != ".safetensors"
+    errors.require(has_place, "OUT", "a .npz file for an array without axes", str(target))
     settings: dict[str, Any] = {
         "axis": axis, "block_size": block_size, "rounding": rounding, "scale_rule": scale_rule, "overflow": overflow,
         "nonfinite": nonfinite, "seed": seed, "sr_bits": sr_bits,

@@ -32,8 +32,9 @@ def reproduce(
 
     It recomputes what can be computed, trains what minutes can train, and writes `report.html` (one file, with
     figures), `claims.md` and the data. Claims that are not decided at this scale stay in the table with the reason.
-    Ctrl-C or a kill loses nothing: the same command continues. Exit status 0: done, whatever the verdicts; 1: a check
-    or a training run failed; 130: interrupted, with a report of what is there.
+    Ctrl-C or a kill loses nothing: the same command continues, and writes the report anew. A folder of something else
+    is refused. Exit status 0: done, whatever the verdicts; 1: a check or a training run failed; 130: interrupted, with
+    a report of what is there.
 
     Examples: `mxnum reproduce --quick`; `mxnum reproduce --only I6,M4 --out mine`; `mxnum reproduce --full --only B2`.
     """

@@ -34,9 +34,9 @@ def sweep(
 ) -> None:
     """Train every setting of a file on the same seeds, and compare when they diverge.
 
-    Runs that are on disk are not run again, so that the same command continues after Ctrl-C, with more seeds, or after
-    a failure. A run that fails does not stop the others. Exit status 0: all runs are there; 1: some failed; 130:
-    interrupted.
+    Runs that are in the folder are not run again, so that the same command continues after Ctrl-C, with more seeds, or
+    after a failure; its tables are written anew. A folder of something else is refused. A run that fails does not stop
+    the others. Exit status 0: all runs are there; 1: some failed; 130: interrupted.
 
     Examples: `mxnum sweep mine.toml`; `mxnum sweep mine.toml --seeds 12 --scheduler tcp://10.0.0.1:8786 --json`.
     """

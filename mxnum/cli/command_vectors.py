@@ -29,7 +29,10 @@ def vectors(
     accumulate: Annotated[str, typer.Option(help="block, exact or sequential.")] = "block",
     block_size: options.BlockSize = None,
     inputs_only: Annotated[bool, typer.Option("--inputs-only", help="Leave out the right answers.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file (default: standard output).")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A file (default, and -: standard output).")
+    ] = None,
+    force: options.Force = False,
 ) -> None:
     """Write test vectors: a header, then one case a line in hexadecimal.
 
@@ -41,6 +44,7 @@ def vectors(
     from mxnum import errors
     from mxnum.cli.console import progress
     from mxnum.cli.naming import given
+    from mxnum.cli.outputs import check_output
     from mxnum.conformance import make_task, write_vectors
     from mxnum.conformance.cases import number_of_cases
     from mxnum.conformance.task import DECIDES
@@ -56,6 +60,8 @@ def vectors(
             raise ValueError(
                 f"Option {option} must be left out for {operation!r}; it is for {errors.joined(accepted)}."
             )
+    output = None if str(output) == "-" else output
+    check_output("Option --output", output, force)
     total = number_of_cases(task, level=level, seed=seed, count=count)
     settings = {"level": level, "seed": seed, "count": count, "answers": not inputs_only}
     with progress("Writing", total) as advance:

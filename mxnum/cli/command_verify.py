@@ -13,7 +13,7 @@ from mxnum.cli import options
 
 
 def verify(
-    answers: Annotated[Path | None, typer.Argument(help="A file of answers (default: standard input).")] = None,
+    answers: Annotated[Path | None, typer.Argument(help="A file of answers (default, and -: standard input).")] = None,
     vectors: Annotated[
         Path | None, typer.Option("--vectors", help="The cases, where the answers stand alone on their lines.")
     ] = None,
@@ -28,7 +28,7 @@ def verify(
 
     Exit status 0: no difference that legitimate choices do not explain; 1: there are such differences; 2: the answers
     cannot be read or stop too early. Choices: overflow, infinity, minus_zero, nan_code, nonfinite, nan_block_codes,
-    zero_scale, sr_bits, sr_fraction, most_negative.
+    zero_scale, sr_bits, sr_fraction, most_negative, nan_element.
 
     Examples: `mxnum vectors encode | ./mine | mxnum verify`; `mxnum verify answers.txt --accept minus_zero,overflow`.
     """
@@ -39,7 +39,7 @@ def verify(
 
     profile = Profile.of(accept if accept in ("", "all") else accept.split(",")) if accept else Profile()
     with ExitStack() as stack:
-        stream = sys.stdin.buffer if answers is None else stack.enter_context(answers.open("rb"))
+        stream = sys.stdin.buffer if answers is None or str(answers) == "-" else stack.enter_context(answers.open("rb"))
         cases = None if vectors is None else stack.enter_context(vectors.open("rb"))
         advance = stack.enter_context(progress("Checking", None))
         report = judged(stream, cases, profile=profile, keep=first, advance=advance)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, is_zipfile
+from zipfile import is_zipfile
 
 import numpy as np
 
 from mxnum import errors
 from mxnum.array import MXArray
 from mxnum.dtypes import Array
+from mxnum.files import reading
 from mxnum.formats import FLOATS
 
 SUFFIXES = (".npy", ".npz", ".safetensors")
@@ -30,30 +31,26 @@ def read(path: Path, tensor: str | None = None) -> Array | MXArray:
         raise ValueError(f"File {str(path)!r} must end in {errors.joined(SUFFIXES)}.")
     if path.is_dir():
         raise ValueError(f"File {str(path)!r} must be a file, not a directory.")
-    try:
-        if path.suffix == ".npy":
+    if path.suffix == ".npy":
+        with reading(path):
             array: Array = np.load(path, mmap_mode="r" if path.stat().st_size else None, allow_pickle=False)
-            return array
-        if path.suffix == ".npz":
-            return _from_archive(path, tensor)
-        return _from_safetensors(path, tensor)
-    except (EOFError, BadZipFile, ValueError) as problem:
-        if str(path) in str(problem) or str(problem).startswith(("Option", "Argument 'tensor'")):
-            raise
-        known = {"mmap length is greater than file size": "it is truncated", "No data left in file": "it is empty"}
-        why = known.get(str(problem), str(problem)).rstrip(".")
-        raise ValueError(f"File {str(path)!r} cannot be read: {why}.") from None
+            errors.require_type(isinstance(array, np.ndarray), "array", "one array", "an archive")
+        return array
+    return _from_archive(path, tensor) if path.suffix == ".npz" else _from_safetensors(path, tensor)
 
 
 def _from_archive(path: Path, tensor: str | None) -> Array | MXArray:
-    with path.open("rb") as stream:  # a missing file is an OSError
-        if not is_zipfile(stream):
-            raise ValueError("it is no .npz archive, or it is truncated.")
-    with np.load(path, allow_pickle=False) as archive:
-        names = list(archive.files)
-        if "description" in names:
+    with path.open("rb") as stream:  # which numpy would leave open where it fails
+        with reading(path):
+            if not is_zipfile(stream):
+                raise ValueError("it is no .npz archive, or it is truncated")
+            stream.seek(0)
+            archive = np.load(stream, allow_pickle=False)
+        if "description" in archive.files:
             return MXArray.load(path)
-        return np.asarray(archive[chosen(names, tensor)])
+        name = chosen(archive.files, tensor)
+        with reading(path):
+            return np.asarray(archive[name])
 
 
 def _from_safetensors(path: Path, tensor: str | None) -> Array | MXArray:

@@ -23,4 +23,5 @@ Tensor = Annotated[str | None, typer.Option(help="Which tensor, where the file h
 AsDtype = Annotated[
     str | None, typer.Option("--as", help="Read 2-byte elements as bfloat16 (numpy files cannot say that).")
 ]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document for scripts.")]

@@ -1,15 +1,19 @@
 """Conformance: test vectors for any language, verdicts in words, and a table of what can be installed today.
 
-`check` compares a Python callable with the right answers. `write_vectors` and `verify` do the same through plain text
-for any other language (``mxnum vectors`` and ``mxnum verify`` on the command line). `CHOICES` names what an
+`check` compares a Python callable with the right answers, `check_arrays` does so on whole arrays, and
+`check_stochastic` judges one that draws random bits of its own. `write_vectors` and `verify` compare through plain
+text, for any other language (``mxnum vectors`` and ``mxnum verify`` on the command line). `CHOICES` names what an
 implementation may legitimately do otherwise; a `Profile` says which of them it documents.
 """
 
+from mxnum.conformance.arrays import check_arrays
 from mxnum.conformance.check import ConformanceError, check
 from mxnum.conformance.judge import CHOICES
+from mxnum.conformance.outcome import StochasticReport
+from mxnum.conformance.report import Profile, Report
+from mxnum.conformance.stochastic import StochasticError, check_stochastic
 from mxnum.conformance.stream import verify, write_vectors
 from mxnum.conformance.task import OPERATIONS, Task, make_task
-from mxnum.conformance.verdict import Profile, Report
 
 __all__ = [
     "CHOICES",
@@ -17,8 +21,12 @@ __all__ = [
     "ConformanceError",
     "Profile",
     "Report",
+    "StochasticError",
+    "StochasticReport",
     "Task",
     "check",
+    "check_arrays",
+    "check_stochastic",
     "make_task",
     "verify",
     "write_vectors",

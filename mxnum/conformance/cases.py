@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mxnum import errors
+from mxnum import by_numpy, errors
 from mxnum.conformance import dots, grid
 from mxnum.conformance.expected import as_floats
 from mxnum.conformance.randomness import Words
 from mxnum.conformance.task import Columns, Task
 from mxnum.dtypes import Array
-from mxnum.modes import ScaleRule
+from mxnum.modes import Nonfinite, ScaleRule
 
 #: Cases of level 2 unless a count is given.
 LEVEL_2 = {"encode": 1_000_000, "quantize": 100_000, "scale": 100_000, "dequantize": 1_000_000, "dot": 100_000}
@@ -22,7 +22,7 @@ BATCH = 8192
 
 def cases(task: Task, *, level: int = 1, seed: int = 0, count: int | None = None) -> Iterator[Columns]:
     """The inputs of the cases, in batches. Level 1 has as many as it has; `count` shortens or lengthens level 2."""
-    errors.require(level in (1, 2), "level", "1 or 2", level)
+    errors.require(level in (1, 2), "level", "1 or 2 (level 3 is check_arrays)", level)
     errors.integer("seed", seed, 0, (1 << 64) - 1)
     if level == 1:
         if count is not None:
@@ -283,7 +283,6 @@ def _with_random(task: Task, words: Words, x: Array, every_kind: bool = False) -
 
 
 def _row_codes(task: Task, x: Array) -> Array:
-    import mxnum as mx
-
-    codes = mx.shared_scale(as_floats(x, task.source), task.format, scale_rule=task.scale_rule, nonfinite="element")
-    return codes.astype(np.int64)
+    asked = by_numpy.Settings(scale_rule=task.scale_rule, nonfinite=Nonfinite.ELEMENT)
+    made = by_numpy.quantize(as_floats(x, task.source), task.format, (1, task.block), asked)
+    return made.scales.astype(np.int64)

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
+from mxnum.conformance.answers import SCALES, answers_of
 from mxnum.conformance.cases import cases
-from mxnum.conformance.expected import as_bits, as_floats
 from mxnum.conformance.judge import BUG, judge
-from mxnum.conformance.task import Columns, Field, Task, make_task
-from mxnum.conformance.verdict import Case, Judge, Profile, Report
-from mxnum.dtypes import Array, code_dtype
+from mxnum.conformance.report import Case, Profile, Report
+from mxnum.conformance.task import Columns, make_task
+from mxnum.conformance.tensors import chosen
+from mxnum.conformance.verdict import Judge
+from mxnum.dtypes import Array
 from mxnum.formats import MXFormat
 
 #: Examples that hypothesis tries while it looks for a small failure.
@@ -23,12 +25,12 @@ EXAMPLES = 1000
 class ConformanceError(AssertionError):
     """An implementation differs from the right answers in a way that no legitimate choice explains."""
 
-    def __init__(self, report: Report, smallest: Case | None) -> None:
+    def __init__(self, report: Report, smallest: Case | None = None, note: str = "") -> None:
         self.report, self.smallest = report, smallest
         text = report.text()
         if smallest is not None:
-            text += f"\nSmallest failing input found: {smallest.text(report.task)}"
-        super().__init__(text)
+            text += f"\nSmallest failing input found: {smallest.body(report.task)}"
+        super().__init__(f"{text}\n{note}" if note else text)
 
 
 def check(
@@ -42,6 +44,8 @@ def check(
     accept: str | Iterable[str] | Profile | None = None,
     strict: bool = False,
     shrink: bool = True,
+    arrays: str = "numpy",
+    scales: str = "plain",
     **modes: Any,
 ) -> Report:
     """Compare a callable with the right answers; the report, or `ConformanceError` if there is a bug.
@@ -49,15 +53,17 @@ def check(
     Parameters
     ----------
     function
-        What is tested, called with numpy arrays of many cases at once:
+        What is tested, called with arrays of many cases at once, which are its own:
 
         - ``encode``: ``function(x)`` gives element codes; x has the shape (n,);
-        - ``quantize``: ``function(x)`` gives ``(codes, scales)``; x has the shape (n, block);
+        - ``quantize``: ``function(x)`` gives ``(codes, scales)``; x has the shape (n, block), scales (n,) or (n, 1);
         - ``scale``: ``function(x)`` gives scale codes;
         - ``dequantize``: ``function(codes, scales)`` gives floats, one scale an element;
         - ``dot``: ``function(a_codes, a_scales, b_codes, b_scales)`` gives n float32 numbers.
 
-        With ``rounding="sr"`` the random words come as one more argument.
+        With ``rounding="sr"`` the random words come as one more argument. It may give arrays or tensors: codes as
+        integers, as the element's own type of ml_dtypes or torch, or packed, row by row, in bytes of the shape
+        (n, block * bits / 8); scales as integers or float8_e8m0fnu.
     format
         An MX format; block lengths follow it.
     level, seed, count
@@ -68,6 +74,12 @@ def check(
         Raise for choices that are not accepted as well.
     shrink
         Look for the smallest input with hypothesis, where that is installed.
+    arrays
+        What the function is called with: ``"numpy"`` arrays, ``"torch"`` tensors, or ``"cuda"`` tensors; codes and
+        scales as uint8, random words as uint32.
+    scales
+        How the scales that it gives lie: ``"plain"``, or ``"swizzled"`` as tensor cores read them
+        (`mxnum.interop.swizzle`), for a matrix of n rows and one column of scales.
     **modes
         ``source``, ``rounding``, ``scale_rule``, ``overflow``, ``nonfinite``, ``sr_bits``, ``accumulate``, ``block``:
         what the callable claims to do.
@@ -81,94 +93,61 @@ def check(
     0
     """
     task = make_task(operation, format, **modes)
+    arrays, scales = chosen(arrays), errors.choose("scales", scales, SCALES)
     judge_of_all = Judge(task, Profile.of(accept))
-    line = 1
+    number = 1
     for inputs in cases(task, level=level, seed=seed, count=count):
-        judge_of_all.add(inputs, answers_of(function, task, inputs), line)
-        line += len(next(iter(inputs.values())))
+        judge_of_all.add(inputs, answers_of(function, task, inputs, arrays, scales), number)
+        number += len(next(iter(inputs.values())))
     report = judge_of_all.report()
     if report.bugs or (strict and not report.is_equal):
-        smallest = smallest_failure(function, report) if shrink else None
-        raise ConformanceError(report, smallest)
+        smallest, note = _smallest(function, report, arrays, scales) if shrink else (None, "")
+        raise ConformanceError(report, smallest, note)
     return report
 
 
-def answers_of(function: Callable[..., Any], task: Task, inputs: Columns) -> Columns:
-    """Call the implementation with a batch of cases, and bring what it gives into columns."""
-    count = len(next(iter(inputs.values())))
-    arguments: list[Array] = []
-    match task.operation:
-        case "encode":
-            arguments = [as_floats(inputs["x"][:, 0], task.source)]
-        case "quantize" | "scale":
-            arguments = [as_floats(inputs["x"], task.source)]
-        case "dequantize":
-            arguments = [inputs["code"][:, 0].copy(), inputs["scale"][:, 0].copy()]
-        case _:
-            arguments = [inputs[name] for name in ("a", "a_scale", "b", "b_scale")]
-    if task.is_stochastic:
-        words = inputs["random"]
-        arguments.append(words[:, 0].copy() if task.operation == "encode" else words)
-    with np.errstate(all="ignore"):
-        result = function(*arguments)
-    if task.operation == "quantize":
-        if not isinstance(result, (tuple, list)) or len(result) != 2:
-            raise TypeError(f"Argument 'function' must give (codes, scales), not {type(result).__name__}.")
-        codes, scales = result
-        if task.block > 1 and (np.size(codes), np.size(scales)) == (count, count * task.block):
-            raise ValueError("Argument 'function' must give (codes, scales), not (scales, codes).")
-        given = {"scale": scales, "codes": codes}
-    else:
-        given = {task.outputs[0].name: result}
-    return {field.name: _column(given[field.name], field, count, task) for field in task.outputs}
-
-
-def _column(value: Any, field: Field, count: int, task: Task) -> Array:
-    array: Array = np.asarray(value)
-    accepted = f"of {count} x {field.count} elements" if field.count > 1 else f"of {count} elements"
-    errors.require(array.size == count * field.count, f"function: {field.name}", accepted, array.shape)
-    if field.kind == "float":
-        errors.require_type(
-            array.dtype.itemsize == field.bits // 8, f"function: {field.name}", task.source.name, array.dtype
-        )
-        return as_bits(array, task.source).reshape(count, field.count)
-    dtype = code_dtype(field.bits)
-    if array.dtype.kind not in "ui":  # a float8 or E8M0 type
-        errors.require_type(array.dtype.itemsize == 1, f"function: {field.name}", "an array of codes", array.dtype)
-        array = np.ascontiguousarray(array).view(np.uint8)
-    mask = (1 << field.bits) - 1
-    result: Array = (array.astype(np.int64) & mask).astype(dtype)
-    shaped: Array = result.reshape(count, field.count)
-    return shaped
+def _smallest(function: Callable[..., Any], report: Report, arrays: str, scales: str) -> tuple[Case | None, str]:
+    """The smallest failing case, or why there is none."""
+    try:
+        return smallest_failure(function, report, arrays=arrays, scales=scales), ""
+    except ModuleNotFoundError as problem:
+        if problem.name != "hypothesis":
+            raise
+        return None, "The smallest failing input was not looked for: that needs hypothesis (pip install 'mxnum[test]')."
+    except Exception as problem:  # whatever the callable raises for a few cases at once
+        return None, f"The smallest failing input was not found: for fewer cases the function raised {problem!r}."
 
 
 def smallest_failure(
-    function: Callable[..., Any], report: Report, first: Case | None = None, examples: int = EXAMPLES
-) -> Case | None:
+    function: Callable[..., Any],
+    report: Report,
+    first: Case | None = None,
+    examples: int = EXAMPLES,
+    arrays: str = "numpy",
+    scales: str = "plain",
+) -> Case:
     """The smallest input that hypothesis finds for a failure of a report (the first); that failure if it finds none.
 
-    None without hypothesis.
+    Needs hypothesis.
     """
-    if not report.first:
-        return next(iter(report.examples.values()), None)
-    first = first or report.first[0]
-    try:
-        from mxnum.conformance.shrink import search
-    except ModuleNotFoundError:
-        return None
+    first = first or next(iter(report.failures or report.examples.values()))
+    if not report.failures:
+        return first
+    from mxnum.conformance.shrink import search
+
     task = report.task
 
     def wrong(inputs: Columns) -> Array:
-        found = judge(task, inputs, answers_of(function, task, inputs), {})
+        found = judge(task, inputs, answers_of(function, task, inputs, arrays, scales), {})
         alike = np.array([first.part is None or part == first.part for part in found.parts])
         fails: Array = ((found.verdicts & BUG) != 0) & alike
         return fails
 
-    known = [first.inputs, *(case.inputs for case in report.first if case.part == first.part)]
+    known = [first.inputs, *(case.inputs for case in report.failures if case.part == first.part)]
     inputs = search(task, wrong, known, examples)
     if inputs is None:
         return first
     again = Judge(task, report.profile, keep=1)
-    again.add(inputs, answers_of(function, task, inputs))
-    found = again.report().first
+    again.add(inputs, answers_of(function, task, inputs, arrays, scales))
+    found = again.report().failures
     return found[0] if found else first

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from mxnum.conformance.expected import as_floats, element_codes, expected, repla
 from mxnum.conformance.grid import magnitudes, threshold
 from mxnum.conformance.task import Task
 from mxnum.formats import E8M0, ElementFormat
-from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
+from mxnum.modes import Rounding, ScaleRule
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class ElementSteps:
     #: The number, and the scale exponent it is divided by 2 to the power of.
     x: float
     scale_exponent: int
-    #: The magnitude that is rounded (None for NaN and infinity) and its neighbours in the grid.
+    #: The magnitude that is rounded (None for NaN and infinity) and its neighbours in the grid of magnitudes.
     magnitude: Fraction | None
     below: Neighbour | None
     above: Neighbour | None
-    #: Where it lies between them, 0 to 1.
+    #: Where it lies between them, 0 to 1, counted from zero.
     fraction: Fraction | None
     rule: str
     code: int
@@ -75,8 +75,12 @@ class ElementSteps:
         magnitude = self.magnitude or Fraction(0)
         return -magnitude if self.negative else magnitude
 
+    def value_of(self, neighbour: Neighbour) -> Fraction:
+        """A neighbour with the sign of the number."""
+        return -neighbour.value if self.negative else neighbour.value
+
     def _named(self, neighbour: Neighbour) -> str:
-        value = number(-neighbour.value if self.negative and neighbour.value else neighbour.value)
+        value = number(self.value_of(neighbour))
         if neighbour.code is None:
             return f"{value} (which would follow the largest)"
         digits = (self.element.bits + 3) // 4
@@ -172,13 +176,13 @@ def explain_element(task: Task, bits: int, scale_code: int = E8M0.bias, random: 
     x = float(as_floats(column, source)[0, 0])
     if math.isnan(x):  # converting may lose the sign
         x = math.copysign(x, -1 if bits >> (source.bits - 1) else 1)
-    words = np.array([[random]], np.uint32) if task.rounding == Rounding.SR else None
+    words = np.array([[random]], np.uint32) if task.rounding.is_stochastic else None
     code = int(element_codes(task, column, np.array([scale_code], np.uint8), words)[0, 0])
     if scale_code == E8M0.nan_code:
         rule = "the scale is NaN, so the element code is 0 and means nothing"
         return ElementSteps(e, x, 0, None, None, None, None, rule, code)
     exponent = scale_code - E8M0.bias
-    saturates = task.overflow == Overflow.SATURATE or e.specials == "none"
+    saturates = task.overflow.of(e.specials).saturates
     if not math.isfinite(x):
         if math.isnan(x):
             rule = "NaN becomes the NaN code" if e.nan_code is not None else "NaN has no code in this element"
@@ -203,12 +207,16 @@ def explain_element(task: Task, bits: int, scale_code: int = E8M0.bias, random: 
     rounded = above.value if away else below.value
     if rounded > grid[-1]:
         stays = rounded_in(task.rounding, math.copysign(1, x) < 0)
+        sign = -1 if math.copysign(1, x) < 0 else 1
+        beyond_it = f"beyond the largest, {number(sign * grid[-1])}"
+        # What lies on the grid beyond the largest is not rounded, but does not stay either.
+        rule = f"is {beyond_it}" if delta == 0 else f"{rule}; {number(sign * rounded)} is {beyond_it}"
         if saturates:
-            rule += f"; {number(rounded)} is beyond the largest, {number(grid[-1])}: it saturates"
+            rule += ": it saturates"
         elif stays:
-            rule += f"; beyond the largest, and {task.rounding} stays at it"
+            rule += f", and {task.rounding} stays at it"
         else:
-            rule += "; beyond the largest: it overflows to " + ("infinity" if e.specials == "ieee" else "NaN")
+            rule += ": it overflows to " + ("infinity" if e.specials == "ieee" else "NaN")
     steps = ElementSteps(e, x, exponent, y, below, above, delta, rule, code)
     want = min(rounded, grid[-1])
     if math.isfinite(steps.value) and abs(Fraction(steps.value)) != want:
@@ -218,7 +226,17 @@ def explain_element(task: Task, bits: int, scale_code: int = E8M0.bias, random: 
 
 def rounded_in(rounding: Rounding, negative: bool) -> bool:
     """Whether a directed rounding keeps an overflow at the largest value."""
-    return rounding in (Rounding.RTZ, Rounding.RTO) or rounding == (Rounding.RTP if negative else Rounding.RTN)
+    match rounding:
+        case Rounding.RTZ | Rounding.RTO:
+            return True
+        case Rounding.RTP:
+            return negative
+        case Rounding.RTN:
+            return not negative
+        case Rounding.RNE | Rounding.RNA | Rounding.SR:
+            return False
+        case _:
+            assert_never(rounding)
 
 
 def _code(e: ElementFormat, place: int, x: float) -> int:
@@ -248,8 +266,8 @@ def _rounding_rule(task: Task, negative: bool, parity: int, delta: Fraction, ran
                 return f"{mode} takes the nearer one", delta > half
             if mode == Rounding.RNA:
                 return "a tie, which rna takes away from zero", True
-            which = "the upper" if parity else "the lower"
-            return f"a tie, which rne gives to the even code, here {which} one", bool(parity)
+            which = "away from" if parity else "nearer"
+            return f"a tie, which rne gives to the even code, here the one {which} zero", bool(parity)
         case Rounding.RTZ:
             return "rtz goes toward zero", False
         case Rounding.RTP:
@@ -258,12 +276,15 @@ def _rounding_rule(task: Task, negative: bool, parity: int, delta: Fraction, ran
             return "rtn goes down", negative
         case Rounding.RTO:
             return "rto takes the neighbour whose code is odd", parity == 0
-    r = task.sr_bits
-    floor, low = math.floor(delta * 2**r), random % 2**r
-    away = floor + low >= 2**r
-    sign = ">=" if away else "<"
-    where = "away from" if away else "toward"
-    return f"sr: the first {r} bits of it, plus R, {floor} + {low} {sign} 2^{r}: goes {where} zero", away
+        case Rounding.SR:
+            r = task.sr_bits
+            floor, low = math.floor(delta * 2**r), random % 2**r
+            away = floor + low >= 2**r
+            sign = ">=" if away else "<"
+            where = "away from" if away else "toward"
+            return f"sr: the first {r} bits of it, plus R, {floor} + {low} {sign} 2^{r}: goes {where} zero", away
+        case _:
+            assert_never(mode)
 
 
 def explain_scale(task: Task, bits: Any) -> ScaleSteps:
@@ -276,7 +297,7 @@ def explain_scale(task: Task, bits: Any) -> ScaleSteps:
     finite = [(abs(Fraction(v)), -i) for i, v in enumerate(values) if math.isfinite(v)]
     maximum, minus_place = max(finite, default=(Fraction(0), 0))
     bad = next((i for i, v in enumerate(values) if not math.isfinite(v)), None)
-    if bad is not None and task.nonfinite == Nonfinite.BLOCK:
+    if bad is not None and task.nonfinite.by_block:
         rule = f"element {bad} is {values[bad]}, so the block is NaN: code 0xFF, element codes 0"
         return ScaleSteps(None, maximum, 0, Fraction(1), e.emax, rule, 0, code)
     if maximum == 0:
@@ -301,9 +322,11 @@ def _scale_rule(rule: ScaleRule, e: ElementFormat, f: Fraction, exponent: int) -
         case ScaleRule.EVEN:
             more = f >= limit
             return f"even takes E - emax{' + 1 because' if more else ' because not'} f >= {number(limit)}", base + more
-        case _:
+        case ScaleRule.RCEIL:
             more = f > limit
             return f"rceil takes E - emax{' + 1 because' if more else ' because not'} f > {number(limit)}", base + more
+        case _:
+            assert_never(rule)
 
 
 def explain_block(task: Task, bits: Any, random: Any = None) -> BlockSteps:
@@ -315,7 +338,7 @@ def explain_block(task: Task, bits: Any, random: Any = None) -> BlockSteps:
     fmt = _of_length(task, len(flat)).format
     q = reference.quantize(
         as_floats(flat, task.source), fmt, rounding=task.rounding, scale_rule=task.scale_rule, overflow=task.overflow,
-        nonfinite=task.nonfinite, random_bits=words if task.rounding == Rounding.SR else None, sr_bits=task.sr_bits,
+        nonfinite=task.nonfinite, random_bits=words if task.rounding.is_stochastic else None, sr_bits=task.sr_bits,
     )  # fmt: skip
     if q.scales.tolist() != [scale.code] or q.codes.tolist() != [step.code for step in elements]:
         raise AssertionError("the explanation differs from the reference")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 import mxnum as mx
+from mxnum.conformance.answers import fits
 from mxnum.conformance.expected import element_codes, expected
 from mxnum.conformance.grid import PLACES, as_magnitudes, places
 from mxnum.conformance.task import Columns, Task
@@ -30,11 +31,17 @@ CHOICES = {
     "sr_bits": "the number of random bits that stochastic rounding uses",
     "sr_fraction": "stochastic rounding takes the nearest r-bit fraction of the gap, not its first r bits",
     "most_negative": "two's complement: numbers near -2 get the most negative code, which the library never produces",
+    "nan_element": "a NaN in an element without NaN becomes the largest or zero (or the most negative integer)",
 }
 
 #: Bits of a case's verdict.
 BUG = 1
 LABELS = {name: 2 << i for i, name in enumerate(CHOICES)}
+UNJUDGED = -1
+#: The part that is wrong where an answer is no code at all.
+MISFIT = "does not fit"
+#: How tallies name the codes that NaNs became where the element has no NaN.
+NAN_BECAME = "NaN became "
 
 BLOCK_CLASSES = ("NaN or infinity inside", "all zero", "scale clamped", "maximum beyond the largest", "ordinary")
 VALUE_CLASSES = ("NaN", "infinity", "zero", "subnormal result", "ordinary")
@@ -58,6 +65,8 @@ class Judgement:
 
     verdicts: Array
     classes: Array
+    #: For each output field the labels of its numbers; `UNJUDGED` where the rest of the answer leaves them no meaning.
+    labels: Columns
     #: For each case the part that is wrong first: "scale", the place of an element, or "value".
     parts: list[str | None] = field(default_factory=list)
 
@@ -73,21 +82,26 @@ def judge(task: Task, inputs: Columns, answers: Columns, tallies: dict[str, Cons
     """The verdict on each case of a batch; `tallies` gathers how consistently choices are followed."""
     want = expected(task, inputs)
     count = len(next(iter(inputs.values())))
-    verdicts = np.zeros(count, np.int64)
     wrong_place = np.full(count, -1, np.int64)
     match task.operation:
         case "encode":
             found = _elements(task, inputs["x"], None, inputs.get("random"), answers["code"], want["code"], tallies)
-            verdicts = found[:, 0]
-            wrong_place[(verdicts & BUG) != 0] = 0
+            labels = {"code": found}
+            wrong_place[(found[:, 0] & BUG) != 0] = 0
         case "quantize":
-            verdicts, wrong_place = _quantized(task, inputs, answers, want, tallies)
+            labels, wrong_place = _quantized(task, inputs, answers, want, tallies)
         case "scale":
-            verdicts = _scales(task, inputs, answers["scale"], want["scale"], tallies)
+            labels = {"scale": _scales(task, inputs, answers["scale"], want["scale"], tallies)}
         case _:
-            verdicts = _values(task.source, answers["value"], want["value"], tallies)[:, 0]
+            labels = {"value": _values(task.source, answers["value"], want["value"], tallies)}
+    verdicts = np.zeros(count, np.int64)
+    for name, found in labels.items():
+        verdicts |= np.bitwise_or.reduce(np.where(found == UNJUDGED, 0, found), axis=1)
+        if name == "codes":  # codes that mean nothing: which they are is left to the implementation
+            loose = (found == UNJUDGED).all(axis=1) & ((verdicts & BUG) == 0) & (answers["codes"] != 0).any(axis=1)
+            verdicts[loose] |= LABELS["nan_block_codes"]
     classes = classify(task, inputs, want)
-    return Judgement(verdicts, classes, _parts(task, inputs, answers, verdicts, wrong_place))
+    return Judgement(verdicts, classes, labels, _parts(task, inputs, answers, verdicts, wrong_place))
 
 
 def _elements(
@@ -98,13 +112,14 @@ def _elements(
     e = task.element
     labels = np.where(got == want, 0, BUG)
     sign = 1 << (e.bits - 1)
+    known = fits(got, e.bits)
+
+    settled: list[tuple[str, Array, Array]] = []
 
     def settle(name: str, where: Array, followed: Array, judged: bool = True) -> None:
         followed = where & followed & (got != want)
         labels[followed & (labels == BUG)] = LABELS[name]
-        tally = tallies.setdefault(name, Consistency())
-        tally.followed += int(followed.sum())
-        tally.kept += int((where & (got == want)).sum()) if judged else 0
+        settled.append((name, followed, where & (got == want) & judged))
 
     if e.integer:
         settle("most_negative", (want == sign + 1) & _reaches_minus_two(task, x, scales, random), got == sign)
@@ -113,7 +128,7 @@ def _elements(
     if e.nan_code is not None:
         first_nan = e.max_code + 1 + (e.infinity_code is not None)
         is_nan = (want & (sign - 1)) >= first_nan
-        got_nan = (got & (sign - 1)) >= first_nan
+        got_nan = known & ((got & (sign - 1)) >= first_nan)
         settle("nan_code", is_nan, got_nan, judged=False)
         other = Overflow.IEEE if task.overflow == Overflow.SATURATE else Overflow.SATURATE
         alternative = element_codes(replace(task, overflow=other), x, scales, random)
@@ -122,7 +137,45 @@ def _elements(
         differs = alternative != want
         settle("infinity", differs & np.isinf(magnitude), same)
         settle("overflow", differs & np.isfinite(magnitude), same)
+    else:
+        _settle_nan(task, x, got, labels, tallies)
+    clean = ~wrong_codes(labels).any(axis=1, keepdims=True)  # what is wrong anyway tells nothing about choices
+    for name, followed, kept in settled:
+        tally = tallies.setdefault(name, Consistency())
+        tally.followed += int((followed & clean).sum())
+        tally.kept += int((kept & clean).sum())
     return labels
+
+
+def _settle_nan(task: Task, x: Array, got: Array, labels: Array, tallies: dict[str, Consistency]) -> None:
+    """What NaNs became in an element that has none: a choice if it is one of `nan_codes`, and counted for each."""
+    nan = np.isnan(as_magnitudes(x, task.source))
+    if not nan.any():
+        return
+    negative = (x >> (task.source.bits - 1)) != 0
+    labels[nan] = BUG
+    for name, (positive_code, negative_code) in nan_codes(task.element).items():
+        followed = nan & (got == np.where(negative, negative_code, positive_code))
+        labels[followed] = LABELS["nan_element"]
+        tally = tallies.setdefault(f"nan_element ({name})", Consistency())
+        tally.followed += int(followed.sum())
+        tally.kept += int((nan & ~followed).sum())
+    for code, count in zip(*np.unique(got[nan], return_counts=True), strict=True):
+        tallies.setdefault(f"{NAN_BECAME}{int(code)}", Consistency()).followed += int(count)
+
+
+def nan_codes(element: ElementFormat) -> dict[str, tuple[int, int]]:
+    """What a NaN, positive or negative, may become in an element without NaN: what implementations document."""
+    sign, largest = 1 << (element.bits - 1), element.max_code
+    least = (1 << element.bits) - largest if element.integer else largest + sign
+    rules = {
+        "the largest": (largest, largest),
+        "the largest of its sign": (largest, least),
+        "zero": (0, 0),
+    }
+    if element.integer:
+        return rules | {"the most negative": (sign, sign)}
+    return rules | {"zero of its sign": (0, sign), "zero of the other sign": (sign, 0)}
 
 
 def _reaches_minus_two(task: Task, x: Array, scales: Array | None, random: Array | None) -> Array:
@@ -138,34 +191,23 @@ def _reaches_minus_two(task: Task, x: Array, scales: Array | None, random: Array
 
 def _quantized(
     task: Task, inputs: Columns, answers: Columns, want: Columns, tallies: dict[str, Consistency]
-) -> tuple[Array, Array]:
+) -> tuple[Columns, Array]:
+    """Labels of scales and codes, and for each block the first element that is wrong (-1: none)."""
     x, random = inputs["x"], inputs.get("random")
-    got_scale, want_scale = answers["scale"], want["scale"]
-    verdicts = _scales(task, inputs, got_scale, want_scale, tallies)
-    magnitude = as_magnitudes(x, task.source)
-    nan_scale = got_scale[:, 0] == E8M0.nan_code
-    usable = (verdicts & BUG) == 0
-    by_element = usable & ~nan_scale
-    place = np.full(len(x), -1, np.int64)
+    got_scale, got = answers["scale"], answers["codes"]
+    of_scales = _scales(task, inputs, got_scale, want["scale"], tallies)
+    of_codes = np.full(x.shape, UNJUDGED, np.int64)
+    of_codes[~fits(got, task.element.bits)] = BUG
 
-    # Blocks that the implementation calls NaN: their element codes mean nothing.
-    loose = usable & nan_scale & (answers["codes"] != 0).any(axis=1)
-    verdicts[loose] |= LABELS["nan_block_codes"]
-
-    # The others: each element for the scale that was answered.
-    rows = np.flatnonzero(by_element)
+    # Each element for the scale that was answered, where that is right or a choice, and not NaN.
+    rows = np.flatnonzero(((of_scales[:, 0] & BUG) == 0) & (got_scale[:, 0] != E8M0.nan_code))
     if rows.size:
-        part = x[rows]
         words = None if random is None else random[rows]
-        right = element_codes(task, part, got_scale[rows], words)
-        got = answers["codes"][rows]
-        labels = _elements(task, part, got_scale[rows], words, got, right, tallies)
-        if task.element.nan_code is None:
-            labels[np.isnan(magnitude[rows])] = 0
-        verdicts[rows] |= np.bitwise_or.reduce(labels, axis=1)
-        bad = (labels & BUG) != 0
-        place[rows] = np.where(bad.any(axis=1), bad.argmax(axis=1), -1)
-    return verdicts, place
+        scales = got_scale[rows].astype(np.uint8)
+        right = element_codes(task, x[rows], scales, words)
+        of_codes[rows] = _elements(task, x[rows], scales, words, got[rows], right, tallies)
+    bad = wrong_codes(of_codes)
+    return {"scale": of_scales, "codes": of_codes}, np.where(bad.any(axis=1), bad.argmax(axis=1), -1)
 
 
 def _scales(task: Task, inputs: Columns, got: Array, want: Array, tallies: dict[str, Consistency]) -> Array:
@@ -173,23 +215,28 @@ def _scales(task: Task, inputs: Columns, got: Array, want: Array, tallies: dict[
     magnitude = as_magnitudes(inputs["x"], task.source)
     got, want = got[:, 0].astype(np.int64), want[:, 0].astype(np.int64)
     verdicts = np.where(got == want, 0, BUG)
+    known = fits(got, 8) & (got != E8M0.nan_code)
     special = ~np.isfinite(magnitude).all(axis=1)
     zero = np.where(np.isfinite(magnitude), magnitude, 0).max(axis=1, initial=0) == 0
     other = Nonfinite.ELEMENT if task.nonfinite == Nonfinite.BLOCK else Nonfinite.BLOCK
     alternative = expected(replace(task, operation="scale", nonfinite=other), inputs)["scale"][:, 0]
     for kind, rows in (("NaN", np.isnan(magnitude).any(axis=1)), ("infinity", ~np.isnan(magnitude).any(axis=1))):
         rows = rows & special
-        followed = rows & (got != want) & ((got == alternative) | (zero & (got != E8M0.nan_code)))
+        # A block without a finite number but zeros is, element by element, a block of zeros.
+        followed = rows & (got != want) & ((got == alternative) | (zero & known))
         tally = tallies.setdefault(f"nonfinite ({kind})", Consistency())
         tally.followed += int(followed.sum())
         tally.kept += int((rows & (got == want)).sum())
         verdicts[followed] = LABELS["nonfinite"]
-    rows = zero & ~special
-    followed = rows & (got != want) & (got != E8M0.nan_code)
+        verdicts[followed & (got != alternative)] |= LABELS["zero_scale"]
+    followed = zero & ~special & (got != want) & known
     verdicts[followed] = LABELS["zero_scale"]
-    for code in np.unique(got[rows & (got != E8M0.nan_code)]):
-        tallies.setdefault(f"zero_scale ({int(code)})", Consistency()).followed += int((rows & (got == code)).sum())
-    return verdicts
+    by_element = zero & known & (~special | (verdicts == LABELS["nonfinite"] | LABELS["zero_scale"]))
+    for code in np.unique(got[by_element]):
+        tallies.setdefault(f"zero_scale ({int(code)})", Consistency()).followed += int(
+            (by_element & (got == code)).sum()
+        )
+    return verdicts.reshape(-1, 1)
 
 
 def _values(target: ElementFormat, got: Array, want: Array, tallies: dict[str, Consistency]) -> Array:
@@ -237,22 +284,25 @@ def classify(task: Task, inputs: Columns, want: Columns) -> Array:
 
 def _parts(task: Task, inputs: Columns, answers: Columns, verdicts: Array, wrong_place: Array) -> list[str | None]:
     """What is wrong in each case with a bug."""
-    parts: list[str | None] = [None] * len(verdicts)
-    for row in np.flatnonzero(verdicts & BUG):
-        if task.operation in ("dequantize", "dot"):
-            parts[row] = "value"
-        elif wrong_place[row] < 0:
-            parts[row] = "scale"
-        else:
-            scales = answers["scale"][row] if task.operation == "quantize" else None
-            x = inputs["x"][row, wrong_place[row]].reshape(1)
-            parts[row] = PLACES[places(as_magnitudes(x, task.source, scales), task.element)[0]]
-    return parts
+    bug = (verdicts & BUG) != 0
+    parts = np.full(len(verdicts), None, object)
+    parts[bug] = "value" if task.operation in ("dequantize", "dot") else "scale"
+    rows = np.flatnonzero(bug & (wrong_place >= 0))
+    if rows.size:
+        scales = answers["scale"][rows, 0].clip(0, 255) if task.operation == "quantize" else None
+        x = inputs["x"][rows, wrong_place[rows]]
+        parts[rows] = np.array(PLACES, object)[places(as_magnitudes(x, task.source, scales), task.element)]
+    for output in task.outputs:
+        parts[~fits(answers[output.name], output.bits).all(axis=1)] = MISFIT
+    return list(parts)
 
 
-def first_wrong_element(task: Task, inputs: Columns, answers: Columns) -> int | None:
-    """For one case of quantize: the first element that is wrong for the scale that was answered."""
-    tallies: dict[str, Consistency] = {}
-    want = expected(task, inputs)
-    place = int(_quantized(task, inputs, answers, want, tallies)[1][0])
-    return None if place < 0 else place
+def wrong_elements(task: Task, inputs: Columns, answers: Columns) -> Array:
+    """For one case of quantize: the places of the elements that are wrong for the scale that was answered."""
+    labels, _ = _quantized(task, inputs, answers, expected(task, inputs), {})
+    return np.flatnonzero(wrong_codes(labels["codes"][0]))
+
+
+def wrong_codes(labels: Array) -> Array:
+    """Which numbers are judged and wrong."""
+    return np.asarray((labels != UNJUDGED) & ((labels & BUG) != 0))

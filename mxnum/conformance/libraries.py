@@ -146,15 +146,13 @@ def _gfloat() -> Iterator[Peer]:
 def _torch() -> Iterator[Peer]:
     import torch
 
-    def casting(dtype: Any) -> Callable[[Array], Array]:
-        return lambda x: torch.from_numpy(x.copy()).to(dtype).view(torch.uint8).numpy()
+    def casting(dtype: Any) -> Callable[[Array], Any]:
+        return lambda x: torch.from_numpy(x).to(dtype)
 
-    def multiplying(dtype: Any) -> Callable[[Array, Array], Array]:
-        def multiply(codes: Array, scales: Array) -> Array:
-            e8m0 = torch.from_numpy(scales.copy()).view(torch.float8_e8m0fnu)
-            product = torch.from_numpy(codes.copy()).view(dtype).to(torch.float32) * e8m0.to(torch.float32)
-            values: Array = product.numpy()
-            return values
+    def multiplying(dtype: Any) -> Callable[[Array, Array], Any]:
+        def multiply(codes: Array, scales: Array) -> Any:
+            e8m0 = torch.from_numpy(scales).view(torch.float8_e8m0fnu)
+            return torch.from_numpy(codes).view(dtype).to(torch.float32) * e8m0.to(torch.float32)
 
         return multiply
 
@@ -177,26 +175,22 @@ def _torchao() -> Iterator[Peer]:
         "e2m1": torch.float4_e2m1fn_x2,
     }  # fmt: skip
 
-    def quantizing(element: str, rule: Any) -> Callable[[Array], tuple[Array, Array]]:
-        def quantize(x: Array) -> tuple[Array, Array]:
-            scale, data = mx_tensor.to_mx(torch.from_numpy(x.copy()), dtypes[element], x.shape[1], rule)
-            codes: Array = data.view(torch.uint8).numpy()
-            if element == "e2m1":
-                codes = np.stack([codes & 15, codes >> 4], axis=-1).reshape(x.shape)
-            return codes, scale.view(torch.uint8).numpy()
+    def quantizing(element: str, rule: Any) -> Callable[[Array], tuple[Any, Any]]:
+        def quantize(x: Array) -> tuple[Any, Any]:
+            scale, data = mx_tensor.to_mx(torch.from_numpy(x), dtypes[element], x.shape[1], rule)
+            return data, scale
 
         return quantize
 
-    def dequantizing(element: str) -> Callable[[Array, Array], Array]:
-        def dequantize(codes: Array, scales: Array) -> Array:
+    def dequantizing(element: str) -> Callable[[Array, Array], Any]:
+        def dequantize(codes: Array, scales: Array) -> Any:
             pairs = np.stack([codes, codes], axis=-1)
             stored = pairs[:, 0] | pairs[:, 1] << 4 if element == "e2m1" else pairs
             data = torch.from_numpy(stored)
             data = data.view(dtypes[element]) if element in ("e4m3", "e5m2") else data  # the others are bytes
-            e8m0 = torch.from_numpy(scales.copy()).view(torch.float8_e8m0fnu)
+            e8m0 = torch.from_numpy(scales).view(torch.float8_e8m0fnu)
             values = mx_tensor.to_dtype(data.reshape(len(codes), -1), e8m0, dtypes[element], 2, torch.float32)
-            first: Array = values.reshape(len(codes), 2)[:, 0].numpy()
-            return first
+            return values.reshape(len(codes), 2)[:, 0]
 
         return dequantize
 
@@ -271,9 +265,9 @@ def _gguf() -> Iterator[Peer]:
     import gguf
 
     def quantize(x: Array) -> tuple[Array, Array]:
-        blocks: Array = gguf.quants.MXFP4.quantize_blocks(x.copy()).reshape(-1, 17)
+        blocks: Array = gguf.quants.MXFP4.quantize_blocks(x).reshape(-1, 17)
         halves = blocks[:, 1:] & 15, blocks[:, 1:] >> 4  # elements i and i + 16
-        return np.concatenate(halves, axis=1), blocks[:, 0].copy()
+        return np.concatenate(halves, axis=1), blocks[:, 0]
 
     def dequantize(codes: Array, scales: Array) -> Array:
         blocks = np.zeros((len(codes), 17), np.uint8)

@@ -1,4 +1,4 @@
-"""The pytest plugin: a fixture for people who test kernels. Nothing is imported until a test asks for it.
+"""The pytest plugin: fixtures for people who test kernels. Nothing is imported until a test asks for it.
 
 Installed as the top-level module ``pytest_mxnum``, so that loading it does not import mxnum and numpy.
 """
@@ -14,3 +14,11 @@ def mx_check() -> Any:
     from mxnum.conformance import check
 
     return check
+
+
+@pytest.fixture  # type: ignore[untyped-decorator]
+def mx_check_arrays() -> Any:
+    """`mxnum.conformance.check_arrays`, likewise, for whole arrays."""
+    from mxnum.conformance import check_arrays
+
+    return check_arrays

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import BinaryIO
 
+import numpy as np
+
+import mxnum
 from mxnum.conformance import text
 from mxnum.conformance.cases import cases, number_of_cases
 from mxnum.conformance.expected import expected
+from mxnum.conformance.report import Profile, Report
 from mxnum.conformance.task import Columns, Field, Task
-from mxnum.conformance.verdict import Judge, Profile, Report
+from mxnum.conformance.verdict import Judge
+from mxnum.dtypes import Array
 
 Advance = Callable[[int], object]
 
@@ -58,21 +63,78 @@ def verify(
     header = (given or reader).header
     task = task or Task.from_header(header)
     judge = Judge(task, profile, keep)
+    stated = _stated_cases(task, header) if given is None else None
     pairs = _alone(task, reader, given) if given else _together(task, reader)
     for first, inputs, answered in pairs:
-        judge.add(inputs, answered, first)
+        judge.add(inputs, answered, first, lambda number: f"line {number}")
         advance(len(next(iter(inputs.values()))))
-    stated = header.get("cases", "")
-    if stated.isdecimal() and judge.cases != int(stated):
-        raise Incomplete(f"The answers must be of {stated} cases, as the header says, not {judge.cases}.")
+        if stated:
+            stated.compare(inputs, first)
+    count = header.get("cases", "")
+    if count.isdecimal() and judge.cases != int(count):
+        raise Incomplete(f"The answers must be of {count} cases, as the header says, not {judge.cases}.")
     if judge.cases == 0:
         raise Incomplete("The answers must be of at least one case, not empty.")
+    if stated:
+        stated.require_all()
     return judge.report()
+
+
+class _Stated:
+    """The cases that a header says were given, against those that come back: the same ones, in any order."""
+
+    def __init__(self, batches: Iterator[Columns]) -> None:
+        self._batches = (_hashes(batch) for batch in batches)
+        self._ahead = np.empty(0, np.uint64)
+        #: The sum of the hashes of lines, less that of the cases that were given.
+        self._excess = 0
+        #: The first line that is not the case that was given there.
+        self._line: int | None = None
+
+    def compare(self, inputs: Columns, first: int) -> None:
+        """Take lines into account, of which the first has that number."""
+        found = _hashes(inputs)
+        while len(self._ahead) < len(found) and (batch := next(self._batches, None)) is not None:
+            self._ahead = np.concatenate([self._ahead, batch])
+        given, self._ahead = self._ahead[: len(found)], self._ahead[len(found) :]
+        common = min(len(found), len(given))
+        other = np.flatnonzero(found[:common] != given[:common])
+        if self._line is None and (other.size or common < len(found)):
+            self._line = first + int(other[0] if other.size else common)
+        self._excess += sum(found.tolist()) - sum(given.tolist())
+
+    def require_all(self) -> None:
+        """An error unless all cases came back."""
+        rest = sum(sum(batch.tolist()) for batch in (self._ahead, *self._batches))
+        if self._excess != rest:
+            raise ValueError(
+                f"The answers must repeat the cases that were given, not others, as line {self._line} does; "
+                "a program can also print its answers alone (--vectors)."
+            )
+
+
+def _hashes(columns: Columns) -> Array:
+    """A number for each row, by which rows are told apart."""
+    result = np.zeros(len(next(iter(columns.values()))), np.uint64)
+    for column in columns.values():
+        for numbers in column.T.astype(np.uint64):
+            result = (result ^ numbers) * np.uint64(0x9E3779B97F4A7C15)
+            result ^= result >> np.uint64(29)
+    return result
+
+
+def _stated_cases(task: Task, header: Mapping[str, str]) -> _Stated | None:
+    """The cases that the header describes, made anew; None where it does not, or another version made them."""
+    numbers = [header.get(key, "") for key in ("level", "seed", "cases")]
+    if header.get("mxnum") != mxnum.__version__ or not all(number.isdecimal() for number in numbers):
+        return None
+    level, seed, count = (int(number) for number in numbers)
+    return _Stated(cases(task, level=level, seed=seed, count=count if level == 2 else None))
 
 
 def _together(task: Task, reader: text.Reader) -> Iterator[tuple[int, Columns, Columns]]:
     for first, lines in reader.chunks():
-        columns = text.parse_lines((*task.inputs, *task.outputs), lines, first)
+        columns = text.parse_lines((*task.inputs, *task.outputs), lines, first, task.outputs)
         yield first, _named(columns, task.inputs), _named(columns, task.outputs)
 
 
@@ -84,7 +146,8 @@ def _alone(task: Task, reader: text.Reader, given: text.Reader) -> Iterator[tupl
         matching = [line for line, _ in zip(cases_in, lines, strict=False)]
         if len(matching) < len(lines):
             raise ValueError(f"The answers must be as many as the cases, not more (from line {first + len(matching)}).")
-        yield first, text.parse_lines(fields, matching, first), text.parse_lines(task.outputs, lines, first)
+        inputs = text.parse_lines(fields, matching, first)
+        yield first, inputs, text.parse_lines(task.outputs, lines, first, task.outputs)
 
 
 def _named(columns: Columns, fields: tuple[Field, ...]) -> Columns:

@@ -1,28 +1,37 @@
-"""What installed libraries do, against the right answers: a page of tables. ``python -m mxnum.conformance.table``."""
+"""What installed libraries do, against the right answers: a page of tables. ``mxnum conformance``."""
 
 from __future__ import annotations
 
-import argparse
 import platform
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 import mxnum
+from mxnum.conformance.answers import answers_of
 from mxnum.conformance.cases import cases
-from mxnum.conformance.check import answers_of, smallest_failure
-from mxnum.conformance.libraries import LIBRARIES, Peer, peers, version
+from mxnum.conformance.check import smallest_failure
+from mxnum.conformance.libraries import Peer, peers, version
+from mxnum.conformance.report import Report
 from mxnum.conformance.task import make_task
-from mxnum.conformance.verdict import Judge, Report
-from mxnum.files import written_whole
+from mxnum.conformance.verdict import Judge
 
 #: For so many wrong parts the smallest input is sought.
 PARTS = 4
 #: Examples that hypothesis tries for each, before the numbers of a known failure are made simpler one by one.
 EXAMPLES = 100
+
+
+_HEAD = """# Conformance of what can be installed
+
+Made by `mxnum conformance --force --out docs/reference/conformance.md`, level 1 of the vectors: every rounding
+boundary and its neighbours, all special values, all scale extremes. *By choice* counts differences that the standard
+leaves open (see {doc}`/howto/check-a-kernel`); *wrong* counts those that no choice explains. Where a finding says what
+gives the wrong answers, the same gives all the right ones. A conversion that was written for another purpose (say,
+without subnormal scales) may be right for that purpose.
+
+"""
 
 
 @dataclass(frozen=True)
@@ -49,8 +58,8 @@ class Row:
         if not r.bugs:
             return None
         text = f"**{self.peer.operation}, {r.task.format.name}, `{self.peer.call}`**: {r.bugs} of {r.cases} cases"
-        for what, explained, tried in r.explanations:
-            text += f"; {explained} of {tried} looked at are what {what} gives"
+        for explanation in r.explanations:
+            text += f"; {explanation.claim}"
         for name, (followed, kept) in r.inconsistent.items():
             text += f"; {followed} look like the choice {name}, which {kept} others do not follow"
         by_class = ", ".join(f"{name} {b} of {c}" for name, (c, b) in r.classes.items() if b)
@@ -62,16 +71,15 @@ def row_of(peer: Peer) -> Row:
     """Run level 1 on one conversion."""
     task = make_task(peer.operation, peer.format, **peer.claims)
     judge = Judge(task)
-    line = 1
+    number = 1
     for inputs in cases(task):
-        judge.add(inputs, answers_of(peer.function, task, inputs), line)
-        line += len(next(iter(inputs.values())))
+        judge.add(inputs, answers_of(peer.function, task, inputs), number)
+        number += len(next(iter(inputs.values())))
     report = judge.report()
     smallest = {}
     for part, first in list(report.by_part.items())[:PARTS]:
         case = smallest_failure(peer.function, report, first, EXAMPLES)
-        if case is not None:
-            smallest[f"{part} ({report.parts[part]})"] = case.text(task).split(": ", 1)[1]
+        smallest[f"{part} ({report.parts[part]})"] = case.body(task)
     return Row(peer, report, smallest)
 
 
@@ -101,12 +109,7 @@ def section(library: str, rows: Iterable[Row]) -> str:
 
 def page(sections: Iterable[str]) -> str:
     """The whole page."""
-    return (
-        "# Conformance of what can be installed\n\n"
-        "Made by `python -m mxnum.conformance.table --write`, level 1 of the vectors: every rounding boundary and its\n"
-        "neighbours, all special values, all scale extremes. *By choice* counts differences that the standard leaves\n"
-        "open (see {doc}`/howto/check-a-kernel`); *wrong* counts those that no choice explains. A conversion that was\n"
-        "written for another purpose (say, without subnormal scales) may be right for that purpose.\n\n"
+    return _HEAD + (
         f"mxnum {mxnum.__version__}, Python {platform.python_version()}, numpy {np.__version__}, "
         f"{platform.machine()}.\n\n" + "\n".join(sections)
     )
@@ -116,28 +119,12 @@ def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Print the page, or write it into the documentation."""
-    parser = argparse.ArgumentParser(prog="python -m mxnum.conformance.table", description=__doc__)
-    parser.add_argument(
-        "--write", metavar="FILE", nargs="?", const="docs/reference/conformance.md", help="write it there"
-    )
-    parser.add_argument("--library", choices=LIBRARIES, action="append", help="these alone (default: all installed)")
-    chosen = parser.parse_args(arguments)
+def page_of(libraries: Iterable[str], advance: Callable[[str], object] = lambda what: None) -> str:
+    """The page about some libraries; one that is not installed says so."""
     sections = []
-    for library in chosen.library or LIBRARIES:
+    for library in libraries:
         if version(library) is None:
             sections.append(f"## {library}\n\nNot installed where this page was made.\n")
-            continue
-        rows = rows_of(library, lambda what: print(what, file=sys.stderr, flush=True))
-        sections.append(section(library, rows))
-    if chosen.write is None:
-        print(page(sections))
-    else:
-        with written_whole(Path(chosen.write)) as partial:
-            partial.write_text(page(sections))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        else:
+            sections.append(section(library, rows_of(library, advance)))
+    return page(sections)

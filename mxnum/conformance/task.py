@@ -79,12 +79,12 @@ class Task:
 
     @property
     def is_stochastic(self) -> bool:
-        return self.rounding == Rounding.SR and self.operation in DECIDES["rounding"]
+        return self.rounding.is_stochastic and self.operation in DECIDES["rounding"]
 
     @property
     def takes_nan(self) -> bool:
         """Whether a NaN among the inputs has a defined answer."""
-        by_element = self.operation == "encode" or self.nonfinite == Nonfinite.ELEMENT
+        by_element = self.operation == "encode" or self.nonfinite.by_element
         return not by_element or self.element.nan_code is not None or self.operation == "scale"
 
     @property

@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from mxnum.conformance.answers import fitted
 from mxnum.conformance.task import Columns, Field, Task
 from mxnum.dtypes import Array, code_dtype
 
@@ -49,8 +50,13 @@ def format_lines(fields: Sequence[Field], columns: Columns) -> bytes:
     return text.tobytes()
 
 
-def parse_lines(fields: Sequence[Field], lines: Sequence[bytes], first_line: int) -> Columns:
-    """The columns that some lines hold; `first_line` is the number of the first of them, for messages."""
+def parse_lines(
+    fields: Sequence[Field], lines: Sequence[bytes], first_line: int, answers: Sequence[Field] = ()
+) -> Columns:
+    """The columns that some lines hold; `first_line` is the number of the first of them, for messages.
+
+    Codes among the `answers`, which are some of the fields, may be too large: such a column is of int64.
+    """
     width = sum(field.count * (field.digits + 1) for field in fields)
     if all(len(line) == width for line in lines):
         text = np.frombuffer(b"".join(lines), np.uint8).reshape(len(lines), width)
@@ -58,7 +64,10 @@ def parse_lines(fields: Sequence[Field], lines: Sequence[bytes], first_line: int
         if columns is not None:
             return columns
     total = sum(field.count for field in fields)
-    result = {f.name: np.zeros((len(lines), f.count), code_dtype(f.bits)) for f in fields}
+    loose = {field.name for field in answers if field.kind in ("element", "scale")}
+    result = {
+        f.name: np.zeros((len(lines), f.count), np.int64 if f.name in loose else code_dtype(f.bits)) for f in fields
+    }
     for row, line in enumerate(lines):
         words = line.split()
         if len(words) != total:
@@ -67,9 +76,10 @@ def parse_lines(fields: Sequence[Field], lines: Sequence[bytes], first_line: int
         at = 0
         for field in fields:
             for i in range(field.count):
-                result[field.name][row, i] = _number(words[at + i], field, first_line + row)
+                bits = 63 if field.name in loose else field.bits
+                result[field.name][row, i] = _number(words[at + i], field, bits, first_line + row)
             at += field.count
-    return result
+    return {f.name: fitted(result[f.name], f.bits) if f.name in loose else result[f.name] for f in fields}
 
 
 def _parse_fixed(fields: Sequence[Field], text: Array) -> Columns | None:
@@ -92,12 +102,12 @@ def _parse_fixed(fields: Sequence[Field], text: Array) -> Columns | None:
     return result
 
 
-def _number(word: bytes, field: Field, line: int) -> int:
+def _number(word: bytes, field: Field, bits: int, line: int) -> int:
     try:
-        value = int(word, 16)
+        value = int(word, 16) if b"_" not in word else -1
     except ValueError:
         value = -1
-    if not 0 <= value < 1 << field.bits:
+    if not 0 <= value < 1 << bits:
         shown = word.decode(errors="replace")
         raise ValueError(f"Line {line} must give {field.name!r} in {field.bits} bits of hexadecimal, not {shown!r}.")
     return value

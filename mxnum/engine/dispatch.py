@@ -16,7 +16,7 @@ def engine(**arguments: Any) -> Any:
     The first argument is the one that the others have to be with.
     """
     for argument in arguments.values():
-        if argument is not None and not isinstance(argument, ndarray):
+        if argument is not None and type(argument) is not ndarray:
             break
     else:
         return host_engine()
@@ -30,6 +30,6 @@ def engine(**arguments: Any) -> Any:
 @cache
 def host_engine() -> Any:
     """The engine of the host; numba is loaded with it."""
-    from mxnum.engine import host
+    from mxnum.engine.quantizing import host
 
     return host

@@ -1,17 +1,14 @@
-"""A quantization that was asked for, with every argument checked and resolved."""
+"""What is asked for, with every argument checked and resolved: a quantization, or the values of an MX array."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from mxnum.formats import ElementFormat, MXFormat
 from mxnum.layout import Blocks, scales_shape
 from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
-
-#: What is made of floats: codes a byte each, packed codes, the values of codes in the type of the input, scales alone.
-CODES, PACKED, VALUES, SCALES = "codes", "packed", "values", "scales"
 
 
 @dataclass(frozen=True)
@@ -22,8 +19,6 @@ class RandomBits:
     words: Any = None
     seed: int = 0
     stream: int = 0
-    #: Whether the words of a seed are those of a matrix of which loops see the transpose.
-    is_turned: bool = False
 
     @property
     def key(self) -> tuple[int, int, int, int]:
@@ -59,6 +54,10 @@ class Settings:
     def scales_shape(self) -> tuple[int, ...]:
         return scales_shape(self.shape, self.blocks)
 
+    @cached_property
+    def must_look(self) -> bool:
+        return must_look(self.element, self.nonfinite)
+
 
 class Request(NamedTuple):
     """Settings and the arrays of one call."""
@@ -71,8 +70,42 @@ class Request(NamedTuple):
     random: RandomBits | None = None
     #: How many threads may work; None for as many as numba would use.
     threads: int | None = None
+    #: Whether codes are to be packed.
+    packed: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class DecodingSettings:
+    """MX arrays of one shape whose values are asked for; calls that ask for the same share one object."""
+
+    element: ElementFormat
+    blocks: Blocks
+    #: Of the codes, also where they are held packed.
+    shape: tuple[int, ...]
+    packed: bool
+    has_offsets: bool
+    #: The type of the values.
+    target: ElementFormat
+
+    @cached_property
+    def scales_shape(self) -> tuple[int, ...]:
+        return scales_shape(self.shape, self.blocks)
+
+
+decoding_settings = lru_cache(maxsize=4096)(DecodingSettings)
+
+
+class DecodingRequest(NamedTuple):
+    """Such settings and the arrays of one call."""
+
+    settings: DecodingSettings
+    #: Codes, a byte each or packed.
+    stored: Any
+    scales: Any
+    offsets: Any = None
+    threads: int | None = None
 
 
 def must_look(element: ElementFormat, nonfinite: Nonfinite) -> bool:
     """Whether all numbers are looked at first, since some may be refused."""
-    return nonfinite == Nonfinite.RAISE or (nonfinite == Nonfinite.ELEMENT and element.nan_code is None)
+    return nonfinite.by_error or (nonfinite.by_element and element.nan_code is None)

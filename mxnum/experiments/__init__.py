@@ -3,7 +3,7 @@
     from mxnum.experiments import Experiment, train, uniform_precision
     runs = train(Experiment(precision=uniform_precision("mxfp4_e2m1")), seeds=(1, 2, 3))
 
-``python -m mxnum.experiments`` runs whole studies. It needs the extra ``experiments`` (scipy, threadpoolctl).
+``mxnum experiments`` runs whole studies. It needs the extra ``experiments`` (scipy, threadpoolctl).
 """
 
 from mxnum.experiments.config import (

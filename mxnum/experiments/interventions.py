@@ -6,7 +6,6 @@ the same step again, and controls whose parameters were changed by one part in a
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.experiments import storage, studies
+from mxnum.experiments import storage
 from mxnum.experiments.config import BFLOAT16, FLOAT32, Experiment, Operand, Precision
 from mxnum.experiments.divergence import IN_A_ROW
 from mxnum.experiments.loop import Training, one_blas_thread
@@ -190,34 +189,6 @@ def _reading(arm: Arm, delay: tuple[float, float, float] | None) -> str:
     if delay[0] < 0:
         return "hastened"
     return "averted while watched" if arm.events == 0 else "delayed"
-
-
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """The options of ``interventions``."""
-    command.add_argument("--study", default="confirm", choices=sorted(studies.STUDIES))
-    command.add_argument("--base", default="E2M1", help="the arm of the study to act on (default: E2M1)")
-    command.add_argument("--seeds", type=int, default=8)
-    command.add_argument("--lead", type=int, default=300, help="steps before the divergence")
-    command.add_argument("--watch", type=int, default=1500, help="steps to watch after the action")
-    command.add_argument("--perturbed", type=int, default=4, help="perturbed controls for each seed")
-    command.add_argument("--runs", type=Path, default=Path("runs"))
-    command.add_argument("--results", type=Path, help="folder of the tables (default: RUNS/results)")
-
-
-def command(options: argparse.Namespace) -> int:
-    """Run seed by seed; seeds that are on disk are not run again."""
-    from mxnum import errors
-
-    study = studies.get(options.study)
-    base = errors.choose("base", options.base, tuple(study.arms))
-    plan = Plan(options.lead, options.watch, options.perturbed)
-    seeds = range(studies.FIRST_SEED, studies.FIRST_SEED + options.seeds)
-    table = gather(study, base, seeds, plan, options.runs)
-    results = options.results or options.runs / "results"
-    storage.write_json(results / "interventions.json", table)
-    (results / "interventions.md").write_text(summary(table) + "\n")
-    print(summary(table))
-    return 0
 
 
 class NothingDivergedError(ValueError):

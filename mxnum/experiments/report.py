@@ -240,5 +240,5 @@ def store(table: dict[str, Any], results: Path, say: Callable[[str], None] = pri
     """Write a collected study as `results/NAME.json` and `NAME.md`, and say the table."""
     name = table["study"]
     storage.write_json(results / f"{name}.json", table)
-    (results / f"{name}.md").write_text(page(table))
+    storage.write_text(results / f"{name}.md", page(table))
     say(page(table))

@@ -20,11 +20,15 @@ Array = Any
 
 def write_json(path: Path, value: Any) -> None:
     """A JSON file that appears whole or not at all; a list of numbers takes one line."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(value, indent=1, sort_keys=True)  # no string of it has a line break in it
-    text = re.sub(r"\[[^][{}]*\]", lambda found: re.sub(r"\n *", " ", found[0]), text)
+    write_text(path, re.sub(r"\[[^][{}]*\]", lambda found: re.sub(r"\n *", " ", found[0]), text) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """As `write_json`, text as it is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as partial:
-        partial.write_text(text + "\n")
+        partial.write_text(text)
 
 
 def write_arrays(path: Path, arrays: dict[str, Array]) -> None:

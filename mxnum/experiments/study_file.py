@@ -74,7 +74,11 @@ def read(path: Path) -> Study:
 def places(study: Study, folder: Path | None = None) -> tuple[Path, Path]:
     """The folders of the runs and of the tables of a study of your own; without a folder, one with its name."""
     folder = Path(study.name) if folder is None else folder
-    return folder / "runs", folder
+    runs = folder / "runs"
+    is_new = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    if not is_new and not runs.is_dir():
+        raise ValueError(f"Folder {str(folder)!r} must be empty, or one that this command made before.")
+    return runs, folder
 
 
 def _combinations(grid: Mapping[str, Any], where: str) -> list[tuple[str, dict[str, Any]]]:

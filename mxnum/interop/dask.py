@@ -8,6 +8,7 @@ import numpy as np
 
 import mxnum as mx
 from mxnum import errors, formats
+from mxnum.dtypes import as_array
 from mxnum.formats import MXFormat
 from mxnum.layout import resolve_blocks
 
@@ -30,8 +31,9 @@ class MXChunks(NamedTuple):
 def quantize(x: Any, format: str | MXFormat, **options: Any) -> MXChunks:
     """`mxnum.quantize` of a dask array, lazily. Blocks must not straddle chunks: each inner chunk holds whole blocks.
 
-    Takes the keywords of `mxnum.quantize` except `offset`, `scales`, and `seed`: which random word an element gets
-    would depend on the chunks. `random_bits` may be a dask array of uint32.
+    Takes the keywords of `mxnum.quantize` except `offset`, `scales`, `out`, and `seed`: which random word an element
+    gets would depend on the chunks. `random_bits` may be a dask array of uint32. Mistakes raise here, but for what only
+    the numbers tell (``nonfinite="raise"``).
     """
     array, options, blocks = _checked(x, options, format)
     words = options.pop("random_bits", None)
@@ -50,25 +52,34 @@ def fake_quantize(x: Any, format: str | MXFormat, **options: Any) -> Any:
     words = options.pop("random_bits", None)
     inputs = (array,) if words is None else (array, words)
     settings = {**options, "blocks": blocks}
-    return _map(_values, inputs, formats.get(format), settings, array.dtype, array.chunks)
+    return _map(_values, inputs, formats.get(format), settings, array.dtype.newbyteorder("="), array.chunks)
 
 
 def _checked(x: Any, options: dict[str, Any], format: str | MXFormat) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
     array_module = errors.package("dask.array", "distributed")
     errors.require_type(isinstance(x, array_module.Array), "x", "a dask array", type(x).__name__)
+    known = all(length == length for chunks in x.chunks for length in chunks)  # (those that are not are NaN)
+    errors.require(known, "x", "of chunks whose lengths are known (x.compute_chunk_sizes())", x.chunks)
+    fmt = formats.get(format)
     options = dict(options)
-    for name in ("seed", "offset", "scales"):
+    for name in ("seed", "offset", "scales", "out"):
         if options.pop(name, None) is not None:
             instead = " (give random_bits instead)" if name == "seed" else ""
             raise ValueError(f"Argument {name!r} must be left out for a dask array{instead}.")
     layout = {name: options.pop(name, None) for name in ("axis", "block_size", "block_shape", "blocks")}
-    blocks = resolve_blocks(x.shape, formats.get(format).block, **layout)
+    blocks = resolve_blocks(x.shape, fmt.block, **layout)
     for axis, (chunks, block) in enumerate(zip(x.chunks, blocks, strict=True)):
         whole = all(length % block == 0 for length in chunks[:-1])
         errors.require(whole, "x", f"in chunks of whole blocks of {block} along axis {axis} (x.rechunk)", chunks)
-    words = options.get("random_bits")
-    if words is not None and not isinstance(words, array_module.Array):
-        options["random_bits"] = array_module.from_array(np.asarray(words), chunks=x.chunks)
+    words, nothing = options.get("random_bits"), (0,) * x.ndim
+    if words is not None:
+        if not isinstance(words, array_module.Array):
+            words = array_module.from_array(as_array("random_bits", words, anywhere=False))
+        errors.require(words.shape == x.shape, "random_bits", f"of shape {x.shape}", words.shape)
+        options["random_bits"] = words.rechunk(x.chunks)
+    # What is wrong with the rest is said now, not when it is computed.
+    of_nothing = {} if words is None else {"random_bits": np.empty(nothing, words.dtype)}
+    mx.quantize(np.empty(nothing, x.dtype), fmt, **{**options, "blocks": blocks, **of_nothing})
     return x, options, blocks
 
 

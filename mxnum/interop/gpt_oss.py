@@ -14,27 +14,31 @@ import numpy as np
 
 from mxnum import errors
 from mxnum.array import MXArray
-from mxnum.dtypes import Array
+from mxnum.dtypes import Array, as_array
+from mxnum.files import reading
+from mxnum.interop._checked import in_host_memory, without_offsets
 from mxnum.interop.safetensors import File
+from mxnum.tensors import in_kind
 
 _FORMAT = "mxfp4_e2m1"
 
 
 def from_gpt_oss(blocks: Any, scales: Any) -> MXArray:
     """An MX array from blocks (..., groups, 16) and scales (..., groups), both uint8: shape (..., 32 groups)."""
-    blocks, scales = np.asarray(blocks), np.asarray(scales)
-    for name, array in (("blocks", blocks), ("scales", scales)):
+    bytes_, codes = (as_array(n, v, anywhere=False) for n, v in (("blocks", blocks), ("scales", scales)))
+    for name, array in (("blocks", bytes_), ("scales", codes)):
         errors.require_dtype(name, array.dtype, np.dtype(np.uint8))
-    fits = blocks.ndim >= 2 and blocks.shape[-1] == 16
-    errors.require(fits, "blocks", "of 16 bytes along the last axis", blocks.shape)
-    errors.require(scales.shape == blocks.shape[:-1], "scales", f"of shape {blocks.shape[:-1]}", scales.shape)
-    groups = blocks.shape[-2]
-    packed = np.ascontiguousarray(blocks).reshape(*blocks.shape[:-2], groups * 16)
-    return MXArray.from_packed(packed, scales, _FORMAT, length=32 * groups)
+    fits = bytes_.ndim >= 2 and bytes_.shape[-1] == 16
+    errors.require(fits, "blocks", "of 16 bytes along the last axis", bytes_.shape)
+    errors.require(codes.shape == bytes_.shape[:-1], "scales", f"of shape {bytes_.shape[:-1]}", codes.shape)
+    groups = bytes_.shape[-2]
+    packed = np.ascontiguousarray(bytes_).reshape(*bytes_.shape[:-2], groups * 16)
+    return MXArray.from_packed(in_kind(packed, blocks), codes, _FORMAT, length=32 * groups)
 
 
 def to_gpt_oss(q: MXArray) -> tuple[Array, Array]:
     """Blocks and scales of an MXFP4 array whose last axis is a whole number of blocks of 32."""
+    q = in_host_memory("q", without_offsets("q", q))
     errors.require(q.format.element.name == "e2m1", "q", "of e2m1 elements", q.format.name)
     rows = q.ndim >= 1 and q.blocks == (*(1,) * (q.ndim - 1), 32) and q.shape[-1] % 32 == 0
     errors.require(rows, "q", "in whole blocks of 32 along the last axis", q.blocks)
@@ -44,8 +48,15 @@ def to_gpt_oss(q: MXArray) -> tuple[Array, Array]:
 def load_tensor(path: str | os.PathLike[str], name: str) -> MXArray:
     """The tensor `name` of a checkpoint shard: stored as ``name.blocks`` and ``name.scales``, or with underscores."""
     file = File(path)
-    for joint in (".", "_"):
-        if f"{name}{joint}blocks" in file.names() and f"{name}{joint}scales" in file.names():
-            return from_gpt_oss(file.tensor(f"{name}{joint}blocks"), file.tensor(f"{name}{joint}scales"))
-    found = [each[: -len("_blocks")] for each in file.names() if each.endswith((".blocks", "_blocks"))]
-    raise ValueError(f"Argument 'name' must be one of {found}, not {name!r}.")
+    stored = set(file.names())
+    blocks = [each for each in file.names() if each.endswith((".blocks", "_blocks"))]
+    found = {each[: -len("_blocks")]: each for each in reversed(blocks)}
+    if name not in found:
+        if not found:
+            raise ValueError(f"File {str(path)!r} must hold tensors named as in gpt-oss, ....blocks and ....scales.")
+        errors.choose("name", name, list(reversed(found)))
+    of_scales = found[name].removesuffix("blocks") + "scales"
+    if of_scales not in stored:
+        raise ValueError(f"File {str(path)!r} must hold {of_scales!r} beside {found[name]!r}, and does not.")
+    with reading(path, f"must hold {name!r} as in gpt-oss"):
+        return from_gpt_oss(file.tensor(found[name]), file.tensor(of_scales))

@@ -10,6 +10,7 @@ from mxnum import errors, formats
 from mxnum.array import MXArray
 from mxnum.dtypes import Array
 from mxnum.formats import MXFormat
+from mxnum.interop._checked import in_host_memory, without_offsets
 
 #: ONNX's name for the elements it has a type for.
 TYPES = {
@@ -29,6 +30,7 @@ def to_onnx(q: MXArray, name: str) -> tuple[Any, Any]:
     A scale code below 6 has no place there and is refused.
     """
     onnx = _onnx()
+    q = in_host_memory("q", without_offsets("q", q))
     element = q.format.element
     if element.name not in TYPES:
         raise ValueError(f"Argument 'q' must have elements of {errors.joined(TYPES)}, not {element.name}.")
@@ -63,12 +65,16 @@ def from_onnx(
     errors.require(fits, "scales", "of FLOAT8E8M0", scales.data_type)
     name = known[elements.data_type]
     fmt = formats.of_element(name) if format is None else formats.get(format)
+    errors.require(fmt.element.name == name, "format", f"one of {name} elements", fmt.name)
     codes = onnx.numpy_helper.to_array(elements).view(np.uint8)
     scale_codes = onnx.numpy_helper.to_array(scales).view(np.uint8)
     if fmt.element.integer:
-        scale_codes = np.where(scale_codes == 255, scale_codes, scale_codes + fmt.element.mantissa_bits).astype(
-            np.uint8
+        is_nan, most = scale_codes == 255, 254 - fmt.element.mantissa_bits
+        usable = bool((is_nan | (scale_codes <= most)).all())
+        errors.require(
+            usable, "scales", f"of codes up to {most} for {fmt.name}", int(scale_codes[~is_nan].max(initial=0))
         )
+        scale_codes = np.where(is_nan, scale_codes, scale_codes + fmt.element.mantissa_bits).astype(np.uint8)
     return MXArray.from_parts(codes, scale_codes, fmt, axis=axis, block_size=block_size)
 
 

@@ -9,8 +9,10 @@ rest.
 from __future__ import annotations
 
 import json
+import math
 import mmap
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,9 +21,10 @@ import numpy as np
 
 from mxnum import errors
 from mxnum.array import MXArray
-from mxnum.dtypes import Array
+from mxnum.dtypes import Array, as_array
 from mxnum.files import written_whole
 from mxnum.formats import ElementFormat, MXFormat
+from mxnum.interop._checked import in_host_memory
 
 #: numpy or ml_dtypes names of the types a file may hold; F4 and F6 are packed, and read as bytes.
 DTYPES = {
@@ -31,38 +34,81 @@ DTYPES = {
     "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu",
 }  # fmt: skip
 _NAMES = {name: code for code, name in DTYPES.items()}
+#: Bits of types that are read as bytes.
+PACKED = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
 _LONGEST_HEADER = 100_000_000
+_METADATA = "__metadata__"
+#: What the descriptions of MX arrays are called: this and the name.
+_NOTE = "mxnum."
 
 
 def save(path: str | os.PathLike[str], tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
-    """Write MX arrays and ordinary arrays under their names; the file appears whole or not at all."""
+    """Write MX arrays and ordinary arrays under their names; the file appears whole or not at all.
+
+    Arrays may be of numpy or tensors of torch on the CPU, in any byte order: files have the little-endian one.
+    """
+    errors.require_type(isinstance(tensors, Mapping), "tensors", "a mapping of names to arrays", type(tensors).__name__)
+    errors.require_type(metadata is None or isinstance(metadata, Mapping), "metadata", "a mapping of texts", metadata)
     stored: dict[str, Array] = {}
-    notes = dict(metadata or {})
+    notes: dict[str, str] = {}
     for name, value in tensors.items():
+        parts: dict[str, Any] = {_checked_text("tensors", name): value}
         if isinstance(value, MXArray):
-            parts, note = _parts(value)
-            stored |= {f"{name}.{part}": array for part, array in parts.items()}
-            notes[f"mxnum.{name}"] = note
-        else:
-            stored[name] = np.asarray(value)
-    header: dict[str, Any] = {"__metadata__": notes} if notes else {}
+            of_array, notes[f"{_NOTE}{name}"] = _parts(value)
+            parts = {f"{name}.{part}": array for part, array in of_array.items()}
+        for part, array in parts.items():
+            if part in stored or part == _METADATA:
+                taken = "that of the file's metadata" if part == _METADATA else "also that of a part of an MX array"
+                raise ValueError(f"Argument 'tensors' must hold no tensor of the name {part!r}, {taken}.")
+            stored[part] = _stored(part, array)
+    for key, text in (metadata or {}).items():
+        is_ours = _checked_text("metadata", key).startswith(_NOTE)
+        if is_ours and notes.get(key) != text:
+            raise ValueError(f"Argument 'metadata' must hold no {key!r}, which describes an MX array.")
+        notes[key] = _checked_text("metadata", text)
+    with written_whole(path) as partial, partial.open("wb") as file:
+        file.write(_header(stored, notes))
+        for array in stored.values():
+            file.write(array.tobytes())
+
+
+def _stored(name: str, value: Any) -> Array:
+    """An array as a file has it."""
+    array: Array = as_array("tensors", value, anywhere=False)
+    if array.dtype.name not in _NAMES:
+        raise TypeError(f"Argument 'tensors' must hold {errors.joined(_NAMES)}, not {array.dtype.name} ({name!r}).")
+    if array.dtype.isnative and sys.byteorder == "little":
+        return array
+    little: Array = array.astype(array.dtype.newbyteorder("<"))
+    return little
+
+
+def _header(stored: Mapping[str, Array], notes: Mapping[str, str]) -> bytes:
+    header: dict[str, Any] = {_METADATA: notes} if notes else {}
     start = 0
     for name, array in stored.items():
-        kind = array.dtype.name
-        if kind not in _NAMES:
-            raise TypeError(f"Argument 'tensors' must hold {errors.joined(_NAMES)}, not {kind} ({name!r}).")
-        header[name] = {"dtype": _NAMES[kind], "shape": array.shape, "data_offsets": [start, start + array.nbytes]}
-        start += array.nbytes
+        kind, end = _NAMES[array.dtype.name], start + array.nbytes
+        header[name] = {"dtype": kind, "shape": array.shape, "data_offsets": [start, end]}
+        start = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    with written_whole(path) as partial, partial.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for array in stored.values():
-            file.write(np.ascontiguousarray(array).view(np.uint8).tobytes() if array.ndim else array.tobytes())
+    errors.require(len(text) <= _LONGEST_HEADER, "tensors", f"described by {_LONGEST_HEADER} bytes at most", len(text))
+    return len(text).to_bytes(8, "little") + text
+
+
+def _checked_text(argument: str, value: Any) -> str:
+    """A name or a text that other readers can read."""
+    errors.require_type(isinstance(value, str), argument, "of names and texts that are str", value)
+    text: str = value
+    errors.require(not any("\ud800" <= c <= "\udfff" for c in text), argument, "of text that is Unicode", text)
+    return text
 
 
 class File:
-    """An open file: names, metadata, and tensors that are mapped when asked for, not loaded."""
+    """An open file: names, metadata, and tensors that are mapped when asked for, not loaded.
+
+    What the format's own library refuses is refused here.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
@@ -71,26 +117,38 @@ class File:
             length = int.from_bytes(file.read(8), "little") if size >= 8 else size
             if size < 8 + length or length > _LONGEST_HEADER:
                 raise self._damaged("its header is cut off")
-            try:
-                header = json.loads(file.read(length))
-            except ValueError:
-                raise self._damaged("its header is not JSON") from None
+            header = self._parsed(file.read(length))
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._start = 8 + length
-        if not isinstance(header, dict):
-            raise self._damaged("its header is not a table")
-        self.metadata: dict[str, str] = header.pop("__metadata__", {}) or {}
+        notes = header.pop(_METADATA, None) or {}
+        if not (isinstance(notes, dict) and all(isinstance(text, str) for text in notes.values())):
+            raise self._damaged("its metadata are not texts")
+        self.metadata: dict[str, str] = notes
         self._entries: dict[str, Any] = header
         for name, entry in header.items():
-            try:
-                begin, end = entry["data_offsets"]
-                valid = 0 <= begin <= end and all(n >= 0 for n in entry["shape"]) and isinstance(entry["dtype"], str)
-            except (KeyError, TypeError, ValueError):
-                valid, end = False, 0
-            if not valid:
+            if not _is_entry(entry):
                 raise self._damaged(f"the entry of {name!r} makes no sense")
-            if self._start + end > size:
+            if self._start + entry["data_offsets"][1] > size:
                 raise self._damaged(f"it ends before the data of {name!r} do")
+        place = 0
+        for name, entry in sorted(header.items(), key=lambda item: tuple(item[1]["data_offsets"])):
+            begin, end = entry["data_offsets"]
+            if begin != place:
+                raise self._damaged(f"the data of {name!r} begin at {begin}, not where others end, at {place}")
+            place = end
+        if self._start + place != size:
+            raise self._damaged(f"{size - self._start - place} bytes at its end belong to no tensor")
+
+    def _parsed(self, text: bytes) -> dict[str, Any]:
+        try:
+            header = json.loads(text.decode(), object_pairs_hook=_without_repetition)
+        except RecursionError:
+            raise self._damaged("its header is too deep") from None
+        except ValueError:
+            raise self._damaged("its header is not JSON, each name once") from None
+        if not isinstance(header, dict):
+            raise self._damaged("its header is not a table")
+        return header
 
     def names(self) -> list[str]:
         """The tensors as the file has them."""
@@ -98,7 +156,7 @@ class File:
 
     def mx_names(self) -> list[str]:
         """The MX arrays that were saved by this module."""
-        return [key.removeprefix("mxnum.") for key in self.metadata if key.startswith("mxnum.")]
+        return [key.removeprefix(_NOTE) for key in self.metadata if key.startswith(_NOTE)]
 
     def dtype(self, name: str) -> str:
         """The type of a tensor, by its safetensors name."""
@@ -109,37 +167,69 @@ class File:
         entry = self._entry(name)
         begin, end = entry["data_offsets"]
         raw = np.frombuffer(self._map, np.uint8, end - begin, self._start + begin)
-        if entry["dtype"] not in DTYPES:
-            return raw
-        import ml_dtypes
-
-        dtype = np.dtype(getattr(ml_dtypes, DTYPES[entry["dtype"]], None) or DTYPES[entry["dtype"]])
-        if int(np.prod(entry["shape"])) * dtype.itemsize != end - begin:
+        kind, shape = entry["dtype"], entry["shape"]
+        bits = 8 * _dtype(kind).itemsize if kind in DTYPES else PACKED.get(kind)
+        if bits is not None and math.prod(shape) * bits != 8 * (end - begin):
             raise self._damaged(f"the shape of {name!r} does not fit its data")
-        return raw.view(dtype).reshape(entry["shape"])
+        if kind not in DTYPES:
+            return raw
+        try:
+            return raw.view(_dtype(kind)).reshape(shape)
+        except (ValueError, OverflowError) as problem:  # axes of enormous lengths beside one of length 0, or too many
+            raise self._damaged(f"the shape of {name!r} is none that numpy can have ({problem})") from None
 
     def mx(self, name: str) -> MXArray:
         """An MX array that was saved under that name."""
-        key = f"mxnum.{errors.choose('name', name, self.mx_names())}"
+        key = f"{_NOTE}{errors.choose('name', name, self.mx_names())}"
         try:
             note = json.loads(self.metadata[key])
             element = ElementFormat(**note["element"])
             fmt = MXFormat(element, note["scale"], note["block"], note["name"])
             shape, blocks = tuple(note["shape"]), tuple(note["blocks"])
-        except (KeyError, TypeError, ValueError) as problem:
+            codes, scales = (self._bytes(f"{name}.{part}") for part in ("elements", "scales"))
+            offsets = self.tensor(f"{name}.offsets") if f"{name}.offsets" in self._entries else None
+            if element.bits == 8:
+                return MXArray.from_parts(codes.reshape(shape), scales, fmt, blocks=blocks, offsets=offsets)
+            array = MXArray.from_packed(codes, scales, fmt, length=shape[-1], blocks=blocks, offsets=offsets)
+            errors.require(array.shape == shape, "shape", f"{array.shape}", shape)
+        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as problem:
             raise self._damaged(f"the description of {name!r} makes no sense ({problem})") from None
-        codes = self.tensor(f"{name}.elements").view(np.uint8)
-        scales = self.tensor(f"{name}.scales").view(np.uint8)
-        offsets = self.tensor(f"{name}.offsets") if f"{name}.offsets" in self._entries else None
-        if element.bits == 8:
-            return MXArray.from_parts(codes.reshape(shape), scales, fmt, blocks=blocks, offsets=offsets)
-        return MXArray.from_packed(codes, scales, fmt, length=shape[-1], blocks=blocks, offsets=offsets)
+        return array
+
+    def _bytes(self, name: str) -> Array:
+        """Codes, whatever type of one byte they are stored as."""
+        array = self.tensor(name)
+        errors.require(array.itemsize == 1, name, "stored in bytes", self.dtype(name))
+        return array.view(np.uint8)
 
     def _entry(self, name: str) -> dict[str, Any]:
         return dict(self._entries[errors.choose("name", name, list(self._entries))])
 
     def _damaged(self, why: str) -> ValueError:
         return ValueError(f"File {str(self._path)!r} must be a whole safetensors file: {why}.")
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        raise ValueError
+    return table
+
+
+def _is_entry(entry: Any) -> bool:
+    """Whether what the header says of a tensor has the form that it should have."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("dtype"), str):
+        return False
+    shape, place = entry.get("shape"), entry.get("data_offsets")
+    if not isinstance(shape, list) or not isinstance(place, list) or len(place) != 2:
+        return False
+    return all(type(number) is int and number >= 0 for number in (*shape, *place)) and place[0] <= place[1]
+
+
+def _dtype(kind: str) -> np.dtype[Any]:
+    import ml_dtypes
+
+    return np.dtype(getattr(ml_dtypes, DTYPES[kind], None) or DTYPES[kind]).newbyteorder("<")
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -154,6 +244,8 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     file = File(path)
     names = file.mx_names()
+    if twice := set(names) & set(file.names()):
+        raise file._damaged(f"{min(twice)!r} is the name of a tensor and of an MX array")
     parts = {f"{name}.{part}" for name in names for part in ("elements", "scales", "offsets")}
     return {**{n: file.mx(n) for n in names}, **{n: file.tensor(n) for n in file.names() if n not in parts}}
 
@@ -161,8 +253,9 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _parts(q: MXArray) -> tuple[dict[str, Array], str]:
     import ml_dtypes
 
+    q = in_host_memory("tensors", q)
     if q.ndim == 0:
-        raise ValueError("Argument 'tensors' must hold MX arrays of at least one axis.")
+        raise ValueError("Argument 'tensors' must hold MX arrays of at least one axis: packed codes are rows.")
     e = q.format.element
     note = {
         "name": q.format.name, "block": q.format.block, "scale": q.format.scale.name, "shape": q.shape,

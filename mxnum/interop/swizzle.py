@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
-from mxnum.dtypes import Array
+from mxnum.dtypes import Array, as_array
+from mxnum.tensors import in_kind
 
 _ROWS, _COLUMNS = 128, 4
 
@@ -24,26 +25,28 @@ def swizzle_scales(scales: Any) -> Array:
     >>> swizzle_scales(np.arange(128 * 4, dtype=np.uint8).reshape(128, 4))[:8]
     array([  0,   1,   2,   3, 128, 129, 130, 131], dtype=uint8)
     """
-    scales = np.asarray(scales)
-    errors.require_dtype("scales", scales.dtype, np.dtype(np.uint8), " of E8M0 codes")
-    errors.require(scales.ndim == 2, "scales", "two-dimensional", scales.shape)
-    tiles = _tiles(scales.shape)
+    array = as_array("scales", scales, anywhere=False)
+    errors.require_dtype("scales", array.dtype, np.dtype(np.uint8), " of E8M0 codes")
+    errors.require(array.ndim == 2, "scales", "two-dimensional", array.shape)
+    tiles = _tiles(array.shape)
     padded = np.zeros((tiles[0] * _ROWS, tiles[1] * _COLUMNS), np.uint8)
-    padded[: scales.shape[0], : scales.shape[1]] = scales
+    padded[: array.shape[0], : array.shape[1]] = array
     split = padded.reshape(tiles[0], 4, 32, tiles[1], _COLUMNS)  # row tile, r div 32, r mod 32, column tile, c
-    return np.ascontiguousarray(split.transpose(0, 3, 2, 1, 4)).ravel()
+    swizzled: Array = in_kind(np.ascontiguousarray(split.transpose(0, 3, 2, 1, 4)).ravel(), scales)
+    return swizzled
 
 
 def unswizzle_scales(swizzled: Any, shape: tuple[int, int]) -> Array:
     """The scale codes of that shape from what `swizzle_scales` returns; padding is dropped."""
-    swizzled = np.asarray(swizzled)
-    errors.require_dtype("swizzled", swizzled.dtype, np.dtype(np.uint8), " of E8M0 codes")
+    array = as_array("swizzled", swizzled, anywhere=False)
+    errors.require_dtype("swizzled", array.dtype, np.dtype(np.uint8), " of E8M0 codes")
     tiles = _tiles(shape)
     expected = tiles[0] * tiles[1] * _ROWS * _COLUMNS
-    errors.require(swizzled.size == expected, "swizzled", f"of {expected} bytes for scales of {shape}", swizzled.size)
-    split = swizzled.reshape(tiles[0], tiles[1], 32, 4, _COLUMNS).transpose(0, 3, 2, 1, 4)
+    errors.require(array.size == expected, "swizzled", f"of {expected} bytes for scales of {shape}", array.size)
+    split = array.reshape(tiles[0], tiles[1], 32, 4, _COLUMNS).transpose(0, 3, 2, 1, 4)
     padded = np.ascontiguousarray(split).reshape(tiles[0] * _ROWS, tiles[1] * _COLUMNS)
-    return padded[: shape[0], : shape[1]].copy()
+    scales: Array = in_kind(padded[: shape[0], : shape[1]].copy(), swizzled)
+    return scales
 
 
 def _tiles(shape: tuple[int, ...]) -> tuple[int, int]:

@@ -1,7 +1,8 @@
-"""PyTorch tensors: inputs without a copy, and MX arrays as tensors of the float8, float4 and E8M0 types.
+"""PyTorch tensors: random bits as torch has them, and MX arrays as tensors of the float8, float4 and E8M0 types.
 
-Arrays and tensors share memory on the CPU. CUDA tensors stay where they are, and give CUDA tensors (extra ``cuda``).
-Tensors on other devices are refused: what is quantized where is the caller's decision (``tensor.cpu()``).
+The functions of `mxnum` take tensors themselves: those on the CPU without a copy, those of CUDA where they are (extra
+``cuda``), and answer with tensors. Tensors on other devices are refused: what is quantized where is the caller's
+decision (``tensor.cpu()``).
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mxnum import errors, formats
+from mxnum import errors, formats, tensors
 from mxnum.array import MXArray
 from mxnum.dtypes import Array
 from mxnum.formats import MXFormat
+from mxnum.interop._checked import without_offsets
 
 #: torch's name for the elements that it has a type for.
 DTYPES = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2", "e2m1": "float4_e2m1fn_x2", "int8": "int8"}
+_LARGEST = (1 << 32) - 1
 
 
 class MXTensors(NamedTuple):
@@ -33,92 +36,110 @@ def _torch() -> Any:
 
 
 def _checked(name: str, tensor: Any) -> Any:
-    """The tensor without its gradient, if it is one that can be read."""
+    """The tensor outside autograd, if it is one that can be read."""
     torch = _torch()
     errors.require_type(isinstance(tensor, torch.Tensor), name, "a torch tensor", type(tensor).__name__)
     known = tensor.is_cuda or tensor.device.type == "cpu"
     errors.require(known, name, "on the CPU or a CUDA device (tensor.cpu())", str(tensor.device))
-    return tensor.detach()
-
-
-def _readable(tensor: Any) -> Any:
-    """What the library's functions take: the array that a CPU tensor is, a CUDA tensor as it is."""
-    tensor = _checked("tensor", tensor)
-    return tensor if tensor.is_cuda else as_array(tensor)
+    return tensors.readable(name, tensor)
 
 
 def as_array(tensor: Any) -> Array:
-    """A CPU tensor of floats as a numpy array on the same memory, bfloat16 included."""
+    """A CPU tensor as a numpy array on the same memory, bfloat16 and 8-bit floats included."""
     torch = _torch()
     errors.require_type(isinstance(tensor, torch.Tensor), "tensor", "a torch tensor", type(tensor).__name__)
     errors.require(tensor.device.type == "cpu", "tensor", "on the CPU (tensor.cpu())", str(tensor.device))
-    tensor = tensor.detach()
-    if tensor.dtype == torch.bfloat16:
-        import ml_dtypes
-
-        array: Array = tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    else:
-        array = tensor.numpy()
-    return array
+    return tensors.host_array("tensor", tensor)
 
 
 def as_tensor(array: Any) -> Any:
-    """A numpy array of floats as a tensor on the same memory, bfloat16 included."""
-    torch = _torch()
+    """A numpy array as a tensor on the same memory, bfloat16 and 8-bit floats included."""
+    _torch()
     array = np.asarray(array)
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
+    errors.require(array.dtype.isnative, "array", "in native byte order", array.dtype.str)
+    shareable = array.flags.writeable and all(step >= 0 for step in array.strides)
+    errors.require(shareable, "array", "writable and of no negative strides (array.copy())", array.strides)
+    return tensors.as_tensor(array)
 
 
 def quantize(tensor: Any, format: str | MXFormat, **options: Any) -> MXArray:
-    """`mxnum.quantize` of a tensor, with its keywords; `random_bits` may be a tensor of torch.uint32 or int32."""
+    """`mxnum.quantize` of a tensor, with its keywords and two more kinds of random bits.
+
+    `random_bits` may be a tensor of any integers, which are taken by value: all have to be between 0 and 2**32 - 1.
+    `seed` may be a `torch.Generator`. Of it 64 bits are drawn, ``torch.empty((), dtype=torch.int64,
+    device=generator.device).random_(-(2**63), None, generator=generator)`` modulo 2**64, and they are the seed: a call
+    advances the generator, and the next one rounds by other bits.
+    """
     import mxnum as mx
 
-    return mx.quantize(_readable(tensor), format, **_with_words(options))
+    return mx.quantize(_checked("tensor", tensor), format, **_with_words(options))
 
 
 def fake_quantize(tensor: Any, format: str | MXFormat, **options: Any) -> Any:
-    """`mxnum.fake_quantize` of a tensor, with its keywords: a new tensor of the same dtype, outside autograd."""
+    """`mxnum.fake_quantize` of a tensor, with the keywords of `quantize`: a new tensor of the same dtype.
+
+    It is outside autograd, so a tensor that requires a gradient is refused, unless torch records none (under
+    `torch.no_grad`, or within the forward pass of a `torch.autograd.Function` of your own).
+    """
     import mxnum as mx
 
-    values = mx.fake_quantize(_readable(tensor), format, **_with_words(options))
-    return values if tensor.is_cuda else as_tensor(values)
+    return mx.fake_quantize(_checked("tensor", tensor), format, **_with_words(options))
 
 
 def _with_words(options: dict[str, Any]) -> dict[str, Any]:
-    """The keywords with random words that are a tensor in the form that the library's functions take."""
-    words = options.get("random_bits")
-    if words is None or isinstance(words, np.ndarray):
-        return options
-    words = _checked("random_bits", words).view(_torch().uint32)
-    return {**options, "random_bits": words if words.is_cuda else words.numpy()}
+    """The keywords with random words and seeds of torch in the form that the library's functions take."""
+    options, words, seed = dict(options), options.get("random_bits"), options.get("seed")
+    if words is not None and not isinstance(words, np.ndarray):
+        options["random_bits"] = _words("random_bits", _checked("random_bits", words))
+    if isinstance(seed, _torch().Generator):
+        options["seed"] = _drawn(seed)
+    return options
+
+
+def _words(name: str, words: Any) -> Any:
+    """Integers as torch.uint32, of the same values."""
+    torch = _torch()
+    dtype = tensors.dtype_of(words)
+    errors.require_type(dtype.kind in "iu" and dtype.isbuiltin == 1, name, "a tensor of integers", words.dtype)
+    if words.dtype == torch.uint32:
+        return words
+    wide = words.view(torch.int64) if words.dtype == torch.uint64 else words.to(torch.int64)
+    wrong = (wide < 0) | (wide > _LARGEST)
+    if wrong.any():
+        index = tuple(wrong.nonzero()[0].tolist())
+        raise errors.outside(name, index, f"between 0 and {_LARGEST}", words[index].item())
+    return torch.where(wide > _LARGEST // 2, wide - _LARGEST - 1, wide).to(torch.int32).view(torch.uint32)
+
+
+def _drawn(generator: Any) -> int:
+    torch = _torch()
+    word = torch.empty((), dtype=torch.int64, device=generator.device).random_(-(1 << 63), None, generator=generator)
+    return int(word.item()) % (1 << 64)
 
 
 def to_torch(q: MXArray) -> MXTensors:
-    """The MX array as tensors. Eight-bit codes and all scales share its memory; narrower codes are packed.
+    """The MX array as tensors. Eight-bit codes and all scales share its memory, unless that is read-only; narrower
+    codes are packed.
 
     float4_e2m1fn_x2 holds two elements of the last axis a byte, the first in the low bits, so its last axis is half as
     long and has to be even.
     """
     torch = _torch()
+    without_offsets("q", q)
     element = q.format.element
-    theirs = q.on_device and not isinstance(q.codes, torch.Tensor)
-    errors.require(not theirs, "q", "in host memory or made of tensors", f"of {type(q.codes).__module__} arrays")
+    theirs = q.on_device and not tensors.is_tensor(q.scales)
+    errors.require(not theirs, "q", "in host memory or made of tensors", f"of {type(q.scales).__module__} arrays")
     scales = _tensor_of(q.scales).view(torch.float8_e8m0fnu)
-    if element.bits == 8:
-        codes = _tensor_of(q.codes)
-    else:
-        codes = _tensor_of(q.pack())
-        odd = element.name == "e2m1" and q.ndim > 0 and q.shape[-1] % 2
-        errors.require(not odd, "q", "of even length along its last axis for float4_e2m1fn_x2", q.shape)
+    odd = element.name == "e2m1" and q.ndim > 0 and q.shape[-1] % 2
+    errors.require(not odd, "q", "of even length along its last axis for float4_e2m1fn_x2", q.shape)
+    codes = _tensor_of(q.codes if element.bits == 8 else q.pack())
     if element.name in DTYPES:
         codes = codes.view(getattr(torch, DTYPES[element.name]))
     return MXTensors(codes, scales, q.format, q.blocks)
 
 
 def _tensor_of(part: Any) -> Any:
-    return _torch().from_numpy(part) if isinstance(part, np.ndarray) else part
+    return tensors.as_tensor(part) if isinstance(part, np.ndarray) else part
 
 
 def from_torch(
@@ -139,21 +160,20 @@ def from_torch(
     torch = _torch()
     elements, scales = _checked("elements", elements), _checked("scales", scales)
     known = {getattr(torch, name): element for element, name in DTYPES.items()}
-    if format is None:
-        if elements.dtype not in known:
-            listed = errors.joined(DTYPES.values())
-            raise TypeError(f"Argument 'format' must be given unless elements are {listed}, not {elements.dtype}.")
-        wanted = known[elements.dtype]
-        fmt = formats.of_element(wanted)
-    else:
-        fmt = formats.get(format)
-    codes, scale_codes = (
-        part if part.is_cuda else part.numpy() for part in (elements.view(torch.uint8), scales.view(torch.uint8))
-    )
+    if format is None and elements.dtype not in known:
+        listed = errors.joined(DTYPES.values())
+        raise TypeError(f"Argument 'format' must be given unless elements are {listed}, not {elements.dtype}.")
+    fmt = formats.of_element(known[elements.dtype]) if format is None else formats.get(format)
+    own = known.get(elements.dtype) == fmt.element.name
+    accepted = f"torch.uint8 or the type of {fmt.element.name} for {fmt.name}"
+    errors.require_type(own or elements.dtype == torch.uint8, "elements", accepted, elements.dtype)
+    is_scale = scales.dtype in (torch.uint8, torch.float8_e8m0fnu)
+    errors.require_type(is_scale, "scales", "of torch.float8_e8m0fnu or torch.uint8", scales.dtype)
+    codes, scale_codes = elements.view(torch.uint8), scales.view(torch.uint8)
     layout: dict[str, Any] = {"axis": axis, "block_size": block_size, "blocks": blocks}
     if fmt.element.bits == 8:
         return MXArray.from_parts(codes, scale_codes, fmt, **layout)
     if length is None:
         errors.require(8 % fmt.element.bits == 0, "length", "given for elements of 6 bits", None)
-        length = codes.shape[-1] * 8 // fmt.element.bits
+        length = codes.shape[-1] * 8 // fmt.element.bits if codes.ndim else 0
     return MXArray.from_packed(codes, scale_codes, fmt, length=length, **layout)

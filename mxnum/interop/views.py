@@ -8,8 +8,10 @@ import numpy as np
 
 from mxnum import errors, formats
 from mxnum.array import MXArray
-from mxnum.dtypes import ML_DTYPES, Array
+from mxnum.dtypes import ML_DTYPES, Array, as_array
 from mxnum.formats import MXFormat
+from mxnum.interop._checked import in_host_memory, without_offsets
+from mxnum.tensors import in_kind
 
 #: The elements whose codes ml_dtypes stores alike, one byte each with the value in the low bits.
 ELEMENTS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "int8")
@@ -19,6 +21,7 @@ def to_views(q: MXArray) -> tuple[Array, Array]:
     """The codes as an ml_dtypes (or int8) array and the scales as float8_e8m0fnu, on the memory of `q`."""
     import ml_dtypes
 
+    q = in_host_memory("q", without_offsets("q", q))
     return q.elements, q.scales.view(ml_dtypes.float8_e8m0fnu)
 
 
@@ -39,13 +42,14 @@ def from_views(
     >>> from_views(np.ones((2, 64), ml_dtypes.float8_e4m3fn), np.full((2, 2), 127, np.uint8))
     <MXArray mxfp8_e4m3 (2, 64), blocks (1, 32): 132 bytes packed>
     """
-    elements, scales = np.asarray(elements), np.asarray(scales)
-    name = elements.dtype.name
+    array, codes = as_array("elements", elements, anywhere=False), as_array("scales", scales, anywhere=False)
+    name = array.dtype.name
     known = {ML_DTYPES[element]: element for element in ELEMENTS}
     if name not in known:
         raise TypeError(f"Argument 'elements' must be an array of {errors.joined(known)}, not {name}.")
     fmt = formats.get(format) if format is not None else formats.of_element(known[name])
     errors.require(fmt.element.name == known[name], "format", f"one of {known[name]} elements", fmt.name)
-    if scales.dtype.name == "float8_e8m0fnu":
-        scales = scales.view(np.uint8)
-    return MXArray.from_parts(elements.view(np.uint8), scales, fmt, axis=axis, block_size=block_size)
+    if codes.dtype.name == "float8_e8m0fnu":
+        codes = codes.view(np.uint8)
+    stored = in_kind(array.view(np.uint8), elements)
+    return MXArray.from_parts(stored, codes, fmt, axis=axis, block_size=block_size)

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from mxnum.formats import ElementFormat
-from mxnum.modes import Overflow, Rounding
+from mxnum.modes import Overflow, Rounding, which
 from mxnum.scalar.unpack import INFINITE, NAN
 from mxnum.scalar.word import dialect, select
 
@@ -29,8 +29,9 @@ def make_round(target: ElementFormat, rounding: Rounding, width: int, word: int)
     BEYOND = target.max_code + 1
     DISCARDED = width - MANTISSA
     SHIFT_LIMIT = word - 2  # a shift this large leaves less than half of one quantum, as any larger one would
-    RNE, RNA, RTO, SR = (rounding == mode for mode in (Rounding.RNE, Rounding.RNA, Rounding.RTO, Rounding.SR))
-    RTP, RTN = rounding == Rounding.RTP, rounding == Rounding.RTN
+    RNE, RNA, RTP, RTN, SR, RTO, _RTZ = which(
+        rounding, Rounding.RNE, Rounding.RNA, Rounding.RTP, Rounding.RTN, Rounding.SR, Rounding.RTO, Rounding.RTZ
+    )
     if DISCARDED < 1 or width + 2 > SHIFT_LIMIT:
         raise ValueError(f"width {width} does not fit {target.name} in a {word}-bit word")
 
@@ -70,6 +71,19 @@ def make_round(target: ElementFormat, rounding: Rounding, width: int, word: int)
     return round_magnitude
 
 
+def limits(rounding: Rounding) -> tuple[bool, bool]:
+    """Whether a finite x > max gives max, and a finite x < -max gives -max, where overflow does not saturate."""
+    return {
+        Rounding.RNE: (False, False),
+        Rounding.RNA: (False, False),
+        Rounding.RTZ: (True, True),
+        Rounding.RTP: (False, True),
+        Rounding.RTN: (True, False),
+        Rounding.RTO: (True, True),
+        Rounding.SR: (False, False),
+    }[rounding]
+
+
 def make_pack(
     target: ElementFormat, rounding: Rounding, overflow: Overflow, width: int, word: int
 ) -> Callable[..., Any]:
@@ -81,10 +95,9 @@ def make_pack(
     NAN_CODE = MAX if target.nan_code is None else target.nan_code
     KEEPS_NAN_SIGN = target.nan_code is not None and not target.canonical_nan
     # Inf where there is one, else NaN; an element with neither saturates.
-    IEEE = overflow == Overflow.IEEE and target.specials != "none"
+    IEEE = not overflow.of(target.specials).saturates
     OVER = NAN_CODE if target.infinity_code is None else target.infinity_code
-    LIMITS_ABOVE = rounding in (Rounding.RTZ, Rounding.RTO, Rounding.RTN)  # a finite x > max gives max
-    LIMITS_BELOW = rounding in (Rounding.RTZ, Rounding.RTO, Rounding.RTP)  # a finite x < -max gives -max
+    LIMITS_ABOVE, LIMITS_BELOW = limits(rounding)
     round_magnitude = make_round(target, rounding, width, word)
 
     @dialect

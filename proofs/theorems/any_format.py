@@ -13,7 +13,8 @@ from typing import Any
 import z3
 
 from mxnum import formats
-from mxnum.engine import lanes, magic, narrow
+from mxnum.engine.machine import lanes
+from mxnum.engine.rounding import float64_as_float32, float_additions
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_decode, make_encode
 from mxnum.scalar.pack import SR_BITS
@@ -33,7 +34,7 @@ SOURCE = (
 SCALE = "The scale made by one addition is the shared scale where that is in any domain, for every such element."
 DECODING = "The value made of a code, in any float type, is that of the definition, for every such element."
 ANY = f"the element has at most {MOST_BITS} bits, and any exponent bits, bias and special codes"
-LIMITS = "scale and x are within the limits of mxnum.engine.magic"
+LIMITS = "scale and x are within the limits of the float additions"
 RANDOM = "random in 0..2**30-1"
 ENVIRONMENT = "float32 operations round to nearest even"
 #: bitwuzla answers in seconds, z3 in minutes.
@@ -48,7 +49,7 @@ def _elements(mantissa_bits: int, overflow: Overflow, width: int = 32) -> Iterat
 
 
 def _within(element: AnyElement, rounding: Rounding, x: Any, scale: Any, random: Any) -> list[z3.BoolRef]:
-    domain: Any = magic.domain(element, rounding)  # type: ignore[arg-type]
+    domain: Any = float_additions.domain(element, rounding)  # type: ignore[arg-type]
     return [
         *element.premises,
         scale >= 0,
@@ -73,8 +74,8 @@ def check_code(mantissa_bits: int, rounding: Rounding, overflow: Overflow) -> Ou
 
 def _check_code(element: AnyElement, rounding: Rounding, overflow: Overflow) -> Outcome:
     x, scale, random = (z3.BitVec(name, 32) for name in ("x", "scale", "random"))
-    constants = magic.constants(element, rounding, overflow)  # type: ignore[arg-type]
-    function = magic.make_code(rounding, element.mantissa_bits == 0)
+    constants = float_additions.constants(element, rounding, overflow)  # type: ignore[arg-type]
+    function = float_additions.make_code(rounding, element.mantissa_bits == 0)
     got, safe = run_fast(lambda x, scale, random: function(x, scale, random, constants), x, scale, random)
     want, _ = run(make_encode(FLOAT32, element, rounding, overflow), x, scale, random)  # type: ignore[arg-type]
     premises = [*_within(element, rounding, x, scale, random), *float_results()]
@@ -123,7 +124,7 @@ def _widened(source: Any, mantissa_bits: int, kind: str) -> tuple[Any, Any, list
 
 def _widening(source: Any) -> Callable[..., Any]:
     """What brings a source to float32; of float64 in integers, which `narrowing/conversion` says loops' way equals."""
-    return narrow.to_odd if source.name == "float64" else magic.make_widen(source)
+    return float64_as_float32.to_odd if source.name == "float64" else float_additions.make_widen(source)
 
 
 def check_scale(mantissa_bits: int, type_name: str) -> Outcome:
@@ -136,10 +137,10 @@ def check_scale(mantissa_bits: int, type_name: str) -> Outcome:
 
 def _check_scale(source: Any, mantissa_bits: int, kind: str, rule: ScaleRule) -> Outcome:
     amax, narrowed, premises, element, same = _widened(source, mantissa_bits, kind)
-    constants = magic.constants(same, rule=rule)  # type: ignore[arg-type]
-    got, safe = run(lambda narrowed: magic.fast_scale(narrowed, constants), narrowed)
+    constants = float_additions.constants(same, rule=rule)  # type: ignore[arg-type]
+    got, safe = run(lambda narrowed: float_additions.fast_scale(narrowed, constants), narrowed)
     want, _ = run(make_shared_scale(source, element, rule), amax)  # type: ignore[arg-type]
-    domain: Any = magic.domain(same, Rounding.RNE)  # type: ignore[arg-type]
+    domain: Any = float_additions.domain(same, Rounding.RNE)  # type: ignore[arg-type]
     in_domain = z3.And(
         got >= domain.least_scale.value, got <= domain.greatest_scale.value, narrowed <= domain.greatest_x
     )
@@ -156,9 +157,9 @@ def check_decoding(mantissa_bits: int, type_name: str) -> Outcome:
 def _check_decoding(mantissa_bits: int, kind: str, type_name: str) -> Outcome:
     target, element = formats.FLOATS[type_name], any_element(mantissa_bits, kind)
     code, scale = z3.BitVec("code", 32), z3.BitVec("scale", 32)
-    least, greatest = map(_value, magic.decoding_domain(element))  # type: ignore[arg-type]
-    constants = magic.constants(element)  # type: ignore[arg-type]
-    value, safe = run_fast(lambda code, scale: magic.value_of_code(code, scale, constants), code, scale)
+    least, greatest = map(_value, float_additions.decoding_domain(element))  # type: ignore[arg-type]
+    constants = float_additions.constants(element)  # type: ignore[arg-type]
+    value, safe = run_fast(lambda code, scale: float_additions.value_of_code(code, scale, constants), code, scale)
     wide, premises = element, [*element.premises, *float_results()]
     if target.bits == 64:
         wide = any_element(mantissa_bits, kind, 64)
@@ -178,7 +179,7 @@ def _converted(value: z3.BitVecRef, target: Any) -> z3.BitVecRef:
     if target.name == "float32":
         return value
     if target.name == "bfloat16":
-        got, _ = run(magic.make_convert_value(target), value)
+        got, _ = run(float_additions.make_convert_value(target), value)
         return got
     sort = {"float64": z3.Float64(), "float16": z3.Float16()}[target.name]
     number = z3.fpBVToFP(value, z3.Float32())
@@ -193,7 +194,7 @@ def theorems() -> list[Theorem]:
 
 def _code_theorems() -> Iterator[Theorem]:
     for mantissa_bits, rounding, overflow in product(MANTISSAS, Rounding, Overflow):
-        code = magic.make_code(rounding, mantissa_bits == 0)
+        code = float_additions.make_code(rounding, mantissa_bits == 0)
         example = make_encode(FLOAT32, formats.ELEMENTS["e4m3"], rounding, overflow)
         yield Theorem(
             name=f"any/code/m{mantissa_bits}/{rounding}/{overflow}",
@@ -202,7 +203,7 @@ def _code_theorems() -> Iterator[Theorem]:
             check=partial(check_code, mantissa_bits, rounding, overflow),
             hypotheses=(ANY, LIMITS, RANDOM, ENVIRONMENT),
             tier="full",
-            functions=(code, magic.constants, magic.domain, example),
+            functions=(code, float_additions.constants, float_additions.domain, example),
         )
 
 
@@ -213,8 +214,8 @@ def _other_theorems() -> Iterator[Theorem]:
         encodes = tuple(make_encode(source, e4m3, rounding, Overflow.IEEE) for rounding in Rounding)
         scales = tuple(make_shared_scale(source, e4m3, rule) for rule in ScaleRule)
         about: list[tuple[str, str, Callable[..., Outcome], tuple[Callable[..., Any], ...]]] = [
-            ("scale", SCALE, check_scale, (magic.fast_scale, magic.constants, widen, *scales)),
-            ("decode", DECODING, check_decoding, (magic.value_of_code, magic.constants, decode)),
+            ("scale", SCALE, check_scale, (float_additions.fast_scale, float_additions.constants, widen, *scales)),
+            ("decode", DECODING, check_decoding, (float_additions.value_of_code, float_additions.constants, decode)),
         ]
         if source.name in SOURCES:
             about.append(("source", SOURCE, check_source, (widen, *encodes)))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import z3
 
-from mxnum.engine import beyond, magic
+from mxnum.engine.rounding import any_scale, float_additions
 from mxnum.formats import E8M0, ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
 from mxnum.scalar.convert import make_decode, make_encode
@@ -33,17 +33,17 @@ ENVIRONMENT = "float32 products round to nearest even and keep subnormals"
 
 def check_code(name: str, rounding: Rounding, overflow: Overflow) -> Outcome:
     element = ELEMENTS[name]
-    domain = magic.domain(element, rounding)
+    domain = float_additions.domain(element, rounding)
     x, scale, random = z3.BitVec("x", 32), z3.BitVec("scale", 32), z3.BitVec("random", 32)
-    floats, unit = Floats(), z3.BitVecVal(beyond.UNIT, 32)
-    brought, safe = run(beyond.bring, x, scale)
+    floats, unit = Floats(), z3.BitVecVal(any_scale.UNIT, 32)
+    brought, safe = run(any_scale.bring, x, scale)
     encode = make_encode(FLOAT32, element, rounding, overflow)
     got, _ = run(encode, brought, unit, random)
     want, _ = run(encode, x, scale, random)
     in_domain = (brought & 0x7FFFFFFF) <= domain.greatest_x
     given = [(x & 0x7FFFFFFF) <= FLOAT32.max_code, scale >= 0, scale <= 254, z3.ULT(random, 1 << SR_BITS)]
     goal = z3.And(got == want, in_domain, *safe)
-    if not domain.least_scale <= beyond.UNIT <= domain.greatest_scale:
+    if not domain.least_scale <= any_scale.UNIT <= domain.greatest_scale:
         return Outcome("refuted", "by hand", 0.0, "scale 1 is outside the domain")
     return prove([*given, *floats.equations], goal, engines=("bitwuzla",), show=(x, scale, random))
 
@@ -52,12 +52,12 @@ def check_decoding(name: str) -> Outcome:
     """All codes under all scales, by running both functions on arrays."""
     started = time.perf_counter()
     element = ELEMENTS[name]
-    least, greatest = magic.decoding_domain(element)
+    least, greatest = float_additions.decoding_domain(element)
     codes, scales = np.meshgrid(np.arange(1 << element.bits), np.arange(E8M0.nan_code))
     with np.errstate(all="ignore"):
-        got = beyond.value_of_code_anywhere(codes, scales, magic.constants(element))
+        got = any_scale.value_of_code_anywhere(codes, scales, float_additions.constants(element))
     outcome = swept(got, make_decode(element, FLOAT32)(codes, scales), 32, started)
-    if not least <= beyond.UNIT <= greatest:
+    if not least <= any_scale.UNIT <= greatest:
         return Outcome("refuted", outcome.solver, outcome.seconds, "scale 1 is outside the domain")
     return outcome
 
@@ -71,7 +71,7 @@ def _rounding_theorems() -> Iterator[Theorem]:
         if overflow == Overflow.IEEE and element.specials == "none":
             continue
         functions: tuple[Callable[..., Any], ...] = (
-            beyond.bring,
+            any_scale.bring,
             make_encode(FLOAT32, element, rounding, overflow),
         )
         yield Theorem(
@@ -87,10 +87,10 @@ def _rounding_theorems() -> Iterator[Theorem]:
 def _decoding_theorems() -> Iterator[Theorem]:
     for name, element in ELEMENTS.items():
         functions: tuple[Callable[..., Any], ...] = (
-            beyond.value_of_code_anywhere,
-            beyond.return_to,
-            magic.value_of_code,
-            magic.constants,
+            any_scale.value_of_code_anywhere,
+            any_scale.return_to,
+            float_additions.value_of_code,
+            float_additions.constants,
             make_decode(element, FLOAT32),
         )
         yield Theorem(

@@ -8,7 +8,7 @@ from typing import Any
 
 import z3
 
-from mxnum.engine import magic, offsets
+from mxnum.engine.rounding import float_additions, offset_additions
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.scalar.offset import OFFSET, make_decode_offset, make_difference
 from proofs.solve import prove
@@ -27,7 +27,7 @@ def difference(source: str) -> Outcome:
     x, offset = z3.BitVec("x", float_type.bits), z3.BitVec("offset", 16)
     wide_x = z3.SignExt(32 - float_type.bits, x) if float_type.bits < 32 else x
     wide_offset = z3.ZeroExt(16, offset)
-    subtract, widen = offsets.make_fast_difference(float_type), magic.make_widen(OFFSET)
+    subtract, widen = offset_additions.make_fast_difference(float_type), float_additions.make_widen(OFFSET)
     got, safe = run_fast(lambda x, offset: subtract(x, widen(offset)), wide_x, wide_offset)
     want, _ = run(make_difference(float_type), wide_x, wide_offset)
     is_nan = z3.UGT(want & 0x7FFFFFFF, 0x7F800000)
@@ -44,14 +44,14 @@ def difference(source: str) -> Outcome:
 
 def total(name: str) -> Outcome:
     element = ELEMENTS[name]
-    least, greatest = magic.decoding_domain(element)
-    constants, widen = magic.constants(element), magic.make_widen(OFFSET)
+    least, greatest = float_additions.decoding_domain(element)
+    constants, widen = float_additions.constants(element), float_additions.make_widen(OFFSET)
     code, scale, offset = z3.BitVec("code", element.bits), z3.BitVec("scale", 8), z3.BitVec("offset", 16)
     wide = z3.ZeroExt(32 - element.bits, code), z3.ZeroExt(24, scale), z3.ZeroExt(16, offset)
 
     def fast(code: Any, scale: Any, offset: Any) -> Any:
-        value: Any = magic.value_of_code(code, scale, constants)
-        return offsets.fast_sum(value, widen(offset))  # type: ignore[no-untyped-call]
+        value: Any = float_additions.value_of_code(code, scale, constants)
+        return offset_additions.fast_sum(value, widen(offset))  # type: ignore[no-untyped-call]
 
     got, safe = run_fast(fast, *wide)
     want, _ = run(make_decode_offset(element, FLOATS["float32"]), *wide)
@@ -73,7 +73,7 @@ def theorems() -> Iterator[Theorem]:
     finite = "offset is any finite float16"
     rounding = "float32 additions round to nearest even"
     for source in ("float32", "bfloat16", "float16"):
-        pair = offsets.make_fast_difference(FLOATS[source]), make_difference(FLOATS[source])
+        pair = offset_additions.make_fast_difference(FLOATS[source]), make_difference(FLOATS[source])
         names = tuple(function.__name__ for function in pair)
         yield Theorem(
             name=f"magic/difference/{source}",
@@ -82,18 +82,22 @@ def theorems() -> Iterator[Theorem]:
             check=partial(difference, source),
             hypotheses=("x is any bit pattern of its type", finite, rounding),
             tier="full",
-            functions=(*pair, magic.make_widen(OFFSET)),
+            functions=(*pair, float_additions.make_widen(OFFSET)),
         )
     for name, element in ELEMENTS.items():
-        functions = offsets.fast_sum, magic.value_of_code, make_decode_offset(element, FLOATS["float32"])
+        functions = (
+            offset_additions.fast_sum,
+            float_additions.value_of_code,
+            make_decode_offset(element, FLOATS["float32"]),
+        )
         yield Theorem(
             name=f"magic/sum/{name}",
             statement=SUM,
             kernels=tuple(function.__name__ for function in functions),
             check=partial(total, name),
             hypotheses=(
-                "code is any element code and scale any within mxnum.engine.magic.decoding_domain", finite, rounding
+                "code is any element code and scale any within the float additions' `decoding_domain`", finite, rounding
             ),
             tier="fast" if name == "e2m1" else "full",
-            functions=(*functions, magic.constants, magic.make_widen(OFFSET)),
+            functions=(*functions, float_additions.constants, float_additions.make_widen(OFFSET)),
         )  # fmt: skip

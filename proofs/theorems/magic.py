@@ -12,7 +12,8 @@ import numpy as np
 import z3
 
 from mxnum import formats
-from mxnum.engine import lanes, magic
+from mxnum.engine.machine import lanes
+from mxnum.engine.rounding import float_additions
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_decode, make_encode
 from mxnum.scalar.pack import SR_BITS
@@ -33,7 +34,7 @@ WIDENING = "The widened number is the number, and a block of which it is the lar
 PRODUCT = "The value made of a number times a power of two is the value of the definition."
 DECODING = "The value made by moving the fields of a code into place is the value of the definition."
 ROUNDING_HYPOTHESES = (
-    "x is any float32 and scale any code within the limits of mxnum.engine.magic.domain",
+    "x is any float32 and scale any code within the limits of the float additions' `domain`",
     "random in 0..2**30-1",
     "float32 additions and products round to nearest even",
 )
@@ -74,8 +75,8 @@ def _truncate(a: Sym) -> Sym:
 
 def check(name: str, rounding: Rounding, overflow: Overflow, value: bool) -> Outcome:
     element = formats.ELEMENTS[name]
-    domain = magic.domain(element, rounding)
-    constants = magic.constants(element, rounding, overflow)
+    domain = float_additions.domain(element, rounding)
+    constants = float_additions.constants(element, rounding, overflow)
     x, scale, random = z3.BitVec("x", 32), z3.BitVec("scale", 32), z3.BitVec("random", 32)
     in_domain = [
         scale >= domain.least_scale,
@@ -97,22 +98,22 @@ def check_scale(rule: ScaleRule, names: tuple[str, ...]) -> Outcome:
 
 def _check_scale(name: str, rule: ScaleRule) -> Outcome:
     element = formats.ELEMENTS[name]
-    constants, amax = magic.constants(element, rule=rule), z3.BitVec("amax", 32)
+    constants, amax = float_additions.constants(element, rule=rule), z3.BitVec("amax", 32)
     finite = [amax >= 0, amax <= FLOAT32.max_code]
-    got, safe = run_fast(lambda amax: magic.fast_scale(amax, constants), amax)
+    got, safe = run_fast(lambda amax: float_additions.fast_scale(amax, constants), amax)
     want, _ = run(make_shared_scale(FLOAT32, element, rule), amax)
-    least = min(magic.domain(element, rounding).least_scale for rounding in Rounding)
+    least = min(float_additions.domain(element, rounding).least_scale for rounding in Rounding)
     right = z3.If(z3.Or(amax == 0, amax >= 1 << 23), got == want, got < least)
     return prove(finite, z3.And(right, *safe), show=(amax,))
 
 
 def check_decoding(name: str) -> Outcome:
     element = formats.ELEMENTS[name]
-    least, greatest = magic.decoding_domain(element)
-    constants = magic.constants(element)
+    least, greatest = float_additions.decoding_domain(element)
+    constants = float_additions.constants(element)
     code, scale = z3.BitVec("code", element.bits), z3.BitVec("scale", 8)
     wide = z3.ZeroExt(32 - element.bits, code), z3.ZeroExt(24, scale)
-    got, safe = run_fast(lambda code, scale: magic.value_of_code(code, scale, constants), *wide)
+    got, safe = run_fast(lambda code, scale: float_additions.value_of_code(code, scale, constants), *wide)
     want, _ = run(make_decode(element, FLOAT32), *wide)
     in_domain = [z3.UGE(scale, least), z3.ULE(scale, greatest)]
     return prove([*in_domain, *_results], z3.And(got == want, *safe), show=(code, scale))
@@ -122,11 +123,11 @@ def check_conversion(name: str, type_name: str) -> Outcome:
     """All codes under all scales of the domain, by running both functions on arrays."""
     started = time.perf_counter()
     element, target = formats.ELEMENTS[name], formats.FLOATS[type_name]
-    least, greatest = magic.decoding_domain(element)
+    least, greatest = float_additions.decoding_domain(element)
     codes, scales = np.meshgrid(np.arange(1 << element.bits), np.arange(least, greatest + 1))
     with np.errstate(invalid="ignore"):
-        values = magic.value_of_code(codes, scales, magic.constants(element))
-        got = magic.make_convert_value(target)(values)
+        values = float_additions.value_of_code(codes, scales, float_additions.constants(element))
+        got = float_additions.make_convert_value(target)(values)
     return swept(got, make_decode(element, target)(codes, scales), target.bits, started)
 
 
@@ -134,10 +135,10 @@ def check_product(name: str) -> Outcome:
     """All codes under all scales of the domain, by running both functions on arrays."""
     started = time.perf_counter()
     element = formats.ELEMENTS[name]
-    least, greatest = magic.product_domain(element)
+    least, greatest = float_additions.product_domain(element)
     codes, scales = np.meshgrid(np.arange(1 << element.bits), np.arange(least, greatest + 1))
     with np.errstate(invalid="ignore"):
-        got = magic.make_value_by_product(element)(codes, scales, magic.constants(element))
+        got = float_additions.make_value_by_product(element)(codes, scales, float_additions.constants(element))
     return swept(got.astype(np.int64), make_decode(element, FLOAT32)(codes, scales), 32, started)
 
 
@@ -147,7 +148,7 @@ def check_widening(type_name: str) -> Outcome:
     source = formats.FLOATS[type_name]
     x = np.arange(1 << 16)
     x = x[(x & 0x7FFF) <= source.max_code]
-    widen = magic.make_widen(source)
+    widen = float_additions.make_widen(source)
     got, want = [widen(x)], [make_decode(source, FLOAT32)(x, formats.E8M0.bias)]
     amax = x[x <= source.max_code]
     for element, rule in product(formats.ELEMENTS.values(), ScaleRule):
@@ -178,8 +179,8 @@ def float_results() -> list[z3.BoolRef]:
 
 
 def _fast(element: formats.ElementFormat, rounding: Rounding, value: bool) -> Any:
-    make = magic.make_value if value else magic.make_code
-    return make(rounding, magic.breaks_ties_by_parity(element))
+    make = float_additions.make_value if value else float_additions.make_code
+    return make(rounding, float_additions.breaks_ties_by_parity(element))
 
 
 def theorems() -> list[Theorem]:
@@ -193,7 +194,7 @@ def _rounding_theorems() -> Iterator[Theorem]:
                 continue
             functions = (
                 _fast(element, rounding, value),
-                magic.constants,
+                float_additions.constants,
                 make_encode(FLOAT32, element, rounding, overflow),
                 *((make_decode(element, FLOAT32),) if value else ()),
             )
@@ -210,7 +211,11 @@ def _rounding_theorems() -> Iterator[Theorem]:
 
 def _scale_theorems() -> Iterator[Theorem]:
     for rule in ScaleRule:
-        functions = (magic.fast_scale, magic.constants, make_shared_scale(FLOAT32, formats.ELEMENTS["e4m3"], rule))
+        functions = (
+            float_additions.fast_scale,
+            float_additions.constants,
+            make_shared_scale(FLOAT32, formats.ELEMENTS["e4m3"], rule),
+        )
         yield Theorem(
             name=f"magic/scale/{rule}",
             statement=SCALE,
@@ -223,8 +228,12 @@ def _scale_theorems() -> Iterator[Theorem]:
 
 def _decoding_theorems() -> Iterator[Theorem]:
     for name, element in formats.ELEMENTS.items():
-        of_scale = "code is any element code and scale any within mxnum.engine.magic.decoding_domain"
-        functions: tuple[Any, ...] = magic.value_of_code, magic.constants, make_decode(element, FLOAT32)
+        of_scale = "code is any element code and scale any within the float additions' `decoding_domain`"
+        functions: tuple[Any, ...] = (
+            float_additions.value_of_code,
+            float_additions.constants,
+            make_decode(element, FLOAT32),
+        )
         yield Theorem(
             name=f"magic/decode/{name}",
             statement=DECODING,
@@ -234,8 +243,8 @@ def _decoding_theorems() -> Iterator[Theorem]:
             functions=functions,
         )
         functions = (
-            magic.make_value_by_product(element),
-            magic.constants,
+            float_additions.make_value_by_product(element),
+            float_additions.constants,
             make_decode(element, FLOAT32),
         )
         yield Theorem(
@@ -243,14 +252,14 @@ def _decoding_theorems() -> Iterator[Theorem]:
             statement=PRODUCT,
             kernels=tuple(function.__name__ for function in functions),
             check=partial(check_product, name),
-            hypotheses=("code is any element code and scale any within mxnum.engine.magic.product_domain",),
+            hypotheses=("code is any element code and scale any within the float additions' `product_domain`",),
             functions=functions,
         )
         for type_name, target in formats.FLOATS.items():
             functions = (
-                magic.value_of_code,
-                magic.make_convert_value(target),
-                magic.constants,
+                float_additions.value_of_code,
+                float_additions.make_convert_value(target),
+                float_additions.constants,
                 make_decode(element, target),
             )
             yield Theorem(
@@ -263,7 +272,7 @@ def _decoding_theorems() -> Iterator[Theorem]:
             )
     for type_name in ("bfloat16", "float16"):
         source = formats.FLOATS[type_name]
-        pair = magic.make_widen(source), make_decode(source, FLOAT32)
+        pair = float_additions.make_widen(source), make_decode(source, FLOAT32)
         yield Theorem(
             name=f"magic/widen/{type_name}",
             statement=WIDENING,

@@ -10,7 +10,8 @@ from typing import Any
 import z3
 
 from mxnum import formats
-from mxnum.engine import lanes, magic, narrow
+from mxnum.engine.machine import lanes
+from mxnum.engine.rounding import float64_as_float32, float_additions
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_encode
 from mxnum.scalar.pack import SR_BITS
@@ -29,7 +30,7 @@ STOCHASTIC = (
 CONVERSION = "Rounding to odd by a conversion gives what rounding to odd in integers does."
 SCALE = "The scale made of a largest magnitude rounded to odd is its shared scale, where that is in any domain."
 HYPOTHESES = (
-    "x is any finite float64, and scale any code, within the limits of mxnum.engine.magic.domain",
+    "x is any finite float64, and scale any code, within the limits of the float additions' `domain`",
     "random in 0..2**30-1",
 )
 
@@ -49,16 +50,16 @@ def _finite() -> tuple[z3.BitVecRef, z3.BoolRef]:
 def check(name: str, rounding: Rounding, overflow: Overflow) -> Outcome:
     lanes.LOW_WORD[Sym] = low_word
     element = formats.ELEMENTS[name]
-    domain, (x, finite) = magic.domain(element, rounding), _finite()
+    domain, (x, finite) = float_additions.domain(element, rounding), _finite()
     scale, random = z3.BitVec("scale", 32), z3.BitVec("random", 32)
     encode = make_encode(FLOAT64, element, rounding, overflow)
     want, _ = run(encode, x, z3.SignExt(32, scale), z3.SignExt(32, random))
     if rounding == Rounding.SR:
-        narrowed, safe = run(narrow.leading_part, x)
+        narrowed, safe = run(float64_as_float32.leading_part, x)
         got, more = _stochastic(element, overflow, x, scale, random)
         safe, floats = [*safe, *more], float_results()
     else:
-        narrowed, safe = run(narrow.to_odd, x)
+        narrowed, safe = run(float64_as_float32.to_odd, x)
         got, _ = run(make_encode(FLOAT32, element, rounding, overflow), narrowed, scale, random)
         floats = []
     within = [
@@ -72,13 +73,13 @@ def check(name: str, rounding: Rounding, overflow: Overflow) -> Outcome:
 
 
 def _stochastic(element: Any, overflow: Overflow, x: Any, scale: Any, random: Any) -> tuple[Any, list[z3.BoolRef]]:
-    constants = magic.constants(element, Rounding.SR, overflow)
-    code = magic.make_code(Rounding.SR, magic.breaks_ties_by_parity(element))
+    constants = float_additions.constants(element, Rounding.SR, overflow)
+    code = float_additions.make_code(Rounding.SR, float_additions.breaks_ties_by_parity(element))
 
     def split(scale: Sym, random: Sym) -> Any:
         wide = Sym(x, scale.obligations)
-        leading = narrow.leading_part(wide)
-        return code(leading, scale, random + narrow.rest(wide, leading, scale, constants), constants)
+        leading = float64_as_float32.leading_part(wide)
+        return code(leading, scale, random + float64_as_float32.rest(wide, leading, scale, constants), constants)
 
     return run_fast(split, scale, random)
 
@@ -86,8 +87,8 @@ def _stochastic(element: Any, overflow: Overflow, x: Any, scale: Any, random: An
 def check_conversion() -> Outcome:
     lanes.LOW_WORD[Sym] = low_word
     x, finite = _finite()
-    want, _ = run(narrow.to_odd, x)
-    got, safe = run_fast(narrow.to_odd_by_conversion, x)
+    want, _ = run(float64_as_float32.to_odd, x)
+    got, safe = run_fast(float64_as_float32.to_odd_by_conversion, x)
     return prove([finite, *float_results()], z3.And(got == want, *safe), show=(x,))
 
 
@@ -98,11 +99,11 @@ def check_scale(rule: ScaleRule) -> Outcome:
 def _check_scale(name: str, rule: ScaleRule) -> Outcome:
     lanes.LOW_WORD[Sym] = low_word
     element = formats.ELEMENTS[name]
-    constants, (amax, finite) = magic.constants(element, rule=rule), _finite()
-    narrowed, safe = run(narrow.to_odd, amax)
-    got, more = run(lambda narrowed: magic.fast_scale(narrowed, constants), narrowed)
+    constants, (amax, finite) = float_additions.constants(element, rule=rule), _finite()
+    narrowed, safe = run(float64_as_float32.to_odd, amax)
+    got, more = run(lambda narrowed: float_additions.fast_scale(narrowed, constants), narrowed)
     want, _ = run(make_shared_scale(FLOAT64, element, rule), amax)
-    domains = [magic.domain(element, rounding) for rounding in Rounding]
+    domains = [float_additions.domain(element, rounding) for rounding in Rounding]
     in_domain = z3.And(
         got >= min(domain.least_scale for domain in domains),
         got <= max(domain.greatest_scale for domain in domains),
@@ -113,7 +114,7 @@ def _check_scale(name: str, rule: ScaleRule) -> Outcome:
 
 
 def theorems() -> list[Theorem]:
-    functions = narrow.to_odd_by_conversion, narrow.to_odd
+    functions = float64_as_float32.to_odd_by_conversion, float64_as_float32.to_odd
     conversion = Theorem(
         name="narrowing/conversion",
         statement=CONVERSION,
@@ -131,13 +132,19 @@ def _rounding_theorems() -> Iterator[Theorem]:
             continue
         encode = make_encode(FLOAT64, element, rounding, overflow)
         functions: tuple[Callable[..., Any], ...] = (
-            narrow.to_odd,
+            float64_as_float32.to_odd,
             encode,
             make_encode(FLOAT32, element, rounding, overflow),
         )
         if rounding == Rounding.SR:
-            code = magic.make_code(rounding, magic.breaks_ties_by_parity(element))
-            functions = narrow.leading_part, narrow.rest, code, magic.constants, encode
+            code = float_additions.make_code(rounding, float_additions.breaks_ties_by_parity(element))
+            functions = (
+                float64_as_float32.leading_part,
+                float64_as_float32.rest,
+                code,
+                float_additions.constants,
+                encode,
+            )
         yield Theorem(
             name=f"narrowing/{name}/{rounding}/{overflow}",
             statement=STOCHASTIC if rounding == Rounding.SR else ROUNDED,
@@ -152,7 +159,12 @@ def _rounding_theorems() -> Iterator[Theorem]:
 def _scale_theorems() -> Iterator[Theorem]:
     for rule in ScaleRule:
         example = make_shared_scale(FLOAT64, formats.ELEMENTS["e4m3"], rule)
-        functions: tuple[Callable[..., Any], ...] = magic.fast_scale, magic.constants, narrow.to_odd, example
+        functions: tuple[Callable[..., Any], ...] = (
+            float_additions.fast_scale,
+            float_additions.constants,
+            float64_as_float32.to_odd,
+            example,
+        )
         yield Theorem(
             name=f"narrowing/scale/{rule}",
             statement=SCALE,

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable
 from functools import partial
-from typing import cast
 
 import numpy as np
 
-from mxnum.engine import packs, panels
+from mxnum.engine.products import exactness, panels
 from mxnum.formats import ELEMENTS
 from proofs import tables
 from proofs.theorem import Outcome, Theorem, Verdict
@@ -45,7 +43,7 @@ def check(a: str, b: str) -> Outcome:
             return outcome("refuted", f"{element.name}: a code is unpacked to something else")
     planned = 0
     for run in range(1, LONGEST + 1):
-        plan = panels.plan(ELEMENTS[a], ELEMENTS[b], run)
+        plan = exactness.plan(ELEMENTS[a], ELEMENTS[b], run)
         if plan is None:
             continue
         planned += 1
@@ -58,10 +56,10 @@ def check(a: str, b: str) -> Outcome:
             largest.append(most << (element.unit - unit))
         pieces = [largest[0]] if plan.always else []
         if plan.if_split and not plan.always:
-            pieces = [largest[0] >> panels.SPLIT, (1 << panels.SPLIT) - 1]
+            pieces = [largest[0] >> exactness.SPLIT, (1 << exactness.SPLIT) - 1]
         if max(pieces, default=0) * largest[1] * run > 1 << EXACT[plan.word]:
             return outcome("refuted", f"blocks of {run}: sums can exceed 2**{EXACT[plan.word]} units")
-        if not plan.always and run << panels.bits_to_spare(run) > 1 << EXACT["float64"]:
+        if not plan.always and run << exactness.bits_to_spare(run) > 1 << EXACT["float64"]:
             return outcome("refuted", f"blocks of {run}: widths are compared with too many bits")
     if not planned:
         return outcome("refuted", "no block length has a plan: nothing was checked")
@@ -73,30 +71,29 @@ def check(a: str, b: str) -> Outcome:
 
 def bounds_widths(element: tables.Element) -> bool:
     """Whether the bits said to lie between magnitude codes hold all that lies there, for every pair of codes."""
-    most, between = panels.all_bits(ELEMENTS[element.name]), cast(Callable[[int, int, int], int], panels.bits_between)
     if element.twos_complement:
-        return element.magnitudes[-1] + 1 <= 1 << most
+        return element.magnitudes[-1] + 1 <= 1 << ELEMENTS[element.name].bits
     for least in range(1, len(element.magnitudes)):
         # The largest power of two that divides what this code and all after it stand for.
         step = min(m & -m for m in element.magnitudes[least:])
-        for greatest in range(least, len(element.magnitudes)):
-            bits = between(least - 1, greatest, element.mantissa)
-            if element.magnitudes[greatest] >= step << bits or bits > most:
-                return False
-    return int(between(255, 0, element.mantissa)) == 0
+        greatest = np.arange(least, len(element.magnitudes))
+        bits = exactness.bits_between(np.array(least - 1), greatest, element.mantissa).tolist()
+        if any(element.magnitudes[g] >= step << b for g, b in zip(greatest.tolist(), bits, strict=True)):
+            return False
+    return int(exactness.bits_between(np.array(255), np.array(0), element.mantissa)) == 0
 
 
 def unpacks(element: tables.Element) -> bool:
-    """Whether every code, packed for a product under scale 1, is the value of the table, its sign kept by a zero."""
+    """Whether every code, packed for a product, is the value of the table, its sign kept by a zero."""
     codes = np.arange(1 << element.bits, dtype=np.uint8)
+    decoder, width = panels.decoder(ELEMENTS[element.name]), 16
     for word in ("float32", "float64"):
-        decoder, powers = packs.Decoder.of(ELEMENTS[element.name], word), packs.powers(word)
-        scales = np.full((1, 1), 127, np.uint8)
-        side = packs.Side(packs.Matrix(codes[np.newaxis], False), 1, codes.size, scales, codes.size, decoder, powers)
-        with side.room(1, 1, word, apart=True) as room:
-            got = side.pack(0, 1, room)[0].reshape(-1).tolist()
-        if any(not same(x, value(element, code)) for code, x in enumerate(got)):
-            return False
+        got = panels.new_panels(2 * width, codes.size, width, word)
+        for rows in (np.tile(codes, (2 * width, 1)), np.tile(codes[:, None], 2 * width).T):
+            panels.pack(rows, got, decoder)
+            for line in (*got[0].T.tolist(), *got[1].T.tolist(), decoder.table.tolist()):
+                if any(not same(x, value(element, code)) for code, x in enumerate(line)):
+                    return False
     return True
 
 
@@ -120,15 +117,17 @@ def theorems() -> list[Theorem]:
         Theorem(
             name=f"products/{a}/{b}",
             statement=STATEMENT,
-            kernels=("tiles.multiply", "packs.pack_codes"),
+            kernels=("register_tile.multiply", "panels.pack"),
             check=partial(check, a, b),
             hypotheses=(f"blocks of 1 to {LONGEST} elements",),
             functions=(
-                inspect.unwrap(panels.plan),
-                panels.bits_to_spare,
-                panels.all_bits,
-                panels.bits_between,
-                packs.Side.pack,
+                inspect.unwrap(exactness.plan),
+                exactness.held,
+                exactness.bits_to_spare,
+                exactness.widths,
+                exactness.bits_between,
+                inspect.unwrap(panels.decoder),
+                panels.pack,
             ),
         )
         for a in tables.ELEMENTS

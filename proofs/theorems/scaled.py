@@ -8,7 +8,8 @@ from typing import Any
 
 import z3
 
-from mxnum.engine import lanes, scaled
+from mxnum.engine.cuda import scaled
+from mxnum.engine.machine import lanes
 from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_decode, make_encode

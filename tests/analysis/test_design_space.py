@@ -133,7 +133,7 @@ def test_bands_are_whole_blocks_of_the_matrix():
         ({"roundings": ["nearest"]}, "'roundings' must be one of"),
         ({"organisations": ["rows"]}, "did you mean 'row'"),
         ({"block_sizes": [0]}, "'block_sizes' must be at least 1"),
-        ({"formats": ["mxfp4"]}, "'format' must be one of"),
+        ({"formats": ["mxfp9"]}, "'format' must be one of"),
         ({"sample": 0}, "'sample' must be at least 1"),
         ({"block_sizes": [17], "organisations": ["tile"]}, "because a block of 17 elements has no tile, not \\['tile'"),
         ({"block_sizes": [1], "organisations": ["tile"]}, "a block of 1 element has no tile"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import shlex
 from pathlib import Path
@@ -138,13 +137,13 @@ def test_the_command_of_i7_makes_the_stored_result():
     root = Path(__file__).parents[2]
     command = checks()["I7"].command
     assert command in (root / "docs/results/README.md").read_text()
-    parser = argparse.ArgumentParser()
-    interventions.add_arguments(parser)
-    chosen = parser.parse_args(shlex.split(command.removeprefix("python -m mxnum.experiments interventions")))
+    words = shlex.split(command.removeprefix("mxnum experiments interventions"))
+    chosen = dict(zip((word.removeprefix("--") for word in words[::2]), words[1::2], strict=True))
+    plan = interventions.Plan(**{name: int(chosen[name]) for name in ("lead", "watch", "perturbed") if name in chosen})
     stored = json.loads((root / "docs/results/interventions.json").read_text())
-    assert (chosen.study, chosen.base) == (stored["study"], stored["base"])
-    assert vars(interventions.Plan(chosen.lead, chosen.watch, chosen.perturbed)) == stored["plan"]
-    seeds = range(studies.FIRST_SEED, studies.FIRST_SEED + chosen.seeds)
+    assert (chosen["study"], chosen["base"]) == (stored["study"], stored["base"])
+    assert vars(plan) == stored["plan"]
+    seeds = range(studies.FIRST_SEED, studies.FIRST_SEED + int(chosen["seeds"]))
     runs = json.loads((root / "docs/results/small.json").read_text())["arms"]["E2M1"]["runs"]
     diverged = [run["seed"] for run in runs if run["seed"] in seeds and run["diverged"] is not None]
     assert [seed["seed"] for seed in stored["seeds"]] == diverged

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -56,3 +58,24 @@ def test_what_reads_the_same_is_written_once(run):
     (amax,) = [line for line in run("explain", "-3e-5").splitlines() if "amax" in line]
     assert amax == "  amax      1.96607995... * 2^-16   (element 0)"
     assert "  amax      6 = 1.5 * 2^2   (element 0)" in run("explain", "6")
+
+
+def test_neighbours_of_a_negative_number(run):
+    # No test saw that "below 384" stood beside -384: what was explained in tests was positive.
+    printed = run("explain", "-3")
+    rows = [line.split()[:2] for line in printed.splitlines() if line.startswith(("  above", "  below"))]
+    assert rows == [["above", "-384"], ["below", "-416"]]
+    (element,) = run.json("explain", "-3.1")["elements"]
+    assert float(element["below"]) < float(Fraction(element["scaled"])) < float(element["above"])
+    assert "position  1/4 of the gap, counted from zero" in run("explain", "--scale", 127, "--", "-16.5")
+
+
+def test_what_lies_on_the_grid_beyond_the_largest(run):
+    # No test saw "33554432 is representable and stays; 33554432 is beyond the largest": others were not on the grid.
+    printed = run("explain", "33554432", "--scale", 127)
+    assert "rule      is beyond the largest, 448: it saturates" in printed
+    assert "representable" not in printed
+    assert "is beyond the largest, -448: it saturates" in run("explain", "--scale", 127, "--", "-512")
+    assert "; 480 is beyond the largest, 448: it saturates" in run("explain", "470", "--scale", 127)
+    overflowing = run("explain", "512", "--scale", 127, "--overflow", "ieee", "-f", "mxfp8_e4m3")
+    assert "is beyond the largest, 448: it overflows to NaN" in overflowing

@@ -41,7 +41,7 @@ def test_nothing_half_written_is_left(run, tmp_path, x):
         ["x.npy", "q.npz", "--rounding", "sr"],
         ["missing.npy", "q.npz"],
         ["x.npy", "no/such/directory/q.npz"],
-        ["x.npy", "q.npz", "-f", "mxfp4"],
+        ["x.npy", "q.npz", "-f", "mxfp9"],
     ):
         source, target, *rest = arguments
         message = run("quantize", tmp_path / source, tmp_path / target, *rest, status=2)
@@ -49,7 +49,76 @@ def test_nothing_half_written_is_left(run, tmp_path, x):
     assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]
 
 
+def test_an_array_without_axes(run, tmp_path):
+    np.save(tmp_path / "x.npy", np.float32(3))
+    told = run("quantize", tmp_path / "x.npy", tmp_path / "q.safetensors", status=2)
+    assert "'OUT' must be a .npz file for an array without axes" in told
+    run("quantize", tmp_path / "x.npy", tmp_path / "q.npz")
+    assert mx.MXArray.load(tmp_path / "q.npz").dequantize() == 3
+
+
 def test_safetensors(run, tmp_path, x):
     run("quantize", tmp_path / "x.npy", tmp_path / "q.safetensors", "-f", "mxint8")
     assert inputs.read(tmp_path / "q.safetensors", "x").equals(mx.quantize(x, "mxint8"))
     assert run.json("inspect", tmp_path / "q.safetensors")["format"] == "mxint8"
+
+
+def test_a_file_is_overwritten_only_if_asked_for(run, tmp_path, x):
+    # No test saw it: each wrote to a place where nothing was.
+    source, target = tmp_path / "x.npy", tmp_path / "q.npz"
+    before = source.read_bytes()
+    (tmp_path / "again.npy").hardlink_to(source)
+    (tmp_path / "link.npy").symlink_to(source)
+    for same in ("x.npy", "again.npy", "link.npy", f"../{tmp_path.name}/x.npy"):
+        told = run("quantize", source, tmp_path / same, "--values", status=2)
+        assert f"OUT must be a new file, or overwriting asked for by --force, since '{tmp_path / same}' exists." in told
+        assert source.read_bytes() == before
+    run("quantize", source, target)
+    first = target.read_bytes()
+    assert "--force" in run("quantize", source, target, "-f", "mxint8", status=2)
+    assert target.read_bytes() == first
+    run("quantize", source, target, "-f", "mxint8", "--force")
+    assert mx.MXArray.load(target).equals(mx.quantize(x, "mxint8"))
+    target.chmod(0o600)
+    run("quantize", source, target, "--force")
+    assert target.stat().st_mode & 0o777 == 0o600
+    run("quantize", source, tmp_path / "link.npy", "--values", "--force")
+    assert (tmp_path / "link.npy").is_symlink()
+    assert np.array_equal(np.load(source), mx.fake_quantize(x, "mxfp8_e4m3"))
+    assert (tmp_path / "again.npy").read_bytes() == before
+
+
+def test_places_that_cannot_be_written_are_named_before_the_work(run, tmp_path, x, monkeypatch):
+    monkeypatch.setattr(command_quantize, "_quantized", None)
+    (tmp_path / "folder.npz").mkdir()
+    (tmp_path / "loop.npz").symlink_to("loop.npz")
+    told = {
+        "folder.npz": "Is a directory: '{}'.",
+        "loop.npz": "Too many levels of symbolic links: '{}'.",
+        "no/where.npz": "No such folder: '{}'.",
+    }
+    for name, message in told.items():
+        place = (tmp_path / name).parent if "no/" in name else tmp_path / name
+        assert message.format(place) in run("quantize", tmp_path / "x.npy", tmp_path / name, status=2)
+
+
+def test_a_fifo_gets_the_whole_file(run, tmp_path, x):
+    import os
+    import threading
+
+    got = []
+    for name, options in (("q.npz", ()), ("q.safetensors", ()), ("y.npy", ("--values",))):
+        path = tmp_path / name
+        os.mkfifo(path)
+        reader = threading.Thread(target=lambda path=path: got.append(path.read_bytes()), daemon=True)
+        reader.start()
+        run("quantize", tmp_path / "x.npy", path, *options)
+        reader.join(10)
+        assert path.is_fifo()
+    (tmp_path / "got.npz").write_bytes(got[0])
+    (tmp_path / "got.safetensors").write_bytes(got[1])
+    (tmp_path / "got.npy").write_bytes(got[2])
+    want = mx.quantize(x, "mxfp8_e4m3")
+    assert mx.MXArray.load(tmp_path / "got.npz").equals(want)
+    assert inputs.read(tmp_path / "got.safetensors", "x").equals(want)
+    assert np.array_equal(np.load(tmp_path / "got.npy"), want.dequantize())

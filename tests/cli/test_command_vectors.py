@@ -69,3 +69,22 @@ def test_every_setting_decides_answers_of_the_operations_that_have_it():
         header |= {"source": header["result"]} if "result" in header else {}
         for setting in set(DECIDES) - {"block"}:  # says of what format the codes are, too
             assert (setting in header) == (operation in DECIDES[setting]), (operation, setting)
+
+
+def test_files_that_exist_and_dashes(run, tmp_path, monkeypatch):
+    # No test saw it: each wrote to a new file.
+    path = tmp_path / "cases.txt"
+    run("vectors", "encode", "-f", "e2m1", "--inputs-only", "-o", path)
+    text = path.read_bytes()
+    told = run("vectors", "encode", "-o", path, status=2)
+    assert "Option --output must be a new file, or overwriting asked for by --force" in told
+    assert path.read_bytes() == text
+    run("vectors", "encode", "-f", "e2m1", "-o", path, "--force")
+    assert path.read_bytes() != text
+    monkeypatch.chdir(tmp_path)
+    command = [sys.executable, "-m", "mxnum"]
+    vectors = [*command, "vectors", "encode", "-f", "mxfp4_e2m1", "-o", "-"]
+    told = subprocess.run(vectors, capture_output=True, check=True)
+    told = subprocess.run([*command, "verify", "-"], input=told.stdout, capture_output=True, check=True)
+    assert b"5584 right" in told.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["cases.txt"]

@@ -9,9 +9,11 @@ import pytest
 
 from mxnum.conformance.cases import cases
 from mxnum.conformance.expected import expected
-from mxnum.conformance.judge import BUG, CHOICES, LABELS, class_names, classify, judge
+from mxnum.conformance.judge import BUG, CHOICES, LABELS, class_names, classify, judge, nan_codes
 from mxnum.conformance.task import make_task
-from mxnum.modes import Overflow
+from mxnum.dtypes import numpy_dtype
+from mxnum.formats import ELEMENTS
+from mxnum.modes import Nonfinite, Overflow
 
 
 def batch(task):
@@ -102,3 +104,41 @@ def test_values(operation):
 def test_every_choice_has_a_sentence():
     assert set(LABELS) == set(CHOICES)
     assert len({*LABELS.values(), BUG}) == len(CHOICES) + 1
+
+
+def test_what_is_no_code_is_wrong_whatever_its_lower_bits_are():
+    """Not seen before: answers were masked before they were judged."""
+    for operation, name in (("encode", "code"), ("scale", "scale"), ("quantize", "codes"), ("quantize", "scale")):
+        task = make_task(operation, "mxfp4_e2m1")
+        inputs = batch(task)
+        want = expected(task, inputs)
+        for change in (256, -256, 0xA0 if name != "scale" else 512):
+            judged = judge(task, inputs, {**want, name: want[name].astype(np.int64) + change}, {})
+            assert (judged.verdicts & BUG).all()
+            assert set(judged.parts) == {"does not fit"}
+
+
+def test_a_block_without_finite_numbers_has_the_scale_of_a_block_of_zeros():
+    """Not seen before: any scale code was taken for a choice there."""
+    task = make_task("scale", "mxfp4_e2m1")
+    inputs = batch(task)
+    want = expected(replace(task, nonfinite=Nonfinite.ELEMENT), inputs)["scale"]
+    x = inputs["x"] & 0x7FFFFFFF
+    empty = ((x == 0) | (x >= 0x7F800000)).all(axis=1, keepdims=True) & (x >= 0x7F800000).any(axis=1, keepdims=True)
+    tallies = {}
+    judge(task, inputs, {"scale": np.where(empty, 254, want).astype(np.uint8)}, tallies)
+    assert {name for name in tallies if name.startswith("zero_scale")} == {"zero_scale (0)", "zero_scale (254)"}
+
+
+def test_nan_codes_are_those_that_are_documented():
+    assert nan_codes(ELEMENTS["e2m1"])["zero of the other sign"] == (8, 0)
+    assert nan_codes(ELEMENTS["int8"]) == {
+        "the largest": (127, 127),
+        "the largest of its sign": (127, 129),
+        "zero": (0, 0),
+        "the most negative": (128, 128),
+    }
+    nan = np.array([np.nan, -np.nan], np.float32)  # as ml_dtypes documents it
+    for name in ("e2m1", "e2m3", "e3m2"):
+        codes = nan.astype(numpy_dtype(ELEMENTS[name])).view(np.uint8).tolist()
+        assert tuple(codes) == nan_codes(ELEMENTS[name])["zero of the other sign"]

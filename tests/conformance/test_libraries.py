@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mxnum.conformance.answers import answers_of
 from mxnum.conformance.cases import cases
-from mxnum.conformance.check import answers_of
 from mxnum.conformance.libraries import LIBRARIES, peers, version
 from mxnum.conformance.task import make_task
 

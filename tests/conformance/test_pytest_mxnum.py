@@ -12,6 +12,13 @@ def test_kernel(mx_check):
     kernel = lambda x: mx.encode(x, "e2m1", rounding="rna")
     report = mx_check(kernel, format="mxfp4_e2m1", operation="encode", rounding="{}")
     assert report.cases > 5000
+
+def test_arrays(mx_check_arrays):
+    def kernel(x):
+        q = mx.quantize(x, "mxfp4_e2m1")
+        return q.codes, q.scales
+
+    assert mx_check_arrays(kernel, format="mxfp4_e2m1", shapes=[(3, 33)]).is_equal
 """
 
 

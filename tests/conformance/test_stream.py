@@ -57,3 +57,42 @@ def test_a_wrong_answer_is_named_by_its_line():
         f"line {at + 1} [representable]: x = 0x3F800000 (1): got 0x3 (1.5), want 0x2 (1), 1 code too high"
         in report.text()
     )
+
+
+def test_other_cases_than_those_that_were_given_are_no_success():
+    """Not seen before: the right answers to one easy case, repeated, were all right."""
+    task = make_task("encode", "mxfp4_e2m1")
+    lines = vectors(task).splitlines(keepends=True)
+    head, body = lines[: -task_cases(lines)], lines[-task_cases(lines) :]
+    with pytest.raises(ValueError, match=rf"must repeat the cases .* as line {len(head) + 2} does"):
+        verify(io.BytesIO(b"".join([*head, *[body[0]] * len(body)])))
+    with pytest.raises(ValueError, match=rf"must repeat the cases .* as line {len(lines)} does"):
+        verify(io.BytesIO(b"".join([*head, *body[:-1], body[0]])))
+    assert verify(io.BytesIO(b"".join([*head, *body[::-1]]))).is_equal  # in any order
+    other = [line.replace(b"# mxnum: ", b"# mxnum: 9.") for line in head]  # made by a version that is not here
+    assert verify(io.BytesIO(b"".join([*other, *[body[0]] * len(body)]))).is_equal
+
+
+def task_cases(lines):
+    return sum(not line.startswith(b"#") for line in lines)
+
+
+def test_cases_of_level_2_are_made_anew_as_well():
+    task = make_task("quantize", "mxfp8_e4m3", rounding="sr", sr_bits=8)
+    whole = vectors(task, level=2, count=9000, seed=3)
+    assert verify(io.BytesIO(whole)).is_equal
+    lines = whole.splitlines(keepends=True)
+    lines[-1] = lines[-2]
+    with pytest.raises(ValueError, match="must repeat the cases"):
+        verify(io.BytesIO(b"".join(lines)))
+
+
+def test_a_code_that_does_not_fit_is_a_wrong_answer():
+    """Not seen before: it could not be read, while a callable's was masked."""
+    task = make_task("encode", "mxfp4_e2m1")
+    text = vectors(task).replace(b"\n40000000 4\n", b"\n40000000 A4\n")
+    report = verify(io.BytesIO(text))
+    assert report.bugs == 1
+    assert "got 0xA4, which does not fit in 4 bits, want 0x4 (2)" in report.text()
+    alone = b"\n".join(line.split()[-1] for line in text.splitlines() if not line.startswith(b"#"))
+    assert verify(io.BytesIO(alone), io.BytesIO(vectors(task))).bugs == 1

@@ -41,6 +41,7 @@ def test_lines_are_plain():
     ("line", "message"),
     [
         (b"3F800000\n", r"Line 7 must hold 2 numbers \(x\[1\], code\[1\]\), not 1\."),
+        (b"3F800000 1_0\n", "in 4 bits of hexadecimal, not '1_0'"),
         (b"3F800000 zz\n", "Line 7 must give 'code' in 4 bits of hexadecimal, not 'zz'"),
         (b"3F800000 10\n", "in 4 bits of hexadecimal, not '10'"),
         (b"3F8000000 1\n", "Line 7 must give 'x' in 32 bits"),
@@ -51,6 +52,17 @@ def test_what_cannot_be_read(line, message):
     task = make_task("encode", "mxfp4_e2m1")
     with pytest.raises(ValueError, match=message):
         text.parse_lines((*task.inputs, *task.outputs), [line], 7)
+
+
+def test_answers_may_be_too_large():
+    task = make_task("quantize", "mxfp4_e2m1", block=2)
+    fields = (*task.inputs, *task.outputs)
+    line = b"3F800000 40000000 17D A2 4\n"
+    found = text.parse_lines(fields, [line], 1, task.outputs)
+    assert (found["scale"].tolist(), found["codes"].tolist()) == ([[0x17D]], [[0xA2, 4]])
+    assert found["x"].dtype == np.uint32
+    with pytest.raises(ValueError, match="Line 1 must give 'codes' in 4 bits of hexadecimal, not 'FFFFFFFFFFFFFFFF'"):
+        text.parse_lines(fields, [line.replace(b"A2", b"F" * 16)], 1, task.outputs)
 
 
 def test_reader_keeps_line_numbers():

@@ -11,7 +11,8 @@ import sys
 import numpy as np
 import pytest
 
-from mxnum.engine import dispatch, host
+from mxnum.engine import dispatch
+from mxnum.engine.quantizing import host
 
 
 def test_host_arrays_take_the_host_engine():

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mxnum.experiments import divergence, interventions
+from mxnum.experiments import divergence
 from mxnum.experiments.config import Experiment, uniform_precision
 from mxnum.experiments.interventions import Plan, act, actions, rows, summary
 
@@ -73,5 +73,3 @@ def test_no_divergence_is_said():
     said = []
     assert act(BASE.but(steps=5), 1, Plan(), said.append) is None
     assert said == ["seed 1: no divergence in 5 steps"]
-    with pytest.raises(ValueError, match="must be one of"):
-        interventions.command(type("O", (), {"study": "small", "base": "E9", "lead": 1, "watch": 1, "perturbed": 1})())

@@ -101,3 +101,17 @@ def test_the_example_of_the_documentation(tmp_path):
     assert (study.seeds, study.control, study.setting) == (8, "plain, rate 0.012", "width-32")
     assert study.arms["gamma in E2M1, rate 0.024"].precision.beta.rounding == "sr"
     assert study.arms["E2M1 everywhere, rate 0.012"].precision.weights.format == "mxfp4_e2m1"
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path):
+    # No test saw it: each had a folder of its own. Tables would have replaced files of the same name.
+    folder = tmp_path / "mine"
+    study = read(tmp_path, TOML)
+    for is_there in (False, True):
+        assert study_file.places(study, folder) == (folder / "runs", folder)
+        folder.mkdir(exist_ok=is_there)
+    (folder / "mine.md").write_text("notes")
+    with pytest.raises(ValueError, match="must be empty, or one that this command made before"):
+        study_file.places(study, folder)
+    (folder / "runs").mkdir()
+    assert study_file.places(study, folder)[1] == folder

@@ -35,6 +35,43 @@ def test_random_words(da):
         assert got.equals(mx.quantize(x, "mxfp4_e2m1", rounding="sr", seed=3))
 
 
+def test_mistakes_raise_before_anything_is_computed(da):
+    # No test saw it: each one gave floats in known chunks, and options that exist.
+    lazy = da.zeros((4, 128), chunks=(2, 64), dtype=np.float32)
+    words = np.zeros((4, 128), np.uint32)
+    wrong = [
+        (TypeError, "'x' must be an array of float64, .*, not int64", lazy.astype(np.int64), {}),
+        (TypeError, "'x' must be an array of float64, .*, not bool", lazy.astype(bool), {}),
+        (
+            ValueError,
+            r"'x' must be of chunks whose lengths are known \(x.compute_chunk_sizes\(\)\)",
+            lazy[lazy[:, 0] > -1],
+            {},
+        ),
+        (ValueError, "'rounding' must be one of", lazy, {"rounding": "nearest"}),
+        (ValueError, "'random_bits' or 'seed' must be given", lazy, {"rounding": "sr"}),
+        (ValueError, "'random_bits' must be left out unless", lazy, {"random_bits": words}),
+        (
+            TypeError,
+            "'random_bits' must be a uint32 array, not 'int64'",
+            lazy,
+            {"rounding": "sr", "random_bits": words.astype(int)},
+        ),
+        (ValueError, r"'random_bits' must be of shape \(4, 128\)", lazy, {"rounding": "sr", "random_bits": words[:1]}),
+        (ValueError, "'out' must be left out", lazy, {"out": words}),
+        (TypeError, "unexpected keyword argument 'axes'", lazy, {"axes": 1}),
+    ]
+    for kind, message, x, options in wrong:
+        for function in (mx_dask.quantize, mx_dask.fake_quantize):
+            with pytest.raises(kind, match=message):
+                function(x, "mxfp4_e2m1", **options)
+    turned = da.from_array(words, chunks=(4, 32))  # in other chunks
+    got = mx_dask.quantize(lazy + 1, "mxfp4_e2m1", rounding="sr", random_bits=turned).compute()
+    assert got.equals(mx.quantize(np.ones((4, 128), np.float32), "mxfp4_e2m1", rounding="sr", random_bits=words))
+    swapped = mx_dask.fake_quantize(da.ones((2, 64), dtype=">f4"), "mxfp4_e2m1")
+    assert swapped.dtype == swapped.compute().dtype
+
+
 def test_mistakes(da):
     lazy = da.zeros((4, 128), chunks=(2, 48), dtype=np.float32)
     with pytest.raises(ValueError, match="in chunks of whole blocks of 32 along axis 1"):

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -54,6 +57,77 @@ def test_a_file_that_the_real_library_wrote(gguf, tmp_path):
     assert mx_gguf.load_tensor(tmp_path / "m.gguf", "w").equals(q)
     with pytest.raises(ValueError, match=r"'name' must be one of \['w'\]"):
         mx_gguf.load_tensor(tmp_path / "m.gguf", "b")
+
+
+@pytest.fixture
+def path(gguf, tmp_path):
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "test")
+    writer.add_array("tokens", ["a", "bb"])
+    q = mx.quantize(np.ones((2, 64)), "mxfp4_e2m1")
+    writer.add_tensor("w", mx_gguf.to_gguf_blocks(q), raw_dtype=gguf.GGMLQuantizationType.MXFP4)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return tmp_path / "m.gguf"
+
+
+#: Run apart, since what reads on and on would not end here.
+READ = """
+import sys
+from mxnum.interop import gguf
+for path in sys.argv[2:]:
+    try:
+        gguf.load_tensor(path, "w")
+    except ValueError as problem:
+        told = str(problem)
+        assert told.startswith(f"File {path!r} must be a whole GGUF file: ") or told.startswith(sys.argv[1]), told
+    else:
+        assert "read" in path, path
+"""
+
+
+def test_damaged_files_say_so(path, tmp_path):
+    # No test saw these: all were whole. Beyond the end the reader finds empty arrays, and counts on.
+    whole, rng = path.read_bytes(), np.random.default_rng(19)
+    start = whole.index(b"tokens") + len(b"tokens") + 8  # of the length of the array of texts, after two types
+    damaged = {
+        "empty": b"", "magic": b"GGML" + whole[4:], "cut": whole[:-40], "head": whole[:30],
+        "tensors": whole[:8] + (1 << 60).to_bytes(8, "little") + whole[16:],
+        "fields": whole[:16] + (1 << 60).to_bytes(8, "little") + whole[24:],
+        "length": whole[:start] + (1 << 60).to_bytes(8, "little") + whole[start + 8 :],
+        # An array of so many bytes, which are read one by one.
+        "bytes": whole[: start - 4] + bytes(4) + (1 << 60).to_bytes(8, "little") + whole[start + 8 :],
+        "text": whole[: start + 8] + (1 << 63).to_bytes(8, "little") + whole[start + 16 :],
+    }  # fmt: skip
+    at = whole.rindex(b"w" + (2).to_bytes(4, "little")) + 5
+    for name, value in (("rows", 1 << 32), ("row", 1 << 63), ("part of a block", 33)):
+        place = at + 8 * (name == "rows")
+        damaged[name] = whole[:place] + value.to_bytes(8, "little") + whole[place + 8 :]
+    damaged["offset"] = whole[: at + 20] + ((1 << 64) - 32).to_bytes(8, "little") + whole[at + 28 :]
+    for i in range(150):
+        content = bytearray(whole)
+        content[rng.integers(len(whole) - 68)] = rng.integers(256)
+        damaged[f"read {i}"] = bytes(content)  # or not
+    for name, content in damaged.items():
+        (tmp_path / name).write_bytes(content)
+    other = "Argument 'name' must be one of "  # (its name was changed)
+    arguments = [sys.executable, "-c", READ, other, *(str(tmp_path / name) for name in damaged)]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_file_without_such_tensors_says_so(gguf, tmp_path):
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "test")
+    writer.add_tensor("b", np.zeros(3, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with pytest.raises(ValueError, match=r"must hold tensors of MXFP4, and has none\.$"):
+        mx_gguf.load_tensor(tmp_path / "m.gguf", "b")
+    with pytest.raises(FileNotFoundError):
+        mx_gguf.load_tensor(tmp_path / "none.gguf", "b")
 
 
 def test_mistakes():

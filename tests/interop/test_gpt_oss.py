@@ -58,6 +58,23 @@ def test_a_checkpoint_file(tmp_path, joint):
         gpt_oss.load_tensor(tmp_path / "m.safetensors", "nope")
 
 
+def test_checkpoints_that_lack_something(tmp_path):
+    # No test saw it: each had both, and its names were asked for.
+    path, blocks = tmp_path / "m.safetensors", np.zeros((2, 16), np.uint8)
+    safetensors.save(
+        path, {"w.blocks": blocks, "v_blocks": blocks, "v_scales": blocks, "u.blocks": blocks.astype(float)}
+    )
+    with pytest.raises(ValueError, match=r"must hold 'w\.scales' beside 'w\.blocks', and does not\.$"):
+        gpt_oss.load_tensor(path, "w")
+    with pytest.raises(ValueError, match=r"File '.*' must hold 'v' as in gpt-oss: Argument 'scales' must be of shape"):
+        gpt_oss.load_tensor(path, "v")
+    with pytest.raises(ValueError, match=r"'name' must be one of \['w', 'v', 'u'\], not 'x'"):
+        gpt_oss.load_tensor(path, "x")
+    safetensors.save(path, {"w": blocks})
+    with pytest.raises(ValueError, match=r"File '.*' must hold tensors named as in gpt-oss"):
+        gpt_oss.load_tensor(path, "w")
+
+
 def test_mistakes():
     with pytest.raises(ValueError, match="16 bytes along the last axis"):
         gpt_oss.from_gpt_oss(np.zeros((2, 8), np.uint8), np.zeros(2, np.uint8))

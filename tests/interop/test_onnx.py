@@ -101,6 +101,22 @@ def test_int8_is_six_powers_of_two_apart(onnx):
     assert np.array_equal(np.maximum(got, -127), q.codes.view(np.int8))
 
 
+def test_what_would_be_read_as_something_else_is_refused(onnx):
+    # No test saw these: formats were those of the elements, and scales of int8 were never so large that 6 more wrapped.
+    elements, scales = mx_onnx.to_onnx(mx.quantize(np.ones(32), "mxfp8_e4m3"), "x")
+    with pytest.raises(ValueError, match="'format' must be one of e4m3 elements, not 'mxfp8_e5m2'"):
+        mx_onnx.from_onnx(elements, scales, format="mxfp8_e5m2")
+    elements, scales = mx_onnx.to_onnx(mx.quantize(np.full(32, 2.0**127), "mxint8"), "x")
+    assert mx_onnx.from_onnx(elements, scales).scales == [254]
+    scales.raw_data = bytes([249])
+    with pytest.raises(ValueError, match="'scales' must be of codes up to 248 for mxint8, not 249"):
+        mx_onnx.from_onnx(elements, scales)
+    scales.raw_data = bytes([255])
+    assert mx_onnx.from_onnx(elements, scales).scales == [255]
+    with pytest.raises(ValueError, match="'q' must be without offsets"):
+        mx_onnx.to_onnx(mx.quantize(np.ones(32), "mxint8", offset="float16"), "x")
+
+
 def test_mistakes(onnx, monkeypatch):
     with pytest.raises(ValueError, match="must have elements of e4m3"):
         mx_onnx.to_onnx(mx.quantize(np.ones(32), "mxint4"), "x")

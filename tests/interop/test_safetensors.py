@@ -94,6 +94,165 @@ def test_damaged_files_say_so(tmp_path):
         safetensors.load(path)
 
 
+def file_of(header, data=b""):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
+def entry(dtype, shape, begin, end):
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+F32 = {"x": entry("F32", [2], 0, 8)}
+#: No test saw these: the damaged ones were cut short, or named nothing.
+CRAFTED = [
+    (file_of(b"[" * 100_000), "its header is too deep"),
+    (file_of(b'{"x":' * 50_000), "its header is too deep"),
+    (file_of(json.dumps(F32).encode("utf-16"), bytes(8)), "its header is not JSON"),
+    (file_of(b'{"x":' + json.dumps(F32["x"]).encode() + b',"x":' + json.dumps(F32["x"]).encode() + b"}", bytes(8)),
+     "not JSON, each name once"),
+    (file_of({"__metadata__": 3}), "its metadata are not texts"),
+    (file_of({"__metadata__": {"k": 3}}), "its metadata are not texts"),
+    (file_of({"__metadata__": ["k"]}), "its metadata are not texts"),
+    (file_of({"x": entry("F32", [2.0], 0, 8)}, bytes(8)), "entry of 'x' makes no sense"),
+    (file_of({"x": entry("F32", [True, 2], 0, 8)}, bytes(8)), "entry of 'x' makes no sense"),
+    (file_of({"x": entry("F32", [2], False, 8)}, bytes(8)), "entry of 'x' makes no sense"),
+    (file_of({"x": entry("F32", "2", 0, 8)}, bytes(8)), "entry of 'x' makes no sense"),
+    (file_of({"x": entry(["F32"], [2], 0, 8)}, bytes(8)), "entry of 'x' makes no sense"),
+    (file_of({"x": {**F32["x"], "data_offsets": [0, 4, 8]}}, bytes(8)), "entry of 'x' makes no sense"),
+    (file_of({"x": entry("U8", [1 << 32, 1 << 32], 0, 0)}), "shape of 'x' does not fit"),
+    (file_of({"x": entry("U8", [0, 1 << 70], 0, 0)}), "shape of 'x' is none that numpy can have"),
+    (file_of({"x": entry("U8", [1] * 100, 0, 1)}, bytes(1)), "shape of 'x' is none that numpy can have"),
+    (file_of({"x": entry("F4", [4], 0, 3)}, bytes(3)), "shape of 'x' does not fit"),
+    (file_of({**F32, "y": entry("U8", [8], 0, 8)}, bytes(8)), "data of 'y' begin at 0, not where others end, at 8"),
+    (file_of({**F32, "y": entry("U8", [8], 4, 12)}, bytes(12)), "data of 'y' begin at 4"),
+    (file_of({"x": entry("U8", [8], 4, 12)}, bytes(12)), "data of 'x' begin at 4, not where others end, at 0"),
+    (file_of(F32, bytes(11)), "3 bytes at its end belong to no tensor"),
+    (file_of({"w": entry("U8", [0], 0, 0), "__metadata__": {"mxnum.w": "{}"}}), "'w' is the name of a tensor and"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "message"), CRAFTED, ids=[message for _, message in CRAFTED])
+def test_crafted_files_say_so(tmp_path, content, message):
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=message) as raised:
+        safetensors.load(path)
+    assert str(raised.value).startswith(f"File {str(path)!r} must be a whole safetensors file: ")
+
+
+def test_no_header_gives_another_error(tmp_path):
+    """Headers with bytes that were changed, and with values in the place of others."""
+    path, rng = tmp_path / "x.safetensors", np.random.default_rng(19)
+    safetensors.save(path, {"w": example("mxfp4_e2m1"), "v": example("mxfp8_e4m3"), "b": np.zeros(3)}, {"k": "v"})
+    whole = path.read_bytes()
+    end = 8 + int.from_bytes(whole[:8], "little")
+    header, read = json.loads(whole[8:end]), 0
+    odd = [None, True, -1, 1 << 64, 2.5, "", "F32", [], [0], {}, "[" * 5000, [[]], "\ud800", float("nan"), 1e400]
+
+    def replaced(value):
+        """The same with something else in one place of it."""
+        if rng.random() < 0.3 or not value or not isinstance(value, dict | list):
+            return odd[rng.integers(len(odd))]
+        key = list(value)[rng.integers(len(value))] if isinstance(value, dict) else int(rng.integers(len(value)))
+        if isinstance(value, dict):
+            return {**value, key: replaced(value[key])}
+        return [*value[:key], replaced(value[key]), *value[key + 1 :]]
+
+    def noted():
+        """A description of an MX array with something else in it."""
+        notes = header["__metadata__"]
+        note = replaced(json.loads(notes["mxnum.w"]))
+        return {**header, "__metadata__": {**notes, "mxnum.w": json.dumps(note)}}
+
+    for round_ in range(1500):
+        if round_ % 3 == 0:
+            content = bytearray(whole)
+            for place in rng.integers(0, end, rng.integers(1, 4)):
+                content[place] = rng.integers(256)
+        else:
+            content = file_of(replaced(header) if round_ % 3 == 1 else noted(), whole[end:])
+        path.write_bytes(content)
+        told = None
+        try:
+            safetensors.load(path)
+            read += 1
+        except ValueError as problem:
+            told = str(problem)
+        assert told is None or told.startswith(f"File {str(path)!r} must be a whole safetensors file: "), told
+    assert read < 750
+
+
+def test_byte_orders_are_the_one_of_the_format(tmp_path):
+    # No test saw it: all arrays were native, and bytes were stored as they lay.
+    official = pytest.importorskip("safetensors.numpy", reason="the package safetensors is not installed")
+    arrays = {kind: np.array([[1, 2, 3], [4, 5, 6]]).astype(kind) for kind in (">f4", ">i8", "<f8", ">u2", ">f2", "?")}
+    strided = {
+        "t": np.arange(12.0).reshape(3, 4).T[::2],
+        "empty": np.zeros((0, 3), ">f4"),
+        "scalar": np.array(7, ">i4"),
+    }
+    safetensors.save(tmp_path / "x", {**arrays, **strided})
+    for back in (safetensors.load(tmp_path / "x"), official.load_file(tmp_path / "x")):
+        for name, array in {**arrays, **strided}.items():
+            assert np.array_equal(back[name], array)
+            assert back[name].shape == array.shape
+            assert back[name].dtype == array.dtype.newbyteorder("=")
+
+
+def test_tensors_of_torch_are_stored(tmp_path):
+    # No test saw it: numpy cannot have bfloat16 of torch, and its sentence came out.
+    torch = pytest.importorskip("torch", reason="the extra torch is not installed")
+    x = torch.arange(6.0).reshape(2, 3)
+    tensors = {"h": x.to(torch.bfloat16).T, "e": x.to(torch.float8_e4m3fn), "q": mx.quantize(x, "mxfp4_e2m1")}
+    safetensors.save(tmp_path / "x", tensors)
+    back = safetensors.load(tmp_path / "x")
+    assert np.array_equal(back["h"].astype(np.float32), x.T.numpy())
+    assert np.array_equal(back["e"].astype(np.float32), x.numpy())
+    assert back["q"].equals(tensors["q"])
+
+
+def test_nothing_is_lost_or_unreadable_in_silence(tmp_path):
+    # No test saw these: names never met, and metadata were texts.
+    q, x = example("mxfp4_e2m1"), np.zeros(3)
+    wrong = [
+        ({"w": q, "w.scales": x}, None, "no tensor of the name 'w.scales', also that of a part of an MX array"),
+        ({"w.elements": x, "w": q}, None, "no tensor of the name 'w.elements', also"),
+        ({"__metadata__": x}, None, "no tensor of the name '__metadata__', that of the file's metadata"),
+        ({"x": x}, {"mxnum.w": "{}"}, "'metadata' must hold no 'mxnum.w', which describes an MX array"),
+        ({"w": q}, {"mxnum.w": "{}"}, "'metadata' must hold no 'mxnum.w'"),
+        ({"x": x}, {"k": "\ud800"}, "'metadata' must be of text that is Unicode"),
+        ({"\ud800": x}, None, "'tensors' must be of text that is Unicode"),
+    ]
+    for tensors, metadata, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            safetensors.save(tmp_path / "x", tensors, metadata)
+    for tensors, metadata in (({3: x}, None), ({"x": x}, {"k": 3}), ({"x": x}, {3: "k"}), ({"x": x}, {"k": None})):
+        with pytest.raises(TypeError, match="of names and texts that are str, not"):
+            safetensors.save(tmp_path / "x", tensors, metadata)
+    for tensors, metadata in (([x], None), ({"x": x}, "k")):
+        with pytest.raises(TypeError, match="must be a mapping"):
+            safetensors.save(tmp_path / "x", tensors, metadata)
+    assert list(tmp_path.iterdir()) == []
+    safetensors.save(tmp_path / "x", {"w": q}, {"k": "v"})
+    file = safetensors.File(tmp_path / "x")
+    safetensors.save(tmp_path / "x", safetensors.load(tmp_path / "x"), file.metadata)  # its own description is no other
+    assert safetensors.File(tmp_path / "x").metadata == file.metadata
+
+
+def test_parts_of_other_types_are_not_taken_for_codes(tmp_path):
+    safetensors.save(tmp_path / "x", {"w": mx.quantize(np.ones((4, 64)), "mxfp8_e4m3")})
+    file = safetensors.File(tmp_path / "x")
+    parts = {name: file.tensor(name) for name in file.names()}
+    other = {"w.elements": parts["w.elements"].view(np.uint8), "w.scales": parts["w.scales"].view(np.uint16)}
+    safetensors.save(tmp_path / "y", other)
+    whole = (tmp_path / "y").read_bytes()
+    header = {**json.loads(whole[8 : 8 + int.from_bytes(whole[:8], "little")]), "__metadata__": file.metadata}
+    (tmp_path / "y").write_bytes(file_of(header, whole[8 + int.from_bytes(whole[:8], "little") :]))
+    with pytest.raises(ValueError, match=r"'w.scales' must be stored in bytes, not 'U16'"):
+        safetensors.load(tmp_path / "y")
+
+
 def test_mistakes(tmp_path):
     with pytest.raises(TypeError, match=r"must hold float64.*not complex128 \('c'\)"):
         safetensors.save(tmp_path / "x", {"c": np.zeros(2, complex)})

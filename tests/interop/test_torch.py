@@ -54,11 +54,112 @@ def test_torch_reads_the_same_values(torch, fmt):
     assert np.array_equal(faked.float().numpy(), mx.fake_quantize(mx_torch.as_array(bfloat), fmt).astype(np.float32))
 
 
-def test_stochastic_words_may_be_a_tensor(torch):
+SR = {"format": "mxfp4_e2m1", "rounding": "sr"}
+INTEGERS = ["uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64"]
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_stochastic_words_are_integers_by_value(torch, name):
+    # No test saw that bytes were reinterpreted: the one there was had words of 32 bits.
     x = torch.randn(3, 32, generator=torch.Generator().manual_seed(0))
-    words = torch.randint(-(2**31), 2**31 - 1, (3, 32), dtype=torch.int32, generator=torch.Generator().manual_seed(1))
-    got = mx_torch.quantize(x, "mxfp4_e2m1", rounding="sr", random_bits=words)
-    assert got.equals(mx.quantize(x.numpy(), "mxfp4_e2m1", rounding="sr", random_bits=words.numpy().view(np.uint32)))
+    dtype = getattr(torch, name)
+    most = min(torch.iinfo(dtype).max, (1 << 32) - 1)
+    words = samples.generator("words", name).integers(0, most, (3, 32), np.uint32, endpoint=True)
+    words[0, :2] = 0, most
+    given = torch.from_numpy(words.astype(name))
+    for options in ({"sr_bits": 30}, {"sr_bits": 7}):
+        got = mx_torch.quantize(x, **SR, **options, random_bits=given)
+        assert got.equals(mx.quantize(x.numpy(), **SR, **options, random_bits=words))
+        faked = mx_torch.fake_quantize(x, **SR, **options, random_bits=given.T.contiguous().T)
+        assert np.array_equal(faked.numpy(), mx.fake_quantize(x.numpy(), **SR, **options, random_bits=words))
+
+
+def test_words_that_are_none_are_refused(torch):
+    x = torch.zeros(2, 32)
+    for wrong in (torch.rand(2, 32), torch.ones(2, 32, dtype=torch.bool), torch.rand(2, 32).to(torch.bfloat16)):
+        with pytest.raises(TypeError, match=r"'random_bits' must be a tensor of integers, not torch\."):
+            mx_torch.quantize(x, **SR, random_bits=wrong)
+    words = torch.zeros(2, 32, dtype=torch.int64)
+    words[1, 3:5] = torch.tensor([1 << 32, -1])
+    with pytest.raises(ValueError, match=r"between 0 and 4294967295, not 4294967296 at index \(1, 3\)\.$"):
+        mx_torch.quantize(x, **SR, random_bits=words)
+    with pytest.raises(ValueError, match=r"not -1 at index \(1, 4\)"):
+        mx_torch.quantize(x, **SR, random_bits=words.clamp(max=9))
+    wide = np.zeros((2, 32), np.uint64)
+    wide[0, 2] = (1 << 64) - 1
+    with pytest.raises(ValueError, match=r"not 18446744073709551615 at index \(0, 2\)"):
+        mx_torch.quantize(x, **SR, random_bits=torch.from_numpy(wide))
+    for shape in ((2, 16), (2, 64), (64,), (2, 128)):
+        with pytest.raises(ValueError, match=r"'random_bits' must be of shape \(2, 32\)"):
+            mx_torch.quantize(x, **SR, random_bits=torch.zeros(shape, dtype=torch.uint8))
+    with pytest.raises(TypeError, match="'random_bits' must be a uint32 array, not 'int64'"):
+        mx_torch.quantize(x, **SR, random_bits=words.numpy())
+    with pytest.raises(TypeError, match="'random_bits' must be a torch tensor, not 'list'"):
+        mx_torch.quantize(x, **SR, random_bits=[1, 2])
+
+
+def test_a_generator_is_a_seed_that_advances(torch):
+    x = torch.randn(3, 32, generator=torch.Generator().manual_seed(0))
+    generator, again = (torch.Generator().manual_seed(7) for _ in range(2))
+    made = [mx_torch.fake_quantize(x, **SR, seed=generator) for _ in range(2)]
+    assert not torch.equal(*made)
+    for each in made:
+        seed = torch.empty((), dtype=torch.int64).random_(-(2**63), None, generator=again).item() % 2**64
+        assert torch.equal(each, mx_torch.fake_quantize(x, **SR, seed=seed))
+    with pytest.raises(ValueError, match="'seed' must be left out unless rounding='sr'"):
+        mx_torch.quantize(x, "mxfp4_e2m1", seed=generator)
+    with pytest.raises(TypeError, match="'seed' must be an integer, not <torch"):
+        mx.quantize(x, **SR, seed=generator)
+
+
+def test_a_gradient_is_not_cut_off(torch):
+    # No test saw it: none gave a tensor that required one.
+    weight = torch.nn.Linear(32, 4).weight
+    for call in (mx_torch.quantize, mx_torch.fake_quantize):
+        with pytest.raises(TypeError, match=r"'tensor' must be without a gradient.*tensor\.detach\(\)"):
+            call(weight, "mxfp8_e4m3")
+        with torch.no_grad():
+            call(weight, "mxfp8_e4m3")
+    with pytest.raises(TypeError, match="'tensor' must be without a gradient"):
+        mx_torch.as_array(weight)
+
+
+def test_what_would_be_read_as_something_else_is_refused(torch):
+    # No test saw these: they gave what fits. Bytes of other types were taken for codes and scales.
+    q = mx.quantize(np.ones((2, 64), np.float32), "mxfp8_e4m3")
+    tensors = mx_torch.to_torch(q)
+    for elements in (torch.ones(2, 16), tensors.elements.view(torch.float8_e5m2), torch.ones(2, 64, dtype=torch.int8)):
+        with pytest.raises(
+            TypeError, match=r"'elements' must be torch.uint8 or the type of e4m3 for mxfp8_e4m3, not torch"
+        ):
+            mx_torch.from_torch(elements, tensors.scales, format="mxfp8_e4m3")
+    for scales in (torch.ones(2, 2), torch.ones(2, 2, dtype=torch.int8)):
+        with pytest.raises(TypeError, match=r"'scales' must be of torch.float8_e8m0fnu or torch.uint8, not torch"):
+            mx_torch.from_torch(tensors.elements, scales)
+    assert mx_torch.from_torch(tensors.elements.view(torch.uint8), tensors.scales, format="mxfp8_e4m3").equals(q)
+    with pytest.raises(ValueError, match="'q' must be without offsets"):
+        mx_torch.to_torch(mx.quantize(np.ones(32), "mxfp8_e4m3", offset="float16"))
+    with pytest.raises(TypeError, match="'q' must be an MXArray, not 'Tensor'"):
+        mx_torch.to_torch(torch.ones(3))
+    with pytest.raises(ValueError, match="'packed' must be an array of at least one axis"):
+        mx_torch.from_torch(torch.tensor(3, dtype=torch.uint8), tensors.scales, format="mxfp4_e2m1")
+
+
+def test_arrays_that_tensors_cannot_share(torch):
+    for array in (np.arange(4.0)[::-1], np.broadcast_to(np.ones(1), 3)):
+        with pytest.raises(ValueError, match=r"'array' must be writable and of no negative strides \(array.copy\(\)\)"):
+            mx_torch.as_tensor(array)
+    with pytest.raises(ValueError, match="'array' must be in native byte order, not '>f4'"):
+        mx_torch.as_tensor(np.ones(3, ">f4"))
+
+
+def test_mx_arrays_of_tensors_are_tensors(torch):
+    q = mx_torch.quantize(torch.ones(2, 64), "mxfp8_e4m3")
+    tensors = mx_torch.to_torch(q)
+    assert tensors.elements.data_ptr() == q.codes.data_ptr()
+    back = mx_torch.from_torch(tensors.elements, tensors.scales)
+    assert isinstance(back.codes, torch.Tensor)
+    assert back.codes.data_ptr() == q.codes.data_ptr()
 
 
 def test_mistakes(torch):

@@ -32,3 +32,13 @@ def test_axis_and_format():
         views.from_views(np.ones(4), np.zeros(1, np.uint8))
     with pytest.raises(ValueError, match="one of e2m1 elements, not 'mxfp8_e4m3'"):
         views.from_views(elements, np.full((3, 4), 128, np.uint8), format="mxfp8_e4m3")
+
+
+def test_tensors_of_torch_stay_tensors():
+    # No test saw it: numpy cannot read tensors of these types itself.
+    torch = pytest.importorskip("torch", reason="the extra torch is not installed")
+    q = mx.quantize(torch.linspace(-3, 3, 64), "mxfp8_e4m3")
+    elements, scales = q.codes.view(torch.float8_e4m3fn), q.scales.view(torch.float8_e8m0fnu)
+    made = views.from_views(elements, scales)
+    assert made.equals(q)
+    assert made.codes.data_ptr() == q.codes.data_ptr()

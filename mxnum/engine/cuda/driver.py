@@ -28,10 +28,10 @@ from numba import types as types
 from numba.cuda.core import config
 from numba.cuda.extending import intrinsic, overload
 
-from mxnum.engine import lanes
-from mxnum.engine.arithmetic import make_add_float32, make_fma_float32
-from mxnum.engine.jit import register
-from mxnum.engine.lanes import LANE
+from mxnum.engine.machine import lanes
+from mxnum.engine.machine.jit import register
+from mxnum.engine.machine.lanes import LANE
+from mxnum.engine.products.float32_by_integers import make_add_float32, make_fma_float32
 from mxnum.scalar.word import dialect
 
 #: Whether kernels run as Python in numba's simulator.

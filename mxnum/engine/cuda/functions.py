@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from mxnum.engine import scaled
-from mxnum.engine.lanes import integer, lane
+from mxnum.engine.cuda import scaled
+from mxnum.engine.machine.lanes import integer, lane
 from mxnum.formats import E8M0, ELEMENTS, FLOATS, ElementFormat
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_decode, make_encode
@@ -51,7 +51,7 @@ def scales_to_float32(source: ElementFormat, element: ElementFormat, rounding: R
         and element.name in scaled.ELEMENTS
         and element == ELEMENTS[element.name]
         and rounding == Rounding.RNE
-        and (overflow == Overflow.SATURATE or element.specials == "none")
+        and overflow.of(element.specials).saturates
     )
 
 
@@ -80,7 +80,7 @@ def make_quantized(
 ) -> Callable[..., Any]:
     """(x, scale, random) -> code."""
     STORED = stored(element)
-    if nonfinite != Nonfinite.ELEMENT and scales_to_float32(source, element, rounding, overflow):
+    if not nonfinite.by_element and scales_to_float32(source, element, rounding, overflow):
         code_of = scaled.make_code(source, element)
         down = scaled.down
 
@@ -129,7 +129,7 @@ def make_fake_quantized(
     source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, nonfinite: Nonfinite
 ) -> Callable[..., Any]:
     """(x, scale, random) -> bit pattern in `source` of the value of the code."""
-    fast = nonfinite != Nonfinite.ELEMENT and scales_to_float32(source, element, rounding, overflow)
+    fast = not nonfinite.by_element and scales_to_float32(source, element, rounding, overflow)
     if fast and source.name == "float32":
         value_of, down, up = scaled.make_value(element), scaled.down, scaled.up
         NAN, STORED = source.nan_code, stored(source)

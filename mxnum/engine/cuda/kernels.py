@@ -20,7 +20,7 @@ from mxnum.engine.cuda.functions import (
     make_scale_of,
     words,
 )
-from mxnum.engine.lanes import integer, lane, load, store
+from mxnum.engine.machine.lanes import integer, lane, load, store
 from mxnum.formats import ElementFormat
 from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 from mxnum.scalar.offset import (
@@ -237,9 +237,9 @@ def block_scales(
     """
     MAGNITUDE_MASK = (1 << (source.bits - 1)) - 1
     MAX = source.max_code
-    BLOCK = nonfinite == Nonfinite.BLOCK
+    BLOCK = nonfinite.by_block
     ASYMMETRIC = offset_range is not None
-    HALF = offset_range == OffsetRange.HALF
+    HALF = offset_range is not None and offset_range.is_half
     to_ordered = make_to_ordered(source)
     scale_of = make_scale_of(source, element, rule)
     offset_of = _make_offset_of(source)

@@ -18,7 +18,7 @@ from mxnum.device import DeviceArray, described
 from mxnum.dtypes import code_dtype, numpy_dtype
 from mxnum.engine.cuda import arrays, driver, kernels, vectors
 from mxnum.engine.cuda.functions import make_dequantized, make_fake_quantized, make_quantized
-from mxnum.engine.request import Request
+from mxnum.engine.request import DecodingRequest, Request
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.layout import Blocks, packed_length
 from mxnum.modes import Nonfinite, Overflow, Rounding
@@ -39,12 +39,16 @@ def queue(leader: DeviceArray, *others: DeviceArray | None) -> Iterator[int | No
             driver.wait(stream, leader.stream)
 
 
-def quantize(request: Request) -> tuple[Any, Any, Any]:
+def quantize(request: Request, out: None = None) -> tuple[Any, Any, Any]:
     """Codes, scales and offsets (None without asymmetric scaling), as arrays of the input's library."""
+    _refuse(out=out)
     with queue(request.x, request.scales, _words(request.random)) as stream:
         codes = arrays.empty(request.x, request.x.shape, np.uint8)
         scales, offsets = _run(request, codes, stream, values=False)
-        return codes.owner, scales.owner, None if offsets is None else offsets.owner
+        stored = codes.owner
+    if request.packed:
+        stored = pack(codes if codes.shape else codes.reshaped((1,)), request.settings.element.bits)
+    return stored, scales.owner, None if offsets is None else offsets.owner
 
 
 def fake_quantize(request: Request, out: DeviceArray | None = None) -> Any:
@@ -67,8 +71,7 @@ def _run(
     asked, x, random = request.settings, request.x, request.random
     source, element, blocks, nonfinite = asked.source, asked.element, asked.blocks, asked.nonfinite
     _check(x, source, element, nonfinite, stream)
-    overflow = Overflow.SATURATE if element.specials == "none" else asked.overflow
-    modes = source, element, asked.rounding, overflow
+    modes = source, element, asked.rounding, asked.overflow.of(element.specials)
     how, sr_bits, key = _random_source(random)
     words = x if random is None or random.words is None else random.words
     scales = arrays.empty(x, asked.scales_shape, np.uint8)
@@ -128,13 +131,12 @@ def _fill_scales(
     )  # fmt: skip
 
 
-def shared_scale(
-    request: Request,
-) -> Any:
+def shared_scale(request: Request, out: None = None) -> Any:
     """The E8M0 code of each block."""
+    _refuse(out=out, threads=request.threads)
     asked, x = request.settings, request.x
     with queue(x) as stream:
-        if asked.nonfinite == Nonfinite.RAISE:
+        if asked.nonfinite.by_error:
             _check(x, asked.source, asked.element, asked.nonfinite, stream)
         scales = arrays.empty(x, asked.scales_shape, np.uint8)
         _fill_scales(request, x, scales, None, stream)
@@ -154,8 +156,7 @@ def encode(
     """Codes of `target` for the elements alone, at scale 1."""
     with queue(x, _words(random)) as stream:
         _check(x, source, target, nonfinite, stream)
-        if target.specials == "none":
-            overflow = Overflow.SATURATE
+        overflow = overflow.of(target.specials)
         how, sr_bits, key = _random_source(random)
         function = make_quantized(source, target, rounding, overflow, nonfinite)
         codes = arrays.empty(x, x.shape, code_dtype(target.bits))
@@ -166,16 +167,26 @@ def encode(
         return codes.owner
 
 
-def dequantize(
+def dequantize(request: DecodingRequest, out: DeviceArray | None = None) -> Any:
+    """Values of an MX array; without `out` a new contiguous array."""
+    _refuse(threads=request.threads)
+    asked, codes = request.settings, request.stored
+    if asked.packed:
+        length = asked.shape[-1] if asked.shape else 1
+        codes = described("codes", unpack(codes, asked.element.bits, length)).reshaped(asked.shape)
+    return values_of(codes, request.scales, request.offsets, asked.element, asked.blocks, asked.target, out)
+
+
+def values_of(
     codes: DeviceArray,
     scales: DeviceArray,
     offsets: DeviceArray | None,
     element: ElementFormat,
     blocks: Blocks,
     target: ElementFormat,
-    out: DeviceArray | None = None,
+    out: DeviceArray | None,
 ) -> Any:
-    """Values of an MX array in `target`; without `out` a new contiguous array."""
+    """The same of codes that are not packed."""
     with queue(codes, scales, offsets, out) as stream:
         result = arrays.empty(codes, codes.shape, numpy_dtype(target)) if out is None else out
         if offsets is not None:
@@ -193,26 +204,11 @@ def dequantize(
         return result.owner
 
 
-def quantize_packed(request: Request) -> tuple[Any, Any, Any]:
-    """`quantize`, then `pack`."""
-    codes, scales, offsets = quantize(request)
-    stored = described("codes", codes)
-    whole = stored if stored.shape else stored.reshaped((1,))
-    return pack(whole, request.settings.element.bits), scales, offsets
-
-
-def dequantize_packed(packed: DeviceArray, shape: tuple[int, ...], *arguments: Any) -> Any:
-    """`unpack`, then `dequantize` with the other arguments of that."""
-    element = arguments[2]
-    codes = described("codes", unpack(packed, element.bits, shape[-1] if shape else 1))
-    return dequantize(codes.reshaped(shape), *arguments)
-
-
 def decode(codes: DeviceArray, element: ElementFormat, target: ElementFormat, out: DeviceArray | None = None) -> Any:
     """Values of element codes alone, at scale 1."""
     with queue(codes, out) as stream:
         unit = _unit_scale(codes, stream)
-        return dequantize(codes, unit, None, element, _whole(codes), target, out)
+        return values_of(codes, unit, None, element, _whole(codes), target, out)
 
 
 def pack(codes: DeviceArray, bits: int) -> Any:
@@ -271,10 +267,10 @@ def _check(
     x: DeviceArray, source: ElementFormat, element: ElementFormat, nonfinite: Nonfinite, stream: int | None
 ) -> None:
     """Raise where the policy says so, naming the first index in C order: then the host waits for the stream."""
-    if nonfinite == Nonfinite.RAISE:
+    if nonfinite.by_error:
         what = "finite everywhere with nonfinite='raise',", "nonfinite"
         above_infinity = 0
-    elif nonfinite == Nonfinite.ELEMENT and element.nan_code is None:
+    elif nonfinite.by_element and element.nan_code is None:
         what = f"free of NaN for {element.name}, which has no NaN code,", "NaN"
         above_infinity = 1
     else:
@@ -288,6 +284,13 @@ def _check(
     if first < x.size:
         index: Any = np.unravel_index(first, x.shape)
         raise errors.nonfinite("x", tuple(int(i) for i in index), *what)
+
+
+def _refuse(**options: Any) -> None:
+    """Raise for what only the engine of the host has, and is asked for."""
+    for name, value in options.items():
+        if value is not None:
+            raise ValueError(f"Argument {name!r} must be left out for arrays on a GPU.")
 
 
 # Arguments of kernels

@@ -14,12 +14,13 @@ import numpy as np
 from mxnum import errors
 from mxnum.device import DeviceArray
 from mxnum.dtypes import numpy_dtype
-from mxnum.engine import exact
-from mxnum.engine.arithmetic import make_round
 from mxnum.engine.cuda import arrays, driver, kernels, passes
 from mxnum.engine.cuda.driver import compile_kernel, cuda, fma_float32, sum_float32
 from mxnum.engine.cuda.functions import make_quantized
-from mxnum.engine.operands import FLOAT32, INFINITY, NOT_A_NUMBER, NUMBER, ZERO, Operand, meanings
+from mxnum.engine.products import exact
+from mxnum.engine.products.float32_by_integers import FLOAT32, make_round
+from mxnum.engine.products.operands import Operand
+from mxnum.engine.products.terms import INFINITY, NOT_A_NUMBER, NUMBER, ZERO, meanings
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.modes import Accumulate, Nonfinite, Overflow, Rounding
 from mxnum.scalar.convert import make_encode
@@ -32,14 +33,14 @@ _SUM_BITS = exact.SUM_WIDTH
 
 def matmul(a: Operand, b: Operand, accumulate: Accumulate, target: ElementFormat) -> DeviceArray:
     """Sums over the last axis of both in float32, then `target`: shape (*batch, rows of a, rows of b)."""
-    accepted = (Accumulate.BLOCK, Accumulate.SEQUENTIAL)
-    errors.require(accumulate in accepted, "accumulate", "'block' or 'sequential' for arrays on a GPU", str(accumulate))
+    ways = {Accumulate.BLOCK: _by_blocks, Accumulate.SEQUENTIAL: _in_sequence}
+    errors.require(accumulate in ways, "accumulate", "'block' or 'sequential' for arrays on a GPU", str(accumulate))
     parts: list[Any] = [part for x in (a, b) for part in (x.array, x.scales, x.offsets)]
     batch = np.broadcast_shapes(a.array.shape[:-2], b.array.shape[:-2])
     with passes.queue(parts[0], *parts[1:]) as stream:
         shape = (*batch, a.array.shape[-2], b.array.shape[-2])
         out = arrays.empty(parts[0], shape, numpy_dtype(target))
-        (_by_blocks if accumulate == Accumulate.BLOCK else _in_sequence)(a, b, out, target, stream)
+        ways[accumulate](a, b, out, target, stream)
         return out
 
 
@@ -96,7 +97,7 @@ def _float32(x: Operand, stream: int | None, *, by_columns: bool) -> DeviceArray
         narrow = make_quantized(x.format, FLOAT32, Rounding.RNE, Overflow.IEEE, Nonfinite.ELEMENT)
         passes.map_elements(kernels.map_elements(narrow, kernels.NOWHERE, 0), array, view, stream)
     else:
-        passes.dequantize(array, x.scales, x.offsets, x.format, x.blocks, FLOAT32, view)  # type: ignore[arg-type]
+        passes.values_of(array, x.scales, x.offsets, x.format, x.blocks, FLOAT32, view)  # type: ignore[arg-type]
     return view
 
 
@@ -150,7 +151,7 @@ def _as_int32(bits):
 
 
 def _make_term(element: ElementFormat) -> Callable[..., Any]:
-    """code -> (signed significand, exponent, class), as `operands.Term.of_codes` has them."""
+    """code -> (signed significand, exponent, class), as `terms.Term.of_codes` has them."""
     width = element.mantissa_bits
     unpack = make_unpack(element, width)
 

@@ -16,7 +16,7 @@ import numpy as np
 from mxnum.engine.cuda.driver import compile_kernel, cuda, load4, make_largest_of_block, store4
 from mxnum.engine.cuda.functions import NAN_SCALE, make_scale_of
 from mxnum.engine.cuda.kernels import NOWHERE, SEED, WORDS, draw
-from mxnum.engine.lanes import integer, lane, load, store
+from mxnum.engine.machine.lanes import integer, lane, load, store
 from mxnum.formats import ElementFormat
 from mxnum.modes import Nonfinite, ScaleRule
 from mxnum.scalar.random import make_align_random
@@ -48,7 +48,7 @@ def quantize_rows(
     largest_of_quad, scale_of, NONFINITE = _scale_functions(source, element, rule, nonfinite)
     largest_of_block = make_largest_of_block(LANES, largest_of_quad)
     randoms_of = _make_randoms_of(how, sr_bits)
-    BLOCK = nonfinite == Nonfinite.BLOCK
+    BLOCK = nonfinite.by_block
     NEEDS_LARGEST = BLOCK or not given
 
     def quantize(quads, source, given_scales, scales, words, key, out):
@@ -83,7 +83,7 @@ def _scale_functions(
 ) -> tuple[Callable[..., Any], Callable[..., Any], int]:
     """(four elements -> their largest magnitude, that of a block -> scale code, the least magnitude not finite)."""
     MASK, MAX = (1 << (source.bits - 1)) - 1, source.max_code
-    FINITE_ONLY = nonfinite == Nonfinite.ELEMENT
+    FINITE_ONLY = nonfinite.by_element
     scale_of = make_scale_of(source, element, rule)
 
     @dialect

@@ -9,7 +9,7 @@ import pytest
 
 import mxnum as mx
 from mxnum import formats
-from mxnum.dtypes import numpy_dtype
+from mxnum.dtypes import as_array, numpy_dtype
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
 from tests.samples import generator, special_patterns
 
@@ -242,6 +242,19 @@ def test_arrays_held_packed(device, fmt, offset):
     if want.is_packed:
         with pytest.raises(ValueError, match="'out' must be left out for arrays on a GPU"):
             mx.quantize(device(x), fmt, offset=offset, out=got)
+
+
+def test_packed_bytes_are_padded_with_zeros_and_in_c_order(device):
+    # As on the host: no test gave other bits, or looked at the order of a view's bytes.
+    q = mx.quantize(floats("float32", (2, 3, 5), special=False), "mxfp6_e3m2", packed=True)
+    dirty = q.pack().copy()
+    dirty[..., -1] |= 0xC0
+    got = mx.MXArray.from_packed(device(dirty), device(q.scales), q.format, length=5)
+    assert_same_bits(host(got.pack()), q.pack(), "padding")
+    turned = got.transpose(1, 0, 2)
+    assert turned.is_packed
+    assert as_array("packed", turned.pack()).is_contiguous
+    assert_same_bits(host(turned.pack()), q.transpose(1, 0, 2).pack(), "order")
 
 
 @pytest.mark.parametrize("layout", [{}, {"block_shape": (2, 3)}, {"axis": 0}], ids=str)

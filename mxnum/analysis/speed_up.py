@@ -1,0 +1,182 @@
+"""How much faster a training step gets when its linear layers multiply in fewer bits: a model with stated parameters.
+
+The step in bf16 takes the time 1. A share `other` of it goes to what is no product of matrices (normalization,
+optimizer, communication); the rest goes to products, by their FLOPs: the linear layers of the MLPs and of attention,
+the attention scores, the logits. Each linear layer has three products of equal size: forward, the gradient of the
+input, the gradient of the weights. A product in fewer bits takes 1 / rate of its time, and `conversion` of its time
+more for quantizing its operands. Everything else stays as it was.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mxnum import errors
+
+#: Dense products relative to bf16, as the instructions have them: most hardware runs six bits as fast as eight.
+RATES = {"bf16": 1.0, "fp8": 2.0, "fp6": 2.0, "fp4": 4.0}
+#: What may be reasonable, from products that reach their rate to those that do not.
+REASONABLE = {
+    "fp8": (1.6, 2.0), "fp6": (1.6, 2.0), "fp4": (2.4, 4.0), "other": (0.05, 0.25), "conversion": (0.0, 0.05),
+}  # fmt: skip
+_LINEAR = ("mlp", "attention")
+
+
+@dataclass(frozen=True)
+class TransformerShape:
+    """A decoder, by what its FLOPs depend on."""
+
+    layers: int
+    width: int
+    mlp_width: int
+    heads: int
+    kv_heads: int
+    vocabulary: int
+    context: int
+    #: Whether the MLP has a third matrix, as SwiGLU has.
+    gated: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "width", "mlp_width", "heads", "kv_heads", "vocabulary", "context"):
+            errors.positive_integer(name, getattr(self, name))
+        errors.require(self.kv_heads <= self.heads, "kv_heads", f"at most {self.heads}, the heads", self.kv_heads)
+
+    @property
+    def flops(self) -> dict[str, float]:
+        """Forward, for each token: of the MLPs, the projections of attention, its scores (causal), and the logits."""
+        mlp = (3 if self.gated else 2) * self.width * self.mlp_width
+        attention = 2 * self.width**2 * (1 + self.kv_heads / self.heads)
+        scores = self.context * self.width  # two products over half of the context
+        return {
+            "mlp": 2.0 * self.layers * mlp,
+            "attention": 2.0 * self.layers * attention,
+            "scores": 2.0 * self.layers * scores,
+            "logits": 2.0 * self.width * self.vocabulary,
+        }
+
+    @property
+    def linear_share(self) -> float:
+        """Of all products, those of the linear layers (without the logits)."""
+        flops = self.flops
+        return sum(flops[part] for part in _LINEAR) / sum(flops.values())
+
+    @property
+    def mlp_share(self) -> float:
+        """Of the linear layers, the MLPs."""
+        flops = self.flops
+        return flops["mlp"] / sum(flops[part] for part in _LINEAR)
+
+
+SHAPES = {
+    "llama-3-8b": TransformerShape(32, 4096, 14336, 32, 8, 128256, 8192),
+    "llama-3-70b": TransformerShape(80, 8192, 28672, 64, 8, 128256, 8192),
+    "llama-3-405b": TransformerShape(126, 16384, 53248, 128, 8, 128256, 8192),
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The precision of each of the three products of the linear layers: a name of `RATES`."""
+
+    forward: str
+    input_gradient: str
+    weight_gradient: str
+    #: The precision of the linear layers of attention, where it is another: all three of their products.
+    attention: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("forward", "input_gradient", "weight_gradient"):
+            errors.choose(name, getattr(self, name), tuple(RATES))
+        if self.attention is not None:
+            errors.choose("attention", self.attention, tuple(RATES))
+
+    @classmethod
+    def of(cls, forward: str, backward: str | None = None, *, attention: str | None = None) -> Recipe:
+        """By the precision of the forward products and that of both backward ones, where it is another.
+
+        Hardware runs a product of operands in two precisions at the rate of the wider one as a rule.
+        """
+        both = forward if backward is None else backward
+        return cls(forward, both, both, attention)
+
+    def products(self, part: str) -> tuple[str, ...]:
+        """The precisions of the three products of the linear layers of a part."""
+        if part == "attention" and self.attention is not None:
+            return (self.attention,) * 3
+        return self.forward, self.input_gradient, self.weight_gradient
+
+
+@dataclass(frozen=True)
+class Projection:
+    """A step in low precision beside one in bf16."""
+
+    speed_up: float
+    #: The time of each part, where all of the step in bf16 is 1; `conversion` is that of quantizing operands.
+    times: Mapping[str, float] = field(repr=False)
+
+
+def project(
+    shape: TransformerShape | str,
+    recipe: Recipe,
+    *,
+    rates: Mapping[str, float] | None = None,
+    other: float = 0.1,
+    conversion: float = 0.0,
+) -> Projection:
+    """The speed-up of a training step over bf16; `rates` replaces some of `RATES`."""
+    shape = _shape(shape)
+    errors.require(0 <= other < 1, "other", "at least 0 and below 1", other)
+    flops = shape.flops
+    total = sum(flops.values())
+    shares = {part: (1 - other) * value / total for part, value in flops.items()}
+    return project_shares(shares | {"other": other}, recipe, rates=rates, conversion=conversion)
+
+
+def project_shares(
+    shares: Mapping[str, float],
+    recipe: Recipe,
+    *,
+    rates: Mapping[str, float] | None = None,
+    conversion: float = 0.0,
+) -> Projection:
+    """The same from the shares of the time in bf16, of which `mlp` and `attention` are linear layers."""
+    known = dict(RATES)
+    for name, rate in (rates or {}).items():
+        errors.choose("rates", name, tuple(RATES)[1:])
+        errors.require(rate > 0, name, "a positive rate", rate)
+        known[name] = rate
+    errors.require(conversion >= 0, "conversion", "at least 0", conversion)
+    times, converting = {}, 0.0
+    for part, share in shares.items():
+        products = recipe.products(part) if part in _LINEAR else ("bf16",)
+        each = share / len(products)
+        times[part] = sum(each / known[precision] for precision in products)
+        converting += conversion * each * sum(precision != "bf16" for precision in products)
+    whole = sum(shares.values())
+    return Projection(whole / (sum(times.values()) + converting), times | {"conversion": converting})
+
+
+def project_range(
+    shape: TransformerShape | str, recipe: Recipe, ranges: Mapping[str, tuple[float, float]] | None = None
+) -> tuple[float, float]:
+    """The least and the greatest speed-up where each parameter lies in a range (default: `REASONABLE`).
+
+    The names are those of rates, `other` and `conversion`. The speed-up rises or falls with each parameter throughout,
+    so its extremes are at corners.
+    """
+    ranges = dict(REASONABLE) | dict(ranges or {})
+    for name, (low, high) in ranges.items():
+        errors.choose("ranges", name, tuple(REASONABLE))
+        errors.require(low <= high, "ranges", "pairs of a lower and an upper end", (low, high))
+    found = []
+    for corner in itertools.product(*ranges.values()):
+        values = dict(zip(ranges, corner, strict=True))
+        rest = {name: values.pop(name) for name in ("other", "conversion")}
+        found.append(project(shape, recipe, rates=values, **rest).speed_up)
+    return min(found), max(found)
+
+
+def _shape(shape: TransformerShape | str) -> TransformerShape:
+    return shape if isinstance(shape, TransformerShape) else SHAPES[errors.choose("shape", shape, tuple(SHAPES))]

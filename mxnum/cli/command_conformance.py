@@ -1,0 +1,41 @@
+"""``mxnum conformance``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mxnum.cli import options
+
+
+def conformance(
+    library: Annotated[
+        list[str] | None, typer.Option(help="These alone, the option once for each (default: all installed).")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the page there; else it is printed.")] = None,
+    force: options.Force = False,
+) -> None:
+    """What the conversions of installed libraries do, against the right answers: a page of tables.
+
+    ml_dtypes, torch, torchao, gfloat, gguf, onnx: what is installed is tried on every rounding boundary, special value
+    and scale extreme; each finding has the smallest input that shows it.
+
+    Examples: `mxnum conformance --library ml_dtypes`; `mxnum conformance --out page.md --force`.
+    """
+    from mxnum import errors
+    from mxnum.cli.outputs import check_output
+    from mxnum.conformance import table
+    from mxnum.conformance.libraries import LIBRARIES
+    from mxnum.files import written_whole
+
+    check_output("Option --out", out, force)
+    chosen = [errors.choose("library", name, tuple(LIBRARIES)) for name in library or LIBRARIES]
+    page = table.page_of(chosen, lambda what: print(what, file=sys.stderr, flush=True))
+    if out is None:
+        print(page)
+    else:
+        with written_whole(out) as partial:
+            partial.write_text(page)

@@ -1,0 +1,165 @@
+"""``mxnum experiments``: the studies that the documentation reports. A study of your own is `mxnum sweep`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mxnum.cli.app import Command
+
+experiments = typer.Typer(
+    no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]},
+    help="Run the studies that the documentation reports, continue them, and write their tables.\n\n"
+    "A study of your own, from a file, is `mxnum sweep`.\n\n"
+    "Examples: `mxnum experiments list`; `mxnum experiments run small --seeds 4`; `mxnum experiments report small`.",
+)  # fmt: skip
+
+Study = Annotated[str, typer.Argument(metavar="STUDY", help="One of those that `list` shows.")]
+Runs = Annotated[Path, typer.Option(help="Folder of the runs.")]
+Results = Annotated[Path | None, typer.Option(help="Folder of the tables (default: RUNS/results).")]
+
+
+def list_studies() -> None:
+    """The studies, their arms and questions."""
+    from mxnum.experiments import studies
+
+    for study in studies.STUDIES.values():
+        print(f"{study.name} ({len(study.arms)} arms, {study.seeds} seeds): {study.question}")
+        for arm in study.arms:
+            print(f"    {arm}")
+
+
+def run(
+    study: Study,
+    runs: Runs = Path("runs"),
+    results: Results = None,
+    arms: Annotated[str | None, typer.Option(help="Only these arms, separated by semicolons.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Draw new seeds instead of the recorded ones.")] = False,
+    processes: Annotated[int | None, typer.Option(min=1, help="Processes (default: one for each core).")] = None,
+    stack: Annotated[int, typer.Option(min=1, help="Seeds that one process trains together.")] = 6,
+    nice: Annotated[int, typer.Option(min=0, max=19, help="Lower the priority of the processes by this.")] = 0,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Run on this dask.distributed cluster.")
+    ] = None,
+    machine: Annotated[str, typer.Option(help="cpu, or cuda for a GPU (extra `cuda`).")] = "cpu",
+    full: Annotated[bool, typer.Option("--full", help="Go on after a divergence, up to the horizon.")] = False,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Change a number of every arm, as in steps=200."),
+    ] = None,
+) -> None:
+    """Run a study, or go on with it: `run quick` has four arms, six seeds each, and takes minutes.
+
+    Runs that are on disk are not run again; the same command continues after Ctrl-C or a failure. Exit status 0: all
+    runs are there; 1: some failed; 130: interrupted.
+    """
+    import secrets
+
+    from mxnum.cli.main import DIFFERS, INTERRUPTED
+    from mxnum.cli.watching import ended_by_signals
+    from mxnum.experiments import report, studies
+    from mxnum.experiments.conduct import conduct
+
+    chosen = studies.get(study)
+    first = secrets.randbelow(10**6) * 100 if fresh else studies.FIRST_SEED
+    root, folder = runs / f"seeds-{first}" if fresh else runs, results or runs / "results"
+    try:
+        with ended_by_signals():
+            outcome = conduct(
+                chosen, root, arms=[name.strip() for name in arms.split(";")] if arms else None, seeds=seeds,
+                first_seed=first, changes=dict(_change(text) for text in changes or []), processes=processes,
+                stack=stack, niceness=nice, scheduler=scheduler, stop_when_diverged=not full, machine=machine,
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        typer.echo("Interrupted; the same command continues.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    if outcome.table["arms"]:
+        report.store(outcome.table, folder)
+        print(f"{outcome.seconds:.0f} s. Runs in {root}, tables in {folder}.")
+    for failure in outcome.failed:
+        print(f"Failed: {failure}; the same command tries again.")
+    if outcome.failed:
+        raise typer.Exit(DIFFERS)
+
+
+def tables(study: Study, runs: Runs = Path("runs"), results: Results = None) -> None:
+    """Tables of the runs that are there."""
+    from mxnum.experiments import report, studies
+
+    report.write(studies.get(study), runs, results or runs / "results")
+
+
+def interventions(
+    study: Annotated[str, typer.Option(help="The study of the base arm.")] = "confirm",
+    base: Annotated[str, typer.Option(help="The arm of the study to act on.")] = "E2M1",
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 8,
+    lead: Annotated[int, typer.Option(min=1, help="Steps before the divergence.")] = 300,
+    watch: Annotated[int, typer.Option(min=1, help="Steps to watch after the action.")] = 1500,
+    perturbed: Annotated[int, typer.Option(min=1, help="Perturbed controls for each seed.")] = 4,
+    runs: Runs = Path("runs"),
+    results: Results = None,
+) -> None:
+    """Act at a checkpoint before the blow-up; seeds that are on disk are not run again."""
+    from mxnum import errors
+    from mxnum.experiments import storage, studies
+    from mxnum.experiments.interventions import Plan, gather, summary
+
+    chosen = studies.get(study)
+    arm = errors.choose("base", base, tuple(chosen.arms))
+    drawn = range(studies.FIRST_SEED, studies.FIRST_SEED + seeds)
+    table = gather(chosen, arm, drawn, Plan(lead, watch, perturbed), runs)
+    folder, text = results or runs / "results", summary(table)
+    storage.write_json(folder / "interventions.json", table)
+    storage.write_text(folder / "interventions.md", text + "\n")
+    print(text)
+
+
+def sgd_limits(
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 4,
+    results: Annotated[Path, typer.Option(help="Folder of the table.")] = Path("runs/results"),
+) -> None:
+    """Critical rates of SGD under synthetic zeta (row B2)."""
+    from mxnum.experiments import critical, studies
+
+    first = studies.FIRST_SEED
+    critical.write_sgd_limits(results / "sgd-limits.json", tuple(range(first, first + seeds)))
+
+
+def cost(
+    width: Annotated[int, typer.Option(min=1, help="Width of the network.")] = 256,
+    batch: Annotated[int, typer.Option(min=1, help="Batch.")] = 256,
+    stack: Annotated[int, typer.Option(min=1, help="Seeds that are trained together.")] = 1,
+) -> None:
+    """What quantization costs in a training step, as ratios."""
+    from mxnum.experiments.config import Experiment, uniform_precision
+    from mxnum.experiments.cost import measure
+
+    for name in ("mxfp8_e4m3", "mxfp4_e2m1"):
+        found = measure(Experiment(width=width, batch=batch, precision=uniform_precision(name)), runs=stack)
+        share, bf16 = found["quantization"], found["bfloat16 step"]
+        print(f"{name}: step {found['step']:.2f} x its products ({bf16:.2f} in bfloat16), quantization {share:.1%}")
+
+
+def _change(text: str) -> tuple[str, Any]:
+    from dataclasses import fields
+
+    from mxnum import errors
+    from mxnum.experiments.config import Experiment
+
+    name, _, value = text.partition("=")
+    kinds = {f.name: f.type for f in fields(Experiment) if f.type in ("int", "float")}
+    errors.choose("set", name, tuple(kinds))
+    try:
+        return name, int(value) if kinds[name] == "int" else float(value)
+    except ValueError:
+        raise ValueError(f"Option --set must give a number for {name!r}, not {value!r}.") from None
+
+
+for name, function in {
+    "list": list_studies, "run": run, "report": tables, "interventions": interventions, "sgd-limits": sgd_limits,
+    "cost": cost,
+}.items():  # fmt: skip
+    experiments.command(name, cls=Command)(function)

@@ -1,0 +1,76 @@
+"""``mxnum ledger``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mxnum.cli import options
+
+if TYPE_CHECKING:
+    from mxnum.claims.registry import Entry
+
+
+def ledger(
+    only: Annotated[str | None, typer.Option(metavar="IDS", help="Only these claims, as in I6,I7; no page.")] = None,
+    results: Annotated[Path, typer.Option(help="Folder of results files of training runs.")] = Path("docs/results"),
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Where the page goes (default: docs/claims.md, which is replaced)."),
+    ] = None,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Check the claims about MX training against stored results, and write the page of the documentation.
+
+    For a checkout of mxnum; `mxnum reproduce` trains what it needs by itself and writes a report anywhere. Exit status
+    0: done, whatever the verdicts; 2: a check broke.
+
+    Examples: `mxnum ledger`; `mxnum ledger --only I1,M4`; `mxnum ledger --out page.md`.
+    """
+    from mxnum.claims.evidence import Verdict
+    from mxnum.claims.page import PAGE, markdown
+    from mxnum.claims.registry import reproduce
+    from mxnum.cli.console import print_json
+    from mxnum.cli.main import FAILED
+    from mxnum.cli.outputs import check_output
+    from mxnum.files import written_whole
+
+    check_output("Option --out", out, force)
+    ids = None if only is None else [each.strip() for each in only.split(",")]
+    report = reproduce(ids, results=str(results), progress=_show)
+    broken = [entry for entry in report if entry.verdict == Verdict.FAILED]
+    whole = not broken and not report.interrupted
+    if whole and (ids is None or out):
+        page = out or Path(PAGE)
+        if not page.parent.is_dir():
+            raise ValueError(
+                f"Folder {str(page.parent)!r} does not exist; run this where it does, or give another file."
+            )
+        with written_whole(page) as partial:
+            partial.write_text(markdown(report))
+    if as_json:
+        print_json(report.as_dict())
+    else:
+        print(report.text())
+        for entry in report if ids is not None else ():
+            print(f"\n{entry.claim.id} {entry.verdict}. {entry.remark}".rstrip())
+            for item in _details(entry):
+                print(f"  {item}")
+    for entry in broken:
+        print(f"Error: the check of {entry.claim.id} broke: {entry.remark}", file=sys.stderr)
+    if not whole:
+        raise typer.Exit(FAILED)
+
+
+def _details(entry: Entry) -> list[object]:
+    return [*entry.evidence.statements, *entry.evidence.comparisons]
+
+
+def _show(done: int, total: int, what: str) -> None:
+    end = "\n" if done == total else ""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K[{done}/{total}] {what}", end=end, file=sys.stderr, flush=True)

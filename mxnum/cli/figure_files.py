@@ -1,0 +1,30 @@
+"""Figures that commands write to files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mxnum import errors
+from mxnum.cli.outputs import check_output
+
+SUFFIXES = (".png", ".svg", ".pdf")
+
+
+def check_figure(path: Path | None, force: bool = False) -> None:
+    """Refuse what `--plot` says if no picture can be written there, before any work is done for it."""
+    check_output("Option --plot", path, force)
+    if path is None:
+        return
+    errors.require(path.suffix in SUFFIXES, "plot", f"a {errors.joined(SUFFIXES)} file", str(path))
+    errors.package("matplotlib", "plots")
+
+
+def write_figure(path: Path, draw: Callable[[], Any]) -> None:
+    """Write the figure that `draw` makes, whole or not at all."""
+    from mxnum.files import written_whole
+
+    figure = draw()
+    with written_whole(path) as partial:
+        figure.savefig(partial, format=path.suffix[1:], dpi=150)

@@ -1,0 +1,256 @@
+"""Level 3: whole arrays, in the shapes and layouts in which kernels meet them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import mxnum as mx
+from mxnum import errors
+from mxnum.conformance.answers import both, called, element_codes, fitted, floats, packed_shape, scale_codes
+from mxnum.conformance.cases import BATCH, cases
+from mxnum.conformance.check import ConformanceError
+from mxnum.conformance.expected import as_bits, as_floats
+from mxnum.conformance.placement import LAYOUTS, Shape, checked_shapes, from_blocks, laid, shapes_of, to_blocks
+from mxnum.conformance.randomness import Words
+from mxnum.conformance.rearranged import Answered, arrangements
+from mxnum.conformance.report import ArrayResult, Profile, Report
+from mxnum.conformance.task import Columns, Task, make_task
+from mxnum.conformance.tensors import chosen
+from mxnum.conformance.verdict import Judge
+from mxnum.dtypes import Array
+from mxnum.formats import MXFormat
+from mxnum.layout import Blocks, resolve_blocks, scales_shape
+
+#: How the scales of an array may lie.
+SCALES = ("plain", "transposed", "swizzled")
+#: Arrays of more elements are checked contiguous alone.
+LARGE = 100_000
+
+
+def check_arrays(
+    function: Callable[..., Any],
+    *,
+    format: str | MXFormat,
+    operation: str = "quantize",
+    axis: int = -1,
+    block_shape: Sequence[int] | None = None,
+    shapes: Sequence[Shape] | None = None,
+    layouts: str | Iterable[str] = tuple(LAYOUTS),
+    scales: str = "plain",
+    packed: bool = False,
+    arrays: str = "numpy",
+    seed: int = 0,
+    accept: str | Iterable[str] | Profile | None = None,
+    strict: bool = False,
+    **modes: Any,
+) -> Report:
+    """Compare a callable with the right answers on whole arrays; the report, or `ConformanceError` if there is a bug.
+
+    The arrays have two axes: several blocks a row and last blocks that are short, single elements, one element less
+    and more than a block, some millions of elements; contiguous, transposed, strided, and parts of larger arrays. An
+    array for which the function raises, or answers with another shape or type, counts as wrong; the report says why.
+
+    Parameters
+    ----------
+    function
+        What is tested, called with one array after the other:
+
+        - ``quantize``: ``function(x)`` gives ``(codes, scales)``, with ``rounding="sr"`` ``function(x, words)``;
+        - ``scale``: ``function(x)`` gives scale codes;
+        - ``dequantize``: ``function(codes, scales)`` gives floats.
+
+        Codes have the shape of x, or are packed row by row along the last axis; types are those of `check`.
+    format
+        An MX format, whose blocks lie along `axis`, or are tiles of ``block_shape=(rows, columns)``.
+    shapes, layouts
+        What the function takes, if not all: pairs of lengths, and some of ``"contiguous"``, ``"transposed"``,
+        ``"strided"`` and ``"part"``.
+    scales
+        How scales lie: ``"plain"``, one for each block at its place; ``"transposed"``; or ``"swizzled"`` as tensor
+        cores read them, for blocks along the last axis.
+    packed
+        For ``dequantize``: codes are given packed, as `MXArray.pack` does it.
+    arrays, accept, strict
+        As in `check`.
+    seed
+        Of the numbers in the arrays.
+    **modes
+        ``source``, ``rounding``, ``scale_rule``, ``overflow``, ``nonfinite``, ``sr_bits``: what the callable claims.
+
+    Examples
+    --------
+    >>> import mxnum as mx
+    >>> from mxnum.conformance import check_arrays
+    >>> def quantize(x):
+    ...     q = mx.quantize(x, "mxfp4_e2m1", axis=0)
+    ...     return q.codes, q.scales
+    >>> check_arrays(quantize, format="mxfp4_e2m1", axis=0, shapes=[(31, 2), (65, 7)]).is_equal
+    True
+    """
+    operation = errors.choose("operation", operation, ("quantize", "scale", "dequantize"))
+    kernel = _Kernel(function, operation, format, axis, block_shape, scales, packed, arrays, modes)
+    listed = [layouts] if isinstance(layouts, str) else list(layouts)
+    listed = [errors.choose("layouts", layout, tuple(LAYOUTS)) for layout in listed]
+    seed = errors.integer("seed", seed, 0, (1 << 63) - 1)
+    sizes = shapes_of(kernel.blocks) if shapes is None else checked_shapes(shapes)
+    judge = Judge(kernel.task, Profile.of(accept))
+    results, answered = [], []
+    for shape in sorted(sizes, key=lambda shape: shape[1] == 1):  # (rows of one code last)
+        for layout in listed if math.prod(shape) <= LARGE or shapes is not None else listed[:1]:
+            result, one = kernel.run(judge, shape, layout, seed)
+            results.append(result)
+            answered += [one] if one else []
+    report = _with_arrays(judge, results, answered)
+    if report.bugs or (strict and not report.is_equal):
+        raise ConformanceError(report)
+    return report
+
+
+def _with_arrays(judge: Judge, results: list[ArrayResult], answered: list[Answered]) -> Report:
+    """The report, with what is to be said of whole arrays."""
+    unanswered = sum(result.blocks for result in results if result.problem)
+    report = judge.report()
+    orders = arrangements(judge.task, answered) if any(one.wrong for one in answered) else []
+    return replace(
+        report, cases=report.cases + unanswered, bugs=report.bugs + unanswered, arrays=results, arrangements=orders
+    )
+
+
+class _Kernel:
+    """What the callable claims to do, and how it is called."""
+
+    def __init__(
+        self, function: Callable[..., Any], operation: str, format: str | MXFormat, axis: int,
+        block_shape: Sequence[int] | None, scales: str, packed: bool, arrays: str, modes: dict[str, Any],
+    ) -> None:  # fmt: skip
+        self.function, self.arrays = function, chosen(arrays)
+        self.scales = errors.choose("scales", scales, SCALES)
+        plain = make_task(operation, format, **modes)
+        along = None if block_shape is not None else axis
+        self.blocks: Blocks = resolve_blocks((1, 1), plain.block, axis=along, block_shape=block_shape)
+        self.task: Task = make_task(operation, plain.format, **{**modes, "block": math.prod(self.blocks)})
+        errors.require(self.scales != "swizzled" or self.blocks[0] == 1, "scales", f"one of {SCALES[:2]} here", scales)
+        errors.require(not packed or operation == "dequantize", "packed", "False but for 'dequantize'", packed)
+        self.packed = packed
+        #: Whether the function has packed codes, which rows of one code do not show.
+        self.packs = False
+
+    def run(self, judge: Judge, shape: Shape, layout: str, seed: int) -> tuple[ArrayResult, Answered | None]:
+        """Call the function for one array, and judge its blocks."""
+        name = f"array of shape {shape}, {layout}"
+        seed = (seed * 1_000_003 + shape[0]) * 1_000_003 + shape[1]
+        of_values = self.task.operation == "dequantize"
+        count = math.prod(shape) if of_values else math.prod(scales_shape(shape, self.blocks))
+        inputs = self._codes(shape, seed) if of_values else self._numbers(shape, seed)
+        try:
+            answers = self._answers(inputs, shape, layout)
+        except Exception as problem:
+            said = " ".join(str(problem).split())
+            return ArrayResult(shape, layout, count, count, f"{type(problem).__name__}: {said}"), None
+        columns = _element_columns(inputs, self.blocks) if of_values else self._block_columns(inputs)
+        given = {key: value.reshape(-1, 1) for key, value in answers.items()}
+        if "codes" in answers:
+            given["codes"] = to_blocks(answers["codes"], self.blocks)
+        wrong = 0
+
+        def where(number: int) -> str:
+            table = shape if of_values else scales_shape(shape, self.blocks)
+            row, column = divmod(number, table[1])
+            return f"{name}, {'element' if of_values else 'block'} ({row}, {column})"
+
+        for start in range(0, count, BATCH):
+            part, got = (
+                {key: column[start : start + BATCH] for key, column in some.items()} for some in (columns, given)
+            )
+            wrong += judge.add(part, got, start, where)
+        kept = Answered(inputs, answers, self.blocks, layout, wrong) if not of_values else None
+        return ArrayResult(shape, layout, count, wrong), kept
+
+    def _numbers(self, shape: Shape, seed: int) -> dict[str, Array]:
+        """An array of numbers as bit patterns, its blocks those of level 2; words of random bits if they are wanted."""
+        count = math.prod(scales_shape(shape, self.blocks))
+        made: list[Columns] = list(_blocks(replace(self.task, operation="quantize"), count, seed))
+        return {
+            name: from_blocks(np.concatenate([one[name] for one in made]), shape, self.blocks)
+            for name in made[0]
+            if name == "x" or self.task.is_stochastic
+        }
+
+    def _codes(self, shape: Shape, seed: int) -> dict[str, Array]:
+        words = Words(seed)
+        codes = words.integers(0, (1 << self.task.element.bits) - 1, shape).astype(np.uint8)
+        of_scales = words.integers(0, 255, scales_shape(shape, self.blocks)).astype(np.uint8)
+        return {"codes": codes, "scales": of_scales}
+
+    def _answers(self, inputs: dict[str, Array], shape: Shape, layout: str) -> dict[str, Array]:
+        """What the function gives, as arrays of codes, scales or bit patterns."""
+        task = self.task
+        rows, columns = scales_shape(shape, self.blocks)
+        if task.operation == "dequantize":
+            codes, scales = laid(inputs["codes"], layout), self._lying(inputs["scales"])
+            if self.packed:
+                q = mx.MXArray.from_parts(inputs["codes"], inputs["scales"], task.format, blocks=self.blocks)
+                codes = laid(q.pack(), layout)
+            values = floats(called(self.function, [codes, scales], self.arrays), "function: value", task, shape)
+            return {"value": as_bits(values, task.source)}
+        arguments = [as_floats_there(laid(inputs["x"], layout), task)]
+        if task.is_stochastic:
+            arguments.append(laid(inputs["random"], layout))
+        result = called(self.function, arguments, self.arrays)
+        answered_codes, of_scales = both(result) if task.operation == "quantize" else (None, result)
+        if self.scales == "transposed":
+            scales = scale_codes(of_scales, "function: scale", (columns, rows)).T
+        else:
+            scales = scale_codes(of_scales, "function: scale", (rows, columns), self.scales)
+        answers = {"scale": fitted(scales, 8)}
+        if answered_codes is not None:
+            bits = task.element.bits
+            given = tuple(getattr(answered_codes, "shape", ()))
+            self.packs |= given == packed_shape(shape, bits) != shape
+            answers["codes"] = fitted(element_codes(answered_codes, "function: codes", task, shape, self.packs), bits)
+        return answers
+
+    def _lying(self, scales: Array) -> Array:
+        """Scales as the function wants them."""
+        if self.scales == "swizzled":
+            from mxnum.interop.swizzle import swizzle_scales
+
+            return swizzle_scales(scales)
+        return np.ascontiguousarray(scales.T) if self.scales == "transposed" else scales.copy()
+
+    def _block_columns(self, inputs: dict[str, Array]) -> Columns:
+        """The blocks of an array as cases; what fills a short block is marked."""
+        columns = {name: to_blocks(array, self.blocks) for name, array in inputs.items()}
+        columns["padding"] = to_blocks(np.ones(inputs["x"].shape, np.uint8), self.blocks) == 0
+        return columns
+
+
+def _element_columns(inputs: dict[str, Array], blocks: Blocks) -> Columns:
+    """The elements of an array as cases, each with its scale."""
+    rows, columns = inputs["codes"].shape
+    scales = inputs["scales"].repeat(blocks[0], axis=0)[:rows].repeat(blocks[1], axis=1)[:, :columns]
+    return {"scale": scales.reshape(-1, 1), "code": inputs["codes"].reshape(-1, 1)}
+
+
+def as_floats_there(view: Array, task: Task) -> Array:
+    """A view of bit patterns as floats, in place."""
+    return view.view(as_floats(np.zeros(1, view.dtype), task.source).dtype)
+
+
+def _blocks(task: Task, count: int, seed: int) -> Iterator[Columns]:
+    """That many blocks of level 2."""
+    # Of millions of elements the numbers repeat after some hundred thousand, in other places.
+    limit = max(1, min(count, LARGE * 4 // task.block))
+    made = list(cases(task, level=2, seed=seed & ((1 << 64) - 1), count=limit))
+    have = 0
+    while have < count:
+        for one in made:
+            rows = min(len(one["x"]), count - have)
+            if rows > 0:
+                yield {name: column[:rows] for name, column in one.items()}
+                have += rows

@@ -1,0 +1,175 @@
+"""Whether draws depend on each other: elements of one call, of the next call, and of calls under other seeds.
+
+Everything is counted on one number that is drawn for again and again. Two fair draws go the same way half the time
+whatever their distance, and these agreements are independent of each other: how far their number may be from half is
+known without approximation (`binomial.deviation`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mxnum.conformance.binomial import deviation, tail
+from mxnum.dtypes import Array
+
+#: Distances at which draws that go up a quarter of the time are compared as well.
+NEAR = 64
+
+
+@dataclass(frozen=True)
+class Echo:
+    """Draws at some distance from each other that agree more or less often than independent ones."""
+
+    distance: int
+    #: 0 within a call, 1 with the next, -1 with the one before.
+    calls: int
+    share: float
+    expected: float
+    pairs: int
+    what: str
+
+    @property
+    def strength(self) -> float:
+        return abs(self.share - self.expected)
+
+    def text(self, block: int) -> str:
+        """What was seen, in words."""
+        if self.distance:
+            rows = f" ({_counted(self.distance // block, 'block')})" if block and self.distance % block == 0 else ""
+            place = f"{_counted(self.distance, 'element')} further on{rows}"
+        else:
+            place = "in the same place"
+        other = f"the one {place}" + (("", " in the next call", " in the call before")[self.calls])
+        seen = f"An element and {other} {self.what} in {_share_text(self.share)} of {self.pairs} pairs"
+        return f"{seen}, where {_share_text(self.expected)} is right."
+
+
+def tests(length: int) -> int:
+    """How many comparisons `echoes` makes of calls of that length."""
+    reach = length // 2
+    return 3 * reach + 1 + 2 * min(NEAR, reach) + 1
+
+
+def echoes(halves: Sequence[Array], quarters: Sequence[Array], level: float) -> list[Echo]:
+    """What two successive calls, each a vector of +1 (away), -1 and 0 (nothing drawn), have in common; strongest first.
+
+    `halves` go away from zero half the time and `quarters`, which may be missing, a quarter of the time.
+    """
+    first, second = (half.astype(np.float64) for half in halves)
+    reach = len(first) // 2
+    found = _agreements(first, first, range(1, reach + 1), 0, level)
+    found += _agreements(first, second, range(reach + 1), 1, level)
+    found += _agreements(second, first, range(1, reach + 1), -1, level)
+    for distance in range(min(NEAR, reach) + 1 if len(quarters) else 0):
+        found += _together(quarters[0], quarters[0], distance, 0, level) if distance else []
+        found += _together(quarters[0], quarters[1], distance, 1, level)
+    return sorted(found, key=lambda echo: (-round(echo.strength, 2), abs(echo.calls), echo.distance))
+
+
+def _agreements(a: Array, b: Array, distances: range, calls: int, level: float) -> list[Echo]:
+    """Fair draws: elements of a against those of b so much further on."""
+    together = _correlation(a, b, distances.stop)[distances.start :]
+    pairs = _correlation(abs(a), abs(b), distances.stop)[distances.start :]
+    # Beyond what chance does with fair draws, and beyond what a bias that all draws share would do.
+    excess = np.minimum(abs(together), abs(together - pairs * _mean(a) * _mean(b))) / 2
+    found = np.flatnonzero(excess > deviation(pairs / 4, level)).tolist()
+    shares = (pairs[found] + together[found]) / 2 / pairs[found]
+    return [
+        Echo(distances[i], calls, float(share), 0.5, int(pairs[i]), "go the same way")
+        for i, share in zip(found, shares, strict=True)
+    ]
+
+
+def _correlation(a: Array, b: Array, count: int) -> Array:
+    """Sums of a[i] b[i + d] for d below `count`: integers, by Fourier transforms that err by far less than 1/2."""
+    size = 1 << (len(a) + count).bit_length()
+    product = np.conj(np.fft.rfft(a, size)) * np.fft.rfft(b, size)
+    sums: Array = np.rint(np.fft.irfft(product, size)[:count])
+    return sums
+
+
+def _mean(a: Array) -> float:
+    return float(a.sum() / max(1, abs(a).sum()))
+
+
+def _together(a: Array, b: Array, distance: int, calls: int, level: float) -> list[Echo]:
+    """Draws that go away a quarter of the time: pairs in which both do, of pairs that have no element in common."""
+    first, second = a[: len(a) - distance], b[distance:]
+    apart = (np.arange(len(first)) // max(1, distance)) % 2 == 0 if calls == 0 else True
+    known = (first != 0) & (second != 0) & apart
+    pairs, both = int(known.sum()), int(((first > 0) & (second > 0) & known).sum())
+    by_shares = (1 + _mean(a)) / 2 * (1 + _mean(b)) / 2
+    excess = min(abs(both - pairs / 16), abs(both - pairs * by_shares))
+    if excess <= deviation(pairs * 15 / 256, level):
+        return []
+    return [Echo(distance, calls, both / pairs, 1 / 16, pairs, "both go away from zero (which each does in 1/4)")]
+
+
+def smallest_correlation(pairs: int, power: float, level: float) -> float:
+    """The correlation that draws at one distance must have to be seen with that power in so many pairs."""
+    low, high = 0.0, 1.0
+    while high - low > 0.001:
+        rho = (low + high) / 2
+        # Counted as if pairs were independent of each other, which they are nearly when the correlation is small.
+        enough = math.ceil(pairs / 2 + deviation(pairs / 4, level))
+        low, high = (low, rho) if tail(enough, pairs, (1 + rho) / 2) >= power else (rho, high)
+    return high
+
+
+def groups(half: Array, block: int) -> int:
+    """The largest power of two (or number of blocks) so that each group of so many elements goes one way; 1 if none."""
+    sizes = sorted({1 << i for i in range(1, max(2, len(half).bit_length() - 5))} | ({block} if block else set()))
+    found = 1
+    for size in sizes:
+        whole = half[: len(half) // size * size].reshape(-1, size)
+        lowest = np.where(whole == 0, 1, whole).min(axis=1)
+        highest = np.where(whole == 0, -1, whole).max(axis=1)
+        if not (lowest >= highest).all():
+            break
+        found = size
+    return found if abs(_mean(half)) < 1 else 1
+
+
+def same_answers(calls: Array, names: Sequence[str]) -> list[str]:
+    """What is wrong with calls (rows of +1, -1 and 0) that should differ, in sentences."""
+    drawn = calls[calls != 0]
+    if not drawn.size or abs(drawn.sum()) == drawn.size:
+        return []  # nothing tells: all went one way, always
+    if all(abs(call.sum()) == abs(call).sum() for call in calls):
+        return [
+            "All equal elements of a call go the same way, those of other calls the other: one random word for all."
+        ]
+    _, kind, copies = np.unique(calls, axis=0, return_inverse=True, return_counts=True)
+    if len(copies) == len(calls):
+        return []
+    if len(copies) == 1:
+        return [f"All answers are the same ({names[0]} to {names[-1]})."]
+    alike = [name for name, of in zip(names, kind.ravel(), strict=True) if of == np.argmax(copies)]
+    more = f" and {len(alike) - 4} more" if len(alike) > 4 else ""
+    return [f"There are only {len(copies)} different answers: {', '.join(alike[:4])}{more} give the same bits."]
+
+
+def likeness(calls: Array, names: Sequence[str], level: float) -> list[str]:
+    """Calls of which elements in the same place agree more or less often than independent ones, in sentences."""
+    wide = calls.astype(np.float64)
+    together, pairs = wide @ wide.T, abs(wide) @ abs(wide).T
+    means = wide.sum(axis=1) / np.maximum(1, abs(wide).sum(axis=1))
+    excess = np.minimum(abs(together), abs(together - pairs * np.outer(means, means))) / 2
+    first, second = np.nonzero(np.triu(excess > deviation(pairs / 4, level), 1))
+    return [
+        f"{names[i]} and {names[j]}: elements in the same place go the same way in "
+        f"{_share_text((1 + together[i, j] / pairs[i, j]) / 2)} of {int(pairs[i, j])} pairs, where 50% is right."
+        for i, j in zip(first[:3].tolist(), second[:3].tolist(), strict=True)
+    ]
+
+
+def _share_text(share: float) -> str:
+    return f"{100 * share:.4g}%"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"

@@ -1,0 +1,198 @@
+"""Which hypotheses explain every case: the wrong ones, and the right ones as well.
+
+A hypothesis is dropped at the first answer that it does not give. What it may differ in is what the implementation
+chooses otherwise throughout: numbers that a choice explains are left aside, and so are the sign of a zero and the code
+of a NaN where these are chosen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mxnum.conformance.answers import fits
+from mxnum.conformance.grid import as_magnitudes
+from mxnum.conformance.hypotheses import Hypothesis, hypotheses
+from mxnum.conformance.judge import BUG, LABELS, UNJUDGED, wrong_codes
+from mxnum.conformance.task import Columns, Field, Task
+from mxnum.dtypes import Array
+from mxnum.formats import E8M0
+
+#: Wrong numbers, and right ones, that a hypothesis is tried on before it is tried on whole batches.
+FIRST = 64
+#: Bytes of batches without a bug that are kept in case one comes.
+KEPT = 1 << 27
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Hypotheses that all explain every case that was looked at."""
+
+    field: str
+    #: The likeliest first.
+    names: tuple[str, ...]
+    wrong: int
+    right: int
+    #: Of codes: whether they are what is given for wrong scales as well.
+    at_any_scale: bool = True
+
+    @property
+    def claim(self) -> str:
+        """What they explain, in words."""
+        others = f" ({' or '.join(self.names[1:4])} would give the same)" if len(self.names) > 1 else ""
+        subject = {"scale": "wrong scales", "codes": "blocks of wrong codes"}.get(self.field, "wrong answers")
+        given = ", for the scales answered," if self.at_any_scale else ", at scales that are right,"
+        given = given if self.field == "codes" else ""
+        first = self.names[0] if self.names[0].startswith("the right") else f"what {self.names[0]} gives"
+        return f"all {self.wrong} {subject} are{given} {first}{others}"
+
+    def sentence(self) -> str:
+        """The claim, with the right answers that it holds of as well."""
+        rest = f", and so are the {self.right} right ones" if self.right else ""
+        return f"{self.claim[0].upper()}{self.claim[1:]}{rest}."
+
+
+@dataclass
+class _Tried:
+    """A hypothesis that no answer contradicts so far."""
+
+    hypothesis: Hypothesis
+    #: Numbers in which it differs, by the choice that would explain the difference.
+    misses: Counter[str] = field(default_factory=Counter)
+    #: Zeros that are negative, as it says.
+    minus_zeros: int = 0
+    #: Whether it differs in blocks whose scale is wrong.
+    elsewhere: bool = False
+
+
+class Diagnosis:
+    """Fed with judged batches; says at the end what explains them all."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self._alive: list[_Tried] | None = None  # None until the first bug
+        self._waiting: list[tuple[Columns, Columns, Columns]] = []
+        self._size = 0
+        #: Rows with choices or bugs, by their labels taken together.
+        self._wrong: dict[str, Counter[int]] = {output.name: Counter() for output in task.outputs}
+        self._right: Counter[str] = Counter()
+
+    def add(self, inputs: Columns, answers: Columns, labels: Columns) -> None:
+        """Take a batch into account. Hypotheses cost time, so that none is tried before there is a bug."""
+        bug = any(wrong_codes(found).any() for found in labels.values())
+        if self._alive is None and not bug:
+            size = sum(column.nbytes for columns in (inputs, answers, labels) for column in columns.values())
+            if self._size + size <= KEPT:
+                self._size += size
+                self._waiting.append((inputs, answers, labels))
+            return
+        self._start()
+        self._try(inputs, answers, labels)
+
+    def _start(self) -> None:
+        if self._alive is None:
+            self._alive = [_Tried(one) for one in hypotheses(self.task)]
+        waiting, self._waiting = self._waiting, []
+        for batch in waiting:
+            self._try(*batch)
+
+    def _try(self, inputs: Columns, answers: Columns, labels: Columns) -> None:
+        assert self._alive is not None
+        for output in self.task.outputs:
+            name = output.name
+            found, given = labels[name], inputs
+            judged = (found != UNJUDGED).all(axis=1)
+            if name == "codes":  # codes are judged for their scale; where that is wrong, they are tried all the same
+                scale = answers["scale"]
+                finite = np.isfinite(as_magnitudes(inputs["x"], self.task.source)).all(axis=1)
+                judged |= (fits(scale, 8) & (scale != E8M0.nan_code))[:, 0] & finite
+                given = {**inputs, "scale": np.where(fits(scale, 8), scale, 0).astype(np.uint8)}
+            bug = judged & wrong_codes(found).any(axis=1)
+            together = np.bitwise_or.reduce(np.where(found == UNJUDGED, 0, found), axis=1)
+            self._wrong[name].update(together[together != 0].tolist())
+            self._right[name] += int((judged & (found == 0).all(axis=1)).sum())
+            first = np.concatenate([np.flatnonzero(bug)[:FIRST], np.flatnonzero(judged & ~bug)[:FIRST]])
+            for rows in (first, np.flatnonzero(judged)):
+                mine, of_rows = answers[name][rows], found[rows]
+                some = {**{key: column[rows] for key, column in given.items()}, "answered": mine}
+                self._alive = [
+                    tried
+                    for tried in self._alive
+                    if tried.hypothesis.field != name
+                    or not rows.size
+                    or self._agrees(tried, output, some, mine, of_rows, count=rows is not first)
+                ]
+
+    def _agrees(self, tried: _Tried, output: Field, inputs: Columns, got: Array, labels: Array, count: bool) -> bool:
+        """Whether a hypothesis gives these answers, but for choices."""
+        theirs = tried.hypothesis.answer(self.task, inputs)
+        differs = np.asarray(got != theirs)
+        if output.name == "codes" and "padding" in inputs:  # short blocks of an array: what fills them is no answer
+            differs &= ~inputs["padding"]
+        unjudged = labels == UNJUDGED
+        open_to = np.where(unjudged, 0, labels) & ~BUG
+        plain = differs & (open_to == 0) & ~unjudged
+        lost_sign = plain & (got == 0) & (theirs == self._minus_zero(output))
+        other_nan = plain & self._is_nan(output, got) & self._is_nan(output, theirs)
+        lowest = plain & self._is_most_negative(output, inputs, got, theirs)
+        if (plain & ~lost_sign & ~other_nan & ~lowest).any():
+            return False
+        if count:
+            tried.misses["most_negative"] += int(lowest.sum())
+            tried.elsewhere |= bool((differs & unjudged).any())
+            tried.misses["minus_zero"] += int(lost_sign.sum())
+            tried.minus_zeros += int((~differs & (theirs == self._minus_zero(output))).sum())
+            tried.misses["nan_code"] += int(other_nan.sum())
+            for name, bit in LABELS.items():
+                tried.misses[name] += int((differs & ((open_to & bit) != 0)).sum())
+        return True
+
+    def _minus_zero(self, output: Field) -> int:
+        """The code of -0; for what has none, a number that is no code."""
+        return -1 if output.kind == "scale" or self.task.element.integer else 1 << (output.bits - 1)
+
+    def _is_nan(self, output: Field, codes: Array) -> Array:
+        e = self.task.source if output.kind == "float" else self.task.element
+        if output.kind == "scale" or e.nan_code is None:
+            return np.zeros(codes.shape, bool)
+        sign = 1 << (e.bits - 1)
+        magnitude = codes & codes.dtype.type(sign - 1)
+        return np.asarray(fits(codes, e.bits) & (magnitude >= e.max_code + 1 + (e.infinity_code is not None)))
+
+    def _is_most_negative(self, output: Field, inputs: Columns, got: Array, theirs: Array) -> Array:
+        """Where the most negative integer stands for the least one that the library produces, beyond which x lies."""
+        e = self.task.element
+        if output.kind != "element" or not e.integer or "x" not in inputs:
+            return np.zeros(got.shape, bool)
+        beyond = as_magnitudes(inputs["x"], self.task.source, inputs.get("scale")) > e.max
+        sign = 1 << (e.bits - 1)
+        return np.asarray(beyond & (got == sign) & (theirs == sign + 1))
+
+    def explanations(self, steady: Collection[str], inconsistent: Collection[str]) -> list[Explanation]:
+        """What explains each field that is wrong somewhere.
+
+        `steady` names the choices that are not contradicted, `inconsistent` those that are followed in part.
+        """
+        self._start()
+        assert self._alive is not None
+        found = []
+        for output in self.task.outputs:
+            fitting = [
+                tried
+                for tried in self._alive
+                if tried.hypothesis.field == output.name
+                and all(name in steady for name, count in tried.misses.items() if count)
+                and not (tried.misses["minus_zero"] and tried.minus_zeros)
+            ]
+            fitting.sort(key=lambda tried: tried.misses.total())  # those first that need no choice
+            at_any_scale = not all(tried.elsewhere for tried in fitting)
+            names = tuple(tried.hypothesis.name for tried in fitting if tried.elsewhere != at_any_scale)
+            # Answers that follow a choice in some places alone are wrong, too.
+            mask = BUG | sum(bit for name, bit in LABELS.items() if name in inconsistent)
+            wrong = sum(count for labels, count in self._wrong[output.name].items() if labels & mask)
+            if names and wrong:
+                found.append(Explanation(output.name, names, wrong, self._right[output.name], at_any_scale))
+        return found

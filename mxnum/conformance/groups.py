@@ -1,0 +1,154 @@
+"""Failures by cause (class, scale code, exponent, sign, place in the block), and examples that differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from mxnum.conformance.answers import fits
+from mxnum.conformance.grid import as_magnitudes
+from mxnum.conformance.judge import Judgement, class_names, wrong_codes
+from mxnum.conformance.task import Columns, Task
+from mxnum.conformance.words import ordinal
+from mxnum.dtypes import Array
+
+#: Distinct combinations of causes that are told apart; later ones are counted alone.
+COMBINATIONS = 4096
+#: Ranges that are written for one cause.
+RANGES = 6
+
+Cause = tuple[Any, ...]
+
+
+def causes(task: Task, inputs: Columns, answers: Columns, want: Columns, found: Judgement) -> dict[str, Array]:
+    """What may be the cause, for each case of a batch: numbers or words; None where it has no meaning."""
+    titles = np.array(class_names(task), object)
+    result: dict[str, Array] = {"class": titles[found.classes], "part": np.array(found.parts, object)}
+    rows = np.arange(len(found.verdicts))
+    match task.operation:
+        case "encode":
+            bits, got, right = inputs["x"][:, 0], answers["code"][:, 0], want["code"][:, 0]
+            result["direction"] = _direction(task, got, right)
+        case "quantize":
+            result["scale code"] = want["scale"][:, 0].astype(object)
+            bad = wrong_codes(found.labels["codes"])
+            place = np.where(bad.any(axis=1), bad.argmax(axis=1), 0)
+            largest = as_magnitudes(inputs["x"], task.source)
+            largest = np.where(np.isfinite(largest), largest, -1).argmax(axis=1)
+            wrong_code = np.asarray(bad.any(axis=1))
+            result["element"] = _or_none(wrong_code, place)
+            bits = inputs["x"][rows, np.where(wrong_code, place, largest)]  # a wrong scale comes from the maximum
+            got, right = answers["codes"][rows, place], want["codes"][rows, place]
+            of_scale = answers["scale"][:, 0].astype(np.int64) - want["scale"][:, 0]
+            result["direction"] = np.where(wrong_code, _direction(task, got, right), np.sign(of_scale).astype(object))
+        case "scale":
+            result["scale code"] = want["scale"][:, 0].astype(object)
+            largest = as_magnitudes(inputs["x"], task.source)
+            bits = inputs["x"][rows, np.where(np.isfinite(largest), largest, -1).argmax(axis=1)]
+            result["direction"] = np.sign(answers["scale"][:, 0].astype(np.int64) - want["scale"][:, 0]).astype(object)
+        case _:
+            bits = want["value"][:, 0]
+            if task.operation == "dequantize":
+                result["scale code"] = inputs["scale"][:, 0].astype(object)
+                result["element code"] = inputs["code"][:, 0].astype(object)
+    magnitude = as_magnitudes(bits, task.source)
+    known = np.isfinite(magnitude) & (magnitude > 0)
+    exponent = np.frexp(np.where(known, magnitude, 1))[1] - 1
+    result["exponent"] = _or_none(known, exponent)
+    result["sign"] = np.where(bits >> bits.dtype.type(task.source.bits - 1), "-", "+").astype(object)
+    return result
+
+
+def _direction(task: Task, got: Array, want: Array) -> Array:
+    known = fits(got, task.element.bits)
+    ranks = np.array([ordinal(task.element, code) for code in range(1 << task.element.bits)])
+    steps = ranks[np.where(known, got, 0).astype(np.int64)] - ranks[want]
+    return _or_none(known, np.sign(steps))
+
+
+def _or_none(known: Array, values: Array) -> Array:
+    result = values.astype(object)
+    result[~known] = None
+    return result
+
+
+class Groups:
+    """Counts of cases by each cause, and one example for each combination."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, Counter[Any]] = {}
+        #: Wrong codes by their place in the block.
+        self.places: Counter[int] = Counter()
+        self._examples: dict[Cause, Any] = {}
+        self._sizes: Counter[Cause] = Counter()
+
+    def add(self, causes: dict[str, Array], rows: Array, example: Callable[[int], Any]) -> None:
+        """Count some rows of a batch; `example` makes one of a row."""
+        lists = {name: column[rows].tolist() for name, column in causes.items()}
+        for name, values in lists.items():
+            self.counts.setdefault(name, Counter()).update(values)
+        for row, values in zip(rows.tolist(), zip(*lists.values(), strict=True), strict=True):
+            combination = tuple(zip(lists, values, strict=True))
+            if combination in self._examples:
+                self._sizes[combination] += 1
+            elif len(self._examples) < COMBINATIONS:
+                self._sizes[combination] = 1
+                self._examples[combination] = example(row)
+
+    def include(self, other: Groups) -> None:
+        """Take what another has counted."""
+        for name, counts in other.counts.items():
+            self.counts.setdefault(name, Counter()).update(counts)
+        self.places.update(other.places)
+        for combination, example in other._examples.items():
+            self._examples.setdefault(combination, example)
+            self._sizes[combination] += other._sizes[combination]
+
+    def different(self, count: int) -> list[Any]:
+        """Examples that have as little in common as can be, those of the largest groups first."""
+        left = sorted(self._examples, key=lambda combination: -self._sizes[combination])
+        seen: set[Any] = set()
+        chosen: list[Any] = []
+        while left and len(chosen) < count:
+            best = max(left, key=lambda combination: sum(cause not in seen for cause in combination))
+            left.remove(best)
+            seen |= set(best)
+            chosen.append(self._examples[best])
+        return chosen
+
+    def lines(self, block: int) -> list[str]:
+        """A line for each cause that tells something; class and part have lines of their own."""
+        told = []
+        if 0 < len(self.places) < block:
+            told.append(f"Wrong codes by place in the block: {_ranges('place', self.places)}")
+        for name, counts in self.counts.items():
+            known = {value: count for value, count in counts.items() if value is not None}
+            if known and name not in ("class", "part", "direction", "element"):
+                told.append(f"Wrong by {name}: {_ranges(name, known)}")
+        return told
+
+
+def _ranges(name: str, counts: dict[Any, int]) -> str:
+    """Values that follow each other are one range; the largest ranges come first."""
+    if name == "sign":
+        return ", ".join(f"{sign}: {count}" for sign, count in sorted(counts.items()))
+    spans: list[tuple[int, int, int]] = []
+    for value, count in sorted(counts.items()):
+        if spans and value == spans[-1][1] + 1:
+            spans[-1] = spans[-1][0], value, spans[-1][2] + count
+        else:
+            spans.append((value, value, count))
+    write = {"exponent": "2^{}", "scale code": "0x{:02X}", "element code": "0x{:02X}"}.get(name, "{}").format
+    largest = sorted(spans, key=lambda span: -span[2])
+    texts = [f"{_span(write, span)}: {span[2]}" for span in largest[:RANGES]]
+    if len(largest) > RANGES:
+        texts.append(f"elsewhere: {sum(span[2] for span in largest[RANGES:])}")
+    return ", ".join(texts)
+
+
+def _span(write: Callable[[int], str], span: Iterable[int]) -> str:
+    first, last, _ = span
+    return write(first) if first == last else f"{write(first)} to {write(last)}"

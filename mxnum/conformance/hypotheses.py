@@ -1,0 +1,393 @@
+"""What a wrong implementation may have done instead: other modes, common slips, and codes in another order.
+
+Each hypothesis is a name and a function that gives one field of the answers: of a task and its inputs. For the codes
+of blocks the inputs hold, as ``scale``, the scale codes that were answered; as ``answered`` they hold what is to be
+explained, for hypotheses that leave a part of it open. Names complete "what ... gives", or begin with "the right".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mxnum.conformance.expected import as_bits, as_floats, element_codes, expected
+from mxnum.conformance.grid import PLACES, as_magnitudes, neighbours, places, threshold
+from mxnum.conformance.orders import orders
+from mxnum.conformance.task import Columns, Field, Task
+from mxnum.dtypes import Array, numpy_dtype
+from mxnum.formats import E8M0, FLOATS
+from mxnum.modes import Accumulate, Overflow, Rounding, ScaleRule
+
+Answer = Callable[[Task, Columns], Array]
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One way in which answers may have come about."""
+
+    name: str
+    #: The field of the answers that it is about.
+    field: str
+    answer: Answer
+
+
+def hypotheses(task: Task) -> list[Hypothesis]:
+    """All that are tried for an operation, those first that are named if several explain the same cases."""
+    makers: dict[str, list[tuple[str, Callable[[Task], Iterator[tuple[str, Answer]]]]]] = {
+        "encode": [("code", _elements)],
+        "quantize": [("scale", _scales), ("codes", _elements), ("codes", _at_other_scales), ("codes", _orders)],
+        "scale": [("scale", _scales)],
+        "dequantize": [("value", _values)],
+        "dot": [("value", _dots)],
+    }
+    found = [Hypothesis(name, field, answer) for field, maker in makers[task.operation] for name, answer in maker(task)]
+    for field in task.outputs:
+        zeros = Hypothesis("a kernel that leaves zeros", field.name, _zeros)
+        found.append(zeros)
+        if field.kind != "float":
+            name = f"the right codes with other bits above their lowest {field.bits}"
+            found.append(Hypothesis(name, field.name, _other_bits_above(field)))
+    return found
+
+
+def _zeros(task: Task, inputs: Columns) -> Array:
+    return np.zeros_like(inputs["answered"])
+
+
+def _other_bits_above(field: Field) -> Answer:
+    def answer(task: Task, inputs: Columns) -> Array:
+        got, want = inputs["answered"], right(task, inputs, field.name)
+        return np.where((got & ((1 << field.bits) - 1)) == want, got, want)
+
+    return answer
+
+
+def right(task: Task, inputs: Columns, field: str) -> Array:
+    """The right answers; codes of blocks for the scales that were answered."""
+    if field == "codes":
+        return element_codes(task, inputs["x"], inputs["scale"], inputs.get("random"))
+    answers: Array = expected(task, inputs)[field]
+    return answers
+
+
+def _codes(task: Task, inputs: Columns) -> Array:
+    return right(task, inputs, "code" if task.operation == "encode" else "codes")
+
+
+def _elements(task: Task) -> Iterator[tuple[str, Answer]]:
+    """Other conversions of elements."""
+    other = Overflow.IEEE if task.overflow == Overflow.SATURATE else Overflow.SATURATE
+    overflows = (task.overflow, other) if task.element.nan_code is not None else (task.overflow,)
+    if not task.is_stochastic:
+        for overflow in overflows:
+            for mode in Rounding:
+                if mode not in (task.rounding, Rounding.SR):
+                    also = "" if overflow == task.overflow else f" with overflow {overflow}"
+                    yield f"rounding {mode}{also}", _with(rounding=mode, overflow=overflow)
+        if task.rounding == Rounding.RNE:
+            yield "rounding to nearest with ties toward zero", _ties_toward_zero
+            if task.element.nan_code is None and not task.element.integer:
+                yield "the first nearest entry of a table of values", _first_of_table
+    else:
+        yield from _random_bits(task)
+    yield from _inputs_read_otherwise(task, _codes)
+    if not task.element.integer:
+        yield "flushing subnormal results to zero", _flushed
+    sign = 1 << (task.element.bits - 1)
+    yield "losing all signs", lambda t, i: _codes(t, _magnitudes(t, i))
+    yield "the opposite signs", lambda t, i: _codes(t, _negated(t, i))
+    if task.element.integer:
+        yield "sign and magnitude in place of two's complement", lambda t, i: _sign_and_magnitude(_codes(t, i), sign)
+    if task.element.bits < 8:
+        yield "codes with their sign extended to 8 bits", lambda t, i: _extended(_codes(t, i), sign, 256)
+    yield "codes as negative numbers", lambda t, i: _extended(_codes(t, i), sign, 0)
+
+
+def _with(**modes: object) -> Answer:
+    return lambda task, inputs: _codes(replace(task, **modes), inputs)  # type: ignore[arg-type]
+
+
+def _random_bits(task: Task) -> Iterator[tuple[str, Answer]]:
+    low = np.uint32((1 << task.sr_bits) - 1)
+
+    def drawn(change: Callable[[Array], Array]) -> Answer:
+        return lambda t, i: _codes(t, {**i, "random": change(i["random"])})
+
+    if task.sr_bits < 30:
+        yield "sr_fraction", _nearest_fraction
+        yield "sr_fraction (ties to even)", _nearest_fraction_to_even
+    for r in sorted(range(1, 31), key=lambda r: abs(r - task.sr_bits)):
+        if r != task.sr_bits:
+            yield f"sr_bits ({r})", _with(sr_bits=r)
+    high = np.uint32(32 - task.sr_bits)
+    yield "the highest bits of the random words", drawn(lambda words: words >> high)
+    yield "`>` for `>=` where random bits are added", drawn(lambda words: (words & low) - ((words & low) > 0))
+    yield "random bits taken away from all ones", drawn(lambda words: low - (words & low))
+
+
+def _nearest_fraction(task: Task, inputs: Columns) -> Array:
+    """With F the fraction times 2^r, floor(F + 1/2) + R >= 2^r: the rule for r + 1 bits and the word 2 R + 1."""
+    words = (inputs["random"] & np.uint32((1 << task.sr_bits) - 1)) * np.uint32(2) + np.uint32(1)
+    return _codes(replace(task, sr_bits=task.sr_bits + 1), {**inputs, "random": words})
+
+
+def _nearest_fraction_to_even(task: Task, inputs: Columns) -> Array:
+    """As the nearest fraction, but for F halfway between an even number, which it becomes, and an odd one."""
+    y = as_magnitudes(inputs["x"], task.source, inputs.get("scale"))
+    known = np.where(np.isfinite(y), y, 0.0)
+    below, above = neighbours(known, task.element)
+    scaled = (known - below) / (above - below) * 2.0**task.sr_bits
+    down = (scaled - np.floor(scaled) == 0.5) & (np.floor(scaled) % 2 == 0)
+    return np.where(down, _codes(task, inputs), _nearest_fraction(task, inputs))
+
+
+def _inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, Answer]]:
+    """The right answers for other inputs: without subnormal numbers, or of a narrower type."""
+
+    def flushed(task: Task, inputs: Columns) -> Array:
+        x = as_floats(inputs["x"], task.source)
+        with np.errstate(all="ignore"):
+            small = np.where(np.abs(x) < task.source.min_normal, x * x.dtype.type(0), x)
+        return answer(task, {**inputs, "x": as_bits(small, task.source)})
+
+    def narrowed(name: str) -> Answer:
+        def narrow(task: Task, inputs: Columns) -> Array:
+            x = as_floats(inputs["x"], task.source)
+            with np.errstate(all="ignore"):
+                rounded = x.astype(numpy_dtype(FLOATS[name])).astype(x.dtype)
+            return answer(task, {**inputs, "x": as_bits(rounded, task.source)})
+
+        return narrow
+
+    yield "reading subnormal inputs as zero", flushed
+    for name in {"float64": ["float32"], "float32": ["bfloat16", "float16"]}.get(task.source.name, []):
+        yield f"rounding to {name} first", narrowed(name)
+
+
+def _ties_toward_zero(task: Task, inputs: Columns) -> Array:
+    y = as_magnitudes(inputs["x"], task.source, inputs.get("scale"))
+    tie = places(y, task.element) == PLACES.index("tie")
+    return np.where(tie, _codes(replace(task, rounding=Rounding.RTZ), inputs), _codes(task, inputs))
+
+
+def _first_of_table(task: Task, inputs: Columns) -> Array:
+    """Ties go to the entry that comes first, so toward zero; so do zeros of both signs, and infinity, far from all."""
+    code = _ties_toward_zero(task, inputs)
+    no_nearest = np.isinf(as_magnitudes(inputs["x"], task.source))
+    return np.where(no_nearest | (code == 1 << (task.element.bits - 1)), 0, code)
+
+
+def _flushed(task: Task, inputs: Columns) -> Array:
+    code, e = _codes(task, inputs), task.element
+    sign = 1 << (e.bits - 1)
+    return np.where((code & (sign - 1)) < (1 << e.mantissa_bits), code & sign, code).astype(code.dtype)
+
+
+def _magnitudes(task: Task, inputs: Columns) -> Columns:
+    x = inputs["x"]
+    return {**inputs, "x": x & x.dtype.type((1 << (task.source.bits - 1)) - 1)}
+
+
+def _negated(task: Task, inputs: Columns) -> Columns:
+    x = inputs["x"]
+    return {**inputs, "x": x ^ x.dtype.type(1 << (task.source.bits - 1))}
+
+
+def _sign_and_magnitude(codes: Array, sign: int) -> Array:
+    return np.where(codes >= sign, sign | (2 * sign - codes.astype(np.int64)), codes)
+
+
+def _extended(codes: Array, sign: int, full: int) -> Array:
+    """Codes of negative numbers as those numbers in two's complement, of eight bits or as they are."""
+    wide = codes.astype(np.int64)
+    return np.where(wide >= sign, wide - 2 * sign + full, wide)
+
+
+def _at_other_scales(task: Task) -> Iterator[tuple[str, Answer]]:
+    """The codes for other scales than those that were answered."""
+
+    def read_as(code: int) -> Answer:
+        def answer(task: Task, inputs: Columns) -> Array:
+            scale = inputs["scale"]
+            return _codes(task, {**inputs, "scale": np.where(scale == 0, np.uint8(code), scale)})
+
+        return answer
+
+    yield "reading scale 0x00 as 2^-126", read_as(1)
+    yield "reading scale 0x00 as 1", read_as(E8M0.bias)
+
+
+def _orders(task: Task) -> Iterator[tuple[str, Answer]]:
+    """The right codes in another order within their block."""
+
+    def ordered(change: Callable[[Array], Array]) -> Answer:
+        return lambda t, i: change(_codes(t, i))
+
+    for name, change in orders(task.block, task.element.bits):
+        yield name, ordered(change)
+
+
+def _scales(task: Task) -> Iterator[tuple[str, Answer]]:
+    """Other scale codes."""
+
+    def scale(task: Task, inputs: Columns) -> Array:
+        return right(task, {name: column for name, column in inputs.items() if name != "scale"}, "scale")
+
+    def shifted(step: int) -> Answer:
+        def shift(task: Task, inputs: Columns) -> Array:
+            code = scale(task, inputs).astype(np.int64)
+            return np.where(code == E8M0.nan_code, code, np.clip(code + step, 0, 254))
+
+        return shift
+
+    def by_rule(rule: ScaleRule) -> Answer:
+        return lambda t, i: scale(replace(t, scale_rule=rule), i)
+
+    def compared_otherwise(rule: ScaleRule) -> Answer:
+        return lambda t, i: _compared_otherwise(replace(t, scale_rule=rule), i, scale)
+
+    def at_least(low: int) -> Answer:
+        return lambda t, i: np.maximum(scale(t, i), low)
+
+    for rule in ScaleRule:
+        if rule != task.scale_rule:
+            yield f"scale rule {rule}", by_rule(rule)
+    for rule in ScaleRule:
+        if rule != ScaleRule.FLOOR:
+            written, meant = (">", ">=") if rule == ScaleRule.EVEN else (">=", ">")
+            name = f"`{written}` for `{meant}` in scale rule {rule}"
+            yield name, compared_otherwise(rule)
+    yield "an exponent from a logarithm in float32", _by_logarithm
+    yield "a logarithm in float32 of the maximum over the largest element", _by_logarithm_of_quotient
+    yield "the largest scale for a block with infinity", lambda t, i: _of_infinity(t, i, scale, E8M0.bias)
+    yield "infinity taken for 2^128", lambda t, i: _of_infinity(t, i, scale, 128 - t.element.emax)
+    yield "a smallest scale code of 0x01", at_least(1)
+    yield "a scale code that is 1 higher", shifted(1)
+    yield "a scale code that is 1 lower", shifted(-1)
+    if task.element.emax:
+        yield "a scale of the maximum alone, without emax", shifted(task.element.emax)
+    yield "a scale of the first element alone", lambda t, i: scale(t, _first_only(i))
+    yield "a scale of all elements but the last", lambda t, i: scale(t, _all_but_last(i))
+    yield "a scale of the largest element, negative ones left out", lambda t, i: scale(t, _positive(t, i))
+    yield from _inputs_read_otherwise(task, scale)
+
+
+def _maxima(task: Task, inputs: Columns) -> tuple[Array, Array, Array]:
+    """Of each block: whether a finite nonzero maximum decides its scale, that maximum's fraction and its exponent."""
+    magnitude = as_magnitudes(inputs["x"], task.source)
+    largest = np.where(np.isfinite(magnitude), magnitude, 0).max(axis=1, initial=0)
+    decides = np.isfinite(magnitude).all(axis=1) & (largest > 0)
+    fraction, exponent = np.frexp(np.where(decides, largest, 1))
+    return decides, 2 * fraction, exponent.astype(np.int64) - 1
+
+
+def _compared_otherwise(task: Task, inputs: Columns, scale: Answer) -> Array:
+    """The scale codes where a maximum at the threshold of the rule goes the other way."""
+    decides, fraction, exponent = _maxima(task, inputs)
+    at = decides & (fraction == threshold(task.element, task.scale_rule))
+    wanted = exponent - task.element.emax + (task.scale_rule != ScaleRule.EVEN)
+    code = np.clip(wanted, -E8M0.bias, E8M0.bias) + E8M0.bias
+    return np.where(at, code, scale(task, inputs)[:, 0]).reshape(-1, 1)
+
+
+def _by_logarithm(task: Task, inputs: Columns) -> Array:
+    """Floor scales where a maximum just below a power of two is taken for it."""
+    decides, fraction, exponent = _maxima(task, inputs)
+    with np.errstate(all="ignore"):
+        logarithm = np.floor(np.log2(np.ldexp(fraction, exponent)).astype(np.float32))
+    code = np.clip(np.where(decides, logarithm, 0) - task.element.emax, -E8M0.bias, E8M0.bias) + E8M0.bias
+    plain = expected(replace(task, operation="scale", scale_rule=ScaleRule.FLOOR), inputs)["scale"][:, 0]
+    return np.where(decides, code, plain).astype(np.int64).reshape(-1, 1)
+
+
+def _by_logarithm_of_quotient(task: Task, inputs: Columns) -> Array:
+    """What rounding a quotient, and then its logarithm, makes of rceil; infinity gets the largest scale."""
+    decides, fraction, exponent = _maxima(task, inputs)
+    with np.errstate(all="ignore"):
+        quotient = (np.ldexp(fraction, exponent) / task.element.max).astype(np.float32).astype(np.float64)
+        logarithm = np.ceil(np.log2(quotient).astype(np.float32))
+    code = np.clip(np.where(decides, logarithm, 0), -E8M0.bias, E8M0.bias) + E8M0.bias
+    others = _of_infinity(task, inputs, lambda t, i: right(t, i, "scale"), E8M0.bias)[:, 0]
+    return np.where(decides, code, others).astype(np.int64).reshape(-1, 1)
+
+
+def _of_infinity(task: Task, inputs: Columns, scale: Answer, exponent: int) -> Array:
+    """Blocks with infinity, but without NaN, at the scale of that exponent."""
+    magnitude = as_magnitudes(inputs["x"], task.source)
+    rows = np.isinf(magnitude).any(axis=1, keepdims=True) & ~np.isnan(magnitude).any(axis=1, keepdims=True)
+    code = min(max(exponent, -E8M0.bias), E8M0.bias) + E8M0.bias
+    return np.where(rows, code, scale(task, inputs))
+
+
+def _first_only(inputs: Columns) -> Columns:
+    return {**inputs, "x": np.repeat(inputs["x"][:, :1], inputs["x"].shape[1], axis=1)}
+
+
+def _all_but_last(inputs: Columns) -> Columns:
+    x = inputs["x"].copy()
+    x[:, -1] = x[:, 0] if x.shape[1] > 1 else 0
+    return {**inputs, "x": x}
+
+
+def _positive(task: Task, inputs: Columns) -> Columns:
+    x = inputs["x"]
+    return {**inputs, "x": np.where(x >> (task.source.bits - 1), x.dtype.type(0), x)}
+
+
+def _values(task: Task) -> Iterator[tuple[str, Answer]]:
+    """Other values of codes at scales."""
+
+    def value(task: Task, inputs: Columns) -> Array:
+        return right(task, inputs, "value")
+
+    def at_other_scales(change: Callable[[Array], Array]) -> Answer:
+        return lambda t, i: value(t, {**i, "scale": change(i["scale"].astype(np.int64)).astype(np.uint8)})
+
+    def flushed(task: Task, inputs: Columns) -> Array:
+        bits = value(task, inputs)
+        magnitude = bits & bits.dtype.type((1 << (task.source.bits - 1)) - 1)
+        sign = bits & bits.dtype.type(1 << (task.source.bits - 1))
+        return np.where(magnitude < (1 << task.source.mantissa_bits), sign, bits)
+
+    def with_zero(task: Task, inputs: Columns) -> Array:
+        bits = value(task, inputs)
+        return np.where(inputs["scale"] == 0, bits & bits.dtype.type(1 << (task.source.bits - 1)), bits)
+
+    def subnormal_codes_as_zero(task: Task, inputs: Columns) -> Array:
+        sign = 1 << (task.element.bits - 1)
+        code = inputs["code"]
+        small = (code & (sign - 1)) < (1 << task.element.mantissa_bits)
+        return value(task, {**inputs, "code": np.where(small, code & sign, code).astype(code.dtype)})
+
+    yield "flushing subnormal results to zero", flushed
+    yield "reading scale 0x00 as zero", with_zero
+    yield "reading scale 0x00 as 2^-126", at_other_scales(lambda s: np.maximum(s, 1))
+    yield "reading scale 0xFF as 2^127", at_other_scales(lambda s: np.minimum(s, 254))
+    yield "a scale that is 1 higher", at_other_scales(lambda s: np.where(s < 254, s + 1, s))
+    yield "a scale that is 1 lower", at_other_scales(lambda s: np.where((s > 0) & (s < 255), s - 1, s))
+    yield "no scale at all", at_other_scales(lambda s: np.full_like(s, E8M0.bias))
+    if not task.element.integer:
+        yield "reading subnormal codes as zero", subnormal_codes_as_zero
+
+
+def _dots(task: Task) -> Iterator[tuple[str, Answer]]:
+    """Other sums of products."""
+
+    def value(task: Task, inputs: Columns) -> Array:
+        return right(task, inputs, "value")
+
+    def with_first_scale(task: Task, inputs: Columns) -> Array:
+        first = {s: np.repeat(inputs[s][:, :1], task.dot_blocks, axis=1) for s in ("a_scale", "b_scale")}
+        return value(task, {**inputs, **first})
+
+    def accumulated(mode: Accumulate) -> Answer:
+        return lambda t, i: value(replace(t, accumulate=mode), i)
+
+    for mode in (Accumulate.EXACT, Accumulate.BLOCK, Accumulate.SEQUENTIAL):
+        if mode != task.accumulate:
+            yield f"accumulation {mode}", accumulated(mode)
+    yield "the scales of the first block for all", with_first_scale
+    yield "the scales of a in place of those of b", lambda t, i: value(t, {**i, "b_scale": i["a_scale"]})
+    yield "the scales of b in place of those of a", lambda t, i: value(t, {**i, "a_scale": i["b_scale"]})

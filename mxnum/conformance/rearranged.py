@@ -1,0 +1,146 @@
+"""Mistakes of whole arrays: answers that would be right in another order, or for what lies elsewhere in memory.
+
+Each arrangement turns an answered array into cases and answers. It is named if every one of them is right then, in all
+the arrays that were answered, those that pass included.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mxnum.conformance.answers import fits
+from mxnum.conformance.judge import BUG, judge
+from mxnum.conformance.placement import as_memory, laid, to_blocks
+from mxnum.conformance.task import Columns, Task
+from mxnum.dtypes import Array
+from mxnum.interop.swizzle import swizzle_scales, unswizzle_scales
+from mxnum.layout import Blocks, scales_shape
+
+#: Blocks that are judged at a time, the first few to drop an arrangement early.
+FIRST, BATCH = 64, 8192
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An array of numbers and what was answered for it."""
+
+    #: ``x`` and perhaps ``random``.
+    inputs: dict[str, Array]
+    #: ``scale`` and perhaps ``codes``, at their places.
+    answers: dict[str, Array]
+    blocks: Blocks
+    layout: str
+    wrong: int
+
+
+Arranged = Callable[[Answered], tuple[Columns, Columns] | None]
+
+
+def _columns(inputs: dict[str, Array], answers: dict[str, Array], blocks: Blocks) -> tuple[Columns, Columns]:
+    given = {"scale": answers["scale"].reshape(-1, 1)}
+    if "codes" in answers:
+        given["codes"] = to_blocks(answers["codes"], blocks)
+    return {name: to_blocks(array, blocks) for name, array in inputs.items()}, given
+
+
+def _with_scales(change: Callable[[Array], Array | None]) -> Arranged:
+    def arrange(one: Answered) -> tuple[Columns, Columns] | None:
+        scales = change(one.answers["scale"])
+        return None if scales is None else _columns(one.inputs, {**one.answers, "scale": scales}, one.blocks)
+
+    return arrange
+
+
+def _unswizzled(scales: Array) -> Array | None:
+    if scales.dtype != np.uint8 or swizzle_scales(scales).size != scales.size:
+        return None
+    rows, columns = scales.shape
+    return unswizzle_scales(scales.ravel(), (rows, columns))
+
+
+def _swizzled(scales: Array) -> Array | None:
+    """Of scales that were read as swizzled and are not."""
+    if scales.dtype != np.uint8 or swizzle_scales(scales).size != scales.size:
+        return None
+    return swizzle_scales(scales).reshape(scales.shape)
+
+
+def _by_columns(array: Array) -> Array:
+    """What was written column by column, where rows were to be written."""
+    return array.ravel().reshape(array.shape[::-1]).T
+
+
+def _codes_by_columns(one: Answered) -> tuple[Columns, Columns] | None:
+    if "codes" not in one.answers:
+        return None
+    return _columns(one.inputs, {**one.answers, "codes": _by_columns(one.answers["codes"])}, one.blocks)
+
+
+def _everything_by_columns(one: Answered) -> tuple[Columns, Columns] | None:
+    return _columns(one.inputs, {name: _by_columns(array) for name, array in one.answers.items()}, one.blocks)
+
+
+def _memory(one: Answered) -> tuple[Columns, Columns] | None:
+    seen = {name: np.ascontiguousarray(as_memory(laid(array, one.layout))) for name, array in one.inputs.items()}
+    return _columns(seen, one.answers, one.blocks)
+
+
+def _other_axis(one: Answered) -> tuple[Columns, Columns] | None:
+    blocks = one.blocks[::-1]
+    table = scales_shape(one.inputs["x"].shape, blocks)
+    scales = one.answers["scale"]
+    if math.prod(table) != scales.size:
+        return None
+    return _columns(one.inputs, {**one.answers, "scale": scales.reshape(table)}, blocks)
+
+
+def _without_tails(one: Answered) -> tuple[Columns, Columns] | None:
+    """All but the short blocks, which must be zero throughout."""
+    inputs, answers = _columns(one.inputs, one.answers, one.blocks)
+    whole = to_blocks(np.ones(one.inputs["x"].shape, np.uint8), one.blocks).all(axis=1)
+    if any(column[~whole].any() for column in answers.values()):
+        return None
+    return tuple({name: column[whole] for name, column in some.items()} for some in (inputs, answers))  # type: ignore[return-value]
+
+
+#: What would have to be so for all answers to be right.
+ARRANGEMENTS: dict[str, Arranged] = {
+    "scales are read as written column by column": _with_scales(_by_columns),
+    "scales are read as swizzled": _with_scales(_unswizzled),
+    "scales had not been taken for swizzled": _with_scales(_swizzled),
+    "codes are read as written column by column": _codes_by_columns,
+    "codes and scales are read as written column by column": _everything_by_columns,
+    "x is taken for contiguous memory from its first element on": _memory,
+    "blocks lie along the other axis": _other_axis,
+    "short last blocks are left zero": _without_tails,
+}
+
+
+def arrangements(task: Task, answered: list[Answered]) -> list[str]:
+    """Which of the arrangements make every answer right."""
+    found = []
+    for name, arrange in ARRANGEMENTS.items():
+        if all(_is_right(task, one, arrange) for one in answered):
+            found.append(name)
+    return found
+
+
+def _is_right(task: Task, one: Answered, arrange: Arranged) -> bool:
+    """Whether an array is right so; where the arrangement has no meaning, whether it is right as it is."""
+    arranged = arrange(one)
+    if arranged is None:
+        return one.wrong == 0
+    answers = arranged[1]
+    if any(not fits(answers[field.name], field.bits).all() for field in task.outputs):
+        return False
+    count = len(answers["scale"])
+    starts = [slice(0, FIRST), *(slice(start, start + BATCH) for start in range(FIRST, count, BATCH))]
+    for rows in starts:
+        some, got = ({name: column[rows] for name, column in columns.items()} for columns in arranged)
+        if len(got["scale"]) and (judge(task, some, got, {}).verdicts & BUG).any():
+            return False
+    return True

@@ -1,0 +1,182 @@
+"""What was found, for people and for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from mxnum import errors
+from mxnum.conformance import words
+from mxnum.conformance.diagnosis import Explanation
+from mxnum.conformance.judge import CHOICES
+from mxnum.conformance.task import Columns, Task
+
+#: Lines about wrong arrays.
+ARRAYS = 16
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The choices that an implementation documents: differences they explain count as conforming."""
+
+    name: str = "mxnum"
+    accepted: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, accepted: str | Iterable[str] | Profile | None) -> Profile:
+        """From the names of choices, ``"all"``, or nothing."""
+        if isinstance(accepted, Profile):
+            return accepted
+        if accepted is None:
+            return cls()
+        if accepted == "all":
+            return cls("any choice", frozenset(CHOICES))
+        listed = [accepted] if isinstance(accepted, str) else list(accepted)
+        chosen = frozenset(errors.choose("accept", name, tuple(CHOICES)) for name in listed)
+        return cls(", ".join(sorted(chosen)) or "mxnum", chosen)
+
+
+@dataclass
+class Case:
+    """One case that differs: what went in, what came out, and what is right."""
+
+    #: "line 17", "case 17", or the block of an array.
+    where: str
+    number: int
+    inputs: Columns
+    answers: Columns
+    want: Columns
+    part: str | None = None
+
+    def body(self, task: Task) -> str:
+        """The difference in words."""
+        return words.describe(task, self.inputs, self.answers, self.want)
+
+    def text(self, task: Task) -> str:
+        """The difference in words, and where it is."""
+        return f"{self.where}{f' [{self.part}]' if self.part else ''}: {self.body(task)}"
+
+
+@dataclass(frozen=True)
+class ArrayResult:
+    """How one array came out: its shape, how it lies in memory, and how many of its blocks are wrong."""
+
+    shape: tuple[int, int]
+    layout: str
+    blocks: int
+    wrong: int
+    #: Why it has no answer that could be judged.
+    problem: str | None = None
+
+
+@dataclass
+class Report:
+    """The outcome. `bugs` counts cases that no legitimate choice explains."""
+
+    task: Task
+    profile: Profile
+    cases: int
+    bugs: int
+    #: Cases by the choices that explain them, and choices followed in some of the cases that tell but not in others.
+    choices: dict[str, int]
+    inconsistent: dict[str, tuple[int, int]]
+    classes: dict[str, tuple[int, int]]
+    parts: dict[str, int]
+    #: Some wrong cases, as different as can be, and one for each choice.
+    failures: list[Case]
+    examples: dict[str, Case]
+    #: The first wrong case of each part.
+    by_part: dict[str, Case]
+    #: What gives all the answers, the wrong ones and the right ones.
+    explanations: list[Explanation]
+    #: Lines about the causes that the wrong cases have in common.
+    causes: list[str]
+    #: In an element without NaN: how often NaNs became which code.
+    nan_became: dict[str, int]
+    #: Of whole arrays (`mxnum.conformance.check_arrays`): each of them.
+    arrays: list[ArrayResult] = field(default_factory=list)
+    #: What would make all answers right.
+    arrangements: list[str] = field(default_factory=list)
+
+    @property
+    def conforms(self) -> bool:
+        """Whether no difference is a bug."""
+        return self.bugs == 0
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether there is no difference but those that the profile accepts."""
+        return self.conforms and not self.choices
+
+    def text(self) -> str:
+        """The whole report for people."""
+        task = self.task
+        unit = "cases" if not self.arrays else "elements" if task.operation == "dequantize" else "blocks"
+        what = f"{self.cases} {unit}{f' in {len(self.arrays)} arrays' * bool(self.arrays)}"
+        differing = sum(self.choices.values())
+        head = f"{task.operation}, {task.format.name}: {what}"
+        lines = [f"{head}, {self.cases - self.bugs - differing} right, {differing} by choice, {self.bugs} wrong."]
+        for name, count in sorted(self.choices.items()):
+            lines.append(f"Choice {name} ({count} cases): {_sentence(name)}.")
+            lines += [f"  e.g. {self.examples[name].text(task)}"] if name in self.examples else []
+        if self.nan_became:
+            lines.append(f"NaN became {', '.join(f'{code} {count} times' for code, count in self.nan_became.items())}.")
+        for name, (followed, kept) in sorted(self.inconsistent.items()):
+            lines.append(f"{followed} answers look like the choice {name}, {kept} that could do not: counted as wrong.")
+        if self.bugs:
+            lines += self._array_lines()
+            lines += [explanation.sentence() for explanation in self.explanations]
+            if self.failures:
+                lines.append("Some of the failures, as different as can be:")
+                lines += [f"  {case.text(task)}" for case in self.failures]
+            wrong = {n: f"{b} of {c}" for n, (c, b) in self.classes.items() if b}
+            lines += ["Wrong by class: " + _counts(wrong)] if wrong else []
+            lines += ["Wrong by part: " + _counts(self.parts)] if self.parts else []
+            lines += self.causes
+        return "\n".join(lines)
+
+    def _array_lines(self) -> list[str]:
+        """The arrays that are wrong, a line for each shape and outcome."""
+        wrong = [array for array in self.arrays if array.wrong]
+        if not wrong:
+            return []
+        layouts: dict[tuple[object, str], list[str]] = {}
+        for array in wrong:
+            outcome = array.problem or f"{array.wrong} of {array.blocks} wrong"
+            layouts.setdefault((array.shape, outcome), []).append(array.layout)
+        others = ", right in the others" if len(wrong) < len(self.arrays) else ""
+        lines = [f"Wrong in {len(wrong)} of {len(self.arrays)} arrays{others}:"]
+        for (shape, outcome), named in list(layouts.items())[:ARRAYS]:
+            lines.append(f"  shape {shape}, {', '.join(named)}: {outcome}")
+        lines += [f"  and {len(layouts) - ARRAYS} more such lines"] if len(layouts) > ARRAYS else []
+        judged = "All answers" + " of the right shape and type" * any(array.problem for array in wrong)
+        return lines + [f"{judged} are right if {how}." for how in self.arrangements]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report for scripts."""
+        return {
+            **self.task.header(),
+            "profile": self.profile.name,
+            "cases": self.cases,
+            "bugs": self.bugs,
+            "choices": self.choices,
+            "inconsistent": self.inconsistent,
+            "nan became": self.nan_became,
+            "classes": {name: {"cases": c, "bugs": b} for name, (c, b) in self.classes.items()},
+            "parts": self.parts,
+            "failures": [case.text(self.task) for case in self.failures],
+            "explanations": [explanation.sentence() for explanation in self.explanations],
+            "causes": self.causes,
+            "arrays": [vars(array) for array in self.arrays],
+            "arrangements": self.arrangements,
+            "conforms": self.conforms,
+        }
+
+
+def _sentence(label: str) -> str:
+    return "; ".join(CHOICES[name.split(" (")[0]] for name in label.split(", ")) or label
+
+
+def _counts(counts: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())

@@ -1,0 +1,117 @@
+"""A verdict on kernels that draw random bits of their own: statistics, with what they would have seen."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from mxnum import errors
+from mxnum.conformance.answers import SCALES
+from mxnum.conformance.check import ConformanceError
+from mxnum.conformance.outcome import StochasticReport
+from mxnum.conformance.randomness import Words
+from mxnum.conformance.report import Profile
+from mxnum.conformance.task import make_task
+from mxnum.conformance.tensors import chosen
+from mxnum.conformance.trial import Trial
+from mxnum.formats import MXFormat
+
+
+class StochasticError(ConformanceError):
+    """A kernel does not round as stochastic rounding does, and chance does not explain it."""
+
+    report: StochasticReport  # type: ignore[assignment]
+
+    def __init__(self, report: StochasticReport) -> None:
+        self.report, self.smallest = report, None
+        AssertionError.__init__(self, report.text())
+
+
+def check_stochastic(
+    function: Callable[..., Any],
+    *,
+    format: str | MXFormat,
+    operation: str = "quantize",
+    sr_bits: int | None = None,
+    seeded: bool | None = None,
+    bias: float = 1 / 256,
+    power: float = 0.99,
+    false_alarm: float = 1e-4,
+    seed: int = 0,
+    accept: str | Iterable[str] | Profile | None = None,
+    strict: bool = False,
+    arrays: str = "numpy",
+    scales: str = "plain",
+    **modes: Any,
+) -> StochasticReport:
+    """Judge a callable that rounds stochastically with random bits of its own; the report, or `StochasticError`.
+
+    Only the two codes next to a number may appear, the one away from zero with its exact probability. Zero, values of
+    the element and numbers that saturate never move, scales are right and not drawn. One seed gives the same bits
+    again, another seed others, and no element's draw tells of another's, in the same call or the next.
+
+    Parameters
+    ----------
+    function
+        Called as ``function(x)`` or ``function(x, seed)``, with arrays and for answers as `check` has them:
+        for ``encode`` x has the shape (n,) and element codes are wanted, for ``quantize`` (n, block) and
+        ``(codes, scales)``.
+    sr_bits
+        How many random bits the callable claims, 1 to 64: a fraction of the gap counts with so many of its first bits.
+        None: the fraction itself. The report says which numbers of bits fit.
+    seeded
+        Whether a seed is handed over; None: if it needs two arguments, or one is called ``seed``.
+    bias, power
+        An error of `bias` in the probability of any single case is seen with a probability of at least `power`. The
+        number of draws follows: some 14 / bias² for each of about sixty cases, which takes seconds by default.
+    false_alarm
+        How often a right callable may be called wrong at most. A third of it is for cases, a third for what they have
+        in common, a third for dependence, each divided by the number of tests (Bonferroni).
+    seed
+        Of the cases and their order.
+    accept, strict, arrays, scales
+        As for `check`; with ``sr_fraction`` the fraction may be rounded to the nearest of `sr_bits` bits.
+    **modes
+        ``source``, ``scale_rule``, ``overflow``, ``nonfinite``, ``block``: what the callable claims to do.
+
+    Examples
+    --------
+    >>> import mxnum as mx
+    >>> from mxnum.conformance import check_stochastic
+    >>> kernel = lambda x, seed: mx.encode(x, "e2m1", rounding="sr", seed=seed)
+    >>> report = check_stochastic(kernel, format="mxfp4_e2m1", operation="encode", bias=1/16)
+    >>> print(report.conforms, *report.fits, sep="; ")
+    True; the exact fraction; 7 random bits or more
+    """
+    errors.choose("operation", operation, ("encode", "quantize"))
+    rounding = modes.pop("rounding", "sr")
+    errors.require(rounding == "sr", "rounding", "'sr', or left out", rounding)
+    task = make_task(operation, format, **modes)
+    errors.require(operation == "encode" or task.block > 1, "block", "at least 2 for quantize", task.block)
+    if sr_bits is not None:
+        sr_bits = errors.integer("sr_bits", sr_bits, 1, 64)
+    for name, value, most in (("bias", bias, 0.25), ("power", power, 0.9999), ("false_alarm", false_alarm, 0.5)):
+        errors.require(0 < value <= most, name, f"above 0 and at most {most}", value)
+    seeds = takes_seed(function) if seeded is None else bool(seeded)
+    words = Words(errors.integer("seed", seed, 0, (1 << 64) - 1))
+    form = chosen(arrays), errors.choose("scales", scales, SCALES)
+    trial = Trial(function, task, sr_bits, seeds, words, *form)
+    report = trial.run(bias, power, false_alarm, Profile.of(accept))
+    if not report.conforms or (strict and not report.is_equal):
+        raise StochasticError(report)
+    return report
+
+
+def takes_seed(function: Callable[..., Any]) -> bool:
+    """Whether a callable needs two arguments, or names its second one seed."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        raise ValueError("Argument 'seeded' must be True or False for a function without a signature.") from None
+    named = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    needed = [p for p in named if p.default is p.empty]
+    errors.require(
+        bool(named) and len(needed) <= 2, "function", "a callable of (x) or (x, seed)", str(inspect.signature(function))
+    )
+    return len(needed) == 2 or (len(named) >= 2 and named[1].name == "seed")

@@ -1,0 +1,76 @@
+"""Tensors of PyTorch, which a callable may take and give: as numpy arrays, with the names of types that numpy lacks.
+
+torch is imported only for a caller who asks for tensors; a tensor that was answered brings it along.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors
+from mxnum.dtypes import Array
+
+#: What a callable may be called with.
+ARRAYS = ("numpy", "torch", "cuda")
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether something is a tensor of torch, which need not be installed."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def to_numpy(tensor: Any) -> tuple[Array, str]:
+    """A tensor's elements in host memory, and the name of its type. Types that numpy lacks come as their bytes."""
+    import torch
+
+    tensor = tensor.detach().cpu().contiguous()
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16), name
+    if name.startswith("float") and tensor.dtype.itemsize == 1:  # float8 and float4
+        return tensor.view(torch.uint8).numpy(), name
+    return tensor.numpy(), name
+
+
+def handed(array: Array, kind: str) -> Any:
+    """An array as the callable wants it: numpy's, or a tensor on the same memory, or one on the GPU."""
+    if kind == "numpy":
+        return array
+    from mxnum.interop.torch import as_tensor
+
+    tensor = as_tensor(array)
+    if kind == "torch":
+        return tensor
+    import torch
+
+    strides = tuple(step // array.itemsize for step in array.strides)
+    return torch.empty_strided(array.shape, strides, dtype=tensor.dtype, device="cuda").copy_(tensor)
+
+
+def chosen(arrays: str) -> str:
+    """The argument `arrays`, checked."""
+    return errors.choose("arrays", arrays, ARRAYS)
+
+
+def as_array(value: Any, name: str) -> tuple[Array, str]:
+    """What a callable gave as a numpy array that is its own, and the name of its type."""
+    if is_tensor(value):
+        array, kind = to_numpy(value)
+        return array.copy(), kind
+    for method in ("copy_to_host", "get"):  # numba's arrays on a GPU, and CuPy's
+        if hasattr(value, "__cuda_array_interface__") and hasattr(value, method):
+            value = getattr(value, method)()
+    try:
+        array = np.array(value)
+    except ValueError:  # rows of different lengths
+        raise TypeError(f"Argument {name!r} must be an array, not a {type(value).__name__} of uneven rows.") from None
+    if array.dtype.kind == "O":
+        found = type(value).__name__ if array.ndim == 0 else "objects"
+        raise TypeError(f"Argument {name!r} must be an array, not {found}.")
+    return array, array.dtype.name

@@ -1,0 +1,186 @@
+"""Numbers that are drawn for and numbers that stay, laid out as a kernel gets them; and what it made of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mxnum.conformance import grid
+from mxnum.conformance.answers import answers_of
+from mxnum.conformance.chances import Chance
+from mxnum.conformance.expected import as_floats, expected
+from mxnum.conformance.randomness import Words
+from mxnum.conformance.task import Columns, Task
+from mxnum.dtypes import Array
+
+#: Elements handed to a function at a time.
+ELEMENTS = 1 << 21
+#: Codes are counted in columns; the last is for what is no code, because it is negative or too large.
+COLUMNS = 257
+#: How often each case stands in a tile, beside the numbers that stay.
+REPEATS = 16
+#: Powers of two between blocks of numbers that are alike otherwise.
+OFFSETS = (0, -3, 5, -40, 40)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Some rows of numbers: blocks for quantize, single numbers for encode."""
+
+    task: Task
+    chances: list[Chance]
+    #: Bit patterns, and for each a number: of its case, or from `len(chances)` on of something that stays.
+    x: Array
+    ids: Array
+    #: Rows in which nothing is drawn.
+    is_still: Array
+    #: The scale code of each row, and the code of each element where nothing is drawn.
+    scales: Array
+    codes: Array
+    #: Rows of zeros, or with a NaN or an infinity, whose scale another choice may make another.
+    is_special: Array
+
+    @property
+    def numbers(self) -> int:
+        """How many ids there are."""
+        return int(self.ids.max()) + 1
+
+    @property
+    def shares(self) -> Array:
+        """How often each case stands in the tile."""
+        return np.bincount(self.ids.ravel(), minlength=self.numbers)[: len(self.chances)]
+
+
+def largest_quotient(task: Task) -> float:
+    """The largest magnitude, divided by its scale, that a block can have without it being drawn for.
+
+    It is a value of the element, or beyond the largest, where it saturates. A block with it has the scale 1.
+    """
+    if task.operation == "encode":
+        return np.inf
+    top = 2.0**task.element.emax
+    candidates = np.array([task.element.max, top, *([top * (2 - 2.0**-7)] * task.overflow.saturates)])
+    rows = grid.narrowed(np.repeat(candidates, task.block), task.source).reshape(-1, task.block)
+    codes = expected(replace(task, operation="scale"), {"x": rows})["scale"][:, 0]
+    return float(np.ldexp(candidates, 127 - codes.astype(np.int64)).max())
+
+
+def still_numbers(task: Task, reach: float) -> Array:
+    """Zeros, values of the element, numbers beyond the largest, and for encode infinities and NaNs: bit patterns."""
+    values = grid.magnitudes(task.element)
+    values = values[np.unique(np.linspace(0, len(values) - 1, 32).round().astype(int))]
+    top, after = float(values[-1]), float(grid.neighbours(values[-1:], task.element)[1][0])
+    beyond = np.array([*np.linspace(top, min(reach, after), 7)[1:], after, 1.5 * after, 4 * after, 1e3 * after])
+    values = np.concatenate([values, beyond[beyond >= (top if task.overflow.saturates else after)]])
+    values = values[values <= min(reach, float(task.source.max))]
+    bits = grid.with_neighbours(grid.narrowed(values, task.source), task.source, reach=0)
+    special = np.array([np.inf, -np.inf, *([np.nan, -np.nan] * task.takes_nan)])
+    return np.concatenate([bits, grid.narrowed(special, task.source)])
+
+
+def make_tile(task: Task, chances: list[Chance], words: Words, repeats: int = REPEATS) -> Tile:
+    """A tile with every case several times."""
+    values, reach = np.array([chance.value for chance in chances]), largest_quotient(task)
+    still = still_numbers(task, reach)
+    if task.operation == "encode":
+        x = np.concatenate([np.tile(grid.narrowed(values, task.source), repeats), still])[:, None]
+        ids = np.concatenate([np.tile(np.arange(len(values)), repeats), len(values) + np.arange(len(still))])[:, None]
+        return _tile(task, chances, x, ids, ids[:, 0] >= len(values))
+    rows, length = -(-repeats * len(values) // (task.block - 1)), task.block - 1
+    ids = np.resize(np.arange(len(values)), (rows, length))
+    ids = np.concatenate([np.full((rows, 1), len(values)), ids], axis=1)  # the anchor of a block, then its cases
+    order = np.argsort(words.integers(0, 1 << 40, ids.shape), axis=1)
+    ids = np.take_along_axis(ids, order, axis=1)
+    drawn = np.ldexp(np.append(values, reach)[ids], np.resize(_offsets(task, [*values, reach]), rows)[:, None])
+    quiet = _still_rows(task, still, reach)
+    ids = np.concatenate([ids, len(values) + 1 + np.arange(quiet.size).reshape(quiet.shape)])
+    return _tile(
+        task, chances, np.concatenate([grid.narrowed(drawn, task.source), quiet]), ids, np.arange(len(ids)) >= rows
+    )
+
+
+def constant_tile(task: Task, chance: Chance, words: Words) -> Tile:
+    """The same number everywhere, but for the anchors of blocks."""
+    tile = make_tile(task, [chance], words, repeats=1 if task.operation == "encode" else task.block - 1)
+    drawn = ~tile.is_still
+    return _tile(task, [chance], tile.x[drawn], tile.ids[drawn], tile.is_still[drawn])
+
+
+def _tile(task: Task, chances: list[Chance], x: Array, ids: Array, is_still: Array) -> Tile:
+    want = expected(task, {"x": x})
+    scales = want["scale"][:, 0] if "scale" in want else np.zeros(len(x), np.uint8)
+    magnitudes = grid.as_magnitudes(x, task.source)
+    is_special = ~np.isfinite(magnitudes).all(axis=1) | (magnitudes == 0).all(axis=1)
+    return Tile(task, chances, x, ids, is_still, scales, want[task.outputs[-1].name], is_special)
+
+
+def _offsets(task: Task, values: list[float]) -> list[int]:
+    """The powers of two at which all these values are numbers of the source."""
+    exact = []
+    for offset in OFFSETS:
+        moved = np.ldexp(values, offset)
+        if np.array_equal(as_floats(grid.narrowed(moved, task.source), task.source).astype(np.float64), moved):
+            exact.append(offset)
+    return exact
+
+
+def _still_rows(task: Task, still: Array, reach: float) -> Array:
+    """Blocks of zeros, of values of the element, and with a NaN or an infinity among them: bit patterns."""
+    k, sign = task.block, 1 << (task.source.bits - 1)
+    magnitudes = grid.as_magnitudes(still, task.source)
+    values, special = still[np.isfinite(magnitudes)], still[~np.isfinite(magnitudes)]
+    one = grid.narrowed(np.array([reach]), task.source)
+    rows = [np.resize(one ^ one, k), np.resize(np.array([0, sign], one.dtype), k)]
+    for start in range(0, len(values), k - 1):
+        rows.append(np.append(np.resize(values[start : start + k - 1], k - 1), one))
+    for number in special:
+        rows.append(np.append(np.resize(values, k - 1), number))
+        rows.append(np.where(np.arange(k) == k // 2, number, one))
+    return np.stack(rows)
+
+
+class Tally:
+    """What a function made of many copies of a tile, their rows in any order."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        tile: Tile,
+        copies: int,
+        words: Words,
+        arrays: str = "numpy",
+        scales: str = "plain",
+    ) -> None:
+        self._function, self.tile, self._form = function, tile, (arrays, scales)
+        rows = np.tile(np.arange(len(tile.x)), copies)
+        self.rows = rows[np.argsort(words.integers(0, 1 << 40, len(rows)))]
+        self.ids = tile.ids[self.rows]
+        #: How often each number became each code, in blocks with the right scale; how often each row got each scale.
+        self.codes = np.zeros((tile.numbers, COLUMNS), np.int64)
+        self.scales = np.zeros((len(tile.x), COLUMNS), np.int64)
+
+    def draw(self, seed: int | None) -> Columns:
+        """Call the function once; what it answered."""
+        tile, rows = self.tile, self.rows
+        arguments = () if seed is None else (seed,)
+        inputs = {"x": tile.x[rows]}
+        answers = answers_of(lambda x: self._function(x, *arguments), tile.task, inputs, *self._form)
+        codes, ids = counted(answers[tile.task.outputs[-1].name], tile.task.element.bits), self.ids
+        if "scale" in answers:
+            scales = counted(answers["scale"][:, 0], 8)
+            self.scales += np.bincount(rows * COLUMNS + scales, minlength=self.scales.size).reshape(-1, COLUMNS)
+            right = (scales == tile.scales[rows]) | tile.is_special[rows]
+            if not right.all():
+                codes, ids = codes[right], ids[right]
+        cells = (ids * COLUMNS + codes).ravel()
+        self.codes += np.bincount(cells, minlength=self.codes.size).reshape(-1, COLUMNS)
+        return answers
+
+
+def counted(codes: Array, bits: int) -> Array:
+    """The column in which each code is counted."""
+    column: Array = np.where((codes >= 0) & (codes < 1 << bits), codes, COLUMNS - 1)
+    return column

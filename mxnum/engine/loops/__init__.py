@@ -1,0 +1,5 @@
+"""The compiled loops: rows, columns and tiles, offsets of blocks, random bits.
+
+Each takes flat arrays and numbers that say how to go through them. Imports `machine`, `rounding`, `traversal` and
+`packing`.
+"""

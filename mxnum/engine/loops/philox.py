@@ -1,0 +1,107 @@
+"""Philox words of many counters at once, for loops that draw random bits.
+
+Compiled, each of the four words of a counter is the lower half of 64 bits whose upper half is of no account: products
+of 32-bit words take and give that, and nothing moves between registers before the last round. The rounds of a counter
+wait for each other; several registers of counters are done in turns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array
+
+from mxnum.engine.machine.jit import compile_directly, has_feature
+from mxnum.scalar import random
+from mxnum.scalar.pack import SR_BITS
+
+_I32, _I64 = ir.IntType(32), ir.IntType(64)
+
+
+def counters_at_once() -> int:
+    """As many as fill four registers of 512 bits, of which there are 32; or four of 128 bits or two of 256."""
+    return 32 if has_feature("avx512f") else 8
+
+
+def words_in_line(buffer: Any, place: Any, first: Any, key: Any, sr_bits: int, count: int) -> None:
+    """The random bits, aligned, of as many counters as is said, from one on: four of each after the other.
+
+    The key is (seed low, seed high, stream low, stream high, ...); the last two arguments are constants.
+    """
+    align_random = random.make_align_random(sr_bits)
+    for i, counter in enumerate(range(first, first + count)):
+        words = random.philox4x32(counter & 0xFFFFFFFF, counter >> 32, key[2], key[3], key[0], key[1])
+        buffer[place + 4 * i : place + 4 * i + 4] = [align_random(word) for word in words]
+
+
+class _Vector:
+    """IR for as many 64-bit words as there are counters."""
+
+    def __init__(self, builder: Any, count: int) -> None:
+        self.builder, self.count = builder, count
+        self.kind, self.halves = ir.VectorType(_I64, count), ir.VectorType(_I32, 2 * count)
+
+    def all(self, value: int) -> Any:
+        return ir.Constant(self.kind, [value] * self.count)
+
+    def spread(self, value: Any) -> Any:
+        one = self.builder.insert_element(ir.Constant(self.kind, ir.Undefined), value, _I32(0))
+        return self.shuffled(one, one, [0] * self.count)
+
+    def shuffled(self, a: Any, b: Any, order: list[int]) -> Any:
+        return self.builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_I32, len(order)), order))
+
+    def lower(self, a: Any) -> Any:
+        return self.builder.and_(a, self.all(random._WORD))
+
+    def upper(self, a: Any) -> Any:
+        """The upper half in place of the lower, by a shuffle: shifts keep what multiplies from multiplying."""
+        halves = self.builder.bitcast(a, self.halves)
+        return self.builder.bitcast(self.shuffled(halves, halves, [i | 1 for i in range(2 * self.count)]), self.kind)
+
+    def words(self, first: Any, key: list[Any]) -> list[Any]:
+        """The four words of each counter, in the lower halves; written as `random.philox4x32`."""
+        builder = self.builder
+        c0 = builder.add(self.spread(first), ir.Constant(self.kind, list(range(self.count))))
+        c1 = self.upper(c0)
+        k0, k1, c2, c3 = (self.spread(word) for word in key)
+        for _ in range(random._ROUNDS):
+            product_0 = builder.mul(self.lower(c0), self.all(random._MULTIPLIER_0))
+            product_1 = builder.mul(self.lower(c2), self.all(random._MULTIPLIER_1))
+            c0 = builder.xor(builder.xor(self.upper(product_1), c1), k0)
+            c2 = builder.xor(builder.xor(self.upper(product_0), c3), k1)
+            c1, c3 = product_1, product_0
+            k0, k1 = builder.add(k0, self.all(random._WEYL_0)), builder.add(k1, self.all(random._WEYL_1))
+        return [c0, c1, c2, c3]
+
+    def in_line(self, words: list[Any]) -> Any:
+        """The lower halves of four as 32-bit words, those of a counter after each other."""
+        first, second, third, fourth = words
+        low = self.builder.or_(self.lower(first), self.builder.shl(second, self.all(32)))
+        high = self.builder.or_(self.lower(third), self.builder.shl(fourth, self.all(32)))
+        order = [i // 2 + self.count * (i % 2) for i in range(2 * self.count)]
+        return self.builder.bitcast(self.shuffled(low, high, order), ir.VectorType(_I32, 4 * self.count))
+
+
+@intrinsic(prefer_literal=True)
+def _words_in_line(context, buffer, place, first, key, sr_bits, count):
+    bits = sr_bits.literal_value
+
+    def generate(target, builder, signature, arguments):
+        array, place, first, key = arguments[:4]
+        vector = _Vector(builder, count.literal_value)
+        words = vector.in_line(vector.words(first, [builder.extract_value(key, i) for i in range(4)]))
+        kind = words.type
+        kept = builder.and_(words, ir.Constant(kind, [(1 << bits) - 1] * kind.count))
+        aligned = builder.shl(kept, ir.Constant(kind, [SR_BITS - bits] * kind.count))
+        start = builder.gep(make_array(buffer)(target, builder, array).data, [place])
+        builder.store(aligned, builder.bitcast(start, kind.as_pointer()), align=4)
+        return target.get_dummy_value()
+
+    return types.none(buffer, place, first, key, sr_bits, count), generate
+
+
+compile_directly(words_in_line, _words_in_line)

@@ -1,0 +1,145 @@
+"""Where loops take the random bits of each element: nowhere, from an array of words, or from Philox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mxnum.dtypes import Array
+from mxnum.engine.loops.philox import counters_at_once, words_in_line
+from mxnum.engine.machine.jit import apart, compile_loop, keep_apart
+from mxnum.engine.machine.lanes import lane, load, store
+from mxnum.layout import element_strides
+from mxnum.scalar.random import make_align_random, philox4x32
+from mxnum.scalar.word import dialect
+
+#: Words that `draw_words` makes at a time, at most; and that a buffer needs beyond those that are asked for.
+_PIECE, SPARE = 4096, 8
+
+
+class Draw(NamedTuple):
+    """The two steps of drawing random bits.
+
+    `words` is an array in C order, or a Philox key with the index of the first element: (seed low, seed high, stream
+    low, stream high, first).
+    """
+
+    #: (words, buffer, index, count) -> offset: gets the bits of `count` elements from C-order `index` on.
+    prepare: Callable[..., Any]
+    #: (words, buffer, offset + i) -> the bits of element index + i.
+    at: Callable[..., Any]
+    #: Whether `prepare` writes to the buffer, which then needs room for `count` + `SPARE` elements.
+    buffered: bool
+
+
+@dialect
+def _nothing(words, buffer, index, count):
+    return 0
+
+
+@dialect
+def _zero(words, buffer, place):
+    return 0
+
+
+NO_DRAW = Draw(_nothing, _zero, buffered=False)
+
+
+@cache
+def draw_from_words(sr_bits: int) -> Draw:
+    """Of each word in an array its low `sr_bits` bits."""
+    align_random = make_align_random(sr_bits)
+
+    @dialect
+    def prepare(words, buffer, index, count):
+        return index
+
+    @dialect
+    def at(words, buffer, place):
+        return align_random(load(words, place))
+
+    return Draw(prepare, at, buffered=False)
+
+
+@dialect
+def _load_made(words, buffer, place):
+    """Bits that are in the buffer as they are wanted."""
+    return load(buffer, place)
+
+
+@cache
+def draw_from_seed(sr_bits: int) -> Draw:
+    """Philox words: element i in C order takes word i mod 4 of counter i // 4."""
+    align_random, TOGETHER = make_align_random(sr_bits), counters_at_once()
+
+    @apart
+    def make(key, first, count, buffer):
+        keep_apart()
+        together = count // TOGETHER * TOGETHER
+        for i in range(0, together, TOGETHER):
+            words_in_line(buffer, 4 * i, first + i, key, sr_bits, TOGETHER)
+        seed_low, seed_high = lane(key[0]), lane(key[1])
+        stream_low, stream_high = lane(key[2]), lane(key[3])
+        for i in range(together, count):
+            low, high = lane((first + i) & 0xFFFFFFFF), lane((first + i) >> 32)
+            w0, w1, w2, w3 = philox4x32(low, high, stream_low, stream_high, seed_low, seed_high)
+            store(buffer, 4 * i, align_random(w0))
+            store(buffer, 4 * i + 1, align_random(w1))
+            store(buffer, 4 * i + 2, align_random(w2))
+            store(buffer, 4 * i + 3, align_random(w3))
+
+    @dialect
+    def prepare(key, buffer, index, count):
+        index += key[4]
+        first = index >> 2
+        make(key, first, ((index + count + 3) >> 2) - first, buffer)
+        return index & 3
+
+    return Draw(prepare, _load_made, buffered=True)
+
+
+@cache
+def draw_words(sr_bits: int) -> Any:
+    """(key, firsts, words): rows of words, each from a C-order index on, as `draw_from_words(SR_BITS)` takes them."""
+    prepare = draw_from_seed(sr_bits).prepare
+
+    def loop(key, firsts, words):
+        length = words.size // firsts.size
+        buffer = np.empty(_PIECE + SPARE, np.int32)
+        for row in range(firsts.size):
+            for begin in range(0, length, _PIECE):
+                count = min(_PIECE, length - begin)
+                place = prepare(key, buffer, firsts[row] + begin, count)
+                for i in range(count):
+                    store(words, row * length + begin + i, load(buffer, place + i))
+
+    return compile_loop(loop)
+
+
+class SeedWords(NamedTuple):
+    """The words of a seed for each element of an array of that shape, made for the parts that are asked for.
+
+    They have `SR_BITS` bits, of which the lowest are zero where fewer are drawn. The parts are those of the array with
+    its axes in another order.
+    """
+
+    key: tuple[int, int, int, int]
+    sr_bits: int
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+
+    def read(self, where: tuple[slice, ...]) -> Array:
+        """The words of a part, which takes so much of each axis."""
+        if not self.shape:
+            where = ()
+        along = [where[self.order.index(axis)] for axis in range(len(where))]
+        firsts = np.zeros((), np.int64)
+        for part, step in zip(along[:-1], element_strides(self.shape)[:-1], strict=True):
+            firsts = firsts[..., np.newaxis] + np.arange(part.start, part.stop) * step
+        firsts = firsts + (along[-1].start if along else 0)
+        words = np.empty([part.stop - part.start for part in along], np.uint32)
+        draw_words(self.sr_bits)((*self.key, 0), firsts.reshape(-1), words.reshape(-1))
+        return words.transpose(self.order)

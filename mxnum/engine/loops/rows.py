@@ -1,0 +1,340 @@
+"""Loops for blocks along contiguous rows.
+
+A row is taken in groups of blocks. Quantizing a group has two phases, first all scales and then all elements, which is
+what lets the compiler vectorize both. Each loop leaves alone the groups that its formulation is not right for, or that
+it is not asked for: `marks` has one for every group that is still to be done.
+
+Arrays are flat and contiguous. A call does the rows `first` to `last`, and in each the blocks `begin` to `end`, where
+`begin` is a multiple of the group. The functions here have the names and arguments of those in `columns`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from mxnum.engine.loops.random_bits import Draw
+from mxnum.engine.machine.jit import apart, compile_loop, keep_apart
+from mxnum.engine.machine.lanes import greatest_of, integer, lane, load, store, wide
+from mxnum.engine.machine.prefetch import LONG_PART, PART, READ_AHEAD, WRITE_AHEAD, ask_for
+from mxnum.engine.rounding import float_additions
+from mxnum.engine.rounding.formulation import Definition, numbers_given
+from mxnum.engine.traversal.block_walk import PIECE, SHORT_RUN, USUAL_RUN
+from mxnum.formats import E8M0, ElementFormat
+from mxnum.scalar.word import dialect, select
+
+#: Marks of groups that are still to be done, and may hold what is not finite; that hold finite numbers alone.
+MIXED, FINITE = 1, 2
+NAN_SCALE = E8M0.nan_code
+
+
+@dialect
+def group_of(row, at, shape):
+    """Number of the group that begins at a block of a row, and how many blocks it has, of what width."""
+    length, run, group = shape
+    full = length // run
+    per_row = (full + group - 1) // group + (1 if full * run < length else 0)
+    if at >= full:  # what is left of the row
+        return row * per_row + per_row - 1, 1, length - full * run
+    return row * per_row + at // group, min(group, full - at), run
+
+
+@dialect
+def scales_lie(scales, place, count, limits):
+    """Whether so many scales lie within the limits."""
+    least, greatest = lane(NAN_SCALE), lane(0)
+    for b in range(place, place + count):
+        scale = load(scales, b)
+        least, greatest = select(scale < least, scale, least), select(scale > greatest, scale, greatest)
+    return least >= limits.least_scale and greatest <= limits.greatest_scale
+
+
+@cache
+def quantize(
+    function: Callable[..., Any], source: ElementFormat, scales_given: bool, draw: Draw, constant_run: int
+) -> Any:
+    """(x, out, scales, (length, run, group), (first, last, begin, end), marks, words, numbers) -> groups left.
+
+    Scales and results of all groups, by a fast formulation; those that it is not right for are marked. With
+    `constant_run`, which run then is, the rest of a row is left as well.
+    """
+    MAGNITUDE = (1 << (source.bits - 1)) - 1
+    widen, fast_scale = float_additions.make_widen(source), float_additions.fast_scale
+    prepare, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered
+    i32 = np.int32
+    Magnitude: Any = np.int64 if source.bits > 32 else np.int32
+    word = wide if source.bits > 32 else lane
+
+    def loop(x, out, scales, shape, bounds, marks, words, numbers):
+        limits, e = numbers_given(numbers)
+        length, run, group = shape
+        first, last, begin, end = bounds
+        per_row = (length + run - 1) // run
+        amax, used = np.empty(group, Magnitude), np.empty(group, np.int32)
+        buffer = np.empty(PIECE + 8 if BUFFERED else 1, np.int32)
+        skipped = 0
+        for row in range(first, last):
+            at = begin
+            while at < end:
+                number, blocks, width = group_of(row, at, shape)
+                base, place = row * length + at * run, row * per_row + at
+                at += blocks
+                most = Magnitude(0)
+                if constant_run > 0:
+                    if width != constant_run:
+                        marks[number] = MIXED
+                        skipped += 1
+                        continue
+                    for b in range(blocks):
+                        largest = Magnitude(greatest_of(x, base + b * constant_run, constant_run, MAGNITUDE))
+                        amax[b] = largest
+                        most = Magnitude(max(most, largest))
+                else:
+                    for b in range(blocks):
+                        start, stop = base + b * width, base + (b + 1) * width
+                        largest = Magnitude(0)
+                        while start + USUAL_RUN <= stop:
+                            some = Magnitude(greatest_of(x, start, USUAL_RUN, MAGNITUDE))
+                            largest, start = Magnitude(max(largest, some)), start + USUAL_RUN
+                        for i in range(start, stop):
+                            largest = Magnitude(max(largest, integer(load(x, i) & MAGNITUDE)))
+                        amax[b] = largest
+                        most = Magnitude(max(most, largest))
+                least, greatest = i32(NAN_SCALE), i32(0)
+                for b in range(blocks):
+                    magnitude = widen(word(amax[b]))
+                    if scales_given:
+                        scale = i32(integer(load(scales, place + b)))
+                    else:
+                        scale = i32(integer(fast_scale(magnitude, e)))
+                        amax[b] = scale
+                    # Any scale gives the same zeros: one that is too small is replaced by the least allowed.
+                    scale = i32(limits.least_scale) if integer(magnitude) == 0 and scale < NAN_SCALE else scale
+                    used[b] = scale
+                    least, greatest = i32(min(least, scale)), i32(max(greatest, scale))
+                is_right = least >= limits.least_scale and greatest <= limits.greatest_scale
+                is_right = is_right and integer(widen(word(most))) <= limits.greatest_x
+                if not is_right:
+                    marks[number] = MIXED
+                    skipped += 1
+                    continue
+                if not scales_given:
+                    for b in range(blocks):
+                        store(scales, place + b, amax[b])
+                if constant_run > 0:
+                    random = prepare(words, buffer, base, blocks * constant_run) - base
+                    for b in range(blocks):
+                        scale = lane(used[b])
+                        start = base + b * constant_run
+                        ask_for(x, start, constant_run, READ_AHEAD)
+                        ask_for(out, start, constant_run, WRITE_AHEAD)
+                        for i in range(start, start + constant_run):
+                            bits = lane(random_at(words, buffer, random + i))
+                            store(out, i, function(load(x, i), scale, bits, e))
+                else:
+                    for piece in range(base, base + blocks * width, blocks * width if blocks > 1 else PIECE):
+                        size = min(width, base + blocks * width - piece, PIECE)  # of a block, or of part of a long one
+                        random = prepare(words, buffer, piece, blocks * size) - piece
+                        for b in range(blocks):
+                            scale = lane(used[b])
+                            start = piece + b * size
+                            for part in range(start, start + size, PART):
+                                ask_for(x, part, PART, READ_AHEAD)
+                                ask_for(out, part, PART, WRITE_AHEAD)
+                                for i in range(part, min(part + PART, start + size)):
+                                    bits = lane(random_at(words, buffer, random + i))
+                                    store(out, i, function(load(x, i), scale, bits, e))
+        return skipped
+
+    return compile_loop(loop)
+
+
+@cache
+def find_scales(definition: Definition, source: ElementFormat) -> Any:
+    """(x, _, scales, shape, bounds, marks, nan_blocks): scales of the marked groups, by the definition.
+
+    With `nan_blocks` a block that holds a NaN or an infinity gets the scale NaN; without, only finite elements count.
+    """
+    MAGNITUDE, MAX = (1 << (source.bits - 1)) - 1, source.max_code
+    scale_of, word = definition.function, definition.word
+    Magnitude: Any = np.int32 if source.bits <= 32 else np.int64
+
+    def loop(x, unused, scales, shape, bounds, marks, nan_blocks):
+        length, run, group = shape
+        first, last, begin, end = bounds
+        per_row = (length + run - 1) // run
+        amax, specials = np.empty(group, Magnitude), np.empty(group, np.uint8)
+        for row in range(first, last):
+            at = begin
+            while at < end:
+                number, blocks, width = group_of(row, at, shape)
+                base, place = row * length + at * run, row * per_row + at
+                at += blocks
+                if marks[number] == 0:
+                    continue
+                marks[number] = FINITE
+                for b in range(blocks):
+                    largest = Magnitude(0)
+                    for i in range(base + b * width, base + (b + 1) * width):
+                        largest = Magnitude(max(largest, integer(load(x, i) & MAGNITUDE)))
+                    amax[b], specials[b] = largest, largest > MAX
+                    if largest > MAX:
+                        marks[number] = MIXED
+                        largest = Magnitude(0)
+                        for i in range(base + b * width, base + (b + 1) * width):
+                            magnitude = Magnitude(integer(load(x, i) & MAGNITUDE))
+                            largest = Magnitude(max(largest, magnitude if magnitude <= MAX else Magnitude(0)))
+                        amax[b] = largest
+                for b in range(blocks):
+                    scale = integer(scale_of(word(amax[b]), word(integer(load(scales, place + b))), 0))
+                    store(scales, place + b, NAN_SCALE if nan_blocks and specials[b] != 0 else scale)
+
+    return compile_loop(loop)
+
+
+@cache
+def convert(definition: Definition, draw: Draw, greatest: int | None, constant_run: int = 0) -> Any:
+    """(x, out, scales, shape, bounds, marks, words, nan) -> groups left: a conversion of all of the marked groups.
+
+    `nan` is the result under the scale NaN. With `greatest` this is for x up to that magnitude only: groups that hold a
+    greater one in a block with another scale stay marked, and untouched. Blocks of `constant_run` have their own loop.
+    """
+    function, word = definition.function, definition.word
+    prepare, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered
+    HAS_LIMIT, GREATEST = greatest is not None, greatest or 0
+    MAGNITUDE = (1 << GREATEST.bit_length()) - 1
+
+    def loop(x, out, scales, shape, bounds, marks, words, nan):
+        length, run, _ = shape
+        first, last, begin, end = bounds
+        per_row = (length + run - 1) // run
+        buffer = np.empty(PIECE + 8 if BUFFERED else 1, np.int32)
+        skipped = 0
+        for row in range(first, last):
+            at = begin
+            while at < end:
+                number, blocks, width = group_of(row, at, shape)
+                base, place = row * length + at * run, row * per_row + at
+                at += blocks
+                if marks[number] == 0:
+                    continue
+                if HAS_LIMIT and marks[number] == MIXED:
+                    largest = np.int32(0)
+                    for b in range(blocks):
+                        if integer(load(scales, place + b)) != NAN_SCALE:
+                            for i in range(base + b * width, base + (b + 1) * width):
+                                largest = np.int32(max(largest, integer(load(x, i) & MAGNITUDE)))
+                    if largest > GREATEST:
+                        skipped += 1
+                        continue
+                marks[number] = 0
+                for b in range(blocks):
+                    scale = word(integer(load(scales, place + b)))
+                    stop = base + (b + 1) * width
+                    if integer(scale) == NAN_SCALE:
+                        for i in range(base + b * width, stop):
+                            store(out, i, nan)
+                        continue
+                    if width == constant_run:
+                        start = base + b * constant_run
+                        random = prepare(words, buffer, start, constant_run) - start
+                        for i in range(start, start + constant_run):
+                            element, bits = word(load(x, i)), word(random_at(words, buffer, random + i))
+                            store(out, i, function(element, scale, bits))
+                        continue
+                    for piece in range(base + b * width, stop, PIECE):
+                        size = min(PIECE, stop - piece)
+                        random = prepare(words, buffer, piece, size) - piece
+                        for i in range(piece, piece + size):
+                            element, bits = word(load(x, i)), word(random_at(words, buffer, random + i))
+                            store(out, i, function(element, scale, bits))
+        return skipped
+
+    return compile_loop(loop)
+
+
+@cache
+def decode(function: Callable[..., Any], constant_run: int) -> Any:
+    """(codes, out, scales, shape, bounds, marks, _, numbers) -> groups left: values, by a fast formulation."""
+    values_of = _make_values_of(function, constant_run)
+
+    def loop(codes, out, scales, shape, bounds, marks, unused, numbers):
+        limits, e = numbers_given(numbers)
+        length, run, _ = shape
+        first, last, begin, end = bounds
+        per_row, full = (length + run - 1) // run, length // run
+        skipped = 0
+        for row in range(first, last):
+            at = begin
+            all_right = scales_lie(scales, row * per_row + begin, end - begin, limits)
+            while at < end:
+                number, blocks, width = group_of(row, at, shape)
+                if all_right and at < full:  # marks are for groups, and there are none
+                    blocks = min(end, full) - at
+                base, place = row * length + at * run, row * per_row + at
+                at += blocks
+                is_right = all_right or scales_lie(scales, place, blocks, limits)
+                if not is_right or (constant_run > 0 and width != constant_run):
+                    marks[number] = MIXED
+                    skipped += 1
+                    continue
+                values_of(codes, out, scales, place, base, blocks, width, e)
+        return skipped
+
+    return compile_loop(loop)
+
+
+@cache
+def _make_values_of(function: Callable[..., Any], constant_run: int) -> Callable[..., Any]:
+    """(codes, out, scales, place, base, blocks, width, constants): values of blocks one after the other."""
+    PAIR = 2 * SHORT_RUN
+
+    @apart
+    def values_of(codes, out, scales, place, base, blocks, width, e):
+        keep_apart()
+        alone = 0
+        if constant_run == SHORT_RUN:  # two blocks at a time: compilers make scalars of so short a function in a loop
+            alone = blocks & ~1  # of the shorter length
+            for b in range(0, alone, 2):
+                one, other = load(scales, place + b), load(scales, place + b + 1)
+                start = base + b * SHORT_RUN
+                ask_for(out, start, PAIR, WRITE_AHEAD)
+                for i in range(PAIR):
+                    scale = select((i & SHORT_RUN) == 0, one, other)
+                    store(out, start + i, function(load(codes, start + i), scale, 0, e))
+        for b in range(alone, blocks):
+            scale = load(scales, place + b)
+            if constant_run > 0:
+                start = base + b * constant_run
+                ask_for(out, start, constant_run, WRITE_AHEAD)
+                for i in range(start, start + constant_run):
+                    store(out, i, function(load(codes, i), scale, 0, e))
+            elif width < LONG_PART:
+                for i in range(base + b * width, base + (b + 1) * width):
+                    store(out, i, function(load(codes, i), scale, 0, e))
+            else:
+                stop = base + (b + 1) * width
+                for part in range(base + b * width, stop, LONG_PART):
+                    ask_for(out, part, LONG_PART, WRITE_AHEAD)
+                    for i in range(part, min(part + LONG_PART, stop)):
+                        store(out, i, function(load(codes, i), scale, 0, e))
+
+    return values_of
+
+
+@cache
+def greatest_magnitude(source: ElementFormat) -> Any:
+    """(x) -> the greatest magnitude as a bit pattern."""
+    MAGNITUDE = (1 << (source.bits - 1)) - 1
+    Magnitude: Any = np.int64 if source.bits > 32 else np.int32
+
+    def loop(x):
+        greatest = Magnitude(0)
+        for i in range(x.size):
+            greatest = Magnitude(max(greatest, Magnitude(integer(load(x, i) & MAGNITUDE))))
+        return greatest
+
+    return compile_loop(loop)

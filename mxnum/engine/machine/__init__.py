@@ -1,0 +1,4 @@
+"""The machine: compiling the dialect, 32-bit lanes, compiled loops on disk, prefetch, threads, the float environment.
+
+Knows nothing of formats, blocks or arrays. Imports nothing else of the engine.
+"""

@@ -1,0 +1,487 @@
+"""32-bit lanes: the machine on which the fast loops run the dialect.
+
+numba computes int32 + int32 in 64 bits, which halves the width of every vector. A lane is a numba type of its own on
+which the operators of the dialect stay in 32 bits. What makes that right is proved for every function of the dialect
+whose word has 32 bits: no intermediate leaves the word.
+
+Lanes also add float32 numbers, given and returned as bit patterns, for the formulations in `rounding`.
+"""
+
+from __future__ import annotations
+
+import operator
+import platform
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, models, overload, register_model
+from numba.np.arrayobj import make_array
+
+from mxnum.engine.machine.jit import INLINED, compile_directly, has_feature
+from mxnum.scalar import random, word
+
+#: How a machine other than plain integers and numpy computes with floats: type -> (operation, *bit patterns) -> result.
+FLOAT_ARITHMETIC: dict[type, Callable[..., Any]] = {}
+#: How such a machine makes a 32-bit word of one of 64 bits: type -> word -> word.
+LOW_WORD: dict[type, Callable[[Any], Any]] = {}
+
+_I32, _F32 = ir.IntType(32), ir.FloatType()
+_CONVERSIONS = ("float64", "float32", "float16")
+
+
+def lane(value: Any) -> Any:
+    """An integer, or a lane, as a lane; without compilation the integer itself."""
+    return int(value)
+
+
+def integer(value: Any) -> Any:
+    """A lane as an int32; an integer as it is."""
+    return value
+
+
+def wide(value: Any) -> Any:
+    """A lane or an integer as an int64."""
+    return int(value)
+
+
+def low_word(value: Any) -> Any:
+    """An int64 that fits 32 bits, as a lane."""
+    machine = LOW_WORD.get(type(value))
+    return value if machine is None else machine(value)
+
+
+def load(array: Any, index: Any) -> Any:
+    """An element of a contiguous one-dimensional integer array: a lane, or an int64 where elements have 64 bits.
+
+    The index is not checked and does not wrap around, which is what lets compilers vectorize.
+    """
+    return int(array[index])
+
+
+def store(array: Any, index: Any, value: Any) -> None:
+    """Write the low bits of a value to an element of such an array."""
+    width = 8 * array.dtype.itemsize
+    bits = int(value) & ((1 << width) - 1)
+    array[index] = bits - (1 << width) if array.dtype.kind == "i" and bits >> (width - 1) else bits
+
+
+def greatest_of(array: Any, start: Any, count: int, mask: int) -> Any:
+    """The greatest of so many elements after those of `mask` are taken from each, where count is a constant.
+
+    One instruction for every register of elements: a loop of constant length would be unrolled to scalars.
+    """
+    return max(int(array[start + i]) & mask for i in range(count))
+
+
+def add_float32(a: Any, b: Any) -> Any:
+    """Bits of the float32 sum of two bit patterns."""
+    return _float_arithmetic("add", a, b)
+
+
+def subtract_float32(a: Any, b: Any) -> Any:
+    """Bits of the float32 difference of two bit patterns."""
+    return _float_arithmetic("subtract", a, b)
+
+
+def truncate_float32(a: Any) -> Any:
+    """The integer part of a float32 bit pattern, whose magnitude is below 2**31."""
+    return _float_arithmetic("truncate", a)
+
+
+def multiply_float32(a: Any, b: Any) -> Any:
+    """Bits of the float32 product of two bit patterns."""
+    return _float_arithmetic("multiply", a, b)
+
+
+def float32_to_float64(a: Any) -> Any:
+    """Bits of the float64 number that equals a float32 bit pattern, which is not subnormal."""
+    return _float_arithmetic("float64", a)
+
+
+def float64_to_float32(a: Any) -> Any:
+    """Bits of the float32 number nearest to a float64 bit pattern, ties to even."""
+    machine = FLOAT_ARITHMETIC.get(type(a))
+    if machine is not None:
+        return machine("narrowed", a)
+    with np.errstate(all="ignore"):
+        result = np.asarray(a, np.int64).view(np.float64).astype(np.float32).view(np.int32)
+    return result if result.ndim else int(result)
+
+
+def float16_to_float32(a: Any) -> Any:
+    """Bits of the float32 number that equals a float16 bit pattern."""
+    return _float_arithmetic("float32", a)
+
+
+def float32_to_float16(a: Any) -> Any:
+    """Bits of the float16 number nearest to a float32 bit pattern, ties to even."""
+    return _float_arithmetic("float16", a)
+
+
+def _float_arithmetic(operation: str, *operands: Any) -> Any:
+    machine = FLOAT_ARITHMETIC.get(type(operands[0]))
+    if machine is not None:
+        return machine(operation, *operands)
+    source = np.float16 if operation == "float32" else np.float32
+    floats = [np.asarray(bits).astype(f"i{source().itemsize}").view(source) for bits in operands]
+    if operation == "truncate":
+        result = floats[0].astype(np.int32)
+    elif operation in _CONVERSIONS:
+        target = np.dtype(operation)
+        with np.errstate(over="ignore", invalid="ignore"):
+            result = floats[0].astype(target).view(f"i{target.itemsize}").astype(np.int64)
+    else:
+        with np.errstate(all="ignore"):
+            result = getattr(np, operation)(*floats).view(np.int32)
+    return result if result.ndim else int(result)
+
+
+class Lane(types.Type):  # type: ignore[misc]
+    """The numba type."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Lane")
+
+
+LANE = Lane()
+
+
+@register_model(Lane)
+class _LaneModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, numba_type: Any) -> None:
+        super().__init__(manager, numba_type, _I32)
+
+
+def _in_lane(builder: Any, value: Any, signed: bool = True) -> Any:
+    """An integer of any width in 32 bits."""
+    if value.type.width > 32:
+        return builder.trunc(value, _I32)
+    if value.type.width < 32:
+        return (builder.sext if signed else builder.zext)(value, _I32)
+    return value
+
+
+def _operation(emit: Callable[[Any, Any, Any], Any], result: Any = LANE) -> Any:
+    """(builder, a, b) -> value, as a compiled function of two lanes or integers."""
+
+    @intrinsic
+    def operation(context, a, b):
+        def generate(target, builder, signature, arguments):
+            return emit(builder, *(_in_lane(builder, argument) for argument in arguments))
+
+        return result(a, b), generate
+
+    return operation
+
+
+def _overload_operator(function: Any, emit: Callable[[Any, Any, Any], Any], result: Any = LANE) -> None:
+    operation = _operation(emit, result)
+    compile_directly(function, operation, _has_lane)
+
+    @overload(function, jit_options=INLINED)
+    def compile_operator(a, b):
+        if _has_lane(a, b):
+            return lambda a, b: operation(a, b)
+        return None
+
+
+def _has_lane(*arguments: Any) -> bool:
+    return any(isinstance(a, Lane) for a in arguments) and all(isinstance(a, Lane | types.Integer) for a in arguments)
+
+
+def _emit(instruction: str, builder: Any, a: Any, b: Any) -> Any:
+    return getattr(builder, instruction)(a, b)
+
+
+def _emit_comparison(sign: str, builder: Any, a: Any, b: Any) -> Any:
+    return builder.icmp_signed(sign, a, b)
+
+
+for _operator, _instruction in {
+    operator.add: "add",
+    operator.sub: "sub",
+    operator.and_: "and_",
+    operator.or_: "or_",
+    operator.xor: "xor",
+    operator.lshift: "shl",
+    operator.rshift: "ashr",
+}.items():
+    _overload_operator(_operator, partial(_emit, _instruction))
+
+for _operator, _sign in {
+    operator.lt: "<",
+    operator.le: "<=",
+    operator.gt: ">",
+    operator.ge: ">=",
+    operator.eq: "==",
+    operator.ne: "!=",
+}.items():
+    _overload_operator(_operator, partial(_emit_comparison, _sign), types.boolean)
+
+
+@intrinsic
+def _select(context, condition, if_true, if_false):
+    def generate(target, builder, signature, arguments):
+        return builder.select(arguments[0], *(_in_lane(builder, argument) for argument in arguments[1:]))
+
+    return LANE(types.boolean, if_true, if_false), generate
+
+
+compile_directly(word.select, _select, lambda condition, a, b: _has_lane(a, b))
+
+
+@overload(word.select, jit_options=INLINED)
+def _compile_select(condition, if_true, if_false):
+    if _has_lane(if_true, if_false):
+        return lambda condition, if_true, if_false: _select(condition, if_true, if_false)
+    return None
+
+
+@intrinsic
+def _multiply_words(context, a, b):
+    def generate(target, builder, signature, arguments):
+        wide = [builder.zext(_in_lane(builder, argument), ir.IntType(64)) for argument in arguments]
+        product = builder.mul(*wide)
+        high = builder.trunc(builder.lshr(product, ir.IntType(64)(32)), _I32)
+        return target.make_tuple(builder, signature.return_type, [high, builder.trunc(product, _I32)])
+
+    return types.UniTuple(LANE, 2)(a, b), generate
+
+
+compile_directly(random.multiply_32x32, _multiply_words, _has_lane)
+
+
+@overload(random.multiply_32x32, jit_options=INLINED)
+def _compile_multiply(a, b):
+    """One multiplication where the dialect, which has none of that width, takes two."""
+    if _has_lane(a, b):
+        return lambda a, b: _multiply_words(a, b)
+    return None
+
+
+@intrinsic
+def _to_lane(context, value):
+    signed = getattr(value, "signed", True)
+
+    def generate(target, builder, signature, arguments):
+        return _in_lane(builder, arguments[0], signed)
+
+    return LANE(value), generate
+
+
+@intrinsic
+def _to_integer(context, value):
+    return types.int32(value), lambda target, builder, signature, arguments: arguments[0]
+
+
+def _element_pointer(context, builder, array_type, array, index):
+    return builder.gep(make_array(array_type)(context, builder, array).data, [index])
+
+
+@intrinsic
+def _load(context, array, index):
+    result = types.int64 if array.dtype.bitwidth == 64 else LANE
+
+    def generate(target, builder, signature, arguments):
+        value = builder.load(_element_pointer(target, builder, array, *arguments))
+        return value if result is types.int64 else _in_lane(builder, value, array.dtype.signed)
+
+    return result(array, index), generate
+
+
+@intrinsic
+def _store(context, array, index, value):
+    def generate(target, builder, signature, arguments):
+        pointer, bits = _element_pointer(target, builder, array, *arguments[:2]), arguments[2]
+        width = array.dtype.bitwidth
+        if bits.type.width > width:
+            bits = builder.trunc(bits, ir.IntType(width))
+        elif bits.type.width < width:
+            bits = builder.sext(bits, ir.IntType(width))
+        builder.store(bits, pointer)
+        return target.get_dummy_value()
+
+    return types.none(array, index, value), generate
+
+
+@intrinsic(prefer_literal=True)
+def _greatest_of(context, array, start, count, mask):
+    width, length = array.dtype.bitwidth, count.literal_value
+    result = types.int64 if width == 64 else types.int32
+
+    def generate(target, builder, signature, arguments):
+        item = ir.IntType(width)
+        vector = ir.VectorType(item, length)
+        pointer = _element_pointer(target, builder, array, *arguments[:2])
+        loaded = builder.load(builder.bitcast(pointer, vector.as_pointer()), align=width // 8)
+        kept = builder.and_(loaded, ir.Constant(vector, [mask.literal_value] * length))
+        name = f"llvm.vector.reduce.umax.v{length}i{width}"
+        reduce = cgutils.get_or_insert_function(builder.module, ir.FunctionType(item, [vector]), name)
+        greatest = builder.call(reduce, [kept])
+        return greatest if width >= 32 else builder.zext(greatest, _I32)
+
+    return result(array, start, count, mask), generate
+
+
+compile_directly(greatest_of, _greatest_of)
+compile_directly(load, _load)
+compile_directly(store, _store)
+compile_directly(integer, _to_integer, _has_lane)
+
+
+@overload(greatest_of, jit_options=INLINED, prefer_literal=True)
+def _compile_greatest_of(array, start, count, mask):
+    return lambda array, start, count, mask: _greatest_of(array, start, count, mask)
+
+
+@overload(load, jit_options=INLINED)
+def _compile_load(array, index):
+    return lambda array, index: _load(array, index)
+
+
+@overload(store, jit_options=INLINED)
+def _compile_store(array, index, value):
+    return lambda array, index, value: _store(array, index, value)
+
+
+@overload(wide, jit_options=INLINED)
+def _compile_wide(value):
+    if isinstance(value, Lane):
+        return lambda value: np.int64(_to_integer(value))
+    return lambda value: np.int64(value)
+
+
+@overload(integer, jit_options=INLINED)
+def _compile_integer(value):
+    if isinstance(value, Lane):
+        return lambda value: _to_integer(value)
+    return lambda value: value
+
+
+def _float_operation(instruction: str) -> Any:
+    def emit(builder: Any, a: Any, b: Any) -> Any:
+        floats = [builder.bitcast(value, _F32) for value in (a, b)]
+        return builder.bitcast(getattr(builder, instruction)(*floats), _I32)
+
+    return _operation(emit)
+
+
+_add, _subtract, _multiply = (_float_operation(name) for name in ("fadd", "fsub", "fmul"))
+
+
+@intrinsic
+def _truncate(context, value):
+    def generate(target, builder, signature, arguments):
+        return builder.fptosi(builder.bitcast(arguments[0], _F32), _I32)
+
+    return LANE(value), generate
+
+
+@intrinsic
+def _to_float64(context, value):
+    def generate(target, builder, signature, arguments):
+        double = builder.fpext(builder.bitcast(arguments[0], _F32), ir.DoubleType())
+        return builder.bitcast(double, ir.IntType(64))
+
+    return types.int64(value), generate
+
+
+@intrinsic
+def _from_float64(context, value):
+    def generate(target, builder, signature, arguments):
+        double = builder.bitcast(arguments[0], ir.DoubleType())
+        return builder.bitcast(builder.fptrunc(double, _F32), _I32)
+
+    return LANE(value), generate
+
+
+@cache
+def _has_half() -> bool:
+    """Whether the processor that is compiled for converts float16; for others LLVM calls what does not exist."""
+    if platform.machine().lower() in ("aarch64", "arm64"):
+        return True
+    return has_feature("f16c")
+
+
+def _as_float(builder: Any, bits: Any) -> Any:
+    return builder.bitcast(bits, _F32)
+
+
+def _widened_half(builder: Any, bits: Any) -> Any:
+    """By a product: the exponent field is moved to that of float32 and multiplied to where it belongs."""
+    magnitude = builder.and_(bits, _I32(0x7FFF))
+    moved = builder.shl(magnitude, _I32(13))
+    product = builder.bitcast(builder.fmul(_as_float(builder, moved), _as_float(builder, _I32(239 << 23))), _I32)
+    is_special = builder.icmp_signed(">=", magnitude, _I32(0x7C00))
+    value = builder.select(is_special, builder.or_(moved, _I32(0x7F800000)), product)
+    return builder.or_(value, builder.shl(builder.and_(bits, _I32(0x8000)), _I32(16)))
+
+
+def _rounded_to_half(builder: Any, bits: Any) -> Any:
+    """Normal numbers by adding half a unit to their bits, subnormal ones by a float addition that rounds."""
+    magnitude, bottom = builder.and_(bits, _I32(0x7FFFFFFF)), _I32(126 << 23)
+    total = builder.fadd(_as_float(builder, magnitude), _as_float(builder, bottom))
+    small = builder.sub(builder.bitcast(total, _I32), bottom)
+    is_odd = builder.and_(builder.lshr(magnitude, _I32(13)), _I32(1))
+    rounded = builder.add(builder.add(magnitude, _I32(0xFFF - (112 << 23))), is_odd)
+    result = builder.select(
+        builder.icmp_signed("<", magnitude, _I32(113 << 23)), small, builder.lshr(rounded, _I32(13))
+    )
+    result = builder.select(builder.icmp_signed(">=", magnitude, _I32(143 << 23)), _I32(0x7C00), result)
+    result = builder.select(builder.icmp_signed(">", magnitude, _I32(0x7F800000)), _I32(0x7E00), result)
+    return builder.or_(result, builder.and_(builder.lshr(bits, _I32(16)), _I32(0x8000)))
+
+
+@intrinsic
+def _from_float16(context, value):
+    def generate(target, builder, signature, arguments):
+        if not _has_half():
+            return _widened_half(builder, arguments[0])
+        half = builder.bitcast(builder.trunc(arguments[0], ir.IntType(16)), ir.HalfType())
+        return builder.bitcast(builder.fpext(half, _F32), _I32)
+
+    return LANE(value), generate
+
+
+@intrinsic
+def _to_float16(context, value):
+    def generate(target, builder, signature, arguments):
+        if not _has_half():
+            return _rounded_to_half(builder, arguments[0])
+        half = builder.fptrunc(builder.bitcast(arguments[0], _F32), ir.HalfType())
+        return builder.zext(builder.bitcast(half, ir.IntType(16)), _I32)
+
+    return LANE(value), generate
+
+
+def _overload_unary(function: Any, operation: Any) -> None:
+    compile_directly(function, operation)
+
+    @overload(function, jit_options=INLINED)
+    def compile_call(a):
+        return lambda a: operation(a)
+
+
+def _overload_binary(function: Any, operation: Any) -> None:
+    compile_directly(function, operation)
+
+    @overload(function, jit_options=INLINED)
+    def compile_call(a, b):
+        return lambda a, b: operation(a, b)
+
+
+_overload_binary(add_float32, _add)
+_overload_binary(subtract_float32, _subtract)
+_overload_binary(multiply_float32, _multiply)
+_overload_unary(truncate_float32, _truncate)
+_overload_unary(float32_to_float64, _to_float64)
+_overload_unary(float64_to_float32, _from_float64)
+_overload_unary(float16_to_float32, _from_float16)
+_overload_unary(float32_to_float16, _to_float16)
+_overload_unary(lane, _to_lane)
+_overload_unary(low_word, _to_lane)

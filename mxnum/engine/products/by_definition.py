@@ -1,0 +1,149 @@
+"""Sums by integers: the definition in compiled form, right in any floating-point environment."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mxnum.dtypes import Array, signed_bits, stored_bits
+from mxnum.engine.machine.jit import compile_loop
+from mxnum.engine.machine.workers import bounds, in_pieces, worth
+from mxnum.engine.products import exact
+from mxnum.engine.products.float32_by_integers import make_add_float32, make_fma_float32
+from mxnum.engine.products.operands import Operand
+from mxnum.engine.products.terms import Terms
+from mxnum.formats import E8M0
+
+_WORD = 0xFFFFFFFF
+#: Below this many products a thread costs more than it saves.
+PRODUCTS_PER_THREAD = 1 << 15
+
+
+def in_sequence(a: Array, b: Array, out: Array, threads: int | None) -> None:
+    """acc = fma(a, b, acc) in index order, of float32 values."""
+    _by_rows(sequential_loop(), [signed_bits(a)], [signed_bits(b)], (), out, threads)
+
+
+def exactly(a: Operand, b: Operand, out: Array, threads: int | None) -> None:
+    """The exact sum, rounded once."""
+    terms = Terms.of_values(a), Terms.of_values(b)
+    unit = [np.full((len(x.classes), 1), E8M0.bias, np.uint8) for x in terms]
+    _exact_sums(terms, unit, max(1, a.array.shape[-1]), False, out, threads)
+
+
+def by_blocks(a: Operand, b: Operand, out: Array, threads: int | None) -> None:
+    """Exact sums of element products within blocks, scaled and rounded once; blocks added in float32."""
+    scales: Any = [a.scales, b.scales]
+    _exact_sums((Terms.of_elements(a), Terms.of_elements(b)), scales, a.blocks[-1], True, out, threads)
+
+
+def _exact_sums(
+    terms: tuple[Terms, Terms], scales: list[Array], run: int, adding: bool, out: Array, threads: int | None
+) -> None:
+    (low_a, high_a), (low_b, high_b) = (x.range for x in terms)
+    numbers = run, adding, low_a + low_b, exact.limbs_for(low_a + low_b, high_a + high_b)
+    a, b = ([*x.parts, own] for x, own in zip(terms, scales, strict=True))
+    _by_rows(exact_loop(), a, b, numbers, out, threads)
+
+
+def add_to_rows(x: Array, row: Array) -> None:
+    """x + row in float32, in place: x a contiguous matrix, row a contiguous vector."""
+    add_loop()(stored_bits(x), signed_bits(row))
+
+
+@cache
+def sequential_loop() -> Any:
+    """(a, b, out): float32 bit patterns."""
+    fma_float32 = make_fma_float32()
+
+    def multiply(a, b, out):
+        for i in range(a.shape[0]):
+            for j in range(b.shape[0]):
+                total = 0
+                for k in range(a.shape[1]):
+                    total = fma_float32(int(a[i, k]), int(b[j, k]), total)
+                out[i, j] = total & _WORD
+
+    return compile_loop(multiply)
+
+
+@cache
+def exact_loop() -> Any:
+    """(`Terms.parts` and scales of a, those of b, block length, adding, lowest exponent, number of limbs, out).
+
+    The sum of each block is exact, scaled and rounded once. When `adding`, each is added to what is there in float32;
+    else there is one.
+    """
+    add_product, state_of, special_float32 = exact.add_product, exact.state_of, exact.special_float32
+    carry, rounded, often = exact.carry, exact.rounded, exact.CARRY_EVERY
+    add_float32 = make_add_float32()
+    SCALE_NAN, SCALES_BIAS = E8M0.nan_code, 2 * E8M0.bias
+
+    def multiply(ma, ea, ca, xa, scales_a, mb, eb, cb, xb, scales_b, run, adding, lowest, size, out):
+        length, limbs = ca.shape[1], np.zeros(size, np.int64)
+        for i in range(ca.shape[0]):
+            for j in range(cb.shape[0]):
+                special = xa[i] or xb[j]
+                total = 0
+                for start in range(0, length, run):
+                    stop, block = min(start + run, length), start // run
+                    scale_a, scale_b = int(scales_a[i, block]), int(scales_b[j, block])
+                    state = state_of(ca[i], cb[j], start, stop) if special else 0
+                    if scale_a == SCALE_NAN or scale_b == SCALE_NAN:
+                        state = exact.INVALID
+                    if state:
+                        term = special_float32(state)
+                    else:
+                        for s in range(ma.shape[0]):
+                            for t in range(mb.shape[0]):
+                                for first in range(start, stop, often):
+                                    for k in range(first, min(first + often, stop)):
+                                        power = int(ea[s, i, k]) + int(eb[t, j, k]) - lowest
+                                        add_product(limbs, int(ma[s, i, k]), int(mb[t, j, k]), power)
+                                    carry(limbs)
+                        term = rounded(limbs, lowest + scale_a + scale_b - SCALES_BIAS)
+                    total = add_float32(total, term) if adding else term
+                out[i, j] = total & _WORD
+
+    return compile_loop(multiply)
+
+
+@cache
+def add_loop() -> Any:
+    """(x, row): float32 bit patterns."""
+    add_float32 = make_add_float32()
+
+    def add(x, row):
+        for i in range(x.shape[0]):
+            for j in range(x.shape[1]):
+                x[i, j] = add_float32(int(x[i, j]), int(row[j])) & _WORD
+
+    return compile_loop(add)
+
+
+def _by_rows(
+    loop: Any, a: list[Array], b: list[Array], numbers: tuple[int, ...], out: Array, threads: int | None
+) -> None:
+    """A loop over rows of a and rows of b, each thread with a share of those that are more."""
+    height, width = out.shape
+    workers = worth(out.size * a[0].shape[-1], PRODUCTS_PER_THREAD, threads)
+    if height < width and workers > 1:
+        turned = np.empty((width, height), np.float32)
+        _by_rows(loop, b, a, numbers, turned, threads)
+        out[...] = turned.T
+        return
+
+    def work(part: tuple[int, int]) -> None:
+        some = slice(*part)
+        parts = [x[:, some] if x.ndim == 3 else x[some] for x in a]
+        loop(*map(_plain, parts), *map(_plain, b), *numbers, stored_bits(out[some]))
+
+    in_pieces(work, list(pairwise(bounds(height, min(height, workers)))))
+
+
+def _plain(x: Array) -> Array:
+    """Contiguous, so that each loop is compiled once."""
+    return np.ascontiguousarray(x)

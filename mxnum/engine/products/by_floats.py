@@ -1,0 +1,151 @@
+"""Sums by float hardware: the bits of `by_definition`, in the default floating-point environment.
+
+In sequence that needs fused multiply-adds alone; by blocks it needs sums that floats hold, as `exactness` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mxnum.dtypes import Array
+from mxnum.engine.machine.workers import bounds, in_pieces, worth
+from mxnum.engine.products import row_by_row
+from mxnum.engine.products.exactness import Held, is_normal_float32
+from mxnum.engine.products.operands import Operand, ToFloat32
+from mxnum.engine.products.panels import Decoder, decoder, new_panels, pack
+from mxnum.engine.products.register_tile import HAS_FMA, SHAPES, multiply
+from mxnum.formats import E8M0
+
+__all__ = ["HAS_FMA", "by_blocks", "in_sequence"]
+
+#: Below this many multiplications a thread costs more than it saves.
+MULTIPLICATIONS_PER_THREAD = 1 << 22
+#: Bytes of panels that are packed at a time, about: they stay in the second or third cache.
+_CHUNK = 1 << 20
+
+#: 2**(code - 127) by scale code, made of bits: the environment of an import can be any.
+_POWERS = np.array([1 << 22, *(code << 23 for code in range(1, E8M0.nan_code)), 0x7FC00000], np.uint32).view(np.float32)
+
+
+def in_sequence(a: Operand, b: Operand, out: Array, threads: int | None, to_float32: ToFloat32) -> None:
+    """acc = fma(a, b, acc) in index order, for two matrices that are `by_rows`."""
+    if out.size == 1:
+        row_by_row.in_sequence(to_float32(a, threads).ravel(), to_float32(b, threads).ravel(), out)
+        return
+    _multiply(_in_sequence(a, to_float32), _in_sequence(b, to_float32), "float32", None, out, threads)
+
+
+def _in_sequence(x: Operand, to_float32: ToFloat32) -> _Side:
+    # A value is one rounding away from its element if the element itself is a normal float32.
+    if x.scales is not None and x.offsets is None and is_normal_float32(x.format):
+        return _by_codes(x)
+    return _Side(x.array.shape, lambda some: to_float32(x.rows(some), 1))
+
+
+def by_blocks(a: Operand, b: Operand, held: Held, out: Array, threads: int | None) -> None:
+    """acc = acc + (the sum of a block, scaled and rounded once), in block order, for matrices that are `by_rows`."""
+    run = min(a.blocks[-1], a.array.shape[-1])
+    if out.size > 1 and held.step is None:
+        _multiply(_by_codes(a), _by_codes(b), held.word, run, out, threads)
+        return
+    out[:] = 0
+    left, right, scales_a, scales_b = decoder(a.format).table, decoder(b.format).table, _scales(a), _scales(b)
+    at_once = max(1, _CHUNK // (16 * run * max(out.shape))) * run
+    for start in range(0, a.array.shape[1], at_once):
+        some, blocks = slice(start, start + at_once), slice(start // run, (start + at_once) // run)
+        row_by_row.by_blocks(
+            left.take(a.array[:, some]), right.take(b.array[:, some]), scales_a[:, blocks], scales_b[:, blocks],
+            run, held.step, out, threads,
+        )  # fmt: skip
+
+
+def _scales(x: Operand) -> Array:
+    codes: Any = x.scales
+    powers: Array = _POWERS.take(codes)
+    return powers
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """A matrix whose rows become panels: float32 values, or codes with scales."""
+
+    shape: tuple[int, ...]
+    rows: Callable[[slice], Array]
+    decoder: Decoder | None = None
+    scales: Array | None = None
+    #: Elements that share a scale.
+    block: int = 1
+
+    def room(self, rows: int, width: int, word: str, run: int | None) -> tuple[Array, Array | None]:
+        """Panels for so many rows; filled up to whole blocks, and others for their scales, where sums are of blocks."""
+        if run is None:
+            return new_panels(rows, self.shape[1], width, word), None
+        blocks = -(-self.shape[1] // run)
+        return new_panels(rows, blocks * run, width, word), new_panels(rows, blocks, width, word)
+
+    def pack(self, some: slice, panels: Array, scales: Array | None) -> None:
+        """Some rows; their values, where there are no panels for the scales."""
+        if self.scales is None:
+            pack(self.rows(some), panels)
+        elif scales is not None:
+            pack(self.rows(some), panels, self.decoder)
+            pack(self.scales[some], scales)
+        else:
+            count, _, width = panels.shape
+            scales = np.empty((count, self.scales.shape[1], width), np.float32)
+            pack(self.scales[some], scales)
+            pack(self.rows(some), panels, self.decoder, scales, self.block)
+
+
+def _by_codes(x: Operand) -> _Side:
+    return _Side(x.array.shape, x.array.__getitem__, decoder(x.format), _scales(x), x.blocks[-1])
+
+
+def _multiply(left: _Side, right: _Side, word: str, run: int | None, out: Array, threads: int | None) -> None:
+    """One product; by blocks of `run`, or in sequence."""
+    height, width = out.shape
+    rows, columns = SHAPES[word].rows, SHAPES[word].columns
+    if width < height and width <= columns // 2:  # so that vectors are filled
+        turned = np.empty((width, height), np.float32)
+        _multiply(right, left, word, run, turned, threads)
+        out[...] = turned.T
+        return
+    workers = worth(height * width * left.shape[1], MULTIPLICATIONS_PER_THREAD, threads)
+    panels, scales = left.room(height, rows, word, run)
+    at_once = max(1, _CHUNK // max(1, panels[:1].nbytes))
+
+    def pack_rows(part: tuple[int, int]) -> None:
+        for first in range(*part, at_once):
+            some = slice(first, min(first + at_once, part[1]))
+            left.pack(slice(some.start * rows, some.stop * rows), panels[some], _some(scales, some))
+
+    def multiply_with_columns(part: tuple[slice, int, int]) -> None:
+        some, first, last = part
+        lines = out[some.start * rows : some.stop * rows]
+        chunk = max(1, _CHUNK // max(1, panels.itemsize * columns * panels.shape[1])) * columns
+        its_panels, its_scales = right.room(min(chunk, last - first), columns, word, run)
+        for start in range(first, last, chunk):
+            stop = min(start + chunk, last)
+            count = slice(-(-(stop - start) // columns))
+            right.pack(slice(start, stop), its_panels[count], _some(its_scales, count))
+            b, scales_b = its_panels[count], _some(its_scales, count)
+            multiply(panels[some], b, _some(scales, some), scales_b, run or 1, lines, start)
+
+    in_pieces(pack_rows, list(pairwise(bounds(len(panels), min(workers, len(panels))))))
+    in_pieces(multiply_with_columns, _parts(len(panels), width, columns, workers))
+
+
+def _some(scales: Array | None, which: slice) -> Array | None:
+    return None if scales is None else scales[which]
+
+
+def _parts(panels: int, width: int, columns: int, workers: int) -> list[Any]:
+    """(panels of rows, first and last column) for each worker."""
+    if width >= workers * columns or width >= panels * columns:
+        return [(slice(0, panels), a, b) for a, b in pairwise(bounds(width, workers, columns)) if a < b]
+    return [(slice(a, b), 0, width) for a, b in pairwise(bounds(panels, workers)) if a < b]

@@ -1,0 +1,126 @@
+"""Exact sums of exact products: a fixed-point accumulator as wide as the operands call for.
+
+It holds base 2**32 digits in signed 64-bit limbs, least significant first, and carries rarely.
+"""
+
+from __future__ import annotations
+
+from mxnum.engine.products.float32_by_integers import make_round
+from mxnum.engine.products.terms import INFINITY, NOT_A_NUMBER, ZERO
+from mxnum.scalar.unpack import FINITE, make_normalize
+from mxnum.scalar.word import dialect
+
+#: What nonfinite products make of a sum: bits for the infinities seen, both for NaN.
+PLUS, MINUS, INVALID = 1, 2, 3
+
+_DIGIT = 32
+_DIGIT_MASK = (1 << _DIGIT) - 1
+_HALF = 27
+_HALF_MASK = (1 << _HALF) - 1
+#: A product changes a limb by less than 2**36; carrying this often keeps limbs far below 2**63.
+CARRY_EVERY = 1 << 20
+#: Significand width of a sum that is handed to rounding.
+SUM_WIDTH = 60
+
+_normalize_sum = make_normalize(SUM_WIDTH)
+_round_sum = make_round(SUM_WIDTH)
+
+
+@dialect
+def add_shifted(limbs, value, position, negative):
+    """limbs += value * 2**position (or -=) for 0 <= value < 2**56."""
+    digit, shift = position >> 5, position & 31
+    low, high = (value & _DIGIT_MASK) << shift, (value >> _DIGIT) << shift
+    middle = (low >> _DIGIT) + (high & _DIGIT_MASK)
+    if negative:
+        limbs[digit] -= low & _DIGIT_MASK
+        limbs[digit + 1] -= middle
+        limbs[digit + 2] -= high >> _DIGIT
+    else:
+        limbs[digit] += low & _DIGIT_MASK
+        limbs[digit + 1] += middle
+        limbs[digit + 2] += high >> _DIGIT
+
+
+@dialect
+def add_product(limbs, a, b, position):
+    """limbs += a * b * 2**position for |a|, |b| < 2**53."""
+    if a == 0 or b == 0:
+        return
+    negative = (a < 0) != (b < 0)
+    a, b = abs(a), abs(b)
+    low_a, high_a, low_b, high_b = a & _HALF_MASK, a >> _HALF, b & _HALF_MASK, b >> _HALF
+    add_shifted(limbs, low_a * low_b, position, negative)
+    if high_a | high_b:
+        add_shifted(limbs, low_a * high_b + high_a * low_b, position + _HALF, negative)
+        add_shifted(limbs, high_a * high_b, position + 2 * _HALF, negative)
+
+
+@dialect
+def carry(limbs):
+    """Digits into 0..2**32-1, all but the last, which keeps the sign."""
+    for i in range(limbs.size - 1):
+        up = limbs[i] >> _DIGIT
+        limbs[i] &= _DIGIT_MASK
+        limbs[i + 1] += up
+
+
+@dialect
+def rounded(limbs, position):
+    """float32 bit pattern of limbs * 2**position, rounded once; +0 for zero. The accumulator is left empty."""
+    carry(limbs)
+    last = limbs.size - 1
+    negative = limbs[last] < 0
+    if negative:
+        for i in range(limbs.size):
+            limbs[i] = -limbs[i]
+        carry(limbs)
+    while last >= 0 and limbs[last] == 0:
+        last -= 1
+    if last < 0:
+        return 0
+    # The leading digit and most of the next make 30 to 61 bits; one bit stands for whatever lies below.
+    value = int(limbs[last]) << 29
+    below = 0
+    if last > 0:
+        value |= int(limbs[last - 1]) >> 3
+        below = int(limbs[last - 1]) & 7
+        for i in range(last - 1):
+            below |= int(limbs[i])
+    if below:
+        value |= 1
+    limbs[:] = 0
+    exponent, significand = _normalize_sum(position + _DIGIT * last - 29 + SUM_WIDTH, value)
+    return _round_sum(1 if negative else 0, exponent, significand, FINITE)
+
+
+def limbs_for(lowest: int, highest: int) -> int:
+    """Limbs of an accumulator for products m * 2**e with |m| < 2**106 and lowest <= e <= highest, 2**63 of them."""
+    return (highest - lowest + 106 + 64) // _DIGIT + 3
+
+
+@dialect
+def state_of_product(a, b):
+    """PLUS, MINUS or INVALID for the product of numbers of two classes, or 0 if it is finite."""
+    if a >= NOT_A_NUMBER or b >= NOT_A_NUMBER:
+        return INVALID
+    if a < INFINITY and b < INFINITY:
+        return 0
+    if ZERO <= a < INFINITY or ZERO <= b < INFINITY:
+        return INVALID
+    return MINUS if (a ^ b) & 1 else PLUS
+
+
+@dialect
+def state_of(classes_a, classes_b, start, stop):
+    """PLUS, MINUS or INVALID if products of a row and a column, from start to stop, are not finite; else 0."""
+    state = 0
+    for k in range(start, stop):
+        state |= state_of_product(int(classes_a[k]), int(classes_b[k]))
+    return state
+
+
+@dialect
+def special_float32(state):
+    """The float32 bit pattern of an infinity or of NaN."""
+    return 0x7F800000 if state == PLUS else 0xFF800000 if state == MINUS else 0x7FC00000

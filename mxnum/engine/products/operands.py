@@ -1,0 +1,83 @@
+"""Operands of products: arrays of floats, or the parts of MX arrays, as rows that are summed over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mxnum.dtypes import Array
+from mxnum.formats import ElementFormat
+from mxnum.layout import Blocks
+
+
+@dataclass(frozen=True)
+class Operand:
+    """Floats, or the parts of an MX array; at least two axes, the last one being summed over."""
+
+    #: Float values, or element codes.
+    array: Array
+    #: Their float type, or element format.
+    format: ElementFormat
+    #: What an MX array has besides; `blocks` is empty for floats.
+    blocks: Blocks = ()
+    scales: Array | None = None
+    offsets: Array | None = None
+
+    def viewed(self, view: Callable[[Array], Array], blocks: Blocks) -> Operand:
+        """The same view of every part."""
+        scales = None if self.scales is None else view(self.scales)
+        offsets = None if self.offsets is None else view(self.offsets)
+        return Operand(view(self.array), self.format, blocks if self.blocks else (), scales, offsets)
+
+    def row(self) -> Operand:
+        """A vector as a matrix of one row."""
+        return self.viewed(lambda x: x[np.newaxis], (1, *self.blocks))
+
+    def swapped(self) -> Operand:
+        """The last two axes exchanged."""
+        return self.viewed(lambda x: x.swapaxes(-1, -2), (*self.blocks[:-2], *self.blocks[:-3:-1]))
+
+    def by_rows(self) -> Operand:
+        """Every row with scales and offsets of its own, so that rows can be taken from it."""
+        if all(block == 1 for block in self.blocks[:-1]):
+            return self
+        scales, offsets = (None if part is None else self._for_each_row(part) for part in (self.scales, self.offsets))
+        return Operand(self.array, self.format, (*(1,) * (self.array.ndim - 1), self.blocks[-1]), scales, offsets)
+
+    def _for_each_row(self, per_block: Array) -> Array:
+        for axis, (block, length) in enumerate(zip(self.blocks[:-1], self.array.shape, strict=False)):
+            if block > 1:
+                per_block = np.repeat(per_block, block, axis)[(slice(None),) * axis + (slice(length),)]
+        return per_block
+
+    def rows(self, some: slice) -> Operand:
+        """Some rows of a matrix that is `by_rows`."""
+        return self.viewed(lambda x: x[some], self.blocks)
+
+
+#: The values of an operand in float32, rounded once to nearest even, by so many threads: the caller knows how.
+ToFloat32 = Callable[[Operand, int | None], Array]
+
+
+def matrices(out: Array, a: Operand, b: Operand) -> Iterator[tuple[Array, Operand, Operand]]:
+    """For each index of the batch: the result there, and the matrices of both operands, whose leading axes broadcast.
+
+    Both operands are `by_rows`.
+    """
+    if b.array.ndim == 2 < out.ndim and out.size and a.array.size:
+        # One matrix on the right: more rows on the left.
+        a = a.viewed(lambda x: x.reshape(-1, x.shape[-1]), a.blocks[-2:])
+        out = out.reshape(-1, out.shape[-1])
+    batch = out.shape[:-2]
+    for place in np.ndindex(batch):
+        yield out[place], _at(a, place), _at(b, place)
+
+
+def _at(x: Operand, place: tuple[int, ...]) -> Operand:
+    """The matrix for one index of the batch, along whose axes x broadcasts."""
+    own = x.array.shape[:-2]
+    index: Any = tuple(0 if n == 1 else i for n, i in zip(own, place[len(place) - len(own) :], strict=True))
+    return x.viewed(lambda part: part[index], x.blocks[-2:])

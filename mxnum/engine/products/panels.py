@@ -1,0 +1,186 @@
+"""Rows of numbers as the panels that `register_tile` takes: a few rows side by side, index by index, with zeros.
+
+Tiles of eight by eight go through registers: where rows lie along memory they turn there, and codes become numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from mxnum.dtypes import Array
+from mxnum.engine.machine.jit import compile_loop
+from mxnum.engine.products.terms import INFINITY, NOT_A_NUMBER, ZERO, meanings
+from mxnum.formats import FLOATS, ElementFormat
+
+#: Rows and indices of a tile.
+_SIDE = 8
+
+_I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+
+
+def new_panels(rows: int, length: int, width: int, word: str) -> Array:
+    """Room for so many rows in panels of `width`."""
+    return np.empty((-(-rows // width), length, width), word)
+
+
+def pack(
+    rows: Array, panels: Array, decoder: Decoder | None = None, scales: Array | None = None, run: int = _SIDE
+) -> None:
+    """Fill panels with the rows of a matrix, float32 or codes; what they hold beyond its rows and length with zeros.
+
+    With scales, which are panels too, each for `run` indices, numbers are multiplied by theirs: one rounding.
+    """
+    is_turned = rows.strides[0] < rows.strides[1]
+    memory = np.ascontiguousarray(rows.T if is_turned else rows)
+    table, fields = (None, None) if decoder is None else (decoder.table, decoder.fields)
+    _pack(memory, is_turned, table, fields, scales, run, panels)
+
+
+@dataclass(frozen=True, eq=False)
+class Decoder:
+    """How codes become float32 numbers."""
+
+    #: The elements by code.
+    table: Array
+    #: What `_decoded` takes; all zeros where the element is not like a float16 or an integer.
+    fields: Array
+
+
+@cache
+def decoder(element: ElementFormat) -> Decoder:
+    """For elements that are normal float32 numbers."""
+    term = meanings(element)
+    table = np.ldexp(term.significands.astype(np.float64), term.exponents)
+    for kind, value in ((ZERO, 0.0), (INFINITY, np.inf)):
+        table[term.classes == kind], table[term.classes == kind + 1] = value, -value
+    table[term.classes >= NOT_A_NUMBER] = np.nan
+    bits, half = element.bits, FLOATS["float16"]
+    exponent_bits, shift = bits - 1 - element.mantissa_bits, half.mantissa_bits - element.mantissa_bits
+    first_nan = element.max_code + 1 if element.specials == "nan" else 1 << 14
+    fields = np.zeros(6, np.int16)
+    if element.integer:
+        fields[:] = 0, 0, 0, 16 - bits, 0, element.mantissa_bits
+    elif exponent_bits == 5 if element.specials == "ieee" else exponent_bits < 5:
+        fields[:] = shift, (1 << (bits - 1)) - 1, 1 << (bits - 1), 16 - bits, first_nan, element.bias - half.bias
+    return Decoder(table.astype(np.float32), fields)
+
+
+@compile_loop
+def _pack(memory, is_turned, table, fields, scales, run, panels):
+    """`memory` is C-contiguous: rows, or columns if turned."""
+    width = panels.shape[2]
+    rows, length = (memory.shape[1], memory.shape[0]) if is_turned else memory.shape
+    pitch = memory.shape[1]
+    for p in range(panels.shape[0]):
+        first, panel = p * width, panels[p]
+        count = min(width, rows - first)
+        in_tiles = length // _SIDE * _SIDE if count == width and width % _SIDE == 0 and run % _SIDE == 0 else 0
+        if table is not None and not fields.any():
+            in_tiles = 0
+        for k in range(0, in_tiles, _SIDE):
+            line = (p * ((length + run - 1) // run) + k // run) * width
+            for r in range(0, width, _SIDE):
+                if is_turned:
+                    _copy_tile(
+                        memory, k * pitch + first + r, pitch, fields, scales, line + r, panel, k * width + r, width
+                    )
+                else:
+                    at = (first + r) * pitch + k
+                    _turn_tile(memory, at, pitch, fields, scales, line + r, panel, k * width + r, width)
+        for r in range(count):
+            for k in range(in_tiles, length):
+                code = memory[k, first + r] if is_turned else memory[first + r, k]
+                number = code if table is None else table[code]
+                panel[k, r] = number if scales is None else number * scales[p, k // run, r]
+        panel[length:] = 0
+        panel[:, count:] = 0
+
+
+def _moving(turning: bool) -> Any:
+    """Eight lines of eight numbers, `pitch` apart, from a place on; to lines `width` apart, perhaps turned.
+
+    With scales each of those lines is multiplied by the eight that are found at `factor`.
+    """
+
+    @intrinsic
+    def move(typing_context, memory, start, pitch, fields, scales, factor, panel, place, width):
+        def generate(context, builder, signature, arguments):
+            source = context.make_array(memory)(context, builder, arguments[0]).data
+            target = context.make_array(panel)(context, builder, arguments[6]).data
+
+            def line(data, first, step, i):
+                return builder.gep(data, [builder.add(first, builder.mul(step, _I64(i)))])
+
+            def load(pointer):
+                vector = ir.VectorType(pointer.type.pointee, _SIDE)
+                value = builder.load(builder.bitcast(pointer, vector.as_pointer()))
+                value.align = 1
+                return value
+
+            lines = [load(line(source, arguments[1], arguments[2], i)) for i in range(_SIDE)]
+            if turning:
+                low, high = (
+                    ir.Constant(ir.VectorType(_I32, _SIDE), [half + i // 2 + _SIDE * (i % 2) for i in range(_SIDE)])
+                    for half in (0, _SIDE // 2)
+                )
+                # Each round interleaves the two halves of the lines; after three every column is a line.
+                for _ in range(3):
+                    pairs = [(lines[i], lines[i + _SIDE // 2]) for i in range(_SIDE // 2)]
+                    lines = [builder.shuffle_vector(a, b, half) for a, b in pairs for half in (low, high)]
+            if memory.dtype == types.uint8:
+                given = context.make_array(fields)(context, builder, arguments[3]).data
+                lines = [_decoded(builder, given, value) for value in lines]
+            if scales != types.none:
+                factors = load(
+                    builder.gep(context.make_array(scales)(context, builder, arguments[4]).data, [arguments[5]])
+                )
+                lines = [builder.fmul(value, factors) for value in lines]
+            for i, value in enumerate(lines):
+                if panel.dtype == types.float64:
+                    value = builder.fpext(value, ir.VectorType(ir.DoubleType(), _SIDE))
+                pointer = line(target, arguments[7], arguments[8], i)
+                builder.store(value, builder.bitcast(pointer, value.type.as_pointer())).align = 4
+            return context.get_dummy_value()
+
+        integer = types.int64
+        return types.void(memory, integer, integer, fields, scales, integer, panel, integer, integer), generate
+
+    return move
+
+
+_copy_tile, _turn_tile = _moving(False), _moving(True)
+
+
+def _decoded(builder: Any, fields: Any, codes: Any) -> Any:
+    """A vector of codes as float32 numbers.
+
+    The fields of a code move to where float16 has them, whose numbers the machine widens exactly, subnormals included;
+    an integer is widened as it is. A power of two makes up for another bias.
+    """
+
+    def all_of(scalar: Any) -> Any:
+        kind, zeros = ir.VectorType(scalar.type, _SIDE), ir.Constant(ir.VectorType(_I32, _SIDE), [0] * _SIDE)
+        first = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, _I32(0))
+        return builder.shuffle_vector(first, first, zeros)
+
+    words, floats = ir.VectorType(_I16, _SIDE), ir.VectorType(ir.FloatType(), _SIDE)
+    given = [builder.load(builder.gep(fields, [_I64(i)])) for i in range(6)]
+    shift, magnitude_mask, sign_mask, sign_shift, first_nan = (all_of(number) for number in given[:5])
+    word = builder.zext(codes, words)
+    magnitude, sign = builder.and_(word, magnitude_mask), builder.and_(word, sign_mask)
+    moved = builder.shl(magnitude, shift)
+    moved = builder.select(builder.icmp_signed(">=", magnitude, first_nan), ir.Constant(words, [0x7E00] * _SIDE), moved)
+    moved = builder.or_(moved, builder.shl(sign, sign_shift))
+    number = builder.fpext(builder.bitcast(moved, ir.VectorType(ir.HalfType(), _SIDE)), floats)
+    integer = builder.sitofp(builder.ashr(builder.shl(word, sign_shift), sign_shift), floats)
+    value = builder.select(builder.icmp_signed("==", given[1], _I16(0)), integer, number)
+    exponent = builder.sub(_I32(127), builder.sext(given[5], _I32))
+    factor = builder.bitcast(builder.shl(exponent, _I32(23)), ir.FloatType())
+    return builder.fmul(value, all_of(factor))

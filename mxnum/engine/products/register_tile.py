@@ -1,0 +1,227 @@
+"""A register-blocked matrix product whose every rounding is fixed.
+
+One tile of the result, a few rows by a few vectors of columns, stays in registers while the summed index runs: every
+element is summed in the order of that index, as in a plain triple loop, whatever the tile. Fused multiply-adds are
+explicit calls of `llvm.fma`, never a licence to contract. All this holds in the default floating-point environment.
+
+Operands come as panels: C-contiguous arrays (panels, length, rows or columns of a tile), filled up with zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import llvmlite.binding
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, register_jitable
+
+from mxnum.engine.machine.jit import compile_loop
+
+#: The summed index is taken in pieces of about this length, so that a panel of columns stays in the second-level cache.
+_PIECE = 1024
+#: Panels of rows that share a panel of columns while it is there.
+_SHARING = 16
+
+_I32, _I64, _F32, _F64 = ir.IntType(32), ir.IntType(64), ir.FloatType(), ir.DoubleType()
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Rows and columns of a tile, and the lanes of a vector: columns is a multiple of lanes."""
+
+    rows: int
+    columns: int
+    lanes: int
+
+
+def _shape(word: str) -> Shape:
+    """What fits the registers of this machine: accumulators, one row of columns, one number broadcast."""
+    features = llvmlite.binding.get_host_cpu_features()
+    if features.get("avx512f"):  # 32 registers of 64 bytes
+        return Shape(8, 32, 16) if word == "float32" else Shape(8, 16, 8)
+    if features.get("avx2"):  # 16 registers of 32 bytes
+        return Shape(6, 16, 8) if word == "float32" else Shape(6, 8, 4)
+    return Shape(8, 8, 4) if word == "float32" else Shape(8, 4, 2)
+
+
+#: Without it `llvm.fma` becomes a call of the C library for every number; only x86 processors can lack it.
+HAS_FMA = bool(llvmlite.binding.get_host_cpu_features().get("fma", True))
+
+#: By the type of the panels.
+SHAPES = {word: _shape(word) for word in ("float32", "float64")}
+
+
+class _Builder:
+    """IR for a tile: vectors of `shape.lanes` numbers of one type."""
+
+    def __init__(self, context: Any, builder: Any, shape: Shape, word: Any) -> None:
+        self.context, self.ir, self.shape, self.word = context, builder, shape, word
+        self.vectors = shape.columns // shape.lanes
+        self.cells = [(i, v) for i in range(shape.rows) for v in range(self.vectors)]
+
+    def vector(self, word: Any) -> Any:
+        return ir.VectorType(word, self.shape.lanes)
+
+    def array(self, kind: Any, value: Any) -> Any:
+        return self.context.make_array(kind)(self.context, self.ir, value)
+
+    def panel(self, kind: Any, value: Any, which: Any) -> Any:
+        """A pointer to one panel of a contiguous array."""
+        array = self.array(kind, value)
+        size = self.ir.mul(self.ir.extract_value(array.shape, 1), self.ir.extract_value(array.shape, 2))
+        return self.ir.gep(array.data, [self.ir.mul(which, size)])
+
+    def at(self, pointer: Any, index: Any, step: int) -> Any:
+        return self.ir.gep(pointer, [self.ir.mul(index, _I64(step))])
+
+    def load(self, pointer: Any, word: Any) -> Any:
+        """A vector from memory aligned for its elements alone."""
+        loaded = self.ir.load(self.ir.bitcast(pointer, self.vector(word).as_pointer()))
+        loaded.align = 4 if word == _F32 else 8
+        return loaded
+
+    def store(self, value: Any, pointer: Any) -> None:
+        stored = self.ir.store(value, self.ir.bitcast(pointer, value.type.as_pointer()))
+        stored.align = 4
+
+    def splat(self, scalar: Any) -> Any:
+        undefined = ir.Constant(self.vector(scalar.type), ir.Undefined)
+        zeros = ir.Constant(self.vector(_I32), [0] * self.shape.lanes)
+        return self.ir.shuffle_vector(self.ir.insert_element(undefined, scalar, _I32(0)), undefined, zeros)
+
+    def fma(self, a: Any, b: Any, c: Any) -> Any:
+        suffix = "f32" if a.type.element == _F32 else "f64"
+        kind = ir.FunctionType(a.type, [a.type] * 3)
+        name = f"llvm.fma.v{self.shape.lanes}{suffix}"
+        return self.ir.call(cgutils.get_or_insert_function(self.ir.module, kind, name), [a, b, c])
+
+    def loop(self, start: Any, stop: Any, initial: list[Any], body: Any) -> list[Any]:
+        """`values = body(index, values)` for start <= index < stop, at least once."""
+        before = self.ir.block
+        head, after = self.ir.append_basic_block("loop"), self.ir.append_basic_block("after")
+        self.ir.branch(head)
+        self.ir.position_at_end(head)
+        index = self.ir.phi(_I64)
+        index.add_incoming(start, before)
+        values = [self.ir.phi(x.type) for x in initial]
+        for phi, x in zip(values, initial, strict=True):
+            phi.add_incoming(x, before)
+        results = body(index, values)
+        following = self.ir.add(index, _I64(1))
+        index.add_incoming(following, self.ir.block)
+        for phi, x in zip(values, results, strict=True):
+            phi.add_incoming(x, self.ir.block)
+        self.ir.cbranch(self.ir.icmp_signed("<", following, stop), head, after)
+        self.ir.position_at_end(after)
+        return list(results)
+
+    def columns(self, pointer: Any) -> list[Any]:
+        """One row of columns."""
+        return [self.load(self.ir.gep(pointer, [_I64(v * self.shape.lanes)]), self.word) for v in range(self.vectors)]
+
+    def multiply(self, a: Any, b: Any, start: Any, stop: Any, initial: list[Any]) -> list[Any]:
+        """One fma for each cell and index, from `initial`."""
+
+        def body(k: Any, sums: list[Any]) -> list[Any]:
+            right, row = self.columns(self.at(b, k, self.shape.columns)), self.at(a, k, self.shape.rows)
+            left = [self.splat(self.ir.load(self.ir.gep(row, [_I64(i)]))) for i in range(self.shape.rows)]
+            return [self.fma(left[i], right[v], c) for (i, v), c in zip(self.cells, sums, strict=True)]
+
+        return self.loop(start, stop, initial, body)
+
+
+@intrinsic
+def _tile(typing_context, a, b, scales_a, scales_b, out, p, q, start, stop, run, row, column):
+    """out's tile at (row, column) += the product of panels p and q.
+
+    Without scales: index by index from start to stop, one fma each. With scales: blocks start to stop of `run` indices,
+    whose sums are exact; each is scaled by a power of two, rounded to float32 once, and added.
+    """
+    word = _F32 if a.dtype == types.float32 else _F64
+    shape = SHAPES[a.dtype.name]
+
+    def generate(context, builder, signature, arguments):
+        t = _Builder(context, builder, shape, word)
+        p, q, start, stop, run, row, column = arguments[5:]
+        panel_a, panel_b = t.panel(a, arguments[0], p), t.panel(b, arguments[1], q)
+        result = t.array(out, arguments[4])
+        width = builder.extract_value(result.shape, 1)
+        corner = builder.gep(result.data, [builder.add(builder.mul(row, width), column)])
+        cells = [
+            builder.gep(corner, [builder.add(builder.mul(_I64(i), width), _I64(v * shape.lanes))]) for i, v in t.cells
+        ]
+        if scales_a == types.none:
+            sums = t.multiply(panel_a, panel_b, start, stop, [t.load(cell, _F32) for cell in cells])
+            for value, cell in zip(sums, cells, strict=True):
+                t.store(value, cell)
+            return context.get_dummy_value()
+
+        left, right = t.panel(scales_a, arguments[2], p), t.panel(scales_b, arguments[3], q)
+        zeros = [ir.Constant(t.vector(word), [0.0] * shape.lanes)] * len(cells)
+
+        def block(index, _):
+            first, last = builder.mul(index, run), builder.mul(builder.add(index, _I64(1)), run)
+            sums = t.multiply(panel_a, panel_b, first, last, zeros)
+            powers = t.columns(t.at(right, index, shape.columns))
+            own = t.at(left, index, shape.rows)
+            splats = [t.splat(builder.load(builder.gep(own, [_I64(i)]))) for i in range(shape.rows)]
+            for (i, v), total, cell in zip(t.cells, sums, cells, strict=True):
+                term = builder.fmul(total, builder.fmul(splats[i], powers[v]))
+                if word == _F64:
+                    term = builder.fptrunc(term, t.vector(_F32))
+                t.store(builder.fadd(t.load(cell, _F32), term), cell)
+            return []
+
+        t.loop(start, stop, [], block)
+        return context.get_dummy_value()
+
+    return types.void(a, b, scales_a, scales_b, out, *[types.int64] * 7), generate
+
+
+@compile_loop
+def multiply(a, b, scales_a, scales_b, run, out, first):
+    """out's columns from `first` on = the product of all panels, as `_tile` says; NaN is canonical.
+
+    `out` is a C-contiguous float32 matrix. `run` is the length of blocks; with scales None it is 1. Panels of columns
+    may reach over the edge of `out`.
+    """
+    rows, columns = a.shape[2], b.shape[2]
+    height, width = out.shape
+    steps = a.shape[1] // run
+    piece = max(1, _PIECE // run)
+    edge = np.zeros((rows, columns), np.float32)
+    last = min(width, first + b.shape[0] * columns)
+    out[:, first:last] = 0
+    for top in range(0, a.shape[0], _SHARING):
+        bottom = min(top + _SHARING, a.shape[0])
+        for start in range(0, steps, piece):
+            stop = min(start + piece, steps)
+            for q in range(b.shape[0]):
+                column = first + q * columns
+                for p in range(top, bottom):
+                    row = p * rows
+                    high, wide = min(rows, height - row), min(columns, width - column)
+                    is_whole = high == rows and wide == columns
+                    if not is_whole:
+                        _copy(out, row, column, edge, 0, 0, high, wide)
+                    target, top_row, left = (out, row, column) if is_whole else (edge, 0, 0)
+                    _tile(a, b, scales_a, scales_b, target, p, q, start, stop, run, top_row, left)
+                    if not is_whole:
+                        _copy(edge, 0, 0, out, row, column, high, wide)
+        for i in range(top * rows, min(bottom * rows, height)):
+            line = out[i, first:last]
+            for j in range(line.size):
+                if line[j] != line[j]:
+                    line[j] = np.float32(np.nan)
+
+
+@register_jitable
+def _copy(source, row, column, target, to_row, to_column, rows, columns):
+    """A part of a matrix. (For an assignment of slices numba compiles, for seconds, what it says of other shapes.)"""
+    for i in range(rows):
+        for j in range(columns):
+            target[to_row + i, to_column + j] = source[row + i, column + j]

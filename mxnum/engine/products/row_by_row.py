@@ -1,0 +1,102 @@
+"""What tiles are not made for: one row with one row, and block sums that float64 holds only in two parts."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, register_jitable
+
+from mxnum.dtypes import Array
+from mxnum.engine.machine.jit import compile_loop
+from mxnum.engine.machine.workers import bounds, in_pieces, worth
+
+#: Below this many products a thread costs more than it saves.
+PRODUCTS_PER_THREAD = 1 << 18
+
+
+@compile_loop
+def in_sequence(a, b, out):
+    """acc = fma(a, b, acc) in index order, of two vectors."""
+    total = np.float32(0)
+    for k in range(a.size):
+        total = _fma(a[k], b[k], total)
+    out[0, 0] = np.float32(np.nan) if np.isnan(total) else total
+
+
+@intrinsic
+def _fma(typing_context, a, b, c):
+    def generate(context, builder, signature, arguments):
+        word = ir.FloatType()
+        kind = ir.FunctionType(word, [word] * 3)
+        return builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.fma.f32"), arguments)
+
+    return types.float32(types.float32, types.float32, types.float32), generate
+
+
+def by_blocks(
+    a: Array, b: Array, scales_a: Array, scales_b: Array, run: int, step: float | None, out: Array, threads: int | None
+) -> None:
+    """acc = acc + (the sum of a block in float64, scaled and rounded once), where a is split at the step, if any.
+
+    `out` holds what is there before.
+    """
+    a, b = (_in_blocks(x, run) for x in (a, b))
+    high = low = a
+    if step is not None:
+        with np.errstate(invalid="ignore"):
+            high = np.trunc(a / np.float32(step)) * np.float32(step)
+            low = np.where(np.isfinite(a), a - high, np.float32(0))
+
+    def work(part: tuple[int, int]) -> None:
+        some = slice(*part)
+        _blocks(a[some], high[some], low[some], b, scales_a[some], scales_b, step is not None, out[some])
+
+    workers = worth(out.size * a[0].size, PRODUCTS_PER_THREAD, threads)
+    in_pieces(work, list(pairwise(bounds(len(a), min(len(a), workers)))))
+
+
+def _in_blocks(x: Array, run: int) -> Array:
+    """The rows cut into blocks, the last one filled up with zeros."""
+    rest = -x.shape[1] % run
+    return (np.pad(x, ((0, 0), (0, rest))) if rest else x).reshape(len(x), -1, run)
+
+
+@compile_loop
+def _blocks(a, high, low, b, scales_a, scales_b, is_split, out):
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            total = out[i, j]
+            for block in range(scales_a.shape[1]):
+                exact = np.float64(0)
+                if is_split:
+                    exact = _rounded_to_odd(_sum(high[i, block], b[j, block]), _sum(low[i, block], b[j, block]))
+                if not is_split or not math.isfinite(exact):  # the parts of a number can be zero, times infinity
+                    exact = _sum(a[i, block], b[j, block])
+                total += np.float32(exact * (np.float64(scales_a[i, block]) * np.float64(scales_b[j, block])))
+            out[i, j] = np.float32(np.nan) if np.isnan(total) else total
+
+
+@register_jitable(fastmath={"reassoc"})
+def _sum(a, b):
+    """In any order: the sum is exact, and so the compiler may choose one."""
+    total = 0.0
+    for k in range(a.size):
+        total += np.float64(a[k]) * np.float64(b[k])
+    return total
+
+
+@register_jitable
+def _rounded_to_odd(high, low):
+    """high + low to odd: rounding to float32 is then as if of the exact sum."""
+    total = high + low
+    part = total - high
+    error = (high - (total - part)) + (low - part)
+    bits = np.float64(total).view(np.int64)
+    is_between = (error != 0) & (bits & 1 == 0) & math.isfinite(total)
+    away = (error > 0) == (total > 0)
+    return np.int64(bits + np.int64(is_between) * (2 * np.int64(away) - 1)).view(np.float64)

@@ -1,0 +1,46 @@
+"""Matrix products with a defined accumulation: every row of one operand with every row of the other.
+
+By float hardware, where it can be trusted and holds the sums; by integers, as they are defined, where not.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import numpy as np
+
+from mxnum.dtypes import Array
+from mxnum.engine.machine import float_environment
+from mxnum.engine.products import by_definition, by_floats, exactness
+from mxnum.engine.products.operands import Operand, ToFloat32, matrices
+from mxnum.modes import Accumulate
+
+
+def matmul(
+    a: Operand, b: Operand, accumulate: Accumulate, out: Array, threads: int | None, to_float32: ToFloat32
+) -> None:
+    """Sums over the last axis of both; `out` is C-contiguous, float32, of shape (*batch, rows of a, rows of b)."""
+    if accumulate == Accumulate.BLAS:
+        with np.errstate(all="ignore"):
+            np.matmul(to_float32(a, threads), to_float32(b, threads).swapaxes(-1, -2), out=out)
+        return
+    if not out.size:
+        return
+    trusted = by_floats.HAS_FMA and float_environment.is_default()
+    for result, x, y in matrices(out, a.by_rows(), b.by_rows()):
+        match accumulate:
+            case Accumulate.EXACT:
+                by_definition.exactly(x, y, result, threads)
+            case Accumulate.BLOCK:
+                held = exactness.held(x, y) if trusted else None
+                if held is None:
+                    by_definition.by_blocks(x, y, result, threads)
+                else:
+                    by_floats.by_blocks(x, y, held, result, threads)
+            case Accumulate.SEQUENTIAL:
+                if trusted:
+                    by_floats.in_sequence(x, y, result, threads, to_float32)
+                else:
+                    by_definition.in_sequence(to_float32(x, threads), to_float32(y, threads), result, threads)
+            case _:
+                assert_never(accumulate)

@@ -1,0 +1,133 @@
+"""Values taken apart into integers: sums of terms m * 2**e with a signed integer m below 2**53.
+
+A value is one term, or two where a block has an offset.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from mxnum.dtypes import Array, signed_bits
+from mxnum.engine.products.operands import Operand
+from mxnum.formats import E8M0, ElementFormat
+from mxnum.scalar.offset import OFFSET
+from mxnum.scalar.unpack import FINITE, NAN, make_unpack
+
+#: Classes of values, each plus one if negative.
+NUMBER, ZERO, INFINITY, NOT_A_NUMBER = 0, 2, 4, 6
+
+
+@dataclass(frozen=True)
+class Term:
+    """An array of numbers m * 2**e: normalized signed m, zero for what is not a finite number, and classes."""
+
+    significands: Array
+    exponents: Array
+    classes: Array
+
+    @classmethod
+    def of_codes(cls, codes: Array, source: ElementFormat) -> Term:
+        """What codes of any format mean, given as integers of any type and shape."""
+        width = source.mantissa_bits
+        sign, exponent, significand, kind = make_unpack(source, width)(codes.astype(np.int64))
+        finite = kind == FINITE
+        magnitude = np.where(finite, np.where(significand == 0, ZERO, NUMBER), INFINITY)
+        return cls(
+            np.where(finite, np.where(sign == 1, -significand, significand), 0),
+            np.where(finite & (significand != 0), exponent - width, 0).astype(np.int32),
+            np.where(kind == NAN, NOT_A_NUMBER, magnitude + sign).astype(np.uint8),
+        )
+
+    def __getitem__(self, index: Any) -> Term:
+        return Term(self.significands[index], self.exponents[index], self.classes[index])
+
+    def scaled(self, scales: Array) -> Term:
+        """Times powers of two, given as E8M0 codes."""
+        nan = scales == E8M0.nan_code
+        return Term(
+            np.where(nan, 0, self.significands),
+            np.where(nan | (self.significands == 0), 0, self.exponents + (scales.astype(np.int32) - E8M0.bias)),
+            np.where(nan, np.uint8(NOT_A_NUMBER), self.classes),
+        )
+
+
+@cache
+def meanings(element: ElementFormat) -> Term:
+    """By code."""
+    return Term.of_codes(np.arange(1 << element.bits), element)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """A matrix of values taken apart: what a loop over exact products reads."""
+
+    significands: Array  # (terms, rows, length)
+    exponents: Array
+    classes: Array  # (rows, length): of the values
+    special: Array  # (rows): whether a row holds an infinity or NaN
+
+    @classmethod
+    def of(cls, *terms: Term) -> Terms:
+        """One term, or two to be added."""
+        classes = terms[0].classes if len(terms) == 1 else class_of_sum(*terms)
+        significands, exponents = np.stack([t.significands for t in terms]), np.stack([t.exponents for t in terms])
+        return cls(significands, exponents, classes, np.any(classes >= INFINITY, -1))
+
+    @classmethod
+    def of_elements(cls, x: Operand) -> Terms:
+        """The elements of a matrix, without scales."""
+        return cls.of(meanings(x.format)[x.array])
+
+    @classmethod
+    def of_values(cls, x: Operand) -> Terms:
+        """The exact values of a matrix that is `by_rows`."""
+        if x.scales is None:
+            return cls.of(Term.of_codes(signed_bits(x.array), x.format))
+        values = meanings(x.format)[x.array].scaled(_for_each_element(x.scales, x))
+        if x.offsets is None:
+            return cls.of(values)
+        return cls.of(values, Term.of_codes(_for_each_element(x.offsets.view(np.uint16), x), OFFSET))
+
+    @property
+    def parts(self) -> list[Array]:
+        return [self.significands, self.exponents, self.classes, self.special]
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """The least and the greatest exponent of a term that is not zero."""
+        present = self.exponents[self.significands != 0]
+        return (int(present.min()), int(present.max())) if present.size else (0, 0)
+
+
+def _for_each_element(per_block: Array, x: Operand) -> Array:
+    return np.repeat(per_block, x.blocks[-1], -1)[:, : x.array.shape[-1]]
+
+
+def class_of_sum(first: Term, second: Term) -> Array:
+    """The classes of first + second, exactly."""
+    a, b = first.classes, second.classes
+    # Magnitudes compare as (exponent of the leading bit, significand with its leading bit in one place).
+    (size_a, order_a), (size_b, order_b) = (_leading(x) for x in (first, second))
+    larger = np.where(order_a == order_b, size_a > size_b, order_a > order_b)
+    equal = (order_a == order_b) & (size_a == size_b)
+    opposite = np.where(equal, np.uint8(ZERO), np.where(larger, a, b))
+    both_infinite = np.where(a == b, a, np.uint8(NOT_A_NUMBER))
+    return np.select(
+        [
+            (a < ZERO) & (b < ZERO) & (a != b),
+            (a >= INFINITY) & (b >= INFINITY),
+            (b >= INFINITY) | (a // 2 == ZERO // 2),
+        ],
+        [opposite, both_infinite, b],
+        a,
+    )
+
+
+def _leading(x: Term) -> tuple[Array, Array]:
+    magnitude = np.abs(x.significands)
+    length = np.frexp(magnitude.astype(np.float64))[1]
+    return magnitude << (53 - length), x.exponents + length

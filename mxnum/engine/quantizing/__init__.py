@@ -1,0 +1,7 @@
+"""Quantizing and decoding arrays: the plan of a call, and the operations.
+
+`host` has the operations, each of which runs a plan (`plan`). A plan goes through arrays part by part, and a block
+transform (`transforms`) says what is done with each: conversions by loops with marks (`conversion`).
+
+Imports all folders but `products` and `cuda`.
+"""

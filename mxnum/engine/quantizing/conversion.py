@@ -1,0 +1,184 @@
+"""Conversions of one contiguous array: a fast loop marks what it is not right for, other loops redo what is marked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mxnum.dtypes import SIGNED, Array
+from mxnum.engine.loops import columns, rows
+from mxnum.engine.loops.random_bits import NO_DRAW, Draw
+from mxnum.engine.machine import float_environment
+from mxnum.engine.request import Settings
+from mxnum.engine.rounding import formulation
+from mxnum.engine.rounding.formulation import Definition, Fast
+from mxnum.engine.traversal.block_walk import USUAL_RUN, Walk, in_threads
+from mxnum.formats import E8M0, ElementFormat
+from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
+
+_BYTE = np.dtype(np.uint8)  # (numpy takes a dtype sooner than a type)
+
+#: What is read and what is written, as integers, and the scales: contiguous, with one axis.
+Flat = tuple[Array, Array, Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Conversion:
+    """What becomes of the elements of blocks, and how scales are found; one object for all calls that ask for it."""
+
+    #: The type of floats that are read; None where codes are.
+    source: ElementFormat | None
+    #: By float additions, in their domain; None where nothing beats the definition.
+    fast: Fast | None
+    #: Of finite numbers, wherever hardware floats are right; None as above.
+    at_any_scale: Definition | None
+    #: What all the others have to equal; None where scales are all that is wanted.
+    definition: Definition | None
+    #: How the scale of a block is found; None where it is read.
+    find_scale: Definition | None = None
+    #: Whether what is not finite makes the scale of its block NaN.
+    nan_blocks: bool = False
+    scales_given: bool = False
+
+    def fast_loop(self, fast: Fast, walk: Walk, draw: Draw) -> Any:
+        loops, run = rows if walk.along_rows else columns, walk.constant_run
+        if self.source is None:
+            return loops.decode(fast.special or fast.function, run)
+        is_common = run == (USUAL_RUN if walk.along_rows else 1) and not self.scales_given
+        is_special = is_common and (draw is NO_DRAW or draw.buffered)
+        function = (fast.special if is_special else None) or fast.function
+        return loops.quantize(function, self.source, self.scales_given, draw, run)
+
+
+class Loops:
+    """The loops of a conversion along one walk, with everything looked up but the arrays; threads share them."""
+
+    def __init__(self, conversion: Conversion, walk: Walk, draw: Draw) -> None:
+        self.conversion, self.walk, self.draw = conversion, walk, draw
+        self._groups, self._reads_floats = walk.groups, conversion.source is not None
+        self._fast: Any = None
+        if conversion.fast is not None:
+            loop, self._numbers = conversion.fast_loop(conversion.fast, walk, draw), conversion.fast.numbers
+            self._fast, self._in_threads = loop, in_threads(loop, walk)
+            self._is_for_one, self._way = walk.is_for_one, (walk.shape, walk.whole)
+
+    def __call__(self, x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
+        """Convert contiguous arrays; `words` are what random bits are drawn from."""
+        self.run(self.flat(x, out, sides[0]), np.zeros(self._groups, _BYTE), words, threads)
+
+    def flat(self, x: Array, out: Array, scales: Array) -> Flat:
+        """Contiguous arrays as the loops take them."""
+        x, out = x.ravel(), out.ravel()
+        if self._reads_floats:
+            x = x.view(SIGNED[x.itemsize])
+        return x, out if out.dtype is _BYTE else out.view(SIGNED[out.itemsize]), scales.ravel()
+
+    def marks(self) -> Array:
+        """A mark for each group or panel, clear."""
+        return np.zeros(self._groups, _BYTE)
+
+    def run(self, flat: Flat, marks: Array, words: Any, threads: int | None) -> None:
+        """Convert arrays, with marks that are clear, which they are again afterwards."""
+        if self._fast is not None and float_environment.is_default():
+            if self._is_for_one:  # (sooner done than by way of threads)
+                count = self._fast(*flat, *self._way, marks, words, self._numbers)
+            else:
+                count = self._in_threads(threads, flat, marks, words, self._numbers)
+            if count == 0:
+                return
+        else:
+            marks.fill(rows.MIXED)
+        self._redo_marked(flat, marks, words, threads)
+        marks.fill(0)
+
+    def _redo_marked(self, flat: Flat, marks: Array, words: Any, threads: int | None) -> None:
+        """Scales by the definition; elements at any scale, and what is still marked then by the definition."""
+        done, walk = self.conversion, self.walk
+        loops = rows if walk.along_rows else columns
+        if done.find_scale is not None:
+            assert done.source is not None
+            in_threads(loops.find_scales(done.find_scale, done.source), walk)(threads, flat, marks, done.nan_blocks)
+        if done.definition is None:
+            return
+        nan, count = done.definition.function(0, E8M0.nan_code, 0), 1
+        if done.at_any_scale is not None and float_environment.is_default():
+            greatest = None if done.source is None else done.source.max_code
+            loop = loops.convert(done.at_any_scale, self.draw, greatest, walk.constant_run)
+            count = in_threads(loop, walk)(threads, flat, marks, words, nan)
+        if count > 0:
+            loop = loops.convert(done.definition, self.draw, None, 0)
+            in_threads(loop, walk)(threads, flat, marks, words, nan)
+
+
+loops_along = lru_cache(maxsize=4096)(Loops)
+
+
+class Modes(NamedTuple):
+    """How elements are made: all that a quantization says of them."""
+
+    source: ElementFormat
+    element: ElementFormat
+    rounding: Rounding
+    overflow: Overflow
+    rule: ScaleRule
+    nonfinite: Nonfinite
+    scales_given: bool
+
+
+def modes_of(asked: Settings) -> Modes:
+    """Those of some settings."""
+    return Modes(
+        asked.source, asked.element, asked.rounding, asked.overflow, asked.scale_rule, asked.nonfinite,
+        asked.scales_given,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def to_codes(modes: Modes) -> Conversion:
+    """Codes of floats, and scales."""
+    return _quantizing(modes, None)
+
+
+@lru_cache(maxsize=4096)
+def to_values(modes: Modes) -> Conversion:
+    """The values of those codes in the type of the floats."""
+    return _quantizing(modes, modes.source)
+
+
+def _quantizing(modes: Modes, target: ElementFormat | None) -> Conversion:
+    source, how = modes.source, (modes.source, modes.element, modes.rounding, modes.overflow)
+    return Conversion(
+        source,
+        formulation.fast_quantizing(*how, modes.rule, target),
+        formulation.quantizing_anywhere(*how, target),
+        formulation.quantizing(*how) if target is None else formulation.requantizing(*how, target),
+        _finding(modes),
+        modes.nonfinite.by_block,
+        modes.scales_given,
+    )
+
+
+@lru_cache(maxsize=4096)
+def to_scales(modes: Modes) -> Conversion:
+    """Scales alone."""
+    return Conversion(modes.source, None, None, None, _finding(modes), modes.nonfinite.by_block)
+
+
+def _finding(modes: Modes) -> Definition:
+    if modes.scales_given:
+        return formulation.keeping_scales(modes.source)
+    return formulation.scaling(modes.source, modes.element, modes.rule)
+
+
+@lru_cache(maxsize=4096)
+def from_codes(element: ElementFormat, target: ElementFormat) -> Conversion:
+    """Values of codes."""
+    return Conversion(
+        None,
+        formulation.fast_decoding(element, target),
+        formulation.decoding_anywhere(element, target),
+        formulation.decoding(element, target),
+    )

@@ -1,0 +1,306 @@
+"""The plan of a call: what like calls share, made by the first of them, and the only way from arrays to loops.
+
+A plan knows the operation, and the loops for arrays of its shape that lie in memory as loops take them: those go to the
+loops as they are. All other arrays go there part by part, each made contiguous and written back (`traversal.parts`).
+Plans hold no arrays and no marks: threads share them.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from mxnum.dtypes import Array, code_dtype, numpy_dtype
+from mxnum.engine.loops.random_bits import NO_DRAW, Draw, SeedWords, draw_from_seed, draw_from_words
+from mxnum.engine.packing.arrays import Packed, codes_in_whole_bytes, pack, unpack
+from mxnum.engine.quantizing.conversion import from_codes
+from mxnum.engine.quantizing.transforms import (
+    OFFSETS,
+    POWERS_OF_TWO,
+    BlockTransform,
+    Operation,
+    Run,
+    at_scale_one,
+    encoding,
+)
+from mxnum.engine.request import DecodingSettings, RandomBits, Settings
+from mxnum.engine.traversal.block_walk import Walk, walk_of
+from mxnum.engine.traversal.blocked_copy import Order, memory_order
+from mxnum.engine.traversal.parts import CHUNK, NOTHING, Arrays, Part, Plain
+from mxnum.formats import ElementFormat
+from mxnum.layout import Blocks, packed_length
+from mxnum.modes import Overflow, Rounding
+from mxnum.scalar.pack import SR_BITS
+
+_BYTE, _may_share = np.dtype(np.uint8), np.may_share_memory
+#: What results are of an operation that makes what is kept of blocks alone.
+_NONE: Any = NOTHING.shape, NOTHING.dtype
+#: What random bits are drawn from where there are none.
+NO_WORDS: Any = 0
+#: The shape and the dtype of an array.
+Kind = tuple[tuple[int, ...], np.dtype[Any]]
+
+
+class Plan:
+    """One operation on arrays of one shape, however they lie in memory."""
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        blocks: Blocks,
+        operation: Operation,
+        draw: Draw,
+        out: Kind,
+        sides: tuple[Kind, ...] = (),
+        *,
+        writes_sides: bool = False,
+        reads_packed: int = 0,
+        writes_packed: int = 0,
+        needs_room: bool = False,
+        order: Order | None = None,
+    ) -> None:
+        """`out` and `sides` are what results and what belongs to blocks are; packed codes have so many bits.
+
+        `order` says which axis each is of the arrays that the caller has, where the plan is for those turned.
+        """
+        self.shape, self.blocks, self.operation, self.draw = shape, blocks, operation, draw
+        self.out, self.sides, self.writes_sides, self.needs_room = out, sides, writes_sides, needs_room
+        self.reads_packed, self.writes_packed, self.order = reads_packed, writes_packed, order
+        self.size, walk = prod(shape), walk_of(shape, blocks)
+        self._turned: dict[Order, Plan] = {}
+        self._at_once = CHUNK if needs_room or not (reads_packed or writes_packed) else 4 * CHUNK
+        self._has_room = self.size <= self._at_once or not (needs_room or reads_packed or writes_packed)
+        #: What takes arrays in C order, which share no memory with what is written, as they are.
+        self.direct: Run | None = None
+        if walk is not None and self.size > 0 and self._has_room:
+            self.direct = self._around_packed(walk)
+
+    def run(
+        self,
+        x: Array,
+        out: Array | None = None,
+        sides: tuple[Array, ...] | None = None,
+        given_scales: Array | None = None,
+        random: RandomBits | None = None,
+        threads: int | None = None,
+    ) -> tuple[Array, tuple[Array, ...]]:
+        """Fill arrays, new ones where none are given, and return them.
+
+        New ones have their axes in the order of the memory of x, as numpy's own functions do it.
+        """
+        direct, words = self.direct, NO_WORDS
+        if not x.flags.c_contiguous and not (self.reads_packed or self.writes_packed):
+            order = memory_order(x if out is None or out.itemsize <= x.itemsize else out)
+            if any(axis != place for place, axis in enumerate(order)):
+                return self._run_turned(order, x, out, sides, given_scales, random, threads)
+        if not x.flags.c_contiguous:
+            direct = None
+        if out is None:
+            out = np.empty(*self.out)
+        elif not out.flags.c_contiguous or _may_share(x, out):
+            direct = None
+        if sides is None:
+            sides = tuple([np.empty(*kind) for kind in self.sides])
+        else:
+            for side in sides:
+                is_apart = not (_may_share(side, out) or (self.writes_sides and _may_share(x, side)))
+                direct = direct if is_apart and side.flags.c_contiguous else None
+        if random is not None:
+            if random.words is None:
+                words, direct = (*random.key, 0), direct if self.order is None else None
+            elif random.words.flags.c_contiguous:
+                words = random.words.reshape(-1)
+            else:
+                direct = None
+        if direct is None:
+            self._run_in_parts(x, out, sides, given_scales, random, threads)
+            return out, sides
+        if given_scales is not None:
+            sides[0][...] = given_scales
+        direct(x, out, sides, words, threads)
+        return out, sides
+
+    def _run_turned(
+        self,
+        order: Order,
+        x: Array,
+        out: Array | None,
+        sides: tuple[Array, ...] | None,
+        given_scales: Array | None,
+        random: RandomBits | None,
+        threads: int | None,
+    ) -> tuple[Array, tuple[Array, ...]]:
+        """The same by the plan for arrays whose axes are in the order that memory has them."""
+        if order not in self._turned:
+            shape, blocks = _in_order(order, self.shape), _in_order(order, self.blocks)
+            kind = self.out if self.out is _NONE else (_in_order(order, self.out[0]), self.out[1])
+            kinds = tuple((_in_order(order, lengths), dtype) for lengths, dtype in self.sides)
+            self._turned[order] = Plan(
+                shape, blocks, self.operation, self.draw, kind, kinds,
+                writes_sides=self.writes_sides, needs_room=self.needs_room, order=order,
+            )  # fmt: skip
+        if random is not None and random.words is not None:
+            random = RandomBits(random.sr_bits, words=random.words.transpose(order))
+        made, of_blocks = self._turned[order].run(
+            x.transpose(order),
+            None if out is None else out.transpose(order),
+            None if sides is None else tuple(side.transpose(order) for side in sides),
+            None if given_scales is None else given_scales.transpose(order),
+            random,
+            threads,
+        )
+        back = tuple(order.index(axis) for axis in range(len(order)))
+        if out is None:
+            out = made if self.out is _NONE else made.transpose(back)
+        return out, tuple(side.transpose(back) for side in of_blocks) if sides is None else sides
+
+    def _run_in_parts(
+        self,
+        x: Array,
+        out: Array,
+        sides: tuple[Array, ...],
+        given_scales: Array | None,
+        random: RandomBits | None,
+        threads: int | None,
+    ) -> None:
+        """Fill arrays that loops do not take as they are."""
+        if self.size == 0:
+            return
+        is_same = (x.ctypes.data, x.strides, x.dtype) == (out.ctypes.data, out.strides, out.dtype)
+        in_place = is_same and self._has_room and _may_share(x, out)
+        written = (*(() if in_place else (out,)), *(sides if self.writes_sides else ()))
+        if any(_may_share(x, array) for array in written):
+            x = x.copy(order="K")
+        if given_scales is not None:
+            sides[0][...] = given_scales
+        if not self.writes_sides:
+            sides = tuple(side.copy() if _may_share(side, out) else side for side in sides)
+        into = Packed(out, self.writes_packed, self.shape) if self.writes_packed else Plain(out)
+        words: SeedWords | Plain | None = None
+        if random is not None:
+            order = self.order or tuple(range(len(self.shape)))
+            shape = tuple(self.shape[order.index(axis)] for axis in range(len(order)))
+            of_seed = SeedWords(random.key, random.sr_bits, shape, order)
+            words = of_seed if random.words is None else Plain(random.words)
+        arrays = Arrays(
+            self.shape,
+            self.blocks,
+            Packed(x, self.reads_packed, self.shape) if self.reads_packed else Plain(x),
+            None if self.out is _NONE else into,
+            sides,
+            words,
+            first_will_do=isinstance(words, SeedWords) and self.order is None,
+            writes_sides=self.writes_sides,
+            whole_rows=codes_in_whole_bytes(self.reads_packed or self.writes_packed or 8),
+            in_place=in_place,
+            at_once=self._at_once,
+        )
+
+        def work(part: Part) -> None:
+            draw, drawn_from = self.draw, NO_WORDS
+            if random is not None and part.words is not None:
+                draw = draw_from_words(SR_BITS) if random.words is None else self.draw
+                drawn_from = part.words.reshape(-1)
+            elif random is not None:
+                drawn_from = (*random.key, part.first)
+            self.operation(part.walk, draw)(part.x, part.out, part.sides, drawn_from, 1)
+
+        arrays.run(work, threads)
+
+    def _around_packed(self, walk: Walk) -> Run:
+        """The operation on contiguous arrays, with a byte for each code in between."""
+        run, reads, writes = self.operation(walk, self.draw), self.reads_packed, self.writes_packed
+        if not (reads or writes):
+            return run
+        shape = self.shape or (1,)
+
+        def around(x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
+            read = unpack(x, reads, shape[-1]) if reads else x
+            codes = np.empty(shape, _BYTE) if writes else out
+            run(read, codes, sides, words, threads)
+            if writes:
+                pack(codes, writes, out)
+
+        return around
+
+
+def _in_order(order: Order, lengths: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(lengths[axis] for axis in order)
+
+
+def drawn(random: RandomBits | None) -> Draw:
+    """How random bits are drawn."""
+    if random is None:
+        return NO_DRAW
+    return draw_from_seed(random.sr_bits) if random.words is None else draw_from_words(random.sr_bits)
+
+
+def transform_of(has_offsets: bool) -> BlockTransform:
+    """The scheme of an array: offsets are what there is beside powers of two."""
+    return OFFSETS if has_offsets else POWERS_OF_TWO
+
+
+@lru_cache(maxsize=4096)
+def to_codes_plan(asked: Settings, packed: bool, draw: Draw) -> Plan:
+    """Codes, a byte each or packed, and what is kept of each block."""
+    transform, bits = transform_of(asked.offset_range is not None), asked.element.bits
+    shape = _packed_shape(asked.shape, bits) if packed else asked.shape
+    return _quantizing(asked, transform, transform.apply(asked), draw, (shape, _BYTE), bits if packed else 0)
+
+
+@lru_cache(maxsize=4096)
+def to_values_plan(asked: Settings, draw: Draw) -> Plan:
+    """The values of codes in the type of the input."""
+    transform = transform_of(asked.offset_range is not None)
+    out = asked.shape, numpy_dtype(asked.source)
+    return _quantizing(asked, transform, transform.apply_and_undo(asked), draw, out)
+
+
+@lru_cache(maxsize=4096)
+def to_scales_plan(asked: Settings) -> Plan:
+    """What is kept of each block alone."""
+    transform = transform_of(asked.offset_range is not None)
+    return _quantizing(asked, transform, transform.find(asked), NO_DRAW, _NONE)
+
+
+def _quantizing(
+    asked: Settings, transform: BlockTransform, operation: Operation, draw: Draw, out: Kind, packs: int = 0
+) -> Plan:
+    sides = tuple((asked.scales_shape, dtype) for dtype in transform.sides)
+    return Plan(
+        asked.shape, asked.blocks, operation, draw, out, sides,
+        writes_sides=True, writes_packed=packs, needs_room=transform.needs_room,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def from_codes_plan(asked: DecodingSettings) -> Plan:
+    """Values of codes."""
+    transform, kind = transform_of(asked.has_offsets), (asked.shape, numpy_dtype(asked.target))
+    sides = tuple((asked.scales_shape, dtype) for dtype in transform.sides)
+    reads_packed = asked.element.bits if asked.packed else 0
+    return Plan(asked.shape, asked.blocks, transform.undo(asked), NO_DRAW, kind, sides, reads_packed=reads_packed)
+
+
+@lru_cache(maxsize=4096)
+def encoding_plan(
+    shape: tuple[int, ...], source: ElementFormat, target: ElementFormat, modes: tuple[Rounding, Overflow], draw: Draw
+) -> Plan:
+    """Codes of elements alone."""
+    out = shape, code_dtype(target.bits)
+    return Plan(shape, (1,) * len(shape), encoding(source, target, *modes), draw, out)
+
+
+@lru_cache(maxsize=4096)
+def decoding_plan(shape: tuple[int, ...], element: ElementFormat, target: ElementFormat) -> Plan:
+    """Values of such codes."""
+    decode = at_scale_one(from_codes(element, target))
+    return Plan(shape, (1,) * len(shape), decode, NO_DRAW, (shape, numpy_dtype(target)))
+
+
+def _packed_shape(shape: tuple[int, ...], bits: int) -> tuple[int, ...]:
+    *rows, length = shape or (1,)
+    return (*rows, packed_length(length, bits))

@@ -1,0 +1,217 @@
+"""What an MX array keeps of each block, and what that does to its elements: found, applied, and undone.
+
+A `BlockTransform` is one such scheme. A plan knows nothing of it but this: which arrays of one item for each block it
+has (`sides`), and its four operations on contiguous parts. Scales that are powers of two are one, offsets that are
+taken away before another, which stands on the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Protocol, assert_never
+
+import numpy as np
+
+from mxnum.dtypes import Array, numpy_dtype, signed_bits
+from mxnum.engine.loops import offsets as loops
+from mxnum.engine.loops.random_bits import NO_DRAW, Draw
+from mxnum.engine.machine import float_environment
+from mxnum.engine.quantizing.conversion import (
+    Conversion,
+    Modes,
+    from_codes,
+    loops_along,
+    modes_of,
+    to_codes,
+    to_scales,
+    to_values,
+)
+from mxnum.engine.request import DecodingSettings, Settings
+from mxnum.engine.rounding import paths
+from mxnum.engine.traversal.block_walk import Walk, walk_of
+from mxnum.formats import E8M0
+from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
+from mxnum.scalar.offset import difference_format
+
+#: (what is read, what is written, sides, what random bits are drawn from, threads): one contiguous part.
+Run = Callable[[Array, Array, "tuple[Array, ...]", Any, "int | None"], None]
+#: The same for every walk, and every way of drawing random bits; with everything looked up but the arrays.
+Operation = Callable[[Walk, Draw], Run]
+
+#: Elements alone are done as blocks of this length at scale 1.
+_RUN_OF_ELEMENTS = 4096
+
+
+class BlockTransform(Protocol):
+    """Four operations on the blocks of contiguous parts."""
+
+    @property
+    def sides(self) -> tuple[np.dtype[Any], ...]:
+        """The types of what is kept of each block."""
+
+    @property
+    def needs_room(self) -> bool:
+        """Whether parts are to be small, since there is room for another array of their size."""
+
+    def find(self, asked: Settings) -> Operation:
+        """What is kept of each block alone; nothing is written but sides."""
+
+    def apply(self, asked: Settings) -> Operation:
+        """That, and codes."""
+
+    def apply_and_undo(self, asked: Settings) -> Operation:
+        """That, and the values of the codes in the type of the input."""
+
+    def undo(self, asked: DecodingSettings) -> Operation:
+        """Values of codes and of what is kept."""
+
+
+def _by(conversion: Conversion) -> Operation:
+    def along(walk: Walk, draw: Draw) -> Run:
+        return loops_along(conversion, walk, draw)
+
+    return along
+
+
+class PowersOfTwo:
+    """A scale for each block, 2**(code - 127), which loops find and apply in one go."""
+
+    sides = (np.dtype(np.uint8),)
+    needs_room = False
+
+    def find(self, asked: Settings) -> Operation:
+        return _by(to_scales(modes_of(asked)))
+
+    def apply(self, asked: Settings) -> Operation:
+        return _by(to_codes(modes_of(asked)))
+
+    def apply_and_undo(self, asked: Settings) -> Operation:
+        return _by(to_values(modes_of(asked)))
+
+    def undo(self, asked: DecodingSettings) -> Operation:
+        return _by(from_codes(asked.element, asked.target))
+
+
+class Offsets:
+    """A float16 offset for each block, which is taken away first, and a power of two for what is left."""
+
+    sides = np.dtype(np.uint8), np.dtype(np.float16)
+    needs_room = True
+
+    def find(self, asked: Settings) -> Operation:
+        """Asymmetric scales are not asked for alone; they are what `apply` finds."""
+        apply = self.apply(asked)
+
+        def along(walk: Walk, draw: Draw) -> Run:
+            run = apply(walk, draw)
+
+            def find(x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
+                run(x, np.empty(x.size, np.uint8), sides, words, threads)
+
+            return find
+
+        return along
+
+    def apply(self, asked: Settings) -> Operation:
+        source, left = asked.source, difference_format(asked.source)
+        in_halves = not asked.scales_given and takes_half(asked.offset_range)
+        quantize = _by(to_codes(modes_of(asked)._replace(source=left, scales_given=asked.scales_given or in_halves)))
+
+        def along(walk: Walk, draw: Draw) -> Run:
+            of_differences = quantize(walk, draw)
+
+            def apply(x: Array, codes: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
+                (scales, offsets), room = _flat(sides), np.empty(x.size, numpy_dtype(left))
+                ends = np.empty((2, scales.size), loops.ordered_type(source))
+                by_floats = paths.subtracts_fast(source) and float_environment.is_default()
+                subtract = loops.subtract_offsets(source, by_floats)
+                subtract(signed_bits(x.ravel()), signed_bits(room), offsets, *walk.bands, *ends)
+                if in_halves:
+                    loops.half_range_scales(source, asked.element, asked.scale_rule)(*ends, scales)
+                of_differences(room, codes, (scales,), words, threads)
+                loops.clear_offsets()(scales, offsets)
+
+            return apply
+
+        return along
+
+    def apply_and_undo(self, asked: Settings) -> Operation:
+        apply = self.apply(asked)
+        undo = self.undo(DecodingSettings(asked.element, asked.blocks, asked.shape, False, True, asked.source))
+
+        def along(walk: Walk, draw: Draw) -> Run:
+            first, then = apply(walk, draw), undo(walk, NO_DRAW)
+
+            def apply_and_undo(x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
+                codes = np.empty(x.size, np.uint8)
+                first(x, codes, sides, words, threads)
+                then(codes, out, sides, 0, threads)
+
+            return apply_and_undo
+
+        return along
+
+    def undo(self, asked: DecodingSettings) -> Operation:
+        element, target = asked.element, asked.target
+        decode = _by(from_codes(element, target))
+
+        def along(walk: Walk, draw: Draw) -> Run:
+            to_values = decode(walk, draw)
+
+            def undo(codes: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
+                (scales, offsets), values = _flat(sides), signed_bits(out.ravel())
+                may_add = paths.adds_fast(element, target) and float_environment.is_default()
+                if may_add and loops.may_add(scales, offsets, element):
+                    to_values(codes, out, (scales,), words, threads)
+                    loops.add_offsets()(values, offsets, *walk.bands)
+                else:
+                    loops.decode_with_offsets(element, target)(codes.ravel(), values, scales, *walk.bands, offsets)
+
+            return undo
+
+        return along
+
+
+POWERS_OF_TWO, OFFSETS = PowersOfTwo(), Offsets()
+
+
+def _flat(sides: tuple[Array, ...]) -> tuple[Array, Array]:
+    """Scales, and the bits of offsets."""
+    scales, offsets = sides
+    return scales.ravel(), offsets.ravel().view(np.uint16)
+
+
+def takes_half(offset_range: OffsetRange | None) -> bool:
+    """Whether scales are made of the ends of blocks, not of the largest difference."""
+    match offset_range:
+        case OffsetRange.HALF:
+            return True
+        case OffsetRange.EXACT | None:
+            return False
+        case _:
+            assert_never(offset_range)
+
+
+def at_scale_one(conversion: Conversion) -> Operation:
+    """Elements alone, without blocks or sides."""
+
+    def along(walk: Walk, draw: Draw) -> Run:
+        flat = walk_of((walk.elements,), (_RUN_OF_ELEMENTS,))
+        assert flat is not None
+        run, count = loops_along(conversion, flat, draw), -(-walk.elements // _RUN_OF_ELEMENTS)
+
+        def convert(x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
+            scales = np.empty(count, np.uint8)
+            scales.fill(E8M0.bias)
+            run(x, out, (scales,), words, threads)
+
+        return convert
+
+    return along
+
+
+@lru_cache(maxsize=1024)
+def encoding(source: Any, target: Any, rounding: Rounding, overflow: Overflow) -> Operation:
+    """Codes of floats at scale 1."""
+    return at_scale_one(to_codes(Modes(source, target, rounding, overflow, ScaleRule.FLOOR, Nonfinite.ELEMENT, True)))

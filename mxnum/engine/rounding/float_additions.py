@@ -1,0 +1,377 @@
+"""Rounding with float32 additions: the fast formulation of every conversion from float32 to an element.
+
+Adding to |x| a power of two whose last place is the element's quantum makes the hardware round x to that quantum, to
+nearest even; taking it away again leaves the rounded value. One exact subtraction more tells on which side of x it
+lies, or how far. Every other rounding is that value or the one beside it, which has one more or less in the bits of the
+sum. All this holds inside a domain only, and only while the hardware rounds to nearest even, which loops check. There
+the functions here equal encode, decode after encode, and shared_scale of `mxnum.scalar`: theorems.
+
+They are written in the dialect, with the float primitives of `lanes` besides. The element is given at run time, as
+`Constants`, so that one compiled loop serves all elements, overflows and scale rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+from mxnum.engine.machine.lanes import (
+    add_float32,
+    float16_to_float32,
+    float32_to_float16,
+    float32_to_float64,
+    multiply_float32,
+    subtract_float32,
+    truncate_float32,
+)
+from mxnum.engine.rounding import float64_as_float32
+from mxnum.formats import E8M0, FLOATS, ElementFormat
+from mxnum.modes import Overflow, Rounding, ScaleRule, which
+from mxnum.scalar.pack import SR_BITS
+from mxnum.scalar.word import dialect, select
+
+FLOAT32 = FLOATS["float32"]
+LAST_SCALE = E8M0.nan_code - 1
+_NEVER = 1 << 30
+_SIGN = -0x80000000
+#: float32: its first NaN, and the power of two whose last place is 1.
+_FIRST_NAN = FLOAT32.max_code + 2
+_COUNTS = (FLOAT32.bias + FLOAT32.mantissa_bits) << FLOAT32.mantissa_bits
+#: float16 beside float32: how much less its bias is, and its fraction; and what scales its smallest normal number to 1.
+_BIAS_DIFFERENCE = FLOAT32.bias - FLOATS["float16"].bias
+_LESS_FRACTION = FLOAT32.mantissa_bits - FLOATS["float16"].mantissa_bits
+_TO_ONE = 0 - FLOATS["float16"].emin
+
+
+class Constants(NamedTuple):
+    """What the functions below need to know: of the element, and of how it is to be used."""
+
+    mantissa: int
+    #: Fraction bits of float32 that the element has not.
+    discarded: int
+    emin: int
+    #: From the binade of x to the power of two that is added: `discarded` in the exponent field.
+    up: int
+    max_code: int
+    #: Magnitude codes of what a positive and a negative finite number becomes that is too large.
+    above: int
+    below: int
+    #: The same as float32 bits where that is no number, else 0; and the sign that it may keep.
+    value_above: int
+    value_below: int
+    special_sign: int
+    #: The mask of a code, its sign bit (0 in two's complement), and -1 in two's complement, else 0.
+    mask: int
+    sign: int
+    sign_down: int
+    flip: int
+    #: Largest value under a scale, as bits above those of the least normal value; the sign that a zero may keep.
+    largest: int
+    zero_sign: int
+    #: Magnitude codes: the infinity, and the first NaN.
+    infinity: int
+    first_nan: int
+    #: Shared scale of a: (bits of a + scale_bump) >> 23, plus scale_bias.
+    scale_bias: int
+    scale_bump: int
+
+
+def constants(
+    element: ElementFormat,
+    rounding: Rounding = Rounding.RNE,
+    overflow: Overflow = Overflow.SATURATE,
+    rule: ScaleRule = ScaleRule.FLOOR,
+) -> Constants:
+    """The constants of an element in these modes."""
+    mantissa, bits = element.mantissa_bits, element.bits
+    discarded = FLOAT32.mantissa_bits - mantissa
+    one = 1 << FLOAT32.mantissa_bits
+    leading_digits = element.max_code & ((1 << mantissa) - 1)
+    over: Any = element.nan_code if element.infinity_code is None else element.infinity_code
+    over_value: Any = FLOAT32.max_code + 1 if element.specials == "ieee" else FLOAT32.nan_code
+    stays = overflow == Overflow.SATURATE or over is None
+    stays_above = stays or rounding in (Rounding.RTZ, Rounding.RTO, Rounding.RTN)
+    stays_below = stays or rounding in (Rounding.RTZ, Rounding.RTO, Rounding.RTP)
+    return Constants(
+        mantissa=mantissa,
+        discarded=discarded,
+        emin=element.emin,
+        up=discarded << FLOAT32.mantissa_bits,
+        max_code=element.max_code,
+        above=element.max_code if stays_above else over,
+        below=element.max_code if stays_below else over,
+        value_above=0 if stays_above else over_value,
+        value_below=0 if stays_below else over_value,
+        special_sign=_SIGN if element.specials == "ieee" else 0,
+        mask=(1 << bits) - 1,
+        sign=0 if element.integer else 1 << (bits - 1),
+        sign_down=32 - bits,
+        flip=-1 if element.integer else 0,
+        largest=(element.max_code - (1 << mantissa)) << discarded,
+        zero_sign=0 if element.integer else _SIGN,
+        infinity=element.max_code + 1 if element.specials == "ieee" else _NEVER,
+        first_nan={"none": _NEVER, "nan": element.max_code + 1, "ieee": element.max_code + 2}[element.specials],
+        scale_bias=0 - element.emax,
+        scale_bump={
+            ScaleRule.FLOOR: 0,
+            ScaleRule.CEIL: one - 1,
+            ScaleRule.EVEN: 1 << (discarded - 1),
+            ScaleRule.RCEIL: one - (leading_digits << discarded) - 1,
+        }[rule],
+    )
+
+
+class Domain(NamedTuple):
+    """Scales and magnitudes for which a formulation is right, all bounds included."""
+
+    least_scale: int
+    greatest_scale: int
+    #: Bit pattern of the largest |x|.
+    greatest_x: int
+
+
+def domain(element: ElementFormat, rounding: Rounding) -> Domain:
+    """Where `make_code` and `make_value` are right.
+
+    The quantum stays above the subnormals by enough that flushing them changes nothing, nothing becomes infinite, and
+    what stochastic rounding makes of a subnormal rest is zero.
+    """
+    last_field = 254 - (FLOAT32.mantissa_bits - element.mantissa_bits)
+    least = (SR_BITS + 1 if rounding == Rounding.SR else 3) + element.mantissa_bits - element.emin
+    greatest = select(element.emin < element.emax - 254 + last_field, 254 - element.emax, last_field - element.emin)
+    return Domain(least, greatest, (last_field + 1 << FLOAT32.mantissa_bits) - 1)
+
+
+@dialect
+def fast_scale(amax: Any, e: Constants) -> Any:
+    """E8M0 code of a block from the float32 bits of its largest magnitude, which is zero or normal.
+
+    The code that another magnitude gives is below every domain.
+    """
+    code = ((amax + e.scale_bump) >> 23) + e.scale_bias
+    code = select(amax == 0, 0, code)
+    return select(code < 0, 0, select(code > LAST_SCALE, LAST_SCALE, code))
+
+
+@cache
+def make_code(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
+    """(x, scale, random, constants) -> element code of x / 2**(scale - 127), rounded once; x a float32 bit pattern.
+
+    `by_parity` is for elements without mantissa bits: see `breaks_ties_by_parity`.
+    """
+    round_to_quantum = _make_round(rounding, by_parity)
+
+    @dialect
+    def fast_code(x, scale, random, e):
+        magnitude = x & 0x7FFFFFFF
+        magic = _magic_of(magnitude, scale, e)
+        steps = (magic >> e.discarded) - ((scale + e.emin + e.discarded) << e.mantissa)
+        code = round_to_quantum(x, magnitude, magic, steps, random) - magic + steps
+        sign = x >> 31
+        code = select(code > e.max_code, select(sign == 0, e.above, e.below), code)
+        flip = sign & e.flip
+        return (((code ^ flip) - flip) & e.mask) | (sign & e.sign)
+
+    fast_code.__name__ = f"fast_code_{rounding}{'_by_parity' if by_parity else ''}"
+    return fast_code
+
+
+@cache
+def make_value(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
+    """(x, scale, random, constants) -> float32 bit pattern of the value of `make_code`'s code under that scale.
+
+    It saves the making of a code and the decoding.
+    """
+    round_to_quantum = _make_round(rounding, by_parity)
+
+    @dialect
+    def fast_value(x, scale, random, e):
+        magnitude = x & 0x7FFFFFFF
+        magic = _magic_of(magnitude, scale, e)
+        steps = 0
+        if by_parity:  # with mantissa bits a binade has an even number of steps
+            steps = (magic >> e.discarded) - ((scale + e.emin + e.discarded) << e.mantissa)
+        value = subtract_float32(round_to_quantum(x, magnitude, magic, steps, random), magic)
+        largest = ((scale + e.emin) << 23) + e.largest
+        special = select(x < 0, e.value_below, e.value_above)
+        limit = select(special == 0, largest, special)
+        keeps = select(value > largest, select(special == 0, _SIGN, e.special_sign), _SIGN)
+        value = select(value > largest, limit, value)
+        return value | (x & select(value == 0, e.zero_sign, keeps))  # an integer has no -0, a NaN no sign
+
+    fast_value.__name__ = f"fast_value_{rounding}{'_by_parity' if by_parity else ''}"
+    return fast_value
+
+
+def breaks_ties_by_parity(element: ElementFormat) -> bool:
+    """Whether nearest even needs the code: the hardware goes by the last bit of a significand that has no bits here."""
+    return element.mantissa_bits == 0
+
+
+def decoding_domain(element: ElementFormat) -> tuple[int, int]:
+    """(least, greatest) scale at which values are zero or normal float32 numbers."""
+    magnitudes = 1 << (element.bits - 1)
+    last_field = (magnitudes if element.integer else magnitudes - 1) >> element.mantissa_bits
+    return 1 + element.mantissa_bits - element.emin, 254 + element.bias - last_field
+
+
+@dialect
+def value_of_code(code: Any, scale: Any, e: Constants) -> Any:
+    """float32 bit pattern of element value * 2**(scale - 127), for a scale in `decoding_domain`.
+
+    The fields of a normal value move into place; a subnormal one is put behind a leading one, which an exact
+    subtraction takes away. No rounding happens, so this holds in every floating-point environment.
+    """
+    half = e.mask >> 1
+    sign = 0 - ((code >> (31 - e.sign_down)) & 1)
+    flip = sign & e.flip
+    magnitude = ((code & half) ^ flip) - flip + ((half + 1) & flip)
+    moved = magnitude << e.discarded
+    bias = scale + e.emin - 1
+    leading = (bias + 1) << 23
+    subnormal = subtract_float32(moved + leading, leading) & 0x7FFFFFFF
+    value = select(magnitude < (1 << e.mantissa), subnormal, moved + (bias << 23))
+    value = select(magnitude == e.infinity, 0x7F800000, value) | (sign << 31)
+    return select(magnitude >= e.first_nan, 0x7FC00000, value)
+
+
+def product_domain(element: ElementFormat) -> tuple[int, int]:
+    """(least, greatest) scale at which `make_value_by_product` is right: both factors are normal as well."""
+    least, greatest = decoding_domain(element)
+    return least, greatest if element.integer else min(greatest, 254 - _TO_ONE - element.emin)
+
+
+@cache
+def make_value_by_product(element: ElementFormat) -> Callable[..., Any]:
+    """(code, scale, constants) -> what `value_of_code` gives, for a scale in `product_domain`.
+
+    The number of a code by itself, times a power of two. An integer is the difference of two numbers whose last place
+    is 1. For others the fields of the code go where float16 has them, subnormal ones as well, and the processor
+    converts that. No rounding happens.
+    """
+    HAS_NANS = element.specials != "none"
+
+    @dialect
+    def value_of_integer(code, scale, e):
+        half = e.mask - (e.mask >> 1)
+        number = subtract_float32((code ^ half) + _COUNTS, _COUNTS + half)
+        return multiply_float32(number, (scale + e.emin - e.mantissa) << 23)
+
+    @dialect
+    def value_by_half(code, scale, e):
+        magnitude, sign = code & (e.mask >> 1), (code << (e.sign_down - 16)) & 0x8000
+        number = float16_to_float32((magnitude << (e.discarded - _LESS_FRACTION)) | sign)
+        value = multiply_float32(number, (scale + e.emin + _TO_ONE) << 23)
+        if HAS_NANS:
+            after_numbers = (e.first_nan << e.discarded) + (_BIAS_DIFFERENCE << 23)
+            first_nan = select(e.infinity == _NEVER, after_numbers, _FIRST_NAN)
+            return select((number & 0x7FFFFFFF) >= first_nan, 0x7FC00000, value)
+        return value
+
+    return value_of_integer if element.integer else value_by_half
+
+
+@cache
+def make_widen(source: ElementFormat) -> Callable[..., Any]:
+    """x -> float32 bit pattern of the same finite number; of a float64 number, of one that rounds alike."""
+
+    @dialect
+    def widen_float32(x):
+        return x
+
+    @dialect
+    def widen_bfloat16(x):
+        return x << 16
+
+    @dialect
+    def widen_float16(x):
+        return float16_to_float32(x)
+
+    return {
+        "float32": widen_float32,
+        "bfloat16": widen_bfloat16,
+        "float16": widen_float16,
+        "float64": float64_as_float32.to_odd_by_conversion,
+    }[source.name]
+
+
+@cache
+def make_convert_value(target: ElementFormat) -> Callable[..., Any]:
+    """float32 bit pattern of a value that `value_of_code` made -> bit pattern in another float type.
+
+    bfloat16 and float64 hold every such value; in float16 it is rounded to nearest even.
+    """
+
+    @dialect
+    def convert_float32(value):
+        return value
+
+    @dialect
+    def convert_bfloat16(value):
+        return (value >> 16) & 0xFFFF
+
+    @dialect
+    def convert_float16(value):
+        return float32_to_float16(value)
+
+    @dialect
+    def convert_float64(value):
+        return float32_to_float64(value)
+
+    return {
+        "float32": convert_float32,
+        "bfloat16": convert_bfloat16,
+        "float16": convert_float16,
+        "float64": convert_float64,
+    }[target.name]
+
+
+@dialect
+def _magic_of(magnitude, scale, e):
+    """Bits of the power of two whose last place is the quantum at that magnitude."""
+    binade = magnitude & 0x7F800000
+    least = (scale + e.emin) << 23
+    return select(binade > least, binade, least) + e.up
+
+
+@cache
+def _make_round(rounding: Rounding, by_parity: bool) -> Callable[..., Any]:
+    """(x, magnitude, magic, steps, random) -> bits of magic plus the magnitude rounded to the quantum.
+
+    The last place of that sum is the quantum, so that a step to the next multiple adds 1 to its bits. `steps` is the
+    code that the binade of these additions begins at, less one binade of significands.
+    """
+    RNE, RNA, RTZ, RTO, RTP, _RTN, SR = which(
+        rounding, Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.RTO, Rounding.RTP, Rounding.RTN, Rounding.SR
+    )
+    BY_HARDWARE = RNE and not by_parity
+    LAST_PLACE = FLOAT32.mantissa_bits << FLOAT32.mantissa_bits
+    ONE, PARTS = (power << FLOAT32.mantissa_bits for power in (FLOAT32.bias, FLOAT32.bias + SR_BITS))
+
+    @dialect
+    def round_to_quantum(x, magnitude, magic, steps, random):
+        total = add_float32(magnitude, magic)
+        if BY_HARDWARE:
+            return total
+        nearest = subtract_float32(total, magic)
+        if SR or RNE or RNA:
+            rest, quantum = subtract_float32(magnitude, nearest), magic - LAST_PLACE
+            if SR:
+                parts = truncate_float32(multiply_float32(rest, ONE - (quantum - PARTS)))  # 2**SR_BITS in a quantum
+                return total + ((parts + random) >> SR_BITS)
+            twice = add_float32(rest, rest)
+            if RNA:
+                return total + select(twice == quantum, 1, 0)
+            odd = (total - magic + steps) & 1
+            return total + select(twice == quantum, odd, select(twice == quantum + _SIGN, 0 - odd, 0))
+        down, up = select(nearest > magnitude, -1, 0), select(nearest < magnitude, 1, 0)
+        if RTZ:
+            return total + down
+        if RTO:
+            return total + select(((total - magic + steps) & 1) == 0, down + up, 0)
+        if RTP:
+            return total + select(x < 0, down, up)
+        return total + select(x < 0, up, down)
+
+    return round_to_quantum

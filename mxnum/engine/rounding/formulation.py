@@ -1,0 +1,296 @@
+"""What loops compute for each element of an array: fast formulations for all elements, the definition for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mxnum.dtypes import Array
+from mxnum.engine.machine.lanes import lane, wide
+from mxnum.engine.rounding import any_scale, float_additions, paths
+from mxnum.engine.rounding.any_scale import value_of_code_anywhere
+from mxnum.engine.rounding.float64_as_float32 import leading_part, rest
+from mxnum.formats import ElementFormat
+from mxnum.modes import Overflow, Rounding, ScaleRule
+from mxnum.scalar.convert import make_decode, make_encode
+from mxnum.scalar.scale import make_shared_scale
+from mxnum.scalar.word import dialect, word_bits
+
+
+class Limits(NamedTuple):
+    """Where a fast formulation is right: scale codes, and bit patterns of |x| in float32. Bounds are included."""
+
+    least_scale: int
+    greatest_scale: int
+    greatest_x: int
+
+
+class Fast(NamedTuple):
+    """A fast formulation: a function that serves all elements, and the numbers that make it one of them."""
+
+    #: (x, scale, random, constants) -> result.
+    function: Callable[..., Any]
+    #: The limits, then the constants: what a loop is given.
+    numbers: Array
+    #: The same with its constants compiled in, for the commonest conversions and loops: a fifth faster or more.
+    special: Callable[..., Any] | None = None
+
+
+class Definition(NamedTuple):
+    """One conversion, (x, scale, random) -> result: as it is defined, for every x and every scale.
+
+    Or, from `quantizing_anywhere` and `decoding_anywhere`, what equals that for finite x and every scale but NaN.
+    """
+
+    function: Callable[..., Any]
+    #: Whether every intermediate fits 32 bits, so that a loop may run in lanes.
+    in_lanes: bool
+
+    @property
+    def word(self) -> Callable[[Any], Any]:
+        """What turns a scale or random bits into a word beside the loaded x."""
+        return lane if self.in_lanes else wide
+
+
+#: Conversions to codes and to values, by source and rounding, that are compiled for each element.
+_COMMON = (("float32", Rounding.RNE), ("float32", Rounding.SR), ("float64", Rounding.RNE))
+
+
+@dialect
+def numbers_given(numbers):
+    """Limits and constants from the array that a loop is given."""
+    limits = Limits(int(numbers[0]), int(numbers[1]), int(numbers[2]))
+    n = numbers
+    return limits, float_additions.Constants(
+        int(n[3]), int(n[4]), int(n[5]), int(n[6]), int(n[7]), int(n[8]), int(n[9]), int(n[10]), int(n[11]),
+        int(n[12]), int(n[13]), int(n[14]), int(n[15]), int(n[16]), int(n[17]), int(n[18]), int(n[19]),
+        int(n[20]), int(n[21]), int(n[22]),
+    )  # fmt: skip
+
+
+@cache
+def _with_constants(function: Callable[..., Any], constants: float_additions.Constants) -> Callable[..., Any]:
+    """The function of one element: those that its loop gives it, for the scale, are not looked at."""
+
+    @dialect
+    def with_constants(x, scale, random, unused):
+        return function(x, scale, random, constants)
+
+    return with_constants
+
+
+def _limits(least: int, greatest: int, greatest_x: int) -> Limits:
+    """Of scale codes, never that of NaN."""
+    return Limits(max(least, 0), min(greatest, float_additions.LAST_SCALE), greatest_x)
+
+
+def _numbers(limits: Limits, constants: float_additions.Constants) -> Array:
+    return np.array([*limits, *constants], np.int32)
+
+
+@cache
+def fast_quantizing(
+    source: ElementFormat,
+    element: ElementFormat,
+    rounding: Rounding,
+    overflow: Overflow,
+    rule: ScaleRule,
+    target: ElementFormat | None,
+) -> Fast | None:
+    """From a float to the element's code, or with `target` to the value of that code; None where `paths` has none."""
+    can_round = paths.rounds_fast(source, element, rounding)
+    if not can_round or (target is not None and not paths.decodes_fast(element, target)):
+        return None
+    overflow = overflow.of(element.specials)
+    least, greatest, greatest_x = float_additions.domain(element, rounding)
+    by_parity = float_additions.breaks_ties_by_parity(element)
+    has_values = paths.has_values(element)
+    if target is None or not has_values:
+        function = _rounding(source, rounding, float_additions.make_code(rounding, by_parity))
+    else:
+        function = _rounding(source, rounding, float_additions.make_value(rounding, by_parity))
+    if target is not None:
+        function = _valuing(function, not has_values, target)
+    if target is not None and not (has_values and target.name == "float32"):
+        least_value, greatest_value = float_additions.decoding_domain(element)
+        least, greatest = max(least, least_value), min(greatest, greatest_value)
+    special = None
+    if has_values and (source.name, rounding) in _COMMON:
+        special = _with_constants(function, float_additions.constants(element, rounding, overflow))
+    constants = float_additions.constants(element, rounding, overflow, rule)
+    return Fast(function, _numbers(_limits(least, greatest, greatest_x), constants), special)
+
+
+@cache
+def fast_decoding(element: ElementFormat, target: ElementFormat) -> Fast | None:
+    """From an element's code to its value under the scale; None where `paths` has none."""
+    if not paths.decodes_fast(element, target):
+        return None
+    function, constants, domain = (
+        _decoding(target),
+        float_additions.constants(element),
+        float_additions.decoding_domain(element),
+    )
+    special = None
+    if paths.decodes_by_product(element, target):
+        special, domain = (
+            _with_constants(_by_product(element, target), constants),
+            float_additions.product_domain(element),
+        )
+    return Fast(function, _numbers(_limits(*domain, 0), constants), special)
+
+
+@cache
+def quantizing_anywhere(
+    source: ElementFormat,
+    element: ElementFormat,
+    rounding: Rounding,
+    overflow: Overflow,
+    target: ElementFormat | None,
+) -> Definition | None:
+    """What `fast_quantizing` does, for finite x and every scale but NaN; None where `paths` has none."""
+    if not paths.reaches_all(source, element) or (target is not None and target.name != "float32"):
+        return None
+    overflow, by_parity = overflow.of(element.specials), float_additions.breaks_ties_by_parity(element)
+    make = any_scale.make_code_anywhere if target is None else any_scale.make_value_anywhere
+    function = _rounding(source, rounding, make(rounding, by_parity))
+    return _anywhere(function, float_additions.constants(element, rounding, overflow))
+
+
+@cache
+def decoding_anywhere(element: ElementFormat, target: ElementFormat) -> Definition | None:
+    """What `fast_decoding` does, for every scale but NaN; None where `paths` has none."""
+    if target.name != "float32" or not paths.reaches_all(target, element):
+        return None
+
+    @dialect
+    def decode(code, scale, random, e):
+        return value_of_code_anywhere(code, scale, e)
+
+    return _anywhere(decode, float_additions.constants(element))
+
+
+def _anywhere(function: Callable[..., Any], constants: float_additions.Constants) -> Definition:
+    @dialect
+    def anywhere(x, scale, random):
+        return function(x, scale, random, constants)
+
+    return Definition(anywhere, in_lanes=True)
+
+
+@cache
+def quantizing(source: ElementFormat, target: ElementFormat, rounding: Rounding, overflow: Overflow) -> Definition:
+    """From a float to a code."""
+    overflow = overflow.of(target.specials)  # (where both are one, one kernel)
+    return Definition(make_encode(source, target, rounding, overflow), word_bits(source, target) == 32)
+
+
+@cache
+def requantizing(
+    source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, target: ElementFormat
+) -> Definition:
+    """From a float to the value of its code in `target`."""
+    encode, encodes_in_lanes = quantizing(source, element, rounding, overflow)
+    decode, decodes_in_lanes = decoding(element, target)
+
+    @dialect
+    def encode_decode(x, scale, random):
+        return decode(encode(x, scale, random), scale, 0)
+
+    return Definition(encode_decode, encodes_in_lanes and decodes_in_lanes)
+
+
+@cache
+def decoding(element: ElementFormat, target: ElementFormat) -> Definition:
+    """From an element's code to its value under the scale; random bits are not looked at."""
+    decode = make_decode(element, target)
+
+    @dialect
+    def decode_code(code, scale, random):
+        return decode(code, scale)
+
+    return Definition(decode_code, word_bits(element, target) == 32)
+
+
+@cache
+def scaling(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Definition:
+    """From the largest magnitude of a block to its scale; the other two arguments are not looked at."""
+    shared_scale = make_shared_scale(source, element, rule)
+
+    @dialect
+    def scale_of(amax, scale, random):
+        return shared_scale(amax)
+
+    return Definition(scale_of, word_bits(source, element) == 32)
+
+
+@cache
+def keeping_scales(source: ElementFormat) -> Definition:
+    """The scale that is there already."""
+
+    @dialect
+    def keep(amax, scale, random):
+        return scale
+
+    return Definition(keep, source.bits <= 32)
+
+
+@cache
+def _rounding(source: ElementFormat, rounding: Rounding, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`make_code` or `make_value` for another float type."""
+    widen = float_additions.make_widen(source)
+
+    @dialect
+    def widen_round(x, scale, random, e):
+        return function(widen(x), scale, random, e)
+
+    @dialect
+    def split_round(x, scale, random, e):
+        leading = leading_part(x)
+        return function(leading, scale, random + rest(x, leading, scale, e), e)
+
+    return split_round if source.name == "float64" and rounding.is_stochastic else widen_round
+
+
+@cache
+def _valuing(function: Callable[..., Any], gives_codes: bool, target: ElementFormat) -> Callable[..., Any]:
+    """From what `_rounding` gives, codes or values, to values in another float type."""
+    convert, decode = float_additions.make_convert_value(target), _decoding(target)
+
+    @dialect
+    def round_convert(x, scale, random, e):
+        return convert(function(x, scale, random, e))
+
+    @dialect
+    def round_decode(x, scale, random, e):
+        return decode(function(x, scale, random, e), scale, random, e)
+
+    return round_decode if gives_codes else round_convert
+
+
+@cache
+def _decoding(target: ElementFormat) -> Callable[..., Any]:
+    value_of_code, convert = float_additions.value_of_code, float_additions.make_convert_value(target)
+
+    @dialect
+    def decode_convert(code, scale, random, e):
+        return convert(value_of_code(code, scale, e))
+
+    return decode_convert
+
+
+@cache
+def _by_product(element: ElementFormat, target: ElementFormat) -> Callable[..., Any]:
+    value_by_product, convert = (
+        float_additions.make_value_by_product(element),
+        float_additions.make_convert_value(target),
+    )
+
+    @dialect
+    def decode_by_product(code, scale, random, e):
+        return convert(value_by_product(code, scale, e))
+
+    return decode_by_product

@@ -1,0 +1,128 @@
+"""The fast formulations: what each covers, and the evidence that ties it to the definition.
+
+Dispatch reads this table; whatever no row covers is done by the definition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
+from mxnum.modes import Rounding
+
+#: Width of codes that loops store in a byte.
+MOST_BITS = 8
+
+
+@dataclass(frozen=True)
+class FastPath:
+    """One formulation. Its loop uses it inside the domain that `magic` states, and the definition elsewhere."""
+
+    name: str
+    #: Float types of the input of a quantization, or of the result of a decoding.
+    float_types: tuple[str, ...]
+    elements: tuple[str, ...]
+    #: Names of the theorems in proofs/LEDGER.md; what is in braces stands for every case.
+    evidence: tuple[str, ...]
+    #: Those about every element of at most `MOST_BITS`, by its mantissa bits; empty where there are none.
+    evidence_for_any: tuple[str, ...] = ()
+
+    def covers(self, float_type: ElementFormat, element: ElementFormat) -> bool:
+        """Whether the formulation is proved for these; a format made by a user is another one whatever its name."""
+        if float_type.name not in self.float_types or float_type != FLOATS[float_type.name]:
+            return False
+        if element.name in self.elements and element == ELEMENTS[element.name]:
+            return True
+        return bool(self.evidence_for_any) and element.bits <= MOST_BITS and not element.canonical_nan
+
+
+ROUNDING = FastPath(
+    name="float32 additions round",
+    float_types=("float32",),
+    elements=tuple(ELEMENTS),
+    evidence=("magic/code/{element}/{rounding}/{overflow}", "magic/scale/{rule}"),
+    evidence_for_any=("any/code/m{m}/{rounding}/{overflow}", "any/scale/m{m}/{type}"),
+)
+WIDENED = FastPath(
+    name="16 bits widened to float32 first",
+    float_types=("bfloat16", "float16"),
+    elements=tuple(ELEMENTS),
+    evidence=("magic/widen/{type}", "widening/{type}/{element}"),
+    evidence_for_any=("any/source/m{m}/{type}", "any/scale/m{m}/{type}"),
+)
+NARROWED = FastPath(
+    name="64 bits narrowed to float32 first",
+    float_types=("float64",),
+    elements=tuple(ELEMENTS),
+    evidence=("narrowing/{element}/{rounding}/{overflow}", "narrowing/scale/{rule}", "narrowing/conversion"),
+    evidence_for_any=("any/source/m{m}/{type}", "any/scale/m{m}/{type}", "narrowing/conversion"),
+)
+VALUES = FastPath(
+    name="float32 additions round to a value",
+    float_types=("float32",),
+    elements=tuple(ELEMENTS),
+    evidence=("magic/value/{element}/{rounding}/{overflow}",),
+)
+DECODING = FastPath(
+    name="fields moved into place",
+    float_types=tuple(FLOATS),
+    elements=tuple(ELEMENTS),
+    evidence=("magic/decode/{element}", "magic/convert/{element}/{type}"),
+    evidence_for_any=("any/decode/m{m}/{type}",),
+)
+PRODUCTS = FastPath(
+    name="a number of its own times a power of two",
+    float_types=tuple(FLOATS),
+    elements=tuple(ELEMENTS),
+    evidence=("magic/product/{element}", "magic/convert/{element}/{type}"),
+)
+BEYOND = FastPath(
+    name="products bring every number and scale to scale 1",
+    float_types=("float32", "bfloat16", "float16"),
+    elements=tuple(ELEMENTS),
+    evidence=("beyond/code/{element}/{rounding}/{overflow}", "beyond/decode/{element}"),
+)
+OFFSETS = FastPath(
+    name="float32 additions take offsets away, and add them",
+    float_types=("float32", "bfloat16", "float16"),
+    elements=tuple(ELEMENTS),
+    evidence=("magic/difference/{type}", "magic/sum/{element}"),
+)
+PATHS = (ROUNDING, WIDENED, NARROWED, VALUES, DECODING, PRODUCTS, BEYOND, OFFSETS)
+
+
+def rounds_fast(source: ElementFormat, element: ElementFormat, rounding: Rounding) -> bool:
+    """Whether `float_additions.make_code` may be used, after `make_widen` or what `float64_as_float32` has."""
+    if rounding.is_stochastic and NARROWED.covers(source, element):
+        return element == ELEMENTS.get(element.name)
+    return any(path.covers(source, element) for path in (ROUNDING, WIDENED, NARROWED))
+
+
+def has_values(element: ElementFormat) -> bool:
+    """Whether `float_additions.make_value` may be used where `make_code` may."""
+    return VALUES.covers(FLOATS["float32"], element)
+
+
+def reaches_all(float_type: ElementFormat, element: ElementFormat) -> bool:
+    """Whether `any_scale` may be used, after `float_additions.make_widen`, to codes or float32."""
+    return BEYOND.covers(float_type, element)
+
+
+def subtracts_fast(source: ElementFormat) -> bool:
+    """Whether `offsets.make_fast_difference` may be used."""
+    return OFFSETS.covers(source, ELEMENTS[OFFSETS.elements[0]])
+
+
+def adds_fast(element: ElementFormat, target: ElementFormat) -> bool:
+    """Whether `offsets.fast_sum` may be used, after `float_additions.value_of_code`."""
+    return target.name == "float32" and OFFSETS.covers(target, element)
+
+
+def decodes_fast(element: ElementFormat, target: ElementFormat) -> bool:
+    """Whether `float_additions.value_of_code` may be used, before `float_additions.make_convert_value`."""
+    return DECODING.covers(target, element)
+
+
+def decodes_by_product(element: ElementFormat, target: ElementFormat) -> bool:
+    """Whether `float_additions.make_value_by_product` may be used, before `float_additions.make_convert_value`."""
+    return PRODUCTS.covers(target, element)

@@ -1,8 +1,0 @@
-"""``python -m mxnum.experiments``."""
-
-import sys
-
-from mxnum.experiments.command import main
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,95 @@
+"""Tensors of torch in host memory, as arrays and back, on the same memory.
+
+Nothing here loads torch: who has a tensor has loaded it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors
+
+#: The integers that stand for types of each size which numpy does not have itself.
+_INTEGERS = {1: "uint8", 2: "int16", 4: "int32"}
+#: What numpy says of types that were brought by another package.
+_REGISTERED = 2
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether something is a tensor of torch, wherever it lives."""
+    kind = getattr(sys.modules.get("torch"), "Tensor", None)
+    return kind is not None and isinstance(value, kind)
+
+
+def readable(argument: str, tensor: Any) -> Any:
+    """The tensor outside autograd; an error if its memory does not hold its numbers, or if a gradient would be lost."""
+    torch = sys.modules["torch"]
+    if tensor.requires_grad and torch.is_grad_enabled():
+        raise TypeError(
+            f"Argument {argument!r} must be without a gradient, not a tensor that requires one, which would be cut off "
+            "here: give tensor.detach(), or call under torch.no_grad()."
+        )
+    errors.require(tensor.layout == torch.strided, argument, "dense (tensor.to_dense())", tensor.layout)
+    errors.require(not tensor.is_neg(), argument, "stored with its sign (tensor.resolve_neg())", "a negated view")
+    return tensor.detach()
+
+
+def dtype_of(tensor: Any) -> np.dtype[Any]:
+    """The type of its elements: numpy's, or that of ml_dtypes; one byte of nothing where neither has it."""
+    name = str(tensor.dtype).removeprefix("torch.")
+    try:
+        found: np.dtype[Any] = np.dtype(name)
+        return found
+    except TypeError:
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, name, "V1"))
+
+
+def host_array(argument: str, tensor: Any) -> np.ndarray[Any, Any]:
+    """A tensor in host memory as an array on the same memory."""
+    where = str(tensor.device)
+    errors.require(tensor.device.type == "cpu", argument, "on the CPU or a CUDA device (tensor.cpu())", where)
+    plain, dtype = readable(argument, tensor), dtype_of(tensor)
+    try:
+        if dtype.isbuiltin in (0, _REGISTERED):  # numpy has it from ml_dtypes, or not at all
+            plain = plain.view(getattr(sys.modules["torch"], _INTEGERS[dtype.itemsize]))
+        array: np.ndarray[Any, Any] = plain.numpy()
+        return array.view(dtype) if array.dtype != dtype else array
+    except (RuntimeError, TypeError) as problem:
+        what = f"{type(tensor).__name__} of {tensor.dtype}, of which torch says: {str(problem).splitlines()[0]}"
+        raise TypeError(f"Argument {argument!r} must be a tensor that numpy can read, not {what}") from None
+
+
+def host_view(argument: str, value: Any) -> Any:
+    """The array that a tensor in host memory is; anything else as it is."""
+    if value is None or type(value) is np.ndarray:  # (the quickest to ask)
+        return value
+    return host_array(argument, value) if is_tensor(value) and not value.is_cuda else value
+
+
+def as_tensor(array: np.ndarray[Any, Any]) -> Any:
+    """An array as a tensor: on the same memory, unless tensors cannot lie or be locked as it does."""
+    torch = sys.modules["torch"]
+    array = np.asarray(array)
+    if not array.flags.writeable or any(step < 0 for step in array.strides):
+        array = array.copy()
+    if array.dtype.isbuiltin == _REGISTERED:
+        return torch.from_numpy(array.view(_INTEGERS[array.itemsize])).view(getattr(torch, array.dtype.name))
+    return torch.from_numpy(array)
+
+
+def in_kind(made: Any, question: Any) -> Any:
+    """What the engine made in host memory, as the library has it that the question came from: arrays, or tensors."""
+    if type(question) is np.ndarray or not is_tensor(question) or not isinstance(made, np.ndarray | np.generic):
+        return made
+    return as_tensor(np.asarray(made))
+
+
+def answer(made: Any, question: Any, out: Any) -> np.ndarray[Any, Any]:
+    """What a call gives back: the caller's `out`, where `made` was stored, or `made` in the library of the question."""
+    given: np.ndarray[Any, Any] = in_kind(made, question) if out is None else out
+    return given

@@ -1,0 +1,125 @@
+"""Quantizing twice is quantizing once: where the docs say so.
+
+Let A be the largest magnitude of a block under the scale of its rule, and T the largest magnitude among its values. As
+rounding is monotone (structure/monotone), T is one of the two values that A is rounded to, toward zero or away from it;
+in the symmetric modes to nearest it is A's own. (Or T is what an infinity saturates to.) The theorem is about A and T.
+It extends to the block: where T has the same scale, or half of it and still fits, all smaller values are values there
+too, and what is a value is not rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import z3
+
+from mxnum.formats import ELEMENTS, FLOATS
+from mxnum.modes import Overflow, Rounding, ScaleRule
+from mxnum.scalar.convert import make_decode, make_encode
+from mxnum.scalar.scale import make_shared_scale
+from proofs import inputs, tables
+from proofs.solve import prove, together
+from proofs.sym import run
+from proofs.theorem import Outcome, Theorem
+from proofs.theorems.scales import HYPOTHESES
+
+STATEMENT = (
+    "The largest value T of a block, where it is finite in the float type, has the scale of the block or half of it, "
+    "and is a value of the element there, in every rounding mode; and the double of every value of the element is one "
+    "as well, up to the largest. So a second quantization changes no value of a block."
+)
+ANY, NEAREST = ("rtz", "rtp"), ("rne", "rna")
+#: Not a rounding: an infinity, which saturates.
+INFINITY = "infinity"
+
+
+#: One with NaN, one without.
+FAST = (("float32", "e4m3"), ("float32", "e2m1"))
+
+
+def roundings(element: str, rule: str) -> tuple[str, ...]:
+    """The modes between whose results T lies: any, or where `even` counts on rounding to nearest, that.
+
+    It does in e4m3, since there a NaN has the place of the last significand of the top binade. With an infinity, which
+    `ceil` does not foresee.
+    """
+    modes = NEAREST if (element, rule) == ("e4m3", "even") else ANY
+    return modes if rule == "ceil" else (*modes, INFINITY)
+
+
+def kernels(source: str, element: str, rule: str, rounding: str) -> tuple[Callable[..., Any], ...]:
+    """The scale, the first quantization, its value, and the second quantization both ways."""
+    float_type, target = FLOATS[source], ELEMENTS[element]
+    return (
+        make_shared_scale(float_type, target, ScaleRule(rule)),
+        make_encode(
+            float_type, target, Rounding.RTZ if rounding == INFINITY else Rounding(rounding), Overflow.SATURATE
+        ),
+        make_decode(target, float_type),
+        make_encode(float_type, target, Rounding.RTZ, Overflow.SATURATE),
+        make_encode(float_type, target, Rounding.RTP, Overflow.SATURATE),
+    )
+
+
+def check(source: str, element: str, rule: str, rounding: str) -> Outcome:
+    """For A rounded in one mode."""
+    float_type, target = tables.FLOATS[source], ELEMENTS[element]
+    scale_of, encode, decode, *again = kernels(source, element, rule, rounding)
+    width = inputs.conversion_word(FLOATS[source], target)
+    amax = inputs.pattern("amax", float_type.bits)
+    zero = z3.BitVecVal(0, width)
+
+    def word(x: z3.BitVecRef) -> z3.BitVecRef:
+        return z3.ZeroExt(width - x.size(), x) if x.size() < width else x
+
+    def value(code: z3.BitVecRef, scale: z3.BitVecRef) -> z3.BitVecRef:
+        return inputs.code_of(run(decode, code, scale)[0], float_type.bits)[0]
+
+    scale, _ = run(scale_of, word(amax))
+    infinity = z3.BitVecVal(float_type.infinity, width)
+    code, _ = run(encode, infinity if rounding == INFINITY else word(amax), scale, zero)
+    top = value(code, scale)
+    other, _ = run(scale_of, word(top))
+    stays = [value(run(kernel, word(top), other, zero)[0], other) == top for kernel in again]
+    finite = [z3.ULE(amax, float_type.last), z3.ULE(top, float_type.last)]
+    goal = z3.And(z3.Or(other == scale, other == scale - 1), *stays)
+    return prove(finite, goal, engines=("bitwuzla",), show=(amax,), example=((amax, float_type.infinity >> 1),))
+
+
+def doubles(element: str) -> bool:
+    """Whether the double of every value is a value, up to the largest."""
+    e = ELEMENTS[element]
+    values = {Fraction(e.value(code)) for code in range(e.max_code + 1)}
+    return all(2 * v in values for v in values if 2 * v <= max(values))
+
+
+def check_all(source: str, element: str, rule: str) -> Outcome:
+    """The theorem."""
+    if not doubles(element):
+        return Outcome("refuted", "by hand", 0.0, "the double of a value is none")
+    modes = roundings(element, rule)
+    return together([(rounding, partial(check, source, element, rule, rounding)) for rounding in modes])
+
+
+def theorems() -> list[Theorem]:
+    found = []
+    for source in ("float32", "float64"):
+        for element in tables.ELEMENTS:
+            for rule in map(str, ScaleRule):
+                modes = roundings(element, rule)
+                used = dict.fromkeys(kernel for mode in modes for kernel in kernels(source, element, rule, mode))
+                found.append(
+                    Theorem(
+                        f"idempotent/{source}/{element}/{rule}",
+                        STATEMENT,
+                        tuple(dict.fromkeys(kernel.__name__ for kernel in used)),
+                        partial(check_all, source, element, rule),
+                        (*HYPOTHESES, f"A is rounded in {'every mode' if 'rtz' in modes else 'rne or rna'}"),
+                        "fast" if (source, element) in FAST else "full",
+                        tuple(used),
+                    )
+                )
+    return found

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
+pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
+
+SMALL = ["--set", "width=32", "--set", "layers=1", "--set", "batch=32", "--set", "steps=8", "--processes", "1"]
+
+
+def test_a_study_runs_and_continues(run, tmp_path):
+    arguments = ["experiments", "run", "quick", "--seeds", "2", "--arms", "FP32;E2M1", "--runs", tmp_path / "r", *SMALL]
+    assert "| E2M1 | 0 of 2 |" in run(*arguments)
+    assert (tmp_path / "r" / "results" / "quick.json").exists()
+    assert "0 tasks to do" in run(*arguments)
+
+
+def test_tables_have_the_arms_of_earlier_calls(run, tmp_path, monkeypatch):
+    from mxnum.experiments import studies
+    from mxnum.experiments.config import Experiment
+
+    tiny = Experiment(width=32, layers=1, batch=32, steps=6)
+    study = studies.Study("tiny", "?", {"a": tiny, "b": tiny.but(rate=0.1)}, 1, "a")
+    monkeypatch.setattr(studies, "STUDIES", {"tiny": study})
+    for arm in ("b", "a"):
+        last = run("experiments", "run", "tiny", "--arms", arm, "--runs", tmp_path, "--processes", "1")
+    assert "| a | 0 of 1 |" in last.rpartition("# tiny")[2]
+    assert "| b | 0 of 1 |" in last
+    assert "| b | 0 of 1 |" in run("experiments", "report", "tiny", "--runs", tmp_path)
+
+
+def test_fresh_seeds_are_others(run, tmp_path):
+    arguments = ["run", "quick", "--fresh", "--seeds", "1", "--arms", "FP32", "--runs", tmp_path, *SMALL]
+    said = run("experiments", *arguments)
+    (folder,) = tmp_path.glob("seeds-*")
+    assert folder.name.removeprefix("seeds-") in said
+
+
+def test_a_machine_that_is_not_there_is_told_before_anything_runs(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = run("experiments", "run", "quick", "--machine", "tpu", status=2)
+    assert said == "Error: Option --machine must be one of ['cpu', 'cuda'], not 'tpu'; did you mean 'cpu'?\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_list(run):
+    said = run("experiments", "list")
+    assert "mechanism (" in said
+    assert "    E2M1, LN FP32" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "quick", "--arms", "E2M2"], "Option --arms must be one of"),
+        (["run", "quick", "--set", "rat=1"], "did you mean 'rate'"),
+        (["run", "quick", "--set", "rate=fast"], "must give a number for 'rate', not 'fast'"),
+        (["run", "qick"], "did you mean 'quick'"),
+        (["run", "quick", "--seeds", "0"], "--seeds"),
+        (["interventions", "--base", "E2M2"], "did you mean 'E2M1'"),
+        (["quik"], "No such command 'quik'"),
+    ],
+)
+def test_errors(run, arguments, message):
+    assert message in " ".join(run("experiments", *arguments, status=2).split())

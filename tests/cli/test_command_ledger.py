@@ -1,0 +1,49 @@
+"""The command that writes the ledger."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mxnum.claims import Evidence, Statement, check, registry
+
+
+@pytest.fixture(autouse=True)
+def one_check(monkeypatch, tmp_path):
+    monkeypatch.setattr(registry, "MODULES", ())
+    monkeypatch.setattr(registry, "_CHECKS", {})
+    monkeypatch.chdir(tmp_path)
+    check("M9")(lambda context: Evidence(statements=(Statement("bits are bits", True),)))
+
+
+def test_writes_the_page(run, tmp_path):
+    (tmp_path / "docs").mkdir()
+    assert "1 reproduced, 26 not run" in run("ledger")
+    assert "bits are bits: yes" in (tmp_path / "docs" / "claims.md").read_text()
+
+
+def test_some_claims_print_and_write_nothing(run, tmp_path):
+    said = run("ledger", "--only", "M9, I6")
+    assert said.startswith("2 claims: ")
+    assert "bits are bits: yes" in said
+    assert list(tmp_path.iterdir()) == []
+    assert [c["id"] for c in json.loads(run("ledger", "--only", "M9, I6", "--json"))["claims"]] == ["M9", "I6"]
+
+
+def test_another_file(run, tmp_path):
+    run("ledger", "--out", "page.md")
+    assert (tmp_path / "page.md").exists()
+
+
+def test_errors_are_one_sentence(run):
+    said = run("ledger", status=2)
+    assert said == "Error: Folder 'docs' does not exist; run this where it does, or give another file.\n"
+    assert "'ids' must be one of" in run("ledger", "--only", "M99", status=2)
+
+
+def test_a_broken_check_writes_no_page_and_fails(run, tmp_path):
+    (tmp_path / "docs").mkdir()
+    check("I1")(lambda context: 1 / 0)
+    assert "Error: the check of I1 broke: ZeroDivisionError" in run("ledger", status=2)
+    assert list((tmp_path / "docs").iterdir()) == []

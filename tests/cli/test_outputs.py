@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mxnum.cli.outputs import check_output
+
+
+def test_new_files_and_devices_need_nothing(tmp_path):
+    for path in (None, tmp_path / "new", Path("/dev/null"), Path("/dev/stdout")):
+        check_output("OUT", path, False)
+
+
+def test_files_that_exist_need_force(tmp_path):
+    path = tmp_path / "there"
+    path.touch()
+    (tmp_path / "link").symlink_to(path)
+    for each in (path, tmp_path / "link"):
+        with pytest.raises(ValueError, match=r"^OUT must be a new file, or overwriting asked for by --force, since "):
+            check_output("OUT", each, False)
+        check_output("OUT", each, True)
+
+
+def test_a_dash_is_no_file():
+    with pytest.raises(ValueError, match=r"OUT must be a file, not '-'; /dev/stdout is standard output"):
+        check_output("OUT", Path("-"), True)

@@ -1,0 +1,173 @@
+"""Whole arrays. Not seen before: kernels were given whole blocks alone, in contiguous rows."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import mxnum as mx
+from mxnum.conformance import ConformanceError, check_arrays
+from mxnum.interop.swizzle import swizzle_scales
+
+SHAPES = [(1, 1), (5, 31), (5, 32), (3, 65), (128, 128), (7, 96)]
+OPTIONS = {"format": "mxfp4_e2m1", "shapes": SHAPES}
+
+
+def quantize(x, **options):
+    q = mx.quantize(x, "mxfp4_e2m1", **options)
+    return q.codes.copy(), q.scales.copy()
+
+
+def contiguous(x):
+    return np.lib.stride_tricks.as_strided(x, x.shape, (x.shape[1] * 4, 4))
+
+
+def transposed_scales(x):
+    codes, scales = quantize(x)
+    return codes, scales.T.copy().reshape(scales.shape)
+
+
+def without_tails(x):
+    codes, scales = quantize(x)
+    whole = x.shape[1] // 32
+    codes[:, whole * 32 :], scales[:, whole:] = 0, 0
+    return codes, scales
+
+
+def whole_blocks_only(x):
+    assert x.shape[1] % 32 == 0, "rows of whole blocks, please"
+    return quantize(x)
+
+
+def swapped(x):
+    q = mx.quantize(x, "mxfp4_e2m1")
+    return q.pack() >> 4 | q.pack() << 4, q.scales
+
+
+def one_row_short(x):
+    codes, scales = quantize(x)
+    codes[100:] = 0
+    return codes, scales
+
+
+WRONG = [
+    (
+        lambda x: quantize(contiguous(x)),
+        r"\(5, 31\), transposed, strided: 5 of 5 wrong.*if x is taken for contiguous memory",
+    ),
+    (
+        lambda x: quantize(abs(x)),
+        r"shape \(128, 128\), contiguous, .*what losing all signs gives, and so are the \d+ right",
+    ),
+    (transposed_scales, r"shape \(3, 65\), .*All answers are right if scales are read as written column by column"),
+    (without_tails, r"shape \(3, 65\), contiguous, .*All answers are right if short last blocks are left zero"),
+    (whole_blocks_only, r"shape \(5, 31\), contiguous, .*: AssertionError: rows of whole blocks, please"),
+    (swapped, "the right codes with the two nibbles of each byte swapped"),
+    (one_row_short, r"(?!.*\(7, 96\)).*shape \(128, 128\), .*block \(1\d\d, \d\)"),
+    (lambda x: (quantize(x)[0], quantize(x)[1].T), r"\(5, 32\), .*must be of shape \(5, 1\), not \(1, 5\)"),
+    (lambda x: (quantize(x)[0].T, quantize(x)[1]), r"must be of shape \(5, 32\) .*, not \(32, 5\)"),
+    (lambda x: (quantize(x)[0].astype(float), quantize(x)[1]), "must be an array of integers or float4_e2m1fn"),
+    (lambda x: None, r"must give \(codes, scales\), not NoneType"),
+]
+
+
+@pytest.mark.parametrize(("kernel", "says"), WRONG)
+def test_a_wrong_kernel_is_named(kernel, says):
+    with pytest.raises(ConformanceError) as caught:
+        check_arrays(kernel, **OPTIONS)
+    assert re.search(says, str(caught.value), re.S), str(caught.value)
+    report = caught.value.report
+    assert report.bugs >= sum(result.wrong for result in report.arrays) > 0
+    assert report.cases == sum(result.blocks for result in report.arrays)
+
+
+def test_swizzled_scales_that_were_not_declared():
+    def kernel(x):
+        codes, scales = quantize(x)
+        return codes, swizzle_scales(scales).reshape(scales.shape)
+
+    with pytest.raises(ConformanceError, match="All answers are right if scales are read as swizzled"):
+        check_arrays(kernel, format="mxfp4_e2m1", shapes=[(128, 128), (256, 256)], layouts="contiguous")
+
+
+def test_the_library_itself_in_all_shapes():
+    report = check_arrays(quantize, format="mxfp4_e2m1", layouts=["contiguous", "transposed"])
+    assert report.is_equal
+    assert report.cases > 200_000
+    assert len(report.arrays) > 25
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options"),
+    [
+        (lambda x: quantize(x, axis=0), {"axis": 0}),
+        (lambda x: quantize(x, block_shape=(16, 32)), {"block_shape": (16, 32)}),
+        (lambda x: (quantize(x)[0], quantize(x)[1].T), {"scales": "transposed"}),
+        (lambda x: (quantize(x)[0], swizzle_scales(quantize(x)[1])), {"scales": "swizzled"}),
+        (lambda x: (mx.quantize(x, "mxfp4_e2m1").pack(), quantize(x)[1]), {}),
+        (lambda x, words: quantize(x, rounding="sr", random_bits=words, sr_bits=8), {"rounding": "sr", "sr_bits": 8}),
+        (lambda x: mx.shared_scale(x, "mxfp4_e2m1"), {"operation": "scale"}),
+    ],
+)
+def test_what_a_kernel_may_claim(kernel, options):
+    assert check_arrays(kernel, **OPTIONS, **options).is_equal
+
+
+def test_dequantize():
+    def values(codes, scales):
+        return mx.MXArray.from_parts(codes, scales, "mxfp4_e2m1").dequantize()
+
+    assert check_arrays(values, **OPTIONS, operation="dequantize").is_equal
+    with pytest.raises(ConformanceError, match=r"shape \(7, 96\), transposed: \d+ of 672 wrong"):
+        check_arrays(
+            lambda c, s: values(np.lib.stride_tricks.as_strided(c, c.shape, (c.shape[1], 1)), s),
+            **OPTIONS,
+            operation="dequantize",
+        )
+
+    def from_packed(packed, scales):
+        assert packed.shape == (3, 33)
+        return mx.MXArray.from_packed(packed, scales, "mxfp4_e2m1", length=65).dequantize()
+
+    assert check_arrays(
+        from_packed, format="mxfp4_e2m1", operation="dequantize", packed=True, shapes=[(3, 65)]
+    ).is_equal
+
+
+def test_a_kernel_that_writes_into_its_argument_is_judged_by_what_it_gives():
+    def wiping(x):
+        x[:] = 0
+        return quantize(x)
+
+    with pytest.raises(ConformanceError, match="Wrong in"):
+        check_arrays(wiping, **OPTIONS)
+
+
+def test_choices_and_strictness():
+    def loose(x):
+        codes, scales = quantize(x)
+        return np.where(np.repeat(scales == 255, 32, axis=1)[:, : x.shape[1]], 5, codes), scales
+
+    assert set(check_arrays(loose, **OPTIONS).choices) == {"nan_block_codes"}
+    with pytest.raises(ConformanceError):
+        check_arrays(loose, **OPTIONS, strict=True)
+    assert check_arrays(loose, **OPTIONS, strict=True, accept="nan_block_codes").is_equal
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"operation": "encode"}, "'operation' must be one of"),
+        ({"scales": "swizzle"}, "'scales' must be one of .*did you mean 'swizzled'"),
+        ({"scales": "swizzled", "axis": 0}, "'scales' must be one of"),
+        ({"layouts": "strode"}, "'layouts' must be one of"),
+        ({"shapes": [5]}, "'shapes' must be pairs of lengths"),
+        ({"packed": True}, "'packed' must be False but for 'dequantize'"),
+        ({"axis": 2}, "'axis' must be between -2 and 1"),
+    ],
+)
+def test_mistakes_of_the_caller(options, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        check_arrays(quantize, **{**OPTIONS, **options})

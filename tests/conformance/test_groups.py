@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import numpy as np
+
+from mxnum.conformance.groups import Groups
+
+
+def column(*values):
+    return np.array(values, object)
+
+
+def grouped(**causes):
+    groups = Groups()
+    arrays = {name: column(*values) for name, values in causes.items()}
+    count = len(next(iter(arrays.values())))
+    groups.add(arrays, np.arange(count), lambda row: row)
+    return groups
+
+
+def test_examples_differ_and_large_groups_come_first():
+    groups = grouped(part=["tie"] * 6 + ["zero", "NaN"], sign=["+", "+", "+", "-", "+", "+", "-", "+"])
+    assert groups.different(1) == [0]
+    assert sorted(groups.different(3)) == [0, 6, 7]
+    assert len(groups.different(9)) == 4
+
+
+def test_lines_have_ranges():
+    groups = grouped(exponent=[1, 2, 3, 3, 9, None], sign=["+", "-", "+", "+", "+", "+"], part=["tie"] * 6)
+    assert groups.lines(32) == ["Wrong by exponent: 2^1 to 2^3: 4, 2^9: 1", "Wrong by sign: +: 5, -: 1"]
+    groups.places.update([31, 31])
+    assert groups.lines(32)[0] == "Wrong codes by place in the block: 31: 2"
+    many = grouped(**{"scale code": range(0, 40, 2)})
+    assert many.lines(32)[0].endswith("0x0A: 1, elsewhere: 14")
+
+
+def test_groups_are_joined():
+    groups, other = grouped(part=["tie"]), grouped(part=["zero", "zero"])
+    groups.include(other)
+    assert groups.counts["part"] == {"tie": 1, "zero": 2}
+    assert groups.different(1) == [0]

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mxnum.conformance.cases import cases
+from mxnum.conformance.expected import expected
+from mxnum.conformance.hypotheses import hypotheses, right
+from mxnum.conformance.task import OPERATIONS, make_task
+
+#: The fields in which float32 numbers below 2^-126 are like zero, whatever reads them.
+ALIKE = {"encode": {"code"}, "quantize": {"scale"}, "scale": {"scale"}}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "mxint8"])
+def test_each_gives_other_answers_than_the_right_ones(operation, fmt):
+    task = make_task(operation, fmt)
+    batches = list(cases(task))
+    inputs = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+    want = expected(task, inputs)
+    given = {**inputs, "scale": want["scale"]} if operation == "quantize" else inputs
+    same, names = set(), []
+    for one in hypotheses(task):
+        theirs = one.answer(task, {**given, "answered": want[one.field]})
+        assert theirs.shape == want[one.field].shape, one.name
+        names.append((one.field, one.name))
+        if np.array_equal(theirs, want[one.field]):
+            same.add((one.field, one.name))
+    assert len(names) == len(set(names)) > 5
+    alike = {(field, "reading subnormal inputs as zero") for field in ALIKE.get(operation, ())}
+    assert {(field, name) for field, name in same if "other bits above" not in name} == alike
+
+
+def test_the_answers_that_are_right_for_a_scale_that_is_not():
+    task = make_task("quantize", "mxfp4_e2m1")
+    x = np.full((1, 32), 4, np.float32).view(np.uint32)
+    assert right(task, {"x": x, "scale": np.array([[126]], np.uint8)}, "codes").tolist() == [[7] * 32]
+    assert right(task, {"x": x}, "scale").tolist() == [[127]]

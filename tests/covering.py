@@ -1,0 +1,140 @@
+"""Covering arrays: instead of all products of some choices, a few in which every pair of choices occurs.
+
+Mistakes depend on one choice or on two that meet, hardly ever on five:
+
+    @covering(fmt=mx.formats.names(), rounding=Rounding, overflow=Overflow).parametrize_in_tiers
+    def test_something(fmt, rounding, overflow): ...
+
+has the cases of the covering in the fast tier, and all others in the full one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+
+SEED = 20260101
+#: Of so many possible cases all are looked at for the best; of more, first as many at random.
+LOOKED_AT = 4096
+
+Case = dict[str, Any]
+Rows = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True, eq=False)
+class Covering:
+    """Some cases, and what is sure to occur in them."""
+
+    choices: dict[str, tuple[Any, ...]]
+    #: Names of choices whose values all meet in some case.
+    together: tuple[tuple[str, ...], ...]
+    #: Every case that is possible: the place of each of its values among the choices.
+    possible: Rows
+    #: Which of them were chosen.
+    chosen: tuple[int, ...]
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"{name} ({len(values)})" for name, values in self.choices.items())
+        met = "; ".join(" with ".join(names) for names in self.together)
+        return f"{len(self)} of {len(self.possible)} cases of {sizes}. Every value of these meets: {met}."
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def __iter__(self) -> Iterator[Case]:
+        return map(self.case, self.chosen)
+
+    def case(self, number: int) -> Case:
+        """One of those that are possible."""
+        places = self.possible[number].tolist()
+        return {name: values[place] for (name, values), place in zip(self.choices.items(), places, strict=True)}
+
+    def missing(self, chosen: Iterable[int] | None = None) -> int:
+        """How many meetings there are in possible cases and in none that was chosen."""
+        meetings = self.meetings()
+        rows = list(self.chosen if chosen is None else chosen)
+        return int(np.unique(meetings).size - np.unique(meetings[rows]).size)
+
+    def meetings(self) -> Rows:
+        """For each possible case what meets in it: a number for each of `together`."""
+        names, columns, first = list(self.choices), [], 0
+        for group in self.together:
+            number = np.zeros(len(self.possible), np.int64)
+            for name in group:
+                number = number * len(self.choices[name]) + self.possible[:, names.index(name)]
+            columns.append(number + first)
+            first += prod(len(self.choices[name]) for name in group)
+        return np.stack(columns, axis=1)
+
+    @property
+    def parametrize(self) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """A decorator for a test: these cases."""
+        return self._parametrize(self.chosen)
+
+    @property
+    def parametrize_in_tiers(self) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """A decorator for a test: these cases in the fast tier, and every other possible one in the full tier."""
+        return self._parametrize(range(len(self.possible)))
+
+    def _parametrize(self, numbers: Iterable[int]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        fast = set(self.chosen)
+        rows = [
+            pytest.param(*self.case(number).values(), marks=() if number in fast else pytest.mark.full)
+            for number in numbers
+        ]
+        return pytest.mark.parametrize(tuple(self.choices), rows)
+
+
+def covering(
+    *,
+    strength: int = 2,
+    apart: Iterable[tuple[str, str]] = (),
+    where: Callable[..., bool] | None = None,
+    **choices: Iterable[Any],
+) -> Covering:
+    """Cases in which every `strength` values of different choices meet, if any possible case has them.
+
+    `where` says of a case whether it is possible. Pairs in `apart` need not meet: what both choices are about is
+    compiled for each pair, say, and tested elsewhere. The cases are the same in every run.
+    """
+    values = {name: tuple(some) for name, some in choices.items()}
+    size = prod(map(len, values.values()))
+    if size > 1 << 20:
+        raise ValueError(f"{size} products are too many to choose from: leave some choices to another test")
+    rows = np.stack(np.unravel_index(np.arange(size), [len(some) for some in values.values()]), axis=1)
+    left_out = {frozenset(pair) for pair in apart}
+    together = [
+        names
+        for names in combinations(values, min(strength, len(values)))
+        if not any(frozenset(pair) in left_out for pair in combinations(names, 2))
+    ]
+    met = {name for names in together for name in names}
+    together += [(name,) for name in values if name not in met]
+    found = Covering(values, tuple(together), rows, ())
+    if where is not None:
+        found = replace(found, possible=rows[[where(**found.case(number)) for number in range(size)]])
+    return replace(found, chosen=tuple(sorted(_greedy(found.meetings()))))
+
+
+def _greedy(meetings: Rows) -> list[int]:
+    """Rows that have every number: always the one with the most that are new, of several the first in random order."""
+    order = np.random.default_rng(SEED).permutation(len(meetings))
+    is_new = np.zeros(int(meetings.max(initial=-1)) + 1, bool)
+    is_new[meetings] = True
+    chosen: list[int] = []
+    for looked_at in (order[:LOOKED_AT], order):
+        candidates = meetings[looked_at]
+        while is_new.any():
+            news = is_new[candidates].sum(axis=1)
+            best = int(np.argmax(news))
+            if news[best] == 0:
+                break
+            chosen.append(int(looked_at[best]))
+            is_new[candidates[best]] = False
+    return chosen

@@ -1,0 +1,53 @@
+"""Loops along bands of rows: which rows a band has, and rows however short."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mxnum as mx
+from mxnum.engine.loops import columns
+from mxnum.scalar.random import philox4x32
+from tests import samples
+
+
+def test_bands_of_all_planes():
+    shape = 70, 8, 32, 1, 8
+    assert [columns.rows_of(band, shape) for band in range(6)] == [
+        (0, 32), (32, 64), (64, 70), (70, 102), (102, 134), (134, 140),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [8, 9, 20, 33, 64, 130])
+@pytest.mark.parametrize("blocks", [(32, 1), (30, 1), (8, 4), (32, 8)])
+def test_short_rows_have_the_results_of_long_ones(width, blocks):
+    """The same array beside itself, where rows are long; with numbers that the fast loop leaves, and a short band."""
+    rng = samples.generator("short rows", width, blocks)
+    x = (rng.standard_normal((3, 90, width)) * np.exp2(rng.integers(-20, 20, (3, 90, width)))).astype(np.float32)
+    x[0, 3, 5], x[2, 89, 0], x[1, 40:60] = np.nan, 1e-42, 0
+    padded = -(-width // blocks[1]) * blocks[1]
+    wide = np.zeros((3, 90, 20 * padded), np.float32)
+    for copy in range(20):
+        wide[..., copy * padded : copy * padded + width] = x
+    words = rng.integers(0, 1 << 32, x.shape, dtype=np.uint32)
+    words_wide = np.zeros(wide.shape, np.uint32)
+    words_wide[..., 7 * padded : 7 * padded + width] = words
+    for more, same in (
+        ({}, {}),
+        ({"rounding": "sr", "random_bits": words}, {"rounding": "sr", "random_bits": words_wide}),
+    ):
+        options = {"format": "mxfp8_e4m3", "block_shape": blocks}
+        q, r = mx.quantize(x, **options, **more), mx.quantize(wide, **options, **same)
+        here = slice(7 * padded, 7 * padded + width)
+        samples.assert_same("codes", None, q.codes, r.codes[..., here])
+        samples.assert_same("values", None, q.dequantize().view(np.uint32), r.dequantize()[..., here].view(np.uint32))
+
+
+@pytest.mark.parametrize("width", [8, 20])
+def test_seeded_bits_follow_the_order_of_elements_in_short_rows(width):
+    x = samples.generator("seeded short rows").standard_normal((4, 64, width), np.float32)
+    options = {"format": "mxfp4_e2m1", "axis": 1, "rounding": "sr"}
+    words = [philox4x32(counter, 0, 0, 0, 3, 0) for counter in range(x.size // 4)]
+    bits = np.array(words, np.uint32).reshape(x.shape)
+    got, want = mx.quantize(x, seed=3, **options), mx.quantize(x, random_bits=bits, **options)
+    samples.assert_same("codes", None, got.codes, want.codes)

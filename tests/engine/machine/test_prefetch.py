@@ -1,0 +1,40 @@
+"""Asking for memory: the lines that are asked for, where there are any and where there are none."""
+
+from __future__ import annotations
+
+import re
+
+import numba
+import numpy as np
+import pytest
+
+from mxnum.engine.machine.prefetch import ask_for
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="compiled loops")
+@pytest.mark.parametrize(("dtype", "lines"), [("uint8", 1), ("int16", 1), ("int32", 2), ("int64", 4)])
+def test_every_line_is_asked_for_once(dtype, lines):
+    """32 elements, so many bytes further."""
+
+    def loop(array, index):
+        ask_for(array, index, 32, 2048)
+
+    compiled = numba.njit((numba.types.Array(getattr(numba.types, dtype), 1, "C"), numba.int64))(loop)
+    text = next(iter(compiled.inspect_llvm().values()))
+    asked = re.findall(r"call void @llvm\.prefetch[.\w]*\(.*, i32 0, i32 3, i32 1\)", text)
+    offsets = sorted({int(found) for found in re.findall(r"i64 (\d+)\n", text)} & set(range(2048, 2048 + 64 * 9, 64)))
+    assert len(asked) == lines, text
+    assert offsets == list(range(2048, 2048 + 64 * lines, 64))
+
+
+def test_nothing_need_be_there():
+    """Elements behind the last one, and where no memory is, are asked for without harm; nothing is written."""
+    x = np.arange(8, dtype=np.int32)
+
+    def loop(array):
+        for index in (0, 7, 1 << 12, 1 << 40, -(1 << 40)):
+            ask_for(array, index, 32, 8192)
+
+    loop(x)
+    numba.njit(loop)(x)
+    assert x.tolist() == list(range(8))

@@ -1,0 +1,105 @@
+"""How block sums are held: by formats, by scales, and by the elements that are there."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import mxnum as mx
+from mxnum.engine.products import exactness
+from mxnum.engine.products.exactness import Held
+from mxnum.formats import ELEMENTS
+from tests import samples
+from tests.engine.products.test_terms import operand
+from tests.test_linalg import codes_at_random
+
+
+def test_plans():
+    """The ways of holding sums of 32 products, by how many bits these take."""
+    narrow = ("e3m2", "e2m3", "e2m1", "int8", "e3m0", "int4")
+    for a, b in product(ELEMENTS, ELEMENTS):
+        how = exactness.plan(ELEMENTS[a], ELEMENTS[b], 32)
+        assert how.word == ("float32" if a in narrow and b in narrow else "float64")
+        assert how.always != ("e5m2" in (a, b) and {a, b} <= {"e4m3", "e5m2"})
+        assert how.if_split
+    e3m2, e5m2 = ELEMENTS["e3m2"], ELEMENTS["e5m2"]
+    assert exactness.plan(e3m2, e3m2, 83).word == "float32"  # 83 * 448**2 < 2**24
+    assert exactness.plan(e3m2, e3m2, 84).word == "float64"
+    assert exactness.plan(e5m2, e5m2, 36).if_split
+    assert not exactness.plan(e5m2, e5m2, 37).if_split
+    tiny, small = (mx.ElementFormat("e2m1", 2, 1, bias) for bias in (140, 90))
+    assert exactness.plan(tiny, tiny, 1) is None
+    assert exactness.plan(small, small, 1).word == "float64"
+
+
+def needed_bits(a, b, run):
+    """By the numbers themselves: for each block, the bits of the largest sum that a pair of rows might make."""
+    result = []
+    for start in range(0, a.shape[1], run):
+        sides = []
+        for x in (a, b):
+            block = (np.abs(x[:, start : start + run]) * 2.0**16).astype(np.int64).ravel().tolist()
+            sides.append(max(block) // min((v & -v for v in block if v), default=1))
+        result.append((sides[0] * sides[1] * run).bit_length())
+    return np.array(result)
+
+
+@pytest.mark.parametrize("order", [np.ascontiguousarray, np.asfortranarray])
+@pytest.mark.parametrize("pair", [("e5m2", "e5m2"), ("e5m2", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "int8")])
+def test_blocks_that_float64_might_not_hold_are_found(pair, order):
+    """None is missed, and few are named in vain: those within the bits of a binade and of the count."""
+    rng = samples.generator("wide", *pair)
+    for run in (1, 7, 32):
+        codes = [rng.integers(0, ELEMENTS[n].max_code + 1, (5, 20 * run - run // 2), np.uint8) for n in pair]
+        codes[0][:, : 3 * run] = 0
+        values = [np.array(ELEMENTS[n].values())[x] for n, x in zip(pair, codes, strict=True)]
+        codes = [order(x) for x in codes]
+        sides = [mx.MXArray.from_parts(x, np.full((5, 20), 127, np.uint8), mx.MXFormat(ELEMENTS[n], block=run))
+                 for x, n in zip(codes, pair, strict=True)]  # fmt: skip
+        a, b = (operand(x) for x in sides)
+        wide = exactness.widths(a, run) + exactness.widths(b, run) > exactness.bits_to_spare(run)
+        needed = needed_bits(*values, run)
+        assert (needed[~wide] <= 53).all()
+        assert (needed[wide] > 53 - 9).all()
+        assert wide.any() == ("int8" not in pair) or run < 32
+        assert exactness.may_be_wide(a, b, run) == wide.any()
+
+
+def held(a, b):
+    return exactness.held(operand(a), operand(b))
+
+
+def test_a_block_of_zeros_does_not_leave_float32():
+    codes = samples.generator("zeros").integers(1, 8, (3, 64), np.uint8)
+    codes[:, :32] = 0
+    q = mx.MXArray.from_parts(codes, np.uint8([[0, 97]] * 3), "mxfp4_e2m1")
+    assert held(q, q) == Held("float32")
+    low = mx.MXArray.from_parts(q.codes, np.where(q.scales, 20, q.scales).astype(np.uint8), q.format)
+    assert held(low, low) == Held("float64")
+    signs = mx.MXArray.from_parts(np.full((2, 32), 8, np.uint8), np.zeros((2, 1), np.uint8), q.format)
+    assert held(signs, signs) == Held("float32")  # zeros below zero
+    high = mx.MXArray.from_parts(signs.codes, np.full((2, 1), 254, np.uint8), q.format)
+    assert held(high, high) == Held("float64")  # their scale is infinite in float32
+
+
+@pytest.mark.parametrize(
+    ("scales", "word"),
+    [((0, 254), 32), ((254, 254), 64), ((0, 0), 64), ((50, 55), 32), ((50, 54), 64), ((254, 127), 32),
+     ((254, 128), 64), ((255, 3), 32), ((255, 255), 32)],
+)  # fmt: skip
+def test_scales_at_the_ends_of_what_float32_holds(scales, word):
+    codes = samples.generator("ends").integers(1, 128, (4, 8), dtype=np.uint8)
+    a, b = (mx.MXArray.from_parts(codes, np.full((4, 1), s, np.uint8), "mxint8", block_size=8) for s in scales)
+    assert held(a, b) == Held(f"float{word}")
+
+
+def test_what_is_split_and_what_is_not_held():
+    wide = codes_at_random("mxfp8_e5m2", (9, 40), 8, spread=3)
+    assert held(wide, wide) == Held("float64", 2.0 ** (16 - 16))
+    narrow = mx.MXArray.from_parts(wide.codes % 64 | 32, wide.scales, wide.format, block_size=8)
+    assert held(narrow, narrow) == Held("float64")
+    long = mx.MXArray.from_parts(wide.codes, wide.scales[:, :1], wide.format, block_size=40)
+    assert held(long, long) is None
+    assert held(wide[:, :0], wide[:, :0]) is None

@@ -1,0 +1,61 @@
+"""The loops: without compilation and in any floating-point environment the same bits."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import mxnum as mx
+from mxnum.engine.products import sums
+from mxnum.engine.products.operands import Operand
+from mxnum.formats import FLOATS
+from tests.test_float_environment import DENORMALS_ARE_ZERO, DOWNWARD, FLUSH_TO_ZERO, UPWARD, control_bits
+from tests.test_float_environment import pytestmark as needs_control_register
+from tests.test_linalg import codes_at_random, floats
+
+DEFINED = ("exact", "block", "sequential")
+
+
+def everything():
+    """Bytes of products of every kind, subnormal terms and sums among them."""
+    parts = []
+    for left, right in (("mxfp8_e4m3", "mxfp4_e2m1"), ("mxfp8_e5m2", "mxfp8_e5m2"), ("mxint8", "mxfp6_e3m2")):
+        a, b = codes_at_random(left, (5, 50), 16, spread=60), codes_at_random(right, (6, 50), 16, spread=60)
+        small = mx.MXArray.from_parts(a.codes, a.scales // 2, a.format, block_size=16)
+        for accumulate in DEFINED:
+            for out_dtype in ("float32", "bfloat16"):
+                parts += [mx.matmul(x, b.T, accumulate=accumulate, out_dtype=out_dtype) for x in (a, small)]
+            if accumulate != "block":
+                parts.append(mx.matmul(codes_at_random(left, (5, 50), 16, offset=True), b.T, accumulate=accumulate))
+                parts += [mx.matmul(a, floats(d, (50, 3)), accumulate=accumulate) for d in ("float64", "float16")]
+    return [p.tobytes().hex() for p in parts]
+
+
+@needs_control_register
+@pytest.mark.parametrize("bits", [FLUSH_TO_ZERO | DENORMALS_ARE_ZERO, UPWARD, DOWNWARD], ids=hex)
+def test_results_do_not_change_with_the_environment(bits):
+    want = everything()
+    with control_bits(bits):
+        got = everything()
+    assert got == want
+
+
+def test_results_without_compilation_are_the_same():
+    probe = "from tests.engine.products.test_sums import everything; print(*everything())"
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", probe], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == everything()
+
+
+def test_an_accumulation_that_nobody_knows_is_refused():
+    """No test saw that a mode that is added would go unnoticed: the ways were looked up by those that there were."""
+    x, out = Operand(np.ones((2, 2), np.float32), FLOATS["float32"]), np.empty((2, 2), np.float32)
+    with pytest.raises(AssertionError, match="unreachable"):
+        sums.matmul(x, x, "pairwise", out, 1, lambda x, threads: x.array)

@@ -1,0 +1,109 @@
+"""Conversions are made once for all calls that ask for the same; what they do is tested in test_host."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mxnum as mx
+from mxnum.engine.loops import columns, rows
+from mxnum.engine.loops.random_bits import NO_DRAW
+from mxnum.engine.quantizing import conversion
+from mxnum.engine.quantizing.conversion import Modes
+from mxnum.engine.traversal.block_walk import Walk
+from mxnum.formats import ELEMENTS, FLOATS
+from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
+from tests import samples
+
+FLOAT32, E4M3 = FLOATS["float32"], ELEMENTS["e4m3"]
+ROWS, SHORT, COLUMNS, TILES = (
+    Walk(1, 4, 64, 1, 32),
+    Walk(1, 4, 64, 1, 16),
+    Walk(1, 64, 64, 32, 1),
+    Walk(1, 64, 64, 4, 4),
+)
+
+
+def modes(name, **changes):
+    usual = Modes(FLOAT32, ELEMENTS[name], Rounding.RNE, Overflow.SATURATE, ScaleRule.FLOOR, Nonfinite.BLOCK, False)
+    return usual._replace(**changes)
+
+
+def loop(kind, walk):
+    return kind.fast_loop(kind.fast, walk, NO_DRAW)
+
+
+def test_a_conversion_is_one_object():
+    assert conversion.to_codes(modes("e4m3")) is conversion.to_codes(modes("e4m3"))
+    assert conversion.from_codes(E4M3, FLOAT32) is not conversion.from_codes(ELEMENTS["e5m2"], FLOAT32)
+
+
+def test_loops_are_shared_by_elements():
+    one, other = (conversion.to_codes(modes(name, rounding=Rounding.RTZ)) for name in ("e4m3", "int8"))
+    assert loop(one, ROWS) is loop(other, ROWS)
+
+
+def test_the_commonest_conversions_have_their_constants_compiled_in():
+    usual, short, other_rule, other_overflow = (
+        {loop(conversion.to_codes(modes(name, **change)), walk) for name in ("e4m3", "int8")}
+        for walk, change in (
+            (ROWS, {}), (SHORT, {}), (ROWS, {"rule": ScaleRule.RCEIL}), (ROWS, {"overflow": Overflow.IEEE})
+        )
+    )  # fmt: skip
+    assert (len(usual), len(short), len(other_overflow - usual)) == (2, 1, 1)  # integers have no other overflow
+    assert other_rule == usual  # the rule is among the numbers that a loop is given
+    in_columns, in_tiles = (
+        {loop(conversion.to_values(modes(name)), walk) for name in ("e4m3", "int8")} for walk in (COLUMNS, TILES)
+    )
+    assert (len(in_columns), len(in_tiles)) == (2, 1)
+
+
+@pytest.mark.parametrize("walk", [ROWS, Walk(1, 4, 70, 1, 32), COLUMNS, TILES], ids=str)
+@pytest.mark.parametrize("place", [0, 37, 200])
+def test_what_is_marked_is_redone_and_nothing_else(walk, place, monkeypatch):
+    """NaN marks its group for the definition, a subnormal number for the loops at any scale; marks are clear again."""
+    x = samples.generator("marks").standard_normal(walk.elements).astype(np.float32)
+    scales = np.zeros(walk.elements, np.uint8)
+    kind = conversion.Loops(conversion.to_codes(modes("e4m3")), walk, NO_DRAW)
+    usual = np.zeros(x.size, np.uint8)
+    kind(x, usual, (scales,), 0, 1)
+    for value in (np.nan, np.float32(1e-44)):
+        changed = x.copy()
+        changed[place] = value
+        codes, left = np.full(x.size, 0xAA, np.uint8), kind.marks()
+        kind.run(kind.flat(changed, codes, scales), left, 0, 1)
+        assert not left.any()
+        differ = np.flatnonzero(codes != usual)
+        assert differ.size
+        if walk.along_rows:
+            row = place // walk.columns
+            block = slice(row * walk.columns + place % walk.columns // walk.run * walk.run, (row + 1) * walk.columns)
+            assert differ.min() >= block.start
+            assert differ.max() < min(block.start + walk.run, block.stop)
+
+
+def test_loops_have_one_shape_for_rows_and_columns():
+    for name in ("quantize", "find_scales", "convert", "decode"):
+        assert callable(getattr(rows, name))
+        assert callable(getattr(columns, name))
+
+
+def test_words_of_any_order_go_with_their_elements():
+    """Turned words and seeds had loops of their own: all go through copies now."""
+    for shape, options in (
+        ((200, 104), {"block_size": 16}), ((5000, 64), {}), ((300, 150), {"block_size": 17}),
+        ((130, 331), {"block_shape": (4, 8), "sr_bits": 7}), ((96, 40), {"axis": 0}),
+    ):  # fmt: skip
+        rng = samples.generator("other order", shape)
+        x, words = rng.standard_normal(shape, np.float32), rng.integers(0, 1 << 32, shape, dtype=np.uint32)
+        x[3, 5], x[4, 10:15], x[20, 21] = np.nan, 1e-44, np.inf
+        kind = {"format": "mxfp6_e3m2", "rounding": "sr", **options}
+        for bits in ({"random_bits": words}, {"seed": 1 << 40, "stream": 3}):
+            want = mx.quantize(x, **bits, **kind)
+            for threads in (1, 3):
+                got = mx.quantize(np.asfortranarray(x), threads=threads, **bits, **kind)
+                assert got.codes.flags.f_contiguous
+                samples.assert_same(f"codes {shape}", None, got.codes, want.codes)
+                samples.assert_same(f"scales {shape}", None, got.scales, want.scales)
+        got = mx.quantize(x, random_bits=np.asfortranarray(words), **kind)
+        samples.assert_same(f"codes {shape}", None, got.codes, mx.quantize(x, random_bits=words, **kind).codes)

@@ -1,0 +1,160 @@
+"""The transforms of blocks, of which asymmetric scaling has the most to do, against the definition on numpy arrays."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import mxnum as mx
+from mxnum.engine.loops.random_bits import NO_DRAW
+from mxnum.engine.machine import float_environment
+from mxnum.engine.quantizing import transforms
+from mxnum.engine.request import RandomBits, Request
+from mxnum.engine.traversal import parts
+from mxnum.engine.traversal.block_walk import walk_of
+from mxnum.formats import FLOATS
+from tests import samples
+from tests.engine import naive
+
+TYPES = {"float32": np.float32, "float64": np.float64, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
+LAYOUTS = ({}, {"axis": 0}, {"block_shape": (8, 8)}, {"block_size": 17}, {"block_shape": (3, 5)})
+
+
+def inputs(dtype, shape=(70, 96)):
+    """Blocks away from zero, at every magnitude, and among them constant ones, zeros, NaN and infinities."""
+    rng = samples.generator("asymmetric", dtype, shape)
+    with np.errstate(over="ignore"):
+        x = rng.standard_normal(shape) * np.exp2(rng.integers(-20, 14, (shape[0], 1))) + rng.integers(-9, 9, shape)
+        x = x.astype(TYPES[dtype])
+    x[3, 5], x[4, 40], x[8, :32], x[7, :32], x[7, 0] = np.nan, np.inf, -np.inf, np.nan, -np.nan
+    x[5], x[6], x[9], x[12, :32] = 0, -0.0, 3.25, 70000 if dtype != "float16" else 65504
+    bits = x.view(f"u{x.dtype.itemsize}")
+    bits[20:30] = rng.integers(0, 1 << min(63, 8 * x.dtype.itemsize), (10, shape[1]))
+    bits[25:30] |= bits.dtype.type(1 << (8 * x.dtype.itemsize - 1))
+    return x
+
+
+def same(label, mine, its):
+    samples.assert_same(label, None, mine.view(f"u{mine.itemsize}"), its.view(f"u{its.itemsize}"))
+
+
+def settings(x, fmt="mxfp4_e2m1", *, scales=None, **options):
+    names = ("axis", "block_size", "block_shape", "blocks", "rounding", "scale_rule", "overflow", "nonfinite")
+    kind = dict.fromkeys(names) | {"rounding": "rne", "scale_rule": "floor", "overflow": "saturate"}
+    kind |= {"nonfinite": "block", "offset_range": "exact"} | options
+    return mx.ops._settings(
+        fmt, x.shape, x.dtype.name, kind["axis"], kind["block_size"], kind["block_shape"], kind["blocks"],
+        kind["rounding"], kind["scale_rule"], kind["overflow"], kind["nonfinite"], "float16", kind["offset_range"],
+        scales is not None,
+    )  # fmt: skip
+
+
+def check(x, fmt="mxfp4_e2m1", *, scales=None, seed=None, words=None, **options):
+    """Quantize, dequantize to every type and fake-quantize."""
+    random = None
+    given = dict(options)
+    if seed is not None or words is not None:
+        random = RandomBits(30, words=words, seed=seed or 0)
+        given |= {"seed": seed, "random_bits": words}
+    asked = settings(x, fmt, scales=scales, **options)
+    codes, sides, offsets = naive.quantize(Request(asked, x, scales, random))
+    got = mx.quantize(x, fmt, offset="float16", scales=scales, **given)
+    label = f"{fmt} {x.dtype} {options}"
+    for name, mine, its in (
+        ("scales", got.scales, sides),
+        ("offsets", got.offsets, offsets),
+        ("codes", got.codes, codes),
+    ):
+        same(f"{name} {label}", mine, its)
+    kind = codes, sides, offsets, asked.element, asked.blocks
+    for dtype, target in FLOATS.items():
+        same(f"{dtype} {label}", got.dequantize(dtype), naive.dequantize(*kind, target))
+    fake = mx.fake_quantize(x, fmt, offset="float16", scales=scales, **given)
+    same(f"fake {label}", fake, naive.dequantize(*kind, asked.source))
+
+
+@pytest.mark.parametrize("offset_range", ["exact", "half"])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_every_layout_equals_the_definition(dtype, offset_range):
+    x = inputs(dtype)
+    for layout in LAYOUTS if dtype == "float32" else LAYOUTS[::4]:
+        check(x, offset_range=offset_range, **layout)
+
+
+@pytest.mark.parametrize("name", ["mxfp8_e4m3", "mxfp8_e5m2", "mxint8", "mxfp4_e3m0"])
+def test_formats_and_modes(name):
+    x = inputs("float32")
+    check(x, name, rounding="rtp", scale_rule="rceil", nonfinite="block")
+    check(x, name, rounding="sr", seed=9, overflow="ieee", offset_range="half")
+    check(x, name, scales=np.full((70, 3), 120, np.uint8))
+
+
+def test_chunks_draw_the_same_random_bits_whatever_the_order_of_memory(monkeypatch):
+    """There was a way of its own for each order; all are one way now, with chunks that need not be large."""
+    small = parts.chunks.__wrapped__
+    monkeypatch.setattr(parts, "chunks", lambda shape, cuts, blocks, _=0: small(shape, cuts, blocks, 2000))
+    monkeypatch.setattr("mxnum.engine.quantizing.plan.CHUNK", 2000)
+    x = np.resize(inputs("float32"), (3, 6_000))
+    words = samples.generator("words").integers(0, 1 << 32, x.shape, dtype=np.uint32)
+    for view, some in ((x, words), (np.asfortranarray(x), words), (np.repeat(x, 2, axis=1)[:, ::-2], words[:, ::-1])):
+        check(view, rounding="sr", seed=5)
+        check(view, rounding="sr", words=some)
+        check(view, rounding="sr", words=some, axis=0)
+    check(x.reshape(-1), rounding="sr", seed=5)
+    check(np.asfortranarray(x), scales=np.full((1, 6_000), 120, np.uint8), axis=0)
+
+
+def test_arrays_without_axes_or_elements():
+    check(np.float32(1.3) + np.zeros((), np.float32))
+    check(np.zeros((0, 5), np.float32))
+    check(np.full((1, 1, 3), 2.5, np.float32))
+
+
+def test_blocks_over_three_axes_and_blocks_longer_than_a_chunk():
+    x = np.resize(inputs("float32"), (7, 9, 11))
+    check(x, blocks=(2, 4, 3))
+    check(x.T, blocks=(3, 4, 2), offset_range="half")
+    large = np.resize(inputs("float32"), (400, 400))
+    large[~np.isfinite(large)] = 1
+    check(large, block_shape=(400, 400))
+
+
+def test_without_trust_in_the_hardware(monkeypatch):
+    monkeypatch.setattr(float_environment, "is_default", lambda: False)
+    check(inputs("float32"))
+    check(inputs("bfloat16"), axis=0, offset_range="half")
+
+
+def test_offsets_and_scales_of_ones_own():
+    """What no quantization makes: infinite offsets, and scales at which values are not exact in float32."""
+    rng = samples.generator("own")
+    codes = rng.integers(0, 16, (64, 64), dtype=np.uint8)
+    scales = np.resize(np.arange(256, dtype=np.uint8), (64, 2))
+    offsets = rng.integers(0, 1 << 16, (64, 2), dtype=np.uint16).view(np.float16)
+    for middles in (offsets, np.nan_to_num(offsets)):
+        q = mx.MXArray.from_parts(codes, scales, "mxfp4_e2m1", offsets=middles)
+        for dtype, target in FLOATS.items():
+            want = naive.dequantize(codes, scales, middles, q.format.element, q.blocks, target)
+            same(dtype, q.dequantize(dtype), want)
+
+
+@pytest.mark.parametrize("transform", [transforms.POWERS_OF_TWO, transforms.OFFSETS], ids=["scales", "offsets"])
+def test_a_transform_finds_what_it_applies_and_undoes_it(transform):
+    """The seam that a new kind of scale goes into: four operations on a contiguous part, and its sides."""
+    x = inputs("float32")
+    asked = settings(x, axis=0)
+    walk = walk_of(x.shape, asked.blocks)
+    found, used, both = (tuple(np.zeros(asked.scales_shape, dtype) for dtype in transform.sides) for _ in range(3))
+    codes, values, again = np.zeros(x.shape, np.uint8), np.zeros_like(x), np.zeros_like(x)
+    transform.find(asked)(walk, NO_DRAW)(x, np.empty(1, np.uint8), found, 0, 1)
+    transform.apply(asked)(walk, NO_DRAW)(x, codes, used, 0, 1)
+    transform.apply_and_undo(asked)(walk, NO_DRAW)(x, values, both, 0, 1)
+    decoding = mx.engine.request.decoding_settings(
+        asked.element, asked.blocks, asked.shape, False, len(used) > 1, FLOATS["float32"]
+    )
+    transform.undo(decoding)(walk, NO_DRAW)(codes, again, used, 0, 1)
+    same("values", values, again)
+    for one, other, third in zip(found, used, both, strict=True):
+        same("sides", one, other)
+        same("sides", one, third)

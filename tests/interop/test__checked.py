@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import types
+
+import numpy as np
+import pytest
+
+import mxnum as mx
+from mxnum.interop import gguf, gpt_oss, safetensors, views
+from mxnum.interop._checked import in_host_memory, without_offsets
+
+
+def test_arrays_of_numpy_are_taken_as_they_are():
+    q = mx.quantize(np.ones(32), "mxfp4_e2m1")
+    assert in_host_memory("q", q) is q
+    assert without_offsets("q", q) is q
+
+
+def test_what_is_on_a_gpu_is_not_copied_unasked():
+    # No test saw it: numpy was asked to read it, and answered in words of its own.
+    part = types.SimpleNamespace(__cuda_array_interface__={}, shape=(32,))
+    q = mx.MXArray(part, part, mx.formats.get("mxfp4_e2m1"), (32,))
+    for call in (gguf.to_gguf_blocks, gpt_oss.to_gpt_oss, views.to_views):
+        with pytest.raises(TypeError, match=r"'q' must be in host memory, not on a GPU; call to_host\(\) first"):
+            call(q)
+    with pytest.raises(TypeError, match="'tensors' must be in host memory"):
+        safetensors.save("x", {"q": q})
+
+
+def test_offsets_are_not_dropped_in_silence():
+    # No test saw it: each wrote arrays without offsets, and the values of others were other values then.
+    q = mx.quantize(np.linspace(5, 6, 32), "mxfp4_e2m1", offset="float16")
+    for call in (gguf.to_gguf_blocks, gpt_oss.to_gpt_oss, views.to_views):
+        with pytest.raises(ValueError, match="'q' must be without offsets, not <MXArray"):
+            call(q)
+        with pytest.raises(TypeError, match="'q' must be an MXArray, not 'ndarray'"):
+            call(np.ones(32))

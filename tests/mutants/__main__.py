@@ -1,0 +1,132 @@
+"""``python -m tests.mutants``: plant each mistake in a copy of the repository and see which test finds it.
+
+Exit status: 0 if all are found, 1 if one survives, 2 for arguments or texts that make no sense.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from tests.mutants.planted import MUTANTS, Mutant
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("mxnum", "tests", "proofs", "docs", "benchmarks", "conftest.py", "pyproject.toml", "README.md")
+LEFT_OUT = shutil.ignore_patterns("__pycache__", "_build", ".cache", ".hypothesis")
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What became of a mutant."""
+
+    killed: bool
+    #: The test that failed first, or what went wrong instead.
+    by: str
+    seconds: float
+
+
+def copy_of_repository(folder: Path) -> Path:
+    """What the tests need, and nothing that was compiled before."""
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=LEFT_OUT)
+        elif source.exists():
+            shutil.copy(source, folder / name)
+    return folder
+
+
+def changed(text: str, mutant: Mutant) -> str:
+    """A file with the mistake in it."""
+    count = text.count(mutant.old)
+    if count != 1 or mutant.old == mutant.new:
+        raise ValueError(f"{mutant.name}: its text occurs {count} times in {mutant.file}, and has to occur once")
+    return text.replace(mutant.old, mutant.new)
+
+
+def run_tests(folder: Path, tests: Sequence[str]) -> tuple[bool, str]:
+    """Whether these tests pass in a copy of the repository, and the first that fails."""
+    settings = {"NUMBA_CACHE_DIR": str(folder / "compiled"), "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_ADDOPTS": ""}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
+    done = subprocess.run(command, cwd=folder, env={**os.environ, **settings}, capture_output=True, text=True)
+    found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)
+    last = (done.stdout + done.stderr).strip().splitlines()[-1:]
+    return done.returncode == 0, found[1] if found else " ".join(last)
+
+
+def fate_of(mutant: Mutant, folder: Path) -> Fate:
+    """Plant one, run the tests that should notice it, and take it out again."""
+    path, started = folder / mutant.file, time.monotonic()
+    text = path.read_text()
+    path.write_text(changed(text, mutant))
+    try:
+        passes, failed = run_tests(folder, mutant.killed_by)
+    finally:
+        path.write_text(text)
+    return Fate(not passes and "::" in failed, failed, time.monotonic() - started)
+
+
+def chosen(pattern: str | None) -> list[Mutant]:
+    """Mutants whose name or file matches a glob or contains a string."""
+    return [
+        mutant
+        for mutant in MUTANTS
+        if pattern is None or any(pattern in name or fnmatchcase(name, pattern) for name in (mutant.name, mutant.file))
+    ]
+
+
+def tests_of(mutants: Iterable[Mutant]) -> list[str]:
+    """All tests that should notice one: files stand for what is in them."""
+    named = sorted({test for mutant in mutants for test in mutant.killed_by})
+    files = {test for test in named if "::" not in test}
+    return [test for test in named if test in files or test.split("::")[0] not in files]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Plant them one after the other."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("--only", metavar="PATTERN", help="mutants whose name or file matches or contains this")
+    parser.add_argument("--list", action="store_true", help="say what they are, and run nothing")
+    parser.add_argument("--skip-baseline", action="store_true", help="do not see first that the tests pass as they are")
+    options = parser.parse_args(arguments)
+    mutants = chosen(options.only)
+    if not mutants:
+        print(f"No mutant matches {options.only!r}.", file=sys.stderr)
+        return 2
+    if options.list:
+        for mutant in mutants:
+            print(f"{mutant.name} ({mutant.file}): {mutant.wrong}")
+        return 0
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = copy_of_repository(Path(temporary))
+        for mutant in mutants:
+            changed((folder / mutant.file).read_text(), mutant)
+        if not options.skip_baseline:
+            passes, failed = run_tests(folder, tests_of(mutants))
+            if not passes:
+                print(f"Nothing was planted: without a mistake {failed}", file=sys.stderr)
+                return 2
+        survived = []
+        for number, mutant in enumerate(mutants, 1):
+            fate = fate_of(mutant, folder)
+            verdict = "killed by" if fate.killed else "SURVIVED:"
+            print(f"[{number}/{len(mutants)}] {mutant.name}: {verdict} {fate.by} ({fate.seconds:.0f} s)", flush=True)
+            survived += [] if fate.killed else [mutant]
+    print(f"{len(mutants) - len(survived)} of {len(mutants)} mutants were killed.")
+    for mutant in survived:
+        print(f"SURVIVED {mutant.name} ({mutant.file}): {mutant.wrong}")
+    return 1 if survived else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

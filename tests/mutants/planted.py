@@ -1,0 +1,231 @@
+"""The mistakes: what is changed, why that is wrong, and which tests should say so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.mutants.products import PRODUCTS
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One mistake. Its text has exactly one place to go."""
+
+    name: str
+    #: Below the root of the repository.
+    file: str
+    old: str
+    new: str
+    #: What is wrong then, in one sentence.
+    wrong: str
+    #: Tests of the fast tier, of which one at least fails: files, or names in them.
+    killed_by: tuple[str, ...]
+
+
+ARRAY, STATISTICS = "tests/test_array.py", "tests/analysis/test_statistics.py"
+
+MUTANTS = (
+    # Arguments and dispatch
+    Mutant(
+        "wrong-length-of-packed-rows", "mxnum/layout.py",
+        "return (length * bits + 7) // 8", "return length * bits // 8",
+        "The last byte of a packed row is lost where its bits do not fill it.",
+        (f"{ARRAY}::test_packing_is_a_little_endian_bit_stream",),
+    ),
+    Mutant(
+        "short-last-block-has-no-scale", "mxnum/layout.py",
+        "return tuple(-(-length // block) for", "return tuple(length // block for",
+        "A short last block has no scale of its own.",
+        ("tests/test_layout.py",),
+    ),
+    Mutant(
+        "axis-from-the-wrong-end", "mxnum/layout.py",
+        "return errors.integer(\"axis\", axis, -rank, rank - 1) % rank",
+        "return abs(errors.integer(\"axis\", axis, -rank, rank - 1)) % rank",
+        "Negative axes are counted from the front.",
+        ("tests/test_layout.py",),
+    ),
+    Mutant(
+        "seed-without-stochastic-rounding", "mxnum/ops.py",
+        "for name, given in ((\"random_bits\", random_bits), (\"seed\", seed)):",
+        "for name, given in ((\"random_bits\", random_bits),):",
+        "A seed without rounding='sr' is ignored in silence.",
+        ("tests/test_errors.py",),
+    ),
+    Mutant(
+        "unknown-range-of-offsets", "mxnum/ops.py",
+        "if offset is None and used_range.is_half:", "if False:",
+        "offset_range without offset is ignored in silence.",
+        ("tests/test_errors.py",),
+    ),
+    Mutant(
+        "read-only-results", "mxnum/ops.py",
+        "errors.require(part.flags.writeable, \"out\", \"writable\", \"a read-only array\")", "pass",
+        "The parts of a read-only MXArray are written to.",
+        (f"{ARRAY}::test_parts_that_are_read_only_are_not_written_to",),
+    ),
+    Mutant(
+        "codes-with-high-bits", "mxnum/arguments.py",
+        "errors.require(largest < 1 << bits,", "errors.require(largest <= 1 << bits,",
+        "The first code that has too many bits is taken.",
+        ("tests/test_arguments.py", "tests/test_errors.py"),
+    ),
+    # Arrays
+    Mutant(
+        "equality-without-offsets", "mxnum/array.py",
+        "pairs = list(zip(self.parts, other.parts, strict=True))",
+        "pairs = list(zip(self.parts[:2], other.parts[:2], strict=True))",
+        "Arrays that differ in their offsets are equal.",
+        (f"{ARRAY}::test_equality_looks_at_everything",),
+    ),
+    Mutant(
+        "equality-without-blocks", "mxnum/array.py",
+        "if self.format != other.format or self.blocks != other.blocks:", "if self.format != other.format:",
+        "Arrays of other blocks are equal where their parts are.",
+        (f"{ARRAY}::test_equality_looks_at_everything",),
+    ),
+    Mutant(
+        "bytes-of-offsets", "mxnum/array.py",
+        "return math.prod(self.scales.shape) * (1 if self.offsets is None else 3)",
+        "return math.prod(self.scales.shape)",
+        "The bytes of offsets are not counted.",
+        (f"{ARRAY}::test_sizes",),
+    ),
+    Mutant(
+        "transposed-blocks", "mxnum/array.py",
+        "or tuple(reversed(range(self.ndim)))", "or tuple(range(self.ndim))",
+        "A transpose without axes does nothing.",
+        (f"{ARRAY}::test_transposes_are_views",),
+    ),
+    # The definition
+    Mutant(
+        "scale-rule-ceil-bumps-powers-of-two", "mxnum/scalar/scale.py",
+        "ScaleRule.CEIL: (1 << width) + 1,", "ScaleRule.CEIL: 1 << width,",
+        "ceil takes twice the scale where the largest is a power of two.",
+        ("tests/scalar/test_scale.py",),
+    ),
+    Mutant(
+        "scale-not-clamped-above", "mxnum/scalar/scale.py",
+        "select(code > LAST_SCALE, LAST_SCALE, code)", "select(code > LAST_SCALE + 1, LAST_SCALE, code)",
+        "The scale of the largest float64 blocks is the code of NaN.",
+        ("tests/scalar/test_scale.py",),
+    ),
+    Mutant(
+        "ties-to-odd", "mxnum/scalar/pack.py",
+        "(significand + (rest >> 1) + (kept & 1)) >> shift", "(significand + (rest >> 1) + 1 - (kept & 1)) >> shift",
+        "Ties go to the odd neighbour.",
+        ("tests/scalar/test_convert.py",),
+    ),
+    Mutant(
+        "downward-overflow-of-rtp", "mxnum/scalar/pack.py",
+        "Rounding.RTP: (False, True),", "Rounding.RTP: (True, False),",
+        "Under IEEE overflow, negative numbers overflow to the wrong side when rounding up or down.",
+        ("tests/scalar/test_convert.py",),
+    ),
+    Mutant(
+        "philox-one-round-less", "mxnum/scalar/random.py",
+        "_ROUNDS = 10", "_ROUNDS = 9",
+        "Random words are not those of Philox4x32-10.",
+        ("tests/scalar/test_random.py",),
+    ),
+    Mutant(
+        "midpoint-of-the-largest-alone", "mxnum/scalar/offset.py",
+        "return pack(sign, exponent - 1, total, kind, 0)\n\n    midpoint.__name__",
+        "return pack(sign, exponent, total, kind, 0)\n\n    midpoint.__name__",
+        "The offset is the sum of the ends, not half of it.",
+        ("tests/scalar/test_offset.py::test_midpoint_is_one_rounding_of_the_exact_mean",),
+    ),
+    # Formats
+    Mutant(
+        "bias-of-e3m0", "mxnum/formats.py",
+        "ElementFormat(\"e3m0\", exponent_bits=3, mantissa_bits=0, bias=3)",
+        "ElementFormat(\"e3m0\", exponent_bits=3, mantissa_bits=0, bias=4)",
+        "All values of E3M0 are half of what they should be.",
+        ("tests/test_formats.py",),
+    ),
+    Mutant(
+        "subnormal-values", "mxnum/formats.py",
+        "return sign * math.ldexp(mantissa, self.emin - self.mantissa_bits)",
+        "return sign * math.ldexp(mantissa, self.emin - self.mantissa_bits - 1)",
+        "Subnormal codes are worth half.",
+        ("tests/test_formats.py",),
+    ),
+    Mutant(
+        "bits-of-the-scale", "mxnum/formats.py",
+        "return self.element.bits + self.scale.bits / self.block", "return self.element.bits + 1 / self.block",
+        "Storage per element leaves out most of the scale.",
+        ("tests/test_formats.py",),
+    ),
+    # The oracle
+    Mutant(
+        "oracle-stochastic-threshold", "mxnum/reference.py",
+        "Rounding.SR: math.floor(delta * 2**sr_bits) + random >= 2**sr_bits,",
+        "Rounding.SR: math.floor(delta * 2**sr_bits) + random > 2**sr_bits,",
+        "The oracle rounds away too seldom by one random word.",
+        ("tests/test_reference.py",),
+    ),
+    Mutant(
+        "oracle-sign-of-zero-sums", "mxnum/reference.py",
+        "a.negative and b.negative if total == 0", "a.negative or b.negative if total == 0",
+        "In the oracle +0 and -0 add up to -0.",
+        ("tests/test_reference.py",),
+    ),
+    # Products and layers
+    Mutant(
+        "streams-of-a-layer", "mxnum/linear.py",
+        "keywords[\"stream\"] = 2 * stream + which", "keywords[\"stream\"] = 2 * stream",
+        "Both quantizations of an operand round with the same random words.",
+        ("tests/test_linear.py::test_stochastic_rounding_takes_two_streams",),
+    ),
+    Mutant(
+        "gradient-of-weights-along-outputs", "mxnum/linear.py",
+        "(_quantized(grad, of_grad, 0, 1, threads).T,", "(_quantized(grad, of_grad, 1, 1, threads).T,",
+        "The gradient is quantized along the outputs where the sum runs along the samples.",
+        ("tests/test_linear.py::test_six_quantizations_along_the_summed_axes",),
+    ),
+    Mutant(
+        "blocks-that-do-not-fit", "mxnum/linalg.py",
+        "errors.require(b.blocks[-1] == block, \"b\", accepted, b.blocks[-1])", "pass",
+        "Products by blocks of operands whose blocks differ are not refused.",
+        ("tests/test_linalg.py::test_one_sentence",),
+    ),
+    # Analysis
+    Mutant(
+        "clamped-at-the-tie", "mxnum/analysis/statistics.py",
+        "away = (part > 0.5) | ((part == 0.5) & (not max_is_even))", "away = part >= 0.5",
+        "Ties beyond the largest value count as clamped where they round to it.",
+        (f"{STATISTICS}::test_who_is_clamped_beside_the_largest_value",),
+    ),
+    Mutant(
+        "underflow-of-zeros", "mxnum/analysis/statistics.py",
+        "(magnitudes == 0)[q.codes] & (held != 0)", "(magnitudes == 0)[q.codes]",
+        "Zeros count as underflow.",
+        (f"{STATISTICS}::test_agrees_with_exact_rationals",),
+    ),
+    Mutant(
+        "rates-of-all-elements", "mxnum/analysis/statistics.py",
+        "return _ratio(self.clamped, self.measured)", "return _ratio(self.clamped, self.size)",
+        "Rates are shares of elements that were not measured too.",
+        (f"{STATISTICS}::test_rates_leave_out_what_was_not_measured",),
+    ),
+    Mutant(
+        "numpy-policies-exchanged", "mxnum/by_numpy.py",
+        "if asked.nonfinite.by_block:", "if asked.nonfinite.by_element:",
+        "Without numba, the policies for NaN and infinity are exchanged.",
+        ("tests/test_by_numpy.py",),
+    ),
+    Mutant(
+        "design-space-frontier", "mxnum/analysis/design_space.py",
+        "if not kept or candidate.normalized_rmse < kept[-1].normalized_rmse:", "if True:",
+        "The frontier has candidates that smaller ones beat.",
+        ("tests/analysis/test_design_space.py::test_ranking_and_frontier",),
+    ),
+    # Verdicts
+    Mutant(
+        "any-zero-is-a-minus-zero", "mxnum/conformance/judge.py",
+        "settle(\"minus_zero\", want == sign, got == 0)", "settle(\"minus_zero\", want >= sign, got == 0)",
+        "Every negative number that became zero is called a choice about -0.",
+        ("tests/conformance/test_judge.py",),
+    ),
+    *(Mutant(*line) for line in PRODUCTS),
+)  # fmt: skip

@@ -1,0 +1,58 @@
+"""What one environment has to skip, another runs: tests that were skipped, noted by one run and run by the next.
+
+pytest --note-skipped FILE     writes down which tests, or whole modules, were skipped
+pytest --only-noted FILE       runs these alone, and the files that are named besides
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+class Notes:
+    """Collects what is skipped, in the process that hears of all of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.skipped: set[str] = set()
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.skipped:
+            self.skipped.add(report.nodeid)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.skipped:
+            self.skipped.add(report.nodeid)
+
+    def pytest_sessionfinish(self) -> None:
+        self.path.write_text("".join(f"{name}\n" for name in sorted(self.skipped)))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("mxnum")
+    group.addoption("--note-skipped", type=Path, metavar="FILE", help="write down what is skipped")
+    group.addoption("--only-noted", type=Path, metavar="FILE", help="run what was written down, and named files")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    path = config.getoption("note_skipped")
+    if path is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Notes(path))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    path = config.getoption("only_noted")
+    if path is None:
+        return
+    noted = set(path.read_text().splitlines())
+    named = {argument.split("::")[0] for argument in config.args if argument.split("::")[0].endswith(".py")}
+    is_chosen = [item.nodeid in noted or _file(item) in noted | named for item in items]
+    config.hook.pytest_deselected(items=[item for item, yes in zip(items, is_chosen, strict=True) if not yes])
+    items[:] = [item for item, yes in zip(items, is_chosen, strict=True) if yes]
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.split("::")[0]

@@ -1,0 +1,83 @@
+"""Covering arrays: everything that is said to meet does, and fewer cases than all are enough."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+import pytest
+
+from tests.covering import covering
+
+CHOICES = {"a": range(8), "b": range(7), "c": ["floor", "ceil", "even", "rceil"], "d": (True, False), "e": "xyz"}
+
+
+def meetings(cases, names):
+    return {tuple(case[name] for name in names) for case in cases}
+
+
+@pytest.mark.parametrize("strength", [1, 2, 3])
+def test_all_values_of_so_many_choices_meet(strength):
+    found = covering(strength=strength, **CHOICES)
+    for names in combinations(CHOICES, strength):
+        assert meetings(found, names) == set(product(*(CHOICES[name] for name in names)))
+    assert found.missing() == 0
+    assert len(found) < {1: 9, 2: 70, 3: 300}[strength] < len(found.possible) == 8 * 7 * 4 * 2 * 3
+
+
+def test_the_cases_are_the_same_in_every_run():
+    assert covering(**CHOICES).chosen == covering(**CHOICES).chosen
+
+
+def test_what_no_case_has_is_missing():
+    found = covering(**CHOICES)
+    fewer = [n for n in found.chosen if (found.case(n)["a"], found.case(n)["c"]) != (3, "even")]
+    assert found.missing(fewer) >= 1
+    assert found.missing([]) == 217 == sum(len(p) * len(q) for p, q in combinations(CHOICES.values(), 2))
+
+
+def test_of_very_many_cases_all_is_covered_too():
+    many = {name: range(5) for name in "abcdefg"}
+    found = covering(**many)
+    assert len(found.possible) == 5**7
+    assert len(found) < 60
+    for names in combinations(many, 2):
+        assert len(meetings(found, names)) == 25
+
+
+def test_what_is_impossible_does_not_occur_and_is_not_missed():
+    found = covering(**CHOICES, where=lambda a, d, **rest: a > 3 or d)
+    assert all(case["a"] > 3 or case["d"] for case in map(found.case, range(len(found.possible))))
+    assert found.missing() == 0
+    assert meetings(found, "ad") == {(a, d) for a in range(8) for d in (True, False) if a > 3 or d}
+
+
+def test_what_may_stay_apart_costs_no_cases():
+    found = covering(**CHOICES, apart=[("a", "b")])
+    assert found.missing() == 0
+    assert len(found) <= 40
+    for names in combinations(CHOICES, 2):
+        if names != ("a", "b"):
+            assert meetings(found, names) == set(product(*(CHOICES[name] for name in names)))
+    alone = covering(a=range(8), b=range(7), apart=[("a", "b")])
+    assert len(alone) == 8
+    assert meetings(alone, "b") == {(b,) for b in range(7)}
+
+
+def test_it_says_what_it_covers():
+    told = str(covering(a=range(3), b=range(2), c=range(2), apart=[("a", "b")]))
+    assert told == "6 of 12 cases of a (3), b (2), c (2). Every value of these meets: a with c; b with c."
+
+
+def test_marks_tell_the_tiers_apart():
+    found = covering(a=range(4), b=range(3), c=range(2))
+    fast = found.parametrize.args[1]
+    assert [row.values for row in fast] == [tuple(case.values()) for case in found]
+    rows = found.parametrize_in_tiers.args[1]
+    assert [row.values for row in rows if not row.marks] == [row.values for row in fast]
+    assert len(rows) == 24
+    assert {mark.name for row in [*fast, *rows] for mark in row.marks} == {"full"}
+
+
+def test_too_much_is_refused():
+    with pytest.raises(ValueError, match="2000000 products are too many"):
+        covering(a=range(2000), b=range(1000))

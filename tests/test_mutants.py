@@ -1,0 +1,63 @@
+"""The list of planted mistakes fits the code, and the tool tells those that are found from those that are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.mutants import __main__ as tool
+from tests.mutants.planted import MUTANTS, Mutant
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_there_are_enough_and_their_names_differ():
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 20
+    assert len({mutant.file for mutant in MUTANTS}) >= 10
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_each_has_exactly_one_place_to_go_and_tests_that_exist(mutant):
+    text = (ROOT / mutant.file).read_text()
+    compile(tool.changed(text, mutant), mutant.file, "exec")
+    assert mutant.wrong.endswith(".")
+    for test in mutant.killed_by:
+        file, _, name = test.partition("::")
+        assert f"def {name}" in (ROOT / file).read_text(), test
+
+
+def test_a_text_without_a_place_is_refused():
+    with pytest.raises(ValueError, match="occurs 2 times"):
+        tool.changed("aa", Mutant("twice", "x.py", "a", "b", "", ()))
+    with pytest.raises(ValueError, match="occurs 0 times"):
+        tool.changed("aa", Mutant("nowhere", "x.py", "c", "b", "", ()))
+
+
+def test_a_mutant_is_killed_or_survives_and_is_taken_out_again(tmp_path):
+    code, test = tmp_path / "one.py", tmp_path / "test_one.py"
+    code.write_text("def one():\n    return 1\n\ndef unseen():\n    return 1.5\n")
+    test.write_text(
+        "import sys; sys.path.insert(0, '.')\nfrom one import one\ndef test_one():\n    assert one() == 1\n"
+    )
+    before = code.read_text()
+    killed = tool.fate_of(Mutant("wrong", "one.py", "1\n\n", "2\n\n", "", ("test_one.py",)), tmp_path)
+    assert (killed.killed, killed.by) == (True, "test_one.py::test_one")
+    survived = tool.fate_of(Mutant("unseen", "one.py", "1.5", "2.5", "", ("test_one.py",)), tmp_path)
+    assert not survived.killed
+    assert code.read_text() == before
+
+
+def test_nothing_that_fails_in_another_way_counts_as_killed(tmp_path):
+    (tmp_path / "one.py").write_text("x = 1\n")
+    fate = tool.fate_of(Mutant("any", "one.py", "1", "2", "", ("test_missing.py",)), tmp_path)
+    assert not fate.killed
+
+
+def test_arguments(capsys):
+    assert tool.main(["--only", "no such mutant"]) == 2
+    assert tool.main(["--list", "--only", "mxnum/formats.py"]) == 0
+    assert "bias-of-e3m0 (mxnum/formats.py): All values" in capsys.readouterr().out
+    whole, part = (Mutant(name, "", "", "", "", (test,)) for name, test in (("a", "a.py"), ("b", "a.py::test_it")))
+    assert tool.tests_of([whole, part]) == ["a.py"]
+    assert tool.tests_of([part]) == ["a.py::test_it"]

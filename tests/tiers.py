@@ -1,0 +1,154 @@
+"""Two tiers of tests, and the record of when the slow one was last run.
+
+What is exhaustive and slow has the mark `full` and runs with ``--tier full``, as theorems of the full tier do. With
+``--record`` the outcomes are entered in ``full_tier.json``, with a hash of the code that they are about. Where that has
+changed since, or where there is no record, the end of every run says so; nothing fails for it.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import platform
+from collections.abc import Iterable, Iterator
+from datetime import date
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+RECORD = Path(__file__).with_name("full_tier.json")
+#: Packages that an outcome depends on.
+TOOLS = ("numpy", "numba", "llvmlite")
+HOW = "python -m pytest -n auto --tier full -m full --record"
+
+_MARKED: pytest.StashKey[list[str]] = pytest.StashKey()
+
+Record = dict[str, dict[str, Any]]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("mxnum")
+    group.addoption("--tier", choices=("fast", "full"), default="fast", help="full adds what is exhaustive and slow")
+    group.addoption("--record", action="store_true", help="enter outcomes of the full tier in tests/full_tier.json")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "full: exhaustive and slow; runs with --tier full")
+    config.stash[_MARKED] = []
+    if config.getoption("record") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Outcomes())
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    slow = [item for item in items if item.get_closest_marker("full")]
+    config.stash[_MARKED] = sorted({function_of(item.nodeid) for item in slow})
+    if config.getoption("tier") == "fast" and slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
+
+
+class Outcomes:
+    """What tests of the full tier did, by the names of their functions; in the process that hears of all of it."""
+
+    def __init__(self) -> None:
+        self.found: Record = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if "full" not in report.keywords:
+            return
+        new = {"passed": 0, "skipped": 0, "failed": 0, "seconds": 0.0}
+        entry = self.found.setdefault(function_of(report.nodeid), new)
+        entry["seconds"] += report.duration
+        if report.when == "call" or report.outcome != "passed":
+            entry[report.outcome] += 1
+
+    def pytest_sessionfinish(self) -> None:
+        write(with_outcomes(read(), self.found))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    marked = config.stash[_MARKED]
+    if not marked:  # the workers of xdist collected, or there are none
+        marked = [name for name in read() if (ROOT / name.split("::")[0]).exists()]
+    told = "\n".join(problems(read(), marked))
+    if told:
+        terminalreporter.section("full tier", sep="-")
+        terminalreporter.write_line(f"{told}\nRun it: {HOW}")
+
+
+def function_of(nodeid: str) -> str:
+    """The test function that a test is a case of."""
+    return nodeid.split("[")[0]
+
+
+def read(path: Path = RECORD) -> Record:
+    found: Record = json.loads(path.read_text()) if path.exists() else {}
+    return found
+
+
+def write(record: Record, path: Path = RECORD) -> None:
+    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(record[name])}" for name in sorted(record))
+    path.write_text(f"{{\n{lines}\n}}\n")
+
+
+def with_outcomes(record: Record, outcomes: Record) -> Record:
+    """The record with what has just been run; what is no longer there is left out."""
+    kept = {name: entry for name, entry in record.items() if (ROOT / name.split("::")[0]).exists()}
+    for name, entry in outcomes.items():
+        about = {"code": code_hash(name), "date": date.today().isoformat(), "versions": versions()}
+        kept[name] = entry | {"seconds": round(entry["seconds"], 1)} | about
+    return kept
+
+
+def problems(record: Record, marked: Iterable[str]) -> Iterator[str]:
+    """What to say about tests of the full tier that were not run as they and the package are now."""
+    marked = list(marked)
+    never = [name for name in marked if name not in record]
+    stale = [name for name in marked if name in record and record[name]["code"] != code_hash(name)]
+    older = [name for name in marked if name in record and record[name]["versions"] != versions()]
+    if never:
+        yield "\n  ".join(["Never recorded:", *never])
+    if stale:
+        yield "\n  ".join(["Not run since the last change:", *stale])
+    elif older:
+        yield "\n  ".join([f"Last run with other versions of {', '.join(TOOLS)} or Python:", *older])
+
+
+def versions() -> dict[str, str]:
+    return {"python": platform.python_version(), **{tool: version(tool) for tool in TOOLS}}
+
+
+def code_hash(name: str) -> str:
+    """Changes with the code of a test's file, of the heart of the package, and of the folder that it mirrors."""
+    file = Path(name.split("::")[0])
+    folders = ["mxnum/engine", "mxnum/scalar"]
+    if len(file.parts) > 2:
+        folders.append(f"mxnum/{file.parts[1]}" if file.parts[0] == "tests" else "proofs")
+    digest = hashlib.sha256()
+    for path in [ROOT / file, *sorted((ROOT / "mxnum").glob("*.py")), *(ROOT / folder for folder in folders)]:
+        digest.update(_hash_below(path).encode())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def _hash_below(path: Path) -> str:
+    """Of the code of a file, or of all below a folder: without comments and docstrings."""
+    digest = hashlib.sha256()
+    for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
+        digest.update(file.name.encode() + code_of(file.read_text()).encode())
+    return digest.hexdigest()
+
+
+def code_of(text: str) -> str:
+    """A module as its syntax tree, without what only people read."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        has_docstring = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node)
+        if has_docstring:
+            node.body = node.body[1:]
+    return ast.dump(tree)
