@@ -72,7 +72,9 @@ def checked_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     """`out`, a writable array of exactly that shape and dtype, or None."""
     if out is None:
         return None
-    if on_device(out):
+    if type(out) is np.ndarray:  # (the quickest to ask)
+        writable = out.flags.writeable
+    elif on_device(out):
         out = described("out", out)
         writable = out.writable
     else:

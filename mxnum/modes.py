@@ -10,6 +10,7 @@ raises wherever it is not handled; tests/test_modes.py reads the package for tha
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cached_property
 from typing import Self, assert_never
 
 #: What is public; `which` is for the package.
@@ -58,7 +59,7 @@ class Rounding(_DocumentedEnum):
         "[0, 2**r), away from zero iff floor(delta * 2**r) + R >= 2**r.",
     )
 
-    @property
+    @cached_property
     def is_stochastic(self) -> bool:
         """Whether it takes random bits."""
         match self:
@@ -81,7 +82,7 @@ class Overflow(_DocumentedEnum):
         "infinity or NaN in every mode. Elements without special values saturate.",
     )
 
-    @property
+    @cached_property
     def saturates(self) -> bool:
         """Whether nothing leaves the finite values."""
         match self:
@@ -120,17 +121,17 @@ class Nonfinite(_DocumentedEnum):
     )
     RAISE = "raise", "ValueError naming the first index."
 
-    @property
+    @cached_property
     def by_block(self) -> bool:
         """Whether a whole block becomes NaN."""
         return which(self, Nonfinite.BLOCK, Nonfinite.ELEMENT, Nonfinite.RAISE)[0]
 
-    @property
+    @cached_property
     def by_element(self) -> bool:
         """Whether each element says for itself what becomes of it."""
         return which(self, Nonfinite.BLOCK, Nonfinite.ELEMENT, Nonfinite.RAISE)[1]
 
-    @property
+    @cached_property
     def by_error(self) -> bool:
         """Whether nothing is made of it."""
         return which(self, Nonfinite.BLOCK, Nonfinite.ELEMENT, Nonfinite.RAISE)[2]
@@ -142,7 +143,7 @@ class OffsetRange(_DocumentedEnum):
     EXACT = "exact", "The largest |d|: what the elements must hold (the default)."
     HALF = "half", "(max - min) / 2, as the Meta study writes it: it can be exceeded because O is rounded."
 
-    @property
+    @cached_property
     def is_half(self) -> bool:
         """Whether the ends of a block say it, rather than the differences."""
         match self:
@@ -178,7 +179,7 @@ class Accumulate(_DocumentedEnum):
         "machine, the library and the shape: not reproducible.",
     )
 
-    @property
+    @cached_property
     def by_block(self) -> bool:
         """Whether elements are summed before their scales are looked at, so that blocks have to lie alike."""
         match self:

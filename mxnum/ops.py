@@ -159,7 +159,7 @@ def fake_quantize(
     )  # fmt: skip
     given = None if scales is None else checked_scales(scales, settings.scales_shape)
     random = _random(array.shape, settings.rounding, random_bits, seed, stream, sr_bits)
-    into = checked_out(host_view("out", out), array.shape, array.dtype)
+    into = None if out is None else checked_out(host_view("out", out), array.shape, array.dtype)
     random = None if random is None else random_apart(random, into)
     request = Request(settings, array, given, random, checked_threads(threads))
     words = None if random is None else random.words

@@ -84,12 +84,12 @@ def as_tensor(array: np.ndarray[Any, Any]) -> Any:
 
 def in_kind(made: Any, question: Any) -> Any:
     """What the engine made in host memory, as the library has it that the question came from: arrays, or tensors."""
-    if type(question) is np.ndarray or not is_tensor(question) or not isinstance(made, np.ndarray | np.generic):
+    if not is_tensor(question) or not isinstance(made, np.ndarray | np.generic):
         return made
     return as_tensor(np.asarray(made))
 
 
 def answer(made: Any, question: Any, out: Any) -> np.ndarray[Any, Any]:
     """What a call gives back: the caller's `out`, where `made` was stored, or `made` in the library of the question."""
-    given: np.ndarray[Any, Any] = in_kind(made, question) if out is None else out
-    return given
+    given: np.ndarray[Any, Any] = made if type(question) is np.ndarray else in_kind(made, question)
+    return given if out is None else out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from mxnum.formats import ElementFormat, MXFormat
 from mxnum.layout import Blocks, scales_shape
@@ -59,7 +59,8 @@ class Settings:
         return must_look(self.element, self.nonfinite)
 
 
-class Request(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Request:
     """Settings and the arrays of one call."""
 
     settings: Settings
@@ -95,7 +96,8 @@ class DecodingSettings:
 decoding_settings = lru_cache(maxsize=4096)(DecodingSettings)
 
 
-class DecodingRequest(NamedTuple):
+@dataclass(slots=True, eq=False)
+class DecodingRequest:
     """Such settings and the arrays of one call."""
 
     settings: DecodingSettings

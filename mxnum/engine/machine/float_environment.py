@@ -20,8 +20,8 @@ def _number(bits: int) -> float:
 #: 1 and the next number; half and three quarters of the way between them, alone.
 _ONE, _NEXT = _number(1023 << 52), _number((1023 << 52) + 1)
 _HALF_WAY, _NEARER = _number(970 << 52), _number((970 << 52) + (1 << 51))
-#: The least positive normal number, half of it, which is subnormal, a half and 2.
-_TINY, _SUBNORMAL, _HALF, _TWO = (_number(bits) for bits in (1 << 52, 1 << 51, 1022 << 52, 1024 << 52))
+#: The least positive normal number, half of which is subnormal, a half and 2.
+_TINY, _HALF, _TWO = (_number(bits) for bits in (1 << 52, 1022 << 52, 1024 << 52))
 
 
 def is_default() -> bool:
@@ -31,9 +31,7 @@ def is_default() -> bool:
     (NUMBA_DISABLE_JIT=1) the answer is no: the code that relies on it cannot run.
     """
     return (
-        _ONE + _NEARER == _NEXT  # not so if rounding down or to zero
-        and _ONE + _HALF_WAY == _ONE  # not so if rounding up
-        and _TINY * _HALF == _SUBNORMAL  # not so if subnormal results are flushed
-        and _SUBNORMAL * _TWO == _TINY  # not so if subnormal operands read as zero
+        _ONE + _HALF_WAY + _NEARER == _NEXT  # beyond it if rounding up, 1 if down or to zero
+        and _TINY * _HALF * _TWO == _TINY  # 0 if subnormal results are flushed, or subnormal operands read as zero
         and not numba.config.DISABLE_JIT
     )

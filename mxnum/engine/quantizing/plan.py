@@ -8,6 +8,7 @@ Plans hold no arrays and no marks: threads share them.
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import starmap
 from math import prod
 from typing import Any
 
@@ -92,18 +93,18 @@ class Plan:
         New ones have their axes in the order of the memory of x, as numpy's own functions do it.
         """
         direct, words = self.direct, NO_WORDS
-        if not x.flags.c_contiguous and not (self.reads_packed or self.writes_packed):
-            order = memory_order(x if out is None or out.itemsize <= x.itemsize else out)
-            if any(axis != place for place, axis in enumerate(order)):
-                return self._run_turned(order, x, out, sides, given_scales, random, threads)
         if not x.flags.c_contiguous:
             direct = None
+            if not (self.reads_packed or self.writes_packed):
+                order = memory_order(x if out is None or out.itemsize <= x.itemsize else out)
+                if any(axis != place for place, axis in enumerate(order)):
+                    return self._run_turned(order, x, out, sides, given_scales, random, threads)
         if out is None:
             out = np.empty(*self.out)
         elif not out.flags.c_contiguous or _may_share(x, out):
             direct = None
         if sides is None:
-            sides = tuple([np.empty(*kind) for kind in self.sides])
+            sides = tuple(starmap(np.empty, self.sides))
         else:
             for side in sides:
                 is_apart = not (_may_share(side, out) or (self.writes_sides and _may_share(x, side)))
