@@ -261,8 +261,8 @@ class ScaleTask:
         return Sweep(self.name, "int32", self.prepare, partial(scale_runs, "float32", self.element, self.rule))
 
     def prepare(self) -> tuple[Evaluate, Any]:
-        loop = loops.scale_loop("float32", self.element, self.rule)
-        return partial(loops.run_scales, loop), loop
+        loop, numbers = loops.scale_loop("float32", self.element, self.rule)
+        return partial(loops.run_scales, loop, numbers), loop
 
 
 def sweep_tasks() -> Iterator[tuple[EncodeTask | ScaleTask, Callable[..., Any], str]]:

@@ -79,7 +79,7 @@ def run_rows(loop: Any, patterns: Array, scales: Array, out: Array, words: Any, 
     """Such a loop over rows of patterns that are one block each, all of them marked."""
     count, length = patterns.shape
     shape, bounds = (length, length, 1), (0, count, 0, 1)  # a group is a block
-    loop(patterns.reshape(-1), out.reshape(-1), scales, shape, bounds, np.ones(count, np.uint8), words, nan)
+    loop(patterns.reshape(-1), out.reshape(-1), scales, shape, bounds, np.ones(count, np.uint8), words, nan, formulation.NO_NUMBERS)
 
 
 def encode_rows(
@@ -145,15 +145,14 @@ def scale_kernel(source: str, element: str, rule: str) -> Callable[..., Any]:
     return make_shared_scale(FLOATS[source], ELEMENTS[element], ScaleRule[rule.upper()])
 
 
-def scale_loop(source: str, element: str, rule: str) -> Any:
-    """The compiled loop over marked blocks."""
-    return rows.find_scales(
-        formulation.scaling(FLOATS[source], ELEMENTS[element], ScaleRule[rule.upper()]), FLOATS[source]
-    )
+def scale_loop(source: str, element: str, rule: str) -> tuple[Any, Array]:
+    """The compiled loop over marked blocks, and the numbers that make it this rule for this element."""
+    definition = formulation.scaling(FLOATS[source], ELEMENTS[element], ScaleRule[rule.upper()])
+    return rows.find_scales(definition, FLOATS[source]), definition.numbers
 
 
-def run_scales(loop: Any, amax: Array, scales: Array) -> None:
+def run_scales(loop: Any, numbers: Array, amax: Array, scales: Array) -> None:
     """Such a loop over blocks of one element each."""
     walk = Walk(1, 1, amax.size, 1, 1)
     marks = np.ones(amax.size, np.uint8)
-    loop(amax, scales, scales, (amax.size, 1, walk.group), (0, 1, 0, amax.size), marks, False)
+    loop(amax, scales, scales, (amax.size, 1, walk.group), (0, 1, 0, amax.size), marks, False, numbers)

@@ -124,7 +124,7 @@ def quantize(
 
 @cache
 def find_scales(definition: Definition, source: ElementFormat) -> Any:
-    """(x, _, scales, shape, bounds, marks, nan_blocks): scales of the marked panels, by the definition.
+    """(x, _, scales, shape, bounds, marks, nan_blocks, numbers): scales of the marked panels, by the definition.
 
     With `nan_blocks` a block that holds a NaN or an infinity gets the scale NaN; without, only finite elements count.
     """
@@ -132,7 +132,8 @@ def find_scales(definition: Definition, source: ElementFormat) -> Any:
     scale_of, word = definition.function, definition.word
     Magnitude: Any = np.int32 if source.bits <= 32 else np.int64
 
-    def loop(x, unused, scales, shape, bounds, marks, nan_blocks):
+    def loop(x, unused, scales, shape, bounds, marks, nan_blocks, numbers):
+        bias, first_bumped = int(numbers[0]), int(numbers[1])
         _, columns, _, run, panel = shape
         first, last, begin, end = bounds
         per_row, panels = (columns + run - 1) // run, (columns + panel - 1) // panel
@@ -170,7 +171,7 @@ def find_scales(definition: Definition, source: ElementFormat) -> Any:
                     for j in range(b * run, min((b + 1) * run, width)):
                         largest = Magnitude(max(largest, by_column[j]))
                         is_nan |= specials[j] != 0
-                    scale = integer(scale_of(word(largest), word(integer(load(scales, place + b))), 0))
+                    scale = integer(scale_of(word(largest), word(integer(load(scales, place + b))), bias, first_bumped))
                     store(scales, place + b, NAN_SCALE if nan_blocks and is_nan else scale)
 
     return compile_loop(loop)
@@ -178,7 +179,7 @@ def find_scales(definition: Definition, source: ElementFormat) -> Any:
 
 @cache
 def convert(definition: Definition, draw: Draw, greatest: int | None, constant_run: int = 0) -> Any:
-    """(x, out, scales, shape, bounds, marks, words, nan) -> panels left: a conversion of all of the marked panels.
+    """(x, out, scales, shape, bounds, marks, words, nan, numbers) -> panels left: a conversion of all of the marked panels.
 
     `nan` and `greatest` are as in `rows.convert`.
     """
@@ -187,7 +188,8 @@ def convert(definition: Definition, draw: Draw, greatest: int | None, constant_r
     HAS_LIMIT, GREATEST = greatest is not None, greatest or 0
     MAGNITUDE = (1 << GREATEST.bit_length()) - 1
 
-    def loop(x, out, scales, shape, bounds, marks, words, nan):
+    def loop(x, out, scales, shape, bounds, marks, words, nan, numbers):
+        _, e = numbers_given(numbers)
         _, columns, _, run, panel = shape
         first, last, begin, end = bounds
         per_row, panels = (columns + run - 1) // run, (columns + panel - 1) // panel
@@ -221,7 +223,7 @@ def convert(definition: Definition, draw: Draw, greatest: int | None, constant_r
                     random = prepare(words, buffer, base, width)
                     for j in range(width):
                         bits, scale = word(random_at(words, buffer, random + j)), word(integer(load(spread, j)))
-                        result = function(word(load(x, base + j)), scale, bits)
+                        result = function(word(load(x, base + j)), scale, bits, e)
                         store(out, base + j, select(scale == NAN_SCALE, word(nan), result))
         return skipped
 

@@ -154,7 +154,7 @@ def quantize(
 
 @cache
 def find_scales(definition: Definition, source: ElementFormat) -> Any:
-    """(x, _, scales, shape, bounds, marks, nan_blocks): scales of the marked groups, by the definition.
+    """(x, _, scales, shape, bounds, marks, nan_blocks, numbers): scales of the marked groups, by the definition.
 
     With `nan_blocks` a block that holds a NaN or an infinity gets the scale NaN; without, only finite elements count.
     """
@@ -162,7 +162,8 @@ def find_scales(definition: Definition, source: ElementFormat) -> Any:
     scale_of, word = definition.function, definition.word
     Magnitude: Any = np.int32 if source.bits <= 32 else np.int64
 
-    def loop(x, unused, scales, shape, bounds, marks, nan_blocks):
+    def loop(x, unused, scales, shape, bounds, marks, nan_blocks, numbers):
+        bias, first_bumped = int(numbers[0]), int(numbers[1])
         length, run, group = shape
         first, last, begin, end = bounds
         per_row = (length + run - 1) // run
@@ -189,7 +190,7 @@ def find_scales(definition: Definition, source: ElementFormat) -> Any:
                             largest = Magnitude(max(largest, magnitude if magnitude <= MAX else Magnitude(0)))
                         amax[b] = largest
                 for b in range(blocks):
-                    scale = integer(scale_of(word(amax[b]), word(integer(load(scales, place + b))), 0))
+                    scale = integer(scale_of(word(amax[b]), word(integer(load(scales, place + b))), bias, first_bumped))
                     store(scales, place + b, NAN_SCALE if nan_blocks and specials[b] != 0 else scale)
 
     return compile_loop(loop)
@@ -197,7 +198,7 @@ def find_scales(definition: Definition, source: ElementFormat) -> Any:
 
 @cache
 def convert(definition: Definition, draw: Draw, greatest: int | None, constant_run: int = 0) -> Any:
-    """(x, out, scales, shape, bounds, marks, words, nan) -> groups left: a conversion of all of the marked groups.
+    """(x, out, scales, shape, bounds, marks, words, nan, numbers) -> groups left: a conversion of all of the marked groups.
 
     `nan` is the result under the scale NaN. With `greatest` this is for x up to that magnitude only: groups that hold a
     greater one in a block with another scale stay marked, and untouched. Blocks of `constant_run` have their own loop.
@@ -207,7 +208,8 @@ def convert(definition: Definition, draw: Draw, greatest: int | None, constant_r
     HAS_LIMIT, GREATEST = greatest is not None, greatest or 0
     MAGNITUDE = (1 << GREATEST.bit_length()) - 1
 
-    def loop(x, out, scales, shape, bounds, marks, words, nan):
+    def loop(x, out, scales, shape, bounds, marks, words, nan, numbers):
+        _, e = numbers_given(numbers)
         length, run, _ = shape
         first, last, begin, end = bounds
         per_row = (length + run - 1) // run
@@ -243,14 +245,14 @@ def convert(definition: Definition, draw: Draw, greatest: int | None, constant_r
                         random = prepare(words, buffer, start, constant_run) - start
                         for i in range(start, start + constant_run):
                             element, bits = word(load(x, i)), word(random_at(words, buffer, random + i))
-                            store(out, i, function(element, scale, bits))
+                            store(out, i, function(element, scale, bits, e))
                         continue
                     for piece in range(base + b * width, stop, PIECE):
                         size = min(PIECE, stop - piece)
                         random = prepare(words, buffer, piece, size) - piece
                         for i in range(piece, piece + size):
                             element, bits = word(load(x, i)), word(random_at(words, buffer, random + i))
-                            store(out, i, function(element, scale, bits))
+                            store(out, i, function(element, scale, bits, e))
         return skipped
 
     return compile_loop(loop)

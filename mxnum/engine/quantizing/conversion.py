@@ -100,17 +100,18 @@ class Loops:
         loops = rows if walk.along_rows else columns
         if done.find_scale is not None:
             assert done.source is not None
-            in_threads(loops.find_scales(done.find_scale, done.source), walk)(threads, flat, marks, done.nan_blocks)
+            loop = loops.find_scales(done.find_scale, done.source)
+            in_threads(loop, walk)(threads, flat, marks, done.nan_blocks, done.find_scale.numbers)
         if done.definition is None:
             return
-        nan, count = done.definition.function(0, E8M0.nan_code, 0), 1
+        nan, count = done.definition.function(0, E8M0.nan_code, 0, None), 1
         if done.at_any_scale is not None and float_environment.is_default():
             greatest = None if done.source is None else done.source.max_code
             loop = loops.convert(done.at_any_scale, self.draw, greatest, walk.constant_run)
-            count = in_threads(loop, walk)(threads, flat, marks, words, nan)
+            count = in_threads(loop, walk)(threads, flat, marks, words, nan, done.at_any_scale.numbers)
         if count > 0:
             loop = loops.convert(done.definition, self.draw, None, 0)
-            in_threads(loop, walk)(threads, flat, marks, words, nan)
+            in_threads(loop, walk)(threads, flat, marks, words, nan, done.definition.numbers)
 
 
 loops_along = lru_cache(maxsize=4096)(Loops)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from mxnum.engine.rounding.float64_as_float32 import leading_part, rest
 from mxnum.formats import ElementFormat
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_decode, make_encode
-from mxnum.scalar.scale import make_shared_scale
+from mxnum.scalar.scale import make_scale_of, scale_constants, scale_width
 from mxnum.scalar.word import dialect, word_bits
 
 
@@ -39,15 +40,23 @@ class Fast(NamedTuple):
     special: Callable[..., Any] | None = None
 
 
-class Definition(NamedTuple):
-    """One conversion, (x, scale, random) -> result: as it is defined, for every x and every scale.
+#: Where a function looks at no constants.
+NO_NUMBERS = np.zeros(len(Limits._fields) + len(float_additions.Constants._fields), np.int32)
 
-    Or, from `quantizing_anywhere` and `decoding_anywhere`, what equals that for finite x and every scale but NaN.
+
+@dataclass(frozen=True)
+class Definition:
+    """One conversion, (x, scale, random, constants) -> result: as it is defined, for every x and every scale.
+
+    Or, from `quantizing_anywhere` and `decoding_anywhere`, what equals that for finite x and every scale but NaN. Two
+    are equal that one loop serves.
     """
 
     function: Callable[..., Any]
     #: Whether every intermediate fits 32 bits, so that a loop may run in lanes.
     in_lanes: bool
+    #: Of what the loop makes the constants.
+    numbers: Array = field(default_factory=lambda: NO_NUMBERS, compare=False)
 
     @property
     def word(self) -> Callable[[Any], Any]:
@@ -166,26 +175,29 @@ def decoding_anywhere(element: ElementFormat, target: ElementFormat) -> Definiti
     if target.name != "float32" or not paths.reaches_all(target, element):
         return None
 
-    @dialect
-    def decode(code, scale, random, e):
-        return value_of_code_anywhere(code, scale, e)
+    return _anywhere(_decode_anywhere, float_additions.constants(element))
 
-    return _anywhere(decode, float_additions.constants(element))
+
+@dialect
+def _decode_anywhere(code, scale, random, e):
+    return value_of_code_anywhere(code, scale, e)
 
 
 def _anywhere(function: Callable[..., Any], constants: float_additions.Constants) -> Definition:
-    @dialect
-    def anywhere(x, scale, random):
-        return function(x, scale, random, constants)
-
-    return Definition(anywhere, in_lanes=True)
+    return Definition(function, True, _numbers(_limits(0, float_additions.LAST_SCALE, 0), constants))
 
 
 @cache
 def quantizing(source: ElementFormat, target: ElementFormat, rounding: Rounding, overflow: Overflow) -> Definition:
     """From a float to a code."""
     overflow = overflow.of(target.specials)  # (where both are one, one kernel)
-    return Definition(make_encode(source, target, rounding, overflow), word_bits(source, target) == 32)
+    encode = make_encode(source, target, rounding, overflow)
+
+    @dialect
+    def encode_number(x, scale, random, unused):
+        return encode(x, scale, random)
+
+    return Definition(encode_number, word_bits(source, target) == 32)
 
 
 @cache
@@ -193,14 +205,14 @@ def requantizing(
     source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, target: ElementFormat
 ) -> Definition:
     """From a float to the value of its code in `target`."""
-    encode, encodes_in_lanes = quantizing(source, element, rounding, overflow)
-    decode, decodes_in_lanes = decoding(element, target)
+    to_code, to_value = quantizing(source, element, rounding, overflow), decoding(element, target)
+    encode, decode = to_code.function, to_value.function
 
     @dialect
-    def encode_decode(x, scale, random):
-        return decode(encode(x, scale, random), scale, 0)
+    def encode_decode(x, scale, random, unused):
+        return decode(encode(x, scale, random, unused), scale, 0, unused)
 
-    return Definition(encode_decode, encodes_in_lanes and decodes_in_lanes)
+    return Definition(encode_decode, to_code.in_lanes and to_value.in_lanes)
 
 
 @cache
@@ -209,7 +221,7 @@ def decoding(element: ElementFormat, target: ElementFormat) -> Definition:
     decode = make_decode(element, target)
 
     @dialect
-    def decode_code(code, scale, random):
+    def decode_code(code, scale, random, unused):
         return decode(code, scale)
 
     return Definition(decode_code, word_bits(element, target) == 32)
@@ -217,25 +229,32 @@ def decoding(element: ElementFormat, target: ElementFormat) -> Definition:
 
 @cache
 def scaling(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Definition:
-    """From the largest magnitude of a block to its scale; the other two arguments are not looked at."""
-    shared_scale = make_shared_scale(source, element, rule)
+    """From the largest magnitude of a block to its scale; what is there as scale is not looked at."""
+    width = scale_width(source, element)
+    numbers = np.array(scale_constants(element, rule, width), np.int64)
+    return Definition(_scaling(source, width), word_bits(source, element) == 32, numbers)
+
+
+@cache
+def _scaling(source: ElementFormat, width: int) -> Callable[..., Any]:
+    scale_of = make_scale_of(source, width)
 
     @dialect
-    def scale_of(amax, scale, random):
-        return shared_scale(amax)
+    def find_scale(amax, scale, bias, first_bumped):
+        return scale_of(amax, bias, first_bumped)
 
-    return Definition(scale_of, word_bits(source, element) == 32)
+    return find_scale
 
 
 @cache
 def keeping_scales(source: ElementFormat) -> Definition:
     """The scale that is there already."""
+    return Definition(_keep_scale, source.bits <= 32, np.zeros(2, np.int64))
 
-    @dialect
-    def keep(amax, scale, random):
-        return scale
 
-    return Definition(keep, source.bits <= 32)
+@dialect
+def _keep_scale(amax, scale, bias, first_bumped):
+    return scale
 
 
 @cache
