@@ -20,6 +20,7 @@ from mxnum.engine.loops.random_bits import Draw
 from mxnum.engine.machine.jit import apart, compile_loop, keep_apart
 from mxnum.engine.machine.lanes import greatest_of, integer, lane, load, store, wide
 from mxnum.engine.machine.prefetch import LONG_PART, PART, READ_AHEAD, WRITE_AHEAD, ask_for
+from mxnum.engine.packing.bit_stream import make_unpack_run
 from mxnum.engine.rounding import float_additions
 from mxnum.engine.rounding.formulation import Definition, numbers_given
 from mxnum.engine.traversal.block_walk import PIECE, SHORT_RUN, USUAL_RUN
@@ -259,15 +260,20 @@ def convert(definition: Definition, draw: Draw, greatest: int | None, constant_r
 
 
 @cache
-def decode(function: Callable[..., Any], constant_run: int) -> Any:
-    """(codes, out, scales, shape, bounds, marks, _, numbers) -> groups left: values, by a fast formulation."""
-    values_of = _make_values_of(function, constant_run)
+def decode(function: Callable[..., Any], constant_run: int, bits: int = 8) -> Any:
+    """(codes, out, scales, shape, bounds, marks, _, numbers) -> groups left: values, by a fast formulation.
+
+    Codes of fewer than eight bits are packed, and blocks begin at a byte: some at a time are unpacked to a buffer.
+    """
+    values_of, unpack_run, PACKED = _make_values_of(function, constant_run), make_unpack_run(bits), bits < 8
 
     def loop(codes, out, scales, shape, bounds, marks, unused, numbers):
         limits, e = numbers_given(numbers)
         length, run, _ = shape
         first, last, begin, end = bounds
         per_row, full = (length + run - 1) // run, length // run
+        most = max(1, PIECE // run) if PACKED else full
+        unpacked = np.empty(most * run if PACKED else 1, np.uint8)
         skipped = 0
         for row in range(first, last):
             at = begin
@@ -275,7 +281,7 @@ def decode(function: Callable[..., Any], constant_run: int) -> Any:
             while at < end:
                 number, blocks, width = group_of(row, at, shape)
                 if all_right and at < full:  # marks are for groups, and there are none
-                    blocks = min(end, full) - at
+                    blocks = min(min(end, full) - at, most)
                 base, place = row * length + at * run, row * per_row + at
                 at += blocks
                 is_right = all_right or scales_lie(scales, place, blocks, limits)
@@ -283,7 +289,11 @@ def decode(function: Callable[..., Any], constant_run: int) -> Any:
                     marks[number] = MIXED
                     skipped += 1
                     continue
-                values_of(codes, out, scales, place, base, blocks, width, e)
+                if PACKED:
+                    unpack_run(codes, base * bits // 8, unpacked, 0, blocks * width)
+                    values_of(unpacked, out[base:], scales, place, 0, blocks, width, e)
+                else:
+                    values_of(codes, out, scales, place, base, blocks, width, e)
         return skipped
 
     return compile_loop(loop)

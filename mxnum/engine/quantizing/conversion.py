@@ -12,6 +12,7 @@ from mxnum.dtypes import SIGNED, Array
 from mxnum.engine.loops import columns, rows
 from mxnum.engine.loops.random_bits import NO_DRAW, Draw
 from mxnum.engine.machine import float_environment
+from mxnum.engine.packing.arrays import unpack
 from mxnum.engine.request import Settings
 from mxnum.engine.rounding import formulation
 from mxnum.engine.rounding.formulation import Definition, Fast
@@ -46,7 +47,8 @@ class Conversion:
     def fast_loop(self, fast: Fast, walk: Walk, draw: Draw) -> Any:
         loops, run = rows if walk.along_rows else columns, walk.constant_run
         if self.source is None:
-            return loops.decode(fast.special or fast.function, run)
+            function = fast.special or fast.function
+            return rows.decode(function, run, walk.bits) if walk.along_rows else columns.decode(function, run)
         is_common = run == (USUAL_RUN if walk.along_rows else 1) and not self.scales_given
         is_special = is_common and (draw is NO_DRAW or draw.buffered)
         function = (fast.special if is_special else None) or fast.function
@@ -91,8 +93,15 @@ class Loops:
                 return
         else:
             marks.fill(rows.MIXED)
+        if self.walk.bits < 8:
+            flat = self._unpacked(flat[0]), *flat[1:]
         self._redo_marked(flat, marks, words, threads)
         marks.fill(0)
+
+    def _unpacked(self, packed: Array) -> Array:
+        """Codes that the walk reads packed, a byte each."""
+        of_rows = packed.reshape(self.walk.planes * self.walk.rows, -1)
+        return unpack(of_rows, self.walk.bits, self.walk.columns).ravel()
 
     def _redo_marked(self, flat: Flat, marks: Array, words: Any, threads: int | None) -> None:
         """Scales by the definition; elements at any scale, and what is still marked then by the definition."""

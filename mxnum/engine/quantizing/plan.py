@@ -7,6 +7,7 @@ Plans hold no arrays and no marks: threads share them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from itertools import starmap
 from math import prod
@@ -60,11 +61,13 @@ class Plan:
         writes_sides: bool = False,
         reads_packed: int = 0,
         writes_packed: int = 0,
+        loops_unpack: bool = False,
         needs_room: bool = False,
         order: Order | None = None,
     ) -> None:
         """`out` and `sides` are what results and what belongs to blocks are; packed codes have so many bits.
 
+        With `loops_unpack` the operation takes walks along rows of packed codes.
         `order` says which axis each is of the arrays that the caller has, where the plan is for those turned.
         """
         self.shape, self.blocks, self.operation, self.draw = shape, blocks, operation, draw
@@ -76,8 +79,11 @@ class Plan:
         self._has_room = self.size <= self._at_once or not (needs_room or reads_packed or writes_packed)
         #: What takes arrays in C order, which share no memory with what is written, as they are.
         self.direct: Run | None = None
-        if walk is not None and self.size > 0 and self._has_room:
-            self.direct = self._around_packed(walk)
+        if walk is not None and self.size > 0:
+            if loops_unpack and walk.along_rows and _begins_at_bytes(shape, walk.run, reads_packed):
+                self.direct = operation(replace(walk, bits=reads_packed), draw)
+            elif self._has_room:
+                self.direct = self._around_packed(walk)
 
     def run(
         self,
@@ -228,6 +234,11 @@ class Plan:
         return around
 
 
+def _begins_at_bytes(shape: tuple[int, ...], run: int, bits: int) -> bool:
+    """Whether each row of packed codes, and each of its blocks, begins at a byte, with nothing between rows."""
+    return run * bits % 8 == 0 and (shape[-1] * bits % 8 == 0 or shape[-1] == prod(shape))
+
+
 def _in_order(order: Order, lengths: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(lengths[axis] for axis in order)
 
@@ -283,7 +294,10 @@ def from_codes_plan(asked: DecodingSettings) -> Plan:
     transform, kind = transform_of(asked.has_offsets), (asked.shape, numpy_dtype(asked.target))
     sides = tuple((asked.scales_shape, dtype) for dtype in transform.sides)
     reads_packed = asked.element.bits if asked.packed else 0
-    return Plan(asked.shape, asked.blocks, transform.undo(asked), NO_DRAW, kind, sides, reads_packed=reads_packed)
+    return Plan(
+        asked.shape, asked.blocks, transform.undo(asked), NO_DRAW, kind, sides,
+        reads_packed=reads_packed, loops_unpack=asked.packed and transform is POWERS_OF_TWO,
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=4096)

@@ -40,6 +40,8 @@ class Walk:
     columns: int
     k: int
     run: int
+    #: Of a code that is read, where codes are read packed: each row and each block begins at a byte then.
+    bits: int = 8
 
     @cached_property
     def along_rows(self) -> bool:
