@@ -79,7 +79,17 @@ def run_rows(loop: Any, patterns: Array, scales: Array, out: Array, words: Any, 
     """Such a loop over rows of patterns that are one block each, all of them marked."""
     count, length = patterns.shape
     shape, bounds = (length, length, 1), (0, count, 0, 1)  # a group is a block
-    loop(patterns.reshape(-1), out.reshape(-1), scales, shape, bounds, np.ones(count, np.uint8), words, nan, formulation.NO_NUMBERS)
+    loop(
+        patterns.reshape(-1),
+        out.reshape(-1),
+        scales,
+        shape,
+        bounds,
+        np.ones(count, np.uint8),
+        words,
+        nan,
+        formulation.NO_NUMBERS,
+    )
 
 
 def encode_rows(

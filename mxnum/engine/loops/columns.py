@@ -179,7 +179,7 @@ def find_scales(definition: Definition, source: ElementFormat) -> Any:
 
 @cache
 def convert(definition: Definition, draw: Draw, greatest: int | None, constant_run: int = 0) -> Any:
-    """(x, out, scales, shape, bounds, marks, words, nan, numbers) -> panels left: a conversion of all of the marked panels.
+    """(x, out, scales, shape, bounds, marks, words, nan, numbers) -> panels left: a conversion of the marked panels.
 
     `nan` and `greatest` are as in `rows.convert`.
     """

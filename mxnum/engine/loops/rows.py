@@ -199,7 +199,7 @@ def find_scales(definition: Definition, source: ElementFormat) -> Any:
 
 @cache
 def convert(definition: Definition, draw: Draw, greatest: int | None, constant_run: int = 0) -> Any:
-    """(x, out, scales, shape, bounds, marks, words, nan, numbers) -> groups left: a conversion of all of the marked groups.
+    """(x, out, scales, shape, bounds, marks, words, nan, numbers) -> groups left: a conversion of the marked groups.
 
     `nan` is the result under the scale NaN. With `greatest` this is for x up to that magnitude only: groups that hold a
     greater one in a block with another scale stay marked, and untouched. Blocks of `constant_run` have their own loop.

@@ -52,6 +52,9 @@ def pack(codes: Array, bits: int, out: Array | None = None) -> Array:
     """Each row along the last axis as a little-endian bit stream."""
     shape = (*codes.shape[:-1], packed_length(codes.shape[-1], bits))
     packed = np.empty(shape, np.uint8) if out is None else out
+    if codes.flags.c_contiguous and packed.flags.c_contiguous and codes.size:
+        _pack_rows(bits)(*_as_rows(codes, packed, bits))
+        return packed
     for codes_of, bytes_of in _contiguous_parts(codes, packed, bits):
         some = contiguous(codes_of)
         room = bytes_of if bytes_of.flags.c_contiguous else np.empty(bytes_of.shape, np.uint8)
@@ -64,6 +67,9 @@ def pack(codes: Array, bits: int, out: Array | None = None) -> Array:
 def unpack(packed: Array, bits: int, length: int, out: Array | None = None) -> Array:
     """The inverse of `pack` for rows of `length` codes; padding bits at the end of a row are not looked at."""
     codes = np.empty((*packed.shape[:-1], length), np.uint8) if out is None else out
+    if codes.flags.c_contiguous and packed.flags.c_contiguous and codes.size:
+        _unpack_rows(bits)(*_as_rows(codes, packed, bits))
+        return codes
     for codes_of, bytes_of in _contiguous_parts(codes, packed, bits):
         room = codes_of if codes_of.flags.c_contiguous else np.empty(codes_of.shape, np.uint8)
         _unpack_rows(bits)(*_as_rows(room, contiguous(bytes_of), bits))
@@ -73,10 +79,10 @@ def unpack(packed: Array, bits: int, length: int, out: Array | None = None) -> A
 
 
 def _contiguous_parts(codes: Array, packed: Array, bits: int) -> list[tuple[Array, Array]]:
-    """Codes and their bytes: all of them, or chunks worth copying."""
+    """Codes and their bytes in chunks worth copying."""
     if codes.size == 0:
         return []
-    if codes.ndim == 0 or (codes.flags.c_contiguous and packed.flags.c_contiguous):
+    if codes.ndim == 0:
         return [(codes, packed)]
     cuts = (*(1,) * (codes.ndim - 1), codes_in_whole_bytes(bits))
     whole = Packed(packed, bits, codes.shape)

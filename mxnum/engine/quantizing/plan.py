@@ -67,8 +67,8 @@ class Plan:
     ) -> None:
         """`out` and `sides` are what results and what belongs to blocks are; packed codes have so many bits.
 
-        With `loops_unpack` the operation takes walks along rows of packed codes.
-        `order` says which axis each is of the arrays that the caller has, where the plan is for those turned.
+        With `loops_unpack` the operation takes walks along rows of packed codes. `order` says which axis each is of the
+        arrays that the caller has, where the plan is for those turned.
         """
         self.shape, self.blocks, self.operation, self.draw = shape, blocks, operation, draw
         self.out, self.sides, self.writes_sides, self.needs_room = out, sides, writes_sides, needs_room

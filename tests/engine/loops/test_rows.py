@@ -42,7 +42,10 @@ def converted(loop, x, scale, dtype, words=0, nan=0):
     """One row that is one block, marked."""
     walk = Walk(1, 1, x.size, 1, x.size)
     out, scales = np.empty(x.size, dtype), np.array([scale], np.uint8)
-    assert loop(x, out, scales, walk.shape, walk.whole, np.ones(walk.groups, np.uint8), words, nan, formulation.NO_NUMBERS) == 0
+    assert (
+        loop(x, out, scales, walk.shape, walk.whole, np.ones(walk.groups, np.uint8), words, nan, formulation.NO_NUMBERS)
+        == 0
+    )
     return out
 
 

@@ -60,7 +60,11 @@ def test_values_are_those_of_the_definition(source, rounding):
                 continue
             for random in (0, 12345 << 13, (1 << 30) - 1):
                 got = fast.function(x, scale, random, constants)
-                assert (got - want(x, scale, random, constants)) & ((1 << source.bits) - 1) == 0, (hex(x), scale, random)
+                assert (got - want(x, scale, random, constants)) & ((1 << source.bits) - 1) == 0, (
+                    hex(x),
+                    scale,
+                    random,
+                )
 
 
 def test_the_definition_knows_its_word():
