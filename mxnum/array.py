@@ -244,12 +244,12 @@ class MXArray:
         A block whose scale is 0xFF reads NaN. `out` must have the shape and the dtype asked for; `threads` bounds how
         many threads work on a large array.
         """
-        target, into = result_format(dtype), host_view("out", out)
+        target = result_format(dtype)
         stored, scales, offsets = self.held_parts
         shape, has_offsets = self.shape, offsets is not None
         kind = self.format.element, self.blocks, shape, self._packed_shape is not None, has_offsets, target
         request = DecodingRequest(decoding_settings(*kind), stored, scales, offsets, checked_threads(threads))
-        into = checked_out(into, shape, numpy_dtype(target))
+        into = None if out is None else checked_out(host_view("out", out), shape, numpy_dtype(target))
         engine = dispatch_engine(codes=stored, scales=scales, offsets=offsets, out=into)
         return answer(engine.dequantize(request, into), self._stored, out)
 

@@ -73,6 +73,8 @@ def _native_float(dtype: np.dtype[Any]) -> ElementFormat | None:
 
 def result_format(dtype: Any, argument: str = "dtype", accepted: tuple[str, ...] = tuple(FLOATS)) -> ElementFormat:
     """The float type that an argument such as `dtype=` names, given as a string, a dtype or a scalar type."""
+    if type(dtype) is str and dtype in accepted:  # (quick)
+        return FLOATS[dtype]
     if type(dtype).__module__ == "torch":
         dtype = str(dtype).removeprefix("torch.")
     elif not isinstance(dtype, str):

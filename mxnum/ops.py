@@ -247,7 +247,7 @@ def shared_scale(
         block_lengths("blocks", blocks), Rounding.RNE, scale_rule, Overflow.SATURATE, nonfinite, None,
         OffsetRange.EXACT, False,
     )  # fmt: skip
-    into = checked_out(host_view("out", out), settings.scales_shape, np.dtype(np.uint8))
+    into = None if out is None else checked_out(host_view("out", out), settings.scales_shape, np.dtype(np.uint8))
     engine = dispatch.engine(x=array, out=into)
     made = engine.shared_scale(Request(settings, array, threads=checked_threads(threads)), into)
     return answer(made, x, out)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,7 +61,9 @@ class Loops:
 
     def __init__(self, conversion: Conversion, walk: Walk, draw: Draw) -> None:
         self.conversion, self.walk, self.draw = conversion, walk, draw
-        self._groups, self._reads_floats = walk.groups, conversion.source is not None
+        self._groups = walk.groups
+        #: Floats are read as integers of their size.
+        self._reads = None if conversion.source is None else SIGNED[conversion.source.bits // 8]
         self._fast: Any = None
         if conversion.fast is not None:
             loop, self._numbers = conversion.fast_loop(conversion.fast, walk, draw), conversion.fast.numbers
@@ -74,8 +77,8 @@ class Loops:
     def flat(self, x: Array, out: Array, scales: Array) -> Flat:
         """Contiguous arrays as the loops take them."""
         x, out = x.ravel(), out.ravel()
-        if self._reads_floats:
-            x = x.view(SIGNED[x.itemsize])
+        if self._reads is not None:
+            x = x.view(self._reads)
         return x, out if out.dtype is _BYTE else out.view(SIGNED[out.itemsize]), scales.ravel()
 
     def marks(self) -> Array:
@@ -108,9 +111,7 @@ class Loops:
         done, walk = self.conversion, self.walk
         loops = rows if walk.along_rows else columns
         if done.find_scale is not None:
-            assert done.source is not None
-            loop = loops.find_scales(done.find_scale, done.source)
-            in_threads(loop, walk)(threads, flat, marks, done.nan_blocks, done.find_scale.numbers)
+            self._find_scales(threads, flat, marks, done.nan_blocks, done.find_scale.numbers)
         if done.definition is None:
             return
         nan, count = done.definition.function(0, E8M0.nan_code, 0, None), 1
@@ -121,6 +122,13 @@ class Loops:
         if count > 0:
             loop = loops.convert(done.definition, self.draw, None, 0)
             in_threads(loop, walk)(threads, flat, marks, words, nan, done.definition.numbers)
+
+    @cached_property
+    def _find_scales(self) -> Callable[..., int]:
+        found, source = self.conversion.find_scale, self.conversion.source
+        assert found is not None
+        assert source is not None
+        return in_threads((rows if self.walk.along_rows else columns).find_scales(found, source), self.walk)
 
 
 loops_along = lru_cache(maxsize=4096)(Loops)
