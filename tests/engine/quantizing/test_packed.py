@@ -77,6 +77,13 @@ def test_rows_that_end_in_short_blocks_or_inside_a_byte(shape):
         check(numbers(shape), fmt)
 
 
+@pytest.mark.parametrize("block_size", [17, 18, 34, 5000])
+def test_blocks_that_begin_inside_a_byte_and_blocks_longer_than_a_buffer(block_size):
+    """Loops unpack what begins at bytes by themselves; all other packed codes are unpacked before them."""
+    for shape in ((5, 34), (2, 340), (3, 10000)):
+        check(numbers(shape, block_size), "mxfp4_e2m1", block_size=block_size)
+
+
 @pytest.mark.parametrize("rounding", Rounding)
 def test_every_rounding_and_overflow(rounding):
     specials = mx.MXFormat(mx.ElementFormat("e3m2n", 3, 2, 3, specials="ieee"))
