@@ -38,7 +38,7 @@ def compiled(function: Callable[..., Any], types: tuple[str, ...]) -> Any:
 
     from mxnum.engine.machine.jit import register
 
-    return numba.njit((tuple(getattr(numba.types, name) for name in types),))(register(function))
+    return numba.njit(tuple(getattr(numba.types, name) for name in types))(register(function))
 
 
 def compile_to_ir(function: Callable[..., Any], types: tuple[str, ...]) -> tuple[str, str]:

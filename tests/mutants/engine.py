@@ -141,7 +141,7 @@ ENGINE = (
         "is_right = is_right and integer(widen(word(most))) <= limits.greatest_x",
         "is_right = is_right",
         "Groups with NaN or infinities are not left to the definition.",
-        (f"{HOST}::test_special_values_by_policy",),
+        (f"{HOST}::test_given_scales",),
     ),
     (
         "rows-scales-beyond-the-domain",
