@@ -90,7 +90,7 @@ def checked_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     return out
 
 
-def apart(read: Any, *written: Any) -> Any:
+def copied_if_overlapping(read: Any, *written: Any) -> Any:
     """An array that is read, or a copy of it where one that is written to may share its memory.
 
     Loops take care of what they read and write element by element; what goes with it must not change meanwhile.
@@ -102,9 +102,9 @@ def apart(read: Any, *written: Any) -> Any:
     return read
 
 
-def random_apart(random: RandomBits | None, *written: Any) -> RandomBits | None:
+def random_copied_if_overlapping(random: RandomBits | None, *written: Any) -> RandomBits | None:
     """The same for words that were given."""
-    words = None if random is None else apart(random.words, *written)
+    words = None if random is None else copied_if_overlapping(random.words, *written)
     return random if random is None or words is random.words else replace(random, words=words)
 
 

@@ -13,11 +13,11 @@ import numpy as np
 from mxnum import errors, formats
 from mxnum.arguments import (
     Layout,
-    apart,
     checked_codes,
     checked_out,
     checked_scales,
     checked_threads,
+    copied_if_overlapping,
     host_options,
     layout_of,
     owned,
@@ -271,7 +271,7 @@ class MXArray:
         codes = codes[np.newaxis] if self.ndim == 0 else codes
         shape = (*codes.shape[:-1], packed_length(codes.shape[-1], bits))
         into = checked_out(host_view("out", out), shape, np.dtype(np.uint8))
-        codes = apart(codes, into)
+        codes = copied_if_overlapping(codes, into)
         engine = dispatch_engine(codes=codes, out=into)
         return answer(engine.pack(codes, bits, **host_options(engine, out=into)), self._stored, out)
 

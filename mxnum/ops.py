@@ -15,7 +15,7 @@ from mxnum.arguments import (
     checked_scales,
     checked_threads,
     host_options,
-    random_apart,
+    random_copied_if_overlapping,
 )
 from mxnum.array import MXArray
 from mxnum.device import on_device
@@ -110,7 +110,7 @@ def quantize(
     random = _random(array.shape, settings.rounding, random_bits, seed, stream, sr_bits)
     is_packed = _stores_packed(packed, settings, out)
     into = None if out is None else _writable_parts(out)
-    random = random if random is None or into is None else random_apart(random, *into)
+    random = random if random is None or into is None else random_copied_if_overlapping(random, *into)
     request = Request(settings, array, given, random, checked_threads(threads), is_packed)
     words = None if random is None else random.words
     engine = dispatch.engine(x=array, scales=given, random_bits=words, out=None if into is None else into[0])
@@ -160,7 +160,7 @@ def fake_quantize(
     given = None if scales is None else checked_scales(scales, settings.scales_shape)
     random = _random(array.shape, settings.rounding, random_bits, seed, stream, sr_bits)
     into = None if out is None else checked_out(host_view("out", out), array.shape, array.dtype)
-    random = None if random is None else random_apart(random, into)
+    random = None if random is None else random_copied_if_overlapping(random, into)
     request = Request(settings, array, given, random, checked_threads(threads))
     words = None if random is None else random.words
     engine = dispatch.engine(x=array, scales=given, random_bits=words, out=into)
@@ -281,7 +281,7 @@ def encode(
     mode = errors.choose_member("rounding", rounding, Rounding)
     random = _random(array.shape, mode, random_bits, seed, stream, sr_bits)
     into = checked_out(host_view("out", out), array.shape, code_dtype(target.bits))
-    random = random_apart(random, into)
+    random = random_copied_if_overlapping(random, into)
     engine = dispatch.engine(x=array, random_bits=None if random is None else random.words, out=into)
     codes = engine.encode(
         array,

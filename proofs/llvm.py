@@ -32,14 +32,20 @@ def machine(function: Callable[..., Any], types: tuple[str, ...], arguments: Seq
     return execute(parse(*compile_to_ir(function, types)), arguments)
 
 
+def compiled(function: Callable[..., Any], types: tuple[str, ...]) -> Any:
+    """A dialect function, or one that calls some, as a compiled function of its own for these numba types."""
+    import numba
+
+    from mxnum.engine.machine.jit import register
+
+    return numba.njit(tuple(getattr(numba.types, name) for name in types))(register(function))
+
+
 def compile_to_ir(function: Callable[..., Any], types: tuple[str, ...]) -> tuple[str, str]:
     """The final IR of a dialect function's module, and the name of the function in it."""
     import numba
 
-    from mxnum.engine.machine.jit import compile_scalar
-
-    compiled = compile_scalar(function, *(getattr(numba.types, name) for name in types))
-    (overload,) = compiled.overloads.values()
+    (overload,) = compiled(function, types).overloads.values()
     returned = overload.signature.return_type
     if not (isinstance(returned, numba.types.Integer) and returned.signed):
         raise UnsupportedCode(f"the compiled function returns {returned}, not a signed integer")

@@ -10,12 +10,10 @@ from functools import partial
 from typing import Any
 
 import llvmlite.binding as llvm_binding
-import numba
 import numpy as np
 import pytest
 import z3
 
-from mxnum.engine.machine.jit import compile_scalar
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
 from mxnum.scalar.convert import make_encode
@@ -249,7 +247,7 @@ def test_other_calling_conventions_are_refused() -> None:
 @pytest.mark.parametrize("seed", range(24))
 def test_random_programs_compute_what_the_compiled_function_computes(seed: int) -> None:
     function, symbols = programs.program(seed), programs.symbols()
-    compiled = compile_scalar(function, *(getattr(numba.types, name) for name in programs.TYPES))
+    compiled = llvm.compiled(function, programs.TYPES)
     execution = llvm.machine(function, programs.TYPES, symbols)
     for values in programs.inputs(seed, 40):
         expected = programs.reference(function, values)
@@ -284,7 +282,7 @@ def branches(a: Any, b: Any, c: Any) -> Any:
 @pytest.mark.parametrize("function", [casts, saturated, branches])
 def test_casts_minima_and_branches_compute_what_the_compiled_function_computes(function: Any) -> None:
     symbols = programs.symbols()
-    compiled = compile_scalar(function, *(getattr(numba.types, name) for name in programs.TYPES))
+    compiled = llvm.compiled(function, programs.TYPES)
     execution = llvm.machine(function, programs.TYPES, symbols)
     for values in programs.inputs(5, 200):
         assert programs.evaluate(execution, symbols, values) == compiled(*values), values

@@ -7,15 +7,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import pytest
 import z3
 
-from mxnum.engine.machine.jit import compile_scalar
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
 from mxnum.scalar.convert import make_encode
-from proofs import programs, ptx, translation
+from proofs import llvm, programs, ptx, translation
 from proofs.theorem import Outcome
 from proofs.translation import Execution, Family, UnsupportedCode
 
@@ -204,7 +202,7 @@ def test_functions_without_a_result_are_refused() -> None:
 @pytest.mark.parametrize("seed", range(24))
 def test_random_programs_compute_what_the_cpu_computes(seed: int) -> None:
     function, symbols = programs.program(seed), programs.symbols()
-    compiled = compile_scalar(function, *(getattr(numba.types, name) for name in programs.TYPES))
+    compiled = llvm.compiled(function, programs.TYPES)
     execution = ptx.machine(function, programs.TYPES, symbols)
     for values in programs.inputs(seed, 40):
         expected = programs.reference(function, values)

@@ -138,13 +138,12 @@ def test_blocks_do_not_straddle_rows():
 @pytest.mark.parametrize("element", samples.ELEMENTS)
 def test_every_code_round_trips(element):
     fmt = mx.formats.element(element)
-    codes = np.arange(1 << fmt.bits, dtype=np.uint8)
-    keep = np.array([v == v for v in fmt.values()])
-    if fmt.integer:
-        keep[1 << (fmt.bits - 1)] = False
+    codes = np.array([code for code, value in enumerate(fmt.values()) if value == value], np.uint8)
+    if fmt.integer:  # the most negative code has the value of no other, and is never made
+        codes = codes[codes != 1 << (fmt.bits - 1)]
     for dtype in ("float32", "float64", "float16", "bfloat16"):
         back = mx.encode(mx.decode(codes, element, dtype=dtype), element, overflow="ieee")
-        assert np.array_equal(back[keep], codes[keep]), dtype
+        assert np.array_equal(back, codes), dtype
 
 
 def test_a_short_last_block_is_as_if_zero_padded():

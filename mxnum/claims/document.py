@@ -17,7 +17,7 @@ from mxnum.claims.evidence import Verdict
 from mxnum.claims.ledger import SOURCES
 from mxnum.claims.page import MEANINGS, plain
 from mxnum.claims.registry import Entry, Report
-from mxnum.claims.workshop import Workshop
+from mxnum.claims.report_folder import ReportFolder
 from mxnum.experiments.sweep import duration
 
 #: A longer list of figures that all agree is folded away.
@@ -31,7 +31,7 @@ _CLASSES = {
 _MARKS = {True: ("✓", "good", "holds"), False: ("✗", "bad", "does not hold"), None: ("?", "none", "cannot be told")}
 
 
-def html(report: Report, command: str, facts: Mapping[str, Any], shop: Workshop) -> str:
+def html(report: Report, command: str, facts: Mapping[str, Any], store: ReportFolder) -> str:
     """The whole page."""
     errors.package("jinja2", "reproduce")
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -44,7 +44,7 @@ def html(report: Report, command: str, facts: Mapping[str, Any], shop: Workshop)
 
     def figures_of(entry: Entry) -> Sequence[figures.Figure]:
         try:
-            return figures.figures_of(entry, shop)
+            return figures.figures_of(entry, store)
         except ModuleNotFoundError:  # the footer says so
             return ()
 

@@ -19,7 +19,7 @@ from mxnum import errors, plots
 from mxnum.analysis import gamma_bias, relative_gaps
 from mxnum.claims import design, language, losses
 from mxnum.claims.registry import Entry
-from mxnum.claims.workshop import Workshop
+from mxnum.claims.report_folder import ReportFolder
 from mxnum.experiments import interventions, report, studies
 
 #: Inches. A telephone shows a figure of this width with letters as large as those of the text.
@@ -37,15 +37,15 @@ class Figure:
 
 
 #: Draws on axes; what the figure shows comes back, or None where there is nothing to draw.
-Draw = Callable[[Any, Entry, Workshop], str | None]
+Draw = Callable[[Any, Entry, ReportFolder], str | None]
 _FIGURES: dict[str, list[tuple[float, Draw]]] = {}
 
 
-def figures_of(entry: Entry, shop: Workshop) -> list[Figure]:
+def figures_of(entry: Entry, store: ReportFolder) -> list[Figure]:
     """The figures of a claim that was checked."""
-    drawn = [_drawn(height, draw, entry, shop, i) for i, (height, draw) in enumerate(_FIGURES.get(entry.claim.id, []))]
+    drawn = [_drawn(height, draw, entry, store, i) for i, (height, draw) in enumerate(_FIGURES.get(entry.claim.id, []))]
     if any(not c.agrees for c in entry.evidence.comparisons) and len(entry.evidence.comparisons) >= 8:
-        drawn.append(_drawn(2.4, _distances, entry, shop, len(drawn)))
+        drawn.append(_drawn(2.4, _distances, entry, store, len(drawn)))
     return [figure for figure in drawn if figure is not None]
 
 
@@ -57,12 +57,12 @@ def _figure(id: str, height: float = 2.9) -> Callable[[Draw], Draw]:
     return register
 
 
-def _drawn(height: float, draw: Draw, entry: Entry, shop: Workshop, index: int) -> Figure | None:
+def _drawn(height: float, draw: Draw, entry: Entry, store: ReportFolder, index: int) -> Figure | None:
     with _style(f"{entry.claim.id}-{index}"):
         from matplotlib.figure import Figure as Canvas
 
         canvas = Canvas(figsize=(WIDTH, height), layout="constrained")
-        caption = draw(canvas.subplots(), entry, shop)
+        caption = draw(canvas.subplots(), entry, store)
         if caption is None:
             return None
         written = io.StringIO()
@@ -101,7 +101,7 @@ def inline(svg: str, description: str) -> str:
 
 
 @_figure("I1")
-def _sawtooth(ax: Any, entry: Entry, shop: Workshop) -> str:
+def _sawtooth(ax: Any, entry: Entry, store: ReportFolder) -> str:
     plots.sawtooth("mxfp8_e4m3", binades=1, ax=ax)
     ax.set_title("")
     return (
@@ -111,7 +111,7 @@ def _sawtooth(ax: Any, entry: Entry, shop: Workshop) -> str:
 
 
 @_figure("I3", 2.4)
-def _gaps(ax: Any, entry: Entry, shop: Workshop) -> str:
+def _gaps(ax: Any, entry: Entry, store: ReportFolder) -> str:
     gaps = 100 * np.array([float(g) for g in relative_gaps("mxfp8_e4m3")])
     ax.step(np.arange(1, len(gaps) + 1), gaps, where="mid", lw=1)
     ax.set(xlabel="code", ylabel="relative gap to the next, %", yscale="log")
@@ -120,8 +120,8 @@ def _gaps(ax: Any, entry: Entry, shop: Workshop) -> str:
 
 
 @_figure("I5")
-def _zeta(ax: Any, entry: Entry, shop: Workshop) -> str | None:
-    table = _table(shop, "confirm.json", "quick.json")
+def _zeta(ax: Any, entry: Entry, store: ReportFolder) -> str | None:
+    table = _table(store, "confirm.json", "quick.json")
     if table is None:
         return None
     for index, name in enumerate(table["arms"]):  # the colours of the figures of I6
@@ -141,8 +141,8 @@ def _zeta(ax: Any, entry: Entry, shop: Workshop) -> str | None:
 
 
 @_figure("I6")
-def _survival(ax: Any, entry: Entry, shop: Workshop) -> str | None:
-    table = _table(shop, "confirm.json", "quick.json")
+def _survival(ax: Any, entry: Entry, store: ReportFolder) -> str | None:
+    table = _table(store, "confirm.json", "quick.json")
     if table is None:
         return None
     report.survival_figure(table, axes=ax)
@@ -153,8 +153,8 @@ def _survival(ax: Any, entry: Entry, shop: Workshop) -> str | None:
 
 
 @_figure("I6", 3.2)
-def _losses(ax: Any, entry: Entry, shop: Workshop) -> str | None:
-    table = _table(shop, "confirm.json", "quick.json")
+def _losses(ax: Any, entry: Entry, store: ReportFolder) -> str | None:
+    table = _table(store, "confirm.json", "quick.json")
     if table is None:
         return None
     report.loss_figure(table, list(table["arms"]), axes=ax)
@@ -162,8 +162,8 @@ def _losses(ax: Any, entry: Entry, shop: Workshop) -> str | None:
 
 
 @_figure("I7", 3.6)
-def _interventions(ax: Any, entry: Entry, shop: Workshop) -> str | None:
-    table = _table(shop, "interventions.json")
+def _interventions(ax: Any, entry: Entry, store: ReportFolder) -> str | None:
+    table = _table(store, "interventions.json")
     if table is None:
         return None
     rows = interventions.rows(table)[::-1]
@@ -176,7 +176,7 @@ def _interventions(ax: Any, entry: Entry, shop: Workshop) -> str | None:
 
 
 @_figure("I9")
-def _astray(ax: Any, entry: Entry, shop: Workshop) -> str:
+def _astray(ax: Any, entry: Entry, store: ReportFolder) -> str:
     arms = {"bf16": losses.BF16} | language.MITIGATED | language.THROUGHOUT | language.MIXED
     shown = [name for name in arms if any(run.astray for run in losses.arm(arms[name]))]
     for i, name in enumerate(shown):
@@ -193,7 +193,7 @@ def _astray(ax: Any, entry: Entry, shop: Workshop) -> str:
 
 
 @_figure("I10", 3.2)
-def _law(ax: Any, entry: Entry, shop: Workshop) -> str:
+def _law(ax: Any, entry: Entry, store: ReportFolder) -> str:
     plots.scaling_law(language.fit(language.BF16_ACTIVATIONS["E4M3"]), ax=ax)
     ax.set_title("")
     return (
@@ -203,7 +203,7 @@ def _law(ax: Any, entry: Entry, shop: Workshop) -> str:
 
 
 @_figure("M2", 3.6)
-def _rules(ax: Any, entry: Entry, shop: Workshop) -> str:
+def _rules(ax: Any, entry: Entry, store: ReportFolder) -> str:
     rules, formats = ("floor", "even", "ceil", "rceil"), ("mxfp4_e2m1", "mxfp4_e3m0", "mxint4")
     rows = [(tensor, fmt) for tensor in design.tensors() for fmt in formats]
     for i, rule in enumerate(rules):
@@ -218,8 +218,8 @@ def _rules(ax: Any, entry: Entry, shop: Workshop) -> str:
 
 @_figure("M1")
 @_figure("M10")
-def _recipes(ax: Any, entry: Entry, shop: Workshop) -> str | None:
-    table = _table(shop, "recipes.json")
+def _recipes(ax: Any, entry: Entry, store: ReportFolder) -> str | None:
+    table = _table(store, "recipes.json")
     if table is None:
         return None
     reference = {r["seed"]: r["last_loss"] for r in table["arms"]["recipe FP32"]["runs"]}
@@ -235,7 +235,7 @@ def _recipes(ax: Any, entry: Entry, shop: Workshop) -> str | None:
 
 
 @_figure("B1")
-def _clusters(ax: Any, entry: Entry, shop: Workshop) -> str:
+def _clusters(ax: Any, entry: Entry, store: ReportFolder) -> str:
     means = np.linspace(1, 2, 161)
     for deviation, line in ((0.005, "-"), (0.03, "--")):
         for i, rule in enumerate(("floor", "rceil")):
@@ -247,8 +247,8 @@ def _clusters(ax: Any, entry: Entry, shop: Workshop) -> str:
 
 
 @_figure("B2")
-def _limits(ax: Any, entry: Entry, shop: Workshop) -> str | None:
-    table = _table(shop, "sgd-limits.json")
+def _limits(ax: Any, entry: Entry, store: ReportFolder) -> str | None:
+    table = _table(store, "sgd-limits.json")
     if table is None:
         return None
     for row in table["rows"]:
@@ -267,8 +267,8 @@ def _limits(ax: Any, entry: Entry, shop: Workshop) -> str | None:
 
 
 @_figure("B3")
-def _dead_zone(ax: Any, entry: Entry, shop: Workshop) -> str | None:
-    run = shop.arrays("clamped-block")
+def _dead_zone(ax: Any, entry: Entry, store: ReportFolder) -> str | None:
+    run = store.arrays("clamped-block")
     if run is None:
         return None
     ax.plot(run["master"], color="C0", lw=0.5, alpha=0.5)
@@ -282,8 +282,8 @@ def _dead_zone(ax: Any, entry: Entry, shop: Workshop) -> str | None:
 
 
 @_figure("B6")
-def _critical(ax: Any, entry: Entry, shop: Workshop) -> str | None:
-    table = _table(shop, "critical-rate.json")
+def _critical(ax: Any, entry: Entry, store: ReportFolder) -> str | None:
+    table = _table(store, "critical-rate.json")
     if table is None:
         return None
     for i, kind in enumerate(sorted({name.rpartition(", rate ")[0] for name in table["arms"]})):
@@ -295,7 +295,7 @@ def _critical(ax: Any, entry: Entry, shop: Workshop) -> str | None:
     return "How many of the runs diverge at each learning rate."
 
 
-def _distances(ax: Any, entry: Entry, shop: Workshop) -> str:
+def _distances(ax: Any, entry: Entry, store: ReportFolder) -> str:
     """Every figure of the claim against its tolerance."""
     comparisons = entry.evidence.comparisons
     reach = 4.0
@@ -319,9 +319,9 @@ def _units(distance: float, tolerance: float) -> float:
     return distance / tolerance
 
 
-def _table(shop: Workshop, *names: str) -> Any:
+def _table(store: ReportFolder, *names: str) -> Any:
     """The first of these results files that is there."""
     from mxnum.experiments import storage
 
-    path = next((shop.results / name for name in names if (shop.results / name).exists()), None)
+    path = next((store.results / name for name in names if (store.results / name).exists()), None)
     return None if path is None else storage.read_json(path)

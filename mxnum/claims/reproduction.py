@@ -1,4 +1,4 @@
-"""Run what decides the claims on this machine, and write a report folder; see `mxnum.claims.workshop` for its parts."""
+"""Run what decides the claims on this machine, and write a report folder, whose parts `report_folder` describes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from mxnum.claims import document, page
 from mxnum.claims.evidence import Verdict
 from mxnum.claims.ledger import CLAIMS
 from mxnum.claims.registry import Check, Context, Entry, Report, checks, entry, machine
-from mxnum.claims.workshop import Workshop
+from mxnum.claims.report_folder import ReportFolder
 from mxnum.experiments import critical, interventions, storage, studies, sweep
-from mxnum.experiments.conduct import conduct
+from mxnum.experiments.run_study import run_study
 from mxnum.files import written_whole
 
 #: The results files that minutes can make, and those that take hours; the cheap ones first.
@@ -123,8 +123,8 @@ class _Session:
         if self.files:
             for package in ("scipy", "threadpoolctl"):
                 errors.package(package, "experiments")
-        self.shop, self.begun = Workshop(folder), time.monotonic()
-        self.facts = self.shop.open(fresh)
+        self.store, self.begun = ReportFolder(folder), time.monotonic()
+        self.facts = self.store.open(fresh)
         self.entries: dict[str, Entry] = {}
         self.failures: list[sweep.Failure] = []
         #: Results files that could not be made, and why.
@@ -134,12 +134,12 @@ class _Session:
     def run(self) -> Reproduction:
         first = [id for id in self.request.ids if id in self.known and not self.known[id].needs]
         for id in first:
-            stored = self.shop.entry(id)
+            stored = self.store.entry(id)
             if stored is not None:
                 self.entries[id] = stored
-        if self.entries or self.shop.number_of_runs():
-            found = f"{len(self.entries)} of {len(first)} checks and {self.shop.number_of_runs()} training runs"
-            self.watch.say(f"Continuing in {self.shop.folder}: {found} are there.")
+        if self.entries or self.store.number_of_runs():
+            found = f"{len(self.entries)} of {len(first)} checks and {self.store.number_of_runs()} training runs"
+            self.watch.say(f"Continuing in {self.store.folder}: {found} are there.")
         left = [id for id in first if id not in self.entries]
         # The checks run beside the training, on what the processes leave of the cores.
         beside = threading.Thread(target=self._check_all, args=(left,), daemon=True)
@@ -156,7 +156,7 @@ class _Session:
             self.stop.set()
             self.watch.say("Interrupted; the same command continues.")
         report = self._write(interrupted)
-        return Reproduction(self.shop.folder, report, self.failures, self._seconds())
+        return Reproduction(self.store.folder, report, self.failures, self._seconds())
 
     def _check_all(self, ids: list[str]) -> None:
         """The checks that need no training, one after the other."""
@@ -165,7 +165,7 @@ class _Session:
             if found is None:
                 return
             self.entries[id] = found
-            self.shop.keep(found)
+            self.store.keep(found)
         self.watch.at("checks", len(ids), len(ids), "done")
 
     def _checked(self, id: str, done: int, total: int) -> Entry | None:
@@ -176,13 +176,13 @@ class _Session:
 
         try:
             tell(CLAIMS[id].title)
-            return entry(id, self.known[id], Context(self.shop.results, tell, self.shop.keep_arrays))
+            return entry(id, self.known[id], Context(self.store.results, tell, self.store.keep_arrays))
         except _Stopped:
             return None
 
     def _make(self, name: str) -> None:
         """One results file; what is there of it is not made again."""
-        path, seed = self.shop.results / name, int(self.facts["first_seed"])
+        path, seed = self.store.results / name, int(self.facts["first_seed"])
         study = name.removesuffix(".json")
         count = f" {self.files.index(name) + 1} of {len(self.files)}" if len(self.files) > 1 else ""
         self.watch.say(f"Training{count}: {study}, for {', '.join(self._claims_of(name))}.")
@@ -193,15 +193,15 @@ class _Session:
         if name == "interventions.json":
             seeds, small = range(seed, seed + ACTED_ON), studies.get("small")
             try:
-                found = interventions.gather(small, "E2M1", seeds, PLAN, self.shop.runs, self._aside(study))
+                found = interventions.gather(small, "E2M1", seeds, PLAN, self.store.runs, self._aside(study))
             except interventions.NothingDivergedError as error:
                 self.impossible[name] = str(error)
                 self.watch.say(str(error))
             else:
                 storage.write_json(path, found)
             return
-        outcome = conduct(
-            study, self.shop.runs, first_seed=seed, processes=self.request.processes, stack=STACK,
+        outcome = run_study(
+            study, self.store.runs, first_seed=seed, processes=self.request.processes, stack=STACK,
             say=self.watch.say, show=lambda state: self.watch.at("training", state.done, state.total, str(state)),
         )  # fmt: skip
         self.failures += outcome.failed
@@ -225,14 +225,14 @@ class _Session:
         """The report of what is there now."""
         entries = tuple(self._entry(id) for id in self.request.ids)
         report = Report(entries, machine(), interrupted)
-        self.shop.record(self.facts | {"seconds": round(self._seconds(), 1), "command": self.request.command})
+        self.store.record(self.facts | {"seconds": round(self._seconds(), 1), "command": self.request.command})
         facts = self.facts | {"seconds": self._seconds(), "environment": storage.environment()}
         pages = {
-            "report.html": document.html(report, self.request.command, facts, self.shop),
+            "report.html": document.html(report, self.request.command, facts, self.store),
             "claims.md": page.summary(report, self.request.command),
         }
         for name, text in pages.items():
-            with written_whole(self.shop.folder / name) as partial:
+            with written_whole(self.store.folder / name) as partial:
                 partial.write_text(text, encoding="utf-8")
         return report
 
@@ -240,7 +240,7 @@ class _Session:
         """Of a claim that rests on training: its check, where the training was done; of another, what was found."""
         if id in self.entries:
             return self.entries[id]
-        check, context = self.known.get(id), Context(self.shop.results)
+        check, context = self.known.get(id), Context(self.store.results)
         if check is None or (check.needs and not check.missing(context)):
             return entry(id, check, context)
         made = [name for names in check.alternatives for name in names if name in self.files]

@@ -61,14 +61,14 @@ def run(
     from mxnum.cli.main import DIFFERS, INTERRUPTED
     from mxnum.cli.watching import ended_by_signals
     from mxnum.experiments import report, studies
-    from mxnum.experiments.conduct import conduct
+    from mxnum.experiments.run_study import run_study
 
     chosen = studies.get(study)
     first = secrets.randbelow(10**6) * 100 if fresh else studies.FIRST_SEED
     root, folder = runs / f"seeds-{first}" if fresh else runs, results or runs / "results"
     try:
         with ended_by_signals():
-            outcome = conduct(
+            outcome = run_study(
                 chosen, root, arms=[name.strip() for name in arms.split(";")] if arms else None, seeds=seeds,
                 first_seed=first, changes=dict(_change(text) for text in changes or []), processes=processes,
                 stack=stack, niceness=nice, scheduler=scheduler, stop_when_diverged=not full, machine=machine,

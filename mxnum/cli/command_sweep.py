@@ -10,7 +10,7 @@ import typer
 from mxnum.cli import options
 
 if TYPE_CHECKING:
-    from mxnum.experiments.conduct import Outcome
+    from mxnum.experiments.run_study import Outcome
 
 
 def sweep(
@@ -44,13 +44,13 @@ def sweep(
     from mxnum.cli.main import DIFFERS, INTERRUPTED
     from mxnum.cli.watching import ended_by_signals, watching
     from mxnum.experiments import report, study_file
-    from mxnum.experiments.conduct import conduct
+    from mxnum.experiments.run_study import run_study
 
     study = study_file.read(config)
     runs, folder = study_file.places(study, out)
     try:
         with ended_by_signals(), watching() as watch:
-            outcome = conduct(
+            outcome = run_study(
                 study, runs, seeds=seeds, processes=processes, stack=stack or study_file.STACK, niceness=nice,
                 scheduler=scheduler, machine=machine, say=watch.say,
                 show=lambda state: watch.at("training", state.done, state.total, str(state)),

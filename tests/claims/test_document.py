@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from mxnum.claims import CLAIMS, Comparison, Entry, Evidence, Report, Statement, Verdict, document
-from mxnum.claims.workshop import Workshop
+from mxnum.claims.report_folder import ReportFolder
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
 
@@ -35,10 +35,10 @@ class Checked(HTMLParser):
 
 
 def page(entries, tmp_path, interrupted=False):
-    shop = Workshop(tmp_path)
+    store = ReportFolder(tmp_path)
     facts = {"started": "2026-01-01", "seconds": 100.0, "first_seed": 7, "environment": {"numpy": "2.0"}}
     report = Report(tuple(entries), {"mxnum": "1", "sympy": "1.14"}, interrupted)
-    return document.html(report, "mxnum reproduce --quick", facts, shop)
+    return document.html(report, "mxnum reproduce --quick", facts, store)
 
 
 def entry(id, *statements, comparisons=(), note=""):

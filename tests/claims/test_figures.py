@@ -14,7 +14,7 @@ pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 
 from mxnum.claims import CLAIMS, Comparison, Entry, Evidence, Statement
 from mxnum.claims.figures import _FIGURES, figures_of, inline
-from mxnum.claims.workshop import Workshop
+from mxnum.claims.report_folder import ReportFolder
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 HOLDS = Evidence(statements=(Statement("so", True),))
@@ -25,19 +25,19 @@ def entry(id, evidence=HOLDS):
 
 
 @pytest.fixture
-def shop(tmp_path):
+def store(tmp_path):
     """With the results that the repository has, and a block that was kept."""
-    shop = Workshop(tmp_path)
-    shop.results.mkdir(parents=True)
+    store = ReportFolder(tmp_path)
+    store.results.mkdir(parents=True)
     for path in RESULTS.glob("*.json"):
-        (shop.results / path.name).write_text(path.read_text())
-    shop.keep_arrays("clamped-block", {"master": np.ones((5, 3)), "value": np.ones((5, 3)), "losses": np.ones(5)})
-    return shop
+        (store.results / path.name).write_text(path.read_text())
+    store.keep_arrays("clamped-block", {"master": np.ones((5, 3)), "value": np.ones((5, 3)), "losses": np.ones(5)})
+    return store
 
 
 @pytest.mark.parametrize("id", sorted(set(_FIGURES) - {"M2"}))
-def test_figures_are_part_of_the_page(shop, id):
-    found = figures_of(entry(id), shop)
+def test_figures_are_part_of_the_page(store, id):
+    found = figures_of(entry(id), store)
     for figure in found:
         root = ElementTree.fromstring(figure.svg.replace("<svg", '<svg xmlns:x="x"', 1))
         assert root.get("role") == "img"
@@ -52,35 +52,35 @@ def test_figures_are_part_of_the_page(shop, id):
 
 def test_without_results_there_is_no_figure(tmp_path):
     for id in ("I5", "I6", "I7", "M1", "B2", "B3", "B6"):
-        assert figures_of(entry(id), Workshop(tmp_path)) == []
+        assert figures_of(entry(id), ReportFolder(tmp_path)) == []
 
 
-def test_pictures_on_one_page_do_not_share_names(shop):
+def test_pictures_on_one_page_do_not_share_names(store):
     import re
 
-    first, second = (figures_of(entry(id), shop)[0].svg for id in ("I1", "I3"))
+    first, second = (figures_of(entry(id), store)[0].svg for id in ("I1", "I3"))
     names = [set(re.findall(r'<clipPath id="([^"]*)"', svg)) for svg in (first, second)]
     assert names[0]
     assert names[0].isdisjoint(names[1])
 
 
-def test_figures_that_disagree_are_shown_against_their_tolerance(shop):
+def test_figures_that_disagree_are_shown_against_their_tolerance(store):
     comparisons = tuple(Comparison(str(i), 1, 1 + (i == 3), 0.1) for i in range(8))
-    (figure,) = figures_of(entry("M4", Evidence(comparisons)), shop)
+    (figure,) = figures_of(entry("M4", Evidence(comparisons)), store)
     assert "in units of its tolerance" in figure.caption
-    assert figures_of(entry("M4", Evidence(comparisons[:3])), shop) == []
+    assert figures_of(entry("M4", Evidence(comparisons[:3])), store) == []
 
 
 def test_rates_and_recipes(tmp_path):
-    shop = Workshop(tmp_path)
-    shop.results.mkdir(parents=True)
+    store = ReportFolder(tmp_path)
+    store.results.mkdir(parents=True)
     runs = [{"seed": s, "diverged": None if s else 5, "steps": 10, "last_loss": 1.0 + s} for s in range(3)]
     arm = {"experiment": {"steps": 10}, "runs": runs}
     for name, arms in {
         "critical-rate": ("FP32, rate 0.012", "E2M1, rate 0.012"), "recipes": ("recipe FP32", "recipe E2M1 floor"),
     }.items():  # fmt: skip
-        (shop.results / f"{name}.json").write_text(json.dumps({"arms": dict.fromkeys(arms, arm)}))
-    assert [len(figures_of(entry(id), shop)) for id in ("B6", "M1", "M10")] == [1, 1, 1]
+        (store.results / f"{name}.json").write_text(json.dumps({"arms": dict.fromkeys(arms, arm)}))
+    assert [len(figures_of(entry(id), store)) for id in ("B6", "M1", "M10")] == [1, 1, 1]
 
 
 def test_descriptions_are_escaped():

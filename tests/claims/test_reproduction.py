@@ -97,7 +97,7 @@ def test_an_interruption_keeps_what_is_there(tmp_path, counted, monkeypatch):
     def interrupted(*arguments, **keywords):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reproduction, "conduct", interrupted)
+    monkeypatch.setattr(reproduction, "run_study", interrupted)
     told = Told()
     found = reproduce_into(tmp_path / "r", ["I6"], processes=1, watch=told)
     assert found.report.interrupted

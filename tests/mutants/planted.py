@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tests.mutants.engine import ENGINE
 from tests.mutants.products import PRODUCTS
 
 
@@ -227,5 +228,5 @@ MUTANTS = (
         "Every negative number that became zero is called a choice about -0.",
         ("tests/conformance/test_judge.py",),
     ),
-    *(Mutant(*line) for line in PRODUCTS),
+    *(Mutant(*line) for line in (*PRODUCTS, *ENGINE)),
 )  # fmt: skip

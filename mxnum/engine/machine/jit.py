@@ -116,13 +116,6 @@ def _compile_keep_apart():
     return lambda: _keep_apart()
 
 
-def compile_scalar(function: Callable[..., Any], *signature: Any) -> Any:
-    """A dialect function as a compiled function of its own, for the given numba argument types or lazily."""
-    for called in _dialect_calls(function):
-        register(called)
-    return numba.njit(tuple(signature))(function) if signature else numba.njit(function)
-
-
 def compile_loop(function: Callable[..., Any]) -> Any:
     """A loop over arrays that calls dialect functions, compiled on first use and cached on disk."""
     loop_cache.name_by_content(function)

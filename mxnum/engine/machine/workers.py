@@ -9,7 +9,7 @@ from typing import Any
 import numba
 
 
-def in_pieces(work: Callable[[Any], Any], pieces: Sequence[Any]) -> list[Any]:
+def run_in_threads(work: Callable[[Any], Any], pieces: Sequence[Any]) -> list[Any]:
     """What `work` returns for each piece, in order: the first in the thread of the caller, each other in its own."""
     if len(pieces) == 1:
         return [work(pieces[0])]

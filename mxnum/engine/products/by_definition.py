@@ -10,7 +10,7 @@ import numpy as np
 
 from mxnum.dtypes import Array, signed_bits, stored_bits
 from mxnum.engine.machine.jit import compile_loop
-from mxnum.engine.machine.workers import bounds, in_pieces, worth
+from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.engine.products import exact
 from mxnum.engine.products.float32_by_integers import make_add_float32, make_fma_float32
 from mxnum.engine.products.operands import Operand
@@ -141,7 +141,7 @@ def _by_rows(
         parts = [x[:, some] if x.ndim == 3 else x[some] for x in a]
         loop(*map(_plain, parts), *map(_plain, b), *numbers, stored_bits(out[some]))
 
-    in_pieces(work, list(pairwise(bounds(height, min(height, workers)))))
+    run_in_threads(work, list(pairwise(bounds(height, min(height, workers)))))
 
 
 def _plain(x: Array) -> Array:

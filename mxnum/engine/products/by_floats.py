@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mxnum.dtypes import Array
-from mxnum.engine.machine.workers import bounds, in_pieces, worth
+from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.engine.products import row_by_row
 from mxnum.engine.products.exactness import Held, is_normal_float32
 from mxnum.engine.products.operands import Operand, ToFloat32
@@ -136,8 +136,8 @@ def _multiply(left: _Side, right: _Side, word: str, run: int | None, out: Array,
             b, scales_b = its_panels[count], _some(its_scales, count)
             multiply(panels[some], b, _some(scales, some), scales_b, run or 1, lines, start)
 
-    in_pieces(pack_rows, list(pairwise(bounds(len(panels), min(workers, len(panels))))))
-    in_pieces(multiply_with_columns, _parts(len(panels), width, columns, workers))
+    run_in_threads(pack_rows, list(pairwise(bounds(len(panels), min(workers, len(panels))))))
+    run_in_threads(multiply_with_columns, _parts(len(panels), width, columns, workers))
 
 
 def _some(scales: Array | None, which: slice) -> Array | None:

@@ -13,7 +13,7 @@ from numba.extending import intrinsic, register_jitable
 
 from mxnum.dtypes import Array
 from mxnum.engine.machine.jit import compile_loop
-from mxnum.engine.machine.workers import bounds, in_pieces, worth
+from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 
 #: Below this many products a thread costs more than it saves.
 PRODUCTS_PER_THREAD = 1 << 18
@@ -57,7 +57,7 @@ def by_blocks(
         _blocks(a[some], high[some], low[some], b, scales_a[some], scales_b, step is not None, out[some])
 
     workers = worth(out.size * a[0].size, PRODUCTS_PER_THREAD, threads)
-    in_pieces(work, list(pairwise(bounds(len(a), min(len(a), workers)))))
+    run_in_threads(work, list(pairwise(bounds(len(a), min(len(a), workers)))))
 
 
 def _in_blocks(x: Array, run: int) -> Array:

@@ -161,7 +161,7 @@ def quantizing_anywhere(
     target: ElementFormat | None,
 ) -> Definition | None:
     """What `fast_quantizing` does, for finite x and every scale but NaN; None where `paths` has none."""
-    if not paths.reaches_all(source, element) or (target is not None and target.name != "float32"):
+    if not paths.reaches_all(source, element, rounding) or (target is not None and target.name != "float32"):
         return None
     overflow, by_parity = overflow.of(element.specials), float_additions.breaks_ties_by_parity(element)
     make = any_scale.make_code_anywhere if target is None else any_scale.make_value_anywhere

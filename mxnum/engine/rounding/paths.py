@@ -91,8 +91,17 @@ OFFSETS = FastPath(
 PATHS = (ROUNDING, WIDENED, NARROWED, VALUES, DECODING, PRODUCTS, BEYOND, OFFSETS)
 
 
+#: Whether the theorems of these paths are about a rounding. One that is new says no first: the definition does it.
+ROUNDINGS = {
+    Rounding.RNE: True, Rounding.RNA: True, Rounding.RTZ: True, Rounding.RTP: True, Rounding.RTN: True,
+    Rounding.RTO: True, Rounding.SR: True,
+}  # fmt: skip
+
+
 def rounds_fast(source: ElementFormat, element: ElementFormat, rounding: Rounding) -> bool:
     """Whether `float_additions.make_code` may be used, after `make_widen` or what `float64_as_float32` has."""
+    if not ROUNDINGS[rounding]:
+        return False
     if rounding.is_stochastic and NARROWED.covers(source, element):
         return element == ELEMENTS.get(element.name)
     return any(path.covers(source, element) for path in (ROUNDING, WIDENED, NARROWED))
@@ -103,9 +112,9 @@ def has_values(element: ElementFormat) -> bool:
     return VALUES.covers(FLOATS["float32"], element)
 
 
-def reaches_all(float_type: ElementFormat, element: ElementFormat) -> bool:
-    """Whether `any_scale` may be used, after `float_additions.make_widen`, to codes or float32."""
-    return BEYOND.covers(float_type, element)
+def reaches_all(float_type: ElementFormat, element: ElementFormat, rounding: Rounding | None = None) -> bool:
+    """Whether `any_scale` may be used, after `float_additions.make_widen`, to codes or float32; None to decode."""
+    return (rounding is None or ROUNDINGS[rounding]) and BEYOND.covers(float_type, element)
 
 
 def subtracts_fast(source: ElementFormat) -> bool:

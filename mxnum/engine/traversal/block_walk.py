@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from mxnum.dtypes import Array
-from mxnum.engine.machine.workers import bounds, in_pieces, worth
+from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.layout import Blocks, collapse
 
 #: Block lengths for which rows have a loop of constant length, the usual one and a shorter.
@@ -154,7 +154,7 @@ def in_threads(loop: Callable[..., Any], walk: Walk) -> Callable[..., int]:
         def work(share: Bounds) -> int:
             return loop(*arrays, shape, share, *rest) or 0
 
-        return sum(in_pieces(work, walk.shares(threads)))
+        return sum(run_in_threads(work, walk.shares(threads)))
 
     return run
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from mxnum.dtypes import Array
-from mxnum.engine.machine.workers import in_pieces
+from mxnum.engine.machine.workers import run_in_threads
 from mxnum.engine.traversal.block_walk import Walk, shares_of, walk_of
 from mxnum.engine.traversal.blocked_copy import contiguous, copy
 from mxnum.layout import Blocks, element_strides
@@ -109,7 +109,7 @@ class Arrays:
         """Call `work` with each part, so many at a time."""
         cuts = (*self.blocks[:-1], math.lcm(self.blocks[-1], self.whole_rows)) if self.blocks else ()
         parts = chunks(self.shape, cuts, self.blocks, self.at_once)
-        in_pieces(partial(self._go, work), shares_of(parts, math.prod(self.shape), threads))
+        run_in_threads(partial(self._go, work), shares_of(parts, math.prod(self.shape), threads))
 
     def _go(self, work: Callable[[Part], None], chunks: Sequence[Chunk]) -> None:
         """Part after part: what was written to one is in its place before the next is read."""

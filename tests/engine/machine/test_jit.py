@@ -8,7 +8,7 @@ import pytest
 from numba import int64
 from numba.core.dispatcher import Dispatcher
 
-from mxnum.engine.machine.jit import apart, compile_loop, compile_scalar, keep_apart, register
+from mxnum.engine.machine.jit import apart, compile_loop, keep_apart, register
 from mxnum.engine.machine.lanes import add_float32, float64_to_float32, lane, load, low_word, store, wide
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding, ScaleRule
@@ -24,16 +24,16 @@ from tests import samples
 def test_a_compiled_encoder_equals_the_function_object(rounding):
     source, target = FLOATS["float64"], ELEMENTS["e2m3"]
     encode = make_encode(source, target, rounding, Overflow.SATURATE)
-    compiled = compile_scalar(encode, int64, int64, int64)
+    compiled = numba.njit((int64, int64, int64))(register(encode))
     for bits in samples.boundary_patterns(source, target, 130).tolist()[:400]:
         assert compiled(bits, 130, 777) == encode(bits, 130, 777)
 
 
 def test_lazy_signatures_and_multiple_results():
-    compiled = compile_scalar(philox4x32)
+    compiled = numba.njit(register(philox4x32))
     assert compiled(0, 0, 0, 0, 0, 0) == (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)
     midpoint = make_midpoint(FLOATS["float32"])
-    assert compile_scalar(midpoint)(0x3F800000, 0x40000000) == midpoint(0x3F800000, 0x40000000) == 0x3E00
+    assert numba.njit(register(midpoint))(0x3F800000, 0x40000000) == midpoint(0x3F800000, 0x40000000) == 0x3E00
 
 
 def test_registering_twice_is_harmless_and_returns_the_function():

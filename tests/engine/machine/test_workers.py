@@ -19,7 +19,7 @@ def test_answers_come_in_order_from_threads_of_their_own():
         seen[piece] = threading.current_thread()
         return piece * piece
 
-    assert workers.in_pieces(work, [3, 1, 2]) == [9, 1, 4]
+    assert workers.run_in_threads(work, [3, 1, 2]) == [9, 1, 4]
     assert seen[3] is threading.current_thread()
     assert len(set(seen.values())) == 3
 
@@ -31,7 +31,7 @@ def test_an_error_in_any_thread_is_raised(wrong):
             raise ValueError(str(piece))
 
     with pytest.raises(ValueError, match=str(wrong)):
-        workers.in_pieces(work, [0, 1, 2])
+        workers.run_in_threads(work, [0, 1, 2])
 
 
 @pytest.mark.parametrize(("length", "parts", "step"), [(10, 3, 1), (0, 2, 1), (100, 3, 32), (5, 4, 8), (64, 2, 32)])

@@ -58,7 +58,7 @@ def test_the_commonest_conversions_have_their_constants_compiled_in():
     assert (len(in_columns), len(in_tiles)) == (2, 1)
 
 
-@pytest.mark.parametrize("walk", [ROWS, Walk(1, 4, 70, 1, 32), COLUMNS, TILES], ids=str)
+@pytest.mark.parametrize("walk", [ROWS, Walk(1, 4, 70, 1, 32), Walk(1, 4, 300, 1, 32), COLUMNS, TILES], ids=str)
 @pytest.mark.parametrize("place", [0, 37, 200])
 def test_what_is_marked_is_redone_and_nothing_else(walk, place, monkeypatch):
     """NaN marks its group for the definition, a subnormal number for the loops at any scale; marks are clear again."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from itertools import product
 
+import numba
 import numpy as np
 import pytest
 
-from mxnum.engine.machine.jit import compile_scalar
+from mxnum.engine.machine.jit import register
 from mxnum.engine.machine.lanes import integer, lane
 from mxnum.engine.rounding import float_additions
 from mxnum.formats import ELEMENTS, ElementFormat
@@ -170,6 +171,6 @@ def test_compiled_functions_equal_the_plain_ones():
     constants = float_additions.constants(element)
     for function in (float_additions.make_code(Rounding.SR, False), float_additions.make_value(Rounding.RTO, False)):
         call = on_lanes(function, constants)
-        compiled = compile_scalar(call)
+        compiled = numba.njit(register(call))
         for bits in in_domain(element, 120)[:300].tolist():
             assert compiled(np.int32(bits), np.int32(120), np.int32(77777)) == call(bits, 120, 77777)

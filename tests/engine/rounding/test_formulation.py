@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from mxnum.dtypes import numpy_dtype, signed_bits
 from mxnum.engine.rounding import float_additions, formulation
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding, ScaleRule
@@ -65,6 +66,23 @@ def test_values_are_those_of_the_definition(source, rounding):
                     scale,
                     random,
                 )
+
+
+@pytest.mark.parametrize("source", ["float32", "float16", "bfloat16", "float64"])
+def test_random_bits_decide_where_the_definition_says(source):
+    """The last random bits with which a number is rounded toward zero, and the first with which it is not."""
+    source, modes = FLOATS[source], (Rounding.SR, Overflow.SATURATE)
+    fast = formulation.fast_quantizing(source, E4M3, *modes, ScaleRule.FLOOR, None)
+    _, constants = formulation.numbers_given(fast.numbers)
+    want = formulation.quantizing(source, E4M3, *modes).function
+    numbers = samples.generator("thresholds", source.name).standard_normal(40).astype(numpy_dtype(source))
+    for x in signed_bits(numbers).tolist():
+        last, first = 0, (1 << 30) - 1
+        while first - last > 1:
+            middle = (last + first) // 2
+            last, first = (middle, first) if want(x, 127, middle) == want(x, 127, 0) else (last, middle)
+        for random in (last, first):
+            assert (fast.function(x, 127, random, constants) - want(x, 127, random)) & 0xFF == 0, (hex(x), random)
 
 
 def test_the_definition_knows_its_word():

@@ -57,11 +57,24 @@ def test_formats_of_users():
     assert paths.rounds_fast(float64, user, Rounding.RNE)
     assert not paths.rounds_fast(float64, user, Rounding.SR)
     assert not paths.rounds_fast(float32, wide, Rounding.RNE)
+    canonical = dataclasses.replace(ELEMENTS["e5m2"], name="mine", canonical_nan=True)
+    assert not paths.rounds_fast(float32, canonical, Rounding.RNE)
+    assert not paths.decodes_fast(canonical, float32)
     assert not paths.has_values(user)
     assert paths.decodes_fast(user, float64)
     assert not paths.decodes_fast(wide, float64)
     assert not paths.reaches_all(float32, user)
     assert not paths.rounds_fast(dataclasses.replace(float32, bias=126), user, Rounding.RNE)
+
+
+def test_a_rounding_that_is_not_proved_is_left_to_the_definition(monkeypatch):
+    float32, e4m3 = FLOATS["float32"], ELEMENTS["e4m3"]
+    assert list(paths.ROUNDINGS) == [*Rounding]
+    monkeypatch.setitem(paths.ROUNDINGS, Rounding.RTO, False)
+    assert not paths.rounds_fast(float32, e4m3, Rounding.RTO)
+    assert not paths.reaches_all(float32, e4m3, Rounding.RTO)
+    assert paths.rounds_fast(float32, e4m3, Rounding.RTZ)
+    assert paths.reaches_all(float32, e4m3, Rounding.RTZ)
 
 
 def test_dispatch_of_the_rest():

@@ -35,7 +35,7 @@ def test_parts_are_contiguous_and_cover_everything_once(shape, blocks, view, lim
     monkeypatch.setattr(parts, "chunks", lambda *layout: chunks.__wrapped__(*layout[:3], limit))
     x = VIEWS[view](np.arange(np.prod(shape), dtype=np.float32).reshape(shape))
     for out in (np.zeros(shape, np.float32), np.zeros(shape, np.float32, order="F"), np.zeros(shape, np.uint16)):
-        side = np.zeros(scales_shape(shape, blocks), np.uint8)
+        side = np.zeros((*scales_shape(shape, blocks), 2), np.uint8)[..., 0]  # not contiguous
 
         def work(part):
             assert all(array.flags.c_contiguous for array in (part.x, part.out, *part.sides))

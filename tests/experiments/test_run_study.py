@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from mxnum.experiments import studies
-from mxnum.experiments.conduct import conduct
 from mxnum.experiments.config import Experiment, Operand
+from mxnum.experiments.run_study import run_study
 
 pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
@@ -21,10 +21,10 @@ TINY = {"width": 32, "layers": 1, "batch": 32, "steps": 6}
 def test_a_second_call_runs_what_is_missing_and_tells_of_everything(tmp_path):
     said = []
     keywords = {"changes": TINY, "processes": 1, "say": said.append}
-    first = conduct("quick", tmp_path, arms=["FP32"], seeds=1, **keywords)
+    first = run_study("quick", tmp_path, arms=["FP32"], seeds=1, **keywords)
     assert list(first.table["arms"]) == ["FP32"]
     assert (first.verdict, first.failed) == ([], [])
-    second = conduct("quick", tmp_path, arms=["FP32", "E2M1"], seeds=2, **keywords)
+    second = run_study("quick", tmp_path, arms=["FP32", "E2M1"], seeds=2, **keywords)
     assert {name: len(arm["runs"]) for name, arm in second.table["arms"].items()} == {"FP32": 2, "E2M1": 2}
     assert second.table["arms"]["FP32"]["runs"][0] == first.table["arms"]["FP32"]["runs"][0]
     assert second.verdict == [
@@ -38,31 +38,31 @@ def test_a_study_of_ones_own_and_a_failure(tmp_path):
     tiny = Experiment(**TINY)
     broken = tiny.but(weights=Operand("mxfp4_e2m1", scale_rule="released_bump", block_size=24))
     study = studies.Study("mine", "?", {"good": tiny, "broken": broken}, 1, "good")
-    outcome = conduct(study, tmp_path, processes=1, say=lambda line: None)
+    outcome = run_study(study, tmp_path, processes=1, say=lambda line: None)
     assert [(f.arm, f.seed) for f in outcome.failed] == [("broken", 39304300)]
     assert list(outcome.table["arms"]) == ["good"]
 
 
 def test_nothing_but_failures(tmp_path):
     broken = Experiment(**TINY).but(weights=Operand("mxfp4_e2m1", scale_rule="released_bump", block_size=24))
-    outcome = conduct(studies.Study("mine", "?", {"broken": broken}, 1, "broken"), tmp_path, processes=1)
+    outcome = run_study(studies.Study("mine", "?", {"broken": broken}, 1, "broken"), tmp_path, processes=1)
     assert (outcome.table["arms"], outcome.verdict, len(outcome.failed)) == ({}, [], 1)
 
 
 def test_runs_of_another_configuration_are_refused_before_anything_runs(tmp_path):
-    conduct("quick", tmp_path, arms=["FP32"], seeds=1, changes=TINY, processes=1, say=lambda line: None)
+    run_study("quick", tmp_path, arms=["FP32"], seeds=1, changes=TINY, processes=1, say=lambda line: None)
     with pytest.raises(ValueError, match=r"another configuration than arm 'FP32' \(steps 6, not 7\)"):
-        conduct("quick", tmp_path, seeds=2, changes=TINY | {"steps": 7}, processes=1)
+        run_study("quick", tmp_path, seeds=2, changes=TINY | {"steps": 7}, processes=1)
     assert len(list(tmp_path.rglob("seed-*.json"))) == 1
 
 
 def test_mistakes(tmp_path):
     with pytest.raises(ValueError, match="did you mean 'quick'"):
-        conduct("quik", tmp_path)
+        run_study("quik", tmp_path)
     with pytest.raises(ValueError, match="did you mean 'E2M1'"):
-        conduct("quick", tmp_path, arms=["E2M2"])
+        run_study("quick", tmp_path, arms=["E2M2"])
     with pytest.raises(ValueError, match="Argument 'seeds' must be between 1"):
-        conduct("quick", tmp_path, seeds=0)
+        run_study("quick", tmp_path, seeds=0)
 
 
 @pytest.mark.parametrize(
@@ -71,5 +71,5 @@ def test_mistakes(tmp_path):
 def test_a_gpu_that_is_not_there_is_told_before_anything_runs(module, message, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", module)
     with pytest.raises((ModuleNotFoundError, RuntimeError), match=message):
-        conduct("quick", tmp_path / "runs", machine="cuda")
+        run_study("quick", tmp_path / "runs", machine="cuda")
     assert not (tmp_path / "runs").exists()

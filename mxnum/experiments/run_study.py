@@ -30,7 +30,7 @@ class Outcome:
     seconds: float
 
 
-def conduct(
+def run_study(
     study: str | Study = "quick",
     store: str | Path = "runs",
     *,
@@ -50,7 +50,7 @@ def conduct(
     """Run what the store lacks of a study, on processes of this machine, and say what came out.
 
     It may be interrupted: the same call with the same store goes on from the last checkpoints, and the trajectories are
-    the same bit for bit. The quick study is ``conduct("quick", folder)``: its 24 runs take some minutes on two cores.
+    the same bit for bit. The quick study is ``run_study("quick", folder)``: its 24 runs take some minutes on two cores.
     Call it under ``if __name__ == "__main__":``, because the processes import the main module.
 
     Parameters

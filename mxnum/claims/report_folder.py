@@ -28,7 +28,7 @@ from mxnum.experiments.studies import FIRST_SEED
 from mxnum.files import remove_abandoned
 
 
-class Workshop:
+class ReportFolder:
     """Reads and writes the parts of a folder; each file is whole or absent."""
 
     def __init__(self, folder: Path) -> None:
