@@ -17,7 +17,7 @@ ALLOWED = {
     "modes": set(),
     "aliases": {"errors"},
     "formats": {"errors", "aliases"},
-    "reference": {"errors", "formats", "modes"},
+    "reference": {"errors", "formats", "modes", "reference"},
     "tensors": {"errors"},
     "device": {"errors", "tensors"},
     "dtypes": {"errors", "formats", "device", "tensors"},
