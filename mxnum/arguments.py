@@ -62,7 +62,9 @@ def checked_codes(argument: str, value: Any, bits: int) -> Any:
 def checked_scales(value: Any, shape: tuple[int, ...], scale: ScaleFormat = E8M0) -> Any:
     """`value` as an array of scales, of the shape that codes and blocks call for; a sign bit is refused."""
     scales = as_array("scales", value)
-    errors.require_dtype("scales", scales.dtype, scale_dtype(scale), f" of {scale.name.upper()} codes" * (scale.bits == 8))
+    errors.require_dtype(
+        "scales", scales.dtype, scale_dtype(scale), f" of {scale.name.upper()} codes" * (scale.bits == 8)
+    )
     if scales.shape != shape:  # (writing a shape out takes longer than all the rest)
         errors.require(False, "scales", f"of shape {shape}", scales.shape)
     require_on_host("scales", scales, scale)
@@ -97,14 +99,18 @@ def checked_tensor_scale(value: Any, shape: tuple[int, ...], blocks: Blocks, fmt
     errors.require_dtype("tensor_scale", tensor.dtype, np.dtype(np.float32))
     fits = tensor.ndim == 0 or (
         tensor.ndim == len(shape)
-        and all(n == 1 or (n == of_x and block == 1) for n, of_x, block in zip(tensor.shape, shape, blocks, strict=True))
+        and all(
+            n == 1 or (n == of_x and block == 1) for n, of_x, block in zip(tensor.shape, shape, blocks, strict=True)
+        )
     )
     accepted = f"of no axes, or of {len(shape)} of length 1, or as long as {shape} where blocks {blocks} are 1"
     errors.require(fits, "tensor_scale", accepted, tensor.shape)
     if positive:
         wrong = ~((tensor > 0) & np.isfinite(tensor))
         if wrong.any():
-            raise errors.outside("tensor_scale", first_index(wrong), "positive and finite", float(tensor[wrong].flat[0]))
+            raise errors.outside(
+                "tensor_scale", first_index(wrong), "positive and finite", float(tensor[wrong].flat[0])
+            )
     _refuse_signs("tensor_scale", tensor)
     return tensor
 

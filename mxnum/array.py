@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -116,7 +116,9 @@ class MXArray:
         shape = stored.shape if packed_shape is None else packed_shape
         tensor = checked_tensor_scale(tensor_scale, shape, blocks, fmt, positive=False)
         if offsets is not None:
-            errors.require(fmt.scale.power_of_two, "offsets", f"left out for {fmt.name}, whose scales are floats", offsets)
+            errors.require(
+                fmt.scale.power_of_two, "offsets", f"left out for {fmt.name}, whose scales are floats", offsets
+            )
             offsets = as_array("offsets", offsets)
             errors.require_dtype("offsets", offsets.dtype, np.dtype(np.float16))
             errors.require(offsets.shape == scales.shape, "offsets", f"of shape {scales.shape}", offsets.shape)

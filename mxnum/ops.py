@@ -212,7 +212,9 @@ def fake_quantizer(
     mode = errors.choose_member("rounding", rounding, _DETERMINISTIC)
     if not isinstance(x, np.ndarray) or formats.get(format).tensor_scale:
         # Each call asks tensors where they lie then, a GPU for its stream, and x for its tensor scale.
-        errors.require_type(isinstance(x, np.ndarray) or is_tensor(x) or on_device(x), "x", "an array", type(x).__name__)
+        errors.require_type(
+            isinstance(x, np.ndarray) or is_tensor(x) or on_device(x), "x", "an array", type(x).__name__
+        )
         return partial(
             fake_quantize, x, format, axis=axis, rounding=mode, scale_rule=scale_rule, overflow=overflow,
             nonfinite=nonfinite, block_size=block_size, block_shape=block_shape, blocks=blocks, threads=threads,
