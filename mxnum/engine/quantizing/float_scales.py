@@ -17,6 +17,7 @@ from mxnum.engine.loops.rows import greatest_magnitude
 from mxnum.engine.machine import float_environment
 from mxnum.engine.machine.workers import bounds, in_pieces, worth
 from mxnum.engine.request import DecodingSettings, Settings
+from mxnum.engine.rounding import by_factors
 from mxnum.engine.rounding import float_scales as formulation
 from mxnum.engine.rounding.float_scales import Formulation
 from mxnum.engine.traversal.block_walk import ELEMENTS_PER_THREAD, Walk
@@ -47,8 +48,8 @@ class FloatScales:
         return _along(_quantizing(asked, asked.source))
 
     def undo(self, asked: DecodingSettings) -> Any:
-        definition = formulation.decoding(asked.element, asked.scale, asked.target)
-        return _along(_Conversion(None, None, definition, None, None, 0))
+        how = asked.element, asked.scale, asked.target
+        return _along(_Conversion(None, by_factors.decoding(*how), formulation.decoding(*how), None, None, 0))
 
 
 transform = lru_cache(maxsize=None)(FloatScales)
@@ -73,13 +74,23 @@ def _finding(asked: Settings) -> tuple[Callable[..., Any] | None, Callable[..., 
     nan_code = scale.nan_code if asked.nonfinite.by_block else 0
     if asked.scales_given:
         return None, None, nan_code
-    find = make_float_scale(asked.source, asked.element, scale, asked.float_rule)
-    return None, find, nan_code
+    how = asked.source, asked.element, scale, asked.float_rule
+    return by_factors.make_scale(*how), _defined_scale(*how), nan_code
+
+
+_defined_scale = lru_cache(maxsize=1024)(make_float_scale)
 
 
 def _quantizing(asked: Settings, target: ElementFormat | None) -> _Conversion:
     how = asked.source, asked.element, asked.format.scale, asked.rounding, asked.overflow, target
-    return _Conversion(asked.source, None, formulation.quantizing(*how), *_finding(asked))
+    return _Conversion(asked.source, _fast(asked, target), formulation.quantizing(*how), *_finding(asked))
+
+
+def _fast(asked: Settings, target: ElementFormat | None) -> Formulation | None:
+    source, element, scale = asked.source, asked.element, asked.format.scale
+    if by_factors.has_places(element, asked.rounding):
+        return by_factors.by_places(source, element, scale, asked.rounding, target)
+    return by_factors.by_quotients(source, element, scale, asked.rounding, asked.overflow, target)
 
 
 def _along(conversion: _Conversion) -> Any:
