@@ -16,8 +16,10 @@ import numpy as np
 from mxnum.engine.loops.columns import rows_of
 from mxnum.engine.loops.random_bits import SPARE, Draw
 from mxnum.engine.machine.jit import compile_loop
+from mxnum.engine.machine import vectors
 from mxnum.engine.machine.lanes import greatest_of, integer, lane, load, store, wide
 from mxnum.engine.machine.prefetch import READ_AHEAD, WRITE_AHEAD, ask_for
+from mxnum.engine.machine.vectors import LENGTH, many
 from mxnum.engine.rounding.float_scales import Formulation
 from mxnum.formats import ElementFormat
 
@@ -53,7 +55,10 @@ def convert(
     Constant: Any = np.int64 if formulation is None or formulation.is_wide else np.int32
     word: Any = wide if formulation is None or formulation.in_wide_words else lane
     prepare, at, element = (None, None, None) if formulation is None else formulation[:3]
+    prepare_more = None if formulation is None else formulation.prepare_more
+    PREPARES_MORE = prepare_more is not None
     prepare_random, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered
+    IN_VECTORS = formulation is not None and formulation.in_vectors and vectors.available()
 
     def loop(x, out, scales, tensor, shape, bounds, marks, words):
         _, columns, k, run, panel = shape
@@ -127,8 +132,14 @@ def convert(
                         scale = wide(NAN_CODE) if specials[b] != 0 else scale
                     if READS_FLOATS:
                         store(scales, place + b, scale)
-                    if MAKES:
+                if MAKES:  # (loops apart, since compilers make vectors of few streams alone)
+                    for b in range(blocks):
+                        scale, t = wide(load(scales, place + b)), wide(load(tensor, (place + b) * step))
                         is_right &= prepare(scale, t, tables, b, room)
+                if PREPARES_MORE:
+                    for b in range(blocks):
+                        scale, t = wide(load(scales, place + b)), wide(load(tensor, (place + b) * step))
+                        prepare_more(scale, t, tables, b, room)
                 if IS_DEFINITION:
                     marks[number] = 0
                 elif not is_right:
@@ -141,7 +152,11 @@ def convert(
                     base = row * columns + column
                     random = prepare_random(words, buffer, base, width) - base
                     if RUN == 1:
-                        for j in range(width):
+                        by_vectors = width // LENGTH * LENGTH if IN_VECTORS else 0
+                        for j in range(0, by_vectors, LENGTH):
+                            if IN_VECTORS:
+                                store(out, many(base + j), element(load(x, many(base + j)), at(tables, many(j), room), 0))
+                        for j in range(by_vectors, width):
                             taken = word(random_at(words, buffer, random + base + j))
                             store(out, base + j, element(word(load(x, base + j)), at(tables, j, room), taken))
                         continue
@@ -150,9 +165,13 @@ def convert(
                             constants, start = at(tables, b, room), base + b * RUN
                             ask_for(x, start, RUN, READ_AHEAD)
                             ask_for(out, start, RUN, WRITE_AHEAD)
-                            for i in range(start, start + RUN):
-                                taken = word(random_at(words, buffer, random + i))
-                                store(out, i, element(word(load(x, i)), constants, taken))
+                            if IN_VECTORS:
+                                for i in range(start, start + RUN, LENGTH):
+                                    store(out, many(i), element(load(x, many(i)), constants, 0))
+                            else:
+                                for i in range(start, start + RUN):
+                                    taken = word(random_at(words, buffer, random + i))
+                                    store(out, i, element(word(load(x, i)), constants, taken))
                     for b in range(whole if RUN > 1 else 0, blocks):
                         constants = at(tables, b, room)
                         for i in range(base + b * run, base + min((b + 1) * run, width)):

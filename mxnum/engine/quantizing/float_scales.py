@@ -112,7 +112,7 @@ class _Loops:
         done = conversion
         limit = 0 if done.source is None else done.source.max_code
         self.fast = None
-        if done.fast is not None:
+        if done.fast is not None or done.definition is None:
             self.fast = loops.convert(done.fast, done.source, done.find_fast, draw, limit, done.nan_code, self.run)
 
     def __call__(self, x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
