@@ -15,8 +15,8 @@ import numpy as np
 
 from mxnum.engine.loops.columns import rows_of
 from mxnum.engine.loops.random_bits import SPARE, Draw
-from mxnum.engine.machine.jit import compile_loop
 from mxnum.engine.machine import vectors
+from mxnum.engine.machine.jit import compile_loop
 from mxnum.engine.machine.lanes import greatest_of, integer, lane, load, store, wide
 from mxnum.engine.machine.prefetch import READ_AHEAD, WRITE_AHEAD, ask_for
 from mxnum.engine.machine.vectors import LENGTH, many
@@ -43,8 +43,8 @@ def convert(
 
     With a `source` floats are read, else codes. `find_scale`: (amax, tensor scale) -> code, where scales are not there
     already. A panel is left, and marked, if a magnitude is above `limit` or the formulation is not right for a scale.
-    The definition has the limit -1: it takes all panels that are marked, and with `nan_code` (not 0) gives that scale to
-    blocks that hold a NaN or an infinity. `run` is the length of blocks along rows, or 0 for any.
+    The definition has the limit -1: it takes all panels that are marked, and with `nan_code` (not 0) gives that scale
+    to blocks that hold a NaN or an infinity. `run` is the length of blocks along rows, or 0 for any.
     """
     READS_FLOATS, FINDS, MAKES = source is not None, find_scale is not None, formulation is not None
     IS_DEFINITION, NAN_CODE, RUN = limit < 0, nan_code, run
@@ -61,7 +61,7 @@ def convert(
     IN_VECTORS = formulation is not None and formulation.in_vectors and vectors.available()
 
     def loop(x, out, scales, tensor, shape, bounds, marks, words):
-        _, columns, k, run, panel = shape
+        _, columns, _, run, panel = shape
         run = RUN if RUN > 0 else run
         first, last, begin, end = bounds
         per_row, panels = (columns + run - 1) // run, (columns + panel - 1) // panel
@@ -124,10 +124,7 @@ def convert(
                 is_right = True
                 for b in range(blocks):
                     t = wide(load(tensor, (place + b) * step))
-                    if FINDS:
-                        scale = wide(find_scale(wide(amax[b]), t))
-                    else:
-                        scale = wide(load(scales, place + b))
+                    scale = wide(find_scale(wide(amax[b]), t)) if FINDS else wide(load(scales, place + b))
                     if READS_FLOATS and IS_DEFINITION and NAN_CODE > 0:
                         scale = wide(NAN_CODE) if specials[b] != 0 else scale
                     if READS_FLOATS:
@@ -155,7 +152,8 @@ def convert(
                         by_vectors = width // LENGTH * LENGTH if IN_VECTORS else 0
                         for j in range(0, by_vectors, LENGTH):
                             if IN_VECTORS:
-                                store(out, many(base + j), element(load(x, many(base + j)), at(tables, many(j), room), 0))
+                                constants, here = at(tables, many(j), room), many(base + j)
+                                store(out, here, element(load(x, here), constants, 0))
                         for j in range(by_vectors, width):
                             taken = word(random_at(words, buffer, random + base + j))
                             store(out, base + j, element(word(load(x, base + j)), at(tables, j, room), taken))

@@ -1,14 +1,14 @@
 """Scales that are floats, fast: by float64 products, quotients and comparisons.
 
-A factor, scale times tensor scale, has at most 11 + 24 significant bits, and is exact in float64. So is its product with
-any value of an element, and with any place halfway between two.
+A factor, scale times tensor scale, has at most 11 + 24 significant bits, and is exact in float64. So is its product
+with any value of an element, and with any place halfway between two.
 
 - Elements of four bits have seven places at which the result of rounding |x| changes. Each is multiplied by the factor,
   exactly, once for a block, and |x| is compared with all: no division, and nothing is rounded.
-- Others take the quotient |x| / factor to 53 bits. It lies on the same side of every place as the exact one: places have
-  at most 8 bits, so that place * factor has at most 43, and x at most 48 (of a float64 number the leading 48, the last of
-  which says whether there are others). If x is not place * factor, they differ by 2**-48 of either at least, and a
-  quotient is rounded by 2**-53 of itself. Then `float64_as_float32` and `float_additions` do the rest at scale 1.
+- Others take the quotient |x| / factor to 53 bits. It lies on the same side of every place as the exact one: places
+  have at most 8 bits, so that place * factor has at most 43, and x at most 48 (of a float64 number the leading 48, the
+  last of which says whether there are others). If x is not place * factor, they differ by 2**-48 of either at least,
+  and a quotient is rounded by 2**-53 of itself. Then `float64_as_float32` and `float_additions` do the rest at scale 1.
 """
 
 from __future__ import annotations
