@@ -232,12 +232,12 @@ def _select(context, condition, if_true, if_false):
     return LANE(types.boolean, if_true, if_false), generate
 
 
-compile_directly(word.select, _select, lambda condition, a, b: _has_lane(a, b))
+compile_directly(word.select, _select, lambda condition, a, b: isinstance(condition, types.Boolean) and _has_lane(a, b))
 
 
 @overload(word.select, jit_options=INLINED)
 def _compile_select(condition, if_true, if_false):
-    if _has_lane(if_true, if_false):
+    if isinstance(condition, types.Boolean) and _has_lane(if_true, if_false):
         return lambda condition, if_true, if_false: _select(condition, if_true, if_false)
     return None
 
@@ -329,8 +329,8 @@ def _greatest_of(context, array, start, count, mask):
 
 
 compile_directly(greatest_of, _greatest_of)
-compile_directly(load, _load)
-compile_directly(store, _store)
+compile_directly(load, _load, lambda array, index: isinstance(index, types.Integer))
+compile_directly(store, _store, lambda array, index, value: isinstance(index, types.Integer))
 compile_directly(integer, _to_integer, _has_lane)
 
 
@@ -341,12 +341,16 @@ def _compile_greatest_of(array, start, count, mask):
 
 @overload(load, jit_options=INLINED)
 def _compile_load(array, index):
-    return lambda array, index: _load(array, index)
+    if isinstance(index, types.Integer):
+        return lambda array, index: _load(array, index)
+    return None
 
 
 @overload(store, jit_options=INLINED)
 def _compile_store(array, index, value):
-    return lambda array, index, value: _store(array, index, value)
+    if isinstance(index, types.Integer):
+        return lambda array, index, value: _store(array, index, value)
+    return None
 
 
 @overload(wide, jit_options=INLINED)

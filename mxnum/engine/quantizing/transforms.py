@@ -8,7 +8,9 @@ taken away before another, which stands on the first.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
+from math import prod
 from typing import Any, Protocol, assert_never
 
 import numpy as np
@@ -39,6 +41,9 @@ Run = Callable[[Array, Array, "tuple[Array, ...]", Any, "int | None"], None]
 #: The same for every walk, and every way of drawing random bits; with everything looked up but the arrays.
 Operation = Callable[[Walk, Draw], Run]
 
+#: The same, or None along walks that have no such loops.
+PackedOperation = Callable[[Walk, Draw], "Run | None"]
+
 #: Elements alone are done as blocks of this length at scale 1.
 _RUN_OF_ELEMENTS = 4096
 
@@ -66,6 +71,12 @@ class BlockTransform(Protocol):
     def undo(self, asked: DecodingSettings) -> Operation:
         """Values of codes and of what is kept."""
 
+    def apply_packed(self, asked: Settings) -> PackedOperation | None:
+        """`apply` to codes that are packed at once, along the walks where that can be; None if it never can."""
+
+    def undo_packed(self, asked: DecodingSettings) -> PackedOperation | None:
+        """`undo` of such codes."""
+
 
 def _by(conversion: Conversion) -> Operation:
     def along(walk: Walk, draw: Draw) -> Run:
@@ -74,7 +85,19 @@ def _by(conversion: Conversion) -> Operation:
     return along
 
 
-class PowersOfTwo:
+class ByBytes:
+    """Transforms whose codes have a byte each before they are packed."""
+
+    def apply_packed(self, asked: Settings) -> PackedOperation | None:
+        """None: there are no such loops."""
+        return None
+
+    def undo_packed(self, asked: DecodingSettings) -> PackedOperation | None:
+        """None: there are no such loops."""
+        return None
+
+
+class PowersOfTwo(ByBytes):
     """A scale for each block, 2**(code - 127), which loops find and apply in one go."""
 
     sides = (np.dtype(np.uint8),)
@@ -92,8 +115,19 @@ class PowersOfTwo:
     def undo(self, asked: DecodingSettings) -> Operation:
         return _by(from_codes(asked.element, asked.target))
 
+    def undo_packed(self, asked: DecodingSettings) -> PackedOperation:
+        """Along rows, where each of them and each of their blocks begins at a byte."""
+        undo, bits, shape = self.undo(asked), asked.element.bits, asked.shape or (1,)
+        has_whole_rows = shape[-1] * bits % 8 == 0 or shape[-1] == prod(shape)
 
-class Offsets:
+        def along(walk: Walk, draw: Draw) -> Run | None:
+            begin_at_bytes = walk.along_rows and has_whole_rows and walk.run * bits % 8 == 0
+            return undo(replace(walk, bits=bits), draw) if begin_at_bytes else None
+
+        return along
+
+
+class Offsets(ByBytes):
     """A float16 offset for each block, which is taken away first, and a power of two for what is left."""
 
     sides = np.dtype(np.uint8), np.dtype(np.float16)
@@ -128,7 +162,7 @@ class Offsets:
                 subtract = loops.subtract_offsets(source, by_floats)
                 subtract(signed_bits(x.ravel()), signed_bits(room), offsets, *walk.bands, *ends)
                 if in_halves:
-                    loops.half_range_scales(source, asked.element, asked.scale_rule)(*ends, scales)
+                    loops.half_range_scales(source, asked.element, asked.power_rule)(*ends, scales)
                 of_differences(room, codes, (scales,), words, threads)
                 loops.clear_offsets()(scales, offsets)
 
