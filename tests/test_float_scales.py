@@ -196,7 +196,7 @@ REFUSED = {
     "measure": (lambda: mx.analysis.measure(X, "nvfp4"), "mxnum.analysis.measure takes formats with E8M0 scales so far, not 'nvfp4'"),
     "explore": (lambda: mx.analysis.explore(X, formats=["nvfp4"]), "takes formats with E8M0 scales so far, not 'nvfp4'"),
     "block_error": (lambda: mx.analysis.block_error("nvfp4"), "takes formats with E8M0 scales so far, not 'nvfp4'"),
-    "gamma_bias": (lambda: mx.analysis.gamma_bias("nvfp4"), "takes formats with E8M0 scales so far, not 'nvfp4'"),
+    "gamma_bias": (lambda: mx.analysis.gamma_bias("nvfp4", 0.0, 1.0), "takes formats with E8M0 scales so far, not 'nvfp4'"),
 }  # fmt: skip
 
 
