@@ -200,82 +200,49 @@ _TRANSFORMER_ENGINE = "NVIDIA/TransformerEngine: transformer_engine/common/cast/
 _CORE = f"{_TRANSFORMER_ENGINE} (compute_global_encode_scaling_factor_FP4, compute_decoding_scaling_factor)"
 _TORCHAO = "pytorch/ao 0.18: torchao/prototype/mx_formats/nvfp4_tensor.py (nvfp4_quantize)"
 
+_TE = _transformer_engine_global, _transformer_engine_block, _transformer_engine_scaled, _transformer_engine_decoded
 STACKS = {
     stack.name: stack
     for stack in (
         Stack(
             "transformer_engine",
             f"{_CORE} since March 2026; pytorch/custom_recipes/reference_nvfp4.py; dequantize_nvfp4.cuh",
-            "encode",
-            _transformer_engine_global,
-            _transformer_engine_block,
-            _transformer_engine_scaled,
-            _transformer_engine_decoded,
+            "encode", *_TE,
         ),
         Stack(
-            "transformer_engine_2025",
-            f"{_CORE} before commit 523801df7 of March 2026",
-            "encode",
-            _transformer_engine_global,
-            _transformer_engine_2025_block,
-            _transformer_engine_scaled,
-            _transformer_engine_decoded,
+            "transformer_engine_2025", f"{_CORE} with transposition, before commit 523801df7 of March 2026",
+            "encode", _TE[0], _transformer_engine_2025_block, *_TE[2:],
         ),
         Stack(
-            "torchao",
-            f"{_TORCHAO} with per_tensor_amax_to_scale, on a CPU",
-            "decode",
-            _torchao_global,
-            _torchao_block,
-            _torchao_scaled,
-            _torchao_decoded,
+            "torchao", f"{_TORCHAO} with per_tensor_amax_to_scale, on a CPU",
+            "decode", _torchao_global, _torchao_block, _torchao_scaled, _torchao_decoded,
         ),
         Stack(
-            "torchao_single",
-            f"{_TORCHAO} without a tensor scale, its default, on a CPU",
-            "none",
-            _no_global,
-            _torchao_single_block,
-            _torchao_single_scaled,
-            _torchao_decoded,
+            "torchao_single", f"{_TORCHAO} without a tensor scale, its default, on a CPU",
+            "none", _no_global, _torchao_single_block, _torchao_single_scaled, _torchao_decoded,
         ),
         Stack(
             "vllm",
-            "vllm-project/vllm: vllm/model_executor/layers/quantization/utils/nvfp4_emulation_utils.py (ref_nvfp4_quant)",
-            "encode",
-            _vllm_global,
-            _vllm_block,
-            _vllm_scaled,
-            _divided_decoded,
-            keeps_negative_zero=False,
+            "vllm-project/vllm: vllm/model_executor/layers/quantization/utils/nvfp4_emulation_utils.py "
+            "(ref_nvfp4_quant, ref_nvfp4_quant_dequant), in torch",
+            "encode", _vllm_global, _vllm_block, _vllm_scaled, _divided_decoded, keeps_negative_zero=False,
         ),
         Stack(
             "compressed_tensors",
             "vllm-project/compressed-tensors 0.20: quantization/utils/helpers.py (generate_gparam, calculate_qparams), "
             "quantization/lifecycle/forward_helpers.py (_quantize), on a CPU",
-            "encode",
-            _compressed_tensors_global,
-            _compressed_tensors_block,
-            _divided_scaled,
-            _divided_decoded,
-            for_zero=0x20,  # 0.125
-            keeps_negative_zero=False,
-            in_own_type=True,
+            "encode", _compressed_tensors_global, _compressed_tensors_block, _divided_scaled, _divided_decoded,
+            for_zero=0x20, keeps_negative_zero=False, in_own_type=True,
         ),
         Stack(
             "modelopt",
             "NVIDIA/Model-Optimizer 0.47: modelopt/torch/quantization/qtensor/nvfp4_tensor.py (NVFP4QTensor.quantize), "
             "on a CPU",
-            "decode",
-            _torchao_global,
-            _modelopt_block,
-            _modelopt_scaled,
-            _modelopt_decoded,
-            nan_element=7,
-            keeps_negative_zero=False,
+            "decode", _torchao_global, _modelopt_block, _modelopt_scaled, _modelopt_decoded,
+            nan_element=7, keeps_negative_zero=False,
         ),
     )
-}
+}  # fmt: skip
 
 
 class Blocks(NamedTuple):
@@ -289,6 +256,8 @@ class Blocks(NamedTuple):
     global_scale: np.float32
     #: The same as a factor of decoding.
     tensor_scale: np.float32
+    #: The tensor's largest magnitude, which TransformerEngine keeps in place of a scale.
+    largest: np.float32
 
 
 def quantize(x: Array, stack: str | Stack, *, largest: Any = None, global_scale: Any = None) -> Blocks:
@@ -313,17 +282,14 @@ def quantize(x: Array, stack: str | Stack, *, largest: Any = None, global_scale:
         wide = x.astype(np.float32)
         scaled = chosen.scaled(wide, _values(scales, E4M3)[:, None], tensor)
     codes = _elements(chosen, wide, scaled, scales)
-    return Blocks(codes, scales, tensor, np.float32(chosen.tensor_scale(tensor)))
+    return Blocks(codes, scales, tensor, np.float32(chosen.tensor_scale(tensor)), np.float32(largest))
 
 
-def dequantize(blocks: Blocks, stack: str | Stack, *, largest: Any = None) -> Array:
-    """What the stack reads such blocks as, in float32; `largest` is what TransformerEngine keeps for the tensor."""
-    chosen = of(stack)
+def dequantize(blocks: Blocks, stack: str | Stack) -> Array:
+    """What the stack reads such blocks as, in float32."""
     elements, scales = _values(blocks.codes, E2M1), _values(blocks.scales, E4M3)[:, None]
     with np.errstate(all="ignore"):
-        if largest is None:
-            largest = _BOTH_MAX * blocks.tensor_scale
-        return np.asarray(chosen.decoded(elements, scales, blocks.global_scale, np.float32(largest)))
+        return np.asarray(of(stack).decoded(elements, scales, blocks.global_scale, blocks.largest))
 
 
 def of(stack: str | Stack) -> Stack:

@@ -28,6 +28,7 @@ ALLOWED = {
     "engine": {"errors", "formats", "modes", "device", "dtypes", "layout", "scalar", "engine"},
     "chunks": {"dtypes", "layout", "scalar"},
     "by_numpy": {"formats", "modes", "dtypes", "layout", "scalar", "chunks"},
+    "stacks": {"errors", "formats", "modes", "dtypes", "engine"},
     "arguments": {"errors", "formats", "device", "dtypes", "layout", "memo", "engine"},
     "array": {"errors", "formats", "tensors", "device", "dtypes", "layout", "files", "arguments", "engine"},
     "ops": {
