@@ -13,7 +13,7 @@ Format = Annotated[
     ),
 ]
 Rounding = Annotated[str, typer.Option(help="rne, rna, rtz, rtp, rtn, rto or sr.")]
-ScaleRule = Annotated[str, typer.Option(help="floor, ceil, even or rceil.")]
+ScaleRule = Annotated[str, typer.Option(help="floor, ceil, even, rceil, half_up or floor_plus_one.")]
 Overflow = Annotated[str, typer.Option(help="saturate or ieee.")]
 Nonfinite = Annotated[str, typer.Option(help="block, element or raise.")]
 BlockSize = Annotated[int | None, typer.Option(help="Elements that share a scale (default: the format's).")]

@@ -15,14 +15,14 @@ LAST_SCALE = E8M0.nan_code - 1
 
 def scale_width(source: ElementFormat, element: ElementFormat) -> int:
     """Significand width in which the thresholds of every rule are exact."""
-    return max(source.mantissa_bits, element.mantissa_bits + 1)
+    return max(source.mantissa_bits, element.mantissa_bits + 1, 2)
 
 
 def make_scale_rule(element: ElementFormat, rule: ScaleRule, width: int) -> Callable[..., Any]:
     """(exponent, significand) of A = significand * 2**(exponent - width), normalized or zero -> E8M0 code.
 
     With f = significand / 2**width the rules differ in when the exponent is one more than floor's: f > 1 (ceil),
-    f >= 2 - 2**-(m+1) (even), f > the leading digits of max (rceil).
+    f >= 2 - 2**-(m+1) (even), f > the leading digits of max (rceil), f >= 7/4 (half_up), always (floor_plus_one).
     """
     MANTISSA = element.mantissa_bits
     BIAS = E8M0.bias - element.emax
@@ -31,6 +31,8 @@ def make_scale_rule(element: ElementFormat, rule: ScaleRule, width: int) -> Call
         ScaleRule.CEIL: (1 << width) + 1,
         ScaleRule.EVEN: ((1 << (MANTISSA + 2)) - 1) << (width - MANTISSA - 1),
         ScaleRule.RCEIL: (((1 << MANTISSA) | (element.max_code & ((1 << MANTISSA) - 1))) << (width - MANTISSA)) + 1,
+        ScaleRule.HALF_UP: 7 << (width - 2),
+        ScaleRule.FLOOR_PLUS_ONE: 1 << width,
     }[rule]
 
     @dialect
