@@ -12,8 +12,6 @@ _SHORT = {
     "mxfp6": ("mxfp6_e3m2", "mxfp6_e2m3"),
     "mxfp4": ("mxfp4_e2m1",),  # the only one of that width in the standard
 }
-#: Formats that people ask for and that are not here, with what they are.
-_ABSENT = {"nvfp4": "E2M1 in blocks of 16 with E4M3 scales, and a float32 scale for the whole tensor"}
 
 
 def meant(argument: str, name: object, known: Sequence[str]) -> str:
@@ -27,8 +25,6 @@ def find(argument: str, name: str, known: Sequence[str]) -> str | None:
     if name in known:
         return name
     plain = _plain(name)
-    if plain in _ABSENT:
-        raise errors.absent_format(argument, name, _ABSENT[plain])
     fitting = [each for each in _SHORT.get(plain, ()) if each in known]
     if len(fitting) > 1:
         raise errors.ambiguous(argument, name, fitting)

@@ -64,14 +64,6 @@ def ambiguous(argument: str, value: str, accepted: Iterable[str]) -> ValueError:
     )
 
 
-def absent_format(argument: str, value: str, meaning: str) -> ValueError:
-    """A format that is known, and not supported."""
-    return ValueError(
-        f"Argument {argument!r} must be an MX format, whose scales are powers of two, not {value!r} ({meaning}), which "
-        "is not supported yet."
-    )
-
-
 def integer(argument: str, value: Any, low: int, high: int) -> int:
     """`value` as a Python int within low..high."""
     try:

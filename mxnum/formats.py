@@ -174,20 +174,50 @@ def _counted(number: int, what: str) -> str:
 
 @dataclass(frozen=True, repr=False)
 class ScaleFormat:
-    """What a block stores beside its elements. Only powers of two so far; the field says so, for those to come."""
+    """What a block stores beside its elements: a power of two, or a float without sign.
+
+    The codes of a float are those of `number` that have no sign bit. One of 32 or 16 bits is held in arrays of that
+    float type, codes of eight bits in bytes.
+    """
 
     name: str
+    #: Width of a code as it is stored.
     bits: int
     bias: int
+    #: The NaN that is produced.
     nan_code: int
-    power_of_two: bool = True
+    #: The float whose codes they are; None where a code means 2**(code - bias).
+    number: ElementFormat | None = None
+
+    @classmethod
+    def of_floats(cls, name: str, number: ElementFormat) -> ScaleFormat:
+        """The nonnegative numbers of a float format that has a NaN."""
+        errors.require(number.nan_code is not None and not number.integer, "number", "a float with a NaN", number.name)
+        bits = number.bits if number.bits in (8, 16, 32) else number.bits - 1
+        errors.require(bits in (8, 16, 32), "number", "of 8, 16 or 32 bits, or 9 with the sign", number.bits)
+        return cls(name, bits, number.bias, number.nan_code or 0, number)
+
+    @property
+    def power_of_two(self) -> bool:
+        return self.number is None
+
+    @property
+    def max_code(self) -> int:
+        """The code of the largest scale."""
+        return self.nan_code - 1 if self.number is None else self.number.max_code
 
     def value(self, code: int) -> float:
-        """The value of one code: 2**(code - bias), or NaN."""
+        """The value of one code: 2**(code - bias), or that of the float, or NaN."""
+        if self.number is not None:
+            greatest = (1 << (self.number.bits - 1)) - 1
+            errors.require(0 <= code <= greatest, "code", f"between 0 and {greatest}, without a sign", code)
+            return self.number.value(code)
         errors.require(0 <= code < 1 << self.bits, "code", f"between 0 and {(1 << self.bits) - 1}", code)
         return math.nan if code == self.nan_code else math.ldexp(1.0, code - self.bias)
 
     def __repr__(self) -> str:
+        if self.number is not None:
+            return f"<ScaleFormat {self.name}: {self.bits} bits, unsigned float, max {self.number.max:g}>"
         return f"<ScaleFormat {self.name}: {self.bits} bits, 2^(code-{self.bias}), NaN {self.nan_code:#04x}>"
 
 
@@ -219,7 +249,19 @@ FLOATS = {
 _BY_NAME = {**ELEMENTS, **FLOATS}
 
 E8M0 = ScaleFormat("e8m0", bits=8, bias=127, nan_code=0xFF)
-SCALES = {E8M0.name: E8M0}
+SCALES = {
+    scale.name: scale
+    for scale in (
+        E8M0,
+        ScaleFormat.of_floats("e4m3", ELEMENTS["e4m3"]),
+        ScaleFormat.of_floats(
+            "ue5m3", ElementFormat("e5m3", exponent_bits=5, mantissa_bits=3, bias=15, specials="nan")
+        ),
+        *(ScaleFormat.of_floats(name, FLOATS[name]) for name in ("float32", "bfloat16", "float16")),
+    )
+}
+#: What a tensor scale may be, and the scales that need none.
+TENSOR_SCALES, _REACH_ALL = ("float32",), ("e8m0", "float32", "bfloat16")
 
 
 def _is_written_out(name: object) -> bool:
@@ -239,14 +281,17 @@ def element(name: str | ElementFormat) -> ElementFormat:
 class MXFormat:
     """Elements, the scale they share, and how many share it: ``MXFormat("e4m3", "e8m0", 32)``.
 
-    `element` and `scale` may be names; the scale is E8M0, the only one that is computed so far. Without `name` the
-    format is called ``mx_<element>_<block>``.
+    `element` and `scale` may be names (those of `SCALES`). With ``tensor_scale="float32"`` all elements of an array, or
+    of each of its rows, have one float32 factor more. Without `name` the format is called ``mx_<element>_<block>``,
+    and after that its scales, if they are not E8M0.
     """
 
     element: ElementFormat
     scale: ScaleFormat = E8M0
     block: int = 32
     name: str = ""
+    #: "float32", or None.
+    tensor_scale: str | None = None
 
     def __init__(
         self,
@@ -254,18 +299,25 @@ class MXFormat:
         scale: str | ScaleFormat = E8M0,
         block: int = 32,
         name: str = "",
+        tensor_scale: str | None = None,
     ) -> None:
         resolved = globals()["element"](element)
         errors.require(resolved.bits <= 8, "element", "at most 8 bits wide", resolved.name)
         if not isinstance(scale, ScaleFormat):
             scale = SCALES[errors.choose("scale", scale, tuple(SCALES))]
-        errors.require(scale == E8M0, "scale", "E8M0, the only scale that is computed so far", scale)
+        errors.require(SCALES.get(scale.name) == scale, "scale", f"one of {list(SCALES)}", scale)
+        if tensor_scale is not None:
+            tensor_scale = errors.choose("tensor_scale", tensor_scale, TENSOR_SCALES)
+            accepted = f"left out with {scale.name} scales, which reach every tensor"
+            errors.require(scale.name not in _REACH_ALL, "tensor_scale", accepted, tensor_scale)
         block = errors.positive_integer("block", block)
+        scales = "" if scale.power_of_two else f"_{scale.name}" + (f"_{tensor_scale}" if tensor_scale else "")
         for field, value in (
             ("element", resolved),
             ("scale", scale),
             ("block", block),
-            ("name", name or f"mx_{resolved.name}_{block}"),
+            ("name", name or f"mx_{resolved.name}_{block}{scales}"),
+            ("tensor_scale", tensor_scale),
         ):
             object.__setattr__(self, field, value)
 
@@ -277,32 +329,39 @@ class MXFormat:
         """What `get` reads as a format of the same bits: its name where that is known, otherwise written out."""
         if _FORMATS.get(self.name) == self:
             return self.name
-        e = self.element
+        e, rest = self.element, f"block={self.block}"
+        rest += "" if self.scale.power_of_two else f",scale={self.scale.name}"
+        rest += f",tensor_scale={self.tensor_scale}" if self.tensor_scale else ""
         known = ELEMENTS.get(e.name)
         if known == e:
-            return f"{e.name}:block={self.block}"
+            return f"{e.name}:{rest}"
         if e.canonical_nan:
             raise ValueError(f"Format {self.name!r} cannot be written out: its element has canonical_nan=True.")
         if e.integer:
-            return f"int{e.bits}:block={self.block}"
-        fields = f"e{e.exponent_bits}m{e.mantissa_bits}:bias={e.bias}"
-        return f"{fields},specials={e.specials},block={self.block}"
+            return f"int{e.bits}:{rest}"
+        return f"e{e.exponent_bits}m{e.mantissa_bits}:bias={e.bias},specials={e.specials},{rest}"
 
     @property
     def bits_per_element(self) -> float:
-        """Storage per element with the scale spread over the block: 4.25 for MXFP4."""
+        """Storage per element with the scale spread over the block: 4.25 for MXFP4. A tensor scale does not count."""
         return self.element.bits + self.scale.bits / self.block
+
+    @property
+    def scales(self) -> str:
+        """What the scales are, in a word: ``e8m0``, or ``e4m3 (and float32)`` with a tensor scale."""
+        return self.scale.name + (f" (and {self.tensor_scale})" if self.tensor_scale else "")
 
     def describe(self) -> str:
         """What a reader wants to know first, on a few lines."""
+        tensor = f" and all a {self.tensor_scale} one" if self.tensor_scale else ""
         return (
-            f"{self.name}: {self.block} elements share one {self.scale.name} scale, "
+            f"{self.name}: {self.block} elements share one {self.scale.name} scale{tensor}, "
             f"{self.bits_per_element:g} bits per element.\n{self.element.describe()}"
         )
 
     def __repr__(self) -> str:
         return (
-            f"<MXFormat {self.name}: {self.element.name} x {self.block} per {self.scale.name}, "
+            f"<MXFormat {self.name}: {self.element.name} x {self.block} per {self.scales}, "
             f"{self.bits_per_element:g} bits per element, max {self.element.max:g}>"
         )
 
@@ -320,11 +379,27 @@ _FORMATS = {
         ("mxint4", "int4"),
     )
 }
+_FORMATS["nvfp4"] = MXFormat("e2m1", "e4m3", 16, "nvfp4", "float32")
 
 
-def names() -> tuple[str, ...]:
-    """The names `get` knows: the six OCP formats, then the extensions."""
-    return tuple(_FORMATS)
+def names(scale: str | None = None) -> tuple[str, ...]:
+    """The names `get` knows: the six OCP formats, then the extensions; or those alone that have such a scale.
+
+    >>> from mxnum import formats
+    >>> formats.names("e4m3")
+    ('nvfp4',)
+    """
+    if scale is not None:
+        errors.choose("scale", scale, tuple(SCALES))
+    return tuple(name for name, fmt in _FORMATS.items() if scale in (None, fmt.scale.name))
+
+
+def get_e8m0(name: str | MXFormat, what: str) -> MXFormat:
+    """`get`, where `what` knows no scales but powers of two: others are refused in a sentence that begins with it."""
+    fmt = get(name)
+    if not fmt.scale.power_of_two:
+        raise ValueError(f"{what} takes formats with E8M0 scales so far, not {fmt.name!r}, whose are {fmt.scales}.")
+    return fmt
 
 
 def get(name: str | MXFormat) -> MXFormat:
@@ -335,8 +410,9 @@ def get(name: str | MXFormat) -> MXFormat:
     A format without a name is written out as an element, a colon, and what is not the default:
     ``e3m4:bias=3,block=16``. The element is ``e<exponent bits>m<mantissa bits>``, ``int<bits>``, or a known element or
     MX format. The bias is 2**(exponent bits - 1) - 1 unless given, ``specials`` are none, nan or ieee (see
-    `ElementFormat`), and the block is 32. With `bias` or `specials` a known element is its name alone:
-    ``e4m3:specials=none`` has no NaN.
+    `ElementFormat`), the block is 32, and ``scale`` is e8m0 or another of `SCALES`, perhaps with
+    ``tensor_scale=float32``: ``e4m3:block=128,scale=float32``. With `bias` or `specials` a known element is its name
+    alone: ``e4m3:specials=none`` has no NaN.
 
     >>> from mxnum import formats
     >>> formats.get("e3m4:bias=3,block=16")
@@ -369,28 +445,42 @@ def _written_out(text: str) -> MXFormat:
     given: dict[str, str] = {}
     for part in filter(None, rest.split(",")):
         key, _, value = part.partition("=")
-        given[errors.choose("format key", key, ("bias", "specials", "block"))] = value
-    block = _number(text, "block", given["block"]) if "block" in given else 32
+        given[errors.choose("format key", key, (*_OF_ELEMENTS, *_OF_BLOCKS))] = value
+    of_element = [key for key in _OF_ELEMENTS if key in given]
     if base in _FORMATS:
         if set(given) - {"block"}:
             raise ValueError(f"Format {text!r} must give nothing but block: {base!r} says the rest.")
-        return MXFormat(_FORMATS[base].element, block=block)
-    if base in ELEMENTS and not set(given) - {"block"}:
-        return MXFormat(base, block=block)
+        known = _FORMATS[base]
+        return MXFormat(known.element, known.scale, _block(text, given), tensor_scale=known.tensor_scale)
+    if base in ELEMENTS and not of_element:
+        return _around(text, ELEMENTS[base], given)
     if integer := re.fullmatch(r"int(\d{1,6})", base):
-        if set(given) - {"block"}:
-            raise ValueError(f"Format {text!r} must give nothing but block: an integer has no bias and no specials.")
+        if of_element:
+            raise ValueError(f"Format {text!r} must not give {of_element[0]}: an integer has no bias and no specials.")
         if not 3 <= int(integer[1]) <= 8:
             raise ValueError(f"Format {text!r} must have between 3 and 8 bits, not {integer[1]}.")
-        return MXFormat(ElementFormat.two_complement(base, int(integer[1])), block=block)
+        return _around(text, ElementFormat.two_complement(base, int(integer[1])), given)
     fields = re.fullmatch(r"e(\d+)m(\d+)", base)
     if fields is None:
-        known = errors.joined((*ELEMENTS, *_FORMATS))
-        raise ValueError(f"Format {text!r} must begin with e<bits>m<bits>, int<bits>, {known}, not {base!r}.")
+        known_names = errors.joined((*ELEMENTS, *_FORMATS))
+        raise ValueError(f"Format {text!r} must begin with e<bits>m<bits>, int<bits>, {known_names}, not {base!r}.")
     exponent_bits, mantissa_bits = int(fields[1]), int(fields[2])
     bias = _number(text, "bias", given["bias"]) if "bias" in given else (1 << (min(max(exponent_bits, 1), 12) - 1)) - 1
     specials = given.get("specials", "none")
-    return MXFormat(ElementFormat(base, exponent_bits, mantissa_bits, bias, specials), block=block)
+    return _around(text, ElementFormat(base, exponent_bits, mantissa_bits, bias, specials), given)
+
+
+#: Keys of a notation: what they say of the element, and of blocks.
+_OF_ELEMENTS, _OF_BLOCKS = ("bias", "specials"), ("block", "scale", "tensor_scale")
+
+
+def _around(text: str, element: ElementFormat, given: dict[str, str]) -> MXFormat:
+    """The format of that element with the blocks and scales that a notation gives."""
+    return MXFormat(element, given.get("scale", E8M0), _block(text, given), tensor_scale=given.get("tensor_scale"))
+
+
+def _block(text: str, given: dict[str, str]) -> int:
+    return _number(text, "block", given["block"]) if "block" in given else 32
 
 
 def _number(text: str, key: str, value: str) -> int:
@@ -403,13 +493,13 @@ def describe(name: str | MXFormat | None = None) -> str:
     """A description of one format, or a table of all of them."""
     if name is not None:
         return get(name).describe()
-    titles = "name", "bits/element", "block", "max", "min normal", "min positive"
-    rows = ["{:<12} {:>12} {:>5} {:>9} {:>11} {:>13}  specials".format(*titles)]
+    titles = "name", "bits/element", "block", "max", "min normal", "min positive", "specials"
+    rows = ["{:<12} {:>12} {:>5} {:>9} {:>11} {:>13}  {:<8}  scale".format(*titles)]
     for fmt in _FORMATS.values():
         e = fmt.element
         smallest = e.min_subnormal if e.min_subnormal is not None else e.min_normal
         rows.append(
             f"{fmt.name:<12} {fmt.bits_per_element:>12g} {fmt.block:>5} {e.max:>9g} {e.min_normal:>11g} "
-            f"{smallest:>13g}  {e.specials}"
+            f"{smallest:>13g}  {e.specials:<8}  {fmt.scales}"
         )
     return "\n".join(rows)

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Self, assert_never
 
 #: What is public; `which` is for the package.
-__all__ = ["Accumulate", "Nonfinite", "OffsetRange", "Overflow", "Rounding", "ScaleRule"]
+__all__ = ["Accumulate", "FloatScaleRule", "Nonfinite", "OffsetRange", "Overflow", "Rounding", "ScaleRule"]
 
 
 class _DocumentedEnum(StrEnum):
@@ -98,7 +98,7 @@ class Overflow(_DocumentedEnum):
 
 
 class ScaleRule(_DocumentedEnum):
-    """The shared exponent of a block whose largest finite magnitude is A = f * 2**E with 1 <= f < 2.
+    """E8M0: the shared exponent of a block whose largest finite magnitude is A = f * 2**E with 1 <= f < 2.
 
     The exponent is then clamped to -127..127. A block with A = 0 or without finite elements has scale code 0.
     """
@@ -118,10 +118,53 @@ class ScaleRule(_DocumentedEnum):
     )
 
 
+class FloatScaleRule(_DocumentedEnum):
+    """Scales that are floats: what is made of the exact quotient q = m / (max * t), in the format of the scale.
+
+    Here m is the largest finite magnitude of the block, max the largest element, and t the tensor scale, or 1.
+    A q beyond the largest scale gives that one, in every rule. A block with m = 0 or without finite elements has the
+    scale 0.
+    """
+
+    NEAREST = "nearest", "q to nearest, ties to even (the default)."
+    RCEIL = "rceil", "q upward: the least scale under which nothing is beyond max."
+    FOUR_OVER_SIX_ABSOLUTE = (
+        "four_over_six_absolute",
+        "For E2M1: `nearest` of q, which makes 6 of m, or of 3/2 q, which makes 4 of it: the one with the smaller sum "
+        "of |x - value| over the finite elements of the block, each rounded to nearest even; the first if they are "
+        "equal.",
+    )
+    FOUR_OVER_SIX_SQUARED = "four_over_six_squared", "The same with the sum of (x - value)**2."
+
+    @property
+    def rounds_up(self) -> bool:
+        """Whether q is rounded up; else it is rounded to nearest."""
+        match self:
+            case FloatScaleRule.RCEIL:
+                return True
+            case FloatScaleRule.NEAREST | FloatScaleRule.FOUR_OVER_SIX_ABSOLUTE | FloatScaleRule.FOUR_OVER_SIX_SQUARED:
+                return False
+            case _:
+                assert_never(self)
+
+    @property
+    def error_power(self) -> int:
+        """Which power of the errors says the better one of two scales; 0 where one scale is tried."""
+        match self:
+            case FloatScaleRule.NEAREST | FloatScaleRule.RCEIL:
+                return 0
+            case FloatScaleRule.FOUR_OVER_SIX_ABSOLUTE:
+                return 1
+            case FloatScaleRule.FOUR_OVER_SIX_SQUARED:
+                return 2
+            case _:
+                assert_never(self)
+
+
 class Nonfinite(_DocumentedEnum):
     """What a NaN or an infinity in the input does."""
 
-    BLOCK = "block", "The block gets scale 0xFF and element codes 0: all of it reads NaN (the default of quantize)."
+    BLOCK = "block", "The block gets the scale NaN and element codes 0: all of it reads NaN (the default of quantize)."
     ELEMENT = (
         "element",
         "Infinities follow `overflow`, NaN gives the NaN code; in an element without NaN a NaN raises ValueError (the "

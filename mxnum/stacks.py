@@ -27,12 +27,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mxnum import errors
+from mxnum.chunks import chunks, gather, of_blocks, spread
 from mxnum.dtypes import Array
 from mxnum.engine import dispatch
 from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
+from mxnum.layout import Blocks, scales_shape
 from mxnum.modes import Nonfinite, Overflow, Rounding
 
 BLOCK = 16
+#: Elements done at a time.
+PIECE = 1 << 16
 E4M3, E2M1, FLOAT32 = ELEMENTS["e4m3"], ELEMENTS["e2m1"], FLOATS["float32"]
 
 _ONE = np.float32(1)
@@ -245,12 +249,12 @@ STACKS = {
 }  # fmt: skip
 
 
-class Blocks(NamedTuple):
-    """What a stack makes of rows of 16."""
+class Quantized(NamedTuple):
+    """What a stack makes of a tensor."""
 
     #: E2M1 codes, one a byte, shaped as x.
     codes: Array
-    #: E4M3 codes, one for each row.
+    #: E4M3 codes, one for each block.
     scales: Array
     #: What the stack keeps for the tensor, in its own direction.
     global_scale: np.float32
@@ -258,38 +262,64 @@ class Blocks(NamedTuple):
     tensor_scale: np.float32
     #: The tensor's largest magnitude, which TransformerEngine keeps in place of a scale.
     largest: np.float32
+    #: The length of a block along each axis.
+    blocks: Blocks
 
 
-def quantize(x: Array, stack: str | Stack, *, largest: Any = None, global_scale: Any = None) -> Blocks:
-    """NVFP4 of rows of 16 floats (n, 16), as `stack` computes it.
+def quantize(
+    x: Array, stack: str | Stack, *, blocks: Blocks | None = None, largest: Any = None, global_scale: Any = None
+) -> Quantized:
+    """NVFP4 of an array of float32, bfloat16 or float16, as `stack` computes it.
 
+    `blocks` has the length of a block along each axis; by default they are the rows of x, of shape (n, 16), and the
+    scales are of shape (n,).
     `largest` is the tensor's largest magnitude where x is a part of it; `global_scale` replaces the stack's own.
     """
     chosen = of(stack)
-    errors.require(x.ndim == 2 and x.shape[1] == BLOCK, "x", f"blocks as rows, of shape (n, {BLOCK})", x.shape)
+    name = x.dtype.name
+    errors.require_type(name in ("float32", "bfloat16", "float16"), "x", "of float32, bfloat16 or float16", name)
+    if blocks is None:
+        errors.require(x.ndim == 2 and x.shape[1] == BLOCK, "x", f"blocks as rows, of shape (n, {BLOCK})", x.shape)
+        made = quantize(x, chosen, blocks=(1, BLOCK), largest=largest, global_scale=global_scale)
+        return made._replace(scales=made.scales[:, 0])
     is_nan = np.isnan(x)
     if is_nan.any():
         where = tuple(int(i) for i in np.argwhere(is_nan)[0])
         raise errors.nonfinite("x", where, f"without NaN for the arithmetic of {chosen.name},", "NaN")
+    own_type = x.dtype if chosen.in_own_type else np.dtype(np.float32)
     with np.errstate(all="ignore"):
-        own = np.abs(x) if chosen.in_own_type else np.abs(x.astype(np.float32))
         if largest is None:
-            largest = own.max(initial=0)
-        tensor = np.float32(chosen.global_scale(own.dtype.type(largest)) if global_scale is None else global_scale)
-        # (an unsigned scale: a NaN has no sign)
-        scales = _encoded(np.abs(np.asarray(chosen.block_scale(own.max(axis=1), tensor), np.float32)), E4M3)
-        scales = np.where(scales == 0, np.uint8(chosen.for_zero), scales)
-        wide = x.astype(np.float32)
-        scaled = chosen.scaled(wide, _values(scales, E4M3)[:, None], tensor)
-    codes = _elements(chosen, wide, scaled, scales)
-    return Blocks(codes, scales, tensor, np.float32(chosen.tensor_scale(tensor)), np.float32(largest))
+            largest = np.abs(x).max(initial=0)
+        tensor = chosen.global_scale(np.asarray(largest, own_type)) if global_scale is None else global_scale
+        tensor = np.float32(tensor)
+        codes, scales = np.empty(x.shape, np.uint8), np.empty(scales_shape(x.shape, blocks), np.uint8)
+        for part in chunks(x.shape, blocks, PIECE):
+            sides = of_blocks(part, blocks)
+            codes[part], scales[sides] = _quantized(chosen, x[part], blocks, own_type, tensor)
+    return Quantized(codes, scales, tensor, np.float32(chosen.tensor_scale(tensor)), np.float32(largest), blocks)
 
 
-def dequantize(blocks: Blocks, stack: str | Stack) -> Array:
-    """What the stack reads such blocks as, in float32."""
-    elements, scales = _values(blocks.codes, E2M1), _values(blocks.scales, E4M3)[:, None]
-    with np.errstate(all="ignore"):
-        return np.asarray(of(stack).decoded(elements, scales, blocks.global_scale, blocks.largest))
+def _quantized(stack: Stack, x: Array, blocks: Blocks, own_type: Any, tensor: Any) -> tuple[Array, Array]:
+    """Codes and scales of a piece."""
+    wide = x.astype(np.float32)
+    found = stack.block_scale(gather(np.maximum, np.abs(wide), blocks).astype(own_type), tensor)
+    # (an unsigned scale: a NaN has no sign)
+    scales = _encoded(np.abs(np.asarray(found, np.float32)), E4M3)
+    scales = np.where(scales == 0, np.uint8(stack.for_zero), scales)
+    near = spread(scales, blocks, x.shape)
+    return _elements(stack, wide, stack.scaled(wide, _values(near, E4M3), tensor), near), scales
+
+
+def dequantize(made: Quantized, stack: str | Stack) -> Array:
+    """What the stack reads it as, in float32."""
+    values = np.empty(made.codes.shape, np.float32)
+    sides = made.scales.reshape(scales_shape(values.shape, made.blocks))
+    for part in chunks(values.shape, made.blocks, PIECE):
+        elements = _values(made.codes[part], E2M1)
+        scales = spread(_values(sides[of_blocks(part, made.blocks)], E4M3), made.blocks, elements.shape)
+        with np.errstate(all="ignore"):
+            values[part] = of(stack).decoded(elements, scales, made.global_scale, made.largest)
+    return values
 
 
 def of(stack: str | Stack) -> Stack:
@@ -301,7 +331,7 @@ def _elements(stack: Stack, x: Array, scaled: Array, scales: Array) -> Array:
     """E2M1 codes of what was scaled; where a scale is NaN and the stack has no code for NaN, they are 0."""
     is_nan = np.isnan(scaled)
     if is_nan.any():
-        undecided = is_nan & (scales != E4M3.nan_code)[:, None] & (stack.nan_element is None)
+        undecided = is_nan & (scales != E4M3.nan_code) & (stack.nan_element is None)
         if undecided.any():
             where = tuple(int(i) for i in np.argwhere(undecided)[0])
             raise errors.outside("x", where, f"a number of which {stack.name} makes no NaN", float(x[where]))

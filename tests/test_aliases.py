@@ -41,7 +41,6 @@ def test_everywhere_that_takes_a_name():
     [
         ("MXFP8", "must be 'mxfp8_e4m3' or 'mxfp8_e5m2', not 'MXFP8', which may be either"),
         ("mxfp6:block=16", "must be 'mxfp6_e3m2' or 'mxfp6_e2m3', not 'mxfp6', which may be either"),
-        ("NVFP4", r"not 'NVFP4' \(E2M1 in blocks of 16 with E4M3 scales, .*\), which is not supported yet"),
         ("E3M4", "or written out with a colon like 'E3M4:block=32', not 'E3M4'"),
     ],
 )

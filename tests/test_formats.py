@@ -159,7 +159,7 @@ def test_every_format_has_a_notation_that_is_read_back(integer):
         ("e9m9:", "'element' must be at most 8 bits wide"),
         ("e99999m9:", "'exponent_bits' must be between 1 and 11"),
         ("e3m4:specials=some", "'specials' must be one of"),
-        ("int6:bias=1", "nothing but block: an integer has no bias"),
+        ("int6:bias=1", "must not give bias: an integer has no bias"),
         ("int2:", "Format 'int2:' must have between 3 and 8 bits, not 2"),
         ("int9:block=4", "must have between 3 and 8 bits, not 9"),
         ("int10:", "must have between 3 and 8 bits, not 10"),

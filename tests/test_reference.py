@@ -12,6 +12,7 @@ import functools
 import inspect
 import math
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -569,7 +570,7 @@ def test_short_block_is_as_if_padded_with_zeros() -> None:
     assert (short.codes == full.codes[:, :37]).all()
 
 
-@pytest.mark.parametrize("name", formats.names())
+@pytest.mark.parametrize("name", formats.names("e8m0"))
 @pytest.mark.parametrize("rule", RULES[:4])
 def test_quantization_is_idempotent_in_values(name: str, rule: str) -> None:
     x = np.random.default_rng(7).standard_normal((2, 32)) * np.exp2(np.arange(32) / 4)
@@ -586,7 +587,7 @@ def test_zero_block() -> None:
 
 
 @pytest.mark.parametrize("bad", [NAN, INF, -INF])
-@pytest.mark.parametrize("name", formats.names())
+@pytest.mark.parametrize("name", formats.names("e8m0"))
 def test_policy_block(bad: float, name: str) -> None:
     x = f32([[1.0, bad, 2.0, 3.0], [1.0, 2.0, 4.0, -8.0]])
     for scales in (None, u8([[120, 127], [127, 127]])):
@@ -994,7 +995,7 @@ def test_errors() -> None:
 
 
 def test_nothing_is_shared_with_the_fast_code() -> None:
-    tree = ast.parse(inspect.getsource(reference))
+    tree = ast.parse("\n".join(path.read_text() for path in sorted(Path(reference.__file__).parent.glob("*.py"))))
     imported: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
@@ -1004,7 +1005,8 @@ def test_nothing_is_shared_with_the_fast_code() -> None:
             imported.update(names)
         elif isinstance(node, ast.Import):
             imported.update(alias.name for alias in node.names)
-    assert {name for name in imported if name.startswith("mxnum")} == {"mxnum.errors", "mxnum.formats", "mxnum.modes"}
+    seen = {name for name in imported if name.startswith("mxnum") and not name.startswith("mxnum.reference")}
+    assert seen == {"mxnum.errors", "mxnum.formats", "mxnum.modes"}
     derived = {"max_code", "infinity_code", "nan_code", "emax", "min_normal", "min_subnormal", "value", "values", "max"}
     used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     assert not used & derived

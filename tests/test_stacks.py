@@ -327,6 +327,41 @@ def test_a_part_of_a_tensor_and_a_given_scale():
             assert np.array_equal(each.scales, whole.scales[:7])
 
 
+@pytest.mark.parametrize("stack", stacks.STACKS)
+def test_quantize_and_fake_quantize(stack):
+    x = tensors("blocks of every size")[0].reshape(256, 256)
+    q = mx.quantize(x, "nvfp4", arithmetic=stack)
+    rows = stacks.quantize(x.reshape(-1, 16), stack)
+    assert np.array_equal(q.codes, rows.codes.reshape(256, 256))
+    assert np.array_equal(q.scales.ravel(), rows.scales)
+    assert q.tensor_scale == rows.tensor_scale
+    assert mx.quantize(x, "nvfp4", arithmetic=stack, packed=True).unpacked().equals(q)
+    values = mx.fake_quantize(x, "nvfp4", arithmetic=stack)
+    assert np.array_equal(values, stacks.dequantize(rows, stack).reshape(256, 256))
+    assert np.allclose(values, q.dequantize(), rtol=1e-6, atol=0)
+    columns = mx.quantize(x, "nvfp4", axis=0, arithmetic=stack)
+    assert columns.T.equals(mx.quantize(x.T, "nvfp4", arithmetic=stack))
+    tiles = mx.quantize(x, "nvfp4", block_shape=(16, 16), arithmetic=stack)
+    blocks = x.reshape(16, 16, 16, 16).swapaxes(1, 2).reshape(-1, 256)
+    for tile, scale in zip(blocks, tiles.scales.ravel(), strict=True):
+        assert stacks.quantize(tile[None], stack, blocks=(1, 256), global_scale=rows.global_scale).scales == scale
+    narrow = x.astype(ml_dtypes.bfloat16)
+    assert mx.fake_quantize(narrow, "nvfp4", arithmetic=stack).dtype == narrow.dtype
+
+
+def test_what_stack_arithmetic_is_not_for():
+    x = np.ones(16, np.float32)
+    with pytest.raises(ValueError, match=r"did you mean 'torchao'\?"):
+        mx.quantize(x, "nvfp4", arithmetic="torcha")
+    with pytest.raises(ValueError, match="'arithmetic' must be 'exact' for"):
+        mx.quantize(x, "mxfp4_e2m1", arithmetic="torchao")
+    for given in ({"rounding": "rtz"}, {"scale_rule": "rceil"}, {"tensor_scale": 1.0}, {"nonfinite": "raise"}):
+        with pytest.raises(ValueError, match="'arithmetic' must be 'exact' where rounding"):
+            mx.fake_quantize(x, "nvfp4", arithmetic="torchao", **given)
+    with pytest.raises(TypeError, match="'x' must be of float32, bfloat16 or float16, not 'float64'"):
+        mx.quantize(x.astype(float), "nvfp4", arithmetic="torchao")
+
+
 def test_what_is_refused():
     with pytest.raises(ValueError, match=r"one of .*'torchao'"):
         stacks.quantize(np.ones((1, 16), np.float32), "torcha")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import product
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -75,7 +75,7 @@ class Part(NamedTuple):
     #: What is read, and what is written.
     x: Array
     out: Array
-    #: What belongs to its blocks: scales, offsets.
+    #: What belongs to its blocks: scales, offsets; and what is read beside them.
     sides: tuple[Array, ...]
     #: The C-order index of its first element, if the others follow it one by one.
     first: int | None
@@ -95,6 +95,8 @@ class Arrays:
     sides: tuple[Array, ...]
     #: Words that are read with the elements.
     words: Readable | None = None
+    #: What is read beside the sides, shaped as they are.
+    beside: Array | None = None
     #: Whether parts whose elements follow each other need no words, but the index of the first element.
     first_will_do: bool = False
     writes_sides: bool = False
@@ -102,6 +104,8 @@ class Arrays:
     whole_rows: int = 1
     #: Whether results go over what is read, which is copied then: no loop is vectorized whose arrays are one.
     in_place: bool = False
+    #: Whether short blocks that are made rows are filled with zeros, not with an element that they have.
+    fills_with_zeros: bool = False
     #: Elements of a part, at most, if its blocks are not larger.
     at_once: int = CHUNK
 
@@ -121,7 +125,7 @@ class Arrays:
                 read = read.copy() if self.in_place and read is given else read
                 assert walk is not None
             else:
-                read, first = as_rows(given, self.blocks), None
+                read, first = as_rows(given, self.blocks, "constant" if self.fills_with_zeros else "edge"), None
                 walk = Walk(1, read.shape[0], read.shape[1], 1, read.shape[1])
             target = NOTHING if self.out is None else self.out.room(where)
             is_aside = not by_walk or not target.flags.c_contiguous
@@ -132,7 +136,8 @@ class Arrays:
                 words = contiguous(words) if by_walk else as_rows(words, self.blocks)
             sides = [side[blocks_where] for side in self.sides]
             flat = tuple(contiguous(side) for side in sides)
-            work(Part(walk, read, out, flat, first, words))
+            beside = () if self.beside is None else (contiguous(self.beside[blocks_where]),)
+            work(Part(walk, read, out, (*flat, *beside), first, words))
             if self.out is not None:
                 if is_aside:
                     copy(out if by_walk else from_rows(out, target.shape, self.blocks), target)
@@ -143,12 +148,15 @@ class Arrays:
                         side[...] = made
 
 
-def as_rows(part: Array, blocks: Blocks) -> Array:
-    """The elements of an array with a row for each block; short blocks are filled with an element that they have."""
+def as_rows(part: Array, blocks: Blocks, fill: Literal["edge", "constant"] = "edge") -> Array:
+    """The elements of an array with a row for each block; short blocks are filled with an element that they have.
+
+    Or with zeros: "constant".
+    """
     sizes = _clipped(part.shape, blocks)
     padding = [(0, -length % size) for length, size in zip(part.shape, sizes, strict=True)]
     if any(after for _, after in padding):
-        part = np.pad(part, padding, mode="edge")
+        part = np.pad(part, padding, mode=fill)
     return contiguous(_by_blocks(part, sizes).reshape(-1, math.prod(sizes)))
 
 

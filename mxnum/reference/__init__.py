@@ -1,0 +1,31 @@
+"""The meaning of MX, written to be read: exact rationals, one obvious step at a time, no bit tricks, no speed.
+
+Everything that computes in this library is checked against this package, so it shares nothing with the fast code but
+the description of the formats. A number is an `Exact`: a sign and a rational magnitude, or an infinity, or a NaN. All
+results come from four operations on them: the exact product, quotient and sum, and one rounding into a format.
+
+`numbers` has those; `blocks` quantizes arrays and decodes them, `float_scales` with scales that are floats; `products`
+sums; `random` has the words of stochastic rounding.
+"""
+
+from mxnum.reference.blocks import Quantized, dequantize, fake_quantize, quantize
+from mxnum.reference.numbers import Exact, decode, decode_exact, encode, shared_scale
+from mxnum.reference.products import Blocked, dot, matmul
+from mxnum.reference.random import philox4x32, random_words
+
+__all__ = [
+    "Blocked",
+    "Exact",
+    "Quantized",
+    "decode",
+    "decode_exact",
+    "dequantize",
+    "dot",
+    "encode",
+    "fake_quantize",
+    "matmul",
+    "philox4x32",
+    "quantize",
+    "random_words",
+    "shared_scale",
+]

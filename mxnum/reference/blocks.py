@@ -1,0 +1,241 @@
+"""Arrays in blocks: quantized, and their values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import ml_dtypes  # noqa: F401  (makes np.dtype("bfloat16") known)
+import numpy as np
+import numpy.typing as npt
+
+from mxnum import errors, formats
+from mxnum.formats import FLOATS, ElementFormat, MXFormat, ScaleFormat
+from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
+from mxnum.reference.float_scales import divided, float_scale, scale_number, tensor_scale
+from mxnum.reference.numbers import (
+    FLOAT16,
+    FLOAT32,
+    FLOAT64,
+    Exact,
+    decode_exact,
+    exact,
+    float_format,
+    plus,
+    random_of,
+    round_to,
+    shared_scale,
+    times,
+    to,
+)
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+def float_array(x: Any) -> Array:
+    """x, which must be an array of floats."""
+    array: Array = np.asarray(x)
+    errors.require_type(array.dtype.name in FLOATS, "x", f"an array of {errors.joined(FLOATS)}", array.dtype.name)
+    return array
+
+
+def from_bits(bits: Sequence[int], e: ElementFormat) -> Array:
+    """A float array with exactly these bit patterns."""
+    dtype = np.dtype(e.name)
+    return np.array(bits, f"uint{8 * dtype.itemsize}").view(dtype)
+
+
+class Blocks:
+    """How an array divides: `counts` is the shape of the scales; iterating gives (scale index, element index)."""
+
+    def __init__(self, shape: tuple[int, ...], blocks: Sequence[int] | None, format: MXFormat) -> None:
+        if blocks is None:
+            blocks = (1,) * (len(shape) - 1) + (format.block,) * (len(shape) > 0)
+        errors.require(len(blocks) == len(shape), "blocks", f"one block length for each of {len(shape)} axes", blocks)
+        self.lengths = tuple(errors.positive_integer("blocks", b) for b in blocks)
+        self.counts = tuple(math.ceil(Fraction(n, b)) for n, b in zip(shape, self.lengths, strict=True))
+
+    def __iter__(self) -> Iterator[tuple[tuple[int, ...], tuple[Any, ...]]]:
+        for place in np.ndindex(*self.counts):
+            yield place, (*(slice(i * b, (i + 1) * b) for i, b in zip(place, self.lengths, strict=True)), ...)
+
+    def check(self, argument: str, array: Any) -> Array:
+        result: Array = np.asarray(array)
+        errors.require(result.shape == self.counts, argument, f"of shape {self.counts}, one a block", result.shape)
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class Quantized:
+    """A quantized array: element codes, a scale for each block, and float16 offsets or a tensor scale if there are any.
+
+    Scales are E8M0 codes, or codes of eight bits, or floats, as the format says. A tensor scale is a float32 array
+    that broadcasts with the codes: of no axes, or for each row.
+    """
+
+    codes: Array
+    scales: Array
+    offsets: Array | None = None
+    tensor_scale: Array | None = None
+
+
+def quantize(
+    x: Any,
+    format: str | MXFormat,
+    *,
+    blocks: Sequence[int] | None = None,
+    rounding: str = "rne",
+    scale_rule: str | None = None,
+    overflow: str = "saturate",
+    nonfinite: str = "block",
+    scales: Any = None,
+    tensor_scale: Any = None,
+    offset: str | None = None,
+    offset_range: str = "exact",
+    random_bits: Any = None,
+    sr_bits: int = 30,
+) -> Quantized:
+    """Convert an array to MX: for each block a shared scale, then each element divided by it and rounded once.
+
+    (OCP MX v1.0 section 6.3.) `nonfinite` says what NaN and Inf do; the default makes the whole block NaN. With
+    ``offset="float16"`` a block is centred first: O is its mid-range in float16, and the differences x - O are what is
+    scaled and encoded. `scales` replaces the rule by the caller's codes; a NaN among them makes a NaN block. Where the
+    format has a tensor scale, elements are divided by the exact product of both; it is found for the whole array, for
+    each ``"row"`` of the last axis, or given.
+    """
+    array, fmt = float_array(x), formats.get(format)
+    e, wide = fmt.element, FLOAT64 if array.dtype == np.float64 else FLOAT32
+    mode = errors.choose_member("rounding", rounding, Rounding)
+    on_overflow = errors.choose_member("overflow", overflow, Overflow)
+    policy = errors.choose_member("nonfinite", nonfinite, Nonfinite)
+    kinds: type[ScaleRule | FloatScaleRule] = ScaleRule if fmt.scale.power_of_two else FloatScaleRule
+    rule = next(iter(kinds)) if scale_rule is None else errors.choose_member("scale_rule", scale_rule, kinds)
+    half = errors.choose_member("offset_range", offset_range, OffsetRange).is_half
+    centred = offset is not None and errors.choose("offset", offset, ("float16",)) == "float16"
+    errors.require(not centred or fmt.scale.power_of_two, "offset", "None where scales are floats", offset)
+
+    for index, v in np.ndenumerate(array):
+        found = "NaN" if math.isnan(v) else "Inf"
+        if policy.by_error and not math.isfinite(v):
+            raise errors.nonfinite("x", index, "finite,", found)
+        if policy.by_element and math.isnan(v) and e.specials == "none":
+            raise errors.nonfinite("x", index, f"free of NaN, which {e.name} cannot express,", found)
+
+    division = Blocks(array.shape, blocks, fmt)
+    given = None if scales is None else _codes(division.check("scales", scales), fmt.scale)
+    tensor = _tensor_scale(array, fmt, tensor_scale)
+    words: Array = np.full(array.shape, None) if random_bits is None else np.asarray(random_bits)
+    errors.require(words.shape == array.shape, "random_bits", f"of shape {array.shape}", words.shape)
+    random_of(mode, None if random_bits is None else 0, sr_bits)  # the checks hold for an empty array too
+
+    codes, out_scales = np.zeros(array.shape, np.uint8), np.zeros(division.counts, f"u{fmt.scale.bits // 8}")
+    offsets = np.zeros(division.counts, np.float16)
+    for place, where in division:
+        values = [exact(float(v)) for v in array[where].flat]
+        randoms = [random_of(mode, word, sr_bits) for word in words[where].flat]
+        finite = [v.number for v in values if v.kind == "finite"]
+        if policy.by_block and len(finite) < len(values):
+            out_scales[place] = fmt.scale.nan_code
+            continue  # codes and offset stay 0
+        t = _factor_of(tensor, array.shape, where)
+        if given is not None and scale_number(int(given[place]), fmt.scale).kind == "nan":
+            out_scales[place] = given[place]
+            continue
+        if centred and finite:
+            low, high = min(finite), max(finite)
+            centre = round_to(exact((high + low) / 2), FLOAT16, overflow=Overflow.SATURATE)
+            offsets[place] = from_bits([centre], FLOAT16)[0]
+            minus_o = exact(-float(offsets[place]))
+            values = [to(plus(v, minus_o), wide) if v.kind == "finite" else v for v in values]
+            finite = [(high - low) / 2] if half else [v.number for v in values if v.kind == "finite"]
+        if given is not None:
+            scale = int(given[place])
+        elif isinstance(rule, FloatScaleRule):
+            scale = float_scale(finite, fmt, rule, t.magnitude)
+        else:
+            scale = shared_scale(finite, e, scale_rule=rule)
+        out_scales[place] = scale
+        factor = times(scale_number(scale, fmt.scale), t)
+        divisions = [divided(v, factor) for v in values]
+        bits = [round_to(v, e, mode, on_overflow, r, sr_bits) for v, r in zip(divisions, randoms, strict=True)]
+        codes[where] = np.array(bits, np.uint8).reshape(codes[where].shape)
+    made_scales = _numbers(out_scales, fmt.scale)
+    return Quantized(codes, made_scales, offsets if centred else None, tensor)
+
+
+def _codes(scales: Array, scale: ScaleFormat) -> Array:
+    """The codes of scales, of which some are held as floats."""
+    return scales.view(f"u{scale.bits // 8}")
+
+
+def _numbers(codes: Array, scale: ScaleFormat) -> Array:
+    """The inverse."""
+    return codes if scale.bits == 8 else codes.view(scale.name)
+
+
+def _tensor_scale(array: Array, fmt: MXFormat, asked: Any) -> Array | None:
+    """The tensor scale as an array that broadcasts with x; None where the format has none."""
+    if fmt.tensor_scale is None:
+        errors.require(asked is None, "tensor_scale", f"None for {fmt.name}, which has none", asked)
+        return None
+    if asked is not None and not isinstance(asked, str):
+        return np.asarray(asked, np.float32)
+    rows = array.reshape(1, -1) if asked is None else array.reshape(math.prod(array.shape[:-1]), -1)
+    errors.require(asked in (None, "row"), "tensor_scale", "'row', or numbers", asked)
+    found = []
+    for row in rows:
+        values = (exact(float(v)) for v in row)
+        found.append(float(tensor_scale([v.number for v in values if v.kind == "finite"], fmt)))
+    return np.array(found, np.float32).reshape(() if asked is None else (*array.shape[:-1], 1))
+
+
+def _factor_of(tensor: Array | None, shape: tuple[int, ...], where: Any) -> Exact:
+    """The tensor scale of a block; 1 without one."""
+    if tensor is None:
+        return exact(1.0)
+    (number,) = set(np.broadcast_to(tensor, shape)[where].flat)
+    return exact(float(number))
+
+
+def dequantize(
+    codes: Any,
+    scales: Any,
+    format: str | MXFormat,
+    *,
+    blocks: Sequence[int] | None = None,
+    dtype: Any = "float32",
+    offsets: Any = None,
+    tensor_scale: Any = None,
+) -> Array:
+    """Each element times its block's scale (plus the block's offset), exactly, then rounded RNE once to `dtype`.
+
+    A tensor scale is one factor more.
+    """
+    fmt, target, codes = (
+        formats.get(format),
+        float_format(dtype if isinstance(dtype, str) else np.dtype(dtype)),
+        np.asarray(codes),
+    )
+    division = Blocks(codes.shape, blocks, fmt)
+    scales = _codes(division.check("scales", scales), fmt.scale)
+    offsets = None if offsets is None else division.check("offsets", offsets)
+    tensor = None if tensor_scale is None else np.asarray(tensor_scale, np.float32)
+    result = np.zeros(codes.shape, target.name)
+    for place, where in division:
+        factor = times(scale_number(int(scales[place]), fmt.scale), _factor_of(tensor, codes.shape, where))
+        values = [times(decode_exact(int(code), fmt.element), factor) for code in codes[where].flat]
+        if offsets is not None:
+            o = exact(float(offsets[place]))
+            values = [plus(v, o) for v in values]
+        result[where] = from_bits([round_to(v, target) for v in values], target).reshape(result[where].shape)
+    return result
+
+
+def fake_quantize(x: Any, format: str | MXFormat, *, blocks: Sequence[int] | None = None, **options: Any) -> Array:
+    """`quantize`, then `dequantize` into the dtype of x (narrowing by RNE, overflow to Inf). Same keywords."""
+    q = quantize(x, format, blocks=blocks, **options)
+    kept: Any = {"offsets": q.offsets, "tensor_scale": q.tensor_scale}
+    return dequantize(q.codes, q.scales, format, blocks=blocks, dtype=np.asarray(x).dtype, **kept)

@@ -1,0 +1,91 @@
+"""Scales that are floats, and tensor scales: what their codes mean, and how they are found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from mxnum import errors
+from mxnum.formats import ElementFormat, MXFormat, ScaleFormat
+from mxnum.modes import FloatScaleRule, Overflow, Rounding
+from mxnum.reference.numbers import (
+    BIAS,
+    FLOAT32,
+    NAN,
+    SCALE_NAN,
+    Exact,
+    decode_exact,
+    layout,
+    round_to,
+    times,
+    two_to,
+)
+
+
+def largest(e: ElementFormat) -> Fraction:
+    """The largest finite number of a format."""
+    return decode_exact(layout(e).largest, e).magnitude
+
+
+def scale_number(code: int, scale: ScaleFormat) -> Exact:
+    """What a scale code means: 2**(code - 127) in E8M0, else the float of that code; codes with a sign are refused."""
+    if scale.number is None:
+        code = errors.integer("scales", code, 0, 255)
+        return NAN if code == SCALE_NAN else Exact("finite", False, two_to(code - BIAS))
+    return decode_exact(errors.integer("scales", code, 0, layout(scale.number).sign - 1), scale.number)
+
+
+def divided(x: Exact, factor: Exact) -> Exact:
+    """x / factor for a factor that is no NaN: finite numbers over zero or infinity are zeros that keep their sign."""
+    if x.kind != "finite":
+        return x
+    if factor.kind == "inf" or factor.magnitude == 0:
+        return Exact("finite", x.negative)
+    return Exact("finite", x.negative, x.magnitude / factor.magnitude)
+
+
+def tensor_scale(numbers: Sequence[Fraction], fmt: MXFormat) -> Fraction:
+    """t = A / (largest element * largest scale) in float32, to nearest even, for the largest magnitude A of all.
+
+    It is 1 if A is 0. What would be rounded to 0 becomes the least float32 number, and what lies beyond the largest
+    that one: t is always a positive number.
+    """
+    a = max((abs(v) for v in numbers), default=Fraction(0))
+    if a == 0:
+        return Fraction(1)
+    assert fmt.scale.number is not None
+    quotient = a / (largest(fmt.element) * largest(fmt.scale.number))
+    code = round_to(Exact("finite", False, quotient), FLOAT32, overflow=Overflow.SATURATE)
+    return decode_exact(max(code, 1), FLOAT32).magnitude
+
+
+def float_scale(numbers: Sequence[Fraction], fmt: MXFormat, rule: FloatScaleRule, t: Fraction) -> int:
+    """The code of a block's scale, by its finite numbers and the tensor scale (1 without one).
+
+    With m the largest magnitude, q = m / (largest element * t) is rounded once to the format of the scale, and what
+    lies beyond its largest number becomes that. Four over six has two candidates, for q and for 3/2 q, and takes the
+    one under which the errors of the elements, rounded to nearest even, have the smaller sum; the first if equal.
+    """
+    e, number = fmt.element, fmt.scale.number
+    assert number is not None
+    m = max((abs(v) for v in numbers), default=Fraction(0))
+    q = m / (largest(e) * t)
+
+    def rounded(q: Fraction) -> int:
+        mode = Rounding.RTP if rule.rounds_up else Rounding.RNE
+        return round_to(Exact("finite", False, q), number, mode, Overflow.SATURATE)
+
+    def error(scale: int) -> Fraction:
+        factor = times(scale_number(scale, fmt.scale), Exact("finite", False, t))
+        total = Fraction(0)
+        for v in numbers:
+            code = round_to(divided(Exact("finite", v < 0, abs(v)), factor), e, Rounding.RNE, Overflow.SATURATE)
+            total += abs(v - times(decode_exact(code, e), factor).number) ** rule.error_power
+        return total
+
+    six = rounded(q)
+    if rule.error_power == 0:
+        return six
+    errors.require(e.name == "e2m1", "scale_rule", "another for elements that are not e2m1", str(rule))
+    four = rounded(q * Fraction(3, 2))
+    return four if error(four) < error(six) else six

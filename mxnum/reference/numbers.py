@@ -1,0 +1,269 @@
+"""Exact numbers, one rounding of them into a format, and what codes and scales of E8M0 mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias
+
+from mxnum import errors, formats
+from mxnum.formats import FLOATS, ElementFormat
+from mxnum.modes import Overflow, Rounding, ScaleRule
+
+Element: TypeAlias = str | ElementFormat
+
+BIAS, SCALE_NAN = 127, 255  # E8M0: a scale code means 2**(code - 127), or NaN
+FLOAT16, FLOAT32, FLOAT64 = FLOATS["float16"], FLOATS["float32"], FLOATS["float64"]
+
+
+@dataclass(frozen=True)
+class Exact:
+    """An exact datum: `kind` is finite, inf or nan; `magnitude` is meaningful when finite. Zero and NaN have a sign."""
+
+    kind: str
+    negative: bool = False
+    magnitude: Fraction = Fraction(0)
+
+    @property
+    def number(self) -> Fraction:
+        """The signed value of a finite number."""
+        return -self.magnitude if self.negative else self.magnitude
+
+
+ZERO, NAN = Exact("finite"), Exact("nan")
+
+
+def exact(x: float | Fraction) -> Exact:
+    """Python floats and Fractions are read without error."""
+    if isinstance(x, Fraction):
+        return Exact("finite", x < 0, abs(x))
+    negative = math.copysign(1.0, x) < 0
+    if not math.isfinite(x):
+        return Exact("nan" if math.isnan(x) else "inf", negative)
+    return Exact("finite", negative, abs(Fraction(float(x))))
+
+
+def times(a: Exact, b: Exact) -> Exact:
+    """The exact product: signs combine, 0 * Inf is NaN."""
+    kinds, negative = {a.kind, b.kind}, a.negative != b.negative
+    if "nan" in kinds or ("inf" in kinds and any(v.kind == "finite" and v.magnitude == 0 for v in (a, b))):
+        return NAN
+    return Exact("inf" if "inf" in kinds else "finite", negative, a.magnitude * b.magnitude)
+
+
+def plus(a: Exact, b: Exact) -> Exact:
+    """The exact sum: Inf - Inf is NaN; an exact zero is +0 unless both terms are negative zeros (IEEE 754, RNE)."""
+    kinds = [a.kind, b.kind]
+    if "nan" in kinds or (kinds == ["inf", "inf"] and a.negative != b.negative):
+        return NAN
+    if "inf" in kinds:
+        return a if a.kind == "inf" else b
+    total = a.number + b.number
+    return Exact("finite", a.negative and b.negative if total == 0 else total < 0, abs(total))
+
+
+def two_to(exponent: int) -> Fraction:
+    """The power of two."""
+    return Fraction(2) ** exponent
+
+
+def scaled(x: Exact, exponent: int) -> Exact:
+    """x * 2**exponent; a NaN keeps its sign, which an element may record."""
+    return x if x.kind == "nan" else times(x, Exact("finite", False, two_to(exponent)))
+
+
+def floor_log2(v: Fraction) -> int:
+    """The E with 2**E <= v < 2**(E+1). The lengths of numerator and denominator leave two candidates; v decides."""
+    candidate = v.numerator.bit_length() - v.denominator.bit_length()
+    return candidate if two_to(candidate) <= v else candidate - 1
+
+
+class Layout(NamedTuple):
+    """Where the codes of a format are."""
+
+    sign: int  # the weight of the sign bit: codes below it are the nonnegative numbers
+    largest: int  # the code of the largest finite value
+    infinity: int | None
+    nan: int | None  # the NaN that is produced, without sign
+    emin: int  # the exponent of the smallest normal value; the subnormals, and all of an integer, have its spacing
+
+
+@cache
+def layout(e: ElementFormat) -> Layout:
+    """Where the codes of a format are. Special codes, if any, lie at the very end of the top exponent."""
+    mantissas: int = 2**e.mantissa_bits
+    sign: int = 2**e.exponent_bits * mantissas
+    emin = 0 if e.integer else 1 - e.bias
+    match e.specials:
+        case "ieee":
+            infinity = sign - mantissas
+            nan = infinity + mantissas // 2 if e.canonical_nan else sign - 1
+            return Layout(sign, infinity - 1, infinity, nan, emin)
+        case "nan":
+            return Layout(sign, sign - 2, None, sign - 1, emin)
+        case _:
+            return Layout(sign, sign - 1, None, None, emin)
+
+
+def decode_exact(code: int, element: Element) -> Exact:
+    """What one code means, on its own: (-1)^S * 2^(E-bias) * 1.M, subnormals 2^(1-bias) * 0.M, and the special codes.
+
+    Integers are two's complement times 2**-m: INT8 is the integer / 64, and 0x80 reads -2 although it is never written.
+    """
+    e = formats.element(element)
+    sign, largest, infinity, _, emin = layout(e)
+    code = errors.integer("code", code, 0, 2 * sign - 1)
+    if e.integer:
+        return exact((code - 2 * sign if code >= sign else code) * two_to(-e.mantissa_bits))
+    negative, magnitude = code >= sign, code % sign
+    if magnitude > largest:
+        return Exact("inf" if magnitude == infinity else "nan", negative)
+    step, mantissa = divmod(magnitude, 2**e.mantissa_bits)
+    fraction = mantissa * two_to(-e.mantissa_bits)
+    value = fraction * two_to(emin) if step == 0 else (1 + fraction) * two_to(emin + step - 1)
+    return Exact("finite", negative, value)
+
+
+def _goes_away(rounding: Rounding, negative: bool, below: int, delta: Fraction, random: int, sr_bits: int) -> bool:
+    """Whether a magnitude at fraction `delta` of the gap above code `below` goes to the neighbour away from zero."""
+    half = Fraction(1, 2)
+    choice = {
+        Rounding.RNE: delta > half or (delta == half and below % 2 == 1),
+        Rounding.RNA: delta >= half,
+        Rounding.RTZ: False,
+        Rounding.RTP: not negative,
+        Rounding.RTN: negative,
+        Rounding.RTO: below % 2 == 0,
+        Rounding.SR: math.floor(delta * 2**sr_bits) + random >= 2**sr_bits,
+    }[rounding]
+    return delta != 0 and choice
+
+
+def round_to(
+    x: Exact, e: ElementFormat, rounding: Rounding = Rounding.RNE, overflow: Overflow = Overflow.IEEE, random: int = 0,
+    sr_bits: int = 30,
+) -> int:  # fmt: skip
+    """The code of x in format e. Codes of one sign count the representable magnitudes upward from zero, so the code
+    k * 2**m + q (exponent step k, significand q) can be continued past the largest: that is the unbounded exponent.
+    """
+    sign, largest, infinity, nan, emin = layout(e)
+
+    def signed(code: int) -> int:
+        if e.integer:  # two's complement, which has no -0
+            return (2 * sign - code) % (2 * sign) if x.negative else code
+        positive = not x.negative or (e.canonical_nan and code == nan)
+        return code if positive else code + sign
+
+    if x.kind == "nan":
+        return largest if nan is None else signed(nan)
+    if x.kind == "finite":
+        exponent = max(floor_log2(x.magnitude), emin) if x.magnitude else emin
+        steps = x.magnitude / two_to(exponent - e.mantissa_bits)
+        significand = math.floor(steps)
+        code: int = (exponent - emin) * 2**e.mantissa_bits + significand
+        code += _goes_away(rounding, x.negative, code, steps - significand, random, sr_bits)
+        if code <= largest:
+            return signed(code)
+
+    # Beyond the largest finite value: infinite, or overflowing.
+    beyond = {Overflow.SATURATE: None, Overflow.IEEE: nan if infinity is None else infinity}[overflow]
+    stays = {
+        Rounding.RNE: False, Rounding.RNA: False, Rounding.SR: False, Rounding.RTZ: True, Rounding.RTO: True,
+        Rounding.RTP: x.negative, Rounding.RTN: not x.negative,
+    }[rounding]  # fmt: skip
+    return signed(largest if beyond is None or (x.kind == "finite" and stays) else beyond)
+
+
+def to(x: Exact, e: ElementFormat) -> Exact:
+    """x after one RNE rounding into a float format."""
+    return decode_exact(round_to(x, e), e)
+
+
+def random_of(rounding: Rounding, random_bits: Any, sr_bits: int) -> int:
+    """R, an integer in [0, 2**sr_bits): the low bits of the word."""
+    errors.integer("sr_bits", sr_bits, 1, 30)
+    if not rounding.is_stochastic:
+        return 0
+    errors.require(random_bits is not None, "random_bits", "given with rounding='sr'", random_bits)
+    return int(errors.integer("random_bits", random_bits, 0, 2**32 - 1) % 2**sr_bits)
+
+
+def encode(
+    x: float | Fraction,
+    element: Element,
+    *,
+    rounding: str = "rne",
+    overflow: str = "saturate",
+    scale: int = BIAS,
+    random_bits: int | None = None,
+    sr_bits: int = 30,
+) -> int:
+    """The code of the exact real x / 2**(scale-127), rounded once.
+
+    The number is rounded with unbounded exponent first; only then is it compared with the largest finite value, and
+    `overflow` decides. A zero result keeps the sign of x. NaN gives the NaN code, or +max in an element without one.
+    The scale code 255 (NaN) gives code 0: nothing an element says can matter in such a block. The target may also be
+    float64, float32, bfloat16 or float16; with ``overflow="ieee"`` that is the ordinary conversion.
+    """
+    mode = errors.choose_member("rounding", rounding, Rounding)
+    policy = errors.choose_member("overflow", overflow, Overflow)
+    random = random_of(mode, random_bits, sr_bits)
+    scale = errors.integer("scale", scale, 0, 255)
+    if scale == SCALE_NAN:
+        return 0
+    return round_to(scaled(exact(x), BIAS - scale), formats.element(element), mode, policy, random, sr_bits)
+
+
+def meaning(element: Exact, scale: int, offset: Exact | None = None) -> Exact:
+    """X * P (+ O), exactly; NaN whatever the element says when the scale is NaN."""
+    scale = errors.integer("scale", scale, 0, 255)
+    if scale == SCALE_NAN:
+        return NAN
+    value = scaled(element, scale - BIAS)
+    return value if offset is None else plus(value, offset)
+
+
+def decode(code: int, element: Element, *, dtype: str = "float64", scale: int = BIAS) -> int:
+    """The bit pattern, in `dtype`, of scale times element: the exact product, rounded RNE once.
+
+    A NaN is canonical, with the sign bit clear (0x7FC00000 in float32), whatever NaN it came from; -0 keeps its sign.
+    Products too large for `dtype` give infinity; float64 holds every product exactly.
+    """
+    return round_to(meaning(decode_exact(code, element), scale), float_format(dtype))
+
+
+def shared_scale(values: Iterable[float | Fraction], element: Element, *, scale_rule: str = "floor") -> int:
+    """The E8M0 code for a block whose largest finite magnitude is A (OCP MX v1.0 section 6.3 for `floor`).
+
+    With A = f * 2**E, 1 <= f < 2, the rules place A so: `floor` aligns E with the largest element exponent emax and
+    lets the top saturate; `ceil` adds one iff f > 1; `even` adds one iff f, rounded to m bits, carries to 2; `rceil`
+    is the least exponent at which A does not exceed the largest element; `half_up` adds one iff f >= 7/4;
+    `floor_plus_one` always does. The exponent is then clamped to -127..127.
+    """
+    e = formats.element(element)
+    rule = errors.choose_member("scale_rule", scale_rule, ScaleRule)
+    a = max((v.magnitude for v in map(exact, values) if v.kind == "finite"), default=Fraction(0))
+    if a == 0:
+        return 0
+    exponent = floor_log2(a)
+    f = a / two_to(exponent)
+    element_max = decode_exact(layout(e).largest, e).magnitude
+    s = exponent - floor_log2(element_max)
+    s += {
+        ScaleRule.FLOOR: False,
+        ScaleRule.CEIL: f > 1,
+        ScaleRule.EVEN: f >= 2 - two_to(-(e.mantissa_bits + 1)),
+        ScaleRule.RCEIL: a > element_max * two_to(s),
+        ScaleRule.HALF_UP: f >= Fraction(7, 4),
+        ScaleRule.FLOOR_PLUS_ONE: True,
+    }[rule]
+    return min(max(s, -127), 127) + BIAS
+
+
+def float_format(dtype: Any) -> ElementFormat:
+    """The float type that a dtype, or its name, is."""
+    name = dtype if isinstance(dtype, str) else dtype.name
+    return FLOATS[errors.choose("dtype", name, tuple(FLOATS))]

@@ -1,0 +1,109 @@
+"""Dot products with their accumulation named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors, formats
+from mxnum.formats import FLOATS, MXFormat
+from mxnum.modes import Accumulate
+from mxnum.reference.blocks import Array, Blocks, float_array, from_bits
+from mxnum.reference.numbers import (
+    FLOAT32,
+    NAN,
+    SCALE_NAN,
+    ZERO,
+    Exact,
+    decode_exact,
+    exact,
+    meaning,
+    plus,
+    round_to,
+    scaled,
+    times,
+    to,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Blocked:
+    """A quantized vector: codes in one dimension, a scale for each `block` of them, perhaps offsets."""
+
+    codes: Array
+    scales: Array
+    format: str | MXFormat
+    block: int
+    offsets: Array | None = None
+
+    def parts(self) -> Iterator[tuple[int, Exact | None, list[Exact]]]:
+        """For each block its scale code, its offset and its elements P, unscaled."""
+        fmt = formats.get(self.format)
+        division = Blocks(self.codes.shape, (self.block,), fmt)
+        scales = division.check("scales", self.scales)
+        offsets = None if self.offsets is None else division.check("offsets", self.offsets)
+        for place, where in division:
+            o = None if offsets is None else exact(float(offsets[place]))
+            yield int(scales[place]), o, [decode_exact(code, fmt.element) for code in self.codes[where]]
+
+
+def _vector(x: Array | Blocked) -> list[Exact]:
+    """The exact values of an operand."""
+    if isinstance(x, Blocked):
+        return [meaning(p, scale, o) for scale, o, elements in x.parts() for p in elements]
+    array = float_array(x)
+    errors.require(array.ndim == 1, "x", "one-dimensional", array.shape)
+    return [exact(float(v)) for v in array]
+
+
+def _exact_dot(a: Iterable[Exact], b: Iterable[Exact]) -> Exact:
+    """The sum of the products, exactly, from +0. NaN, 0 * Inf or Infs of both signs make NaN; else an Inf stays."""
+    total = ZERO
+    for p, q in zip(a, b, strict=True):
+        total = plus(total, times(p, q))
+    return total
+
+
+def dot(a: Array | Blocked, b: Array | Blocked, *, accumulate: str = "exact", out_dtype: str = "float32") -> Any:
+    """The dot product of two vectors with its accumulation named; a NumPy scalar of `out_dtype`.
+
+    `exact`: exact values, exact sum, one RNE to float32. `block`: per block one rounding of 2^(sa+sb-254) times the
+    exact sum of element products, then float32 additions in block order. `sequential`: operands in float32, one fused
+    multiply-add (one rounding) per element in order. Any other `out_dtype` rounds the float32 result once more.
+    """
+    how = errors.choose_member("accumulate", accumulate, (Accumulate.EXACT, Accumulate.BLOCK, Accumulate.SEQUENTIAL))
+    target = FLOATS[errors.choose("out_dtype", out_dtype, ("float32", "bfloat16", "float16"))]
+    u, v = _vector(a), _vector(b)
+    errors.require(len(u) == len(v), "b", f"of length {len(u)}", len(v))
+    total = ZERO
+    match how:
+        case Accumulate.EXACT:
+            total = to(_exact_dot(u, v), FLOAT32)
+        case Accumulate.SEQUENTIAL:
+            for p, q in zip(u, v, strict=True):
+                total = to(plus(times(to(p, FLOAT32), to(q, FLOAT32)), total), FLOAT32)
+        case Accumulate.BLOCK:
+            if not isinstance(a, Blocked) or not isinstance(b, Blocked) or a.block != b.block:
+                raise ValueError("Argument 'accumulate' must not be 'block' unless both operands have the same blocks.")
+            errors.require(a.offsets is None and b.offsets is None, "accumulate", "'block' without offsets", accumulate)
+            for (scale_a, _, p_a), (scale_b, _, p_b) in zip(a.parts(), b.parts(), strict=True):
+                nan = SCALE_NAN in (scale_a, scale_b)
+                term = NAN if nan else scaled(_exact_dot(p_a, p_b), scale_a + scale_b - 254)
+                total = to(plus(total, to(term, FLOAT32)), FLOAT32)
+        case _:
+            raise NotImplementedError(f"Accumulate {str(how)!r} is not handled here.")
+    return from_bits([round_to(total, target)], target)[0]
+
+
+def matmul(
+    a: Array | Sequence[Blocked], b: Array | Sequence[Blocked], *, accumulate: str = "exact", out_dtype: str = "float32"
+) -> Array:
+    """Every `dot` of a row of a with a column of b: 2-D arrays, or the rows of a and the columns of b as `Blocked`."""
+    columns = b.T if isinstance(b, np.ndarray) else b
+    result = np.zeros((len(a), len(columns)), out_dtype)
+    for i, j in np.ndindex(*result.shape):
+        result[i, j] = dot(a[i], columns[j], accumulate=accumulate, out_dtype=out_dtype)
+    return result
