@@ -6,7 +6,8 @@ says, from the tensor's largest magnitude and the block's:
 
 - `global_scale(largest)`: the float32 that the stack keeps for the tensor, in the stack's own direction;
 - `block_scale(block_largest, global_scale)`: what it rounds to E4M3 (to nearest even, saturating);
-- `scaled(x, scale, global_scale)`: what it rounds to E2M1 (to nearest even, saturating);
+- `factor(scale, global_scale)`: what it multiplies an element with, or divides it by, and then rounds to E2M1 (to nearest
+  even, saturating);
 - `decoded(element, scale, global_scale, largest)`: what an element reads as.
 
 They are pure functions of float32: + * / and the least, the greatest and comparisons; each runs as it stands on numpy
@@ -66,8 +67,8 @@ def _transformer_engine_2025_block(block_largest: Any, S: Any) -> Any:
     return np.minimum((block_largest / _SIX) * S, _FLOAT32_MAX)
 
 
-def _transformer_engine_scaled(x: Any, scale: Any, S: Any) -> Any:
-    return x * np.minimum(_ONE / (scale * (_ONE / S)), _FLOAT32_MAX)
+def _transformer_engine_factor(scale: Any, S: Any) -> Any:
+    return np.minimum(_ONE / (scale * (_ONE / S)), _FLOAT32_MAX)
 
 
 def _transformer_engine_decoded(element: Any, scale: Any, S: Any, largest: Any) -> Any:
@@ -85,8 +86,8 @@ def _torchao_block(block_largest: Any, p: Any) -> Any:
     return np.clip((block_largest / _SIX) / p, _LEAST_NORMAL_E4M3, _E4M3_MAX)
 
 
-def _torchao_scaled(x: Any, scale: Any, p: Any) -> Any:
-    return x * ((_ONE / p) / scale)
+def _torchao_factor(scale: Any, p: Any) -> Any:
+    return (_ONE / p) / scale
 
 
 def _torchao_decoded(element: Any, scale: Any, p: Any, largest: Any) -> Any:
@@ -99,10 +100,6 @@ def _no_global(largest: Any) -> Any:
 
 def _torchao_single_block(block_largest: Any, p: Any) -> Any:
     return np.clip(block_largest / _SIX, _LEAST_NORMAL_E4M3, _E4M3_MAX)
-
-
-def _torchao_single_scaled(x: Any, scale: Any, p: Any) -> Any:
-    return x * (_ONE / scale)
 
 
 # vLLM's emulation in torch. S is the caller's; by default what `448 * 6 / largest` is in torch, where a number over a
@@ -125,8 +122,8 @@ def _vllm_reciprocal(x: Any) -> Any:
     return _ONE / np.where(x == 0, np.float32(1e8), x)
 
 
-def _vllm_scaled(x: Any, scale: Any, S: Any) -> Any:
-    return x * _vllm_reciprocal(scale * _vllm_reciprocal(S))
+def _vllm_factor(scale: Any, S: Any) -> Any:
+    return _vllm_reciprocal(scale * _vllm_reciprocal(S))
 
 
 def _divided_decoded(element: Any, scale: Any, S: Any, largest: Any) -> Any:
@@ -152,8 +149,8 @@ def _compressed_tensors_block(block_largest: Any, S: Any) -> Any:
     return np.clip(scale, -_E4M3_MAX, _E4M3_MAX)
 
 
-def _divided_scaled(x: Any, scale: Any, S: Any) -> Any:
-    return x / (scale / S)
+def _compressed_tensors_divisor(scale: Any, S: Any) -> Any:
+    return scale / S
 
 
 # ModelOpt, scales computed from the tensor
@@ -164,8 +161,8 @@ def _modelopt_block(block_largest: Any, s2: Any) -> Any:
     return np.clip(np.where(scale == 0, _ONE, scale), _LEAST_E4M3, _E4M3_MAX)
 
 
-def _modelopt_scaled(x: Any, scale: Any, s2: Any) -> Any:
-    return x / (scale * s2)
+def _modelopt_divisor(scale: Any, s2: Any) -> Any:
+    return scale * s2
 
 
 def _modelopt_decoded(element: Any, scale: Any, s2: Any, largest: Any) -> Any:
@@ -183,7 +180,7 @@ class Stack:
     direction: str
     global_scale: Callable[[Any], Any]
     block_scale: Callable[[Any, Any], Any]
-    scaled: Callable[[Any, Any, Any], Any]
+    factor: Callable[[Any, Any], Any]
     decoded: Callable[[Any, Any, Any, Any], Any]
     #: The code of an E4M3 scale that is used instead of zero, or 0.
     for_zero: int = 0
@@ -191,6 +188,8 @@ class Stack:
     nan_element: int | None = None
     #: Whether a number that is scaled to -0 keeps its sign.
     keeps_negative_zero: bool = True
+    #: Whether elements are divided by the factor.
+    divides: bool = False
     #: Whether block scales begin in the type of the tensor rather than in float32.
     in_own_type: bool = False
 
@@ -204,7 +203,7 @@ _TRANSFORMER_ENGINE = "NVIDIA/TransformerEngine: transformer_engine/common/cast/
 _CORE = f"{_TRANSFORMER_ENGINE} (compute_global_encode_scaling_factor_FP4, compute_decoding_scaling_factor)"
 _TORCHAO = "pytorch/ao 0.18: torchao/prototype/mx_formats/nvfp4_tensor.py (nvfp4_quantize)"
 
-_TE = _transformer_engine_global, _transformer_engine_block, _transformer_engine_scaled, _transformer_engine_decoded
+_TE = _transformer_engine_global, _transformer_engine_block, _transformer_engine_factor, _transformer_engine_decoded
 STACKS = {
     stack.name: stack
     for stack in (
@@ -219,31 +218,32 @@ STACKS = {
         ),
         Stack(
             "torchao", f"{_TORCHAO} with per_tensor_amax_to_scale, on a CPU",
-            "decode", _torchao_global, _torchao_block, _torchao_scaled, _torchao_decoded,
+            "decode", _torchao_global, _torchao_block, _torchao_factor, _torchao_decoded,
         ),
         Stack(
             "torchao_single", f"{_TORCHAO} without a tensor scale, its default, on a CPU",
-            "none", _no_global, _torchao_single_block, _torchao_single_scaled, _torchao_decoded,
+            "none", _no_global, _torchao_single_block, _torchao_factor, _torchao_decoded,
         ),
         Stack(
             "vllm",
             "vllm-project/vllm: vllm/model_executor/layers/quantization/utils/nvfp4_emulation_utils.py "
             "(ref_nvfp4_quant, ref_nvfp4_quant_dequant), in torch",
-            "encode", _vllm_global, _vllm_block, _vllm_scaled, _divided_decoded, keeps_negative_zero=False,
+            "encode", _vllm_global, _vllm_block, _vllm_factor, _divided_decoded, keeps_negative_zero=False,
         ),
         Stack(
             "compressed_tensors",
             "vllm-project/compressed-tensors 0.20: quantization/utils/helpers.py (generate_gparam, calculate_qparams), "
             "quantization/lifecycle/forward_helpers.py (_quantize), on a CPU",
-            "encode", _compressed_tensors_global, _compressed_tensors_block, _divided_scaled, _divided_decoded,
-            for_zero=0x20, keeps_negative_zero=False, in_own_type=True,
+            "encode", _compressed_tensors_global, _compressed_tensors_block,
+            _compressed_tensors_divisor, _divided_decoded,
+            for_zero=0x20, keeps_negative_zero=False, divides=True, in_own_type=True,
         ),
         Stack(
             "modelopt",
             "NVIDIA/Model-Optimizer 0.47: modelopt/torch/quantization/qtensor/nvfp4_tensor.py (NVFP4QTensor.quantize), "
             "on a CPU",
-            "decode", _torchao_global, _modelopt_block, _modelopt_scaled, _modelopt_decoded,
-            nan_element=7, keeps_negative_zero=False,
+            "decode", _torchao_global, _modelopt_block, _modelopt_divisor, _modelopt_decoded,
+            nan_element=7, keeps_negative_zero=False, divides=True,
         ),
     )
 }  # fmt: skip
@@ -302,12 +302,38 @@ def quantize(
 def _quantized(stack: Stack, x: Array, blocks: Blocks, own_type: Any, tensor: Any) -> tuple[Array, Array]:
     """Codes and scales of a piece."""
     wide = x.astype(np.float32)
-    found = stack.block_scale(gather(np.maximum, np.abs(wide), blocks).astype(own_type), tensor)
+    found = stack.block_scale(_largest_of_blocks(np.abs(wide), blocks).astype(own_type), tensor)
     # (an unsigned scale: a NaN has no sign)
     scales = _encoded(np.abs(np.asarray(found, np.float32)), E4M3)
     scales = np.where(scales == 0, np.uint8(stack.for_zero), scales)
-    near = spread(scales, blocks, x.shape)
-    return _elements(stack, wide, stack.scaled(wide, _values(near, E4M3), tensor), near), scales
+    factor = spread(np.asarray(stack.factor(_values(scales, E4M3), tensor)), blocks, x.shape)
+    scaled = wide / factor if stack.divides else wide * factor
+    is_nan = np.isnan(scaled)
+    if is_nan.any():
+        undecided = is_nan & (spread(scales, blocks, x.shape) != E4M3.nan_code) & (stack.nan_element is None)
+        if undecided.any():
+            where = tuple(int(i) for i in np.argwhere(undecided)[0])
+            raise errors.outside("x", where, f"a number of which {stack.name} makes no NaN", float(wide[where]))
+        scaled[is_nan] = 0
+    codes = _encoded(scaled, E2M1)
+    if not stack.keeps_negative_zero:
+        codes[scaled == 0] = 0
+    codes[is_nan] = stack.nan_element or 0  # (0 for what reads NaN because of its scale)
+    return codes, scales
+
+
+def _largest_of_blocks(magnitudes: Array, blocks: Blocks) -> Array:
+    """The largest of each block; where they are whole runs of a power of two, by halves, which is quicker."""
+    if not blocks:
+        return magnitudes
+    *others, last = blocks
+    if any(block > 1 for block in others) or last & (last - 1) or magnitudes.shape[-1] % last:
+        return gather(np.maximum, magnitudes, blocks)
+    found = magnitudes.reshape(*magnitudes.shape[:-1], -1, last)
+    while last > 1:
+        last //= 2
+        found = np.maximum(found[..., :last], found[..., last:])
+    return found[..., 0]
 
 
 def dequantize(made: Quantized, stack: str | Stack) -> Array:
@@ -325,22 +351,6 @@ def dequantize(made: Quantized, stack: str | Stack) -> Array:
 def of(stack: str | Stack) -> Stack:
     """The stack of that name."""
     return stack if isinstance(stack, Stack) else STACKS[errors.choose("arithmetic", stack, tuple(STACKS))]
-
-
-def _elements(stack: Stack, x: Array, scaled: Array, scales: Array) -> Array:
-    """E2M1 codes of what was scaled; where a scale is NaN and the stack has no code for NaN, they are 0."""
-    is_nan = np.isnan(scaled)
-    if is_nan.any():
-        undecided = is_nan & (scales != E4M3.nan_code) & (stack.nan_element is None)
-        if undecided.any():
-            where = tuple(int(i) for i in np.argwhere(undecided)[0])
-            raise errors.outside("x", where, f"a number of which {stack.name} makes no NaN", float(x[where]))
-        scaled = np.where(is_nan, np.float32(0), scaled)
-    codes = _encoded(scaled, E2M1)
-    codes[is_nan] = stack.nan_element or 0
-    if not stack.keeps_negative_zero:
-        codes[scaled == 0] = 0
-    return codes
 
 
 def _encoded(x: Array, element: ElementFormat) -> Array:
