@@ -51,11 +51,13 @@ def convert(
     bits, largest_code = (source.bits, source.max_code) if source is not None else (8, 0)
     MAGNITUDE, LIMIT = (1 << (bits - 1)) - 1, largest_code if limit < 0 else limit
     Magnitude: Any = np.int64 if bits > 32 else np.int32
-    COUNT = formulation.count if formulation is not None else 0
+    COUNT = formulation.constants if formulation is not None else 0
     Constant: Any = np.int64 if formulation is None or formulation.is_wide else np.int32
     word: Any = wide if formulation is None or formulation.in_wide_words else lane
-    prepare, at, element = (None, None, None) if formulation is None else formulation[:3]
-    prepare_more = None if formulation is None else formulation.prepare_more
+    nothing: Any = None
+    prepare, at, element = (nothing, nothing, nothing) if formulation is None else formulation[:3]
+    prepare_more: Any = None if formulation is None else formulation.prepare_more
+    find_code: Any = find_scale
     PREPARES_MORE = prepare_more is not None
     prepare_random, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered
     IN_VECTORS = formulation is not None and formulation.in_vectors and vectors.available()
@@ -124,7 +126,7 @@ def convert(
                 is_right = True
                 for b in range(blocks):
                     t = wide(load(tensor, (place + b) * step))
-                    scale = wide(find_scale(wide(amax[b]), t)) if FINDS else wide(load(scales, place + b))
+                    scale = wide(find_code(wide(amax[b]), t)) if FINDS else wide(load(scales, place + b))
                     if READS_FLOATS and IS_DEFINITION and NAN_CODE > 0:
                         scale = wide(NAN_CODE) if specials[b] != 0 else scale
                     if READS_FLOATS:
