@@ -6,8 +6,8 @@ says, from the tensor's largest magnitude and the block's:
 
 - `global_scale(largest)`: the float32 that the stack keeps for the tensor, in the stack's own direction;
 - `block_scale(block_largest, global_scale)`: what it rounds to E4M3 (to nearest even, saturating);
-- `factor(scale, global_scale)`: what it multiplies an element with, or divides it by, and then rounds to E2M1 (to nearest
-  even, saturating);
+- `factor(scale, global_scale)`: what it multiplies an element with, or divides it by; the result is rounded to E2M1 (to
+  nearest even, saturating);
 - `decoded(element, scale, global_scale, largest)`: what an element reads as.
 
 They are pure functions of float32: + * / and the least, the greatest and comparisons; each runs as it stands on numpy
