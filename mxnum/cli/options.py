@@ -17,7 +17,7 @@ ScaleRule = Annotated[str, typer.Option(help="floor, ceil, even, rceil, half_up 
 FormatsScaleRule = Annotated[
     str | None,
     typer.Option(
-        help="floor (default), ceil, even, rceil, half_up, floor_plus_one with E8M0; nearest (default), rceil, ... else."
+        help="floor (default), ceil, even, rceil, half_up, floor_plus_one with E8M0; nearest (default), rceil ... else."
     ),
 ]
 Overflow = Annotated[str, typer.Option(help="saturate or ieee.")]
