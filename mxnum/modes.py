@@ -108,6 +108,15 @@ class ScaleRule(_DocumentedEnum):
     CEIL = "ceil", "E - emax, one more iff f > 1."
     EVEN = "even", "E - emax, one more iff f >= 2 - 2**-(m+1): A rounded to the element's mantissa width, ties to even."
     RCEIL = "rceil", "The least s with A <= max * 2**s."
+    HALF_UP = (
+        "half_up",
+        "E - emax, one more iff f >= 7/4: half up at the mantissa width of E2M1, whatever the element, as "
+        "compressed-tensors (and so vLLM) has it; in e2m1 it is `even`.",
+    )
+    FLOOR_PLUS_ONE = (
+        "floor_plus_one",
+        "E - emax + 1, so that the largest element's binade stays empty: MXFP8 on AWS Neuron (nki.isa.quantize_mx).",
+    )
 
 
 class FloatScaleRule(_DocumentedEnum):

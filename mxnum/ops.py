@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mxnum import errors, formats
+from mxnum import errors, formats, stacks
 from mxnum.arguments import (
     checked_codes,
     checked_out,
@@ -48,6 +48,7 @@ def quantize(
     blocks: Sequence[int] | None = None,
     scales: Any = None,
     tensor_scale: Any = None,
+    arithmetic: str = "exact",
     offset: str | None = None,
     offset_range: str | OffsetRange = "exact",
     random_bits: Any = None,
@@ -82,6 +83,9 @@ def quantize(
     tensor_scale
         For formats that have one (``nvfp4``): a positive number or a float32 array, as `MXArray.tensor_scale` has it,
         or ``"row"`` for one of each row of the last axis, found. Without it one is found for the whole array.
+    arithmetic
+        ``"exact"``, the definition; for ``nvfp4`` also the name of a stack of `mxnum.stacks`: its float32 operations,
+        bit for bit, with its own way to treat zeros and infinities, so without the arguments that say otherwise.
     offset
         ``"float16"`` for asymmetric scaling: the midpoint of each block is subtracted first. `offset_range` says which
         magnitude then sets the scale.
@@ -114,6 +118,11 @@ def quantize(
         block_lengths("blocks", blocks), rounding, scale_rule, overflow, nonfinite, offset, offset_range,
         scales is not None,
     )  # fmt: skip
+    if arithmetic != "exact":
+        _check_alone(arithmetic, settings, scale_rule, scales, tensor_scale, seed, random_bits, out)
+        made = stacks.quantize(_on_host(array), arithmetic, blocks=settings.blocks)
+        q = _mx_array(x, (made.codes, made.scales, None), settings, None, np.array(made.tensor_scale))
+        return q.packed() if packed else q
     given = None if scales is None else checked_scales(scales, settings.scales_shape, settings.format.scale)
     random = _random(array.shape, settings.rounding, random_bits, seed, stream, sr_bits)
     is_packed = _stores_packed(packed, settings, out)
@@ -146,6 +155,7 @@ def fake_quantize(
     blocks: Sequence[int] | None = None,
     scales: Any = None,
     tensor_scale: Any = None,
+    arithmetic: str = "exact",
     offset: str | None = None,
     offset_range: str | OffsetRange = "exact",
     random_bits: Any = None,
@@ -170,6 +180,11 @@ def fake_quantize(
         block_lengths("blocks", blocks), rounding, scale_rule, overflow, nonfinite, offset, offset_range,
         scales is not None,
     )  # fmt: skip
+    if arithmetic != "exact":
+        _check_alone(arithmetic, settings, scale_rule, scales, tensor_scale, seed, random_bits, out)
+        made = stacks.quantize(_on_host(array), arithmetic, blocks=settings.blocks)
+        with np.errstate(over="ignore"):
+            return answer(stacks.dequantize(made, arithmetic).astype(array.dtype), x, None)
     given = None if scales is None else checked_scales(scales, settings.scales_shape, settings.format.scale)
     random = _random(array.shape, settings.rounding, random_bits, seed, stream, sr_bits)
     into = None if out is None else checked_out(host_view("out", out), array.shape, array.dtype)
@@ -393,6 +408,25 @@ def _writable_parts(out: MXArray) -> tuple[Any, Any, Any]:
         if isinstance(part, np.ndarray):
             errors.require(part.flags.writeable, "out", "writable", "a read-only array")
     return parts
+
+
+def _on_host(array: Any) -> Array:
+    """The array, which must not live on a GPU."""
+    if not isinstance(array, np.ndarray):
+        raise errors.on_gpu("x", "copy it first, or leave out `arithmetic`")
+    return array
+
+
+def _check_alone(arithmetic: str, settings: Settings, *others: Any) -> None:
+    """A stack's arithmetic is for nvfp4, and says itself what the other arguments would."""
+    stacks.of(arithmetic)
+    errors.require(settings.format == formats.get("nvfp4"), "arithmetic", f"'exact' for {settings.format}", arithmetic)
+    usual = settings.rounding, settings.overflow, settings.nonfinite
+    is_alone = usual == (Rounding.RNE, Overflow.SATURATE, Nonfinite.BLOCK) and all(other is None for other in others)
+    accepted = (
+        "'exact' where rounding, scale_rule, overflow, nonfinite, scales, tensor_scale, random bits or `out` are given"
+    )
+    errors.require(is_alone, "arithmetic", accepted, arithmetic)
 
 
 @memo

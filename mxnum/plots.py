@@ -14,6 +14,7 @@ import numpy as np
 
 from mxnum import errors, formats
 from mxnum.analysis import Exploration, ScalingFit, Statistics, measure
+from mxnum.analysis.design_space import USUAL_RULES
 from mxnum.dtypes import Array, float_array
 from mxnum.formats import E8M0, MXFormat
 from mxnum.layout import resolve_blocks, scales_shape
@@ -23,9 +24,10 @@ from mxnum.ops import shared_scale
 #: Okabe and Ito: blue, vermilion, green, orange, purple, sky blue, black.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#000000")
 #: A colour, a line and a marker for each scale rule.
-_BY_RULE = (COLOURS[0], COLOURS[1], COLOURS[2], COLOURS[6])
-_LINES = ("-", "--", "-.", ":")
-_MARKERS = ("o", "s", "^", "D")
+_BY_RULE = (COLOURS[0], COLOURS[1], COLOURS[2], COLOURS[6], COLOURS[3], COLOURS[4])
+_LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 3)))
+_WIDTHS = (3.6, 2.4, 1.8, 1.2, 2.4, 1.2)
+_MARKERS = ("o", "s", "^", "D", "v", "P")
 
 _MAPPED = {
     "normalized_rmse": "R-MSE / root mean square of the block",
@@ -128,7 +130,7 @@ def block_map(
 def sawtooth(
     format: str | MXFormat,
     *,
-    scale_rules: Sequence[str] = tuple(ScaleRule),
+    scale_rules: Sequence[str] = USUAL_RULES,
     rounding: str = "rne",
     binades: float = 2,
     points: int = 4096,
@@ -142,7 +144,8 @@ def sawtooth(
     for i, rule in enumerate(scale_rules):
         # The mean error of a block of one is its error.
         error = 100 * measure(values, fmt, block_size=1, per="block", scale_rule=rule, rounding=rounding).bias / values
-        ax.plot(values, error, _LINES[i % 4], color=_BY_RULE[i % 4], linewidth=(3.6, 2.4, 1.8, 1.2)[i % 4], label=rule)
+        i %= len(_BY_RULE)
+        ax.plot(values, error, linestyle=_LINES[i], color=_BY_RULE[i], linewidth=_WIDTHS[i], label=rule)
     ax.set_xscale("log", base=2)
     ax.set(xlim=(1, 2**binades), xlabel="value of every element of the block", ylabel="relative error, %")
     ax.set_xticks(_ticks(binades), [f"{t:g}" for t in _ticks(binades)])

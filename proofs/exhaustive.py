@@ -30,7 +30,7 @@ from proofs.sweeps import Evaluate, State, Sweep
 from proofs.theorem import Outcome, Theorem
 
 ROUNDINGS = ("rne", "rna", "rtz", "rtp", "rtn", "rto", "sr")
-RULES = ("floor", "ceil", "even", "rceil")
+RULES = ("floor", "ceil", "even", "rceil", "half_up", "floor_plus_one")
 #: Scale codes swept for rne beside 127: the ends, and the neighbours of 1.
 SCALE_CLASSES = (0, 1, 2, 126, 128, 253, 254)
 #: Words of the stochastic sweeps: the ends, the half, and one from the middle whose two top bits must not count.

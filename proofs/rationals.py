@@ -305,6 +305,10 @@ def scale_threshold(element: Element, rule: str, code: int) -> tuple[Fraction, b
             return element.top_power * lower * (2 - Fraction(1, 2 << element.mantissa_bits)), True
         case "rceil":
             return element.magnitudes[-1] * lower, False
+        case "half_up":
+            return element.top_power * lower * Fraction(7, 4), True
+        case "floor_plus_one":
+            return element.top_power * lower, True
     raise ValueError(rule)
 
 

@@ -7,9 +7,9 @@ from fractions import Fraction
 import z3
 
 from proofs.spec import Exact
-from proofs.tables import EVEN_BUMP, LARGEST_SIGNIFICAND, SCALE_BIAS, Element
+from proofs.tables import EVEN_BUMP, HALF_UP_BUMP, LARGEST_SIGNIFICAND, SCALE_BIAS, Element
 
-RULES = ("floor", "ceil", "even", "rceil")
+RULES = ("floor", "ceil", "even", "rceil", "half_up", "floor_plus_one")
 LAST = 254
 
 
@@ -36,6 +36,10 @@ def bumps(amax: Exact, element: Element, rule: str) -> z3.BoolRef:
             return z3.UGE(amax.fraction, significand(EVEN_BUMP[element.name], amax))
         case "rceil":
             return exceeds_largest_significand(amax, element)
+        case "half_up":
+            return z3.UGE(amax.fraction, significand(HALF_UP_BUMP, amax))
+        case "floor_plus_one":
+            return z3.BoolVal(True)
     raise ValueError(f"no scale rule called {rule!r}")
 
 

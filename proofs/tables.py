@@ -180,3 +180,6 @@ EVEN_BUMP = {
     "e3m0": Fraction(3, 2),
     "int4": Fraction(15, 8),
 }
+
+#: half_up scale rule: the same, for every element.
+HALF_UP_BUMP = Fraction(7, 4)

@@ -35,7 +35,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 def test_members():
     assert [*modes.Rounding] == ["rne", "rna", "rtz", "rtp", "rtn", "rto", "sr"]
-    assert [*modes.ScaleRule] == ["floor", "ceil", "even", "rceil"]
+    assert [*modes.ScaleRule] == ["floor", "ceil", "even", "rceil", "half_up", "floor_plus_one"]
     assert [*modes.FloatScaleRule] == ["nearest", "rceil", "four_over_six_absolute", "four_over_six_squared"]
     assert [*modes.Overflow] == ["saturate", "ieee"]
     assert [*modes.Nonfinite] == ["block", "element", "raise"]

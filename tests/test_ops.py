@@ -400,7 +400,7 @@ def test_a_saturated_finite_value_can_dequantize_to_infinity_in_float32():
 @pytest.mark.parametrize("fmt", mx.formats.names("e8m0"))
 def test_quantization_is_idempotent_in_values(fmt):
     x = blocky("float64", (8, 64), "idempotent", special=0)
-    for rule in ScaleRule:
+    for rule in ("floor", "ceil", "even", "rceil"):
         once = mx.fake_quantize(x, fmt, scale_rule=rule)
         assert np.array_equal(mx.fake_quantize(once, fmt, scale_rule=rule), once), rule
 

@@ -26,6 +26,8 @@ from mxnum.modes import Rounding, ScaleRule
 #: Elements looked at unless the caller asks for another number.
 SAMPLE = 1 << 18
 
+#: Scale rules that are compared unless others are asked for.
+USUAL_RULES = (ScaleRule.FLOOR, ScaleRule.CEIL, ScaleRule.EVEN, ScaleRule.RCEIL)
 ORGANISATIONS = ("row", "column", "tile")
 
 
@@ -146,7 +148,7 @@ def explore(
     x: Any,
     *,
     formats: Sequence[str | MXFormat] | None = None,
-    scale_rules: Sequence[str] = tuple(ScaleRule),
+    scale_rules: Sequence[str] = USUAL_RULES,
     roundings: Sequence[str] = tuple(Rounding),
     block_sizes: Sequence[int] = (16, 32),
     organisations: Sequence[str] = ORGANISATIONS,
@@ -162,8 +164,9 @@ def explore(
     x
         An array of floats. It is seen as a matrix: all axes but the last are one.
     formats, scale_rules, roundings, block_sizes, organisations, asymmetric
-        The choices; by default all of them, with blocks of 16 and 32. A block lies along a row, along a column, or is a
-        tile as square as its size allows.
+        The choices; by default all of them, with blocks of 16 and 32, but for two scale rules: `half_up` is `even` in
+        e2m1 and nearly `rceil` in e4m3, `floor_plus_one` is `ceil` but for powers of two. A block lies along a row,
+        along a column, or is a tile as square as its size allows.
     sample
         Look at no more than about so many elements, in evenly spaced bands of rows; None for all.
     seed

@@ -305,9 +305,10 @@ def _equal_numbers(model: Model, x: Fraction, place: int, single: dict[str, Arra
     """A block of equal numbers x: everything is exact until the last rounding to float64."""
     threshold = scale_threshold(model.element, model.scale_rule)
     scale = math.frexp(float(abs(x) / threshold))[1]
-    closed = {ScaleRule.FLOOR: True, ScaleRule.CEIL: False, ScaleRule.EVEN: True, ScaleRule.RCEIL: False}[
-        model.scale_rule
-    ]
+    closed = {
+        ScaleRule.FLOOR: True, ScaleRule.CEIL: False, ScaleRule.EVEN: True, ScaleRule.RCEIL: False,
+        ScaleRule.HALF_UP: True, ScaleRule.FLOOR_PLUS_ONE: True,
+    }[model.scale_rule]  # fmt: skip
     while abs(x) < threshold * Fraction(2) ** scale or (abs(x) == threshold * Fraction(2) ** scale and not closed):
         scale -= 1
     factor = Fraction(2) ** max(scale, -127) / model.prescale

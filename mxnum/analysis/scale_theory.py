@@ -45,6 +45,10 @@ def scale_threshold(format: str | MXFormat | ElementFormat, scale_rule: str | Sc
             return (2 - Fraction(2) ** -(element.mantissa_bits + 1)) * aligned / 2
         case ScaleRule.RCEIL:
             return Fraction(element.max) / 2
+        case ScaleRule.HALF_UP:
+            return Fraction(7, 8) * aligned
+        case ScaleRule.FLOOR_PLUS_ONE:
+            return aligned / 2
         case rule:
             assert_never(rule)
 

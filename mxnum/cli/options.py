@@ -13,10 +13,12 @@ Format = Annotated[
     ),
 ]
 Rounding = Annotated[str, typer.Option(help="rne, rna, rtz, rtp, rtn, rto or sr.")]
-ScaleRule = Annotated[str, typer.Option(help="floor, ceil, even or rceil.")]
+ScaleRule = Annotated[str, typer.Option(help="floor, ceil, even, rceil, half_up or floor_plus_one.")]
 FormatsScaleRule = Annotated[
     str | None,
-    typer.Option(help="floor, ceil, even or rceil with E8M0 scales (default: floor); nearest, rceil, ... with others."),
+    typer.Option(
+        help="floor (default), ceil, even, rceil, half_up, floor_plus_one with E8M0; nearest (default), rceil ... else."
+    ),
 ]
 Overflow = Annotated[str, typer.Option(help="saturate or ieee.")]
 Nonfinite = Annotated[str, typer.Option(help="block, element or raise.")]

@@ -325,6 +325,12 @@ def _scale_rule(rule: ScaleRule, e: ElementFormat, f: Fraction, exponent: int) -
         case ScaleRule.RCEIL:
             more = f > limit
             return f"rceil takes E - emax{' + 1 because' if more else ' because not'} f > {number(limit)}", base + more
+        case ScaleRule.HALF_UP:
+            more = f >= limit
+            because = " + 1 because" if more else " because not"
+            return f"half_up takes E - emax{because} f >= {number(limit)}", base + more
+        case ScaleRule.FLOOR_PLUS_ONE:
+            return "floor_plus_one takes E - emax + 1", base + 1
         case _:
             assert_never(rule)
 

@@ -46,6 +46,8 @@ def threshold(element: ElementFormat, rule: ScaleRule) -> float:
         ScaleRule.CEIL: 1.0,
         ScaleRule.EVEN: 2 - 2.0 ** -(element.mantissa_bits + 1),
         ScaleRule.RCEIL: element.max / 2.0**element.emax,
+        ScaleRule.HALF_UP: 1.75,
+        ScaleRule.FLOOR_PLUS_ONE: 1.0,
     }[rule]
 
 

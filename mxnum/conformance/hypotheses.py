@@ -21,6 +21,10 @@ from mxnum.formats import E8M0, FLOATS
 from mxnum.modes import Accumulate, Overflow, Rounding, ScaleRule
 
 Answer = Callable[[Task, Columns], Array]
+#: Scale rules that few follow: what a wrong comparison in another explains as well is named after that.
+_SELDOM = (ScaleRule.HALF_UP, ScaleRule.FLOOR_PLUS_ONE)
+#: Scale rules that add one from their threshold on; the others that have one do so above it.
+_FROM_THEIR_THRESHOLD = (ScaleRule.EVEN, ScaleRule.HALF_UP)
 
 
 @dataclass(frozen=True)
@@ -251,14 +255,18 @@ def _scales(task: Task) -> Iterator[tuple[str, Answer]]:
     def at_least(low: int) -> Answer:
         return lambda t, i: np.maximum(scale(t, i), low)
 
-    for rule in ScaleRule:
-        if rule != task.scale_rule:
+    others = [rule for rule in ScaleRule if rule != task.scale_rule]
+    for rule in others:
+        if rule not in _SELDOM:
             yield f"scale rule {rule}", by_rule(rule)
     for rule in ScaleRule:
-        if rule != ScaleRule.FLOOR:
-            written, meant = (">", ">=") if rule == ScaleRule.EVEN else (">=", ">")
+        if rule not in (ScaleRule.FLOOR, ScaleRule.FLOOR_PLUS_ONE):  # these compare nothing
+            written, meant = (">", ">=") if rule in _FROM_THEIR_THRESHOLD else (">=", ">")
             name = f"`{written}` for `{meant}` in scale rule {rule}"
             yield name, compared_otherwise(rule)
+    for rule in others:
+        if rule in _SELDOM:  # likelier it is a comparison that is wrong
+            yield f"scale rule {rule}", by_rule(rule)
     yield "an exponent from a logarithm in float32", _by_logarithm
     yield "a logarithm in float32 of the maximum over the largest element", _by_logarithm_of_quotient
     yield "the largest scale for a block with infinity", lambda t, i: _of_infinity(t, i, scale, E8M0.bias)
@@ -287,7 +295,7 @@ def _compared_otherwise(task: Task, inputs: Columns, scale: Answer) -> Array:
     """The scale codes where a maximum at the threshold of the rule goes the other way."""
     decides, fraction, exponent = _maxima(task, inputs)
     at = decides & (fraction == threshold(task.element, task.scale_rule))
-    wanted = exponent - task.element.emax + (task.scale_rule != ScaleRule.EVEN)
+    wanted = exponent - task.element.emax + (task.scale_rule not in _FROM_THEIR_THRESHOLD)
     code = np.clip(wanted, -E8M0.bias, E8M0.bias) + E8M0.bias
     return np.where(at, code, scale(task, inputs)[:, 0]).reshape(-1, 1)
 

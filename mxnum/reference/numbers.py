@@ -240,7 +240,8 @@ def shared_scale(values: Iterable[float | Fraction], element: Element, *, scale_
 
     With A = f * 2**E, 1 <= f < 2, the rules place A so: `floor` aligns E with the largest element exponent emax and
     lets the top saturate; `ceil` adds one iff f > 1; `even` adds one iff f, rounded to m bits, carries to 2; `rceil`
-    is the least exponent at which A does not exceed the largest element. The exponent is then clamped to -127..127.
+    is the least exponent at which A does not exceed the largest element; `half_up` adds one iff f >= 7/4;
+    `floor_plus_one` always does. The exponent is then clamped to -127..127.
     """
     e = formats.element(element)
     rule = errors.choose_member("scale_rule", scale_rule, ScaleRule)
@@ -256,6 +257,8 @@ def shared_scale(values: Iterable[float | Fraction], element: Element, *, scale_
         ScaleRule.CEIL: f > 1,
         ScaleRule.EVEN: f >= 2 - two_to(-(e.mantissa_bits + 1)),
         ScaleRule.RCEIL: a > element_max * two_to(s),
+        ScaleRule.HALF_UP: f >= Fraction(7, 4),
+        ScaleRule.FLOOR_PLUS_ONE: True,
     }[rule]
     return min(max(s, -127), 127) + BIAS
 

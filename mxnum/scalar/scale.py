@@ -16,14 +16,14 @@ LAST_SCALE = E8M0.nan_code - 1
 
 def scale_width(source: ElementFormat, element: ElementFormat) -> int:
     """Significand width in which the thresholds of every rule are exact."""
-    return max(source.mantissa_bits, element.mantissa_bits + 1)
+    return max(source.mantissa_bits, element.mantissa_bits + 1, 2)
 
 
 def scale_constants(element: ElementFormat, rule: ScaleRule, width: int) -> tuple[int, int]:
     """What makes `scale_code` the rule for an element: its bias, and the first significand that gets one more.
 
     With f = significand / 2**width the rules differ in when the exponent is one more than floor's: f > 1 (ceil),
-    f >= 2 - 2**-(m+1) (even), f > the leading digits of max (rceil).
+    f >= 2 - 2**-(m+1) (even), f > the leading digits of max (rceil), f >= 7/4 (half_up), always (floor_plus_one).
     """
     MANTISSA = element.mantissa_bits
     return E8M0.bias - element.emax, {
@@ -31,6 +31,8 @@ def scale_constants(element: ElementFormat, rule: ScaleRule, width: int) -> tupl
         ScaleRule.CEIL: (1 << width) + 1,
         ScaleRule.EVEN: ((1 << (MANTISSA + 2)) - 1) << (width - MANTISSA - 1),
         ScaleRule.RCEIL: (((1 << MANTISSA) | (element.max_code & ((1 << MANTISSA) - 1))) << (width - MANTISSA)) + 1,
+        ScaleRule.HALF_UP: 7 << (width - 2),
+        ScaleRule.FLOOR_PLUS_ONE: 1 << width,
     }[rule]
 
 

@@ -140,6 +140,8 @@ def make_scale(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -
         ScaleRule.CEIL: ONE - 1,
         ScaleRule.EVEN: QUANTUM >> 1,
         ScaleRule.RCEIL: ONE - (element.max_code % (1 << element.mantissa_bits)) * QUANTUM - 1,
+        ScaleRule.HALF_UP: ONE >> 2,
+        ScaleRule.FLOOR_PLUS_ONE: ONE,
     }[rule]
     widen = make_widen(source)
 

@@ -118,6 +118,8 @@ def constants(
             ScaleRule.CEIL: one - 1,
             ScaleRule.EVEN: 1 << (discarded - 1),
             ScaleRule.RCEIL: one - (leading_digits << discarded) - 1,
+            ScaleRule.HALF_UP: one >> 2,
+            ScaleRule.FLOOR_PLUS_ONE: one,
         }[rule],
     )
 

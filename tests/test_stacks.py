@@ -1,0 +1,375 @@
+"""NVFP4 as each stack computes it, against the stacks themselves where they install on a CPU."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import os
+import warnings
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import mxnum as mx
+from mxnum import reference, stacks
+
+MAX = np.finfo(np.float32).max
+#: Tensors of 4096 blocks: what a draw makes of a generator and a shape.
+FAMILIES = {
+    "normal": lambda draw, shape: draw.standard_normal(shape),
+    "a range of sizes": lambda draw, shape: draw.standard_normal(shape) * 2.0 ** draw.uniform(-100, 100),
+    "heavy tails": lambda draw, shape: signs(draw, shape) * np.exp(3 * draw.standard_normal(shape)),
+    "every exponent": lambda draw, shape: signs(draw, shape) * 2.0 ** draw.uniform(-149, 127.9, shape),
+    "blocks of every size": lambda draw, shape: (
+        draw.standard_normal(shape) * 2.0 ** draw.uniform(-30, 0, (shape[0], 1))
+    ),
+    "near ties": lambda draw, shape: draw.integers(-48, 49, shape) * np.float32(2.0 ** draw.integers(-20, 20) / 3),
+    "zeros among others": lambda draw, shape: draw.standard_normal(shape) * (draw.random((shape[0], 1)) < 0.9),
+    "large": lambda draw, shape: draw.uniform(-1, 1, shape) * float(MAX),
+    "small": lambda draw, shape: draw.uniform(-1, 1, shape) * 2.0**-110,
+    "subnormal": lambda draw, shape: draw.uniform(-1, 1, shape) * 2.0**-126,
+    "infinities": lambda draw, shape: np.where(draw.random(shape) < 1e-4, np.inf, draw.standard_normal(shape)),
+}
+
+
+def signs(draw, shape):
+    return draw.choice([-1.0, 1.0], shape)
+
+
+@cache
+def tensors(family):
+    draw = np.random.default_rng(list(FAMILIES).index(family))
+    with np.errstate(all="ignore"):
+        return [FAMILIES[family](draw, (4096, 16)).astype(np.float32) for _ in range(5)]
+
+
+def nvfp4_of(package, path):
+    """A module of an optional package, imported without its warnings; the test is skipped without it."""
+    pytest.importorskip(package, reason=f"{package} is not installed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return importlib.import_module(path)
+
+
+def tensor_of(x):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    if x.dtype == np.float32:
+        return torch.from_numpy(x)
+    return torch.from_numpy(x.view(np.int16)).view(getattr(torch, x.dtype.name))
+
+
+def bytes_of(tensor):
+    import torch
+
+    return tensor.view(torch.uint8).numpy().ravel()
+
+
+def unpacked(packed):
+    packed = packed.numpy().reshape(-1, 8)
+    return np.stack([packed & 15, packed >> 4], axis=-1).reshape(-1, 16)
+
+
+def torchao(x, has_global=True):
+    nvfp4 = nvfp4_of("torchao", "torchao.prototype.mx_formats.nvfp4_tensor")
+    tensor = tensor_of(x)
+    scale = nvfp4.per_tensor_amax_to_scale(tensor.abs().max()) if has_global else None
+    scales, codes = nvfp4.nvfp4_quantize(tensor, 16, scale)
+    return unpacked(codes), bytes_of(scales), np.float32(1 if scale is None else scale.item())
+
+
+def modelopt(x):
+    nvfp4 = nvfp4_of("modelopt", "modelopt.torch.quantization.qtensor.nvfp4_tensor")
+    made, scales, scale = nvfp4.NVFP4QTensor.quantize(tensor_of(x), 16)
+    return unpacked(made._quantized_data), bytes_of(scales), np.float32(scale.item())
+
+
+def compressed_tensors(x):
+    """Scales as its observers make them, and the weight as its compressor packs it."""
+    helpers = nvfp4_of("compressed_tensors", "compressed_tensors.quantization.utils.helpers")
+    quantization = nvfp4_of("compressed_tensors", "compressed_tensors.quantization")
+    packing = nvfp4_of("compressed_tensors", "compressed_tensors.compressors.nvfp4.helpers")
+    import torch
+
+    arguments = quantization.QuantizationArgs(
+        num_bits=4, type="float", strategy="tensor_group", group_size=16, scale_dtype=torch.float8_e4m3fn
+    )
+    tensor = tensor_of(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        global_scale = helpers.generate_gparam(tensor.min(), tensor.max())
+        scales, _ = helpers.calculate_qparams(tensor.amin(1), tensor.amax(1), arguments, global_scale)
+        packed = packing.quantize_and_pack_fp4(tensor, scales[:, None], global_scale, None, 16)
+    return unpacked(packed), bytes_of(scales.to(torch.float8_e4m3fn)), np.float32(global_scale.item())
+
+
+#: Stacks that need a GPU to install: environment variables with the path of a checkout of their repository.
+CHECKOUTS = {
+    "transformer_engine": "MXNUM_TRANSFORMER_ENGINE",
+    "transformer_engine_2025": "MXNUM_TRANSFORMER_ENGINE_2025",
+    "vllm": "MXNUM_VLLM",
+}
+
+
+@cache
+def read(stack, *paths):
+    """The names that a file of a checkout defines; of what it imports only torch is there, the rest is stood in for."""
+    variable = CHECKOUTS[stack]
+    if variable not in os.environ:
+        pytest.skip(f"the environment variable {variable} names no checkout")
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    path = next(p for p in (Path(os.environ[variable], path) for path in paths) if p.exists())
+    tree = ast.parse(path.read_text())
+    tree.body = [each for each in tree.body if not isinstance(each, (ast.Import, ast.ImportFrom))]
+    names = {
+        "torch": torch, "dataclasses": dataclasses, "Optional": object, "Tuple": object, "Union": object,
+        "SimpleNamespace": MagicMock(), "Quantizer": type("Quantizer", (), {}), "QuantizedTensorStorage": object,
+        "__name__": "builtins",
+    }  # fmt: skip
+    names |= {
+        name: MagicMock()
+        for name in ("gemm", "reference_utils", "quantization", "utils", "tl", "triton", "current_platform")
+    }
+    names["scalar_types"] = SimpleNamespace(float4_e2m1f=SimpleNamespace(max=lambda: 6.0))
+    exec(compile(tree, str(path), "exec", annotations.compiler_flag), names)
+    return names
+
+
+def transformer_engine(x, stack="transformer_engine"):
+    folder = "transformer_engine/pytorch/custom_recipes"
+    names = read(stack, f"{folder}/reference_nvfp4.py", f"{folder}/quantization_nvfp4.py")
+    quantize = names["NVFP4QuantizerRef"]._quantize_blockwise_reference
+    tensor = tensor_of(x)
+    largest = tensor.abs().max().to(tensor_of(np.ones(1, np.float32)).dtype).view(1)
+    codes, scales = quantize(tensor, largest, 16, 1, pow_2_scales=False, eps=0.0)
+    codes = unpacked(codes)
+    codes[np.signbit(x.astype(np.float32))] |= 8  # what is scaled to -0 is +0 in the reference, and -0 in the kernel
+    with np.errstate(over="ignore", divide="ignore"):
+        return codes, bytes_of(scales), stacks.of(stack).global_scale(np.float32(largest.item()))
+
+
+def vllm(x):
+    names = read("vllm", "vllm/model_executor/layers/quantization/utils/nvfp4_emulation_utils.py")
+    tensor = tensor_of(x)
+    global_scale = 448.0 * 6.0 / tensor.abs().max().float()
+    values, scales = names["ref_nvfp4_quant"](tensor, tensor_of(np.ones(1, np.float32)) * global_scale, 16)
+    codes = mx.encode(np.nan_to_num(values.numpy()), "e2m1")
+    return codes, mx.encode(scales.numpy().ravel(), "e4m3"), np.float32(global_scale.item())
+
+
+PACKAGES = {
+    "torchao": torchao,
+    "torchao_single": lambda x: torchao(x, has_global=False),
+    "modelopt": modelopt,
+    "compressed_tensors": compressed_tensors,
+    "transformer_engine": transformer_engine,
+    "transformer_engine_2025": lambda x: transformer_engine(x, "transformer_engine_2025"),
+    "vllm": vllm,
+}
+
+
+def check(stack, x, codes, scales, global_scale):
+    """Equal, but for what cannot be: the sign of a scale that is NaN, and what its elements are, which read NaN."""
+    got = stacks.quantize(x, stack)
+    is_nan = scales & 0x7F == 0x7F
+    assert got.global_scale == global_scale or (np.isnan(got.global_scale) and np.isnan(global_scale))
+    assert np.array_equal(got.scales, np.where(is_nan, 0x7F, scales))
+    assert np.array_equal(got.codes[~is_nan], codes[~is_nan])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("stack", PACKAGES)
+def test_equals_the_package(stack, family):
+    for x in tensors(family):
+        made = PACKAGES[stack](x)
+        if (stack, family) == ("torchao", "subnormal") and (x == 0).any():  # 0 * (1 / tiny): NaN with any sign
+            with pytest.raises(ValueError, match="makes no NaN"):
+                check(stack, x, *made)
+        else:
+            check(stack, x, *made)
+
+
+@pytest.mark.parametrize("family", ["normal", "heavy tails", "blocks of every size", "zeros among others", "small"])
+@pytest.mark.parametrize("stack", PACKAGES)
+def test_equals_the_package_in_bfloat16(stack, family):
+    for x in tensors(family)[:2]:
+        x = x.astype(ml_dtypes.bfloat16)
+        check(stack, x, *PACKAGES[stack](x))
+
+
+@pytest.mark.parametrize("family", ["normal", "heavy tails", "small"])
+@pytest.mark.parametrize("stack", ["torchao", "modelopt", "compressed_tensors"])
+def test_reads_what_the_package_reads(stack, family):
+    for x in tensors(family)[:2]:
+        blocks = stacks.quantize(x, stack)
+        assert np.array_equal(stacks.dequantize(blocks, stack), READERS[stack](x, blocks))
+
+
+def torchao_reads(x, blocks):
+    nvfp4 = nvfp4_of("torchao", "torchao.prototype.mx_formats.nvfp4_tensor")
+    tensor = tensor_of(x)
+    scale = nvfp4.per_tensor_amax_to_scale(tensor.abs().max())
+    return nvfp4.NVFP4Tensor.to_nvfp4(tensor, per_tensor_scale=scale).dequantize(tensor.dtype).numpy()
+
+
+def modelopt_reads(x, blocks):
+    nvfp4 = nvfp4_of("modelopt", "modelopt.torch.quantization.qtensor.nvfp4_tensor")
+    made, scales, scale = nvfp4.NVFP4QTensor.quantize(tensor_of(x), 16)
+    return made.dequantize(dtype=tensor_of(x).dtype, scale=scales, double_scale=scale, block_sizes={-1: 16}).numpy()
+
+
+def compressed_tensors_reads(x, blocks):
+    helpers = nvfp4_of("compressed_tensors", "compressed_tensors.quantization.lifecycle.forward_helpers")
+    elements, scales = mx.decode(blocks.codes, "e2m1"), mx.decode(blocks.scales[:, None], "e4m3")
+    scale = tensor_of(np.array([blocks.global_scale], np.float32))
+    return helpers._dequantize(tensor_of(elements), tensor_of(scales), global_scale=scale).numpy()
+
+
+READERS = {"torchao": torchao_reads, "modelopt": modelopt_reads, "compressed_tensors": compressed_tensors_reads}
+
+
+def test_elements_equal_onnx():
+    """ONNX says what an element is under given scales: x over the scale, to nearest even. So have it the dividers."""
+    onnx = nvfp4_of("onnx", "onnx")
+    evaluator = nvfp4_of("onnx", "onnx.reference").ReferenceEvaluator
+    make = onnx.helper
+    node = make.make_node(
+        "QuantizeLinear", ["x", "s"], ["y"], axis=1, block_size=16, output_dtype=onnx.TensorProto.FLOAT4E2M1
+    )
+    x_type = make.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [None, 16])
+    s_type = make.make_tensor_value_info("s", onnx.TensorProto.FLOAT, [None, 1])
+    y_type = make.make_tensor_value_info("y", onnx.TensorProto.FLOAT4E2M1, [None, 16])
+    graph = make.make_graph([node], "g", [x_type, s_type], [y_type])
+    model = make.make_model(graph, opset_imports=[make.make_opsetid("", 23)])
+    for stack, factor in (("modelopt", np.multiply), ("compressed_tensors", np.divide)):
+        for x in (tensors(family)[0] for family in ("normal", "near ties", "blocks of every size")):
+            blocks = stacks.quantize(x, stack)
+            scales = factor(mx.decode(blocks.scales, "e4m3"), blocks.global_scale)[:, None]
+            (got,) = evaluator(model).run(None, {"x": x, "s": scales})
+            assert np.array_equal(got.view(np.uint8) & 7, blocks.codes & 7)
+
+
+def test_roundings_equal_gfloat():
+    """gfloat leaves the scales to its caller; what it rounds to E2M1 and E4M3 is what is rounded here."""
+    gfloat = nvfp4_of("gfloat", "gfloat")
+    known = nvfp4_of("gfloat", "gfloat.formats")
+    for element, info in (("e2m1", known.format_info_ocp_e2m1), ("e4m3", known.format_info_ocp_e4m3)):
+        for family in ("normal", "near ties"):
+            x = tensors(family)[0]
+            got = gfloat.round_ndarray(info, x.astype(np.float64), sat=True)
+            assert np.array_equal(mx.decode(mx.encode(x, element), element), got.astype(np.float32))
+
+
+@pytest.mark.parametrize("stack", stacks.STACKS)
+def test_equals_the_definition_where_no_scale_is_rounded(stack):
+    """The tensor's largest is 2688, each other block's 6 times a power of two."""
+    draw = np.random.default_rng(0)
+    x = draw.integers(-127, 128, (32, 16)).astype(np.float32) / 128
+    x[:, 3] = 1
+    powers = 2.0 ** draw.integers(-6, 8, 32)
+    powers[0] = 448
+    x *= np.float32(6) * powers[:, None].astype(np.float32)
+    blocks = stacks.quantize(x, stack)
+    assert blocks.tensor_scale == 1
+    assert blocks.scales.tolist() == [reference.encode(power, "e4m3") for power in powers]
+    exact = [
+        [reference.encode(Fraction(float(v)) / Fraction(power), "e2m1") for v in row]
+        for row, power in zip(x, powers, strict=True)
+    ]
+    assert np.array_equal(blocks.codes & 7, np.array(exact) & 7)
+    assert np.array_equal(blocks.codes[x != 0], np.array(exact)[x != 0])
+    values = np.array([[float(reference.decode_exact(c, "e2m1").number) for c in row] for row in exact])
+    assert np.array_equal(stacks.dequantize(blocks, stack), (values * powers[:, None]).astype(np.float32))
+
+
+#: What each makes of blocks of zeros: the scale beside others, and in a tensor of zeros.
+ZEROS = {
+    "transformer_engine": (0x00, 0x00), "transformer_engine_2025": (0x00, 0x00), "torchao": (0x08, 0x7F),
+    "torchao_single": (0x08, 0x08), "vllm": (0x00, 0x00), "compressed_tensors": (0x20, 0x20), "modelopt": (0x38, 0x7F),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("stack", stacks.STACKS)
+def test_zeros(stack):
+    beside, alone = ZEROS[stack]
+    x = np.zeros((2, 16), np.float32)
+    assert stacks.quantize(x, stack).scales.tolist() == [alone, alone]
+    x[0] = 2688
+    assert stacks.quantize(x, stack).scales[1] == beside
+    assert (stacks.quantize(x, stack).codes[1] == 0).all()
+    negative = stacks.quantize(-x, stack).codes[1]
+    assert (negative == (8 if stacks.STACKS[stack].keeps_negative_zero else 0)).all()
+
+
+def test_directions():
+    x = np.full((1, 16), 1000, np.float32)
+    for stack in stacks.STACKS.values():
+        blocks = stacks.quantize(x, stack)
+        inverse = np.float32(1) / blocks.global_scale
+        assert blocks.tensor_scale == (inverse if stack.direction == "encode" else blocks.global_scale)
+        assert np.allclose(stacks.dequantize(blocks, stack), 1000, rtol=0.04)
+
+
+def test_a_part_of_a_tensor_and_a_given_scale():
+    x = tensors("normal")[0]
+    for name in stacks.STACKS:
+        whole = stacks.quantize(x, name)
+        part = stacks.quantize(x[:7], name, largest=np.abs(x).max())
+        given = stacks.quantize(x[:7], name, global_scale=whole.global_scale)
+        for each in (part, given):
+            assert np.array_equal(each.codes, whole.codes[:7])
+            assert np.array_equal(each.scales, whole.scales[:7])
+
+
+@pytest.mark.parametrize("stack", stacks.STACKS)
+def test_quantize_and_fake_quantize(stack):
+    x = tensors("blocks of every size")[0].reshape(256, 256)
+    q = mx.quantize(x, "nvfp4", arithmetic=stack)
+    rows = stacks.quantize(x.reshape(-1, 16), stack)
+    assert np.array_equal(q.codes, rows.codes.reshape(256, 256))
+    assert np.array_equal(q.scales.ravel(), rows.scales)
+    assert q.tensor_scale == rows.tensor_scale
+    assert mx.quantize(x, "nvfp4", arithmetic=stack, packed=True).unpacked().equals(q)
+    values = mx.fake_quantize(x, "nvfp4", arithmetic=stack)
+    assert np.array_equal(values, stacks.dequantize(rows, stack).reshape(256, 256))
+    assert np.allclose(values, q.dequantize(), rtol=1e-6, atol=0)
+    columns = mx.quantize(x, "nvfp4", axis=0, arithmetic=stack)
+    assert columns.T.equals(mx.quantize(x.T, "nvfp4", arithmetic=stack))
+    tiles = mx.quantize(x, "nvfp4", block_shape=(16, 16), arithmetic=stack)
+    blocks = x.reshape(16, 16, 16, 16).swapaxes(1, 2).reshape(-1, 256)
+    for tile, scale in zip(blocks, tiles.scales.ravel(), strict=True):
+        assert stacks.quantize(tile[None], stack, blocks=(1, 256), global_scale=rows.global_scale).scales == scale
+    narrow = x.astype(ml_dtypes.bfloat16)
+    assert mx.fake_quantize(narrow, "nvfp4", arithmetic=stack).dtype == narrow.dtype
+
+
+def test_what_stack_arithmetic_is_not_for():
+    x = np.ones(16, np.float32)
+    with pytest.raises(ValueError, match=r"did you mean 'torchao'\?"):
+        mx.quantize(x, "nvfp4", arithmetic="torcha")
+    with pytest.raises(ValueError, match="'arithmetic' must be 'exact' for"):
+        mx.quantize(x, "mxfp4_e2m1", arithmetic="torchao")
+    for given in ({"rounding": "rtz"}, {"scale_rule": "rceil"}, {"tensor_scale": 1.0}, {"nonfinite": "raise"}):
+        with pytest.raises(ValueError, match="'arithmetic' must be 'exact' where rounding"):
+            mx.fake_quantize(x, "nvfp4", arithmetic="torchao", **given)
+    with pytest.raises(TypeError, match="'x' must be of float32, bfloat16 or float16, not 'float64'"):
+        mx.quantize(x.astype(float), "nvfp4", arithmetic="torchao")
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match=r"one of .*'torchao'"):
+        stacks.quantize(np.ones((1, 16), np.float32), "torcha")
+    with pytest.raises(ValueError, match=r"'x' must be blocks as rows, of shape \(n, 16\)"):
+        stacks.quantize(np.ones(16, np.float32), "torchao")
+    with pytest.raises(ValueError, match=r"without NaN .* at index"):
+        stacks.quantize(np.full((1, 16), np.nan, np.float32), "modelopt")
+    x = np.zeros((1, 16), np.float32)
+    x[0, 0] = 1e-36
+    with pytest.raises(ValueError, match=r"of which torchao makes no NaN, not 0\.0"):
+        stacks.quantize(x, "torchao")
