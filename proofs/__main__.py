@@ -59,6 +59,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--tier", choices=("fast", "full"), default="fast", help="full adds the slow theorems and sweeps"
     )
     parser.add_argument("--only", metavar="PATTERN", help="only theorems whose name matches this glob or contains it")
+    parser.add_argument("--stale", action="store_true", help="only theorems that the ledger has no fresh record of")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="worker processes (default: all cores)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcomes there too")
     parser.add_argument("--ledger", action="store_true", help="record the outcomes and rewrite proofs/LEDGER.md")
@@ -76,6 +77,8 @@ def main(arguments: list[str] | None = None, get: Callable[[], Collection] = col
     if not chosen:
         print(f"no theorem in the {options.tier} tier matches {options.only!r}", file=sys.stderr)
         return 2
+    if options.stale:
+        chosen = ledger.stale(chosen)
     started = time.perf_counter()
     outcomes = check_all(chosen, options.jobs, Progress(len(chosen)), ledger.recorded_seconds(), get)
     elapsed = time.perf_counter() - started

@@ -134,6 +134,12 @@ def fresh(theorem: Theorem, record: dict[str, Any]) -> bool:
     return bool(record["text"] == text_hash(theorem) and record["code"] == code_hash(theorem.functions))
 
 
+def stale(theorems: Iterable[Theorem]) -> list[Theorem]:
+    """Those that have no record of the code and the words that they have now."""
+    records = read()["theorems"]
+    return [each for each in theorems if each.name not in records or not fresh(each, records[each.name])]
+
+
 def update(collection: Collection, outcomes: dict[str, Outcome]) -> None:
     """Record these outcomes, drop records that no longer fit their theorem, and rewrite the page."""
     if collection.skipped:

@@ -103,3 +103,11 @@ def test_seconds_do_not_make_a_record_stale() -> None:
     assert ledger.fresh(made, record)
     assert ledger.fresh(made, record | {"seconds": 99.0})
     assert not ledger.fresh(theorem(functions=(make_kernel(2, double),)), record)
+
+
+def test_what_is_stale_is_what_has_no_fresh_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, third = list(collect().theorems.values())[:3]
+    outcome = Outcome("proved", "z3", 0.0)
+    records = {first.name: ledger.record_of(first, outcome), second.name: ledger.record_of(first, outcome)}
+    monkeypatch.setattr(ledger, "read", lambda: {"versions": {}, "theorems": records})
+    assert ledger.stale([first, second, third]) == [second, third]
