@@ -44,6 +44,7 @@ ALLOWED = {
         "engine",
     },
     "linalg": {"errors", "formats", "modes", "tensors", "device", "dtypes", "arguments", "array", "engine"},
+    "rotations": {"errors", "tensors", "dtypes", "arguments", "engine"},
     "linear": {"errors", "formats", "modes", "tensors", "dtypes", "arguments", "array", "ops", "linalg", "engine"},
     "analysis": {
         "errors",
@@ -99,13 +100,16 @@ ALLOWED = {
         "cli",
     },
     "__main__": {"cli"},
-    "__init__": {"analysis", "array", "formats", "linalg", "linear", "modes", "ops"},
+    "__init__": {"analysis", "array", "formats", "linalg", "linear", "modes", "ops", "rotations"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 #: The folders of the engine: each may import those before it, but for
-ROOMS = ("machine", "rounding", "traversal", "packing", "loops", "quantizing", "products", "cuda")
+ROOMS = ("machine", "rounding", "traversal", "packing", "loops", "quantizing", "products", "rotations", "cuda")
 #: those that need fewer: how an operand of a product is decoded is an argument.
-BELOW = {"products": ("machine", "rounding", "traversal", "packing")}
+BELOW = {
+    "products": ("machine", "rounding", "traversal", "packing"),
+    "rotations": ("machine", "traversal"),
+}
 BENCHMARKS = sorted((ROOT / "benchmarks").glob("*.py"))
 
 
