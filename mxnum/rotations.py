@@ -29,9 +29,10 @@ def hadamard(
 ) -> Array:
     """The Hadamard transform of every `size` numbers along an axis, divided by sqrt(size): an orthogonal matrix.
 
-    Each result is the exact sum y[i] = (signs[0] x[0] ± signs[1] x[1] ± ...) / sqrt(size), rounded once to the type of x
-    to nearest even. The term j has a minus if i and j have an odd number of ones in common as binary numbers. Two operands
-    that are transformed alike have the product that they had, but for rounding, and an outlier is spread over its block.
+    Each result is the exact sum y[i] = (signs[0] x[0] ± signs[1] x[1] ± ...) / sqrt(size), rounded once to the type of
+    x, to nearest even. Term j has a minus if i and j have an odd number of ones in common as binary numbers. Two
+    operands that are transformed alike have the product that they had, but for rounding, and an outlier is spread over
+    its block.
 
     Parameters
     ----------
@@ -91,4 +92,5 @@ def _checked_signs(signs: Any, size: int) -> Array:
     wrong = np.flatnonzero(abs(given) != 1)
     if wrong.size:
         raise errors.outside("signs", (int(wrong[0]),), "1 or -1", given[wrong[0]].item())
-    return given.astype(np.float64)
+    checked: Array = given.astype(np.float64)
+    return checked

@@ -14,67 +14,100 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.engine.machine.jit import compile_loop
+from mxnum.engine.machine.jit import apart, compile_loop, keep_apart
 from mxnum.formats import FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding
 from mxnum.scalar.convert import SCALE_BIAS, make_encode
 from mxnum.scalar.word import dialect
 
-#: Blocks that are transformed side by side, so that the compiler can vectorize.
-LANES = 8
+#: Numbers that are transformed at a time: they stay in the nearest cache.
+AT_ONCE = 1 << 10
 _FLOAT32, _FLOAT64 = FLOATS["float32"], FLOATS["float64"]
 
 
 @cache
 def transform(source: ElementFormat) -> Any:
-    """(x, out, step, signs, signs_after, factor, (first, last), marks) -> blocks left, which are marked.
+    """(x, out, step, signs, signs_after, factor, (first, last), lanes, marks) -> blocks left, which are marked.
 
     Arrays are flat and hold bit patterns. Block n begins at (n // step) * step * size + n % step, and its numbers are
-    `step` apart. `signs` multiply what is read, `signs_after` what is summed; `factor` is a power of two.
+    `step` apart. `signs` multiply what is read, `signs_after` what is summed; `factor` is a power of two. So many
+    `lanes` are done side by side, which a compiler vectorizes because it does not know how many.
     """
     widen, narrow = _conversions(source)
 
-    def loop(x, out, step, signs, signs_after, factor, bounds, marks):
-        first, last = bounds
-        size = signs.size
-        reach, left = 4.0 * size, 0
-        values, starts = np.empty((size, LANES), np.float64), np.empty(LANES, np.int64)
-        largest, fits = np.empty(LANES, np.float64), np.empty(LANES, np.bool_)
-        for start in range(first, last, LANES):
-            lanes = min(LANES, last - start)
-            for k in range(LANES):
-                block = start + min(k, lanes - 1)
-                starts[k] = (block // step) * step * size + block % step
-                largest[k], fits[k] = 0.0, True
-            for j in range(size):
-                for k in range(LANES):
-                    value = widen(x, starts[k] + j * step)
-                    values[j, k] = value
-                    largest[k] = max(largest[k], abs(value))
-            for j in range(size):
-                for k in range(LANES):
-                    c, value = reach * largest[k], values[j, k]
-                    fits[k] &= (value + c) - c == value
-                    values[j, k] = value * signs[j]
-            half = 1
-            while half < size:
-                for i in range(0, size, 2 * half):
-                    for j in range(i, i + half):
-                        for k in range(LANES):
-                            a, b = values[j, k], values[j + half, k]
-                            values[j, k], values[j + half, k] = a + b, a - b
-                half *= 2
+    # Number j of block k of those that are done together lies at values[j * lanes + k].
+
+    @apart
+    def read(x, starts, step, values, limit):
+        keep_apart()
+        lanes = limit.size
+        limit[:] = 0
+        for j in range(values.size // lanes):
             for k in range(lanes):
-                marks[start + k] = not fits[k]
-                left += not fits[k]
-            for j in range(size):
-                for k in range(lanes):
-                    if fits[k]:
-                        # (an exact zero is +0)
-                        narrow(out, starts[k] + j * step, (values[j, k] * signs_after[j] + 0.0) * factor)
+                value = widen(x, starts[k] + j * step)
+                values[j * lanes + k] = value
+                magnitude = abs(value)
+                limit[k] = magnitude if magnitude > limit[k] else limit[k]
+
+    @apart
+    def write(out, starts, step, values, lost, signs, factor):
+        keep_apart()
+        lanes = lost.size
+        for j in range(signs.size):
+            sign = signs[j]
+            for k in range(lanes):
+                if lost[k] == 0:
+                    # (an exact zero is +0)
+                    narrow(out, starts[k] + j * step, (values[j * lanes + k] * sign + 0.0) * factor)
+
+    def loop(x, out, step, signs, signs_after, factor, bounds, lanes, marks):
+        first, last = bounds
+        size, left = signs.size, 0
+        values, starts = np.empty(size * lanes, np.float64), np.empty(lanes, np.int64)
+        limit, lost = np.empty(lanes, np.float64), np.empty(lanes, np.float64)
+        for start in range(first, last, lanes):
+            blocks = min(lanes, last - start)
+            for k in range(lanes):
+                block = start + min(k, blocks - 1)
+                starts[k] = (block // step) * step * size + block % step
+            read(x, starts, step, values, limit)
+            _look(values, limit, lost, signs)
+            _add_and_subtract(values, lanes)
+            write(out, starts, step, values, lost, signs_after, factor)
+            for k in range(blocks):
+                marks[start + k] = lost[k] != 0
+                left += lost[k] != 0
         return left
 
     return compile_loop(loop)
+
+
+@apart
+def _look(values, limit, lost, signs):
+    """Numbers times their signs, and what each block loses in the test: nothing if its sums are exact."""
+    keep_apart()
+    lanes = limit.size
+    limit *= 4.0 * signs.size
+    lost[:] = 0
+    for j in range(signs.size):
+        sign = signs[j]
+        for k in range(lanes):
+            value = values[j * lanes + k]
+            lost[k] += abs((value + limit[k]) - limit[k] - value)  # (NaN stays)
+            values[j * lanes + k] = value * sign
+
+
+@apart
+def _add_and_subtract(values, lanes):
+    """The transform, without a factor."""
+    keep_apart()
+    half = lanes
+    while half < values.size:
+        for i in range(0, values.size, 2 * half):
+            for k in range(i, i + half):
+                a, b = values[k], values[k + half]
+                values[k], values[k + half] = a + b, a - b
+        half *= 2
 
 
 def _conversions(source: ElementFormat) -> Any:

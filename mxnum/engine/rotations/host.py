@@ -54,16 +54,17 @@ def _transform(
     blocks = x.size // size
     halvings = (size.bit_length() - 1) // 2
     before, after = (np.ones(size), signs) if inverse else (signs, np.ones(size))
+    lanes = max(by_floats.AT_ONCE // size, 8)
     is_exact = source.mantissa_bits < 24 and float_environment.is_default()
     arrays, marks = (signed_bits(x), stored_bits(out)), np.ones(blocks, np.bool_)
 
     def work(part: tuple[int, int]) -> None:
         if is_exact:
             fast = by_floats.transform(source)
-            if not fast(*arrays, step, before, after, 0.5**halvings, part, marks):
+            if not fast(*arrays, step, before, after, 0.5**halvings, part, lanes, marks):
                 return
         by_integers.transform(source)(*arrays, step, before, after, -halvings, part, marks)
 
     if blocks:
         workers = worth(x.size, _NUMBERS_PER_THREAD, threads)
-        in_pieces(work, list(pairwise(bounds(blocks, min(blocks, workers), by_floats.LANES))))
+        in_pieces(work, list(pairwise(bounds(blocks, min(blocks, workers), lanes))))
