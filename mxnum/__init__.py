@@ -12,7 +12,7 @@ from mxnum.array import MXArray
 from mxnum.formats import ElementFormat, MXFormat, ScaleFormat
 from mxnum.linalg import dot, matmul
 from mxnum.linear import LinearContext, LinearGradients, linear_backward, linear_forward
-from mxnum.modes import Accumulate, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
+from mxnum.modes import Accumulate, FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 from mxnum.ops import decode, dequantize, encode, fake_quantize, fake_quantizer, quantize, shared_scale
 from mxnum.rotations import hadamard
 
@@ -21,6 +21,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Accumulate",
     "ElementFormat",
+    "FloatScaleRule",
     "LinearContext",
     "LinearGradients",
     "MXArray",

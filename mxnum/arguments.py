@@ -9,11 +9,11 @@ import numpy as np
 
 from mxnum import errors, formats
 from mxnum.device import DeviceArray, described, on_device
-from mxnum.dtypes import as_array, code_dtype
+from mxnum.dtypes import as_array, code_dtype, scale_dtype
 from mxnum.engine.dispatch import engine as dispatch_engine
 from mxnum.engine.dispatch import host_engine
 from mxnum.engine.request import RandomBits
-from mxnum.formats import MXFormat
+from mxnum.formats import E8M0, MXFormat, ScaleFormat
 from mxnum.layout import Blocks, packed_length, resolve_blocks, scales_shape
 from mxnum.memo import memo
 
@@ -59,13 +59,72 @@ def checked_codes(argument: str, value: Any, bits: int) -> Any:
     return codes
 
 
-def checked_scales(value: Any, shape: tuple[int, ...]) -> Any:
-    """`value` as a uint8 array of scale codes, of the shape that codes and blocks call for."""
+def checked_scales(value: Any, shape: tuple[int, ...], scale: ScaleFormat = E8M0) -> Any:
+    """`value` as an array of scales, of the shape that codes and blocks call for; a sign bit is refused."""
     scales = as_array("scales", value)
-    errors.require_dtype("scales", scales.dtype, _BYTE, " of E8M0 codes")
+    errors.require_dtype(
+        "scales", scales.dtype, scale_dtype(scale), f" of {scale.name.upper()} codes" * (scale.bits == 8)
+    )
     if scales.shape != shape:  # (writing a shape out takes longer than all the rest)
         errors.require(False, "scales", f"of shape {shape}", scales.shape)
+    require_on_host("scales", scales, scale)
+    if scale.number is not None and scale.number.bits == scale.bits:
+        _refuse_signs("scales", scales)
     return scales
+
+
+def require_on_host(argument: str, array: Any, scale: ScaleFormat) -> None:
+    """An error for an array on a GPU, unless scales are powers of two."""
+    if not scale.power_of_two and isinstance(array, DeviceArray):
+        raise errors.on_gpu(argument, f"on a GPU scales are E8M0, not {scale.name}")
+
+
+def checked_tensor_scale(value: Any, shape: tuple[int, ...], blocks: Blocks, fmt: MXFormat, positive: bool) -> Any:
+    """`value` as the tensor scale of an array of that shape: float32, of no axes, or of as many and of length 1.
+
+    Along axes that are not blocked it may have their length instead. It must be `positive` (and finite) where elements
+    are divided by it, and have no sign bit elsewhere. None stays None where the format has none, and only there.
+    """
+    if fmt.tensor_scale is None:
+        errors.require(value is None, "tensor_scale", f"left out for {fmt.name}, which has none", value)
+        return None
+    errors.require(value is not None, "tensor_scale", f"given for {fmt.name}", value)
+    if isinstance(value, float | int) and not isinstance(value, bool):
+        with np.errstate(all="ignore"):
+            narrowed = np.float32(value)
+        errors.require(float(narrowed) == value or value != value, "tensor_scale", "a float32 number", value)
+        value = np.array(narrowed)
+    tensor = as_array("tensor_scale", value)
+    require_on_host("tensor_scale", tensor, fmt.scale)
+    errors.require_dtype("tensor_scale", tensor.dtype, np.dtype(np.float32))
+    fits = tensor.ndim == 0 or (
+        tensor.ndim == len(shape)
+        and all(
+            n == 1 or (n == of_x and block == 1) for n, of_x, block in zip(tensor.shape, shape, blocks, strict=True)
+        )
+    )
+    accepted = f"of no axes, or of {len(shape)} of length 1, or as long as {shape} where blocks {blocks} are 1"
+    errors.require(fits, "tensor_scale", accepted, tensor.shape)
+    if positive:
+        wrong = ~((tensor > 0) & np.isfinite(tensor))
+        if wrong.any():
+            raise errors.outside(
+                "tensor_scale", first_index(wrong), "positive and finite", float(tensor[wrong].flat[0])
+            )
+    _refuse_signs("tensor_scale", tensor)
+    return tensor
+
+
+def _refuse_signs(argument: str, numbers: Any) -> None:
+    bits = 8 * numbers.itemsize
+    signs = numbers.view(code_dtype(bits)) >> (bits - 1) != 0
+    if signs.any():
+        raise errors.outside(argument, first_index(signs), "without a sign bit", numbers[signs].tolist()[0])
+
+
+def first_index(wrong: Any) -> tuple[int, ...]:
+    """The first index in C order that is marked."""
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
 
 
 def checked_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:

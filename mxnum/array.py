@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -17,28 +17,31 @@ from mxnum.arguments import (
     checked_codes,
     checked_out,
     checked_scales,
+    checked_tensor_scale,
     checked_threads,
     host_options,
     layout_of,
     owned,
     packed_layout,
+    require_on_host,
 )
 from mxnum.device import described, on_device
-from mxnum.dtypes import Array, as_array, numpy_dtype, result_format
+from mxnum.dtypes import Array, as_array, code_dtype, numpy_dtype, result_format, scale_dtype
 from mxnum.engine.dispatch import engine as dispatch_engine
 from mxnum.engine.request import DecodingRequest, decoding_settings
 from mxnum.files import reading, written_whole
 from mxnum.formats import MXFormat
 from mxnum.layout import Blocks, block_lengths, normalize_axis, packed_length, scales_shape
 from mxnum.tensors import answer, host_view, in_kind, is_tensor
+from mxnum.views import along, block_slice, is_contiguous, locked, padded_with_zeros, unpacked, viewed
 
 _BYTE = np.dtype(np.uint8)
 #: What `MXArray.save` stores.
-_PARTS = "description", "packed", "scales", "offsets"
+_PARTS = "description", "packed", "scales", "offsets", "tensor_scale"
 
 
 class MXArray:
-    """A quantized array: one code per element, one E8M0 code per block, and perhaps a float16 offset per block.
+    """A quantized array: one code per element, one scale per block, and perhaps float16 offsets or a tensor scale.
 
     Codes are held in a byte each, or packed (``mxnum.quantize(x, format, packed=True)``), which takes as much memory as
     `packed_nbytes` says. All live in host memory, or on a GPU as arrays of the library that the input was of;
@@ -46,7 +49,7 @@ class MXArray:
     `MXArray.from_packed`. Arithmetic on it is refused on purpose; `dequantize` (or `numpy.asarray`) gives the values.
     """
 
-    __slots__ = ("_packed_shape", "_stored", "blocks", "format", "offsets", "scales")
+    __slots__ = ("_packed_shape", "_stored", "blocks", "format", "offsets", "scales", "tensor_scale")
 
     #: Operators with numpy arrays raise TypeError instead of computing on codes.
     __array_ufunc__ = None
@@ -59,17 +62,21 @@ class MXArray:
         blocks: Blocks,
         offsets: Array | None = None,
         packed_shape: tuple[int, ...] | None = None,
+        tensor_scale: Array | None = None,
     ) -> None:
         """`stored` are codes, or the bytes that `pack` makes of codes of shape `packed_shape`; nothing is checked."""
         self._stored = stored
         self._packed_shape = packed_shape
-        #: E8M0 codes, of shape ceil(shape / blocks).
+        #: Of shape ceil(shape / blocks): codes of eight bits as uint8 (E8M0, E4M3, UE5M3), others as floats.
         self.scales = scales
         self.format = format
         #: How many elements share a scale along each axis.
         self.blocks = blocks
         #: float16 offsets of asymmetric scaling, shaped as the scales, or None.
         self.offsets = offsets
+        #: float32, where the format has one, else None: a factor of all values, or, with as many axes as the codes and
+        #: of length 1 along others, of the values at an index of these axes.
+        self.tensor_scale = tensor_scale
 
     @classmethod
     def from_parts(
@@ -83,21 +90,35 @@ class MXArray:
         block_shape: Sequence[int] | None = None,
         blocks: Sequence[int] | None = None,
         offsets: Any = None,
+        tensor_scale: Any = None,
     ) -> Self:
         """An MXArray around existing codes and scales, checked and not copied."""
         array = checked_codes("codes", codes, formats.get(format).element.bits)
         tile, given = block_lengths("block_shape", block_shape), block_lengths("blocks", blocks)
         layout = layout_of(format, array.shape, axis, block_size, tile, given)
-        return cls._around(codes, array, scales, offsets, layout, None)
+        return cls._around(codes, array, scales, offsets, layout, None, tensor_scale)
 
     @classmethod
     def _around(
-        cls, given: Any, stored: Any, scales: Any, offsets: Any, layout: Layout, packed_shape: tuple[int, ...] | None
+        cls,
+        given: Any,
+        stored: Any,
+        scales: Any,
+        offsets: Any,
+        layout: Layout,
+        packed_shape: tuple[int, ...] | None,
+        tensor_scale: Any,
     ) -> Self:
         """Codes as they were given, and as an array that needs no check, with scales and offsets that do."""
         fmt, blocks, of_scales = layout
-        scales = checked_scales(scales, of_scales)
+        require_on_host("codes", stored, fmt.scale)
+        scales = checked_scales(scales, of_scales, fmt.scale)
+        shape = stored.shape if packed_shape is None else packed_shape
+        tensor = checked_tensor_scale(tensor_scale, shape, blocks, fmt, positive=False)
         if offsets is not None:
+            errors.require(
+                fmt.scale.power_of_two, "offsets", f"left out for {fmt.name}, whose scales are floats", offsets
+            )
             offsets = as_array("offsets", offsets)
             errors.require_dtype("offsets", offsets.dtype, np.dtype(np.float16))
             errors.require(offsets.shape == scales.shape, "offsets", f"of shape {scales.shape}", offsets.shape)
@@ -105,8 +126,9 @@ class MXArray:
             dispatch_engine(codes=stored, scales=scales, offsets=offsets)
             stored, scales, offsets = owned(stored), owned(scales), owned(offsets)
         if is_tensor(given):
-            stored, scales, offsets = (in_kind(part, given) for part in (stored, scales, offsets))
-        return cls(stored, scales, fmt, blocks, offsets, packed_shape)
+            parts = stored, scales, offsets, tensor
+            stored, scales, offsets, tensor = (in_kind(part, given) for part in parts)
+        return cls(stored, scales, fmt, blocks, offsets, packed_shape, tensor)
 
     @classmethod
     def from_packed(
@@ -121,6 +143,7 @@ class MXArray:
         block_shape: Sequence[int] | None = None,
         blocks: Sequence[int] | None = None,
         offsets: Any = None,
+        tensor_scale: Any = None,
     ) -> Self:
         """An MXArray around what `pack` returns, which is held as it is: checked, neither copied nor unpacked.
 
@@ -132,8 +155,8 @@ class MXArray:
         tile, given = block_lengths("block_shape", block_shape), block_lengths("blocks", blocks)
         shape, layout = packed_layout(format, array.shape, length, axis, block_size, tile, given)
         bits = layout.format.element.bits
-        array = _padded_with_zeros(array, shape[-1], bits)
-        return cls._around(packed, array, scales, offsets, layout, None if bits == 8 else shape)
+        array = padded_with_zeros(array, shape[-1], bits)
+        return cls._around(packed, array, scales, offsets, layout, None if bits == 8 else shape, tensor_scale)
 
     # How codes are held
 
@@ -151,20 +174,24 @@ class MXArray:
         """
         if self._packed_shape is None:
             return self._stored
-        return _locked(_unpacked(self._stored, self._packed_shape, self.format.element.bits))
+        return locked(unpacked(self._stored, self._packed_shape, self.format.element.bits))
 
     def packed(self) -> Self:
         """The same with its codes held packed: itself if they are, or have eight bits."""
         if self.is_packed or self.format.element.bits == 8:
             return self
-        return type(self)(self.pack(), self.scales, self.format, self.blocks, self.offsets, self.shape)
+        return self._with(self.pack(), self.shape)
 
     def unpacked(self) -> Self:
         """The same with a byte for each code: itself if it is held so."""
         if self._packed_shape is None:
             return self
-        codes = _unpacked(self._stored, self._packed_shape, self.format.element.bits)
-        return type(self)(codes, self.scales, self.format, self.blocks, self.offsets)
+        codes = unpacked(self._stored, self._packed_shape, self.format.element.bits)
+        return self._with(codes, None)
+
+    def _with(self, stored: Any, packed_shape: tuple[int, ...] | None) -> Self:
+        """The same with its codes held otherwise."""
+        return type(self)(stored, self.scales, self.format, self.blocks, self.offsets, packed_shape, self.tensor_scale)
 
     # Shape and size
 
@@ -182,12 +209,12 @@ class MXArray:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held in memory: of the codes, one per element unless they are packed, the scales and the offsets."""
+        """Bytes held in memory: of the codes, one per element unless they are packed, and of all scales and offsets."""
         return math.prod(self._stored.shape) + self._side_bytes
 
     @property
     def packed_nbytes(self) -> int:
-        """Bytes of the packed codes, the scales and the offsets."""
+        """Bytes of the packed codes, the scales, the tensor scale and the offsets."""
         if self.ndim == 0:
             return 1 + self._side_bytes
         row = packed_length(self.shape[-1], self.format.element.bits)
@@ -195,7 +222,9 @@ class MXArray:
 
     @property
     def _side_bytes(self) -> int:
-        return math.prod(self.scales.shape) * (1 if self.offsets is None else 3)
+        of_block = self.format.scale.bits // 8 + (0 if self.offsets is None else 2)
+        of_tensor = 0 if self.tensor_scale is None else 4 * math.prod(self.tensor_scale.shape)
+        return math.prod(self.scales.shape) * of_block + of_tensor
 
     def __len__(self) -> int:
         if not self.shape:
@@ -212,7 +241,9 @@ class MXArray:
         if not self.on_device:
             if not is_tensor(self._stored):
                 return self
-            return type(self)(*self.held_parts[:2], self.format, self.blocks, self.held_parts[2], self._packed_shape)
+            stored, scales, offsets = self.held_parts
+            tensor = None if self.tensor_scale is None else as_array("tensor_scale", self.tensor_scale)
+            return type(self)(stored, scales, self.format, self.blocks, offsets, self._packed_shape, tensor)
         from mxnum.engine.cuda import arrays
 
         stored, scales, offsets = (
@@ -241,15 +272,18 @@ class MXArray:
 
         float64 is exact, but for offsets, which are added before that rounding.
 
-        A block whose scale is 0xFF reads NaN. `out` must have the shape and the dtype asked for; `threads` bounds how
+        A block whose scale is NaN reads NaN. `out` must have the shape and the dtype asked for; `threads` bounds how
         many threads work on a large array.
         """
         target, into = result_format(dtype), host_view("out", out)
         stored, scales, offsets = self.held_parts
         shape, has_offsets = self.shape, offsets is not None
-        kind = self.format.element, self.blocks, shape, self._packed_shape is not None, has_offsets, target
-        request = DecodingRequest(decoding_settings(*kind), stored, scales, offsets, checked_threads(threads))
+        fmt, is_packed = self.format, self._packed_shape is not None
+        kind = fmt.element, self.blocks, shape, is_packed, has_offsets, target, fmt.scale
+        tensor = None if self.tensor_scale is None else as_array("tensor_scale", self.tensor_scale)
         into = checked_out(into, shape, numpy_dtype(target))
+        tensor = apart(tensor, into)
+        request = DecodingRequest(decoding_settings(*kind), stored, scales, offsets, checked_threads(threads), tensor)
         engine = dispatch_engine(codes=stored, scales=scales, offsets=offsets, out=into)
         return answer(engine.dequantize(request, into), self._stored, out)
 
@@ -277,7 +311,7 @@ class MXArray:
 
     def _pack_held(self, out: Array | None) -> Array:
         packed = as_array("packed", self._stored)
-        if out is None and _is_contiguous(packed):
+        if out is None and is_contiguous(packed):
             return self._stored
         if out is None:
             return answer(dispatch_engine(codes=packed).pack(packed, 8), self._stored, None)
@@ -300,7 +334,7 @@ class MXArray:
         return self.to_host().codes.view(numpy_dtype(element))
 
     def equals(self, other: object) -> bool:
-        """Whether format (its name included), blocks and every bit of codes, scales and offsets are the same.
+        """Whether format (its name included), blocks and every bit of codes, scales, tensor scale and offsets are equal.
 
         How the codes are held, in a byte each or packed, and in which order of memory, does not count.
         """
@@ -308,7 +342,8 @@ class MXArray:
             return False
         if self.format != other.format or self.blocks != other.blocks:
             return False
-        pairs = list(zip(self.parts, other.parts, strict=True))
+        tensors = (None if q.tensor_scale is None else as_array("tensor_scale", q.tensor_scale) for q in (self, other))
+        pairs = [*zip(self.parts, other.parts, strict=True), tuple(tensors)]
         if any((mine is None) != (its is None) for mine, its in pairs):
             return False
         engine = dispatch_engine(self=pairs[0][0], other=pairs[0][1])
@@ -333,12 +368,13 @@ class MXArray:
         errors.require(sorted(order) == list(range(self.ndim)), "axes", f"a permutation of {self.ndim} axes", axes)
         keeps_rows = self._packed_shape is not None and order[-1:] == (self.ndim - 1,)
         return type(self)(
-            _viewed(self._stored if keeps_rows else self.codes, lambda x: x.transpose(order)),
-            _viewed(self.scales, lambda x: x.transpose(order)),
+            viewed(self._stored if keeps_rows else self.codes, lambda x: x.transpose(order)),
+            viewed(self.scales, lambda x: x.transpose(order)),
             self.format,
             tuple(self.blocks[axis] for axis in order),
-            _viewed(self.offsets, lambda x: x.transpose(order)),
+            viewed(self.offsets, lambda x: x.transpose(order)),
             tuple(self.shape[axis] for axis in order) if keeps_rows else None,
+            viewed(self.tensor_scale, lambda x: x.transpose(order) if x.ndim else x),
         )
 
     def __getitem__(self, key: Any) -> Self:
@@ -355,7 +391,7 @@ class MXArray:
         errors.require(len(keys) <= self.ndim, "key", f"at most {self.ndim} indices", key)
         keys = (*keys, *[slice(None)] * (self.ndim - len(keys)))
         of_scales = tuple(
-            item if block == 1 else _block_slice(item, length, block, axis)
+            item if block == 1 else block_slice(item, length, block, axis)
             for axis, (item, length, block) in enumerate(zip(keys, self.shape, self.blocks, strict=True))
         )
         for item in keys:
@@ -367,28 +403,29 @@ class MXArray:
         # Ending with an ellipsis keeps an array, and a view, where all axes are dropped.
         return type(self)(
             stored,
-            _viewed(self.scales, lambda x: x[(*of_scales, ...)]),
+            viewed(self.scales, lambda x: x[(*of_scales, ...)]),
             self.format,
             tuple(b for b, item in zip(self.blocks, keys, strict=True) if isinstance(item, slice)),
-            _viewed(self.offsets, lambda x: x[(*of_scales, ...)]),
+            viewed(self.offsets, lambda x: x[(*of_scales, ...)]),
             packed_shape,
+            viewed(self.tensor_scale, lambda x: x[(*along(keys, x.shape), ...)] if x.ndim else x),
         )
 
     def _stored_at(self, keys: tuple[Any, ...]) -> tuple[Array, tuple[int, ...] | None]:
         """What is held of a part, a key for each axis, and its shape if that is packed."""
         if not self._packed_shape:
-            return _viewed(self.codes, lambda x: x[(*keys, ...)]), None
+            return viewed(self.codes, lambda x: x[(*keys, ...)]), None
         *leading, last = keys
         length, bits = self.shape[-1], self.format.element.bits
         start, stop, step = last.indices(length) if isinstance(last, slice) else (0, 0, 0)
         ends_at_byte = stop == length or stop * bits % 8 == 0
         if step == 1 and start <= stop and start * bits % 8 == 0 and ends_at_byte:
             bytes_ = slice(start * bits // 8, packed_length(stop, bits))
-            rows = _viewed(self._stored, lambda x: x[(*leading, bytes_)])
+            rows = viewed(self._stored, lambda x: x[(*leading, bytes_)])
             return rows, (*rows.shape[:-1], stop - start)
-        rows = _viewed(self._stored, lambda x: x[(*leading, slice(None))])
-        codes = _locked(_unpacked(rows, (*rows.shape[:-1], length), bits))
-        return _viewed(codes, lambda x: x[..., last]), None
+        rows = viewed(self._stored, lambda x: x[(*leading, slice(None))])
+        codes = locked(unpacked(rows, (*rows.shape[:-1], length), bits))
+        return viewed(codes, lambda x: x[..., last]), None
 
     # Files
 
@@ -401,6 +438,7 @@ class MXArray:
             "name": self.format.name,
             "block": self.format.block,
             "scale": self.format.scale.name,
+            "tensor_scale": self.format.tensor_scale,
             "element": {
                 "name": e.name, "exponent_bits": e.exponent_bits, "mantissa_bits": e.mantissa_bits, "bias": e.bias,
                 "specials": e.specials, "integer": e.integer,
@@ -411,10 +449,12 @@ class MXArray:
         parts: dict[str, Any] = {
             "description": np.array(json.dumps(description)),
             "packed": q.pack(),
-            "scales": q.scales,
+            "scales": q.scales.view(code_dtype(self.format.scale.bits)),
         }
         if q.offsets is not None:
             parts["offsets"] = q.offsets
+        if q.tensor_scale is not None:
+            parts["tensor_scale"] = q.tensor_scale
         with written_whole(path) as partial, partial.open("wb") as file:
             np.savez(file, **parts)
 
@@ -427,78 +467,26 @@ class MXArray:
                 parts = {name: file[name] for name in _PARTS if name in file.files}
             description = json.loads(str(parts["description"]))
             element = formats.ElementFormat(**description["element"])
-            fmt = MXFormat(element, description["scale"], description["block"], description["name"])
+            kind = description["scale"], description["block"], description["name"], description.get("tensor_scale")
+            fmt = MXFormat(element, *kind)
             shape, blocks = tuple(description["shape"]), tuple(description["blocks"])
-            packed, scales = parts["packed"], parts["scales"]
+            packed, scales = parts["packed"], parts["scales"].view(scale_dtype(fmt.scale))
             # A scalar is packed as a row of one, and read back as such.
             row_shape, row_blocks = shape or (1,), blocks or (1,)
             side = scales_shape(row_shape, row_blocks)
             offsets = parts["offsets"].reshape(side) if "offsets" in parts else None
             array = cls.from_packed(
-                packed, scales.reshape(side), fmt, length=row_shape[-1], blocks=row_blocks, offsets=offsets
-            )
+                packed, scales.reshape(side), fmt, length=row_shape[-1], blocks=row_blocks, offsets=offsets,
+                tensor_scale=parts.get("tensor_scale"),
+            )  # fmt: skip
             errors.require(array.shape == row_shape, "shape", f"{array.shape}", row_shape)
         return array if shape else array.unpacked()[0]
 
     def __repr__(self) -> str:
         offsets = "" if self.offsets is None else ", float16 offsets"
+        if self.tensor_scale is not None:
+            offsets = ", a tensor scale" if self.tensor_scale.ndim == 0 else ", tensor scales"
         return (
             f"<MXArray {self.format.name} {self.shape}, blocks {self.blocks}{offsets}: "
             f"{self.packed_nbytes} bytes{', held packed' if self.is_packed else ' packed'}>"
         )
-
-
-def _viewed(array: Any, view: Callable[[Any], Any]) -> Any:
-    """A view of a part of an MX array, of the same kind."""
-    if array is None or isinstance(array, np.ndarray):
-        return None if array is None else view(array)
-    if not on_device(array):
-        return in_kind(view(as_array("self", array)), array)
-    from mxnum.engine.cuda import arrays
-
-    return arrays.owner_of(view(described("self", array)))
-
-
-def _unpacked(packed: Any, shape: tuple[int, ...], bits: int) -> Array:
-    """Codes, a byte each, in a new array."""
-    array = as_array("packed", packed)
-    codes: Array = dispatch_engine(packed=array).unpack(array, bits, shape[-1] if shape else 1)
-    if not shape:
-        codes = _viewed(codes, lambda x: x[0, ...])
-    return answer(codes, packed, None)
-
-
-def _padded_with_zeros(packed: Any, length: int, bits: int) -> Any:
-    """Packed rows of so many codes; a copy where the bits that pad a row are not zero."""
-    used = length * bits % 8
-    if used == 0 or 0 in packed.shape:
-        return packed
-    engine = dispatch_engine(packed=packed)
-    if engine.largest(packed[..., -1:]) < 1 << used:
-        return packed
-    return as_array("packed", engine.pack(as_array("codes", engine.unpack(packed, bits, length)), bits))
-
-
-def _is_contiguous(array: Any) -> bool:
-    """Whether bytes lie in C order, in host memory or on a GPU."""
-    return bool(array.flags.c_contiguous if isinstance(array, np.ndarray) else array.is_contiguous)
-
-
-def _locked(codes: Array) -> Array:
-    """A new array that is not to be taken for what is held: writing to it would change nothing."""
-    if isinstance(codes, np.ndarray):
-        codes.flags.writeable = False
-    return codes
-
-
-def _block_slice(item: Any, length: int, block: int, axis: int) -> slice:
-    """The slice of scales for a slice of elements along a blocked axis."""
-    if isinstance(item, slice):
-        start, stop, step = item.indices(length)
-        if step == 1 and start >= stop:  # nothing
-            return slice(0, 0)
-        if step == 1 and start % block == 0 and (stop >= length or stop % block == 0):
-            return slice(start // block, -(-stop // block))
-    raise ValueError(
-        f"Argument 'key' must take whole blocks of {block} along axis {axis}, which shares scales, not {item!r}."
-    )

@@ -12,7 +12,7 @@ import numpy as np
 
 from mxnum.chunks import chunks, gather, of_blocks, spread
 from mxnum.dtypes import Array, signed_bits
-from mxnum.formats import E8M0, FLOATS, ElementFormat, MXFormat
+from mxnum.formats import E8M0, FLOATS, ElementFormat, MXFormat, get_e8m0
 from mxnum.layout import Blocks, scales_shape
 from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_decode, make_encode
@@ -59,6 +59,7 @@ def quantize(
 
     A NaN for an element that has none, where the policy does not refuse its block, becomes the largest value.
     """
+    get_e8m0(fmt, "mxnum.by_numpy")
     side = scales_shape(x.shape, blocks)
     offsets = None if asked.offset_range is None else np.empty(side, np.float16)
     made = Quantized(np.empty(x.shape, np.uint8), np.empty(side, np.uint8), offsets)

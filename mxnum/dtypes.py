@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from mxnum import errors
 from mxnum.device import DeviceArray, described, on_device
-from mxnum.formats import FLOATS, ElementFormat
+from mxnum.formats import FLOATS, ElementFormat, ScaleFormat
 from mxnum.tensors import host_view
 
 Array = npt.NDArray[Any]
@@ -95,6 +95,14 @@ def numpy_dtype(fmt: ElementFormat) -> np.dtype[Any]:
 
     errors.require(fmt.name in ML_DTYPES, "format", f"one of {sorted(ML_DTYPES)} for a view", fmt.name)
     return np.dtype(getattr(ml_dtypes, ML_DTYPES[fmt.name], None) or ML_DTYPES[fmt.name])
+
+
+@lru_cache(maxsize=64)
+def scale_dtype(scale: ScaleFormat) -> np.dtype[Any]:
+    """What scales are held in: bytes for codes of eight bits, else the float type that they are."""
+    if scale.bits == 8 or scale.number is None:
+        return np.dtype(np.uint8)
+    return numpy_dtype(scale.number)
 
 
 @cache

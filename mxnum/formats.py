@@ -395,10 +395,10 @@ def names(scale: str | None = None) -> tuple[str, ...]:
 
 
 def get_e8m0(name: str | MXFormat, what: str) -> MXFormat:
-    """`get`, for `what` knows no scales but powers of two: others are refused in a sentence that begins with it."""
+    """`get`, where `what` knows no scales but powers of two: others are refused in a sentence that begins with it."""
     fmt = get(name)
     if not fmt.scale.power_of_two:
-        raise ValueError(f"{what} must have a format whose scales are E8M0, not {fmt.name!r}, whose are {fmt.scales}.")
+        raise ValueError(f"{what} takes formats with E8M0 scales so far, not {fmt.name!r}, whose are {fmt.scales}.")
     return fmt
 
 

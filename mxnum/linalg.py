@@ -40,11 +40,12 @@ def dot(
     >>> mx.dot(x, x, accumulate="exact"), mx.dot(x, x, accumulate="sequential")
     (np.float32(1.6777218e+07), np.float32(1.6777216e+07))
     """
-    x, y = _operand("a", a), _operand("b", b)
+    mode = errors.choose_member("accumulate", accumulate, Accumulate)
+    x, y = _operand("a", a, mode), _operand("b", b, mode)
     for name, array in (("a", x.array), ("b", y.array)):
         errors.require(array.ndim == 1, name, "one-dimensional", array.shape)
     errors.require(x.array.shape == y.array.shape, "b", f"of length {x.array.size}", y.array.size)
-    product = _product(x.row(), y.row(), (), accumulate, out_dtype, threads, out)
+    product = _product(x.row(), y.row(), (), mode, out_dtype, threads, out)
     if isinstance(product, DeviceArray):
         from mxnum.engine.cuda import sums
 
@@ -89,7 +90,8 @@ def matmul(
     array([[ -6.9257812, -26.1875   , -50.1875   ],
            [ 13.95874  ,  33.703125 ,  57.65625  ]], dtype=float32)
     """
-    x, y = _operand("a", a), _operand("b", b)
+    mode = errors.choose_member("accumulate", accumulate, Accumulate)
+    x, y = _operand("a", a, mode), _operand("b", b, mode)
     (*leading, rows, length), (*others, summed, columns) = _axes("a", x.array.shape), _axes("b", y.array.shape)
     errors.require(summed == length, "b", f"of length {length} along its last but one axis", y.array.shape)
     if leading or others:
@@ -99,7 +101,7 @@ def matmul(
             accepted = f"of leading axes that broadcast with {tuple(leading)}"
             errors.require(False, "b", accepted, tuple(others))
     shape = (*leading, rows, columns)
-    product = owned(_product(x, y.swapped(), shape, accumulate, out_dtype, threads, out))
+    product = owned(_product(x, y.swapped(), shape, mode, out_dtype, threads, out))
     return answer(product, _held(a), out)
 
 
@@ -113,10 +115,17 @@ def _axes(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape
 
 
-def _operand(name: str, value: Any) -> Any:
-    """What the engine takes for an MX array or an array of floats."""
+def _operand(name: str, value: Any, mode: Accumulate) -> Any:
+    """What the engine takes for an MX array or an array of floats.
+
+    Of one whose scales are floats, these are its values in float64, which holds them.
+    """
     from mxnum.engine.products.operands import Operand
 
+    if isinstance(value, MXArray) and not value.format.scale.power_of_two:
+        accepted = f"'exact', 'sequential' or 'blas' for {value.format.name}, whose scales are {value.format.scales}"
+        errors.require(not mode.by_block, "accumulate", accepted, str(mode))
+        return Operand(*float_array(name, value.to_host().dequantize("float64")))
     if isinstance(value, MXArray):
         codes, scales, offsets = value.parts
         return Operand(codes, value.format.element, value.blocks, scales, offsets)
@@ -127,14 +136,13 @@ def _product(
     a: Any,
     b: Any,
     shape: tuple[int, ...],
-    accumulate: str | Accumulate,
+    mode: Accumulate,
     out_dtype: Any,
     threads: int | None,
     out: Array | None,
 ) -> Any:
     """Both operands with the summed axis last; `shape` is what `out` has."""
     on_device, out = together((("a", a.array), ("b", b.array))), host_view("out", out)
-    mode = errors.choose_member("accumulate", accumulate, Accumulate)
     if out_dtype is None and out is not None:
         target = result_format(getattr(out, "dtype", "float32"), "out.dtype", RESULTS)
     else:

@@ -13,19 +13,21 @@ from mxnum.arguments import (
     checked_codes,
     checked_out,
     checked_scales,
+    checked_tensor_scale,
     checked_threads,
     host_options,
     random_apart,
+    require_on_host,
 )
 from mxnum.array import MXArray
 from mxnum.device import on_device
-from mxnum.dtypes import Array, as_array, code_dtype, float_array, numpy_dtype, result_format
+from mxnum.dtypes import Array, as_array, code_dtype, float_array, numpy_dtype, result_format, scale_dtype
 from mxnum.engine import dispatch
 from mxnum.engine.request import RandomBits, Request, Settings
 from mxnum.formats import ElementFormat, MXFormat
 from mxnum.layout import block_lengths, resolve_blocks
 from mxnum.memo import memo
-from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
+from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 from mxnum.tensors import answer, host_view, in_kind, is_tensor
 
 _DETERMINISTIC = tuple(mode for mode in Rounding if not mode.is_stochastic)
@@ -38,13 +40,14 @@ def quantize(
     *,
     axis: int | None = None,
     rounding: str | Rounding = "rne",
-    scale_rule: str | ScaleRule = "floor",
+    scale_rule: str | ScaleRule | FloatScaleRule | None = None,
     overflow: str | Overflow = "saturate",
     nonfinite: str | Nonfinite = "block",
     block_size: int | None = None,
     block_shape: Sequence[int] | None = None,
     blocks: Sequence[int] | None = None,
     scales: Any = None,
+    tensor_scale: Any = None,
     offset: str | None = None,
     offset_range: str | OffsetRange = "exact",
     random_bits: Any = None,
@@ -71,9 +74,14 @@ def quantize(
     blocks
         The full-rank tuple that the other three stand for.
     rounding, scale_rule, overflow, nonfinite
-        See `Rounding`, `ScaleRule`, `Overflow` and `Nonfinite`.
+        See `Rounding`, `ScaleRule` (E8M0; the default is ``"floor"``) or `FloatScaleRule` (other scales; the default is
+        ``"nearest"``), `Overflow` and `Nonfinite`.
     scales
-        E8M0 codes to use instead of a scale rule, of shape ``ceil(x.shape / blocks)``.
+        Scales to use instead of a rule, of shape ``ceil(x.shape / blocks)``: E8M0, E4M3 or UE5M3 codes as uint8, or an
+        array of the float type that the scales of the format are.
+    tensor_scale
+        For formats that have one (``nvfp4``): a positive number or a float32 array, as `MXArray.tensor_scale` has it, or
+        ``"row"`` for one of each row of the last axis, found. Without it one is found for the whole array.
     offset
         ``"float16"`` for asymmetric scaling: the midpoint of each block is subtracted first. `offset_range` says which
         magnitude then sets the scale.
@@ -106,18 +114,22 @@ def quantize(
         block_lengths("blocks", blocks), rounding, scale_rule, overflow, nonfinite, offset, offset_range,
         scales is not None,
     )  # fmt: skip
-    given = None if scales is None else checked_scales(scales, settings.scales_shape)
+    given = None if scales is None else checked_scales(scales, settings.scales_shape, settings.format.scale)
     random = _random(array.shape, settings.rounding, random_bits, seed, stream, sr_bits)
     is_packed = _stores_packed(packed, settings, out)
     into = None if out is None else _writable_parts(out)
     random = random if random is None or into is None else random_apart(random, *into)
-    request = Request(settings, array, given, random, checked_threads(threads), is_packed)
     words = None if random is None else random.words
     engine = dispatch.engine(x=array, scales=given, random_bits=words, out=None if into is None else into[0])
-    if out is not None:
-        engine.quantize(request, into)
-        return out
-    return _mx_array(x, engine.quantize(request), settings, settings.shape if is_packed else None)
+    tensor = _tensor_scale(engine, array, settings, tensor_scale, checked_threads(threads))
+    request = Request(settings, array, given, random, checked_threads(threads), is_packed, tensor)
+    if out is None:
+        return _mx_array(x, engine.quantize(request), settings, settings.shape if is_packed else None, tensor)
+    if tensor is not None:
+        room = checked_out(host_view("out.tensor_scale", out.tensor_scale), tensor.shape, tensor.dtype)
+        np.copyto(room, tensor)
+    engine.quantize(request, into)
+    return out
 
 
 def fake_quantize(
@@ -126,13 +138,14 @@ def fake_quantize(
     *,
     axis: int | None = None,
     rounding: str | Rounding = "rne",
-    scale_rule: str | ScaleRule = "floor",
+    scale_rule: str | ScaleRule | FloatScaleRule | None = None,
     overflow: str | Overflow = "saturate",
     nonfinite: str | Nonfinite = "block",
     block_size: int | None = None,
     block_shape: Sequence[int] | None = None,
     blocks: Sequence[int] | None = None,
     scales: Any = None,
+    tensor_scale: Any = None,
     offset: str | None = None,
     offset_range: str | OffsetRange = "exact",
     random_bits: Any = None,
@@ -157,13 +170,14 @@ def fake_quantize(
         block_lengths("blocks", blocks), rounding, scale_rule, overflow, nonfinite, offset, offset_range,
         scales is not None,
     )  # fmt: skip
-    given = None if scales is None else checked_scales(scales, settings.scales_shape)
+    given = None if scales is None else checked_scales(scales, settings.scales_shape, settings.format.scale)
     random = _random(array.shape, settings.rounding, random_bits, seed, stream, sr_bits)
     into = checked_out(host_view("out", out), array.shape, array.dtype)
     random = None if random is None else random_apart(random, into)
-    request = Request(settings, array, given, random, checked_threads(threads))
     words = None if random is None else random.words
     engine = dispatch.engine(x=array, scales=given, random_bits=words, out=into)
+    tensor = _tensor_scale(engine, array, settings, tensor_scale, checked_threads(threads))
+    request = Request(settings, array, given, random, checked_threads(threads), tensor_scale=tensor)
     return answer(engine.fake_quantize(request, into), x, out)
 
 
@@ -174,7 +188,7 @@ def fake_quantizer(
     out: Array,
     axis: int | None = None,
     rounding: str | Rounding = "rne",
-    scale_rule: str | ScaleRule = "floor",
+    scale_rule: str | ScaleRule | FloatScaleRule | None = None,
     overflow: str | Overflow = "saturate",
     nonfinite: str | Nonfinite = "block",
     block_size: int | None = None,
@@ -196,8 +210,11 @@ def fake_quantizer(
     array([0.5, 1. , 4. ], dtype=float32)
     """
     mode = errors.choose_member("rounding", rounding, _DETERMINISTIC)
-    if not isinstance(x, np.ndarray):  # each call asks tensors where they lie then, and a GPU for its stream
-        errors.require_type(is_tensor(x) or on_device(x), "x", "an array", type(x).__name__)
+    if not isinstance(x, np.ndarray) or formats.get(format).tensor_scale:
+        # Each call asks tensors where they lie then, a GPU for its stream, and x for its tensor scale.
+        errors.require_type(
+            isinstance(x, np.ndarray) or is_tensor(x) or on_device(x), "x", "an array", type(x).__name__
+        )
         return partial(
             fake_quantize, x, format, axis=axis, rounding=mode, scale_rule=scale_rule, overflow=overflow,
             nonfinite=nonfinite, block_size=block_size, block_shape=block_shape, blocks=blocks, threads=threads,
@@ -227,15 +244,16 @@ def shared_scale(
     format: str | MXFormat,
     *,
     axis: int | None = None,
-    scale_rule: str | ScaleRule = "floor",
+    scale_rule: str | ScaleRule | FloatScaleRule | None = None,
     nonfinite: str | Nonfinite = "block",
     block_size: int | None = None,
     block_shape: Sequence[int] | None = None,
     blocks: Sequence[int] | None = None,
+    tensor_scale: Any = None,
     threads: int | None = None,
     out: Array | None = None,
 ) -> Array:
-    """The E8M0 codes that `quantize` would choose, alone.
+    """The scales that `quantize` would choose, alone: codes of eight bits, or floats. Its keywords.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.shared_scale(np.array([[1.0, 500.0]]), "mxfp8_e4m3", scale_rule="rceil")
@@ -247,9 +265,11 @@ def shared_scale(
         block_lengths("blocks", blocks), Rounding.RNE, scale_rule, Overflow.SATURATE, nonfinite, None,
         OffsetRange.EXACT, False,
     )  # fmt: skip
-    into = checked_out(host_view("out", out), settings.scales_shape, np.dtype(np.uint8))
+    into = checked_out(host_view("out", out), settings.scales_shape, scale_dtype(settings.format.scale))
     engine = dispatch.engine(x=array, out=into)
-    made = engine.shared_scale(Request(settings, array, threads=checked_threads(threads)), into)
+    tensor = _tensor_scale(engine, array, settings, tensor_scale, checked_threads(threads))
+    request = Request(settings, array, threads=checked_threads(threads), tensor_scale=tensor)
+    made = engine.shared_scale(request, into)
     return answer(made, x, out)
 
 
@@ -318,10 +338,28 @@ def decode(
     return answer(engine.decode(array, source, target, into, **options), codes, out)
 
 
-def _mx_array(x: Any, made: Any, settings: Settings, packed_shape: tuple[int, ...] | None) -> MXArray:
+def _mx_array(
+    x: Any, made: Any, settings: Settings, packed_shape: tuple[int, ...] | None, tensor_scale: Array | None
+) -> MXArray:
     """An MX array of what the engine made of x, of the library of x."""
-    codes, scales, offsets = made if type(x) is np.ndarray else (in_kind(part, x) for part in made)
-    return MXArray(codes, scales, settings.format, settings.blocks, offsets, packed_shape)
+    parts = *made, tensor_scale
+    codes, scales, offsets, tensor = parts if type(x) is np.ndarray else (in_kind(part, x) for part in parts)
+    return MXArray(codes, scales, settings.format, settings.blocks, offsets, packed_shape, tensor)
+
+
+def _tensor_scale(engine: Any, array: Any, settings: Settings, asked: Any, threads: int | None) -> Any:
+    """The tensor scale as an array, found or given; None where the format has none."""
+    fmt, shape = settings.format, settings.shape
+    require_on_host("x", array, fmt.scale)
+    if fmt.tensor_scale is None or not (asked is None or isinstance(asked, str)):
+        given = checked_tensor_scale(asked, shape, settings.blocks, fmt, positive=True)
+        return None if given is None else given.copy()  # (what an array keeps is its own)
+    if asked is not None:
+        errors.choose("tensor_scale", asked, ("row",))
+        errors.require(bool(shape), "tensor_scale", "left out for an array without axes", asked)
+        is_of_rows = all(block == 1 for block in settings.blocks[:-1])
+        errors.require(is_of_rows, "tensor_scale", "left out where blocks span rows", asked)
+    return engine.tensor_scale(array, settings, asked is not None, threads)
 
 
 def _stores_packed(packed: Any, settings: Settings, out: Any) -> bool:
@@ -376,10 +414,13 @@ def _settings(
     """The arguments of a quantization that are not arrays, checked and resolved."""
     fmt = formats.get(format)
     layout = resolve_blocks(shape, fmt.block, axis=axis, block_size=block_size, block_shape=block_shape, blocks=blocks)
+    is_power = fmt.scale.power_of_two
     mode = errors.choose_member("rounding", rounding, Rounding)
     if offset is not None:
         errors.choose("offset", offset, ("float16",))
     used_range = errors.choose_member("offset_range", offset_range, OffsetRange)
+    if offset is not None and not is_power:
+        raise ValueError(f"Argument 'offset' must be left out for {fmt.name}, whose scales are {fmt.scales}.")
     if offset is None and used_range.is_half:
         raise ValueError("Argument 'offset_range' must be left out unless offset='float16' is given.")
     return Settings(
@@ -388,12 +429,24 @@ def _settings(
         source=formats.FLOATS[source],
         blocks=layout,
         rounding=mode,
-        scale_rule=errors.choose_member("scale_rule", scale_rule, ScaleRule),
+        scale_rule=_rule(fmt, scale_rule),
         overflow=errors.choose_member("overflow", overflow, Overflow),
         nonfinite=errors.choose_member("nonfinite", nonfinite, Nonfinite),
         offset_range=None if offset is None else used_range,
         scales_given=scales_given,
     )
+
+
+def _rule(fmt: MXFormat, asked: str | ScaleRule | FloatScaleRule | None) -> ScaleRule | FloatScaleRule:
+    """The rule of the kind that the scales of a format have; None is the default."""
+    if fmt.scale.power_of_two:
+        return ScaleRule.FLOOR if asked is None else errors.choose_member("scale_rule", asked, ScaleRule)
+    rule = FloatScaleRule.NEAREST if asked is None else errors.choose_member("scale_rule", asked, FloatScaleRule)
+    if rule.error_power:
+        element = fmt.element
+        is_e2m1 = element == formats.ELEMENTS["e2m1"]
+        errors.require(is_e2m1, "scale_rule", f"'nearest' or 'rceil' for {element.name} elements", str(rule))
+    return rule
 
 
 def _random(

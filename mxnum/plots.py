@@ -45,7 +45,7 @@ def histogram(x: Any, format: str | MXFormat, *, scale_rule: str = "floor", ax: 
     The share left of the smallest value or beyond the largest is written beside it. `layout` is axis, block_size,
     block_shape or blocks, as in `mxnum.quantize`. Zeros, NaN blocks and non-finite elements are left out.
     """
-    fmt = formats.get(format)
+    fmt = formats.get_e8m0(format, "mxnum.plots")
     array, _ = float_array("x", x)
     blocks = resolve_blocks(array.shape, fmt.block, **layout)
     scales = shared_scale(array, fmt, scale_rule=scale_rule, blocks=blocks)
@@ -98,7 +98,7 @@ def block_map(
 ) -> Any:
     """One coloured cell for each block of a matrix: by default its error; `options` as in `mxnum.analysis.measure`."""
     errors.choose("quantity", quantity, tuple(_MAPPED))
-    fmt = formats.get(format)
+    fmt = formats.get_e8m0(format, "mxnum.plots")
     array, _ = float_array("x", x)
     errors.require(array.ndim == 2, "x", "a matrix", f"an array of {array.ndim} axes")
     got: Statistics = measure(array, fmt, per="block", **options)
@@ -135,7 +135,7 @@ def sawtooth(
     ax: Any = None,
 ) -> Any:
     """The relative error of a block whose elements all have one value, against that value: one line a scale rule."""
-    fmt = formats.get(format)
+    fmt = formats.get_e8m0(format, "mxnum.plots")
     values = np.exp2(np.linspace(0, binades, points, endpoint=False)).astype(np.float32)
     ax = _axes(ax, (7.2, 3.8))
     ax.axhline(0, color="0.6", linewidth=0.8)

@@ -29,7 +29,8 @@ ALLOWED = {
     "chunks": {"dtypes", "layout", "scalar"},
     "by_numpy": {"formats", "modes", "dtypes", "layout", "scalar", "chunks"},
     "arguments": {"errors", "formats", "device", "dtypes", "layout", "memo", "engine"},
-    "array": {"errors", "formats", "tensors", "device", "dtypes", "layout", "files", "arguments", "engine"},
+    "views": {"tensors", "device", "dtypes", "engine"},
+    "array": {"errors", "formats", "tensors", "device", "dtypes", "layout", "files", "arguments", "views", "engine"},
     "ops": {
         "errors",
         "formats",

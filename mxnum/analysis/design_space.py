@@ -179,7 +179,10 @@ def explore(
     ('mxfp4_e2m1', 'even')
     """
     array, _ = float_array("x", x)
-    chosen = [known_formats.get(f) for f in (formats if formats is not None else known_formats.names())]
+    chosen = [
+        known_formats.get_e8m0(f, "mxnum.analysis.explore")
+        for f in (formats if formats is not None else known_formats.names("e8m0"))
+    ]
     for name, values, accepted in (
         ("scale_rules", scale_rules, tuple(ScaleRule)),
         ("roundings", roundings, tuple(Rounding)),

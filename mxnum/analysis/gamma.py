@@ -255,7 +255,7 @@ def _question(
     prescale: Any,
 ) -> tuple[Model, Array, Array]:
     """The arguments, checked."""
-    fmt = formats.get(format)
+    fmt = formats.get_e8m0(format, "mxnum.analysis")
     factor = Fraction(prescale)
     errors.require(0 < factor <= 1, "prescale", "above 0 and at most 1", prescale)
     model = Model(

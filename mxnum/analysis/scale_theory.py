@@ -23,7 +23,7 @@ def element_of(format: str | MXFormat | ElementFormat) -> ElementFormat:
         return format
     if isinstance(format, str) and format in formats.ELEMENTS:
         return formats.ELEMENTS[format]
-    return formats.get(format).element
+    return formats.get_e8m0(format, "mxnum.analysis").element
 
 
 def scale_threshold(format: str | MXFormat | ElementFormat, scale_rule: str | ScaleRule = "floor") -> Fraction:

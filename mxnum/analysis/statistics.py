@@ -205,7 +205,7 @@ def measure(
     >>> mx.analysis.measure(gamma, "mxfp8_e4m3", scale_rule="rceil").beyond_max_rate
     0.0
     """
-    fmt = formats.get(format)
+    fmt = formats.get_e8m0(format, "mxnum.analysis.measure")
     array = _any_float_array(x)
     layout = resolve_blocks(
         array.shape, fmt.block, axis=axis, block_size=block_size, block_shape=block_shape, blocks=blocks

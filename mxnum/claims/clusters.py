@@ -76,7 +76,7 @@ def clustered_blocks(context: Context) -> Evidence:
     samples = []
     for i, (mu, sigma) in enumerate(CLUSTERS):
         x = _sample(mu, sigma, i)
-        for fmt in formats.names():
+        for fmt in formats.names("e8m0"):
             context.tell(f"{fmt}, clusters around {mu}")
             for rule in _RULES:
                 zeta = _quantized(x, fmt, rule) / x - 1

@@ -37,10 +37,11 @@ def inspect(
     if isinstance(found, MXArray):
         if format is not None:
             raise ValueError(f"Option --format must be left out: {str(source)!r} is quantized already.")
+        formats.get_e8m0(found.format, "mxnum inspect")
         summary, of_what = MXSummary(found), "blocks"
     else:
         found = as_floats(found, str(source), as_dtype)
-        fmt = None if format is None else formats.get(format)
+        fmt = None if format is None else formats.get_e8m0(format, "mxnum inspect")
         summary = FloatSummary(fmt, axis=axis, block_size=block_size, scale_rule=scale_rule)
         of_what = "elements"
         along_first = found.ndim > 0 and axis % found.ndim == 0

@@ -24,7 +24,7 @@ def quantize(
     axis: Annotated[int, typer.Option(help="The axis along which elements share a scale.")] = -1,
     block_size: options.BlockSize = None,
     rounding: options.Rounding = "rne",
-    scale_rule: options.ScaleRule = "floor",
+    scale_rule: options.FormatsScaleRule = None,
     overflow: options.Overflow = "saturate",
     nonfinite: options.Nonfinite = "block",
     seed: options.Seed = None,
@@ -86,10 +86,12 @@ def _quantized(x: Array, format: str, settings: dict[str, Any]) -> MXArray:
     import numpy as np
 
     import mxnum as mx
+    from mxnum import formats
     from mxnum.array import MXArray
     from mxnum.cli.console import progress
 
-    small = x.ndim < 2 or x.size <= _PIECE or settings["axis"] % x.ndim == 0
+    is_power = formats.get(format).scale.power_of_two  # (others may have a scale of the whole)
+    small = not is_power or x.ndim < 2 or x.size <= _PIECE or settings["axis"] % x.ndim == 0
     if small or settings["seed"] is not None or settings["nonfinite"] == "raise":
         return mx.quantize(x, format, **settings)
     first = mx.quantize(x[:1], format, **settings)

@@ -14,6 +14,10 @@ Format = Annotated[
 ]
 Rounding = Annotated[str, typer.Option(help="rne, rna, rtz, rtp, rtn, rto or sr.")]
 ScaleRule = Annotated[str, typer.Option(help="floor, ceil, even or rceil.")]
+FormatsScaleRule = Annotated[
+    str | None,
+    typer.Option(help="floor, ceil, even or rceil with E8M0 scales (default: floor); nearest, rceil, ... with others."),
+]
 Overflow = Annotated[str, typer.Option(help="saturate or ieee.")]
 Nonfinite = Annotated[str, typer.Option(help="block, element or raise.")]
 BlockSize = Annotated[int | None, typer.Option(help="Elements that share a scale (default: the format's).")]

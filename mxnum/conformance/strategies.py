@@ -74,7 +74,7 @@ def blocks(
     infinity: bool = True,
 ) -> Any:
     """One block of floats: few distinct numbers or many, boundaries of the scale its maximum gives, special values."""
-    fmt = formats.get(format)
+    fmt = formats.get_e8m0(format, "mxnum.conformance.strategies")
     float_type = FLOATS[errors.choose("source", source, tuple(FLOATS))]
     length = fmt.block if block is None else errors.positive_integer("block", block)
     low = max(float_type.emin, fmt.element.emax - 130)
@@ -130,8 +130,8 @@ def elements(*, custom: bool = True) -> Any:
 
 
 def mx_formats(*, custom: bool = True) -> Any:
-    """MX formats: the known ones and, unless left out, any element in blocks of 1 to 64."""
-    known = st.sampled_from([formats.get(name) for name in formats.names()])
+    """MX formats: the known ones with E8M0 scales and, unless left out, any element in blocks of 1 to 64."""
+    known = st.sampled_from([formats.get(name) for name in formats.names("e8m0")])
     if not custom:
         return known
     return st.one_of(known, st.builds(lambda e, k: MXFormat(e, block=k), elements(), st.integers(1, 64)))
@@ -139,7 +139,7 @@ def mx_formats(*, custom: bool = True) -> Any:
 
 def mx_arrays(format: str | MXFormat, *, max_rows: int = 3, max_length: int = 80) -> Any:
     """Two-dimensional `MXArray` objects of any codes and scales, blocks along the rows, short last blocks included."""
-    fmt = formats.get(format)
+    fmt = formats.get_e8m0(format, "mxnum.conformance.strategies")
 
     @st.composite  # type: ignore[untyped-decorator]
     def build(draw: Any) -> mx.MXArray:

@@ -177,7 +177,7 @@ def make_task(
     operation = errors.choose("operation", operation, tuple(OPERATIONS))
     if isinstance(format, str) and format in formats.ELEMENTS:
         format = formats.of_element(format)
-    fmt = formats.get(format)
+    fmt = formats.get_e8m0(format, "mxnum.conformance")
     if block is not None and _integer("block", block, 1, 4096) != fmt.block:
         fmt = MXFormat(fmt.element, fmt.scale, int(block), fmt.name if fmt.name in formats.names() else "")
     mode = errors.choose_member("accumulate", accumulate, (Accumulate.EXACT, Accumulate.BLOCK, Accumulate.SEQUENTIAL))

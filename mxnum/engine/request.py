@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
-from mxnum.formats import ElementFormat, MXFormat
+from mxnum.formats import E8M0, ElementFormat, MXFormat, ScaleFormat
 from mxnum.layout import Blocks, scales_shape
-from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
+from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ class Settings:
     source: ElementFormat
     blocks: Blocks
     rounding: Rounding
-    scale_rule: ScaleRule
+    #: The kind of rule that the scales of the format have.
+    scale_rule: ScaleRule | FloatScaleRule
     overflow: Overflow
     nonfinite: Nonfinite
     #: How the scale is found under asymmetric scaling; None without an offset.
@@ -49,6 +50,18 @@ class Settings:
     @cached_property
     def element(self) -> ElementFormat:
         return self.format.element
+
+    @cached_property
+    def power_rule(self) -> ScaleRule:
+        """The rule where scales are powers of two."""
+        assert isinstance(self.scale_rule, ScaleRule)
+        return self.scale_rule
+
+    @cached_property
+    def float_rule(self) -> FloatScaleRule:
+        """The rule where scales are floats."""
+        assert isinstance(self.scale_rule, FloatScaleRule)
+        return self.scale_rule
 
     @cached_property
     def scales_shape(self) -> tuple[int, ...]:
@@ -72,6 +85,8 @@ class Request(NamedTuple):
     threads: int | None = None
     #: Whether codes are to be packed.
     packed: bool = False
+    #: The tensor scale, where the format has one: a float32 array that broadcasts with x.
+    tensor_scale: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +101,7 @@ class DecodingSettings:
     has_offsets: bool
     #: The type of the values.
     target: ElementFormat
+    scale: ScaleFormat = E8M0
 
     @cached_property
     def scales_shape(self) -> tuple[int, ...]:
@@ -104,6 +120,8 @@ class DecodingRequest(NamedTuple):
     scales: Any
     offsets: Any = None
     threads: int | None = None
+    #: As in `Request`.
+    tensor_scale: Any = None
 
 
 def must_look(element: ElementFormat, nonfinite: Nonfinite) -> bool:

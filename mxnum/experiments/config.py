@@ -44,7 +44,7 @@ class Operand:
 
     def __post_init__(self) -> None:
         if self.format not in (None, "bfloat16"):
-            formats.get(self.format)
+            formats.get_e8m0(self.format, "An experiment")
         if self.scale_rule != "released_bump":
             errors.choose_member("scale_rule", self.scale_rule, ScaleRule)
         errors.choose_member("rounding", self.rounding, Rounding)
@@ -57,7 +57,7 @@ class Operand:
         """The format; only for an operand that has one."""
         if self.format in (None, "bfloat16"):
             raise ValueError(f"Operand {self.describe()!r} has no MX format.")
-        return formats.get(self.format)
+        return formats.get_e8m0(self.format, "An experiment")
 
     @property
     def is_mx(self) -> bool:

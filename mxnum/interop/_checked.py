@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mxnum import errors
+from mxnum import errors, formats
 from mxnum.array import MXArray
 
 
@@ -18,8 +18,9 @@ def in_host_memory(argument: str, q: Any) -> MXArray:
 
 
 def without_offsets(argument: str, q: Any) -> MXArray:
-    """An MX array whose codes and scales say everything, which is all that most other software knows."""
+    """An MX array whose codes and E8M0 scales say everything, which is all that most other software knows."""
     errors.require_type(isinstance(q, MXArray), argument, "an MXArray", type(q).__name__)
+    formats.get_e8m0(q.format, "What other software reads")
     errors.require(q.offsets is None, argument, "without offsets", q)
     checked: MXArray = q
     return checked

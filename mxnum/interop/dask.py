@@ -39,7 +39,7 @@ def quantize(x: Any, format: str | MXFormat, **options: Any) -> MXChunks:
     words = options.pop("random_bits", None)
     count = tuple(tuple(-(-n // b) for n in chunks) for chunks, b in zip(array.chunks, blocks, strict=True))
     inputs = (array,) if words is None else (array, words)
-    fmt = formats.get(format)
+    fmt = formats.get_e8m0(format, "mxnum.interop.dask")
     settings = {**options, "blocks": blocks}
     codes = _map(_codes, inputs, fmt, settings, np.uint8, array.chunks)
     scales = _map(_scales, inputs, fmt, settings, np.uint8, count)
@@ -52,7 +52,8 @@ def fake_quantize(x: Any, format: str | MXFormat, **options: Any) -> Any:
     words = options.pop("random_bits", None)
     inputs = (array,) if words is None else (array, words)
     settings = {**options, "blocks": blocks}
-    return _map(_values, inputs, formats.get(format), settings, array.dtype.newbyteorder("="), array.chunks)
+    fmt = formats.get_e8m0(format, "mxnum.interop.dask")
+    return _map(_values, inputs, fmt, settings, array.dtype.newbyteorder("="), array.chunks)
 
 
 def _checked(x: Any, options: dict[str, Any], format: str | MXFormat) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
@@ -60,7 +61,7 @@ def _checked(x: Any, options: dict[str, Any], format: str | MXFormat) -> tuple[A
     errors.require_type(isinstance(x, array_module.Array), "x", "a dask array", type(x).__name__)
     known = all(length == length for chunks in x.chunks for length in chunks)  # (those that are not are NaN)
     errors.require(known, "x", "of chunks whose lengths are known (x.compute_chunk_sizes())", x.chunks)
-    fmt = formats.get(format)
+    fmt = formats.get_e8m0(format, "mxnum.interop.dask")
     options = dict(options)
     for name in ("seed", "offset", "scales", "out"):
         if options.pop(name, None) is not None:

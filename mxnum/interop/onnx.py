@@ -64,7 +64,7 @@ def from_onnx(
     fits = scales.data_type == onnx.TensorProto.FLOAT8E8M0
     errors.require(fits, "scales", "of FLOAT8E8M0", scales.data_type)
     name = known[elements.data_type]
-    fmt = formats.of_element(name) if format is None else formats.get(format)
+    fmt = formats.of_element(name) if format is None else formats.get_e8m0(format, "mxnum.interop.onnx")
     errors.require(fmt.element.name == name, "format", f"one of {name} elements", fmt.name)
     codes = onnx.numpy_helper.to_array(elements).view(np.uint8)
     scale_codes = onnx.numpy_helper.to_array(scales).view(np.uint8)

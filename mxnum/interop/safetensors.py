@@ -23,7 +23,7 @@ from mxnum import errors
 from mxnum.array import MXArray
 from mxnum.dtypes import Array, as_array
 from mxnum.files import written_whole
-from mxnum.formats import ElementFormat, MXFormat
+from mxnum.formats import ElementFormat, MXFormat, get_e8m0
 from mxnum.interop._checked import in_host_memory
 
 #: numpy or ml_dtypes names of the types a file may hold; F4 and F6 are packed, and read as bytes.
@@ -184,7 +184,7 @@ class File:
         try:
             note = json.loads(self.metadata[key])
             element = ElementFormat(**note["element"])
-            fmt = MXFormat(element, note["scale"], note["block"], note["name"])
+            fmt = get_e8m0(MXFormat(element, note["scale"], note["block"], note["name"]), "A safetensors file")
             shape, blocks = tuple(note["shape"]), tuple(note["blocks"])
             codes, scales = (self._bytes(f"{name}.{part}") for part in ("elements", "scales"))
             offsets = self.tensor(f"{name}.offsets") if f"{name}.offsets" in self._entries else None
@@ -254,6 +254,7 @@ def _parts(q: MXArray) -> tuple[dict[str, Array], str]:
     import ml_dtypes
 
     q = in_host_memory("tensors", q)
+    get_e8m0(q.format, "A safetensors file")
     if q.ndim == 0:
         raise ValueError("Argument 'tensors' must hold MX arrays of at least one axis: packed codes are rows.")
     e = q.format.element

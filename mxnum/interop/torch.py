@@ -163,7 +163,8 @@ def from_torch(
     if format is None and elements.dtype not in known:
         listed = errors.joined(DTYPES.values())
         raise TypeError(f"Argument 'format' must be given unless elements are {listed}, not {elements.dtype}.")
-    fmt = formats.of_element(known[elements.dtype]) if format is None else formats.get(format)
+    of_type = formats.of_element(known[elements.dtype]) if format is None else format
+    fmt = formats.get_e8m0(of_type, "mxnum.interop.torch")
     own = known.get(elements.dtype) == fmt.element.name
     accepted = f"torch.uint8 or the type of {fmt.element.name} for {fmt.name}"
     errors.require_type(own or elements.dtype == torch.uint8, "elements", accepted, elements.dtype)

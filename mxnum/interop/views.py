@@ -47,7 +47,7 @@ def from_views(
     known = {ML_DTYPES[element]: element for element in ELEMENTS}
     if name not in known:
         raise TypeError(f"Argument 'elements' must be an array of {errors.joined(known)}, not {name}.")
-    fmt = formats.get(format) if format is not None else formats.of_element(known[name])
+    fmt = formats.get_e8m0(format, "mxnum.interop.views") if format is not None else formats.of_element(known[name])
     errors.require(fmt.element.name == known[name], "format", f"one of {known[name]} elements", fmt.name)
     if codes.dtype.name == "float8_e8m0fnu":
         codes = codes.view(np.uint8)

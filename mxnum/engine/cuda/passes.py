@@ -82,7 +82,7 @@ def _run(
             given, strided = arrays.empty(x, given.shape, np.uint8), given
             copy(strided, given, stream)
         kernel = vectors.quantize_rows(
-            source, element, blocks[-1], asked.scale_rule, nonfinite, given is not None, how, sr_bits,
+            source, element, blocks[-1], asked.power_rule, nonfinite, given is not None, how, sr_bits,
             function, values,
         )  # fmt: skip
         quads = x.size // 4
@@ -110,7 +110,7 @@ def _fill_scales(
 ) -> None:
     asked = request.settings
     kernel = kernels.block_scales(
-        asked.source, asked.element, asked.scale_rule, asked.nonfinite, request.scales is not None,
+        asked.source, asked.element, asked.power_rule, asked.nonfinite, request.scales is not None,
         asked.offset_range,
     )  # fmt: skip
     given = scales if request.scales is None else request.scales

@@ -131,7 +131,7 @@ class Modes(NamedTuple):
 def modes_of(asked: Settings) -> Modes:
     """Those of some settings."""
     return Modes(
-        asked.source, asked.element, asked.rounding, asked.overflow, asked.scale_rule, asked.nonfinite,
+        asked.source, asked.element, asked.rounding, asked.overflow, asked.power_rule, asked.nonfinite,
         asked.scales_given,
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ from mxnum.engine.loops.random_bits import NO_DRAW
 from mxnum.engine.loops.rows import greatest_magnitude
 from mxnum.engine.packing.arrays import pack, unpack
 from mxnum.engine.quantizing.conversion import Loops
+from mxnum.engine.quantizing.float_scales import tensor_scale
 from mxnum.engine.quantizing.plan import (
     decoding_plan,
     drawn,
@@ -38,6 +39,7 @@ __all__ = [
     "pack",
     "quantize",
     "shared_scale",
+    "tensor_scale",
     "unpack",
 ]
 
@@ -59,7 +61,7 @@ def quantize(request: Request, out: Quantized | None = None) -> Quantized:
     if out is not None:
         codes, scales, offsets = out
         sides = (scales,) if offsets is None else (scales, offsets)
-    codes, made = plan.run(request.x, codes, sides, request.scales, random, request.threads)
+    codes, made = plan.run(request.x, codes, sides, request.scales, random, request.threads, request.tensor_scale)
     return codes, made[0], made[1] if len(made) > 1 else None
 
 
@@ -69,7 +71,7 @@ def fake_quantize(request: Request, out: Array | None = None) -> Array:
     if asked.must_look:
         check_finite(request.x, asked.source, asked.element, asked.nonfinite)
     plan = to_values_plan(asked, NO_DRAW if random is None else drawn(random))
-    return plan.run(request.x, out, None, request.scales, random, request.threads)[0]
+    return plan.run(request.x, out, None, request.scales, random, request.threads, request.tensor_scale)[0]
 
 
 def fake_quantizer(request: Request, out: Array) -> Callable[[], Array]:
@@ -90,12 +92,13 @@ def fake_quantizer(request: Request, out: Array) -> Callable[[], Array]:
 
 
 def shared_scale(request: Request, out: Array | None = None) -> Array:
-    """The E8M0 code of each block."""
+    """The scale of each block."""
     asked = request.settings
     if asked.nonfinite.by_error:
         check_finite(request.x, asked.source, asked.element, asked.nonfinite)
     sides = None if out is None else (out,)
-    return to_scales_plan(asked).run(request.x, None, sides, threads=request.threads)[1][0]
+    plan, tensor = to_scales_plan(asked), request.tensor_scale
+    return plan.run(request.x, None, sides, threads=request.threads, tensor_scale=tensor)[1][0]
 
 
 def encode(
@@ -120,7 +123,8 @@ def dequantize(request: DecodingRequest, out: Array | None = None) -> Array:
     """Values of an MX array; without `out` a new array in the order of the memory of the codes."""
     asked, scales, offsets = request.settings, request.scales, request.offsets
     sides = (scales,) if offsets is None else (scales, offsets)
-    return from_codes_plan(asked).run(request.stored, out, sides, None, None, request.threads)[0]
+    plan, tensor = from_codes_plan(asked), request.tensor_scale
+    return plan.run(request.stored, out, sides, None, None, request.threads, tensor)[0]
 
 
 def decode(

@@ -16,6 +16,7 @@ import numpy as np
 from mxnum.dtypes import Array, code_dtype, numpy_dtype
 from mxnum.engine.loops.random_bits import NO_DRAW, Draw, SeedWords, draw_from_seed, draw_from_words
 from mxnum.engine.packing.arrays import Packed, codes_in_whole_bytes, pack, unpack
+from mxnum.engine.quantizing import float_scales
 from mxnum.engine.quantizing.conversion import from_codes
 from mxnum.engine.quantizing.transforms import (
     OFFSETS,
@@ -30,7 +31,7 @@ from mxnum.engine.request import DecodingSettings, RandomBits, Settings
 from mxnum.engine.traversal.block_walk import Walk, walk_of
 from mxnum.engine.traversal.blocked_copy import Order, memory_order
 from mxnum.engine.traversal.parts import CHUNK, NOTHING, Arrays, Part, Plain
-from mxnum.formats import ElementFormat
+from mxnum.formats import ElementFormat, ScaleFormat
 from mxnum.layout import Blocks, packed_length
 from mxnum.modes import Overflow, Rounding
 from mxnum.scalar.pack import SR_BITS
@@ -86,16 +87,18 @@ class Plan:
         given_scales: Array | None = None,
         random: RandomBits | None = None,
         threads: int | None = None,
+        tensor_scale: Array | None = None,
     ) -> tuple[Array, tuple[Array, ...]]:
         """Fill arrays, new ones where none are given, and return them.
 
-        New ones have their axes in the order of the memory of x, as numpy's own functions do it.
+        New ones have their axes in the order of the memory of x, as numpy's own functions do it. A `tensor_scale` is
+        read as what belongs to blocks is, after that; it broadcasts with it.
         """
         direct, words = self.direct, NO_WORDS
         if not x.flags.c_contiguous and not (self.reads_packed or self.writes_packed):
             order = memory_order(x if out is None or out.itemsize <= x.itemsize else out)
             if any(axis != place for place, axis in enumerate(order)):
-                return self._run_turned(order, x, out, sides, given_scales, random, threads)
+                return self._run_turned(order, x, out, sides, given_scales, random, threads, tensor_scale)
         if not x.flags.c_contiguous:
             direct = None
         if out is None:
@@ -116,11 +119,16 @@ class Plan:
             else:
                 direct = None
         if direct is None:
-            self._run_in_parts(x, out, sides, given_scales, random, threads)
+            self._run_in_parts(x, out, sides, given_scales, random, threads, tensor_scale)
             return out, sides
         if given_scales is not None:
             sides[0][...] = given_scales
-        direct(x, out, sides, words, threads)
+        if tensor_scale is None:
+            direct(x, out, sides, words, threads)
+            return out, sides
+        if tensor_scale.size > 1:
+            tensor_scale = np.ascontiguousarray(np.broadcast_to(tensor_scale, sides[0].shape))
+        direct(x, out, (*sides, tensor_scale), words, threads)
         return out, sides
 
     def _run_turned(
@@ -132,6 +140,7 @@ class Plan:
         given_scales: Array | None,
         random: RandomBits | None,
         threads: int | None,
+        tensor_scale: Array | None,
     ) -> tuple[Array, tuple[Array, ...]]:
         """The same by the plan for arrays whose axes are in the order that memory has them."""
         if order not in self._turned:
@@ -151,6 +160,7 @@ class Plan:
             None if given_scales is None else given_scales.transpose(order),
             random,
             threads,
+            tensor_scale.transpose(order) if tensor_scale is not None and tensor_scale.ndim else tensor_scale,
         )
         back = tuple(order.index(axis) for axis in range(len(order)))
         if out is None:
@@ -165,6 +175,7 @@ class Plan:
         given_scales: Array | None,
         random: RandomBits | None,
         threads: int | None,
+        tensor_scale: Array | None,
     ) -> None:
         """Fill arrays that loops do not take as they are."""
         if self.size == 0:
@@ -192,6 +203,7 @@ class Plan:
             None if self.out is _NONE else into,
             sides,
             words,
+            None if tensor_scale is None else np.broadcast_to(tensor_scale, sides[0].shape),
             first_will_do=isinstance(words, SeedWords) and self.order is None,
             writes_sides=self.writes_sides,
             whole_rows=codes_in_whole_bytes(self.reads_packed or self.writes_packed or 8),
@@ -238,15 +250,17 @@ def drawn(random: RandomBits | None) -> Draw:
     return draw_from_seed(random.sr_bits) if random.words is None else draw_from_words(random.sr_bits)
 
 
-def transform_of(has_offsets: bool) -> BlockTransform:
-    """The scheme of an array: offsets are what there is beside powers of two."""
+def transform_of(scale: ScaleFormat, has_offsets: bool) -> BlockTransform:
+    """The scheme of an array: powers of two may have offsets before them."""
+    if not scale.power_of_two:
+        return float_scales.transform(scale)
     return OFFSETS if has_offsets else POWERS_OF_TWO
 
 
 @lru_cache(maxsize=4096)
 def to_codes_plan(asked: Settings, packed: bool, draw: Draw) -> Plan:
     """Codes, a byte each or packed, and what is kept of each block."""
-    transform, bits = transform_of(asked.offset_range is not None), asked.element.bits
+    transform, bits = transform_of(asked.format.scale, asked.offset_range is not None), asked.element.bits
     shape = _packed_shape(asked.shape, bits) if packed else asked.shape
     return _quantizing(asked, transform, transform.apply(asked), draw, (shape, _BYTE), bits if packed else 0)
 
@@ -254,7 +268,7 @@ def to_codes_plan(asked: Settings, packed: bool, draw: Draw) -> Plan:
 @lru_cache(maxsize=4096)
 def to_values_plan(asked: Settings, draw: Draw) -> Plan:
     """The values of codes in the type of the input."""
-    transform = transform_of(asked.offset_range is not None)
+    transform = transform_of(asked.format.scale, asked.offset_range is not None)
     out = asked.shape, numpy_dtype(asked.source)
     return _quantizing(asked, transform, transform.apply_and_undo(asked), draw, out)
 
@@ -262,7 +276,7 @@ def to_values_plan(asked: Settings, draw: Draw) -> Plan:
 @lru_cache(maxsize=4096)
 def to_scales_plan(asked: Settings) -> Plan:
     """What is kept of each block alone."""
-    transform = transform_of(asked.offset_range is not None)
+    transform = transform_of(asked.format.scale, asked.offset_range is not None)
     return _quantizing(asked, transform, transform.find(asked), NO_DRAW, _NONE)
 
 
@@ -279,7 +293,7 @@ def _quantizing(
 @lru_cache(maxsize=4096)
 def from_codes_plan(asked: DecodingSettings) -> Plan:
     """Values of codes."""
-    transform, kind = transform_of(asked.has_offsets), (asked.shape, numpy_dtype(asked.target))
+    transform, kind = transform_of(asked.scale, asked.has_offsets), (asked.shape, numpy_dtype(asked.target))
     sides = tuple((asked.scales_shape, dtype) for dtype in transform.sides)
     reads_packed = asked.element.bits if asked.packed else 0
     return Plan(asked.shape, asked.blocks, transform.undo(asked), NO_DRAW, kind, sides, reads_packed=reads_packed)

@@ -128,7 +128,7 @@ class Offsets:
                 subtract = loops.subtract_offsets(source, by_floats)
                 subtract(signed_bits(x.ravel()), signed_bits(room), offsets, *walk.bands, *ends)
                 if in_halves:
-                    loops.half_range_scales(source, asked.element, asked.scale_rule)(*ends, scales)
+                    loops.half_range_scales(source, asked.element, asked.power_rule)(*ends, scales)
                 of_differences(room, codes, (scales,), words, threads)
                 loops.clear_offsets()(scales, offsets)
 

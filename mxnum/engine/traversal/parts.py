@@ -75,7 +75,7 @@ class Part(NamedTuple):
     #: What is read, and what is written.
     x: Array
     out: Array
-    #: What belongs to its blocks: scales, offsets.
+    #: What belongs to its blocks: scales, offsets; and what is read beside them.
     sides: tuple[Array, ...]
     #: The C-order index of its first element, if the others follow it one by one.
     first: int | None
@@ -95,6 +95,8 @@ class Arrays:
     sides: tuple[Array, ...]
     #: Words that are read with the elements.
     words: Readable | None = None
+    #: What is read beside the sides, shaped as they are.
+    beside: Array | None = None
     #: Whether parts whose elements follow each other need no words, but the index of the first element.
     first_will_do: bool = False
     writes_sides: bool = False
@@ -132,7 +134,8 @@ class Arrays:
                 words = contiguous(words) if by_walk else as_rows(words, self.blocks)
             sides = [side[blocks_where] for side in self.sides]
             flat = tuple(contiguous(side) for side in sides)
-            work(Part(walk, read, out, flat, first, words))
+            beside = () if self.beside is None else (contiguous(self.beside[blocks_where]),)
+            work(Part(walk, read, out, (*flat, *beside), first, words))
             if self.out is not None:
                 if is_aside:
                     copy(out if by_walk else from_rows(out, target.shape, self.blocks), target)

@@ -1,0 +1,179 @@
+"""Scales that are floats as a transform of blocks, and the tensor scale of an array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import pairwise
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mxnum.dtypes import Array, scale_dtype, signed_bits, stored_bits
+from mxnum.engine.loops import float_scales as loops
+from mxnum.engine.loops.random_bits import Draw
+from mxnum.engine.loops.rows import greatest_magnitude
+from mxnum.engine.machine import float_environment
+from mxnum.engine.machine.workers import bounds, in_pieces, worth
+from mxnum.engine.request import DecodingSettings, Settings
+from mxnum.engine.rounding import by_factors
+from mxnum.engine.rounding import float_scales as formulation
+from mxnum.engine.rounding.float_scales import Formulation
+from mxnum.engine.traversal.block_walk import ELEMENTS_PER_THREAD, Walk
+from mxnum.formats import ElementFormat, ScaleFormat
+from mxnum.scalar.float_scale import make_float_scale, make_tensor_scale
+
+#: The tensor scale of formats without one.
+_ONE = np.ones(1, np.float32)
+#: Elements of rows whose largest are found at a time.
+_PIECE = 1 << 18
+
+
+class FloatScales:
+    """A float for each block, times the tensor scale, if there is one; elements are divided by the product."""
+
+    needs_room = False
+
+    def __init__(self, scale: ScaleFormat) -> None:
+        self.sides = (scale_dtype(scale),)
+
+    def find(self, asked: Settings) -> Any:
+        return _along(_Conversion(asked.source, None, None, *_finding(asked)))
+
+    def apply(self, asked: Settings) -> Any:
+        return _along(_quantizing(asked, None))
+
+    def apply_and_undo(self, asked: Settings) -> Any:
+        return _along(_quantizing(asked, asked.source))
+
+    def undo(self, asked: DecodingSettings) -> Any:
+        how = asked.element, asked.scale, asked.target
+        return _along(_Conversion(None, by_factors.decoding(*how), formulation.decoding(*how), None, None, 0))
+
+
+transform = lru_cache(maxsize=None)(FloatScales)
+
+
+class _Conversion(NamedTuple):
+    """What becomes of elements, fast and by the definition, and how scales are found."""
+
+    #: None where codes are read.
+    source: ElementFormat | None
+    fast: Formulation | None
+    definition: Formulation | None
+    #: None where scales are there.
+    find_fast: Callable[..., Any] | None
+    find: Callable[..., Any] | None
+    #: The scale of blocks that hold what is not finite; 0 where it does not matter.
+    nan_code: int
+
+
+def _finding(asked: Settings) -> tuple[Callable[..., Any] | None, Callable[..., Any] | None, int]:
+    scale = asked.format.scale
+    nan_code = scale.nan_code if asked.nonfinite.by_block else 0
+    if asked.scales_given:
+        return None, None, nan_code
+    how = asked.source, asked.element, scale, asked.float_rule
+    return by_factors.make_scale(*how), _defined_scale(*how), nan_code
+
+
+_defined_scale = lru_cache(maxsize=1024)(make_float_scale)
+
+
+def _quantizing(asked: Settings, target: ElementFormat | None) -> _Conversion:
+    how = asked.source, asked.element, asked.format.scale, asked.rounding, asked.overflow, target
+    return _Conversion(asked.source, _fast(asked, target), formulation.quantizing(*how), *_finding(asked))
+
+
+def _fast(asked: Settings, target: ElementFormat | None) -> Formulation | None:
+    source, element, scale = asked.source, asked.element, asked.format.scale
+    if by_factors.has_places(element, asked.rounding):
+        return by_factors.by_places(source, element, scale, asked.rounding, target)
+    return by_factors.by_quotients(source, element, scale, asked.rounding, asked.overflow, target)
+
+
+def _along(conversion: _Conversion) -> Any:
+    @lru_cache(maxsize=256)
+    def along(walk: Walk, draw: Draw) -> Any:
+        return _Loops(conversion, walk, draw)
+
+    return along
+
+
+class _Loops:
+    """The loops of a conversion along one walk."""
+
+    def __init__(self, conversion: _Conversion, walk: Walk, draw: Draw) -> None:
+        self.conversion, self.walk, self.draw = conversion, walk, draw
+        self.shape, (_, self.bands, _, self.columns) = walk.bands
+        self.run = walk.run if walk.run in loops.RUNS else 0
+        self.panels = self.bands * -(-self.columns // walk.panel)
+        done = conversion
+        limit = 0 if done.source is None else done.source.max_code
+        self.fast = None
+        if done.fast is not None:
+            self.fast = loops.convert(done.fast, done.source, done.find_fast, draw, limit, done.nan_code, self.run)
+
+    def __call__(self, x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
+        """Convert contiguous arrays; the sides are the scales and the tensor scale, one or one for each block."""
+        done, (scales, tensor) = self.conversion, (*sides, _ONE)[:2]
+        read = x.ravel() if done.source is None else signed_bits(x.ravel())
+        arrays = read, stored_bits(out.ravel()), stored_bits(scales.ravel()), tensor.ravel().view(np.uint32)
+        marks = np.zeros(self.panels, np.uint8)
+        if self.fast is not None and float_environment.is_default():
+            if self._in_threads(self.fast, arrays, marks, words, threads) == 0:
+                return
+        else:
+            marks.fill(loops.LEFT)
+        # Compiled when something is left for it.
+        defined = loops.convert(done.definition, done.source, done.find, self.draw, -1, done.nan_code, 0)
+        self._in_threads(defined, arrays, marks, words, threads)
+
+    def _in_threads(self, loop: Any, arrays: Any, marks: Array, words: Any, threads: int | None) -> int:
+        def work(share: tuple[int, int, int, int]) -> int:
+            return int(loop(*arrays, self.shape, share, marks, words))
+
+        return sum(in_pieces(work, self._shares(threads)))
+
+    def _shares(self, threads: int | None) -> list[tuple[int, int, int, int]]:
+        """What each thread does: bands, or panels where there are fewer bands than threads."""
+        count = worth(self.walk.elements, ELEMENTS_PER_THREAD, threads)
+        if self.bands >= count:
+            return [(a, b, 0, self.columns) for a, b in pairwise(bounds(self.bands, count)) if a < b]
+        cuts = bounds(self.columns, count, self.walk.panel)
+        return [(0, self.bands, a, b) for a, b in pairwise(cuts) if a < b]
+
+
+def tensor_scale(x: Array, asked: Settings, by_rows: bool, threads: int | None) -> Array:
+    """The tensor scale of an array, or of each row of its last axis, which stays as one of length 1."""
+    source = asked.source
+    find = make_tensor_scale(source, asked.element, asked.format.scale)
+    if by_rows:
+        found = np.asarray(find(_largest_of_rows(signed_bits(x), source)))
+    else:
+        found = np.array(find(_largest(signed_bits(x).ravel(order="K"), source, threads)))
+    return found.astype(np.uint32).view(np.float32)
+
+
+def _largest(bits: Array, source: ElementFormat, threads: int | None) -> int:
+    """The largest finite magnitude, as a bit pattern."""
+    cuts = bounds(bits.size, worth(bits.size, ELEMENTS_PER_THREAD, threads))
+    greatest = max(in_pieces(greatest_magnitude(source), [bits[a:b] for a, b in pairwise(cuts)]))
+    return int(greatest) if greatest <= source.max_code else int(_finite(bits, source).max(initial=0))
+
+
+def _finite(bits: Array, source: ElementFormat) -> Array:
+    """Magnitudes, with zeros for what is not finite."""
+    magnitude = bits & ((1 << (source.bits - 1)) - 1)
+    return np.where(magnitude > source.max_code, 0, magnitude)
+
+
+def _largest_of_rows(bits: Array, source: ElementFormat) -> Array:
+    """The same of each row of the last axis."""
+    rows = bits.reshape(prod(bits.shape[:-1]), bits.shape[-1])
+    step = max(1, _PIECE // max(1, bits.shape[-1]))
+    found = np.zeros(len(rows), np.int64)
+    for start in range(0, len(rows), step):
+        found[start : start + step] = _finite(rows[start : start + step], source).max(axis=1, initial=0)
+    return found.reshape(*bits.shape[:-1], 1)

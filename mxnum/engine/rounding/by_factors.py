@@ -1,0 +1,434 @@
+"""Scales that are floats, fast: by float64 products, quotients and comparisons.
+
+A factor, scale times tensor scale, has at most 11 + 24 significant bits, and is exact in float64. So is its product with
+any value of an element, and with any place halfway between two.
+
+- Elements of four bits have seven places at which the result of rounding |x| changes. Each is multiplied by the factor,
+  exactly, once for a block, and |x| is compared with all: no division, and nothing is rounded.
+- Others take the quotient |x| / factor to 53 bits. It lies on the same side of every place as the exact one: places have
+  at most 8 bits, so that place * factor has at most 43, and x at most 48 (of a float64 number the leading 48, the last of
+  which says whether there are others). If x is not place * factor, they differ by 2**-48 of either at least, and a
+  quotient is rounded by 2**-53 of itself. Then `float64_as_float32` and `float_additions` do the rest at scale 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mxnum.engine.machine.float64_words import add_float64, divide_float64, multiply_float64, subtract_float64
+from mxnum.engine.machine.lanes import (
+    float16_to_float32,
+    float32_to_float16,
+    float32_to_float64,
+    float64_to_float32,
+    load,
+    low_word,
+    store,
+    wide,
+)
+from mxnum.engine.rounding import float_additions, paths
+from mxnum.engine.rounding.float64_as_float32 import to_odd_by_conversion
+from mxnum.engine.rounding.float_scales import Formulation
+from mxnum.formats import ElementFormat, ScaleFormat
+from mxnum.modes import FloatScaleRule, Overflow, Rounding, which
+from mxnum.scalar.float_scale import number_of
+from mxnum.scalar.word import dialect, select
+
+UNIT = 127
+_BIAS, _MANTISSA = 1023, 52
+_NEVER = 0x7FFFFFFF
+_NEVER_WIDE = 0x7FFFFFFFFFFFFFFF
+#: Every element takes this quotient for too large.
+_GREATEST = (UNIT + 100) << 23
+#: Above every factor that is a number.
+_HUGE = (_BIAS + 700) << _MANTISSA
+#: In place of a factor that is zero: what is divided by it is zero.
+_INFINITY = 0x7FF << _MANTISSA
+#: In place of float64 numbers below it, of which every quotient is far below all places.
+_TINY = (_BIAS - 600) << _MANTISSA
+
+
+def _bits(number: float) -> int:
+    return int(np.float64(number).view(np.int64))
+
+
+@cache
+def make_number_of_scale(scale: ScaleFormat) -> Callable[..., Any]:
+    """code -> float64 bits of a scale; of a special code, something."""
+    number = number_of(scale)
+    MANTISSA, UP = number.mantissa_bits, _MANTISSA - number.mantissa_bits
+    LEAST, REBIAS = (_BIAS + number.emin) << _MANTISSA, (_BIAS - number.bias) << _MANTISSA
+
+    @dialect
+    def number_of_scale(code):
+        moved = code << UP
+        subnormal = subtract_float64(moved + LEAST, LEAST)
+        return select(code < (1 << MANTISSA), subnormal, moved + REBIAS)
+
+    return number_of_scale
+
+
+@cache
+def make_number(source: ElementFormat) -> Callable[..., Any]:
+    """x -> float64 bits of its magnitude; of a float64 number its leading 48 bits, the last one rounded to odd."""
+
+    @dialect
+    def of_float32(x):
+        return float32_to_float64(low_word(x & 0x7FFFFFFF))
+
+    @dialect
+    def of_bfloat16(x):
+        return float32_to_float64(low_word((x & 0x7FFF) << 16))
+
+    @dialect
+    def of_float16(x):
+        return float32_to_float64(float16_to_float32(low_word(x & 0x7FFF)))
+
+    @dialect
+    def of_float64(x):
+        magnitude = x & _NEVER_WIDE
+        leading = (magnitude & -32) | select((magnitude & 31) == 0, 0, 32)
+        return select(magnitude == 0, 0, select(leading < _TINY, _TINY, leading))
+
+    return {"float32": of_float32, "bfloat16": of_bfloat16, "float16": of_float16, "float64": of_float64}[source.name]
+
+
+@cache
+def make_scale(
+    source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rule: FloatScaleRule, aim: int | None = None
+) -> Callable[..., Any]:
+    """As `scalar.float_scale.make_float_scale`: the quotient is rounded by an addition."""
+    number, goal = number_of(scale), _bits(element.max if aim is None else element.value(aim))
+    MANTISSA, MAX, EMIN = number.mantissa_bits, number.max_code, _BIAS + number.emin
+    number_of_x, ROUNDS_UP = make_number(source), rule.rounds_up
+
+    @dialect
+    def fast_float_scale(amax, tensor):
+        divisor = multiply_float64(float32_to_float64(low_word(tensor)), goal)
+        quotient = divide_float64(number_of_x(amax), divisor)
+        field = quotient >> _MANTISSA
+        field = select(field < EMIN, EMIN, field)
+        magic = (field + (_MANTISSA - MANTISSA)) << _MANTISSA
+        total = add_float64(quotient, magic)
+        code = ((field - EMIN) << MANTISSA) + (total - magic)
+        if ROUNDS_UP:
+            code = code + select(subtract_float64(total, magic) < quotient, 1, 0)
+        return select(code > MAX, MAX, code)
+
+    return fast_float_scale
+
+
+def _places(element: ElementFormat, rounding: Rounding) -> list[tuple[float, bool]]:
+    """Above which magnitudes (or from which on, if True) the code is at least 1, 2, ..."""
+    nearest_even, nearest_away, toward_zero, to_odd = which(
+        rounding, Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.RTO
+    )
+    made = []
+    for code, (low, high) in enumerate(pairwise(element.value(code) for code in range(element.max_code + 1)), 1):
+        if nearest_even or nearest_away:
+            made.append(((low + high) / 2, nearest_away or code % 2 == 0))
+        elif toward_zero or (to_odd and code % 2 == 0):
+            made.append((high, True))
+        else:
+            made.append((low, False))
+    return made
+
+
+def has_places(element: ElementFormat, rounding: Rounding) -> bool:
+    """Whether comparisons with seven numbers make the code, whatever the sign."""
+    by_magnitude = rounding in (Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.RTO)
+    return by_magnitude and element.bits == 4 and element.specials == "none" and abs(element.bias) < 64
+
+
+@cache
+def by_places(
+    source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, target: ElementFormat | None
+) -> Formulation:
+    """Elements of four bits by comparisons: codes, or values in `target`, which is the source."""
+    IS_WIDE, MAKES_VALUES, FLIP = source.bits == 64, target is not None, -1 if element.integer else 0
+    p1, p2, p3, p4, p5, p6, p7 = (_bits(place) for place, _ in _places(element, rounding))
+    f1, f2, f3, f4, f5, f6, f7 = (from_on for _, from_on in _places(element, rounding))
+    v1, v2, v3, v4, v5, v6, v7 = (_bits(element.value(code)) for code in range(1, 8))
+    NEVER, SIGN_DOWN = (_NEVER_WIDE, 63) if IS_WIDE else (_NEVER, 31)
+    MAGNITUDE = _NEVER_WIDE if IS_WIDE else _NEVER
+    SIGN_UP = 0 if target is None else target.bits - 1
+    KEEPS_ZERO_SIGN = not element.integer
+    factor_of, widen = _make_factor(scale), float_additions.make_widen(source)
+    narrow, first_from = (None if target is None else make_narrow(target)), _first_from(IS_WIDE)
+
+    @dialect
+    def prepare(code, tensor, tables, b, room):
+        factor = factor_of(code, tensor)
+        is_zero = factor == 0
+        store(tables, b, select(is_zero, NEVER, first_from(multiply_float64(factor, p1), f1)))
+        store(tables, room + b, select(is_zero, NEVER, first_from(multiply_float64(factor, p2), f2)))
+        store(tables, 2 * room + b, select(is_zero, NEVER, first_from(multiply_float64(factor, p3), f3)))
+        store(tables, 3 * room + b, select(is_zero, NEVER, first_from(multiply_float64(factor, p4), f4)))
+        store(tables, 4 * room + b, select(is_zero, NEVER, first_from(multiply_float64(factor, p5), f5)))
+        store(tables, 5 * room + b, select(is_zero, NEVER, first_from(multiply_float64(factor, p6), f6)))
+        store(tables, 6 * room + b, select(is_zero, NEVER, first_from(multiply_float64(factor, p7), f7)))
+        if MAKES_VALUES:
+            store(tables, 7 * room + b, narrow(multiply_float64(factor, v1)))
+            store(tables, 8 * room + b, narrow(multiply_float64(factor, v2)))
+            store(tables, 9 * room + b, narrow(multiply_float64(factor, v3)))
+            store(tables, 10 * room + b, narrow(multiply_float64(factor, v4)))
+            store(tables, 11 * room + b, narrow(multiply_float64(factor, v5)))
+            store(tables, 12 * room + b, narrow(multiply_float64(factor, v6)))
+            store(tables, 13 * room + b, narrow(multiply_float64(factor, v7)))
+        return factor < _HUGE
+
+    @dialect
+    def places_at(tables, b, room):
+        return (
+            load(tables, b), load(tables, room + b), load(tables, 2 * room + b), load(tables, 3 * room + b),
+            load(tables, 4 * room + b), load(tables, 5 * room + b), load(tables, 6 * room + b),
+        )  # fmt: skip
+
+    @dialect
+    def places_and_values_at(tables, b, room):
+        return (
+            load(tables, b), load(tables, room + b), load(tables, 2 * room + b), load(tables, 3 * room + b),
+            load(tables, 4 * room + b), load(tables, 5 * room + b), load(tables, 6 * room + b),
+            load(tables, 7 * room + b), load(tables, 8 * room + b), load(tables, 9 * room + b),
+            load(tables, 10 * room + b), load(tables, 11 * room + b), load(tables, 12 * room + b),
+            load(tables, 13 * room + b),
+        )  # fmt: skip
+
+    @dialect
+    def to_code(x, c, random):
+        x = x if IS_WIDE else widen(x)
+        magnitude = x & MAGNITUDE
+        code = select(magnitude < c[0], 0, 1) + select(magnitude < c[1], 0, 1) + select(magnitude < c[2], 0, 1)
+        code = code + select(magnitude < c[3], 0, 1) + select(magnitude < c[4], 0, 1)
+        code = code + select(magnitude < c[5], 0, 1) + select(magnitude < c[6], 0, 1)
+        sign = x >> SIGN_DOWN
+        if FLIP:
+            return ((code ^ sign) - sign) & 15
+        return code | (sign & 8)
+
+    @dialect
+    def to_value(x, c, random):
+        x = x if IS_WIDE else widen(x)
+        magnitude = x & MAGNITUDE
+        value = select(magnitude < c[0], 0, c[7])
+        value = select(magnitude < c[1], value, c[8])
+        value = select(magnitude < c[2], value, c[9])
+        value = select(magnitude < c[3], value, c[10])
+        value = select(magnitude < c[4], value, c[11])
+        value = select(magnitude < c[5], value, c[12])
+        value = select(magnitude < c[6], value, c[13])
+        sign = (x >> SIGN_DOWN) << SIGN_UP
+        if KEEPS_ZERO_SIGN:
+            return value | sign
+        return select(magnitude < c[0], 0, value | sign)
+
+    at, make = (places_and_values_at, to_value) if MAKES_VALUES else (places_at, to_code)
+    return Formulation(prepare, at, make, 14 if MAKES_VALUES else 7, is_wide=IS_WIDE, in_wide_words=IS_WIDE)
+
+
+@cache
+def by_quotients(
+    source: ElementFormat,
+    element: ElementFormat,
+    scale: ScaleFormat,
+    rounding: Rounding,
+    overflow: Overflow,
+    target: ElementFormat | None,
+) -> Formulation | None:
+    """Any element but by stochastic rounding; None where it is not proved."""
+    if not reaches(element) or rounding.is_stochastic:
+        return None
+    overflow = overflow.of(element.specials)
+    constants = float_additions.constants(element, rounding, overflow)
+    to_code = float_additions.make_code(rounding, float_additions.breaks_ties_by_parity(element))
+    factor_of, number_of_x, value_of = _make_factor(scale), make_number(source), _make_value_of(element, target)
+    SIGN_DOWN = source.bits - 1
+
+    @dialect
+    def prepare(code, tensor, tables, b, room):
+        factor = factor_of(code, tensor)
+        store(tables, b, select(factor == 0, _INFINITY, factor))
+        store(tables, room + b, factor)
+        return factor < _HUGE
+
+    @dialect
+    def at(tables, b, room):
+        return load(tables, b), load(tables, room + b)
+
+    @dialect
+    def element_of(x, c, random):
+        quotient = to_odd_by_conversion(divide_float64(number_of_x(x), c[0]))
+        quotient = select(quotient > _GREATEST, _GREATEST, quotient)
+        signed = quotient | low_word(0 - ((wide(x) >> SIGN_DOWN) & 1) << 31)
+        return value_of(to_code(signed, UNIT, low_word(0), constants), c[1])
+
+    return Formulation(prepare, at, element_of, 2, is_wide=True, in_wide_words=True)
+
+
+def reaches(element: ElementFormat) -> bool:
+    """Whether `float_additions` may round quotients to an element, and its codes have values, at scale 1."""
+    if not paths.ROUNDING.covers(_FLOAT32, element) or not paths.DECODING.covers(_FLOAT32, element):
+        return False
+    least, greatest, _ = float_additions.domain(element, Rounding.RNE)
+    least_value, greatest_value = float_additions.decoding_domain(element)
+    return max(least, least_value) <= UNIT <= min(greatest, greatest_value) and abs(element.bias) < 64
+
+
+_FLOAT32 = paths.FLOATS["float32"]
+
+
+@cache
+def decoding(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) -> Formulation | None:
+    """Values of codes; None where it is not proved."""
+    if not reaches(element):
+        return None
+    if element.bits == 4 and not element.integer and target.name == "float32":
+        return _by_values(element, scale)
+    factor_of, value_of = _make_factor(scale), _make_value_of(element, target)
+    LEAST = 0 if element.infinity_code is None else 1  # (zero times infinity is no number)
+
+    @dialect
+    def prepare(code, tensor, tables, b, room):
+        factor = factor_of(code, tensor)
+        store(tables, b, factor)
+        return (factor >= LEAST) & (factor < _HUGE)
+
+    @dialect
+    def value(code, c, random):
+        return value_of(low_word(code), c[0])
+
+    return Formulation(prepare, _factor_at, value, 1, is_wide=True, in_wide_words=True)
+
+
+def _by_values(element: ElementFormat, scale: ScaleFormat) -> Formulation:
+    """Of codes of four bits: the seven values are made for each block, and chosen."""
+    v1, v2, v3, v4, v5, v6, v7 = (_bits(element.value(code)) for code in range(1, 8))
+    factor_of = _make_factor(scale)
+
+    @dialect
+    def prepare(code, tensor, tables, b, room):
+        factor = factor_of(code, tensor)
+        store(tables, b, float64_to_float32(multiply_float64(factor, v1)))
+        store(tables, room + b, float64_to_float32(multiply_float64(factor, v2)))
+        store(tables, 2 * room + b, float64_to_float32(multiply_float64(factor, v3)))
+        store(tables, 3 * room + b, float64_to_float32(multiply_float64(factor, v4)))
+        store(tables, 4 * room + b, float64_to_float32(multiply_float64(factor, v5)))
+        store(tables, 5 * room + b, float64_to_float32(multiply_float64(factor, v6)))
+        store(tables, 6 * room + b, float64_to_float32(multiply_float64(factor, v7)))
+        return factor < _HUGE
+
+    @dialect
+    def at(tables, b, room):
+        return (
+            load(tables, b), load(tables, room + b), load(tables, 2 * room + b), load(tables, 3 * room + b),
+            load(tables, 4 * room + b), load(tables, 5 * room + b), load(tables, 6 * room + b),
+        )  # fmt: skip
+
+    @dialect
+    def value(code, c, random):
+        odd, second = (code & 1) == 0, (code & 2) == 0
+        low = select(second, select(odd, 0, c[0]), select(odd, c[1], c[2]))
+        high = select(second, select(odd, c[3], c[4]), select(odd, c[5], c[6]))
+        return select((code & 4) == 0, low, high) | ((code >> 3) << 31)
+
+    return Formulation(prepare, at, value, 7, is_wide=False, in_wide_words=False)
+
+
+@dialect
+def _factor_at(tables, b, room):
+    return (load(tables, b),)
+
+
+@cache
+def _make_factor(scale: ScaleFormat) -> Callable[..., Any]:
+    """(code, tensor scale) -> float64 bits of the factor; above `_HUGE` where either is no number."""
+    number, LIMIT = make_number_of_scale(scale), number_of(scale).max_code
+
+    @dialect
+    def factor(code, tensor):
+        product = multiply_float64(number(code), float32_to_float64(low_word(tensor)))
+        return select(code > LIMIT, _NEVER_WIDE, select(product < 0, _NEVER_WIDE, product))  # (a NaN may have a sign)
+
+    return factor
+
+
+@cache
+def _first_from(is_wide: bool) -> Callable[..., Any]:
+    """(place as float64 bits, from_on) -> the least bit pattern of a magnitude that is not below it, or above it.
+
+    Patterns are of float32, or `is_wide`.
+    """
+
+    @dialect
+    def first_wide(place, from_on):
+        return place if from_on else place + 1
+
+    @dialect
+    def first(place, from_on):
+        near = float64_to_float32(place)
+        back = float32_to_float64(near)
+        return near + (select(back < place, 1, 0) if from_on else select(back <= place, 1, 0))
+
+    return first_wide if is_wide else first
+
+
+@cache
+def make_narrow(target: ElementFormat) -> Callable[..., Any]:
+    """float64 bits of a number that is not negative -> its bits in a float type, rounded once to nearest even."""
+
+    @dialect
+    def to_odd(number):
+        near = float64_to_float32(number)
+        back = float32_to_float64(near)
+        below = near - select(back > number, 1, 0)
+        return below | select(back == number, 0, 1)
+
+    @dialect
+    def to_float64(number):
+        return number
+
+    @dialect
+    def to_float32(number):
+        return float64_to_float32(number)
+
+    @dialect
+    def to_bfloat16(number):
+        odd = to_odd(number)
+        return (odd + 0x7FFF + ((odd >> 16) & 1)) >> 16
+
+    @dialect
+    def to_float16(number):
+        return float32_to_float16(to_odd(number))
+
+    return {"float64": to_float64, "float32": to_float32, "bfloat16": to_bfloat16, "float16": to_float16}[target.name]
+
+
+@cache
+def _make_value_of(element: ElementFormat, target: ElementFormat | None) -> Callable[..., Any]:
+    """(code, factor) -> the bits of its value in `target`; the code itself without."""
+
+    @dialect
+    def unchanged(code, factor):
+        return code
+
+    if target is None:
+        return unchanged
+    constants, narrow = float_additions.constants(element), make_narrow(target)
+    decode = float_additions.value_of_code
+    INFINITY, NAN, UP = target.max_code + 1, target.nan_code, target.bits - 1
+
+    @dialect
+    def value(code, factor):
+        value = decode(code, UNIT, constants)
+        magnitude = value & 0x7FFFFFFF
+        number = narrow(multiply_float64(float32_to_float64(magnitude), factor))
+        special = select(magnitude > 0x7F800000, NAN, INFINITY)
+        sign = (wide(value) >> 31) & select(magnitude > 0x7F800000, 0, 1)
+        return wide(select(magnitude < 0x7F800000, number, special)) | (sign << UP)
+
+    return value
