@@ -334,7 +334,7 @@ class MXArray:
         return self.to_host().codes.view(numpy_dtype(element))
 
     def equals(self, other: object) -> bool:
-        """Whether format (its name included), blocks and every bit of codes, scales, tensor scale and offsets are equal.
+        """Whether format (its name included), blocks and every bit of codes, scales and offsets are the same.
 
         How the codes are held, in a byte each or packed, and in which order of memory, does not count.
         """

@@ -411,8 +411,8 @@ def get(name: str | MXFormat) -> MXFormat:
     ``e3m4:bias=3,block=16``. The element is ``e<exponent bits>m<mantissa bits>``, ``int<bits>``, or a known element or
     MX format. The bias is 2**(exponent bits - 1) - 1 unless given, ``specials`` are none, nan or ieee (see
     `ElementFormat`), the block is 32, and ``scale`` is e8m0 or another of `SCALES`, perhaps with
-    ``tensor_scale=float32``: ``e4m3:block=128,scale=float32``. With `bias` or `specials` a known element is its name alone:
-    ``e4m3:specials=none`` has no NaN.
+    ``tensor_scale=float32``: ``e4m3:block=128,scale=float32``. With `bias` or `specials` a known element is its name
+    alone: ``e4m3:specials=none`` has no NaN.
 
     >>> from mxnum import formats
     >>> formats.get("e3m4:bias=3,block=16")

@@ -113,7 +113,8 @@ class FloatScaleRule(_DocumentedEnum):
     """Scales that are floats: what is made of the exact quotient q = m / (max * t), in the format of the scale.
 
     Here m is the largest finite magnitude of the block, max the largest element, and t the tensor scale, or 1.
-    A q beyond the largest scale gives that one, in every rule. A block with m = 0 or without finite elements has scale 0.
+    A q beyond the largest scale gives that one, in every rule. A block with m = 0 or without finite elements has the
+    scale 0.
     """
 
     NEAREST = "nearest", "q to nearest, ties to even (the default)."

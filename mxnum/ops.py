@@ -80,8 +80,8 @@ def quantize(
         Scales to use instead of a rule, of shape ``ceil(x.shape / blocks)``: E8M0, E4M3 or UE5M3 codes as uint8, or an
         array of the float type that the scales of the format are.
     tensor_scale
-        For formats that have one (``nvfp4``): a positive number or a float32 array, as `MXArray.tensor_scale` has it, or
-        ``"row"`` for one of each row of the last axis, found. Without it one is found for the whole array.
+        For formats that have one (``nvfp4``): a positive number or a float32 array, as `MXArray.tensor_scale` has it,
+        or ``"row"`` for one of each row of the last axis, found. Without it one is found for the whole array.
     offset
         ``"float16"`` for asymmetric scaling: the midpoint of each block is subtracted first. `offset_range` says which
         magnitude then sets the scale.

@@ -63,8 +63,8 @@ def float_scale(numbers: Sequence[Fraction], fmt: MXFormat, rule: FloatScaleRule
     """The code of a block's scale, by its finite numbers and the tensor scale (1 without one).
 
     With m the largest magnitude, q = m / (largest element * t) is rounded once to the format of the scale, and what
-    lies beyond its largest number becomes that. Four over six has two candidates, for q and for 3/2 q, and takes the one
-    under which the errors of the elements, rounded to nearest even, have the smaller sum; the first if they are equal.
+    lies beyond its largest number becomes that. Four over six has two candidates, for q and for 3/2 q, and takes the
+    one under which the errors of the elements, rounded to nearest even, have the smaller sum; the first if equal.
     """
     e, number = fmt.element, fmt.scale.number
     assert number is not None

@@ -15,9 +15,11 @@ import numpy as np
 
 from mxnum.engine.loops.columns import rows_of
 from mxnum.engine.loops.random_bits import SPARE, Draw
+from mxnum.engine.machine import vectors
 from mxnum.engine.machine.jit import compile_loop
 from mxnum.engine.machine.lanes import greatest_of, integer, lane, load, store, wide
 from mxnum.engine.machine.prefetch import READ_AHEAD, WRITE_AHEAD, ask_for
+from mxnum.engine.machine.vectors import LENGTH, many
 from mxnum.engine.rounding.float_scales import Formulation
 from mxnum.formats import ElementFormat
 
@@ -41,8 +43,8 @@ def convert(
 
     With a `source` floats are read, else codes. `find_scale`: (amax, tensor scale) -> code, where scales are not there
     already. A panel is left, and marked, if a magnitude is above `limit` or the formulation is not right for a scale.
-    The definition has the limit -1: it takes all panels that are marked, and with `nan_code` (not 0) gives that scale to
-    blocks that hold a NaN or an infinity. `run` is the length of blocks along rows, or 0 for any.
+    The definition has the limit -1: it takes all panels that are marked, and with `nan_code` (not 0) gives that scale
+    to blocks that hold a NaN or an infinity. `run` is the length of blocks along rows, or 0 for any.
     """
     READS_FLOATS, FINDS, MAKES = source is not None, find_scale is not None, formulation is not None
     IS_DEFINITION, NAN_CODE, RUN = limit < 0, nan_code, run
@@ -53,10 +55,13 @@ def convert(
     Constant: Any = np.int64 if formulation is None or formulation.is_wide else np.int32
     word: Any = wide if formulation is None or formulation.in_wide_words else lane
     prepare, at, element = (None, None, None) if formulation is None else formulation[:3]
+    prepare_more = None if formulation is None else formulation.prepare_more
+    PREPARES_MORE = prepare_more is not None
     prepare_random, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered
+    IN_VECTORS = formulation is not None and formulation.in_vectors and vectors.available()
 
     def loop(x, out, scales, tensor, shape, bounds, marks, words):
-        _, columns, k, run, panel = shape
+        _, columns, _, run, panel = shape
         run = RUN if RUN > 0 else run
         first, last, begin, end = bounds
         per_row, panels = (columns + run - 1) // run, (columns + panel - 1) // panel
@@ -119,16 +124,19 @@ def convert(
                 is_right = True
                 for b in range(blocks):
                     t = wide(load(tensor, (place + b) * step))
-                    if FINDS:
-                        scale = wide(find_scale(wide(amax[b]), t))
-                    else:
-                        scale = wide(load(scales, place + b))
+                    scale = wide(find_scale(wide(amax[b]), t)) if FINDS else wide(load(scales, place + b))
                     if READS_FLOATS and IS_DEFINITION and NAN_CODE > 0:
                         scale = wide(NAN_CODE) if specials[b] != 0 else scale
                     if READS_FLOATS:
                         store(scales, place + b, scale)
-                    if MAKES:
+                if MAKES:  # (loops apart, since compilers make vectors of few streams alone)
+                    for b in range(blocks):
+                        scale, t = wide(load(scales, place + b)), wide(load(tensor, (place + b) * step))
                         is_right &= prepare(scale, t, tables, b, room)
+                if PREPARES_MORE:
+                    for b in range(blocks):
+                        scale, t = wide(load(scales, place + b)), wide(load(tensor, (place + b) * step))
+                        prepare_more(scale, t, tables, b, room)
                 if IS_DEFINITION:
                     marks[number] = 0
                 elif not is_right:
@@ -141,7 +149,12 @@ def convert(
                     base = row * columns + column
                     random = prepare_random(words, buffer, base, width) - base
                     if RUN == 1:
-                        for j in range(width):
+                        by_vectors = width // LENGTH * LENGTH if IN_VECTORS else 0
+                        for j in range(0, by_vectors, LENGTH):
+                            if IN_VECTORS:
+                                constants, here = at(tables, many(j), room), many(base + j)
+                                store(out, here, element(load(x, here), constants, 0))
+                        for j in range(by_vectors, width):
                             taken = word(random_at(words, buffer, random + base + j))
                             store(out, base + j, element(word(load(x, base + j)), at(tables, j, room), taken))
                         continue
@@ -150,9 +163,13 @@ def convert(
                             constants, start = at(tables, b, room), base + b * RUN
                             ask_for(x, start, RUN, READ_AHEAD)
                             ask_for(out, start, RUN, WRITE_AHEAD)
-                            for i in range(start, start + RUN):
-                                taken = word(random_at(words, buffer, random + i))
-                                store(out, i, element(word(load(x, i)), constants, taken))
+                            if IN_VECTORS:
+                                for i in range(start, start + RUN, LENGTH):
+                                    store(out, many(i), element(load(x, many(i)), constants, 0))
+                            else:
+                                for i in range(start, start + RUN):
+                                    taken = word(random_at(words, buffer, random + i))
+                                    store(out, i, element(word(load(x, i)), constants, taken))
                     for b in range(whole if RUN > 1 else 0, blocks):
                         constants = at(tables, b, room)
                         for i in range(base + b * run, base + min((b + 1) * run, width)):

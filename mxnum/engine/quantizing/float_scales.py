@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from math import prod
@@ -16,6 +17,7 @@ from mxnum.engine.loops.random_bits import Draw
 from mxnum.engine.loops.rows import greatest_magnitude
 from mxnum.engine.machine import float_environment
 from mxnum.engine.machine.workers import bounds, in_pieces, worth
+from mxnum.engine.quantizing import choosing
 from mxnum.engine.request import DecodingSettings, Settings
 from mxnum.engine.rounding import by_factors
 from mxnum.engine.rounding import float_scales as formulation
@@ -39,13 +41,21 @@ class FloatScales:
         self.sides = (scale_dtype(scale),)
 
     def find(self, asked: Settings) -> Any:
+        if asked.float_rule.error_power and not asked.scales_given:
+            return _after_choosing(asked, None)
         return _along(_Conversion(asked.source, None, None, *_finding(asked)))
 
     def apply(self, asked: Settings) -> Any:
-        return _along(_quantizing(asked, None))
+        return self._quantizing(asked, None)
 
     def apply_and_undo(self, asked: Settings) -> Any:
-        return _along(_quantizing(asked, asked.source))
+        return self._quantizing(asked, asked.source)
+
+    def _quantizing(self, asked: Settings, target: ElementFormat | None) -> Any:
+        if asked.float_rule.error_power and not asked.scales_given:
+            then = replace(asked, scales_given=True)
+            return _after_choosing(asked, _along(_quantizing(then, target)))
+        return _along(_quantizing(asked, target))
 
     def undo(self, asked: DecodingSettings) -> Any:
         how = asked.element, asked.scale, asked.target
@@ -112,7 +122,7 @@ class _Loops:
         done = conversion
         limit = 0 if done.source is None else done.source.max_code
         self.fast = None
-        if done.fast is not None:
+        if done.fast is not None or done.definition is None:
             self.fast = loops.convert(done.fast, done.source, done.find_fast, draw, limit, done.nan_code, self.run)
 
     def __call__(self, x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
@@ -143,6 +153,25 @@ class _Loops:
             return [(a, b, 0, self.columns) for a, b in pairwise(bounds(self.bands, count)) if a < b]
         cuts = bounds(self.columns, count, self.walk.panel)
         return [(0, self.bands, a, b) for a, b in pairwise(cuts) if a < b]
+
+
+def _after_choosing(asked: Settings, then: Any) -> Any:
+    """An operation with given scales, after they were chosen of two; or that alone."""
+    # What was found is then given, and blocks that hold what is not finite are looked at there.
+    keep = _along(_Conversion(asked.source, None, None, None, None, _finding(asked)[2])) if then is None else then
+
+    @lru_cache(maxsize=256)
+    def along(walk: Walk, draw: Draw) -> Any:
+        run = keep(walk, draw)
+
+        def choose_and_run(x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
+            scales, tensor = (*sides, _ONE)[:2]
+            choosing.choose_scales(x, scales, tensor, walk, asked)
+            run(x, out, sides, words, threads)
+
+        return choose_and_run
+
+    return along
 
 
 def tensor_scale(x: Array, asked: Settings, by_rows: bool, threads: int | None) -> Array:

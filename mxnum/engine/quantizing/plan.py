@@ -61,6 +61,7 @@ class Plan:
         reads_packed: int = 0,
         writes_packed: int = 0,
         needs_room: bool = False,
+        fills_with_zeros: bool = False,
         order: Order | None = None,
     ) -> None:
         """`out` and `sides` are what results and what belongs to blocks are; packed codes have so many bits.
@@ -70,6 +71,7 @@ class Plan:
         self.shape, self.blocks, self.operation, self.draw = shape, blocks, operation, draw
         self.out, self.sides, self.writes_sides, self.needs_room = out, sides, writes_sides, needs_room
         self.reads_packed, self.writes_packed, self.order = reads_packed, writes_packed, order
+        self.fills_with_zeros = fills_with_zeros
         self.size, walk = prod(shape), walk_of(shape, blocks)
         self._turned: dict[Order, Plan] = {}
         self._at_once = CHUNK if needs_room or not (reads_packed or writes_packed) else 4 * CHUNK
@@ -150,6 +152,7 @@ class Plan:
             self._turned[order] = Plan(
                 shape, blocks, self.operation, self.draw, kind, kinds,
                 writes_sides=self.writes_sides, needs_room=self.needs_room, order=order,
+                fills_with_zeros=self.fills_with_zeros,
             )  # fmt: skip
         if random is not None and random.words is not None:
             random = RandomBits(random.sr_bits, words=random.words.transpose(order))
@@ -208,6 +211,7 @@ class Plan:
             writes_sides=self.writes_sides,
             whole_rows=codes_in_whole_bytes(self.reads_packed or self.writes_packed or 8),
             in_place=in_place,
+            fills_with_zeros=self.fills_with_zeros,
             at_once=self._at_once,
         )
 
@@ -287,6 +291,7 @@ def _quantizing(
     return Plan(
         asked.shape, asked.blocks, operation, draw, out, sides,
         writes_sides=True, writes_packed=packs, needs_room=transform.needs_room,
+        fills_with_zeros=not asked.format.scale.power_of_two,
     )  # fmt: skip
 
 

@@ -1,14 +1,14 @@
 """Scales that are floats, fast: by float64 products, quotients and comparisons.
 
-A factor, scale times tensor scale, has at most 11 + 24 significant bits, and is exact in float64. So is its product with
-any value of an element, and with any place halfway between two.
+A factor, scale times tensor scale, has at most 11 + 24 significant bits, and is exact in float64. So is its product
+with any value of an element, and with any place halfway between two.
 
 - Elements of four bits have seven places at which the result of rounding |x| changes. Each is multiplied by the factor,
   exactly, once for a block, and |x| is compared with all: no division, and nothing is rounded.
-- Others take the quotient |x| / factor to 53 bits. It lies on the same side of every place as the exact one: places have
-  at most 8 bits, so that place * factor has at most 43, and x at most 48 (of a float64 number the leading 48, the last of
-  which says whether there are others). If x is not place * factor, they differ by 2**-48 of either at least, and a
-  quotient is rounded by 2**-53 of itself. Then `float64_as_float32` and `float_additions` do the rest at scale 1.
+- Others take the quotient |x| / factor to 53 bits. It lies on the same side of every place as the exact one: places
+  have at most 8 bits, so that place * factor has at most 43, and x at most 48 (of a float64 number the leading 48, the
+  last of which says whether there are others). If x is not place * factor, they differ by 2**-48 of either at least,
+  and a quotient is rounded by 2**-53 of itself. Then `float64_as_float32` and `float_additions` do the rest at scale 1.
 """
 
 from __future__ import annotations
@@ -172,7 +172,12 @@ def by_places(
         store(tables, 4 * room + b, select(is_zero, NEVER, first_from(multiply_float64(factor, p5), f5)))
         store(tables, 5 * room + b, select(is_zero, NEVER, first_from(multiply_float64(factor, p6), f6)))
         store(tables, 6 * room + b, select(is_zero, NEVER, first_from(multiply_float64(factor, p7), f7)))
+        return factor < _HUGE
+
+    @dialect
+    def prepare_values(code, tensor, tables, b, room):
         if MAKES_VALUES:
+            factor = factor_of(code, tensor)
             store(tables, 7 * room + b, narrow(multiply_float64(factor, v1)))
             store(tables, 8 * room + b, narrow(multiply_float64(factor, v2)))
             store(tables, 9 * room + b, narrow(multiply_float64(factor, v3)))
@@ -180,7 +185,6 @@ def by_places(
             store(tables, 11 * room + b, narrow(multiply_float64(factor, v5)))
             store(tables, 12 * room + b, narrow(multiply_float64(factor, v6)))
             store(tables, 13 * room + b, narrow(multiply_float64(factor, v7)))
-        return factor < _HUGE
 
     @dialect
     def places_at(tables, b, room):
@@ -228,7 +232,9 @@ def by_places(
         return select(magnitude < c[0], 0, value | sign)
 
     at, make = (places_and_values_at, to_value) if MAKES_VALUES else (places_at, to_code)
-    return Formulation(prepare, at, make, 14 if MAKES_VALUES else 7, is_wide=IS_WIDE, in_wide_words=IS_WIDE)
+    in_vectors = source.name in ("float32", "bfloat16")
+    count, more = (14, prepare_values) if MAKES_VALUES else (7, None)
+    return Formulation(prepare, at, make, count, IS_WIDE, IS_WIDE, in_vectors, more)
 
 
 @cache
@@ -336,7 +342,7 @@ def _by_values(element: ElementFormat, scale: ScaleFormat) -> Formulation:
         high = select(second, select(odd, c[3], c[4]), select(odd, c[5], c[6]))
         return select((code & 4) == 0, low, high) | ((code >> 3) << 31)
 
-    return Formulation(prepare, at, value, 7, is_wide=False, in_wide_words=False)
+    return Formulation(prepare, at, value, 7, is_wide=False, in_wide_words=False, in_vectors=True)
 
 
 @dialect

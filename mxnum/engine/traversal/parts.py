@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import product
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -104,6 +104,8 @@ class Arrays:
     whole_rows: int = 1
     #: Whether results go over what is read, which is copied then: no loop is vectorized whose arrays are one.
     in_place: bool = False
+    #: Whether short blocks that are made rows are filled with zeros, not with an element that they have.
+    fills_with_zeros: bool = False
     #: Elements of a part, at most, if its blocks are not larger.
     at_once: int = CHUNK
 
@@ -123,7 +125,7 @@ class Arrays:
                 read = read.copy() if self.in_place and read is given else read
                 assert walk is not None
             else:
-                read, first = as_rows(given, self.blocks), None
+                read, first = as_rows(given, self.blocks, "constant" if self.fills_with_zeros else "edge"), None
                 walk = Walk(1, read.shape[0], read.shape[1], 1, read.shape[1])
             target = NOTHING if self.out is None else self.out.room(where)
             is_aside = not by_walk or not target.flags.c_contiguous
@@ -146,12 +148,15 @@ class Arrays:
                         side[...] = made
 
 
-def as_rows(part: Array, blocks: Blocks) -> Array:
-    """The elements of an array with a row for each block; short blocks are filled with an element that they have."""
+def as_rows(part: Array, blocks: Blocks, fill: Literal["edge", "constant"] = "edge") -> Array:
+    """The elements of an array with a row for each block; short blocks are filled with an element that they have.
+
+    Or with zeros: "constant".
+    """
     sizes = _clipped(part.shape, blocks)
     padding = [(0, -length % size) for length, size in zip(part.shape, sizes, strict=True)]
     if any(after for _, after in padding):
-        part = np.pad(part, padding, mode="edge")
+        part = np.pad(part, padding, mode=fill)
     return contiguous(_by_blocks(part, sizes).reshape(-1, math.prod(sizes)))
 
 

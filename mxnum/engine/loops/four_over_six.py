@@ -1,0 +1,138 @@
+"""The better one of two scales for each block: errors summed without rounding, or left to be summed exactly.
+
+Every difference of a number and the value it is rounded to is exact in float64 (they are within a factor of two, or the
+value is zero), and so is its square as two numbers. Sums are kept as two numbers, and what they lose is noticed: then
+the difference of two sums has to be far above it. Blocks of which that cannot be said are left undecided.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from mxnum.engine.loops.columns import rows_of
+from mxnum.engine.machine.float64_words import multiply_float64
+from mxnum.engine.machine.jit import compile_loop
+from mxnum.engine.machine.lanes import float32_to_float64, integer, load, low_word, store, wide
+from mxnum.engine.rounding.by_factors import make_number_of_scale
+from mxnum.formats import ElementFormat, ScaleFormat
+from mxnum.modes import FloatScaleRule
+from mxnum.scalar.float_scale import make_float_scale
+from mxnum.scalar.word import dialect
+
+#: The magnitude code that the second scale makes of the largest number: 4 in E2M1.
+FOUR = 6
+#: Differences between these have exact squares, as two numbers.
+_LEAST, _GREATEST = 2.0**-400, 2.0**400
+_SPLIT = 2.0**27 + 1
+_LOST = 2.0**-90
+
+
+@dialect
+def two_sum(a, b):
+    """(s, e): s is a + b rounded, and s + e is a + b."""
+    s = a + b
+    b_part = s - a
+    return s, (a - (s - b_part)) + (b - b_part)
+
+
+@dialect
+def _nearest(x, f):
+    """The E2M1 value times f that x, which is not negative, is rounded to: ties to even."""
+    v = 0.0 if x <= 0.25 * f else 0.5 * f
+    v = v if x < 0.75 * f else f
+    v = v if x <= 1.25 * f else 1.5 * f
+    v = v if x < 1.75 * f else 2.0 * f
+    v = v if x <= 2.5 * f else 3.0 * f
+    v = v if x < 3.5 * f else 4.0 * f
+    return v if x <= 5.0 * f else 6.0 * f
+
+
+@dialect
+def _added(high, low, lost, term):
+    """A sum of two numbers and one more; `lost` says whether anything is."""
+    high, error = two_sum(high, term)
+    low, error = two_sum(low, error)
+    return high, low, lost | (error != 0.0)
+
+
+@cache
+def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rule: FloatScaleRule) -> Any:
+    """(x, bits of x, scales, tensor scales, shape, bounds, undecided, by_floats) -> how many blocks are undecided.
+
+    The scale of each block; where `undecided` becomes 1 it is the first candidate's. `source` is float32 or float64.
+    """
+    MAGNITUDE, MAX, SQUARES = (1 << (source.bits - 1)) - 1, source.max_code, rule.error_power == 2
+    six_of, four_of = (make_float_scale(source, element, scale, rule, aim) for aim in (None, FOUR))
+
+    number_of_scale = make_number_of_scale(scale)
+
+    def loop(x, bits, scales, tensor, shape, bounds, undecided, by_floats):
+        _, columns, _, run, _ = shape
+        first, last, begin, end = bounds
+        per_row, count = (columns + run - 1) // run, 0
+        step, words = 1 if tensor.size > 1 else 0, np.empty(2, np.int64)
+        factors = words.view(np.float64)
+        for band in range(first, last):
+            first_row, last_row = rows_of(band, shape)
+            for column in range(begin, end, run):
+                place, stop = band * per_row + column // run, min(column + run, end)
+                amax = np.int64(0)
+                for row in range(first_row, last_row):
+                    for i in range(row * columns + column, row * columns + stop):
+                        magnitude = np.int64(integer(load(bits, i) & MAGNITUDE))
+                        amax = max(amax, magnitude if magnitude <= MAX else np.int64(0))
+                t = wide(load(tensor, place * step))
+                six, four = wide(six_of(amax, t)), wide(four_of(amax, t))
+                store(scales, place, six)
+                if six == four:
+                    continue
+                if not by_floats:
+                    undecided[place] = 1
+                    count += 1
+                    continue
+                wide_t = float32_to_float64(low_word(t))
+                words[0] = multiply_float64(number_of_scale(six), wide_t)
+                words[1] = multiply_float64(number_of_scale(four), wide_t)
+                f6, f4 = factors[0], factors[1]
+                h6, l6, h4, l4, lost = 0.0, 0.0, 0.0, 0.0, False
+                is_exact = True
+                for row in range(first_row, last_row):
+                    for i in range(row * columns + column, row * columns + stop):
+                        if integer(load(bits, i) & MAGNITUDE) > MAX:
+                            continue
+                        number = abs(np.float64(x[i]))
+                        v6, v4 = _nearest(number, f6), _nearest(number, f4)
+                        is_exact &= (v6 == 0.0) | ((number <= 2.0 * v6) & (v6 <= 2.0 * number))
+                        is_exact &= (v4 == 0.0) | ((number <= 2.0 * v4) & (v4 <= 2.0 * number))
+                        d6, d4 = abs(number - v6), abs(number - v4)
+                        if SQUARES:
+                            is_exact &= (d6 == 0.0) | ((d6 > _LEAST) & (d6 < _GREATEST))
+                            is_exact &= (d4 == 0.0) | ((d4 > _LEAST) & (d4 < _GREATEST))
+                            s6, s4 = d6 * _SPLIT, d4 * _SPLIT
+                            a6, a4 = s6 - (s6 - d6), s4 - (s4 - d4)
+                            b6, b4 = d6 - a6, d4 - a4
+                            p6, p4 = d6 * d6, d4 * d4
+                            e6 = ((a6 * a6 - p6) + 2.0 * a6 * b6) + b6 * b6
+                            e4 = ((a4 * a4 - p4) + 2.0 * a4 * b4) + b4 * b4
+                            h6, l6, lost = _added(h6, l6, lost, e6)
+                            h4, l4, lost = _added(h4, l4, lost, e4)
+                            d6, d4 = p6, p4
+                        h6, l6, lost = _added(h6, l6, lost, d6)
+                        h4, l4, lost = _added(h4, l4, lost, d4)
+                high, error_high = two_sum(h4, -h6)
+                low, error_low = two_sum(l4, -l6)
+                total, error = two_sum(high, low)
+                rest = abs(error) + abs(error_high) + abs(error_low)
+                is_clear = abs(total) > 4.0 * rest + ((h4 + h6) * _LOST if lost else 0.0)
+                is_zero = (not lost) and total == 0.0 and rest == 0.0
+                if not (is_exact and (is_clear or is_zero)):
+                    undecided[place] = 1
+                    count += 1
+                elif total < 0.0:
+                    store(scales, place, four)
+        return count
+
+    return compile_loop(loop)

@@ -1,0 +1,64 @@
+"""Four over six: the scale of each block, of two, by the errors of its elements."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mxnum.dtypes import Array, signed_bits, stored_bits
+from mxnum.engine.loops import four_over_six as loops
+from mxnum.engine.loops.columns import rows_of
+from mxnum.engine.machine import float_environment
+from mxnum.engine.request import Settings
+from mxnum.engine.traversal.block_walk import Walk
+from mxnum.formats import FLOATS, ElementFormat
+from mxnum.scalar.float_scale import make_float_scale
+
+
+def choose_scales(x: Array, scales: Array, tensor: Array, walk: Walk, asked: Settings) -> None:
+    """Fill the scales of a contiguous array."""
+    source, scale = FLOATS["float64" if asked.source.bits == 64 else "float32"], asked.format.scale
+    numbers = x.ravel().astype(source.name, copy=False)
+    bits, codes, tensors = signed_bits(numbers), stored_bits(scales.ravel()), tensor.ravel().view(np.uint32)
+    shape, bounds = walk.bands
+    undecided = np.zeros(codes.size, np.uint8)
+    find = loops.choose(source, asked.element, scale, asked.float_rule)
+    if find(numbers, bits, codes, tensors, shape, bounds, undecided, float_environment.is_default()) == 0:
+        return
+    four_of = make_float_scale(source, asked.element, scale, asked.float_rule, loops.FOUR)
+    for place in np.flatnonzero(undecided):
+        block = _block(numbers, int(place), shape)
+        block = block[np.isfinite(block)]
+        t = tensors[int(place) if tensors.size > 1 else 0]
+        amax = int(signed_bits(np.abs(block)).max())
+        four, of_tensor = int(four_of(amax, int(t))), Fraction(float(t.view(np.float32)))
+        errors = [
+            _error(block, Fraction(scale.value(code)) * of_tensor, asked.element, asked.float_rule.error_power)
+            for code in (int(codes[place]), four)
+        ]
+        if errors[1] < errors[0]:
+            codes[place] = four
+
+
+def _block(numbers: Array, place: int, shape: tuple[int, ...]) -> Array:
+    """The elements of a block, by its number."""
+    _, columns, _, run, _ = shape
+    band, at = divmod(place, -(-columns // run))
+    first, last = rows_of(band, shape)
+    return numbers[first * columns : last * columns].reshape(last - first, columns)[:, at * run : (at + 1) * run]
+
+
+def _error(numbers: Array, factor: Fraction, element: ElementFormat, power: int) -> Fraction:
+    """The exact sum of the errors of rounding to nearest even, or of their squares."""
+    values: list[Any] = [Fraction(element.value(code)) * factor for code in range(element.max_code + 1)]
+    total = Fraction(0)
+    for number in numbers.flat:
+        x, code = abs(Fraction(float(number))), 0
+        for above, (low, high) in enumerate(pairwise(values), 1):
+            middle = (low + high) / 2
+            code = above if x > middle or (x == middle and above % 2 == 0) else code
+        total += abs(x - values[code]) ** power
+    return total
