@@ -20,7 +20,7 @@ def example(fmt="mxfp8_e4m3", shape=(4, 70), dtype=np.float32, **options):
     return mx.quantize(x, fmt, **options)
 
 
-@pytest.mark.parametrize("fmt", mx.formats.names())
+@pytest.mark.parametrize("fmt", mx.formats.names("e8m0"))
 @pytest.mark.parametrize("shape", [(4, 70), (3, 5, 33), (1,), (2, 0), (0, 3)])
 def test_packing_is_a_little_endian_bit_stream(fmt, shape):
     q = example(fmt, shape)

@@ -28,7 +28,7 @@ def numbers(dtype, *key):
 
 
 @covering(
-    fmt=formats.names(), dtype=DTYPES, layout=LAYOUTS, rounding=Rounding, rule=ScaleRule, overflow=Overflow,
+    fmt=formats.names("e8m0"), dtype=DTYPES, layout=LAYOUTS, rounding=Rounding, rule=ScaleRule, overflow=Overflow,
     nonfinite=[Nonfinite.BLOCK, Nonfinite.ELEMENT], offset_range=[None, *OffsetRange], given=[False, True],
 ).parametrize  # fmt: skip
 def test_parts_are_those_of_the_oracle(fmt, dtype, layout, rounding, rule, overflow, nonfinite, offset_range, given):

@@ -66,18 +66,55 @@ def test_scales():
     assert e8m0.power_of_two
 
 
+def test_scales_that_are_floats():
+    e4m3, ue5m3, float32 = (formats.SCALES[name] for name in ("e4m3", "ue5m3", "float32"))
+    assert (e4m3.value(0x7E), e4m3.value(1), e4m3.value(0)) == (448, 2.0**-9, 0)
+    assert math.isnan(e4m3.value(0x7F))
+    assert (e4m3.max_code, e4m3.nan_code, e4m3.bits) == (0x7E, 0x7F, 8)
+    assert (ue5m3.value(0xFE), ue5m3.value(1), ue5m3.bits) == (114688, 2.0**-17, 8)  # 2**16 * 1.75; 2**-14 / 8
+    assert math.isnan(ue5m3.value(0xFF))
+    assert (float32.value(0x3F800000), float32.value(0x7F800000), float32.bits) == (1, math.inf, 32)
+    with pytest.raises(ValueError, match="between 0 and 127, without a sign, not 128"):
+        e4m3.value(0x80)
+    assert not e4m3.power_of_two
+    assert repr(ue5m3) == "<ScaleFormat ue5m3: 8 bits, unsigned float, max 114688>"
+
+
+def test_formats_with_float_scales():
+    fmt = formats.get("e4m3:block=128,scale=float32")
+    assert fmt == mx.MXFormat("e4m3", "float32", 128)
+    assert fmt.name == "mx_e4m3_128_float32"
+    assert fmt.notation == "e4m3:block=128,scale=float32"
+    nvfp4 = mx.MXFormat("e2m1", "e4m3", 16, tensor_scale="float32")
+    assert nvfp4.notation == "e2m1:block=16,scale=e4m3,tensor_scale=float32"
+    assert formats.get(nvfp4.notation) == nvfp4
+    assert formats.get("nvfp4:block=32") == mx.MXFormat("e2m1", "e4m3", 32, tensor_scale="float32")
+    assert formats.get("int6:scale=bfloat16").scale == formats.SCALES["bfloat16"]
+    own = formats.get("e3m4:bias=3,scale=float16,tensor_scale=float32")
+    assert formats.get(own.notation) == own
+    for scale in ("e8m0", "float32", "bfloat16"):
+        with pytest.raises(ValueError, match=f"'tensor_scale' must be left out with {scale} scales"):
+            mx.MXFormat("e2m1", scale, tensor_scale="float32")
+    with pytest.raises(ValueError, match="measure takes formats with E8M0 scales so far, not 'nvfp4', whose are e4m3"):
+        formats.get_e8m0("nvfp4", "measure")
+
+
 def test_the_registry():
     assert mx.formats.names() == (
-        "mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1", "mxint8", "mxfp4_e3m0", "mxint4",
+        "mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1", "mxint8", "mxfp4_e3m0", "mxint4", "nvfp4",
     )  # fmt: skip
     bits = {name: formats.get(name).bits_per_element for name in formats.names()}
     assert bits["mxfp4_e2m1"] == 4.25
     assert bits["mxfp6_e3m2"] == 6.25
     assert bits["mxfp8_e4m3"] == 8.25
-    for name in formats.names():
+    assert formats.names("e8m0") == formats.names()[:-1]
+    for name in formats.names("e8m0"):
         fmt = formats.get(name)
         assert (fmt.name, fmt.block, fmt.scale) == (name, 32, formats.E8M0)
         assert formats.get(fmt) is fmt
+    nvfp4 = formats.get("NVFP4")
+    assert (nvfp4.element.name, nvfp4.scale, nvfp4.block) == ("e2m1", formats.SCALES["e4m3"], 16)
+    assert (nvfp4.tensor_scale, nvfp4.bits_per_element) == ("float32", 4.5)
 
 
 def test_user_made_formats_are_values():
@@ -98,7 +135,8 @@ def test_what_people_read():
     assert "6.25 bits per element" in text
     assert "largest 7.5, smallest normal 1, smallest positive 0.125" in text
     table = formats.describe().splitlines()
-    assert len(table) == 9
+    assert len(table) == 10
+    assert table[-1].endswith("e4m3 (and float32)")
     assert "4.25" in next(line for line in table if line.startswith("mxfp4_e2m1"))
     assert "two's complement x 2^-6" in formats.describe("mxint8")
 

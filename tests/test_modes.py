@@ -23,6 +23,7 @@ from mxnum.engine.products.operands import Operand
 from mxnum.engine.quantizing import conversion, host
 from mxnum.engine.request import Request, must_look
 from mxnum.engine.rounding import any_scale, float_additions, formulation, paths
+from mxnum.reference import numbers
 from mxnum.scalar.convert import make_encode
 from mxnum.scalar.offset import make_half_range_scale
 from mxnum.scalar.pack import limits, make_round
@@ -35,6 +36,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 def test_members():
     assert [*modes.Rounding] == ["rne", "rna", "rtz", "rtp", "rtn", "rto", "sr"]
     assert [*modes.ScaleRule] == ["floor", "ceil", "even", "rceil"]
+    assert [*modes.FloatScaleRule] == ["nearest", "rceil", "four_over_six_absolute", "four_over_six_squared"]
     assert [*modes.Overflow] == ["saturate", "ieee"]
     assert [*modes.Nonfinite] == ["block", "element", "raise"]
     assert [*modes.Accumulate] == ["exact", "block", "sequential", "blas"]
@@ -44,7 +46,7 @@ def test_members():
 
 @pytest.mark.parametrize(
     "enum",
-    [modes.Rounding, modes.ScaleRule, modes.Overflow, modes.Nonfinite, modes.OffsetRange, modes.Accumulate],
+    [modes.Rounding, modes.ScaleRule, modes.FloatScaleRule, modes.Overflow, modes.Nonfinite, modes.OffsetRange, modes.Accumulate],
 )
 def test_every_member_says_what_it_means(enum):
     definitions = [member.__doc__ for member in enum]
@@ -146,8 +148,8 @@ MAKERS = {
     "explained, rounding": lambda: explained(rounding=ROUNDING),
     "explained, at the largest": lambda: rounded_in(ROUNDING, False),
     "explained, scale": lambda: _scale_rule(RULE, E4M3, Fraction(1), 0),
-    "reference, rounding": lambda: reference._round(reference._exact(1.0), E4M3, ROUNDING),
-    "reference, overflow": lambda: reference._round(reference._exact(1e9), E4M3, RNE, OVERFLOW),
+    "reference, rounding": lambda: numbers.round_to(numbers.exact(1.0), E4M3, ROUNDING),
+    "reference, overflow": lambda: numbers.round_to(numbers.exact(1e9), E4M3, RNE, OVERFLOW),
 }
 
 

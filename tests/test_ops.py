@@ -61,7 +61,7 @@ def check_parts(x, fmt, blocks, **options):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("fmt", mx.formats.names())
+@pytest.mark.parametrize("fmt", mx.formats.names("e8m0"))
 def test_every_rounding_scale_rule_and_overflow_of_ordinary_numbers(fmt, dtype):
     """All products: loops for these are compiled once for all formats, scale rules and overflows."""
     x = blocky(dtype, (3, 70), fmt, special=0)
@@ -76,7 +76,7 @@ def test_every_rounding_scale_rule_and_overflow_of_ordinary_numbers(fmt, dtype):
 
 
 @covering(
-    fmt=mx.formats.names(), dtype=["float32", "float64"], rounding=Rounding, rule=ScaleRule, overflow=Overflow,
+    fmt=mx.formats.names("e8m0"), dtype=["float32", "float64"], rounding=Rounding, rule=ScaleRule, overflow=Overflow,
     apart=[("fmt", "rounding"), ("fmt", "rule"), ("rounding", "rule"), ("fmt", "dtype"), ("fmt", "overflow")],
 ).parametrize_in_tiers  # fmt: skip
 def test_every_rounding_scale_rule_and_overflow(fmt, dtype, rounding, rule, overflow):
@@ -89,7 +89,7 @@ def test_every_rounding_scale_rule_and_overflow(fmt, dtype, rounding, rule, over
 
 
 @covering(
-    fmt=mx.formats.names(), dtype=DTYPES, nonfinite=[Nonfinite.BLOCK, Nonfinite.ELEMENT], overflow=Overflow,
+    fmt=mx.formats.names("e8m0"), dtype=DTYPES, nonfinite=[Nonfinite.BLOCK, Nonfinite.ELEMENT], overflow=Overflow,
     values=DTYPES, strength=1,
 ).parametrize_in_tiers  # fmt: skip
 def test_every_source_type_and_policy(fmt, dtype, nonfinite, overflow, values):
@@ -179,7 +179,7 @@ def test_random_blocks_of_random_bits(data):
 @given(st.data())
 def test_random_blocks_of_random_bits_in_any_mode(data):
     modes = {"scale_rule": list(ScaleRule), "rounding": list(Rounding), "overflow": list(Overflow)}
-    random_block(data, mx.formats.names(), ["float32", "float64"], modes, range(1, 34))
+    random_block(data, mx.formats.names("e8m0"), ["float32", "float64"], modes, range(1, 34))
 
 
 def random_block(data, formats, dtypes, modes, blocks):
@@ -266,7 +266,7 @@ def test_encode_and_decode_of_elements(element, dtype, overflow, result):
 
 
 @covering(
-    fmt=mx.formats.names(),
+    fmt=mx.formats.names("e8m0"),
     rule=ScaleRule,
     nonfinite=["block", "element"],
     apart=[("fmt", "rule"), ("fmt", "nonfinite")],
@@ -397,7 +397,7 @@ def test_a_saturated_finite_value_can_dequantize_to_infinity_in_float32():
     assert q.dequantize("float64")[0] == 2.0**128
 
 
-@pytest.mark.parametrize("fmt", mx.formats.names())
+@pytest.mark.parametrize("fmt", mx.formats.names("e8m0"))
 def test_quantization_is_idempotent_in_values(fmt):
     x = blocky("float64", (8, 64), "idempotent", special=0)
     for rule in ScaleRule:

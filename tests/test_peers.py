@@ -37,7 +37,7 @@ def test_ties_go_to_even_not_away():
     assert mx.decode(mx.encode([0.0625], "e2m3", rounding="rna"), "e2m3")[0] == 0.125
 
 
-@pytest.mark.parametrize("fmt", mx.formats.names())
+@pytest.mark.parametrize("fmt", mx.formats.names("e8m0"))
 def test_a_block_of_zeros_has_scale_code_zero(fmt):
     for zero in (0.0, -0.0):
         for rule in mx.ScaleRule:

@@ -260,7 +260,7 @@ def test_vectorised_evaluation_is_the_same_as_one_at_a_time():
             assert abs(getattr(one, field) - getattr(table, field)[i, j]) <= 1e-16
 
 
-@pytest.mark.parametrize("name", mx.formats.names())
+@pytest.mark.parametrize("name", mx.formats.names("e8m0"))
 def test_equal_numbers_are_what_the_kernel_gives_ties_included(name):
     element = mx.formats.get(name).element
     mu = np.concatenate([np.array(element.values())[1 : element.max_code] * 2.0**-3, np.linspace(0.5, 2, 257)])

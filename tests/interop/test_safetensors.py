@@ -15,7 +15,7 @@ def example(fmt, shape=(4, 70), **options):
     return mx.quantize(samples.generator("safetensors", fmt).standard_normal(shape).astype(np.float32), fmt, **options)
 
 
-@pytest.mark.parametrize("fmt", mx.formats.names())
+@pytest.mark.parametrize("fmt", mx.formats.names("e8m0"))
 def test_there_and_back(tmp_path, fmt):
     q = example(fmt)
     plain = {"bias": np.arange(5, dtype=np.float32), "half": np.ones((2, 2), ml_dtypes.bfloat16), "n": np.array(3)}

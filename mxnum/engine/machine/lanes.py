@@ -329,8 +329,8 @@ def _greatest_of(context, array, start, count, mask):
 
 
 compile_directly(greatest_of, _greatest_of)
-compile_directly(load, _load)
-compile_directly(store, _store)
+compile_directly(load, _load, lambda array, index: isinstance(index, types.Integer))
+compile_directly(store, _store, lambda array, index, value: isinstance(index, types.Integer))
 compile_directly(integer, _to_integer, _has_lane)
 
 
@@ -341,12 +341,16 @@ def _compile_greatest_of(array, start, count, mask):
 
 @overload(load, jit_options=INLINED)
 def _compile_load(array, index):
-    return lambda array, index: _load(array, index)
+    if isinstance(index, types.Integer):
+        return lambda array, index: _load(array, index)
+    return None
 
 
 @overload(store, jit_options=INLINED)
 def _compile_store(array, index, value):
-    return lambda array, index, value: _store(array, index, value)
+    if isinstance(index, types.Integer):
+        return lambda array, index, value: _store(array, index, value)
+    return None
 
 
 @overload(wide, jit_options=INLINED)

@@ -105,7 +105,7 @@ def test_blocks_of_every_kind_are_split():
             assert check_blocks(operand(left), operand(right)).step is not None
 
 
-@pytest.mark.parametrize("name", mx.formats.names())
+@pytest.mark.parametrize("name", mx.formats.names("e8m0"))
 def test_in_sequence(name):
     for place, (m, n, k, block) in enumerate(((30, 40, 70, 32), (9, 33, 1100, 7), (1, 1, 70, 8))):
         a = codes_at_random(name, (m, k), block, spread=60, special=0.003)
@@ -147,7 +147,7 @@ def test_fast_ways_are_what_is_used(monkeypatch):
     for name in ("in_sequence", "by_blocks"):
         monkeypatch.setattr(by_definition, name, refuse)
     x = samples.generator("used").standard_normal((5, 64)).astype(np.float32)
-    operands = [codes_at_random(name, (5, 64), 32, special=0) for name in mx.formats.names()]
+    operands = [codes_at_random(name, (5, 64), 32, special=0) for name in mx.formats.names("e8m0")]
     for a, b in product(operands, operands):
         assert mx.matmul(a, b.T).shape == mx.matmul(a, b.T, accumulate="sequential").shape == (5, 5)
     assert mx.matmul(x, x.T, accumulate="sequential").shape == (5, 5)

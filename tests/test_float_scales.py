@@ -1,0 +1,218 @@
+"""Scales that are floats and tensor scales, through the public API."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mxnum as mx
+from mxnum import formats, reference
+from tests import float_scale_cases as cases
+from tests.samples import generator
+
+ROOT = Path(__file__).parents[1]
+X = generator("float scales").normal(size=(4, 64)).astype(np.float32)
+WIDE = "e4m3:block=128,scale=float32"
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_cases_without_compilation(seed):
+    """Every mode, layout and type, at once: what is compiled costs seconds a case, this some milliseconds."""
+    code = f"from tests.float_scale_cases import run_cases; run_cases({seed}, 150)"
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "150 cases are the same", done.stderr
+
+
+#: Each is a loop or two: (format, dtype, layout, options).
+COMPILED = {
+    "comparisons along rows": ("nvfp4", "float32", {}, {}),
+    "a tensor scale for each row": ("nvfp4", "bfloat16", {}, {"tensor_scale": "row", "rounding": "rto"}),
+    "comparisons along columns": ("nvfp4", "float32", {"axis": 0}, {"rounding": "rna"}),
+    "float64": ("nvfp4", "float64", {}, {"scale_rule": "rceil", "rounding": "rtz"}),
+    "comparisons of float16": ("int4:block=5,scale=float16", "float16", {}, {}),
+    "quotients": (WIDE, "float32", {"block_shape": (3, 32)}, {}),
+    "quotients that overflow": (WIDE, "bfloat16", {}, {"rounding": "rtp", "overflow": "ieee", "scale_rule": "rceil"}),
+    "quotients of float64": ("e5m2:scale=float16,tensor_scale=float32", "float64", {}, {"rounding": "rtn"}),
+    "stochastic": ("nvfp4", "float32", {}, {"rounding": "sr", "seed": 3}),
+    "four over six": ("nvfp4", "float32", {}, {"scale_rule": "four_over_six_squared"}),
+    "four over six in tiles": ("nvfp4", "float16", {"block_shape": (4, 4)}, {"scale_rule": "four_over_six_absolute"}),
+}
+
+
+@pytest.mark.parametrize("what", COMPILED)
+def test_compiled(what):
+    name, dtype, layout, options = COMPILED[what]
+    rng, fmt = generator(what), formats.get(name)
+    for shape in ((6, 70), (3, 160)):
+        for _ in range(6):
+            x = cases.numbers(rng, shape, np.dtype(dtype) if dtype != "bfloat16" else cases.DTYPES[2])
+            blocks = mx.layout.resolve_blocks(shape, fmt.block, **layout)
+            given = dict(options)
+            if "seed" in given:
+                words = reference.random_words(shape, seed=given.pop("seed"))
+                cases.check(x, name, layout, blocks, {**given, "random_bits": words}, rng)
+                assert mx.quantize(x, name, **options).equals(mx.quantize(x, name, random_bits=words, **given))
+            else:
+                cases.check(x, name, layout, blocks, given, rng)
+
+
+def test_the_definition_takes_what_fast_loops_leave():
+    """Infinities, scales that are NaN, infinite or zero, beside ordinary blocks."""
+    x = X.copy()
+    x[1, 3], x[2, 40] = np.inf, np.nan
+    scales = np.full((4, 4), 0x38, np.uint8)
+    scales[0, 1], scales[3, 2] = 0x7F, 0
+    cases.check(x, "nvfp4", {}, (1, 16), {"scales": scales, "tensor_scale": np.float32(0.5)[()].reshape(())}, generator())
+    wide = np.ones((4, 1), np.float32)
+    wide[0], wide[1] = np.inf, 0
+    cases.check(x, WIDE, {}, (1, 128), {"scales": wide, "nonfinite": "element"}, generator())
+
+
+def test_threads_change_nothing():
+    x = generator("threads").normal(size=(512, 4096)).astype(np.float32)
+    one, several = (mx.quantize(x, "nvfp4", threads=n) for n in (1, 3))
+    assert one.equals(several)
+    assert cases.same(one.dequantize(threads=1), several.dequantize(threads=3))
+    columns = (mx.fake_quantize(x.reshape(2, -1), "nvfp4", threads=n) for n in (1, 3))
+    assert cases.same(*columns)
+
+
+# What is kept
+
+
+def test_parts_of_an_array():
+    q = mx.quantize(X, "nvfp4")
+    assert repr(q) == "<MXArray nvfp4 (4, 64), blocks (1, 16), a tensor scale: 148 bytes packed>"
+    assert (q.nbytes, q.packed_nbytes, q.packed().nbytes) == (256 + 16 + 4, 148, 148)
+    assert q.tensor_scale == np.float32(np.abs(X).max() / np.float32(2688))
+    assert q.scales.dtype == np.uint8
+    wide = mx.quantize(X, WIDE)
+    assert (wide.scales.dtype, wide.packed_nbytes, wide.tensor_scale) == (np.float32, 256 + 16, None)
+    for array in (q, wide, q.packed()):
+        again = mx.MXArray.from_parts(
+            array.codes, array.scales, array.format, blocks=array.blocks, tensor_scale=array.tensor_scale
+        )
+        assert again.equals(array)
+    again = mx.MXArray.from_packed(q.pack(), q.scales, "nvfp4", length=64, tensor_scale=q.tensor_scale)
+    assert again.equals(q)
+    assert not again.equals(mx.MXArray.from_parts(q.codes, q.scales, "nvfp4", tensor_scale=2.0))
+
+
+@pytest.mark.parametrize("tensor_scale", [None, "row"])
+def test_views_keep_the_scales_that_belong_to_them(tensor_scale):
+    q = mx.quantize(X.reshape(2, 2, 64), "nvfp4", tensor_scale=tensor_scale)
+    values = q.dequantize()
+    for view, of_values in (
+        (q[1], values[1]),
+        (q[:, 1:], values[:, 1:]),
+        (q[1, 0, 16:48], values[1, 0, 16:48]),
+        (q.T, values.T),
+        (q.T[16:32, :, 1], values.T[16:32, :, 1]),
+        (q.transpose(1, 0, 2)[1], values.transpose(1, 0, 2)[1]),
+        (q.packed()[0, 1], values[0, 1]),
+    ):
+        assert cases.same(view.dequantize(), of_values)
+
+
+@pytest.mark.parametrize("name", ["nvfp4", WIDE, "e2m1:scale=ue5m3", "int8:block=7,scale=bfloat16", "e3m2:scale=float16"])
+def test_files(tmp_path, name):
+    q = mx.quantize(X, name)
+    q.save(tmp_path / "q.npz")
+    assert mx.MXArray.load(tmp_path / "q.npz").equals(q)
+    if q.tensor_scale is not None:
+        rows = mx.quantize(X, name, tensor_scale="row")
+        rows.save(tmp_path / "rows.npz")
+        assert mx.MXArray.load(tmp_path / "rows.npz").equals(rows)
+    scalar = mx.quantize(np.float32(3), name)
+    scalar.save(tmp_path / "scalar.npz")
+    assert mx.MXArray.load(tmp_path / "scalar.npz").equals(scalar)
+
+
+def test_out_and_again():
+    q, room = mx.quantize(X, "nvfp4"), mx.quantize(np.zeros_like(X), "nvfp4")
+    assert mx.quantize(X, "nvfp4", out=room) is room
+    assert room.equals(q)
+    x, out = np.zeros_like(X), np.empty_like(X)
+    again = mx.fake_quantizer(x, "nvfp4", out=out)
+    for factor in (1, 8):  # each call has its own tensor scale
+        x[...] = X * np.float32(factor)
+        assert cases.same(again(), mx.fake_quantize(x, "nvfp4"))
+    assert cases.same(mx.shared_scale(X, "nvfp4"), q.scales)
+    assert cases.same(mx.shared_scale(X, "nvfp4", tensor_scale=0.25, scale_rule="rceil"),
+                      mx.quantize(X, "nvfp4", tensor_scale=0.25, scale_rule="rceil").scales)  # fmt: skip
+    assert mx.shared_scale(X, WIDE).dtype == np.float32
+
+
+@pytest.mark.parametrize("how", ["exact", "sequential", "blas"])
+def test_products_take_the_values(how):
+    q = mx.quantize(X, "nvfp4")
+    values = q.dequantize("float64")
+    assert cases.same(mx.matmul(q, q.T, accumulate=how), mx.matmul(values, values.T, accumulate=how))
+    assert mx.dot(q[0], q[1], accumulate=how) == mx.dot(values[0], values[1], accumulate=how)
+    y, _ = mx.linear_forward(X, X, activations="nvfp4", weights="mxfp4_e2m1", accumulate="sequential")
+    assert cases.same(y, mx.matmul(values, mx.quantize(X, "mxfp4_e2m1").T, accumulate="sequential"))
+
+
+# What is refused
+
+
+def q_of(name="nvfp4"):
+    return mx.quantize(X, name)
+
+
+REFUSED = {
+    "block sums": (lambda: mx.matmul(q_of(), q_of().T), "'accumulate' must be 'exact', 'sequential' or 'blas' for nvfp4, whose"),
+    "a rule of E8M0": (lambda: mx.quantize(X, "nvfp4", scale_rule="floor"), "'scale_rule' must be one of ['nearest', 'rceil', "),
+    "a rule of floats": (lambda: mx.quantize(X, "mxint8", scale_rule="nearest"), "'scale_rule' must be one of ['floor', "),
+    "two scales": (lambda: mx.quantize(X, WIDE, scale_rule="four_over_six_squared"), "'scale_rule' must be 'nearest' or 'rceil' for e4m3"),
+    "offsets": (lambda: mx.quantize(X, "nvfp4", offset="float16"), "'offset' must be left out for nvfp4, whose scales are e4m3"),
+    "a tensor scale": (lambda: mx.quantize(X, "mxint8", tensor_scale=1.0), "'tensor_scale' must be left out for mxint8, which has none"),
+    "none": (lambda: mx.MXArray.from_parts(q_of().codes, q_of().scales, "nvfp4"), "'tensor_scale' must be given for nvfp4"),
+    "negative": (lambda: mx.quantize(X, "nvfp4", tensor_scale=-1.0), "'tensor_scale' must be positive and finite, not -1.0"),
+    "too exact": (lambda: mx.quantize(X, "nvfp4", tensor_scale=0.1), "'tensor_scale' must be a float32 number, not 0.1"),
+    "another word": (lambda: mx.quantize(X, "nvfp4", tensor_scale="column"), "'tensor_scale' must be one of ['row']"),
+    "a shape": (lambda: mx.quantize(X, "nvfp4", tensor_scale=np.ones(4, np.float32)), "'tensor_scale' must be of no axes, or of 2"),
+    "tiles": (lambda: mx.quantize(X, "nvfp4", block_shape=(2, 2), tensor_scale="row"), "'tensor_scale' must be left out where blocks span rows"),
+    "a sign": (lambda: mx.quantize(X, "nvfp4", scales=np.full((4, 4), 0x80, np.uint8)), "'scales' must be without a sign bit, not 128 at index (0, 0)"),
+    "minus zero": (lambda: mx.quantize(X, WIDE, scales=np.full((4, 1), -0.0, np.float32)), "'scales' must be without a sign bit, not -0.0"),
+    "codes for floats": (lambda: mx.quantize(X, WIDE, scales=np.zeros((4, 1), np.uint8)), "'scales' must be a float32 array, not 'uint8'"),
+    "offsets of parts": (lambda: mx.MXArray.from_parts(q_of().codes, q_of().scales, "nvfp4", tensor_scale=1.0, offsets=np.zeros((4, 4), np.float16)), "'offsets' must be left out for nvfp4"),
+    "measure": (lambda: mx.analysis.measure(X, "nvfp4"), "mxnum.analysis.measure takes formats with E8M0 scales so far, not 'nvfp4'"),
+    "explore": (lambda: mx.analysis.explore(X, formats=["nvfp4"]), "takes formats with E8M0 scales so far, not 'nvfp4'"),
+    "block_error": (lambda: mx.analysis.block_error("nvfp4"), "takes formats with E8M0 scales so far, not 'nvfp4'"),
+    "gamma_bias": (lambda: mx.analysis.gamma_bias("nvfp4"), "takes formats with E8M0 scales so far, not 'nvfp4'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_refused(what):
+    call, message = REFUSED[what]
+    with pytest.raises((ValueError, TypeError)) as caught:
+        call()
+    assert message in str(caught.value)
+
+
+def test_what_knows_e8m0_alone_says_so(tmp_path):
+    from mxnum.conformance.task import make_task
+    from mxnum.experiments.config import Operand
+    from mxnum.interop import gguf, gpt_oss, safetensors, views
+
+    q = mx.quantize(X, "nvfp4")
+    for call in (
+        lambda: make_task("quantize", "nvfp4"),
+        lambda: Operand("nvfp4"),
+        lambda: views.to_views(q),
+        lambda: gguf.to_gguf_blocks(q),
+        lambda: gpt_oss.to_gpt_oss(q),
+        lambda: safetensors.save(tmp_path / "q.safetensors", {"q": q}),
+    ):
+        with pytest.raises(ValueError, match="takes formats with E8M0 scales so far, not 'nvfp4', whose are e4m3"):
+            call()
