@@ -61,7 +61,7 @@ ALLOWED = {
         "ops",
         "analysis",
     },
-    "claims": {"errors", "files", "formats", "dtypes", "ops", "analysis", "experiments", "plots", "claims"},
+    "claims": {"errors", "files", "formats", "dtypes", "ops", "rotations", "analysis", "experiments", "plots", "claims"},
     "experiments": {"errors", "files", "formats", "modes", "analysis", "experiments"},
     "plots": {"errors", "formats", "modes", "dtypes", "layout", "ops", "analysis"},
     "interop": {"errors", "formats", "tensors", "dtypes", "layout", "files", "array", "ops", "interop"},
