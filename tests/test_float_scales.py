@@ -70,7 +70,9 @@ def test_the_definition_takes_what_fast_loops_leave():
     x[1, 3], x[2, 40] = np.inf, np.nan
     scales = np.full((4, 4), 0x38, np.uint8)
     scales[0, 1], scales[3, 2] = 0x7F, 0
-    cases.check(x, "nvfp4", {}, (1, 16), {"scales": scales, "tensor_scale": np.float32(0.5)[()].reshape(())}, generator())
+    cases.check(
+        x, "nvfp4", {}, (1, 16), {"scales": scales, "tensor_scale": np.float32(0.5)[()].reshape(())}, generator()
+    )
     wide = np.ones((4, 1), np.float32)
     wide[0], wide[1] = np.inf, 0
     cases.check(x, WIDE, {}, (1, 128), {"scales": wide, "nonfinite": "element"}, generator())
@@ -122,7 +124,9 @@ def test_views_keep_the_scales_that_belong_to_them(tensor_scale):
         assert cases.same(view.dequantize(), of_values)
 
 
-@pytest.mark.parametrize("name", ["nvfp4", WIDE, "e2m1:scale=ue5m3", "int8:block=7,scale=bfloat16", "e3m2:scale=float16"])
+@pytest.mark.parametrize(
+    "name", ["nvfp4", WIDE, "e2m1:scale=ue5m3", "int8:block=7,scale=bfloat16", "e3m2:scale=float16"]
+)
 def test_files(tmp_path, name):
     q = mx.quantize(X, name)
     q.save(tmp_path / "q.npz")

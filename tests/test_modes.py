@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum import by_numpy, formats, modes, ops, reference
+from mxnum import by_numpy, formats, modes, ops
 from mxnum.analysis import statistics
 from mxnum.analysis.piecewise import _derive
 from mxnum.conformance.explain import _rounding_rule, _scale_rule, rounded_in
@@ -46,7 +46,15 @@ def test_members():
 
 @pytest.mark.parametrize(
     "enum",
-    [modes.Rounding, modes.ScaleRule, modes.FloatScaleRule, modes.Overflow, modes.Nonfinite, modes.OffsetRange, modes.Accumulate],
+    [
+        modes.Rounding,
+        modes.ScaleRule,
+        modes.FloatScaleRule,
+        modes.Overflow,
+        modes.Nonfinite,
+        modes.OffsetRange,
+        modes.Accumulate,
+    ],
 )
 def test_every_member_says_what_it_means(enum):
     definitions = [member.__doc__ for member in enum]

@@ -183,11 +183,11 @@ def _tensor_scale(array: Array, fmt: MXFormat, asked: Any) -> Array | None:
         return None
     if asked is not None and not isinstance(asked, str):
         return np.asarray(asked, np.float32)
-    rows = array.reshape(1, -1) if asked is None else array.reshape(math.prod(array.shape[:-1]), -1)
     errors.require(asked in (None, "row"), "tensor_scale", "'row', or numbers", asked)
+    rows = [array] if asked is None else [array[place] for place in np.ndindex(array.shape[:-1])]
     found = []
     for row in rows:
-        values = (exact(float(v)) for v in row)
+        values = (exact(float(v)) for v in row.flat)
         found.append(float(tensor_scale([v.number for v in values if v.kind == "finite"], fmt)))
     return np.array(found, np.float32).reshape(() if asked is None else (*array.shape[:-1], 1))
 

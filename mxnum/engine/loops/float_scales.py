@@ -19,7 +19,7 @@ from mxnum.engine.machine import vectors
 from mxnum.engine.machine.jit import compile_loop
 from mxnum.engine.machine.lanes import greatest_of, integer, lane, load, store, wide
 from mxnum.engine.machine.prefetch import READ_AHEAD, WRITE_AHEAD, ask_for
-from mxnum.engine.machine.vectors import LENGTH, many
+from mxnum.engine.machine.vectors import LENGTH, load_nibbles, many, store_nibbles
 from mxnum.engine.rounding.float_scales import Formulation
 from mxnum.formats import ElementFormat
 
@@ -38,26 +38,31 @@ def convert(
     limit: int,
     nan_code: int,
     run: int,
+    packed: bool = False,
 ) -> Any:
     """(x, out, scales, tensor scales, shape, bounds, marks, words) -> panels left.
 
     With a `source` floats are read, else codes. `find_scale`: (amax, tensor scale) -> code, where scales are not there
     already. A panel is left, and marked, if a magnitude is above `limit` or the formulation is not right for a scale.
     The definition has the limit -1: it takes all panels that are marked, and with `nan_code` (not 0) gives that scale
-    to blocks that hold a NaN or an infinity. `run` is the length of blocks along rows, or 0 for any.
+    to blocks that hold a NaN or an infinity. `run` is the length of blocks along rows, or 0 for any. With `packed` codes
+    of four bits are read or written two in a byte, by vectors, along rows of whole blocks whose length is in `RUNS`.
     """
     READS_FLOATS, FINDS, MAKES = source is not None, find_scale is not None, formulation is not None
     IS_DEFINITION, NAN_CODE, RUN = limit < 0, nan_code, run
     bits, largest_code = (source.bits, source.max_code) if source is not None else (8, 0)
     MAGNITUDE, LIMIT = (1 << (bits - 1)) - 1, largest_code if limit < 0 else limit
     Magnitude: Any = np.int64 if bits > 32 else np.int32
-    COUNT = formulation.count if formulation is not None else 0
+    COUNT = formulation.constants if formulation is not None else 0
     Constant: Any = np.int64 if formulation is None or formulation.is_wide else np.int32
     word: Any = wide if formulation is None or formulation.in_wide_words else lane
-    prepare, at, element = (None, None, None) if formulation is None else formulation[:3]
-    prepare_more = None if formulation is None else formulation.prepare_more
+    nothing: Any = None
+    prepare, at, element = (nothing, nothing, nothing) if formulation is None else formulation[:3]
+    prepare_more: Any = None if formulation is None else formulation.prepare_more
+    find_code: Any = find_scale
     PREPARES_MORE = prepare_more is not None
     prepare_random, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered
+    READS_PACKED, WRITES_PACKED = packed and source is None, packed and source is not None
     IN_VECTORS = formulation is not None and formulation.in_vectors and vectors.available()
 
     def loop(x, out, scales, tensor, shape, bounds, marks, words):
@@ -124,7 +129,7 @@ def convert(
                 is_right = True
                 for b in range(blocks):
                     t = wide(load(tensor, (place + b) * step))
-                    scale = wide(find_scale(wide(amax[b]), t)) if FINDS else wide(load(scales, place + b))
+                    scale = wide(find_code(wide(amax[b]), t)) if FINDS else wide(load(scales, place + b))
                     if READS_FLOATS and IS_DEFINITION and NAN_CODE > 0:
                         scale = wide(NAN_CODE) if specials[b] != 0 else scale
                     if READS_FLOATS:
@@ -165,12 +170,17 @@ def convert(
                             ask_for(out, start, RUN, WRITE_AHEAD)
                             if IN_VECTORS:
                                 for i in range(start, start + RUN, LENGTH):
-                                    store(out, many(i), element(load(x, many(i)), constants, 0))
+                                    if READS_PACKED:
+                                        store(out, many(i), element(load_nibbles(x, i >> 1), constants, 0))
+                                    elif WRITES_PACKED:
+                                        store_nibbles(out, i >> 1, element(load(x, many(i)), constants, 0))
+                                    else:
+                                        store(out, many(i), element(load(x, many(i)), constants, 0))
                             else:
                                 for i in range(start, start + RUN):
                                     taken = word(random_at(words, buffer, random + i))
                                     store(out, i, element(word(load(x, i)), constants, taken))
-                    for b in range(whole if RUN > 1 else 0, blocks):
+                    for b in range(blocks if READS_PACKED or WRITES_PACKED else whole if RUN > 1 else 0, blocks):
                         constants = at(tables, b, room)
                         for i in range(base + b * run, base + min((b + 1) * run, width)):
                             taken = word(random_at(words, buffer, random + i))

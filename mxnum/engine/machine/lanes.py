@@ -232,12 +232,12 @@ def _select(context, condition, if_true, if_false):
     return LANE(types.boolean, if_true, if_false), generate
 
 
-compile_directly(word.select, _select, lambda condition, a, b: _has_lane(a, b))
+compile_directly(word.select, _select, lambda condition, a, b: isinstance(condition, types.Boolean) and _has_lane(a, b))
 
 
 @overload(word.select, jit_options=INLINED)
 def _compile_select(condition, if_true, if_false):
-    if _has_lane(if_true, if_false):
+    if isinstance(condition, types.Boolean) and _has_lane(if_true, if_false):
         return lambda condition, if_true, if_false: _select(condition, if_true, if_false)
     return None
 

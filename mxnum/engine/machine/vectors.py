@@ -192,3 +192,50 @@ def _store(context, array, index, value):
 
 compile_directly(lanes.load, _load, lambda array, index: isinstance(index, Many))
 compile_directly(lanes.store, _store, lambda array, index, value: isinstance(index, Many))
+
+
+def load_nibbles(array: Any, index: Any) -> Any:
+    """Sixteen codes of four bits, packed from that byte on; compiled code alone knows it."""
+    raise NotImplementedError("Vectors of lanes are compiled.")
+
+
+def store_nibbles(array: Any, index: Any, vector: Any) -> None:
+    """The inverse."""
+    raise NotImplementedError("Vectors of lanes are compiled.")
+
+
+_BYTES, _HALF = ir.VectorType(ir.IntType(8), LENGTH // 2), ir.VectorType(_I32, LENGTH // 2)
+
+
+def _chosen(places: list[int]) -> Any:
+    return ir.Constant(ir.VectorType(_I32, len(places)), places)
+
+
+@intrinsic
+def _load_nibbles(context, array, index):
+    def generate(target, builder, signature, arguments):
+        pointer = lanes._element_pointer(target, builder, array, *arguments)
+        both = builder.zext(builder.load(builder.bitcast(pointer, _BYTES.as_pointer()), align=1), _HALF)
+        low = builder.and_(both, ir.Constant(_HALF, [15] * (LENGTH // 2)))
+        high = builder.lshr(both, ir.Constant(_HALF, [4] * (LENGTH // 2)))
+        return builder.shuffle_vector(low, high, _chosen([i // 2 + i % 2 * (LENGTH // 2) for i in range(LENGTH)]))
+
+    return VECTOR(array, index), generate
+
+
+@intrinsic
+def _store_nibbles(context, array, index, vector):
+    def generate(target, builder, signature, arguments):
+        pointer, codes = lanes._element_pointer(target, builder, array, *arguments[:2]), arguments[2]
+        nothing = ir.Constant(_VECTOR, ir.Undefined)
+        low = builder.shuffle_vector(codes, nothing, _chosen(list(range(0, LENGTH, 2))))
+        high = builder.shuffle_vector(codes, nothing, _chosen(list(range(1, LENGTH, 2))))
+        both = builder.or_(low, builder.shl(high, ir.Constant(_HALF, [4] * (LENGTH // 2))))
+        builder.store(builder.trunc(both, _BYTES), builder.bitcast(pointer, _BYTES.as_pointer()), align=1)
+        return target.get_dummy_value()
+
+    return types.none(array, index, vector), generate
+
+
+compile_directly(load_nibbles, _load_nibbles)
+compile_directly(store_nibbles, _store_nibbles)

@@ -13,10 +13,11 @@ import numpy as np
 
 from mxnum.dtypes import Array, scale_dtype, signed_bits, stored_bits
 from mxnum.engine.loops import float_scales as loops
-from mxnum.engine.loops.random_bits import Draw
+from mxnum.engine.loops.random_bits import NO_DRAW, Draw
 from mxnum.engine.loops.rows import greatest_magnitude
-from mxnum.engine.machine import float_environment
+from mxnum.engine.machine import float_environment, vectors
 from mxnum.engine.machine.workers import bounds, in_pieces, worth
+from mxnum.engine.packing.arrays import pack, unpack
 from mxnum.engine.quantizing import choosing
 from mxnum.engine.request import DecodingSettings, Settings
 from mxnum.engine.rounding import by_factors
@@ -58,8 +59,16 @@ class FloatScales:
         return _along(_quantizing(asked, target))
 
     def undo(self, asked: DecodingSettings) -> Any:
-        how = asked.element, asked.scale, asked.target
-        return _along(_Conversion(None, by_factors.decoding(*how), formulation.decoding(*how), None, None, 0))
+        return _along(_decoding(asked))
+
+    def apply_packed(self, asked: Settings) -> Any:
+        """As `apply`, to packed codes, along walks that allow it; None where codes have to have a byte each first."""
+        is_simple = asked.element.bits == 4 and (asked.scales_given or not asked.float_rule.error_power)
+        return _along_packed(_quantizing(asked, None)) if is_simple else None
+
+    def undo_packed(self, asked: DecodingSettings) -> Any:
+        """As `undo`, the same of packed codes."""
+        return _along_packed(_decoding(asked)) if asked.element.bits == 4 else None
 
 
 transform = lru_cache(maxsize=None)(FloatScales)
@@ -103,6 +112,24 @@ def _fast(asked: Settings, target: ElementFormat | None) -> Formulation | None:
     return by_factors.by_quotients(source, element, scale, asked.rounding, asked.overflow, target)
 
 
+def _decoding(asked: DecodingSettings) -> _Conversion:
+    how = asked.element, asked.scale, asked.target
+    return _Conversion(None, by_factors.decoding(*how), formulation.decoding(*how), None, None, 0)
+
+
+def _along_packed(conversion: _Conversion) -> Any:
+    fast = conversion.fast
+    if fast is None or not fast.in_vectors or not vectors.available():
+        return None
+
+    @lru_cache(maxsize=256)
+    def along(walk: Walk, draw: Draw) -> Any:
+        by_vectors = walk.k == 1 and walk.run > 1 and walk.run in loops.RUNS and walk.columns % walk.run == 0
+        return _PackedLoops(conversion, walk, draw) if by_vectors and draw is NO_DRAW else None
+
+    return along
+
+
 def _along(conversion: _Conversion) -> Any:
     @lru_cache(maxsize=256)
     def along(walk: Walk, draw: Draw) -> Any:
@@ -121,15 +148,13 @@ class _Loops:
         self.panels = self.bands * -(-self.columns // walk.panel)
         done = conversion
         limit = 0 if done.source is None else done.source.max_code
-        self.fast = None
+        self.fast, self.how = None, (done.fast, done.source, done.find_fast, draw, limit, done.nan_code, self.run)
         if done.fast is not None or done.definition is None:
-            self.fast = loops.convert(done.fast, done.source, done.find_fast, draw, limit, done.nan_code, self.run)
+            self.fast = loops.convert(*self.how)
 
     def __call__(self, x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
         """Convert contiguous arrays; the sides are the scales and the tensor scale, one or one for each block."""
-        done, (scales, tensor) = self.conversion, (*sides, _ONE)[:2]
-        read = x.ravel() if done.source is None else signed_bits(x.ravel())
-        arrays = read, stored_bits(out.ravel()), stored_bits(scales.ravel()), tensor.ravel().view(np.uint32)
+        done, arrays = self.conversion, self._flat(x, out, sides)
         marks = np.zeros(self.panels, np.uint8)
         if self.fast is not None and float_environment.is_default():
             if self._in_threads(self.fast, arrays, marks, words, threads) == 0:
@@ -139,6 +164,12 @@ class _Loops:
         # Compiled when something is left for it.
         defined = loops.convert(done.definition, done.source, done.find, self.draw, -1, done.nan_code, 0)
         self._in_threads(defined, arrays, marks, words, threads)
+
+    def _flat(self, x: Array, out: Array, sides: tuple[Array, ...]) -> tuple[Array, ...]:
+        """Contiguous arrays as the loops take them."""
+        scales, tensor = (*sides, _ONE)[:2]
+        read = x.ravel() if self.conversion.source is None else signed_bits(x.ravel())
+        return read, stored_bits(out.ravel()), stored_bits(scales.ravel()), tensor.ravel().view(np.uint32)
 
     def _in_threads(self, loop: Any, arrays: Any, marks: Array, words: Any, threads: int | None) -> int:
         def work(share: tuple[int, int, int, int]) -> int:
@@ -153,6 +184,22 @@ class _Loops:
             return [(a, b, 0, self.columns) for a, b in pairwise(bounds(self.bands, count)) if a < b]
         cuts = bounds(self.columns, count, self.walk.panel)
         return [(0, self.bands, a, b) for a, b in pairwise(cuts) if a < b]
+
+
+class _PackedLoops(_Loops):
+    """The same where codes of four bits are packed, in rows of whole bytes."""
+
+    def __call__(self, x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
+        """Convert contiguous arrays; if anything is left to the definition, all by way of a byte for each code."""
+        if float_environment.is_default():
+            arrays, marks = self._flat(x, out, sides), np.zeros(self.panels, np.uint8)
+            if self._in_threads(loops.convert(*self.how, packed=True), arrays, marks, words, threads) == 0:
+                return
+        count, reads = self.walk.elements, self.conversion.source is None
+        codes = unpack(x.reshape(1, -1), 4, count) if reads else np.empty((1, count), np.uint8)
+        super().__call__(codes if reads else x, out if reads else codes, sides, words, threads)
+        if not reads:
+            pack(codes, 4, out.reshape(1, -1))
 
 
 def _after_choosing(asked: Settings, then: Any) -> Any:

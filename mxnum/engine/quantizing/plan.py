@@ -23,6 +23,7 @@ from mxnum.engine.quantizing.transforms import (
     POWERS_OF_TWO,
     BlockTransform,
     Operation,
+    PackedOperation,
     Run,
     at_scale_one,
     encoding,
@@ -62,10 +63,12 @@ class Plan:
         writes_packed: int = 0,
         needs_room: bool = False,
         fills_with_zeros: bool = False,
+        packed_operation: PackedOperation | None = None,
         order: Order | None = None,
     ) -> None:
         """`out` and `sides` are what results and what belongs to blocks are; packed codes have so many bits.
 
+        A `packed_operation` does with packed codes without room for others, or is None along a walk.
         `order` says which axis each is of the arrays that the caller has, where the plan is for those turned.
         """
         self.shape, self.blocks, self.operation, self.draw = shape, blocks, operation, draw
@@ -78,7 +81,9 @@ class Plan:
         self._has_room = self.size <= self._at_once or not (needs_room or reads_packed or writes_packed)
         #: What takes arrays in C order, which share no memory with what is written, as they are.
         self.direct: Run | None = None
-        if walk is not None and self.size > 0 and self._has_room:
+        if walk is not None and self.size > 0 and packed_operation is not None:
+            self.direct = packed_operation(walk, draw)
+        if walk is not None and self.size > 0 and self._has_room and self.direct is None:
             self.direct = self._around_packed(walk)
 
     def run(
@@ -292,6 +297,7 @@ def _quantizing(
         asked.shape, asked.blocks, operation, draw, out, sides,
         writes_sides=True, writes_packed=packs, needs_room=transform.needs_room,
         fills_with_zeros=not asked.format.scale.power_of_two,
+        packed_operation=transform.apply_packed(asked) if packs else None,
     )  # fmt: skip
 
 
@@ -301,7 +307,11 @@ def from_codes_plan(asked: DecodingSettings) -> Plan:
     transform, kind = transform_of(asked.scale, asked.has_offsets), (asked.shape, numpy_dtype(asked.target))
     sides = tuple((asked.scales_shape, dtype) for dtype in transform.sides)
     reads_packed = asked.element.bits if asked.packed else 0
-    return Plan(asked.shape, asked.blocks, transform.undo(asked), NO_DRAW, kind, sides, reads_packed=reads_packed)
+    by_bytes = transform.undo_packed(asked) if reads_packed else None
+    return Plan(
+        asked.shape, asked.blocks, transform.undo(asked), NO_DRAW, kind, sides, reads_packed=reads_packed,
+        packed_operation=by_bytes,
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=4096)

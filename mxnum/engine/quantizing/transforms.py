@@ -39,6 +39,9 @@ Run = Callable[[Array, Array, "tuple[Array, ...]", Any, "int | None"], None]
 #: The same for every walk, and every way of drawing random bits; with everything looked up but the arrays.
 Operation = Callable[[Walk, Draw], Run]
 
+#: The same, or None along walks that have no such loops.
+PackedOperation = Callable[[Walk, Draw], "Run | None"]
+
 #: Elements alone are done as blocks of this length at scale 1.
 _RUN_OF_ELEMENTS = 4096
 
@@ -66,6 +69,12 @@ class BlockTransform(Protocol):
     def undo(self, asked: DecodingSettings) -> Operation:
         """Values of codes and of what is kept."""
 
+    def apply_packed(self, asked: Settings) -> PackedOperation | None:
+        """`apply` to codes that are packed at once, along the walks where that can be; None if it never can."""
+
+    def undo_packed(self, asked: DecodingSettings) -> PackedOperation | None:
+        """`undo` of such codes."""
+
 
 def _by(conversion: Conversion) -> Operation:
     def along(walk: Walk, draw: Draw) -> Run:
@@ -74,7 +83,19 @@ def _by(conversion: Conversion) -> Operation:
     return along
 
 
-class PowersOfTwo:
+class ByBytes:
+    """Transforms whose codes have a byte each before they are packed."""
+
+    def apply_packed(self, asked: Settings) -> PackedOperation | None:
+        """None: there are no such loops."""
+        return None
+
+    def undo_packed(self, asked: DecodingSettings) -> PackedOperation | None:
+        """None: there are no such loops."""
+        return None
+
+
+class PowersOfTwo(ByBytes):
     """A scale for each block, 2**(code - 127), which loops find and apply in one go."""
 
     sides = (np.dtype(np.uint8),)
@@ -93,7 +114,7 @@ class PowersOfTwo:
         return _by(from_codes(asked.element, asked.target))
 
 
-class Offsets:
+class Offsets(ByBytes):
     """A float16 offset for each block, which is taken away first, and a power of two for what is left."""
 
     sides = np.dtype(np.uint8), np.dtype(np.float16)

@@ -34,7 +34,7 @@ from mxnum.engine.machine.lanes import (
 from mxnum.engine.rounding import float_additions, paths
 from mxnum.engine.rounding.float64_as_float32 import to_odd_by_conversion
 from mxnum.engine.rounding.float_scales import Formulation
-from mxnum.formats import ElementFormat, ScaleFormat
+from mxnum.formats import FLOATS, ElementFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule, Overflow, Rounding, which
 from mxnum.scalar.float_scale import number_of
 from mxnum.scalar.word import dialect, select
@@ -159,7 +159,8 @@ def by_places(
     SIGN_UP = 0 if target is None else target.bits - 1
     KEEPS_ZERO_SIGN = not element.integer
     factor_of, widen = _make_factor(scale), float_additions.make_widen(source)
-    narrow, first_from = (None if target is None else make_narrow(target)), _first_from(IS_WIDE)
+    narrow: Any = None if target is None else make_narrow(target)
+    first_from = _first_from(IS_WIDE)
 
     @dialect
     def prepare(code, tensor, tables, b, room):
@@ -285,7 +286,7 @@ def reaches(element: ElementFormat) -> bool:
     return max(least, least_value) <= UNIT <= min(greatest, greatest_value) and abs(element.bias) < 64
 
 
-_FLOAT32 = paths.FLOATS["float32"]
+_FLOAT32 = FLOATS["float32"]
 
 
 @cache

@@ -27,7 +27,7 @@ class Formulation(NamedTuple):
     #: (what is read, constants, random bits) -> what is written.
     element: Callable[..., Any]
     #: How many constants there are, and whether they have 64 bits.
-    count: int
+    constants: int
     is_wide: bool
     #: Whether elements and random bits are taken in words of 64 bits.
     in_wide_words: bool
