@@ -200,7 +200,9 @@ def gamma_bias(
     >>> mx.analysis.gamma_bias("mxfp8_e4m3", 0.93, 0.01)
     <GammaBias e4m3 x 32 floor rne, normal: bias -0.059031>
     """
-    model, m, d = _question(format, mu, sigma, block_size, scale_rule, rounding, distribution, prescale, tensor_scale, headroom)
+    model, m, d = _question(
+        format, mu, sigma, block_size, scale_rule, rounding, distribution, prescale, tensor_scale, headroom
+    )
     found = _moments(model, m, d)
     single, pair = found.single, found.pair
     bias = single["relative_error"]
@@ -240,7 +242,9 @@ def block_error(
     >>> mx.analysis.block_error("nvfp4", rounding="sr", tensor_scale=5 / 2688).gain.round(5)
     np.float64(0.99665)
     """
-    model, m, d = _question(format, mu, sigma, block_size, scale_rule, rounding, distribution, prescale, tensor_scale, headroom)
+    model, m, d = _question(
+        format, mu, sigma, block_size, scale_rule, rounding, distribution, prescale, tensor_scale, headroom
+    )
     single = _moments(model, m, d).single
     power = (m**2 + d**2).ravel()
     extra = single["product"] / power

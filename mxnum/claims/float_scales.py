@@ -220,7 +220,9 @@ def crest_factors(context: Context) -> Evidence:
 
     def means(low: float, high: float) -> str:
         inside = (all_crests >= low) & (all_crests < high)
-        parts = [f"{every[f, False][inside].mean():.4f} to {every[f, True][inside].mean():.4f}" for f in (_NVFP4, _NVINT4)]
+        parts = [
+            f"{every[f, False][inside].mean():.4f} to {every[f, True][inside].mean():.4f}" for f in (_NVFP4, _NVINT4)
+        ]
         return f"crest {low:g} to {high:g}: NVFP4 {parts[0]}, NVINT4 {parts[1]}"
 
     def lowers(fmt: str, low: float, high: float) -> bool | None:
