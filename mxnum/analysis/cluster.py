@@ -60,7 +60,7 @@ class Model:
     #: Numbers are multiplied by this after the scale is chosen, and divided by it at the end.
     prescale: Fraction = Fraction(1)
     scale: ScaleFormat = E8M0
-    #: With scales that are floats: the factor of the tensor, and what the largest number is multiplied by for its scale.
+    #: With scales that are floats: the factor of the tensor, and that of the largest number before its scale is found.
     tensor_scale: Fraction = Fraction(1)
     headroom: Fraction = Fraction(1)
 

@@ -73,7 +73,7 @@ def powers_of_two(element: ElementFormat, rule: ScaleRule) -> Ladder:
 def floats(
     element: ElementFormat, scale: ScaleFormat, rule: FloatScaleRule, tensor_scale: Fraction, headroom: Fraction
 ) -> Ladder:
-    """Scales q = headroom * A / (largest element * tensor scale), rounded to a float by a rule that looks at A alone."""
+    """Scales q = headroom * A / (largest element * tensor scale), rounded to a float by a rule that asks for A alone."""
     errors.require(scale.bits <= _MOST_BITS, "format", "one whose scales have 16 bits or fewer", scale.name)
     errors.require(rule.error_power == 0, "scale_rule", "'nearest' or 'rceil': others look at all numbers", str(rule))
     values = [Fraction(scale.value(code)) for code in range(scale.max_code + 1)]
@@ -83,7 +83,8 @@ def floats(
     return Ladder(
         tuple(edge * per_scale / headroom for edge in edges),
         tuple(value * tensor_scale for value in values),
-        tuple(rule.rounds_up or code % 2 == 1 for code in range(len(values))),  # (a tie goes to the even code)
+        # (a tie goes to the even code)
+        tuple(rule.rounds_up or code % 2 == 1 for code in range(len(values))),
         4 * headroom,
         values[1] * per_scale,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ def biased_stochastic_rounding(context: Context) -> Evidence:
     statements = (
         kernels_agree(samples),
         Statement(
-            "it is biased by the numbers that are clamped, and head-room leaves nothing but what exceeds the tensor scale",
+            "it is biased by numbers that are clamped; with head-room only those beyond the tensor scale are",
             plain.gain < 0.999 and 1 - ample.gain < 1e-5,
             f"{100 * plain.overflow:.2f}% beyond the largest element, {100 * ample.overflow:.1g}% with head-room; gain "
             f"{plain.gain:.6f} and {ample.gain:.7f}",
@@ -76,8 +77,8 @@ def biased_stochastic_rounding(context: Context) -> Evidence:
         ),
     )
     note = (
-        f"The figures claimed are a sample's, made for this ledger; ours are exact for a tensor whose largest magnitude is "
-        f"{LARGEST}. A gain above 1 cannot be: stochastic rounding is unbiased where it does not clamp."
+        f"The figures claimed are a sample's, made for this ledger; ours are exact for a tensor whose largest "
+        f"magnitude is {LARGEST}. A gain above 1 cannot be: stochastic rounding is unbiased where it does not clamp."
     )
     return Evidence(tuple(comparisons), statements, note, _CONFIGURATION | {"rounding": "sr"})
 
@@ -94,7 +95,7 @@ def relative_errors(fmt: str, sigma: float) -> list[float]:
 
 def _rising(errors: list[float]) -> bool:
     """Whether some smaller block has the larger error."""
-    return any(a > b for a, b in zip(errors, errors[1:], strict=False))
+    return any(a > b for a, b in pairwise(errors))
 
 
 @check("B8")
@@ -121,7 +122,7 @@ def block_sizes(context: Context) -> Evidence:
         Statement(
             "with E4M3 scales alone, smaller blocks have larger errors on some narrow tensors",
             bool(rising["E4M3"]),
-            f"sigma = 2^{max(rising['E4M3'])} and below; at 2^-8 blocks of 8 have {worst:.3f} sigma^2, of 128 {least:.4f}",
+            f"sigma = 2^{max(rising['E4M3'])} and below; at 2^-8 {worst:.3f} sigma^2 for 8, {least:.4f} for 128",
         ),
         Statement(
             "never where fewer than one block in 1000 has a subnormal scale: underflow is the cause",
@@ -142,8 +143,8 @@ def block_sizes(context: Context) -> Evidence:
         ),
     )
     note = (
-        "So both are right: the effect exists, its cause is underflow, and a tensor scale ends it. UE5M3 moves it to where "
-        "it does not matter."
+        "So both are right: the effect exists, its cause is underflow, and a tensor scale ends it. UE5M3 moves it to "
+        "where it does not matter."
     )
     return Evidence((), statements, note, _CONFIGURATION | {"sizes": list(SIZES), "rounding": "rne"})
 
@@ -177,7 +178,9 @@ def four_over_six(context: Context) -> Evidence:
             f"{exact + absolute:.5f} by absolute error, {100 * absolute_share:.1f}% of blocks take 4",
         ),
     )
-    note = f"The gain over one scale is a sample's, by the same numbers under both rules; {SIGMA} standard errors are its bar."
+    note = (
+        f"What is gained over one scale is a sample's, the same under both rules; its bar are {SIGMA} standard errors."
+    )
     return Evidence(comparisons, statements, note, _CONFIGURATION | {"rounding": "rne"})
 
 
@@ -256,7 +259,7 @@ def crest_factors(context: Context) -> Evidence:
         ),
         Statement(
             "and raises it above 2.4", _opposite(lowers(_NVFP4, 2.4, 4.01)),
-            "; ".join(means(low, high) for low, high in zip(CRESTS, CRESTS[1:], strict=False)),
+            "; ".join(means(low, high) for low, high in pairwise(CRESTS)),
         ),
     )  # fmt: skip
     note = "Relative errors of single blocks of 16, to nearest even; the tensor scale is that of each tensor."

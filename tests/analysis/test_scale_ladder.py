@@ -1,4 +1,4 @@
-"""Blocks whose scales are floats: against numpy written by itself, the kernels, enclosures, and the scales of the engine."""
+"""Blocks whose scales are floats: against numpy alone, the kernels, enclosures, and the scales of the engine."""
 
 from __future__ import annotations
 
