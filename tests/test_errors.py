@@ -119,7 +119,7 @@ CASES = {
     "value of no code": (lambda: mx.formats.element("e2m1").value(16), "'code' must be between 0 and 15, not 16"),
     "values of a wide format": (lambda: mx.formats.element("float32").values(), "'format' must be at most 16 bits wide"),
     "element too wide": (lambda: mx.MXFormat("float16"), "'element' must be at most 8 bits wide, not 'float16'"),
-    "unknown scale format": (lambda: mx.MXFormat("e4m3", "e5m3"), "'scale' must be one of ['e8m0'], not 'e5m3'"),
+    "unknown scale format": (lambda: mx.MXFormat("e4m3", "e5m3"), "'scale' must be one of ['e8m0', 'e4m3', 'ue5m3', 'float32', 'bfloat16', 'float16'], not 'e5m3'; did you mean 'ue5m3'"),
     "block of zero": (lambda: mx.MXFormat("e4m3", "e8m0", 0), "'block' must be at least 1, not 0"),
     "scale code": (lambda: mx.formats.E8M0.value(256), "'code' must be between 0 and 255"),
 }  # fmt: skip

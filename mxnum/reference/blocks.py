@@ -15,7 +15,7 @@ import numpy.typing as npt
 from mxnum import errors, formats
 from mxnum.formats import FLOATS, ElementFormat, MXFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
-from mxnum.reference.float_scales import divided, float_scale, scale_number, tensor_scale
+from mxnum.reference.float_scales import divided, float_scale, nan_of, scale_number, tensor_scale
 from mxnum.reference.numbers import (
     FLOAT16,
     FLOAT32,
@@ -138,7 +138,7 @@ def quantize(
         randoms = [random_of(mode, word, sr_bits) for word in words[where].flat]
         finite = [v.number for v in values if v.kind == "finite"]
         if policy.by_block and len(finite) < len(values):
-            out_scales[place] = fmt.scale.nan_code
+            out_scales[place] = nan_of(fmt.scale)
             continue  # codes and offset stay 0
         t = _factor_of(tensor, array.shape, where)
         if given is not None and scale_number(int(given[place]), fmt.scale).kind == "nan":
@@ -168,7 +168,7 @@ def quantize(
 
 def _codes(scales: Array, scale: ScaleFormat) -> Array:
     """The codes of scales, of which some are held as floats."""
-    return scales.view(f"u{scale.bits // 8}")
+    return scales if scale.bits == 8 else scales.view(f"u{scale.bits // 8}")
 
 
 def _numbers(codes: Array, scale: ScaleFormat) -> Array:

@@ -35,6 +35,13 @@ def scale_number(code: int, scale: ScaleFormat) -> Exact:
     return decode_exact(errors.integer("scales", code, 0, layout(scale.number).sign - 1), scale.number)
 
 
+def nan_of(scale: ScaleFormat) -> int:
+    """The code of the NaN that is written."""
+    nan = SCALE_NAN if scale.number is None else layout(scale.number).nan
+    assert nan is not None
+    return nan
+
+
 def divided(x: Exact, factor: Exact) -> Exact:
     """x / factor for a factor that is no NaN: finite numbers over zero or infinity are zeros that keep their sign."""
     if x.kind != "finite":

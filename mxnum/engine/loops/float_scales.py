@@ -45,8 +45,8 @@ def convert(
     With a `source` floats are read, else codes. `find_scale`: (amax, tensor scale) -> code, where scales are not there
     already. A panel is left, and marked, if a magnitude is above `limit` or the formulation is not right for a scale.
     The definition has the limit -1: it takes all panels that are marked, and with `nan_code` (not 0) gives that scale
-    to blocks that hold a NaN or an infinity. `run` is the length of blocks along rows, or 0 for any. With `packed` codes
-    of four bits are read or written two in a byte, by vectors, along rows of whole blocks whose length is in `RUNS`.
+    to blocks that hold a NaN or an infinity. `run` is the length of blocks along rows, or 0 for any. With `packed`
+    codes of four bits are read or written two in a byte, by vectors, along rows of whole blocks of a length in `RUNS`.
     """
     READS_FLOATS, FINDS, MAKES = source is not None, find_scale is not None, formulation is not None
     IS_DEFINITION, NAN_CODE, RUN = limit < 0, nan_code, run

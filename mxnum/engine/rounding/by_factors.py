@@ -45,7 +45,7 @@ _NEVER = 0x7FFFFFFF
 _NEVER_WIDE = 0x7FFFFFFFFFFFFFFF
 #: Every element takes this quotient for too large.
 _GREATEST = (UNIT + 100) << 23
-#: Above every factor that is a number.
+#: Above every factor that is a number, and every scale.
 _HUGE = (_BIAS + 700) << _MANTISSA
 #: In place of a factor that is zero: what is divided by it is zero.
 _INFINITY = 0x7FF << _MANTISSA
@@ -111,6 +111,7 @@ def make_scale(
     def fast_float_scale(amax, tensor):
         divisor = multiply_float64(float32_to_float64(low_word(tensor)), goal)
         quotient = divide_float64(number_of_x(amax), divisor)
+        quotient = select(quotient > _HUGE, _HUGE, quotient)  # (so that `magic` is a number)
         field = quotient >> _MANTISSA
         field = select(field < EMIN, EMIN, field)
         magic = (field + (_MANTISSA - MANTISSA)) << _MANTISSA
@@ -139,10 +140,16 @@ def _places(element: ElementFormat, rounding: Rounding) -> list[tuple[float, boo
     return made
 
 
+#: Whether the magnitude alone says what a number is rounded to.
+_BY_MAGNITUDE = {
+    Rounding.RNE: True, Rounding.RNA: True, Rounding.RTZ: True, Rounding.RTO: True, Rounding.RTP: False,
+    Rounding.RTN: False, Rounding.SR: False,
+}  # fmt: skip
+
+
 def has_places(element: ElementFormat, rounding: Rounding) -> bool:
     """Whether comparisons with seven numbers make the code, whatever the sign."""
-    by_magnitude = rounding in (Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.RTO)
-    return by_magnitude and element.bits == 4 and element.specials == "none" and abs(element.bias) < 64
+    return _BY_MAGNITUDE[rounding] and element.bits == 4 and element.specials == "none" and abs(element.bias) < 64
 
 
 @cache
