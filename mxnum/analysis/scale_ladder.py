@@ -73,7 +73,7 @@ def powers_of_two(element: ElementFormat, rule: ScaleRule) -> Ladder:
 def floats(
     element: ElementFormat, scale: ScaleFormat, rule: FloatScaleRule, tensor_scale: Fraction, headroom: Fraction
 ) -> Ladder:
-    """Scales q = headroom * A / (largest element * tensor scale), rounded to a float by a rule that asks for A alone."""
+    """Floats: headroom * A / (largest element * tensor scale), rounded by a rule that asks for A alone."""
     errors.require(scale.bits <= _MOST_BITS, "format", "one whose scales have 16 bits or fewer", scale.name)
     errors.require(rule.error_power == 0, "scale_rule", "'nearest' or 'rceil': others look at all numbers", str(rule))
     values = [Fraction(scale.value(code)) for code in range(scale.max_code + 1)]

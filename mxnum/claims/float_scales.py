@@ -40,8 +40,12 @@ def values(x: Array, fmt: str = "nvfp4", **options: Any) -> Array:
 def biased_stochastic_rounding(context: Context) -> Evidence:
     """Gain and mean squared error of NVFP4 with stochastic rounding, plain and with head-room for the scale."""
     x = normal_blocks()
-    wide, t = x.astype(np.float64), {"tensor_scale": _TENSOR_SCALE}
-    variants = (("plain", {}, 0.99657, 0.0188), ("head-room 17/16", {"headroom": "17/16"}, 1.00003, 0.0236))
+    wide = x.astype(np.float64)
+    t: dict[str, Any] = {"tensor_scale": _TENSOR_SCALE}
+    variants: tuple[tuple[str, dict[str, Any], float, float], ...] = (
+        ("plain", {}, 0.99657, 0.0188),
+        ("head-room 17/16", {"headroom": "17/16"}, 1.00003, 0.0236),
+    )
     comparisons, samples = [], []
     for i, (name, arguments, gain, mse) in enumerate(variants):
         context.tell(name)
@@ -89,7 +93,7 @@ SIZES, WIDTHS = (8, 16, 32, 64, 128), tuple(range(-16, 1))
 
 def relative_errors(fmt: str, sigma: float) -> list[float]:
     """The mean squared error over sigma**2 for each block size, by formula."""
-    t = {"tensor_scale": float(np.float32(LARGEST * sigma / 2688))} if fmt == "nvfp4" else {}
+    t: dict[str, Any] = {"tensor_scale": float(np.float32(LARGEST * sigma / 2688))} if fmt == "nvfp4" else {}
     return [float(block_error(fmt, sigma=sigma, block_size=k, **t).mse) / sigma**2 for k in SIZES]
 
 
@@ -153,7 +157,8 @@ def block_sizes(context: Context) -> Evidence:
 def four_over_six(context: Context) -> Evidence:
     """The error of N(0, 1) when each block takes the better one of two scales, and how many take the larger."""
     x = normal_blocks()
-    wide, t = x.astype(np.float64), {"tensor_scale": _TENSOR_SCALE}
+    wide = x.astype(np.float64)
+    t: dict[str, Any] = {"tensor_scale": _TENSOR_SCALE}
     exact = float(block_error("nvfp4", **t).mse)
     plain = ((values(x, **t) - wide) ** 2).mean(axis=1)
     chosen = {}
