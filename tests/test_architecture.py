@@ -47,6 +47,7 @@ ALLOWED = {
         "stacks",
     },
     "linalg": {"errors", "formats", "modes", "tensors", "device", "dtypes", "arguments", "array", "engine"},
+    "rotations": {"errors", "tensors", "dtypes", "arguments", "engine"},
     "linear": {"errors", "formats", "modes", "tensors", "dtypes", "arguments", "array", "ops", "linalg", "engine"},
     "analysis": {
         "errors",
@@ -62,7 +63,18 @@ ALLOWED = {
         "ops",
         "analysis",
     },
-    "claims": {"errors", "files", "formats", "dtypes", "ops", "analysis", "experiments", "plots", "claims"},
+    "claims": {
+        "errors",
+        "files",
+        "formats",
+        "dtypes",
+        "ops",
+        "rotations",
+        "analysis",
+        "experiments",
+        "plots",
+        "claims",
+    },
     "experiments": {"errors", "files", "formats", "modes", "analysis", "experiments"},
     "plots": {"errors", "formats", "modes", "dtypes", "layout", "ops", "analysis"},
     "interop": {"errors", "formats", "tensors", "dtypes", "layout", "files", "array", "ops", "interop"},
@@ -102,13 +114,16 @@ ALLOWED = {
         "cli",
     },
     "__main__": {"cli"},
-    "__init__": {"analysis", "array", "formats", "linalg", "linear", "modes", "ops"},
+    "__init__": {"analysis", "array", "formats", "linalg", "linear", "modes", "ops", "rotations"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 #: The folders of the engine: each may import those before it, but for
-ROOMS = ("machine", "rounding", "traversal", "packing", "loops", "quantizing", "products", "cuda")
+ROOMS = ("machine", "rounding", "traversal", "packing", "loops", "quantizing", "products", "rotations", "cuda")
 #: those that need fewer: how an operand of a product is decoded is an argument.
-BELOW = {"products": ("machine", "rounding", "traversal", "packing")}
+BELOW = {
+    "products": ("machine", "rounding", "traversal", "packing"),
+    "rotations": ("machine", "traversal"),
+}
 BENCHMARKS = sorted((ROOT / "benchmarks").glob("*.py"))
 
 

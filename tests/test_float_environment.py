@@ -57,6 +57,7 @@ def everything(x):
     held = mx.quantize(x, "mxfp4_e2m1", packed=True)
     parts += [held.pack(), held.scales, held.dequantize()]
     parts += [mx.encode(x, "float16"), mx.encode(x, "bfloat16", rounding="rto"), mx.fake_quantize(x, "mxfp6_e3m2")]
+    parts.append(mx.hadamard(x))
     return [p.tobytes() for p in parts]
 
 

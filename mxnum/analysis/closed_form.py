@@ -16,7 +16,6 @@ from mxnum import errors
 from mxnum.analysis.cluster import Model
 from mxnum.analysis.machines import ArbMachine, Enclosure, IntervalMachine, Machine
 from mxnum.analysis.piecewise import PiecewiseQuantizer
-from mxnum.analysis.scale_theory import scale_threshold
 from mxnum.modes import Rounding
 
 #: Roundings with |Q(x)/x - 1| <= 1 wherever nothing overflows: those that never leave zero.
@@ -37,7 +36,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Cut:
-    """Which scale exponents and which interval of x a closed form keeps."""
+    """Which scales and which interval of x a closed form keeps."""
 
     scales: range
     low: Fraction
@@ -47,8 +46,9 @@ class Cut:
 def pieces(model: Model, scale: int, cut: Cut) -> list[Piece]:
     """The quantizer at one scale, restricted to the pieces that meet the interval of the cut."""
     quantizer = PiecewiseQuantizer.of(model.element, model.rounding)
-    factor = Fraction(2) ** scale / model.prescale
-    reach = scale_threshold(model.element, model.scale_rule) * Fraction(2) ** (scale + 1)
+    factor, reach = model.ladder.units[scale] / model.prescale, model.ladder.end(scale)
+    if factor == 0:
+        return [Piece(-reach, reach, *[Fraction(0)] * 4)]
     edges = [-reach, *(b * factor for b in quantizer.breakpoints), reach]
     found = []
     for place, (lower, upper) in enumerate(itertools.pairwise(edges)):
@@ -172,10 +172,10 @@ def expectation(machine: Machine, law: Any, model: Model, cut: Cut, integrate: A
 
     `integrate(piece, a, b)` gives the integral over a < x < b within a piece.
     """
-    threshold = scale_threshold(model.element, model.scale_rule)
+    ladder = model.ladder
     total = machine.number(Fraction(0))
     for scale in cut.scales:
-        begin, end = (threshold * Fraction(2) ** s for s in (scale, scale + 1))
+        begin, end = ladder.begins[scale], ladder.end(scale)
         inner = outer = machine.number(Fraction(0))
         for piece in pieces(model, scale, cut):
             for low, high, is_inner in ((-end, -begin, False), (-begin, begin, True), (begin, end, False)):
@@ -185,7 +185,7 @@ def expectation(machine: Machine, law: Any, model: Model, cut: Cut, integrate: A
                     inner, outer = (inner + value, outer) if is_inner else (inner, outer + value)
         k = model.block_size
         others = machine.power(law.mass(-end, end), k - 1) if k > 1 else machine.number(Fraction(1))
-        if scale == -127:  # the lowest exponent also serves all smaller blocks
+        if scale == 0:  # the lowest scale also serves all smaller blocks
             total = total + others * (inner + outer)
         elif k == 1:
             total = total + outer
@@ -259,20 +259,21 @@ def enclose(machine: ArbMachine | IntervalMachine, law: Any, model: Model, cut: 
 
     Let N be the event that some number of the block lies outside the interval of the cut, or that the scale is not in
     it. P(N) <= k P(X outside) + P(all |X_i| < t_first). On N, |Q/X| <= 2 for the roundings of `NEVER_AWAY_FROM_ZERO`
-    (and E[Q|X]/X <= 1 for stochastic rounding). Everywhere |Q| <= 4 max(A, t_first) / prescale, where A is the largest
-    |X_i| and A**2n <= sum of X_i**2n, so that by Cauchy and Schwarz E[|Q|**n; N] <= (4/prescale)**n
-    sqrt((k E[X**2n] + t_first**2n) P(N)).
+    (and E[Q|X]/X <= 1 for stochastic rounding). Everywhere |Q| <= g max(A, t) / prescale, with g
+    `Ladder.growth`, t the larger of t_first and `Ladder.least`, and A the largest |X_i|. As A**2n <= sum of X_i**2n,
+    by Cauchy and Schwarz E[|Q|**n; N] <= (g/prescale)**n sqrt((k E[X**2n] + t**2n) P(N)).
     """
     errors.choose("of", name, tuple(RESULTS))
     n, k = machine.number, model.block_size
     with machine.precision():
         wanted = integrals(machine, law)
         found = {part: expectation(machine, law, model, cut, wanted[part]) for part in RESULTS[name]}
-        first = scale_threshold(model.element, model.scale_rule) * Fraction(2) ** cut.scales[0]
+        ladder, begin = model.ladder, model.ladder.begins[cut.scales[0]]
+        first = max(begin, ladder.least)
         lost = k * machine.bound(law.outside(cut.low, cut.high))
-        if cut.scales[0] > -127 and not law.avoids(first):
-            lost = lost + machine.power(machine.bound(law.mass(-first, first)), k)
-        lost, size = machine.bound(lost), n(4 / model.prescale)
+        if cut.scales[0] > 0 and not law.avoids(begin):
+            lost = lost + machine.power(machine.bound(law.mass(-begin, begin)), k)
+        lost, size = machine.bound(lost), n(ladder.growth / model.prescale)
 
         def rest(part: str) -> Any:
             if part == "q_over_x":

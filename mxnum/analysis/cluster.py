@@ -1,6 +1,6 @@
 """Blocks of k independent numbers from one distribution: expectations over Q, exactly conditioned on the shared scale.
 
-The shared exponent S of a block is at least s when its maximum reaches t_s = t * 2**s (`scale_theory`). With
+The scale S of a block is at least number s when its maximum reaches t_s (`scale_ladder`; t * 2**s for E8M0). With
 G(t) = P(|X| < t), and by symmetry between the k numbers, for any function h of one number and of the scale
 
     E[h(X, S)] = sum over s of  G(t_{s+1})**(k-1) E[h(X, s); |X| < t_{s+1}] - G(t_s)**(k-1) E[h(X, s); |X| < t_s],
@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 
 from mxnum.analysis.piecewise import PiecewiseQuantizer
-from mxnum.analysis.scale_theory import scale_threshold
+from mxnum.analysis.scale_ladder import Ladder, floats, powers_of_two
 from mxnum.dtypes import Array
-from mxnum.formats import ElementFormat
-from mxnum.modes import Rounding, ScaleRule
+from mxnum.formats import E8M0, ElementFormat, ScaleFormat
+from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 
 #: Standard deviations on each side that are integrated over.
 REACH = 10.0
@@ -52,13 +52,24 @@ class Model:
     """What is quantized and how: the fixed arguments of an analysis."""
 
     element: ElementFormat
-    scale_rule: ScaleRule
+    scale_rule: ScaleRule | FloatScaleRule
     rounding: Rounding
     block_size: int
     #: "normal" or "uniform".
     distribution: str
     #: Numbers are multiplied by this after the scale is chosen, and divided by it at the end.
     prescale: Fraction = Fraction(1)
+    scale: ScaleFormat = E8M0
+    #: With scales that are floats: the factor of the tensor, and that of the largest number before its scale is found.
+    tensor_scale: Fraction = Fraction(1)
+    headroom: Fraction = Fraction(1)
+
+    @property
+    def ladder(self) -> Ladder:
+        """The scales of blocks."""
+        if isinstance(self.scale_rule, ScaleRule):
+            return powers_of_two(self.element, self.scale_rule)
+        return floats(self.element, self.scale, self.scale_rule, self.tensor_scale, self.headroom)
 
 
 @dataclass(frozen=True)
@@ -114,23 +125,16 @@ def _tables(model: Model) -> tuple[Array, Array, Array, Array]:
 
 
 def _live_scales(model: Model, mu: Array, sigma: Array) -> tuple[Array, Array]:
-    """The first and last scale exponent that a block can have with more than negligible probability."""
-    threshold = float(scale_threshold(model.element, model.scale_rule))
+    """The first and last scale that a block can have with more than negligible probability."""
+    begins = model.ladder.tables[0]
     low, high = window(model, mu, sigma)
-    last = np.floor(np.log2(np.maximum(abs(low), abs(high)) / threshold)) + 1
+    last = np.searchsorted(begins, np.maximum(abs(low), abs(high)) * (1 + 1e-12), "right") - 1
     nearest = np.where((low < 0) & (high > 0), 0.0, np.minimum(abs(low), abs(high)))
-    with np.errstate(divide="ignore"):
-        first = np.floor(np.log2(nearest / threshold)) - 1
-    first = np.maximum(first, -128)
-    for row in np.nonzero(np.isneginf(first) | (first == -128))[0]:
-        s = last[row]
-        while s > -127:
-            above = probability_above(model, np.array(threshold * 2.0**s), mu[row], sigma[row])
-            if _power(above, model.block_size) < NEGLIGIBLE:
-                break
-            s -= 1
-        first[row] = s
-    return np.clip(first, -127, 127).astype(int), np.clip(last, -127, 127).astype(int)
+    first = np.maximum(np.searchsorted(begins, nearest * (1 - 1e-12), "right") - 1, 0)
+    for row in np.nonzero(first == 0)[0]:
+        above = probability_above(model, begins[: last[row] + 1], mu[row], sigma[row])
+        first[row] = max(int(np.argmax(_power(above, model.block_size) >= NEGLIGIBLE)) - 1, 0)
+    return first, last
 
 
 def moments(model: Model, mu: Array, sigma: Array) -> Moments:
@@ -150,13 +154,10 @@ def moments(model: Model, mu: Array, sigma: Array) -> Moments:
 
 def _accumulate(model: Model, mu: Array, sigma: Array, point: Array, scale: Array, single: Array, pair: Array) -> None:
     """Add the contributions of some (point, scale) pairs."""
-    threshold = float(scale_threshold(model.element, model.scale_rule))
     m, d = mu[point], sigma[point]
-    # The lowest and the highest exponent of E8M0 also serve the blocks beyond them.
-    begins = np.where(scale == -127, 0.0, threshold * np.exp2(scale))
-    ends = np.where(scale == 127, np.inf, threshold * np.exp2(scale + 1))
+    begins, ends, units = (table[scale] for table in model.ladder.tables)
     above_begin, above_end = (probability_above(model, t, m, d) for t in (begins, ends))
-    inner, outer = _integrals(model, m, d, scale, begins, ends)  # [quantity, pair]: |x| < begin, begin <= |x| < end
+    inner, outer = _integrals(model, m, d, units, begins, ends)  # [quantity, pair]: |x| < begin, begin <= |x| < end
     k = model.block_size
     others = _power(above_end, k - 1)
     # For k = 1 a number below the threshold has no other to raise the scale: the difference is exactly zero.
@@ -170,10 +171,10 @@ def _accumulate(model: Model, mu: Array, sigma: Array, point: Array, scale: Arra
             np.add.at(pair[row], point, (both - both_low) * i**2 + both * (2 * i * o + o**2))
 
 
-def _integrals(model: Model, mu: Array, sigma: Array, scale: Array, begins: Array, ends: Array) -> tuple[Array, Array]:
+def _integrals(model: Model, mu: Array, sigma: Array, units: Array, begins: Array, ends: Array) -> tuple[Array, Array]:
     """For each pair the integrals of every quantity over |x| < begin and over begin <= |x| < end."""
     edges, breaks, lower, upper = _tables(model)
-    unit = np.exp2(scale.astype(float))[:, None]
+    unit = units[:, None]
     # Panels are kept twice, in x and in z = (x - mu) / sigma: near zero x has the digits, near mu z has them.
     half = REACH if model.distribution == "normal" else _SQRT3
     grid = np.arange(-half, half, _PANEL)
@@ -201,15 +202,16 @@ def _integrals(model: Model, mu: Array, sigma: Array, scale: Array, begins: Arra
 
     c = float(model.prescale)
     middle = start + width / 2
-    piece = np.searchsorted(breaks, c * middle / p[:, 0])
+    with np.errstate(divide="ignore"):  # a scale of zero makes zeros
+        piece = np.searchsorted(breaks, c * middle / p[:, 0])
     below, above = (level[piece][:, None] * p / c for level in (lower, upper))
     stochastic = below != above
     error = np.where(stochastic, 0.0, below - x)
     up = np.where(stochastic, (x - below) / np.where(stochastic, above - below, 1.0), 0.0)  # P(Q = above)
     noise = up * (above - x) * stochastic * (above - below)
-    beyond = abs(middle) * c > model.element.max * p[:, 0]
+    beyond = (abs(middle) * c > model.element.max * p[:, 0]) & (p[:, 0] > 0)
     top = upper[-1] * p / c
-    on_max = (abs(below) == top) * (1 - up) + (abs(above) == top) * up
+    on_max = ((abs(below) == top) * (1 - up) + (abs(above) == top) * up) * (p > 0)
     zero = (below == 0) * (1 - up) + (above == 0) * up
     values = (
         np.ones_like(x), error, error**2 + noise, error * x, noise,

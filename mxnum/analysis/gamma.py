@@ -19,10 +19,9 @@ from mxnum.analysis.closed_form import NEVER_AWAY_FROM_ZERO, Cut, Normal, Unifor
 from mxnum.analysis.cluster import Model, Moments
 from mxnum.analysis.machines import ArbMachine, Enclosure, IntervalMachine, SympyMachine
 from mxnum.analysis.piecewise import PiecewiseQuantizer
-from mxnum.analysis.scale_theory import scale_threshold
 from mxnum.dtypes import Array
 from mxnum.formats import MXFormat
-from mxnum.modes import Rounding, ScaleRule
+from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 
 DISTRIBUTIONS = ("normal", "uniform")
 BACKENDS = ("arb", "iv")
@@ -165,10 +164,12 @@ def gamma_bias(
     sigma: Any,
     *,
     block_size: int | None = None,
-    scale_rule: str | ScaleRule = "floor",
+    scale_rule: str | ScaleRule | FloatScaleRule | None = None,
     rounding: str | Rounding = "rne",
     distribution: str = "normal",
     prescale: Any = 1,
+    tensor_scale: Any = None,
+    headroom: Any = 1,
 ) -> GammaBias:
     """The expected relative error of a block of `block_size` independent N(mu, sigma**2) numbers.
 
@@ -184,6 +185,10 @@ def gamma_bias(
         ``"normal"``, or ``"uniform"`` on mu +- sqrt(3) sigma.
     prescale
         Numbers are multiplied by it after the scale is chosen and divided by it at the end (Tseng et al. use 3/4).
+    tensor_scale
+        Of a format that has one, as NVFP4: A / 2688 for a tensor whose largest magnitude is A.
+    headroom
+        With scales that are floats: the largest number of a block is multiplied by it before its scale is chosen.
 
     The shared scale is conditioned on exactly, straddled binades included. With r the root mean square of zeta, `bias`
     and `ratio_of_means` are wrong by less than 1e-13 r + 2e-16 and `variance` by less than r (1e-12 r + 2e-16), as far
@@ -195,7 +200,9 @@ def gamma_bias(
     >>> mx.analysis.gamma_bias("mxfp8_e4m3", 0.93, 0.01)
     <GammaBias e4m3 x 32 floor rne, normal: bias -0.059031>
     """
-    model, m, d = _question(format, mu, sigma, block_size, scale_rule, rounding, distribution, prescale)
+    model, m, d = _question(
+        format, mu, sigma, block_size, scale_rule, rounding, distribution, prescale, tensor_scale, headroom
+    )
     found = _moments(model, m, d)
     single, pair = found.single, found.pair
     bias = single["relative_error"]
@@ -215,10 +222,12 @@ def block_error(
     sigma: Any = 1.0,
     *,
     block_size: int | None = None,
-    scale_rule: str | ScaleRule = "floor",
+    scale_rule: str | ScaleRule | FloatScaleRule | None = None,
     rounding: str | Rounding = "rne",
     distribution: str = "normal",
     prescale: Any = 1,
+    tensor_scale: Any = None,
+    headroom: Any = 1,
 ) -> BlockError:
     """The expected absolute error of a block of independent numbers; arguments as in `gamma_bias`.
 
@@ -227,8 +236,15 @@ def block_error(
     np.float64(0.98958)
     >>> mx.analysis.block_error("mxfp4_e2m1", rounding="sr", prescale="3/4").gain.round(5)
     np.float64(1.0)
+
+    NVFP4 with stochastic rounding, in a tensor whose largest magnitude is 5:
+
+    >>> mx.analysis.block_error("nvfp4", rounding="sr", tensor_scale=5 / 2688).gain.round(5)
+    np.float64(0.99665)
     """
-    model, m, d = _question(format, mu, sigma, block_size, scale_rule, rounding, distribution, prescale)
+    model, m, d = _question(
+        format, mu, sigma, block_size, scale_rule, rounding, distribution, prescale, tensor_scale, headroom
+    )
     single = _moments(model, m, d).single
     power = (m**2 + d**2).ravel()
     extra = single["product"] / power
@@ -249,33 +265,55 @@ def _question(
     mu: Any,
     sigma: Any,
     block_size: int | None,
-    scale_rule: str | ScaleRule,
+    scale_rule: str | ScaleRule | FloatScaleRule | None,
     rounding: str | Rounding,
     distribution: str,
     prescale: Any,
+    tensor_scale: Any,
+    headroom: Any,
 ) -> tuple[Model, Array, Array]:
     """The arguments, checked."""
-    fmt = formats.get_e8m0(format, "mxnum.analysis")
+    fmt = formats.get(format)
     factor = Fraction(prescale)
     errors.require(0 < factor <= 1, "prescale", "above 0 and at most 1", prescale)
     model = Model(
         fmt.element,
-        errors.choose_member("scale_rule", scale_rule, ScaleRule),
+        _rule(fmt, scale_rule),
         errors.choose_member("rounding", rounding, Rounding),
         fmt.block if block_size is None else errors.positive_integer("block_size", block_size),
         errors.choose("distribution", distribution, DISTRIBUTIONS),
         factor,
+        fmt.scale,
+        *_factors(fmt, tensor_scale, headroom),
     )
+    _ = model.ladder  # refuses what has none
     m, d = (np.array(v, float) for v in np.broadcast_arrays(np.asarray(mu, float), np.asarray(sigma, float)))
     for name, values in (("mu", m), ("sigma", d)):
         errors.require(bool(np.isfinite(values).all()), name, "finite", "NaN or infinite")
     errors.require(bool((d >= 0).all()), "sigma", "at least 0", d.min() if d.size else None)
     errors.require(bool((abs(m) + d > 0).all()), "sigma", "positive where mu is 0", 0.0)
     reach = abs(m) + cluster.REACH * d
-    errors.require(
-        bool((reach < 2.0**120).all()), "mu", "small enough for E8M0 scales, below 2**120", reach.max(initial=0)
-    )
+    errors.require(bool((reach < 2.0**120).all()), "mu", "small enough, below 2**120", reach.max(initial=0))
     return model, m, d
+
+
+def _rule(fmt: MXFormat, asked: str | ScaleRule | FloatScaleRule | None) -> ScaleRule | FloatScaleRule:
+    """The scale rule, of the kind that the scales of a format have; None is the default."""
+    if fmt.scale.power_of_two:
+        return errors.choose_member("scale_rule", asked or ScaleRule.FLOOR, ScaleRule)
+    return errors.choose_member("scale_rule", asked or FloatScaleRule.NEAREST, FloatScaleRule)
+
+
+def _factors(fmt: MXFormat, tensor_scale: Any, headroom: Any) -> tuple[Fraction, Fraction]:
+    """The factor of the tensor and that of the largest number of a block."""
+    has_tensor_scale, given = fmt.tensor_scale is not None, tensor_scale is not None
+    accepted = "given" if has_tensor_scale else "left out"
+    errors.require(has_tensor_scale == given, "tensor_scale", f"{accepted} for {fmt.name}", tensor_scale)
+    made = Fraction(tensor_scale) if given else Fraction(1), Fraction(headroom)
+    for name, value in zip(("tensor_scale", "headroom"), made, strict=True):
+        errors.require(Fraction(1, 2**150) <= value <= 2**130, name, "between 2**-150 and 2**130", float(value))
+    errors.require(made[1] == 1 or not fmt.scale.power_of_two, "headroom", f"left out for {fmt.name}", headroom)
+    return made
 
 
 def _moments(model: Model, mu: Array, sigma: Array) -> Moments:
@@ -303,16 +341,10 @@ def _moments(model: Model, mu: Array, sigma: Array) -> Moments:
 
 def _equal_numbers(model: Model, x: Fraction, place: int, single: dict[str, Array], pair: dict[str, Array]) -> None:
     """A block of equal numbers x: everything is exact until the last rounding to float64."""
-    threshold = scale_threshold(model.element, model.scale_rule)
-    scale = math.frexp(float(abs(x) / threshold))[1]
-    closed = {
-        ScaleRule.FLOOR: True, ScaleRule.CEIL: False, ScaleRule.EVEN: True, ScaleRule.RCEIL: False,
-        ScaleRule.HALF_UP: True, ScaleRule.FLOOR_PLUS_ONE: True,
-    }[model.scale_rule]  # fmt: skip
-    while abs(x) < threshold * Fraction(2) ** scale or (abs(x) == threshold * Fraction(2) ** scale and not closed):
-        scale -= 1
-    factor = Fraction(2) ** max(scale, -127) / model.prescale
+    factor = model.ladder.units[model.ladder.of(abs(x))] / model.prescale
     quantizer = PiecewiseQuantizer.of(model.element, model.rounding)
+    if factor == 0:  # a scale of zero makes zeros, as one far larger than x does under rounding toward zero
+        factor, quantizer = abs(x) * 2**20, PiecewiseQuantizer.of(model.element, Rounding.RTZ)
     y, largest = x / factor, Fraction(model.element.max)
     mean, square = quantizer.mean(y), quantizer.second_moment(y)
     error = mean - y
@@ -361,21 +393,12 @@ def _cut(model: Model, mu: Fraction, sigma: Fraction, reach: float) -> Cut:
         low, high = _uniform_ends(mu, sigma)
     else:
         low, high = (mu + sign * sigma * Fraction(math.ceil(reach)) for sign in (-1, 1))
-    threshold = scale_threshold(model.element, model.scale_rule)
-
-    def exponent(size: Fraction) -> int:
-        """Some s with threshold * 2**s <= size."""
-        s = math.frexp(float(size / threshold))[1]
-        while threshold * Fraction(2) ** s > size:
-            s -= 1
-        return s
-
-    last = exponent(max(abs(low), abs(high)))
+    ladder = model.ladder
+    last = ladder.at_most(max(abs(low), abs(high)))
     if low <= 0 <= high:
         # P(all |X| < t) is at most (2 t / scale)**k with scale = sigma sqrt(2 pi) or the width: small enough below.
         bits = reach**2 / (2 * math.log(2))
-        drop = min(math.ceil(bits / model.block_size) + 3, last + 127)
-        first = max(-127, exponent(sigma) - drop)
+        first = ladder.at_most(sigma / 2 ** (math.ceil(bits / model.block_size) + 3))
     else:
-        first = max(-127, exponent(min(abs(low), abs(high))))
+        first = ladder.at_most(min(abs(low), abs(high)))
     return Cut(range(first, last + 1), low, high)

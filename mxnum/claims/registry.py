@@ -37,6 +37,7 @@ MODULES: tuple[str, ...] = (
     "mxnum.claims.training",
     "mxnum.claims.normal",
     "mxnum.claims.clusters",
+    "mxnum.claims.float_scales",
     "mxnum.claims.prediction",
     "mxnum.claims.language",
     "mxnum.claims.projection",

@@ -10,6 +10,7 @@ A folder for each thing that is done; a folder imports those above it in this li
 - `loops`: the compiled loops, of flat arrays;
 - `quantizing`: the operations on arrays, the plan of a call, transforms of blocks;
 - `products`: dot and matrix products with defined sums;
+- `rotations`: the Hadamard transform;
 - `cuda`: the same operations for arrays on a GPU.
 
 `request` says what is asked for, `dispatch` which engine does it.

@@ -5,10 +5,11 @@ the description of the formats. A number is an `Exact`: a sign and a rational ma
 results come from four operations on them: the exact product, quotient and sum, and one rounding into a format.
 
 `numbers` has those; `blocks` quantizes arrays and decodes them, `float_scales` with scales that are floats; `products`
-sums; `random` has the words of stochastic rounding.
+sums; `hadamard` transforms; `random` has the words of stochastic rounding.
 """
 
 from mxnum.reference.blocks import Quantized, dequantize, fake_quantize, quantize
+from mxnum.reference.hadamard import hadamard
 from mxnum.reference.numbers import Exact, decode, decode_exact, encode, shared_scale
 from mxnum.reference.products import Blocked, dot, matmul
 from mxnum.reference.random import philox4x32, random_words
@@ -23,6 +24,7 @@ __all__ = [
     "dot",
     "encode",
     "fake_quantize",
+    "hadamard",
     "matmul",
     "philox4x32",
     "quantize",

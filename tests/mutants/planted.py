@@ -26,6 +26,19 @@ class Mutant:
 ARRAY, STATISTICS = "tests/test_array.py", "tests/analysis/test_statistics.py"
 
 MUTANTS = (
+    # The Hadamard transform
+    Mutant(
+        "transform-loses-bits-unseen", "mxnum/engine/rotations/by_floats.py",
+        "limit *= 4.0 * signs.size", "limit *= 2.0**-30",
+        "Blocks whose sums float64 does not hold are not marked.",
+        ("tests/engine/rotations/test_rotations.py",),
+    ),
+    Mutant(
+        "transform-forgets-what-lies-below", "mxnum/engine/rotations/by_integers.py",
+        "significand | (1 if below else 0)", "significand",
+        "A sum just beside the middle of two numbers is rounded as if it were the middle.",
+        ("tests/engine/rotations/test_rotations.py",),
+    ),
     # Arguments and dispatch
     Mutant(
         "wrong-length-of-packed-rows", "mxnum/layout.py",

@@ -1,0 +1,150 @@
+"""The Hadamard transform by integers: any numbers, in any floating-point environment.
+
+The numbers of a block are written with digits of 48 bits above the last place of the smallest. A sum of them is the sum
+of their digits, each by itself in 64 bits; what is carried is carried once, at the end.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from mxnum.engine.machine.jit import compile_loop
+from mxnum.formats import ElementFormat
+from mxnum.modes import Overflow, Rounding
+from mxnum.scalar.pack import make_pack
+from mxnum.scalar.unpack import FINITE, INFINITE, NAN, make_unpack
+from mxnum.scalar.word import dialect
+
+_DIGIT = 48
+_MASK = (1 << _DIGIT) - 1
+#: Digits of 48 bits leave so many bits for a sum of `GREATEST_SIZE` of either sign.
+GREATEST_SIZE = 1 << 14
+#: Significand width of a sum that is handed to rounding.
+_WIDTH = 60
+
+
+@dialect
+def butterflies(values):
+    """H times a vector, in place."""
+    half = 1
+    while half < values.size:
+        for i in range(0, values.size, 2 * half):
+            for j in range(i, i + half):
+                a, b = int(values[j]), int(values[j + half])
+                values[j], values[j + half] = a + b, a - b
+        half *= 2
+
+
+@dialect
+def place(digits, index, significand, position):
+    """Write significand * 2**position, with |significand| < 2**53, to a column of digits."""
+    first, shift = position // _DIGIT, position % _DIGIT
+    sign = -1 if significand < 0 else 1
+    magnitude = abs(significand)
+    rest = magnitude >> (_DIGIT - shift)
+    digits[first, index] = sign * ((magnitude & ((1 << (_DIGIT - shift)) - 1)) << shift)
+    digits[first + 1, index] = sign * (rest & _MASK)
+    digits[first + 2, index] = sign * (rest >> _DIGIT)
+
+
+@dialect
+def carry(digits, index):
+    """Digits into 0..2**48-1, all but the last, which keeps the sign."""
+    for k in range(digits.shape[0] - 1):
+        digit = int(digits[k, index])
+        digits[k, index] = digit & _MASK
+        digits[k + 1, index] += digit >> _DIGIT
+
+
+@dialect
+def leading(digits, index):
+    """(sign, position, significand) of a column: the number is about significand * 2**(position - 60), to odd.
+
+    The leading bit of the significand is 2**60; zero has significand zero.
+    """
+    last = digits.shape[0] - 1
+    carry(digits, index)
+    sign = 0
+    if digits[last, index] < 0:
+        sign = 1
+        for k in range(last + 1):
+            digits[k, index] = -int(digits[k, index])
+        carry(digits, index)
+    while last >= 0 and digits[last, index] == 0:
+        last -= 1
+    if last < 0:
+        return 0, 0, 0
+    # The leading digit, and as much of the two below as there is room for.
+    top = int(digits[last, index])
+    middle = int(digits[last - 1, index]) if last > 0 else 0
+    low = int(digits[last - 2, index]) if last > 1 else 0
+    length = 0
+    while top >> length:
+        length += 1
+    room = _WIDTH + 1 - length
+    if room <= _DIGIT:
+        significand = (top << room) | (middle >> (_DIGIT - room))
+        below = (middle & ((1 << (_DIGIT - room)) - 1)) | low
+    else:
+        significand = (((top << _DIGIT) | middle) << (room - _DIGIT)) | (low >> (2 * _DIGIT - room))
+        below = low & ((1 << (2 * _DIGIT - room)) - 1)
+    for k in range(last - 2):
+        below |= int(digits[k, index])
+    return sign, _DIGIT * last + length - 1, significand | (1 if below else 0)
+
+
+@cache
+def transform(source: ElementFormat) -> Any:
+    """(x, out, step, signs, signs_after, exponent, (first, last), marks): the marked blocks, times 2**exponent.
+
+    Arrays, blocks and signs are as in `by_floats.transform`.
+    """
+    mantissa, mask = source.mantissa_bits, (1 << source.bits) - 1 if source.bits < 64 else -1
+    unpack = make_unpack(source, mantissa)
+    pack = make_pack(source, Rounding.RNE, Overflow.IEEE, _WIDTH, 64)
+    ONE = 1 << _WIDTH
+
+    def loop(x, out, step, signs, signs_after, exponent, bounds, marks):
+        first, last = bounds
+        size = signs.size
+        significands, exponents = np.empty(size, np.int64), np.empty(size, np.int64)
+        infinite = np.empty(size, np.int64)
+        for block in range(first, last):
+            if not marks[block]:
+                continue
+            start = (block // step) * step * size + block % step
+            least, greatest, infinities, state = 1 << 20, -(1 << 20), 0, FINITE
+            for j in range(size):
+                sign, e, significand, kind = unpack(int(x[start + j * step]))
+                state, infinities = max(state, kind), infinities + (kind == INFINITE)
+                sign = -1 if (sign == 1) != (signs[j] < 0) else 1
+                infinite[j] = sign if kind == INFINITE else 0
+                significands[j], exponents[j] = sign * significand, e
+                if significand:
+                    least, greatest = min(least, e), max(greatest, e)
+            if state != FINITE:
+                # (every sum has every infinity as a term, of one sign or the other)
+                butterflies(infinite)
+                for j in range(size):
+                    total = int(infinite[j]) if signs_after[j] > 0 else -int(infinite[j])
+                    kind = INFINITE if state == INFINITE and abs(total) == infinities else NAN
+                    out[start + j * step] = pack(1 if total < 0 else 0, 0, ONE, kind, 0) & mask
+                continue
+            digits = np.zeros((max(greatest - least, 0) // _DIGIT + 4, size), np.int64)
+            for j in range(size):
+                if significands[j]:
+                    place(digits, j, int(significands[j]), int(exponents[j]) - least)
+            for k in range(digits.shape[0]):
+                butterflies(digits[k])
+            for j in range(size):
+                sign, position, significand = leading(digits, j)
+                bits = 0
+                if significand:
+                    sign ^= 1 if signs_after[j] < 0 else 0
+                    bits = pack(sign, least - mantissa + position + exponent, significand, FINITE, 0) & mask
+                out[start + j * step] = bits
+
+    return compile_loop(loop)

@@ -1,0 +1,70 @@
+"""The Hadamard transform of numpy arrays: made contiguous, cut into shares, and given to the loops."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+
+from mxnum.dtypes import Array, signed_bits, stored_bits
+from mxnum.engine.machine import float_environment
+from mxnum.engine.machine.workers import bounds, in_pieces, worth
+from mxnum.engine.rotations import by_floats, by_integers
+from mxnum.engine.traversal.blocked_copy import contiguous, copy, memory_order
+from mxnum.formats import ElementFormat
+
+#: Below this many numbers a thread costs more than it saves.
+_NUMBERS_PER_THREAD = 1 << 16
+
+
+def hadamard(
+    x: Array,
+    source: ElementFormat,
+    axis: int,
+    signs: Array,
+    inverse: bool,
+    out: Array | None = None,
+    threads: int | None = None,
+) -> Array:
+    """H (signs * x) / sqrt(size) of every ``size = len(signs)`` numbers along an axis; or signs * (H x) / sqrt(size).
+
+    The length of the axis is a multiple of `size`, a power of 4. `out` may share memory with x.
+    """
+    order = memory_order(x)
+    given = contiguous(x.transpose(order))
+    made = np.empty(given.shape, x.dtype) if out is None else out.transpose(order)
+    # A block is read before it is written, so that results may go where the numbers were, but nowhere near.
+    is_aside = not made.flags.c_contiguous or (
+        np.may_share_memory(made, given) and made.ctypes.data != given.ctypes.data
+    )
+    room = np.empty(given.shape, x.dtype) if is_aside else made
+    step = math.prod(given.shape[order.index(axis) + 1 :])
+    _transform(given.reshape(-1), room.reshape(-1), source, step, signs, inverse, threads)
+    if is_aside:
+        copy(room, made)
+    return made.transpose(np.argsort(order)) if out is None else out
+
+
+def _transform(
+    x: Array, out: Array, source: ElementFormat, step: int, signs: Array, inverse: bool, threads: int | None
+) -> None:
+    """Of flat contiguous arrays; the numbers of a block are `step` apart."""
+    size = len(signs)
+    blocks = x.size // size
+    halvings = (size.bit_length() - 1) // 2
+    before, after = (np.ones(size), signs) if inverse else (signs, np.ones(size))
+    lanes = max(by_floats.AT_ONCE // size, 8)
+    is_exact = source.mantissa_bits < 24 and float_environment.is_default()
+    arrays, marks = (signed_bits(x), stored_bits(out)), np.ones(blocks, np.bool_)
+
+    def work(part: tuple[int, int]) -> None:
+        if is_exact:
+            fast = by_floats.transform(source)
+            if not fast(*arrays, step, before, after, 0.5**halvings, part, lanes, marks):
+                return
+        by_integers.transform(source)(*arrays, step, before, after, -halvings, part, marks)
+
+    if blocks:
+        workers = worth(x.size, _NUMBERS_PER_THREAD, threads)
+        in_pieces(work, list(pairwise(bounds(blocks, min(blocks, workers), lanes))))

@@ -1,0 +1,96 @@
+"""Transforms that spread a number over its neighbours before they are quantized."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors
+from mxnum.arguments import checked_out, checked_threads
+from mxnum.dtypes import Array, as_array, float_array
+from mxnum.tensors import answer, host_view
+
+#: The fixed signs of other software, by name. TransformerEngine's are in `get_wgrad_sign_vector` of its
+#: transformer_engine/pytorch/tensor/nvfp4_tensor.py: it transforms the operands of the weight gradient with them.
+SIGNS = {"transformer_engine": (1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1)}
+_SIZES = tuple(4**n for n in range(1, 8))
+
+
+def hadamard(
+    x: Any,
+    axis: int = -1,
+    *,
+    size: int = 16,
+    signs: Any = None,
+    inverse: bool = False,
+    threads: int | None = None,
+    out: Array | None = None,
+) -> Array:
+    """The Hadamard transform of every `size` numbers along an axis, divided by sqrt(size): an orthogonal matrix.
+
+    Each result is the exact sum y[i] = (signs[0] x[0] ± signs[1] x[1] ± ...) / sqrt(size), rounded once to the type of
+    x, to nearest even. Term j has a minus if i and j have an odd number of ones in common as binary numbers. Two
+    operands that are transformed alike have the product that they had, but for rounding, and an outlier is spread over
+    its block.
+
+    Parameters
+    ----------
+    x
+        An array of float64, float32, bfloat16 or float16 in host memory, or a tensor. The length of the axis must be a
+        multiple of `size`.
+    size
+        A power of 4 up to 16384, so that sqrt(size) is a power of 2.
+    signs
+        An array of `size` numbers 1 or -1, or ``"transformer_engine"`` for the fixed ones of its random Hadamard
+        transform, which has `size` 16. Default: all 1.
+    inverse
+        The inverse, which is the transpose: the transform without signs, and results times `signs`.
+    threads
+        How many threads may work on a large array (default: what numba would use).
+    out
+        An array of the shape and type of x to write to, which may be x.
+
+    An exact zero is +0, and a sum that rounds to zero keeps its sign. NaN or infinities of both signs among the terms
+    make NaN; otherwise an infinity stays; a sum too large for the type becomes infinite.
+
+    >>> import numpy as np, mxnum as mx
+    >>> mx.hadamard(np.array([8.0, 0.0, 0.0, 0.0], np.float32), size=4)
+    array([4., 4., 4., 4.], dtype=float32)
+    >>> x = np.arange(32, dtype=np.float32)
+    >>> y = mx.hadamard(x, signs="transformer_engine")
+    >>> np.array_equal(mx.hadamard(y, signs="transformer_engine", inverse=True), x)
+    True
+    """
+    array, source = float_array("x", x)
+    errors.require(array.ndim > 0, "x", "an array of at least one axis", array.shape)
+    place = errors.integer("axis", axis, -array.ndim, array.ndim - 1) % array.ndim
+    length = errors.integer("size", size, -(1 << 63), (1 << 63) - 1)
+    errors.require(length in _SIZES, "size", "a power of 4 from 4 to 16384, whose root is a power of 2", size)
+    whole = array.shape[place] % length == 0
+    errors.require(whole, "x", f"of a length along axis {place} that is a multiple of {length}", array.shape[place])
+    errors.require_type(isinstance(inverse, bool), "inverse", "True or False", inverse)
+    d = _checked_signs(signs, length)
+    into = checked_out(host_view("out", out), array.shape, array.dtype)
+    errors.require_type(into is None or isinstance(into, np.ndarray), "out", "in host memory", "an array on a GPU")
+    from mxnum.engine.rotations import host  # numba is loaded with it
+
+    made = host.hadamard(array, source, place, d, inverse, into, checked_threads(threads))
+    return answer(made, x, out)
+
+
+def _checked_signs(signs: Any, size: int) -> Array:
+    """Signs as float64 numbers, all 1 if there are none."""
+    if signs is None:
+        return np.ones(size)
+    if isinstance(signs, str):
+        signs = SIGNS[errors.choose("signs", signs, tuple(SIGNS))]
+        errors.require(size == len(signs), "size", f"{len(signs)} with signs by that name", size)
+    given = as_array("signs", signs, anywhere=False)
+    errors.require(given.shape == (size,), "signs", f"of shape {(size,)}", given.shape)
+    errors.require_type(given.dtype.kind in "if", "signs", "an array of integers or floats", given.dtype.name)
+    wrong = np.flatnonzero(abs(given) != 1)
+    if wrong.size:
+        raise errors.outside("signs", (int(wrong[0]),), "1 or -1", given[wrong[0]].item())
+    checked: Array = given.astype(np.float64)
+    return checked
