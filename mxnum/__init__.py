@@ -14,6 +14,7 @@ from mxnum.linalg import dot, matmul
 from mxnum.linear import LinearContext, LinearGradients, linear_backward, linear_forward
 from mxnum.modes import Accumulate, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 from mxnum.ops import decode, dequantize, encode, fake_quantize, fake_quantizer, quantize, shared_scale
+from mxnum.recipe import Operand, Recipe
 
 __version__ = "0.1.0"
 
@@ -26,7 +27,9 @@ __all__ = [
     "MXFormat",
     "Nonfinite",
     "OffsetRange",
+    "Operand",
     "Overflow",
+    "Recipe",
     "Rounding",
     "ScaleFormat",
     "ScaleRule",

@@ -44,6 +44,7 @@ ALLOWED = {
         "engine",
     },
     "linalg": {"errors", "formats", "modes", "tensors", "device", "dtypes", "arguments", "array", "engine"},
+    "recipe": {"errors", "aliases", "formats", "modes", "recipe"},
     "linear": {"errors", "formats", "modes", "tensors", "dtypes", "arguments", "array", "ops", "linalg", "engine"},
     "analysis": {
         "errors",
@@ -60,7 +61,7 @@ ALLOWED = {
         "analysis",
     },
     "claims": {"errors", "files", "formats", "dtypes", "ops", "analysis", "experiments", "plots", "claims"},
-    "experiments": {"errors", "files", "formats", "modes", "analysis", "experiments"},
+    "experiments": {"errors", "files", "formats", "modes", "recipe", "analysis", "experiments"},
     "plots": {"errors", "formats", "modes", "dtypes", "layout", "ops", "analysis"},
     "interop": {"errors", "formats", "tensors", "dtypes", "layout", "files", "array", "ops", "interop"},
     "conformance": {
@@ -99,7 +100,7 @@ ALLOWED = {
         "cli",
     },
     "__main__": {"cli"},
-    "__init__": {"analysis", "array", "formats", "linalg", "linear", "modes", "ops"},
+    "__init__": {"analysis", "array", "formats", "linalg", "linear", "modes", "ops", "recipe"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 #: The folders of the engine: each may import those before it, but for

@@ -1,0 +1,129 @@
+"""Attention whose two products are quantized, and how it takes the place of torch's inside a module."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from mxnum import errors
+from mxnum.recipe import Recipe
+from mxnum.torch.functions import How, Key, _check, _key, linear_how, matmul_how
+
+Tensor = Any
+#: Tell the seeds of the products of a module from each other.
+_SECOND, _STEP = 0x5BD1E9959E3779B9, 0x1E3779B97F4A7C15 >> 3
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    recipe: Any = "mxfp8_e4m3",
+    accumulate: str | None = None,
+    gradient: str = "straight",
+    seed: Any = None,
+    stream: int = 0,
+) -> Tensor:
+    """`torch.nn.functional.scaled_dot_product_attention` with both products quantized as activations of the recipe.
+
+    Queries and keys are quantized along their features, probabilities and values along the keys.
+    """
+    _check(query=query, key=key, value=value)
+    how = How(Recipe.of(recipe), accumulate, gradient)
+    drawn = _key(how.is_stochastic, seed, stream)
+    return attention_how(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, how=how, drawn=drawn)
+
+
+def attention_how(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    how: How,
+    drawn: Key,
+) -> Tensor:
+    """`attention` of a module."""
+    if enable_gqa:
+        key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], -3) for x in (key, value))
+    scores = matmul_how(query, key, how, drawn, transposed=True)
+    scores = scores * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    if is_causal:
+        errors.require(attn_mask is None, "attn_mask", "None with is_causal=True", "a mask")
+        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+    if attn_mask is not None:
+        is_bool = attn_mask.dtype == torch.bool
+        scores = scores.masked_fill(~attn_mask, -math.inf) if is_bool else scores + attn_mask
+    probabilities = _softmax(scores).to(scores.dtype)
+    if dropout_p > 0:
+        probabilities = torch.dropout(probabilities, dropout_p, True)
+    return matmul_how(probabilities, value, how, second(drawn))
+
+
+def second(drawn: Key) -> Key:
+    """The key of the second product of a module."""
+    return drawn[0] ^ _SECOND, *drawn[1:]
+
+
+def _softmax(scores: Tensor) -> Tensor:
+    """A row without any key is zero, as torch has it (from 2.5 on)."""
+    safe = getattr(torch, "_safe_softmax", torch.softmax)
+    return safe(scores, -1)
+
+
+class Intercepted(TorchFunctionMode):
+    """Within the context, torch's own functions on the left become ours; modules inside that do so too go first."""
+
+    def __init__(self, functions: dict[Any, Callable[..., Any]]):
+        super().__init__()
+        self.functions = functions
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Ours in place of torch's."""
+        return self.functions.get(function, function)(*args, **(kwargs or {}))
+
+
+def attention_functions(how: How, drawn: Key) -> dict[Any, Callable[..., Any]]:
+    """What takes the place of torch's attention in a module of any kind."""
+
+    def ours(*arguments: Any, **keywords: Any) -> Tensor:
+        return attention_how(*arguments, **keywords, how=how, drawn=drawn)
+
+    return {torch.nn.functional.scaled_dot_product_attention: ours}
+
+
+def multihead_functions(how: How, drawn: Key) -> dict[Any, Callable[..., Any]]:
+    """What takes the place of torch's functions in `torch.nn.MultiheadAttention`: all its products."""
+    calls = 0
+
+    def next_key() -> Key:
+        nonlocal calls
+        calls += 1  # in their order: queries, keys and values, or all in one; scores; the sum of values; the output
+        return drawn[0] ^ calls * _STEP, *drawn[1:]
+
+    def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        return linear_how(x, weight, bias, how, next_key())
+
+    def bmm(a: Tensor, b: Tensor) -> Tensor:
+        return matmul_how(a, b, how, next_key())
+
+    def baddbmm(mask: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        return mask + matmul_how(a, b, how, next_key())
+
+    return attention_functions(how, drawn) | {
+        torch.nn.functional.linear: linear, torch.bmm: bmm, torch.baddbmm: baddbmm
+    }  # fmt: skip
