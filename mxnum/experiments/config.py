@@ -83,6 +83,8 @@ class Experiment:
         errors.require(self.rate > 0, "rate", "positive", self.rate)
         turned = [name for name in OPERANDS if getattr(getattr(self.precision, name), "transform", None)]
         errors.require(not turned, "precision", "a recipe without transforms, which mxnum.torch has", turned)
+        stepwise = self.precision.vector_steps
+        errors.require(not stepwise, "precision", "a recipe without vector_steps, which mxnum.torch has", stepwise)
 
     @property
     def hidden(self) -> int:

@@ -156,11 +156,15 @@ class Recipe:
     round_activation: bool = True
     #: the product that gives the weight's gradient takes them otherwise; None: as `gradients`.
     gradients_for_weights: Operand | None = None
+    #: Whether layer norm rounds each of its steps, as microxcaling does, and not its input and output alone. Only in
+    #: `mxnum.torch`.
+    vector_steps: bool = False
 
     def __post_init__(self) -> None:
         errors.choose("vector", self.vector, ("float32", "bfloat16"))
         errors.choose("vector_rounding", self.vector_rounding, ("rne", "rna"))
-        errors.require_type(self.round_activation in (True, False), "round_activation", "True or False", None)
+        for name in ("round_activation", "vector_steps"):
+            errors.require_type(isinstance(getattr(self, name), bool), name, "True or False", getattr(self, name))
         for name in OPERANDS:
             value = getattr(self, name)
             if name != "gradients_for_weights" or value is not None:

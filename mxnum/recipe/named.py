@@ -32,7 +32,7 @@ def _microxcaling(format: Format) -> Recipe:
     """Ties go away from zero everywhere (`round="nearest"`); vector operations, gamma and beta in bfloat16."""
     affine = Operand("bfloat16", rounding="rna")
     recipe = Recipe.uniform(format, rounding="rna", layer_norm=affine, vector="bfloat16")
-    return recipe.but(vector_rounding="rna")
+    return recipe.but(vector_rounding="rna", vector_steps=True)
 
 
 def _nvidia_nvfp4(format: Format) -> Recipe:

@@ -20,9 +20,11 @@ from mxnum.torch.functions import (  # noqa: E402
     quantize,
     rms_norm,
 )
+from mxnum.torch.watch import Watch, watch  # noqa: E402
 
 __all__ = [
     "Emulation",
+    "Watch",
     "attention",
     "dequantize",
     "emulate",
@@ -34,4 +36,5 @@ __all__ = [
     "restore",
     "rms_norm",
     "set_recipe",
+    "watch",
 ]

@@ -20,6 +20,7 @@ from mxnum.recipe import Operand, Recipe, known
 from mxnum.torch import library as library
 from mxnum.torch.operands import BETA, GAMMA, RIGHT, Product, operand_text
 from mxnum.torch.randomness import WORKER, seed_of, signed
+from mxnum.torch.stepwise import LayerNorm
 
 Tensor = Any
 GRADIENTS = ("straight", "clipped")
@@ -231,6 +232,10 @@ def matmul_how(a: Tensor, b: Tensor, how: How, key: Key, transposed: bool = Fals
 def layer_norm_how(x: Tensor, shape: Any, weight: Any, bias: Any, eps: float, how: How, key: Key) -> Tensor:
     """`layer_norm` of a module."""
     gamma, beta = _affine(weight, how.gamma, GAMMA, how, key), _affine(bias, how.beta, BETA, how, key)
+    if how.recipe.bf16 and how.recipe.vector_steps:
+        is_plain = len(shape) == 1 and gamma is not None and beta is not None
+        errors.require(is_plain, "normalized_shape", "one axis, with weight and bias, for vector_steps", tuple(shape))
+        return LayerNorm.apply(x, gamma, beta, eps, how.recipe.vector_rounding)[0]
     if not how.recipe.bf16:
         return torch.nn.functional.layer_norm(x, shape, gamma, beta, eps)
     return _vector(torch.nn.functional.layer_norm(_vector(x, how, False), shape, gamma, beta, eps), how)
@@ -267,6 +272,7 @@ def convolution_how(x: Tensor, weight: Tensor, bias: Any, geometry: Any, how: Ho
 
 
 def _fake_quantize(x: Tensor, operand: str, axis: int, slot: int, clipped: bool, key: Key) -> Tensor:
+    _refuse_function_transforms()
     return _ops.fake_quantize(x, operand, axis, slot, clipped, *key)
 
 
@@ -293,6 +299,7 @@ def _vector(x: Tensor, how: How, backward: bool = True) -> Tensor:
 
 def _autocast(*parts: Any) -> tuple[Any, ...]:
     """Tensors in the type that autocast asks for, if it is on."""
+    _refuse_function_transforms()
     kind = parts[0].device.type
     if kind == "meta" or not torch.is_autocast_enabled(kind):
         return parts
@@ -306,6 +313,15 @@ def _key(is_stochastic: bool, seed: Any, stream: int) -> Key:
             raise ValueError("Argument 'seed' must be given with rounding='sr'.")
         return 0, 0, None, 0
     return signed(seed_of(seed)), errors.integer("stream", stream, 0, (1 << 48) - 1), None, 0
+
+
+def _refuse_function_transforms() -> None:
+    """A sentence instead of torch's page: operations of `torch.library` have gradients for autograd alone."""
+    if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():
+        return
+    interpreters = torch._C._functorch.get_interpreter_stack() or ()
+    if any(each.key() != torch._C._functorch.TransformType.Vmap for each in interpreters):
+        raise RuntimeError("Functions of mxnum.torch have gradients by torch.autograd, not by torch.func.grad.")
 
 
 def _of_samples(key: Key) -> Key:

@@ -32,7 +32,7 @@ def test_files_keep_all(name):
 
 
 def test_every_field_is_in_the_file():
-    changed = {"vector": "bfloat16", "vector_rounding": "rna", "round_activation": False}
+    changed = {"vector": "bfloat16", "vector_rounding": "rna", "round_activation": False, "vector_steps": True}
     changed |= {name: Operand("mxint8", rounding="rtz", block_size=7 + i) for i, name in enumerate(OPERANDS)}
     assert set(changed) == {field.name for field in dataclasses.fields(Recipe)}
     assert Recipe.from_toml(Recipe(**changed).to_toml()) == Recipe(**changed)
