@@ -49,8 +49,9 @@ class Operand:
     transform: Literal["hadamard"] | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.format, MXFormat):
-            object.__setattr__(self, "format", self.format.notation)
+        given: Any = self.format
+        if isinstance(given, MXFormat):
+            object.__setattr__(self, "format", given.notation)
         if self.format not in (None, "bfloat16"):
             formats.get(self.format)
         if self.scale_rule != "released_bump":
@@ -107,6 +108,14 @@ class Operand:
         if self.block_shape is not None:
             return {**options, "block_shape": self.block_shape}
         return {**options, "axis": axis, "block_size": self.block_size}
+
+    @property
+    def plain(self) -> str | dict[str, Any]:
+        """What `of` reads, without classes: "float32", the name of a format if that says all, or a dictionary."""
+        unusual = _unusual(self, Operand())
+        if set(unusual) <= {"format"}:
+            return str(self.format or "float32")
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in unusual.items()}
 
     def describe(self) -> str:
         """One line for tables."""
@@ -272,7 +281,8 @@ class Recipe:
 
     def to_dict(self) -> dict[str, Any]:
         """What differs from float32, as plain values; an operand that is a format and nothing else is its name."""
-        return {name: _plain(value) for name, value in _unusual(self, Recipe()).items()}
+        unusual = _unusual(self, Recipe())
+        return {name: value.plain if isinstance(value, Operand) else value for name, value in unusual.items()}
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Recipe:
@@ -348,13 +358,6 @@ def _fields(value: Any) -> dict[str, Any]:
 
 def _unusual(value: Any, usual: Any) -> dict[str, Any]:
     return {name: given for name, given in _fields(value).items() if given != getattr(usual, name)}
-
-
-def _plain(value: Any) -> Any:
-    if not isinstance(value, Operand):
-        return value
-    table = {k: list(v) if isinstance(v, tuple) else v for k, v in _unusual(value, FLOAT32).items()}
-    return table.get("format", "float32") if set(table) <= {"format"} else table
 
 
 def _toml(value: Any) -> str:

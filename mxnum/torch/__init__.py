@@ -1,8 +1,8 @@
 """Low-precision training of any PyTorch model, emulated with the right bits (extra ``torch``).
 
-    import mxnum.torch as mxt
-    emulation = mxt.emulate(model, "mxfp8_e4m3")      # train as usual
-    mxt.restore(model)
+import mxnum.torch as mxt
+emulation = mxt.emulate(model, "mxfp8_e4m3")      # train as usual
+mxt.restore(model)
 """
 
 from mxnum import errors

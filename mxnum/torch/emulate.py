@@ -32,17 +32,16 @@ class Emulation:
         #: How often the model ran forward in training, this time included. A new tensor each time.
         self.step = torch.zeros((), dtype=torch.int64)
         #: The modules by name.
-        self.modules: dict[str, nn.Module] = {}
+        self.modules: dict[str, Any] = {}
         #: Those with parameters that were left alone, and why.
         self.left_alone: dict[str, str] = {}
-        self._kinds: dict[str, str] = {}
         self._hook = 0
         self._fast_paths: list[tuple[nn.Module, Any]] = []
 
     @property
     def sites(self) -> dict[str, Site]:
         """What each emulated module knows, by its name."""
-        return {name: module._mx for name, module in self.modules.items()}  # type: ignore[misc]
+        return {name: module._mx for name, module in self.modules.items()}
 
     def key_of(self, name: str) -> tuple[int, int]:
         """The seed and the first stream of a module."""
@@ -66,7 +65,7 @@ class Emulation:
             self.step = self.step + 1
 
     def __str__(self) -> str:
-        counts = Counter(type(module).emulates.__name__ for module in self.modules.values())  # type: ignore[attr-defined]
+        counts = Counter(type(module).emulates.__name__ for module in self.modules.values())
         listed = ", ".join(f"{count} {name}" for name, count in counts.items())
         text = f"{len(self.modules)} modules are emulated: {listed}." if listed else "No module is emulated."
         return f"{text} {self.unknown}".rstrip()
@@ -90,7 +89,7 @@ def emulate(
     seed: Any = 0,
     worker: int = 0,
 ) -> Emulation:
-    """Let the model compute as a machine of low precision would, in place; parameters and `state_dict` stay as they are.
+    """Let the model compute as a machine of low precision would, in place; parameters and `state_dict` stay.
 
     Parameters
     ----------
@@ -98,8 +97,9 @@ def emulate(
         Before it is compiled or wrapped for several processes. Of its modules Linear, LayerNorm, RMSNorm, Embedding,
         Conv1d and Conv2d (of one group) and MultiheadAttention are emulated, and subclasses that compute as they do.
     recipe
-        What is rounded: a `Recipe`, its name, a format; recipes by patterns of names, as ``{"head": None, "*": recipe}``,
-        of which the first that fits counts and None leaves a module as it is; or a function of name and module.
+        What is rounded: a `Recipe`, its name, a format; recipes by patterns of names, as ``{"head": None, "*":
+        recipe}``, of which the first that fits counts and None leaves a module as it is; or a function of name and
+        module.
     filter
         Which modules: patterns of names, or a function of name and module; all without it.
     attention
@@ -123,14 +123,14 @@ def emulate(
     inside: tuple[str, ...] = ()
     for name, module in model.named_modules():
         if isinstance(module, Emulated):
-            raise ValueError(f"Argument 'model' must be without emulated parts, of which {name!r} is one: restore() it.")
+            raise ValueError(f"Argument 'model' must be without emulated parts, as {name!r} is one: restore() it.")
         if inside and name.startswith(inside):
             continue
         is_attention = attends is not None and attends(name, module)
-        kind = kind_of(module, name, is_attention)
+        kind = kind_of(module, is_attention)
         if kind == "multihead_attention":
             inside += (f"{name}." if name else "",)
-        if kind is None and not next(module.parameters(recurse=False), None) is not None:
+        if kind is None and next(module.parameters(recurse=False), None) is None:
             continue
         if chosen is not None and not chosen(name, module):
             continue

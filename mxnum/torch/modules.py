@@ -9,7 +9,6 @@ import itertools
 from functools import cache
 from typing import Any
 
-import torch
 from torch import nn
 from torch.nn import functional
 
@@ -50,12 +49,12 @@ class Emulated:
     """The mark of an emulated module."""
 
     #: The class that the module has otherwise.
-    emulates: type[nn.Module]
+    emulates: Any
     _mx: Site
 
     def extra_repr(self) -> str:
         """The module's own, and the recipe."""
-        usual = self.emulates.extra_repr(self)  # type: ignore[arg-type]
+        usual: str = self.emulates.extra_repr(self)
         return ", ".join(part for part in (usual, self._mx.how.recipe.describe()) if part)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -64,7 +63,7 @@ class Emulated:
     _mx_kind: str
 
 
-def kind_of(module: nn.Module, name: str, is_attention: bool) -> str | None:
+def kind_of(module: nn.Module, is_attention: bool) -> str | None:
     """The kind of emulation that fits a module, or None."""
     if is_attention:
         return "attention"
@@ -74,7 +73,7 @@ def kind_of(module: nn.Module, name: str, is_attention: bool) -> str | None:
     return None
 
 
-def why_not(module: nn.Module, kind: str | None) -> str | None:
+def why_not(module: Any, kind: str | None) -> str | None:
     """Why a module with parameters of its own is left alone; None if it is not."""
     if "forward" in module.__dict__:
         return "has a forward of its own instance"
@@ -87,26 +86,27 @@ def why_not(module: nn.Module, kind: str | None) -> str | None:
     return None
 
 
-def enter(module: nn.Module, kind: str, site: Site) -> None:
+def enter(module: Any, kind: str, site: Site) -> None:
     """Exchange the class of a module."""
-    module._mx = site  # type: ignore[assignment]
-    module.__class__ = emulated_class(type(module), kind)
+    module._mx = site
+    usual: Any = type(module)
+    module.__class__ = emulated_class(usual, kind)
 
 
-def leave(module: nn.Module) -> None:
+def leave(module: Any) -> None:
     """Undo `enter`."""
-    module.__class__ = type(module).emulates  # type: ignore[attr-defined]
+    module.__class__ = type(module).emulates
     del module._mx
 
 
 @cache
-def emulated_class(cls: type[nn.Module], kind: str) -> type[nn.Module]:
+def emulated_class(cls: Any, kind: str) -> Any:
     """The class of an emulated module, made from its own."""
     content = {"forward": _KINDS[kind][1], "emulates": cls, "_mx_kind": kind, "__doc__": cls.__doc__}
     return type(f"Emulated{cls.__name__}", (Emulated, cls), content)
 
 
-def _made_again(cls: type[nn.Module], kind: str) -> nn.Module:
+def _made_again(cls: Any, kind: str) -> Any:
     return object.__new__(emulated_class(cls, kind))
 
 
@@ -157,7 +157,7 @@ def _attention(self: Any, *arguments: Any, **keywords: Any) -> Any:
         return self.emulates.forward(self, *arguments, **keywords)
 
 
-_KINDS: dict[str, tuple[type[nn.Module] | None, Any]] = {
+_KINDS: dict[str, tuple[Any, Any]] = {
     "linear": (nn.Linear, _linear),
     "layer_norm": (nn.LayerNorm, _layer_norm),
     "rms_norm": (nn.RMSNorm, _rms_norm),

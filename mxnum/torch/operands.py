@@ -9,12 +9,12 @@ import json
 import threading
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 
 import mxnum as mx
-from mxnum.recipe import Operand, Recipe
+from mxnum.recipe import Operand
 from mxnum.torch.randomness import WORKER
 
 Tensor = Any
@@ -58,7 +58,7 @@ class Key(NamedTuple):
     stream: int
     step: Tensor | None
 
-    def keywords(self, operand: Operand, slot: int) -> dict[str, int]:
+    def keywords(self, operand: Operand, slot: int) -> dict[str, Any]:
         """The keywords of `mxnum.quantize` for that operand of a module."""
         if not operand.is_stochastic:
             return {}
@@ -69,7 +69,7 @@ class Key(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _text(product: Product) -> str:
-    plain = [Recipe(weights=operand).to_dict().get("weights", "float32") for operand in product[:6]]
+    plain = [operand.plain for operand in product[:6]]
     return json.dumps([*plain, product.accumulate, product.clipped], separators=(",", ":"))
 
 
@@ -77,13 +77,14 @@ def _text(product: Product) -> str:
 def product(text: str) -> Product:
     """The inverse of `Product.text`."""
     *operands, accumulate, clipped = json.loads(text)
-    return Product(*map(Operand.of, operands), accumulate=accumulate, clipped=clipped)
+    made: Any = [Operand.of(operand) for operand in operands]
+    return Product(*made, accumulate, clipped)
 
 
 @lru_cache(maxsize=4096)
 def operand_text(operand: Operand) -> str:
     """An operand as the argument of an operation."""
-    return json.dumps(Recipe(weights=operand).to_dict().get("weights", "float32"), separators=(",", ":"))
+    return json.dumps(operand.plain, separators=(",", ":"))
 
 
 @lru_cache(maxsize=4096)
@@ -155,10 +156,15 @@ def is_inside(x: Tensor, operand: Operand, axis: int) -> Tensor:
     """Which elements do not exceed the largest value of their block: the others clamp."""
     if not operand.is_mx:
         return torch.ones_like(x, dtype=torch.bool)
-    nearest = Operand(operand.format, operand.scale_rule, block_size=operand.block_size, block_shape=operand.block_shape)
-    q = mx.quantize(x, nearest.mx_format, **nearest.keywords(axis))
-    largest = mx.decode(q.codes, nearest.mx_format.element).abs() == float(nearest.mx_format.element.max)
-    return ~(largest & (q.dequantize(x.dtype).abs() < x.abs()))
+    q = mx.quantize(x, operand.mx_format, **{**operand.keywords(axis), "rounding": "rne"})
+    return ~is_clamped(x, q)
+
+
+def is_clamped(x: Tensor, q: mx.MXArray) -> Tensor:
+    """Which elements of x, quantized to nearest, lie beyond the largest value of their block."""
+    element, value = q.format.element, cast(Tensor, q.dequantize(x.dtype))
+    at_largest = cast(Tensor, mx.decode(q.codes, element)).abs() == float(element.max)
+    return at_largest & (value.abs() < x.abs())
 
 
 def hadamard(x: Tensor, axis: int) -> Tensor:
@@ -181,7 +187,7 @@ def _hadamard_matrix() -> Tensor:
 
 def _buffer(place: str, x: Tensor) -> Tensor:
     """A tensor like x in memory that this thread keeps under that name."""
-    kept = _memory.__dict__
+    kept: dict[Any, Tensor] = _memory.__dict__
     size = x.numel()
     room = kept.get((place, x.dtype))
     if room is None or room.numel() < size:

@@ -10,7 +10,7 @@ import math
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -20,7 +20,7 @@ from mxnum import errors
 from mxnum.formats import E8M0
 from mxnum.recipe import Operand, Recipe
 from mxnum.torch.emulate import Emulation, emulation_of
-from mxnum.torch.operands import BETA, GAMMA, GRADIENT, LEFT, RIGHT, Key, watching
+from mxnum.torch.operands import BETA, GAMMA, GRADIENT, LEFT, RIGHT, Key, is_clamped, watching
 from mxnum.torch.randomness import recomputing
 
 Tensor = Any
@@ -147,10 +147,9 @@ class Watch:
         row["rmse"] = math.sqrt(error.square().sum() / wide.square().sum()) if wide.any() else 0.0
         fmt, nearest = operand.mx_format, {**operand.keywords(axis), "rounding": "rne"}
         q = mx.quantize(x, fmt, **nearest)
-        largest = mx.decode(q.codes, fmt.element).abs() == float(fmt.element.max)
-        row["clamped"] = float((largest & (q.dequantize(x.dtype).abs() < x.abs())).double().mean())
+        row["clamped"] = float(is_clamped(x, q).double().mean())
         row["underflow"] = float(((value == 0) & (x != 0)).double().mean())
-        scales = q.scales.to(torch.int64)
+        scales = cast(Tensor, q.scales).to(torch.int64)
         row["scale_least"], row["scale_greatest"] = int(scales.min()), int(scales.max())
         if fmt.scale == E8M0:
             ends = (scales == 0) | (scales == E8M0.nan_code - 1)
