@@ -10,12 +10,11 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from mxnum import errors
-from mxnum.recipe import Recipe
-from mxnum.torch.functions import How, Key, _check, _key, linear_how, matmul_how
+from mxnum.torch.functions import How, Key, _check, _key, made_ready, matmul_how
 
 Tensor = Any
-#: Tell the seeds of the products of a module from each other.
-_SECOND, _STEP = 0x5BD1E9959E3779B9, 0x1E3779B97F4A7C15 >> 3
+#: Tells the seed of the second product from that of the first.
+_SECOND = 0x5BD1E9959E3779B9
 
 
 def attention(
@@ -39,7 +38,7 @@ def attention(
     Queries and keys are quantized along their features, probabilities and values along the keys.
     """
     _check(query=query, key=key, value=value)
-    how = How(Recipe.of(recipe), accumulate, gradient)
+    how = made_ready(recipe, accumulate, gradient)
     drawn = _key(how.is_stochastic, seed, stream)
     return attention_how(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, how=how, drawn=drawn)
 
@@ -60,23 +59,24 @@ def attention_how(
     """`attention` of a module."""
     if enable_gqa:
         key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], -3) for x in (key, value))
-    scores = matmul_how(query, key, how, drawn, transposed=True)
-    scores = scores * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     if is_causal:
         errors.require(attn_mask is None, "attn_mask", "None with is_causal=True", "a mask")
-        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
-    if attn_mask is not None:
-        is_bool = attn_mask.dtype == torch.bool
-        scores = scores.masked_fill(~attn_mask, -math.inf) if is_bool else scores + attn_mask
+        attn_mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    return attend(query, key, value, attn_mask, dropout_p, factor, how, drawn)[0]
+
+
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, scale: float, how: How, drawn: Key
+) -> tuple[Tensor, Tensor]:
+    """The sums of values, and the probabilities; where a mask of booleans is True, a key is looked at."""
+    scores = matmul_how(query, key, how, drawn, transposed=True) * scale
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
     probabilities = _softmax(scores).to(scores.dtype)
-    if dropout_p > 0:
-        probabilities = torch.dropout(probabilities, dropout_p, True)
-    return matmul_how(probabilities, value, how, second(drawn))
-
-
-def second(drawn: Key) -> Key:
-    """The key of the second product of a module."""
-    return drawn[0] ^ _SECOND, *drawn[1:]
+    if dropout > 0:
+        probabilities = torch.dropout(probabilities, dropout, True)
+    return matmul_how(probabilities, value, how, (drawn[0] ^ _SECOND, *drawn[1:])), probabilities
 
 
 def _softmax(scores: Tensor) -> Tensor:
@@ -104,26 +104,3 @@ def attention_functions(how: How, drawn: Key) -> dict[Any, Callable[..., Any]]:
         return attention_how(*arguments, **keywords, how=how, drawn=drawn)
 
     return {torch.nn.functional.scaled_dot_product_attention: ours}
-
-
-def multihead_functions(how: How, drawn: Key) -> dict[Any, Callable[..., Any]]:
-    """What takes the place of torch's functions in `torch.nn.MultiheadAttention`: all its products."""
-    calls = 0
-
-    def next_key() -> Key:
-        nonlocal calls
-        calls += 1  # in their order: queries, keys and values, or all in one; scores; the sum of values; the output
-        return drawn[0] ^ calls * _STEP, *drawn[1:]
-
-    def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        return linear_how(x, weight, bias, how, next_key())
-
-    def bmm(a: Tensor, b: Tensor) -> Tensor:
-        return matmul_how(a, b, how, next_key())
-
-    def baddbmm(mask: Tensor, a: Tensor, b: Tensor) -> Tensor:
-        return mask + matmul_how(a, b, how, next_key())
-
-    return attention_functions(how, drawn) | {
-        torch.nn.functional.linear: linear, torch.bmm: bmm, torch.baddbmm: baddbmm
-    }  # fmt: skip

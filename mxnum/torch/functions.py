@@ -7,7 +7,9 @@ go straight through rounding; with ``gradient="clipped"`` they are zero where an
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -45,6 +47,11 @@ class How:
     gamma: str = field(init=False)
     beta: str = field(init=False)
     is_stochastic: bool = field(init=False)
+    #: Of the recipe, where the compiler follows it.
+    bf16: int = field(init=False)
+    rounding: str = field(init=False)
+    is_stepwise: bool = field(init=False)
+    keeps_weights: bool = field(init=False)
 
     def __post_init__(self) -> None:
         if self.accumulate is not None:
@@ -61,16 +68,20 @@ class How:
         rest: Any = (self.accumulate, self.gradient == "clipped")
         backward = (r.activations_backward, r.weights_backward, r.gradients, r.of_weight_gradient)
         both = (r.activations_backward, r.activations_backward, r.gradients, r.of_weight_gradient)
-        texts = {
+        ready = {
             "linear": Product(r.activations, r.weights, *backward, *rest).text,
             "matmul": Product(r.activations, r.activations, *both, *rest).text,
             "weights": operand_text(r.weights),
             "gamma": operand_text(r.gamma),
             "beta": operand_text(r.beta),
+            "bf16": r.bf16,
+            "rounding": r.vector_rounding,
+            "is_stepwise": bool(r.bf16) and r.vector_steps,
+            "keeps_weights": r.weights.format is None,
             "is_stochastic": any(operand.is_stochastic for operand in operands),
         }
-        for name, text in texts.items():
-            object.__setattr__(self, name, text)
+        for name, value in ready.items():
+            object.__setattr__(self, name, value)
 
     @property
     def clipped(self) -> bool:
@@ -79,6 +90,24 @@ class How:
     def but(self, recipe: Recipe) -> How:
         """The same of another recipe."""
         return replace(self, recipe=recipe)
+
+
+@lru_cache(maxsize=1024)
+def _made_ready(recipe: Any, accumulate: Any, gradient: Any) -> How:
+    return How(Recipe.of(recipe), accumulate, gradient)
+
+
+@torch.compiler.assume_constant_result
+def made_ready(recipe: Any, accumulate: str | None = None, gradient: str = "straight") -> How:
+    """A recipe as a function takes it; what was made ready once is remembered."""
+    return _made_ready(Recipe.of(recipe) if isinstance(recipe, Mapping) else recipe, accumulate, gradient)
+
+
+@torch.compiler.assume_constant_result
+def _operand_ready(format: Any, options: tuple[tuple[str, Any], ...]) -> tuple[str, bool]:
+    operand = Operand.of(format)
+    operand = replace(operand, **known(dict(options), Operand, "an operand")) if options else operand
+    return operand_text(operand), operand.is_stochastic
 
 
 # The functions that users call.
@@ -99,11 +128,9 @@ def fake_quantize(
     With ``rounding="sr"``, `seed` is needed: an integer or a `torch.Generator`; `stream` numbers the draws of one seed.
     """
     _check(x=x)
-    how = Operand.of(format)
-    how = replace(how, **known(operand, Operand, "an operand")) if operand else how
+    text, is_stochastic = _operand_ready(format, tuple(operand.items()))
     clipped = errors.choose("gradient", gradient, GRADIENTS) == "clipped"
-    key = _key(how.is_stochastic, seed, stream)
-    return _fake_quantize(x, operand_text(how), axis, 0, clipped, key)
+    return _fake_quantize(x, text, axis, 0, clipped, _key(is_stochastic, seed, stream))
 
 
 def quantize(x: Tensor, format: str | MXFormat | Operand, *, axis: int = -1, **operand: Any) -> mx.MXArray:
@@ -139,7 +166,7 @@ def linear(
     4 `stream` (activations), 4 `stream` + 1 (weights) and 4 `stream` + 2 (gradients) of the seed.
     """
     _check(x=x, weight=weight)
-    how = How(Recipe.of(recipe), accumulate, gradient)
+    how = made_ready(recipe, accumulate, gradient)
     return linear_how(x, weight, bias, how, _key(how.is_stochastic, seed, stream))
 
 
@@ -155,7 +182,7 @@ def matmul(
 ) -> Tensor:
     """The product of two tensors of at least two axes, both quantized as the activations of the recipe."""
     _check(a=a, b=b)
-    how = How(Recipe.of(recipe), accumulate, gradient)
+    how = made_ready(recipe, accumulate, gradient)
     return matmul_how(a, b, how, _key(how.is_stochastic, seed, stream))
 
 
@@ -172,7 +199,7 @@ def layer_norm(
 ) -> Tensor:
     """`torch.nn.functional.layer_norm` with gamma and beta rounded, and input and output if vector operations are."""
     _check(x=x)
-    how = How(Recipe.of(recipe))
+    how = made_ready(recipe)
     return layer_norm_how(x, normalized_shape, weight, bias, eps, how, _key(how.is_stochastic, seed, stream))
 
 
@@ -188,7 +215,7 @@ def rms_norm(
 ) -> Tensor:
     """`torch.nn.functional.rms_norm` with gamma rounded, and input and output if vector operations are."""
     _check(x=x)
-    how = How(Recipe.of(recipe))
+    how = made_ready(recipe)
     return rms_norm_how(x, normalized_shape, weight, eps, how, _key(how.is_stochastic, seed, stream))
 
 
@@ -201,13 +228,13 @@ def linear_how(x: Tensor, weight: Tensor, bias: Tensor | None, how: How, key: Ke
     features = weight.shape[-1]
     errors.require(x.ndim >= 1 and x.shape[-1] == features, "x", f"of {features} features", tuple(x.shape))
     errors.require(x.dtype == weight.dtype, "weight", f"of {x.dtype} like 'x'", weight.dtype)
-    if how.recipe.bf16:
+    if how.bf16:
         x, weight = _vector(x, how), _vector(weight, how)
     rows = x.reshape(math.prod(x.shape[:-1]), features)
-    late = bias is not None and bool(how.recipe.bf16)
+    late = bias is not None and bool(how.bf16)
     y = _ops.matmul(rows, weight, None if late else bias, True, how.linear, *key)
     y = y.view(*x.shape[:-1], weight.shape[0])
-    if how.recipe.bf16:
+    if how.bf16:
         y = _vector(y, how)
         y = _vector(y + _vector(bias, how), how) if late else y
     return y
@@ -223,20 +250,20 @@ def matmul_how(a: Tensor, b: Tensor, how: How, key: Key, transposed: bool = Fals
     errors.require(a.dtype == b.dtype, "b", f"of {a.dtype} like 'a'", b.dtype)
     leading = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     a, b = (x if x.shape[:-2] == leading else x.expand(*leading, *x.shape[-2:]) for x in (a, b))
-    if how.recipe.bf16:
+    if how.bf16:
         a, b = _vector(a, how), _vector(b, how)
     y = _ops.matmul(a, b, None, transposed, how.matmul, *_of_samples(key))
-    return _vector(y, how) if how.recipe.bf16 else y
+    return _vector(y, how) if how.bf16 else y
 
 
 def layer_norm_how(x: Tensor, shape: Any, weight: Any, bias: Any, eps: float, how: How, key: Key) -> Tensor:
     """`layer_norm` of a module."""
     gamma, beta = _affine(weight, how.gamma, GAMMA, how, key), _affine(bias, how.beta, BETA, how, key)
-    if how.recipe.bf16 and how.recipe.vector_steps:
+    if how.is_stepwise:
         is_plain = len(shape) == 1 and gamma is not None and beta is not None
         errors.require(is_plain, "normalized_shape", "one axis, with weight and bias, for vector_steps", tuple(shape))
-        return LayerNorm.apply(x, gamma, beta, eps, how.recipe.vector_rounding)[0]
-    if not how.recipe.bf16:
+        return LayerNorm.apply(x, gamma, beta, eps, how.rounding)[0]
+    if not how.bf16:
         return torch.nn.functional.layer_norm(x, shape, gamma, beta, eps)
     return _vector(torch.nn.functional.layer_norm(_vector(x, how, False), shape, gamma, beta, eps), how)
 
@@ -244,16 +271,16 @@ def layer_norm_how(x: Tensor, shape: Any, weight: Any, bias: Any, eps: float, ho
 def rms_norm_how(x: Tensor, shape: Any, weight: Any, eps: float | None, how: How, key: Key) -> Tensor:
     """`rms_norm` of a module."""
     gamma = _affine(weight, how.gamma, GAMMA, how, key)
-    if not how.recipe.bf16:
+    if not how.bf16:
         return torch.nn.functional.rms_norm(x, shape, gamma, eps)
     return _vector(torch.nn.functional.rms_norm(_vector(x, how, False), shape, gamma, eps), how)
 
 
 def weights_how(weight: Tensor, how: How, key: Key, axis: int = -1) -> Tensor:
     """A weight as a lookup takes it, quantized along the features."""
-    if how.recipe.bf16:
+    if how.bf16:
         weight = _vector(weight, how)
-    if how.recipe.weights.format is None:
+    if how.keeps_weights:
         return weight
     return _fake_quantize(weight, how.weights, axis, RIGHT, how.clipped, key)
 
@@ -261,14 +288,14 @@ def weights_how(weight: Tensor, how: How, key: Key, axis: int = -1) -> Tensor:
 def convolution_how(x: Tensor, weight: Tensor, bias: Any, geometry: Any, how: How, key: Key) -> Tensor:
     """A convolution of one group, quantized along the channels that are summed."""
     x, weight, bias = _autocast(x, weight, bias)
-    if how.recipe.bf16:
+    if how.bf16:
         x, weight = _vector(x, how), _vector(weight, how)
     y = _ops.convolution(x, weight, *geometry, how.linear, *key)
-    y = _vector(y, how) if how.recipe.bf16 else y
+    y = _vector(y, how) if how.bf16 else y
     if bias is None:
         return y
     bias = bias.reshape(-1, *[1] * len(geometry[0]))
-    return _vector(y + _vector(bias, how), how) if how.recipe.bf16 else y + bias
+    return _vector(y + _vector(bias, how), how) if how.bf16 else y + bias
 
 
 def _fake_quantize(x: Tensor, operand: str, axis: int, slot: int, clipped: bool, key: Key) -> Tensor:
@@ -280,8 +307,8 @@ def _affine(parameter: Any, operand: str, slot: int, how: How, key: Key) -> Any:
     """Gamma or beta as layer norm takes it; its gradient is rounded as those of all parameters."""
     if parameter is None:
         return None
-    if how.recipe.bf16:
-        rounding = how.recipe.vector_rounding
+    if how.bf16:
+        rounding = how.rounding
         parameter = _ops.bfloat16(parameter, rounding, False, True)
     if operand != '"float32"':
         parameter = _fake_quantize(parameter, operand, -1, slot, how.clipped, key)
@@ -292,9 +319,9 @@ def _vector(x: Tensor, how: How, backward: bool = True) -> Tensor:
     """x rounded to bfloat16 as vector operations are, and its gradient too."""
     if x.dtype == torch.bfloat16:
         return x
-    if backward and how.recipe.vector_rounding == "rne":
+    if backward and how.rounding == "rne":
         return x.to(torch.bfloat16).to(x.dtype)
-    return _ops.bfloat16(x, how.recipe.vector_rounding, True, backward)
+    return _ops.bfloat16(x, how.rounding, True, backward)
 
 
 def _autocast(*parts: Any) -> tuple[Any, ...]:

@@ -12,7 +12,8 @@ from typing import Any
 from torch import nn
 from torch.nn import functional
 
-from mxnum.torch.attention import Intercepted, attention_functions, multihead_functions
+from mxnum.torch import multihead
+from mxnum.torch.attention import Intercepted, attention_functions
 from mxnum.torch.functions import (
     How,
     Key,
@@ -147,11 +148,6 @@ def _convolution(self: Any, input: Tensor) -> Tensor:
     return y[0] if is_alone else y
 
 
-def _multihead_attention(self: Any, *arguments: Any, **keywords: Any) -> Any:
-    with Intercepted(multihead_functions(self._mx.how, self._mx.key)):
-        return self.emulates.forward(self, *arguments, **keywords)
-
-
 def _attention(self: Any, *arguments: Any, **keywords: Any) -> Any:
     with Intercepted(attention_functions(self._mx.how, self._mx.key)):
         return self.emulates.forward(self, *arguments, **keywords)
@@ -164,6 +160,6 @@ _KINDS: dict[str, tuple[Any, Any]] = {
     "embedding": (nn.Embedding, _embedding),
     "conv1d": (nn.Conv1d, _convolution),
     "conv2d": (nn.Conv2d, _convolution),
-    "multihead_attention": (nn.MultiheadAttention, _multihead_attention),
+    "multihead_attention": (nn.MultiheadAttention, multihead.forward),
     "attention": (None, _attention),
 }
