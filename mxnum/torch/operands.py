@@ -77,8 +77,8 @@ def _text(product: Product) -> str:
 def product(text: str) -> Product:
     """The inverse of `Product.text`."""
     *operands, accumulate, clipped = json.loads(text)
-    made: Any = [Operand.of(operand) for operand in operands]
-    return Product(*made, accumulate, clipped)
+    made: Any = [*map(Operand.of, operands), accumulate, clipped]
+    return Product(*made)
 
 
 @lru_cache(maxsize=4096)
