@@ -293,7 +293,7 @@ class Recipe:
         """
         values = known(dict(table), cls, "a recipe", ("uniform",))
         uniform = values.pop("uniform", None)
-        base = cls() if uniform is None else cls.uniform(None, **_fields(Operand.of(uniform)))
+        base = cls() if uniform is None else cls.uniform(**_fields(Operand.of(uniform)))
         for name in set(values) & set(OPERANDS):
             values[name] = Operand.of(values[name])
         return base.but(**values)

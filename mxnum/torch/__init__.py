@@ -20,6 +20,7 @@ from mxnum.torch.functions import (  # noqa: E402
     quantize,
     rms_norm,
 )
+from mxnum.torch.operands import rounding_by  # noqa: E402
 from mxnum.torch.watch import Watch, watch  # noqa: E402
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "quantize",
     "restore",
     "rms_norm",
+    "rounding_by",
     "set_recipe",
     "watch",
 ]

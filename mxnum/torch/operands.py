@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 import torch
 
 import mxnum as mx
+from mxnum import errors
 from mxnum.recipe import Operand
 from mxnum.torch.randomness import WORKER
 
@@ -28,6 +30,8 @@ _SIGNS = (1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1)
 #: Who looks at operands: (watch, slot, operand, axis, x, value, step), by the number that an operation is given.
 watching: dict[int, Callable[..., None]] = {}
 _memory = threading.local()
+#: Kernels of users that round in place of ours: the last one counts.
+_others: list[Callable[..., Any]] = []
 
 
 class Product(NamedTuple):
@@ -114,11 +118,32 @@ def rounded(
         if operand.transform:
             x = hadamard(x, axis)
         fmt, keywords = _prepared(operand, axis)
-        out = torch.empty_like(x) if place is None or x.is_cuda else _buffer(place, x)
-        value = mx.fake_quantize(x, fmt, out=out, **keywords, **key.keywords(operand, slot))
+        drawn = key.keywords(operand, slot)
+        if _others:
+            value = _others[-1](x, operand, axis, **drawn)
+            fits = isinstance(value, torch.Tensor) and (value.shape, value.dtype) == (x.shape, x.dtype)
+            errors.require(fits, "kernel", f"a function to tensors of shape {tuple(x.shape)} and {x.dtype}", value)
+        else:
+            out = torch.empty_like(x) if place is None or x.is_cuda else _buffer(place, x)
+            value = mx.fake_quantize(x, fmt, out=out, **keywords, **drawn)
     if watch in watching:
         watching[watch](slot, operand, axis, x, value, key)
     return value
+
+
+@contextmanager
+def rounding_by(kernel: Callable[..., Tensor]) -> Iterator[None]:
+    """Within the context, operands in MX formats are rounded by a kernel of yours, forward and backward.
+
+    It is called as ``kernel(x, operand, axis)``, for stochastic rounding with the keywords `seed` and `stream` too, and
+    answers with a tensor of the shape and type of x. Products with `accumulate` are not rounded by it.
+    """
+    errors.require_type(callable(kernel), "kernel", "a function", kernel)
+    _others.append(kernel)
+    try:
+        yield
+    finally:
+        _others.remove(kernel)
 
 
 def quantized(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, watch: int = 0) -> Any:

@@ -64,6 +64,10 @@ def test_parts_of_recipes():
     assert recipe.of_weight_gradient == recipe.gradients
     assert Recipe.of("mxint8") == Recipe.uniform("mxint8", layer_norm="float32")
     assert Recipe.uniform("mxint8").gamma == Operand("mxint8")
+    tiles = {"format": "mxint8", "block_shape": [4, 4]}
+    assert Recipe.of({"uniform": tiles, "beta": "float32"}) == Recipe.uniform("mxint8", block_shape=(4, 4)).but(
+        beta=FLOAT32
+    )
 
 
 WRONG = {

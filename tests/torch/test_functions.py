@@ -300,3 +300,28 @@ def test_what_is_wrong_is_said_in_a_sentence(case):
 
 def test_float32_is_left_alone():
     assert mxt.fake_quantize(empty(), FLOAT32).shape == (4, 32)
+
+
+def test_a_kernel_of_yours_in_its_place():
+    x, w, seen = numbers(4, 64), numbers(8, 64, seed=1), []
+
+    def kernel(x, operand, axis, **drawn):
+        seen.append((operand.format, axis, drawn))
+        return torch.zeros_like(x)
+
+    usual = mxt.linear(x, w, recipe="mxint8")
+    with mxt.rounding_by(kernel):
+        y = mxt.linear(x, w, recipe="mxint8")
+        dx, _ = torch.autograd.grad(y.sum(), (x, w))
+        mxt.fake_quantize(x, "mxfp4_e2m1", rounding="sr", seed=3)
+    assert torch.equal(y, torch.zeros(4, 8))
+    assert torch.equal(dx, torch.zeros_like(x))
+    assert seen[:2] == [("mxint8", -1, {}), ("mxint8", -1, {})]
+    assert seen[-1] == ("mxfp4_e2m1", -1, {"seed": 3, "stream": 0})
+    assert len(seen) == 7
+    assert torch.equal(mxt.linear(x, w, recipe="mxint8"), usual)
+    with (
+        pytest.raises(ValueError, match="'kernel' must be a function to tensors of shape"),
+        mxt.rounding_by(lambda x, operand, axis: x.double()),
+    ):
+        mxt.fake_quantize(x, "mxint8")
