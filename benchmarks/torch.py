@@ -12,10 +12,10 @@ from benchmarks.questions import Case, Cells, Session
 from benchmarks.record import Measurement, Table
 
 TITLE = "What does emulation add to a training step in PyTorch?"
-TEXT = """The baseline is the same step in float32: forward, loss and gradients, without the optimizer. Each case runs in turns
-with it, on the threads that torch and numba take by themselves. *Left alone* is a model that was given to `emulate` with a
-filter that no module passes. microxcaling (`round="even"`, no bfloat16) is run where `MXNUM_MICROXCALING` says where a
-checkout lies. *Overhead* is what each adds to float32's step, theirs over ours."""
+TEXT = """The baseline is the same step in float32: forward, loss and gradients, without the optimizer. Each case
+runs in turns with it, on the threads that torch and numba take by themselves. *Left alone* is a model that was given to
+`emulate` with a filter that no module passes. microxcaling (`round="even"`, no bfloat16) is run where
+`MXNUM_MICROXCALING` says where a checkout lies. *Overhead* is what each adds to float32's step, theirs over ours."""
 
 Step = Callable[[], object]
 _RECIPES = {
@@ -44,9 +44,8 @@ def measure(session: Session) -> Cells:
         plain, x = make(torch)
         baseline, row, ours = _step(plain, x), _ROWS[name], None
         for column, given in _RECIPES.items():
-            recipe = mx.Recipe.from_dict(given) if isinstance(given, dict) else given
             model = copy.deepcopy(plain)
-            mxt.emulate(model, recipe)
+            mxt.emulate(model, mx.Recipe.of(given))
             case = Case(row, column, _step(model, x), limit=_LIMITS.get((name, column)))
             for cell in session.compare(table, baseline, case):
                 ours = cell[1].median if column == "E4M3" else ours

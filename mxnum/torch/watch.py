@@ -19,7 +19,7 @@ import mxnum as mx
 from mxnum import errors
 from mxnum.formats import E8M0
 from mxnum.recipe import Operand, Recipe
-from mxnum.torch.emulate import Emulation, emulation_of
+from mxnum.torch.emulate import emulation_of
 from mxnum.torch.operands import BETA, GAMMA, GRADIENT, LEFT, RIGHT, Key, is_clamped, watching
 from mxnum.torch.randomness import recomputing
 
@@ -38,8 +38,8 @@ BIASES = ("zeta", "cosine")
 class Watch:
     """What was seen so far: a row for each operand of each module at each step that was looked at."""
 
-    def __init__(self, emulation: Emulation, is_step: Callable[[int], bool]):
-        self._emulation, self._is_step = weakref.ref(emulation), is_step
+    def __init__(self, model: nn.Module, is_step: Callable[[int], bool]):
+        self._model, self._is_step = weakref.ref(model), is_step
         self._rows: list[dict[str, Any]] = []
         self._codes: dict[Any, Tensor] = {}
         self._count: Counter[Any] = Counter()
@@ -131,8 +131,9 @@ class Watch:
     def _follow(self, name: str, number: int) -> None:
         def see(slot: int, operand: Operand, axis: int, x: Tensor, value: Tensor, key: Key) -> None:
             step = 0 if key.step is None else int(key.step)
-            again = slot in _FORWARD and recomputing()
-            if not self._is_quiet and operand.is_mx and self._is_step(step) and not again and x.numel():
+            again, model = slot in _FORWARD and recomputing(), self._model()
+            is_wanted = not self._is_quiet and model is not None and model.training and self._is_step(step)
+            if is_wanted and operand.is_mx and not again and x.numel():
                 self._see(name, step, slot, operand, axis, x.detach(), value.detach())
 
         watching[number] = see
@@ -162,7 +163,7 @@ class Watch:
 
 
 def watch(model: nn.Module, every: int = 1, *, steps: Iterable[int] | None = None) -> Watch:
-    """Look at all operands of an emulated model, at each step that `every` divides, or at the given `steps`.
+    """Look at all operands of an emulated model in training, at each step that `every` divides, or at `steps`.
 
     A step that is looked at costs about as much again as its rounding; the others cost nothing. Operands of a module
     that are seen several times in a step are numbered: "activations", "activations 2".
@@ -170,7 +171,7 @@ def watch(model: nn.Module, every: int = 1, *, steps: Iterable[int] | None = Non
     emulation = emulation_of(model)
     every = errors.positive_integer("every", every)
     chosen = None if steps is None else frozenset(errors.integer("steps", step, 0, 1 << 48) for step in steps)
-    made = Watch(emulation, (lambda step: step % every == 0) if chosen is None else chosen.__contains__)
+    made = Watch(model, (lambda step: step % every == 0) if chosen is None else chosen.__contains__)
     for name, site in emulation.sites.items():
         if site.number in watching:
             raise ValueError("Argument 'model' must be watched by one at a time: call stop() of the other.")

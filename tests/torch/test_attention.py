@@ -82,7 +82,9 @@ def test_multihead_attention(need_weights):
 MODULES = {
     "other keys": ({}, {}),
     "sizes": ({"kdim": 48, "vdim": 40}, {}),
-    "rows": ({"add_bias_kv": True, "add_zero_attn": True}, {"key_padding_mask": torch.arange(36).reshape(3, 12) % 4 > 2}),
+    "rows": (
+        {"add_bias_kv": True, "add_zero_attn": True}, {"key_padding_mask": torch.arange(36).reshape(3, 12) % 4 > 2}
+    ),
     "order": ({"batch_first": False, "bias": False}, {"average_attn_weights": False}),
     "one": ({}, {"attn_mask": torch.arange(96).reshape(8, 12) % 7 > 5}),
     "each": ({}, {"attn_mask": numbers(6, 8, 12, seed=9)}),

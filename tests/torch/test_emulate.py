@@ -221,7 +221,7 @@ WRONG = {
     "module": (lambda: mxt.emulate([1]), "'model' must be a torch.nn.Module, not 'list'"),
     "recipe": (lambda: mxt.emulate(Model(), "mxfp7"), "'recipe' must be one of"),
     "none": (lambda: mxt.emulate(Model(), {"*": 3}), "'recipe' must be a Recipe, a name, a format or a mapping"),
-    "pattern": (lambda: mxt.emulate(Model(), {"haed": None, "*": "mxint8"}), "Pattern 'haed' must fit the name of a mod"),
+    "pattern": (lambda: mxt.emulate(Model(), {"haed": None, "*": "mxint8"}), "Pattern 'haed' must fit the name of"),
     "filter": (lambda: mxt.emulate(Model(), "mxint8", "blocks.*"), r"Pattern 'blocks\.\*' must fit"),
     "attention": (lambda: mxt.emulate(Model(), "mxint8", attention="att"), "Pattern 'att' must fit"),
     "choice": (lambda: mxt.emulate(Model(), "mxint8", [3]), "'filter' must be patterns of names or a function"),

@@ -25,7 +25,9 @@ def calls():
     return {
         "matmul": (ops.matmul, (numbers(2, 3, 32), numbers(2, 32, 8), None, False, how.matmul, *key)),
         "linear": (ops.matmul, (numbers(3, 32), numbers(8, 32), numbers(8), True, how.linear, *key)),
-        "fake_quantize": (ops.fake_quantize, (numbers(3, 64).detach().T.requires_grad_(), how.weights, 0, 0, True, *key)),
+        "fake_quantize": (
+            ops.fake_quantize, (numbers(3, 64).detach().T.requires_grad_(), how.weights, 0, 0, True, *key)
+        ),
         "bfloat16": (ops.bfloat16, (numbers(3, 4), "rna", True, True)),
         "convolution": (
             ops.convolution, (numbers(2, 8, 5, 5), numbers(4, 8, 3, 3), [1, 1], [1, 1], [1, 1], how.linear, *key),

@@ -66,6 +66,9 @@ def test_steps_and_flips():
     assert "flips" not in first
     assert 0 < second["flips"] < 1
     assert len(of(watch, operand="gamma")) == 2
+    with torch.no_grad():
+        net.eval()(x())  # at step 5, and not in training
+    net.train()
     watch.stop()
     run(net, 2)
     assert {row["step"] for row in watch.rows()} == {2, 4}
