@@ -73,7 +73,7 @@ def attend(
     scores = matmul_how(query, key, how, drawn, transposed=True) * scale
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
-    probabilities = _softmax(scores).to(scores.dtype)
+    probabilities = (scores.softmax(-1) if mask is None else _softmax(scores)).to(scores.dtype)
     if dropout > 0:
         probabilities = torch.dropout(probabilities, dropout, True)
     return matmul_how(probabilities, value, how, (drawn[0] ^ _SECOND, *drawn[1:])), probabilities

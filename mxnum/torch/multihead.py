@@ -41,7 +41,7 @@ def forward(
         k, v = (functional.pad(x, (0, 0, 0, 1)) for x in (k, v))
     if mask is not None:
         mask = functional.pad(mask, (0, k.shape[1] - mask.shape[-1]))
-    q, k, v = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (q, k, v))
+    q, k, v = (x.unflatten(-1, (heads, -1)).transpose(1, 2).contiguous() for x in (q, k, v))
     dropout = self.dropout if self.training else 0.0
     y, weights = attend(q, k, v, mask, dropout, 1 / math.sqrt(q.shape[-1]), how, drawn)
     y = linear_how(y.transpose(1, 2).flatten(2), self.out_proj.weight, self.out_proj.bias, how, _another(drawn, 4))
