@@ -59,7 +59,7 @@ def measure(session: Session) -> Cells:
             yield cell
             added = cell[1].median
             if added is not None and ours is not None:
-                quotient = (added - 1) / max(ours - 1, 1e-3)
+                quotient = (added - 1) / max(ours - 1, 0.01)
                 yield overheads, Measurement(row, "microxcaling", quotient, quotient, quotient, 1)
 
 

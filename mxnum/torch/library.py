@@ -65,7 +65,8 @@ def _implementation(name: str) -> Any:
 def _fake_quantize(
     x: Tensor, operand: str, axis: int, slot: int, clipped: bool, seed: int, stream: int, step: Any, watch: int
 ) -> Tensor:
-    return rounded(x, operand_of(operand), axis, Key(seed, stream, step), slot, watch)
+    value = rounded(x, operand_of(operand), axis, Key(seed, stream, step), slot, watch)
+    return value.clone() if value is x else value  # what an operation answers is never its argument
 
 
 @_implementation("fake_quantize_backward")

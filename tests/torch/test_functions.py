@@ -298,8 +298,14 @@ def test_what_is_wrong_is_said_in_a_sentence(case):
         call()
 
 
-def test_float32_is_left_alone():
-    assert mxt.fake_quantize(empty(), FLOAT32).shape == (4, 32)
+def test_an_answer_is_never_the_argument():
+    x = numbers(4, 32, dtype=torch.bfloat16)
+    for how in (FLOAT32, BFLOAT16):
+        y = mxt.fake_quantize(x, how)
+        assert torch.equal(y, x)
+        assert y.data_ptr() != x.data_ptr()
+        y.sum().backward()
+    assert torch.equal(x.grad, torch.full_like(x, 2))
 
 
 def test_a_kernel_of_yours_in_its_place():
