@@ -14,6 +14,7 @@ from mxnum.linalg import dot, matmul
 from mxnum.linear import LinearContext, LinearGradients, linear_backward, linear_forward
 from mxnum.modes import Accumulate, FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 from mxnum.ops import decode, dequantize, encode, fake_quantize, fake_quantizer, quantize, shared_scale
+from mxnum.recipe import Operand, Recipe
 from mxnum.rotations import hadamard
 
 __version__ = "0.1.0"
@@ -28,7 +29,9 @@ __all__ = [
     "MXFormat",
     "Nonfinite",
     "OffsetRange",
+    "Operand",
     "Overflow",
+    "Recipe",
     "Rounding",
     "ScaleFormat",
     "ScaleRule",

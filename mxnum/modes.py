@@ -162,6 +162,11 @@ class FloatScaleRule(_DocumentedEnum):
                 assert_never(self)
 
 
+def scale_rules(are_powers_of_two: bool) -> tuple[ScaleRule | FloatScaleRule, ...]:
+    """The rules for scales of that kind; the first is the default."""
+    return tuple(ScaleRule) if are_powers_of_two else tuple(FloatScaleRule)
+
+
 class Nonfinite(_DocumentedEnum):
     """What a NaN or an infinity in the input does."""
 

@@ -27,7 +27,7 @@ from mxnum.engine.request import RandomBits, Request, Settings
 from mxnum.formats import ElementFormat, MXFormat
 from mxnum.layout import block_lengths, resolve_blocks
 from mxnum.memo import memo
-from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
+from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule, scale_rules
 from mxnum.tensors import answer, host_view, in_kind, is_tensor
 
 _DETERMINISTIC = tuple(mode for mode in Rounding if not mode.is_stochastic)
@@ -474,10 +474,9 @@ def _settings(
 
 def _rule(fmt: MXFormat, asked: str | ScaleRule | FloatScaleRule | None) -> ScaleRule | FloatScaleRule:
     """The rule of the kind that the scales of a format have; None is the default."""
-    if fmt.scale.power_of_two:
-        return ScaleRule.FLOOR if asked is None else errors.choose_member("scale_rule", asked, ScaleRule)
-    rule = FloatScaleRule.NEAREST if asked is None else errors.choose_member("scale_rule", asked, FloatScaleRule)
-    if rule.error_power:
+    rules = scale_rules(fmt.scale.power_of_two)
+    rule = rules[0] if asked is None else errors.choose_member("scale_rule", asked, rules)
+    if isinstance(rule, FloatScaleRule) and rule.error_power:
         element = fmt.element
         is_e2m1 = element == formats.ELEMENTS["e2m1"]
         errors.require(is_e2m1, "scale_rule", f"'nearest' or 'rceil' for {element.name} elements", str(rule))

@@ -57,11 +57,32 @@ def host_array(argument: str, tensor: Any) -> np.ndarray[Any, Any]:
     try:
         if dtype.isbuiltin in (0, _REGISTERED):  # numpy has it from ml_dtypes, or not at all
             plain = plain.view(getattr(sys.modules["torch"], _INTEGERS[dtype.itemsize]))
-        array: np.ndarray[Any, Any] = plain.numpy()
+        array = _on_the_memory_of(plain)
         return array.view(dtype) if array.dtype != dtype else array
     except (RuntimeError, TypeError) as problem:
         what = f"{type(tensor).__name__} of {tensor.dtype}, of which torch says: {str(problem).splitlines()[0]}"
         raise TypeError(f"Argument {argument!r} must be a tensor that numpy can read, not {what}") from None
+
+
+class _Memory:
+    """A tensor as numpy's array interface describes it."""
+
+    def __init__(self, tensor: Any) -> None:
+        strides = tuple(step * tensor.itemsize for step in tensor.stride())
+        kind = np.dtype(str(tensor.dtype).removeprefix("torch.")).str
+        self.tensor = tensor
+        self.__array_interface__ = {
+            "version": 3, "typestr": kind, "shape": tuple(tensor.shape), "strides": strides,
+            "data": (tensor.data_ptr(), False),
+        }  # fmt: skip
+
+
+def _on_the_memory_of(tensor: Any) -> np.ndarray[Any, Any]:
+    """`tensor.numpy()`, which for good forbids torch to resize that memory, as sharded training does."""
+    if type(tensor) is not sys.modules["torch"].Tensor or tensor.numel() == 0:
+        array: np.ndarray[Any, Any] = tensor.numpy()
+        return array
+    return np.asarray(_Memory(tensor))
 
 
 def host_view(argument: str, value: Any) -> Any:

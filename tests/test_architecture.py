@@ -48,6 +48,7 @@ ALLOWED = {
     },
     "linalg": {"errors", "formats", "modes", "tensors", "device", "dtypes", "arguments", "array", "engine"},
     "rotations": {"errors", "tensors", "dtypes", "arguments", "engine"},
+    "recipe": {"errors", "aliases", "formats", "modes", "recipe"},
     "linear": {"errors", "formats", "modes", "tensors", "dtypes", "arguments", "array", "ops", "linalg", "engine"},
     "analysis": {
         "errors",
@@ -75,7 +76,8 @@ ALLOWED = {
         "plots",
         "claims",
     },
-    "experiments": {"errors", "files", "formats", "modes", "analysis", "experiments"},
+    "experiments": {"errors", "files", "formats", "modes", "recipe", "analysis", "experiments"},
+    "torch": {"errors", "formats", "modes", "recipe", "interop", "torch"},
     "plots": {"errors", "formats", "modes", "dtypes", "layout", "ops", "analysis"},
     "interop": {"errors", "formats", "tensors", "dtypes", "layout", "files", "array", "ops", "interop"},
     "conformance": {
@@ -114,7 +116,7 @@ ALLOWED = {
         "cli",
     },
     "__main__": {"cli"},
-    "__init__": {"analysis", "array", "formats", "linalg", "linear", "modes", "ops", "rotations"},
+    "__init__": {"analysis", "array", "formats", "linalg", "linear", "modes", "ops", "recipe", "rotations"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 #: The folders of the engine: each may import those before it, but for
@@ -188,7 +190,7 @@ def test_proofs_see_the_definition_and_the_loops_only():
 def test_benchmarks_see_the_public_api_only():
     assert BENCHMARKS
     for path in BENCHMARKS:
-        assert imported_layers(path) <= {"ElementFormat", "formats"}, path.name
+        assert imported_layers(path) <= {"ElementFormat", "formats", "torch"}, path.name
 
 
 @pytest.mark.parametrize("path", [*FILES, *BENCHMARKS], ids=lambda p: str(p.relative_to(ROOT)))

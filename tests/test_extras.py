@@ -51,6 +51,7 @@ NEEDS = [
     ("torch", "torch", lambda _: interop("torch").from_torch(None, None)),
     ("torch", "torch", lambda _: interop("torch").as_array(None)),
     ("torch", "torch", lambda _: interop("torch").quantize(None, "mxfp8_e4m3")),
+    ("torch", "torch", lambda _: loaded_anew("mxnum.torch")),
     ("onnx", "onnx", lambda _: interop("onnx").to_onnx(eight_bits(), "x")),
     ("onnx", "onnx", lambda _: interop("onnx").from_onnx(None, None)),
     ("gguf", "gguf", lambda _: interop("gguf").load_tensor("x.gguf", "x")),

@@ -267,6 +267,15 @@ def test_subclasses_that_are_ordinary_memory():
         same(mx.fake_quantize(torch.ones(32), "mxfp8_e4m3"), np.ones(32, np.float32))
 
 
+def test_memory_that_was_read_may_still_be_resized():
+    # No test saw it: sharded training frees the memory of parameters between layers, and nothing here did.
+    tensor = torch.ones(4, 32)
+    mx.fake_quantize(tensor, "mxfp8_e4m3", out=tensor)
+    tensor.untyped_storage().resize_(0)
+    array = tensors.host_array("x", torch.arange(6.0).reshape(2, 3).T)
+    assert array.tolist() == [[0, 3], [1, 4], [2, 5]]  # it keeps the tensor alive
+
+
 def test_arrays_that_tensors_cannot_show_are_copied():
     locked = np.ones(4, np.float32)
     locked.flags.writeable = False

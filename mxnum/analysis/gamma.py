@@ -21,7 +21,7 @@ from mxnum.analysis.machines import ArbMachine, Enclosure, IntervalMachine, Symp
 from mxnum.analysis.piecewise import PiecewiseQuantizer
 from mxnum.dtypes import Array
 from mxnum.formats import MXFormat
-from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
+from mxnum.modes import FloatScaleRule, Rounding, ScaleRule, scale_rules
 
 DISTRIBUTIONS = ("normal", "uniform")
 BACKENDS = ("arb", "iv")
@@ -299,9 +299,8 @@ def _question(
 
 def _rule(fmt: MXFormat, asked: str | ScaleRule | FloatScaleRule | None) -> ScaleRule | FloatScaleRule:
     """The scale rule, of the kind that the scales of a format have; None is the default."""
-    if fmt.scale.power_of_two:
-        return errors.choose_member("scale_rule", asked or ScaleRule.FLOOR, ScaleRule)
-    return errors.choose_member("scale_rule", asked or FloatScaleRule.NEAREST, FloatScaleRule)
+    rules = scale_rules(fmt.scale.power_of_two)
+    return rules[0] if asked is None else errors.choose_member("scale_rule", asked, rules)
 
 
 def _factors(fmt: MXFormat, tensor_scale: Any, headroom: Any) -> tuple[Fraction, Fraction]:

@@ -8,107 +8,20 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from mxnum import errors, formats
-from mxnum.formats import MXFormat
-from mxnum.modes import Rounding, ScaleRule
+from mxnum.recipe import BFLOAT16 as BFLOAT16
+from mxnum.recipe import FLOAT32 as FLOAT32
+from mxnum.recipe import OPERANDS
+from mxnum.recipe import Operand as Operand
+from mxnum.recipe import Recipe as Recipe
+from mxnum.recipe import known as known
 
-#: How the error of a quantized layer-norm parameter is applied; see `Operand.error`.
-ERRORS = ("quantize", "clamp", "random_sign", "one_sided", "shuffle", "grid")
 #: Where synthetic noise goes; see `Injection.where`.
 PLACES = ("all", "layer_norm", "not_layer_norm")
 ACTIVATIONS = ("gelu", "relu", "swiglu")
 
 
-@dataclass(frozen=True)
-class Operand:
-    """How one tensor is rounded before it is used. The default leaves it as it is.
-
-    Examples
-    --------
-    >>> Operand("mxfp4_e2m1", scale_rule="rceil").describe()
-    'mxfp4_e2m1 rceil'
-    """
-
-    #: An MX format, "bfloat16", or None.
-    format: str | None = None
-    #: A `ScaleRule`, or "released_bump": the bump of the released code, which takes its maximum over the wrong axis.
-    scale_rule: str = "floor"
-    rounding: str = "rne"
-    #: None: the format's own.
-    block_size: int | None = None
-    #: For gamma and beta only. With e = Q(x) - x the value used is: "quantize": x + e; "random_sign": x + e with a
-    #: fresh random sign for each element and step (no bias, the same size); "one_sided": x - |e|; "shuffle": x + e
-    #: with e permuted among the features at each step; "clamp": x cut off where the format saturates, and not
-    #: rounded; "grid": x rounded to a multiple of `step`, without blocks or scales.
-    error: str = "quantize"
-    step: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.format not in (None, "bfloat16"):
-            formats.get_e8m0(self.format, "An experiment")
-        if self.scale_rule != "released_bump":
-            errors.choose_member("scale_rule", self.scale_rule, ScaleRule)
-        errors.choose_member("rounding", self.rounding, Rounding)
-        errors.choose("error", self.error, ERRORS)
-        if self.format == "bfloat16" and self.rounding not in ("rne", "rna"):
-            raise ValueError(f"Argument 'rounding' must be 'rne' or 'rna' for bfloat16, not {self.rounding!r}.")
-
-    @property
-    def mx_format(self) -> MXFormat:
-        """The format; only for an operand that has one."""
-        if self.format in (None, "bfloat16"):
-            raise ValueError(f"Operand {self.describe()!r} has no MX format.")
-        return formats.get_e8m0(self.format, "An experiment")
-
-    @property
-    def is_mx(self) -> bool:
-        return self.format not in (None, "bfloat16") and self.error != "grid"
-
-    def describe(self) -> str:
-        """One line for tables."""
-        if self.error == "grid":
-            return f"multiples of {self.step:g}"
-        parts = [self.format or "float32"]
-        parts += [self.scale_rule] * (self.scale_rule != "floor") + [self.rounding] * (self.rounding != "rne")
-        parts += [f"blocks of {self.block_size}"] * (self.block_size is not None)
-        return " ".join(parts + [self.error] * (self.error != "quantize"))
-
-
-FLOAT32 = Operand()
-BFLOAT16 = Operand("bfloat16")
-
-
-@dataclass(frozen=True)
-class Precision:
-    """What is rounded, and how. The default is float32 throughout.
-
-    A matrix product takes its operands quantized along the axis that is summed: weights and activations along the
-    input features on the way forward; activations and output gradients along the batch for the weight's gradient;
-    weights and output gradients along the output features for the input's gradient. With `vector="bfloat16"` the
-    weights are rounded to bfloat16 before they are quantized, and so are the results of products, of layer norm, of the
-    activation, and the parameter gradients. The residual stream, the master weights and the loss stay float32.
-    """
-
-    weights: Operand = FLOAT32
-    activations: Operand = FLOAT32
-    weights_backward: Operand = FLOAT32
-    activations_backward: Operand = FLOAT32
-    gradients: Operand = FLOAT32
-    gamma: Operand = FLOAT32
-    beta: Operand = FLOAT32
-    vector: Literal["float32", "bfloat16"] = "float32"
-    #: How `vector` rounds: "rne", or "rna" as the released code does.
-    vector_rounding: Literal["rne", "rna"] = "rne"
-    #: Whether `vector` rounds the input and output of the activation.
-    round_activation: bool = True
-
-    @property
-    def bf16(self) -> int:
-        """The code that the kernels take."""
-        return 0 if self.vector == "float32" else 1 if self.vector_rounding == "rne" else 2
-
-    @property
-    def is_float32(self) -> bool:
-        return self == Precision()
+#: The recipe of an experiment, under the name that it had here.
+Precision = Recipe
 
 
 @dataclass(frozen=True)
@@ -168,6 +81,14 @@ class Experiment:
         for name in ("width", "layers", "batch", "steps"):
             errors.integer(name, getattr(self, name), 1, 1 << 40)
         errors.require(self.rate > 0, "rate", "positive", self.rate)
+        turned = [name for name in OPERANDS if getattr(getattr(self.precision, name), "transform", None)]
+        errors.require(not turned, "precision", "a recipe without transforms, which mxnum.torch has", turned)
+        for name in OPERANDS:
+            operand = getattr(self.precision, name)
+            if operand is not None and operand.is_mx:
+                formats.get_e8m0(operand.format, "An experiment")
+        stepwise = self.precision.vector_steps
+        errors.require(not stepwise, "precision", "a recipe without vector_steps, which mxnum.torch has", stepwise)
 
     @property
     def hidden(self) -> int:
@@ -199,9 +120,7 @@ def uniform_precision(format: str, *, layer_norm: Operand | None = None, **opera
 
     `layer_norm` rounds gamma and beta; without it they are in the format too.
     """
-    each = Operand(format, **operand)
-    affine = each if layer_norm is None else layer_norm
-    return Precision(each, each, each, each, each, affine, affine, vector="bfloat16")
+    return Recipe.uniform(format, layer_norm=layer_norm, vector="bfloat16", **operand)
 
 
 BFLOAT16_TRAINING = Precision(gamma=BFLOAT16, beta=BFLOAT16, vector="bfloat16")
@@ -231,11 +150,3 @@ def experiment_from(table: Mapping[str, Any]) -> Experiment:
         if values.get(name) is not None:
             values[name] = tuple(values[name])
     return Experiment(**known(values, Experiment, "an experiment"))
-
-
-def known(table: dict[str, Any], kind: Any, where: str, also: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The table, if it has only names that `kind` has; else ValueError."""
-    names = [f.name for f in fields(kind)] + list(also)
-    for name in table:
-        errors.choose(f"name in {where}", name, names)
-    return table

@@ -36,7 +36,7 @@ class Buffers(dict[Any, Array]):
         made = self.quantizers.get(name)
         if made is None or made[0] is not x or made[1] is not operand:
             out = self.get_like(place, x.shape)
-            again = mx.fake_quantizer(x, operand.mx_format, axis=axis, out=out, **_keywords(operand))
+            again = mx.fake_quantizer(x, operand.mx_format, out=out, threads=1, **operand.keywords(axis))
             made = self.quantizers[name] = x, operand, again
         return made[2]()
 
@@ -65,7 +65,8 @@ def rounded(
     """x with its values rounded along `axis` (-1 or -2), in `out` or x itself where nothing is to be done.
 
     Stochastic rounding takes the bits of each run from its own seed, so that runs do not depend on their neighbours;
-    the axis before the last two must then be the one of `seeds`.
+    the axis before the last two must then be the one of `seeds`. One thread works, as for BLAS: several runs are
+    computed at once by several processes.
     """
     if operand.format is None or (operand.format == "bfloat16" and already_bf16):
         return x
@@ -76,25 +77,13 @@ def rounded(
     if operand.scale_rule == "released_bump":
         out[...] = _released_bump(x, operand, axis)
         return out
-    keywords: dict[str, Any] = _keywords(operand)
+    keywords: dict[str, Any] = {"threads": 1, **operand.keywords(axis)}
     if operand.rounding == "sr":
         for run, seed in enumerate(seeds):
             part = library(x).ascontiguousarray(x[..., run, :, :])
-            out[..., run, :, :] = mx.fake_quantize(
-                part, operand.mx_format, axis=axis, seed=seed, stream=stream, **keywords
-            )
+            out[..., run, :, :] = mx.fake_quantize(part, operand.mx_format, seed=seed, stream=stream, **keywords)
         return out
-    return mx.fake_quantize(x, operand.mx_format, axis=axis, out=out, **keywords)
-
-
-def _keywords(operand: Operand) -> dict[str, Any]:
-    """One thread, as for BLAS: several runs are computed at once by several processes."""
-    return {
-        "rounding": operand.rounding,
-        "scale_rule": operand.scale_rule,
-        "block_size": operand.block_size,
-        "threads": 1,
-    }
+    return mx.fake_quantize(x, operand.mx_format, out=out, **keywords)
 
 
 def _released_bump(x: Array, operand: Operand, axis: int) -> Array:
@@ -138,7 +127,9 @@ def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor
         for run, seed in enumerate(seeds):
             part = xp.ascontiguousarray(x[:, run])
             stream = step << 8 | tensor
-            value[:, run] = mx.fake_quantize(part, operand.mx_format, seed=seed, stream=stream, **_keywords(operand))
+            value[:, run] = mx.fake_quantize(
+                part, operand.mx_format, seed=seed, stream=stream, threads=1, **operand.keywords(-1)
+            )
     else:
         value = rounded(x, operand, -1, xp.empty_like(x), kernels=kernels)
     if operand.error == "quantize":
@@ -159,7 +150,7 @@ def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor
 
 def _clamped(x: Array, operand: Operand) -> Array:
     """Cut off where the format saturates: the clamping of its scale rule without any rounding."""
-    limit = _largest(x, operand, operand.scale_rule)
+    limit = _largest(x, operand, str(operand.scale_rule))
     return library(x).clip(x, -limit, limit)
 
 

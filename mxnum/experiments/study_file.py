@@ -22,6 +22,7 @@ from mxnum.experiments.config import (
     uniform_precision,
 )
 from mxnum.experiments.studies import Study
+from mxnum.recipe import OPERANDS
 
 #: Names at the top of a file, and the type of each.
 _TOP: dict[str, Any] = {
@@ -117,7 +118,6 @@ def _short(value: Any) -> str:
 
 def _changed(base: Experiment, changes: Mapping[str, Any], where: str) -> Experiment:
     """The experiment with the changes that a table asks for."""
-    operands = get_type_hints(Precision)
     for name, value in changes.items():
         _accept(name, value, _changeable(), where)
     values = dict(changes)
@@ -126,8 +126,11 @@ def _changed(base: Experiment, changes: Mapping[str, Any], where: str) -> Experi
             base = base.but(precision=uniform_precision(**_operand(values.pop(UNIFORM))))
         table = to_dict(base)
         inner = values.pop("precision", {})
-        for name, value in {**inner, **{n: values.pop(n) for n in list(values) if n in operands}}.items():
-            table["precision"][name] = _operand(value) if operands[name] is Operand else value
+        for name, value in {
+            **inner,
+            **{n: values.pop(n) for n in list(values) if n in get_type_hints(Precision)},
+        }.items():
+            table["precision"][name] = _operand(value) if name in OPERANDS and value is not None else value
         return experiment_from(table | values)
 
 

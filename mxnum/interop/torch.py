@@ -92,7 +92,7 @@ def _with_words(options: dict[str, Any]) -> dict[str, Any]:
     if words is not None and not isinstance(words, np.ndarray):
         options["random_bits"] = _words("random_bits", _checked("random_bits", words))
     if isinstance(seed, _torch().Generator):
-        options["seed"] = _drawn(seed)
+        options["seed"] = drawn(seed)
     return options
 
 
@@ -111,7 +111,8 @@ def _words(name: str, words: Any) -> Any:
     return torch.where(wide > _LARGEST // 2, wide - _LARGEST - 1, wide).to(torch.int32).view(torch.uint32)
 
 
-def _drawn(generator: Any) -> int:
+def drawn(generator: Any) -> int:
+    """64 bits from a `torch.Generator`, which that advances; see `quantize`."""
     torch = _torch()
     word = torch.empty((), dtype=torch.int64, device=generator.device).random_(-(1 << 63), None, generator=generator)
     return int(word.item()) % (1 << 64)

@@ -9,7 +9,7 @@ import numpy as np
 
 from mxnum.dtypes import Array, signed_bits, stored_bits
 from mxnum.engine.machine import float_environment
-from mxnum.engine.machine.workers import bounds, in_pieces, worth
+from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.engine.rotations import by_floats, by_integers
 from mxnum.engine.traversal.blocked_copy import contiguous, copy, memory_order
 from mxnum.formats import ElementFormat
@@ -67,4 +67,4 @@ def _transform(
 
     if blocks:
         workers = worth(x.size, _NUMBERS_PER_THREAD, threads)
-        in_pieces(work, list(pairwise(bounds(blocks, min(blocks, workers), lanes))))
+        run_in_threads(work, list(pairwise(bounds(blocks, min(blocks, workers), lanes))))

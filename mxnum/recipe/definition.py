@@ -1,0 +1,369 @@
+"""The residual MLP of `mxnum.experiments` and the models of `mxnum.torch` read the same `Recipe`."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+from mxnum import errors, formats
+from mxnum.formats import MXFormat
+from mxnum.modes import Rounding, scale_rules
+
+#: How the error of a quantized layer-norm parameter is applied; see `Operand.error`.
+ERRORS = ("quantize", "clamp", "random_sign", "one_sided", "shuffle", "grid")
+#: Transforms of an operand before it is quantized; see `Operand.transform`.
+TRANSFORMS = ("hadamard",)
+
+
+@dataclass(frozen=True)
+class Operand:
+    """How one tensor is rounded before it is used. The default leaves it as it is.
+
+    Examples
+    --------
+    >>> Operand("mxfp4_e2m1", scale_rule="rceil").describe()
+    'mxfp4_e2m1 rceil'
+    """
+
+    #: An MX format, "bfloat16", or None.
+    format: str | None = None
+    #: A rule for the format's scales (None: its default), or "released_bump": the bump of the released code, which
+    #: takes its maximum over the wrong axis.
+    scale_rule: str | None = None
+    rounding: str = "rne"
+    #: None: the format's own.
+    block_size: int | None = None
+    #: For gamma and beta only, and only in `mxnum.experiments`. With e = Q(x) - x the value used is: "quantize": x + e;
+    #: "random_sign": x + e with a fresh random sign for each element and step (no bias, the same size); "one_sided":
+    #: x - |e|; "shuffle": x + e with e permuted among the features at each step; "clamp": x cut off where the format
+    #: saturates, and not rounded; "grid": x rounded to a multiple of `step`, without blocks or scales.
+    error: str = "quantize"
+    step: float = 0.0
+    #: Rows and columns that share a scale, instead of blocks along the axis that is summed: both products of a weight
+    #: then see the same numbers.
+    block_shape: tuple[int, int] | None = None
+    #: None, or "hadamard": blocks of 16 along the summed axis are multiplied by an orthogonal matrix first, the same
+    #: for both operands of a product, which it does not change. Only in `mxnum.torch`.
+    transform: Literal["hadamard"] | None = None
+
+    def __post_init__(self) -> None:
+        given: Any = self.format
+        if isinstance(given, MXFormat):
+            object.__setattr__(self, "format", given.notation)
+        rules = scale_rules(self.format in (None, "bfloat16") or formats.get(self.format).scale.power_of_two)
+        if self.scale_rule is None:
+            object.__setattr__(self, "scale_rule", str(rules[0]))
+        elif self.scale_rule != "released_bump":
+            errors.choose_member("scale_rule", self.scale_rule, rules)
+        errors.choose_member("rounding", self.rounding, Rounding)
+        errors.choose("error", self.error, ERRORS)
+        if self.format == "bfloat16" and self.rounding not in ("rne", "rna"):
+            raise ValueError(f"Argument 'rounding' must be 'rne' or 'rna' for bfloat16, not {self.rounding!r}.")
+        if self.block_size is not None:
+            errors.positive_integer("block_size", self.block_size)
+        if self.block_shape is not None:
+            if self.block_size is not None:
+                raise errors.exclusive("block_size", "block_shape")
+            lengths = tuple(errors.positive_integer("block_shape", length) for length in self.block_shape)
+            errors.require(len(lengths) == 2, "block_shape", "two lengths", self.block_shape)
+            object.__setattr__(self, "block_shape", lengths)
+        if self.transform is not None:
+            errors.choose("transform", self.transform, TRANSFORMS)
+
+    @classmethod
+    def of(cls, value: Any) -> Operand:
+        """An operand from what people write for one: the name of a format, "float32" or None, a mapping, an operand.
+
+        >>> Operand.of("mxint8") == Operand.of({"format": "mxint8"}) == Operand("mxint8")
+        True
+        """
+        if isinstance(value, Operand):
+            return value
+        if isinstance(value, Mapping):
+            return cls(**known(dict(value), cls, "an operand"))
+        accepted = value is None or isinstance(value, str | MXFormat)
+        errors.require_type(accepted, "operand", "a format, 'float32', a mapping or an Operand", value)
+        return cls() if value == "float32" else cls(value)
+
+    @property
+    def mx_format(self) -> MXFormat:
+        """The format; only for an operand that has one."""
+        if self.format in (None, "bfloat16"):
+            raise ValueError(f"Operand {self.describe()!r} has no MX format.")
+        return formats.get(self.format)
+
+    @property
+    def is_mx(self) -> bool:
+        return self.format not in (None, "bfloat16") and self.error != "grid"
+
+    @property
+    def is_stochastic(self) -> bool:
+        """Whether rounding draws random bits."""
+        return self.is_mx and self.rounding == "sr"
+
+    def keywords(self, axis: int) -> dict[str, Any]:
+        """The keywords of `mxnum.quantize` for blocks along that axis."""
+        options: dict[str, Any] = {"rounding": self.rounding, "scale_rule": self.scale_rule}
+        if self.block_shape is not None:
+            return {**options, "block_shape": self.block_shape}
+        return {**options, "axis": axis, "block_size": self.block_size}
+
+    @property
+    def plain(self) -> str | dict[str, Any]:
+        """What `of` reads, without classes: "float32", the name of a format if that says all, or a dictionary."""
+        unusual = {"format": self.format, **_unusual(self, Operand(self.format))}
+        if set(unusual) == {"format"}:
+            return str(self.format or "float32")
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in unusual.items()}
+
+    def describe(self) -> str:
+        """One line for tables."""
+        if self.error == "grid":
+            return f"multiples of {self.step:g}"
+        parts = [self.format or "float32"]
+        parts += [str(self.scale_rule)] * (self.scale_rule != Operand(self.format).scale_rule)
+        parts += [self.rounding] * (self.rounding != "rne")
+        parts += [f"blocks of {self.block_size}"] * (self.block_size is not None)
+        if self.block_shape is not None:
+            parts.append("tiles of {} x {}".format(*self.block_shape))
+        parts += [self.transform] if self.transform else []
+        return " ".join(parts + [self.error] * (self.error != "quantize"))
+
+
+FLOAT32 = Operand()
+BFLOAT16 = Operand("bfloat16")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is rounded, and how. The default is float32 throughout.
+
+    A matrix product takes its operands quantized along the axis that is summed: weights and activations along the
+    input features on the way forward; activations and output gradients along the batch for the weight's gradient;
+    weights and output gradients along the output features for the input's gradient. With `vector="bfloat16"` the
+    weights are rounded to bfloat16 before they are quantized, and so are the results of products, of layer norm, of the
+    activation, and the parameter gradients. The residual stream, the master weights and the loss stay float32.
+
+    Examples
+    --------
+    >>> Recipe.uniform("mxfp8_e4m3", layer_norm="float32", scale_rule="rceil").describe()
+    'mxfp8_e4m3 rceil; gamma, beta float32'
+    """
+
+    weights: Operand = FLOAT32
+    activations: Operand = FLOAT32
+    weights_backward: Operand = FLOAT32
+    activations_backward: Operand = FLOAT32
+    #: Output gradients, in the product that gives the input's gradient; and in the other one too, unless
+    gradients: Operand = FLOAT32
+    gamma: Operand = FLOAT32
+    beta: Operand = FLOAT32
+    vector: Literal["float32", "bfloat16"] = "float32"
+    #: How `vector` rounds: "rne", or "rna" as the released code does.
+    vector_rounding: Literal["rne", "rna"] = "rne"
+    #: Whether `vector` rounds the input and output of the activation.
+    round_activation: bool = True
+    #: the product that gives the weight's gradient takes them otherwise; None: as `gradients`.
+    gradients_for_weights: Operand | None = None
+    #: Whether layer norm rounds each of its steps, as microxcaling does, and not its input and output alone. Only in
+    #: `mxnum.torch`.
+    vector_steps: bool = False
+
+    def __post_init__(self) -> None:
+        errors.choose("vector", self.vector, ("float32", "bfloat16"))
+        errors.choose("vector_rounding", self.vector_rounding, ("rne", "rna"))
+        for name in ("round_activation", "vector_steps"):
+            errors.require_type(isinstance(getattr(self, name), bool), name, "True or False", getattr(self, name))
+        for name in OPERANDS:
+            value = getattr(self, name)
+            if name != "gradients_for_weights" or value is not None:
+                object.__setattr__(self, name, Operand.of(value))
+        for first, second in _TOGETHER:
+            one, other = getattr(self, first), getattr(self, second)
+            accepted = f"{one.transform!r}, like that of {first!r}: they meet in a product"
+            errors.require(one.transform == other.transform, f"{second}.transform", accepted, other.transform)
+
+    @classmethod
+    def uniform(
+        cls, format: str | MXFormat | None, *, layer_norm: Any = None, vector: str = "float32", **operand: Any
+    ) -> Recipe:
+        """One format for weights, activations and gradients, forward and backward.
+
+        `layer_norm` says how gamma and beta are rounded ("float32" leaves them alone); without it they are in the
+        format too. Other keywords are those of `Operand`.
+        """
+        each = replace(Operand.of(format), **known(operand, Operand, "an operand"))
+        rows = replace(each, block_shape=None, transform=None)
+        affine = rows if layer_norm is None else Operand.of(layer_norm)
+        return cls(each, each, each, each, each, affine, affine, vector=vector)  # type: ignore[arg-type]
+
+    @classmethod
+    def named(cls, name: str, format: str | MXFormat | None = None) -> Recipe:
+        """A recipe that papers or vendors use; see `names`. `format` takes the place of the one that is usual there."""
+        from mxnum.recipe.named import named
+
+        return named(name, format)
+
+    @staticmethod
+    def names() -> dict[str, str]:
+        """The names of recipes, and where each comes from."""
+        from mxnum.recipe.named import NAMED
+
+        return {name: entry.source for name, entry in NAMED.items()}
+
+    @classmethod
+    def of(cls, value: Any) -> Recipe:
+        """A recipe from what people write for one: a name of `names`, a format for all, a mapping, a recipe.
+
+        >>> Recipe.of("mxfp4_e2m1") == Recipe.uniform("mxfp4_e2m1", layer_norm="float32")
+        True
+        """
+        if isinstance(value, Recipe):
+            return value
+        if isinstance(value, Mapping):
+            return cls.from_dict(value)
+        accepted = isinstance(value, str | MXFormat)
+        errors.require_type(accepted, "recipe", "a Recipe, a name, a format or a mapping", value)
+        if isinstance(value, str) and value in cls.names():
+            return cls.named(value)
+        if isinstance(value, str) and ":" not in value:
+            from mxnum.aliases import find
+
+            if find("recipe", value, formats.names()) is None:
+                errors.choose("recipe", value, (*cls.names(), *formats.names()))
+        return cls.uniform(value, layer_norm=FLOAT32)
+
+    @property
+    def bf16(self) -> int:
+        """The code that the kernels take."""
+        return 0 if self.vector == "float32" else 1 if self.vector_rounding == "rne" else 2
+
+    @property
+    def is_float32(self) -> bool:
+        return self == Recipe()
+
+    @property
+    def of_weight_gradient(self) -> Operand:
+        """Output gradients in the product that gives the weight's gradient."""
+        return self.gradients if self.gradients_for_weights is None else self.gradients_for_weights
+
+    def but(self, **changes: Any) -> Recipe:
+        """The same with other values.
+
+        >>> Recipe.uniform("mxfp8_e4m3").but(gradients="mxfp8_e5m2").gradients.format
+        'mxfp8_e5m2'
+        """
+        return replace(self, **known(changes, Recipe, "a recipe"))
+
+    def forward_only(self) -> Recipe:
+        """The same on the way forward, and gradients in float32."""
+        none = dict.fromkeys(("weights_backward", "activations_backward", "gradients"), FLOAT32)
+        return self.but(**none, gradients_for_weights=None)
+
+    def weights_only(self) -> Recipe:
+        """The weights of products as here, and everything else in float32."""
+        return Recipe(weights=self.weights, weights_backward=self.weights_backward)
+
+    def describe(self) -> str:
+        """One line for tables: operands that are alike are named together."""
+        groups: dict[str, list[str]] = {}
+        for name in OPERANDS:
+            value = getattr(self, name)
+            if value is not None:
+                groups.setdefault(value.describe(), []).append(name.replace("_", " "))
+        (first, _), *others = sorted(groups.items(), key=lambda group: -len(group[1]))
+        words = [first] + [f"{', '.join(names)} {what}" for what, names in others]
+        if self.vector != "float32":
+            words.append("vector operations in bfloat16" + " rna" * (self.vector_rounding == "rna"))
+        return "; ".join(words)
+
+    # Files: what is not as usual is written, and what is omitted is as usual.
+
+    def to_dict(self) -> dict[str, Any]:
+        """What differs from float32, as plain values; an operand that is a format and nothing else is its name."""
+        unusual = _unusual(self, Recipe())
+        return {name: value.plain if isinstance(value, Operand) else value for name, value in unusual.items()}
+
+    @classmethod
+    def from_dict(cls, table: Mapping[str, Any]) -> Recipe:
+        """The inverse of `to_dict`. Operands are names of formats or tables; ``uniform`` stands for all of them.
+
+        >>> Recipe.from_dict({"uniform": "mxfp8_e4m3", "gamma": "float32", "beta": "float32"}).describe()
+        'mxfp8_e4m3; gamma, beta float32'
+        """
+        values = known(dict(table), cls, "a recipe", ("uniform",))
+        uniform = values.pop("uniform", None)
+        base = cls() if uniform is None else cls.uniform(**_fields(Operand.of(uniform)))
+        for name in set(values) & set(OPERANDS):
+            values[name] = Operand.of(values[name])
+        return base.but(**values)
+
+    def to_json(self) -> str:
+        """The recipe as JSON."""
+        return json.dumps(self.to_dict(), indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Recipe:
+        """The inverse of `to_json`."""
+        try:
+            table = json.loads(text)
+        except json.JSONDecodeError as problem:
+            raise ValueError(f"Argument 'text' must be JSON: {problem}.") from None
+        errors.require_type(isinstance(table, dict), "text", "a JSON object", type(table).__name__)
+        return cls.from_dict(table)
+
+    def to_toml(self) -> str:
+        """The recipe as TOML.
+
+        >>> print(Recipe.uniform("mxint8").weights_only().to_toml(), end="")
+        weights = "mxint8"
+        weights_backward = "mxint8"
+        """
+        return "".join(f"{name} = {_toml(value)}\n" for name, value in self.to_dict().items())
+
+    @classmethod
+    def from_toml(cls, text: str) -> Recipe:
+        """The inverse of `to_toml`."""
+        try:
+            table = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as problem:
+            raise ValueError(f"Argument 'text' must be TOML: {problem}.") from None
+        return cls.from_dict(table)
+
+
+#: The fields that are operands.
+OPERANDS = (
+    "weights", "activations", "weights_backward", "activations_backward", "gradients", "gradients_for_weights",
+    "gamma", "beta",
+)  # fmt: skip
+#: Operands of one product.
+_TOGETHER = (
+    ("weights", "activations"),
+    ("weights_backward", "gradients"),
+    ("activations_backward", "of_weight_gradient"),
+)
+
+
+def known(table: dict[str, Any], kind: Any, where: str, also: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The table, if it has only names that `kind` has; else ValueError."""
+    names = [f.name for f in fields(kind)] + list(also)
+    for name in table:
+        errors.choose(f"name in {where}", name, names)
+    return table
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {f.name: getattr(value, f.name) for f in fields(value)}
+
+
+def _unusual(value: Any, usual: Any) -> dict[str, Any]:
+    return {name: given for name, given in _fields(value).items() if given != getattr(usual, name)}
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name} = {_toml(each)}" for name, each in value.items()) + "}"
+    return json.dumps(value)

@@ -1,0 +1,106 @@
+"""Attention whose two products are quantized, and how it takes the place of torch's inside a module."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from mxnum import errors
+from mxnum.torch.functions import How, Key, _check, _key, made_ready, matmul_how
+
+Tensor = Any
+#: Tells the seed of the second product from that of the first.
+_SECOND = 0x5BD1E9959E3779B9
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    recipe: Any = "mxfp8_e4m3",
+    accumulate: str | None = None,
+    gradient: str = "straight",
+    seed: Any = None,
+    stream: int = 0,
+) -> Tensor:
+    """`torch.nn.functional.scaled_dot_product_attention` with both products quantized as activations of the recipe.
+
+    Queries and keys are quantized along their features, probabilities and values along the keys.
+    """
+    _check(query=query, key=key, value=value)
+    how = made_ready(recipe, accumulate, gradient)
+    drawn = _key(how.is_stochastic, seed, stream)
+    return attention_how(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, how=how, drawn=drawn)
+
+
+def attention_how(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    how: How,
+    drawn: Key,
+) -> Tensor:
+    """`attention` of a module."""
+    if enable_gqa:
+        key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], -3) for x in (key, value))
+    if is_causal:
+        errors.require(attn_mask is None, "attn_mask", "None with is_causal=True", "a mask")
+        attn_mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    return attend(query, key, value, attn_mask, dropout_p, factor, how, drawn)[0]
+
+
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, scale: float, how: How, drawn: Key
+) -> tuple[Tensor, Tensor]:
+    """The sums of values, and the probabilities; where a mask of booleans is True, a key is looked at."""
+    scores = matmul_how(query, key, how, drawn, transposed=True) * scale
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
+    probabilities = (scores.softmax(-1) if mask is None else _softmax(scores)).to(scores.dtype)
+    if dropout > 0:
+        probabilities = torch.dropout(probabilities, dropout, True)
+    return matmul_how(probabilities, value, how, (drawn[0] ^ _SECOND, *drawn[1:])), probabilities
+
+
+def _softmax(scores: Tensor) -> Tensor:
+    """A row without any key is zero, as torch has it (from 2.5 on)."""
+    safe = getattr(torch, "_safe_softmax", torch.softmax)
+    return safe(scores, -1)
+
+
+class Intercepted(TorchFunctionMode):
+    """Within the context, torch's own functions on the left become ours; modules inside that do so too go first."""
+
+    def __init__(self, functions: dict[Any, Callable[..., Any]]):
+        super().__init__()
+        self.functions = functions
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Ours in place of torch's."""
+        return self.functions.get(function, function)(*args, **(kwargs or {}))
+
+
+def attention_functions(how: How, drawn: Key) -> dict[Any, Callable[..., Any]]:
+    """What takes the place of torch's attention in a module of any kind."""
+
+    def ours(*arguments: Any, **keywords: Any) -> Tensor:
+        return attention_how(*arguments, **keywords, how=how, drawn=drawn)
+
+    return {torch.nn.functional.scaled_dot_product_attention: ours}

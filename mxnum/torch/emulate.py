@@ -1,0 +1,240 @@
+"""A model emulated in low precision, and back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import nn
+
+from mxnum import errors
+from mxnum.recipe import Recipe
+from mxnum.torch.functions import How
+from mxnum.torch.modules import Emulated, Site, enter, kind_of, leave, why_not
+from mxnum.torch.randomness import WORKER, module_seed, recomputing, seed_of, signed
+
+#: A recipe, what names one, recipes by patterns of names (the first that fits), or a function of name and module. None
+#: leaves a module as it is.
+Recipes = Recipe | str | Mapping[str, Any] | Callable[[str, nn.Module], Any]
+#: Patterns of names as in a shell, or a function of name and module that says whether.
+Choice = str | Iterable[str] | Callable[[str, nn.Module], bool]
+_ATTRIBUTE = "_mx_emulation"
+
+
+class Emulation:
+    """An emulated model: what was exchanged, what was left alone, and the step that random bits depend on."""
+
+    def __init__(self, seed: int, worker: int):
+        self.seed, self.worker = seed, worker
+        #: How often the model ran forward in training, this time included. A new tensor each time.
+        self.step = torch.zeros((), dtype=torch.int64)
+        #: The modules by name.
+        self.modules: dict[str, Any] = {}
+        #: Those with parameters that were left alone, and why.
+        self.left_alone: dict[str, str] = {}
+        self._hook = 0
+        self._fast_paths: list[tuple[nn.Module, Any]] = []
+
+    @property
+    def sites(self) -> dict[str, Site]:
+        """What each emulated module knows, by its name."""
+        return {name: module._mx for name, module in self.modules.items()}
+
+    def key_of(self, name: str) -> tuple[int, int]:
+        """The seed and the first stream of a module."""
+        return signed(module_seed(self.seed, name)), self.worker * WORKER
+
+    def state_dict(self) -> dict[str, int]:
+        """What random bits depend on besides names, to be kept beside the model's own."""
+        return {"seed": self.seed, "step": int(self.step)}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Go on where another run was."""
+        errors.require(set(state) == {"seed", "step"}, "state", "of 'seed' and 'step'", sorted(state))
+        self.seed = seed_of(state["seed"])
+        self.step = torch.tensor(errors.integer("step", state["step"], 0, WORKER - 1))
+        for name, site in self.sites.items():
+            site.seed, site.stream = self.key_of(name)
+
+    def advance(self, module: nn.Module, _: Any) -> None:
+        """One step more, unless this is a part computed again on the way back. (A hook of the model.)"""
+        if module.training and not recomputing():
+            self.step = self.step + 1
+
+    def __str__(self) -> str:
+        counts = Counter(type(module).emulates.__name__ for module in self.modules.values())
+        listed = ", ".join(f"{count} {name}" for name, count in counts.items())
+        text = f"{len(self.modules)} modules are emulated: {listed}." if listed else "No module is emulated."
+        return f"{text} {self.unknown}".rstrip()
+
+    @property
+    def unknown(self) -> str:
+        """What was left alone, in one sentence; empty if that is nothing."""
+        if not self.left_alone:
+            return ""
+        return "Left alone: " + "; ".join(f"{name or 'the model'} {why}" for name, why in self.left_alone.items()) + "."
+
+
+def emulate(
+    model: nn.Module,
+    recipe: Recipes = "mxfp8_e4m3",
+    filter: Choice | None = None,
+    *,
+    attention: Choice = (),
+    accumulate: str | None = None,
+    gradient: str = "straight",
+    seed: Any = 0,
+    worker: int = 0,
+) -> Emulation:
+    """Let the model compute as a machine of low precision would, in place; parameters and `state_dict` stay.
+
+    Parameters
+    ----------
+    model
+        Before it is compiled or wrapped for several processes. Of its modules Linear, LayerNorm, RMSNorm, Embedding,
+        Conv1d and Conv2d (of one group) and MultiheadAttention are emulated, and subclasses that compute as they do.
+    recipe
+        What is rounded: a `Recipe`, its name, a format; recipes by patterns of names, as ``{"head": None, "*":
+        recipe}``, of which the first that fits counts and None leaves a module as it is; or a function of name and
+        module.
+    filter
+        Which modules: patterns of names, or a function of name and module; all without it.
+    attention
+        Names of modules, in the same way, inside which `scaled_dot_product_attention` is emulated.
+    accumulate
+        None: products of the rounded operands as torch sums them. "block", "exact" or "sequential" give defined sums;
+        see `mxnum.Accumulate`.
+    gradient
+        "straight" through rounding, or "clipped": zero where an operand was clamped.
+    seed
+        Of stochastic rounding: an integer, or a `torch.Generator`, of which one number is drawn.
+    worker
+        The number of this process among those that share the parameters: their samples draw different bits.
+    """
+    _check_model(model)
+    if _ATTRIBUTE in model.__dict__:
+        raise ValueError("Argument 'model' must be one that is not emulated yet: restore() it, or set_recipe().")
+    emulation = Emulation(seed_of(seed), errors.integer("worker", worker, 0, (1 << 13) - 1))
+    recipe_of, chosen, attends = _recipes(recipe), _choice("filter", filter), _choice("attention", attention)
+    found: list[tuple[str, nn.Module, str, How]] = []
+    inside: tuple[str, ...] = ()
+    for name, module in model.named_modules():
+        if isinstance(module, Emulated):
+            raise ValueError(f"Argument 'model' must be without emulated parts, as {name!r} is one: restore() it.")
+        if inside and name.startswith(inside):
+            continue
+        is_attention = attends is not None and attends(name, module)
+        kind = kind_of(module, is_attention)
+        if kind == "multihead_attention":
+            inside += (f"{name}." if name else "",)
+        if kind is None and next(module.parameters(recurse=False), None) is None:
+            continue
+        if chosen is not None and not chosen(name, module):
+            continue
+        wanted = recipe_of(name, module)
+        if wanted is None:
+            continue
+        reason = why_not(module, kind)
+        if reason is not None or kind is None:
+            emulation.left_alone[name] = f"({type(module).__name__}) {reason}"
+            continue
+        found.append((name, module, kind, How(Recipe.of(wanted), accumulate, gradient)))
+    for pattern in _unused(recipe_of) + _unused(chosen) + _unused(attends):
+        raise ValueError(f"Pattern {pattern!r} must fit the name of a module of the model.")
+    for name, module, kind, how in found:  # nothing was changed before all was understood
+        enter(module, kind, Site(name, how, emulation))
+        emulation.modules[name] = module
+    _leave_fast_paths(model, emulation)
+    emulation._hook = model.register_forward_pre_hook(emulation.advance).id
+    model.__dict__[_ATTRIBUTE] = emulation
+    return emulation
+
+
+def emulation_of(model: nn.Module) -> Emulation:
+    """The emulation of a model."""
+    errors.require_type(isinstance(model, nn.Module), "model", "a torch.nn.Module", type(model).__name__)
+    found: Emulation | None = model.__dict__.get(_ATTRIBUTE)
+    if found is None:
+        raise ValueError("Argument 'model' must be one that emulate() was called with.")
+    return found
+
+
+def restore(model: nn.Module) -> None:
+    """Undo `emulate`: the model is what it was, with the parameters that it has now."""
+    emulation = emulation_of(model)
+    for name, module in emulation.modules.items():
+        exchanged = "emulates" in type(module).__dict__
+        errors.require(exchanged, "model", f"as emulate() left it at {name!r}", type(module).__name__)
+    for module in emulation.modules.values():
+        leave(module)
+    for module, value in emulation._fast_paths:
+        module.activation_relu_or_gelu = value
+    model._forward_pre_hooks.pop(emulation._hook, None)
+    del model.__dict__[_ATTRIBUTE]
+
+
+def set_recipe(model: nn.Module, recipe: Recipes | None) -> None:
+    """Go on with other recipes, given as to `emulate`; None and what no pattern fits is float32."""
+    emulation = emulation_of(model)
+    recipe_of = _recipes(Recipe() if recipe is None else recipe)
+    wanted = {name: recipe_of(name, module) for name, module in emulation.modules.items()}
+    for pattern in _unused(recipe_of):
+        raise ValueError(f"Pattern {pattern!r} must fit the name of an emulated module.")
+    made = {name: Recipe() if value is None else Recipe.of(value) for name, value in wanted.items()}
+    hows = {name: site.how.but(made[name]) for name, site in emulation.sites.items()}
+    for name, site in emulation.sites.items():
+        site.how = hows[name]
+
+
+def _check_model(model: Any) -> None:
+    errors.require_type(isinstance(model, nn.Module), "model", "a torch.nn.Module", type(model).__name__)
+    wrapped = hasattr(model, "_orig_mod") or isinstance(model, nn.parallel.DistributedDataParallel)
+    accepted = "emulated before it is compiled or wrapped"
+    errors.require(not wrapped, "model", accepted, type(model).__name__)
+
+
+class _Patterns:
+    """Values by patterns of names: that of the first pattern that fits."""
+
+    def __init__(self, values: Mapping[str, Any]):
+        self.values, self.used = dict(values), set[str]()
+
+    def __call__(self, name: str, _: Any) -> Any:
+        fitting = [pattern for pattern in self.values if fnmatchcase(name, pattern)]
+        self.used.update(fitting)
+        return self.values[fitting[0]] if fitting else None
+
+
+def _unused(chosen: Any) -> list[str]:
+    return [p for p in chosen.values if p not in chosen.used] if isinstance(chosen, _Patterns) else []
+
+
+def _recipes(recipe: Any) -> Callable[[str, nn.Module], Any]:
+    if isinstance(recipe, Mapping):
+        return _Patterns({pattern: None if each is None else Recipe.of(each) for pattern, each in recipe.items()})
+    if callable(recipe):
+        function: Callable[[str, nn.Module], Any] = recipe
+        return function
+    one = Recipe.of(recipe)
+    return lambda name, module: one
+
+
+def _choice(argument: str, choice: Any) -> Any:
+    """A function that says whether a module is meant; None for all."""
+    if choice is None or callable(choice):
+        return choice
+    patterns = [choice] if isinstance(choice, str) else list(choice)
+    for pattern in patterns:
+        errors.require_type(isinstance(pattern, str), argument, "patterns of names or a function", pattern)
+    return _Patterns(dict.fromkeys(patterns, True))
+
+
+def _leave_fast_paths(model: nn.Module, emulation: Emulation) -> None:
+    """Encoder layers of torch skip their modules when they do not train; tell them not to."""
+    for module in model.modules():
+        if isinstance(module, nn.TransformerEncoderLayer):
+            emulation._fast_paths.append((module, module.activation_relu_or_gelu))
+            module.activation_relu_or_gelu = 0

@@ -1,0 +1,366 @@
+"""Differentiable functions of tensors, each operand rounded as a recipe says.
+
+They take float64, float32, bfloat16 and float16 tensors of the CPU or of CUDA, and answer in the same type. Gradients
+go straight through rounding; with ``gradient="clipped"`` they are zero where an operand was clamped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+import mxnum as mx
+from mxnum import errors
+from mxnum.formats import MXFormat
+from mxnum.modes import Accumulate
+from mxnum.recipe import Operand, Recipe, known
+from mxnum.torch import library as library
+from mxnum.torch.operands import BETA, GAMMA, RIGHT, Product, operand_text
+from mxnum.torch.randomness import WORKER, seed_of, signed
+from mxnum.torch.stepwise import LayerNorm
+
+Tensor = Any
+GRADIENTS = ("straight", "clipped")
+_FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+#: (seed, stream, step, watch), as the operations take them.
+Key = tuple[int, int, Any, int]
+_ops = torch.ops.mxnum
+
+
+@dataclass(frozen=True)
+class How:
+    """A recipe, made ready: what the operations read."""
+
+    recipe: Recipe
+    #: None: as torch sums; "block", "exact", "sequential" or "blas": as `mxnum.Accumulate` defines it.
+    accumulate: str | None = None
+    gradient: str = "straight"
+    #: Products with weights, and products of activations alone.
+    linear: str = field(init=False)
+    matmul: str = field(init=False)
+    weights: str = field(init=False)
+    gamma: str = field(init=False)
+    beta: str = field(init=False)
+    is_stochastic: bool = field(init=False)
+    #: Of the recipe, where the compiler follows it.
+    bf16: int = field(init=False)
+    rounding: str = field(init=False)
+    is_stepwise: bool = field(init=False)
+    keeps_weights: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.accumulate is not None:
+            mode = errors.choose_member("accumulate", self.accumulate, Accumulate)
+            object.__setattr__(self, "accumulate", str(mode.value))
+        errors.choose("gradient", self.gradient, GRADIENTS)
+        r = self.recipe
+        used = (r.weights, r.activations, r.weights_backward, r.activations_backward, r.gradients)
+        operands = (*used, r.of_weight_gradient, r.gamma, r.beta)
+        for operand in operands:
+            is_known = operand.error == "quantize" and operand.scale_rule != "released_bump"
+            accepted = "a recipe that quantizes: the other errors and 'released_bump' are in mxnum.experiments"
+            errors.require(is_known, "recipe", accepted, operand.describe())
+        rest: Any = (self.accumulate, self.gradient == "clipped")
+        backward = (r.activations_backward, r.weights_backward, r.gradients, r.of_weight_gradient)
+        both = (r.activations_backward, r.activations_backward, r.gradients, r.of_weight_gradient)
+        ready = {
+            "linear": Product(r.activations, r.weights, *backward, *rest).text,
+            "matmul": Product(r.activations, r.activations, *both, *rest).text,
+            "weights": operand_text(r.weights),
+            "gamma": operand_text(r.gamma),
+            "beta": operand_text(r.beta),
+            "bf16": r.bf16,
+            "rounding": r.vector_rounding,
+            "is_stepwise": bool(r.bf16) and r.vector_steps,
+            "keeps_weights": r.weights.format is None,
+            "is_stochastic": any(operand.is_stochastic for operand in operands),
+        }
+        for name, value in ready.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def clipped(self) -> bool:
+        return self.gradient == "clipped"
+
+    def but(self, recipe: Recipe) -> How:
+        """The same of another recipe."""
+        return replace(self, recipe=recipe)
+
+
+@lru_cache(maxsize=1024)
+def _made_ready(recipe: Any, accumulate: Any, gradient: Any) -> How:
+    return How(Recipe.of(recipe), accumulate, gradient)
+
+
+@torch.compiler.assume_constant_result
+def made_ready(recipe: Any, accumulate: str | None = None, gradient: str = "straight") -> How:
+    """A recipe as a function takes it; what was made ready once is remembered."""
+    return _made_ready(Recipe.of(recipe) if isinstance(recipe, Mapping) else recipe, accumulate, gradient)
+
+
+@torch.compiler.assume_constant_result
+def _operand_ready(format: Any, options: tuple[tuple[str, Any], ...]) -> tuple[str, bool]:
+    operand = Operand.of(format)
+    operand = replace(operand, **known(dict(options), Operand, "an operand")) if options else operand
+    return operand_text(operand), operand.is_stochastic
+
+
+# The functions that users call.
+
+
+def fake_quantize(
+    x: Tensor,
+    format: str | MXFormat | Operand,
+    *,
+    axis: int = -1,
+    gradient: str = "straight",
+    seed: Any = None,
+    stream: int = 0,
+    **operand: Any,
+) -> Tensor:
+    """`mxnum.fake_quantize` of a tensor, with a gradient; other keywords are those of `mxnum.Operand`.
+
+    With ``rounding="sr"``, `seed` is needed: an integer or a `torch.Generator`; `stream` numbers the draws of one seed.
+    """
+    _check(x=x)
+    text, is_stochastic = _operand_ready(format, tuple(operand.items()))
+    clipped = errors.choose("gradient", gradient, GRADIENTS) == "clipped"
+    return _fake_quantize(x, text, axis, 0, clipped, _key(is_stochastic, seed, stream))
+
+
+def quantize(x: Tensor, format: str | MXFormat | Operand, *, axis: int = -1, **operand: Any) -> mx.MXArray:
+    """Codes and scales, as an `MXArray` of tensors; through these no gradient goes (`fake_quantize` has one)."""
+    _check(x=x)
+    how = Operand.of(format)
+    seed, stream = operand.pop("seed", None), operand.pop("stream", 0)
+    how = replace(how, **known(operand, Operand, "an operand", ("seed", "stream"))) if operand else how
+    drawn = {"seed": seed_of(seed), "stream": stream} if how.is_stochastic else {}
+    return mx.quantize(x.detach(), how.mx_format, **how.keywords(axis), **drawn)
+
+
+def dequantize(q: mx.MXArray, dtype: torch.dtype = torch.float32) -> Tensor:
+    """The values of an `MXArray` as a tensor."""
+    made = mx.dequantize(q, dtype=dtype)
+    return made if isinstance(made, torch.Tensor) else torch.from_numpy(made)
+
+
+def linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    recipe: Any = "mxfp8_e4m3",
+    *,
+    accumulate: str | None = None,
+    gradient: str = "straight",
+    seed: Any = None,
+    stream: int = 0,
+) -> Tensor:
+    """x W^T + bias, and its two products on the way back, each operand quantized along the axis that is summed.
+
+    With `accumulate` it gives the bits of `mxnum.linear_forward` and `linear_backward`, whose operands have the streams
+    4 `stream` (activations), 4 `stream` + 1 (weights) and 4 `stream` + 2 (gradients) of the seed.
+    """
+    _check(x=x, weight=weight)
+    how = made_ready(recipe, accumulate, gradient)
+    return linear_how(x, weight, bias, how, _key(how.is_stochastic, seed, stream))
+
+
+def matmul(
+    a: Tensor,
+    b: Tensor,
+    recipe: Any = "mxfp8_e4m3",
+    *,
+    accumulate: str | None = None,
+    gradient: str = "straight",
+    seed: Any = None,
+    stream: int = 0,
+) -> Tensor:
+    """The product of two tensors of at least two axes, both quantized as the activations of the recipe."""
+    _check(a=a, b=b)
+    how = made_ready(recipe, accumulate, gradient)
+    return matmul_how(a, b, how, _key(how.is_stochastic, seed, stream))
+
+
+def layer_norm(
+    x: Tensor,
+    normalized_shape: Any,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    recipe: Any = "mxfp8_e4m3",
+    *,
+    eps: float = 1e-5,
+    seed: Any = None,
+    stream: int = 0,
+) -> Tensor:
+    """`torch.nn.functional.layer_norm` with gamma and beta rounded, and input and output if vector operations are."""
+    _check(x=x)
+    how = made_ready(recipe)
+    return layer_norm_how(x, normalized_shape, weight, bias, eps, how, _key(how.is_stochastic, seed, stream))
+
+
+def rms_norm(
+    x: Tensor,
+    normalized_shape: Any,
+    weight: Tensor | None = None,
+    recipe: Any = "mxfp8_e4m3",
+    *,
+    eps: float | None = None,
+    seed: Any = None,
+    stream: int = 0,
+) -> Tensor:
+    """`torch.nn.functional.rms_norm` with gamma rounded, and input and output if vector operations are."""
+    _check(x=x)
+    how = made_ready(recipe)
+    return rms_norm_how(x, normalized_shape, weight, eps, how, _key(how.is_stochastic, seed, stream))
+
+
+# The same with what modules have ready.
+
+
+def linear_how(x: Tensor, weight: Tensor, bias: Tensor | None, how: How, key: Key) -> Tensor:
+    """`linear` of a module."""
+    x, weight, bias = _autocast(x, weight, bias)
+    features = weight.shape[-1]
+    errors.require(x.ndim >= 1 and x.shape[-1] == features, "x", f"of {features} features", tuple(x.shape))
+    errors.require(x.dtype == weight.dtype, "weight", f"of {x.dtype} like 'x'", weight.dtype)
+    if how.bf16:
+        x, weight = _vector(x, how), _vector(weight, how)
+    rows = x.reshape(math.prod(x.shape[:-1]), features)
+    late = bias is not None and bool(how.bf16)
+    y = _ops.matmul(rows, weight, None if late else bias, True, how.linear, *key)
+    y = y.view(*x.shape[:-1], weight.shape[0])
+    if how.bf16:
+        y = _vector(y, how)
+        y = _vector(y + _vector(bias, how), how) if late else y
+    return y
+
+
+def matmul_how(a: Tensor, b: Tensor, how: How, key: Key, transposed: bool = False) -> Tensor:
+    """`matmul` of a module; b may come with its last axes in the other order."""
+    a, b = _autocast(a, b)
+    errors.require(a.ndim >= 2, "a", "of at least two axes", tuple(a.shape))
+    errors.require(b.ndim >= 2, "b", "of at least two axes", tuple(b.shape))
+    length = b.shape[-1] if transposed else b.shape[-2]
+    errors.require(a.shape[-1] == length, "b", f"of length {a.shape[-1]} along the summed axis", tuple(b.shape))
+    errors.require(a.dtype == b.dtype, "b", f"of {a.dtype} like 'a'", b.dtype)
+    leading = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    a, b = (x if x.shape[:-2] == leading else x.expand(*leading, *x.shape[-2:]) for x in (a, b))
+    if how.bf16:
+        a, b = _vector(a, how), _vector(b, how)
+    y = _ops.matmul(a, b, None, transposed, how.matmul, *_of_samples(key))
+    return _vector(y, how) if how.bf16 else y
+
+
+def layer_norm_how(x: Tensor, shape: Any, weight: Any, bias: Any, eps: float, how: How, key: Key) -> Tensor:
+    """`layer_norm` of a module."""
+    gamma, beta = _affine(weight, how.gamma, GAMMA, how, key), _affine(bias, how.beta, BETA, how, key)
+    if how.is_stepwise:
+        is_plain = len(shape) == 1 and gamma is not None and beta is not None
+        errors.require(is_plain, "normalized_shape", "one axis, with weight and bias, for vector_steps", tuple(shape))
+        return LayerNorm.apply(x, gamma, beta, eps, how.rounding)[0]
+    if not how.bf16:
+        return torch.nn.functional.layer_norm(x, shape, gamma, beta, eps)
+    return _vector(torch.nn.functional.layer_norm(_vector(x, how, False), shape, gamma, beta, eps), how)
+
+
+def rms_norm_how(x: Tensor, shape: Any, weight: Any, eps: float | None, how: How, key: Key) -> Tensor:
+    """`rms_norm` of a module."""
+    gamma = _affine(weight, how.gamma, GAMMA, how, key)
+    if not how.bf16:
+        return torch.nn.functional.rms_norm(x, shape, gamma, eps)
+    return _vector(torch.nn.functional.rms_norm(_vector(x, how, False), shape, gamma, eps), how)
+
+
+def weights_how(weight: Tensor, how: How, key: Key, axis: int = -1) -> Tensor:
+    """A weight as a lookup takes it, quantized along the features."""
+    if how.bf16:
+        weight = _vector(weight, how)
+    if how.keeps_weights:
+        return weight
+    return _fake_quantize(weight, how.weights, axis, RIGHT, how.clipped, key)
+
+
+def convolution_how(x: Tensor, weight: Tensor, bias: Any, geometry: Any, how: How, key: Key) -> Tensor:
+    """A convolution of one group, quantized along the channels that are summed."""
+    x, weight, bias = _autocast(x, weight, bias)
+    if how.bf16:
+        x, weight = _vector(x, how), _vector(weight, how)
+    y = _ops.convolution(x, weight, *geometry, how.linear, *key)
+    y = _vector(y, how) if how.bf16 else y
+    if bias is None:
+        return y
+    bias = bias.reshape(-1, *[1] * len(geometry[0]))
+    return _vector(y + _vector(bias, how), how) if how.bf16 else y + bias
+
+
+def _fake_quantize(x: Tensor, operand: str, axis: int, slot: int, clipped: bool, key: Key) -> Tensor:
+    _refuse_function_transforms()
+    return _ops.fake_quantize(x, operand, axis, slot, clipped, *key)
+
+
+def _affine(parameter: Any, operand: str, slot: int, how: How, key: Key) -> Any:
+    """Gamma or beta as layer norm takes it; its gradient is rounded as those of all parameters."""
+    if parameter is None:
+        return None
+    if how.bf16:
+        rounding = how.rounding
+        parameter = _ops.bfloat16(parameter, rounding, False, True)
+    if operand != '"float32"':
+        parameter = _fake_quantize(parameter, operand, -1, slot, how.clipped, key)
+    return parameter
+
+
+def _vector(x: Tensor, how: How, backward: bool = True) -> Tensor:
+    """x rounded to bfloat16 as vector operations are, and its gradient too."""
+    if x.dtype == torch.bfloat16:
+        return x
+    if backward and how.rounding == "rne":
+        return x.to(torch.bfloat16).to(x.dtype)
+    return _ops.bfloat16(x, how.rounding, True, backward)
+
+
+def _autocast(*parts: Any) -> tuple[Any, ...]:
+    """Tensors in the type that autocast asks for, if it is on."""
+    _refuse_function_transforms()
+    kind = parts[0].device.type
+    if kind == "meta" or not torch.is_autocast_enabled(kind):
+        return parts
+    dtype = torch.get_autocast_dtype(kind)
+    return tuple(x if x is None or x.dtype == torch.float64 else x.to(dtype) for x in parts)
+
+
+def _key(is_stochastic: bool, seed: Any, stream: int) -> Key:
+    if seed is None:
+        if is_stochastic:
+            raise ValueError("Argument 'seed' must be given with rounding='sr'.")
+        return 0, 0, None, 0
+    return signed(seed_of(seed)), errors.integer("stream", stream, 0, (1 << 48) - 1), None, 0
+
+
+def _refuse_function_transforms() -> None:
+    """A sentence instead of torch's page: operations of `torch.library` have gradients for autograd alone."""
+    if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():
+        return
+    interpreters = torch._C._functorch.get_interpreter_stack() or ()
+    if any(each.key() != torch._C._functorch.TransformType.Vmap for each in interpreters):
+        raise RuntimeError("Functions of mxnum.torch have gradients by torch.autograd, not by torch.func.grad.")
+
+
+def _of_samples(key: Key) -> Key:
+    """The key of a product without parameters: both operands belong to one worker."""
+    return key[0] ^ key[1] // WORKER * (0x9E3779B97F4A7C15 >> 15), *key[1:]
+
+
+def _check(**tensors: Any) -> None:
+    for name, x in tensors.items():
+        errors.require_type(isinstance(x, torch.Tensor), name, "a torch tensor", type(x).__name__)
+        dense = x.layout == torch.strided and not x.is_nested
+        errors.require(dense, name, "dense (tensor.to_dense())", "nested" if x.is_nested else x.layout)
+        errors.require_type(x.dtype in _FLOATS, name, "of float64, float32, bfloat16 or float16", x.dtype)
+        accepted = "on the CPU, a CUDA device or meta"
+        errors.require(x.device.type in ("cpu", "cuda", "meta"), name, accepted, str(x.device))

@@ -1,0 +1,287 @@
+"""The operations as torch knows them: ``torch.ops.mxnum``, with shapes for the compiler, gradients and batches.
+
+An operation is opaque to torch: what it rounds is written in text (`Product.text`), and its random bits depend on a
+seed, a stream and a step, so that it gives the same when it is computed again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+import mxnum as mx
+from mxnum.torch.operands import (
+    GRADIENT,
+    LEFT,
+    RIGHT,
+    Key,
+    Product,
+    is_inside,
+    multiply,
+    operand_of,
+    product,
+    quantized,
+    rounded,
+    to_bfloat16,
+)
+
+Tensor = Any
+_library = torch.library.Library("mxnum", "DEF")
+_KEY = "int seed, int stream, Tensor? step, int watch"
+_HOW = f"bool transposed, str product, {_KEY}"
+_CONV = f"int[] stride, int[] padding, int[] dilation, str product, {_KEY}"
+_library.define(f"fake_quantize(Tensor x, str operand, int axis, int slot, bool clipped, {_KEY}) -> Tensor")
+_library.define("fake_quantize_backward(Tensor grad, Tensor x, str operand, int axis) -> Tensor")
+_library.define("bfloat16(Tensor x, str rounding, bool forward, bool backward) -> Tensor")
+_library.define(f"matmul(Tensor a, Tensor b, Tensor? bias, {_HOW}) -> Tensor")
+_library.define(f"matmul_backward(Tensor grad, Tensor a, Tensor b, bool[] wanted, {_HOW}) -> (Tensor, Tensor, Tensor)")
+_library.define(f"convolution(Tensor x, Tensor weight, {_CONV}) -> Tensor")
+_library.define(f"convolution_backward(Tensor grad, Tensor x, Tensor weight, {_CONV}) -> (Tensor, Tensor)")
+
+
+def _implementation(name: str) -> Any:
+    """The decorated function computes the operation, on the CPU and on CUDA alike, outside autocast."""
+
+    def decorate(function: Any) -> Any:
+        def outside_autocast(*arguments: Any) -> Any:
+            kind = arguments[0].device.type
+            if kind == "meta" or not torch.is_autocast_enabled(kind):
+                return function(*arguments)
+            with torch.autocast(kind, enabled=False):
+                return function(*arguments)
+
+        for place in ("CPU", "CUDA"):
+            _library.impl(name, outside_autocast, place)
+        return function
+
+    return decorate
+
+
+# Rounding alone.
+
+
+@_implementation("fake_quantize")
+def _fake_quantize(
+    x: Tensor, operand: str, axis: int, slot: int, clipped: bool, seed: int, stream: int, step: Any, watch: int
+) -> Tensor:
+    value = rounded(x, operand_of(operand), axis, Key(seed, stream, step), slot, watch)
+    return value.clone() if value is x else value  # what an operation answers is never its argument
+
+
+@_implementation("fake_quantize_backward")
+def _fake_quantize_backward(grad: Tensor, x: Tensor, operand: str, axis: int) -> Tensor:
+    return grad * is_inside(x, operand_of(operand), axis)
+
+
+@_implementation("bfloat16")
+def _bfloat16(x: Tensor, rounding: str, forward: bool, backward: bool) -> Tensor:
+    value = to_bfloat16(x, rounding) if forward else x
+    return value.clone() if value is x else value
+
+
+def _keep_fake_quantize(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, ctx.operand, ctx.axis, _, ctx.clipped, *_ = inputs
+    ctx.save_for_backward(*([x] if ctx.clipped else []))
+
+
+def _fake_quantize_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    if ctx.clipped:
+        grad = torch.ops.mxnum.fake_quantize_backward(grad, *ctx.saved_tensors, ctx.operand, ctx.axis)
+    return grad, *[None] * 8
+
+
+def _keep_bfloat16(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, ctx.rounding, _, ctx.backward = inputs
+
+
+def _bfloat16_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return torch.ops.mxnum.bfloat16(grad, ctx.rounding, True, True) if ctx.backward else grad, None, None, None
+
+
+# Products. `transposed` says that the right operand comes as (columns, inner), as the weight of a linear layer does.
+
+
+def _operation(how: Product) -> Any:
+    return rounded if how.accumulate is None else quantized
+
+
+@_implementation("matmul")
+def _matmul(
+    a: Tensor, b: Tensor, bias: Any, transposed: bool, text: str, seed: int, stream: int, step: Any, watch: int
+) -> Tensor:
+    how, key = product(text), Key(seed, stream, step)
+    places = ({"place": "left"}, {"place": "right"}) if how.accumulate is None else ({}, {})
+    make = _operation(how)
+    left = make(a, how.left, -1, key, LEFT, watch, **places[0])
+    right = make(b, how.right, -1 if transposed else -2, key, RIGHT, watch, **places[1])
+    y = multiply(left, _turned(right) if transposed else right, how.accumulate, a.dtype)
+    return y if bias is None else y.add_(bias)
+
+
+@_implementation("matmul_backward")
+def _matmul_backward(
+    grad: Tensor, a: Tensor, b: Tensor, wanted: list[bool], transposed: bool, text: str,
+    seed: int, stream: int, step: Any, watch: int,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    how, key = product(text), Key(seed, stream, step)
+    places = ({"place": "left"}, {"place": "right"}) if how.accumulate is None else ({}, {})
+    make, empty = _operation(how), grad.new_empty(0)
+    grad_a = grad_b = grad_bias = empty
+    if wanted[0]:
+        along = make(grad, how.gradient_left, -1, key, GRADIENT, watch, **places[0])
+        right = make(b, how.right_backward, -2 if transposed else -1, key, RIGHT + 1, watch, **places[1])
+        grad_a = multiply(along, right if transposed else _turned(right), how.accumulate, a.dtype)
+        if how.clipped:
+            grad_a = grad_a * is_inside(a, how.left, -1)
+    if wanted[1]:
+        across = make(grad, how.gradient_right, -2, key, GRADIENT + 1, watch, **places[0])
+        left = make(a, how.left_backward, -2, key, LEFT + 1, watch, **places[1])
+        pair = (_turned(across), left) if transposed else (_turned(left), across)
+        grad_b = multiply(*pair, how.accumulate, b.dtype)
+        if how.clipped:
+            grad_b = grad_b * is_inside(b, how.right, -1 if transposed else -2)
+    if wanted[2]:
+        rows = grad.reshape(-1, grad.shape[-1])
+        if how.accumulate is None:
+            grad_bias = rows.sum(0)
+        else:  # as `mxnum.linear_backward` sums it
+            ones = torch.ones(1, len(rows), dtype=rows.dtype, device=rows.device)
+            grad_bias = mx.matmul(ones, rows, accumulate="sequential", out_dtype=rows.dtype)[0]
+    return grad_a, grad_b, grad_bias
+
+
+def _turned(x: Any) -> Any:
+    if isinstance(x, torch.Tensor):
+        return x.mT
+    return x.T if x.ndim == 2 else x.transpose(*range(x.ndim - 2), -1, -2)
+
+
+def _keep_matmul(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    a, b, bias, ctx.transposed, ctx.product, ctx.seed, ctx.stream, step, ctx.watch = inputs
+    ctx.has_bias = bias is not None
+    ctx.save_for_backward(a, b, step)
+
+
+def _matmul_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    a, b, step = ctx.saved_tensors
+    needed = ctx.needs_input_grad
+    wanted = [needed[0], needed[1], ctx.has_bias and needed[2]]
+    how = ctx.transposed, ctx.product, ctx.seed, ctx.stream, step, ctx.watch
+    made = torch.ops.mxnum.matmul_backward(grad, a, b, wanted, *how)
+    return *(part if is_wanted else None for part, is_wanted in zip(made, wanted, strict=True)), *[None] * 6
+
+
+# Convolutions: blocks lie along the channels that are summed, and along the batch for the weight's gradient.
+
+
+@_implementation("convolution")
+def _convolution(
+    x: Tensor, weight: Tensor, stride: list[int], padding: list[int], dilation: list[int], text: str,
+    seed: int, stream: int, step: Any, watch: int,
+) -> Tensor:  # fmt: skip
+    how, key = product(text), Key(seed, stream, step)
+    left = rounded(x, how.left, 1, key, LEFT, watch)
+    right = rounded(weight, how.right, 1, key, RIGHT, watch)
+    return torch.convolution(left, right, None, stride, padding, dilation, False, [0] * len(stride), 1)
+
+
+@_implementation("convolution_backward")
+def _convolution_backward(
+    grad: Tensor, x: Tensor, weight: Tensor, stride: list[int], padding: list[int], dilation: list[int], text: str,
+    seed: int, stream: int, step: Any, watch: int,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    how, key = product(text), Key(seed, stream, step)
+
+    def backward(grad: Tensor, x: Tensor, weight: Tensor, which: int) -> Tensor:
+        mask = [which == 0, which == 1, False]
+        none = [0] * len(stride)
+        made = torch.ops.aten.convolution_backward(
+            grad, x, weight, None, stride, padding, dilation, False, none, 1, mask
+        )
+        return made[which]
+
+    along = rounded(grad, how.gradient_left, 1, key, GRADIENT, watch)
+    grad_x = backward(along, x, rounded(weight, how.right_backward, 0, key, RIGHT + 1, watch), 0)
+    across = rounded(grad, how.gradient_right, 0, key, GRADIENT + 1, watch)
+    grad_weight = backward(across, rounded(x, how.left_backward, 0, key, LEFT + 1, watch), weight, 1)
+    if how.clipped:
+        grad_x, grad_weight = grad_x * is_inside(x, how.left, 1), grad_weight * is_inside(weight, how.right, 1)
+    return grad_x, grad_weight
+
+
+def _keep_convolution(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, weight, *ctx.geometry, ctx.product, ctx.seed, ctx.stream, step, ctx.watch = inputs
+    ctx.save_for_backward(x, weight, step)
+
+
+def _convolution_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    x, weight, step = ctx.saved_tensors
+    how = *ctx.geometry, ctx.product, ctx.seed, ctx.stream, step, ctx.watch
+    return *torch.ops.mxnum.convolution_backward(grad, x, weight, *how), *[None] * 8
+
+
+# What the compiler is told: shapes. Results lie in memory as those of the operations do.
+
+
+def _like_first(x: Tensor, *_: Any) -> Tensor:
+    return torch.empty_like(x)
+
+
+def _shape_of_matmul(a: Tensor, b: Tensor, bias: Any, transposed: bool, *_: Any) -> Tensor:
+    return a.new_empty((*a.shape[:-1], b.shape[-2] if transposed else b.shape[-1]))
+
+
+def _shapes_of_gradients(grad: Tensor, a: Tensor, b: Tensor, wanted: list[bool], *_: Any) -> tuple[Tensor, ...]:
+    shapes = a.shape, b.shape, grad.shape[-1:]
+    return tuple(grad.new_empty(shape if is_wanted else (0,)) for shape, is_wanted in zip(shapes, wanted, strict=True))
+
+
+def _shape_of_convolution(
+    x: Tensor, weight: Tensor, stride: list[int], padding: list[int], dilation: list[int], *_: Any
+) -> Tensor:
+    return torch.convolution(x, weight, None, stride, padding, dilation, False, [0] * len(stride), 1)
+
+
+_FAKES = {
+    "fake_quantize": _like_first,
+    "fake_quantize_backward": _like_first,
+    "bfloat16": _like_first,
+    "matmul": _shape_of_matmul,
+    "matmul_backward": _shapes_of_gradients,
+    "convolution": _shape_of_convolution,
+    "convolution_backward": lambda grad, x, weight, *_: (torch.empty_like(x), torch.empty_like(weight)),
+}
+for _name, _fake in _FAKES.items():
+    torch.library.register_fake(f"mxnum::{_name}", _fake, lib=_library)
+for _name, _gradient, _keep in (
+    ("fake_quantize", _fake_quantize_gradient, _keep_fake_quantize),
+    ("bfloat16", _bfloat16_gradient, _keep_bfloat16),
+    ("matmul", _matmul_gradient, _keep_matmul),
+    ("convolution", _convolution_gradient, _keep_convolution),
+):
+    torch.library.register_autograd(f"mxnum::{_name}", _gradient, setup_context=_keep, lib=_library)
+
+
+def _one_by_one(name: str) -> Any:
+    """A batch under `torch.vmap`, each of it computed as if it were alone; random bits would be those of each other."""
+    operation = getattr(torch.ops.mxnum, name)
+
+    def batched(info: Any, dims: tuple[Any, ...], *arguments: Any) -> Any:
+        stochastic = any(isinstance(value, str) and '"sr"' in value for value in arguments)
+        if stochastic:
+            raise ValueError(f"Operation mxnum.{name} must be without stochastic rounding under torch.vmap.")
+        made = []
+        for index in range(info.batch_size):
+            one = [x if dim is None else x.select(dim, index) for x, dim in zip(arguments, dims, strict=True)]
+            made.append(operation(*one))
+        if isinstance(made[0], tuple):
+            return tuple(torch.stack(parts) for parts in zip(*made, strict=True)), (0,) * len(made[0])
+        return torch.stack(made), 0
+
+    return batched
+
+
+if hasattr(torch.library, "register_vmap"):  # torch 2.5
+    for _name in _FAKES:
+        torch.library.register_vmap(f"mxnum::{_name}", _one_by_one(_name), lib=_library)

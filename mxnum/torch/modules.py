@@ -1,0 +1,165 @@
+"""What each kind of module does while it is emulated: its class is exchanged, and everything that it holds stays.
+
+So parameters, hooks, optimizers and `state_dict` know nothing of it, and `restore` is giving the class back.
+"""
+
+from __future__ import annotations
+
+import itertools
+from functools import cache
+from typing import Any
+
+from torch import nn
+from torch.nn import functional
+
+from mxnum.torch import multihead
+from mxnum.torch.attention import Intercepted, attention_functions
+from mxnum.torch.functions import (
+    How,
+    Key,
+    convolution_how,
+    layer_norm_how,
+    linear_how,
+    rms_norm_how,
+    weights_how,
+)
+
+Tensor = Any
+_numbers = itertools.count(1)
+
+
+class Site:
+    """What an emulated module knows: its name, its recipe, and what its random bits depend on."""
+
+    def __init__(self, name: str, how: How, emulation: Any):
+        self.name, self.how, self.emulation = name, how, emulation
+        self.seed, self.stream = emulation.key_of(name)
+        self.number = next(_numbers)
+
+    @property
+    def key(self) -> Key:
+        """What operations draw random bits from, and who looks."""
+        return self.seed, self.stream, self.emulation.step, self.number
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy has a number of its own, by which `watch` tells it from the original."""
+        self.__dict__.update(state, number=next(_numbers))
+
+
+class Emulated:
+    """The mark of an emulated module."""
+
+    #: The class that the module has otherwise.
+    emulates: Any
+    _mx: Site
+
+    def extra_repr(self) -> str:
+        """The module's own, and the recipe."""
+        usual: str = self.emulates.extra_repr(self)
+        return ", ".join(part for part in (usual, self._mx.how.recipe.describe()) if part)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _made_again, (self.emulates, self._mx_kind), self.__dict__
+
+    _mx_kind: str
+
+
+def kind_of(module: nn.Module, is_attention: bool) -> str | None:
+    """The kind of emulation that fits a module, or None."""
+    if is_attention:
+        return "attention"
+    for kind, (base, _) in _KINDS.items():
+        if base is not None and isinstance(module, base) and type(module).forward is base.forward:
+            return kind
+    return None
+
+
+def why_not(module: Any, kind: str | None) -> str | None:
+    """Why a module with parameters of its own is left alone; None if it is not."""
+    if "forward" in module.__dict__:
+        return "has a forward of its own instance"
+    if kind is None:
+        return "is of no kind that is emulated"
+    if kind.startswith("conv") and module.groups != 1:
+        return "convolves in groups"
+    if kind == "embedding" and module.max_norm is not None:
+        return "renormalizes its weights"
+    return None
+
+
+def enter(module: Any, kind: str, site: Site) -> None:
+    """Exchange the class of a module."""
+    module._mx = site
+    usual: Any = type(module)
+    module.__class__ = emulated_class(usual, kind)
+
+
+def leave(module: Any) -> None:
+    """Undo `enter`."""
+    module.__class__ = type(module).emulates
+    del module._mx
+
+
+@cache
+def emulated_class(cls: Any, kind: str) -> Any:
+    """The class of an emulated module, made from its own."""
+    content = {"forward": _KINDS[kind][1], "emulates": cls, "_mx_kind": kind, "__doc__": cls.__doc__}
+    return type(f"Emulated{cls.__name__}", (Emulated, cls), content)
+
+
+def _made_again(cls: Any, kind: str) -> Any:
+    return object.__new__(emulated_class(cls, kind))
+
+
+# The forward passes.
+
+
+def _linear(self: Any, input: Tensor) -> Tensor:
+    return linear_how(input, self.weight, self.bias, self._mx.how, self._mx.key)
+
+
+def _layer_norm(self: Any, input: Tensor) -> Tensor:
+    site = self._mx
+    return layer_norm_how(input, self.normalized_shape, self.weight, self.bias, self.eps, site.how, site.key)
+
+
+def _rms_norm(self: Any, x: Tensor) -> Tensor:
+    return rms_norm_how(x, self.normalized_shape, self.weight, self.eps, self._mx.how, self._mx.key)
+
+
+def _embedding(self: Any, input: Tensor) -> Tensor:
+    site, operand = self._mx, self._mx.how.recipe.weights
+    of_rows = not (operand.is_stochastic or operand.block_shape)  # then a row alone says how it is rounded
+    weight = self.weight if of_rows else weights_how(self.weight, site.how, site.key)
+    options = (self.padding_idx, None, 2.0, self.scale_grad_by_freq, self.sparse)
+    found = functional.embedding(input, weight, *options)
+    return weights_how(found, site.how, site.key) if of_rows else found
+
+
+def _convolution(self: Any, input: Tensor) -> Tensor:
+    site, padding, count = self._mx, self.padding, len(self.stride)
+    is_alone = input.ndim == count + 1
+    x = input[None] if is_alone else input
+    if self.padding_mode != "zeros" or isinstance(padding, str):
+        mode = "constant" if self.padding_mode == "zeros" else self.padding_mode
+        x, padding = functional.pad(x, self._reversed_padding_repeated_twice, mode=mode), [0] * count
+    geometry = list(self.stride), list(padding), list(self.dilation)
+    y = convolution_how(x, self.weight, self.bias, geometry, site.how, site.key)
+    return y[0] if is_alone else y
+
+
+def _attention(self: Any, *arguments: Any, **keywords: Any) -> Any:
+    with Intercepted(attention_functions(self._mx.how, self._mx.key)):
+        return self.emulates.forward(self, *arguments, **keywords)
+
+
+_KINDS: dict[str, tuple[Any, Any]] = {
+    "linear": (nn.Linear, _linear),
+    "layer_norm": (nn.LayerNorm, _layer_norm),
+    "rms_norm": (nn.RMSNorm, _rms_norm),
+    "embedding": (nn.Embedding, _embedding),
+    "conv1d": (nn.Conv1d, _convolution),
+    "conv2d": (nn.Conv2d, _convolution),
+    "multihead_attention": (nn.MultiheadAttention, multihead.forward),
+    "attention": (None, _attention),
+}

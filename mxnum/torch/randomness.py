@@ -1,0 +1,41 @@
+"""What random bits depend on: a seed for each module, the operand, and the step. Nothing of it is global.
+
+Philox is counted, so the bits of an element are known from these numbers alone: they are the same after a restart, when
+a checkpointed part is computed again, and on every worker for what all workers share.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import torch
+
+from mxnum import errors
+from mxnum.interop.torch import drawn
+
+#: Streams that belong to one worker: those of more steps than anybody runs.
+WORKER = 1 << 48
+
+
+def seed_of(seed: Any) -> int:
+    """A seed of 64 bits from an integer, or drawn from a `torch.Generator`, which that advances."""
+    if isinstance(seed, torch.Generator):
+        return drawn(seed)
+    return errors.integer("seed", seed, 0, (1 << 64) - 1)
+
+
+def module_seed(seed: int, name: str) -> int:
+    """The seed of the module of that name: 64 bits that look unrelated to those of other modules."""
+    digest = hashlib.blake2b(name.encode(), digest_size=8, key=seed.to_bytes(8, "little")).digest()
+    return int.from_bytes(digest, "little")
+
+
+def signed(seed: int) -> int:
+    """64 bits as torch's operations hold integers."""
+    return seed - (1 << 64) if seed >= 1 << 63 else seed
+
+
+def recomputing() -> bool:
+    """Whether this is a part of a backward pass: then what runs forward there, runs once more."""
+    return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1

@@ -1,0 +1,198 @@
+"""Watching an emulated model: what rounding does to each operand of each layer, at chosen steps.
+
+Operations say what they round to whoever watches their module, so nothing is computed twice for it, and a compiled
+model is watched like any other.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+import mxnum as mx
+from mxnum import errors
+from mxnum.formats import E8M0
+from mxnum.recipe import Operand, Recipe
+from mxnum.torch.emulate import emulation_of
+from mxnum.torch.operands import BETA, GAMMA, GRADIENT, LEFT, RIGHT, Key, is_clamped, watching
+from mxnum.torch.randomness import recomputing
+
+Tensor = Any
+NAMES = {
+    LEFT: "activations", LEFT + 1: "activations_backward", RIGHT: "weights", RIGHT + 1: "weights_backward",
+    GRADIENT: "gradients", GRADIENT + 1: "gradients_for_weights", GAMMA: "gamma", BETA: "beta",
+}  # fmt: skip
+_FORWARD = (LEFT, RIGHT, GAMMA, BETA)
+_PARAMETERS = (RIGHT, RIGHT + 1, GAMMA, BETA)
+#: What is measured of an operand; and of the gradient of a parameter.
+QUANTITIES = ("rmse", "clamped", "underflow", "scale_least", "scale_greatest", "scales_at_ends", "flips")
+BIASES = ("zeta", "cosine")
+
+
+class Watch:
+    """What was seen so far: a row for each operand of each module at each step that was looked at."""
+
+    def __init__(self, model: nn.Module, is_step: Callable[[int], bool]):
+        self._model, self._is_step = weakref.ref(model), is_step
+        self._rows: list[dict[str, Any]] = []
+        self._codes: dict[Any, Tensor] = {}
+        self._count: Counter[Any] = Counter()
+        self._numbers: list[int] = []
+        self._written, self._is_quiet = 0, False
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A dictionary a row, as ``pandas.DataFrame`` takes them.
+
+        rmse
+            Root of the sum of squared errors over the sum of squares: the relative error.
+        clamped, underflow
+            Shares of the elements beyond the largest value of their block, and of those that became zero.
+        scale_least, scale_greatest, scales_at_ends
+            The least and the greatest scale code, and how many blocks have the least or the greatest that there is.
+        flips
+            Of a parameter: the share of codes that differ from those of the look before.
+        zeta, cosine
+            From `compare`: ||g~ - g|| / ||g|| and the cosine of the angle between a parameter's gradient g~ and
+            float32's g.
+        """
+        return [dict(row) for row in self._rows]
+
+    def table(self, step: int | None = None) -> str:
+        """The rows of a step, the last one without an argument, as text."""
+        steps = [row["step"] for row in self._rows]
+        if not steps:
+            return "Nothing was looked at yet."
+        shown = [row for row in self._rows if row["step"] == (max(steps) if step is None else step)]
+        names = ["step", "module", "operand", *(n for n in (*QUANTITIES, *BIASES) if any(n in row for row in shown))]
+        lines = [names] + [[_text(row.get(name)) for name in names] for row in shown]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(names))]
+        return "\n".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+
+    def write(self, writer: Any, tag: str = "mxnum") -> None:
+        """What is new since the last call, to the `add_scalars` of a TensorBoard writer, quantity by quantity."""
+        new, self._written = self._rows[self._written :], len(self._rows)
+        for step in dict.fromkeys(row["step"] for row in new):
+            of_step = [row for row in new if row["step"] == step]
+            for name in (*QUANTITIES, *BIASES):
+                values = {f"{row['module']} {row['operand']}": row[name] for row in of_step if name in row}
+                if values:
+                    writer.add_scalars(f"{tag}/{name}", values, step)
+
+    def figure(self, quantity: str = "rmse", operand: str = "weights") -> Any:
+        """A figure of matplotlib (extra ``plots``): modules down, steps along, the quantity as colour."""
+        from mxnum.torch.figure import layers_by_steps
+
+        errors.choose("quantity", quantity, (*QUANTITIES, *BIASES))
+        chosen = [row for row in self._rows if row["operand"] == operand and quantity in row]
+        seen = tuple(dict.fromkeys(row["operand"] for row in self._rows))
+        errors.require(bool(chosen), "operand", f"one that was seen with {quantity!r}, of {list(seen)}", operand)
+        return layers_by_steps(chosen, quantity, operand)
+
+    def compare(self, model: nn.Module, loss: Callable[[], Tensor]) -> dict[str, Any]:
+        """The gradients of the model as it is emulated beside those of float32, by the same loss on the same batch.
+
+        `loss` runs the model and returns the loss. It is called twice; the gradients that parameters hold, the step and
+        torch's random numbers stay as they are. The row of the whole model comes back: its operand is "gradient".
+        """
+        emulation = emulation_of(model)
+        named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+        step, hows = emulation.step, {name: site.how for name, site in emulation.sites.items()}
+        self._is_quiet = True
+        try:
+            reduced = _gradients(loss, named)
+            for site in emulation.sites.values():
+                site.how = site.how.but(Recipe())
+            emulation.step = step
+            exact = _gradients(loss, named)
+        finally:
+            self._is_quiet, emulation.step = False, step
+            for name, site in emulation.sites.items():
+                site.how = hows[name]
+        for (name, _), g, h in zip(named, reduced, exact, strict=True):
+            module, _, parameter = name.rpartition(".")
+            self._rows.append({"step": int(step), "module": module, "operand": parameter, **_angle(g, h)})
+        whole = _angle(torch.cat([g.flatten() for g in reduced]), torch.cat([g.flatten() for g in exact]))
+        row = {"step": int(step), "module": "", "operand": "gradient", **whole}
+        self._rows.append(row)
+        return dict(row)
+
+    def stop(self) -> None:
+        """Look no more; what was seen stays."""
+        for number in self._numbers:
+            watching.pop(number, None)
+        self._codes.clear()
+
+    def _follow(self, name: str, number: int) -> None:
+        def see(slot: int, operand: Operand, axis: int, x: Tensor, value: Tensor, key: Key) -> None:
+            step = 0 if key.step is None else int(key.step)
+            again, model = slot in _FORWARD and recomputing(), self._model()
+            is_wanted = not self._is_quiet and model is not None and model.training and self._is_step(step)
+            if is_wanted and operand.is_mx and not again and x.numel():
+                self._see(name, step, slot, operand, axis, x.detach(), value.detach())
+
+        watching[number] = see
+        self._numbers.append(number)
+
+    def _see(self, name: str, step: int, slot: int, operand: Operand, axis: int, x: Tensor, value: Tensor) -> None:
+        self._count[name, step, slot] += 1
+        index = self._count[name, step, slot]
+        what = NAMES[slot] + (f" {index}" if index > 1 else "")
+        row: dict[str, Any] = {"step": step, "module": name, "operand": what}
+        wide, error = x.double(), value.double() - x.double()
+        row["rmse"] = math.sqrt(error.square().sum() / wide.square().sum()) if wide.any() else 0.0
+        fmt, nearest = operand.mx_format, {**operand.keywords(axis), "rounding": "rne"}
+        q = mx.quantize(x, fmt, **nearest)
+        row["clamped"] = float(is_clamped(x, q).double().mean())
+        row["underflow"] = float(((value == 0) & (x != 0)).double().mean())
+        scales = cast(Tensor, q.scales).to(torch.int64)
+        row["scale_least"], row["scale_greatest"] = int(scales.min()), int(scales.max())
+        if fmt.scale == E8M0:
+            ends = (scales == 0) | (scales == E8M0.nan_code - 1)
+            row["scales_at_ends"] = int(ends.sum())
+        if slot in _PARAMETERS:
+            before, self._codes[name, what] = self._codes.get((name, what)), q.codes
+            if before is not None and before.shape == q.codes.shape:
+                row["flips"] = float((before != q.codes).double().mean())
+        self._rows.append(row)
+
+
+def watch(model: nn.Module, every: int = 1, *, steps: Iterable[int] | None = None) -> Watch:
+    """Look at all operands of an emulated model in training, at each step that `every` divides, or at `steps`.
+
+    A step that is looked at costs about as much again as its rounding; the others cost nothing. Operands of a module
+    that are seen several times in a step are numbered: "activations", "activations 2".
+    """
+    emulation = emulation_of(model)
+    every = errors.positive_integer("every", every)
+    chosen = None if steps is None else frozenset(errors.integer("steps", step, 0, 1 << 48) for step in steps)
+    made = Watch(model, (lambda step: step % every == 0) if chosen is None else chosen.__contains__)
+    for name, site in emulation.sites.items():
+        if site.number in watching:
+            raise ValueError("Argument 'model' must be watched by one at a time: call stop() of the other.")
+        made._follow(name, site.number)
+    return made
+
+
+def _gradients(loss: Callable[[], Tensor], named: list[tuple[str, Tensor]]) -> list[Tensor]:
+    """Gradients by the loss, zero where there are none, with torch's random numbers put back."""
+    with torch.random.fork_rng(), torch.enable_grad():
+        made = torch.autograd.grad(loss(), [p for _, p in named], allow_unused=True)
+    return [(torch.zeros_like(p) if g is None else g).double() for (_, p), g in zip(named, made, strict=True)]
+
+
+def _angle(reduced: Tensor, exact: Tensor) -> dict[str, float]:
+    norm, other = float(exact.norm()), float(reduced.norm())
+    if norm == 0 or other == 0:
+        return {"zeta": math.nan if norm == 0 else 1.0, "cosine": math.nan}
+    cosine = float((reduced * exact).sum()) / (norm * other)
+    return {"zeta": float((reduced - exact).norm()) / norm, "cosine": cosine}
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,101 @@
+"""Recipes: what is rounded where, in files and by name."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+import mxnum as mx
+from mxnum.recipe import BFLOAT16, FLOAT32, OPERANDS, Operand, Recipe
+
+RECIPES = {
+    "nothing": Recipe(),
+    "uniform": Recipe.uniform("mxfp8_e4m3", vector="bfloat16"),
+    "tiles": Recipe.uniform("mxfp4_e2m1", block_shape=(4, 8), scale_rule="rceil"),
+    "mixed": Recipe("mxfp8_e4m3", "mxfp6_e2m3", gradients={"format": "mxfp8_e5m2", "rounding": "sr"}, gamma=BFLOAT16),
+    "turned": Recipe(
+        activations_backward={"format": "mxint8", "transform": "hadamard"},
+        gradients_for_weights=Operand("mxint8", transform="hadamard", block_size=16),
+    ),
+    "own": Recipe.uniform(mx.MXFormat(mx.ElementFormat("e3m4", exponent_bits=3, mantissa_bits=4, bias=3), block=16)),
+}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_files_keep_all(name):
+    recipe = RECIPES[name]
+    assert Recipe.from_toml(recipe.to_toml()) == recipe
+    assert Recipe.from_json(recipe.to_json()) == recipe
+    assert Recipe.of(recipe.to_dict()) == recipe
+    assert hash(Recipe.from_toml(recipe.to_toml())) == hash(recipe)
+
+
+def test_every_field_is_in_the_file():
+    changed = {"vector": "bfloat16", "vector_rounding": "rna", "round_activation": False, "vector_steps": True}
+    changed |= {name: Operand("mxint8", rounding="rtz", block_size=7 + i) for i, name in enumerate(OPERANDS)}
+    assert set(changed) == {field.name for field in dataclasses.fields(Recipe)}
+    assert Recipe.from_toml(Recipe(**changed).to_toml()) == Recipe(**changed)
+
+
+@pytest.mark.parametrize("name", set(Recipe.names()) - {"nvidia nvfp4"})
+def test_named_ones(name):
+    recipe = Recipe.named(name)
+    assert Recipe.of(name) == recipe == Recipe.from_toml(recipe.to_toml())
+    assert Recipe.names()[name].endswith(".")
+    if name in ("uniform", "microxcaling", "torchao mxfp8", "nvidia mxfp8"):
+        assert Recipe.named(name, "mxint8").gradients.format == "mxint8"
+
+
+def test_nvfp4_as_nvidia_trains_with_it():
+    recipe = Recipe.named("nvidia nvfp4", "mxfp4_e2m1")
+    assert recipe.weights == recipe.weights_backward == Operand("mxfp4_e2m1", block_shape=(16, 16))
+    assert recipe.gradients == Operand("mxfp4_e2m1", rounding="sr")
+    assert recipe.of_weight_gradient.transform == recipe.activations_backward.transform == "hadamard"
+    assert (recipe.activations_backward.rounding, recipe.of_weight_gradient.rounding) == ("rne", "sr")
+
+
+def test_parts_of_recipes():
+    recipe = Recipe.uniform("mxfp4_e2m1", rounding="sr")
+    forward = recipe.forward_only()
+    assert (forward.weights, forward.activations, forward.gamma) == (recipe.weights,) * 3
+    assert forward.gradients == forward.weights_backward == forward.activations_backward == FLOAT32
+    assert recipe.weights_only() == Recipe(weights=recipe.weights, weights_backward=recipe.weights)
+    assert recipe.of_weight_gradient == recipe.gradients
+    assert Recipe.of("mxint8") == Recipe.uniform("mxint8", layer_norm="float32")
+    assert Recipe.uniform("mxint8").gamma == Operand("mxint8")
+    tiles = {"format": "mxint8", "block_shape": [4, 4]}
+    assert Recipe.of({"uniform": tiles, "beta": "float32"}) == Recipe.uniform("mxint8", block_shape=(4, 4)).but(
+        beta=FLOAT32
+    )
+
+
+WRONG = {
+    "name": (lambda: Recipe.of("mxfp8_e4m4"), "Argument 'recipe' must be one of .* did you mean 'mxfp8_e4m3'"),
+    "none": (lambda: Recipe.of(None), "Argument 'recipe' must be a Recipe, a name, a format or a mapping, not None"),
+    "field": (lambda: Recipe.of({"weight": "mxint8"}), "did you mean 'weights'"),
+    "operand": (lambda: Recipe(weights=3), "must be a format, 'float32', a mapping or an Operand, not 3"),
+    "key": (lambda: Recipe(weights={"fmt": "mxint8"}), "name in an operand"),
+    "turned": (lambda: Recipe(weights=Operand("mxint8", transform="hadamard")), "'activations.transform' must be 'had"),
+    "transform": (lambda: Operand("mxint8", transform="fourier"), "Argument 'transform' must be one of"),
+    "two": (lambda: Operand("mxint8", block_size=2, block_shape=(2, 2)), "must not be given together"),
+    "shape": (lambda: Operand("mxint8", block_shape=(2, 2, 2)), "Argument 'block_shape' must be two lengths"),
+    "vector": (lambda: Recipe(vector="float16"), "Argument 'vector' must be one of"),
+    "json": (lambda: Recipe.from_json("{"), "Argument 'text' must be JSON: "),
+    "list": (lambda: Recipe.from_json("[]"), "Argument 'text' must be a JSON object, not 'list'"),
+    "toml": (lambda: Recipe.from_toml("="), "Argument 'text' must be TOML: "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_said_in_a_sentence(case):
+    call, message = WRONG[case]
+    with pytest.raises((ValueError, TypeError), match=message):
+        call()
+
+
+def test_experiments_refuse_what_they_do_not_do():
+    from mxnum.experiments import Experiment
+
+    with pytest.raises(ValueError, match="'precision' must be a recipe without transforms"):
+        Experiment(precision=RECIPES["turned"])

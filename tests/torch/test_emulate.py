@@ -1,0 +1,282 @@
+"""Models emulated in place, and back."""
+
+from __future__ import annotations
+
+import copy
+import io
+
+import pytest
+
+import mxnum as mx
+from mxnum.recipe import FLOAT32, Recipe
+
+torch = pytest.importorskip("torch", reason="the extra torch is not installed")
+mxt = pytest.importorskip("mxnum.torch")
+nn = torch.nn
+
+
+class Own(nn.Linear):
+    """A layer of a user's, which computes as Linear does."""
+
+
+class Other(nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+class Attending(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(32, 96)
+
+    def forward(self, x):
+        q, k, v = (part.unflatten(-1, (2, 16)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return y.transpose(1, 2).flatten(2)
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed = nn.Embedding(40, 32)
+        self.block = nn.ModuleDict({"attend": Attending(), "norm": nn.LayerNorm(32), "mlp": Own(32, 32)})
+        self.conv = nn.Conv1d(8, 8, 3, padding=1)
+        self.rms = nn.RMSNorm(32)
+        self.other = Other(32, 32)
+        self.head = nn.Linear(32, 40)
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        x = x + self.block["attend"](self.block["norm"](x))
+        x = x + torch.relu(self.block["mlp"](x))
+        return self.head(self.other(self.rms(self.conv(x))))
+
+
+IDS = torch.arange(24).reshape(3, 8)
+
+
+def trained(model, steps=3, rate=0.1):
+    losses = []
+    optimizer = torch.optim.SGD(model.parameters(), rate)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(IDS).flatten(0, 1), (IDS.flatten() + 1) % 40)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def test_what_is_emulated_and_what_is_left_alone():
+    model = Model()
+    keys, parameters = list(model.state_dict()), list(model.parameters())
+    emulation = mxt.emulate(model, "mxfp4_e2m1")
+    assert list(model.state_dict()) == keys
+    assert all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
+    assert set(emulation.modules) == {
+        "embed", "block.attend.qkv", "block.norm", "block.mlp", "conv", "rms", "head"
+    }  # fmt: skip
+    assert emulation.unknown == "Left alone: other (Other) is of no kind that is emulated."
+    assert str(emulation).startswith("7 modules are emulated: 1 Embedding, 2 Linear, 1 LayerNorm, 1 Own, 1 Conv1d, ")
+    assert isinstance(model.block["mlp"], Own)
+    assert "mxfp4_e2m1" in repr(model.head)
+
+
+def test_restoring_leaves_nothing():
+    model, twin = Model(), Model()
+    before = {name: dict(module.__dict__) for name, module in model.named_modules()}
+    mxt.emulate(model, "mxfp4_e2m1", attention="block.attend")
+    trained(model)
+    mxt.restore(model)
+    twin.load_state_dict(model.state_dict())
+    assert torch.equal(model(IDS), twin(IDS))
+    for name, module in model.named_modules():
+        assert type(module) is type(twin.get_submodule(name))
+        assert set(module.__dict__) == set(before[name])
+    mxt.emulate(model, "mxint8")  # and once more
+    with pytest.raises(ValueError, match="must be one that is not emulated yet"):
+        mxt.emulate(model, "mxint8")
+
+
+def test_each_kind_computes_what_its_function_does():
+    model = Model()
+    mxt.emulate(model, Recipe.uniform("mxfp4_e2m1"))
+    x = torch.randn(3, 8, 32)
+
+    def q(parameter, axis=-1):
+        return mx.fake_quantize(parameter.detach(), "mxfp4_e2m1", axis=axis)
+
+    table = q(model.embed.weight)
+    assert torch.equal(model.embed(IDS), table[IDS])
+    norm = model.block["norm"]
+    assert torch.equal(norm(x), nn.functional.layer_norm(x, (32,), q(norm.weight), q(norm.bias), norm.eps))
+    assert torch.equal(model.rms(x), nn.functional.rms_norm(x, (32,), q(model.rms.weight)))
+    assert torch.equal(model.head(x), mxt.linear(x, model.head.weight, model.head.bias, "mxfp4_e2m1"))
+    conv = model.conv
+    want = nn.functional.conv1d(q(x, 1), q(conv.weight, 1), conv.bias, padding=1)
+    assert torch.allclose(conv(x), want, atol=1e-6)
+
+
+def test_convolutions():
+    torch.manual_seed(1)
+    for options in ({}, {"stride": 2, "dilation": 2}, {"padding": "same"}, {"padding": 2, "padding_mode": "circular"}):
+        layer, x = nn.Conv2d(32, 16, 3, **options), torch.randn(32, 32, 9, 9)
+        plain, module = copy.deepcopy(layer), copy.deepcopy(layer)
+        mxt.emulate(module, Recipe())
+        y, want = module(x), plain(x)
+        assert torch.allclose(y, want, atol=1e-5)
+        assert module(x[0]).shape == plain(x[0]).shape
+        y.square().sum().backward()
+        want.square().sum().backward()
+        assert torch.allclose(module.weight.grad, plain.weight.grad, rtol=1e-4, atol=1e-2)
+    mxt.restore(module)
+    mxt.emulate(module, Recipe(gradients="mxint8", activations_backward="mxint8", weights_backward="mxint8"))
+    x.requires_grad_()
+    y = module(x)
+    grad = torch.randn_like(y)
+    dx, dw = torch.autograd.grad(y, (x, module.weight), grad)
+    along, across = mx.fake_quantize(grad, "mxint8", axis=1), mx.fake_quantize(grad, "mxint8", axis=0)
+    weight = mx.fake_quantize(module.weight.detach(), "mxint8", axis=0)
+    padded = nn.functional.pad(x.detach(), module._reversed_padding_repeated_twice, mode="circular")
+    samples = mx.fake_quantize(padded, "mxint8", axis=0)
+    assert torch.allclose(dw, nn.grad.conv2d_weight(samples, weight.shape, across), atol=1e-3)
+    inner = nn.grad.conv2d_input(padded.shape, weight, along)
+    assert torch.allclose(dx.sum(), inner.sum(), rtol=1e-3)
+
+
+def test_recipes_by_name_predicate_and_filter():
+    by_name = mxt.emulate(Model(), {"head": None, "block.*": "mxint8", "*": Recipe.named("microxcaling")})
+    assert "head" not in by_name.modules
+    assert by_name.sites["block.mlp"].how.recipe == Recipe.of("mxint8")
+    assert by_name.sites["conv"].how.recipe == Recipe.named("microxcaling")
+    by_predicate = mxt.emulate(Model(), lambda name, module: "mxint4" if isinstance(module, nn.LayerNorm) else None)
+    assert set(by_predicate.modules) == {"block.norm"}
+    filtered = mxt.emulate(Model(), "mxint8", ["block.*", "head"])
+    assert set(filtered.modules) == {"block.attend.qkv", "block.norm", "block.mlp", "head"}
+    chosen = mxt.emulate(Model(), "mxint8", lambda name, module: name == "head")
+    assert set(chosen.modules) == {"head"}
+
+
+def test_another_recipe_in_mid_training():
+    straight, changed = Model(), Model()
+    mxt.emulate(straight, "mxfp4_e2m1")
+    mxt.emulate(changed, "mxfp4_e2m1")
+    assert trained(straight) == trained(changed)
+    mxt.set_recipe(changed, {"head": "mxfp8_e4m3", "*": "mxfp4_e2m1"})
+    assert trained(straight) != trained(changed)
+    mxt.set_recipe(changed, None)
+    plain = Model()
+    plain.load_state_dict(changed.state_dict())
+    assert torch.allclose(torch.tensor(trained(changed)), torch.tensor(trained(plain)), rtol=1e-5)
+    mxt.set_recipe(changed, "mxint8")
+    assert changed.head._mx.how.recipe == Recipe.of("mxint8")
+
+
+@pytest.mark.parametrize("way", ["deepcopy", "pickle"])
+def test_copies(way):
+    model = Model()
+    emulation = mxt.emulate(model, Recipe.uniform("mxfp4_e2m1", rounding="sr"), seed=4)
+    trained(model, 1)
+    if way == "deepcopy":
+        copied = copy.deepcopy(model)
+    else:
+        file = io.BytesIO()
+        torch.save(model, file)
+        file.seek(0)
+        copied = torch.load(file, weights_only=False)
+    assert trained(copied, 2) == trained(model, 2)
+    assert copied.head._mx.number != model.head._mx.number
+    mxt.restore(copied)
+    assert type(copied.head) is nn.Linear
+    assert emulation.modules["head"] is model.head
+
+
+def test_encoder_layers_of_torch_do_not_skip_what_is_emulated():
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(32, 2, 64, dropout=0.0, batch_first=True)
+    encoder, x = nn.TransformerEncoder(layer, 2), torch.randn(3, 8, 32)
+    emulation = mxt.emulate(encoder, "mxfp4_e2m1")
+    training = encoder(x)
+    encoder.eval()
+    with torch.no_grad():
+        assert torch.equal(encoder(x), training)
+    mxt.restore(encoder)
+    assert encoder.layers[0].activation_relu_or_gelu == 1
+    assert len(emulation.modules) == 10
+
+
+def test_training_learns():
+    model = Model()
+    mxt.emulate(model, "uniform", attention=["block.attend"])
+    losses = trained(model, 30, 0.5)
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def wrapped():
+    return torch.compile(Model(), backend="eager")
+
+
+WRONG = {
+    "module": (lambda: mxt.emulate([1]), "'model' must be a torch.nn.Module, not 'list'"),
+    "recipe": (lambda: mxt.emulate(Model(), "mxfp7"), "'recipe' must be one of"),
+    "none": (lambda: mxt.emulate(Model(), {"*": 3}), "'recipe' must be a Recipe, a name, a format or a mapping"),
+    "pattern": (lambda: mxt.emulate(Model(), {"haed": None, "*": "mxint8"}), "Pattern 'haed' must fit the name of"),
+    "filter": (lambda: mxt.emulate(Model(), "mxint8", "blocks.*"), r"Pattern 'blocks\.\*' must fit"),
+    "attention": (lambda: mxt.emulate(Model(), "mxint8", attention="att"), "Pattern 'att' must fit"),
+    "choice": (lambda: mxt.emulate(Model(), "mxint8", [3]), "'filter' must be patterns of names or a function"),
+    "accumulate": (lambda: mxt.emulate(Model(), "mxint8", accumulate="blk"), "'accumulate' must be one of"),
+    "seed": (lambda: mxt.emulate(Model(), "mxint8", seed=0.5), "'seed' must be an integer"),
+    "worker": (lambda: mxt.emulate(Model(), "mxint8", worker=-1), "'worker' must be between 0 and 8191"),
+    "compiled": (lambda: mxt.emulate(wrapped(), "mxint8"), "'model' must be emulated before it is compiled or wrapped"),
+    "restore": (lambda: mxt.restore(Model()), "'model' must be one that emulate"),
+    "set": (lambda: mxt.set_recipe(Model(), "mxint8"), "'model' must be one that emulate"),
+    "float64": (lambda: mxt.emulate(Model().double(), "mxint8", accumulate="block").modules["head"](
+        torch.ones(1, 32, dtype=torch.float64)), "'out_dtype' must be"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_said_in_a_sentence_and_changes_nothing(case):
+    call, message = WRONG[case]
+    with pytest.raises((ValueError, TypeError), match=message):
+        call()
+
+
+def test_a_wrong_call_changes_nothing():
+    model = Model()
+    with pytest.raises(ValueError, match="must fit"):
+        mxt.emulate(model, {"head": "mxint8", "haed": "mxint8"})
+    assert not any(isinstance(module, mxt.modules.Emulated) for module in model.modules())
+    mxt.emulate(model.block, "mxint8")
+    with pytest.raises(ValueError, match=r"must be without emulated parts, as 'block.attend.qkv' is one"):
+        mxt.emulate(model, "mxint8")
+
+
+def test_layers_that_are_left_alone_say_why():
+    model = nn.ModuleDict({
+        "grouped": nn.Conv1d(8, 8, 3, groups=2), "bounded": nn.Embedding(4, 8, max_norm=1.0), "rnn": nn.GRU(8, 8),
+        "patched": nn.Linear(4, 4),
+    })  # fmt: skip
+    model["patched"].forward = lambda x: x
+    emulation = mxt.emulate(model, "mxint8")
+    assert emulation.left_alone == {
+        "grouped": "(Conv1d) convolves in groups",
+        "bounded": "(Embedding) renormalizes its weights",
+        "rnn": "(GRU) is of no kind that is emulated",
+        "patched": "(Linear) has a forward of its own instance",
+    }
+    assert str(emulation).startswith("No module is emulated. Left alone: grouped (Conv1d) convolves in groups; ")
+
+
+def test_types_of_weights():
+    for dtype in (torch.float64, torch.bfloat16, torch.float16):
+        layer = nn.Linear(64, 8).to(dtype)
+        mxt.emulate(layer, "mxfp8_e4m3")
+        assert layer(torch.ones(2, 64, dtype=dtype)).dtype == dtype
+
+
+def test_operands_that_are_float32_are_not_touched():
+    model, plain = Model(), Model()
+    mxt.emulate(model, Recipe(gamma=FLOAT32))
+    assert torch.allclose(model(IDS), plain(IDS), atol=1e-6)

@@ -1,0 +1,333 @@
+"""Functions of tensors: the bits of `mxnum`, and their gradients."""
+
+from __future__ import annotations
+
+import pytest
+
+import mxnum as mx
+from mxnum.recipe import BFLOAT16, FLOAT32, Operand, Recipe
+
+torch = pytest.importorskip("torch", reason="the extra torch is not installed")
+mxt = pytest.importorskip("mxnum.torch")
+
+
+def numbers(*shape, seed=0, dtype=torch.float32):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+    return (x * torch.exp2(3 * torch.sin(torch.arange(x.numel()).reshape(shape)))).to(dtype).requires_grad_()
+
+
+def gradients(y, *inputs, seed=9):
+    grad = torch.randn(y.shape, generator=torch.Generator().manual_seed(seed)).to(y.dtype)
+    return grad, torch.autograd.grad(y, inputs, grad)
+
+
+RECIPES = {
+    "one": ("mxfp8_e4m3", "mxfp8_e4m3", "mxfp8_e4m3"),
+    "three": ("mxfp4_e2m1", "mxfp6_e3m2", "mxfp8_e5m2"),
+    "stochastic": tuple({"format": f, "rounding": "sr", "seed": 5} for f in ("mxfp8_e4m3", "mxint8", "mxfp4_e2m1")),
+    "rules": ({"format": "mxfp4_e2m1", "scale_rule": "rceil"}, {"format": "mxint8", "rounding": "rtz"}, "mxint4"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("accumulate", ["block", "exact", "sequential", "blas"])
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_layer_has_the_bits_of_linear_forward_and_linear_backward(name, accumulate):
+    x, w, b = numbers(2, 5, 96), numbers(40, 96, seed=1), numbers(40, seed=2)
+    keywords = [dict(how) if isinstance(how, dict) else {"format": how} for how in RECIPES[name]]
+    stochastic = name == "stochastic"
+    for number, options in enumerate(keywords):
+        options |= {"stream": 4 * 3 + (0, 1, 2)[number]} if stochastic else {}
+    drawn = ("seed", "stream")
+    a, v, g = (Operand.of({k: v for k, v in options.items() if k not in drawn}) for options in keywords)
+    recipe = Recipe(weights=v, activations=a, weights_backward=v, activations_backward=a, gradients=g)
+    y = mxt.linear(x, w, b, recipe, accumulate=accumulate, **({"seed": 5, "stream": 3} if stochastic else {}))
+    want, context = mx.linear_forward(
+        x.detach(), w.detach(), b.detach(), activations=keywords[0], weights=keywords[1], accumulate=accumulate
+    )
+    assert torch.equal(y, want)
+    grad, made = gradients(y, x, w, b)
+    usual = mx.linear_backward(grad, context, gradients=keywords[2])
+    assert all(torch.equal(mine, other) for mine, other in zip(made, usual, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_products_of_rounded_operands_are_torchs(dtype):
+    x, w = numbers(7, 64, dtype=dtype), numbers(32, 64, seed=1, dtype=dtype)
+    both = [(f"{name}{axis}", v, axis) for name, v in (("x", x), ("w", w)) for axis in (0, 1)]
+    q = {name: mx.fake_quantize(v.detach(), "mxfp8_e4m3", axis=axis) for name, v, axis in both}
+    y = mxt.linear(x, w)
+    assert y.dtype == dtype
+    assert torch.equal(y, q["x1"] @ q["w1"].T)
+    grad, (dx, dw) = gradients(y, x, w)
+    along, across = (mx.fake_quantize(grad, "mxfp8_e4m3", axis=axis) for axis in (1, 0))
+    assert torch.equal(dx, along @ q["w0"])
+    assert torch.equal(dw, across.T @ q["x0"])
+
+
+@pytest.mark.parametrize("accumulate", [None, "block"])
+def test_matmul_of_batches(accumulate):
+    a, b = numbers(2, 3, 8, 64), numbers(3, 64, 40, seed=1)
+    y = mxt.matmul(a, b, "mxint8", accumulate=accumulate)
+    q = mx.fake_quantize(a.detach(), "mxint8"), mx.fake_quantize(b.detach(), "mxint8", axis=-2)
+    assert torch.allclose(y, q[0] @ q[1], rtol=0, atol=1e-4)
+    grad, (da, db) = gradients(y, a, b)
+    rows, columns = mx.fake_quantize(grad, "mxint8"), mx.fake_quantize(grad, "mxint8", axis=-2)
+    q = mx.fake_quantize(a.detach(), "mxint8", axis=-2), mx.fake_quantize(b.detach(), "mxint8", axis=-1)
+    assert torch.allclose(da, rows @ q[1].mT, atol=1e-3)
+    assert torch.allclose(db, (q[0].mT @ columns).sum(0), atol=1e-3)
+
+
+def test_six_operands_are_six():
+    x, w = numbers(32, 64), numbers(32, 64, seed=1)
+    plain = mxt.linear(x, w, recipe="float32")
+    assert torch.equal(plain, x @ w.T)
+    grad, (dx, dw) = gradients(plain, x, w)
+    changes = {
+        "weights": (1, 0, 0), "activations": (1, 0, 0),
+        "weights_backward": (0, 1, 0), "activations_backward": (0, 0, 1),
+        "gradients_for_weights": (0, 0, 1), "gradients": (0, 1, 1), "gamma": (0, 0, 0),
+    }  # fmt: skip
+    for name, changed in changes.items():
+        y = mxt.linear(x, w, recipe=Recipe(**{name: "mxfp4_e2m1"}))
+        made = (y, *torch.autograd.grad(y, (x, w), grad))
+        differs = tuple(int(not torch.equal(a, b)) for a, b in zip(made, (plain, dx, dw), strict=True))
+        assert differs == changed, name
+
+
+def test_fake_quantize():
+    x = numbers(6, 70)
+    for options in ({}, {"axis": 0, "rounding": "rtz", "scale_rule": "even"}, {"block_shape": (4, 4)}):
+        y = mxt.fake_quantize(x, "mxfp4_e2m1", **options)
+        assert torch.equal(y, mx.fake_quantize(x.detach(), "mxfp4_e2m1", **options))
+        grad, (dx,) = gradients(y, x)
+        assert torch.equal(dx, grad)
+    y = mxt.fake_quantize(x, "mxfp4_e2m1", rounding="sr", seed=3, stream=2)
+    assert torch.equal(y, mx.fake_quantize(x.detach(), "mxfp4_e2m1", rounding="sr", seed=3, stream=16))
+    own = mx.MXFormat(mx.ElementFormat("e3m4", exponent_bits=3, mantissa_bits=4, bias=3), block=16)
+    assert torch.equal(mxt.fake_quantize(x, own), mx.fake_quantize(x.detach(), own))
+
+
+@pytest.mark.parametrize("format", ["mxfp4_e2m1", "mxfp8_e4m3", "mxfp8_e5m2", "mxint8"])
+def test_the_gradient_is_cut_where_numbers_were_clamped(format):
+    x, w = numbers(8, 64), numbers(16, 64, seed=1)
+    with torch.no_grad():  # floor clamps what lies just under a power of two
+        x[:, ::32], w[:, ::32] = 255.9, -127.99
+    y = mxt.fake_quantize(x, format, gradient="clipped")
+    grad, (dx,) = gradients(y, x)
+    fmt = mx.formats.get(format)
+    limit = torch.ldexp(
+        torch.full((8, 2), float(fmt.element.max)), mx.shared_scale(x.detach(), format).to(torch.int32) - 127
+    )
+    inside = x.abs() <= limit.repeat_interleave(32, -1)
+    assert torch.equal(dx, grad * inside)
+    assert not inside.all()
+    y = mxt.linear(x, w, recipe=format, gradient="clipped")
+    grad, (dx, dw) = gradients(y, x, w)
+    straight = torch.autograd.grad(mxt.linear(x, w, recipe=format), (x, w), grad)
+    assert torch.equal(dx, straight[0] * inside)
+    assert (dw[:, ::32] == 0).all()
+
+
+def test_quantize_and_dequantize():
+    x = numbers(6, 64)
+    q = mxt.quantize(x, "mxfp6_e2m3", axis=0)
+    assert q.equals(mx.quantize(x.detach(), "mxfp6_e2m3", axis=0))
+    assert isinstance(q.codes, torch.Tensor)
+    assert torch.equal(mxt.dequantize(q), mx.fake_quantize(x.detach(), "mxfp6_e2m3", axis=0))
+    assert mxt.dequantize(q, torch.bfloat16).dtype == torch.bfloat16
+    drawn = mxt.quantize(x, "mxint8", rounding="sr", seed=4)
+    assert drawn.equals(mx.quantize(x.detach(), "mxint8", rounding="sr", seed=4))
+    assert isinstance(mxt.dequantize(mx.quantize(x.detach().numpy(), "mxint8")), torch.Tensor)
+
+
+def test_norms():
+    x, gamma, beta = numbers(5, 64), numbers(64, seed=1), numbers(64, seed=2)
+    q = [mx.fake_quantize(p.detach(), "mxfp4_e2m1") for p in (gamma, beta)]
+    recipe = Recipe(gamma="mxfp4_e2m1", beta="mxfp4_e2m1")
+    y = mxt.layer_norm(x, (64,), gamma, beta, recipe)
+    assert torch.equal(y, torch.nn.functional.layer_norm(x, (64,), *q))
+    assert torch.equal(mxt.rms_norm(x, (64,), gamma, recipe), torch.nn.functional.rms_norm(x, (64,), q[0]))
+    narrow = mxt.layer_norm(x, (64,), gamma, beta, recipe.but(vector="bfloat16"))
+    rounded = torch.nn.functional.layer_norm(x.bfloat16().float(), (64,), *q).bfloat16().float()
+    assert torch.equal(narrow, rounded)
+    _, (dx, dgamma) = gradients(narrow, x, gamma)
+    assert torch.equal(dgamma, dgamma.bfloat16().float())
+    assert not torch.equal(dx, dx.bfloat16().float())  # the residual stream stays as it is
+
+
+@pytest.mark.parametrize("rounding", ["rne", "rna"])
+def test_vector_operations_in_bfloat16(rounding):
+    def r(value):
+        return mx.encode(value, "bfloat16", rounding=rounding, overflow="ieee").view(torch.bfloat16).float()
+
+    x, w, b = numbers(9, 64), numbers(32, 64, seed=1), numbers(32, seed=2)
+    y = mxt.linear(x, w, b, Recipe(vector="bfloat16", vector_rounding=rounding))
+    rx, rw, rb = (r(p.detach()) for p in (x, w, b))
+    assert torch.equal(y, r(r(rx @ rw.T) + rb))
+    grad, (dx, dw, db) = gradients(y, x, w, b)
+    assert torch.equal(dx, r(r(grad) @ rw))
+    assert torch.equal(dw, r(r(grad).T @ rx))
+    assert torch.equal(db, r(r(grad).sum(0)))
+
+
+def test_operands_in_bfloat16():
+    x, w = numbers(9, 64), numbers(32, 64, seed=1)
+    y = mxt.linear(x, w, recipe=Recipe(weights=BFLOAT16, activations=Operand("bfloat16", rounding="rna")))
+    rna = mx.encode(x.detach(), "bfloat16", rounding="rna", overflow="ieee").view(torch.bfloat16).float()
+    assert torch.equal(y, rna @ w.bfloat16().float().T)
+
+
+def test_the_transform_changes_no_product():
+    x, w = numbers(32, 64, dtype=torch.float64), numbers(48, 64, seed=1, dtype=torch.float64)
+    turned = Operand("mxint8", transform="hadamard")
+    recipe = Recipe(turned, turned, turned, turned, turned)
+    y = mxt.linear(x, w, recipe=recipe)
+    exact = x @ w.T
+    assert (y - exact).norm() < 0.02 * exact.norm()
+    assert (y - exact).norm() > 0
+    matrix = torch.eye(16, dtype=torch.float64)
+    from mxnum.torch.operands import hadamard
+
+    assert torch.equal(hadamard(matrix, 0).T @ hadamard(matrix, 0), matrix)
+    assert torch.equal(hadamard(matrix, 1), hadamard(matrix.T, 0).T)
+    with pytest.raises(ValueError, match="needs a multiple of 16 elements along the summed axis, not 60"):
+        mxt.linear(numbers(4, 60), numbers(8, 60), recipe=recipe)
+
+
+def test_a_recipe_as_for_nvfp4():
+    recipe = Recipe.named("nvidia nvfp4", "mxfp4_e2m1")
+    x, w = numbers(32, 64), numbers(48, 64, seed=1)
+    y = mxt.linear(x, w, recipe=recipe, seed=1)
+    q = mx.fake_quantize(w.detach(), "mxfp4_e2m1", block_shape=(16, 16))
+    assert torch.equal(y, mx.fake_quantize(x.detach(), "mxfp4_e2m1") @ q.T)
+    grad, (dx, _) = gradients(y, x, w)
+    drawn = mx.fake_quantize(grad, "mxfp4_e2m1", rounding="sr", seed=1, stream=4)
+    assert torch.equal(dx, drawn @ q)
+
+
+STRIDES = {
+    "transposed": lambda x: x.T, "sliced": lambda x: x[::2, 16:], "expanded": lambda x: x[0].expand(8, 64),
+    "empty": lambda x: x[:0], "one": lambda x: x[:1, :1], "vector": lambda x: x[0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STRIDES)
+def test_any_strides_and_sizes(name):
+    x = STRIDES[name](numbers(8, 64))
+    y = mxt.fake_quantize(x, "mxfp8_e4m3")
+    assert torch.equal(y, mx.fake_quantize(x.detach(), "mxfp8_e4m3"))
+    w = numbers(12, x.shape[-1], seed=1)
+    y = mxt.linear(x, w)
+    assert y.shape == (*x.shape[:-1], 12)
+    dx, dw = torch.autograd.grad(y.sum(), (x, w))
+    assert (dx.shape, dw.shape) == (x.shape, w.shape)
+
+
+def test_use_in_place_around():
+    x = numbers(4, 32)
+    y = mxt.fake_quantize(x, "mxint8")
+    y.mul_(2).sum().backward()
+    assert torch.equal(x.grad, torch.full_like(x, 2))
+    w = numbers(4, 32, seed=1)
+    y = mxt.linear(x, w)
+    with torch.no_grad():
+        w.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_meta_tensors_have_shapes():
+    x, w = torch.empty(2, 5, 64, device="meta"), torch.empty(32, 64, device="meta")
+    y = mxt.linear(x, w)
+    assert (y.shape, y.device.type) == ((2, 5, 32), "meta")
+    assert mxt.fake_quantize(x, "mxfp8_e4m3").device.type == "meta"
+
+
+def test_autocast():
+    x, w, b = numbers(4, 64), numbers(32, 64, seed=1), numbers(32, seed=2)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = mxt.linear(x, w, b)
+        z = mxt.matmul(x, w.T)
+    same = mxt.linear(x.bfloat16(), w.bfloat16(), b.bfloat16())
+    assert y.dtype == z.dtype == torch.bfloat16
+    assert torch.equal(y, same)
+    assert torch.autograd.grad(y.sum(), x)[0].dtype == torch.float32
+
+
+def empty(shape=(4, 32), **options):
+    return torch.zeros(shape, **options)
+
+
+WRONG = {
+    "array": (lambda: mxt.fake_quantize([1.0], "mxint8"), "Argument 'x' must be a torch tensor, not 'list'"),
+    "sparse": (lambda: mxt.fake_quantize(empty().to_sparse(), "mxint8"), r"'x' must be dense \(tensor.to_dense\(\)\)"),
+    "integers": (lambda: mxt.linear(empty(dtype=torch.int8), empty()), "'x' must be of float64, "),
+    "quantized": (
+        lambda: mxt.linear(torch.quantize_per_tensor(empty(), 1.0, 0, torch.qint8), empty()),
+        "'x' must be of float64",
+    ),
+    "types": (lambda: mxt.linear(empty(), empty(dtype=torch.float64)), "'weight' must be of torch.float32 like 'x'"),
+    "features": (lambda: mxt.linear(empty((4, 31)), empty()), "'x' must be of 32 features"),
+    "length": (lambda: mxt.matmul(empty(), empty()), "'b' must be of length 32 along the summed axis"),
+    "axes": (lambda: mxt.matmul(empty((32,)), empty((32, 4))), "'a' must be of at least two axes"),
+    "keyword": (lambda: mxt.fake_quantize(empty(), "mxint8", scale="floor"), "did you mean 'scale_rule'"),
+    "gradient": (lambda: mxt.fake_quantize(empty(), "mxint8", gradient="clip"), "did you mean 'clipped'"),
+    "accumulate": (lambda: mxt.linear(empty(), empty(), accumulate="blocks"), "did you mean 'block'"),
+    "seed": (lambda: mxt.fake_quantize(empty(), "mxint8", rounding="sr"), "'seed' must be given with rounding='sr'"),
+    "negative": (lambda: mxt.fake_quantize(empty(), "mxint8", rounding="sr", seed=-1), "'seed' must be between 0"),
+    "released": (
+        lambda: mxt.linear(empty(), empty(), recipe=Recipe(weights=Operand("mxint8", scale_rule="released_bump"))),
+        "'recipe' must be a recipe that quantizes",
+    ),
+    "block": (
+        lambda: mxt.linear(empty(), empty(), recipe=Recipe(weights="mxint8"), accumulate="block"),
+        "must be an MXArray with accumulate='block'",
+    ),
+    "grad": (
+        lambda: torch.func.grad(lambda x: mxt.linear(x, empty()).sum())(empty()),
+        "gradients by torch.autograd, not by torch.func.grad",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:.*quantized tensor.*", "ignore:.*torch.ao.quantization.*", "ignore:.*deprecated.*")
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_said_in_a_sentence(case):
+    call, message = WRONG[case]
+    with pytest.raises((ValueError, TypeError, RuntimeError), match=message):
+        call()
+
+
+def test_an_answer_is_never_the_argument():
+    x = numbers(4, 32, dtype=torch.bfloat16)
+    for how in (FLOAT32, BFLOAT16):
+        y = mxt.fake_quantize(x, how)
+        assert torch.equal(y, x)
+        assert y.data_ptr() != x.data_ptr()
+        y.sum().backward()
+    assert torch.equal(x.grad, torch.full_like(x, 2))
+
+
+def test_a_kernel_of_yours_in_its_place():
+    x, w, seen = numbers(4, 64), numbers(8, 64, seed=1), []
+
+    def kernel(x, operand, axis, **drawn):
+        seen.append((operand.format, axis, drawn))
+        return torch.zeros_like(x)
+
+    usual = mxt.linear(x, w, recipe="mxint8")
+    with mxt.rounding_by(kernel):
+        y = mxt.linear(x, w, recipe="mxint8")
+        dx, _ = torch.autograd.grad(y.sum(), (x, w))
+        mxt.fake_quantize(x, "mxfp4_e2m1", rounding="sr", seed=3)
+    assert torch.equal(y, torch.zeros(4, 8))
+    assert torch.equal(dx, torch.zeros_like(x))
+    assert seen[:2] == [("mxint8", -1, {}), ("mxint8", -1, {})]
+    assert seen[-1] == ("mxfp4_e2m1", -1, {"seed": 3, "stream": 0})
+    assert len(seen) == 7
+    assert torch.equal(mxt.linear(x, w, recipe="mxint8"), usual)
+    with (
+        pytest.raises(ValueError, match="'kernel' must be a function to tensors of shape"),
+        mxt.rounding_by(lambda x, operand, axis: x.double()),
+    ):
+        mxt.fake_quantize(x, "mxint8")

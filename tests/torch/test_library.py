@@ -1,0 +1,128 @@
+"""The operations under torch's own machinery: the compiler, its checks, batches, export."""
+
+from __future__ import annotations
+
+import pytest
+
+from mxnum.recipe import Recipe
+
+torch = pytest.importorskip("torch", reason="the extra torch is not installed")
+mxt = pytest.importorskip("mxnum.torch")
+nn = torch.nn
+STOCHASTIC = Recipe.uniform("mxfp4_e2m1", rounding="sr", vector="bfloat16")
+
+
+def numbers(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+
+
+def calls():
+    from mxnum.torch.functions import How
+
+    ops, step = torch.ops.mxnum, torch.tensor(3)
+    how = How(STOCHASTIC)
+    key = (5, 0, step, 0)
+    return {
+        "matmul": (ops.matmul, (numbers(2, 3, 32), numbers(2, 32, 8), None, False, how.matmul, *key)),
+        "linear": (ops.matmul, (numbers(3, 32), numbers(8, 32), numbers(8), True, how.linear, *key)),
+        "fake_quantize": (
+            ops.fake_quantize, (numbers(3, 64).detach().T.requires_grad_(), how.weights, 0, 0, True, *key)
+        ),
+        "bfloat16": (ops.bfloat16, (numbers(3, 4), "rna", True, True)),
+        "convolution": (
+            ops.convolution, (numbers(2, 8, 5, 5), numbers(4, 8, 3, 3), [1, 1], [1, 1], [1, 1], how.linear, *key),
+        ),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["matmul", "linear", "fake_quantize", "bfloat16", "convolution"])
+def test_torch_checks_the_operations(name):
+    operation, arguments = calls()[name]
+    found = torch.library.opcheck(operation.default, arguments)
+    assert set(found.values()) == {"SUCCESS"}
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.inner, self.norm = nn.Linear(32, 64), nn.LayerNorm(64)
+        self.attend = nn.MultiheadAttention(64, 2, batch_first=True)
+        self.outer = nn.Linear(64, 32)
+
+    def forward(self, x):
+        h = self.norm(torch.relu(self.inner(x)))
+        return self.outer(h + self.attend(h, h, h, need_weights=False)[0])
+
+
+def step(model, function, x):
+    model.zero_grad()
+    loss = function(x).square().mean()
+    loss.backward()
+    return [loss.detach(), *(p.grad.clone() for p in model.parameters())]
+
+
+def test_a_compiled_model_has_the_same_bits_and_is_compiled_once():
+    model, x = Model(), numbers(3, 8, 32).detach()
+    emulation = mxt.emulate(model, STOCHASTIC, seed=7)
+    plain = [step(model, model, x) for _ in range(4)]
+    emulation.load_state_dict({"seed": 7, "step": 0})
+    torch._dynamo.reset()
+    graphs = []
+
+    def counted(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    torch.compiler.reset()
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    made = [step(model, compiled, x) for _ in range(4)]
+    assert all(torch.equal(a, b) for one, two in zip(plain, made, strict=True) for a, b in zip(one, two, strict=True))
+    assert int(emulation.step) == 4
+    emulation.load_state_dict({"seed": 7, "step": 0})
+    torch.compiler.reset()
+    compiled = torch.compile(model, fullgraph=True, backend=counted)
+    for _ in range(4):
+        compiled(x)
+    assert len(graphs) <= 2  # the step is a tensor; no step compiles anew
+    mxt.set_recipe(model, "mxint8")
+    assert torch.equal(compiled(x), model(x))
+
+
+def test_functions_compile():
+    x, w = numbers(4, 64), numbers(8, 64, seed=1)
+    for call in (
+        lambda x, w: mxt.linear(x, w, recipe="mxfp8_e4m3"),
+        lambda x, w: mxt.fake_quantize(x, "mxfp4_e2m1") @ w.T,
+    ):
+        assert torch.equal(torch.compile(call, fullgraph=True, backend="aot_eager")(x, w), call(x, w))
+
+
+def test_batches_by_vmap():
+    a, b = numbers(3, 5, 64), numbers(3, 64, 8, seed=1)
+    assert torch.equal(torch.vmap(lambda x: mxt.fake_quantize(x, "mxint8"))(a), mxt.fake_quantize(a, "mxint8"))
+    assert torch.equal(torch.vmap(mxt.matmul)(a, b), torch.stack([mxt.matmul(x, y) for x, y in zip(a, b, strict=True)]))
+    with pytest.raises(ValueError, match=r"Operation mxnum.fake_quantize must be without stochastic rounding"):
+        torch.vmap(lambda x: mxt.fake_quantize(x, "mxint8", rounding="sr", seed=1))(a)
+
+
+def test_export():
+    model, x = Model().eval(), numbers(3, 8, 32).detach()
+    mxt.emulate(model, "mxfp8_e4m3")
+    program = torch.export.export(model, (x,))
+    assert torch.equal(program.module()(x), model(x))
+    assert any("mxnum.matmul" in str(node.target) for node in program.graph.nodes)
+
+
+def test_texts_of_products_are_read_as_they_were_written():
+    from mxnum.torch.functions import How
+    from mxnum.torch.operands import Product, operand_of, operand_text, product
+
+    for recipe in (STOCHASTIC, Recipe.named("nvidia nvfp4", "mxfp4_e2m1"), Recipe.uniform("mxint8", block_size=16)):
+        how = How(recipe, "block", "clipped")
+        got = product(how.linear)
+        assert got == Product(
+            recipe.activations, recipe.weights, recipe.activations_backward, recipe.weights_backward,
+            recipe.gradients, recipe.of_weight_gradient, "block", True,
+        )  # fmt: skip
+        assert operand_of(operand_text(recipe.weights)) == recipe.weights

@@ -1,0 +1,43 @@
+"""What `mxnum.torch` offers is on its page, and nothing of it is loaded before."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="the extra torch is not installed")
+import mxnum.torch as mxt
+
+PAGE = (Path(__file__).parents[2] / "docs/reference/torch.md").read_text()
+
+
+@pytest.mark.parametrize("name", mxt.__all__)
+def test_every_name_and_parameter_is_on_the_page(name):
+    thing = getattr(mxt, name)
+    assert thing.__doc__
+    if inspect.isclass(thing):
+        assert f".. py:class:: {name}\n" in PAGE
+        public = [
+            each for each in vars(thing) if not each.startswith("_") and each not in ("key_of", "advance", "sites")
+        ]
+        start = PAGE.index(f".. py:class:: {name}\n")
+        text = PAGE[start : PAGE.find(".. py:", start + 5)]
+        assert all(f"`{each}`" in text for each in public), public
+        return
+    (line,) = [line for line in PAGE.splitlines() if line.startswith(f".. py:function:: {name}(")]
+    said = line[line.index("(") + 1 : -1]
+    for parameter in inspect.signature(thing).parameters.values():
+        text = parameter.name
+        if parameter.default is not parameter.empty:
+            default = repr(parameter.default).replace("'", '"').replace("1e-05", "1e-5")
+            text += f"={default}"
+        assert text in said, text
+
+
+def test_nothing_is_loaded_before():
+    program = "import sys, mxnum; mxnum.Recipe; assert 'torch' not in sys.modules and 'mxnum.torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)

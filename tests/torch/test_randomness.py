@@ -1,0 +1,146 @@
+"""Random bits by seed, module, operand and step, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+import mxnum as mx
+from mxnum.recipe import Recipe
+
+torch = pytest.importorskip("torch", reason="the extra torch is not installed")
+mxt = pytest.importorskip("mxnum.torch")
+nn = torch.nn
+STOCHASTIC = Recipe.uniform("mxfp4_e2m1", rounding="sr")
+
+
+class Model(nn.Module):
+    def __init__(self, checkpointed=None):
+        super().__init__()
+        torch.manual_seed(0)
+        self.parts = nn.ModuleList([nn.Sequential(nn.Linear(32, 32), nn.LayerNorm(32), nn.GELU()) for _ in range(2)])
+        self.checkpointed = checkpointed
+
+    def forward(self, x):
+        for part in self.parts:
+            if self.checkpointed is None:
+                x = part(x)
+            else:
+                x = torch.utils.checkpoint.checkpoint(part, x, use_reentrant=self.checkpointed)
+        return x
+
+
+def x():
+    return torch.randn(16, 32, generator=torch.Generator().manual_seed(1)).requires_grad_()
+
+
+def gradients(model, steps=1):
+    for _ in range(steps):
+        model.zero_grad()
+        loss = model(x()).square().mean()
+        loss.backward()
+    return [loss, *(p.grad.clone() for p in model.parameters())]
+
+
+def same(a, b):
+    return all(torch.equal(left, right) for left, right in zip(a, b, strict=True))
+
+
+def test_torchs_own_streams_do_not_move():
+    model = Model()
+    before = torch.get_rng_state()
+    mxt.emulate(model, STOCHASTIC, seed=1)
+    gradients(model, 2)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_steps_seeds_and_modules_draw_different_bits():
+    model = Model()
+    emulation = mxt.emulate(model, STOCHASTIC, seed=1)
+    first, again = model(x()), model(x())
+    assert int(emulation.step) == 2
+    assert not torch.equal(first, again)
+    model.eval()
+    assert torch.equal(model(x()), again)  # no step further
+    other = Model()
+    mxt.emulate(other, STOCHASTIC, seed=2)
+    assert not torch.equal(other(x()), first)
+    seeds = {site.seed for site in emulation.sites.values()}
+    assert len(seeds) == 4
+
+
+def test_a_restart_goes_on():
+    whole, before, after = Model(), Model(), Model()
+    mxt.emulate(whole, STOCHASTIC, seed=9)
+    want = gradients(whole, 4)
+    first = mxt.emulate(before, STOCHASTIC, seed=9)
+    gradients(before, 2)
+    second = mxt.emulate(after, STOCHASTIC)
+    after.load_state_dict(before.state_dict())
+    second.load_state_dict(first.state_dict())
+    assert first.state_dict() == {"seed": 9, "step": 2}
+    assert same(gradients(after, 2), want)
+    with pytest.raises(ValueError, match="'state' must be of 'seed' and 'step'"):
+        second.load_state_dict({"seed": 1})
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_what_is_computed_again_draws_the_same(reentrant):
+    plain, checkpointed = Model(), Model(reentrant)
+    for model in (plain, checkpointed):
+        mxt.emulate(model, STOCHASTIC, seed=3)
+    assert same(gradients(plain, 2), gradients(checkpointed, 2))
+    outer = Model()
+    emulation = mxt.emulate(outer, STOCHASTIC, seed=3)
+    for _ in range(2):
+        outer.zero_grad()
+        loss = torch.utils.checkpoint.checkpoint(outer, x(), use_reentrant=reentrant).square().mean()
+        loss.backward()
+    assert int(emulation.step) == 2
+    assert same([loss, *(p.grad for p in outer.parameters())], gradients_of(Model(), 2))
+
+
+def gradients_of(model, steps):
+    mxt.emulate(model, STOCHASTIC, seed=3)
+    return gradients(model, steps)
+
+
+def test_generators():
+    def drawn():
+        return torch.Generator().manual_seed(11)
+
+    one, two = mxt.emulate(Model(), STOCHASTIC, seed=drawn()), mxt.emulate(Model(), STOCHASTIC, seed=drawn())
+    assert one.seed == two.seed
+    generator = drawn()
+    first, second = (mxt.fake_quantize(x(), "mxfp4_e2m1", rounding="sr", seed=generator) for _ in range(2))
+    assert not torch.equal(first, second)
+    assert torch.equal(first, mxt.fake_quantize(x(), "mxfp4_e2m1", rounding="sr", seed=drawn()))
+    assert torch.equal(first, mx.fake_quantize(x().detach(), "mxfp4_e2m1", rounding="sr", seed=one.seed))
+
+
+def test_workers_share_the_bits_of_parameters_alone():
+    weights, samples = Recipe(weights="mxfp4_e2m1"), Recipe(activations="mxfp4_e2m1")
+
+    def output(recipe, worker):
+        layer = nn.Linear(32, 8)
+        with torch.no_grad():
+            layer.weight.copy_(torch.linspace(-1, 1, 256).reshape(8, 32))
+            layer.bias.zero_()
+        stochastic = {k: mx.Operand("mxfp4_e2m1", rounding="sr") for k in recipe.to_dict()}
+        mxt.emulate(layer, Recipe(**stochastic), seed=5, worker=worker)
+        return layer(x())
+
+    assert torch.equal(output(weights, 0), output(weights, 7))
+    assert not torch.equal(output(samples, 0), output(samples, 7))
+
+
+def test_gradient_accumulation_may_hold_two_graphs():
+    model = Model()
+    mxt.emulate(model, STOCHASTIC, seed=2)
+    (model(x()).sum() + model(x()).sum()).backward()  # the step of the first is not overwritten
+    together = [p.grad.clone() for p in model.parameters()]
+    other = Model()
+    mxt.emulate(other, STOCHASTIC, seed=2)
+    other(x()).sum().backward()
+    other(x()).sum().backward()
+    for a, p in zip(together, other.parameters(), strict=True):
+        assert torch.allclose(a, p.grad, rtol=1e-4, atol=1e-4)

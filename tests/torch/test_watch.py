@@ -1,0 +1,189 @@
+"""What is seen of an emulated model."""
+
+from __future__ import annotations
+
+import pytest
+
+import mxnum as mx
+from mxnum.analysis import measure
+from mxnum.recipe import Recipe
+
+torch = pytest.importorskip("torch", reason="the extra torch is not installed")
+mxt = pytest.importorskip("mxnum.torch")
+nn = torch.nn
+
+
+def model(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(64, 96), nn.LayerNorm(96), nn.GELU(), nn.Linear(96, 32))
+
+
+def x(step=0):
+    return torch.randn(48, 64, generator=torch.Generator().manual_seed(step)) * 3
+
+
+def run(net, steps=1, rate=0.05):
+    optimizer = torch.optim.SGD(net.parameters(), rate)
+    for step in range(steps):
+        optimizer.zero_grad()
+        net(x(step)).square().mean().backward()
+        optimizer.step()
+
+
+def of(watch, **wanted):
+    return [row for row in watch.rows() if all(row[name] == value for name, value in wanted.items())]
+
+
+def test_the_figures_are_those_of_measure():
+    net = model()
+    mxt.emulate(net, "mxfp4_e2m1")
+    watch = mxt.watch(net)
+    weight = net[3].weight.detach().clone()
+    run(net)
+    for operand, tensor, axis in (("activations", x(), -1), ("activations_backward", x(), 0)):
+        (row,) = of(watch, module="0", operand=operand)
+        want = measure(tensor.numpy(), "mxfp4_e2m1", axis=axis)
+        scales = mx.shared_scale(tensor.numpy(), "mxfp4_e2m1", axis=axis)
+        assert row["rmse"] == pytest.approx(want.normalized_rmse)
+        assert row["clamped"] == pytest.approx(want.beyond_max_rate)
+        assert row["underflow"] == pytest.approx(want.underflow_rate)
+        assert (row["scale_least"], row["scale_greatest"]) == (scales.min(), scales.max())
+        assert row["scales_at_ends"] == 0
+    (row,) = of(watch, module="3", operand="weights_backward")
+    assert row["rmse"] == pytest.approx(measure(weight.numpy(), "mxfp4_e2m1", axis=0).normalized_rmse)
+    names = {(row["module"], row["operand"]) for row in watch.rows()}
+    both = {"activations", "weights", "activations_backward", "gradients_for_weights"}
+    assert names == {("0", n) for n in both} | {("3", n) for n in both | {"gradients", "weights_backward"}}
+
+
+def test_steps_and_flips():
+    net = model()
+    mxt.emulate(net, Recipe.uniform("mxint4"))
+    watch = mxt.watch(net, every=2)
+    run(net, 5, rate=1.0)
+    assert {row["step"] for row in watch.rows()} == {2, 4}
+    first, second = of(watch, module="3", operand="weights")
+    assert "flips" not in first
+    assert 0 < second["flips"] < 1
+    assert len(of(watch, operand="gamma")) == 2
+    with torch.no_grad():
+        net.eval()(x())  # at step 5, and not in training
+    net.train()
+    watch.stop()
+    run(net, 2)
+    assert {row["step"] for row in watch.rows()} == {2, 4}
+    other = mxt.watch(net, steps=[8])
+    run(net, 3)
+    assert {row["step"] for row in other.rows()} == {8}
+
+
+def test_gradients_beside_float32():
+    net, plain = model(), model()
+    emulation = mxt.emulate(net, "mxfp4_e2m1")
+    watch = mxt.watch(net)
+
+    def loss(net):
+        return net(x()).square().mean()
+
+    found = watch.compare(net, lambda: loss(net))
+    assert int(emulation.step) == 0
+    assert all(p.grad is None for p in net.parameters())
+    g = torch.cat([p.flatten() for p in torch.autograd.grad(loss(net), list(net.parameters()))]).double()
+    h = torch.cat([p.flatten() for p in torch.autograd.grad(loss(plain), list(plain.parameters()))]).double()
+    assert found["zeta"] == pytest.approx(float((g - h).norm() / h.norm()), rel=1e-4)
+    assert found["cosine"] == pytest.approx(float(g @ h / g.norm() / h.norm()), rel=1e-4)
+    names = {f"{row['module']}.{row['operand']}" for row in watch.rows() if "zeta" in row}
+    assert names == {name for name, _ in net.named_parameters()} | {".gradient"}
+    mxt.set_recipe(net, None)
+    assert watch.compare(net, lambda: loss(net))["zeta"] == 0
+
+
+def test_what_is_computed_again_and_shared_modules():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(32, 32)
+
+        def forward(self, x):
+            x = torch.utils.checkpoint.checkpoint(self.layer, x, use_reentrant=False)
+            return self.layer(x)
+
+    net = Twice()
+    mxt.emulate(net, "mxint8")
+    watch = mxt.watch(net)
+    net(torch.randn(4, 32)).sum().backward()
+    assert sorted(row["operand"] for row in watch.rows() if row["operand"].startswith("activations")) == [
+        "activations", "activations 2", "activations_backward", "activations_backward 2"
+    ]  # fmt: skip
+
+
+def test_a_compiled_model_is_watched_too():
+    net, twin = model(), model()
+    for each in (net, twin):
+        mxt.emulate(each, "mxfp4_e2m1")
+    watches = mxt.watch(net), mxt.watch(twin)
+    run(net, 2)
+    compiled = torch.compile(twin, backend="aot_eager")
+    optimizer = torch.optim.SGD(twin.parameters(), 0.05)
+    for step in range(2):
+        optimizer.zero_grad()
+        compiled(x(step)).square().mean().backward()
+        optimizer.step()
+    one, two = ({(r["step"], r["module"], r["operand"]): r["rmse"] for r in w.rows()} for w in watches)
+    assert one == two
+
+
+class Writer:
+    def __init__(self):
+        self.calls = []
+
+    def add_scalars(self, tag, values, step):
+        self.calls.append((tag, values, step))
+
+
+def test_tables_and_writers():
+    net = model()
+    mxt.emulate(net, "mxfp4_e2m1")
+    watch, writer = mxt.watch(net), Writer()
+    assert watch.table() == "Nothing was looked at yet."
+    run(net, 2)
+    lines = watch.table(1).splitlines()
+    assert lines[0].split()[:4] == ["step", "module", "operand", "rmse"]
+    assert len(lines) == 1 + len(of(watch, step=1))
+    watch.write(writer)
+    count = len(writer.calls)
+    watch.write(writer)
+    assert len(writer.calls) == count
+    tag, values, step = writer.calls[0]
+    assert (tag, step) == ("mxnum/rmse", 1)
+    assert values["0 weights"] == of(watch, module="0", operand="weights", step=1)[0]["rmse"]
+
+
+def test_figures():
+    pytest.importorskip("matplotlib", reason="the extra plots is not installed")
+    net = model()
+    mxt.emulate(net, "mxfp4_e2m1")
+    watch = mxt.watch(net)
+    run(net, 3)
+    ax = watch.figure("clamped", "activations").axes[0]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["0", "3"]
+    values = ax.images[0].get_array()
+    assert values.shape == (2, 3)
+    assert values[1, 2] == of(watch, module="3", operand="activations", step=3)[0]["clamped"]
+    with pytest.raises(ValueError, match="'quantity' must be one of"):
+        watch.figure("error")
+    with pytest.raises(ValueError, match="'operand' must be one that was seen with 'rmse'"):
+        watch.figure("rmse", "gamma")
+
+
+def test_what_is_wrong_is_said_in_a_sentence():
+    net = model()
+    with pytest.raises(ValueError, match="'model' must be one that emulate"):
+        mxt.watch(net)
+    mxt.emulate(net, "mxint8")
+    watch = mxt.watch(net)
+    with pytest.raises(ValueError, match="must be watched by one at a time"):
+        mxt.watch(net)
+    watch.stop()
+    with pytest.raises(ValueError, match="'every' must be at least 1"):
+        mxt.watch(net, 0)
