@@ -45,7 +45,6 @@ def run(
         str | None, typer.Option(metavar="ADDRESS", help="Run on this dask.distributed cluster.")
     ] = None,
     machine: Annotated[str, typer.Option(help="cpu, or cuda for a GPU (extra `cuda`).")] = "cpu",
-    full: Annotated[bool, typer.Option("--full", help="Go on after a divergence, up to the horizon.")] = False,
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Change a number of every arm, as in steps=200."),
@@ -71,7 +70,7 @@ def run(
             outcome = conduct(
                 chosen, root, arms=[name.strip() for name in arms.split(";")] if arms else None, seeds=seeds,
                 first_seed=first, changes=dict(_change(text) for text in changes or []), processes=processes,
-                stack=stack, niceness=nice, scheduler=scheduler, stop_when_diverged=not full, machine=machine,
+                stack=stack, niceness=nice, scheduler=scheduler, machine=machine,
             )  # fmt: skip
     except KeyboardInterrupt:
         typer.echo("Interrupted; the same command continues.", err=True)

@@ -41,6 +41,9 @@ class Operand:
     #: rounded; "grid": x rounded to a multiple of `step`, without blocks or scales.
     error: str = "quantize"
     step: float = 0.0
+    #: The error has the size that the floor rule's has, to nearest, in the same format: the same root mean square, layer by
+    #: layer. "clamp" then cuts where its error has that size; the others are scaled.
+    matched: bool = False
 
     def __post_init__(self) -> None:
         if self.format not in (None, "bfloat16"):
@@ -70,7 +73,7 @@ class Operand:
         parts = [self.format or "float32"]
         parts += [self.scale_rule] * (self.scale_rule != "floor") + [self.rounding] * (self.rounding != "rne")
         parts += [f"blocks of {self.block_size}"] * (self.block_size is not None)
-        return " ".join(parts + [self.error] * (self.error != "quantize"))
+        return " ".join(parts + [self.error] * (self.error != "quantize") + ["of floor's size"] * self.matched)
 
 
 FLOAT32 = Operand()
@@ -159,6 +162,16 @@ class Experiment:
     #: Which of the independent draws of the label noise is used.
     noise_draw: int = 0
     injection: Injection | None = None
+    #: Times `rate`: the rates of W1 and of beta. Times its draw: what W1 starts from.
+    w1_rate: float = 1.0
+    beta_rate: float = 1.0
+    w1_start: float = 1.0
+    #: From this step on the norm of each W1 and W2 is kept from growing beyond what it is then.
+    cap_norms_at: int | None = None
+    #: An MX format (floor, to nearest, even along rows) or "bfloat16" in which both moments of Adam, or the parameters
+    #: between steps, are stored.
+    moments: str | None = None
+    masters: str | None = None
 
     def __post_init__(self) -> None:
         errors.choose("activation", self.activation, ACTIVATIONS)
@@ -167,7 +180,12 @@ class Experiment:
         errors.choose("gelu", self.gelu, ("exact", "tanh"))
         for name in ("width", "layers", "batch", "steps"):
             errors.integer(name, getattr(self, name), 1, 1 << 40)
-        errors.require(self.rate > 0, "rate", "positive", self.rate)
+        for name in ("rate", "w1_rate", "beta_rate", "w1_start"):
+            errors.require(getattr(self, name) > 0, name, "positive", getattr(self, name))
+        if self.cap_norms_at is not None:
+            errors.integer("cap_norms_at", self.cap_norms_at, 0, 1 << 40)
+        for name in (self.moments, self.masters):
+            Operand(name)
 
     @property
     def hidden(self) -> int:

@@ -78,9 +78,8 @@ def act(base: Experiment, seed: int, plan: Plan, say: Callable[[str], None] = pr
         def follow(names: list[str], experiment: Experiment, state: dict[str, Array]) -> None:
             branch = Training(experiment, (seed,) * len(names))
             branch.restore(state)
-            while branch.step < start + plan.watch and branch.active:
+            while branch.step < start + plan.watch:
                 branch.advance()
-                branch.drop_diverged()
             for name, run in zip(names, branch.runs, strict=True):
                 after = None if run.diverged is None else run.diverged - start
                 outcome["outcomes"][name] = {

@@ -14,6 +14,7 @@ import numpy as np
 from mxnum.experiments import storage
 from mxnum.experiments.config import Experiment, experiment_from, to_dict
 from mxnum.experiments.divergence import FACTOR, IN_A_ROW
+from mxnum.experiments.excursions import excursions, final_loss
 from mxnum.experiments.studies import Study
 from mxnum.experiments.survival import Arm, fisher, kaplan_meier, log_rank, peto
 from mxnum.experiments.sweep import arm_directory
@@ -22,13 +23,15 @@ from mxnum.experiments.sweep import arm_directory
 CURVE_POINTS, DIGITS = 40, 4
 _KEPT_MEASUREMENTS = (
     *("zeta", "zeta_gamma", "zeta_beta", "zeta_w1", "zeta_w2", "cosine"),
-    *("gradient_norm", "gamma_in_last_bin", "gamma_error", "beta_error", "gamma_rms"),
+    *("gradient_norm", "gamma_in_last_bin", "gamma_error", "beta_error", "gamma_rms", "w1_rms", "w2_rms"),
 )
 
 
 def collect(study: Study, root: Path, arms: Mapping[str, Experiment] | None = None) -> dict[str, Any]:
     """What was run of a study, in one table; arms and seeds that are not there are left out."""
     table: dict[str, Any] = {"study": study.name, "question": study.question, "control": study.control, "arms": {}}
+    if study.horizon is not None:
+        table["horizon"] = study.horizon
     for name, experiment in (study.arms if arms is None else arms).items():
         runs = []
         paths = sorted(
@@ -74,12 +77,18 @@ def _summary(stored: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
             values = values if values.ndim == 1 else values.mean(axis=-1)
             measured[name] = [_short(v) for v in values]
     finite = losses[np.isfinite(losses)]
+    last = final_loss(losses)
     return {
         "seed": stored["seed"],
         "diverged": stored["diverged"],
         "steps": stored["steps"],
         "least_loss": _short(finite.min()) if len(finite) else None,
         "last_loss": _short(np.median(losses[-50:])),
+        "final_loss": None if last is None else _short(last),
+        "excursions": [
+            {"start": e.start, "end": e.end, "base": _short(e.base), "peak": _short(e.peak), "area": _short(e.area)}
+            for e in excursions(losses)
+        ],
         "curve": curve,
         "measured_at": at.tolist(),
         "measured": measured,

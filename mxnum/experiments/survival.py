@@ -28,13 +28,28 @@ class Arm:
     name: str
     times: tuple[int, ...]
     diverged: tuple[bool, ...]
+    #: The seed of each run, where runs are to be compared in pairs.
+    seeds: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, name: str, first: Sequence[int | None], steps: Sequence[int], horizon: int | None = None) -> Arm:
+    def of(
+        cls, name: str, first: Sequence[int | None], steps: Sequence[int], horizon: int | None = None,
+        seeds: Sequence[int] = (),
+    ) -> Arm:  # fmt: skip
         """From the first divergence (None: none) and the steps of each run; events after the horizon are censored."""
         limit = max(steps, default=0) if horizon is None else horizon
         times = [min(s if f is None else f, limit) for f, s in zip(first, steps, strict=True)]
-        return cls(name, tuple(times), tuple(f is not None and f < limit for f in first))
+        return cls(name, tuple(times), tuple(f is not None and f < limit for f in first), tuple(seeds))
+
+    def by_seed(self) -> dict[int, tuple[int, bool]]:
+        """Time and event of each seed."""
+        return dict(zip(self.seeds, zip(self.times, self.diverged, strict=True), strict=True))
+
+    def without(self, seed: int) -> Arm:
+        """The arm but for one seed."""
+        kept = [index for index, each in enumerate(self.seeds) if each != seed]
+        parts = (tuple(values[i] for i in kept) for values in (self.times, self.diverged, self.seeds))
+        return Arm(self.name, *parts)
 
     @property
     def runs(self) -> int:
