@@ -41,8 +41,8 @@ class Operand:
     #: rounded; "grid": x rounded to a multiple of `step`, without blocks or scales.
     error: str = "quantize"
     step: float = 0.0
-    #: The error has the size that the floor rule's has, to nearest, in the same format: the same root mean square, layer by
-    #: layer. "clamp" then cuts where its error has that size; the others are scaled.
+    #: The error has the size that the floor rule's has, to nearest, in the same format: the same root mean square,
+    #: layer by layer. "clamp" then cuts where its error has that size; the others are scaled.
     matched: bool = False
 
     def __post_init__(self) -> None:

@@ -1,8 +1,8 @@
 """A rise of the loss: 20 losses in a row above 100 times the least so far, or one that is not finite.
 
 It can be told while a run goes on, so that it says where to act (`interventions`) and what a rate does (`critical`).
-It says nothing about whether the loss comes back: that is told afterwards, by `excursions`. Studies that were stored before
-there were excursions ended their runs at it.
+It says nothing about whether the loss comes back: that is told afterwards, by `excursions`. Studies that were stored
+before there were excursions ended their runs at it.
 """
 
 from __future__ import annotations

@@ -24,6 +24,8 @@ BACK = 5.0
 WINDOW = 100
 #: A run ends degraded if its last losses are this many times its control's, on the same seed, without an excursion.
 DEGRADED = 1.5
+#: What counts in an area for a loss that is not finite.
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -59,15 +61,14 @@ def excursions(losses: Array) -> list[Excursion]:
     if len(finite) == 0:
         return []
     bases = _bases(finite)
-    high = finite > np.maximum(RISE * bases, FORGOTTEN * finite[0])
+    high = np.isinf(finite) | (finite > np.maximum(RISE * bases, FORGOTTEN * finite[0]))
     found: list[Excursion] = []
     step = 0
     while (start := _first(high, step)) is not None:
         base = float(bases[start])
         end = _back(finite, start + 1, BACK * base)
         part = finite[start:end]
-        with np.errstate(divide="ignore"):
-            above = np.log10(np.minimum(part, np.finfo(np.float32).max) / base)
+        above = np.log10(np.minimum(part, _LARGEST) / min(base, _LARGEST))
         area = float(np.maximum(above, 0).sum())
         found.append(Excursion(start, end, base, float(part.max()), area))
         if end is None:

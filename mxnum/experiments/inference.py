@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any
 
@@ -60,11 +60,15 @@ class Comparison:
     p: float | None
     #: Seeds in both arms, and the least p-value that they could have given.
     seeds: int
+    #: Events of the first arm less those expected if the arms do not differ: the log-rank statistic.
+    score: float
     #: Pairs of runs in which the first arm's event came first, and the other's.
     sooner: int
     later: int
     #: The hazard ratio with its limits; None where too few events are there to tell.
     ratio: tuple[float, float, float] | None = None
+    #: p after Holm's correction for the tests that belong together, if that was made.
+    corrected_p: float | None = None
 
     @property
     def least_p(self) -> float:
@@ -72,31 +76,45 @@ class Comparison:
 
     @property
     def comes_sooner(self) -> bool:
-        return self.sooner > self.later
+        return self.score > 0
 
     def __str__(self) -> str:
         words = f"sooner in {self.sooner} and later in {self.later} pairs"
-        return words + ("" if self.p is None else f", exact p {self.p:.2g}")
+        words += "" if self.p is None else f", exact p {self.p:.2g}"
+        return words + ("" if self.corrected_p is None else f", {self.corrected_p:.2g} after Holm")
 
 
 def compare(strata: Iterable[tuple[Arm, Arm]]) -> Comparison:
-    """The log-rank test stratified by seed and by the strata given, as rates are; exact, by exchanging a seed's arms.
+    """The log-rank test stratified by condition, as by rate, exact by exchanging the two runs of a seed.
 
-    A stratum is a pair of arms under one condition. The two runs of a seed there are a stratum of their own: its part
-    of observed minus expected events is a half for the arm whose event comes first, and nothing where that cannot be
-    told. The parts of a seed are added over the conditions, and their signs flipped together.
+    A stratum is a pair of arms under one condition. Its log-rank statistic is the sum of the scores of the first arm's
+    runs, where a score is the number of events (0 or 1) less those expected by then. Exchanging the runs of a seed
+    leaves the scores as they are, so that the statistic changes by signs alone; those of a seed go together in all
+    strata.
     """
     pairs = list(strata)
     by_seed: dict[int, float] = {}
     sooner = later = 0
     for a, b in pairs:
         ours, theirs = a.by_seed(), b.by_seed()
-        for seed in ours.keys() & theirs.keys():
+        both = sorted(ours.keys() & theirs.keys())
+        scores = log_rank_scores([ours[s] for s in both] + [theirs[s] for s in both])
+        for index, seed in enumerate(both):
             first = _first(ours[seed], theirs[seed])
             sooner, later = sooner + (first > 0), later + (first < 0)
-            by_seed[seed] = by_seed.get(seed, 0.0) + first / 2
+            by_seed[seed] = by_seed.get(seed, 0.0) + (scores[index] - scores[len(both) + index]) / 2
+    score = math.fsum(by_seed.values())
     p = sign_flip(list(by_seed.values())) if sooner + later else None
-    return Comparison(p, len(by_seed), sooner, later, hazard_ratio(pairs))
+    return Comparison(p, len(by_seed), score, sooner, later, hazard_ratio(pairs))
+
+
+def log_rank_scores(runs: Sequence[tuple[int, bool]]) -> list[float]:
+    """Of each run its event less Nelson and Aalen's cumulative hazard of all runs at its time."""
+    hazard, found = 0.0, {}
+    for time in sorted({t for t, _ in runs}):
+        hazard += sum(event and t == time for t, event in runs) / sum(t >= time for t, _ in runs)
+        found[time] = hazard
+    return [event - found[time] for time, event in runs]
 
 
 def _first(a: tuple[int, bool], b: tuple[int, bool]) -> int:
@@ -166,6 +184,12 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     return {name: corrected[name] for name in p_values}
 
 
+def corrected(tests: Mapping[str, Comparison]) -> dict[str, Comparison]:
+    """Tests that belong together, with their p-values by `holm`; where no pair differs, p counts as 1."""
+    p = holm({name: 1.0 if test.p is None else test.p for name, test in tests.items()})
+    return {name: replace(test, corrected_p=p[name]) for name, test in tests.items()}
+
+
 def wilson(events: int, runs: int, confidence: float = 0.95) -> tuple[float, float]:
     """Wilson's interval of a proportion."""
     errors.require(0 <= events <= runs and runs > 0, "events", f"between 0 and runs={runs}", events)
@@ -212,7 +236,6 @@ def rank_correlation(points: Iterable[tuple[Hashable, float, float]]) -> Correla
         products = np.array([x @ y[list(order)] for order in permutations(range(len(y)))])
         p = float(np.mean(np.abs(products) >= abs(found) - _TIE * norm))
     else:
-        rng = np.random.default_rng(_SEED)
-        products = np.array([x @ rng.permutation(y) for _ in range(_DRAWS)])
+        products = np.random.default_rng(_SEED).permuted(np.tile(y, (_DRAWS, 1)), axis=1) @ x
         p = (1 + int(np.sum(np.abs(products) >= abs(found) - _TIE * norm))) / (_DRAWS + 1)
     return Correlation(found / norm, p, len(once))
