@@ -184,8 +184,8 @@ class Experiment:
             errors.require(getattr(self, name) > 0, name, "positive", getattr(self, name))
         if self.cap_norms_at is not None:
             errors.integer("cap_norms_at", self.cap_norms_at, 0, 1 << 40)
-        for name in (self.moments, self.masters):
-            Operand(name)
+        for stored in (self.moments, self.masters):
+            Operand(stored)
 
     @property
     def hidden(self) -> int:

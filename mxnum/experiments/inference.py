@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
-from mxnum.experiments.survival import Arm, _scipy_stats
+from mxnum.experiments.survival import Arm, scipy_stats
 
 #: Of sums of floats two count as equal that differ by less than this share of the largest.
 _TIE = 1e-9
@@ -144,7 +144,7 @@ def hazard_ratio(strata: Iterable[tuple[Arm, Arm]], confidence: float = 0.95) ->
         return None
     n = len(found)
     error = math.sqrt((n - 1) / n * float(np.square(np.array(found) - np.mean(found)).sum()))
-    reach = float(_scipy_stats().t.ppf((1 + confidence) / 2, n - 1)) * error
+    reach = float(scipy_stats().t.ppf((1 + confidence) / 2, n - 1)) * error
     return math.exp(whole), math.exp(whole - reach), math.exp(whole + reach)
 
 
@@ -193,7 +193,7 @@ def corrected(tests: Mapping[str, Comparison]) -> dict[str, Comparison]:
 def wilson(events: int, runs: int, confidence: float = 0.95) -> tuple[float, float]:
     """Wilson's interval of a proportion."""
     errors.require(0 <= events <= runs and runs > 0, "events", f"between 0 and runs={runs}", events)
-    low, high = _scipy_stats().binomtest(events, runs).proportion_ci(confidence, method="wilson")
+    low, high = scipy_stats().binomtest(events, runs).proportion_ci(confidence, method="wilson")
     return float(low), float(high)
 
 
@@ -202,7 +202,7 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[fl
     if len(values) < 3:
         return None
     mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(len(values))
-    reach = float(_scipy_stats().t.ppf((1 + confidence) / 2, len(values) - 1)) * error
+    reach = float(scipy_stats().t.ppf((1 + confidence) / 2, len(values) - 1)) * error
     return mean, mean - reach, mean + reach
 
 
@@ -225,7 +225,7 @@ def rank_correlation(points: Iterable[tuple[Hashable, float, float]]) -> Correla
         once.setdefault(key, (x, y))
     if len(once) < 4:
         return None
-    stats = _scipy_stats()
+    stats = scipy_stats()
     x, y = (stats.rankdata(column) for column in zip(*once.values(), strict=True))
     x, y = x - x.mean(), y - y.mean()
     norm = math.sqrt(float(x @ x) * float(y @ y))

@@ -106,7 +106,8 @@ def courses(table: dict[str, Any], name: str) -> list[Course]:
     Studies that were stored before there were excursions ended their runs at the first rise, in the sense of
     `divergence`: it counts as an excursion whose end was not seen.
     """
-    horizon, found = horizon_of(table), []
+    horizon = horizon_of(table)
+    found: list[Course] = []
     for run in table["arms"][name]["runs"]:
         if "excursions" in run:
             spans = [
