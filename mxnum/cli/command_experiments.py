@@ -127,6 +127,18 @@ def sgd_limits(
     critical.write_sgd_limits(results / "sgd-limits.json", tuple(range(first, first + seeds)))
 
 
+def sharpness(
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 4,
+    first: Annotated[int, typer.Option(min=0, help="The first of them.")] = 67771976,
+    results: Annotated[Path, typer.Option(help="Folder of the table.")] = Path("runs/results"),
+) -> None:
+    """The preconditioned sharpness of runs at width 32, by Lanczos, every 100 steps."""
+    from mxnum.experiments import storage
+    from mxnum.experiments.sharpness import follow, followed
+
+    storage.write_json(results / "sharpness.json", follow(followed(), tuple(range(first, first + seeds))))
+
+
 def cost(
     width: Annotated[int, typer.Option(min=1, help="Width of the network.")] = 256,
     batch: Annotated[int, typer.Option(min=1, help="Batch.")] = 256,
@@ -159,6 +171,6 @@ def _change(text: str) -> tuple[str, Any]:
 
 for name, function in {
     "list": list_studies, "run": run, "report": tables, "interventions": interventions, "sgd-limits": sgd_limits,
-    "cost": cost,
+    "sharpness": sharpness, "cost": cost,
 }.items():  # fmt: skip
     experiments.command(name, cls=Command)(function)
