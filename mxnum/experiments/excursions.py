@@ -5,6 +5,7 @@ The definitions hold for every architecture and precision. They look at losses a
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -41,6 +42,8 @@ class Excursion:
     peak: float
     #: The decades by which the loss lay above the base, summed over the steps.
     area: float
+    #: The step at which it was back under the line that it started above, by the same rule; it may still be high.
+    under: int | None = None
 
     def lasts_until(self, steps: int) -> int:
         """Its end, or that of the run."""
@@ -70,7 +73,8 @@ def excursions(losses: Array) -> list[Excursion]:
         part = finite[start:end]
         above = np.log10(np.minimum(part, _LARGEST) / min(base, _LARGEST))
         area = float(np.maximum(above, 0).sum())
-        found.append(Excursion(start, end, base, float(part.max()), area))
+        under = _back(finite, start + 1, max(RISE * base, FORGOTTEN * finite[0]))
+        found.append(Excursion(start, end, base, float(part.max()), area, under))
         if end is None:
             break
         step = end
@@ -160,6 +164,13 @@ class Course:
         if self.excursions or control.excursions or self.final is None or not control.final:
             return None
         return self.final > DEGRADED * control.final
+
+
+def highest(losses: Array) -> float:
+    """The largest loss in units of the base at its step; infinite if a loss was not finite."""
+    loss = np.asarray(losses, np.float64)
+    finite = np.where(np.isfinite(loss), loss, np.inf)
+    return float((finite / _bases(finite)).max()) if np.isfinite(finite).all() else math.inf
 
 
 def final_loss(losses: Array) -> float | None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from mxnum.experiments import storage
 from mxnum.experiments.config import Experiment, experiment_from, to_dict
-from mxnum.experiments.excursions import Course, Excursion, Outcome, excursions, final_loss
+from mxnum.experiments.excursions import Course, Excursion, Outcome, excursions, final_loss, highest
 from mxnum.experiments.inference import Comparison, compare, corrected
 from mxnum.experiments.studies import Study
 from mxnum.experiments.survival import Arm, kaplan_meier
@@ -87,9 +87,17 @@ def _summary(stored: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
         "last_loss": _short(np.median(losses[-50:])),
         "final_loss": None if last is None else _short(last),
         "excursions": [
-            {"start": e.start, "end": e.end, "base": _short(e.base), "peak": _short(e.peak), "area": _short(e.area)}
+            {
+                "start": e.start,
+                "end": e.end,
+                "under": e.under,
+                "base": _short(e.base),
+                "peak": _short(e.peak),
+                "area": _short(e.area),
+            }
             for e in excursions(losses)
         ],
+        "highest": _short(highest(losses)) if len(losses) else None,
         "curve": curve,
         "measured_at": at.tolist(),
         "measured": measured,
@@ -111,7 +119,9 @@ def courses(table: dict[str, Any], name: str) -> list[Course]:
     for run in table["arms"][name]["runs"]:
         if "excursions" in run:
             spans = [
-                Excursion(e["start"], e["end"], _number(e["base"]), _number(e["peak"]), _number(e["area"]))
+                Excursion(
+                    e["start"], e["end"], _number(e["base"]), _number(e["peak"]), _number(e["area"]), e.get("under")
+                )
                 for e in run["excursions"]
             ]
             final = run["final_loss"]

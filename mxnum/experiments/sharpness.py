@@ -2,7 +2,8 @@
 
 With P = diag(sqrt(second moment, corrected) + epsilon) it is the largest eigenvalue of P^-1/2 H P^-1/2, H the Hessian
 of the loss of a batch in float32; times the rate, Adam's limit for it is 38 (`mxnum.analysis.stability_limit`).
-Products with H are differences of gradients. All runs of a stack are measured at once; nothing of the training is changed.
+Products with H are differences of gradients. All runs of a stack are measured at once; nothing of the training is
+changed.
 """
 
 from __future__ import annotations

@@ -60,6 +60,13 @@ def test_peak_length_and_area():
     assert one.area == pytest.approx(7 * math.log10(100))
 
 
+def test_an_excursion_that_is_under_its_line_may_still_be_high():
+    (one,) = excursions(CALM + [2.0] * 7 + [0.3] * 200)
+    assert (one.start, one.end, one.under) == (310, None, 317)
+    (one,) = excursions(CALM + [2.0] * 7 + [0.3] * 200 + [0.02] * WINDOW)
+    assert (one.end, one.under) == (517, 317)
+
+
 def test_a_single_loss_counts_and_a_small_rise_does_not():
     after = [0.02] * WINDOW
     assert len(excursions([*CALM, 0.41, *after])) == 1
