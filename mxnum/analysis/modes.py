@@ -16,6 +16,9 @@ import numpy as np
 from mxnum import errors
 from mxnum.analysis.stability import stability_limit
 
+#: The share of its limit up to which a mode counts as quiet.
+QUIET = 0.8
+
 
 def inverse_participation(mode: Any) -> Any:
     """sum v_i^4 / (sum v_i^2)^2 along the last axis: 1 / n for a mode that n elements carry alike.
@@ -45,40 +48,37 @@ def mode_limit(bias: Any = 0.0, deviation: Any = 0.0, participation: Any = 1.0, 
 
 @dataclass(frozen=True)
 class Arrest:
-    """What became of one mode that sharpens until it is unstable."""
+    """How high one mode rose that sharpened until it was unstable: the largest loss over the median one before."""
 
-    #: The largest loss over the median loss before the mode was unstable: median, least and largest of the copies.
+    #: Median, least and largest of the copies.
     height: float
     lowest: float
     highest: float
-    #: The share of copies whose loss was back below ten times that median at the end.
-    back: float
 
 
 def arrest(
-    beta2: float, *, momentum: float = 0.9, sharpening: float = 1e-3, start: float = 0.8, steps: int = 4000,
-    copies: int = 64, seed: int = 0,
+    beta2: float, *, momentum: float = 0.9, sharpening: float = 1e-3, start: float = 0.3, ceiling: float = 1.2,
+    after: int = 4000, copies: int = 16, seed: int = 0,
 ) -> Arrest:  # fmt: skip
     """Adam on the loss lambda x^2 / 2 with gradient noise of deviation 1 while lambda grows by `sharpening` a step.
 
-    It starts at `start` of its limit. Beyond the limit x grows, its gradient fills the second moment with a delay of
-    1 / (1 - beta2) steps, the step shrinks, and the rise arrests itself: nothing stops it but that. lambda stays at
-    1.2 times the limit when it is there.
+    lambda starts at `start` of Adam's limit, stops growing at `ceiling` of it, and `after` steps more are made. Beyond
+    the limit x grows, its gradient fills the second moment after some 1 / (1 - beta2) steps, the step shrinks, and the
+    rise arrests itself: nothing stops it but that.
     """
     errors.require(0 < beta2 < 1, "beta2", "between 0 and 1", beta2)
+    errors.require(0 < start < QUIET, "start", f"above 0 and below {QUIET}", start)
+    errors.require(ceiling > 1, "ceiling", "above 1, so that the limit is crossed", ceiling)
     rng, limit = np.random.default_rng(seed), float(stability_limit(momentum=momentum))
+    quiet, crossing = (math.ceil(math.log(share / start) / sharpening) for share in (QUIET, ceiling))
     x, first, second = np.zeros(copies), np.zeros(copies), np.ones(copies)
-    losses, curvature = np.empty((steps, copies)), start * limit
-    quiet = max(1, math.ceil(math.log(0.95 / start) / sharpening))
-    errors.require(2 * quiet < steps, "steps", f"more than {2 * quiet}, so that the limit is crossed", steps)
-    for step in range(steps):
-        losses[step] = curvature * x * x / 2
+    losses, curvature = np.empty((crossing + after, copies)), start * limit
+    for loss in losses:
+        loss[...] = curvature * x * x / 2
         gradient = curvature * x + rng.standard_normal(copies)
         first = momentum * first + (1 - momentum) * gradient
         second = beta2 * second + (1 - beta2) * gradient**2
         x = x - first / np.sqrt(second)
-        curvature = min(curvature * (1 + sharpening), 1.2 * limit)
-    base = np.median(losses[quiet // 2 : quiet], axis=0)
-    heights = losses.max(axis=0) / base
-    back = np.median(losses[-100:], axis=0) < 10 * base
-    return Arrest(float(np.median(heights)), float(heights.min()), float(heights.max()), float(back.mean()))
+        curvature = min(curvature * (1 + sharpening), ceiling * limit)
+    heights = losses.max(axis=0) / np.median(losses[quiet // 2 : quiet], axis=0)
+    return Arrest(float(np.median(heights)), float(heights.min()), float(heights.max()))

@@ -151,7 +151,7 @@ def hazard_of_e4m3(table: dict[str, Any]) -> Statement:
 def _in_one_sentence(context: Context, table: dict[str, Any]) -> str:
     """How many of all the runs that were trained on ran away, and of how many with an excursion."""
     tables = [table] + [context.json(f"{name}.json") for name in SEARCHES if context.has(f"{name}.json")]
-    low = full = recovered = open_ended = 0
+    low = full = under = recovered = open_ended = 0
     for each in tables:
         if not report.is_followed(each):
             continue
@@ -160,6 +160,8 @@ def _in_one_sentence(context: Context, table: dict[str, Any]) -> str:
             quantized = any(isinstance(o, dict) and o["format"] not in (None, "bfloat16") for o in precision.values())
             low += quantized * count[Outcome.RUNAWAY]
             full += (not quantized) * count[Outcome.RUNAWAY]
+            lost = [run.counted[-1] for run in report.courses(each, name) if run.outcome is Outcome.RUNAWAY]
+            under += sum(e.under is not None for e in lost)
             recovered, open_ended = recovered + count[Outcome.RECOVERED], open_ended + count[Outcome.OPEN]
     if low + full + recovered + open_ended == 0:
         return "Whether an excursion comes back is not known here, where runs ended at it or none had one."
@@ -168,7 +170,8 @@ def _in_one_sentence(context: Context, table: dict[str, Any]) -> str:
         return f"No runaway was found at this size: of the runs with an excursion {rest}."
     return (
         f"Of the runs with an excursion, in all studies that train on, {low} in low precision and {full} without it "
-        f"did not come back; {rest}."
+        f"did not come back to five times the base within twice the horizon, though {under} of these were back under "
+        f"the line that they had started above; {rest}."
     )
 
 

@@ -271,7 +271,7 @@ def survival_figure(table: dict[str, Any], names: list[str] | None = None, axes:
     horizon, followed = horizon_of(table), is_followed(table)
     for name in names or list(table["arms"]):
         arm, away = arm_of(table, name), arm_of(table, name, event="away")
-        told = f"{name} ({arm.events}/{arm.runs}" + (f", {away.events} for good)" if followed else ")")
+        told = f"{name} ({arm.events}/{arm.runs}" + (f", {away.events} not back)" if followed else ")")
         (line,) = axes.step(*_curve(arm, horizon)[:2], where="post", label=told)
         if arm.events:
             t, _, low, high = _curve(arm, horizon)

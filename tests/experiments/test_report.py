@@ -78,7 +78,7 @@ def test_figures():
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a (0/3)", "b (3/3)"]
     away = followed(a=[([], 0.1)] * 3, b=[([(10, None, 5.0)], 4.0)] * 3)
     axes = report.survival_figure(away)
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a (0/3, 0 for good)", "b (3/3, 3 for good)"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a (0/3, 0 not back)", "b (3/3, 3 not back)"]
     assert [line.get_linestyle() for line in axes.lines] == ["-", "-", "--"]
     assert len(report.loss_figure(t, ["a", "b"]).lines) == 6
     matplotlib.pyplot.close("all")
