@@ -49,7 +49,7 @@ class Buffers(dict[Any, Array]):
 def is_repeatable(operand: Operand) -> bool:
     """Whether rounding is a quantization that the numbers alone decide, which `Buffers.quantized` does."""
     is_quantization = operand.is_mx and operand.error == "quantize" and operand.scale_rule != "released_bump"
-    return is_quantization and operand.rounding != "sr"
+    return is_quantization and operand.rounding != "sr" and not operand.matched
 
 
 def rounded(
