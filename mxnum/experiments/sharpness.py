@@ -43,18 +43,18 @@ def sharpness(training: Training, iterations: int = ITERATIONS) -> Sharpness:
     kept, gradients = network.parameters.flat.copy(), network.gradients.flat.copy()
     here = _rows(network.parameters, len(training.runs))
     root = np.sqrt(np.sqrt(_moments(training) / (1 - e.betas[1] ** max(training.step, 1))) + e.epsilon)
+    learnt = _learnt(training)
     scales = np.array([float(np.linalg.norm(row)) for row in here * root]) * LENGTH
 
     def product(v: Array) -> Array:
-        """P^-1/2 H P^-1/2 v for each run, by a central difference; frozen parameters have no row in H."""
+        """P^-1/2 H P^-1/2 v for each run, by a central difference; frozen parameters have no row and no column in H."""
         moved = []
         for sign in (1, -1):
-            for index, row in enumerate(here + sign * scales[:, None] * v / root):
+            for index, row in enumerate(here + sign * scales[:, None] * learnt * v / root):
                 network.parameters.set_run(index, row.astype(np.float32))
             network.loss_and_gradients(x, y, training.step, Precision())
-            _freeze(training)
             moved.append(_rows(network.gradients, len(training.runs)))
-        difference: Array = (moved[0] - moved[1]) / (2 * scales[:, None]) / root
+        difference: Array = learnt * (moved[0] - moved[1]) / (2 * scales[:, None]) / root
         return difference
 
     try:
@@ -150,9 +150,9 @@ def _moments(training: Training) -> Array:
     return training.state()["second"].astype(np.float64)
 
 
-def _freeze(training: Training) -> None:
-    e, gradients = training.experiment, training.network.gradients
-    if not e.train_gamma:
-        gradients.gamma[...] = 0
-    if not e.train_beta:
-        gradients.beta[...] = 0
+def _learnt(training: Training) -> Array:
+    """1 for each parameter that learns, 0 for each that is frozen."""
+    e, parameters = training.experiment, training.network.parameters
+    frozen = {"gamma": not e.train_gamma, "beta": not e.train_beta}
+    parts = [np.full(getattr(parameters, kind)[:, 0].size, not frozen.get(kind, False), np.float64) for kind in KINDS]
+    return np.concatenate(parts)
