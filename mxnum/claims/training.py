@@ -100,7 +100,8 @@ def runaway(context: Context) -> Evidence:
     table = context.first("recovery.json", "confirm.json", "quick.json")
     arms = [arm for arm in _ARMS if arm in table["arms"]]
     statements = []
-    away, first = (report.compared(table, arms, "FP32", event) for event in ("away", "first"))
+    others = [name for name in table["arms"] if name != "FP32"]  # all that the table compares count in the correction
+    away, first = (report.compared(table, others, "FP32", event) for event in ("away", "first"))
     counts = {arm: report.outcomes(table, arm) for arm in (*arms, "FP32")}
     for arm in arms:
         ours, events = counts[arm], len(table["arms"][arm]["runs"]) - counts[arm][Outcome.NONE]
