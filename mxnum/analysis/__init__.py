@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mxnum.analysis.law_comparison import LawComparison, compare_laws
     from mxnum.analysis.loss_tables import LossTable, loss_table, read_losses
     from mxnum.analysis.machines import Enclosure
+    from mxnum.analysis.modes import Arrest, arrest, inverse_participation, mode_limit
     from mxnum.analysis.piecewise import PiecewiseQuantizer
     from mxnum.analysis.scale_theory import ClampRegion, clamp_region, relative_gaps, scale_threshold
     from mxnum.analysis.scaling_law import ScalingFit, ScalingLaw, fit_scaling_law
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 #: Public name -> the module of this package it lives in.
 _HOMES = {
+    "Arrest": "modes",
     "BinadeAverage": "averages",
     "BlockError": "gamma",
     "Candidate": "design_space",
@@ -50,6 +52,7 @@ _HOMES = {
     "Tooth": "averages",
     "TransformerShape": "speed_up",
     "adam_limit": "stability",
+    "arrest": "modes",
     "binade_average": "averages",
     "block_error": "gamma",
     "clamp_region": "scale_theory",
@@ -63,6 +66,8 @@ _HOMES = {
     "limit_cycle": "crossing",
     "loss_table": "loss_tables",
     "measure": "statistics",
+    "inverse_participation": "modes",
+    "mode_limit": "modes",
     "moment_matrix": "stability",
     "project": "speed_up",
     "project_range": "speed_up",
@@ -76,6 +81,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Arrest",
     "BinadeAverage",
     "BlockError",
     "Candidate",
@@ -98,6 +104,7 @@ __all__ = [
     "Tooth",
     "TransformerShape",
     "adam_limit",
+    "arrest",
     "binade_average",
     "block_error",
     "clamp_region",
@@ -108,9 +115,11 @@ __all__ = [
     "explore",
     "fit_scaling_law",
     "gamma_bias",
+    "inverse_participation",
     "limit_cycle",
     "loss_table",
     "measure",
+    "mode_limit",
     "moment_matrix",
     "project",
     "project_range",

@@ -142,13 +142,14 @@ def _zeta(ax: Any, entry: Entry, store: ReportFolder) -> str | None:
 
 @_figure("I6")
 def _survival(ax: Any, entry: Entry, store: ReportFolder) -> str | None:
-    table = _table(store, "confirm.json", "quick.json")
+    table = _table(store, "recovery.json", "confirm.json", "quick.json")
     if table is None:
         return None
     report.survival_figure(table, axes=ax)
     return (
-        "The share of runs that have not diverged by a step (Kaplan-Meier, with 95 % confidence), for each precision; "
-        "in brackets how many diverged."
+        "The share of runs without an excursion by a step (Kaplan-Meier, with 95 % confidence), for each precision; in "
+        "brackets how many had one and how many were not back at twice the horizon (dashed). An excursion is a loss "
+        "above 20 times the least running median."
     )
 
 
@@ -170,9 +171,9 @@ def _interventions(ax: Any, entry: Entry, store: ReportFolder) -> str | None:
     shares = [row.arm.events / row.arm.runs for row in rows]
     colours = [plots.COLOURS[6 if row.reading == "control" else 0] for row in rows]
     ax.barh([row.name for row in rows], shares, color=colours, height=0.6)
-    ax.set(xlim=(0, 1), xlabel="share that diverged while watched")
+    ax.set(xlim=(0, 1), xlabel="share that rose while watched")
     ax.tick_params(axis="y", labelsize=8)
-    return "What was changed shortly before a divergence, and how many runs diverged all the same; black: the controls."
+    return "What was changed shortly before a rise, and how many runs rose all the same; black: the controls."
 
 
 @_figure("I9")

@@ -158,7 +158,7 @@ CLAIMS = {
             "Smaller blocks",
             "Going from blocks of 32 to 16 helps INT4 with ceil about 6.5 times more than E2M1 with even.",
             "R-MSE at both sizes on synthetic weights, activations and gradients.",
-            "The paper's own tensors, and its measure of help, decide the factor.",
+            "The paper's own tensors decide the factor.",
         ),
         Claim(
             "M7",
@@ -167,7 +167,7 @@ CLAIMS = {
             "are a compromise.",
             "R-MSE of each organisation on synthetic weights, gradients, and activations with per-token or per-channel "
             "magnitudes.",
-            "Activations of a language model, and the paper's convention for rows and columns.",
+            "Activations of a language model.",
         ),
         Claim(
             "M8",

@@ -35,6 +35,8 @@ MODULES: tuple[str, ...] = (
     "mxnum.claims.elements",
     "mxnum.claims.design",
     "mxnum.claims.training",
+    "mxnum.claims.recipes",
+    "mxnum.claims.rates",
     "mxnum.claims.normal",
     "mxnum.claims.clusters",
     "mxnum.claims.float_scales",

@@ -45,7 +45,6 @@ def run(
         str | None, typer.Option(metavar="ADDRESS", help="Run on this dask.distributed cluster.")
     ] = None,
     machine: Annotated[str, typer.Option(help="cpu, or cuda for a GPU (extra `cuda`).")] = "cpu",
-    full: Annotated[bool, typer.Option("--full", help="Go on after a divergence, up to the horizon.")] = False,
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Change a number of every arm, as in steps=200."),
@@ -71,7 +70,7 @@ def run(
             outcome = run_study(
                 chosen, root, arms=[name.strip() for name in arms.split(";")] if arms else None, seeds=seeds,
                 first_seed=first, changes=dict(_change(text) for text in changes or []), processes=processes,
-                stack=stack, niceness=nice, scheduler=scheduler, stop_when_diverged=not full, machine=machine,
+                stack=stack, niceness=nice, scheduler=scheduler, machine=machine,
             )  # fmt: skip
     except KeyboardInterrupt:
         typer.echo("Interrupted; the same command continues.", err=True)
@@ -128,6 +127,18 @@ def sgd_limits(
     critical.write_sgd_limits(results / "sgd-limits.json", tuple(range(first, first + seeds)))
 
 
+def sharpness(
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 4,
+    first: Annotated[int, typer.Option(min=0, help="The first of them.")] = 67771976,
+    results: Annotated[Path, typer.Option(help="Folder of the table.")] = Path("runs/results"),
+) -> None:
+    """The preconditioned sharpness of runs at width 32, by Lanczos, every 100 steps."""
+    from mxnum.experiments import storage
+    from mxnum.experiments.sharpness import follow, followed
+
+    storage.write_json(results / "sharpness.json", follow(followed(), tuple(range(first, first + seeds))))
+
+
 def cost(
     width: Annotated[int, typer.Option(min=1, help="Width of the network.")] = 256,
     batch: Annotated[int, typer.Option(min=1, help="Batch.")] = 256,
@@ -160,6 +171,6 @@ def _change(text: str) -> tuple[str, Any]:
 
 for name, function in {
     "list": list_studies, "run": run, "report": tables, "interventions": interventions, "sgd-limits": sgd_limits,
-    "cost": cost,
+    "sharpness": sharpness, "cost": cost,
 }.items():  # fmt: skip
     experiments.command(name, cls=Command)(function)

@@ -32,7 +32,7 @@ def sweep(
     machine: Annotated[str, typer.Option(help="cpu, or cuda for a GPU (extra `cuda`).")] = "cpu",
     as_json: options.AsJson = False,
 ) -> None:
-    """Train every setting of a file on the same seeds, and compare when they diverge.
+    """Train every setting of a file on the same seeds, and compare what their losses do.
 
     Runs that are in the folder are not run again, so that the same command continues after Ctrl-C, with more seeds, or
     after a failure; its tables are written anew. A folder of something else is refused. A run that fails does not stop
@@ -90,7 +90,9 @@ def _as_dict(outcome: Outcome, folder: Path) -> dict[str, Any]:
     rows = [dict(zip(report.HEADINGS, row, strict=True)) for row in report.rows(table)] if table["arms"] else []
     runs = {
         name: [
-            {key: run[key] for key in ("seed", "diverged", "steps", "least_loss", "last_loss")} for run in arm["runs"]
+            {key: run[key] for key in ("seed", "steps", "excursions", "least_loss", "last_loss")}
+            | {"outcome": str(course.outcome)}
+            for run, course in zip(arm["runs"], report.courses(table, name), strict=True)
         ]
         for name, arm in table["arms"].items()
     }

@@ -72,6 +72,16 @@ class Experiment:
     #: Which of the independent draws of the label noise is used.
     noise_draw: int = 0
     injection: Injection | None = None
+    #: Times `rate`: the rates of W1 and of beta. Times its draw: what W1 starts from.
+    w1_rate: float = 1.0
+    beta_rate: float = 1.0
+    w1_start: float = 1.0
+    #: From this step on the norm of each W1 and W2 is kept from growing beyond what it is then.
+    cap_norms_at: int | None = None
+    #: An MX format (floor, to nearest, even along rows) or "bfloat16" in which both moments of Adam, or the parameters
+    #: between steps, are stored.
+    moments: str | None = None
+    masters: str | None = None
 
     def __post_init__(self) -> None:
         errors.choose("activation", self.activation, ACTIVATIONS)
@@ -80,7 +90,8 @@ class Experiment:
         errors.choose("gelu", self.gelu, ("exact", "tanh"))
         for name in ("width", "layers", "batch", "steps"):
             errors.integer(name, getattr(self, name), 1, 1 << 40)
-        errors.require(self.rate > 0, "rate", "positive", self.rate)
+        for name in ("rate", "w1_rate", "beta_rate", "w1_start"):
+            errors.require(getattr(self, name) > 0, name, "positive", getattr(self, name))
         turned = [name for name in OPERANDS if getattr(getattr(self.precision, name), "transform", None)]
         errors.require(not turned, "precision", "a recipe without transforms, which mxnum.torch has", turned)
         for name in OPERANDS:
@@ -89,6 +100,10 @@ class Experiment:
                 formats.get_e8m0(operand.format, "An experiment")
         stepwise = self.precision.vector_steps
         errors.require(not stepwise, "precision", "a recipe without vector_steps, which mxnum.torch has", stepwise)
+        if self.cap_norms_at is not None:
+            errors.integer("cap_norms_at", self.cap_norms_at, 0, 1 << 40)
+        for stored in (self.moments, self.masters):
+            Operand(stored)
 
     @property
     def hidden(self) -> int:

@@ -11,8 +11,8 @@ from typing import Any
 from mxnum.analysis import stability_limit
 from mxnum.experiments import report, storage
 from mxnum.experiments.config import Experiment, Injection, to_dict
+from mxnum.experiments.inference import mean_interval, wilson
 from mxnum.experiments.loop import train
-from mxnum.experiments.survival import mean_interval, wilson
 
 
 def predicted_ratio(mean: float, deviation: float) -> float:
@@ -148,7 +148,7 @@ def rate_of(arm: str) -> tuple[str, float]:
 
 
 def curve(table: dict[str, Any]) -> dict[str, list[tuple[float, int, int]]]:
-    """Of each kind: rate, runs that diverged, runs; rates in rising order."""
+    """Of each kind: rate, runs with an excursion, runs; rates in rising order."""
     found: dict[str, list[tuple[float, int, int]]] = {}
     for name in sorted(table["arms"], key=lambda arm: rate_of(arm)[1]):
         kind, rate = rate_of(name)
@@ -160,8 +160,8 @@ def curve(table: dict[str, Any]) -> dict[str, list[tuple[float, int, int]]]:
 def shift(table: dict[str, Any], kind: str, control: str = "FP32") -> tuple[float, float, float] | None:
     """The critical rate of a kind over that of the control, with 95 % limits: seed by seed, at rates both were run at.
 
-    The critical rate of a seed is the lowest rate at which it diverged; where it never did, the next rate that would
-    have been tried. A ratio is then a bound, and the mean of the logarithms lies nearer to one than the truth.
+    The critical rate of a seed is the lowest rate at which it has an excursion; where it never did, the next rate that
+    would have been tried. A ratio is then a bound, and the mean of the logarithms lies nearer to one than the truth.
     """
     rates = sorted(set.intersection(*({r for r, _, _ in curve(table).get(k, [])} for k in (kind, control))))
     if len(rates) < 2:
@@ -170,16 +170,16 @@ def shift(table: dict[str, Any], kind: str, control: str = "FP32") -> tuple[floa
     lowest: dict[str, dict[int, float]] = {kind: {}, control: {}}
     for which, seeds in lowest.items():
         for rate in reversed(rates):
-            for run in table["arms"][f"{which}, rate {rate:g}"]["runs"]:
-                before = seeds.get(run["seed"], beyond)
-                seeds[run["seed"]] = before if run["diverged"] is None else math.log(rate)
+            for run in report.courses(table, f"{which}, rate {rate:g}"):
+                before = seeds.get(run.seed, beyond)
+                seeds[run.seed] = before if run.first is None else math.log(rate)
     both = lowest[kind].keys() & lowest[control].keys()
     limits = mean_interval([lowest[kind][seed] - lowest[control][seed] for seed in sorted(both)])
     return None if limits is None else (math.exp(limits[0]), math.exp(limits[1]), math.exp(limits[2]))
 
 
 def markdown(table: dict[str, Any], control: str = "FP32") -> str:
-    """Runs that diverged at each rate, and the shift of the critical rate."""
+    """Runs with an excursion at each rate, and the shift of the critical rate."""
     found = curve(table)
     rates = sorted({rate for points in found.values() for rate, _, _ in points})
     lines = ["| | " + " | ".join(f"{rate:g}" for rate in rates) + f" | critical rate over {control}'s |"]
@@ -193,7 +193,7 @@ def markdown(table: dict[str, Any], control: str = "FP32") -> str:
 
 
 def figure(table: dict[str, Any], axes: Any) -> Any:
-    """The share that diverged against the rate, with Wilson's 95 % limits, on matplotlib axes."""
+    """The share with an excursion against the rate, with Wilson's 95 % limits, on matplotlib axes."""
     for index, (kind, points) in enumerate(curve(table).items()):
         rates = [rate * (1 + 0.01 * index) for rate, _, _ in points]  # beside each other
         shares = [events / runs for _, events, runs in points]
@@ -203,6 +203,6 @@ def figure(table: dict[str, Any], axes: Any) -> Any:
         axes.errorbar(
             rates, shares, yerr=[[max(v, 0.0) for v in side] for side in reach], marker=".", lw=0.8, label=kind
         )
-    axes.set(xlabel="rate", ylabel="share diverged", xscale="log")
+    axes.set(xlabel="rate", ylabel="share with an excursion", xscale="log")
     axes.legend(fontsize=7)
     return axes

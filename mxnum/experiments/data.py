@@ -85,8 +85,3 @@ class Batches:
         for run, teacher in enumerate(self.teachers):
             y[run] += teacher(x[run], multiply)
         return x, y
-
-    def keep(self, runs: Any) -> None:
-        """Go on with these runs alone."""
-        self.seeds = tuple(self.seeds[r] for r in runs)
-        self.teachers = [self.teachers[r] for r in runs]

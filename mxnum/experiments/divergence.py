@@ -1,4 +1,9 @@
-"""When a run counts as diverged: 20 losses in a row above 100 times the least so far, or one that is not finite."""
+"""A rise of the loss: 20 losses in a row above 100 times the least so far, or one that is not finite.
+
+It can be told while a run goes on, so that it says where to act (`interventions`) and what a rate does (`critical`).
+It says nothing about whether the loss comes back: that is told afterwards, by `excursions`. Studies that were stored
+before there were excursions ended their runs at it.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +31,6 @@ class Watch:
         started = np.where(finite, step - IN_A_ROW + 1, step)
         now = (self.first < 0) & (~finite | (self.above >= IN_A_ROW))
         self.first = np.where(now, started, self.first)
-
-    def keep(self, runs: Any) -> None:
-        """Go on with these runs alone."""
-        self.least, self.above, self.first = self.least[runs], self.above[runs], self.first[runs]
 
 
 def first_divergence(losses: Array) -> int | None:

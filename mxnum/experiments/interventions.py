@@ -16,12 +16,15 @@ import numpy as np
 from mxnum.experiments import storage
 from mxnum.experiments.config import BFLOAT16, FLOAT32, Experiment, Operand, Precision
 from mxnum.experiments.divergence import IN_A_ROW
+from mxnum.experiments.inference import holm, mean_interval, sign_flip
 from mxnum.experiments.loop import Training, one_blas_thread
 from mxnum.experiments.studies import Study
-from mxnum.experiments.survival import Arm, log_rank, mean_interval
+from mxnum.experiments.survival import Arm
 
 Array = Any
 PERTURBATION = 1e-6
+#: An action has an effect at this level, after Holm's correction.
+LEVEL = 0.05
 
 
 def actions(base: Experiment) -> dict[str, Experiment]:
@@ -78,9 +81,8 @@ def act(base: Experiment, seed: int, plan: Plan, say: Callable[[str], None] = pr
         def follow(names: list[str], experiment: Experiment, state: dict[str, Array]) -> None:
             branch = Training(experiment, (seed,) * len(names))
             branch.restore(state)
-            while branch.step < start + plan.watch and branch.active:
+            while branch.step < start + plan.watch:
                 branch.advance()
-                branch.drop_diverged()
             for name, run in zip(names, branch.runs, strict=True):
                 after = None if run.diverged is None else run.diverged - start
                 outcome["outcomes"][name] = {
@@ -113,7 +115,8 @@ class Row:
 
     name: str
     arm: Arm
-    #: Log-rank against the perturbed controls; None for controls.
+    #: Of the exact sign-flip test of the delays, seed by seed, after Holm's correction over all actions; None for
+    #: controls.
     p: float | None
     #: Steps gained before the divergence over the perturbed controls of the same seed, the watch counting as its end:
     #: mean, and limits by Student's t over the seeds. None for controls and for one or two seeds.
@@ -129,7 +132,7 @@ class Row:
             when = "later" if self.delay[0] >= 0 else "sooner"
             words += f", {round(mean)} steps {when} than the perturbed controls of its seed (95 % limits {round(low)} "
             words += f"and {round(high)})"
-        return words + ("" if self.p is None else f", log-rank p {self.p:.2g}")
+        return words + ("" if self.p is None else f", exact p {self.p:.2g} after Holm")
 
 
 def rows(table: dict[str, Any]) -> list[Row]:
@@ -150,21 +153,24 @@ def rows(table: dict[str, Any]) -> list[Row]:
         first = after(seed, name)
         return float(watch if first is None else min(first, watch))
 
+    acted = [name for name in names if name not in ("unperturbed", *perturbed)]
+    gained = {
+        name: [restricted(s, name) - float(np.mean([restricted(s, key) for key in perturbed])) for s in seeds]
+        for name in acted
+    }
+    p = holm({name: sign_flip(values) for name, values in gained.items()})
     control = arm("perturbed", perturbed)
     result = [Row("unperturbed", arm("unperturbed", ["unperturbed"]), None, None, "control")]
     result.append(Row("perturbed", control, None, None, "control"))
-    for name in names:
-        if name not in ("unperturbed", *perturbed):
-            this = arm(name, [name])
-            gained = [restricted(s, name) - float(np.mean([restricted(s, key) for key in perturbed])) for s in seeds]
-            delay = mean_interval(gained)
-            result.append(Row(name, this, log_rank(this, control), delay, _reading(this, delay)))
+    for name in acted:
+        this, delay = arm(name, [name]), mean_interval(gained[name])
+        result.append(Row(name, this, p[name], delay, _reading(this, delay, p[name])))
     return result
 
 
 def summary(table: dict[str, Any]) -> str:
     """A table of the rows."""
-    headings = ("from the checkpoint", "diverged", "median time", "delay (95 % limits)", "log-rank p", "reading")
+    headings = ("from the checkpoint", "rose", "median time", "delay (95 % limits)", "exact p after Holm", "reading")
     lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
     for row in rows(table):
         median = row.arm.median_time()
@@ -172,8 +178,10 @@ def summary(table: dict[str, Any]) -> str:
         cells += ["" if row.delay is None else _delay(row.delay), "" if row.p is None else f"{row.p:.3f}", row.reading]
         lines.append("| " + " | ".join(cells) + " |")
     note = (
-        f"Watched for {table['plan']['watch']} steps; a run that did not diverge counts with these. Delays are seed by "
-        "seed against its perturbed controls, in steps; the log-rank test pools the seeds."
+        f"Watched for {table['plan']['watch']} steps; a run whose loss did not rise counts with these. Delays are "
+        "seed by seed against its perturbed controls, in steps, and tested by all choices of their signs: "
+        f"{len(table['seeds'])} seeds cannot give a p-value below {2.0 ** (1 - len(table['seeds'])):.2g}, times the "
+        "number of actions."
     )
     return "\n".join([*lines, "", note])
 
@@ -183,8 +191,8 @@ def _delay(delay: tuple[float, float, float]) -> str:
     return f"{round(mean)} ({round(low)} to {round(high)})"
 
 
-def _reading(arm: Arm, delay: tuple[float, float, float] | None) -> str:
-    if delay is None or delay[1] <= 0 <= delay[2]:
+def _reading(arm: Arm, delay: tuple[float, float, float] | None, p: float) -> str:
+    if delay is None or p >= LEVEL:
         return "no effect shown"
     if delay[0] < 0:
         return "hastened"

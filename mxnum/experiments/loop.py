@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from mxnum.experiments import storage
-from mxnum.experiments.config import Experiment, to_dict
+from mxnum.experiments.config import Experiment, Operand, to_dict
 from mxnum.experiments.data import INJECTION, Batches, generator
 from mxnum.experiments.divergence import Watch
 from mxnum.experiments.machine import CPU, Machine
 from mxnum.experiments.machine import machine as machine_named
 from mxnum.experiments.measure import measurements
-from mxnum.experiments.model import KINDS, Network, quantized_product
+from mxnum.experiments.model import KINDS, Network, Parameters, quantized_product
+from mxnum.experiments.operands import rounded
 
 Array = Any
 _NOISY = {"all": KINDS, "layer_norm": KINDS[:2], "not_layer_norm": KINDS[2:]}
@@ -67,12 +68,15 @@ class Training:
     def __init__(self, experiment: Experiment, seeds: tuple[int, ...], machine: Machine = CPU):
         self.experiment, self.machine, self.step = experiment, machine, 0
         self.runs = [Run(seed, experiment, machine=machine) for seed in seeds]
-        self.active = list(self.runs)
         self.network = Network(experiment, seeds, machine)
         self.batches = Batches(experiment, seeds, machine)
         self.first = machine.xp.zeros_like(self.network.parameters.flat)
         self.second = machine.xp.zeros_like(self.network.parameters.flat)
         self.watch = Watch(len(seeds))
+        self.caps = np.full((2, experiment.layers, len(seeds)), np.inf, np.float32)
+        start = self.network.parameters.w1
+        start *= np.float32(experiment.w1_start)
+        self._store()
         self.teacher_product = None
         if experiment.quantized_teacher:
             self.teacher_product = quantized_product(experiment.precision, experiment.precision.bf16, machine)
@@ -87,7 +91,7 @@ class Training:
         x, y = self.batches(self.step, self.teacher_product)
         if measure:
             values = measurements(network, x, y, self.step)
-            for index, run in enumerate(self.active):
+            for index, run in enumerate(self.runs):
                 run.measured_at.append(self.step)
                 for name, value in values.items():
                     if name not in run.measured:  # NaN for looks of a checkpoint whose program did not measure it
@@ -97,7 +101,7 @@ class Training:
         self._inject()
         self._update()
         self.watch.see(self.step, loss)
-        for index, run in enumerate(self.active):
+        for index, run in enumerate(self.runs):
             run.losses.append(float(loss[index]))
             if run.diverged is None and self.watch.first[index] >= 0:
                 run.diverged = int(self.watch.first[index])
@@ -109,7 +113,7 @@ class Training:
         noise, gradients = self.experiment.injection, self.network.gradients
         if noise is None:
             return
-        for index, run in enumerate(self.active):
+        for index, run in enumerate(self.runs):
             rng = generator(run.seed, INJECTION, self.step)
             common = rng.standard_normal(dtype=np.float32)
             for kind in _NOISY[noise.where]:
@@ -124,36 +128,57 @@ class Training:
         if not e.train_beta:
             gradients.beta[...] = 0
         t, f, kernels = self.step + 1, np.float32, self.machine.kernels
-        if e.optimizer == "adam":
-            b1, b2 = e.betas
-            kernels.adam(
-                *(parameters.flat, gradients.flat, self.first, self.second),
-                *(f(e.rate), f(b1), f(b2), f(1 - b1**t), f(1 - b2**t), f(e.epsilon)),
-            )
-        else:
-            kernels.sgd(parameters.flat, gradients.flat, self.first, f(e.rate), f(e.momentum))
+        for factor, part in self._rates():
+            rate, flat = f(e.rate * factor), (parameters.flat[part], gradients.flat[part], self.first[part])
+            if e.optimizer == "adam":
+                b1, b2 = e.betas
+                kernels.adam(*flat, self.second[part], rate, f(b1), f(b2), f(1 - b1**t), f(1 - b2**t), f(e.epsilon))
+            else:
+                kernels.sgd(*flat, rate, f(e.momentum))
+        self._cap()
+        self._store()
 
-    def drop_diverged(self) -> None:
-        """Go on without the runs that diverged. The bits of the others do not change."""
-        stay = [i for i, run in enumerate(self.active) if run.diverged is None]
-        if len(stay) == len(self.active):
+    def _rates(self) -> list[tuple[float, slice]]:
+        """Each part of the parameters that has a rate of its own, with the factor of it."""
+        e, start, parts = self.experiment, 0, []
+        if e.w1_rate == e.beta_rate == 1:
+            return [(1.0, slice(None))]
+        for kind in KINDS:
+            stop = start + getattr(self.network.parameters, kind).size
+            parts.append(({"w1": e.w1_rate, "beta": e.beta_rate}.get(kind, 1.0), slice(start, stop)))
+            start = stop
+        return parts
+
+    def _cap(self) -> None:
+        """Keep the norms of W1 and W2 at most what they were at the step of the cap."""
+        if self.experiment.cap_norms_at is None or self.step < self.experiment.cap_norms_at:
             return
-        state = self.state()
-        for index, run in enumerate(self.active):
-            run.parameters = state["parameters"][index]
-        self.active = [self.active[i] for i in stay]
-        if stay:
-            self.network.keep(stay)
-            self.batches.keep(stay)
-            self.watch.keep(stay)
-            self.first = self._moments(state["first"][stay])
-            self.second = self._moments(state["second"][stay])
+        xp, parameters = self.machine.xp, self.network.parameters
+        for cap, weights in zip(self.caps, (parameters.w1, parameters.w2), strict=True):
+            norms = xp.sqrt(xp.square(weights).sum(axis=(-1, -2)))
+            if self.step == self.experiment.cap_norms_at:
+                cap[...] = self.machine.host(norms)
+            limit = self.machine.to(cap)
+            weights *= xp.where(norms > limit, limit / norms, 1)[..., None, None].astype(np.float32)
+
+    def _store(self) -> None:
+        """Round what is stored between steps in another format."""
+        e, network = self.experiment, self.network
+        if e.masters is not None:
+            _rounded_in_place(network.parameters, e.masters, self.machine)
+        if e.moments is not None:
+            kept = network.gradients.flat.copy()
+            for moments in (self.first, self.second):
+                network.gradients.flat[...] = moments
+                _rounded_in_place(network.gradients, e.moments, self.machine)
+                moments[...] = network.gradients.flat
+            network.gradients.flat[...] = kept
 
     # Checkpoints.
 
     def state(self) -> dict[str, Array]:
-        """What the next step depends on, one row for each active run."""
-        count = range(len(self.active))
+        """What the next step depends on, one row for each run."""
+        count = range(len(self.runs))
         rows: dict[str, Array] = {"parameters": np.stack([self.network.parameters.run(i) for i in count])}
         holder = self.network.gradients
         kept = holder.flat.copy()
@@ -161,13 +186,15 @@ class Training:
             holder.flat[...] = moments
             rows[name] = np.stack([holder.run(i) for i in count])
         holder.flat[...] = kept
+        rows["caps"] = np.moveaxis(self.caps, -1, 0)
         return rows | {"least": self.watch.least, "above": self.watch.above, "step": np.int64(self.step)}
 
     def restore(self, state: dict[str, Array]) -> None:
         """Continue from a `state` of the same seeds, perhaps of another experiment: an intervention."""
-        for index in range(len(self.active)):
+        for index in range(len(self.runs)):
             self.network.parameters.set_run(index, state["parameters"][index])
         self.first, self.second = self._moments(state["first"]), self._moments(state["second"])
+        self.caps = np.moveaxis(state["caps"], 0, -1).copy()
         self.watch.least, self.watch.above = state["least"].copy(), state["above"].copy()
         self.step = int(state["step"])
 
@@ -182,26 +209,23 @@ def train(
     experiment: Experiment,
     seeds: tuple[int, ...],
     *,
-    stop_when_diverged: bool = True,
     measure_every: int = 0,
     checkpoint: Path | None = None,
     checkpoint_every: int = 500,
     report: Callable[[int, Array, list[Run]], None] | None = None,
     machine: str = "cpu",
 ) -> list[Run]:
-    """Train every seed to `experiment.steps`, and give their histories.
+    """Train every seed to `experiment.steps`, and give their histories. No run is stopped for what its loss does.
 
     Parameters
     ----------
-    stop_when_diverged
-        Whether a run ends when it diverged; otherwise it goes on, so that recovery can be told from runaway.
     measure_every
         Make the `measurements` every so many steps; 0: never.
     checkpoint
         A file to write every `checkpoint_every` steps and to continue from if it exists. The trajectory is the same bit
         for bit. It is deleted at the end.
     report
-        Called after each step with the step, the losses of the active runs and the active runs.
+        Called after each step with the step, the losses and the runs.
     machine
         "cpu", or "cuda": the current GPU, by CuPy. The trajectories differ in their last bits, and so in the end.
     """
@@ -209,25 +233,30 @@ def train(
     if checkpoint is not None and checkpoint.exists():
         load(training, checkpoint)
     with one_blas_thread():
-        while training.active and training.step < experiment.steps:
+        while training.step < experiment.steps:
             losses = training.advance(measure_every > 0 and training.step % measure_every == 0)
             if report is not None:
-                report(training.step, losses, training.active)
-            if stop_when_diverged:
-                training.drop_diverged()
-            if checkpoint is not None and training.step % checkpoint_every == 0 and training.active:
+                report(training.step, losses, training.runs)
+            if checkpoint is not None and training.step % checkpoint_every == 0:
                 save(training, checkpoint)
-    for index, run in enumerate(training.active):
+    for index, run in enumerate(training.runs):
         run.parameters = training.network.parameters.run(index)
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)
     return training.runs
 
 
+def _rounded_in_place(parameters: Parameters, format: str, machine: Machine) -> None:
+    for kind in KINDS:
+        values = getattr(parameters, kind)
+        rows = machine.xp.ascontiguousarray(values).reshape(-1, values.shape[-1])
+        done = rounded(rows, Operand(format), -1, machine.xp.empty_like(rows), kernels=machine.kernels)
+        values[...] = done.reshape(values.shape)
+
+
 def save(training: Training, path: Path) -> None:
     """Everything that `load` needs: the state and the histories."""
     arrays = {f"state_{name}": value for name, value in training.state().items()}
-    arrays["active"] = np.array([training.runs.index(run) for run in training.active])
     arrays["diverged"] = np.array([-1 if run.diverged is None else run.diverged for run in training.runs])
     for index, run in enumerate(training.runs):
         arrays[f"losses_{index}"] = np.asarray(run.losses)
@@ -240,19 +269,13 @@ def save(training: Training, path: Path) -> None:
 def load(training: Training, path: Path) -> None:
     """Continue a training that was just made with the same experiment and seeds."""
     arrays = storage.read_arrays(path)
-    active = [int(i) for i in arrays["active"]]
     for index, run in enumerate(training.runs):
         run.losses = arrays[f"losses_{index}"].tolist()
         run.measured_at = arrays[f"measured-at_{index}"].tolist()
         prefix = f"measured_{index}_"
         run.measured = {name[len(prefix) :]: list(arrays[name]) for name in arrays if name.startswith(prefix)}
         run.diverged = None if arrays["diverged"][index] < 0 else int(arrays["diverged"][index])
-    if active != list(range(len(training.runs))):
-        training.active = [training.runs[i] for i in active]
-        training.network.keep(active)
-        training.batches.keep(active)
-        training.watch.keep(active)
-    training.watch.first = np.array([-1 if run.diverged is None else run.diverged for run in training.active])
+    training.watch.first = np.array([-1 if run.diverged is None else run.diverged for run in training.runs])
     training.restore({name[6:]: value for name, value in arrays.items() if name.startswith("state_")})
 
 
@@ -270,12 +293,12 @@ def progress_line(total: int, label: str) -> Callable[[int, Array, list[Run]], N
     """A `report` for `train` that prints a line from time to time."""
     last = time.monotonic()
 
-    def report(step: int, losses: Array, active: list[Run]) -> None:
+    def report(step: int, losses: Array, runs: list[Run]) -> None:
         nonlocal last
         if time.monotonic() - last > 20 or step == total:
             last = time.monotonic()
             print(
-                f"{label}: step {step} of {total}, {len(active)} running, median loss {np.median(losses):.2e}",
+                f"{label}: step {step} of {total}, {len(runs)} running, median loss {np.median(losses):.2e}",
                 flush=True,
             )
 

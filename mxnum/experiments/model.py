@@ -230,16 +230,6 @@ class Network:
         self.machine.kernels.round_bf16(self.parameters.flat.view(np.int32), copy.flat.view(np.int32), bf16)
         return copy
 
-    def keep(self, runs: Any) -> None:
-        """Go on with these runs alone; their bits do not change."""
-        old = self.parameters
-        self.seeds = tuple(self.seeds[r] for r in runs)
-        self.parameters = Parameters(self.experiment, len(self.seeds), self.machine)
-        self.gradients = Parameters(self.experiment, len(self.seeds), self.machine)
-        for new, index in enumerate(runs):
-            self.parameters.set_run(new, old.run(index))
-        self.buffers.clear()
-
 
 _STREAMS = {
     name: index

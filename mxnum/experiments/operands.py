@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ class Buffers(dict[Any, Array]):
 def is_repeatable(operand: Operand) -> bool:
     """Whether rounding is a quantization that the numbers alone decide, which `Buffers.quantized` does."""
     is_quantization = operand.is_mx and operand.error == "quantize" and operand.scale_rule != "released_bump"
-    return is_quantization and operand.rounding != "sr"
+    return is_quantization and operand.rounding != "sr" and not operand.matched
 
 
 def rounded(
@@ -120,6 +121,8 @@ def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor
         return (xp.rint(x / np.float32(operand.step)) * np.float32(operand.step)).astype(np.float32)
     if operand.format is None:
         return x
+    if operand.matched:
+        return _matched(x, operand, seeds, step, tensor, kernels)
     if operand.error == "clamp":
         return _clamped(x, operand)
     if operand.rounding == "sr":
@@ -146,6 +149,44 @@ def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor
             places = rng.permuted(np.broadcast_to(np.arange(x.shape[-1]), error[:, run].shape), axis=-1)
             error[:, run] = xp.take_along_axis(error[:, run], xp.asarray(places), axis=-1)
     return x + error
+
+
+def _matched(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int, kernels: Any) -> Array:
+    """As `affine`, with an error of the size that the floor rule's, to nearest, has on the same values."""
+    xp = library(x)
+    floor = affine(x, Operand(operand.format, block_size=operand.block_size), seeds, step, tensor, kernels)
+    size = _size(floor - x)
+    if operand.error == "clamp":
+        limit = _cut(xp.abs(x), size)
+        return xp.clip(x, -limit, limit)
+    error = affine(x, replace(operand, matched=False), seeds, step, tensor, kernels) - x
+    own = _size(error)
+    return x + error * xp.where(own > 0, size / xp.where(own > 0, own, 1), 0).astype(np.float32)
+
+
+def _size(error: Array) -> Array:
+    """The root mean square of each row."""
+    return library(error).sqrt(library(error).square(error).mean(axis=-1, keepdims=True, dtype=np.float64))
+
+
+def _cut(magnitudes: Array, size: Array) -> Array:
+    """Where each row is to be cut off for an error of this root mean square; 0 where even that is not enough.
+
+    With the k largest cut at c the squares of the error sum to S2 - 2 c S1 + k c^2, sums of the k largest. The root
+    below them all that lies above the next magnitude is the cut.
+    """
+    xp = library(magnitudes)
+    largest = xp.flip(xp.sort(magnitudes, axis=-1), axis=-1).astype(np.float64)
+    count = xp.arange(1, magnitudes.shape[-1] + 1)
+    first, second = xp.cumsum(largest, axis=-1), xp.cumsum(xp.square(largest), axis=-1)
+    wanted = xp.square(size) * magnitudes.shape[-1]
+    spread = xp.maximum(xp.square(first) - count * (second - wanted), 0)
+    cuts = (first - xp.sqrt(spread)) / count
+    following = xp.concatenate([largest[..., 1:], xp.zeros_like(largest[..., :1])], axis=-1)
+    fits = cuts >= following
+    fits[..., -1] = True
+    place = xp.argmax(fits, axis=-1)[..., None]
+    return xp.maximum(xp.take_along_axis(cuts, place, axis=-1), 0).astype(np.float32)
 
 
 def _clamped(x: Array, operand: Operand) -> Array:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
@@ -13,22 +14,25 @@ import numpy as np
 
 from mxnum.experiments import storage
 from mxnum.experiments.config import Experiment, experiment_from, to_dict
-from mxnum.experiments.divergence import FACTOR, IN_A_ROW
+from mxnum.experiments.excursions import Course, Excursion, Outcome, excursions, final_loss, highest
+from mxnum.experiments.inference import Comparison, compare, corrected
 from mxnum.experiments.studies import Study
-from mxnum.experiments.survival import Arm, fisher, kaplan_meier, log_rank, peto
+from mxnum.experiments.survival import Arm, kaplan_meier
 from mxnum.experiments.sweep import arm_directory
 
 #: Points of each stored loss curve and digits of each stored number: a study stays below a few hundred kilobytes.
 CURVE_POINTS, DIGITS = 40, 4
 _KEPT_MEASUREMENTS = (
     *("zeta", "zeta_gamma", "zeta_beta", "zeta_w1", "zeta_w2", "cosine"),
-    *("gradient_norm", "gamma_in_last_bin", "gamma_error", "beta_error", "gamma_rms"),
+    *("gradient_norm", "gamma_in_last_bin", "gamma_error", "beta_error", "gamma_rms", "w1_rms", "w2_rms"),
 )
 
 
 def collect(study: Study, root: Path, arms: Mapping[str, Experiment] | None = None) -> dict[str, Any]:
     """What was run of a study, in one table; arms and seeds that are not there are left out."""
     table: dict[str, Any] = {"study": study.name, "question": study.question, "control": study.control, "arms": {}}
+    if study.horizon is not None:
+        table["horizon"] = study.horizon
     for name, experiment in (study.arms if arms is None else arms).items():
         runs = []
         paths = sorted(
@@ -74,12 +78,26 @@ def _summary(stored: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
             values = values if values.ndim == 1 else values.mean(axis=-1)
             measured[name] = [_short(v) for v in values]
     finite = losses[np.isfinite(losses)]
+    last = final_loss(losses)
     return {
         "seed": stored["seed"],
         "diverged": stored["diverged"],
         "steps": stored["steps"],
         "least_loss": _short(finite.min()) if len(finite) else None,
         "last_loss": _short(np.median(losses[-50:])),
+        "final_loss": None if last is None else _short(last),
+        "excursions": [
+            {
+                "start": e.start,
+                "end": e.end,
+                "under": e.under,
+                "base": _short(e.base),
+                "peak": _short(e.peak),
+                "area": _short(e.area),
+            }
+            for e in excursions(losses)
+        ],
+        "highest": _short(highest(losses)) if len(losses) else None,
         "curve": curve,
         "measured_at": at.tolist(),
         "measured": measured,
@@ -90,64 +108,125 @@ def _short(value: Any) -> float | None:
     return float(f"{float(value):.{DIGITS}g}") if np.isfinite(value) else None
 
 
-def arm_of(table: dict[str, Any], name: str, horizon: int | None = None) -> Arm:
-    """An arm of a collected study as survival data."""
-    runs = table["arms"][name]["runs"]
-    return Arm.of(name, [r["diverged"] for r in runs], [r["steps"] for r in runs], horizon or horizon_of(table))
+def courses(table: dict[str, Any], name: str) -> list[Course]:
+    """What became of each run of an arm of a collected study.
+
+    Studies that were stored before there were excursions ended their runs at the first rise, in the sense of
+    `divergence`: it counts as an excursion whose end was not seen.
+    """
+    horizon = horizon_of(table)
+    found: list[Course] = []
+    for run in table["arms"][name]["runs"]:
+        if "excursions" in run:
+            spans = [
+                Excursion(
+                    e["start"], e["end"], _number(e["base"]), _number(e["peak"]), _number(e["area"]), e.get("under")
+                )
+                for e in run["excursions"]
+            ]
+            final = run["final_loss"]
+        else:
+            spans = [] if run["diverged"] is None else [Excursion(run["diverged"], None, math.nan, math.nan, math.nan)]
+            final = run.get("last_loss")
+        found.append(Course(run.get("seed", len(found)), run["steps"], horizon, tuple(spans), final))
+    return found
+
+
+def _number(stored: float | None) -> float:
+    """JSON has no infinity: it is stored as null."""
+    return math.inf if stored is None else stored
+
+
+def is_followed(table: dict[str, Any]) -> bool:
+    """Whether its runs went on after an excursion."""
+    return all("excursions" in run for arm in table["arms"].values() for run in arm["runs"])
+
+
+def arm_of(table: dict[str, Any], name: str, horizon: int | None = None, event: str = "first") -> Arm:
+    """An arm of a collected study as survival data: of the "first" excursion, or of going "away" for good."""
+    runs, limit = courses(table, name), horizon or horizon_of(table)
+    found = [getattr(run, event) for run in runs]
+    return Arm.of(name, found, [run.steps for run in runs], limit, [run.seed for run in runs])
 
 
 def horizon_of(table: dict[str, Any]) -> int:
-    """The steps of the study."""
-    return max(int(arm["experiment"]["steps"]) for arm in table["arms"].values())
+    """The step before which what starts counts."""
+    return int(table.get("horizon") or max(int(arm["experiment"]["steps"]) for arm in table["arms"].values()))
 
 
-def recovered(table: dict[str, Any], name: str) -> tuple[int, int]:
-    """Of the diverged runs that were trained on (`--full`): how many recovered, and how many these are.
-
-    Recovered: the median of the last 50 losses is not above `FACTOR` times the least loss.
-    """
-    runs = [r for r in table["arms"][name]["runs"] if r["diverged"] is not None]
-    followed = [r for r in runs if r["steps"] > r["diverged"] + IN_A_ROW]
-    back = [r for r in followed if r["last_loss"] is not None and r["last_loss"] <= FACTOR * r["least_loss"]]
-    return len(back), len(followed)
+def compared(table: dict[str, Any], names: Iterable[str], control: str, event: str = "first") -> dict[str, Comparison]:
+    """Each arm against the control on the same seeds, with p-values corrected by Holm over the arms named."""
+    reference = arm_of(table, control, event=event)
+    found = {name: compare([(arm_of(table, name, event=event), reference)]) for name in names}
+    return corrected(found)
 
 
-HEADINGS = ("arm", "diverged", "median time", "log-rank p", "Fisher p", "hazard ratio (Peto)")
+def outcomes(table: dict[str, Any], name: str) -> dict[Outcome, int]:
+    """How many runs of an arm came to what."""
+    found = [run.outcome for run in courses(table, name)]
+    return {outcome: found.count(outcome) for outcome in Outcome}
+
+
+def degraded(table: dict[str, Any], name: str, control: str) -> tuple[int, int]:
+    """Of the runs without an excursion whose control has none either: how many end high, and how many these are."""
+    controls = {run.seed: run for run in courses(table, control)}
+    pairs = [(run, controls[run.seed]) for run in courses(table, name) if run.seed in controls]
+    told = [high for run, other in pairs if (high := run.degraded(other)) is not None]
+    return sum(told), len(told)
+
+
+HEADINGS = (
+    "arm", "excursion", "recovered", "runaway", "open", "degraded", "median start", "median peak", "hazard ratio",
+    "exact p", "p after Holm",
+)  # fmt: skip
 
 
 def rows(table: dict[str, Any], control: str | None = None) -> list[tuple[str, ...]]:
-    """One row for each arm: how many diverged, when, and the tests against the control arm."""
-    reference = arm_of(table, control or table["control"])
-    result = []
+    """One row for each arm: what became of its runs, when, and the test against the control on the same seeds."""
+    reference, result = control or table["control"], []
+    tests = compared(table, [name for name in table["arms"] if name != reference], reference)
     for name in table["arms"]:
-        arm = arm_of(table, name)
-        median = arm.median_time()
-        cells = [name, f"{arm.events} of {arm.runs}", "-" if median is None else f"{median:.0f}"]
-        if name == reference.name:
+        arm, count, runs = arm_of(table, name), outcomes(table, name), courses(table, name)
+        median, high = arm.median_time(), degraded(table, name, reference)
+        peaks = [run.peak for run in runs if run.peak is not None and not math.isnan(run.peak)]
+        cells = [name, f"{arm.events} of {arm.runs}"]
+        cells += [str(count[o]) if arm.events else "-" for o in (Outcome.RECOVERED, Outcome.RUNAWAY, Outcome.OPEN)]
+        cells += [f"{high[0]} of {high[1]}" if high[1] and name != reference else "-"]
+        cells += ["-" if median is None else f"{median:.0f}", f"{np.median(peaks):.0f}" if peaks else "-"]
+        if name == reference:
             cells += ["", "", ""]
         else:
-            p, ratio = log_rank(arm, reference), peto(arm, reference)
-            cells += ["-" if p is None else _p(p), _p(fisher(arm, reference))]
-            cells += ["-" if ratio is None else f"{ratio[0]:.1f} ({ratio[1]:.1f} to {ratio[2]:.1f})"]
+            test = tests[name]
+            cells += ["-" if test.ratio is None else "{:.1f} ({:.1f} to {:.1f})".format(*test.ratio)]
+            cells += ["-", "-"] if test.p is None else [_p(test.p), _p(test.corrected_p)]
         result.append(tuple(cells))
     return result
 
 
-def _p(value: float) -> str:
-    return "< 0.0001" if value < 1e-4 else f"{value:.4f}" if value < 0.1 else f"{value:.2f}"
+def _p(value: float | None) -> str:
+    return "-" if value is None else "< 0.0001" if value < 1e-4 else f"{value:.4f}" if value < 0.1 else f"{value:.2f}"
 
 
 def markdown(table: dict[str, Any], control: str | None = None) -> str:
     """The table of a study."""
     lines = ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
     lines += ["| " + " | ".join(row) + " |" for row in rows(table, control)]
-    steps, compared = horizon_of(table), control or table["control"]
-    note = f"Horizon {steps} steps; tests against '{compared}'; all arms see the same seeds."
-    counts = {name: recovered(table, name) for name in table["arms"]}
-    told = [f"{name} {back} of {followed}" for name, (back, followed) in counts.items() if followed]
-    if told:
-        note += f" Of the diverged runs, trained on, these had recovered at the horizon: {', '.join(told)}."
-    return "\n".join([*lines, "", note])
+    return "\n".join([*lines, "", note(table, control)])
+
+
+def note(table: dict[str, Any], control: str | None = None) -> str:
+    """What a reader of the table must know."""
+    seeds = max(len(arm["runs"]) for arm in table["arms"].values())
+    words = (
+        f"Excursions that start before step {horizon_of(table)}. Tests are against '{control or table['control']}' on "
+        f"the same seeds; {seeds} of them cannot give a p-value below {2.0 ** (1 - seeds):.2g}. "
+    )
+    if is_followed(table):
+        return words + "Peaks are in units of the base, the least running median before."
+    return words + (
+        "These runs ended at their first rise, 20 losses above 100 times the least: that is what counts here, and "
+        "whether they would have come back is not known ('open')."
+    )
 
 
 def page(table: dict[str, Any]) -> str:
@@ -170,41 +249,47 @@ def page(table: dict[str, Any]) -> str:
 
 
 def conclusions(table: dict[str, Any]) -> list[str]:
-    """What the survival data of each arm against the control support at the level of one percent."""
-    reference, lines = arm_of(table, table["control"]), []
-    for name in table["arms"]:
-        if name == reference.name:
-            continue
-        arm = arm_of(table, name)
-        p = log_rank(arm, reference)
-        counts = f"{arm.events} of {arm.runs} against {reference.events} of {reference.runs} of {reference.name}"
-        if p is not None and p < 0.01:
-            faster = (arm.events / sum(arm.times)) > (reference.events / max(sum(reference.times), 1))
-            lines.append(f"{name}: diverges {'sooner' if faster else 'later'} ({counts}, log-rank p {_p(p)}).")
-        elif p is None:
-            lines.append(f"{name}: nothing diverged in either arm ({counts}); the horizon cannot tell them apart.")
+    """What the exact tests of each arm against the control support at the level of one percent, after Holm."""
+    reference, lines = table["control"], []
+    for name, test in compared(table, [n for n in table["arms"] if n != table["control"]], reference).items():
+        ours, theirs = (arm_of(table, each) for each in (name, reference))
+        counts = f"{ours.events} of {ours.runs} against {theirs.events} of {theirs.runs} of {reference}"
+        if test.p is None:
+            lines.append(f"{name}: no pair of runs differs ({counts}); the horizon cannot tell them apart.")
+        elif test.corrected_p is not None and test.corrected_p < 0.01:
+            when = "sooner" if test.comes_sooner else "later"
+            lines.append(f"{name}: excursions come {when} ({counts}, corrected p {_p(test.corrected_p)}).")
         else:
-            lines.append(f"{name}: no difference shown ({counts}, log-rank p {_p(p)}).")
+            lines.append(f"{name}: no difference shown ({counts}, corrected p {_p(test.corrected_p)}).")
     return lines
 
 
 def survival_figure(table: dict[str, Any], names: list[str] | None = None, axes: Any = None) -> Any:
-    """Kaplan-Meier curves; needs matplotlib."""
+    """Kaplan-Meier curves of the first excursion, and dashed of runaways where there are any; needs matplotlib."""
     if axes is None:
         axes = _matplotlib().subplots(figsize=(7, 3.6), layout="constrained")[1]
-    horizon = horizon_of(table)
+    horizon, followed = horizon_of(table), is_followed(table)
     for name in names or list(table["arms"]):
-        arm = arm_of(table, name)
-        times, survival, low, high = kaplan_meier(arm)
-        t = np.concatenate([[0], times, [horizon]])
-        s = np.concatenate([[1], survival, survival[-1:]])
-        (line,) = axes.step(t, s, where="post", label=f"{name} ({arm.events}/{arm.runs})")
+        arm, away = arm_of(table, name), arm_of(table, name, event="away")
+        told = f"{name} ({arm.events}/{arm.runs}" + (f", {away.events} not back)" if followed else ")")
+        (line,) = axes.step(*_curve(arm, horizon)[:2], where="post", label=told)
         if arm.events:
-            limits = [np.concatenate([[1], v, v[-1:]]) for v in (low, high)]
-            axes.fill_between(t, *limits, step="post", alpha=0.1, color=line.get_color())
-    axes.set(xlabel="step", ylabel="share not diverged", ylim=(-0.03, 1.03), xlim=(0, horizon))
+            t, _, low, high = _curve(arm, horizon)
+            axes.fill_between(t, low, high, step="post", alpha=0.1, color=line.get_color())
+        if away.events:
+            axes.step(*_curve(away, horizon)[:2], where="post", ls="--", color=line.get_color())
+    ylabel = "share without an excursion" if followed else "share without a rise"
+    axes.set(xlabel="step", ylabel=ylabel, ylim=(-0.03, 1.03), xlim=(0, horizon))
     axes.legend(fontsize=8, loc="lower left")
     return axes
+
+
+def _curve(arm: Arm, horizon: int) -> tuple[Any, Any, Any, Any]:
+    """Times, share and limits from step 0 to the horizon."""
+    times, *values = kaplan_meier(arm)
+    t = np.concatenate([[0], times, [horizon]])
+    survival, low, high = (np.concatenate([[1], v, v[-1:]]) for v in values)
+    return t, survival, low, high
 
 
 def loss_figure(table: dict[str, Any], names: list[str], axes: Any = None) -> Any:

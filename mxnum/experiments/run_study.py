@@ -12,7 +12,7 @@ from mxnum import errors
 from mxnum.experiments import machine as machines
 from mxnum.experiments import report, studies, sweep
 from mxnum.experiments.config import Experiment
-from mxnum.experiments.studies import FIRST_SEED, Study
+from mxnum.experiments.studies import Study
 from mxnum.files import remove_abandoned
 
 
@@ -36,13 +36,12 @@ def run_study(
     *,
     arms: Sequence[str] | None = None,
     seeds: int | None = None,
-    first_seed: int = FIRST_SEED,
+    first_seed: int | None = None,
     changes: Mapping[str, Any] | None = None,
     processes: int | None = None,
     stack: int = 6,
     niceness: int = 0,
     scheduler: str | None = None,
-    stop_when_diverged: bool = True,
     machine: str = "cpu",
     say: Callable[[str], None] = print,
     show: sweep.Show | None = None,
@@ -59,8 +58,9 @@ def run_study(
         A name of `studies.STUDIES`, or a `Study`.
     store
         The folder of the runs. Studies of one width share arms there, so `confirm` continues `quick`.
-    arms, seeds
-        Only these arms; how many seeds. The records that come back are of everything in the store.
+    arms, seeds, first_seed
+        Only these arms; how many seeds, and the first (default: the study's). The records that come back are of
+        everything in the store.
     changes
         Other values for fields of every `Experiment`, as ``{"steps": 200}``; use a store of its own for them.
     processes, stack, niceness, scheduler
@@ -80,6 +80,7 @@ def run_study(
     names = sorted(names, key=lambda name: not whole.arms[name].precision.weights.is_mx)
     wanted: dict[str, Experiment] = {name: whole.arms[name] for name in names}
     count = whole.seeds if seeds is None else errors.integer("seeds", seeds, 1, 1 << 20)
+    first = whole.first_seed if first_seed is None else first_seed
     root = Path(store).resolve()  # workers of a cluster may be in another folder
     remove_abandoned(root)
     for name, experiment in wanted.items():
@@ -87,14 +88,13 @@ def run_study(
             report.read_run(path, name, experiment)
     tasks = sweep.tasks_for(
         wanted,
-        range(first_seed, first_seed + count),
+        range(first, first + count),
         root / whole.setting,
         stack=stack,
         measure_every=whole.measure_every,
-        stop_when_diverged=stop_when_diverged,
         machine=machine,
     )
-    say(f"{whole.name}: {len(wanted)} arms, {count} seeds from {first_seed}, {len(tasks)} tasks to do.")
+    say(f"{whole.name}: {len(wanted)} arms, {count} seeds from {first}, {len(tasks)} tasks to do.")
     if scheduler:
         failed = sweep.run_on_cluster(tasks, scheduler, say=say, show=show)
     else:

@@ -36,6 +36,9 @@ class Study:
     #: The arm that the others are compared with.
     control: str
     measure_every: int = 250
+    first_seed: int = FIRST_SEED
+    #: Excursions that start before it count, and are watched up to twice of it; None: all that were run.
+    horizon: int | None = None
 
     @property
     def setting(self) -> str:

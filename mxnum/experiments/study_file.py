@@ -21,12 +21,12 @@ from mxnum.experiments.config import (
     to_dict,
     uniform_precision,
 )
-from mxnum.experiments.studies import Study
+from mxnum.experiments.studies import FIRST_SEED, Study
 from mxnum.recipe import OPERANDS
 
 #: Names at the top of a file, and the type of each.
 _TOP: dict[str, Any] = {
-    "name": str, "question": str, "control": str, "seeds": int, "measure_every": int,
+    "name": str, "question": str, "control": str, "seeds": int, "first_seed": int, "horizon": int, "measure_every": int,
     "base": dict, "arms": dict, "grid": dict,
 }  # fmt: skip
 #: Seeds of such a study that one process trains together.
@@ -69,7 +69,11 @@ def read(path: Path) -> Study:
         control = errors.choose("control", table.get("control", next(iter(made))), tuple(made))
         seeds = errors.integer("seeds", table.get("seeds", 6), 1, 1 << 20)
         every = errors.integer("measure_every", table.get("measure_every", 250), 0, 1 << 40)
-    return Study(table.get("name", path.stem), table.get("question", ""), made, seeds, control, every)
+        first = errors.integer("first_seed", table.get("first_seed", FIRST_SEED), 0, 1 << 60)
+        horizon = table.get("horizon")
+        if horizon is not None:
+            errors.integer("horizon", horizon, 1, 1 << 40)
+    return Study(table.get("name", path.stem), table.get("question", ""), made, seeds, control, every, first, horizon)
 
 
 def places(study: Study, folder: Path | None = None) -> tuple[Path, Path]:

@@ -40,7 +40,6 @@ class Task:
     seeds: tuple[int, ...]
     directory: Path
     measure_every: int = 0
-    stop_when_diverged: bool = True
     machine: str = "cpu"
 
     @property
@@ -98,7 +97,6 @@ def tasks_for(
     *,
     stack: int = 3,
     measure_every: int = 0,
-    stop_when_diverged: bool = True,
     machine: str = "cpu",
 ) -> list[Task]:
     """The runs that are not yet on disk, seeds in groups of `stack`, first seeds of every arm first."""
@@ -111,7 +109,7 @@ def tasks_for(
             directory = arm_directory(root, arm)
             group = tuple(s for s in seeds[start : start + stack] if not (directory / f"seed-{s}.json").exists())
             if group:
-                tasks.append(Task(arm, experiment, group, directory, measure_every, stop_when_diverged, machine))
+                tasks.append(Task(arm, experiment, group, directory, measure_every, machine))
     return tasks
 
 
@@ -123,7 +121,7 @@ def run_task(task: Task, progress: Any = None) -> None:
     name = f"checkpoint-{task.seeds[0]}-{task.seeds[-1]}-{len(task.seeds)}{where}.npz"
     last = time.monotonic()
 
-    def report(step: int, losses: Any, active: list[Any]) -> None:
+    def report(step: int, losses: Any, training: list[Any]) -> None:
         nonlocal last
         if progress is not None and time.monotonic() - last > 1:
             last = time.monotonic()
@@ -132,7 +130,6 @@ def run_task(task: Task, progress: Any = None) -> None:
     runs = train(
         task.experiment,
         task.seeds,
-        stop_when_diverged=task.stop_when_diverged,
         measure_every=task.measure_every,
         checkpoint=task.directory / name,
         report=report,

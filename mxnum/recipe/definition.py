@@ -42,6 +42,9 @@ class Operand:
     #: saturates, and not rounded; "grid": x rounded to a multiple of `step`, without blocks or scales.
     error: str = "quantize"
     step: float = 0.0
+    #: The error has the size that the floor rule's has, to nearest, in the same format: the same root mean square,
+    #: layer by layer. "clamp" then cuts where its error has that size; the others are scaled.
+    matched: bool = False
     #: Rows and columns that share a scale, instead of blocks along the axis that is summed: both products of a weight
     #: then see the same numbers.
     block_shape: tuple[int, int] | None = None
@@ -130,7 +133,7 @@ class Operand:
         if self.block_shape is not None:
             parts.append("tiles of {} x {}".format(*self.block_shape))
         parts += [self.transform] if self.transform else []
-        return " ".join(parts + [self.error] * (self.error != "quantize"))
+        return " ".join(parts + [self.error] * (self.error != "quantize") + ["of floor's size"] * self.matched)
 
 
 FLOAT32 = Operand()

@@ -62,7 +62,7 @@ class How:
         used = (r.weights, r.activations, r.weights_backward, r.activations_backward, r.gradients)
         operands = (*used, r.of_weight_gradient, r.gamma, r.beta)
         for operand in operands:
-            is_known = operand.error == "quantize" and operand.scale_rule != "released_bump"
+            is_known = operand.error == "quantize" and not operand.matched and operand.scale_rule != "released_bump"
             accepted = "a recipe that quantizes: the other errors and 'released_bump' are in mxnum.experiments"
             errors.require(is_known, "recipe", accepted, operand.describe())
         rest: Any = (self.accumulate, self.gradient == "clipped")

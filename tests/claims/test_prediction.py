@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 
-import numpy as np
 import pytest
 
 from mxnum.claims import Verdict, prediction, reproduce
@@ -17,7 +16,7 @@ def operand(fmt, rule="floor", rounding="rne"):
 
 def arm(fmt, rule, losses):
     precision = {name: operand(fmt, rule) for name in prediction.OPERANDS}
-    runs = [{"seed": seed, "last_loss": loss} for seed, loss in enumerate(losses)]
+    runs = [{"seed": seed, "curve": [loss] * 40} for seed, loss in enumerate(losses)]
     return {"experiment": {"precision": precision}, "runs": runs}
 
 
@@ -51,7 +50,7 @@ def test_errors_that_do_not(tmp_path):
     entry = decide(tmp_path, [0.5, 0.25, 0.2, 0.03, 0.01])
     assert entry.verdict == Verdict.NOT_REPRODUCED
     assert "coefficient -1.00" in entry.evidence.statements[0].numbers
-    assert decide(tmp_path, [0.1] * 5).evidence.statements[0].holds is False
+    assert decide(tmp_path, [0.1] * 5).evidence.statements[0].holds is None
 
 
 def test_without_results_it_is_not_run(tmp_path):
@@ -63,13 +62,3 @@ def test_recipe_error_is_that_of_normal_numbers():
     assert prediction.operand_error(operand("bfloat16")) is None
     mixed = {name: operand("mxfp4_e2m1", "even") for name in prediction.OPERANDS} | {"gradients": operand(None)}
     assert prediction.recipe_error(mixed) is None
-
-
-def test_rank_correlation():
-    x = np.array([1.0, 2.0, 2.0, 5.0])
-    assert prediction.ranks(x).tolist() == [1, 2.5, 2.5, 4]
-    rho, p = prediction.rank_correlation(np.arange(6.0), np.arange(6.0) ** 3)
-    assert rho == pytest.approx(1)
-    assert p == pytest.approx(1 / 720, abs=5 * math.sqrt(1 / 720 / prediction.PERMUTATIONS) + 1e-4)
-    rho, p = prediction.rank_correlation(np.arange(6.0), -np.arange(6.0))
-    assert (round(rho, 9), p) == (-1, 1)

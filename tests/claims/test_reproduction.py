@@ -133,7 +133,7 @@ def test_the_full_scale_makes_what_is_no_study(tmp_path, monkeypatch):
 
     def limits(seeds, *_settings):
         calls.append(seeds)
-        rows = [{"mean": -0.5, "deviation": 0, "common": False, "ratios": [2.0, 1.99], "predicted": 2.0}]
+        rows = [{"mean": -0.5, "deviation": 0, "common": False, "ratios": [2.0, 1.99, 2.01, 2.0], "predicted": 2.0}]
         return {"rows": rows, "experiment": {"width": 1, "layers": 1, "batch": 1, "steps": 1}, "seeds": list(seeds)}
 
     monkeypatch.setattr(reproduction.critical, "sgd_limits", limits)

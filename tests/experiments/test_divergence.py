@@ -21,5 +21,3 @@ def test_the_first_step_is_kept():
     for step in range(60):
         watch.see(step, np.array([1.0, 1.0 if step < 10 or step > 40 else 1000.0]))
     assert watch.first.tolist() == [-1, 10]
-    watch.keep([1])
-    assert watch.first.tolist() == [10]

@@ -34,7 +34,7 @@ def test_the_unperturbed_control_diverges_at_the_same_step(monkeypatch):
     assert "| LN in FP32 |" in summary(table)
 
 
-def made_up(after, count=4):
+def made_up(after, count=10):
     """Seeds whose perturbed controls diverge after 100 and 120 steps, and whose one action does as given."""
     base = {"unperturbed": 110, "perturbed 1": 100, "perturbed 2": 120}
     return {
@@ -50,23 +50,24 @@ def made_up(after, count=4):
     ("after", "delay", "reading"),
     [
         (lambda i: None, 390, "averted while watched"),
-        (lambda i: 300 + i, 191.5, "delayed"),
-        (lambda i: 30 + i, -78.5, "hastened"),
+        (lambda i: 300 + i, 194.5, "delayed"),
+        (lambda i: 30 + i, -75.5, "hastened"),
         (lambda i: 110 + (-1) ** i * 50, 0, "no effect shown"),
-        (lambda i: 500 if i == 0 else 110, 97.5, "no effect shown"),
+        (lambda i: 500 if i == 0 else 110, 39, "no effect shown"),
     ],
 )
 def test_readings(after, delay, reading):
     row = rows(made_up(after))[-1]
     assert row.delay[0] == pytest.approx(delay)
     assert row.reading == reading
-    assert row.arm.runs == 4
+    assert row.arm.runs == 10
     when = "later" if delay >= 0 else "sooner"
     assert f", {round(abs(delay))} steps {when} than the perturbed controls of its seed (95 % limits " in row.numbers
     low, high = sorted(limit if delay >= 0 else -limit for limit in row.delay[1:])
-    assert f"(95 % limits {round(low)} and {round(high)}), log-rank" in row.numbers
-    one = rows(made_up(after, count=2))[-1]
-    assert (one.delay, one.reading) == (None, "no effect shown")
+    assert f"(95 % limits {round(low)} and {round(high)}), exact p" in row.numbers
+    two, five = (rows(made_up(after, count=count))[-1] for count in (2, 5))
+    assert (two.delay, two.reading) == (None, "no effect shown")
+    assert five.reading == "no effect shown"  # five seeds cannot give a p-value below 1 / 16
 
 
 def test_no_divergence_is_said():

@@ -7,11 +7,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from mxnum.experiments import divergence, storage
-from mxnum.experiments.config import Experiment, Injection, Operand, experiment_from, uniform_precision
+import mxnum as mx
+from mxnum.experiments import storage
+from mxnum.experiments.config import (
+    BFLOAT16_TRAINING,
+    Experiment,
+    Injection,
+    Operand,
+    experiment_from,
+    uniform_precision,
+)
 from mxnum.experiments.loop import Training, load, progress_line, save, train
-from mxnum.experiments.model import KINDS
+from mxnum.experiments.model import KINDS, Network
 
 pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
 
@@ -57,40 +67,128 @@ def test_a_run_is_the_same_alone_and_stacked():
 WILD = SMALL.but(rate=30.0, steps=60, precision=Experiment().precision)
 
 
-def test_diverged_runs_end_or_go_on(tmp_path):
-    calm = SMALL.but(precision=Experiment().precision, steps=60)
-    (ended,) = train(WILD, (1,))
-    (full,) = train(WILD, (1,), stop_when_diverged=False)
-    assert ended.diverged == full.diverged is not None
-    assert full.steps == 60
-    assert ended.losses == full.losses[: ended.steps]
-    assert train(calm, (1,))[0].diverged is None
+def test_no_run_is_stopped_for_what_its_loss_does():
+    runs = train(WILD, (1, 2))
+    assert [run.steps for run in runs] == [60, 60]
+    assert None not in {run.diverged for run in runs}
+    assert train(SMALL.but(steps=60), (1,))[0].diverged is None
 
 
-def test_survivors_keep_their_bits_and_resume(tmp_path, monkeypatch):
-    # Seeds that stop at different steps: those left go on as if alone, also from a checkpoint.
-    monkeypatch.setattr(divergence, "FACTOR", 1.1)
-    monkeypatch.setattr(divergence, "IN_A_ROW", 3)
-    experiment = SMALL.but(steps=80)
-    seeds = tuple(range(8))
-    together = train(experiment, seeds)
-    stops = {run.diverged for run in together}
-    assert len(stops) >= 3
-    for run in together[:3]:
-        assert train(experiment, (run.seed,))[0].losses == run.losses
-    middle = sorted(run.steps for run in together)[3] + 1
-    checkpoint = tmp_path / "c.npz"
+#: Every switch of the training itself, with what it needs to be seen in twelve steps.
+SWITCHES = {
+    "w1_rate": 0.25,
+    "beta_rate": 0.25,
+    "w1_start": 0.5,
+    "cap_norms_at": 3,
+    "moments": "mxfp8_e4m3",
+    "masters": "bfloat16",
+}
 
-    def stop(step, losses, active):
-        if step == middle + 1:
+
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_switches_act_and_resume(switch, tmp_path):
+    experiment = SMALL.but(**{switch: SWITCHES[switch]})
+    whole = train(experiment, (1, 2))
+    assert whole[0].losses != train(SMALL, (1,))[0].losses
+
+    def stop(step, losses, runs):
+        if step == 7:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(experiment, seeds, checkpoint=checkpoint, checkpoint_every=middle, report=stop)
-    resumed = train(experiment, seeds, checkpoint=checkpoint)
-    for a, b in zip(together, resumed, strict=True):
-        assert a.losses == b.losses
-        assert a.diverged == b.diverged
+        train(experiment, (1, 2), checkpoint=tmp_path / "c.npz", checkpoint_every=5, report=stop)
+    resumed = train(experiment, (1, 2), checkpoint=tmp_path / "c.npz")
+    assert [run.losses for run in resumed] == [run.losses for run in whole]
+    assert train(experiment, (2,))[0].losses == whole[1].losses  # it does not depend on its neighbours
+
+
+@pytest.mark.parametrize("changes", [{"rate": 0.0}, {"w1_rate": -1.0}, {"cap_norms_at": -1}, {"moments": "fp3"}])
+def test_switches_out_of_range_are_refused(changes):
+    with pytest.raises(ValueError, match="Argument"):
+        SMALL.but(**changes)
+
+
+def test_rates_of_one_kind_of_parameter():
+    for switch, kind in (("w1_rate", "w1"), ("beta_rate", "beta")):
+        for optimizer in ("adam", "sgd"):
+            plain, slow = (Training(e.but(optimizer=optimizer), (1,)) for e in (SMALL, SMALL.but(**{switch: 0.25})))
+            start = {k: getattr(plain.network.parameters, k).copy() for k in KINDS}
+            for each in (plain, slow):
+                each.advance()
+            for k in KINDS:
+                moved, slowly = (getattr(t.network.parameters, k) - start[k] for t in (plain, slow))
+                assert np.abs(slowly).max() == pytest.approx(np.abs(moved).max() * (0.25 if k == kind else 1), rel=1e-3)
+
+
+def test_norms_stay_below_the_cap():
+    training = Training(SMALL.but(rate=0.05, cap_norms_at=2, precision=Experiment().precision), (1, 2))
+    free = Training(training.experiment.but(cap_norms_at=None), (1, 2))
+    for _ in range(3):
+        training.advance(), free.advance()
+    assert np.array_equal(training.network.parameters.flat, free.network.parameters.flat)  # so far they are the same
+    norms = [np.linalg.norm(p, axis=(-2, -1)) for p in (free.network.parameters.w1, free.network.parameters.w2)]
+    for _ in range(9):
+        training.advance(), free.advance()
+    for kind, cap in zip(("w1", "w2"), norms, strict=True):
+        capped, grown = (np.linalg.norm(getattr(t.network.parameters, kind), axis=(-2, -1)) for t in (training, free))
+        assert np.all(capped <= cap * (1 + 1e-6))
+        assert np.any(grown > cap * 1.01)
+
+
+def test_what_is_stored_in_a_format_is_in_it():
+    training = Training(SMALL.but(moments="mxfp8_e4m3", masters="bfloat16"), (1,))
+    training.advance()
+    bits = training.network.parameters.flat.view(np.uint32)
+    assert not np.any(bits & 0xFFFF)
+    holder = training.network.gradients
+    for moments in (training.first, training.second):
+        holder.flat[...] = moments
+        rows = holder.w1[0, 0]
+        assert np.any(rows)
+        assert np.array_equal(rows, mx.fake_quantize(rows, "mxfp8_e4m3"))
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    power=st.integers(-4, 3),
+    seed=st.integers(0, 2**31),
+    optimizer=st.sampled_from(["adam", "sgd"]),
+    precision=st.sampled_from(
+        [
+            Experiment().precision,
+            BFLOAT16_TRAINING,
+            E2M1,
+            uniform_precision("mxfp8_e4m3", scale_rule="even"),
+            uniform_precision("mxfp6_e2m3", scale_rule="rceil", block_size=16),
+        ]
+    ),
+)
+def test_a_frozen_gain_is_a_rate_and_a_start_of_w1(power, seed, optimizer, precision):
+    """W1 (g LN(x)) = (g W1) LN(x): a gain frozen at g is W1 from g times its start at g times Adam's rate (SGD: g^2).
+
+    Bit for bit at powers of two, in every precision, as long as no number leaves the range: scaling W1 by g scales its
+    gradient by 1 / g, and both moments with it, which Adam divides away (its epsilon aside, which is nothing here).
+    """
+    gain = 2.0**power
+    base = Experiment(
+        width=32, layers=2, batch=16, steps=8, rate=2.0**-7, epsilon=1e-30, optimizer=optimizer, precision=precision,
+        train_gamma=False, train_beta=False,
+    )  # fmt: skip
+    frozen, moved = (
+        train(each, (seed,))[0]
+        for each in (
+            base.but(gamma_start=(gain, gain)),
+            base.but(w1_start=gain, w1_rate=gain if optimizer == "adam" else gain * gain),
+        )
+    )
+    assert frozen.losses == moved.losses
+    shapes = [(kind, p.size) for kind, p in vars(Network(base, (seed,)).parameters).items() if kind in KINDS]
+    start = 0
+    for kind, size in shapes:
+        one, other = frozen.parameters[start : start + size], moved.parameters[start : start + size]
+        if kind != "gamma":
+            assert np.array_equal(one * np.float32(gain if kind == "w1" else 1), other), kind
+        start += size
 
 
 def test_measuring_does_not_change_the_run():

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import subprocess
 import sys
@@ -12,44 +11,63 @@ import pytest
 
 from mxnum.experiments import report, storage, studies, sweep
 from mxnum.experiments.config import Experiment, experiment_from
+from mxnum.experiments.excursions import Outcome
 
 pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 
 
 def table(**arms):
-    """A collected study with the given first divergences."""
+    """A collected study with the given first rises, as it was stored before runs went on."""
     experiment = {"steps": 100, "width": 64, "layers": 4, "batch": 256, "optimizer": "adam", "rate": 0.01}
     made = {}
     for name, first in arms.items():
-        runs = [{"diverged": f, "steps": 100 if f is None else f + 20, "curve": [1.0, None]} for f in first]
+        runs = [
+            {"seed": seed, "diverged": f, "steps": 100 if f is None else f + 20, "curve": [1.0, None], "last_loss": 1.0}
+            for seed, f in enumerate(first)
+        ]
         made[name] = {"experiment": experiment, "runs": runs}
     return {"study": "s", "question": "q?", "control": "a", "arms": made, "environment": {"numpy": "2"}}
 
 
-def test_rows_and_conclusions():
-    t = table(a=[None] * 6, b=[10, 20, 30, 40, 50, 60], c=[None] * 6, d=[50] + [None] * 5)
-    rows = {row[0]: row[1:] for row in report.rows(t)}
-    assert rows["a"] == ("0 of 6", "-", "", "", "")
-    assert rows["b"][:2] == ("6 of 6", "30")
-    assert float(rows["b"][3]) == pytest.approx(2 / math.comb(12, 6), abs=5e-5)
-    assert rows["b"][4] == "-"  # Peto needs events in both arms
-    assert report.rows(t, "d")[1][5] != "-"
+def followed(horizon=50, **arms):
+    """The same of runs that went on to step 100: of each its excursions as (start, end, peak), and the final loss."""
+    made = table(**{name: [None] * len(runs) for name, runs in arms.items()}) | {"horizon": horizon}
+    for name, runs in arms.items():
+        for run, (spans, final) in zip(made["arms"][name]["runs"], runs, strict=True):
+            excursions = [{"start": a, "end": b, "base": 0.1, "peak": peak, "area": 1.0} for a, b, peak in spans]
+            run |= {"excursions": excursions, "final_loss": final}
+    return made
+
+
+def test_rows_and_conclusions_of_runs_that_ended_at_a_rise():
+    t = table(a=[None] * 12, b=[10 + i for i in range(12)], c=[None] * 12, d=[50] + [None] * 11)
+    rows = {row[0]: dict(zip(report.HEADINGS, row, strict=True)) for row in report.rows(t)}
+    assert rows["b"]["excursion"] == "12 of 12"
+    assert (rows["b"]["recovered"], rows["b"]["runaway"], rows["b"]["open"]) == ("0", "0", "12")
+    assert rows["b"]["exact p"] == f"{2 / 2**12:.4f}"  # no less with twelve seeds
+    assert rows["b"]["p after Holm"] == f"{3 * 2 / 2**12:.4f}"
+    assert (rows["a"]["excursion"], rows["a"]["exact p"]) == ("0 of 12", "")
     lines = report.conclusions(t)
-    assert lines[0].startswith("b: diverges sooner (6 of 6 against 0 of 6")
-    assert lines[1].startswith("c: nothing diverged in either arm")
+    assert lines[0].startswith("b: excursions come sooner (12 of 12 against 0 of 12")
+    assert lines[1].startswith("c: no pair of runs differs")
     assert lines[2].startswith("d: no difference shown")
-    assert "| b | 6 of 6 | 30 |" in report.page(t)
+    assert "whether they would have come back is not known" in report.page(t)
+    assert not report.is_followed(t)
 
 
-def test_runs_that_went_on_after_a_divergence():
-    t = table(a=[None], b=[10, 20, 30, 79])
-    for run, steps, last in zip(t["arms"]["b"]["runs"], (100, 100, 50, 99), (50.0, 101.0, 0.0, 0.0), strict=True):
-        run |= {"steps": steps, "least_loss": 1.0, "last_loss": last}
-    assert report.recovered(t, "b") == (1, 2)  # the last two ended with their divergence
-    assert report.recovered(t, "a") == (0, 0)
-    assert report.markdown(t).endswith(
-        "Of the diverged runs, trained on, these had recovered at the horizon: b 1 of 2."
-    )
+def test_excursions_that_came_back_are_told_from_runaways():
+    calm, spike, late = ([], 0.1), ([(10, 30, 5.0), (40, 45, 9.0)], 0.1), ([(60, None, 5.0)], 4.0)
+    away, blown, high = ([(20, None, 7.0)], 6.0), ([(20, None, None)], None), ([], 0.3)
+    t = followed(a=[calm] * 6, b=[spike, away, blown, late, high, calm])
+    row = dict(zip(report.HEADINGS, report.rows(t)[1], strict=True))
+    assert [row[k] for k in ("excursion", "recovered", "runaway", "open")] == ["3 of 6", "1", "2", "0"]
+    assert row["degraded"] == "1 of 2"  # the late one is neither quiet nor before the horizon
+    assert row["median peak"] == "90"  # of 90, 70 and one without a bound
+    assert report.arm_of(t, "b", event="away").times == (50, 20, 20, 50, 50, 50)
+    assert report.arm_of(t, "b").times == (10, 20, 20, 50, 50, 50)
+    assert report.is_followed(t)
+    still = followed(horizon=80, a=[calm], b=[([(70, None, 5.0)], 4.0)])
+    assert dict(zip(report.HEADINGS, report.rows(still)[1], strict=True))["open"] == "1"
 
 
 def test_figures():
@@ -58,6 +76,10 @@ def test_figures():
     t = table(a=[None] * 3, b=[10, 20, 30])
     axes = report.survival_figure(t)
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a (0/3)", "b (3/3)"]
+    away = followed(a=[([], 0.1)] * 3, b=[([(10, None, 5.0)], 4.0)] * 3)
+    axes = report.survival_figure(away)
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a (0/3, 0 not back)", "b (3/3, 3 not back)"]
+    assert [line.get_linestyle() for line in axes.lines] == ["-", "-", "--"]
     assert len(report.loss_figure(t, ["a", "b"]).lines) == 6
     matplotlib.pyplot.close("all")
 
@@ -78,6 +100,9 @@ def test_runs_on_disk_become_a_table(tmp_path):
     assert run["measured_at"] == [0, 20, 40]
     assert len(run["measured"]["zeta"]) == 3
     assert made["arms"]["wild"]["runs"][0]["diverged"] is not None
+    assert made["arms"]["wild"]["runs"][0]["steps"] == 50  # it went on
+    assert made["arms"]["wild"]["runs"][0]["excursions"][0]["end"] is None
+    assert report.outcomes(made, "wild")[Outcome.OPEN] == 2
     assert (tmp_path / "results" / "tiny.md").read_text() == said[0]
     with pytest.raises(ValueError, match="has no run of the study 'quick'"):
         report.collect(studies.get("quick"), tmp_path)

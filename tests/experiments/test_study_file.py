@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mxnum.experiments import study_file
-from mxnum.experiments.config import Experiment, Operand, uniform_precision
+from mxnum.experiments import storage, study_file
+from mxnum.experiments.config import Experiment, Operand, experiment_from, uniform_precision
 
 TOML = """
 name = "mine"
@@ -115,3 +115,29 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
         study_file.places(study, folder)
     (folder / "runs").mkdir()
     assert study_file.places(study, folder)[1] == folder
+
+
+def test_first_seed_and_horizon(tmp_path):
+    made = read(tmp_path, "first_seed = 70\nhorizon = 20\n[arms.plain]\nsteps = 40\n")
+    assert (made.first_seed, made.horizon) == (70, 20)
+    assert read(tmp_path, "[arms.plain]\n").horizon is None
+    with pytest.raises(ValueError, match="'horizon' must be"):
+        read(tmp_path, "horizon = 0\n[arms.plain]\n")
+
+
+SETTINGS = sorted((Path(__file__).parents[2] / "docs" / "results" / "runaway").glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", SETTINGS, ids=lambda path: path.stem)
+def test_settings_that_were_written_down_are_those_of_the_stored_runs(path):
+    study, stored = study_file.read(path), path.parents[1] / f"{path.stem}.json"
+    assert study.name == path.stem
+    if not stored.exists():
+        return
+    table = storage.read_json(stored)
+    assert table.get("horizon") == study.horizon
+    for name, arm in table["arms"].items():
+        assert experiment_from(arm["experiment"]) == study.arms[name]
+        seeds = [run["seed"] for run in arm["runs"]]
+        assert seeds == list(range(study.first_seed, study.first_seed + len(seeds)))
+        assert {run["steps"] for run in arm["runs"]} == {study.arms[name].steps}

@@ -1,9 +1,7 @@
-import math
-
 import numpy as np
 import pytest
 
-from mxnum.experiments.survival import Arm, fisher, kaplan_meier, log_rank, mean_interval, peto, pooled, wilson
+from mxnum.experiments.survival import Arm, kaplan_meier
 
 pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 
@@ -27,29 +25,8 @@ def test_kaplan_meier_of_the_textbook_example():
     assert B.median_time() == 8
 
 
-def test_log_rank_and_peto_of_the_textbook_example():
-    chi_squared = 16.79  # published
-    assert log_rank(A, B) == pytest.approx(math.erfc(math.sqrt(chi_squared / 2)), rel=0.02)
-    ratio, low, high = peto(A, B)
-    # O = 9, E = 19.25, V = 6.257: published
-    assert ratio == pytest.approx(math.exp((9 - 19.25) / 6.257), rel=2e-3)
-    assert low < ratio < high < 1
-    assert peto(B, A)[0] == pytest.approx(1 / ratio)
-
-
-def test_fisher_by_hand():
-    # 6 of 6 against 0 of 6: the two extreme tables of 924
-    ours = fisher(Arm("a", (1,) * 6, (True,) * 6), Arm("b", (9,) * 6, (False,) * 6))
-    assert ours == pytest.approx(2 / math.comb(12, 6))
-
-
-def test_without_events_nothing_is_claimed():
-    a, b = Arm("a", (9, 9), (False, False)), Arm("b", (9, 9), (False, False))
-    assert log_rank(a, b) is None
-    assert peto(a, b) is None
-    assert a.median_time() is None
-    assert fisher(a, b) == 1
-    assert peto(Arm("a", (3, 9), (True, False)), b) is None
+def test_without_events_there_is_no_median():
+    assert Arm("a", (9, 9), (False, False)).median_time() is None
 
 
 def test_events_after_the_horizon_are_censored():
@@ -58,24 +35,7 @@ def test_events_after_the_horizon_are_censored():
     assert arm.diverged == (True, False, False)
 
 
-def test_wilson():
-    low, high = wilson(0, 8)
-    assert low == 0
-    assert high == pytest.approx(0.324, abs=1e-3)
-    with pytest.raises(ValueError, match=r"Argument 'events' must be between 0 and runs=3, not 4\."):
-        wilson(4, 3)
-
-
-def test_mean_interval_by_hand():
-    # t with 2 degrees of freedom: 4.3027 at 97.5 %
-    mean, low, high = mean_interval([1.0, 2.0, 3.0])
-    assert mean == 2
-    assert high - mean == mean - low == pytest.approx(4.3027 / math.sqrt(3), rel=1e-4)
-    assert mean_interval([1.0, 1.0]) is None
-
-
-def test_pooled_arms():
-    a, b = Arm("a", (3, 4), (True, False)), Arm("b", (5,), (True,))
-    both = pooled([a, b])
-    assert (both.times, both.diverged) == ((3, 4, 5), (True, False, True))
-    assert pooled([]).runs == 0
+def test_arms_by_seed_and_without_one():
+    arm = Arm.of("a", [10, None], [30, 100], seeds=[4, 7])
+    assert arm.by_seed() == {4: (10, True), 7: (100, False)}
+    assert arm.without(4) == Arm("a", (100,), (False,), (7,))

@@ -1,0 +1,104 @@
+"""Checks of recipes by the loss that they end at: M1, M10. Losses are means over the last looks, seed by seed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mxnum.claims.evidence import Evidence, Statement
+from mxnum.claims.registry import Context, check
+from mxnum.claims.training import LEVEL, settings
+from mxnum.experiments.inference import mean_interval
+
+#: The last fifth of a run, in the bins of the stored curve: what a loss at the end is averaged over.
+LOOKS = 8
+_COMMAND = "mxnum experiments run recipes --results docs/results"
+Limits = tuple[float, float, float]
+
+
+def final_logs(table: dict[str, Any], arm: str) -> dict[int, float]:
+    """Of each seed the mean logarithm of the last looks at its loss."""
+    found = {}
+    for run in table["arms"][arm]["runs"]:
+        looks = run["curve"][-LOOKS:]
+        if looks and all(looks):
+            found[run["seed"]] = float(np.mean(np.log(looks)))
+    return found
+
+
+def gaps(table: dict[str, Any], arm: str, other: str) -> list[float]:
+    """By how much an arm ends above another on each seed, in logarithms of the loss."""
+    ours, theirs = final_logs(table, arm), final_logs(table, other)
+    return [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
+
+
+def _words(limits: Limits) -> str:
+    mean, low, high = (math.expm1(v) for v in limits)
+    return f"{mean:+.1%} ({1 - LEVEL:.0%}: {low:+.1%} to {high:+.1%})"
+
+
+def below(values: list[float], limit: float = 0.0) -> tuple[bool | None, str]:
+    """Whether the mean lies below a limit, by Student's limits at `LEVEL`; None where they enclose it."""
+    found = mean_interval(values, 1 - LEVEL)
+    if found is None:
+        return None, "too few runs"
+    return (True if found[2] < limit else False if found[1] > limit else None), _words(found)
+
+
+@check("M1", needs=("recipes.json",), command=_COMMAND)
+def stochastic_gradients(context: Context) -> Evidence:
+    """The loss that is reached with gradients rounded to nearest and stochastically, seed by seed."""
+    table = context.json("recipes.json")
+    statements = []
+    for rule in ("floor", "even"):
+        names = [f"recipe E2M1 {rule}", f"recipe E2M1 {rule}, SR gradients"]
+        if set(names) <= set(table["arms"]):
+            holds, numbers = below(gaps(table, names[1], names[0]))
+            what = f"E2M1 {rule}: stochastic rounding of the gradients reaches a lower loss"
+            statements.append(Statement(what, holds, numbers))
+    statements.append(Statement("the same for language models", None))
+    note = f"Losses are means of the last {LOOKS} of 40 looks, compared on the same seeds."
+    return Evidence(statements=tuple(statements), note=note, configuration=settings(table))
+
+
+@check("M10", needs=("recipes.json",), command=_COMMAND)
+def recipes(context: Context) -> Evidence:
+    """Gaps to FP32 of the recipes for 8, 6 and 4 bits, on the same seeds."""
+    table = context.json("recipes.json")
+    statements = []
+    for name in ("E4M3", "E2M3", "E3M2"):
+        if f"recipe {name}" in table["arms"] and "recipe bf16" in table["arms"]:
+            holds, numbers = below(gaps(table, f"recipe {name}", "recipe bf16"), math.log(1.02))
+            statements.append(Statement(f"{name} tracks bf16 (it ends less than 2 % above)", holds, numbers))
+    tables = [table] + ([context.json("recipes-4bit.json")] if context.has("recipes-4bit.json") else [])
+    for each in tables:
+        floor, plain = "recipe E2M1 floor", "recipe FP32"
+        for name in each["arms"]:
+            if name in (floor, plain) or not name.startswith("recipe E") or {floor, plain} - set(each["arms"]):
+                continue
+            if "SR" not in name and "ceil" not in name:
+                continue
+            holds, numbers = _closes(each, name, floor, plain)
+            what = f"{name.removeprefix('recipe ')}: closes more than half of the gap of E2M1 floor to FP32"
+            if name == "recipe E3M0 ceil, SR gradients":  # not the recipe of the paper
+                holds, numbers = None, f"{numbers}; E3M0 is everywhere here, the paper has it in the gradients alone"
+            statements.append(Statement(what, holds, numbers))
+    statements.append(Statement("gaps of about 0.02 in the loss of language models", None))
+    note = (
+        f"Relative mean squared error of a residual MLP, layer norm in bfloat16, means of the last {LOOKS} of 40 "
+        "looks: it can only hint at language models."
+    )
+    return Evidence(statements=tuple(statements), note=note, configuration=settings(table))
+
+
+def _closes(table: dict[str, Any], name: str, floor: str, plain: str) -> tuple[bool | None, str]:
+    """Whether a recipe's gap to FP32 is less than half of the gap of E2M1 with the floor rule, seed by seed."""
+    ours, worst, none = (final_logs(table, arm) for arm in (name, floor, plain))
+    seeds = sorted(ours.keys() & worst.keys() & none.keys())
+    holds, _ = below([ours[s] - none[s] - (worst[s] - none[s]) / 2 for s in seeds])
+    words = [mean_interval(gaps(table, arm, plain), 1 - LEVEL) for arm in (name, floor)]
+    if words[0] is None or words[1] is None:
+        return None, "too few runs"
+    return holds, f"{_words(words[0])} above FP32; E2M1 floor to nearest {_words(words[1])}"

@@ -1,0 +1,179 @@
+"""What a history of losses did: excursions that came back, runaways that did not, and a loss that is only high.
+
+The definitions hold for every architecture and precision. They look at losses alone, after the run: nothing is stopped.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+Array = Any
+
+#: An excursion starts at the first loss above this many times the base, the least running median so far,
+RISE = 20.0
+#: if it is above this share of the loss before training as well: without layer norm a loss may rise a hundredfold and
+#: still be small.
+FORGOTTEN = 0.1
+#: It ends at the first loss that is at most this many times the base and begins a window whose median is, too.
+BACK = 5.0
+#: Steps of a running median, and of the window that ends an excursion.
+WINDOW = 100
+#: A run ends degraded if its last losses are this many times its control's, on the same seed, without an excursion.
+DEGRADED = 1.5
+#: What counts in an area for a loss that is not finite.
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class Excursion:
+    """One rise of the loss, and what became of it."""
+
+    start: int
+    #: The step at which the loss was back; None if that was not seen.
+    end: int | None
+    #: The base before it: the least running median.
+    base: float
+    #: The largest loss; infinite if one was not finite.
+    peak: float
+    #: The decades by which the loss lay above the base, summed over the steps.
+    area: float
+    #: The step at which it was back under the line that it started above, by the same rule; it may still be high.
+    under: int | None = None
+
+    def lasts_until(self, steps: int) -> int:
+        """Its end, or that of the run."""
+        return steps if self.end is None else self.end
+
+
+def excursions(losses: Array) -> list[Excursion]:
+    """The excursions of a run, in order.
+
+    >>> quiet, high = [1.0] * 10 + [0.02] * 400, [3.0] * 30
+    >>> [(e.start, e.end, e.peak) for e in excursions(quiet + high + quiet[10:])]
+    [(410, 440, 3.0)]
+    >>> [(e.start, e.end) for e in excursions(quiet + high)]
+    [(410, None)]
+    """
+    loss = np.asarray(losses, np.float64)
+    finite = np.where(np.isfinite(loss), loss, np.inf)
+    if len(finite) == 0:
+        return []
+    bases = _bases(finite)
+    high = np.isinf(finite) | (finite > np.maximum(RISE * bases, FORGOTTEN * finite[0]))
+    found: list[Excursion] = []
+    step = 0
+    while (start := _first(high, step)) is not None:
+        base = float(bases[start])
+        end = _back(finite, start + 1, BACK * base)
+        part = finite[start:end]
+        above = np.log10(np.minimum(part, _LARGEST) / min(base, _LARGEST))
+        area = float(np.maximum(above, 0).sum())
+        under = _back(finite, start + 1, max(RISE * base, FORGOTTEN * finite[0]))
+        found.append(Excursion(start, end, base, float(part.max()), area, under))
+        if end is None:
+            break
+        step = end
+    return found
+
+
+def _first(wanted: Array, step: int) -> int | None:
+    places = np.flatnonzero(wanted[step:])
+    return step + int(places[0]) if len(places) else None
+
+
+def _bases(loss: Array) -> Array:
+    """For each step the least running median of the losses before it; in the first steps, of those that there are."""
+    window = min(WINDOW, len(loss))
+    whole = np.median(np.lib.stride_tricks.sliding_window_view(loss, window), axis=-1)
+    early = [np.median(loss[:count]) for count in range(1, window)]
+    medians = np.concatenate([loss[:1], early, whole])[: len(loss)]
+    return np.minimum.accumulate(medians)
+
+
+def _back(loss: Array, start: int, limit: float) -> int | None:
+    """The first step from `start` that is at most the limit and begins a window of which at least half are."""
+    low = loss <= limit
+    counts = np.concatenate([[0], np.cumsum(low)])
+    steps = np.arange(start, len(loss) - WINDOW + 1)
+    fits = low[steps] & (2 * (counts[steps + WINDOW] - counts[steps]) >= WINDOW) if len(steps) else np.zeros(0, bool)
+    places = np.flatnonzero(fits)
+    return start + int(places[0]) if len(places) else None
+
+
+class Outcome(StrEnum):
+    """What became of a run."""
+
+    #: No excursion started before the horizon.
+    NONE = "none"
+    #: Every one that started before the horizon came back.
+    RECOVERED = "recovered"
+    #: One did not come back up to twice the horizon, or a loss was not finite.
+    RUNAWAY = "runaway"
+    #: One had not come back where the run ended, before twice the horizon.
+    OPEN = "open"
+
+
+@dataclass(frozen=True)
+class Course:
+    """The excursions of a run that was trained for so many steps, before a horizon."""
+
+    seed: int
+    steps: int
+    horizon: int
+    excursions: tuple[Excursion, ...]
+    #: The median of the last `WINDOW` losses; None if that is not finite.
+    final: float | None = None
+
+    @property
+    def counted(self) -> tuple[Excursion, ...]:
+        """Those that started before the horizon."""
+        return tuple(e for e in self.excursions if e.start < self.horizon)
+
+    @property
+    def first(self) -> int | None:
+        """The start of the first that counts."""
+        return self.counted[0].start if self.counted else None
+
+    @property
+    def outcome(self) -> Outcome:
+        if not self.counted:
+            return Outcome.NONE
+        if any(np.isinf(e.peak) for e in self.counted):
+            return Outcome.RUNAWAY
+        if self.counted[-1].end is not None:
+            return Outcome.RECOVERED
+        return Outcome.RUNAWAY if self.steps >= 2 * self.horizon else Outcome.OPEN
+
+    @property
+    def away(self) -> int | None:
+        """The start of the excursion that was a runaway."""
+        return self.counted[-1].start if self.outcome is Outcome.RUNAWAY else None
+
+    @property
+    def peak(self) -> float | None:
+        """The largest peak of those that count, in units of its base."""
+        return max((e.peak / e.base for e in self.counted), default=None)
+
+    def degraded(self, control: Course) -> bool | None:
+        """Whether it ends high without an excursion at any time; None where an end is not known or has excursions."""
+        if self.excursions or control.excursions or self.final is None or not control.final:
+            return None
+        return self.final > DEGRADED * control.final
+
+
+def highest(losses: Array) -> float:
+    """The largest loss in units of the base at its step; infinite if a loss was not finite."""
+    loss = np.asarray(losses, np.float64)
+    finite = np.where(np.isfinite(loss), loss, np.inf)
+    return float((finite / _bases(finite)).max()) if np.isfinite(finite).all() else math.inf
+
+
+def final_loss(losses: Array) -> float | None:
+    """The median of the last losses."""
+    last = float(np.median(np.asarray(losses, np.float64)[-WINDOW:]))
+    return last if np.isfinite(last) else None

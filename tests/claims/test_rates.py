@@ -1,0 +1,71 @@
+"""The rules of B2, B4 and B6 on made-up results."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mxnum.claims import rates
+from mxnum.claims.evidence import Verdict
+from mxnum.claims.registry import Context
+from mxnum.experiments import studies
+from tests.claims.test_training import context, followed, runs
+
+pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
+NEVER, ALWAYS = [None] * 12, [400 + 10 * i for i in range(12)]
+
+
+def test_b2(tmp_path):
+    def row(deviation, common, ratios, predicted, mean=0):
+        return {"mean": mean, "deviation": deviation, "common": common, "ratios": ratios, "predicted": predicted}
+
+    rows = [
+        row(0, False, [2.0, 1.99, 2.01, 2.0], 2.0, mean=-0.5),
+        row(1, True, [0.9, 0.9, 0.91, 0.89], 0.5),  # another
+        row(1, True, [0.3, 0.5, 0.7, 0.5], 0.5),  # known too badly
+        row(1, False, [0.9, 0.9, 0.91, 0.89], 0.5),
+        row(1, False, [0.3, 0.5, 0.7, 0.9], 0.5),
+        row(1, False, [0.4, 0.41, 0.4, 0.39], 0.5),
+    ]
+    experiment = {"width": 1, "layers": 1, "batch": 1, "steps": 1}
+    (tmp_path / "sgd-limits.json").write_text(json.dumps({"rows": rows, "experiment": experiment, "seeds": [1]}))
+    found = rates.noise_and_stability(Context(tmp_path))
+    assert all(c.agrees for c in found.comparisons)
+    assert [s.holds for s in found.statements] == [True, False, None, True, None, False]
+
+
+def test_the_simulated_quadratic_is_not_its_formula():
+    assert rates._on_a_quadratic(0, 0.5, 0.9).agrees
+    below, above = (rates._on_a_quadratic(0.2, 0.5, x) for x in (0.9, 1.1))
+    assert below.found < 1 < above.found
+    wrong = rates._on_a_quadratic(0, 0.5, 1.0)
+    assert abs(wrong.found - 1) < wrong.tolerance
+    assert abs(wrong.found - rates._on_a_quadratic(0, 0.5, 0.9).claimed) > wrong.tolerance
+
+
+def test_b4(tmp_path):
+    names = list(studies.get("factorial").arms)
+    arms = {n: runs(NEVER if row[0] > 0 else ALWAYS) for n, row in zip(names, studies.fraction(), strict=True)}
+    found = rates.differences(context(tmp_path, "factorial", arms))
+    assert [s.holds for s in found.statements] == [False, True]  # as shipped: none; the switch removes it
+    assert found.statements[1].numbers.count("the code's way") == 1
+    assert studies.DIFFERENCES[0] in found.statements[1].numbers
+    assert all(name in found.note for name in studies.DIFFERENCES[1:])
+    found = rates.differences(context(tmp_path, "factorial", dict.fromkeys(names, runs(NEVER))))
+    assert [s.holds for s in found.statements] == [False, None]
+    assert found.verdict == Verdict.NOT_REPRODUCED
+
+
+def test_b6(tmp_path):
+    arms = {f"FP32, rate {r:g}": runs(ALWAYS if r > 0.03 else NEVER) for r in studies.RATES}
+    arms |= {f"E2M1, rate {r:g}": runs(ALWAYS if r > 0.015 else NEVER) for r in studies.RATES}
+    arms |= {f"E4M3, rate {r:g}": runs(ALWAYS if r > 0.03 else NEVER) for r in studies.RATES}
+    where = context(tmp_path, "critical-rate", arms)
+    assert [s.holds for s in rates.critical_rates(where).statements] == [True, None]
+    lost, back = [(100 + i, None) for i in range(12)], [(100 + i, 300) for i in range(12)]
+    arms = {"FP32, rate 0.1": followed(back), "E2M1, rate 0.1": followed(lost), "E4M3, rate 0.1": followed(back)}
+    context(tmp_path, "runaway-32", arms, horizon=500)
+    found = {s.what: s.holds for s in rates.critical_rates(where).statements}
+    assert found["width 64: E2M1 runs away for good sooner than FP32"] is True
+    assert found["width 64: E4M3 runs away for good sooner than FP32"] is None
