@@ -78,6 +78,8 @@ def why_not(module: Any, kind: str | None) -> str | None:
     """Why a module with parameters of its own is left alone; None if it is not."""
     if "forward" in module.__dict__:
         return "has a forward of its own instance"
+    if isinstance(module, nn.modules.lazy.LazyModuleMixin):
+        return "has no parameters before its first call"
     if kind is None:
         return "is of no kind that is emulated"
     if kind.startswith("conv") and module.groups != 1:

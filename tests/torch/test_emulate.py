@@ -256,7 +256,7 @@ def test_a_wrong_call_changes_nothing():
 def test_layers_that_are_left_alone_say_why():
     model = nn.ModuleDict({
         "grouped": nn.Conv1d(8, 8, 3, groups=2), "bounded": nn.Embedding(4, 8, max_norm=1.0), "rnn": nn.GRU(8, 8),
-        "patched": nn.Linear(4, 4),
+        "patched": nn.Linear(4, 4), "lazy": nn.LazyLinear(4),
     })  # fmt: skip
     model["patched"].forward = lambda x: x
     emulation = mxt.emulate(model, "mxint8")
@@ -265,6 +265,7 @@ def test_layers_that_are_left_alone_say_why():
         "bounded": "(Embedding) renormalizes its weights",
         "rnn": "(GRU) is of no kind that is emulated",
         "patched": "(Linear) has a forward of its own instance",
+        "lazy": "(LazyLinear) has no parameters before its first call",
     }
     assert str(emulation).startswith("No module is emulated. Left alone: grouped (Conv1d) convolves in groups; ")
 
