@@ -31,6 +31,7 @@ from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Roundi
 from mxnum.tensors import answer, host_view, in_kind, is_tensor
 
 _DETERMINISTIC = tuple(mode for mode in Rounding if not mode.is_stochastic)
+_DEFAULTS = Rounding.RNE, Overflow.SATURATE, Nonfinite.BLOCK
 _LARGEST_WORD = (1 << 64) - 1
 
 
@@ -422,7 +423,7 @@ def _check_alone(arithmetic: str, settings: Settings, *others: Any) -> None:
     stacks.of(arithmetic)
     errors.require(settings.format == formats.get("nvfp4"), "arithmetic", f"'exact' for {settings.format}", arithmetic)
     usual = settings.rounding, settings.overflow, settings.nonfinite
-    is_alone = usual == (Rounding.RNE, Overflow.SATURATE, Nonfinite.BLOCK) and all(other is None for other in others)
+    is_alone = usual == _DEFAULTS and all(other is None for other in others)
     accepted = (
         "'exact' where rounding, scale_rule, overflow, nonfinite, scales, tensor_scale, random bits or `out` are given"
     )
