@@ -38,7 +38,7 @@ def test_every_field_is_in_the_file():
     assert Recipe.from_toml(Recipe(**changed).to_toml()) == Recipe(**changed)
 
 
-@pytest.mark.parametrize("name", set(Recipe.names()) - {"nvidia nvfp4"})
+@pytest.mark.parametrize("name", [*Recipe.names()])
 def test_named_ones(name):
     recipe = Recipe.named(name)
     assert Recipe.of(name) == recipe == Recipe.from_toml(recipe.to_toml())
@@ -48,10 +48,11 @@ def test_named_ones(name):
 
 
 def test_nvfp4_as_nvidia_trains_with_it():
-    recipe = Recipe.named("nvidia nvfp4", "mxfp4_e2m1")
-    assert recipe.weights == recipe.weights_backward == Operand("mxfp4_e2m1", block_shape=(16, 16))
-    assert recipe.gradients == Operand("mxfp4_e2m1", rounding="sr")
+    recipe = Recipe.named("nvidia nvfp4")
+    assert recipe.weights == recipe.weights_backward == Operand("nvfp4", block_shape=(16, 16))
+    assert recipe.gradients == Operand("nvfp4", rounding="sr")
     assert recipe.of_weight_gradient.transform == recipe.activations_backward.transform == "hadamard"
+    assert recipe.gradients.scale_rule == "nearest"
     assert (recipe.activations_backward.rounding, recipe.of_weight_gradient.rounding) == ("rne", "sr")
 
 
