@@ -64,7 +64,7 @@ class Ladder:
 def powers_of_two(element: ElementFormat, rule: ScaleRule) -> Ladder:
     """E8M0."""
     threshold, units = scale_threshold(element, rule), tuple(Fraction(2) ** s for s in range(-127, 128))
-    is_open = rule in (ScaleRule.CEIL, ScaleRule.RCEIL)
+    is_open = {ScaleRule.FLOOR: False, ScaleRule.CEIL: True, ScaleRule.EVEN: False, ScaleRule.RCEIL: True}[rule]
     begins = tuple(threshold * unit for unit in units)
     return Ladder(begins, units, (is_open,) * len(units), Fraction(4), begins[0])
 
