@@ -89,9 +89,10 @@ def zeta_grows(context: Context) -> Evidence:
 def runaway(context: Context) -> Evidence:
     """Runaways and recovered excursions apart, against FP32 on the same seeds, initial parameters and batches.
 
-    The study `recovery` decides where it is there (``mxnum sweep docs/results/runaway/recovery.toml``): its runs are
-    watched for twice the horizon. An arm runs away if it has `ENOUGH` runaways more than FP32 and the exact test of their
-    times says so; it does not if at least `ENOUGH` runs have an excursion and 90 % of these recover, or if none has one.
+    The study `recovery` decides where it is there (``mxnum sweep docs/results/runaway/recovery.toml``): its runs
+    are watched for twice the horizon. An arm runs away if it has `ENOUGH` runaways more than FP32 and the exact test of
+    their times says so; it does not if at least `ENOUGH` runs have an excursion and 90 % of these recover, or if none
+    has one.
     """
     table = context.first("recovery.json", "confirm.json", "quick.json")
     arms = [arm for arm in _ARMS if arm in table["arms"]]
