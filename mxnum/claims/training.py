@@ -33,11 +33,6 @@ def _run(study: str) -> str:
     return f"mxnum experiments run {study} --results docs/results"
 
 
-def sweep_command(study: str) -> str:
-    """How a study of `docs/results/runaway` is made."""
-    return f"mxnum sweep docs/results/runaway/{study}.toml --out {study}"
-
-
 def settings(table: dict[str, Any]) -> dict[str, Any]:
     """The settings that all arms share."""
     arms = list(table["arms"].values())
@@ -90,12 +85,14 @@ def zeta_grows(context: Context) -> Evidence:
     return Evidence(statements=tuple(statements), note=note, configuration=settings(table))
 
 
-@check("I6", needs=(("recovery.json", "confirm.json", "quick.json"),), command=sweep_command("recovery"))
+@check("I6", needs=(("confirm.json", "quick.json"),), command=_run("confirm"))
 def runaway(context: Context) -> Evidence:
     """Runaways and recovered excursions apart, against FP32 on the same seeds, initial parameters and batches.
 
-    An arm runs away if it has `ENOUGH` runaways more than FP32 and the exact test of their times says so; it does not
-    if at least `ENOUGH` runs have an excursion and 90 % of these recover, or if none has one.
+    The study `recovery` decides where it is there (``mxnum sweep docs/results/runaway/recovery.toml``): its runs
+    are watched for twice the horizon. An arm runs away if it has `ENOUGH` runaways more than FP32 and the exact test of
+    their times says so; it does not if at least `ENOUGH` runs have an excursion and 90 % of these recover, or if none
+    has one.
     """
     table = context.first("recovery.json", "confirm.json", "quick.json")
     arms = [arm for arm in _ARMS if arm in table["arms"]]
