@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,8 @@ from mxnum.claims.reproduction import Request, reproduce_into
 from mxnum.experiments import studies
 from mxnum.experiments.config import Experiment, Operand, uniform_precision
 from mxnum.experiments.interventions import Plan
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 TINY = Experiment(width=32, layers=1, batch=32, steps=6)
 ARMS = {"FP32": TINY, "E2M1": TINY.but(precision=uniform_precision("mxfp4_e2m1"))}
@@ -175,7 +178,8 @@ def test_what_each_scale_makes():
     assert set(Request(tuple(CLAIMS), full=True).files(known)) == set(reproduction.FULL)
     assert Request(("I6",), full=True).files(known) == ["small.json", "confirm.json"]
     needed = {name for each in known.values() for names in each.alternatives for name in names}
-    assert needed <= {*reproduction.QUICK, *reproduction.FULL}, "a claim that no command decides"
+    swept = {path.with_suffix(".json").name for path in (RESULTS / "runaway").glob("*.toml")}  # (mxnum sweep)
+    assert needed <= {*reproduction.QUICK, *reproduction.FULL, *swept}, "a claim that no command decides"
 
 
 def test_mistakes(tmp_path):

@@ -415,7 +415,7 @@ ENGINE = (
     (
         "parts-filled-with-zeros",
         "mxnum/engine/traversal/parts.py",
-        'np.pad(part, padding, mode="edge")',
+        "np.pad(part, padding, mode=fill)",
         "np.pad(part, padding)",
         "Short blocks over several axes have zeros beside their elements, and other offsets.",
         (f"{PARTS}::test_each_block_is_a_row",),
@@ -473,7 +473,7 @@ ENGINE = (
     (
         "environment-flushes-results",
         "mxnum/engine/machine/float_environment.py",
-        "        and _TINY * _HALF == _SUBNORMAL  # not so if subnormal results are flushed\n",
+        "        and _TINY * _HALF * _TWO == _TINY  # 0 if subnormal results are flushed, or subnormal operands read as zero\n",
         "",
         "Subnormal results that are flushed are not noticed.",
         ("tests/engine/machine/test_float_environment.py",),
