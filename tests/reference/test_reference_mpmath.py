@@ -7,7 +7,7 @@ import math
 import mpmath
 import pytest
 
-from mxnum import reference
+from mxnum import formats, reference
 from mxnum.dtypes import numpy_dtype
 from mxnum.formats import FLOATS
 from tests import samples
@@ -32,7 +32,7 @@ NEAREST = {
 def test_the_value_of_the_code_is_the_rounded_value(name, rounding):
     m, emin, largest = FORMATS[name]
     source = FLOATS["float64"]
-    element = reference.formats.element(name)
+    element = formats.element(name)
     for scale in (1, 127, 200):
         bits = samples.boundary_patterns(source, element, scale)
         rng = samples.generator("mpmath", name, rounding, scale)
