@@ -60,7 +60,7 @@ def peers(library: str) -> list[Peer]:
 
 
 def _formats_of(*elements: str) -> Iterator[tuple[str, str]]:
-    for name in format_names():
+    for name in format_names("e8m0"):
         if get_format(name).element.name in elements:
             yield name, get_format(name).element.name
 
