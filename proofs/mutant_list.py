@@ -276,7 +276,7 @@ def _scale() -> list[Mutant]:
         ("even-tie-down", "<< (width - MANTISSA - 1),", "<< (width - MANTISSA - 1) | 1,", even),
         ("rceil-bumps-max", "<< (width - MANTISSA)) + 1", "<< (width - MANTISSA))", rceil),
         ("rceil-all-ones", "element.max_code & ((1 << MANTISSA) - 1)", "(1 << MANTISSA) - 1", rceil),
-        ("comparison-inclusive", "significand < FIRST_BUMPED, 0, 1", "significand <= FIRST_BUMPED, 0, 1", ceil),
+        ("comparison-inclusive", "significand < first_bumped, 0, 1", "significand <= first_bumped, 0, 1", ceil),
         (
             "no-lower-clamp",
             "select(code < 0, 0, select(code > LAST_SCALE, LAST_SCALE, code))",
@@ -288,8 +288,8 @@ def _scale() -> list[Mutant]:
         ("clamps-one-lower", last, "LAST_SCALE = E8M0.nan_code - 2", highest),
         (
             "width-too-small",
-            "max(source.mantissa_bits, element.mantissa_bits + 1)",
-            "element.mantissa_bits + 1",
+            "max(source.mantissa_bits, element.mantissa_bits + 1, 2)",
+            "max(element.mantissa_bits + 1, 2)",
             probes.scale("int8", "ceil"),
         ),
         (

@@ -195,8 +195,6 @@ REFUSED = {
     "offsets of parts": (lambda: mx.MXArray.from_parts(q_of().codes, q_of().scales, "nvfp4", tensor_scale=1.0, offsets=np.zeros((4, 4), np.float16)), "'offsets' must be left out for nvfp4"),
     "measure": (lambda: mx.analysis.measure(X, "nvfp4"), "mxnum.analysis.measure takes formats with E8M0 scales so far, not 'nvfp4'"),
     "explore": (lambda: mx.analysis.explore(X, formats=["nvfp4"]), "takes formats with E8M0 scales so far, not 'nvfp4'"),
-    "block_error": (lambda: mx.analysis.block_error("nvfp4"), "takes formats with E8M0 scales so far, not 'nvfp4'"),
-    "gamma_bias": (lambda: mx.analysis.gamma_bias("nvfp4", 0.0, 1.0), "takes formats with E8M0 scales so far, not 'nvfp4'"),
 }  # fmt: skip
 
 
@@ -210,13 +208,13 @@ def test_what_is_refused(what):
 
 def test_what_knows_e8m0_alone_says_so(tmp_path):
     from mxnum.conformance.task import make_task
-    from mxnum.experiments.config import Operand
+    from mxnum.experiments.config import Experiment, uniform_precision
     from mxnum.interop import gguf, gpt_oss, safetensors, views
 
     q = mx.quantize(X, "nvfp4")
     for call in (
         lambda: make_task("quantize", "nvfp4"),
-        lambda: Operand("nvfp4"),
+        lambda: Experiment(precision=uniform_precision("nvfp4")),
         lambda: views.to_views(q),
         lambda: gguf.to_gguf_blocks(q),
         lambda: gpt_oss.to_gpt_oss(q),
