@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,9 @@ def noticing(mutant: Mutant) -> list[Theorem]:
 @contextmanager
 def planted(mutant: Mutant) -> Iterator[None]:
     """The mutant in place of the original, in every module of the scalar definition and of the theorems."""
+    _load_all()
     changed = variant(mutant.module, mutant.old, mutant.new)
-    real = {name: sys.modules[f"{PACKAGE}.{name}"] for name in ORDER}
+    real = {name: importlib.import_module(f"{PACKAGE}.{name}") for name in ORDER}
     swaps = {
         id(value): changed[name][key]
         for name, module in real.items()
@@ -75,6 +77,13 @@ def planted(mutant: Mutant) -> Iterator[None]:
     finally:
         for module, key, value in undo:
             setattr(module, key, value)
+
+
+@cache
+def _load_all() -> None:
+    """Everything that stating theorems imports: a module first imported beside a mutant would keep it."""
+    for _ in _stated():
+        pass
 
 
 def _stated() -> Iterator[Theorem]:
