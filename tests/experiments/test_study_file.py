@@ -140,4 +140,5 @@ def test_settings_that_were_written_down_are_those_of_the_stored_runs(path):
         assert experiment_from(arm["experiment"]) == study.arms[name]
         seeds = [run["seed"] for run in arm["runs"]]
         assert seeds == list(range(study.first_seed, study.first_seed + len(seeds)))
-        assert {run["steps"] for run in arm["runs"]} == {study.arms[name].steps}
+        # What had not ended when it was stored is there with the steps that it had made, and its excursions are open.
+        assert all(0 < run["steps"] <= study.arms[name].steps for run in arm["runs"])
