@@ -217,7 +217,7 @@ WRONG_BLOCKS = {
         {"Dependent draws": "32 elements further on .1 block. go the same way in 100%"},
     ),
     "scales that are drawn": (kernels.draws_scales, {"Scales": "The same block gets different scales"}),
-    "another scale rule": (kernels.of_ceil, {"Scales": "They are what scale rule ceil, even, rceil, half_up or floor_plus_one gives"}),
+    "another scale rule": (kernels.of_ceil, {"Scales": "They are what scale rule ceil, even, rceil, half_up or "}),
     "the library's rne": (
         lambda x, seed: (lambda q: (q.codes, q.scales))(mx.quantize(x, "mxfp4_e2m1")),
         {"Nothing is drawn": "as with rounding rne"},
