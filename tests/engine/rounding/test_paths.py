@@ -14,13 +14,21 @@ from mxnum.modes import Overflow, Rounding, ScaleRule
 pytest.importorskip("z3", reason="theorems are stated with z3")
 
 
+def scales(path):
+    """(rule of E8M0, rule of floats, float) of a path."""
+    if not path.scales:
+        return [(rule, None, None) for rule in ScaleRule]
+    return [(None, rule, scale) for rule in path.rules or [None] for scale in path.scales]
+
+
 def cases(path):
     """What the braces in a path's evidence stand for."""
-    for element, type_, rounding, overflow, rule in product(
-        path.elements, path.float_types, Rounding, Overflow, ScaleRule
+    for element, type_, rounding, overflow, (rule, float_rule, scale) in product(
+        path.elements, path.float_types, path.roundings, Overflow, scales(path)
     ):
         if overflow == Overflow.SATURATE or ELEMENTS[element].specials != "none":
             modes = {"rounding": rounding, "overflow": overflow, "rule": rule}
+            modes |= {"float_rule": float_rule, "scale": scale}
             yield {"element": element, "type": type_, "m": ELEMENTS[element].mantissa_bits, **modes}
 
 
