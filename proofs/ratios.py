@@ -1,6 +1,6 @@
 """The ratio machine: dialect functions executed on two numbers of which only the ratio is asked for.
 
-A division compares, doubles and subtracts. On `Form`s, which are a X + b D for unknown positive X and D, each comparison
+A division compares, doubles and subtracts. On `Form`s, which are a X + b D for unknown positive X and D, a comparison
 with another form or with zero asks on which side of one rational number X / D lies. `paths` executes a function once
 for each sequence of answers that is possible, so that together the paths are all numbers X and D, of any size; the
 ratios of each are a single one, or all between two. Nothing is sampled, and no solver is needed.

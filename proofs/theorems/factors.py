@@ -264,7 +264,7 @@ def check_rounded(
     ):
         made = inspect.unwrap(fast.by_quotients)(FLOAT32, element, SCALES[0], rounding, overflow, None)
         got = made.element(Sym(x, obligations), (None, None), 0).value
-    kept = {}
+    kept: dict[str, Any] = {}
     with patched(over, make_pack=lambda *how: kept.setdefault("pack", make_pack(*how))):
         over.make_encode_over(FLOAT32, element, SCALES[0], rounding, overflow)
     digits = element.mantissa_bits + 2
@@ -327,7 +327,7 @@ def check_found(scale: Any, rule: FloatScaleRule, over: Any = float_scale, fast:
         subtract_float64=arithmetic(z3.fpSub),
     ):
         got = inspect.unwrap(fast.make_scale)(FLOAT32, element, scale, rule)(q, q).value
-    kept = {}
+    kept: dict[str, Any] = {}
     with patched(over, make_pack=lambda *how: kept.setdefault("pack", make_pack(*how))):
         over.make_float_scale(FLOAT32, element, scale, rule)
     exponent, significand = _leading_of_float64(q, scale.number.mantissa_bits + 2)
@@ -359,6 +359,41 @@ def check_scale_digits(source: Any, scale: Any, over: Any = float_scale) -> Outc
     return _outcome(problems(), started, lambda: f"{count[0]} intervals of ratios")
 
 
+def check_scale_digits_alone(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
+    """Without a tensor scale the divisor is one of few integers; by the solver, since the digits are too many."""
+    by_goal = {float_scale._number_of_code(e, e.max_code)[0]: e for e in formats.ELEMENTS.values()}
+    return together((e.name, partial(_digits_alone, source, e, scale, over)) for e in by_goal.values())
+
+
+def _digits_alone(source: Any, element: Any, scale: Any, over: Any) -> Outcome:
+    x, obligations = z3.BitVec("x", 64), list[z3.BoolRef]()
+    real, is_source = over.make_unpack, iter((True, False))
+
+    def make_unpack(source: Any, width: int) -> Any:
+        return (lambda x: (0, 0, x, FINITE)) if next(is_source) else real(source, width)
+
+    with patched(over, make_unpack=make_unpack, make_pack=_pack_nothing):
+        find = over.make_float_scale(source, element, scale, FloatScaleRule.NEAREST)
+    exponent, quotient = find(Sym(x, obligations), float_scale.ONE)
+    goal, shift = float_scale._number_of_code(element, element.max_code)
+    last, digits, wide = goal.bit_length() - 1, scale.number.mantissa_bits + 2, 160 - 64
+    is_less = z3.SignExt(wide, -(exponent.value + shift + last))
+    amount, found = z3.ZeroExt(wide, x), z3.ZeroExt(wide, quotient.value)
+    whole, rest = z3.LShR(found, 1), found & 1
+    # x / 2**mantissa over goal / 2**last, in units of its last digit, times goal * 2**mantissa
+    exact = amount << (digits + last + is_less)
+    low, high = (whole * goal) << source.mantissa_bits, ((whole + 1) * goal) << source.mantissa_bits
+    right = [
+        z3.ULE(is_less, 1),
+        z3.UGE(whole, 1 << digits),
+        z3.ULT(whole, 2 << digits),
+        z3.ULT(exact, high),
+        z3.If(rest == 0, exact == low, z3.UGT(exact, low)),
+    ]
+    premises = [z3.LShR(x, source.mantissa_bits) == 1]
+    return prove(premises, z3.And(*right, *obligations), engines=("bitwuzla",), show=(x,))
+
+
 def _unpack_once() -> Any:
     """The first to be unpacked has all exponents, the tensor scale 0."""
     exponents = iter((EXPONENTS, 0))
@@ -374,7 +409,8 @@ def _unpack_once() -> Any:
 
 
 def check_first(from_on: bool, fast: Any = by_factors) -> Outcome:
-    place, magnitude, results, obligations = z3.BitVec("place", 64), z3.BitVec("magnitude", 32), [], []
+    place, magnitude = z3.BitVec("place", 64), z3.BitVec("magnitude", 32)
+    results, obligations = list[z3.BoolRef](), list[z3.BoolRef]()
 
     def converted(size: int, sort: Any, of: Any) -> Any:
         def convert(word: Sym) -> Sym:
@@ -454,7 +490,7 @@ def check_exact(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> 
         if factor_bits(scale) + 3 > 53 or any(FLOAT32.mantissa_bits + 1 + bits > 53 for bits in goals):
             yield "products of more than 53 bits"
         least, greatest = number.value(1) * 2.0**-149, number.max * (FLOAT32.max if goals else 1.0)
-        if not (2.0**-1000 < least and greatest < 2.0**700):
+        if not (least > 2.0**-1000 and greatest < 2.0**700):
             yield "factors are no normal float64 numbers, or beyond what is taken for one"
         codes = np.arange(0, scale.max_code + 1)
         bits = fast.make_number_of_scale(scale)(codes)
@@ -488,6 +524,29 @@ def check_exact(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> 
                     yield f"the factor of code {code}"
 
     return replace(_outcome(problems(), started, lambda: ""), solver="sweep")
+
+
+def check_exact_alone(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> Outcome:
+    """Without a tensor scale, by the solver: of more codes than can be gone through."""
+    code, results, obligations = z3.BitVec("code", 64), list[z3.BoolRef](), list[z3.BoolRef]()
+
+    def subtract(a: Sym, b: int) -> Sym:
+        bits = z3.FreshConst(z3.BitVecSort(64), "difference")
+        a, b = z3.fpBVToFP(a.value, z3.Float64()), z3.fpBVToFP(z3.BitVecVal(b, 64), z3.Float64())
+        results.append(z3.fpBVToFP(bits, z3.Float64()) == z3.fpSub(z3.RNE(), a, b))
+        return Sym(bits, obligations)
+
+    with patched(fast, subtract_float64=subtract):
+        got = inspect.unwrap(fast.make_number_of_scale)(scale)(Sym(code, obligations)).value
+    words = code, z3.BitVecVal(float_scale.ONE, 64)
+    (exponent, significand, kind), safe = run(inspect.unwrap(over.make_factor)(scale), *words)
+    width, one = over.factor_width(scale), z3.BitVecVal(1, 64)
+    fraction = (significand - (one << width)) << (52 - width)
+    want = z3.If(significand == 0, z3.BitVecVal(0, 64), ((exponent + 1023) << 52) + fraction)
+    normal = z3.Or(significand == 0, z3.LShR(significand, width) == 1)
+    premises = [code >= 0, code <= scale.max_code, *results]
+    goal = z3.And(got == want, normal, kind == FINITE, *obligations, *safe)
+    return prove(premises, goal, engines=("bitwuzla",), show=(code,))
 
 
 def _unpack_tensor(make_unpack: Any) -> Any:
@@ -565,15 +624,17 @@ def _scale_theorems() -> Iterator[Theorem]:
             functions=(fast, defined),
         )
     for source, scale in product(formats.FLOATS.values(), SCALES):
-        if scale.number.mantissa_bits > MOST_DIGITS:
-            continue
+        is_alone = scale.number.mantissa_bits > MOST_DIGITS
         defined = float_scale.make_float_scale(source, e2m1, scale, FloatScaleRule.NEAREST)
         yield Theorem(
             name=f"factors/scale-digits/{source.name}/{scale.name}",
             statement=DIVIDED_FOR_SCALES,
             kernels=("make_float_scale",),
-            check=partial(check_scale_digits, source, scale),
-            hypotheses=("the largest magnitude is any finite number, the tensor scale any without sign",),
+            check=partial(check_scale_digits_alone if is_alone else check_scale_digits, source, scale),
+            hypotheses=(
+                "the largest magnitude is any finite number, the element one of the eight",
+                "there is no tensor scale" if is_alone else "the tensor scale is any without sign",
+            ),
             functions=(defined,),
         )
 
@@ -589,16 +650,16 @@ def _other_theorems() -> Iterator[Theorem]:
             functions=(by_factors._first_from(False),),
         )
     for scale in SCALES:
-        if scale.number.bits <= 16:
-            functions = float_scale.make_factor(scale), by_factors._make_factor(scale)
-            yield Theorem(
-                name=f"factors/exact/{scale.name}",
-                statement=EXACT,
-                kernels=tuple(function.__name__ for function in functions),
-                check=partial(check_exact, scale),
-                hypotheses=("the tensor scale is any without sign",),
-                functions=functions,
-            )
+        is_alone = scale.number.bits > 16
+        functions = float_scale.make_factor(scale), by_factors._make_factor(scale)
+        yield Theorem(
+            name=f"factors/exact/{scale.name}",
+            statement=EXACT,
+            kernels=tuple(function.__name__ for function in functions),
+            check=partial(check_exact_alone if is_alone else check_exact, scale),
+            hypotheses=("there is no tensor scale" if is_alone else "the tensor scale is any without sign",),
+            functions=functions,
+        )
     yield Theorem(
         name="factors/gap",
         statement=GAP,

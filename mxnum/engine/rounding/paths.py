@@ -128,7 +128,7 @@ FOUND = FastPath(
     float_types=tuple(FLOATS),
     elements=tuple(ELEMENTS),
     evidence=("factors/scale/{scale}/{float_rule}", "factors/scale-digits/{type}/{scale}", "factors/gap"),
-    scales=_FLOAT_SCALES[:-1],
+    scales=_FLOAT_SCALES,
     rules=(FloatScaleRule.NEAREST, FloatScaleRule.RCEIL),
 )
 PATHS = (ROUNDING, WIDENED, NARROWED, VALUES, DECODING, PRODUCTS, BEYOND, OFFSETS, PLACES, QUOTIENTS, FOUND)
