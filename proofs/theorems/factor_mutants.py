@@ -38,6 +38,7 @@ def found(rule: FloatScaleRule) -> Callable[..., Outcome]:
 DIGITS = partial(factors.check_digits, FLOAT32, 3)
 SCALE_DIGITS = partial(factors.check_scale_digits, FLOAT32, E4M3)
 EXACT = partial(factors.check_exact, E4M3)
+VALUES = partial(factors.check_values, ELEMENTS["e2m1"], FLOAT32)
 UP = FloatScaleRule.RCEIL
 
 #: (name, "fast" or "over", text, what becomes of it, the theorem that must refute it)
@@ -60,7 +61,7 @@ MUTANTS: tuple[tuple[str, str, str, str, Callable[..., Outcome]], ...] = (
      rounded("e4m3", "rtp")),
     ("leading-without-rest", "fast", "select((magnitude & 31) == 0, 0, 32)", "select((magnitude & 31) == 0, 0, 0)",
      factors.check_gap),
-    ("scale-up-always", "fast", "subtract_float64(total, magic) < quotient", "subtract_float64(total, magic) <= quotient",
+    ("scale-up-always", "fast", "(total, magic) < quotient", "(total, magic) <= quotient",
      found(UP)),
     ("scale-unbounded", "fast", "return select(code > MAX, MAX, code)", "return code", found(FloatScaleRule.NEAREST)),
     ("scale-digit-less", "fast", "(field + (_MANTISSA - MANTISSA))", "(field + (_MANTISSA - MANTISSA) + 1)",
@@ -68,10 +69,17 @@ MUTANTS: tuple[tuple[str, str, str, str, Callable[..., Outcome]], ...] = (
     ("scale-subnormals", "fast", "select(field < EMIN, EMIN, field)", "field", found(FloatScaleRule.NEAREST)),
     ("scale-number", "fast", "subnormal, moved + REBIAS", "subnormal, moved + LEAST", EXACT),
     ("nan-as-scale", "fast", "select(code > LIMIT, _NEVER_WIDE, ", "select(code > LIMIT, 0, ", EXACT),
+    ("value-of-another", "fast", "9 * room + b, narrow(multiply_float64(factor, v3))",
+     "9 * room + b, narrow(multiply_float64(factor, v4))", VALUES),
+    ("values-chosen", "fast", "select(odd, c[1], c[2])", "select(odd, c[2], c[1])", VALUES),
+    ("value-sign", "fast", "& select(magnitude > 0x7F800000, 0, 1)", "& 0", VALUES),
+    ("narrowed-twice", "fast", "return below | select(back == number, 0, 1)", "return near",
+     partial(factors.check_narrowed, FLOATS["bfloat16"])),
+    ("value-digit", "over", "total << (lowered + UP)", "total << UP", VALUES),
     ("no-rest", "over", "(quotient << 1) | select(rest == 0, 0, 1)", "quotient << 1", DIGITS),
     ("rest-of-nothing", "over", "(quotient << 1) | select(rest == 0, 0, 1)", "(quotient << 1) | 1", DIGITS),
-    ("less-or-equal", "over", "is_less = select(rest < divisor, 1, 0)", "is_less = select(divisor < rest, 0, 1)", DIGITS),
-    ("digit-short", "over", "SR_BITS + 1 if rounding.is_stochastic else 2", "SR_BITS + 1 if rounding.is_stochastic else 0",
+    ("less-or-equal", "over", "select(rest < divisor, 1, 0)", "select(divisor < rest, 0, 1)", DIGITS),
+    ("digit-short", "over", "if rounding.is_stochastic else 2", "if rounding.is_stochastic else 0",
      places("e2m1", "rne")),
     ("quotient-exponent", "over", "exponent = exponent_a - exponent_b - is_less", "exponent = exponent_a - exponent_b",
      places("e2m1", "rtz")),
@@ -79,7 +87,7 @@ MUTANTS: tuple[tuple[str, str, str, str, Callable[..., Outcome]], ...] = (
     ("divisor-not-lowered", "over", "quotient = divide(exponent, significand, exponent_d, divisor << lowered)",
      "quotient = divide(exponent, significand, exponent_d, divisor << 1)", SCALE_DIGITS),
     ("scale-not-up", "over", "Rounding.RTP if rule.rounds_up else Rounding.RNE", "Rounding.RNE", found(UP)),
-    ("factor-exponent", "over", "exponent = exponent + exponent_t + 1 - carries", "exponent = exponent + exponent_t", EXACT),
+    ("factor-exponent", "over", "exponent + exponent_t + 1 - carries", "exponent + exponent_t", EXACT),
 )  # fmt: skip
 
 

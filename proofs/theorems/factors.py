@@ -11,7 +11,7 @@ import inspect
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import product
@@ -78,6 +78,13 @@ FOUND_BY = FloatScaleRule.NEAREST, FloatScaleRule.RCEIL
 #: Digits of which every sequence is gone through.
 MOST_DIGITS = 10
 SCALES: Any = tuple(scale for scale in formats.SCALES.values() if scale.number is not None)
+
+
+VALUES = (
+    "A value is made, for each code, of the factor times the number that the definition multiplies it by, with the same "
+    "sign; infinities and NaNs are the definition's."
+)
+NARROWED = "Products of elements and factors are rounded to a float type as the definition rounds them."
 
 
 @contextmanager
@@ -559,8 +566,180 @@ def _unpack_tensor(make_unpack: Any) -> Any:
     return make
 
 
+# Values
+
+
+@dataclass(frozen=True)
+class _Product:
+    """A number times the factor, before it is rounded; with the sign that was put before it."""
+
+    number: Fraction
+    sign: int = 0
+
+    def __or__(self, sign_bit: int) -> _Product:
+        return _Product(self.number, int(sign_bit != 0))
+
+    __ror__ = __or__
+
+
+def check_values(element: Any, target: Any, over: Any = float_scale, fast: Any = by_factors) -> Outcome:
+    """That both ways multiply the factor by the same number, exactly; `check_narrowed` is about the rounding."""
+    started, count = time.perf_counter(), [0]
+
+    def problems() -> Iterator[str]:
+        scale = SCALES[0]
+        width, codes = over.factor_width(scale), range(1 << element.bits)
+        with patched(over, make_pack=lambda *how: lambda *packed: (how[3], packed)):
+            decode = over.make_decode_over(element, scale, target)
+        pack = make_pack(target, Rounding.RNE, Overflow.IEEE, target.mantissa_bits + 1, float_scale.WORD)
+        ways = [_values(fast, element, target), *_tables_of_values(fast, element, target)]
+        for code in codes:
+            wanted = []
+            for _, (at, (sign, exponent, total, kind, _)) in paths(
+                lambda _, factor, code=code: decode(code, 0, factor, FINITE), (1, width + 1), Fraction(0), Fraction(1)
+            ):
+                if kind != FINITE:
+                    wanted.append(int(pack(sign, 0, 0, kind, 0)) % (1 << target.bits))
+                    continue
+                number = (
+                    total.b * Fraction(2) ** (exponent - at + width) if isinstance(total, Form) else Fraction(total)
+                )
+                wanted.append(_Product(number, int(sign)))
+            count[0] += 1
+            for way in ways:
+                got = way(code)
+                got = got if isinstance(got, _Product) else int(got) % (1 << target.bits)
+                if any(got != want for want in wanted) or not wanted:
+                    yield f"code {code:#x}: {got}, not {wanted}"
+
+    return replace(_outcome(problems(), started, lambda: f"{count[0]} codes"), solver="sweep")
+
+
+def _multiply(a: int, b: Any) -> Any:
+    """The factor is any object; the other is bits of a number."""
+    bits = a if isinstance(a, int | np.integer) else b
+    number = float(np.int64(bits).view(np.float64))
+    return _Product(Fraction(number)) if np.isfinite(number) else None
+
+
+def _values(fast: Any, element: Any, target: Any) -> Callable[[int], Any]:
+    names = {"multiply_float64": _multiply, "make_narrow": lambda target: lambda product: product}
+
+    def value(code: int) -> Any:
+        with patched(fast, wide=lambda word: word, **names):
+            return inspect.unwrap(fast._make_value_of)(element, target)(code, "factor")
+
+    return value
+
+
+def _tables_of_values(fast: Any, element: Any, target: Any) -> list[Callable[[int], Any]]:
+    """Values that are made for each block, and chosen by comparisons, or by the code."""
+    ways = []
+    if element in BY_PLACES:
+        ways.append(partial(_value_by_places, fast, element, target))
+    if element.bits == 4 and not element.integer and target == FLOAT32:
+        ways.append(partial(_value_by_code, fast, element))
+    return ways
+
+
+def _value_by_places(fast: Any, element: Any, target: Any, code: int) -> Any:
+    """Of a size beyond as many places as the code says; the comparisons are those of codes."""
+    magnitude, sign = _magnitude_of(element, code)
+    if magnitude > element.max_code:  # the most negative integer is never produced
+        return _values(fast, element, target)(code)
+    size = Size(Ratios(Fraction(element.value(magnitude)), Fraction(element.value(magnitude))), sign)
+    with _on_products(fast), patched(fast.float_additions, make_widen=lambda source: lambda x: x):
+        made = inspect.unwrap(fast.by_places)(target, element, SCALES[0], Rounding.RNE, target)
+        table: dict[int, Any] = {}
+        made.prepare("factor", 0, table, 0, 1)
+        for place, value in table.items():
+            table[place] = Place(value.number)
+        made.prepare_more("factor", 0, table, 0, 1)
+        return _zeros_too(made.element(size, made.at(table, 0, 1), 0))
+
+
+def _magnitude_of(element: Any, code: int) -> tuple[int, int]:
+    sign, half = code >> (element.bits - 1), 1 << (element.bits - 1)
+    return (2 * half - code if sign else code) if element.integer else code % half, sign
+
+
+def _value_by_code(fast: Any, element: Any, code: int) -> Any:
+    with _on_products(fast):
+        made, table = inspect.unwrap(fast._by_values)(element, SCALES[0]), dict[int, Any]()
+        made.prepare("factor", 0, table, 0, 1)
+        return _zeros_too(made.element(code, made.at(table, 0, 1), 0))
+
+
+def _zeros_too(value: Any) -> Any:
+    return value if isinstance(value, _Product) else _Product(Fraction(0), int(value != 0))
+
+
+def _on_products(fast: Any) -> Any:
+    return patched(
+        fast,
+        _make_factor=lambda scale: lambda code, tensor: _Factor(),
+        _first_from=lambda is_wide: lambda place, from_on: place,
+        multiply_float64=_multiply,
+        float64_to_float32=lambda number: number,
+        make_narrow=lambda target: lambda number: number,
+        store=lambda table, index, value: table.__setitem__(index, value),
+        load=lambda table, index: table[index],
+    )
+
+
+class _Factor:
+    """Some factor that is not zero."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def __lt__(self, other: int) -> bool:
+        return True
+
+
+def check_narrowed(target: Any, fast: Any = by_factors) -> Outcome:
+    """Of numbers with as many bits as products have: by the processor, and by packing."""
+    widths = {element + 1 + float_scale.factor_width(scale) for element in range(7) for scale in SCALES}
+    widths = {max(width, target.mantissa_bits + 1) for width in widths}
+    return together((f"{width} bits", partial(_narrowed, target, width, fast)) for width in sorted(widths))
+
+
+def _narrowed(target: Any, width: int, fast: Any) -> Outcome:
+    p, results, obligations = z3.BitVec("product", 64), list[z3.BoolRef](), list[z3.BoolRef]()
+
+    def converted(size: int, sort: Any, of: Any) -> Any:
+        def convert(word: Sym) -> Sym:
+            bits = z3.FreshConst(z3.BitVecSort(size), "converted")
+            low = z3.Extract(of.ebits() + of.sbits() - 1, 0, word.value)
+            results.append(z3.fpBVToFP(bits, sort) == z3.fpFPToFP(z3.RNE(), z3.fpBVToFP(low, of), sort))
+            return Sym(z3.SignExt(64 - size, bits) if size < 64 else bits, obligations)
+
+        return convert
+
+    with patched(
+        fast,
+        float64_to_float32=converted(32, z3.Float32(), z3.Float64()),
+        float32_to_float64=converted(64, z3.Float64(), z3.Float32()),
+        float32_to_float16=converted(16, z3.Float16(), z3.Float32()),
+    ):
+        got = inspect.unwrap(fast.make_narrow)(target)(Sym(p, obligations)).value
+    fraction, zero = (p & ((1 << 52) - 1)) | (1 << 52), z3.BitVecVal(0, 64)
+    significand = z3.LShR(fraction, 52 - width) if width < 52 else fraction << (width - 52)
+    exponent = z3.If(p == 0, z3.BitVecVal(ZERO_EXPONENT, 64), z3.LShR(p, 52) - 1023)
+    pack = make_pack(target, Rounding.RNE, Overflow.IEEE, width, float_scale.WORD)
+    want, safe = run(pack, zero, exponent, z3.If(p == 0, zero, significand), zero, zero)
+    premises = [p >= 0, p < (1023 + 700) << 52, z3.Or(p == 0, p >= (1023 - 1000) << 52), *results]
+    if width < 52:
+        premises.append(p & ((1 << (52 - width)) - 1) == 0)
+    mask = (1 << target.bits) - 1 if target.bits < 64 else -1
+    goal = z3.And(got & mask == want & mask, *obligations, *safe)
+    return prove(premises, goal, engines=("bitwuzla",), show=(p,))
+
+
 def theorems() -> list[Theorem]:
-    return [*_element_theorems(), *_scale_theorems(), *_other_theorems()]
+    return [*_element_theorems(), *_value_theorems(), *_scale_theorems(), *_other_theorems()]
 
 
 def _element_theorems() -> Iterator[Theorem]:
@@ -603,6 +782,38 @@ def _element_theorems() -> Iterator[Theorem]:
                 "made by to_odd and the definition of float32, which narrowing/conversion and magic/code are about",
             ),
             functions=(divided.prepare, divided.at, divided.element, encode, float64_as_float32.to_odd),
+        )
+
+
+def _value_theorems() -> Iterator[Theorem]:
+    for element, target in product(formats.ELEMENTS.values(), formats.FLOATS.values()):
+        defined = float_scale.make_decode_over(element, SCALES[0], target)
+        fast = by_factors.decoding(element, SCALES[0], target)
+        assert fast is not None
+        functions = [fast.prepare, fast.at, fast.element, by_factors._make_value_of(element, target), defined]
+        if element in BY_PLACES:
+            made = by_factors.by_places(target, element, SCALES[0], Rounding.RNE, target)
+            functions += [made.prepare, made.at, made.element]
+        yield Theorem(
+            name=f"factors/values/{element.name}/{target.name}",
+            statement=VALUES,
+            kernels=("decoding", defined.__name__),
+            check=partial(check_values, element, target),
+            hypotheses=("the factor is any finite number but zero, which makes zeros, of every scale",),
+            functions=tuple(functions),
+        )
+    for target in formats.FLOATS.values():
+        example = float_scale.make_decode_over(formats.ELEMENTS["e2m1"], SCALES[0], target)
+        yield Theorem(
+            name=f"factors/narrowed/{target.name}",
+            statement=NARROWED,
+            kernels=(by_factors.make_narrow(target).__name__, "make_pack"),
+            check=partial(check_narrowed, target),
+            hypotheses=(
+                "the product is zero or any normal float64 number of so many bits",
+                "conversions round to even",
+            ),
+            functions=(by_factors.make_narrow(target), example),
         )
 
 

@@ -108,6 +108,8 @@ def _quantizing(asked: Settings, target: ElementFormat | None) -> _Conversion:
 
 def _fast(asked: Settings, target: ElementFormat | None) -> Formulation | None:
     source, element, scale = asked.source, asked.element, asked.format.scale
+    if target is not None and not paths.multiplies_fast(element, scale, target):
+        return None
     if paths.compares_fast(source, element, scale, asked.rounding):
         return by_factors.by_places(source, element, scale, asked.rounding, target)
     if not paths.divides_fast(source, element, scale, asked.rounding):
@@ -117,7 +119,8 @@ def _fast(asked: Settings, target: ElementFormat | None) -> Formulation | None:
 
 def _decoding(asked: DecodingSettings) -> _Conversion:
     how = asked.element, asked.scale, asked.target
-    return _Conversion(None, by_factors.decoding(*how), formulation.decoding(*how), None, None, 0)
+    fast = by_factors.decoding(*how) if paths.multiplies_fast(*how) else None
+    return _Conversion(None, fast, formulation.decoding(*how), None, None, 0)
 
 
 def _along_packed(conversion: _Conversion) -> Any:

@@ -123,6 +123,13 @@ QUOTIENTS = FastPath(
     roundings=(*_BY_MAGNITUDE, Rounding.RTP, Rounding.RTN),
     scales=_FLOAT_SCALES,
 )
+MULTIPLIED = FastPath(
+    name="values times the factor in float64",
+    float_types=tuple(FLOATS),
+    elements=tuple(ELEMENTS),
+    evidence=("factors/values/{element}/{type}", "factors/narrowed/{type}", "factors/exact/{scale}"),
+    scales=_FLOAT_SCALES,
+)
 FOUND = FastPath(
     name="scales that are floats by quotients of 53 bits",
     float_types=tuple(FLOATS),
@@ -131,7 +138,7 @@ FOUND = FastPath(
     scales=_FLOAT_SCALES,
     rules=(FloatScaleRule.NEAREST, FloatScaleRule.RCEIL),
 )
-PATHS = (ROUNDING, WIDENED, NARROWED, VALUES, DECODING, PRODUCTS, BEYOND, OFFSETS, PLACES, QUOTIENTS, FOUND)
+PATHS = (ROUNDING, WIDENED, NARROWED, VALUES, DECODING, PRODUCTS, BEYOND, OFFSETS, PLACES, QUOTIENTS, MULTIPLIED, FOUND)
 
 
 #: Whether the theorems of these paths are about a rounding. One that is new says no first: the definition does it.
@@ -188,6 +195,11 @@ def compares_fast(source: ElementFormat, element: ElementFormat, scale: ScaleFor
 def divides_fast(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding) -> bool:
     """Whether `by_factors.by_quotients` may be used."""
     return rounding in QUOTIENTS.roundings and QUOTIENTS.covers(source, element) and _has(QUOTIENTS, scale)
+
+
+def multiplies_fast(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) -> bool:
+    """Whether `by_factors.decoding` may be used, and what it and the others make of codes in `target`."""
+    return MULTIPLIED.covers(target, element) and _has(MULTIPLIED, scale)
 
 
 def finds_fast(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rule: FloatScaleRule) -> bool:
