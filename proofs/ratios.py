@@ -93,8 +93,11 @@ class Form:
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, explorer: _Explorer, a: int, b: int) -> None:
-        self.explorer, self.a, self.b, bits = explorer, a, b, explorer.bits
-        if abs(a) << bits[0] >= 1 << (WORD - 1) or abs(b) << bits[1] >= 1 << (WORD - 1):
+        self.explorer, self.a, self.b = explorer, a, b
+        ends, bits = (explorer.ratios.low, explorer.ratios.high), explorer.bits
+        if max(abs(a) << bits[0], abs(b) << bits[1]) >> (WORD - 2) == 0:
+            return  # (a bound that is quick to find)
+        if max(abs(a * end + b) for end in ends) * (1 << bits[1]) >= 1 << (WORD - 1):
             raise Hidden(f"{a} X and {b} D do not fit a word")
 
     def _new(self, a: int, b: int) -> Form:
@@ -195,11 +198,10 @@ def leading(ratios: Ratios, digits: int) -> tuple[int, int]:
 
     `Hidden` where that is not the same for all of them.
     """
-    exponent = 0
-    while ratios.times(Fraction(1, 2) ** exponent).below(Fraction(1)):
-        exponent -= 1
-    while not ratios.times(Fraction(1, 2) ** exponent).below(Fraction(2)):
-        exponent += 1
+    exponent = ratios.low.numerator.bit_length() - ratios.low.denominator.bit_length()
+    exponent -= ratios.low < Fraction(2) ** exponent
+    if not ratios.below(Fraction(2) ** (exponent + 1)):
+        raise Hidden(f"the exponent of {ratios.low} to {ratios.high}")
     scaled = ratios.times(Fraction(2) ** (digits - exponent))
     whole = scaled.low.numerator // scaled.low.denominator
     if not scaled.below(Fraction(whole + 1)):

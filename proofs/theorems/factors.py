@@ -81,8 +81,8 @@ SCALES: Any = tuple(scale for scale in formats.SCALES.values() if scale.number i
 
 
 VALUES = (
-    "A value is made, for each code, of the factor times the number that the definition multiplies it by, with the same "
-    "sign; infinities and NaNs are the definition's."
+    "A value is made, for each code, of the factor times the number that the definition multiplies it by, with the "
+    "same sign; infinities and NaNs are the definition's."
 )
 NARROWED = "Products of elements and factors are rounded to a float type as the definition rounds them."
 
