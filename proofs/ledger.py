@@ -35,6 +35,10 @@ TRUSTED = (
     "started from the bit-vector question into which z3 turned the floating-point one.",
     "proofs/sym.py gives each dialect operator its meaning on signed words. Under the int-safety theorems (safety/…) "
     "that meaning is the one of Python ints and of int32 and int64 alike; tests compare them on random programs.",
+    "What hardware is believed of IEEE 754 in factors/…: a float64 product that is a float64 number is that number; a "
+    "quotient is the float64 number nearest to the exact one, so that a float64 number that is no greater, or no less, "
+    "than one of them is so for the other; widening is exact. proofs/ratios.py runs the functions on all ratios of two "
+    "numbers at once; a comparison of anything else raises.",
     "CPython runs a function object on symbolic words as it runs it on ints. No kernel branches on data: it would "
     "raise.",
     "Two lemmas of arithmetic that are stated and not proved here: a sum rounded to odd to two more bits than the "

@@ -20,7 +20,7 @@ from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.engine.packing.arrays import pack, unpack
 from mxnum.engine.quantizing import choosing
 from mxnum.engine.request import DecodingSettings, Settings
-from mxnum.engine.rounding import by_factors
+from mxnum.engine.rounding import by_factors, paths
 from mxnum.engine.rounding import float_scales as formulation
 from mxnum.engine.rounding.float_scales import Formulation
 from mxnum.engine.traversal.block_walk import ELEMENTS_PER_THREAD, Walk
@@ -94,7 +94,8 @@ def _finding(asked: Settings) -> tuple[Callable[..., Any] | None, Callable[..., 
     if asked.scales_given:
         return None, None, nan_code
     how = asked.source, asked.element, scale, asked.float_rule
-    return by_factors.make_scale(*how), _defined_scale(*how), nan_code
+    defined = _defined_scale(*how)
+    return (by_factors.make_scale(*how) if paths.finds_fast(*how) else defined), defined, nan_code
 
 
 _defined_scale = lru_cache(maxsize=1024)(make_float_scale)
@@ -107,14 +108,19 @@ def _quantizing(asked: Settings, target: ElementFormat | None) -> _Conversion:
 
 def _fast(asked: Settings, target: ElementFormat | None) -> Formulation | None:
     source, element, scale = asked.source, asked.element, asked.format.scale
-    if by_factors.has_places(element, asked.rounding):
+    if target is not None and not paths.multiplies_fast(element, scale, target):
+        return None
+    if paths.compares_fast(source, element, scale, asked.rounding):
         return by_factors.by_places(source, element, scale, asked.rounding, target)
+    if not paths.divides_fast(source, element, scale, asked.rounding):
+        return None
     return by_factors.by_quotients(source, element, scale, asked.rounding, asked.overflow, target)
 
 
 def _decoding(asked: DecodingSettings) -> _Conversion:
     how = asked.element, asked.scale, asked.target
-    return _Conversion(None, by_factors.decoding(*how), formulation.decoding(*how), None, None, 0)
+    fast = by_factors.decoding(*how) if paths.multiplies_fast(*how) else None
+    return _Conversion(None, fast, formulation.decoding(*how), None, None, 0)
 
 
 def _along_packed(conversion: _Conversion) -> Any:

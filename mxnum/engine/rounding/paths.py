@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
-from mxnum.modes import Rounding
+from mxnum.formats import ELEMENTS, FLOATS, SCALES, ElementFormat, ScaleFormat
+from mxnum.modes import FloatScaleRule, Rounding
 
 #: Width of codes that loops store in a byte.
 MOST_BITS = 8
@@ -26,6 +26,11 @@ class FastPath:
     evidence: tuple[str, ...]
     #: Those about every element of at most `MOST_BITS`, by its mantissa bits; empty where there are none.
     evidence_for_any: tuple[str, ...] = ()
+    #: What the theorems are about, where that is not all.
+    roundings: tuple[Rounding, ...] = tuple(Rounding)
+    #: Scales that are floats, and their rules.
+    scales: tuple[str, ...] = ()
+    rules: tuple[FloatScaleRule, ...] = ()
 
     def covers(self, float_type: ElementFormat, element: ElementFormat) -> bool:
         """Whether the formulation is proved for these; a format made by a user is another one whatever its name."""
@@ -88,7 +93,52 @@ OFFSETS = FastPath(
     elements=tuple(ELEMENTS),
     evidence=("magic/difference/{type}", "magic/sum/{element}"),
 )
-PATHS = (ROUNDING, WIDENED, NARROWED, VALUES, DECODING, PRODUCTS, BEYOND, OFFSETS)
+_BY_MAGNITUDE = Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.RTO
+_FLOAT_SCALES = "e4m3", "ue5m3", "float16", "bfloat16", "float32"
+PLACES = FastPath(
+    name="magnitudes are compared with places times the factor",
+    float_types=tuple(FLOATS),
+    elements=("e2m1", "e3m0", "int4"),
+    evidence=(
+        "factors/places/{type}/{element}/{rounding}",
+        "factors/first/at",
+        "factors/first/above",
+        "factors/exact/{scale}",
+    ),
+    roundings=_BY_MAGNITUDE,
+    scales=_FLOAT_SCALES,
+)
+QUOTIENTS = FastPath(
+    name="quotients of 53 bits by the factor, rounded by float32 additions",
+    float_types=tuple(FLOATS),
+    elements=tuple(ELEMENTS),
+    evidence=(
+        "factors/digits/{type}/m{m}",
+        "factors/rounded/{element}/{rounding}/{overflow}",
+        "factors/gap",
+        "factors/exact/{scale}",
+        "narrowing/conversion",
+        "magic/code/{element}/{rounding}/{overflow}",
+    ),
+    roundings=(*_BY_MAGNITUDE, Rounding.RTP, Rounding.RTN),
+    scales=_FLOAT_SCALES,
+)
+MULTIPLIED = FastPath(
+    name="values times the factor in float64",
+    float_types=tuple(FLOATS),
+    elements=tuple(ELEMENTS),
+    evidence=("factors/values/{element}/{type}", "factors/narrowed/{type}", "factors/exact/{scale}"),
+    scales=_FLOAT_SCALES,
+)
+FOUND = FastPath(
+    name="scales that are floats by quotients of 53 bits",
+    float_types=tuple(FLOATS),
+    elements=tuple(ELEMENTS),
+    evidence=("factors/scale/{scale}/{float_rule}", "factors/scale-digits/{type}/{scale}", "factors/gap"),
+    scales=_FLOAT_SCALES,
+    rules=(FloatScaleRule.NEAREST, FloatScaleRule.RCEIL),
+)
+PATHS = (ROUNDING, WIDENED, NARROWED, VALUES, DECODING, PRODUCTS, BEYOND, OFFSETS, PLACES, QUOTIENTS, MULTIPLIED, FOUND)
 
 
 #: Whether the theorems of these paths are about a rounding. One that is new says no first: the definition does it.
@@ -135,3 +185,27 @@ def decodes_fast(element: ElementFormat, target: ElementFormat) -> bool:
 def decodes_by_product(element: ElementFormat, target: ElementFormat) -> bool:
     """Whether `float_additions.make_value_by_product` may be used, before `float_additions.make_convert_value`."""
     return PRODUCTS.covers(target, element)
+
+
+def compares_fast(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding) -> bool:
+    """Whether `by_factors.by_places` may be used."""
+    return rounding in PLACES.roundings and PLACES.covers(source, element) and _has(PLACES, scale)
+
+
+def divides_fast(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding) -> bool:
+    """Whether `by_factors.by_quotients` may be used."""
+    return rounding in QUOTIENTS.roundings and QUOTIENTS.covers(source, element) and _has(QUOTIENTS, scale)
+
+
+def multiplies_fast(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) -> bool:
+    """Whether `by_factors.decoding` may be used, and what it and the others make of codes in `target`."""
+    return MULTIPLIED.covers(target, element) and _has(MULTIPLIED, scale)
+
+
+def finds_fast(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rule: FloatScaleRule) -> bool:
+    """Whether `by_factors.make_scale` may be used."""
+    return rule in FOUND.rules and FOUND.covers(source, element) and _has(FOUND, scale)
+
+
+def _has(path: FastPath, scale: ScaleFormat) -> bool:
+    return scale.name in path.scales and scale == SCALES[scale.name]

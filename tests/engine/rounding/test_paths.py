@@ -8,19 +8,27 @@ from itertools import product
 import pytest
 
 from mxnum.engine.rounding import paths
-from mxnum.formats import ELEMENTS, FLOATS
-from mxnum.modes import Overflow, Rounding, ScaleRule
+from mxnum.formats import ELEMENTS, FLOATS, SCALES
+from mxnum.modes import FloatScaleRule, Overflow, Rounding, ScaleRule
 
 pytest.importorskip("z3", reason="theorems are stated with z3")
 
 
+def scales(path):
+    """(rule of E8M0, rule of floats, float) of a path."""
+    if not path.scales:
+        return [(rule, None, None) for rule in ScaleRule]
+    return [(None, rule, scale) for rule in path.rules or [None] for scale in path.scales]
+
+
 def cases(path):
     """What the braces in a path's evidence stand for."""
-    for element, type_, rounding, overflow, rule in product(
-        path.elements, path.float_types, Rounding, Overflow, ScaleRule
+    for element, type_, rounding, overflow, (rule, float_rule, scale) in product(
+        path.elements, path.float_types, path.roundings, Overflow, scales(path)
     ):
         if overflow == Overflow.SATURATE or ELEMENTS[element].specials != "none":
             modes = {"rounding": rounding, "overflow": overflow, "rule": rule}
+            modes |= {"float_rule": float_rule, "scale": scale}
             yield {"element": element, "type": type_, "m": ELEMENTS[element].mantissa_bits, **modes}
 
 
@@ -88,3 +96,20 @@ def test_dispatch_of_the_rest():
     assert paths.adds_fast(e2m1, float32)
     assert not paths.adds_fast(e2m1, FLOATS["bfloat16"])
     assert not paths.adds_fast(dataclasses.replace(e2m1, bias=2), float32)
+
+
+def test_float_scales():
+    float32, float64, e2m1, e4m3 = FLOATS["float32"], FLOATS["float64"], ELEMENTS["e2m1"], ELEMENTS["e4m3"]
+    scale, rne = SCALES["e4m3"], Rounding.RNE
+    assert paths.compares_fast(float32, e2m1, scale, rne)
+    assert not paths.compares_fast(float32, e4m3, scale, rne)
+    assert not paths.compares_fast(float32, e2m1, scale, Rounding.RTP)
+    assert not paths.compares_fast(float32, e2m1, SCALES["e8m0"], rne)
+    assert not paths.compares_fast(float32, dataclasses.replace(e2m1, bias=2), scale, rne)
+    assert paths.divides_fast(float64, e4m3, SCALES["float32"], Rounding.RTN)
+    assert not paths.divides_fast(float64, e4m3, scale, Rounding.SR)
+    assert paths.multiplies_fast(e4m3, scale, float64)
+    assert not paths.multiplies_fast(dataclasses.replace(e4m3, bias=8), scale, float64)
+    assert paths.finds_fast(float32, e2m1, scale, FloatScaleRule.RCEIL)
+    assert not paths.finds_fast(float32, e2m1, scale, FloatScaleRule.FOUR_OVER_SIX_SQUARED)
+    assert not paths.finds_fast(float32, e2m1, dataclasses.replace(scale, nan_code=0), FloatScaleRule.NEAREST)

@@ -1,0 +1,213 @@
+"""The ratio machine: dialect functions executed on two numbers of which only the ratio is asked for.
+
+A division compares, doubles and subtracts. On `Form`s, which are a X + b D for unknown positive X and D, a comparison
+with another form or with zero asks on which side of one rational number X / D lies. `paths` executes a function once
+for each sequence of answers that is possible, so that together the paths are all numbers X and D, of any size; the
+ratios of each are a single one, or all between two. Nothing is sampled, and no solver is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+#: Multiples of X and of D must fit this word.
+WORD = 64
+
+
+class Hidden(Exception):
+    """A comparison whose outcome hangs on more than what is known."""
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """Those from `low` to `high`: a single one if both are equal, else all between, without the ends."""
+
+    low: Fraction
+    high: Fraction
+
+    def times(self, factor: Fraction) -> Ratios:
+        return Ratios(self.low * factor, self.high * factor)
+
+    def below(self, place: Fraction, or_equal: bool = False) -> bool:
+        """Whether all lie below a place (or at it); `Hidden` where some do and some do not."""
+        if self.low == self.high:
+            return self.low <= place if or_equal else self.low < place
+        if self.high <= place:
+            return True
+        if self.low >= place:
+            return False
+        raise Hidden(f"{place} lies between {self.low} and {self.high}")
+
+
+class _Explorer:
+    """The answers of one execution, and those that are left to be tried."""
+
+    def __init__(self, low: Fraction, high: Fraction) -> None:
+        self.start = Ratios(low, high)
+        self.left: list[list[int]] = [[]]
+
+    def begin(self, bits: tuple[int, int]) -> None:
+        self.ratios, self.given, self.taken = self.start, self.left.pop(), list[int]()
+        self.bits, self.divisor = bits, (Fraction(1 << (bits[1] - 1)), Fraction(1 << bits[1]))
+
+    def is_divisor_below(self, bound: Fraction) -> bool:
+        """Whether D < bound, on this path; the ratios are then those of X and such D."""
+        low, high = self.divisor
+        if high <= bound or low >= bound:
+            return high <= bound
+        side = self._answer((-1, 1))
+        low, high = self.divisor = (low, bound) if side < 0 else (bound, high)
+        least, most = 1 << (self.bits[0] - 1), 1 << self.bits[0]
+        r = self.ratios
+        self.ratios = Ratios(max(r.low, least / high), min(r.high, most / low))
+        return side < 0
+
+    def _answer(self, sides: tuple[int, ...]) -> int:
+        depth = len(self.taken)
+        if depth == len(self.given):
+            self.left += [[*self.taken, side] for side in sides[1:]]
+            self.given = [*self.given, sides[0]]
+        self.taken.append(self.given[depth])
+        return self.given[depth]
+
+    def side(self, place: Fraction) -> int:
+        """-1, 0 or 1: X / D is below, at or above the place, on this path."""
+        r = self.ratios
+        if r.low == r.high:
+            return (r.low > place) - (r.low < place)
+        if r.high <= place or r.low >= place:
+            return -1 if r.high <= place else 1
+        side = self._answer((-1, 0, 1))
+        self.ratios = {-1: Ratios(r.low, place), 0: Ratios(place, place), 1: Ratios(place, r.high)}[side]
+        return side
+
+
+class Form:
+    """a X + b D, where X and D have so many bits, the first of them set."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, explorer: _Explorer, a: int, b: int) -> None:
+        self.explorer, self.a, self.b = explorer, a, b
+        ends, bits = (explorer.ratios.low, explorer.ratios.high), explorer.bits
+        if max(abs(a) << bits[0], abs(b) << bits[1]) >> (WORD - 2) == 0:
+            return  # (a bound that is quick to find)
+        if max(abs(a * end + b) for end in ends) * (1 << bits[1]) >= 1 << (WORD - 1):
+            raise Hidden(f"{a} X and {b} D do not fit a word")
+
+    def _new(self, a: int, b: int) -> Form:
+        return Form(self.explorer, a, b)
+
+    def __add__(self, other: Any) -> Form:
+        if isinstance(other, int) and other == 0:
+            return self
+        return self._new(self.a + other.a, self.b + other.b) if isinstance(other, Form) else NotImplemented
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Form:
+        if isinstance(other, int) and other == 0:
+            return self
+        return self._new(self.a - other.a, self.b - other.b) if isinstance(other, Form) else NotImplemented
+
+    def __lshift__(self, amount: int) -> Form:
+        return self._new(self.a << amount, self.b << amount)
+
+    def _sign(self, other: Any) -> int:
+        """-1, 0 or 1: the sign of self - other."""
+        if not (isinstance(other, Form) or (isinstance(other, int) and other == 0)):
+            raise Hidden(f"a size is compared with {other!r}")
+        difference = self - other
+        a, b = difference.a, difference.b
+        if a == 0 or b == 0:
+            return (a + b > 0) - (a + b < 0)
+        side = self.explorer.side(Fraction(-b, a))
+        return side if a > 0 else -side
+
+    def __lt__(self, other: Any) -> bool:
+        if isinstance(other, int) and other > 0 and self.a == 0 and self.b > 0:
+            return self.explorer.is_divisor_below(Fraction(other, self.b))
+        return self._sign(other) < 0
+
+    def __eq__(self, other: Any) -> bool:
+        return self._sign(other) == 0
+
+
+def paths(
+    function: Callable[[Form, Form], Any], bits: tuple[int, int], low: Fraction, high: Fraction
+) -> Iterator[tuple[Ratios, Any]]:
+    """(the ratios X / D of a path, the result), of all that lie between low and high."""
+    explorer = _Explorer(low, high)
+    while explorer.left:
+        explorer.begin(bits)
+        x, divisor = Form(explorer, 1, 0), Form(explorer, 0, 1)
+        result = function(x, divisor)
+        yield explorer.ratios, result
+
+
+def covers(found: list[Ratios], low: Fraction, high: Fraction) -> bool:
+    """Whether these are all ratios between two, each once."""
+    found, at, is_point = sorted(found, key=lambda r: (r.low, r.high)), low, True
+    for ratios in found:
+        if ratios.low != at or (ratios.low == ratios.high) == is_point:
+            return False
+        at, is_point = ratios.high, not is_point
+    return at == high and not is_point
+
+
+@dataclass(frozen=True)
+class Place:
+    """A float that |x| is compared with: the place itself, or the next number above it."""
+
+    at: Fraction
+    above: bool = False
+
+    def __add__(self, other: int) -> Place:
+        if other == 1 and not self.above:
+            return Place(self.at, True)
+        return self if other == 0 else NotImplemented
+
+
+class Size:
+    """A signed float of which sign and magnitude are asked for; the magnitude is known by its ratio to a factor."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, ratios: Ratios, sign: int) -> None:
+        self.ratios, self.sign = ratios, sign
+
+    def __and__(self, mask: int) -> Size:
+        return Size(self.ratios, 0) if mask in (0x7FFFFFFF, 0x7FFFFFFFFFFFFFFF) else NotImplemented
+
+    def __rshift__(self, amount: int) -> int:
+        return -self.sign if amount in (31, 63) else NotImplemented
+
+    def __lt__(self, place: Any) -> bool:
+        if not isinstance(place, Place):
+            raise Hidden(f"a size is compared with {place!r}")
+        return self.ratios.below(place.at, or_equal=place.above)
+
+
+def leading(ratios: Ratios, digits: int) -> tuple[int, int]:
+    """(exponent, significand) of a ratio: `digits` binary digits behind the leading one, and whether there are more.
+
+    `Hidden` where that is not the same for all of them.
+    """
+    exponent = ratios.low.numerator.bit_length() - ratios.low.denominator.bit_length()
+    exponent -= ratios.low < Fraction(2) ** exponent
+    if not ratios.below(Fraction(2) ** (exponent + 1)):
+        raise Hidden(f"the exponent of {ratios.low} to {ratios.high}")
+    scaled = ratios.times(Fraction(2) ** (digits - exponent))
+    whole = scaled.low.numerator // scaled.low.denominator
+    if not scaled.below(Fraction(whole + 1)):
+        raise Hidden(f"digits of {ratios.low} to {ratios.high}")
+    return exponent, 2 * whole + int(scaled.low != whole or scaled.low != scaled.high)
+
+
+#: Exponents of x / factor: all that there are, of float64 numbers over products of two floats.
+EXPONENTS = np.arange(-1400, 1401)

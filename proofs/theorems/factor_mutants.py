@@ -1,0 +1,122 @@
+"""Small mistakes planted in the fast formulations of scales that are floats and in their definition; all are found."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from mxnum.engine.rounding import by_factors
+from mxnum.formats import ELEMENTS, FLOATS, SCALES
+from mxnum.modes import FloatScaleRule, Overflow, Rounding
+from mxnum.scalar import float_scale
+from proofs.theorem import Outcome, Theorem
+from proofs.theorems import factors
+
+STATEMENT = (
+    "A mistake planted in a formulation of float scales, or in their definition, is refuted by the theorem on it."
+)
+MODULES = {"fast": by_factors, "over": float_scale}
+FLOAT32, E4M3 = FLOATS["float32"], SCALES["e4m3"]
+
+
+def places(element: str, rounding: str) -> Callable[..., Outcome]:
+    return partial(factors.check_places, FLOAT32, ELEMENTS[element], E4M3, Rounding(rounding))
+
+
+def rounded(element: str, rounding: str) -> Callable[..., Outcome]:
+    return partial(factors.check_rounded, ELEMENTS[element], Rounding(rounding), Overflow.SATURATE)
+
+
+def found(rule: FloatScaleRule) -> Callable[..., Outcome]:
+    return partial(factors.check_found, E4M3, rule)
+
+
+DIGITS = partial(factors.check_digits, FLOAT32, 3)
+SCALE_DIGITS = partial(factors.check_scale_digits, FLOAT32, E4M3)
+EXACT = partial(factors.check_exact, E4M3)
+VALUES = partial(factors.check_values, ELEMENTS["e2m1"], FLOAT32)
+UP = FloatScaleRule.RCEIL
+
+#: (name, "fast" or "over", text, what becomes of it, the theorem that must refute it)
+MUTANTS: tuple[tuple[str, str, str, str, Callable[..., Outcome]], ...] = (
+    ("ties-to-odd", "fast", "code % 2 == 0))", "code % 2 == 1))", places("e2m1", "rne")),
+    ("places-of-truncation", "fast", "made.append((high, True))", "made.append((high, False))", places("e2m1", "rtz")),
+    ("values-rounded-to-odd", "fast", "made.append((low, False))", "made.append((low, True))", places("e2m1", "rto")),
+    ("tie-away-excluded", "fast", "nearest_away or code", "code", places("e3m0", "rna")),
+    ("sign-bit", "fast", "code | (sign & 8)", "code | (sign & 4)", places("e2m1", "rne")),
+    ("no-twos-complement", "fast", "((code ^ sign) - sign) & 15", "(code ^ sign) & 15", places("int4", "rne")),
+    ("no-last-place", "fast", "code + select(magnitude < c[5], 0, 1) + select(magnitude < c[6], 0, 1)",
+     "code + select(magnitude < c[5], 0, 1)", places("e2m1", "rne")),
+    ("factor-zero", "fast", "select(is_zero, NEVER, first_from(multiply_float64(factor, p3), f3))",
+     "first_from(multiply_float64(factor, p3), f3)", places("e2m1", "rne")),
+    ("first-at", "fast", "select(back < place, 1, 0) if", "select(back > place, 1, 0) if",
+     partial(factors.check_first, True)),
+    ("first-above", "fast", "select(back <= place, 1, 0)", "select(back < place, 1, 0)",
+     partial(factors.check_first, False)),
+    ("quotient-sign", "fast", "((wide(x) >> SIGN_DOWN) & 1) << 31", "((wide(x) >> SIGN_DOWN) & 0) << 31",
+     rounded("e4m3", "rtp")),
+    ("leading-without-rest", "fast", "select((magnitude & 31) == 0, 0, 32)", "select((magnitude & 31) == 0, 0, 0)",
+     factors.check_gap),
+    ("scale-up-always", "fast", "(total, magic) < quotient", "(total, magic) <= quotient",
+     found(UP)),
+    ("scale-unbounded", "fast", "return select(code > MAX, MAX, code)", "return code", found(FloatScaleRule.NEAREST)),
+    ("scale-digit-less", "fast", "(field + (_MANTISSA - MANTISSA))", "(field + (_MANTISSA - MANTISSA) + 1)",
+     found(FloatScaleRule.NEAREST)),
+    ("scale-subnormals", "fast", "select(field < EMIN, EMIN, field)", "field", found(FloatScaleRule.NEAREST)),
+    ("scale-number", "fast", "subnormal, moved + REBIAS", "subnormal, moved + LEAST", EXACT),
+    ("nan-as-scale", "fast", "select(code > LIMIT, _NEVER_WIDE, ", "select(code > LIMIT, 0, ", EXACT),
+    ("value-of-another", "fast", "9 * room + b, narrow(multiply_float64(factor, v3))",
+     "9 * room + b, narrow(multiply_float64(factor, v4))", VALUES),
+    ("values-chosen", "fast", "select(odd, c[1], c[2])", "select(odd, c[2], c[1])", VALUES),
+    ("value-sign", "fast", "& select(magnitude > 0x7F800000, 0, 1)", "& 0", VALUES),
+    ("narrowed-twice", "fast", "return below | select(back == number, 0, 1)", "return near",
+     partial(factors.check_narrowed, FLOATS["bfloat16"])),
+    ("value-digit", "over", "total << (lowered + UP)", "total << UP", VALUES),
+    ("no-rest", "over", "(quotient << 1) | select(rest == 0, 0, 1)", "quotient << 1", DIGITS),
+    ("rest-of-nothing", "over", "(quotient << 1) | select(rest == 0, 0, 1)", "(quotient << 1) | 1", DIGITS),
+    ("less-or-equal", "over", "select(rest < divisor, 1, 0)", "select(divisor < rest, 0, 1)", DIGITS),
+    ("digit-short", "over", "if rounding.is_stochastic else 2", "if rounding.is_stochastic else 0",
+     places("e2m1", "rne")),
+    ("quotient-exponent", "over", "exponent = exponent_a - exponent_b - is_less", "exponent = exponent_a - exponent_b",
+     places("e2m1", "rtz")),
+    ("divisor-exponent", "over", "EXPONENT + GOAL_BITS - lowered", "EXPONENT + GOAL_BITS", SCALE_DIGITS),
+    ("divisor-not-lowered", "over", "quotient = divide(exponent, significand, exponent_d, divisor << lowered)",
+     "quotient = divide(exponent, significand, exponent_d, divisor << 1)", SCALE_DIGITS),
+    ("scale-not-up", "over", "Rounding.RTP if rule.rounds_up else Rounding.RNE", "Rounding.RNE", found(UP)),
+    ("factor-exponent", "over", "exponent + exponent_t + 1 - carries", "exponent + exponent_t", EXACT),
+)  # fmt: skip
+
+
+def variant(module: ModuleType, old: str, new: str) -> ModuleType:
+    """The module with one change, which must have exactly one place to go."""
+    text = inspect.getsource(module)
+    if (count := text.count(old)) != 1:
+        raise ValueError(f"{old!r} occurs {count} times in {module.__name__}, not once")
+    changed = ModuleType(module.__name__)
+    exec(compile(text.replace(old, new), f"<{module.__name__}>", "exec"), changed.__dict__)
+    return changed
+
+
+def check(place: str, old: str, new: str, theorem: Callable[..., Outcome]) -> Outcome:
+    """Proved if the theorem refutes the mutant."""
+    started = time.perf_counter()
+    outcome = theorem(**{place: variant(MODULES[place], old, new)})
+    verdict: Any = "proved" if outcome.verdict == "refuted" else "refuted"
+    return Outcome(verdict, outcome.solver, time.perf_counter() - started, f"{outcome.verdict}: {outcome.detail}")
+
+
+def theorems() -> list[Theorem]:
+    return [
+        Theorem(
+            name=f"factors/mutant/{name}",
+            statement=STATEMENT,
+            kernels=(MODULES[place].__name__,),
+            check=partial(check, place, old, new, theorem),
+            hypotheses=(f"{old!r} becomes {new!r} in {MODULES[place].__name__}",),
+        )
+        for name, place, old, new, theorem in MUTANTS
+    ]
