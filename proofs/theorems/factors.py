@@ -255,7 +255,7 @@ def check_rounded(
     """By `magic/code` and `narrowing/conversion`, a code is the definition's, of the quotient rounded to odd."""
     lanes.LOW_WORD[Sym] = low_word
     domain = float_additions.domain(element, rounding)
-    if not (domain.least_scale <= fast.UNIT <= domain.greatest_scale and fast._GREATEST <= domain.greatest_x):
+    if not (domain.least_scale <= fast.UNIT <= domain.greatest_scale and domain.greatest_x >= fast._GREATEST):
         return Outcome("refuted", "-", 0.0, "quotients leave the domain of magic/code")
     encode32 = make_encode(FLOAT32, element, rounding, overflow)
     q, x = z3.BitVec("quotient", 64), z3.BitVec("x", 64)
