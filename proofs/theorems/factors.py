@@ -22,7 +22,7 @@ import z3
 
 from mxnum import formats
 from mxnum.engine.machine import lanes
-from mxnum.engine.rounding import by_factors, float64_as_float32
+from mxnum.engine.rounding import by_factors, float64_as_float32, float_additions
 from mxnum.modes import FloatScaleRule, Overflow, Rounding
 from mxnum.scalar import float_scale
 from mxnum.scalar.convert import make_encode
@@ -59,8 +59,8 @@ GAP = (
 )
 EXACT = (
     "Products of scale and tensor scale are the factors of the definition, and they, their products with the places "
-    "and values of elements of four bits, and those of tensor scales with largest elements, have at most 53 bits and "
-    "are normal float64 numbers."
+    "and values of elements, and those of tensor scales with largest elements, have at most 53 bits and are normal "
+    "float64 numbers, as are quotients by them."
 )
 FIRST = (
     "A float32 magnitude is at or above (or above) a float64 number iff its bits are those of the first such float32 "
@@ -254,6 +254,9 @@ def check_rounded(
 ) -> Outcome:
     """By `magic/code` and `narrowing/conversion`, a code is the definition's, of the quotient rounded to odd."""
     lanes.LOW_WORD[Sym] = low_word
+    domain = float_additions.domain(element, rounding)
+    if not (domain.least_scale <= fast.UNIT <= domain.greatest_scale and domain.greatest_x >= fast._GREATEST):
+        return Outcome("refuted", "-", 0.0, "quotients leave the domain of magic/code")
     encode32 = make_encode(FLOAT32, element, rounding, overflow)
     q, x = z3.BitVec("quotient", 64), z3.BitVec("x", 64)
     obligations: list[z3.BoolRef] = []
@@ -494,11 +497,11 @@ def check_exact(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> 
 
     def problems() -> Iterator[str]:
         goals = [7] * (factor_bits(scale) > number.mantissa_bits + 1)
-        if factor_bits(scale) + 3 > 53 or any(FLOAT32.mantissa_bits + 1 + bits > 53 for bits in goals):
+        if factor_bits(scale) + 8 > 53 or any(FLOAT32.mantissa_bits + 1 + bits > 53 for bits in goals):
             yield "products of more than 53 bits"
         least, greatest = number.value(1) * 2.0**-149, number.max * (FLOAT32.max if goals else 1.0)
-        if not (least > 2.0**-1000 and greatest < 2.0**700):
-            yield "factors are no normal float64 numbers, or beyond what is taken for one"
+        if not (least > 2.0**-200 and greatest < 2.0**200):
+            yield "factors, or quotients by them, are no normal float64 numbers"
         codes = np.arange(0, scale.max_code + 1)
         bits = fast.make_number_of_scale(scale)(codes)
         if [float(v) for v in bits.view(np.float64)] != [number.value(int(code)) for code in codes]:
@@ -587,24 +590,16 @@ def check_values(element: Any, target: Any, over: Any = float_scale, fast: Any =
     started, count = time.perf_counter(), [0]
 
     def problems() -> Iterator[str]:
-        scale = SCALES[0]
-        width, codes = over.factor_width(scale), range(1 << element.bits)
-        with patched(over, make_pack=lambda *how: lambda *packed: (how[3], packed)):
-            decode = over.make_decode_over(element, scale, target)
         pack = make_pack(target, Rounding.RNE, Overflow.IEEE, target.mantissa_bits + 1, float_scale.WORD)
         ways = [_values(fast, element, target), *_tables_of_values(fast, element, target)]
-        for code in codes:
-            wanted = []
-            for _, (at, (sign, exponent, total, kind, _)) in paths(
-                lambda _, factor, code=code: decode(code, 0, factor, FINITE), (1, width + 1), Fraction(0), Fraction(1)
-            ):
+        for scale, code in product(SCALES, range(1 << element.bits)):
+            wanted: list[Any] = []
+            for at, sign, exponent, total, kind in _defined_products(over, element, target, scale, code):
                 if kind != FINITE:
                     wanted.append(int(pack(sign, 0, 0, kind, 0)) % (1 << target.bits))
                     continue
-                number = (
-                    total.b * Fraction(2) ** (exponent - at + width) if isinstance(total, Form) else Fraction(total)
-                )
-                wanted.append(_Product(number, int(sign)))
+                is_form, down = isinstance(total, Form), exponent - at + over.factor_width(scale)
+                wanted.append(_Product(total.b * Fraction(2) ** down if is_form else Fraction(total), int(sign)))
             count[0] += 1
             for way in ways:
                 got = way(code)
@@ -615,7 +610,19 @@ def check_values(element: Any, target: Any, over: Any = float_scale, fast: Any =
     return replace(_outcome(problems(), started, lambda: f"{count[0]} codes"), solver="sweep")
 
 
-def _multiply(a: int, b: Any) -> Any:
+def _defined_products(over: Any, element: Any, target: Any, scale: Any, code: int) -> Iterator[Any]:
+    """(where the leading bit is, sign, exponent, significand, kind) of a code times any factor."""
+    with patched(over, make_pack=lambda *how: lambda *packed: (how[3], *packed[:4])):
+        decode = over.make_decode_over(element, scale, target)
+
+    def on_forms(_: Form, factor: Form) -> Any:
+        return decode(code, 0, factor, FINITE)
+
+    for _, packed in paths(on_forms, (1, over.factor_width(scale) + 1), Fraction(0), Fraction(1)):
+        yield packed
+
+
+def _multiply(a: Any, b: Any) -> Any:
     """The factor is any object; the other is bits of a number."""
     bits = a if isinstance(a, int | np.integer) else b
     number = float(np.int64(bits).view(np.float64))
@@ -623,7 +630,7 @@ def _multiply(a: int, b: Any) -> Any:
 
 
 def _values(fast: Any, element: Any, target: Any) -> Callable[[int], Any]:
-    names = {"multiply_float64": _multiply, "make_narrow": lambda target: lambda product: product}
+    names = {"multiply_float64": _multiply, "make_narrow": lambda target: _unchanged}
 
     def value(code: int) -> Any:
         with patched(fast, wide=lambda word: word, **names):
@@ -634,7 +641,7 @@ def _values(fast: Any, element: Any, target: Any) -> Callable[[int], Any]:
 
 def _tables_of_values(fast: Any, element: Any, target: Any) -> list[Callable[[int], Any]]:
     """Values that are made for each block, and chosen by comparisons, or by the code."""
-    ways = []
+    ways: list[Callable[[int], Any]] = []
     if element in BY_PLACES:
         ways.append(partial(_value_by_places, fast, element, target))
     if element.bits == 4 and not element.integer and target == FLOAT32:
@@ -674,14 +681,18 @@ def _zeros_too(value: Any) -> Any:
     return value if isinstance(value, _Product) else _Product(Fraction(0), int(value != 0))
 
 
+def _unchanged(number: Any) -> Any:
+    return number
+
+
 def _on_products(fast: Any) -> Any:
     return patched(
         fast,
         _make_factor=lambda scale: lambda code, tensor: _Factor(),
         _first_from=lambda is_wide: lambda place, from_on: place,
         multiply_float64=_multiply,
-        float64_to_float32=lambda number: number,
-        make_narrow=lambda target: lambda number: number,
+        float64_to_float32=_unchanged,
+        make_narrow=lambda target: _unchanged,
         store=lambda table, index, value: table.__setitem__(index, value),
         load=lambda table, index: table[index],
     )
