@@ -499,7 +499,8 @@ def check_exact(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> 
         goals = [7] * (factor_bits(scale) > number.mantissa_bits + 1)
         if factor_bits(scale) + 8 > 53 or any(FLOAT32.mantissa_bits + 1 + bits > 53 for bits in goals):
             yield "products of more than 53 bits"
-        least, greatest = number.value(1) * 2.0**-149, number.max * (FLOAT32.max if goals else 1.0)
+        lowest, highest = (2.0**-149, FLOAT32.max) if goals else (1.0, 1.0)  # of tensor scales, where there are any
+        least, greatest = number.value(1) * lowest, number.max * highest
         if not (least > 2.0**-200 and greatest < 2.0**200):
             yield "factors, or quotients by them, are no normal float64 numbers"
         codes = np.arange(0, scale.max_code + 1)
