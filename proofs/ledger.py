@@ -139,9 +139,14 @@ def fresh(theorem: Theorem, record: dict[str, Any]) -> bool:
 
 
 def stale(theorems: Iterable[Theorem]) -> list[Theorem]:
-    """Those that have no record of the code and the words that they have now."""
+    """Those that have no record of a proof of the code and the words that they have now."""
     records = read()["theorems"]
-    return [each for each in theorems if each.name not in records or not fresh(each, records[each.name])]
+
+    def is_proved(theorem: Theorem) -> bool:
+        record = records.get(theorem.name)
+        return record is not None and record["verdict"] == "proved" and fresh(theorem, record)
+
+    return [theorem for theorem in theorems if not is_proved(theorem)]
 
 
 def update(collection: Collection, outcomes: dict[str, Outcome]) -> None:

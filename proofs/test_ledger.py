@@ -105,9 +105,13 @@ def test_seconds_do_not_make_a_record_stale() -> None:
     assert not ledger.fresh(theorem(functions=(make_kernel(2, double),)), record)
 
 
-def test_what_is_stale_is_what_has_no_fresh_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second, third = list(collect().theorems.values())[:3]
-    outcome = Outcome("proved", "z3", 0.0)
-    records = {first.name: ledger.record_of(first, outcome), second.name: ledger.record_of(first, outcome)}
+def test_what_is_stale_is_what_is_not_proved_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, third, fourth = list(collect().theorems.values())[:4]
+    proved, refuted = Outcome("proved", "z3", 0.0), Outcome("refuted", "z3", 0.0)
+    records = {
+        first.name: ledger.record_of(first, proved),
+        second.name: ledger.record_of(first, proved),
+        fourth.name: ledger.record_of(fourth, refuted),
+    }
     monkeypatch.setattr(ledger, "read", lambda: {"versions": {}, "theorems": records})
-    assert ledger.stale([first, second, third]) == [second, third]
+    assert ledger.stale([first, second, third, fourth]) == [second, third, fourth]
