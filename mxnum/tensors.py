@@ -30,7 +30,7 @@ def readable(argument: str, tensor: Any) -> Any:
     if tensor.requires_grad and torch.is_grad_enabled():
         raise TypeError(
             f"Argument {argument!r} must be without a gradient, not a tensor that requires one, which would be cut off "
-            "here: give tensor.detach(), or call under torch.no_grad()."
+            "here: give tensor.detach(), call under torch.no_grad(), or use mxnum.torch, which gradients go through."
         )
     errors.require(tensor.layout == torch.strided, argument, "dense (tensor.to_dense())", tensor.layout)
     errors.require(not tensor.is_neg(), argument, "stored with its sign (tensor.resolve_neg())", "a negated view")

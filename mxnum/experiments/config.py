@@ -98,6 +98,9 @@ class Experiment:
             operand = getattr(self.precision, name)
             if operand is not None and operand.is_mx:
                 formats.get_e8m0(operand.format, "An experiment")
+            if operand is not None and name not in ("gamma", "beta"):
+                is_plain = operand.error == "quantize" and not operand.matched
+                errors.require(is_plain, name, "quantized: other errors are for gamma and beta", operand.describe())
         stepwise = self.precision.vector_steps
         errors.require(not stepwise, "precision", "a recipe without vector_steps, which mxnum.torch has", stepwise)
         if self.cap_norms_at is not None:

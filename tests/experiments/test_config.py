@@ -58,6 +58,8 @@ def test_descriptions():
         (lambda: Experiment(width=0), "Argument 'width' must be between 1"),
         (lambda: experiment_from({"widht": 3}), "did you mean 'width'"),
         (lambda: experiment_from({"precision": {"weights": {"fromat": "mxint8"}}}), "did you mean 'format'"),
+        (lambda: Experiment(precision=Precision(weights=Operand("mxfp4_e2m1", error="clamp"))), "for gamma and beta"),
+        (lambda: Experiment(precision=Precision(gradients=Operand("mxfp4_e2m1", matched=True))), "for gamma and beta"),
     ],
 )
 def test_errors_are_one_sentence(make, message):
