@@ -1,8 +1,12 @@
 """Sphinx configuration: every page is executed at every build, and an error in a cell fails it."""
 
 import os
+import sys
+from pathlib import Path
 
 import mxnum
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 # Small products on few cores, beside other work: threads of BLAS would wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -10,14 +14,18 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 project = "mxnum"
 author = "the mxnum authors"
 release = version = mxnum.__version__
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml"]
+html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "mxnum"
+html_static_path = ["_static"]
+html_css_files = ["style.css"]
 exclude_patterns = ["_build", "results"]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
+nb_render_markdown_format = "myst"  # tables that cells display are tables
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"

@@ -113,8 +113,10 @@ ALLOWED = {
         "interop",
         "experiments",
         "claims",
+        "selftest",
         "cli",
     },
+    "selftest": {"formats", "modes", "dtypes", "reference", "engine"},
     "__main__": {"cli"},
     "__init__": {"analysis", "array", "formats", "linalg", "linear", "modes", "ops", "recipe", "rotations"},
 }

@@ -21,7 +21,7 @@ from mxnum.cli.naming import reworded
 #: In the order in which help has them.
 COMMANDS = (
     "formats", "quantize", "inspect", "explore", "explain", "vectors", "verify", "reproduce", "sweep", "fit", "project",
-    "experiments", "ledger", "conformance",
+    "experiments", "ledger", "conformance", "selftest",
 )  # fmt: skip
 #: Where negative numbers are numbers, not options.
 _TAKES_NUMBERS = ("explain",)

@@ -1,0 +1,249 @@
+"""Are the bits right on this machine? What is compiled here, against the exact reference, in under a minute.
+
+A processor, an operating system, a version of numpy or numba that nobody here has tried: ``mxnum selftest`` asks the
+library itself, and prints what an issue about it should hold.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import mxnum as mx
+from mxnum import formats, reference
+from mxnum.dtypes import Array, numpy_dtype
+from mxnum.formats import ElementFormat, MXFormat
+from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
+
+#: Their versions decide which machine code runs.
+PACKAGES = ("numpy", "numba", "llvmlite", "ml_dtypes", "numba-cuda", "torch")
+#: The formats that modes are tried with.
+WIDE, NARROW = "mxfp8_e4m3", "mxfp4_e2m1"
+SEED = 20250630
+#: Rows of a block and most of another: ends that are no whole vector are part of the test.
+COLUMNS = 55
+ROWS = 12
+
+
+@dataclass(frozen=True)
+class Check:
+    """One kind of call, compared number by number."""
+
+    what: str
+    numbers: int
+    #: How many differ, and the first of them in words.
+    wrong: int
+    first: str = ""
+
+    def __str__(self) -> str:
+        verdict = "right" if not self.wrong else f"{self.wrong:,} of {self.numbers:,} WRONG: {self.first}"
+        return f"{self.what:<44} {verdict}"
+
+
+@dataclass(frozen=True)
+class SelfTest:
+    """What was asked of this machine and what came out; ``str`` of it is the text for an issue."""
+
+    facts: dict[str, str]
+    checks: list[Check] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        """Whether every number was right."""
+        return not any(check.wrong for check in self.checks)
+
+    def __str__(self) -> str:
+        numbers = sum(check.numbers for check in self.checks)
+        failed = sum(check.wrong > 0 for check in self.checks)
+        verdict = f"{numbers:,} numbers in {len(self.checks)} kinds of call equal the exact reference, bit for bit."
+        if failed:
+            verdict = f"{failed} of {len(self.checks)} kinds of call give WRONG BITS here. Please report this text."
+        facts = [f"{name:<12} {fact}" for name, fact in self.facts.items()]
+        return "\n".join([*facts, "", *map(str, self.checks), "", verdict])
+
+
+def selftest(started: Callable[[str, int], Any] = lambda what, of: None) -> SelfTest:
+    """Try every format, rounding, scale rule, float type and layout once. `started` hears of each, and of how many.
+
+    >>> from mxnum.selftest import selftest
+    >>> selftest().passed  # doctest: +SKIP
+    True
+    """
+    cases = list(_cases())
+    found = SelfTest(_facts())
+    for what, compare in cases:
+        started(what, len(cases))
+        found.checks.append(_compared(what, compare()))
+    return found
+
+
+def _facts() -> dict[str, str]:
+    from mxnum.engine.machine import float_environment
+
+    installed = {}
+    for package in PACKAGES:
+        try:
+            installed[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "mxnum": f"{mx.__version__}, Python {platform.python_version()}",
+        "packages": ", ".join(f"{name} {version}" for name, version in installed.items()),
+        "machine": f"{platform.platform()}, {_processor()}, {os.cpu_count()} cores, {sys.byteorder}-endian",
+        "floats": "rounded to nearest even, subnormal numbers kept: the fast loops run"
+        if float_environment.is_default()
+        else "not as IEEE 754 has them by default (or nothing is compiled): the integer loops run",
+        "GPU": _gpu(),
+    }
+
+
+def _processor() -> str:
+    import llvmlite.binding as llvm
+
+    features = llvm.get_host_cpu_features()
+    wide = [name for name in ("avx2", "avx512f", "amx-bf16", "neon", "sve") if features.get(name)]
+    return " ".join([platform.machine(), llvm.get_host_cpu_name(), *wide])
+
+
+def _gpu() -> str:
+    try:
+        from numba import cuda
+
+        if not cuda.is_available():
+            return "none"
+        name = cuda.get_current_device().name
+        return name.decode() if isinstance(name, bytes) else str(name)
+    except Exception as problem:  # a driver that is half installed has many ways to fail
+        return f"not usable: {type(problem).__name__}: {problem}"
+
+
+#: Arrays that are computed here, each with what is right.
+Pairs = list[tuple[Any, Any]]
+
+
+def _cases() -> Iterator[tuple[str, Callable[[], Pairs]]]:
+    """What is tried, and how. Each is compiled when it is asked for."""
+    for name in formats.names():
+        yield f"{name}", lambda name=name: _quantized(name)
+    for rounding in Rounding:
+        if rounding is not Rounding.RNE:
+            yield f"{WIDE}, rounding {rounding.value}", lambda r=rounding: _quantized(WIDE, rounding=r.value)
+    for rule in ScaleRule:
+        if rule is not ScaleRule.FLOOR:
+            yield f"{NARROW}, scale rule {rule.value}", lambda r=rule: _quantized(NARROW, scale_rule=r.value)
+    for rule in FloatScaleRule:
+        if rule is not FloatScaleRule.NEAREST:
+            yield f"nvfp4, scale rule {rule.value}", lambda r=rule: _quantized("nvfp4", scale_rule=r.value)
+    for source in ("float64", "bfloat16", "float16"):
+        yield f"{WIDE} from {source}", lambda s=source: _quantized(WIDE, source=s)
+    yield f"{WIDE}, overflow ieee", lambda: _quantized(WIDE, overflow="ieee")
+    yield f"{WIDE}, NaN and infinity by element", lambda: _quantized(WIDE, nonfinite="element")
+    yield f"{NARROW}, columns", lambda: _quantized(NARROW, blocks=(32, 1))
+    yield f"{NARROW}, tiles of 16 x 16", lambda: _quantized(NARROW, blocks=(16, 16))
+    yield f"{NARROW}, packed", lambda: _quantized(NARROW, packed=True)
+    yield "mxint8, asymmetric", lambda: _quantized("mxint8", offset="float16")
+    yield f"{NARROW}, random bits from a seed", _seeded
+    for accumulate in ("exact", "block", "sequential"):
+        yield f"products, {accumulate}", lambda a=accumulate: _product(a)
+    yield "many threads", _threads
+    if not _gpu().startswith(("none", "not usable")):
+        for name in formats.names():
+            yield f"{name} on the GPU", lambda name=name: _on_gpu(name)
+
+
+def _numbers(fmt: MXFormat, source: ElementFormat) -> Array:
+    """Rows at many scales: numbers of the element, half-way between them, next to both; bells; special values."""
+    random = np.random.default_rng(SEED)
+    grid = np.array(sorted({v for v in fmt.element.values() if np.isfinite(v)}))
+    points = np.concatenate([grid, (grid[1:] + grid[:-1]) / 2, grid * 1.0625])
+    dtype = numpy_dtype(source)
+    reach = 12 if source.name == "float16" else 100
+    scales = np.exp2(random.integers(-reach, 8 if source.name == "float16" else reach, (ROWS, 1)))
+    with np.errstate(over="ignore", under="ignore"):
+        x = (random.choice(points, (ROWS, COLUMNS)) * scales).astype(dtype)
+        x[1::3] = (random.standard_normal((len(x[1::3]), COLUMNS)) * scales[1::3]).astype(dtype)
+    bits = x.view(f"u{dtype.itemsize}")
+    bits[::2] += random.integers(0, 3, bits[::2].shape).astype(bits.dtype)  # the number, and two that follow it
+    top, sign = source.max_code, 1 << (source.bits - 1)
+    bits[-1, :8] = 0, sign, 1, 1 | sign, top, top | sign, 1 << source.mantissa_bits, (1 << source.mantissa_bits) - 1
+    has_nan = fmt.element.nan_code is not None
+    bits[-2, 3], bits[-3, 40] = top + 1, top + 2 if has_nan else sign | (top + 1)  # infinity; NaN, or minus infinity
+    return x
+
+
+def _quantized(name: str, source: str = "float32", packed: bool = False, **settings: Any) -> Pairs:
+    fmt = formats.get(name)
+    x = _numbers(fmt, formats.FLOATS[source])
+    if settings.get("offset"):
+        x = np.clip(np.nan_to_num(x.astype(np.float64)), -1e4, 1e4).astype(x.dtype)  # offsets are float16
+    if settings.get("rounding") == "sr":
+        settings["random_bits"] = np.random.default_rng(SEED).integers(0, 1 << 32, x.shape, np.uint32)
+    ours = mx.quantize(x, fmt, packed=packed, **settings)
+    right = reference.quantize(x, fmt, **settings)
+    values = reference.dequantize(
+        right.codes, right.scales, fmt, blocks=settings.get("blocks"), dtype=source, offsets=right.offsets,
+        tensor_scale=right.tensor_scale,
+    )  # fmt: skip
+    pairs = [(ours.codes, right.codes), (ours.scales, right.scales), (ours.dequantize(source), values)]
+    pairs += [(ours.offsets, right.offsets)] if right.offsets is not None else []
+    pairs += [(ours.tensor_scale, right.tensor_scale)] if right.tensor_scale is not None else []
+    return pairs
+
+
+def _seeded() -> Pairs:
+    x = _numbers(formats.get(NARROW), formats.FLOATS["float32"])
+    words = reference.random_words(x.shape, seed=SEED, stream=3)
+    ours = mx.quantize(x, NARROW, rounding="sr", seed=SEED, stream=3)
+    return [(ours.codes, reference.quantize(x, NARROW, rounding="sr", random_bits=words).codes)]
+
+
+def _product(accumulate: str) -> Pairs:
+    random = np.random.default_rng(SEED)
+    a, b = (random.standard_normal((5, 64)).astype(np.float32) for _ in "ab")
+    qa, qb = mx.quantize(a, WIDE), mx.quantize(b, NARROW)
+    right = reference.matmul(
+        [reference.Blocked(row.codes, row.scales, WIDE, 32) for row in qa],
+        [reference.Blocked(row.codes, row.scales, NARROW, 32) for row in qb],
+        accumulate=accumulate,
+    )
+    return [(mx.matmul(qa, qb.T, accumulate=accumulate), right)]
+
+
+def _threads() -> Pairs:
+    x = np.random.default_rng(SEED).standard_normal(2_000_003, np.float32)
+    alone, together = (mx.quantize(x, WIDE, rounding="sr", seed=SEED, threads=n) for n in (1, None))
+    return [(together.codes, alone.codes), (together.scales, alone.scales)]
+
+
+def _on_gpu(name: str) -> Pairs:
+    from numba import cuda
+
+    x = _numbers(formats.get(name), formats.FLOATS["float32"])
+    there, here = mx.quantize(cuda.to_device(x), name), mx.quantize(x, name)
+    return [
+        (there.codes.copy_to_host(), here.codes),
+        (there.scales.copy_to_host(), here.scales),
+        (there.dequantize().copy_to_host(), here.dequantize()),
+    ]
+
+
+def _compared(what: str, pairs: Pairs) -> Check:
+    """Bit by bit; NaNs have one pattern."""
+    numbers = wrong = 0
+    first = ""
+    for ours, right in pairs:
+        unsigned = f"u{right.dtype.itemsize}"
+        got, wanted = (np.ascontiguousarray(side).reshape(-1).view(unsigned) for side in (ours, right))
+        differ = np.flatnonzero(got != wanted)
+        if len(differ) and not first:
+            at = differ[0]
+            first = f"number {at} is {int(got[at]):#x} and should be {int(wanted[at]):#x}"
+        numbers, wrong = numbers + len(wanted), wrong + len(differ)
+    return Check(what, numbers, wrong, first)
