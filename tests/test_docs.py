@@ -30,6 +30,7 @@ LANGUAGES = {
     "{code-cell}": "the build of the documentation",
     "{eval-rst}": "the build of the documentation",
     "{toctree}": "the build of the documentation",
+    "{figure}": "the build of the documentation",
     "{include}": "the build of the documentation",
     "{note}": "nobody: it is text",
     "c": "tests/cli/test_command_verify.py",
