@@ -59,32 +59,41 @@ class SelfTest:
         """Whether every number was right."""
         return not any(check.wrong for check in self.checks)
 
-    def __str__(self) -> str:
-        numbers = sum(check.numbers for check in self.checks)
+    @property
+    def verdict(self) -> str:
+        """All of it in one sentence."""
         failed = sum(check.wrong > 0 for check in self.checks)
-        verdict = f"{numbers:,} numbers in {len(self.checks)} kinds of call equal the exact reference, bit for bit."
         if failed:
-            verdict = f"{failed} of {len(self.checks)} kinds of call give WRONG BITS here. Please report this text."
-        facts = [f"{name:<12} {fact}" for name, fact in self.facts.items()]
-        return "\n".join([*facts, "", *map(str, self.checks), "", verdict])
+            return f"{failed} of {len(self.checks)} kinds of call give WRONG BITS here. Please report this text."
+        numbers = sum(check.numbers for check in self.checks)
+        return f"{numbers:,} numbers in {len(self.checks)} kinds of call equal the exact reference, bit for bit."
+
+    def __str__(self) -> str:
+        return "\n".join([told(self.facts), "", *map(str, self.checks), "", self.verdict])
 
 
-def selftest(started: Callable[[str, int], Any] = lambda what, of: None) -> SelfTest:
-    """Try every format, rounding, scale rule, float type and layout once. `started` hears of each, and of how many.
+def selftest(done: Callable[[Check, int], Any] = lambda check, of: None) -> SelfTest:
+    """Try every format, rounding, scale rule, float type and layout once. `done` hears of each, and of how many.
 
     >>> from mxnum.selftest import selftest
     >>> selftest().passed  # doctest: +SKIP
     True
     """
     cases = list(_cases())
-    found = SelfTest(_facts())
+    found = SelfTest(facts())
     for what, compare in cases:
-        started(what, len(cases))
         found.checks.append(_compared(what, compare()))
+        done(found.checks[-1], len(cases))
     return found
 
 
-def _facts() -> dict[str, str]:
+def told(facts: dict[str, str]) -> str:
+    """Facts as lines."""
+    return "\n".join(f"{name:<12} {fact}" for name, fact in facts.items())
+
+
+def facts() -> dict[str, str]:
+    """What is installed and which loops run here."""
     from mxnum.engine.machine import float_environment
 
     installed = {}

@@ -22,15 +22,22 @@ def selftest(as_json: options.AsJson = False) -> None:
 
     from mxnum.cli.console import print_json, progress
     from mxnum.cli.main import DIFFERS
+    from mxnum.selftest import Check, facts, told
     from mxnum.selftest import selftest as run
 
-    if not sys.stderr.isatty():
-        print("Compiling and comparing: about a minute the first time.", file=sys.stderr)
+    def show(check: Check, of: int) -> None:
+        advance(1, total=of)
+        if not as_json:
+            print(check, flush=True)
+
+    print("What is not compiled yet is compiled now: about a minute the first time.", file=sys.stderr)
+    if not as_json:
+        print(told(facts()), end="\n\n", flush=True)
     with progress("Comparing", None) as advance:
-        found = run(lambda what, of: advance(1, total=of))
+        found = run(show)
     if as_json:
         print_json({**asdict(found), "passed": found.passed})
     else:
-        print(found)
+        print(f"\n{found.verdict}")
     if not found.passed:
         raise typer.Exit(DIFFERS)
