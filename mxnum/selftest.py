@@ -12,6 +12,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -123,14 +124,15 @@ def _processor() -> str:
 
 def _gpu() -> str:
     try:
-        from numba import cuda
+        from mxnum.engine.cuda import driver
 
-        if not cuda.is_available():
-            return "none"
-        name = cuda.get_current_device().name
+        driver.check()
+        name = driver.cuda.get_current_device().name
         return name.decode() if isinstance(name, bytes) else str(name)
+    except ModuleNotFoundError:
+        return "not looked for (extra cuda)"
     except Exception as problem:  # a driver that is half installed has many ways to fail
-        return f"not usable: {type(problem).__name__}: {problem}"
+        return f"not used: {problem}"
 
 
 #: Arrays that are computed here, each with what is right.
@@ -140,31 +142,28 @@ Pairs = list[tuple[Any, Any]]
 def _cases() -> Iterator[tuple[str, Callable[[], Pairs]]]:
     """What is tried, and how. Each is compiled when it is asked for."""
     for name in formats.names():
-        yield f"{name}", lambda name=name: _quantized(name)
+        yield name, partial(_quantized, name)
     for rounding in Rounding:
         if rounding is not Rounding.RNE:
-            yield f"{WIDE}, rounding {rounding.value}", lambda r=rounding: _quantized(WIDE, rounding=r.value)
-    for rule in ScaleRule:
-        if rule is not ScaleRule.FLOOR:
-            yield f"{NARROW}, scale rule {rule.value}", lambda r=rule: _quantized(NARROW, scale_rule=r.value)
-    for rule in FloatScaleRule:
-        if rule is not FloatScaleRule.NEAREST:
-            yield f"nvfp4, scale rule {rule.value}", lambda r=rule: _quantized("nvfp4", scale_rule=r.value)
+            yield f"{WIDE}, rounding {rounding.value}", partial(_quantized, WIDE, rounding=rounding.value)
+    for fmt, rules in ((NARROW, ScaleRule), ("nvfp4", FloatScaleRule)):
+        for rule in list(rules)[1:]:
+            yield f"{fmt}, scale rule {rule.value}", partial(_quantized, fmt, scale_rule=rule.value)
     for source in ("float64", "bfloat16", "float16"):
-        yield f"{WIDE} from {source}", lambda s=source: _quantized(WIDE, source=s)
-    yield f"{WIDE}, overflow ieee", lambda: _quantized(WIDE, overflow="ieee")
-    yield f"{WIDE}, NaN and infinity by element", lambda: _quantized(WIDE, nonfinite="element")
-    yield f"{NARROW}, columns", lambda: _quantized(NARROW, blocks=(32, 1))
-    yield f"{NARROW}, tiles of 16 x 16", lambda: _quantized(NARROW, blocks=(16, 16))
-    yield f"{NARROW}, packed", lambda: _quantized(NARROW, packed=True)
-    yield "mxint8, asymmetric", lambda: _quantized("mxint8", offset="float16")
+        yield f"{WIDE} from {source}", partial(_quantized, WIDE, source)
+    yield f"{WIDE}, overflow ieee", partial(_quantized, WIDE, overflow="ieee")
+    yield f"{WIDE}, NaN and infinity by element", partial(_quantized, WIDE, nonfinite="element")
+    yield f"{NARROW}, columns", partial(_quantized, NARROW, blocks=(32, 1))
+    yield f"{NARROW}, tiles of 16 x 16", partial(_quantized, NARROW, blocks=(16, 16))
+    yield f"{NARROW}, packed", partial(_quantized, NARROW, packed=True)
     yield f"{NARROW}, random bits from a seed", _seeded
+    yield "mxint8, asymmetric", partial(_quantized, "mxint8", offset="float16")
     for accumulate in ("exact", "block", "sequential"):
-        yield f"products, {accumulate}", lambda a=accumulate: _product(a)
+        yield f"products, {accumulate}", partial(_product, accumulate)
     yield "many threads", _threads
-    if not _gpu().startswith(("none", "not usable")):
+    if not _gpu().startswith("not "):
         for name in formats.names():
-            yield f"{name} on the GPU", lambda name=name: _on_gpu(name)
+            yield f"{name} on the GPU", partial(_on_gpu, name)
 
 
 def _numbers(fmt: MXFormat, source: ElementFormat) -> Array:
@@ -200,7 +199,7 @@ def _quantized(name: str, source: str = "float32", packed: bool = False, **setti
         right.codes, right.scales, fmt, blocks=settings.get("blocks"), dtype=source, offsets=right.offsets,
         tensor_scale=right.tensor_scale,
     )  # fmt: skip
-    pairs = [(ours.codes, right.codes), (ours.scales, right.scales), (ours.dequantize(source), values)]
+    pairs: Pairs = [(ours.codes, right.codes), (ours.scales, right.scales), (ours.dequantize(source), values)]
     pairs += [(ours.offsets, right.offsets)] if right.offsets is not None else []
     pairs += [(ours.tensor_scale, right.tensor_scale)] if right.tensor_scale is not None else []
     return pairs
@@ -217,11 +216,14 @@ def _product(accumulate: str) -> Pairs:
     random = np.random.default_rng(SEED)
     a, b = (random.standard_normal((5, 64)).astype(np.float32) for _ in "ab")
     qa, qb = mx.quantize(a, WIDE), mx.quantize(b, NARROW)
-    right = reference.matmul(
-        [reference.Blocked(row.codes, row.scales, WIDE, 32) for row in qa],
-        [reference.Blocked(row.codes, row.scales, NARROW, 32) for row in qb],
-        accumulate=accumulate,
+    rows, columns = (
+        [
+            reference.Blocked(codes, scales, q.format, q.format.block)
+            for codes, scales in zip(q.codes, q.scales, strict=True)
+        ]
+        for q in (qa, qb)
     )
+    right = reference.matmul(rows, columns, accumulate=accumulate)
     return [(mx.matmul(qa, qb.T, accumulate=accumulate), right)]
 
 
@@ -232,15 +234,12 @@ def _threads() -> Pairs:
 
 
 def _on_gpu(name: str) -> Pairs:
-    from numba import cuda
+    from mxnum.engine.cuda import driver
 
     x = _numbers(formats.get(name), formats.FLOATS["float32"])
-    there, here = mx.quantize(cuda.to_device(x), name), mx.quantize(x, name)
-    return [
-        (there.codes.copy_to_host(), here.codes),
-        (there.scales.copy_to_host(), here.scales),
-        (there.dequantize().copy_to_host(), here.dequantize()),
-    ]
+    there: Any = mx.quantize(driver.cuda.to_device(x), name)
+    here, copied, values = mx.quantize(x, name), there.to_host(), there.dequantize().copy_to_host()
+    return [(copied.codes, here.codes), (copied.scales, here.scales), (values, here.dequantize())]
 
 
 def _compared(what: str, pairs: Pairs) -> Check:
