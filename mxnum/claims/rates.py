@@ -10,6 +10,7 @@ import numpy as np
 from mxnum.analysis import stability_limit
 from mxnum.claims.evidence import Comparison, Evidence, Statement
 from mxnum.claims.registry import Context, check
+from mxnum.claims.training import LEVEL as FIXED_LEVEL
 from mxnum.claims.training import hazard_of_e4m3, settings
 from mxnum.experiments import critical, report, studies
 from mxnum.experiments.excursions import Outcome
@@ -160,7 +161,10 @@ def critical_rates(context: Context) -> Evidence:
 
 
 def _runaways(table: dict[str, Any]) -> list[Statement]:
-    """Each low precision against FP32 by the start of what did not come back, over the rates."""
+    """Each low precision against FP32 by the start of what did not come back, over the rates.
+
+    One test was named before these runs: E2M1 at width 32, at the level of 1 %. The others are descriptions.
+    """
     width = next(iter(table["arms"].values()))["experiment"]["width"]
     found = []
     for kind in sorted({critical.rate_of(name)[0] for name in table["arms"]} - {"FP32"}):
@@ -173,7 +177,7 @@ def _runaways(table: dict[str, Any]) -> list[Statement]:
             f"{r:g}: {a.events} and {b.events} of {b.runs}" for r, (a, b) in zip(rates, pairs, strict=True)
         )
         back = sum(report.outcomes(table, f"{kind}, rate {r:g}")[Outcome.RECOVERED] for r in rates)
-        sure = test.p is not None and test.p < LEVEL
+        sure = (width, kind) == (32, "E2M1") and test.p is not None and test.p < FIXED_LEVEL
         what = f"width {width}: {kind} runs away for good sooner than FP32"
         numbers = f"runaways at rate {away}; {back} runs of {kind} recovered; {test}"
         found.append(Statement(what, test.comes_sooner if sure else None, numbers))

@@ -37,8 +37,8 @@ def followed(spans, steps=1000):
     return made
 
 
-def context(tmp_path, name, arms, **more):
-    experiment = {"width": 64, "layers": 4, "batch": 256, "rate": 0.1, "steps": 1000}
+def context(tmp_path, name, arms, width=64, **more):
+    experiment = {"width": width, "layers": 4, "batch": 256, "rate": 0.1, "steps": 1000}
     experiment |= {"optimizer": "adam", "activation": "gelu", "precision": {}}
     arms = {
         arm: {
