@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -11,7 +12,7 @@ from mxnum.analysis import dead_zone, dwell
 from mxnum.claims.evidence import Evidence, Statement
 from mxnum.claims.registry import Context, check
 from mxnum.experiments import Experiment, Operand, Precision, Training, interventions, report
-from mxnum.experiments.excursions import Outcome
+from mxnum.experiments.excursions import Course, Outcome
 from mxnum.experiments.inference import compare, corrected, mean_interval, sign_flip
 from mxnum.experiments.loop import one_blas_thread
 from mxnum.experiments.operands import affine
@@ -26,7 +27,10 @@ SPIKES, ENOUGH = 0.9, 5
 _SCALE = "at the paper's size (d = 512, 4 layers, batch 2048)"
 _ARMS = ("E4M3", "E2M1", "LN E2M1")
 #: Studies that looked for runaways, besides `recovery`: a control for each condition is the FP32 arm there.
-SEARCHES = ("runaway-32", "runaway-64", "runaway-128", "runaway-switches", "hazard", "surface", "mediation", "dose")
+SEARCHES = (
+    *("recovery-long", "runaway-32", "runaway-64", "runaway-128", "runaway-batch", "runaway-switches"),
+    *("hazard", "surface", "mediation", "dose"),
+)
 
 
 def _run(study: str) -> str:
@@ -139,38 +143,48 @@ def hazard_of_e4m3(table: dict[str, Any]) -> Statement:
         [(report.arm_of(table, a), report.arm_of(table, b)) for a, b in names if {a, b} <= set(table["arms"])]
     )
     what = "over three rates the hazard of an excursion is higher in E4M3 than in FP32"
+    counts = "; ".join(f"{name} {report.told(table, name)}" for pair in names for name in pair if name in table["arms"])
     if test.ratio is None:
-        return Statement(what, None, str(test))
+        return Statement(what, None, f"{counts}; {test}")
     ratio, low, high = test.ratio
     holds = True if low > 1 else False if low >= 0.5 and high <= 2 else None
-    return Statement(what, holds, f"hazard ratio {ratio:.2f} (95 %: {low:.2f} to {high:.2f}), {test}")
+    return Statement(what, holds, f"hazard ratio {ratio:.2f} (95 %: {low:.2f} to {high:.2f}), {test}; {counts}")
 
 
 def _in_one_sentence(context: Context, table: dict[str, Any]) -> str:
-    """How many of all the runs that were trained on ran away, and of how many with an excursion."""
+    """What became of all runs with an excursion; each counts once, as the study that watched it longest says."""
     tables = [table] + [context.json(f"{name}.json") for name in SEARCHES if context.has(f"{name}.json")]
-    low = full = under = recovered = open_ended = 0
-    for each in tables:
-        if not report.is_followed(each):
-            continue
+    longest: dict[str, tuple[bool, Course]] = {}
+    for each in filter(report.is_followed, tables):
         for name, arm in each["arms"].items():
-            count, precision = report.outcomes(each, name), arm["experiment"]["precision"]
-            quantized = any(isinstance(o, dict) and o["format"] not in (None, "bfloat16") for o in precision.values())
-            low += quantized * count[Outcome.RUNAWAY]
-            full += (not quantized) * count[Outcome.RUNAWAY]
-            lost = [run.counted[-1] for run in report.courses(each, name) if run.outcome is Outcome.RUNAWAY]
-            under += sum(e.under is not None for e in lost)
-            recovered, open_ended = recovered + count[Outcome.RECOVERED], open_ended + count[Outcome.OPEN]
-    if low + full + recovered + open_ended == 0:
+            low = _is_low(arm["experiment"])
+            for run in report.courses(each, name):
+                key = json.dumps([arm["experiment"] | {"steps": None}, run.seed], sort_keys=True)
+                if key not in longest or longest[key][1].horizon < run.horizon:
+                    longest[key] = low, run
+    risen = [(low, run) for low, run in longest.values() if run.outcome is not Outcome.NONE]
+    away = [(low, run) for low, run in risen if run.outcome is Outcome.RUNAWAY]
+    count = [run.outcome for _, run in risen]
+    if not risen:
         return "Whether an excursion comes back is not known here, where runs ended at it or none had one."
-    rest = f"{recovered} came back and {open_ended} were still high where their runs ended"
-    if low + full == 0:
-        return f"No runaway was found at this size: of the runs with an excursion {rest}."
+    back, still = count.count(Outcome.RECOVERED), count.count(Outcome.OPEN)
+    rest = f"{back} came back and {still} were still away when training ended"
+    if not away:
+        return f"No runaway was found in the MLP at this size: of {len(risen)} runs with an excursion {rest}."
+    low, high = sum(low for low, _ in away), sum(run.ends_high for _, run in away)
     return (
-        f"Of the runs with an excursion, in all studies that train on, {low} in low precision and {full} without it "
-        f"did not come back to five times the base within twice the horizon, though {under} of these were back under "
-        f"the line that they had started above; {rest}."
+        f"Of {len(risen)} runs with an excursion {len(away)} ran away ({low} in low precision, {len(away) - low} in "
+        f"FP32 or bfloat16), {rest}; of the runaways {high} ended above the line that their excursion starts at, the "
+        "others below it, but not back at five times the base."
     )
+
+
+def _is_low(experiment: dict[str, Any]) -> bool:
+    """Whether anything of it is in less than bfloat16."""
+    operands = experiment.get("precision", {}).values()
+    formats = [o["format"] for o in operands if isinstance(o, dict)]
+    formats += [experiment.get(state) for state in ("masters", "moments")]
+    return any(format not in (None, "bfloat16") for format in formats)
 
 
 @check(

@@ -43,7 +43,7 @@ def slopes(table: dict[str, Any], kind: str) -> tuple[Limits, Limits] | None:
 
 
 def markdown(table: dict[str, Any], kind: str) -> str:
-    """Median height in each cell, with the runs that had an excursion."""
+    """Median height in each cell, with the runs that had an excursion and what became of them."""
     places = cells(table, kind)
     rates, betas = sorted({rate for _, rate in places}), sorted({beta2 for beta2, _ in places})
     lines = ["| beta2 | " + " | ".join(f"rate {rate:g}" for rate in rates) + " |", "|---" * (len(rates) + 1) + "|"]
@@ -54,8 +54,8 @@ def markdown(table: dict[str, Any], kind: str) -> str:
             if name is None:
                 words.append("not run")
                 continue
-            arm, values = report.arm_of(table, name), list(heights(table, name).values())
-            middle = f"{np.median(values):.3g}" if len(values) == arm.runs else "not finite"
-            words.append(f"{middle} ({arm.events} of {arm.runs})")
+            values = list(heights(table, name).values())
+            middle = f"{np.median(values):.3g}" if len(values) == len(table["arms"][name]["runs"]) else "not finite"
+            words.append(f"{middle} ({report.told(table, name)})")
         lines.append("| " + " | ".join([f"{beta2:g}", *words]) + " |")
     return "\n".join(lines)

@@ -48,9 +48,7 @@ def context(tmp_path, name, arms, width=64, **more):
         for arm, r in arms.items()
     }
     for arm, made in arms.items():
-        made["experiment"] = made["experiment"] | {
-            "precision": {"weights": {"format": None if "FP32" in arm else "mx"}}
-        }
+        made["experiment"] = made["experiment"] | {"precision": {"weights": {"format": None if "FP32" in arm else arm}}}
     (tmp_path / f"{name}.json").write_text(json.dumps({"study": name, "control": "FP32", "arms": arms} | more))
     return Context(tmp_path)
 
@@ -93,10 +91,20 @@ def test_i6_tells_spikes_from_runaways(tmp_path):
     assert "12 of 12 runs have an excursion: 8 recovered, 4 ran away, 0 open" in found.statements[2].numbers
     assert [s.holds for s in found.statements[3:6]] == [True] * 3
     assert found.note.startswith(
-        "Of the runs with an excursion, in all studies that train on, 16 in low precision and 0"
+        "Of 36 runs with an excursion 16 ran away (16 in low precision, 0 in FP32 or bfloat16), 20 came back and 0 were"
+        " still away when training ended; of the runaways 0 ended above the line"
     )
     none = context(tmp_path, "recovery", {"FP32": followed(spikes), "E2M1": followed(spikes)}, horizon=500)
-    assert training.runaway(none).note.startswith("No runaway was found at this size: of the runs with an excursion 24")
+    assert training.runaway(none).note.startswith(
+        "No runaway was found in the MLP at this size: of 24 runs with an excursion 24 came back"
+    )
+
+
+def test_i6_counts_a_run_once_as_the_study_that_watched_it_longest(tmp_path):
+    lost, late = [(100, None)] * 3, [(100, 1400), (100, None), None]
+    context(tmp_path, "recovery-long", {"FP32": followed([None] * 3), "E2M1": followed(late, 2000)}, horizon=1000)
+    recovery = context(tmp_path, "recovery", {"FP32": followed([None] * 3), "E2M1": followed(lost)}, horizon=500)
+    assert training.runaway(recovery).note.startswith("Of 2 runs with an excursion 1 ran away (1 in low precision, 0")
 
 
 @pytest.mark.parametrize(("shift", "holds"), [(-250, True), (0, False), (None, None)])
