@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -152,30 +153,30 @@ def hazard_of_e4m3(table: dict[str, Any]) -> Statement:
 
 
 def _in_one_sentence(context: Context, table: dict[str, Any]) -> str:
-    """What became of all runs with an excursion; each counts once, as the study that watched it longest says."""
+    """What became of the excursions that start in the first half of a run, in all studies that train on.
+
+    A seed of an arm counts once, as the longest run of it says.
+    """
     tables = [table] + [context.json(f"{name}.json") for name in SEARCHES if context.has(f"{name}.json")]
     longest: dict[str, tuple[bool, Course]] = {}
     for each in filter(report.is_followed, tables):
         for name, arm in each["arms"].items():
-            low = _is_low(arm["experiment"])
             for run in report.courses(each, name):
                 key = json.dumps([arm["experiment"] | {"steps": None}, run.seed], sort_keys=True)
-                if key not in longest or longest[key][1].horizon < run.horizon:
-                    longest[key] = low, run
-    risen = [(low, run) for low, run in longest.values() if run.outcome is not Outcome.NONE]
+                if key not in longest or longest[key][1].steps < run.steps:
+                    longest[key] = _is_low(arm["experiment"]), replace(run, horizon=run.steps // 2)
+    risen = [(low, run) for low, run in longest.values() if run.counted]
     away = [(low, run) for low, run in risen if run.outcome is Outcome.RUNAWAY]
-    count = [run.outcome for _, run in risen]
     if not risen:
         return "Whether an excursion comes back is not known here, where runs ended at it or none had one."
-    back, still = count.count(Outcome.RECOVERED), count.count(Outcome.OPEN)
-    rest = f"{back} came back and {still} were still away when training ended"
+    back = f"{len(risen) - len(away)} came back"
     if not away:
-        return f"No runaway was found in the MLP at this size: of {len(risen)} runs with an excursion {rest}."
-    low, high = sum(low for low, _ in away), sum(run.ends_high for _, run in away)
+        return f"No runaway was found in the MLP at this size: of {len(risen)} runs with an excursion {back}."
+    quantized, high = sum(low for low, _ in away), sum(run.ends_high for _, run in away)
     return (
-        f"Of {len(risen)} runs with an excursion {len(away)} ran away ({low} in low precision, {len(away) - low} in "
-        f"FP32 or bfloat16), {rest}; of the runaways {high} ended above the line that their excursion starts at, the "
-        "others below it, but not back at five times the base."
+        f"Of {len(risen)} runs with an excursion in their first half {back} and {len(away)} ran away ({quantized} in "
+        f"low precision, {len(away) - quantized} in FP32 or bfloat16); of these {high} ended above the line at which "
+        "their excursion starts, the others below it, but not back at five times the base."
     )
 
 

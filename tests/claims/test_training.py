@@ -91,8 +91,8 @@ def test_i6_tells_spikes_from_runaways(tmp_path):
     assert "12 of 12 runs have an excursion: 8 recovered, 4 ran away, 0 open" in found.statements[2].numbers
     assert [s.holds for s in found.statements[3:6]] == [True] * 3
     assert found.note.startswith(
-        "Of 36 runs with an excursion 16 ran away (16 in low precision, 0 in FP32 or bfloat16), 20 came back and 0 were"
-        " still away when training ended; of the runaways 0 ended above the line"
+        "Of 36 runs with an excursion in their first half 20 came back and 16 ran away (16 in low precision, 0 in FP32 "
+        "or bfloat16); of these 0 ended above the line"
     )
     none = context(tmp_path, "recovery", {"FP32": followed(spikes), "E2M1": followed(spikes)}, horizon=500)
     assert training.runaway(none).note.startswith(
@@ -104,7 +104,9 @@ def test_i6_counts_a_run_once_as_the_study_that_watched_it_longest(tmp_path):
     lost, late = [(100, None)] * 3, [(100, 1400), (100, None), None]
     context(tmp_path, "recovery-long", {"FP32": followed([None] * 3), "E2M1": followed(late, 2000)}, horizon=1000)
     recovery = context(tmp_path, "recovery", {"FP32": followed([None] * 3), "E2M1": followed(lost)}, horizon=500)
-    assert training.runaway(recovery).note.startswith("Of 2 runs with an excursion 1 ran away (1 in low precision, 0")
+    assert training.runaway(recovery).note.startswith(
+        "Of 2 runs with an excursion in their first half 1 came back and 1 ran away (1 in low precision, 0"
+    )
 
 
 @pytest.mark.parametrize(("shift", "holds"), [(-250, True), (0, False), (None, None)])
