@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from typing import Any
@@ -13,10 +12,12 @@ from mxnum.analysis import dead_zone, dwell
 from mxnum.claims.evidence import Evidence, Statement
 from mxnum.claims.registry import Context, check
 from mxnum.experiments import Experiment, Operand, Precision, Training, interventions, report
+from mxnum.experiments.config import experiment_from
 from mxnum.experiments.excursions import Course, Outcome
 from mxnum.experiments.inference import compare, corrected, mean_interval, sign_flip
 from mxnum.experiments.loop import one_blas_thread
 from mxnum.experiments.operands import affine
+from mxnum.recipe import OPERANDS
 
 #: A difference between arms counts at this level after Holm's correction over the statements of a row.
 LEVEL = 0.01
@@ -158,14 +159,14 @@ def _in_one_sentence(context: Context, table: dict[str, Any]) -> str:
     A seed of an arm counts once, as the longest run of it says.
     """
     tables = [table] + [context.json(f"{name}.json") for name in SEARCHES if context.has(f"{name}.json")]
-    longest: dict[str, tuple[bool, Course]] = {}
+    longest: dict[tuple[Experiment, int], Course] = {}
     for each in filter(report.is_followed, tables):
         for name, arm in each["arms"].items():
             for run in report.courses(each, name):
-                key = json.dumps([arm["experiment"] | {"steps": None}, run.seed], sort_keys=True)
-                if key not in longest or longest[key][1].steps < run.steps:
-                    longest[key] = _is_low(arm["experiment"]), replace(run, horizon=run.steps // 2)
-    risen = [(low, run) for low, run in longest.values() if run.counted]
+                key = experiment_from(arm["experiment"]).but(steps=1), run.seed
+                if key not in longest or longest[key].steps < run.steps:
+                    longest[key] = replace(run, horizon=run.steps // 2)
+    risen = [(_is_low(experiment), run) for (experiment, _), run in longest.items() if run.counted]
     away = [(low, run) for low, run in risen if run.outcome is Outcome.RUNAWAY]
     if not risen:
         return "Whether an excursion comes back is not known here, where runs ended at it or none had one."
@@ -180,11 +181,10 @@ def _in_one_sentence(context: Context, table: dict[str, Any]) -> str:
     )
 
 
-def _is_low(experiment: dict[str, Any]) -> bool:
+def _is_low(experiment: Experiment) -> bool:
     """Whether anything of it is in less than bfloat16."""
-    operands = experiment.get("precision", {}).values()
-    formats = [o["format"] for o in operands if isinstance(o, dict)]
-    formats += [experiment.get(state) for state in ("masters", "moments")]
+    operands = [getattr(experiment.precision, name) for name in OPERANDS]
+    formats = [operand and operand.format for operand in operands] + [experiment.masters, experiment.moments]
     return any(format not in (None, "bfloat16") for format in formats)
 
 

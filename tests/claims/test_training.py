@@ -37,6 +37,9 @@ def followed(spans, steps=1000):
     return made
 
 
+FORMATS = {"E4M3": "mxfp8_e4m3", "E2M1": "mxfp4_e2m1", "LN E2M1": "mxfp6_e2m3"}
+
+
 def context(tmp_path, name, arms, width=64, **more):
     experiment = {"width": width, "layers": 4, "batch": 256, "rate": 0.1, "steps": 1000}
     experiment |= {"optimizer": "adam", "activation": "gelu", "precision": {}}
@@ -48,7 +51,9 @@ def context(tmp_path, name, arms, width=64, **more):
         for arm, r in arms.items()
     }
     for arm, made in arms.items():
-        made["experiment"] = made["experiment"] | {"precision": {"weights": {"format": None if "FP32" in arm else arm}}}
+        made["experiment"] = made["experiment"] | {
+            "precision": {"weights": {"format": FORMATS.get(arm.partition(",")[0])}}
+        }
     (tmp_path / f"{name}.json").write_text(json.dumps({"study": name, "control": "FP32", "arms": arms} | more))
     return Context(tmp_path)
 
