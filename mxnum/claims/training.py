@@ -130,9 +130,9 @@ def runaway(context: Context) -> Evidence:
         statements.append(hazard_of_e4m3(context.json("hazard.json")))
     statements.append(Statement(f"E4M3 diverges where FP32 does not, {_SCALE}", None, "not run"))
     note = (
-        f"{_in_one_sentence(context, table)} An excursion is a loss above 20 times the least running median; a runaway "
-        "is one that was not back at twice the horizon. LN E2M1 is bfloat16 with only gamma and beta in E2M1. FP32 is "
-        "not immune: it is a matter of hazard."
+        f"{_in_one_sentence(context, table)}{_watched_longer(context)} An excursion is a loss above 20 times the least "
+        "running median; a runaway is one that was not back at twice the horizon. LN E2M1 is bfloat16 with only gamma "
+        "and beta in E2M1. FP32 is not immune: it is a matter of hazard."
     )
     return Evidence(statements=tuple(statements), note=note, configuration=settings(table))
 
@@ -179,6 +179,21 @@ def _in_one_sentence(context: Context, table: dict[str, Any]) -> str:
         f"low precision, {len(away) - quantized} in FP32 or bfloat16); of these {high} ended above the line at which "
         "their excursion starts, the others below it, but not back at five times the base."
     )
+
+
+def _watched_longer(context: Context) -> str:
+    """What became of the runs that were trained on longest."""
+    if not context.has("recovery-long.json"):
+        return ""
+    table = context.json("recovery-long.json")
+    told = []
+    for name, arm in table["arms"].items():
+        ends = [run["final_loss"] for run in arm["runs"] if run["final_loss"] is not None]
+        told.append(
+            f"{name} {report.told(table, name)}" + (f", ending at {min(ends):.2g} to {max(ends):.2g}" if ends else "")
+        )
+    steps = max(run["steps"] for arm in table["arms"].values() for run in arm["runs"])
+    return f" Trained on to {steps:,} steps: {'; '.join(told)}."
 
 
 def _is_low(experiment: Experiment) -> bool:

@@ -55,6 +55,8 @@ def test_b4(tmp_path):
     found = rates.differences(context(tmp_path, "factorial", dict.fromkeys(names, runs(NEVER))))
     assert [s.holds for s in found.statements] == [False, None]
     assert found.verdict == Verdict.NOT_REPRODUCED
+    again = context(tmp_path, "runaway-switches", {rates.SHIPPED: followed([(100, 300), None])})
+    assert "on fresh seeds to 1,000 steps: 1 of 2, 1 back with an excursion" in rates.differences(again).note
 
 
 def test_b6(tmp_path):

@@ -109,7 +109,9 @@ def test_i6_counts_a_run_once_as_the_study_that_watched_it_longest(tmp_path):
     lost, late = [(100, None)] * 3, [(100, 1400), (100, None), None]
     context(tmp_path, "recovery-long", {"FP32": followed([None] * 3), "E2M1": followed(late, 2000)}, horizon=1000)
     recovery = context(tmp_path, "recovery", {"FP32": followed([None] * 3), "E2M1": followed(lost)}, horizon=500)
-    assert training.runaway(recovery).note.startswith(
+    note = training.runaway(recovery).note
+    assert "Trained on to 2,000 steps: FP32 0 of 3, ending at 0.1 to 0.1; E2M1 2 of 3, 1 back, 1 away, ending" in note
+    assert note.startswith(
         "Of 2 runs with an excursion in their first half 1 came back and 1 ran away (1 in low precision, 0"
     )
 
