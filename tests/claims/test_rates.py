@@ -52,6 +52,12 @@ def test_b4(tmp_path):
     assert found.statements[1].numbers.count("the code's way") == 1
     assert studies.DIFFERENCES[0] in found.statements[1].numbers
     assert all(name in found.note for name in studies.DIFFERENCES[1:])
+    assert found.note.startswith(
+        f"The code's way the rise comes later with: {studies.DIFFERENCES[0]}; sooner with: none."
+    )
+    turned = {n: runs(ALWAYS if row[0] > 0 else NEVER) for n, row in zip(names, studies.fraction(), strict=True)}
+    note = rates.differences(context(tmp_path, "factorial", turned)).note
+    assert f"later with: none; sooner with: {studies.DIFFERENCES[0]}." in note
     found = rates.differences(context(tmp_path, "factorial", dict.fromkeys(names, runs(NEVER))))
     assert [s.holds for s in found.statements] == [False, None]
     assert found.verdict == Verdict.NOT_REPRODUCED
