@@ -120,10 +120,11 @@ def differences(context: Context) -> Evidence:
     again = context.json("runaway-switches.json")["arms"] if context.has("runaway-switches.json") else {}
     fresh = ""
     if SHIPPED in again:
-        told = report.told(context.json("runaway-switches.json"), SHIPPED)
-        fresh = (
-            f" As shipped, on fresh seeds to {again[SHIPPED]['experiment']['steps']:,} steps: {told} with an excursion."
+        count, steps = (
+            report.told(context.json("runaway-switches.json"), SHIPPED),
+            again[SHIPPED]["experiment"]["steps"],
         )
+        fresh = f" As shipped, on fresh seeds to {steps:,} steps: {count} with an excursion."
     note = (
         f"The code's way the rise comes later with: {later}; sooner with: {sooner}. Decided at {LEVEL:.0%} after "
         f"Holm's correction over the six; not shown of: {others}. In E2M1, by the first rise; main effects, which this "
