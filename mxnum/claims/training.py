@@ -175,7 +175,8 @@ def _in_one_sentence(context: Context, table: dict[str, Any]) -> str:
         return f"No runaway was found in the MLP at this size: of {len(risen)} runs with an excursion {back}."
     quantized, high = sum(low for low, _ in away), sum(run.ends_high for _, run in away)
     return (
-        f"Of {len(risen)} runs with an excursion in their first half {back} and {len(away)} ran away ({quantized} in "
+        f"Of {len(risen)} runs with an excursion in their first half (each seed as its longest run says) {back} and "
+        f"{len(away)} ran away ({quantized} in "
         f"low precision, {len(away) - quantized} in FP32 or bfloat16); of these {high} ended above the line at which "
         "their excursion starts, the others below it, but not back at five times the base."
     )
