@@ -31,12 +31,14 @@ def heights(table: dict[str, Any], name: str) -> dict[int, float]:
 def slopes(table: dict[str, Any], kind: str) -> tuple[Limits, Limits] | None:
     """The exponents of 1 - beta2 and of the rate in the height, by least squares for each seed, with 95 % limits.
 
-    None unless at least three seeds have every cell.
+    None unless at least three seeds have every cell, and the cells have several values of beta2 and of the rate.
     """
     places = cells(table, kind)
     found = {place: heights(table, name) for place, name in places.items()}
     seeds = sorted(set.intersection(*(set(h) for h in found.values()))) if found else []
-    design = np.array([[np.log10(1 - beta2), np.log10(rate), 1.0] for beta2, rate in found])
+    design = np.array([[np.log10(1 - beta2), np.log10(rate), 1.0] for beta2, rate in found]).reshape(-1, 3)
+    if np.linalg.matrix_rank(design) < 3:
+        return None
     fits = [np.linalg.lstsq(design, np.log10([h[seed] for h in found.values()]), rcond=None)[0] for seed in seeds]
     by_beta, by_rate = (mean_interval([float(fit[axis]) for fit in fits]) for axis in (0, 1))
     return None if by_beta is None or by_rate is None else (by_beta, by_rate)
