@@ -118,6 +118,8 @@ def runaway(context: Context) -> Evidence:
             f"{events} of {len(table['arms'][arm]['runs'])} runs have an excursion: {ours[Outcome.RECOVERED]} "
             f"recovered, {ours[Outcome.RUNAWAY]} ran away, {ours[Outcome.OPEN]} open"
         )
+        if p is not None and away[arm].p is not None:
+            numbers += f"; {counts['FP32'][Outcome.RUNAWAY]} of FP32 ran away, {away[arm]}"
         statements.append(Statement(f"{arm} runs away where FP32 does not", holds, numbers))
     for arm in arms:
         test, (a, b) = first[arm], (report.arm_of(table, name) for name in (arm, "FP32"))
