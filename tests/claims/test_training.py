@@ -96,8 +96,8 @@ def test_i6_tells_spikes_from_runaways(tmp_path):
     assert "12 of 12 runs have an excursion: 8 recovered, 4 ran away, 0 open" in found.statements[2].numbers
     assert [s.holds for s in found.statements[3:6]] == [True] * 3
     assert found.note.startswith(
-        "Of 36 runs with an excursion in their first half 20 came back and 16 ran away (16 in low precision, 0 in FP32 "
-        "or bfloat16); of these 0 ended above the line"
+        "Of 36 runs with an excursion in their first half (each seed as its longest run says) 20 came back and 16 ran "
+        "away (16 in low precision, 0 in FP32 or bfloat16); of these 0 ended above the line"
     )
     none = context(tmp_path, "recovery", {"FP32": followed(spikes), "E2M1": followed(spikes)}, horizon=500)
     assert training.runaway(none).note.startswith(
@@ -112,7 +112,7 @@ def test_i6_counts_a_run_once_as_the_study_that_watched_it_longest(tmp_path):
     note = training.runaway(recovery).note
     assert "Trained on to 2,000 steps: FP32 0 of 3, ending at 0.1 to 0.1; E2M1 2 of 3, 1 back, 1 away, ending" in note
     assert note.startswith(
-        "Of 2 runs with an excursion in their first half 1 came back and 1 ran away (1 in low precision, 0"
+        "Of 2 runs with an excursion in their first half (each seed as its longest run says) 1 came back and 1 ran away"
     )
 
 
