@@ -42,17 +42,23 @@ def recipe_error(precision: dict[str, Any]) -> float | None:
 @check("M8", needs=("recipes.json",), command="mxnum experiments run recipes --results docs/results")
 def error_predicts_loss(context: Context) -> Evidence:
     """Rank correlation of the R-MSE of a recipe's operands with its gap in loss to FP32, over recipes."""
-    table = context.json("recipes.json")
+    studies = [name for name in ("recipes", "recipes-4bit") if context.has(f"{name}.json")]
     points: dict[str, tuple[float, float]] = {}
-    for name, arm in table["arms"].items():
-        of_recipe, found = recipe_error(arm["experiment"]["precision"]), gaps(table, name, "recipe FP32")
-        if of_recipe is not None and found:
-            points[name.removeprefix("recipe ")] = of_recipe, float(np.mean(found))
+    in_e2m1 = set()
+    for study in studies:
+        table = context.json(f"{study}.json")
+        for name, arm in table["arms"].items():
+            precision, short = arm["experiment"]["precision"], name.removeprefix("recipe ")
+            of_recipe, found = recipe_error(precision), gaps(table, name, "recipe FP32")
+            if of_recipe is not None and found and short not in points:
+                points[short] = of_recipe, float(np.mean(found))
+                if all(precision[operand]["format"] == "mxfp4_e2m1" for operand in OPERANDS):
+                    in_e2m1.add(short)
     statements = (
         _correlates("on a residual MLP the R-MSE of a recipe's operands correlates with its gap in loss", points),
         _correlates(
             "so it does within the recipes in E2M1, where formats do not differ",
-            {name: point for name, point in points.items() if name.startswith("E2M1")},
+            {name: point for name, point in points.items() if name in in_e2m1},
         ),
         Statement("the same for language models", None),
     )
@@ -60,7 +66,7 @@ def error_predicts_loss(context: Context) -> Evidence:
         "R-MSE of normal numbers, root mean square over the operands; the gap is the mean over seeds of the logarithm "
         "of the losses' ratio over the last looks. Between formats the number of bits orders both."
     )
-    return Evidence(statements=statements, note=note, configuration={"study": "recipes"})
+    return Evidence(statements=statements, note=note, configuration={"studies": studies})
 
 
 def _correlates(what: str, points: dict[str, tuple[float, float]]) -> Statement:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ from mxnum.analysis import dead_zone, dwell
 from mxnum.claims.evidence import Evidence, Statement
 from mxnum.claims.registry import Context, check
 from mxnum.experiments import Experiment, Operand, Precision, Training, interventions, report
-from mxnum.experiments.excursions import Outcome
+from mxnum.experiments.config import experiment_from
+from mxnum.experiments.excursions import Course, Outcome
 from mxnum.experiments.inference import compare, corrected, mean_interval, sign_flip
 from mxnum.experiments.loop import one_blas_thread
 from mxnum.experiments.operands import affine
+from mxnum.recipe import OPERANDS
 
 #: A difference between arms counts at this level after Holm's correction over the statements of a row.
 LEVEL = 0.01
@@ -26,7 +29,10 @@ SPIKES, ENOUGH = 0.9, 5
 _SCALE = "at the paper's size (d = 512, 4 layers, batch 2048)"
 _ARMS = ("E4M3", "E2M1", "LN E2M1")
 #: Studies that looked for runaways, besides `recovery`: a control for each condition is the FP32 arm there.
-SEARCHES = ("runaway-32", "runaway-64", "runaway-128", "runaway-switches", "hazard", "surface", "mediation", "dose")
+SEARCHES = (
+    *("recovery-long", "runaway-32", "runaway-64", "runaway-128", "runaway-batch", "runaway-switches"),
+    *("hazard", "surface", "mediation", "dose"),
+)
 
 
 def _run(study: str) -> str:
@@ -112,6 +118,8 @@ def runaway(context: Context) -> Evidence:
             f"{events} of {len(table['arms'][arm]['runs'])} runs have an excursion: {ours[Outcome.RECOVERED]} "
             f"recovered, {ours[Outcome.RUNAWAY]} ran away, {ours[Outcome.OPEN]} open"
         )
+        if p is not None and away[arm].p is not None:
+            numbers += f"; {counts['FP32'][Outcome.RUNAWAY]} of FP32 ran away, {away[arm]}"
         statements.append(Statement(f"{arm} runs away where FP32 does not", holds, numbers))
     for arm in arms:
         test, (a, b) = first[arm], (report.arm_of(table, name) for name in (arm, "FP32"))
@@ -124,9 +132,9 @@ def runaway(context: Context) -> Evidence:
         statements.append(hazard_of_e4m3(context.json("hazard.json")))
     statements.append(Statement(f"E4M3 diverges where FP32 does not, {_SCALE}", None, "not run"))
     note = (
-        f"{_in_one_sentence(context, table)} An excursion is a loss above 20 times the least running median; a runaway "
-        "is one that was not back at twice the horizon. LN E2M1 is bfloat16 with only gamma and beta in E2M1. FP32 is "
-        "not immune: it is a matter of hazard."
+        f"{_in_one_sentence(context, table)}{_watched_longer(context)} An excursion is a loss above 20 times the least "
+        "running median; a runaway is one that was not back at twice the horizon. LN E2M1 is bfloat16 with only gamma "
+        "and beta in E2M1. FP32 is not immune: it is a matter of hazard."
     )
     return Evidence(statements=tuple(statements), note=note, configuration=settings(table))
 
@@ -139,38 +147,63 @@ def hazard_of_e4m3(table: dict[str, Any]) -> Statement:
         [(report.arm_of(table, a), report.arm_of(table, b)) for a, b in names if {a, b} <= set(table["arms"])]
     )
     what = "over three rates the hazard of an excursion is higher in E4M3 than in FP32"
+    counts = "; ".join(f"{name} {report.told(table, name)}" for pair in names for name in pair if name in table["arms"])
     if test.ratio is None:
-        return Statement(what, None, str(test))
+        return Statement(what, None, f"{counts}; {test}")
     ratio, low, high = test.ratio
     holds = True if low > 1 else False if low >= 0.5 and high <= 2 else None
-    return Statement(what, holds, f"hazard ratio {ratio:.2f} (95 %: {low:.2f} to {high:.2f}), {test}")
+    return Statement(what, holds, f"hazard ratio {ratio:.2f} (95 %: {low:.2f} to {high:.2f}), {test}; {counts}")
 
 
 def _in_one_sentence(context: Context, table: dict[str, Any]) -> str:
-    """How many of all the runs that were trained on ran away, and of how many with an excursion."""
+    """What became of the excursions that start in the first half of a run, in all studies that train on.
+
+    A seed of an arm counts once, as the longest run of it says.
+    """
     tables = [table] + [context.json(f"{name}.json") for name in SEARCHES if context.has(f"{name}.json")]
-    low = full = under = recovered = open_ended = 0
-    for each in tables:
-        if not report.is_followed(each):
-            continue
+    longest: dict[tuple[Experiment, int], Course] = {}
+    for each in filter(report.is_followed, tables):
         for name, arm in each["arms"].items():
-            count, precision = report.outcomes(each, name), arm["experiment"]["precision"]
-            quantized = any(isinstance(o, dict) and o["format"] not in (None, "bfloat16") for o in precision.values())
-            low += quantized * count[Outcome.RUNAWAY]
-            full += (not quantized) * count[Outcome.RUNAWAY]
-            lost = [run.counted[-1] for run in report.courses(each, name) if run.outcome is Outcome.RUNAWAY]
-            under += sum(e.under is not None for e in lost)
-            recovered, open_ended = recovered + count[Outcome.RECOVERED], open_ended + count[Outcome.OPEN]
-    if low + full + recovered + open_ended == 0:
+            for run in report.courses(each, name):
+                key = experiment_from(arm["experiment"]).but(steps=1), run.seed
+                if key not in longest or longest[key].steps < run.steps:
+                    longest[key] = replace(run, horizon=run.steps // 2)
+    risen = [(_is_low(experiment), run) for (experiment, _), run in longest.items() if run.counted]
+    away = [(low, run) for low, run in risen if run.outcome is Outcome.RUNAWAY]
+    if not risen:
         return "Whether an excursion comes back is not known here, where runs ended at it or none had one."
-    rest = f"{recovered} came back and {open_ended} were still high where their runs ended"
-    if low + full == 0:
-        return f"No runaway was found at this size: of the runs with an excursion {rest}."
+    back = f"{len(risen) - len(away)} came back"
+    if not away:
+        return f"No runaway was found in the MLP at this size: of {len(risen)} runs with an excursion {back}."
+    quantized, high = sum(low for low, _ in away), sum(run.ends_high for _, run in away)
     return (
-        f"Of the runs with an excursion, in all studies that train on, {low} in low precision and {full} without it "
-        f"did not come back to five times the base within twice the horizon, though {under} of these were back under "
-        f"the line that they had started above; {rest}."
+        f"Of {len(risen)} runs with an excursion in their first half (each seed as its longest run says) {back} and "
+        f"{len(away)} ran away ({quantized} in "
+        f"low precision, {len(away) - quantized} in FP32 or bfloat16); of these {high} ended above the line at which "
+        "their excursion starts, the others below it, but not back at five times the base."
     )
+
+
+def _watched_longer(context: Context) -> str:
+    """What became of the runs that were trained on longest."""
+    if not context.has("recovery-long.json"):
+        return ""
+    table = context.json("recovery-long.json")
+    told = []
+    for name, arm in table["arms"].items():
+        ends = [run["final_loss"] for run in arm["runs"] if run["final_loss"] is not None]
+        told.append(
+            f"{name} {report.told(table, name)}" + (f", ending at {min(ends):.2g} to {max(ends):.2g}" if ends else "")
+        )
+    steps = max(run["steps"] for arm in table["arms"].values() for run in arm["runs"])
+    return f" Trained on to {steps:,} steps: {'; '.join(told)}."
+
+
+def _is_low(experiment: Experiment) -> bool:
+    """Whether anything of it is in less than bfloat16."""
+    operands = [getattr(experiment.precision, name) for name in OPERANDS]
+    formats = [operand and operand.format for operand in operands] + [experiment.masters, experiment.moments]
+    return any(format not in (None, "bfloat16") for format in formats)
 
 
 @check(

@@ -155,6 +155,11 @@ class Course:
         return self.counted[-1].start if self.outcome is Outcome.RUNAWAY else None
 
     @property
+    def ends_high(self) -> bool:
+        """Whether its last losses lie above the line at which its last excursion that counts starts."""
+        return bool(self.counted) and (self.final is None or self.final > RISE * self.counted[-1].base)
+
+    @property
     def peak(self) -> float | None:
         """The largest peak of those that count, in units of its base."""
         return max((e.peak / e.base for e in self.counted), default=None)

@@ -167,6 +167,28 @@ def outcomes(table: dict[str, Any], name: str) -> dict[Outcome, int]:
     return {outcome: found.count(outcome) for outcome in Outcome}
 
 
+def told(table: dict[str, Any], name: str) -> str:
+    """The runs of an arm with an excursion, and apart what became of them, as "9 of 12, 4 back, 5 away"."""
+    count, runs = outcomes(table, name), len(table["arms"][name]["runs"])
+    words = {Outcome.RECOVERED: "back", Outcome.RUNAWAY: "away", Outcome.OPEN: "open"}
+    parts = [f"{count[outcome]} {word}" for outcome, word in words.items() if count[outcome]]
+    return ", ".join([f"{runs - count[Outcome.NONE]} of {runs}", *parts])
+
+
+def returns(table: dict[str, Any], name: str) -> Arm:
+    """The steps from the start of the first excursion to its end, as survival data; runs without one are left out."""
+    runs = [(run.seed, run.steps, run.excursions[0]) for run in courses(table, name) if run.excursions]
+    ends = [None if e.end is None else e.end - e.start for _, _, e in runs]
+    return Arm.of(name, ends, [steps - e.start for _, steps, e in runs], seeds=[seed for seed, _, _ in runs])
+
+
+def endings(table: dict[str, Any], name: str, control: str) -> list[float]:
+    """By how much the runs of an arm end above the control's of the same seed, in logarithms of the last losses."""
+    others = {run.seed: run.final for run in courses(table, control)}
+    pairs = [(run.final, others.get(run.seed)) for run in courses(table, name)]
+    return [math.log(ours / theirs) for ours, theirs in pairs if ours and theirs]
+
+
 def degraded(table: dict[str, Any], name: str, control: str) -> tuple[int, int]:
     """Of the runs without an excursion whose control has none either: how many end high, and how many these are."""
     controls = {run.seed: run for run in courses(table, control)}

@@ -31,19 +31,21 @@ def heights(table: dict[str, Any], name: str) -> dict[int, float]:
 def slopes(table: dict[str, Any], kind: str) -> tuple[Limits, Limits] | None:
     """The exponents of 1 - beta2 and of the rate in the height, by least squares for each seed, with 95 % limits.
 
-    None unless at least three seeds have every cell.
+    None unless at least three seeds have every cell, and the cells have several values of beta2 and of the rate.
     """
     places = cells(table, kind)
     found = {place: heights(table, name) for place, name in places.items()}
     seeds = sorted(set.intersection(*(set(h) for h in found.values()))) if found else []
-    design = np.array([[np.log10(1 - beta2), np.log10(rate), 1.0] for beta2, rate in found])
+    design = np.array([[np.log10(1 - beta2), np.log10(rate), 1.0] for beta2, rate in found]).reshape(-1, 3)
+    if np.linalg.matrix_rank(design) < 3:
+        return None
     fits = [np.linalg.lstsq(design, np.log10([h[seed] for h in found.values()]), rcond=None)[0] for seed in seeds]
     by_beta, by_rate = (mean_interval([float(fit[axis]) for fit in fits]) for axis in (0, 1))
     return None if by_beta is None or by_rate is None else (by_beta, by_rate)
 
 
 def markdown(table: dict[str, Any], kind: str) -> str:
-    """Median height in each cell, with the runs that had an excursion."""
+    """Median height in each cell, with the runs that had an excursion and what became of them."""
     places = cells(table, kind)
     rates, betas = sorted({rate for _, rate in places}), sorted({beta2 for beta2, _ in places})
     lines = ["| beta2 | " + " | ".join(f"rate {rate:g}" for rate in rates) + " |", "|---" * (len(rates) + 1) + "|"]
@@ -54,8 +56,8 @@ def markdown(table: dict[str, Any], kind: str) -> str:
             if name is None:
                 words.append("not run")
                 continue
-            arm, values = report.arm_of(table, name), list(heights(table, name).values())
-            middle = f"{np.median(values):.3g}" if len(values) == arm.runs else "not finite"
-            words.append(f"{middle} ({arm.events} of {arm.runs})")
+            values = list(heights(table, name).values())
+            middle = f"{np.median(values):.3g}" if len(values) == len(table["arms"][name]["runs"]) else "not finite"
+            words.append(f"{middle} ({report.told(table, name)})")
         lines.append("| " + " | ".join([f"{beta2:g}", *words]) + " |")
     return "\n".join(lines)

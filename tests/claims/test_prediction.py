@@ -53,6 +53,18 @@ def test_errors_that_do_not(tmp_path):
     assert decide(tmp_path, [0.1] * 5).evidence.statements[0].holds is None
 
 
+def test_recipes_of_two_studies_count_once_each(tmp_path):
+    four_bits = {"recipe FP32": arm(None, "floor", [1.0]), "recipe mxfp4_e2m1 floor": arm("mxfp4_e2m1", "floor", [9.0])}
+    four_bits |= {f"recipe ceil {i}": arm("mxfp4_e2m1", "ceil", [1.3 + i / 10]) for i in range(2)}
+    mixed = arm("mxfp4_e2m1", "ceil", [1.6])
+    mixed["experiment"]["precision"]["gradients"] = operand("mxfp4_e3m0", "ceil", "sr")
+    (tmp_path / "recipes-4bit.json").write_text(json.dumps({"arms": four_bits | {"recipe E2M1, E3M0": mixed}}))
+    whole, inside, _ = decide(tmp_path, [0.01, 0.03, 0.2, 0.25, 0.5]).evidence.statements
+    assert "over 8 recipes" in whole.numbers
+    assert "mxfp4_e2m1 floor 0.115, +25.0%" in whole.numbers
+    assert "over 4 recipes" in inside.numbers  # E3M0 in the gradients is another format
+
+
 def test_without_results_it_is_not_run(tmp_path):
     assert "run recipes" in reproduce(["M8"], results=tmp_path)["M8"].remark
 

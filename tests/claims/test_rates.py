@@ -52,9 +52,17 @@ def test_b4(tmp_path):
     assert found.statements[1].numbers.count("the code's way") == 1
     assert studies.DIFFERENCES[0] in found.statements[1].numbers
     assert all(name in found.note for name in studies.DIFFERENCES[1:])
+    assert found.note.startswith(
+        f"The code's way the rise comes later with: {studies.DIFFERENCES[0]}; sooner with: none."
+    )
+    turned = {n: runs(ALWAYS if row[0] > 0 else NEVER) for n, row in zip(names, studies.fraction(), strict=True)}
+    note = rates.differences(context(tmp_path, "factorial", turned)).note
+    assert f"later with: none; sooner with: {studies.DIFFERENCES[0]}." in note
     found = rates.differences(context(tmp_path, "factorial", dict.fromkeys(names, runs(NEVER))))
     assert [s.holds for s in found.statements] == [False, None]
     assert found.verdict == Verdict.NOT_REPRODUCED
+    again = context(tmp_path, "runaway-switches", {rates.SHIPPED: followed([(100, 300), None])})
+    assert "on fresh seeds to 1,000 steps: 1 of 2, 1 back with an excursion" in rates.differences(again).note
 
 
 def test_b6(tmp_path):
@@ -64,8 +72,12 @@ def test_b6(tmp_path):
     where = context(tmp_path, "critical-rate", arms)
     assert [s.holds for s in rates.critical_rates(where).statements] == [True, None]
     lost, back = [(100 + i, None) for i in range(12)], [(100 + i, 300) for i in range(12)]
-    arms = {"FP32, rate 0.1": followed(back), "E2M1, rate 0.1": followed(lost), "E4M3, rate 0.1": followed(back)}
-    context(tmp_path, "runaway-32", arms, horizon=500)
-    found = {s.what: s.holds for s in rates.critical_rates(where).statements}
-    assert found["width 64: E2M1 runs away for good sooner than FP32"] is True
-    assert found["width 64: E4M3 runs away for good sooner than FP32"] is None
+    arms = {"FP32, rate 0.1": followed(back), "E2M1, rate 0.1": followed(lost), "E4M3, rate 0.1": followed(lost)}
+    for width, holds in ((32, True), (64, None)):  # the one test that was named
+        context(tmp_path, "runaway-32", arms, horizon=500, width=width)
+        found = {s.what: s for s in rates.critical_rates(where).statements}
+        assert found[f"width {width}: E2M1 runs away for good sooner than FP32"].holds is holds
+        assert found[f"width {width}: E4M3 runs away for good sooner than FP32"].holds is None
+    arms["E2M1, rate 0.1"] = followed(lost[:4] + back[4:])  # p .125
+    context(tmp_path, "runaway-32", arms, horizon=500, width=32)
+    assert rates.critical_rates(where).statements[-1].holds is None

@@ -37,8 +37,11 @@ def followed(spans, steps=1000):
     return made
 
 
-def context(tmp_path, name, arms, **more):
-    experiment = {"width": 64, "layers": 4, "batch": 256, "rate": 0.1, "steps": 1000}
+FORMATS = {"E4M3": "mxfp8_e4m3", "E2M1": "mxfp4_e2m1", "LN E2M1": "mxfp6_e2m3"}
+
+
+def context(tmp_path, name, arms, width=64, **more):
+    experiment = {"width": width, "layers": 4, "batch": 256, "rate": 0.1, "steps": 1000}
     experiment |= {"optimizer": "adam", "activation": "gelu", "precision": {}}
     arms = {
         arm: {
@@ -49,7 +52,7 @@ def context(tmp_path, name, arms, **more):
     }
     for arm, made in arms.items():
         made["experiment"] = made["experiment"] | {
-            "precision": {"weights": {"format": None if "FP32" in arm else "mx"}}
+            "precision": {"weights": {"format": FORMATS.get(arm.partition(",")[0])}}
         }
     (tmp_path / f"{name}.json").write_text(json.dumps({"study": name, "control": "FP32", "arms": arms} | more))
     return Context(tmp_path)
@@ -93,10 +96,24 @@ def test_i6_tells_spikes_from_runaways(tmp_path):
     assert "12 of 12 runs have an excursion: 8 recovered, 4 ran away, 0 open" in found.statements[2].numbers
     assert [s.holds for s in found.statements[3:6]] == [True] * 3
     assert found.note.startswith(
-        "Of the runs with an excursion, in all studies that train on, 16 in low precision and 0"
+        "Of 36 runs with an excursion in their first half (each seed as its longest run says) 20 came back and 16 ran "
+        "away (16 in low precision, 0 in FP32 or bfloat16); of these 0 ended above the line"
     )
     none = context(tmp_path, "recovery", {"FP32": followed(spikes), "E2M1": followed(spikes)}, horizon=500)
-    assert training.runaway(none).note.startswith("No runaway was found at this size: of the runs with an excursion 24")
+    assert training.runaway(none).note.startswith(
+        "No runaway was found in the MLP at this size: of 24 runs with an excursion 24 came back"
+    )
+
+
+def test_i6_counts_a_run_once_as_the_study_that_watched_it_longest(tmp_path):
+    lost, late = [(100, None)] * 3, [(100, 1400), (100, None), None]
+    context(tmp_path, "recovery-long", {"FP32": followed([None] * 3), "E2M1": followed(late, 2000)}, horizon=1000)
+    recovery = context(tmp_path, "recovery", {"FP32": followed([None] * 3), "E2M1": followed(lost)}, horizon=500)
+    note = training.runaway(recovery).note
+    assert "Trained on to 2,000 steps: FP32 0 of 3, ending at 0.1 to 0.1; E2M1 2 of 3, 1 back, 1 away, ending" in note
+    assert note.startswith(
+        "Of 2 runs with an excursion in their first half (each seed as its longest run says) 1 came back and 1 ran away"
+    )
 
 
 @pytest.mark.parametrize(("shift", "holds"), [(-250, True), (0, False), (None, None)])

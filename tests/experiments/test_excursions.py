@@ -109,6 +109,16 @@ def test_outcomes():
     assert course((50, 60)).peak == pytest.approx(50)
 
 
+def test_a_run_ends_high_above_the_line_of_its_last_excursion():
+    def course(final, start=5):
+        return Course(1, 100, 50, (Excursion(start, None, 0.1, 5.0, 1.0),), final)
+
+    assert course(2.1).ends_high  # the line is 20 times the base
+    assert not course(1.9).ends_high
+    assert course(None).ends_high
+    assert not course(2.1, start=60).ends_high  # after the horizon
+
+
 def test_degraded_needs_two_quiet_runs():
     def course(final, spans=()):
         return Course(1, 100, 100, tuple(Excursion(*s, 0.1, 5.0, 1.0) for s in spans), final)

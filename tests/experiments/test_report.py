@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -68,6 +69,20 @@ def test_excursions_that_came_back_are_told_from_runaways():
     assert report.is_followed(t)
     still = followed(horizon=80, a=[calm], b=[([(70, None, 5.0)], 4.0)])
     assert dict(zip(report.HEADINGS, report.rows(still)[1], strict=True))["open"] == "1"
+
+
+def test_what_is_told_of_an_arm():
+    spike, away = ([(10, 30, 5.0), (40, 45, 9.0)], 0.2), ([(20, None, 7.0)], 0.8)
+    t = followed(a=[([], 0.1)] * 3, b=[spike, away, ([], 0.1)])
+    assert report.told(t, "a") == "0 of 3"
+    assert report.told(t, "b") == "2 of 3, 1 back, 1 away"
+    assert report.told(t | {"horizon": 70}, "b") == "2 of 3, 1 back, 1 open"
+    back = report.returns(t, "b")
+    assert (back.times, back.diverged, back.seeds) == ((20, 80), (True, False), (0, 1))
+    assert report.returns(t, "a").runs == 0
+    assert report.endings(t, "b", "a") == pytest.approx([math.log(2), math.log(8), 0])
+    t["arms"]["a"]["runs"][1]["final_loss"] = None
+    assert report.endings(t, "b", "a") == pytest.approx([math.log(2), 0])
 
 
 def test_figures():

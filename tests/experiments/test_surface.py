@@ -32,6 +32,8 @@ def test_exponents_of_a_plane():
     assert by_rate == pytest.approx(2)
     assert slopes(made, "LN E2M1") is None
     assert slopes(table(lambda *_: 1.0, seeds=2), "FP32") is None
+    column = {name: arm for name, arm in made["arms"].items() if "0.95" in name}
+    assert slopes({"arms": column}, "FP32") is None  # one beta2 has no slope
 
 
 def test_the_table_says_what_is_missing_or_not_finite():
