@@ -17,7 +17,7 @@ RESULTS = machine.ROOT / "benchmarks" / "results"
 PAGE = machine.ROOT / "docs" / "benchmarks.md"
 
 #: The saved results that the page of the docs is made of, those that exist.
-PAGE_PARTS = ("results.json", "cuda.json")
+PAGE_PARTS = ("results.json", "torch.json", "cuda.json")
 
 #: A result is also saved so many seconds after it was last saved, within a question.
 SAVE_EVERY = 10.0
@@ -259,11 +259,13 @@ def _publish(result: Result, path: Path) -> None:
 
 
 def write_docs_page(folder: Path, target: Path) -> None:
-    """The page of the docs, from the saved results that are there and their plots."""
-    parts = []
+    """The page of the docs, from the saved results that are there and their plots, each question once."""
+    parts: list[page.Part] = []
+    answered: set[str] = set()
     for path in (folder / name for name in PAGE_PARTS):
-        if path.exists():
-            result = record.load(path)
+        result = record.load(path) if path.exists() else None
+        if result is not None and not answered.issuperset(result.settings["questions"]):
+            answered.update(result.settings["questions"])
             parts.append((result, {key: plot for key, plot in _plot_paths(result, path).items() if plot.exists()}))
     page.write(parts, target)
 

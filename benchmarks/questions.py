@@ -17,10 +17,10 @@ from benchmarks import timing
 from benchmarks.record import Measurement, Table
 
 #: In the order in which they are asked. One whose module is not there is left out.
-NAMES = ("conversions", "cliff", "products", "scaling", "threads", "startup", "peers", "torch", "cuda")
+NAMES = ("conversions", "cliff", "products", "scaling", "threads", "startup", "peers", "torch", "cuda", "earlier")
 
 #: Questions that are asked only when they are named.
-ON_REQUEST = ("cuda",)
+ON_REQUEST = ("cuda", "earlier")
 
 Cells = Iterator[tuple[Table, Measurement]]
 

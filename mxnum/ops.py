@@ -131,7 +131,7 @@ def quantize(
     random = random if random is None or into is None else random_copied_if_overlapping(random, *into)
     words = None if random is None else random.words
     engine = dispatch.engine(x=array, scales=given, random_bits=words, out=None if into is None else into[0])
-    tensor = _tensor_scale(engine, array, settings, tensor_scale, checked_threads(threads))
+    tensor = _tensor_scale(engine, array, settings, tensor_scale, threads)
     request = Request(settings, array, given, random, checked_threads(threads), is_packed, tensor)
     if out is None:
         return _mx_array(x, engine.quantize(request), settings, settings.shape if is_packed else None, tensor)
@@ -192,7 +192,7 @@ def fake_quantize(
     random = None if random is None else random_copied_if_overlapping(random, into)
     words = None if random is None else random.words
     engine = dispatch.engine(x=array, scales=given, random_bits=words, out=into)
-    tensor = _tensor_scale(engine, array, settings, tensor_scale, checked_threads(threads))
+    tensor = _tensor_scale(engine, array, settings, tensor_scale, threads)
     request = Request(settings, array, given, random, checked_threads(threads), tensor_scale=tensor)
     return answer(engine.fake_quantize(request, into), x, out)
 
@@ -284,7 +284,7 @@ def shared_scale(
     kind = settings.scales_shape, scale_dtype(settings.format.scale)
     into = None if out is None else checked_out(host_view("out", out), *kind)
     engine = dispatch.engine(x=array, out=into)
-    tensor = _tensor_scale(engine, array, settings, tensor_scale, checked_threads(threads))
+    tensor = _tensor_scale(engine, array, settings, tensor_scale, threads)
     request = Request(settings, array, threads=checked_threads(threads), tensor_scale=tensor)
     made = engine.shared_scale(request, into)
     return answer(made, x, out)
@@ -367,6 +367,8 @@ def _mx_array(
 def _tensor_scale(engine: Any, array: Any, settings: Settings, asked: Any, threads: int | None) -> Any:
     """The tensor scale as an array, found or given; None where the format has none."""
     fmt, shape = settings.format, settings.shape
+    if asked is None and settings.by_powers_of_two:  # (quick)
+        return None
     require_on_host("x", array, fmt.scale)
     if fmt.tensor_scale is None or not (asked is None or isinstance(asked, str)):
         given = checked_tensor_scale(asked, shape, settings.blocks, fmt, positive=True)
@@ -376,7 +378,7 @@ def _tensor_scale(engine: Any, array: Any, settings: Settings, asked: Any, threa
         errors.require(bool(shape), "tensor_scale", "left out for an array without axes", asked)
         is_of_rows = all(block == 1 for block in settings.blocks[:-1])
         errors.require(is_of_rows, "tensor_scale", "left out where blocks span rows", asked)
-    return engine.tensor_scale(array, settings, asked is not None, threads)
+    return engine.tensor_scale(array, settings, asked is not None, checked_threads(threads))
 
 
 def _stores_packed(packed: Any, settings: Settings, out: Any) -> bool:

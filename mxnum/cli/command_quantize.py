@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Elements between two steps of the progress bar.
 _PIECE = 1 << 24
+#: Elements for which loading numba takes longer than doing without.
+_FEW = 1 << 20
 
 
 def quantize(
@@ -46,7 +49,7 @@ def quantize(
     from mxnum.cli.console import print_json
     from mxnum.cli.inputs import read_array
     from mxnum.cli.outputs import check_output
-    from mxnum.files import written_whole
+    from mxnum.engine import dispatch
 
     suffixes = (".npy",) if values else (".npz", ".safetensors")
     errors.require(target.suffix in suffixes, "OUT", f"a file that ends in {errors.joined(suffixes)}", str(target))
@@ -58,18 +61,9 @@ def quantize(
         "axis": axis, "block_size": block_size, "rounding": rounding, "scale_rule": scale_rule, "overflow": overflow,
         "nonfinite": nonfinite, "seed": seed, "sr_bits": sr_bits,
     }  # fmt: skip
-    q = _quantized(x, format, settings)
-    if values:
-        with written_whole(target) as partial, partial.open("wb") as file:
-            import numpy as np
-
-            np.save(file, q.dequantize(x.dtype.name))
-    elif target.suffix == ".npz":
-        q.save(target)
-    else:
-        from mxnum.interop import safetensors
-
-        safetensors.save(target, {tensor or source.stem: q})
+    with dispatch.uncompiled() if x.size <= _FEW else nullcontext():
+        q = _quantized(x, format, settings)
+        _write(q, target, tensor or source.stem, x.dtype.name if values else None)
     facts = {
         "input": str(source), "shape": x.shape, "dtype": x.dtype.name, "output": str(target), "format": q.format.name,
         "blocks": q.blocks, "packed bytes": q.packed_nbytes, "input bytes": x.nbytes,
@@ -104,3 +98,20 @@ def _quantized(x: Array, format: str, settings: dict[str, Any]) -> MXArray:
             codes[start : start + rows], scales[start : start + rows] = piece.codes, piece.scales
             advance(len(piece))
     return MXArray.from_parts(codes, scales, format, axis=settings["axis"], block_size=settings["block_size"])
+
+
+def _write(q: MXArray, target: Path, name: str, dtype: str | None) -> None:
+    """Values where a dtype is given, else codes and scales: in a file of tensors under that name."""
+    if dtype is not None:
+        import numpy as np
+
+        from mxnum.files import written_whole
+
+        with written_whole(target) as partial, partial.open("wb") as file:
+            np.save(file, q.dequantize(dtype))
+    elif target.suffix == ".npz":
+        q.save(target)
+    else:
+        from mxnum.interop import safetensors
+
+        safetensors.save(target, {name: q})

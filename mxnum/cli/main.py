@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TextIO
 
 from mxnum import errors
@@ -36,7 +38,8 @@ def _status(arguments: Sequence[str] | None) -> int:
 
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        app_of(given)(args=given, prog_name="mxnum")
+        with _telling_once():
+            app_of(given)(args=given, prog_name="mxnum")
     except SystemExit as stop:
         if isinstance(stop.__context__, BrokenPipeError):  # typer and rich both answer it with status 1
             return _unread(stop.__context__)
@@ -47,6 +50,29 @@ def _status(arguments: Sequence[str] | None) -> int:
     except (ValueError, TypeError, ModuleNotFoundError, MemoryError, RuntimeError) as problem:
         return _failed(problem)
     return OK
+
+
+class _Told(logging.Handler):
+    """Tells the first of what the package has to say, that something is compiled, and no more."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(record.getMessage(), file=sys.stderr, flush=True)
+        self.setLevel(logging.CRITICAL)
+
+
+@contextmanager
+def _telling_once() -> Iterator[None]:
+    """On a terminal, where somebody waits."""
+    logger, told = logging.getLogger("mxnum"), _Told()
+    before = logger.level
+    if sys.stderr.isatty():
+        logger.addHandler(told)
+        logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(told)
+        logger.setLevel(before)
 
 
 def _unread(problem: BrokenPipeError) -> int:

@@ -13,5 +13,5 @@ A folder for each thing that is done; a folder imports those above it in this li
 - `rotations`: the Hadamard transform;
 - `cuda`: the same operations for arrays on a GPU.
 
-`request` says what is asked for, `dispatch` which engine does it.
+`request` says what is asked for, `dispatch` which engine does it; `uncompiled` does it for few numbers, without numba.
 """

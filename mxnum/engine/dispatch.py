@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
@@ -9,9 +12,12 @@ from numpy import ndarray
 
 from mxnum.device import together
 
+#: What runs operations on arrays in host memory, where that is not `quantizing.host`.
+_chosen: ContextVar[Any] = ContextVar("chosen", default=None)
+
 
 def engine(**arguments: Any) -> Any:
-    """`host`, or `cuda.passes` for arrays on a GPU; an error if the arrays given (not None) live apart.
+    """`host_engine()`, or `cuda.passes` for arrays on a GPU; an error if the arrays given (not None) live apart.
 
     The first argument is the one that the others have to be with.
     """
@@ -19,7 +25,7 @@ def engine(**arguments: Any) -> Any:
         if argument is not None and type(argument) is not ndarray:
             break
     else:
-        return host_engine()
+        return _chosen.get() or _compiled()
     if together(arguments.items()):
         from mxnum.engine.cuda import passes
 
@@ -27,9 +33,26 @@ def engine(**arguments: Any) -> Any:
     return host_engine()
 
 
-@cache
 def host_engine() -> Any:
-    """The engine of the host; numba is loaded with it."""
+    """The engine of the host."""
+    return _chosen.get() or _compiled()
+
+
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    """Few numbers are quantized and read here without numba, which takes longer to load than all of that takes."""
+    from mxnum.engine import uncompiled
+
+    before = _chosen.set(uncompiled)
+    try:
+        yield
+    finally:
+        _chosen.reset(before)
+
+
+@cache
+def _compiled() -> Any:
+    """Numba is loaded with it."""
     from mxnum.engine.quantizing import host
 
     return host

@@ -52,6 +52,11 @@ class Settings:
         return self.format.element
 
     @cached_property
+    def by_powers_of_two(self) -> bool:
+        """Whether scales are powers of two; no format has a tensor scale beside these."""
+        return self.format.scale.power_of_two
+
+    @cached_property
     def power_rule(self) -> ScaleRule:
         """The rule where scales are powers of two."""
         assert isinstance(self.scale_rule, ScaleRule)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from benchmarks import child, cliff, command, conversions, data, emulation, peers, questions, record, threads
+from benchmarks import child, cliff, command, conversions, data, earlier, emulation, peers, questions, record, threads
 from benchmarks.questions import Case, Session
 from benchmarks.record import Measurement, Table
 
@@ -245,3 +245,52 @@ def test_memory_is_measured_in_a_fresh_process():
     assert 0 <= found["traced"] < 1
     with pytest.raises(child.ChildError, match="KeyError"):
         child.call("memory", "nothing of that name", "32", "1")
+
+
+def test_the_page_has_each_question_once(asked, tmp_path):
+    command.main(["--out", str(tmp_path)])
+    torch = saved(tmp_path)
+    (tmp_path / "torch.json").write_text(json.dumps(torch))
+    command.write_docs_page(tmp_path, tmp_path / "page.md")
+    assert (tmp_path / "page.md").read_text().count("## Question a?") == 1
+    torch["settings"]["questions"] = ["torch"]
+    torch["questions"] = [{**torch["questions"][0], "name": "torch", "title": "Question torch?"}]
+    (tmp_path / "torch.json").write_text(json.dumps(torch))
+    command.write_docs_page(tmp_path, tmp_path / "page.md")
+    assert (tmp_path / "page.md").read_text().count("## Question") == 3
+
+
+def test_another_state_is_asked_in_a_process_of_its_own(monkeypatch, tmp_path):
+    monkeypatch.delenv("MXNUM_EARLIER", raising=False)
+    with pytest.raises(ValueError, match="needs MXNUM_EARLIER"):
+        earlier.require()
+    package = tmp_path / "mxnum"
+    package.symlink_to(earlier.ROOT / "mxnum")
+    monkeypatch.setenv("MXNUM_EARLIER", str(tmp_path))
+    earlier.require()
+    lines = ("mxfp8_e4m3", "packed, 4 bits", "float64")
+    monkeypatch.setattr(earlier, "_FEWER", lines)
+    found = [m for _, m in earlier.measure(Session.quickly(sizes=(64,)))]
+    assert [(m.row, m.column) for m in found] == [
+        ("mxfp8_e4m3", "quantize"), ("mxfp8_e4m3", "fake_quantize"), ("mxfp8_e4m3", "dequantize"),
+        ("packed, 4 bits", "quantize"), ("packed, 4 bits", "dequantize"),
+        ("float64", "quantize"), ("float64", "fake_quantize"), ("float64", "dequantize"),
+    ]  # fmt: skip
+    assert all(m.median > 0 and m.repetitions >= 2 and not m.failed for m in found)
+    assert [m.limit for m in found] == [1.05] * 3 + [1.3] * 2 + [1.5] * 3
+    package.unlink()
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    assert "failed" in next(m.failed and "failed" for _, m in earlier.measure(Session.quickly(sizes=(64,))))
+
+
+def test_every_line_of_the_common_set_can_be_run():
+    for lines in earlier._LINES.values():
+        assert set(lines) <= set(earlier._ALL)
+    for line in ("every other row", "Fortran order", earlier._WORDS, "rounding rtz"):
+        made = earlier.functions(4096, line, 1)
+        assert ("dequantize" in made) == (line in ("every other row", "Fortran order"))
+        for run in made.values():
+            run()
+    assert earlier.functions(16, "mxfp8_e4m3", 1)["fake_quantize"]().shape == (16,)
+    assert earlier.products(32, 1)["matmul"]().shape == (32, 32)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -42,6 +43,22 @@ def test_nothing_heavy_is_loaded_to_list_formats():
     probe = LOADED.format(arguments=["formats", "mxfp8_e4m3", "--json"], heavy=heavy)
     answer = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert answer.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_terminal_is_told_once_that_something_is_compiled(is_terminal, monkeypatch, capsys):
+    pytest.importorskip("typer", reason="the extra cli is not installed")
+    logger = logging.getLogger("mxnum")
+
+    def compile_twice(**call):
+        for _ in range(2):
+            logger.info("Compiling")
+
+    monkeypatch.setattr("mxnum.cli.app.app_of", lambda given: compile_twice)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    assert main(["quantize"]) == 0
+    assert capsys.readouterr().err == "Compiling\n" * is_terminal
+    assert (logger.handlers, logger.level) == ([], logging.NOTSET)
 
 
 def unread(call, folder, buffered=True, both=False):

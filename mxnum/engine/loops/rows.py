@@ -20,7 +20,7 @@ from mxnum.engine.loops.random_bits import Draw
 from mxnum.engine.machine.jit import apart, compile_loop, keep_apart
 from mxnum.engine.machine.lanes import greatest_of, integer, lane, load, store, wide
 from mxnum.engine.machine.prefetch import LONG_PART, PART, READ_AHEAD, WRITE_AHEAD, ask_for
-from mxnum.engine.packing.bit_stream import make_unpack_run
+from mxnum.engine.packing.bit_stream import make_pack_run, make_unpack_run
 from mxnum.engine.rounding import float_additions
 from mxnum.engine.rounding.formulation import Definition, numbers_given
 from mxnum.engine.traversal.block_walk import PIECE, SHORT_RUN, USUAL_RUN
@@ -55,12 +55,18 @@ def scales_lie(scales, place, count, limits):
 
 @cache
 def quantize(
-    function: Callable[..., Any], source: ElementFormat, scales_given: bool, draw: Draw, constant_run: int
+    function: Callable[..., Any],
+    source: ElementFormat,
+    scales_given: bool,
+    draw: Draw,
+    constant_run: int,
+    bits: int = 8,
 ) -> Any:
     """(x, out, scales, (length, run, group), (first, last, begin, end), marks, words, numbers) -> groups left.
 
     Scales and results of all groups, by a fast formulation; those that it is not right for are marked. With
-    `constant_run`, which run then is, the rest of a row is left as well.
+    `constant_run`, which run then is, the rest of a row is left as well. Codes of fewer than eight bits are packed, and
+    blocks begin at a byte: those of a group stay in the first cache until all are there.
     """
     MAGNITUDE = (1 << (source.bits - 1)) - 1
     widen, fast_scale = float_additions.make_widen(source), float_additions.fast_scale
@@ -68,6 +74,7 @@ def quantize(
     i32 = np.int32
     Magnitude: Any = np.int64 if source.bits > 32 else np.int32
     word = wide if source.bits > 32 else lane
+    pack_run, PACKED = make_pack_run(bits), bits < 8
 
     def loop(x, out, scales, shape, bounds, marks, words, numbers):
         limits, e = numbers_given(numbers)
@@ -76,6 +83,7 @@ def quantize(
         per_row = (length + run - 1) // run
         amax, used = np.empty(group, Magnitude), np.empty(group, np.int32)
         buffer = np.empty(PIECE + 8 if BUFFERED else 1, np.int32)
+        room = np.empty(group * run, np.uint8) if PACKED else out
         skipped = 0
         for row in range(first, last):
             at = begin
@@ -125,16 +133,17 @@ def quantize(
                 if not scales_given:
                     for b in range(blocks):
                         store(scales, place + b, amax[b])
+                first_of_room = base if PACKED else 0
                 if constant_run > 0:
                     random = prepare(words, buffer, base, blocks * constant_run) - base
                     for b in range(blocks):
                         scale = lane(used[b])
                         start = base + b * constant_run
                         ask_for(x, start, constant_run, READ_AHEAD)
-                        ask_for(out, start, constant_run, WRITE_AHEAD)
+                        ask_for(out, start * bits // 8, constant_run, WRITE_AHEAD)
                         for i in range(start, start + constant_run):
-                            bits = lane(random_at(words, buffer, random + i))
-                            store(out, i, function(load(x, i), scale, bits, e))
+                            drawn = lane(random_at(words, buffer, random + i))
+                            store(room, i - first_of_room, function(load(x, i), scale, drawn, e))
                 else:
                     for piece in range(base, base + blocks * width, blocks * width if blocks > 1 else PIECE):
                         size = min(width, base + blocks * width - piece, PIECE)  # of a block, or of part of a long one
@@ -144,10 +153,12 @@ def quantize(
                             start = piece + b * size
                             for part in range(start, start + size, PART):
                                 ask_for(x, part, PART, READ_AHEAD)
-                                ask_for(out, part, PART, WRITE_AHEAD)
+                                ask_for(out, part * bits // 8, PART, WRITE_AHEAD)
                                 for i in range(part, min(part + PART, start + size)):
-                                    bits = lane(random_at(words, buffer, random + i))
-                                    store(out, i, function(load(x, i), scale, bits, e))
+                                    drawn = lane(random_at(words, buffer, random + i))
+                                    store(room, i - first_of_room, function(load(x, i), scale, drawn, e))
+                if PACKED:
+                    pack_run(room, 0, blocks * width, out, base * bits // 8)
         return skipped
 
     return compile_loop(loop)

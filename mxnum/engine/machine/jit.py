@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -121,5 +122,11 @@ def compile_loop(function: Callable[..., Any]) -> Any:
     loop_cache.name_by_content(function)
     loop = numba.njit(error_model="numpy", nogil=True, no_cfunc_wrapper=True)(function)
     if not numba.config.DISABLE_JIT:
-        loop_cache.keep(loop, before_compiling=register)
+        loop_cache.keep(loop, before_compiling=_begin)
     return loop
+
+
+def _begin(function: Callable[..., Any]) -> None:
+    """What compiling begins with."""
+    logging.getLogger("mxnum").info("Compiling loops for this machine: a second or so for each, once; disk keeps them.")
+    register(function)

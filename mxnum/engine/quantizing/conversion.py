@@ -13,7 +13,7 @@ from mxnum.dtypes import SIGNED, Array
 from mxnum.engine.loops import columns, rows
 from mxnum.engine.loops.random_bits import NO_DRAW, Draw
 from mxnum.engine.machine import float_environment
-from mxnum.engine.packing.arrays import unpack
+from mxnum.engine.packing.arrays import pack, unpack
 from mxnum.engine.request import Settings
 from mxnum.engine.rounding import formulation
 from mxnum.engine.rounding.formulation import Definition, Fast
@@ -53,7 +53,8 @@ class Conversion:
         is_common = run == (USUAL_RUN if walk.along_rows else 1) and not self.scales_given
         is_special = is_common and (draw is NO_DRAW or draw.buffered)
         function = (fast.special if is_special else None) or fast.function
-        return loops.quantize(function, self.source, self.scales_given, draw, run)
+        of_rows = (walk.bits,) if walk.along_rows else ()
+        return loops.quantize(function, self.source, self.scales_given, draw, run, *of_rows)
 
 
 class Loops:
@@ -96,15 +97,21 @@ class Loops:
                 return
         else:
             marks.fill(rows.MIXED)
-        if self.walk.bits < 8:
-            flat = self._unpacked(flat[0]), *flat[1:]
-        self._redo_marked(flat, marks, words, threads)
+        bits, (read, written, scales) = self.walk.bits, flat
+        if bits == 8:
+            self._redo_marked(flat, marks, words, threads)
+        elif self._reads is None:
+            self._redo_marked((self._unpacked(read).ravel(), written, scales), marks, words, threads)
+        else:  # codes that are not marked are right
+            codes = self._unpacked(written)
+            self._redo_marked((read, codes.ravel(), scales), marks, words, threads)
+            pack(codes, bits, written.reshape(len(codes), -1))
         marks.fill(0)
 
     def _unpacked(self, packed: Array) -> Array:
-        """Codes that the walk reads packed, a byte each."""
+        """Codes that the walk has packed, a byte each, in rows."""
         of_rows = packed.reshape(self.walk.planes * self.walk.rows, -1)
-        return unpack(of_rows, self.walk.bits, self.walk.columns).ravel()
+        return unpack(of_rows, self.walk.bits, self.walk.columns)
 
     def _redo_marked(self, flat: Flat, marks: Array, words: Any, threads: int | None) -> None:
         """Scales by the definition; elements at any scale, and what is still marked then by the definition."""

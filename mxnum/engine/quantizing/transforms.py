@@ -115,16 +115,23 @@ class PowersOfTwo(ByBytes):
     def undo(self, asked: DecodingSettings) -> Operation:
         return _by(from_codes(asked.element, asked.target))
 
+    def apply_packed(self, asked: Settings) -> PackedOperation:
+        return _packed(self.apply(asked), asked.element.bits, asked.shape)
+
     def undo_packed(self, asked: DecodingSettings) -> PackedOperation:
-        """Along rows, where each of them and each of their blocks begins at a byte."""
-        undo, bits, shape = self.undo(asked), asked.element.bits, asked.shape or (1,)
-        has_whole_rows = shape[-1] * bits % 8 == 0 or shape[-1] == prod(shape)
+        return _packed(self.undo(asked), asked.element.bits, asked.shape)
 
-        def along(walk: Walk, draw: Draw) -> Run | None:
-            begin_at_bytes = walk.along_rows and has_whole_rows and walk.run * bits % 8 == 0
-            return undo(replace(walk, bits=bits), draw) if begin_at_bytes else None
 
-        return along
+def _packed(operation: Operation, bits: int, shape: tuple[int, ...]) -> PackedOperation:
+    """An operation on packed codes along rows, where each of them and each of their blocks begins at a byte."""
+    length = shape[-1] if shape else 1
+    has_whole_rows = length * bits % 8 == 0 or length == prod(shape)
+
+    def along(walk: Walk, draw: Draw) -> Run | None:
+        begin_at_bytes = walk.along_rows and has_whole_rows and walk.run * bits % 8 == 0
+        return operation(replace(walk, bits=bits), draw) if begin_at_bytes else None
+
+    return along
 
 
 class Offsets(ByBytes):

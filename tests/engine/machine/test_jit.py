@@ -51,6 +51,19 @@ def test_registering_twice_is_harmless_and_returns_the_function():
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="compiled loops")
+def test_compiling_is_told_and_running_what_is_there_is_not(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    caplog.set_level("INFO", "mxnum")
+
+    def loop(values):
+        values[0] = 1
+
+    for told in (1, 1):  # the second time it is found on disk
+        compile_loop(loop)(np.zeros(1))
+        assert [record.getMessage()[:9] for record in caplog.records] == ["Compiling"] * told
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="compiled loops")
 @pytest.mark.parametrize("is_apart", [True, False])
 def test_what_is_apart_is_not_inlined(is_apart):
     def add_up(values, start):

@@ -1,0 +1,55 @@
+"""Few numbers quantized, packed and read by the definition as numpy runs it; whatever else there is, `host` does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mxnum import by_numpy
+from mxnum.chunks import positions, random_words
+from mxnum.dtypes import Array, numpy_dtype
+from mxnum.engine.request import DecodingRequest, Request
+
+
+def __getattr__(name: str) -> Any:
+    """Of the host's engine, which loads numba."""
+    from mxnum.engine.quantizing import host
+
+    return getattr(host, name)
+
+
+def quantize(request: Request, out: Any = None) -> Any:
+    """As `host.quantize`."""
+    asked, random = request.settings, request.random
+    if out is not None or asked.must_look or not asked.by_powers_of_two:
+        return __getattr__("quantize")(request, out)
+    modes = by_numpy.Settings(
+        asked.rounding, asked.overflow, asked.power_rule, asked.nonfinite, asked.offset_range,
+        *(() if random is None else (random.sr_bits,)),
+    )  # fmt: skip
+    words = None
+    if random is not None:
+        index = positions(tuple(slice(0, length) for length in asked.shape), asked.shape)
+        words = random_words(index, random.seed, random.stream) if random.words is None else random.words
+    codes, *sides = by_numpy.quantize(request.x, asked.format, asked.blocks, modes, request.scales, words)
+    return (pack(codes, asked.element.bits) if request.packed else codes, *sides)
+
+
+def dequantize(request: DecodingRequest, out: Array | None = None) -> Array:
+    """As `host.dequantize`."""
+    asked = request.settings
+    if out is not None or asked.packed or asked.has_offsets or not asked.scale.power_of_two:
+        values: Array = __getattr__("dequantize")(request, out)
+        return values
+    patterns = by_numpy.dequantize(request.stored, request.scales, asked.element, asked.blocks, asked.target)
+    return patterns.view(numpy_dtype(asked.target))
+
+
+def pack(codes: Array, bits: int, out: Array | None = None) -> Array:
+    """As `host.pack`."""
+    if out is not None:
+        packed: Array = __getattr__("pack")(codes, bits, out)
+        return packed
+    stream = np.unpackbits(codes[..., np.newaxis], axis=-1, count=bits, bitorder="little")
+    return np.packbits(stream.reshape(*codes.shape[:-1], -1), axis=-1, bitorder="little")
