@@ -26,8 +26,8 @@ class MXChunks(NamedTuple):
         """All of it in memory."""
         dask = errors.package("dask", "distributed")
         codes, scales, tensor = dask.compute(self.codes, self.scales, self.tensor_scale)
-        kept = {"blocks": self.blocks, "tensor_scale": None if tensor is None else np.asarray(tensor)}
-        return mx.MXArray.from_parts(codes, scales, self.format, **kept)
+        tensor = None if tensor is None else np.asarray(tensor)
+        return mx.MXArray.from_parts(codes, scales, self.format, blocks=self.blocks, tensor_scale=tensor)
 
 
 def quantize(x: Any, format: str | MXFormat, **options: Any) -> MXChunks:
@@ -107,8 +107,9 @@ def _checked(x: Any, options: dict[str, Any], format: str | MXFormat) -> tuple[A
         errors.require(words.shape == x.shape, "random_bits", f"of shape {x.shape}", words.shape)
         options["random_bits"] = words.rechunk(x.chunks)
     # What is wrong with the rest is said now, not when it is computed.
-    row = isinstance(options.get("tensor_scale"), str) or np.ndim(options.get("tensor_scale") or 0) > 0
-    errors.require(not row, "tensor_scale", "one number for a dask array", options.get("tensor_scale"))
+    tensor = options.get("tensor_scale")
+    one = tensor is None or (not isinstance(tensor, str) and np.ndim(tensor) == 0)
+    errors.require(one, "tensor_scale", "one number for a dask array", tensor)
     of_nothing = {} if words is None else {"random_bits": np.empty(nothing, words.dtype)}
     mx.quantize(np.empty(nothing, x.dtype), fmt, **{**options, "blocks": blocks, **of_nothing})
     return x, options, blocks

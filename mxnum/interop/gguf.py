@@ -1,9 +1,10 @@
-"""Blocks of GGUF files (llama.cpp): MXFP4, and the groups of integers Q8_0 and Q4_0. 32 elements each, the scale first.
+"""Blocks of GGUF files (llama.cpp): MXFP4, NVFP4, and the groups of integers Q8_0 and Q4_0; the scale comes first.
 
-Of four bits, byte i holds element i (low bits) and element i + 16 (high bits). gpt-oss checkpoints pair 2i with 2i + 1
-instead (`mxnum.interop.gpt_oss`): mixed up, the values are silently permuted.
+Of 32 elements of four bits, byte i holds element i (low bits) and element i + 16 (high bits). gpt-oss checkpoints pair
+2i with 2i + 1 instead (`mxnum.interop.gpt_oss`): mixed up, the values are silently permuted.
 
 - MXFP4: the E8M0 code and 16 bytes.
+- NVFP4: four E4M3 codes, then 8 bytes for the 16 elements of each; ``e2m1:block=16,scale=e4m3``: no tensor scale.
 - Q8_0: d in float16 and 32 integers n of two's complement; a value is d * n. That is ``int8:block=32,scale=float16``,
   whose elements are n / 64, so that its scales are 64 d.
 - Q4_0: d in float16, *with a sign*, and 32 integers n + 8. Scales have no sign here, and -8 with its sign turned has no
@@ -25,16 +26,18 @@ from mxnum.arguments import first_index
 from mxnum.array import MXArray
 from mxnum.dtypes import Array, as_array
 from mxnum.files import reading
+from mxnum.formats import SCALES
 from mxnum.interop._checked import in_host_memory, in_rows, require_rows, without_offsets
 from mxnum.tensors import in_kind
 
-#: The types of GGUF that are read and written: the format that each is read as, and the bytes of a block of 32.
+#: The types of GGUF that are read and written: the format that each is read as, and a block's elements and bytes.
 KINDS = {
-    "MXFP4": ("mxfp4_e2m1", 17),
-    "Q8_0": ("int8:block=32,scale=float16", 34),
-    "Q4_0": ("e1m3:bias=-2,block=32,scale=float16", 18),
+    "MXFP4": ("mxfp4_e2m1", 32, 17),
+    "NVFP4": ("e2m1:block=16,scale=e4m3", 64, 36),
+    "Q8_0": ("int8:block=32,scale=float16", 32, 34),
+    "Q4_0": ("e1m3:bias=-2,block=32,scale=float16", 32, 18),
 }
-_SIGN = np.uint16(0x8000)
+_SIGN, _E4M3 = np.uint16(0x8000), SCALES["e4m3"]
 
 
 def from_gguf_blocks(blocks: Any, shape: tuple[int, ...] | None = None, *, kind: str = "MXFP4") -> MXArray:
@@ -42,19 +45,19 @@ def from_gguf_blocks(blocks: Any, shape: tuple[int, ...] | None = None, *, kind:
 
     `kind` is GGUF's name of their type, one of `KINDS`.
     """
-    name, size = KINDS[errors.choose("kind", kind, tuple(KINDS))]
+    name, elements, size = KINDS[errors.choose("kind", kind, tuple(KINDS))]
     array = as_array("blocks", blocks, anywhere=False)
     errors.require_dtype("blocks", array.dtype, np.dtype(np.uint8))
     fits = array.ndim >= 1 and array.shape[-1] % size == 0
     errors.require(fits, "blocks", f"of {size} bytes a block along the last axis", array.shape)
     if shape is None:
-        shape = (*array.shape[:-1], array.shape[-1] // size * 32)
+        shape = (*array.shape[:-1], array.shape[-1] // size * elements)
     shape = tuple(errors.integer("shape", length, 0, 1 << 62) for length in shape)
-    whole = bool(shape) and shape[-1] % 32 == 0 and math.prod(shape) // 32 * size == array.size
-    errors.require(whole, "shape", f"of {array.size // size} blocks of 32 along the last axis", shape)
+    whole = bool(shape) and shape[-1] % elements == 0 and math.prod(shape) // elements * size == array.size
+    errors.require(whole, "shape", f"of {array.size // size} blocks of {elements} along the last axis", shape)
     rows = np.ascontiguousarray(array).reshape(-1, size)
-    codes, scales = {"MXFP4": _read_mxfp4, "Q8_0": _read_q8_0, "Q4_0": _read_q4_0}[kind](rows)
-    of_scales = (*shape[:-1], shape[-1] // 32)
+    codes, scales = _READERS[kind](rows)
+    of_scales = (*shape[:-1], scales.size // max(1, math.prod(shape[:-1])))
     return MXArray.from_parts(in_kind(codes.reshape(shape), blocks), scales.reshape(of_scales), name)
 
 
@@ -63,11 +66,20 @@ def _nibbles(bytes_: Array) -> Array:
 
 
 def _halves(codes: Array) -> Array:
-    return np.asarray(codes[:, :16] | codes[:, 16:] << 4)
+    half = codes.shape[1] // 2
+    return np.asarray(codes[:, :half] | codes[:, half:] << 4)
 
 
 def _read_mxfp4(rows: Array) -> tuple[Array, Array]:
     return _nibbles(rows[:, 1:]), rows[:, 0].copy()
+
+
+def _read_nvfp4(rows: Array) -> tuple[Array, Array]:
+    scales = np.ascontiguousarray(rows[:, :4])
+    wrong = scales >= _E4M3.nan_code
+    if wrong.any():
+        raise errors.outside("blocks", first_index(wrong), f"of scales below {_E4M3.nan_code}", int(scales[wrong][0]))
+    return _nibbles(rows[:, 4:].reshape(-1, 8)), scales
 
 
 def _read_q8_0(rows: Array) -> tuple[Array, Array]:
@@ -87,13 +99,16 @@ def _read_q4_0(rows: Array) -> tuple[Array, Array]:
     return np.abs(n).view(np.uint8) | (negative.astype(np.uint8) << 4), (words & ~_SIGN).view(np.float16)
 
 
+_READERS = {"MXFP4": _read_mxfp4, "NVFP4": _read_nvfp4, "Q8_0": _read_q8_0, "Q4_0": _read_q4_0}
+
+
 def _numbers_of(rows: Array) -> Array:
     """The float16 numbers that blocks begin with."""
     return np.ascontiguousarray(rows[:, :2]).view("<f2")[:, 0].astype(np.float16)
 
 
 def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
-    """The bytes of an array in whole blocks of 32 along the last axis: (..., so many a block).
+    """The bytes of an array in whole blocks along the last axis: (..., so many a block).
 
     For Q8_0 and Q4_0 elements have to be integers (``int8``, ``int4``, what `from_gguf_blocks` makes), and scales
     float16: a scale times the step between elements has to be a float16 number. Where d and -d say the same, d is
@@ -104,6 +119,15 @@ def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
         q = in_rows("q", q, "e2m1", "e8m0", 32)
         codes = np.ascontiguousarray(q.codes).reshape(-1, 32)
         parts = np.ascontiguousarray(q.scales).reshape(-1, 1), _halves(codes)
+    elif kind == "NVFP4":
+        q = in_rows("q", q, "e2m1", "e4m3", 16)
+        errors.require(q.tensor_scale is None, "q", "of a format without a tensor scale", q.format.name)
+        errors.require(q.shape[-1] % 64 == 0, "q", "in rows of a multiple of 64", q.shape)
+        scales = np.ascontiguousarray(q.scales).reshape(-1, 4)
+        wrong = scales == _E4M3.nan_code
+        if wrong.any():
+            raise errors.outside("q", first_index(wrong), "without scales that are NaN", "NaN")
+        parts = scales, _halves(np.ascontiguousarray(q.codes).reshape(-1, 16)).reshape(-1, 32)
     else:
         q = in_host_memory("q", without_offsets("q", q))
         n, is_negative, d = _integers(q)
@@ -152,22 +176,33 @@ def _written_q4_0(n: Array, is_negative: Array, d: Array) -> tuple[Array, Array]
     return _bytes_of(words.view(np.float16)), _halves((n + 8).astype(np.uint8))
 
 
+def names(path: str | os.PathLike[str]) -> list[str]:
+    """The tensors of a GGUF file that `load_tensor` reads."""
+    return list(_tensors(path))
+
+
 def load_tensor(path: str | os.PathLike[str], name: str) -> MXArray:
     """The tensor `name` of a GGUF file (extra ``gguf``), of a type in `KINDS`; axes in numpy order, inputs last.
 
     Its bytes are mapped, and read when it is asked for.
     """
+    tensors = _tensors(path)
+    tensor = tensors[errors.choose("name", name, list(tensors))]
+    with reading(path, "must be a whole GGUF file"):
+        shape = tuple(int(length) for length in reversed(tensor.shape))
+        blocks = np.asarray(tensor.data).view(np.uint8).reshape(*shape[:-1], -1)
+        return from_gguf_blocks(blocks, shape, kind=tensor.tensor_type.name)
+
+
+def _tensors(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What the package's reader says of each tensor of a type in `KINDS`."""
     gguf = errors.package("gguf", "gguf")
     with reading(path, "must be a whole GGUF file"), np.errstate(over="raise"):  # (it adds numpy's integers)
         every = _reader(gguf)(path).tensors
     tensors = {tensor.name: tensor for tensor in every if tensor.tensor_type.name in KINDS}
     if not tensors:
         raise ValueError(f"File {str(path)!r} must hold tensors of {errors.joined(KINDS)}, and has none.")
-    tensor = tensors[errors.choose("name", name, list(tensors))]
-    with reading(path, "must be a whole GGUF file"):
-        shape = tuple(int(length) for length in reversed(tensor.shape))
-        blocks = np.asarray(tensor.data).view(np.uint8).reshape(*shape[:-1], -1)
-        return from_gguf_blocks(blocks, shape, kind=tensor.tensor_type.name)
+    return tensors
 
 
 @cache

@@ -67,7 +67,7 @@ def groups(kind):
     rng = samples.generator("gguf groups", kind)
     d = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     d = d[(np.abs(d) < 1024) & ~np.signbit(d)] if kind == "Q8_0" else d[np.isfinite(d)]
-    blocks = rng.integers(0, 256, (len(d), mx_gguf.KINDS[kind][1]), np.uint8)
+    blocks = rng.integers(0, 256, (len(d), mx_gguf.KINDS[kind][2]), np.uint8)
     blocks[:, :2] = d.view(np.uint8).reshape(-1, 2)
     if kind == "Q4_0":  # as every block does that was quantized: without -8 or zeros nothing tells the sign of d
         blocks[:, 2] &= 0xF0
@@ -109,6 +109,32 @@ def test_groups_that_are_quantized_here_the_real_library_reads(gguf, kind, fmt):
         assert mx_gguf.from_gguf_blocks(blocks, kind=kind).scales.tobytes() == q.scales.tobytes()
 
 
+def test_nvfp4_is_what_the_real_library_reads(gguf):
+    rng = samples.generator("gguf nvfp4")
+    blocks = rng.integers(0, 256, (200, 2 * 36), np.uint8)
+    scales = blocks.reshape(200, 2, 36)[:, :, :4]
+    scales[...] = rng.integers(0, 0x7F, scales.shape)
+    q = mx_gguf.from_gguf_blocks(blocks, kind="NVFP4")
+    want = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType.NVFP4)
+    assert q.shape == want.shape == (200, 128)
+    assert np.array_equal(q.dequantize(), want)  # (its zeros have no sign)
+    assert np.array_equal(mx_gguf.to_gguf_blocks(q, kind="NVFP4"), blocks)
+    x = rng.standard_normal((4, 128)).astype(np.float32)
+    made = mx_gguf.to_gguf_blocks(mx.quantize(x, "e2m1:block=16,scale=e4m3"), kind="NVFP4")
+    read = gguf.quants.dequantize(made, gguf.GGMLQuantizationType.NVFP4)
+    assert np.array_equal(read, mx.fake_quantize(x, "e2m1:block=16,scale=e4m3"))
+    scales[0, 0, 0] = 0x7F  # which it reads as zero
+    with pytest.raises(ValueError, match="'blocks' must be of scales below 127, not 127"):
+        mx_gguf.from_gguf_blocks(blocks, kind="NVFP4")
+    wrong = mx.quantize(np.full((1, 64), np.nan), "e2m1:block=16,scale=e4m3")
+    for q, message in [
+        (mx.quantize(x, "nvfp4"), "without a tensor scale"), (mx.quantize(x[:, :32], wrong.format), "multiple of 64"),
+        (wrong, "without scales that are NaN"),
+    ]:  # fmt: skip
+        with pytest.raises(ValueError, match=f"'q' must be .*{message}"):
+            mx_gguf.to_gguf_blocks(q, kind="NVFP4")
+
+
 def test_signs_of_zeros_and_of_scales():
     # d, integers, what is written in their place where d and -d say the same
     two = np.float16(2)
@@ -145,7 +171,7 @@ def test_groups_that_have_no_place():
     for wrong in ("mxint8", "e4m3:block=32,scale=float16", "int8:block=32,scale=float32"):
         with pytest.raises(ValueError, match="'q' must be of integers and float16 scales, not"):
             mx_gguf.to_gguf_blocks(mx.quantize(np.ones(32), wrong), kind="Q8_0")
-    with pytest.raises(ValueError, match=r"'kind' must be one of \['MXFP4', 'Q8_0', 'Q4_0'\]"):
+    with pytest.raises(ValueError, match=r"'kind' must be one of \['MXFP4', 'NVFP4', 'Q8_0', 'Q4_0'\]"):
         mx_gguf.from_gguf_blocks(block(1.0, 1), kind="Q5_K")
 
 
@@ -229,7 +255,7 @@ def test_a_file_without_such_tensors_says_so(gguf, tmp_path):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    with pytest.raises(ValueError, match=r"must hold tensors of MXFP4, Q8_0 or Q4_0, and has none\.$"):
+    with pytest.raises(ValueError, match=r"must hold tensors of MXFP4, NVFP4, Q8_0 or Q4_0, and has none\.$"):
         mx_gguf.load_tensor(tmp_path / "m.gguf", "b")
     with pytest.raises(FileNotFoundError):
         mx_gguf.load_tensor(tmp_path / "none.gguf", "b")
