@@ -18,7 +18,7 @@ _PIECE = 1 << 24
 
 
 def quantize(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="A .npy, .npz, .safetensors or .gguf file, or a folder.")],
+    source: Annotated[Path, typer.Argument(metavar="IN", help="A .npy, .npz or .safetensors file.")],
     target: Annotated[Path, typer.Argument(metavar="OUT", help=".npz or .safetensors; with --values .npy.")],
     format: options.Format = "mxfp8_e4m3",
     axis: Annotated[int, typer.Option(help="The axis along which elements share a scale.")] = -1,

@@ -37,10 +37,9 @@ _BYTE_SCALES = "U8", "F8_E8M0"
 
 
 class _Weight(NamedTuple):
-    """Where a weight is stored."""
+    """How a weight is stored, and in which tensors."""
 
     layout: str
-    file: File
     parts: tuple[str, ...]
 
 
@@ -63,19 +62,22 @@ class Checkpoint:
         if direction is not None:
             errors.choose("direction", direction, DIRECTIONS)
         is_folder = self._path.is_dir()
-        paths = sorted(self._path.glob("*.safetensors")) if is_folder else [self._path]
-        if not paths:
-            raise ValueError(f"Folder {str(path)!r} must hold files that end in .safetensors, and has none.")
         config = _quantization_config(self._path if is_folder else self._path.parent)
         self._direction, self._method = direction, str(config.get("quant_method"))
         tile = config.get("weight_block_size") if block_shape is None else block_shape
         self._tile = None if tile is None else tuple(tile)
-        self._weights: dict[str, _Weight] = {}
-        for file in map(File, paths):
-            found = _weights_of(file)
-            if twice := set(found) & set(self._weights):
-                raise ValueError(f"Folder {str(path)!r} must hold each weight once, not {min(twice)!r} in two files.")
-            self._weights |= found
+        #: The file of each tensor: parts of a weight may lie in two.
+        self._files: dict[str, File] = {}
+        own, kinds = list[str](), dict[str, str]()
+        for file in map(File, _shards(self._path) if is_folder else [self._path]):
+            plain, mx_names = file.plain_names(), file.mx_names()
+            for name in (*mx_names, *plain):
+                if name in self._files:
+                    raise ValueError(f"Checkpoint {str(path)!r} must hold each tensor once, not {name!r} twice.")
+                self._files[name] = file
+            own += mx_names
+            kinds |= {name: file.dtype(name) for name in plain}
+        self._weights = {**{name: _Weight("mxnum", (name,)) for name in own}, **_weights_of(kinds)}
 
     def names(self) -> list[str]:
         """Every weight, quantized or not, under one name."""
@@ -87,14 +89,14 @@ class Checkpoint:
 
     def tensor(self, name: str) -> MXArray | Array:
         """A weight: as an `MXArray` on the mapped file where it is quantized, and else as a (mapped) array."""
-        layout, file, parts = self._found(name)
-        if layout == "plain":
-            return file.tensor(name)
+        layout, parts = self._found(name)
         if layout == "mxnum":
-            return file.mx(name)
+            return self._files[name].mx(name)
+        if layout == "plain":
+            return self._files[name].tensor(name)
         direction = self._direction_of(layout, name) if layout.startswith("nvfp4") else ""
         with reading(self._path, f"must hold {name!r} as {layout} has it"):
-            stored = [file.tensor(part) for part in parts]
+            stored = [self._files[part].tensor(part) for part in parts]
             if direction:
                 return from_nvfp4(*stored, direction=direction)
             if layout == "mxfp4 gpt_oss":
@@ -120,6 +122,17 @@ class Checkpoint:
         return by_name
 
 
+def _shards(folder: Path) -> list[Path]:
+    """The files of a checkpoint: those that its index names, or all."""
+    for index in sorted(folder.glob("*.safetensors.index.json")):
+        with reading(index, "must be an index in JSON"):
+            return [folder / name for name in sorted(set(json.loads(index.read_text())["weight_map"].values()))]
+    found = sorted(folder.glob("*.safetensors"))
+    if not found:
+        raise ValueError(f"Folder {str(folder)!r} must hold files that end in .safetensors, and has none.")
+    return found
+
+
 def _quantization_config(folder: Path) -> dict[str, Any]:
     """What the configuration beside a checkpoint says of quantization; nothing if there is none."""
     path = folder / "config.json"
@@ -131,16 +144,15 @@ def _quantization_config(folder: Path) -> dict[str, Any]:
         return dict(found)
 
 
-def _weights_of(file: File) -> dict[str, _Weight]:
-    """The weights of a file by name, and of what each is made."""
-    kinds = {name: file.dtype(name) for name in file.plain_names()}
-    found, used = {name: _Weight("mxnum", file, ()) for name in file.mx_names()}, set[str]()
+def _weights_of(kinds: dict[str, str]) -> dict[str, _Weight]:
+    """Weights by name, and of what each is made, by the types of all tensors."""
+    found, used = dict[str, _Weight](), set[str]()
     for name in kinds:
         for weight, layout, parts in _readings(name, kinds):
-            found[weight] = _Weight(layout, file, parts)
+            found[weight] = _Weight(layout, parts)
             used |= set(parts)
             break
-    return {**found, **{name: _Weight("plain", file, (name,)) for name in kinds if name not in used}}
+    return {**found, **{name: _Weight("plain", (name,)) for name in kinds if name not in used}}
 
 
 def _readings(name: str, kinds: dict[str, str]) -> Any:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 
 import ml_dtypes
 import numpy as np
@@ -71,8 +72,24 @@ def test_a_folder_with_a_configuration(tmp_path):
         Checkpoint(tmp_path)
     (tmp_path / "config.json").unlink()
     safetensors.save(tmp_path / "model-3.safetensors", to_tensors("b.weight", other, "modelopt"))
-    with pytest.raises(ValueError, match=r"must hold each weight once, not 'b.weight' in two files"):
+    with pytest.raises(ValueError, match=r"must hold each tensor once, not 'b.weight' twice"):
         Checkpoint(tmp_path)
+    index = {"weight_map": {"a.weight": "model-1.safetensors", "b.weight": "model-3.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    checkpoint = Checkpoint(tmp_path, block_shape=(64, 64))
+    assert checkpoint.tensor("a.weight").equals(q)
+    assert checkpoint.tensor("b.weight").equals(other)
+    (tmp_path / "model.safetensors.index.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"index.json' must be an index in JSON: it lacks 'weight_map'"):
+        Checkpoint(tmp_path)
+
+
+def test_parts_of_a_weight_may_lie_in_two_files(tmp_path):
+    q = example(FP8, (200, 300), block_shape=(128, 128))
+    for i, (name, part) in enumerate(to_tensors("w", q, "deepseek").items()):
+        safetensors.save(tmp_path / f"{i}.safetensors", {name: part})
+    assert Checkpoint(tmp_path).names() == ["w"]
+    assert Checkpoint(tmp_path).tensor("w").equals(q)
 
 
 def test_the_direction_of_a_global_scale_is_said_by_names_or_the_caller(tmp_path):
@@ -175,3 +192,29 @@ def test_mistakes(tmp_path):
     ]:
         with pytest.raises((ValueError, TypeError), match=message):
             call()
+
+
+def test_the_official_libraries_read_files_that_are_written_here(tmp_path):
+    """Through safetensors' own reader, and compressed-tensors' own converter of what ModelOpt writes."""
+    load_file = pytest.importorskip("safetensors.torch", reason="the package safetensors is not installed").load_file
+    pytest.importorskip("compressed_tensors", reason="compressed_tensors is not installed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from compressed_tensors.compressors.nvfp4.base import NVFP4PackedCompressor
+        from compressed_tensors.entrypoints.convert.converters.modelopt_nvfp4 import ModelOptNvfp4Converter
+        from compressed_tensors.quantization import QuantizationScheme
+        from compressed_tensors.quantization.quant_scheme import NVFP4
+    # A power of two, so that nothing is rounded twice.
+    q = mx.quantize(samples.generator("official").standard_normal((8, 64)), "nvfp4", tensor_scale=2.0**-9)
+    for layout in ("modelopt", "compressed_tensors"):
+        safetensors.save(tmp_path / "m.safetensors", to_tensors("l.weight", q, layout))
+        tensors = load_file(tmp_path / "m.safetensors")
+        if layout == "modelopt":
+            tensors = ModelOptNvfp4Converter(targets=["l"]).process(tensors)
+        own = {name.removeprefix("l."): tensor for name, tensor in tensors.items()}
+        assert set(own) == {"weight_packed", "weight_scale", "weight_global_scale"}
+        read = NVFP4PackedCompressor.decompress(own, QuantizationScheme(**NVFP4, targets=["Linear"]))["weight"]
+        assert np.array_equal(read.float().numpy(), q.dequantize("bfloat16").astype(np.float32))
+        converted = {f"l.{name}": tensor for name, tensor in own.items()}
+        safetensors.save(tmp_path / "again.safetensors", converted)
+        assert Checkpoint(tmp_path / "again.safetensors").tensor("l.weight").equals(q)
