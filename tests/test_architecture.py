@@ -79,7 +79,7 @@ ALLOWED = {
     "experiments": {"errors", "files", "formats", "modes", "recipe", "analysis", "experiments"},
     "torch": {"errors", "formats", "modes", "recipe", "interop", "torch"},
     "plots": {"errors", "formats", "modes", "dtypes", "layout", "ops", "analysis"},
-    "interop": {"errors", "formats", "tensors", "dtypes", "layout", "files", "array", "ops", "interop"},
+    "interop": {"errors", "formats", "tensors", "dtypes", "layout", "files", "arguments", "array", "ops", "interop"},
     "conformance": {
         "errors",
         "formats",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from pathlib import Path
@@ -143,3 +144,59 @@ def test_where_blocks_of_gfloat_differ(fmt):
     found = list(wrong_cases("gfloat", "compute_scale_amax, encode_block", fmt))
     assert found
     assert not any(np.isfinite(largest) for largest, *_ in found)
+
+
+NVFP4 = "NVFP4, with its tensor scale"
+FLOAT_SCALES = "scales that are floats, not powers of two"
+
+
+def test_scales_that_are_floats():
+    for library in ("gguf", "gfloat", "onnx"):
+        compared(library)
+    import gfloat
+    import gguf
+    import onnx
+    from gfloat import formats
+
+    assert cells(NVFP4)["gguf"] == "without"
+    names = gguf.GGMLQuantizationType
+    assert gguf.quants.dequantize(np.zeros((1, 36), np.uint8), names.NVFP4).shape == (1, 64)  # and no other bytes
+    assert gguf.quants.dequantize(np.zeros((1, 34), np.uint8), names.Q8_0).shape == (1, 32)
+    assert (cells(FLOAT_SCALES)["gfloat"], cells(NVFP4)["gfloat"]) == ("yes", "–")
+    of_floats = gfloat.BlockFormatInfo("floats", formats.format_info_ocp_e2m1, 16, formats.format_info_ocp_e4m3)
+    values = np.array([8.0, 5.0] * 8)
+    decoded = gfloat.quantize_block(of_floats, values, gfloat.compute_scale_amax)
+    assert len(decoded) == 16
+    assert not any("nv" in block.name for block in formats.all_block_formats)
+    assert cells(NVFP4)["onnx"] == "by a second operator"
+    types = {each for each in onnx.defs.get_schema("DequantizeLinear").type_constraints if each.type_param_str == "T2"}
+    assert {"tensor(float)", "tensor(float16)", "tensor(bfloat16)"} <= set(next(iter(types)).allowed_type_strs)
+    assert not any("float8e4m3" in name for name in next(iter(types)).allowed_type_strs)
+
+
+@pytest.mark.skipif(
+    "MXNUM_MICROXCALING" not in os.environ, reason="MXNUM_MICROXCALING does not say where a checkout is"
+)
+def test_what_microxcaling_does(monkeypatch):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    monkeypatch.syspath_prepend(os.environ["MXNUM_MICROXCALING"])
+    from mx.mx_ops import _quantize_mx
+
+    def made(values, fmt="fp8_e4m3", how="even", dtype=None, axes=(0,)):
+        x = torch.tensor(values, dtype=dtype)
+        return _quantize_mx(x, 8, fmt, axes=list(axes), block_size=4, round=how)
+
+    for special in (float("inf"), float("nan")):
+        assert made([1.0, special, 2.0, 3.0]).isnan().all()
+    assert cells("policy for NaN and infinity")["microxcaling"] == "whole block"
+    ties = [0.25, 0.75, -1.25, 6.0]
+    told = {how: made(ties, "fp4_e2m1", how).tolist() for how in ("nearest", "even", "floor")}
+    assert told == {"nearest": [0.5, 1, -1.5, 6], "even": [0, 1, -1, 6], "floor": [0, 0.5, -1, 6]}
+    assert set(made([0.7] * 4, "fp4_e2m1", "dither").tolist()) <= {0.5, 0.75}
+    assert cells("roundings")["microxcaling"] == "nearest (two), to zero, stochastic"
+    once = made([1 + 2**-4 + 2**-50, 1, 1, 1], dtype=torch.float64)
+    assert (once.dtype, once[0]) == (torch.float64, 1.125)
+    assert cells("float64 rounded once")["microxcaling"] == "yes"
+    assert made([500.0, 1, 1, 1])[0] == 448
+    assert cells("saturate or not")["microxcaling"] == "yes"
+    assert made(torch.arange(64.0).reshape(8, 8).tolist(), axes=(0, 1)).shape == (8, 8)

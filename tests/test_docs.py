@@ -40,7 +40,7 @@ LANGUAGES = {
     "text": "nobody: it is what a program printed",
 }
 #: Packages that a block of Python may need, beyond those that the tests need.
-OPTIONAL = ("torch", "onnx", "dask", "cupy", "triton")
+OPTIONAL = ("torch", "torchao", "onnx", "dask", "cupy", "triton")
 #: What a block that computes for minutes is made to do here instead; everything else is run as it stands.
 SHORTER = {
     "Experiment(rate=1.2e-2": "Experiment(steps=20, width=32, batch=32, rate=1.2e-2",

@@ -51,6 +51,7 @@ NEEDS = [
     ("torch", "torch", lambda _: interop("torch").from_torch(None, None)),
     ("torch", "torch", lambda _: interop("torch").as_array(None)),
     ("torch", "torch", lambda _: interop("torch").quantize(None, "mxfp8_e4m3")),
+    ("torchao", "torchao", lambda _: interop("torchao").from_torchao(None)),
     ("torch", "torch", lambda _: loaded_anew("mxnum.torch")),
     ("onnx", "onnx", lambda _: interop("onnx").to_onnx(eight_bits(), "x")),
     ("onnx", "onnx", lambda _: interop("onnx").from_onnx(None, None)),
@@ -87,7 +88,8 @@ def test_the_extras_bring_what_they_are_named_for():
 
 def test_what_needs_nothing():
     q = mx.quantize(np.ones((2, 64), np.float32), "mxfp4_e2m1")
-    for name in ("views", "safetensors", "gpt_oss", "swizzle", "gguf", "torch", "onnx", "dask"):
+    modules = "views safetensors checkpoints nvfp4 fp8 gpt_oss swizzle gguf torch torchao onnx dask"
+    for name in modules.split():
         assert interop(name) is not None
     assert interop("gguf").from_gguf_blocks(interop("gguf").to_gguf_blocks(q)).equals(q)
     assert interop("gpt_oss").from_gpt_oss(*interop("gpt_oss").to_gpt_oss(q)).equals(q)

@@ -11,7 +11,9 @@ from mxnum.cli import options
 
 
 def inspect(
-    source: Annotated[Path, typer.Argument(metavar="FILE", help="A .npy, .npz or .safetensors file.")],
+    source: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A .npy, .npz, .safetensors or .gguf file, or a folder.")
+    ],
     format: Annotated[
         str | None, typer.Option("--format", "-f", help="For floats: say what this MX format would do to them.")
     ] = None,

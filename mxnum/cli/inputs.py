@@ -14,7 +14,7 @@ from mxnum.dtypes import Array
 from mxnum.files import reading
 from mxnum.formats import FLOATS
 
-SUFFIXES = (".npy", ".npz", ".safetensors")
+SUFFIXES = (".npy", ".npz", ".safetensors", ".gguf")
 
 
 def read_array(path: Path, tensor: str | None = None, as_dtype: str | None = None) -> Array:
@@ -26,7 +26,9 @@ def read_array(path: Path, tensor: str | None = None, as_dtype: str | None = Non
 
 
 def read(path: Path, tensor: str | None = None) -> Array | MXArray:
-    """Whatever array a file holds: floats, or an `MXArray` that was saved."""
+    """Whatever array a file (or a folder of a checkpoint) holds: floats, or an `MXArray` that was saved."""
+    if path.is_dir() and any(path.glob("*.safetensors")):
+        return _from_checkpoint(path, tensor)
     if path.suffix not in SUFFIXES:
         raise ValueError(f"File {str(path)!r} must end in {errors.joined(SUFFIXES)}.")
     if path.is_dir():
@@ -36,7 +38,11 @@ def read(path: Path, tensor: str | None = None) -> Array | MXArray:
             array: Array = np.load(path, mmap_mode="r" if path.stat().st_size else None, allow_pickle=False)
             errors.require_type(isinstance(array, np.ndarray), "array", "one array", "an archive")
         return array
-    return _from_archive(path, tensor) if path.suffix == ".npz" else _from_safetensors(path, tensor)
+    if path.suffix == ".gguf":
+        from mxnum.interop import gguf
+
+        return gguf.load_tensor(path, chosen(gguf.names(path), tensor))
+    return _from_archive(path, tensor) if path.suffix == ".npz" else _from_checkpoint(path, tensor)
 
 
 def _from_archive(path: Path, tensor: str | None) -> Array | MXArray:
@@ -53,23 +59,16 @@ def _from_archive(path: Path, tensor: str | None) -> Array | MXArray:
             return np.asarray(archive[name])
 
 
-def _from_safetensors(path: Path, tensor: str | None) -> Array | MXArray:
-    """An MX tensor that was saved, an ordinary tensor, or the blocks and scales of a gpt-oss checkpoint."""
+def _from_checkpoint(path: Path, tensor: str | None) -> Array | MXArray:
+    """A weight of a safetensors file or of a folder of them, quantized or not, or a tensor that is part of one."""
+    from mxnum.interop.checkpoints import Checkpoint
     from mxnum.interop.safetensors import File
 
-    file = File(path)
-    mx_names = file.mx_names()
-    parts = {f"{name}.{part}" for name in mx_names for part in ("elements", "scales", "offsets")}
-    plain = [name for name in file.names() if name not in parts]
-    blocks = [name[: -len(".blocks")] for name in plain if name.endswith((".blocks", "_blocks"))]
-    name = chosen([*mx_names, *plain, *blocks] if tensor is not None else [*mx_names, *plain], tensor)
-    if name in mx_names:
-        return file.mx(name)
-    if name in plain:
-        return file.tensor(name)
-    from mxnum.interop.gpt_oss import load_tensor
-
-    return load_tensor(path, name)
+    checkpoint = Checkpoint(path)
+    names = checkpoint.names()
+    if tensor not in names and path.is_file() and tensor in (file := File(path)).plain_names():
+        return file.tensor(tensor)
+    return checkpoint.tensor(chosen(names, tensor))
 
 
 def chosen(names: list[str], tensor: str | None) -> str:

@@ -1,11 +1,18 @@
-"""MX arrays as other software can take them: checked before anything is written."""
+"""MX arrays as other software can take them: checked before anything is written; scales as numbers."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from mxnum import errors, formats
+import numpy as np
+
+from mxnum import errors
 from mxnum.array import MXArray
+from mxnum.dtypes import Array
+from mxnum.formats import ScaleFormat
+
+#: The name that ml_dtypes and torch have for scales of eight bits; UE5M3 has none. Others are floats as they are.
+SCALE_TYPES = {"e8m0": "float8_e8m0fnu", "e4m3": "float8_e4m3fn"}
 
 
 def in_host_memory(argument: str, q: Any) -> MXArray:
@@ -18,9 +25,37 @@ def in_host_memory(argument: str, q: Any) -> MXArray:
 
 
 def without_offsets(argument: str, q: Any) -> MXArray:
-    """An MX array whose codes and E8M0 scales say everything, which is all that most other software knows."""
+    """An MX array whose codes and scales say everything, which is all that other software knows."""
     errors.require_type(isinstance(q, MXArray), argument, "an MXArray", type(q).__name__)
-    formats.get_e8m0(q.format, "What other software reads")
     errors.require(q.offsets is None, argument, "without offsets", q)
     checked: MXArray = q
     return checked
+
+
+def in_rows(argument: str, q: Any, element: str, scale: str, block: int) -> MXArray:
+    """The same in host memory, of these elements and scales, in whole blocks of that length along the last axis."""
+    made = in_host_memory(argument, without_offsets(argument, q))
+    fmt = made.format
+    errors.require(fmt.element.name == element, argument, f"of {element} elements", fmt.name)
+    errors.require(fmt.scale.name == scale, argument, f"of {scale.upper()} scales", fmt.name)
+    require_rows(argument, made, block)
+    return made
+
+
+def require_rows(argument: str, q: MXArray, block: int) -> None:
+    """An error unless the last axis is a whole number of blocks of that length, and no other axis is blocked."""
+    rows = q.ndim >= 1 and q.blocks == (*(1,) * (q.ndim - 1), block) and q.shape[-1] % block == 0
+    errors.require(rows, argument, f"in whole blocks of {block} along the last axis", q.blocks)
+
+
+def typed_scales(q: MXArray) -> Array:
+    """Scales in host memory as numbers of the type of ml_dtypes or numpy that they are; codes of UE5M3."""
+    import ml_dtypes
+
+    name = SCALE_TYPES.get(q.format.scale.name)
+    return np.asarray(q.scales) if name is None else q.scales.view(getattr(ml_dtypes, name))
+
+
+def untyped_scales(scales: Array, scale: ScaleFormat) -> Array:
+    """The other way: codes of the scales' own type as bytes, and anything else as it is."""
+    return scales.view(np.uint8) if scales.dtype.name == SCALE_TYPES.get(scale.name) else scales

@@ -8,52 +8,79 @@ import numpy as np
 
 import mxnum as mx
 from mxnum import errors, formats
-from mxnum.dtypes import as_array
+from mxnum.dtypes import as_array, scale_dtype
 from mxnum.formats import MXFormat
 from mxnum.layout import resolve_blocks
 
 
 class MXChunks(NamedTuple):
-    """Codes and scales as dask arrays whose chunks belong together."""
+    """Codes and scales as dask arrays whose chunks belong together, and a tensor scale, where there is one, for all."""
 
     codes: Any
     scales: Any
     format: MXFormat
     blocks: tuple[int, ...]
+    tensor_scale: Any = None
 
     def compute(self) -> mx.MXArray:
         """All of it in memory."""
         dask = errors.package("dask", "distributed")
-        codes, scales = dask.compute(self.codes, self.scales)
-        return mx.MXArray.from_parts(codes, scales, self.format, blocks=self.blocks)
+        codes, scales, tensor = dask.compute(self.codes, self.scales, self.tensor_scale)
+        tensor = None if tensor is None else np.asarray(tensor)
+        return mx.MXArray.from_parts(codes, scales, self.format, blocks=self.blocks, tensor_scale=tensor)
 
 
 def quantize(x: Any, format: str | MXFormat, **options: Any) -> MXChunks:
     """`mxnum.quantize` of a dask array, lazily. Blocks must not straddle chunks: each inner chunk holds whole blocks.
 
-    Takes the keywords of `mxnum.quantize` except `offset`, `scales`, `out`, and `seed`: which random word an element
-    gets would depend on the chunks. `random_bits` may be a dask array of uint32. Mistakes raise here, but for what only
+    Takes the keywords of `mxnum.quantize` except `arithmetic`, `offset`, `scales`, `out`, and `seed`: which random word
+    an element gets would depend on the chunks. `random_bits` may be a dask array of uint32. A tensor scale (``nvfp4``)
+    is one for all chunks: a number that is given, or found in a pass of its own. Mistakes raise here, but for what only
     the numbers tell (``nonfinite="raise"``).
     """
-    array, options, blocks = _checked(x, options, format)
-    words = options.pop("random_bits", None)
+    inputs, tensor, settings, fmt, array = _prepared(x, options, format)
+    blocks = settings["blocks"]
     count = tuple(tuple(-(-n // b) for n in chunks) for chunks, b in zip(array.chunks, blocks, strict=True))
-    inputs = (array,) if words is None else (array, words)
-    fmt = formats.get_e8m0(format, "mxnum.interop.dask")
-    settings = {**options, "blocks": blocks}
     codes = _map(_codes, inputs, fmt, settings, np.uint8, array.chunks)
-    scales = _map(_scales, inputs, fmt, settings, np.uint8, count)
-    return MXChunks(codes, scales, fmt, blocks)
+    scales = _map(_scales, inputs, fmt, settings, scale_dtype(fmt.scale), count)
+    return MXChunks(codes, scales, fmt, blocks, tensor)
 
 
 def fake_quantize(x: Any, format: str | MXFormat, **options: Any) -> Any:
     """`mxnum.fake_quantize` of a dask array, lazily; keywords as in `quantize`."""
-    array, options, blocks = _checked(x, options, format)
-    words = options.pop("random_bits", None)
-    inputs = (array,) if words is None else (array, words)
-    settings = {**options, "blocks": blocks}
-    fmt = formats.get_e8m0(format, "mxnum.interop.dask")
+    inputs, _, settings, fmt, array = _prepared(x, options, format)
     return _map(_values, inputs, fmt, settings, array.dtype.newbyteorder("="), array.chunks)
+
+
+def _prepared(x: Any, options: dict[str, Any], format: str | MXFormat) -> Any:
+    """Arrays that chunks of results are made of, the tensor scale, settings for each chunk, the format, and x."""
+    array, options, blocks = _checked(x, options, format)
+    fmt, inputs, tensor = formats.get(format), [array], None
+    options["has_words"], options["has_tensor"] = "random_bits" in options, fmt.tensor_scale is not None
+    if options["has_words"]:
+        inputs.append(options.pop("random_bits"))
+    if fmt.tensor_scale is not None:
+        tensor = _tensor_scale(array, fmt, options.pop("tensor_scale", None))
+        inputs.append(tensor)
+    return inputs, tensor, {**options, "blocks": blocks}, fmt, array
+
+
+def _tensor_scale(array: Any, fmt: MXFormat, given: Any) -> Any:
+    """One tensor scale for all chunks, as a dask array without axes."""
+    array_module = errors.package("dask.array", "distributed")
+    if given is not None:
+        return array_module.from_array(np.asarray(given, np.float32))
+    largest = array.map_blocks(_finite_magnitudes, dtype=np.float64, meta=np.empty((0,) * array.ndim)).max()
+    return largest.map_blocks(_scale_of_largest, fmt=fmt, dtype=np.float32, meta=np.empty((), np.float32))
+
+
+def _finite_magnitudes(x: Any) -> Any:
+    wide = np.abs(np.asarray(x, np.float64))
+    return np.where(np.isfinite(wide), wide, 0)
+
+
+def _scale_of_largest(largest: Any, *, fmt: MXFormat) -> Any:
+    return np.asarray(mx.quantize(np.asarray(largest, np.float64).reshape(1), fmt).tensor_scale)
 
 
 def _checked(x: Any, options: dict[str, Any], format: str | MXFormat) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
@@ -61,8 +88,9 @@ def _checked(x: Any, options: dict[str, Any], format: str | MXFormat) -> tuple[A
     errors.require_type(isinstance(x, array_module.Array), "x", "a dask array", type(x).__name__)
     known = all(length == length for chunks in x.chunks for length in chunks)  # (those that are not are NaN)
     errors.require(known, "x", "of chunks whose lengths are known (x.compute_chunk_sizes())", x.chunks)
-    fmt = formats.get_e8m0(format, "mxnum.interop.dask")
-    options = dict(options)
+    fmt, options = formats.get(format), dict(options)
+    exact = options.pop("arithmetic", "exact") == "exact"
+    errors.require(exact, "arithmetic", "'exact' for a dask array", "the name of a stack")
     for name in ("seed", "offset", "scales", "out"):
         if options.pop(name, None) is not None:
             instead = " (give random_bits instead)" if name == "seed" else ""
@@ -72,13 +100,16 @@ def _checked(x: Any, options: dict[str, Any], format: str | MXFormat) -> tuple[A
     for axis, (chunks, block) in enumerate(zip(x.chunks, blocks, strict=True)):
         whole = all(length % block == 0 for length in chunks[:-1])
         errors.require(whole, "x", f"in chunks of whole blocks of {block} along axis {axis} (x.rechunk)", chunks)
-    words, nothing = options.get("random_bits"), (0,) * x.ndim
+    words, nothing = options.pop("random_bits", None), (0,) * x.ndim
     if words is not None:
         if not isinstance(words, array_module.Array):
             words = array_module.from_array(as_array("random_bits", words, anywhere=False))
         errors.require(words.shape == x.shape, "random_bits", f"of shape {x.shape}", words.shape)
         options["random_bits"] = words.rechunk(x.chunks)
     # What is wrong with the rest is said now, not when it is computed.
+    tensor = options.get("tensor_scale")
+    one = tensor is None or (not isinstance(tensor, str) and np.ndim(tensor) == 0)
+    errors.require(one, "tensor_scale", "one number for a dask array", tensor)
     of_nothing = {} if words is None else {"random_bits": np.empty(nothing, words.dtype)}
     mx.quantize(np.empty(nothing, x.dtype), fmt, **{**options, "blocks": blocks, **of_nothing})
     return x, options, blocks
@@ -97,23 +128,30 @@ def _map(function: Any, inputs: Any, fmt: MXFormat, settings: dict[str, Any], dt
     )
 
 
-def _quantized(x: Any, words: Any, fmt: MXFormat, settings: dict[str, Any]) -> mx.MXArray:
-    random: dict[str, Any] = {} if words is None else {"random_bits": np.asarray(words)}
-    return mx.quantize(np.asarray(x), fmt, **settings, **random)
+def _options(rest: tuple[Any, ...], settings: dict[str, Any]) -> dict[str, Any]:
+    """The keywords for a chunk, of which `rest` are arrays: random words and the tensor scale, if there are such."""
+    options, arrays = dict(settings), iter(rest)
+    if options.pop("has_words"):
+        options["random_bits"] = np.asarray(next(arrays))
+    if options.pop("has_tensor"):
+        options["tensor_scale"] = np.asarray(next(arrays), np.float32).reshape(())
+    return options
 
 
-def _codes(x: Any, words: Any = None, *, fmt: MXFormat, settings: dict[str, Any]) -> Any:
-    return _quantized(x, words, fmt, settings).codes
+def _codes(x: Any, *rest: Any, fmt: MXFormat, settings: dict[str, Any]) -> Any:
+    return mx.quantize(np.asarray(x), fmt, **_options(rest, settings)).codes
 
 
-def _scales(x: Any, words: Any = None, *, fmt: MXFormat, settings: dict[str, Any]) -> Any:
-    if settings.get("rounding", "rne") == "sr":  # the scale does not depend on how elements are rounded
-        settings = {**settings, "rounding": "rne"}
-        settings.pop("sr_bits", None)
-        words = None
-    return _quantized(x, words, fmt, settings).scales
+def _scales(x: Any, *rest: Any, fmt: MXFormat, settings: dict[str, Any]) -> Any:
+    options = _options(rest, settings)
+    if (
+        options.get("rounding", "rne") == "sr" and fmt.scale.power_of_two
+    ):  # these do not depend on how elements are rounded
+        options["rounding"] = "rne"
+        for name in ("sr_bits", "random_bits"):
+            options.pop(name, None)
+    return mx.quantize(np.asarray(x), fmt, **options).scales
 
 
-def _values(x: Any, words: Any = None, *, fmt: MXFormat, settings: dict[str, Any]) -> Any:
-    random: dict[str, Any] = {} if words is None else {"random_bits": np.asarray(words)}
-    return mx.fake_quantize(np.asarray(x), fmt, **settings, **random)
+def _values(x: Any, *rest: Any, fmt: MXFormat, settings: dict[str, Any]) -> Any:
+    return mx.fake_quantize(np.asarray(x), fmt, **_options(rest, settings))

@@ -1,7 +1,15 @@
-"""MXFP4 as GGUF files (llama.cpp) hold it: 17 bytes a block, the scale code first.
+"""Blocks of GGUF files (llama.cpp): MXFP4, NVFP4, and the groups of integers Q8_0 and Q4_0; the scale comes first.
 
-Byte i of the 16 that follow holds element i (low bits) and element i + 16 (high bits). gpt-oss checkpoints pair 2i with
-2i + 1 instead (`mxnum.interop.gpt_oss`): mixed up, the values are silently permuted.
+Of 32 elements of four bits, byte i holds element i (low bits) and element i + 16 (high bits). gpt-oss checkpoints pair
+2i with 2i + 1 instead (`mxnum.interop.gpt_oss`): mixed up, the values are silently permuted.
+
+- MXFP4: the E8M0 code and 16 bytes.
+- NVFP4: four E4M3 codes, then 8 bytes for the 16 elements of each; ``e2m1:block=16,scale=e4m3``: no tensor scale.
+- Q8_0: d in float16 and 32 integers n of two's complement; a value is d * n. That is ``int8:block=32,scale=float16``,
+  whose elements are n / 64, so that its scales are 64 d.
+- Q4_0: d in float16, *with a sign*, and 32 integers n + 8. Scales have no sign here, and -8 with its sign turned has no
+  place in four bits, so it is read as ``e1m3:bias=-2,block=32,scale=float16``: integers from -15 to 15 by sign and
+  magnitude, zeros with a sign too, and the scale |d|.
 """
 
 from __future__ import annotations
@@ -14,57 +22,187 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
+from mxnum.arguments import first_index
 from mxnum.array import MXArray
 from mxnum.dtypes import Array, as_array
 from mxnum.files import reading
-from mxnum.interop._checked import in_host_memory, without_offsets
+from mxnum.formats import SCALES
+from mxnum.interop._checked import in_host_memory, in_rows, require_rows, without_offsets
 from mxnum.tensors import in_kind
 
-_FORMAT = "mxfp4_e2m1"
+#: The types of GGUF that are read and written: the format that each is read as, and a block's elements and bytes.
+KINDS = {
+    "MXFP4": ("mxfp4_e2m1", 32, 17),
+    "NVFP4": ("e2m1:block=16,scale=e4m3", 64, 36),
+    "Q8_0": ("int8:block=32,scale=float16", 32, 34),
+    "Q4_0": ("e1m3:bias=-2,block=32,scale=float16", 32, 18),
+}
+_SIGN, _E4M3 = np.uint16(0x8000), SCALES["e4m3"]
 
 
-def from_gguf_blocks(blocks: Any, shape: tuple[int, ...] | None = None) -> MXArray:
-    """An MX array from bytes (..., 17 a block), as GGUF stores them; `shape` is the elements', if it is not clear."""
+def from_gguf_blocks(blocks: Any, shape: tuple[int, ...] | None = None, *, kind: str = "MXFP4") -> MXArray:
+    """An MX array from bytes (..., so many a block), as GGUF stores them; `shape` is the elements', if it is not clear.
+
+    `kind` is GGUF's name of their type, one of `KINDS`.
+    """
+    name, elements, size = KINDS[errors.choose("kind", kind, tuple(KINDS))]
     array = as_array("blocks", blocks, anywhere=False)
     errors.require_dtype("blocks", array.dtype, np.dtype(np.uint8))
-    fits = array.ndim >= 1 and array.shape[-1] % 17 == 0
-    errors.require(fits, "blocks", "of 17 bytes a block along the last axis", array.shape)
+    fits = array.ndim >= 1 and array.shape[-1] % size == 0
+    errors.require(fits, "blocks", f"of {size} bytes a block along the last axis", array.shape)
     if shape is None:
-        shape = (*array.shape[:-1], array.shape[-1] // 17 * 32)
+        shape = (*array.shape[:-1], array.shape[-1] // size * elements)
     shape = tuple(errors.integer("shape", length, 0, 1 << 62) for length in shape)
-    whole = bool(shape) and shape[-1] % 32 == 0 and math.prod(shape) // 32 * 17 == array.size
-    errors.require(whole, "shape", f"of {array.size // 17} blocks of 32 along the last axis", shape)
-    rows = np.ascontiguousarray(array).reshape(-1, 17)
-    codes = np.concatenate([rows[:, 1:] & 0x0F, rows[:, 1:] >> 4], axis=1).reshape(shape)
-    scales = rows[:, 0].reshape(*shape[:-1], shape[-1] // 32)
-    return MXArray.from_parts(in_kind(codes, blocks), scales.copy(), _FORMAT)
+    whole = bool(shape) and shape[-1] % elements == 0 and math.prod(shape) // elements * size == array.size
+    errors.require(whole, "shape", f"of {array.size // size} blocks of {elements} along the last axis", shape)
+    rows = np.ascontiguousarray(array).reshape(-1, size)
+    codes, scales = _READERS[kind](rows)
+    of_scales = (*shape[:-1], scales.size // max(1, math.prod(shape[:-1])))
+    return MXArray.from_parts(in_kind(codes.reshape(shape), blocks), scales.reshape(of_scales), name)
 
 
-def to_gguf_blocks(q: MXArray) -> Array:
-    """The bytes of an MXFP4 array in whole blocks of 32 along the last axis: (..., 17 a block)."""
-    q = in_host_memory("q", without_offsets("q", q))
-    errors.require(q.format.element.name == "e2m1", "q", "of e2m1 elements", q.format.name)
-    rows = q.ndim >= 1 and q.blocks == (*(1,) * (q.ndim - 1), 32) and q.shape[-1] % 32 == 0
-    errors.require(rows, "q", "in whole blocks of 32 along the last axis", q.blocks)
+def _nibbles(bytes_: Array) -> Array:
+    return np.concatenate([bytes_ & 0x0F, bytes_ >> 4], axis=1)
+
+
+def _halves(codes: Array) -> Array:
+    half = codes.shape[1] // 2
+    return np.asarray(codes[:, :half] | codes[:, half:] << 4)
+
+
+def _read_mxfp4(rows: Array) -> tuple[Array, Array]:
+    return _nibbles(rows[:, 1:]), rows[:, 0].copy()
+
+
+def _read_nvfp4(rows: Array) -> tuple[Array, Array]:
+    scales = np.ascontiguousarray(rows[:, :4])
+    wrong = scales >= _E4M3.nan_code
+    if wrong.any():
+        raise errors.outside("blocks", first_index(wrong), f"of scales below {_E4M3.nan_code}", int(scales[wrong][0]))
+    return _nibbles(rows[:, 4:].reshape(-1, 8)), scales
+
+
+def _read_q8_0(rows: Array) -> tuple[Array, Array]:
+    d = _numbers_of(rows)
+    with np.errstate(all="ignore"):
+        scales = d * np.float16(64)
+    wrong = (d.view(np.uint16) & _SIGN != 0) | (np.isinf(scales) & ~np.isinf(d))
+    if wrong.any():
+        raise errors.outside("blocks", first_index(wrong), "of d without a sign, below 1024", float(d[wrong][0]))
+    return rows[:, 2:].copy(), scales
+
+
+def _read_q4_0(rows: Array) -> tuple[Array, Array]:
+    words = _numbers_of(rows).view(np.uint16)
+    n = _nibbles(rows[:, 2:]).astype(np.int8) - np.int8(8)
+    negative = (n < 0) ^ (words & _SIGN != 0)[:, None]
+    return np.abs(n).view(np.uint8) | (negative.astype(np.uint8) << 4), (words & ~_SIGN).view(np.float16)
+
+
+_READERS = {"MXFP4": _read_mxfp4, "NVFP4": _read_nvfp4, "Q8_0": _read_q8_0, "Q4_0": _read_q4_0}
+
+
+def _numbers_of(rows: Array) -> Array:
+    """The float16 numbers that blocks begin with."""
+    return np.ascontiguousarray(rows[:, :2]).view("<f2")[:, 0].astype(np.float16)
+
+
+def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
+    """The bytes of an array in whole blocks along the last axis: (..., so many a block).
+
+    For Q8_0 and Q4_0 elements have to be integers (``int8``, ``int4``, what `from_gguf_blocks` makes), and scales
+    float16: a scale times the step between elements has to be a float16 number. Where d and -d say the same, d is
+    written. There is no -0 among integers: it is written as 0, but where all zeros of a block are -0, Q4_0 has -d.
+    """
+    errors.choose("kind", kind, tuple(KINDS))
+    if kind == "MXFP4":
+        q = in_rows("q", q, "e2m1", "e8m0", 32)
+        codes = np.ascontiguousarray(q.codes).reshape(-1, 32)
+        parts = np.ascontiguousarray(q.scales).reshape(-1, 1), _halves(codes)
+    elif kind == "NVFP4":
+        q = in_rows("q", q, "e2m1", "e4m3", 16)
+        errors.require(q.tensor_scale is None, "q", "of a format without a tensor scale", q.format.name)
+        errors.require(q.shape[-1] % 64 == 0, "q", "in rows of a multiple of 64", q.shape)
+        scales = np.ascontiguousarray(q.scales).reshape(-1, 4)
+        wrong = scales == _E4M3.nan_code
+        if wrong.any():
+            raise errors.outside("q", first_index(wrong), "without scales that are NaN", "NaN")
+        parts = scales, _halves(np.ascontiguousarray(q.codes).reshape(-1, 16)).reshape(-1, 32)
+    else:
+        q = in_host_memory("q", without_offsets("q", q))
+        n, is_negative, d = _integers(q)
+        parts = _written_q8_0(n, d) if kind == "Q8_0" else _written_q4_0(n, is_negative, d)
+    return np.concatenate(parts, axis=1).reshape(*q.shape[:-1], -1)
+
+
+def _integers(q: MXArray) -> tuple[Array, Array, Array]:
+    """The integers that elements are, which of them have a minus sign, and each scale times the step between them."""
+    element, scale = q.format.element, q.format.scale
+    integers = element.exponent_bits == 1 and element.specials == "none" and scale.name == "float16"
+    errors.require(integers and not q.format.tensor_scale, "q", "of integers and float16 scales", q.format.name)
+    require_rows("q", q, 32)
+    step = element.value(1)
+    values = np.array(element.values())
     codes = np.ascontiguousarray(q.codes).reshape(-1, 32)
-    result = np.empty((len(codes), 17), np.uint8)
-    result[:, 0] = q.scales.ravel()
-    result[:, 1:] = codes[:, :16] | codes[:, 16:] << 4
-    return result.reshape(*q.shape[:-1], -1)
+    scales = np.ascontiguousarray(q.scales).reshape(-1)
+    wide = scales.astype(np.float64) * step
+    with np.errstate(over="ignore"):
+        d = wide.astype(np.float16)
+    inexact = (d != wide) & ~np.isnan(wide)
+    if inexact.any():
+        accepted = f"of scales that are float16 numbers times {step:g}"
+        raise errors.outside("q", first_index(inexact), accepted, float(scales[inexact][0]))
+    return (values / step).astype(np.int16)[codes], np.signbit(values)[codes], d
+
+
+def _bytes_of(d: Array) -> Array:
+    return d.astype("<f2").view(np.uint8).reshape(-1, 2)
+
+
+def _written_q8_0(n: Array, d: Array) -> tuple[Array, Array]:
+    return _bytes_of(d), n.astype(np.int8).view(np.uint8)
+
+
+def _written_q4_0(n: Array, is_negative: Array, d: Array) -> tuple[Array, Array]:
+    zeros = n == 0
+    turned = (n == 8).any(1) | (zeros.any(1) & (is_negative | ~zeros).all(1) & (n != -8).all(1))
+    n = np.where(turned[:, None], -n, n)
+    wrong = ((n < -8) | (n > 7)).any(1)
+    if wrong.any():
+        raise errors.outside(
+            "q", first_index(wrong), "of integers from -8 to 7 in a block, or from -7 to 8", n[wrong][0]
+        )
+    words = d.view(np.uint16) | np.where(turned, _SIGN, np.uint16(0))
+    return _bytes_of(words.view(np.float16)), _halves((n + 8).astype(np.uint8))
+
+
+def names(path: str | os.PathLike[str]) -> list[str]:
+    """The tensors of a GGUF file that `load_tensor` reads."""
+    return list(_tensors(path))
 
 
 def load_tensor(path: str | os.PathLike[str], name: str) -> MXArray:
-    """The MXFP4 tensor `name` of a GGUF file (extra ``gguf``); axes in numpy order, the input features last."""
-    gguf = errors.package("gguf", "gguf")
-    with reading(path, "must be a whole GGUF file"), np.errstate(over="raise"):  # (it adds numpy's integers)
-        every = _reader(gguf)(path).tensors
-    tensors = {tensor.name: tensor for tensor in every if tensor.tensor_type == gguf.GGMLQuantizationType.MXFP4}
-    if not tensors:
-        raise ValueError(f"File {str(path)!r} must hold tensors of MXFP4, and has none.")
+    """The tensor `name` of a GGUF file (extra ``gguf``), of a type in `KINDS`; axes in numpy order, inputs last.
+
+    Its bytes are mapped, and read when it is asked for.
+    """
+    tensors = _tensors(path)
     tensor = tensors[errors.choose("name", name, list(tensors))]
     with reading(path, "must be a whole GGUF file"):
         shape = tuple(int(length) for length in reversed(tensor.shape))
-        return from_gguf_blocks(np.asarray(tensor.data).view(np.uint8).reshape(*shape[:-1], -1), shape)
+        blocks = np.asarray(tensor.data).view(np.uint8).reshape(*shape[:-1], -1)
+        return from_gguf_blocks(blocks, shape, kind=tensor.tensor_type.name)
+
+
+def _tensors(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What the package's reader says of each tensor of a type in `KINDS`."""
+    gguf = errors.package("gguf", "gguf")
+    with reading(path, "must be a whole GGUF file"), np.errstate(over="raise"):  # (it adds numpy's integers)
+        every = _reader(gguf)(path).tensors
+    tensors = {tensor.name: tensor for tensor in every if tensor.tensor_type.name in KINDS}
+    if not tensors:
+        raise ValueError(f"File {str(path)!r} must hold tensors of {errors.joined(KINDS)}, and has none.")
+    return tensors
 
 
 @cache

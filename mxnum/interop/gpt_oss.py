@@ -16,7 +16,7 @@ from mxnum import errors
 from mxnum.array import MXArray
 from mxnum.dtypes import Array, as_array
 from mxnum.files import reading
-from mxnum.interop._checked import in_host_memory, without_offsets
+from mxnum.interop._checked import in_rows
 from mxnum.interop.safetensors import File
 from mxnum.tensors import in_kind
 
@@ -38,10 +38,7 @@ def from_gpt_oss(blocks: Any, scales: Any) -> MXArray:
 
 def to_gpt_oss(q: MXArray) -> tuple[Array, Array]:
     """Blocks and scales of an MXFP4 array whose last axis is a whole number of blocks of 32."""
-    q = in_host_memory("q", without_offsets("q", q))
-    errors.require(q.format.element.name == "e2m1", "q", "of e2m1 elements", q.format.name)
-    rows = q.ndim >= 1 and q.blocks == (*(1,) * (q.ndim - 1), 32) and q.shape[-1] % 32 == 0
-    errors.require(rows, "q", "in whole blocks of 32 along the last axis", q.blocks)
+    q = in_rows("q", q, "e2m1", "e8m0", 32)
     return q.pack().reshape(*q.scales.shape, 16), np.ascontiguousarray(q.scales)
 
 

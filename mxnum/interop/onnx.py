@@ -1,4 +1,8 @@
-"""ONNX tensors of the float8, float6, float4, int8 and E8M0 types, for DequantizeLinear with a block size."""
+"""ONNX tensors of the float8, float6, float4, int8 and E8M0 types, for DequantizeLinear with a block size.
+
+Scales that DequantizeLinear takes are E8M0, float32, bfloat16 and float16. NVFP4's are E4M3, beside a tensor scale: in
+ONNX that is one DequantizeLinear more, which makes float32 scales of both, rounded.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,19 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors, formats
+from mxnum.arguments import first_index
 from mxnum.array import MXArray
 from mxnum.dtypes import Array
 from mxnum.formats import MXFormat
-from mxnum.interop._checked import in_host_memory, without_offsets
+from mxnum.interop._checked import in_host_memory, typed_scales, untyped_scales, without_offsets
 
 #: ONNX's name for the elements it has a type for.
 TYPES = {
     "e4m3": "FLOAT8E4M3FN", "e5m2": "FLOAT8E5M2", "e3m2": "FLOAT6E3M2", "e2m3": "FLOAT6E2M3", "e2m1": "FLOAT4E2M1",
     "int8": "INT8",
 }  # fmt: skip
+#: The same for scales.
+SCALES = {"e8m0": "FLOAT8E8M0", "float32": "FLOAT", "bfloat16": "BFLOAT16", "float16": "FLOAT16"}
 
 
 def _onnx() -> Any:
@@ -26,8 +33,8 @@ def _onnx() -> Any:
 def to_onnx(q: MXArray, name: str) -> tuple[Any, Any]:
     """Two TensorProtos, ``name`` (elements) and ``name_scale``: the inputs of DequantizeLinear.
 
-    MXINT8 elements are n * 2**-6 while ONNX's INT8 are n, so the factor goes into its scales: the E8M0 code is 6 less.
-    A scale code below 6 has no place there and is refused.
+    INT8 elements are n * 2**-6 here while ONNX's are n, so the factor goes into its scales: an E8M0 code is 6 less. A
+    scale that has no place there, such as a code below 6, is refused. Scales are E8M0, float32, bfloat16 or float16.
     """
     onnx = _onnx()
     q = in_host_memory("q", without_offsets("q", q))
@@ -38,37 +45,61 @@ def to_onnx(q: MXArray, name: str) -> tuple[Any, Any]:
     if kind is None:
         raise ValueError(f"Elements of {element.name} need an onnx with {TYPES[element.name]}, not {onnx.__version__}.")
     codes = np.ascontiguousarray(q.codes)
-    scales = np.ascontiguousarray(q.scales)
-    if element.integer:
+    scale = q.format.scale
+    known = scale.name in SCALES and q.format.tensor_scale is None
+    errors.require(known, "q", f"of {errors.joined(SCALES)} scales and no tensor scale", q.format.notation)
+    scales = np.ascontiguousarray(typed_scales(q))
+    if element.integer and scale.power_of_two:
+        scales = scales.view(np.uint8)
         usable = bool(((scales >= element.mantissa_bits) | (scales == 255)).all())
         errors.require(usable, "q", f"of scale codes from {element.mantissa_bits} up", int(scales.min(initial=255)))
         scales = np.where(scales == 255, scales, scales - element.mantissa_bits).astype(np.uint8)
+    elif element.integer:
+        scales = _times("q", scales, -element.mantissa_bits)
     if element.bits < 8:  # one stream of bits, which does not begin anew with each row as that of pack() does
         rows_end_on_bytes = q.ndim > 0 and q.shape[-1] * element.bits % 8 == 0
         codes = q.pack() if rows_end_on_bytes else _stream(codes, element.bits)
     elements = onnx.TensorProto(name=name, data_type=kind, dims=q.shape, raw_data=codes.tobytes())
-    e8m0 = onnx.TensorProto.FLOAT8E8M0
+    of_scales = getattr(onnx.TensorProto, SCALES[scale.name])
     return elements, onnx.TensorProto(
-        name=f"{name}_scale", data_type=e8m0, dims=q.scales.shape, raw_data=scales.tobytes()
+        name=f"{name}_scale", data_type=of_scales, dims=q.scales.shape, raw_data=scales.tobytes()
     )
+
+
+def _times(argument: str, scales: Array, exponent: int) -> Array:
+    """Scales that are floats times a power of two, which has to be exact."""
+    number = scales.dtype.type
+    with np.errstate(all="ignore"):
+        made = scales * number(2.0**exponent)
+        wrong = (made * number(2.0**-exponent) != scales) & (scales == scales)
+    if wrong.any():
+        accepted = f"of scales that are {scales.dtype.name} numbers times 2**{exponent} too"
+        raise errors.outside(argument, first_index(wrong), accepted, float(scales[wrong].flat[0]))
+    return np.asarray(made)
 
 
 def from_onnx(
     elements: Any, scales: Any, *, format: str | MXFormat | None = None, axis: int = -1, block_size: int | None = None
 ) -> MXArray:
-    """The MX array that two TensorProtos hold."""
+    """The MX array that two TensorProtos hold; `format` is one of E8M0 scales unless it is given, or the scales say."""
     onnx = _onnx()
     known = {getattr(onnx.TensorProto, kind, None): element for element, kind in TYPES.items()}
     if elements.data_type not in known:
         raise ValueError(f"Argument 'elements' must be of {errors.joined(TYPES.values())}, not {elements.data_type}.")
-    fits = scales.data_type == onnx.TensorProto.FLOAT8E8M0
-    errors.require(fits, "scales", "of FLOAT8E8M0", scales.data_type)
-    name = known[elements.data_type]
-    fmt = formats.of_element(name) if format is None else formats.get_e8m0(format, "mxnum.interop.onnx")
+    scale_types = {getattr(onnx.TensorProto, kind, None): scale for scale, kind in SCALES.items()}
+    errors.require(scales.data_type in scale_types, "scales", f"of {errors.joined(SCALES.values())}", scales.data_type)
+    name, scale = known[elements.data_type], scale_types[scales.data_type]
+    if format is None:
+        fmt = formats.of_element(name) if scale == "e8m0" else MXFormat(name, scale, block_size or 32)
+    else:
+        fmt = formats.get(format)
     errors.require(fmt.element.name == name, "format", f"one of {name} elements", fmt.name)
+    errors.require(fmt.scale.name == scale, "format", f"one of {scale} scales", fmt.name)
     codes = onnx.numpy_helper.to_array(elements).view(np.uint8)
-    scale_codes = onnx.numpy_helper.to_array(scales).view(np.uint8)
-    if fmt.element.integer:
+    scale_codes = untyped_scales(onnx.numpy_helper.to_array(scales), fmt.scale)
+    if fmt.element.integer and not fmt.scale.power_of_two:
+        scale_codes = _times("scales", scale_codes, fmt.element.mantissa_bits)
+    elif fmt.element.integer:
         is_nan, most = scale_codes == 255, 254 - fmt.element.mantissa_bits
         usable = bool((is_nan | (scale_codes <= most)).all())
         errors.require(

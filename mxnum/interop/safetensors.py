@@ -1,9 +1,9 @@
 """safetensors files: MX tensors with codes, scales and a description, beside any other tensors; and files of others.
 
 A file is a length, a JSON header and the bytes of the tensors, so no package is needed to read or write one. The MX
-tensor ``name`` is stored as ``name.elements`` (F8_E4M3, F8_E5M2, or packed bytes), ``name.scales`` (F8_E8M0) and
-perhaps ``name.offsets`` (F16), which other readers see as ordinary tensors; the metadata entry ``mxnum.name`` says the
-rest.
+tensor ``name`` is stored as ``name.elements`` (F8_E4M3, F8_E5M2, or packed bytes), ``name.scales`` (F8_E8M0, F8_E4M3,
+floats) and perhaps ``name.offsets`` (F16) or ``name.tensor_scale`` (F32), which other readers see as ordinary tensors;
+the metadata entry ``mxnum.name`` says the rest.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from mxnum import errors
 from mxnum.array import MXArray
 from mxnum.dtypes import Array, as_array
 from mxnum.files import written_whole
-from mxnum.formats import ElementFormat, MXFormat, get_e8m0
-from mxnum.interop._checked import in_host_memory
+from mxnum.formats import ElementFormat, MXFormat
+from mxnum.interop._checked import in_host_memory, typed_scales
 
 #: numpy or ml_dtypes names of the types a file may hold; F4 and F6 are packed, and read as bytes.
 DTYPES = {
@@ -38,6 +38,8 @@ _NAMES = {name: code for code, name in DTYPES.items()}
 PACKED = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
 _LONGEST_HEADER = 100_000_000
 _METADATA = "__metadata__"
+#: What is stored of an MX array.
+_PARTS = "elements", "scales", "offsets", "tensor_scale"
 #: What the descriptions of MX arrays are called: this and the name.
 _NOTE = "mxnum."
 
@@ -158,6 +160,11 @@ class File:
         """The MX arrays that were saved by this module."""
         return [key.removeprefix(_NOTE) for key in self.metadata if key.startswith(_NOTE)]
 
+    def plain_names(self) -> list[str]:
+        """The tensors that are no parts of MX arrays."""
+        parts = {f"{name}.{part}" for name in self.mx_names() for part in _PARTS}
+        return [name for name in self._entries if name not in parts]
+
     def dtype(self, name: str) -> str:
         """The type of a tensor, by its safetensors name."""
         return str(self._entry(name)["dtype"])
@@ -184,13 +191,16 @@ class File:
         try:
             note = json.loads(self.metadata[key])
             element = ElementFormat(**note["element"])
-            fmt = get_e8m0(MXFormat(element, note["scale"], note["block"], note["name"]), "A safetensors file")
+            fmt = MXFormat(element, note["scale"], note["block"], note["name"], note.get("tensor_scale"))
             shape, blocks = tuple(note["shape"]), tuple(note["blocks"])
-            codes, scales = (self._bytes(f"{name}.{part}") for part in ("elements", "scales"))
-            offsets = self.tensor(f"{name}.offsets") if f"{name}.offsets" in self._entries else None
+            read = self._bytes if fmt.scale.bits == 8 else self.tensor
+            codes, scales = self._bytes(f"{name}.elements"), read(f"{name}.scales")
+            rest: dict[str, Any] = {"blocks": blocks}
+            for part in ("offsets", "tensor_scale"):
+                rest[part] = self.tensor(f"{name}.{part}") if f"{name}.{part}" in self._entries else None
             if element.bits == 8:
-                return MXArray.from_parts(codes.reshape(shape), scales, fmt, blocks=blocks, offsets=offsets)
-            array = MXArray.from_packed(codes, scales, fmt, length=shape[-1], blocks=blocks, offsets=offsets)
+                return MXArray.from_parts(codes.reshape(shape), scales, fmt, **rest)
+            array = MXArray.from_packed(codes, scales, fmt, length=shape[-1], **rest)
             errors.require(array.shape == shape, "shape", f"{array.shape}", shape)
         except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as problem:
             raise self._damaged(f"the description of {name!r} makes no sense ({problem})") from None
@@ -246,21 +256,17 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     names = file.mx_names()
     if twice := set(names) & set(file.names()):
         raise file._damaged(f"{min(twice)!r} is the name of a tensor and of an MX array")
-    parts = {f"{name}.{part}" for name in names for part in ("elements", "scales", "offsets")}
-    return {**{n: file.mx(n) for n in names}, **{n: file.tensor(n) for n in file.names() if n not in parts}}
+    return {**{n: file.mx(n) for n in names}, **{n: file.tensor(n) for n in file.plain_names()}}
 
 
 def _parts(q: MXArray) -> tuple[dict[str, Array], str]:
-    import ml_dtypes
-
     q = in_host_memory("tensors", q)
-    get_e8m0(q.format, "A safetensors file")
     if q.ndim == 0:
         raise ValueError("Argument 'tensors' must hold MX arrays of at least one axis: packed codes are rows.")
     e = q.format.element
     note = {
         "name": q.format.name, "block": q.format.block, "scale": q.format.scale.name, "shape": q.shape,
-        "blocks": q.blocks,
+        "blocks": q.blocks, "tensor_scale": q.format.tensor_scale,
         "element": {
             "name": e.name, "exponent_bits": e.exponent_bits, "mantissa_bits": e.mantissa_bits, "bias": e.bias,
             "specials": e.specials, "integer": e.integer,
@@ -268,7 +274,5 @@ def _parts(q: MXArray) -> tuple[dict[str, Array], str]:
     }  # fmt: skip
     typed = e.name in ("e4m3", "e5m2", "int8")
     elements = q.elements if typed else q.codes if e.bits == 8 else q.pack()
-    parts = {"elements": elements, "scales": np.ascontiguousarray(q.scales).view(ml_dtypes.float8_e8m0fnu)}
-    if q.offsets is not None:
-        parts["offsets"] = q.offsets
-    return parts, json.dumps(note)
+    parts = {"elements": elements, "scales": typed_scales(q), "offsets": q.offsets, "tensor_scale": q.tensor_scale}
+    return {part: array for part, array in parts.items() if array is not None}, json.dumps(note)

@@ -15,7 +15,7 @@ from mxnum import errors, formats, tensors
 from mxnum.array import MXArray
 from mxnum.dtypes import Array
 from mxnum.formats import MXFormat
-from mxnum.interop._checked import without_offsets
+from mxnum.interop._checked import SCALE_TYPES, without_offsets
 
 #: torch's name for the elements that it has a type for.
 DTYPES = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2", "e2m1": "float4_e2m1fn_x2", "int8": "int8"}
@@ -23,12 +23,17 @@ _LARGEST = (1 << 32) - 1
 
 
 class MXTensors(NamedTuple):
-    """An MX array as tensors. Types that torch lacks (6 bits, e3m0, int4) are packed bytes, as from `MXArray.pack`."""
+    """An MX array as tensors. Types that torch lacks (6 bits, e3m0, int4) are packed bytes, as from `MXArray.pack`.
+
+    Scales are of float8_e8m0fnu, float8_e4m3fn or the float type that they are; UE5M3, which torch lacks, are bytes.
+    """
 
     elements: Any
     scales: Any
     format: MXFormat
     blocks: tuple[int, ...]
+    #: float32, where the format has one.
+    tensor_scale: Any = None
 
 
 def _torch() -> Any:
@@ -130,13 +135,14 @@ def to_torch(q: MXArray) -> MXTensors:
     element = q.format.element
     theirs = q.on_device and not tensors.is_tensor(q.scales)
     errors.require(not theirs, "q", "in host memory or made of tensors", f"of {type(q.scales).__module__} arrays")
-    scales = _tensor_of(q.scales).view(torch.float8_e8m0fnu)
+    scales, kind = _tensor_of(q.scales), SCALE_TYPES.get(q.format.scale.name)
+    scales = scales if kind is None else scales.view(getattr(torch, kind))
     odd = element.name == "e2m1" and q.ndim > 0 and q.shape[-1] % 2
     errors.require(not odd, "q", "of even length along its last axis for float4_e2m1fn_x2", q.shape)
     codes = _tensor_of(q.codes if element.bits == 8 else q.pack())
     if element.name in DTYPES:
         codes = codes.view(getattr(torch, DTYPES[element.name]))
-    return MXTensors(codes, scales, q.format, q.blocks)
+    return MXTensors(codes, scales, q.format, q.blocks, _tensor_of(q.tensor_scale))
 
 
 def _tensor_of(part: Any) -> Any:
@@ -146,17 +152,19 @@ def _tensor_of(part: Any) -> Any:
 def from_torch(
     elements: Any,
     scales: Any,
+    tensor_scale: Any = None,
     *,
     format: str | MXFormat | None = None,
     axis: int | None = None,
     block_size: int | None = None,
+    block_shape: tuple[int, int] | None = None,
     blocks: tuple[int, ...] | None = None,
     length: int | None = None,
 ) -> MXArray:
-    """An MX array from tensors of elements and scales (float8_e8m0fnu or uint8), eight-bit codes without a copy.
+    """An MX array from tensors of elements and scales (their type, or codes in uint8), eight-bit codes without a copy.
 
-    Without `format` the type of the elements says which one it is. `length` is the number of elements in a row of the
-    last axis, needed where packed bytes do not say it (6 bits).
+    Without `format` the type of the elements says which one it is, of E8M0 scales. `length` is the number of elements
+    in a row of the last axis, needed where packed bytes do not say it (6 bits).
     """
     torch = _torch()
     elements, scales = _checked("elements", elements), _checked("scales", scales)
@@ -165,14 +173,20 @@ def from_torch(
         listed = errors.joined(DTYPES.values())
         raise TypeError(f"Argument 'format' must be given unless elements are {listed}, not {elements.dtype}.")
     of_type = formats.of_element(known[elements.dtype]) if format is None else format
-    fmt = formats.get_e8m0(of_type, "mxnum.interop.torch")
+    fmt = formats.get(of_type)
     own = known.get(elements.dtype) == fmt.element.name
     accepted = f"torch.uint8 or the type of {fmt.element.name} for {fmt.name}"
     errors.require_type(own or elements.dtype == torch.uint8, "elements", accepted, elements.dtype)
-    is_scale = scales.dtype in (torch.uint8, torch.float8_e8m0fnu)
-    errors.require_type(is_scale, "scales", "of torch.float8_e8m0fnu or torch.uint8", scales.dtype)
-    codes, scale_codes = elements.view(torch.uint8), scales.view(torch.uint8)
-    layout: dict[str, Any] = {"axis": axis, "block_size": block_size, "blocks": blocks}
+    scale_types = (
+        [*filter(None, [SCALE_TYPES.get(fmt.scale.name)]), "uint8"] if fmt.scale.bits == 8 else [fmt.scale.name]
+    )
+    is_scale = scales.dtype in [getattr(torch, name) for name in scale_types]
+    accepted = "of " + " or ".join(f"torch.{name}" for name in scale_types)
+    errors.require_type(is_scale, "scales", accepted, scales.dtype)
+    codes = elements.view(torch.uint8)
+    scale_codes = scales.view(torch.uint8) if fmt.scale.bits == 8 else scales
+    layout: dict[str, Any] = {"axis": axis, "block_size": block_size, "block_shape": block_shape, "blocks": blocks}
+    layout["tensor_scale"] = None if tensor_scale is None else _checked("tensor_scale", tensor_scale)
     if fmt.element.bits == 8:
         return MXArray.from_parts(codes, scale_codes, fmt, **layout)
     if length is None:

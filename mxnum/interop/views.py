@@ -10,32 +10,37 @@ from mxnum import errors, formats
 from mxnum.array import MXArray
 from mxnum.dtypes import ML_DTYPES, Array, as_array
 from mxnum.formats import MXFormat
-from mxnum.interop._checked import in_host_memory, without_offsets
+from mxnum.interop._checked import in_host_memory, typed_scales, untyped_scales, without_offsets
 from mxnum.tensors import in_kind
 
 #: The elements whose codes ml_dtypes stores alike, one byte each with the value in the low bits.
 ELEMENTS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "int8")
 
 
-def to_views(q: MXArray) -> tuple[Array, Array]:
-    """The codes as an ml_dtypes (or int8) array and the scales as float8_e8m0fnu, on the memory of `q`."""
-    import ml_dtypes
+def to_views(q: MXArray) -> tuple[Array, ...]:
+    """The codes as an ml_dtypes (or int8) array and the scales, on the memory of `q`; then the tensor scale, if any.
 
+    Scales are of float8_e8m0fnu, float8_e4m3fn or the float type that they are; those of UE5M3 are bytes.
+    """
     q = in_host_memory("q", without_offsets("q", q))
-    return q.elements, q.scales.view(ml_dtypes.float8_e8m0fnu)
+    tensor = () if q.tensor_scale is None else (q.tensor_scale,)
+    return q.elements, typed_scales(q), *tensor
 
 
 def from_views(
     elements: Any,
     scales: Any,
+    tensor_scale: Any = None,
     *,
     format: str | MXFormat | None = None,
     axis: int | None = None,
     block_size: int | None = None,
+    block_shape: tuple[int, int] | None = None,
+    blocks: tuple[int, ...] | None = None,
 ) -> MXArray:
-    """An MX array on the memory of an ml_dtypes array of elements and one of scales (float8_e8m0fnu or uint8).
+    """An MX array on the memory of an ml_dtypes array of elements and one of scales (of their type, or codes in uint8).
 
-    Without `format` the element type says which one it is, in blocks of 32.
+    Without `format` the element type says which one it is, of E8M0 scales and blocks of 32.
 
     >>> import ml_dtypes, numpy as np
     >>> from mxnum.interop.views import from_views
@@ -47,9 +52,8 @@ def from_views(
     known = {ML_DTYPES[element]: element for element in ELEMENTS}
     if name not in known:
         raise TypeError(f"Argument 'elements' must be an array of {errors.joined(known)}, not {name}.")
-    fmt = formats.get_e8m0(format, "mxnum.interop.views") if format is not None else formats.of_element(known[name])
+    fmt = formats.get(format) if format is not None else formats.of_element(known[name])
     errors.require(fmt.element.name == known[name], "format", f"one of {known[name]} elements", fmt.name)
-    if codes.dtype.name == "float8_e8m0fnu":
-        codes = codes.view(np.uint8)
-    stored = in_kind(array.view(np.uint8), elements)
-    return MXArray.from_parts(stored, codes, fmt, axis=axis, block_size=block_size)
+    stored, given = in_kind(array.view(np.uint8), elements), untyped_scales(codes, fmt.scale)
+    layout: dict[str, Any] = {"axis": axis, "block_size": block_size, "block_shape": block_shape, "blocks": blocks}
+    return MXArray.from_parts(stored, given, fmt, **layout, tensor_scale=tensor_scale)

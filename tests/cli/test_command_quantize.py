@@ -61,6 +61,8 @@ def test_safetensors(run, tmp_path, x):
     run("quantize", tmp_path / "x.npy", tmp_path / "q.safetensors", "-f", "mxint8")
     assert inputs.read(tmp_path / "q.safetensors", "x").equals(mx.quantize(x, "mxint8"))
     assert run.json("inspect", tmp_path / "q.safetensors")["format"] == "mxint8"
+    run("quantize", tmp_path / "x.npy", tmp_path / "n.safetensors", "-f", "nvfp4")
+    assert inputs.read(tmp_path / "n.safetensors", "x").equals(mx.quantize(x, "nvfp4"))
 
 
 def test_a_file_is_overwritten_only_if_asked_for(run, tmp_path, x):

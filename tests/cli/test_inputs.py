@@ -48,7 +48,7 @@ def test_what_cannot_be_read_says_why(tmp_path):
         ("empty.npy", b"", "cannot be read"),
         ("text.npy", b"1 2 3\n", "cannot be read"),
         ("text.npz", b"1 2 3\n", "no .npz archive"),
-        ("x.csv", b"1,2\n", "must end in .npy, .npz or .safetensors"),
+        ("x.csv", b"1,2\n", "must end in .npy, .npz, .safetensors or .gguf"),
     ]:
         (tmp_path / name).write_bytes(content)
         with pytest.raises(ValueError, match=message):
@@ -92,6 +92,36 @@ def test_safetensors(tmp_path):
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(ValueError, match="must be a whole safetensors file"):
         inputs.read(path, "q")
+
+
+def test_checkpoints_of_others(tmp_path):
+    from mxnum.interop import safetensors
+    from mxnum.interop.checkpoints import to_tensors
+
+    q, other = (mx.quantize(np.linspace(-3, 3, 64).reshape(2, 32), fmt) for fmt in ("nvfp4", "e4m3:scale=float32"))
+    tensors = {**to_tensors("a.weight", q, "modelopt"), **to_tensors("b.weight", other, "compressed_tensors")}
+    safetensors.save(tmp_path / "x.safetensors", tensors)
+    for path in (tmp_path, tmp_path / "x.safetensors"):
+        assert inputs.read(path, "a.weight").equals(q)
+        assert np.array_equal(inputs.read(path, "b.weight").dequantize(), other.dequantize())
+        with pytest.raises(ValueError, match=r"Option --tensor must name one of \['a.weight', 'b.weight'\]"):
+            inputs.read(path)
+    assert np.array_equal(inputs.read_array(tmp_path / "x.safetensors", "b.weight_scale"), other.scales)
+
+
+def test_gguf(tmp_path):
+    gguf = pytest.importorskip("gguf", reason="the extra gguf is not installed")
+    from mxnum.interop.gguf import from_gguf_blocks
+
+    kind = gguf.GGMLQuantizationType.Q4_0
+    blocks = gguf.quants.quantize(np.linspace(-3, 3, 64, dtype=np.float32).reshape(2, 32), kind)
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "test")
+    writer.add_tensor("w", blocks, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    assert inputs.read(tmp_path / "m.gguf").equals(from_gguf_blocks(blocks, kind="Q4_0"))
 
 
 def test_a_numpy_file_that_is_cut(tmp_path):

@@ -80,3 +80,32 @@ def test_mistakes(da):
         mx_dask.quantize(lazy, "mxfp8_e4m3", rounding="sr", seed=1)
     with pytest.raises(TypeError, match="'x' must be a dask array, not 'ndarray'"):
         mx_dask.quantize(np.zeros(4), "mxfp8_e4m3")
+
+
+FLOAT_SCALES = ["nvfp4", "e4m3:block=16,scale=float32", "int8:block=32,scale=bfloat16"]
+
+
+@pytest.mark.parametrize("fmt", FLOAT_SCALES)
+def test_chunks_do_not_show_where_scales_are_floats(da, fmt):
+    x = samples.generator("dask floats").standard_normal((96, 200)).astype(np.float32)
+    x[50, 3], x[1, 199] = 40, np.nan
+    lazy = da.from_array(x, chunks=(64, 64))
+    chunked, whole = mx_dask.quantize(lazy, fmt), mx.quantize(x, fmt)
+    assert chunked.scales.dtype == whole.scales.dtype
+    assert chunked.compute().equals(whole)
+    faked = mx_dask.fake_quantize(lazy, fmt).compute()
+    assert np.array_equal(faked, mx.fake_quantize(x, fmt), equal_nan=True)
+
+
+def test_a_tensor_scale_may_be_given_and_words_with_it(da):
+    x = samples.generator("dask tensor scale").standard_normal((4, 128)).astype(np.float32)
+    lazy, words = da.from_array(x, chunks=(2, 64)), reference.random_words((4, 128), seed=3)
+    options = {"rounding": "sr", "random_bits": words, "scale_rule": "four_over_six_squared"}
+    for tensor_scale in (2.0**-9, None, np.float32(0.003)):
+        got = mx_dask.quantize(lazy, "nvfp4", **options, tensor_scale=tensor_scale).compute()
+        assert got.equals(mx.quantize(x, "nvfp4", **options, tensor_scale=tensor_scale))
+    for wrong in ({"tensor_scale": "row"}, {"tensor_scale": np.ones((4, 1), np.float32)}, {"arithmetic": "torchao"}):
+        with pytest.raises(ValueError, match=f"'{next(iter(wrong))}' must be .* for a dask array, not"):
+            mx_dask.quantize(lazy, "nvfp4", **wrong)
+    with pytest.raises(ValueError, match="'tensor_scale' must be positive and finite"):
+        mx_dask.quantize(lazy, "nvfp4", tensor_scale=-1.0)

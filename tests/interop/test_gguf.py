@@ -59,6 +59,137 @@ def test_a_file_that_the_real_library_wrote(gguf, tmp_path):
         mx_gguf.load_tensor(tmp_path / "m.gguf", "b")
 
 
+GROUPS = ["Q8_0", "Q4_0"]
+
+
+def groups(kind):
+    """Blocks of every finite scale that is read, one for each, and all integers; zero blocks as GGUF writes them."""
+    rng = samples.generator("gguf groups", kind)
+    d = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    d = d[(np.abs(d) < 1024) & ~np.signbit(d)] if kind == "Q8_0" else d[np.isfinite(d)]
+    blocks = rng.integers(0, 256, (len(d), mx_gguf.KINDS[kind][2]), np.uint8)
+    blocks[:, :2] = d.view(np.uint8).reshape(-1, 2)
+    if kind == "Q4_0":  # as every block does that was quantized: without -8 or zeros nothing tells the sign of d
+        blocks[:, 2] &= 0xF0
+    return blocks
+
+
+@pytest.mark.parametrize("kind", GROUPS)
+def test_groups_of_integers_are_what_the_real_library_reads(gguf, kind):
+    blocks = groups(kind)
+    q = mx_gguf.from_gguf_blocks(blocks, kind=kind)
+    assert q.format == mx.formats.get(mx_gguf.KINDS[kind][0])
+    want = gguf.quants.dequantize(blocks, getattr(gguf.GGMLQuantizationType, kind))
+    got = q.dequantize()
+    assert np.array_equal(got.view(np.uint32), want.view(np.uint32))
+    assert np.array_equal(mx_gguf.to_gguf_blocks(q, kind=kind), blocks)
+
+
+@pytest.mark.parametrize("kind", GROUPS)
+def test_groups_that_the_real_library_quantizes_come_back(gguf, kind):
+    rng = samples.generator("gguf quantizes", kind)
+    x = (rng.standard_normal((300, 64)) * 2.0 ** rng.integers(-20, 8, (300, 1))).astype(np.float32)
+    x[rng.random(x.shape) < 0.2] = 0
+    x[:4] = 0
+    qtype = getattr(gguf.GGMLQuantizationType, kind)
+    blocks = gguf.quants.quantize(x, qtype)
+    q = mx_gguf.from_gguf_blocks(blocks, kind=kind)
+    assert np.array_equal(mx_gguf.to_gguf_blocks(q, kind=kind), blocks)
+    assert np.array_equal(q.dequantize().view(np.uint32), gguf.quants.dequantize(blocks, qtype).view(np.uint32))
+
+
+@pytest.mark.parametrize(("kind", "fmt"), [("Q8_0", "int8"), ("Q4_0", "int4"), ("Q4_0", "int3"), ("Q8_0", "int4")])
+def test_groups_that_are_quantized_here_the_real_library_reads(gguf, kind, fmt):
+    x = samples.generator("gguf here", fmt).standard_normal((20, 96)).astype(np.float32)
+    q = mx.quantize(x, f"{fmt}:block=32,scale=float16")
+    blocks = mx_gguf.to_gguf_blocks(q, kind=kind)
+    read = gguf.quants.dequantize(blocks, getattr(gguf.GGMLQuantizationType, kind))
+    assert np.array_equal(read, q.dequantize())
+    if (kind, fmt) == ("Q8_0", "int8"):
+        assert mx_gguf.from_gguf_blocks(blocks, kind=kind).scales.tobytes() == q.scales.tobytes()
+
+
+def test_nvfp4_is_what_the_real_library_reads(gguf):
+    rng = samples.generator("gguf nvfp4")
+    blocks = rng.integers(0, 256, (200, 2 * 36), np.uint8)
+    scales = blocks.reshape(200, 2, 36)[:, :, :4]
+    scales[...] = rng.integers(0, 0x7F, scales.shape)
+    q = mx_gguf.from_gguf_blocks(blocks, kind="NVFP4")
+    want = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType.NVFP4)
+    assert q.shape == want.shape == (200, 128)
+    assert np.array_equal(q.dequantize(), want)  # (its zeros have no sign)
+    assert np.array_equal(mx_gguf.to_gguf_blocks(q, kind="NVFP4"), blocks)
+    x = rng.standard_normal((4, 128)).astype(np.float32)
+    made = mx_gguf.to_gguf_blocks(mx.quantize(x, "e2m1:block=16,scale=e4m3"), kind="NVFP4")
+    read = gguf.quants.dequantize(made, gguf.GGMLQuantizationType.NVFP4)
+    assert np.array_equal(read, mx.fake_quantize(x, "e2m1:block=16,scale=e4m3"))
+    scales[0, 0, 0] = 0x7F  # which it reads as zero
+    with pytest.raises(ValueError, match="'blocks' must be of scales below 127, not 127"):
+        mx_gguf.from_gguf_blocks(blocks, kind="NVFP4")
+    wrong = mx.quantize(np.full((1, 64), np.nan), "e2m1:block=16,scale=e4m3")
+    for q, message in [
+        (mx.quantize(x, "nvfp4"), "without a tensor scale"), (mx.quantize(x[:, :32], wrong.format), "multiple of 64"),
+        (wrong, "without scales that are NaN"),
+    ]:  # fmt: skip
+        with pytest.raises(ValueError, match=f"'q' must be .*{message}"):
+            mx_gguf.to_gguf_blocks(q, kind="NVFP4")
+
+
+def test_signs_of_zeros_and_of_scales():
+    # d, integers, what is written in their place where d and -d say the same
+    two = np.float16(2)
+    for d, n, written in [
+        (-two, [-8, 0, 3], (-two, [-8, 0, 3])),
+        (-two, [0, 1], (-two, [0, 1])),
+        (-two, [1, -3], (two, [-1, 3])),  # nothing tells
+        (np.float16(-0.0), [0, 0], (np.float16(-0.0), [0, 0])),
+        (np.float16(0.0), [0, 5], (np.float16(0.0), [0, 5])),
+    ]:
+        rows = [np.resize(np.array(each), 32) + 8 for each in (n, written[1])]
+        given, want = (
+            np.array([*np.array([number]).view(np.uint8), *(row[:16] | row[16:] << 4)], np.uint8)
+            for number, row in zip((d, written[0]), rows, strict=True)
+        )
+        q = mx_gguf.from_gguf_blocks(given, kind="Q4_0")
+        assert np.array_equal(mx_gguf.to_gguf_blocks(q, kind="Q4_0"), want)
+        assert q.dequantize().tobytes() == mx_gguf.from_gguf_blocks(want, kind="Q4_0").dequantize().tobytes()
+
+
+def test_groups_that_have_no_place():
+    def block(d, *n):
+        return np.array([*np.array([d], np.float16).view(np.uint8), *np.resize(n, 32)], np.uint8)
+
+    for d in (-1.0, 1024.0, -0.0):
+        with pytest.raises(ValueError, match="'blocks' must be of d without a sign, below 1024, not"):
+            mx_gguf.from_gguf_blocks(block(d, 1), kind="Q8_0")
+    fmt = "int8:block=32,scale=float16"
+    small = mx.MXArray.from_parts(np.ones(32, np.uint8), np.full(1, 2.0**-20, np.float16), fmt)
+    with pytest.raises(ValueError, match=r"'q' must be of scales that are float16 numbers times 0.015625, not 9.5"):
+        mx_gguf.to_gguf_blocks(small, kind="Q8_0")
+    with pytest.raises(ValueError, match="'q' must be of integers from -8 to 7 in a block, or from -7 to 8"):
+        mx_gguf.to_gguf_blocks(mx_gguf.from_gguf_blocks(block(1.0, 9), kind="Q8_0"), kind="Q4_0")
+    for wrong in ("mxint8", "e4m3:block=32,scale=float16", "int8:block=32,scale=float32"):
+        with pytest.raises(ValueError, match="'q' must be of integers and float16 scales, not"):
+            mx_gguf.to_gguf_blocks(mx.quantize(np.ones(32), wrong), kind="Q8_0")
+    with pytest.raises(ValueError, match=r"'kind' must be one of \['MXFP4', 'NVFP4', 'Q8_0', 'Q4_0'\]"):
+        mx_gguf.from_gguf_blocks(block(1.0, 1), kind="Q5_K")
+
+
+@pytest.mark.parametrize(("kind", "element"), [("Q8_0", "int8"), ("Q4_0", "int4")])
+def test_groups_in_a_file_that_the_real_library_wrote(gguf, tmp_path, kind, element):
+    q = mx.quantize(samples.generator("gguf").standard_normal((6, 64)), f"{element}:block=32,scale=float16")
+    blocks = mx_gguf.to_gguf_blocks(q, kind=kind)
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "test")
+    writer.add_tensor("w", blocks, raw_dtype=getattr(gguf.GGMLQuantizationType, kind))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    read = mx_gguf.load_tensor(tmp_path / "m.gguf", "w")
+    assert np.array_equal(read.dequantize(), q.dequantize())
+    assert np.array_equal(mx_gguf.to_gguf_blocks(read, kind=kind), blocks)
+
+
 @pytest.fixture
 def path(gguf, tmp_path):
     writer = gguf.GGUFWriter(tmp_path / "m.gguf", "test")
@@ -124,7 +255,7 @@ def test_a_file_without_such_tensors_says_so(gguf, tmp_path):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    with pytest.raises(ValueError, match=r"must hold tensors of MXFP4, and has none\.$"):
+    with pytest.raises(ValueError, match=r"must hold tensors of MXFP4, NVFP4, Q8_0 or Q4_0, and has none\.$"):
         mx_gguf.load_tensor(tmp_path / "m.gguf", "b")
     with pytest.raises(FileNotFoundError):
         mx_gguf.load_tensor(tmp_path / "none.gguf", "b")

@@ -117,6 +117,36 @@ def test_what_would_be_read_as_something_else_is_refused(onnx):
         mx_onnx.to_onnx(mx.quantize(np.ones(32), "mxint8", offset="float16"), "x")
 
 
+FLOAT_SCALES = ["e4m3:block=16,scale=float32", "e2m1:block=32,scale=float16", "int8:block=32,scale=bfloat16"]
+
+
+@pytest.mark.parametrize("fmt", FLOAT_SCALES)
+def test_scales_that_are_floats(onnx, fmt):
+    q = mx.quantize(samples.generator("onnx floats", fmt).standard_normal((9, 64)).astype(np.float32), fmt)
+    elements, scales = mx_onnx.to_onnx(q, "w")
+    onnx.checker.check_tensor(scales)
+    assert mx_onnx.from_onnx(elements, scales, block_size=q.format.block).equals(q)
+    assert mx_onnx.from_onnx(elements, scales, format=fmt).equals(q)
+    elements = onnx.numpy_helper.to_array(elements)
+    got = evaluated(onnx, "DequantizeLinear", elements, scales, onnx.TensorProto.FLOAT, block_size=q.format.block)
+    assert got.dtype == np.float32
+    assert np.array_equal(got, q.dequantize())
+
+
+def test_scales_that_onnx_has_no_place_for(onnx):
+    for fmt in ("nvfp4", "e2m1:block=16,scale=ue5m3", "e4m3:block=32,scale=float16,tensor_scale=float32"):
+        with pytest.raises(ValueError, match="'q' must be of e8m0, float32, bfloat16 or float16 scales and no tensor"):
+            mx_onnx.to_onnx(mx.quantize(np.ones(32), fmt), "w")
+    small = mx.MXArray.from_parts(
+        np.ones(32, np.uint8), np.full(1, 2.0**-20, np.float16), "int8:block=32,scale=float16"
+    )
+    with pytest.raises(ValueError, match=r"'q' must be of scales that are float16 numbers times 2\*\*-6 too, not 9.5"):
+        mx_onnx.to_onnx(small, "w")
+    elements, scales = mx_onnx.to_onnx(mx.quantize(np.ones(32), "mxfp8_e4m3"), "w")
+    with pytest.raises(ValueError, match="'format' must be one of e8m0 scales, not 'mx_e4m3_32_float32'"):
+        mx_onnx.from_onnx(elements, scales, format="e4m3:block=32,scale=float32")
+
+
 def test_mistakes(onnx, monkeypatch):
     with pytest.raises(ValueError, match="must have elements of e4m3"):
         mx_onnx.to_onnx(mx.quantize(np.ones(32), "mxint4"), "x")

@@ -8,7 +8,7 @@ import pytest
 
 import mxnum as mx
 from mxnum.interop import safetensors
-from tests import samples
+from tests import float_scale_cases, samples
 
 
 def example(fmt, shape=(4, 70), **options):
@@ -27,6 +27,21 @@ def test_there_and_back(tmp_path, fmt):
         assert back[name].dtype == array.dtype
         assert np.array_equal(back[name], array)
     assert safetensors.File(tmp_path / "x.safetensors").metadata["made"] == "here"
+
+
+@pytest.mark.parametrize("fmt", float_scale_cases.FORMATS)
+def test_scales_that_are_floats(tmp_path, fmt):
+    q, rows = example(fmt), example(fmt, **({"tensor_scale": "row"} if mx.formats.get(fmt).tensor_scale else {}))
+    safetensors.save(tmp_path / "x.safetensors", {"w": q, "rows": rows, "b": np.zeros(2, np.float32)})
+    back = safetensors.load(tmp_path / "x.safetensors")
+    assert set(back) == {"w", "rows", "b"}
+    assert back["w"].equals(q)
+    assert back["rows"].equals(rows)
+    kind = {"e4m3": "F8_E4M3", "ue5m3": "U8", "float32": "F32", "bfloat16": "BF16", "float16": "F16"}
+    file = safetensors.File(tmp_path / "x.safetensors")
+    assert file.dtype("w.scales") == kind[q.format.scale.name]
+    assert ("w.tensor_scale" in file.names()) == (q.tensor_scale is not None)
+    assert file.plain_names() == ["b"]
 
 
 def test_user_made_formats_and_offsets(tmp_path):

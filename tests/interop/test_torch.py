@@ -41,6 +41,25 @@ def test_there_and_back(torch, fmt):
         assert tensors.elements.data_ptr() == q.codes.ctypes.data
 
 
+FLOAT_SCALES = {
+    "nvfp4": "float8_e4m3fn", "e4m3:block=16,scale=float32": "float32", "int8:block=32,scale=bfloat16": "bfloat16",
+    "e3m2:block=32,scale=float16": "float16", "e2m1:block=8,scale=ue5m3": "uint8",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fmt", FLOAT_SCALES)
+def test_scales_that_are_floats(torch, fmt):
+    q = mx.quantize(samples.generator("torch", fmt).standard_normal((4, 96)).astype(np.float32), fmt)
+    tensors = mx_torch.to_torch(q)
+    assert str(tensors.scales.dtype) == f"torch.{FLOAT_SCALES[fmt]}"
+    assert tensors.scales.data_ptr() == q.scales.ctypes.data
+    assert (tensors.tensor_scale is None) == (q.tensor_scale is None)
+    given, length = (tensors.elements, tensors.scales, tensors.tensor_scale), 96 if "e3m2" in fmt else None
+    assert mx_torch.from_torch(*given, format=fmt, length=length).to_host().equals(q)
+    with pytest.raises(TypeError, match=r"'scales' must be of torch\.\w+( or torch.uint8)?, not torch.float64"):
+        mx_torch.from_torch(tensors.elements, tensors.scales.to(torch.float64), format=fmt, length=length)
+
+
 @pytest.mark.parametrize("fmt", ["mxfp8_e4m3", "mxfp8_e5m2"])
 def test_torch_reads_the_same_values(torch, fmt):
     x = samples.generator("torch values", fmt).standard_normal((4, 64)).astype(np.float32)

@@ -24,6 +24,21 @@ def test_there_and_back_on_the_same_memory(fmt):
     assert np.array_equal(values, q.dequantize("float64"))
 
 
+@pytest.mark.parametrize(
+    "fmt", ["nvfp4", "e4m3:block=16,scale=float32", "int8:block=32,scale=bfloat16", "e5m2:block=8,scale=ue5m3"]
+)
+def test_scales_that_are_floats(fmt):
+    q = mx.quantize(samples.generator("views", fmt).standard_normal((4, 70)).astype(np.float32), fmt)
+    parts = views.to_views(q)
+    assert [part.dtype.name for part in parts[1:]] == {
+        "e4m3": ["float8_e4m3fn", "float32"], "float32": ["float32"], "bfloat16": ["bfloat16"], "ue5m3": ["uint8"]
+    }[q.format.scale.name]  # fmt: skip
+    assert np.shares_memory(parts[1], q.scales)
+    assert views.from_views(*parts, format=fmt).equals(q)
+    with pytest.raises((TypeError, ValueError), match=r"'(scales|tensor_scale)' must be "):
+        views.from_views(*parts)
+
+
 def test_axis_and_format():
     elements = np.ones((6, 4), ml_dtypes.float4_e2m1fn)
     q = views.from_views(elements, np.full((3, 4), 128, np.uint8), axis=0, block_size=2)

@@ -1,0 +1,203 @@
+"""Quantized weights of a checkpoint in safetensors, whoever wrote it, one at a time.
+
+A checkpoint is a file, or a folder of them; tensors are mapped, and only what is looked at is read, so it may be larger
+than memory. What a weight is made of is told by the names beside it:
+
+- ``w_packed w_scale w_global_scale``: NVFP4 of compressed-tensors (`mxnum.interop.nvfp4`)
+- ``w w_scale w_scale_2``: NVFP4 of ModelOpt
+- ``w_packed w_scale`` of bytes: MXFP4 of compressed-tensors
+- ``w w_scale_inv``, ``w w_scale``: FP8 (`mxnum.interop.fp8`)
+- ``w_blocks w_scales``, or with dots: MXFP4 of gpt-oss (`mxnum.interop.gpt_oss`)
+- what `mxnum.interop.safetensors` saved
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mxnum import errors
+from mxnum.array import MXArray
+from mxnum.dtypes import Array
+from mxnum.files import reading
+from mxnum.interop.fp8 import from_fp8, to_fp8
+from mxnum.interop.gpt_oss import from_gpt_oss, to_gpt_oss
+from mxnum.interop.nvfp4 import DIRECTIONS, from_nvfp4, to_nvfp4
+from mxnum.interop.safetensors import File
+
+#: The layouts that `to_tensors` writes, and whether a global scale multiplies what is encoded or decoded.
+LAYOUTS = "compressed_tensors", "modelopt", "deepseek", "gpt_oss"
+_DIRECTION = {"compressed-tensors": "encode", "modelopt": "decode"}
+_FP8 = "F8_E4M3", "F8_E5M2"
+_BYTE_SCALES = "U8", "F8_E8M0"
+
+
+class _Weight(NamedTuple):
+    """How a weight is stored, and in which tensors."""
+
+    layout: str
+    parts: tuple[str, ...]
+
+
+class Checkpoint:
+    """A checkpoint that is open: names of weights, and each as an `MXArray` or a plain (mapped) array.
+
+    Of NVFP4 the names say what its global scale multiplies; where the ``quant_method`` of the ``config.json`` beside it
+    says otherwise, `direction` must. `block_shape` is that of the tiles of FP8; without it the configuration's
+    ``weight_block_size``, or what `from_fp8` takes by itself.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        direction: str | None = None,
+        block_shape: tuple[int, int] | None = None,
+    ) -> None:
+        self._path = Path(path)
+        if direction is not None:
+            errors.choose("direction", direction, DIRECTIONS)
+        is_folder = self._path.is_dir()
+        config = _quantization_config(self._path if is_folder else self._path.parent)
+        self._direction, self._method = direction, str(config.get("quant_method"))
+        tile = config.get("weight_block_size") if block_shape is None else block_shape
+        self._tile = None if tile is None else tuple(tile)
+        #: The file of each tensor: parts of a weight may lie in two.
+        self._files: dict[str, File] = {}
+        own, kinds = list[str](), dict[str, str]()
+        for file in map(File, _shards(self._path) if is_folder else [self._path]):
+            plain, mx_names = file.plain_names(), file.mx_names()
+            for name in (*mx_names, *plain):
+                if name in self._files:
+                    raise ValueError(f"Checkpoint {str(path)!r} must hold each tensor once, not {name!r} twice.")
+                self._files[name] = file
+            own += mx_names
+            kinds |= {name: file.dtype(name) for name in plain}
+        self._weights = {**{name: _Weight("mxnum", (name,)) for name in own}, **_weights_of(kinds)}
+
+    def names(self) -> list[str]:
+        """Every weight, quantized or not, under one name."""
+        return list(self._weights)
+
+    def layout(self, name: str) -> str:
+        """How a weight is stored: in a word, ``plain`` if it is not quantized."""
+        return self._found(name).layout
+
+    def tensor(self, name: str) -> MXArray | Array:
+        """A weight: as an `MXArray` on the mapped file where it is quantized, and else as a (mapped) array."""
+        layout, parts = self._found(name)
+        if layout == "mxnum":
+            return self._files[name].mx(name)
+        if layout == "plain":
+            return self._files[name].tensor(name)
+        direction = self._direction_of(layout, name) if layout.startswith("nvfp4") else ""
+        with reading(self._path, f"must hold {name!r} as {layout} has it"):
+            stored = [self._files[part].tensor(part) for part in parts]
+            if direction:
+                return from_nvfp4(*stored, direction=direction)
+            if layout == "mxfp4 gpt_oss":
+                return from_gpt_oss(*stored)
+            if layout == "mxfp4 compressed_tensors":
+                codes = stored[1].view(np.uint8)
+                return MXArray.from_packed(stored[0], codes, "mxfp4_e2m1", length=2 * stored[0].shape[-1])
+            tiled = stored[1].size > 1 and parts[1].endswith("_scale_inv")
+            return from_fp8(*stored, block_shape=self._tile if tiled else None)
+
+    def _found(self, name: str) -> _Weight:
+        return self._weights[errors.choose("name", name, list(self._weights))]
+
+    def _direction_of(self, layout: str, name: str) -> str:
+        if self._direction is not None:
+            return self._direction
+        by_name = "encode" if layout == "nvfp4 compressed_tensors" else "decode"
+        if _DIRECTION.get(self._method, by_name) != by_name:
+            raise ValueError(
+                f"Argument 'direction' must be given for {name!r}, which is named as {layout.split()[1]} names it in a "
+                f"checkpoint whose quant_method is {self._method!r}."
+            )
+        return by_name
+
+
+def _shards(folder: Path) -> list[Path]:
+    """The files of a checkpoint: those that its index names, or all."""
+    for index in sorted(folder.glob("*.safetensors.index.json")):
+        with reading(index, "must be an index in JSON"):
+            return [folder / name for name in sorted(set(json.loads(index.read_text())["weight_map"].values()))]
+    found = sorted(folder.glob("*.safetensors"))
+    if not found:
+        raise ValueError(f"Folder {str(folder)!r} must hold files that end in .safetensors, and has none.")
+    return found
+
+
+def _quantization_config(folder: Path) -> dict[str, Any]:
+    """What the configuration beside a checkpoint says of quantization; nothing if there is none."""
+    path = folder / "config.json"
+    if not path.is_file():
+        return {}
+    with reading(path, "must be a configuration in JSON"):
+        found = json.loads(path.read_text()).get("quantization_config") or {}
+        errors.require_type(isinstance(found, dict), "quantization_config", "a table", found)
+        return dict(found)
+
+
+def _weights_of(kinds: dict[str, str]) -> dict[str, _Weight]:
+    """Weights by name, and of what each is made, by the types of all tensors."""
+    found, used = dict[str, _Weight](), set[str]()
+    for name in kinds:
+        for weight, layout, parts in _readings(name, kinds):
+            found[weight] = _Weight(layout, parts)
+            used |= set(parts)
+            break
+    return {**found, **{name: _Weight("plain", (name,)) for name in kinds if name not in used}}
+
+
+def _readings(name: str, kinds: dict[str, str]) -> Any:
+    """What the tensor of that name could be the elements of: the weight's name, the layout, and all its parts."""
+    kind = kinds[name]
+    for ending in (".blocks", "_blocks"):
+        scales = f"{name.removesuffix('blocks')}scales"
+        if name.endswith(ending) and kinds.get(scales) == kind == "U8":
+            yield name.removesuffix(ending), "mxfp4 gpt_oss", (name, scales)
+    weight = name.removesuffix("_packed")
+    if weight != name and kind == "U8":
+        scale, of_tensor = f"{weight}_scale", f"{weight}_global_scale"
+        if of_tensor in kinds and scale in kinds:
+            yield weight, "nvfp4 compressed_tensors", (name, scale, of_tensor)
+        if kinds.get(scale) in _BYTE_SCALES:
+            yield weight, "mxfp4 compressed_tensors", (name, scale)
+    for scale in (f"{name}_scale", f"{name}_weight_scale"):
+        if kind == "U8" and scale in kinds and f"{scale}_2" in kinds:
+            yield name, "nvfp4 modelopt", (name, scale, f"{scale}_2")
+    for scale in (f"{name}_scale_inv", f"{name}_scale"):
+        if kind in _FP8 and scale in kinds:
+            yield name, "fp8", (name, scale)
+
+
+def to_tensors(name: str, q: MXArray, layout: str, *, global_scale: Any = None) -> dict[str, Array]:
+    """The tensors that a weight is in one of `LAYOUTS`, by their names in a file; see `mxnum.interop.safetensors.save`.
+
+    ``compressed_tensors``: NVFP4 (`global_scale` as in `to_nvfp4`), MXFP4 and FP8; ``modelopt``: NVFP4 and FP8;
+    ``deepseek``: FP8, whose scales it calls ``weight_scale_inv``, others ``weight_scale``; ``gpt_oss``: MXFP4.
+    """
+    errors.choose("layout", layout, LAYOUTS)
+    errors.require_type(isinstance(q, MXArray), "q", "an MXArray", type(q).__name__)
+    is_nvfp4 = q.format.tensor_scale is not None
+    errors.require(is_nvfp4 or global_scale is None, "global_scale", f"left out for {q.format.name}", global_scale)
+    if layout == "gpt_oss":
+        blocks, scales = to_gpt_oss(q)
+        return {f"{name}_blocks": blocks, f"{name}_scales": scales}
+    if is_nvfp4 and layout == "compressed_tensors":
+        parts = to_nvfp4(q, direction="encode", global_scale=global_scale)
+        return dict(zip((f"{name}_packed", f"{name}_scale", f"{name}_global_scale"), parts, strict=True))
+    if is_nvfp4 and layout == "modelopt":
+        parts = to_nvfp4(q, direction="decode", global_scale=global_scale)
+        return dict(zip((name, f"{name}_scale", f"{name}_scale_2"), parts, strict=True))
+    if q.format.element.name == "e2m1" and layout == "compressed_tensors":
+        blocks, scales = to_gpt_oss(q)
+        return {f"{name}_packed": blocks.reshape(*scales.shape[:-1], -1), f"{name}_scale": scales}
+    weight, scales = to_fp8(q)
+    return {name: weight, f"{name}_scale{'_inv' if layout == 'deepseek' else ''}": scales}

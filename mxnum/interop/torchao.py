@@ -1,0 +1,48 @@
+"""NVFP4 as tensors of torchao (extra ``torchao``): its `NVFP4Tensor` holds the same bytes, scales and tensor scale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mxnum import errors
+from mxnum.array import MXArray
+from mxnum.formats import MXFormat, get
+from mxnum.interop._checked import in_rows
+from mxnum.interop.torch import to_torch
+
+_ONE_LEVEL = MXFormat("e2m1", "e4m3", 16)
+
+
+def to_torchao(q: MXArray, dtype: Any = None) -> Any:
+    """An `NVFP4Tensor` of a CPU array of E2M1 with E4M3 scales in whole blocks of 16 along the last axis.
+
+    The array has two or three axes, and a tensor scale or none; that is one number, or one for each index of the first
+    of three axes. `dtype` is what torchao takes the tensor for, torch.float32 unless it is given. It reads
+    element * (tensor scale * scale), rounded twice (`mxnum.stacks`), where `MXArray.dequantize` rounds once.
+    """
+    module = errors.package("torchao.prototype.mx_formats.nvfp4_tensor", "torchao")
+    torch = errors.package("torch", "torchao")
+    q = in_rows("q", q, "e2m1", "e4m3", 16)
+    errors.require(q.ndim in (2, 3), "q", "of two or three axes", q.shape)
+    tensors = to_torch(q)
+    tensor = tensors.tensor_scale
+    known = tensor is None or tensor.ndim == 0 or tuple(tensor.shape) == (len(q), 1, 1)
+    errors.require(known, "q", "of one tensor scale, or one for each index of three axes", tensor)
+    dtype = torch.float32 if dtype is None else dtype
+    return module.NVFP4Tensor(tensors.elements.view(torch.uint8), tensors.scales, 16, dtype, tensor)
+
+
+def from_torchao(tensor: Any) -> MXArray:
+    """The MX array that an `NVFP4Tensor` on the CPU is, on its memory; its scales must lie as its elements do."""
+    module = errors.package("torchao.prototype.mx_formats.nvfp4_tensor", "torchao")
+    torch = errors.package("torch", "torchao")
+    is_known = isinstance(tensor, module.NVFP4Tensor)
+    errors.require_type(is_known, "tensor", "an NVFP4Tensor", type(tensor).__name__)
+    errors.require(not tensor.is_swizzled_scales, "tensor", "of scales that are not swizzled", "one that has such")
+    in_order = tensor.qdata.is_contiguous()
+    errors.require(in_order, "tensor", "contiguous, not a transpose", tuple(tensor.qdata.stride()))
+    fmt = _ONE_LEVEL if tensor.per_tensor_scale is None else get("nvfp4")
+    codes, scales = tensor.qdata.view(torch.uint8), tensor.scale.view(torch.uint8)
+    scales = scales.reshape(*codes.shape[:-1], -1)
+    number = tensor.per_tensor_scale
+    return MXArray.from_packed(codes, scales, fmt, length=2 * codes.shape[-1], tensor_scale=number)

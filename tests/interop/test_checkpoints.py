@@ -1,0 +1,220 @@
+"""Checkpoints by their names, whoever wrote them, and larger than memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import mxnum as mx
+from mxnum.interop import safetensors
+from mxnum.interop.checkpoints import Checkpoint, to_tensors
+from tests import samples
+
+E4M3 = ml_dtypes.float8_e4m3fn
+FP8 = "e4m3:block=128,scale=float32"
+
+
+def example(fmt, shape=(8, 64), **options):
+    return mx.quantize(samples.generator("checkpoint", fmt).standard_normal(shape).astype(np.float32), fmt, **options)
+
+
+#: A weight in each layout that is written, and what the layout is called when it is read.
+WRITTEN = {
+    "nvfp4 compressed_tensors": ("compressed_tensors", lambda: example("nvfp4", arithmetic="compressed_tensors")),
+    "nvfp4 modelopt": ("modelopt", lambda: example("nvfp4")),
+    "mxfp4 compressed_tensors": ("compressed_tensors", lambda: example("mxfp4_e2m1")),
+    "mxfp4 gpt_oss": ("gpt_oss", lambda: example("mxfp4_e2m1")),
+    "fp8": ("deepseek", lambda: example(FP8, (200, 300), block_shape=(128, 128))),
+}
+
+
+@pytest.mark.parametrize("layout", WRITTEN)
+def test_there_and_back(tmp_path, layout):
+    kind, make = WRITTEN[layout]
+    q, others = make(), {"norm.weight": np.ones(3, np.float32), "l.bias": np.ones(2, ml_dtypes.bfloat16)}
+    tensors = {**to_tensors("l.weight", q, kind), **others, "l.input_scale": np.ones(1, np.float32), "own": q}
+    safetensors.save(tmp_path / "m.safetensors", tensors)
+    checkpoint = Checkpoint(tmp_path / "m.safetensors")
+    assert set(checkpoint.names()) == {"l.weight", "l.input_scale", "own", *others}
+    assert checkpoint.layout("l.weight") == layout
+    assert checkpoint.tensor("l.weight").equals(q)
+    assert checkpoint.layout("own") == "mxnum"
+    assert checkpoint.tensor("own").equals(q)
+    for name, array in others.items():
+        assert checkpoint.layout(name) == "plain"
+        assert np.array_equal(checkpoint.tensor(name), array)
+    again = to_tensors("l.weight", checkpoint.tensor("l.weight"), kind)
+    assert all(again[name].tobytes() == tensors[name].tobytes() for name in again)
+
+
+def test_a_folder_with_a_configuration(tmp_path):
+    q = example("e4m3:block=64,scale=float32", (100, 130), block_shape=(64, 64))
+    other = example("nvfp4")
+    safetensors.save(tmp_path / "model-1.safetensors", to_tensors("a.weight", q, "deepseek"))
+    safetensors.save(tmp_path / "model-2.safetensors", to_tensors("b.weight", other, "modelopt"))
+    with pytest.raises(ValueError, match=r"File '.*' must hold 'a.weight' as fp8 has it: Argument 'scales' must be of"):
+        Checkpoint(tmp_path).tensor("a.weight")
+    assert Checkpoint(tmp_path, block_shape=(64, 64)).tensor("a.weight").equals(q)
+    config = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [64, 64]}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    checkpoint = Checkpoint(tmp_path)
+    assert checkpoint.tensor("a.weight").equals(q)
+    assert checkpoint.tensor("b.weight").equals(other)
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(ValueError, match=r"File '.*config.json' must be a configuration in JSON"):
+        Checkpoint(tmp_path)
+    (tmp_path / "config.json").unlink()
+    safetensors.save(tmp_path / "model-3.safetensors", to_tensors("b.weight", other, "modelopt"))
+    with pytest.raises(ValueError, match=r"must hold each tensor once, not 'b.weight' twice"):
+        Checkpoint(tmp_path)
+    index = {"weight_map": {"a.weight": "model-1.safetensors", "b.weight": "model-3.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    checkpoint = Checkpoint(tmp_path, block_shape=(64, 64))
+    assert checkpoint.tensor("a.weight").equals(q)
+    assert checkpoint.tensor("b.weight").equals(other)
+    (tmp_path / "model.safetensors.index.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"index.json' must be an index in JSON: it lacks 'weight_map'"):
+        Checkpoint(tmp_path)
+
+
+def test_parts_of_a_weight_may_lie_in_two_files(tmp_path):
+    q = example(FP8, (200, 300), block_shape=(128, 128))
+    for i, (name, part) in enumerate(to_tensors("w", q, "deepseek").items()):
+        safetensors.save(tmp_path / f"{i}.safetensors", {name: part})
+    assert Checkpoint(tmp_path).names() == ["w"]
+    assert Checkpoint(tmp_path).tensor("w").equals(q)
+
+
+def test_the_direction_of_a_global_scale_is_said_by_names_or_the_caller(tmp_path):
+    q = mx.quantize(np.ones((2, 32), np.float32), "nvfp4", tensor_scale=2.0**-3)
+    path = tmp_path / "m.safetensors"
+    safetensors.save(path, to_tensors("w", q, "modelopt"))
+    for method in ("modelopt", "of another", None):
+        (tmp_path / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": method}}))
+        assert Checkpoint(path).tensor("w").equals(q)
+    (tmp_path / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": "compressed-tensors"}}))
+    with pytest.raises(ValueError, match=r"'direction' must be given for 'w', which is named as modelopt names it"):
+        Checkpoint(path).tensor("w")
+    assert Checkpoint(path, direction="decode").tensor("w").equals(q)
+    assert Checkpoint(path, direction="encode").tensor("w").tensor_scale == 2.0**3
+
+
+def test_names_of_fused_experts(tmp_path):
+    q = mx.quantize(np.ones((3, 4, 32), np.float32), "nvfp4", tensor_scale=np.ones((3, 1, 1), np.float32))
+    parts = dict(zip(("", "_weight_scale", "_weight_scale_2"), to_tensors("x", q, "modelopt").values(), strict=True))
+    safetensors.save(tmp_path / "m.safetensors", {f"experts.gate_up_proj{end}": part for end, part in parts.items()})
+    assert Checkpoint(tmp_path / "m.safetensors").tensor("experts.gate_up_proj").equals(q)
+
+
+def test_what_looks_alike_is_not_taken_for_it(tmp_path):
+    scales = np.ones((2, 2), np.float32)
+    plain = {
+        "a.weight_packed": np.ones((2, 4), np.int32), "a.weight_scale": scales, "a.weight_global_scale": scales,
+        "b.weight": np.ones((2, 4), np.int8), "b.weight_scale": scales,
+        "c.weight": np.ones((2, 4), np.uint8), "c.weight_scale": scales,
+    }  # fmt: skip
+    safetensors.save(tmp_path / "m.safetensors", plain)
+    checkpoint = Checkpoint(tmp_path / "m.safetensors")
+    assert {name: checkpoint.layout(name) for name in checkpoint.names()} == dict.fromkeys(plain, "plain")
+
+
+#: Reads a tile of each weight of a checkpoint, one after the other, and says how much memory that took.
+READ = """
+import resource, sys
+from mxnum.interop.checkpoints import Checkpoint
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+checkpoint = Checkpoint(sys.argv[1])
+first = checkpoint.tensor("0.weight")[:128, :128].dequantize()
+before, elements = peak(), 0
+for name in checkpoint.names():
+    weight = checkpoint.tensor(name)
+    assert weight[-128:, -128:].dequantize().shape == (128, 128)
+    elements += weight.size
+print(elements, peak() - before)
+"""
+
+
+def test_a_checkpoint_larger_than_memory(tmp_path):
+    """A file with holes, twice as large as memory: what is read of it is counted by the system, page by page."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    shape, header, start = (1 << 15, 1 << 16), {}, 0
+    count = 2 * memory // (1 << 31) + 1
+    for i in range(count):
+        for name, kind, lengths, size in (
+            ("weight", "F8_E4M3", shape, 1 << 31),
+            ("weight_scale_inv", "F32", (1 << 8, 1 << 9), 1 << 19),
+        ):
+            header[f"{i}.{name}"] = {"dtype": kind, "shape": lengths, "data_offsets": [start, start + size]}
+            start += size
+    text, path = json.dumps(header).encode(), tmp_path / "m.safetensors"
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        try:
+            file.truncate(8 + len(text) + start)
+        except OSError:
+            pytest.skip("no files of that size here")
+    if path.stat().st_blocks * 512 > 1 << 30:
+        pytest.skip("no files with holes here")
+    done = subprocess.run([sys.executable, "-c", READ, str(path)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    elements, more = map(int, done.stdout.split())
+    assert elements == count << 31
+    assert path.stat().st_size > 2 * memory
+    # The scales of each weight, and at most the rows that its tile lies in.
+    assert more < count * ((1 << 19) + 128 * shape[1]) + (32 << 20)
+
+
+def test_mistakes(tmp_path):
+    with pytest.raises(ValueError, match=r"must hold files that end in .safetensors, and has none"):
+        Checkpoint(tmp_path)
+    safetensors.save(tmp_path / "m.safetensors", {"x": np.ones(2)})
+    with pytest.raises(ValueError, match=r"'name' must be one of \['x'\], not 'y'"):
+        Checkpoint(tmp_path).tensor("y")
+    with pytest.raises(ValueError, match="'direction' must be one of"):
+        Checkpoint(tmp_path, direction="up")
+    q = example("nvfp4")
+    for call, message in [
+        (lambda: to_tensors("w", q, "other"), "'layout' must be one of"),
+        (lambda: to_tensors("w", q, "deepseek"), "of e4m3 or e5m2 elements"),
+        (lambda: to_tensors("w", q, "gpt_oss"), "of E8M0 scales"),
+        (lambda: to_tensors("w", example(FP8), "deepseek", global_scale=1.0), "'global_scale' must be left out for"),
+        (lambda: to_tensors("w", np.ones(2), "deepseek"), "'q' must be an MXArray"),
+    ]:
+        with pytest.raises((ValueError, TypeError), match=message):
+            call()
+
+
+def test_the_official_libraries_read_files_that_are_written_here(tmp_path):
+    """Through safetensors' own reader, and compressed-tensors' own converter of what ModelOpt writes."""
+    load_file = pytest.importorskip("safetensors.torch", reason="the package safetensors is not installed").load_file
+    pytest.importorskip("compressed_tensors", reason="compressed_tensors is not installed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from compressed_tensors.compressors.nvfp4.base import NVFP4PackedCompressor
+        from compressed_tensors.entrypoints.convert.converters.modelopt_nvfp4 import ModelOptNvfp4Converter
+        from compressed_tensors.quantization import QuantizationScheme
+        from compressed_tensors.quantization.quant_scheme import NVFP4
+    # A power of two, so that nothing is rounded twice.
+    q = mx.quantize(samples.generator("official").standard_normal((8, 64)), "nvfp4", tensor_scale=2.0**-9)
+    for layout in ("modelopt", "compressed_tensors"):
+        safetensors.save(tmp_path / "m.safetensors", to_tensors("l.weight", q, layout))
+        tensors = load_file(tmp_path / "m.safetensors")
+        if layout == "modelopt":
+            tensors = ModelOptNvfp4Converter(targets=["l"]).process(tensors)
+        own = {name.removeprefix("l."): tensor for name, tensor in tensors.items()}
+        assert set(own) == {"weight_packed", "weight_scale", "weight_global_scale"}
+        read = NVFP4PackedCompressor.decompress(own, QuantizationScheme(**NVFP4, targets=["Linear"]))["weight"]
+        assert np.array_equal(read.float().numpy(), q.dequantize("bfloat16").astype(np.float32))
+        converted = {f"l.{name}": tensor for name, tensor in own.items()}
+        safetensors.save(tmp_path / "again.safetensors", converted)
+        assert Checkpoint(tmp_path / "again.safetensors").tensor("l.weight").equals(q)
