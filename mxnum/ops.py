@@ -33,6 +33,8 @@ from mxnum.tensors import answer, host_view, in_kind, is_tensor
 _DETERMINISTIC = tuple(mode for mode in Rounding if not mode.is_stochastic)
 _DEFAULTS = Rounding.RNE, Overflow.SATURATE, Nonfinite.BLOCK
 _LARGEST_WORD = (1 << 64) - 1
+#: Indices are signed words of 64 bits.
+_LARGEST_INDEX = (1 << 62) - 1
 
 
 def quantize(
@@ -55,6 +57,7 @@ def quantize(
     random_bits: Any = None,
     seed: int | None = None,
     stream: int = 0,
+    first: int = 0,
     sr_bits: int = 30,
     packed: bool = False,
     threads: int | None = None,
@@ -92,9 +95,10 @@ def quantize(
         magnitude then sets the scale.
     random_bits
         For ``rounding="sr"``: unsigned 32-bit words of the shape of x, of which the low `sr_bits` bits are used.
-    seed, stream
+    seed, stream, first
         Instead of `random_bits`: Philox4x32-10 keyed by `seed`, counted by `stream` and the C-order index of the
-        element, so that the result depends on neither threads, nor device, nor memory layout.
+        element, so that the result depends on neither threads, nor device, nor memory layout. Indices count from
+        `first`: a part of a larger array, given the index of its first element there, draws the bits it has there.
     packed
         Hold codes narrower than a byte packed, as `MXArray.pack` makes them, which is also faster for large arrays.
     threads
@@ -125,7 +129,7 @@ def quantize(
         q = _mx_array(x, (made.codes, made.scales, None), settings, None, np.array(made.tensor_scale))
         return q.packed() if packed else q
     given = None if scales is None else checked_scales(scales, settings.scales_shape, settings.format.scale)
-    random = _random(array.shape, settings.rounding, random_bits, seed, stream, sr_bits)
+    random = _random(array.shape, settings.rounding, random_bits, seed, stream, first, sr_bits)
     is_packed = _stores_packed(packed, settings, out)
     into = None if out is None else _writable_parts(out)
     random = random if random is None or into is None else random_copied_if_overlapping(random, *into)
@@ -162,6 +166,7 @@ def fake_quantize(
     random_bits: Any = None,
     seed: int | None = None,
     stream: int = 0,
+    first: int = 0,
     sr_bits: int = 30,
     threads: int | None = None,
     out: Array | None = None,
@@ -187,7 +192,7 @@ def fake_quantize(
         with np.errstate(over="ignore"):
             return answer(stacks.dequantize(made, arithmetic).astype(array.dtype), x, None)
     given = None if scales is None else checked_scales(scales, settings.scales_shape, settings.format.scale)
-    random = _random(array.shape, settings.rounding, random_bits, seed, stream, sr_bits)
+    random = _random(array.shape, settings.rounding, random_bits, seed, stream, first, sr_bits)
     into = None if out is None else checked_out(host_view("out", out), array.shape, array.dtype)
     random = None if random is None else random_copied_if_overlapping(random, into)
     words = None if random is None else random.words
@@ -300,6 +305,7 @@ def encode(
     random_bits: Any = None,
     seed: int | None = None,
     stream: int = 0,
+    first: int = 0,
     sr_bits: int = 30,
     threads: int | None = None,
     out: Array | None = None,
@@ -316,7 +322,7 @@ def encode(
     target = formats.element(element)
     array, source = float_array("x", x, anywhere=True)
     mode = errors.choose_member("rounding", rounding, Rounding)
-    random = _random(array.shape, mode, random_bits, seed, stream, sr_bits)
+    random = _random(array.shape, mode, random_bits, seed, stream, first, sr_bits)
     into = checked_out(host_view("out", out), array.shape, code_dtype(target.bits))
     random = random_copied_if_overlapping(random, into)
     engine = dispatch.engine(x=array, random_bits=None if random is None else random.words, out=into)
@@ -487,12 +493,20 @@ def _rule(fmt: MXFormat, asked: str | ScaleRule | FloatScaleRule | None) -> Scal
 
 
 def _random(
-    shape: tuple[int, ...], rounding: Rounding, random_bits: Any, seed: int | None, stream: int, sr_bits: int
+    shape: tuple[int, ...],
+    rounding: Rounding,
+    random_bits: Any,
+    seed: int | None,
+    stream: int,
+    first: int,
+    sr_bits: int,
 ) -> RandomBits | None:
     """What the engine needs for stochastic rounding, or None for the other modes."""
     if not (type(sr_bits) is type(stream) is int and 1 <= sr_bits <= 30 and 0 <= stream <= _LARGEST_WORD):  # (quick)
         sr_bits = errors.integer("sr_bits", sr_bits, 1, 30)
         stream = errors.integer("stream", stream, 0, _LARGEST_WORD)
+    if not (type(first) is int and 0 <= first <= _LARGEST_INDEX):  # (quick)
+        first = errors.integer("first", first, 0, _LARGEST_INDEX)
     if not rounding.is_stochastic:
         if random_bits is None and seed is None:
             return None
@@ -509,4 +523,4 @@ def _random(
         return RandomBits(sr_bits, words=words)
     if seed is None:
         raise ValueError("Argument 'random_bits' or 'seed' must be given with rounding='sr'.")
-    return RandomBits(sr_bits, seed=errors.integer("seed", seed, 0, _LARGEST_WORD), stream=stream)
+    return RandomBits(sr_bits, seed=errors.integer("seed", seed, 0, _LARGEST_WORD), stream=stream, first=first)

@@ -215,6 +215,37 @@ def test_seeded_bits_are_philox_words_by_c_order_index():
             samples.assert_same("seeded", x.view(np.int32), seeded.codes, want.codes)
 
 
+@pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "nvfp4"])
+def test_a_part_draws_the_bits_that_it_has_in_the_whole(fmt):
+    whole, options = blocky("float32", (37, 33), "part", special=0), {"rounding": "sr", "tensor_scale": None}
+    if fmt == "nvfp4":
+        options["tensor_scale"] = 0.125
+    words = reference.random_words(whole.shape, seed=9, stream=3)
+    for begin in (1, 4, 35):
+        part, these = whole[begin:], words[begin:]
+        drawn = {"seed": 9, "stream": 3, "first": 33 * begin}
+        for layout in ({}, {"axis": 0}, {"packed": True}):
+            want = mx.quantize(part, fmt, random_bits=these, **options, **layout)
+            for x in (part, np.asfortranarray(part), np.repeat(part, 2, axis=0)[::2]):
+                assert mx.quantize(x, fmt, **drawn, **options, **layout).equals(want)
+        values = mx.fake_quantize(part, fmt, random_bits=these, **options)
+        assert np.array_equal(mx.fake_quantize(part, fmt, **drawn, **options), values)
+        codes = mx.encode(part, "e2m1", rounding="sr", random_bits=these)
+        assert np.array_equal(mx.encode(part, "e2m1", rounding="sr", **drawn), codes)
+    for first in (-1, 1 << 62, 0.5):
+        with pytest.raises((ValueError, TypeError), match="'first' must be"):
+            mx.quantize(part, fmt, rounding="sr", seed=1, first=first)
+
+
+def test_indices_may_exceed_32_bits():
+    far, words = (1 << 40) + 2, []
+    for i in range(far, far + 6):
+        words.append(reference.philox4x32((i >> 2 & 0xFFFFFFFF, i >> 34, 0, 0), (5, 0))[i % 4])
+    x = np.full(6, 1.1, np.float32)
+    want = mx.encode(x, "e2m1", rounding="sr", random_bits=np.array(words, np.uint32))
+    assert np.array_equal(mx.encode(x, "e2m1", rounding="sr", seed=5, first=far), want)
+
+
 def test_seeded_bits_do_not_depend_on_layout():
     x = blocky("float32", (64, 32), "layout", special=0)
     options = {"rounding": "sr", "seed": 7, "axis": 0}

@@ -19,6 +19,8 @@ class RandomBits:
     words: Any = None
     seed: int = 0
     stream: int = 0
+    #: The index that the first element counts from.
+    first: int = 0
 
     @property
     def key(self) -> tuple[int, int, int, int]:

@@ -40,7 +40,7 @@ NOWHERE, WORDS, SEED = "nowhere", "words", "seed"
 
 @dialect
 def draw(counter, key):
-    """Four random words, in lanes."""
+    """Four random words, in lanes; the key is (seed low, seed high, stream low, stream high, first index)."""
     low, high = lane(counter & 0xFFFFFFFF), lane(counter >> 32)
     return philox4x32(low, high, lane(key[2]), lane(key[3]), lane(key[0]), lane(key[1]))
 
@@ -66,6 +66,7 @@ def make_random_of(how: str, sr_bits: int) -> Callable[..., Any]:
 
     @dialect
     def draw_random(index, words, place, key):
+        index += key[4]
         w0, w1, w2, w3 = draw(index >> 2, key)
         which = index & 3
         return integer(align_random(w0 if which == 0 else w1 if which == 1 else w2 if which == 2 else w3))

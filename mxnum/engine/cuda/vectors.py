@@ -117,7 +117,7 @@ def _make_randoms_of(how: str, sr_bits: int) -> Callable[..., Any]:
 
         @dialect
         def draw_randoms(quad, words, key):
-            a, b, c, d = draw(quad, key)
+            a, b, c, d = draw(quad + (key[4] >> 2), key)  # whole quads, as `passes` knows
             return align_random(a), align_random(b), align_random(c), align_random(d)
 
         return draw_randoms

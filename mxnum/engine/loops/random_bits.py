@@ -130,6 +130,8 @@ class SeedWords(NamedTuple):
     sr_bits: int
     shape: tuple[int, ...]
     order: tuple[int, ...]
+    #: The index that the first element counts from.
+    first: int = 0
 
     def read(self, where: tuple[slice, ...]) -> Array:
         """The words of a part, which takes so much of each axis."""
@@ -141,5 +143,5 @@ class SeedWords(NamedTuple):
             firsts = firsts[..., np.newaxis] + np.arange(part.start, part.stop) * step
         firsts = firsts + (along[-1].start if along else 0)
         words = np.empty([part.stop - part.start for part in along], np.uint32)
-        draw_words(self.sr_bits)((*self.key, 0), firsts.reshape(-1), words.reshape(-1))
+        draw_words(self.sr_bits)((*self.key, self.first), firsts.reshape(-1), words.reshape(-1))
         return words.transpose(self.order)

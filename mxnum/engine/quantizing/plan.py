@@ -121,7 +121,7 @@ class Plan:
                 direct = direct if is_apart and side.flags.c_contiguous else None
         if random is not None:
             if random.words is None:
-                words, direct = (*random.key, 0), direct if self.order is None else None
+                words, direct = (*random.key, random.first), direct if self.order is None else None
             elif random.words.flags.c_contiguous:
                 words = random.words.reshape(-1)
             else:
@@ -203,7 +203,7 @@ class Plan:
         if random is not None:
             order = self.order or tuple(range(len(self.shape)))
             shape = tuple(self.shape[order.index(axis)] for axis in range(len(order)))
-            of_seed = SeedWords(random.key, random.sr_bits, shape, order)
+            of_seed = SeedWords(random.key, random.sr_bits, shape, order, random.first)
             words = of_seed if random.words is None else Plain(random.words)
         arrays = Arrays(
             self.shape,
@@ -227,7 +227,7 @@ class Plan:
                 draw = draw_from_words(SR_BITS) if random.words is None else self.draw
                 drawn_from = part.words.reshape(-1)
             elif random is not None:
-                drawn_from = (*random.key, part.first)
+                drawn_from = (*random.key, random.first + part.first)
             self.operation(part.walk, draw)(part.x, part.out, part.sides, drawn_from, 1)
 
         arrays.run(work, threads)

@@ -13,7 +13,7 @@ from tests.samples import generator
 def test_drawn_words_are_those_of_the_generator():
     from mxnum.engine.cuda import kernels
 
-    key = (0xDEADBEEF, 1, 0xFFFFFFFF, 7)
+    key = (0xDEADBEEF, 1, 0xFFFFFFFF, 7, 0)
     for counter in (0, 1, (1 << 32) - 1, 1 << 32, (1 << 40) + 5):
         want = philox4x32(counter & 0xFFFFFFFF, counter >> 32, key[2], key[3], key[0], key[1])
         assert tuple(int(word) & 0xFFFFFFFF for word in kernels.draw(counter, key)) == want
@@ -28,6 +28,19 @@ def test_the_index_decides_not_the_layout(device):
         assert np.array_equal(codes.to_host().codes, mx.quantize(x, "mxfp4_e2m1", rounding="sr", seed=3, stream=9,
                                                                  sr_bits=7).codes)  # fmt: skip
     assert np.array_equal(mx.encode(there, "e2m1", rounding="sr", seed=3, stream=9, sr_bits=7).copy_to_host(), want)
+
+
+@pytest.mark.parametrize("first", [6, 8, (1 << 40) + 4])
+def test_a_part_draws_the_bits_that_it_has_in_the_whole(device, first):
+    x = np.full((2, 64), 1.1, np.float32)  # by quads and one by one
+    for layout in ({}, {"block_size": 5}, {"offset": "float16"}):
+        options = {"rounding": "sr", "seed": 3, "stream": 9, "first": first, **layout}
+        want = mx.quantize(x, "mxfp4_e2m1", **options)
+        assert mx.quantize(device(x), "mxfp4_e2m1", **options).to_host().equals(want)
+        want = mx.fake_quantize(x, "mxfp4_e2m1", **options)
+        assert np.array_equal(mx.fake_quantize(device(x), "mxfp4_e2m1", **options).copy_to_host(), want)
+    want = mx.encode(x, "e2m1", rounding="sr", seed=3, first=first)
+    assert np.array_equal(mx.encode(device(x), "e2m1", rounding="sr", seed=3, first=first).copy_to_host(), want)
 
 
 @pytest.mark.parametrize("blocks", [(1, 1, 1), (2, 3, 5), (7, 1, 2), (1, 4, 1), (7, 9, 11), (100, 100, 100)])
