@@ -54,6 +54,32 @@ def test_nothing_that_fails_in_another_way_counts_as_killed(tmp_path):
     assert not fate.killed
 
 
+def test_the_record_says_what_was_found_and_whether_that_is_still_so(tmp_path, monkeypatch):
+    one, other, *_ = MUTANTS
+    for file in {one.file, other.file, *(test.split("::")[0] for test in (*one.killed_by, *other.killed_by))}:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text((ROOT / file).read_text())
+    monkeypatch.setattr(tool, "RECORD", tmp_path / "fates.json")
+    assert tool.last_seen(one) == "[never recorded]"
+    tool.record(other, tool.Fate(False, "4 passed", 1.0), tmp_path)
+    tool.record(one, tool.Fate(True, "a.py::test_it", 1.0), tmp_path)
+    assert list(tool.read()) == [one.name, other.name]
+    assert tool.last_seen(one).startswith("[killed by a.py::test_it, 20")
+    assert tool.last_seen(other).startswith("[SURVIVED, 20")
+    assert tool.is_fresh(one)
+    assert tool.is_fresh(other)
+    (tmp_path / one.file).write_text("changed = True")
+    tool.record(one, tool.Fate(True, "a.py::test_it", 1.0), tmp_path)
+    assert not tool.is_fresh(one)
+    assert tool.last_seen(one).endswith(", before the last change]")
+
+
+def test_those_named_first_come_first():
+    names = [MUTANTS[7].name, MUTANTS[3].name]
+    assert [mutant.name for mutant in tool.chosen(names)] == names
+    assert tool.chosen(None) == list(MUTANTS)
+
+
 def test_arguments(capsys):
     assert tool.main(["--only", "no such mutant"]) == 2
     assert tool.main(["--list", "--only", "mxnum/formats.py"]) == 0
