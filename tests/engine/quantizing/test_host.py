@@ -19,6 +19,7 @@ from mxnum.engine.traversal import parts
 from mxnum.formats import ELEMENTS, FLOATS, MXFormat
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
 from tests import samples
+from tests.covering import covering
 from tests.engine import naive
 
 FLOAT32 = FLOATS["float32"]
@@ -150,38 +151,36 @@ def smaller_chunks(monkeypatch, limit):
     monkeypatch.setattr(parts, "chunks", lambda shape, cuts, blocks, _: chunks(shape, cuts, blocks, limit))
 
 
-@pytest.mark.parametrize("limit", [600, 1 << 17])
-@pytest.mark.parametrize("view", VIEWS)
-def test_every_order_of_memory(view, limit, monkeypatch):
+@covering(
+    view=VIEWS, limit=[600, 1 << 17], block=[(-1, 32), (0, 16), (-2, 8)], draw=["nothing", "a seed", "words"]
+).parametrize_in_tiers
+def test_every_order_of_memory(view, limit, block, draw, monkeypatch):
     """Chunk by chunk, all roundings that draw, results in the order of the input and in others."""
     smaller_chunks(monkeypatch, limit)
     x = eval(view, {"x": inputs(), "np": np})
     words = samples.generator("words", view).integers(0, 1 << 32, x.shape[::-1], dtype=np.uint32).T
-    for axis, size in ((-1, 32), (0, 16), (-2, 8)):
-        blocks = tuple(size if i == axis % x.ndim else 1 for i in range(x.ndim))
-        for options in (
-            {}, {"rounding": Rounding.SR, "random": RandomBits(30, seed=11)},
-            {"rounding": Rounding.SR, "random": RandomBits(9, words=words)},
-        ):  # fmt: skip
-            asked, label = request(x, "e2m3", blocks, **options), f"{view} {blocks} {options}"
-            want_codes, want_scales, want = by_definition(asked)
-            codes, scales, _ = host.quantize(asked)
-            samples.assert_same(f"scales {label}", None, scales, want_scales)
-            samples.assert_same(f"codes {label}", None, codes, want_codes)
-            assert codes.strides == np.empty_like(x, np.uint8).strides or 0 in x.strides
-            for order in "CF":
-                into = np.zeros(x.shape, np.uint8, order), np.zeros(scales.shape, np.uint8, order), None
-                host.quantize(asked, into)
-                assert np.array_equal(into[0], codes)
-                assert np.array_equal(into[1], scales)
-                for values in (
-                    host.fake_quantize(asked, np.zeros(x.shape, x.dtype, order)),
-                    values_of(*into[:2], asked.settings.element, blocks, FLOAT32),
-                    values_of(*into[:2], asked.settings.element, blocks, FLOAT32, np.zeros(x.shape, x.dtype)),
-                ):
-                    samples.assert_same(f"values {label}", None, values.view(np.uint32), want.view(np.uint32))
-            made = host.shared_scale(request(x, "e2m3", blocks), np.zeros(scales.shape, np.uint8, "F"))
-            samples.assert_same("scales alone", None, made, scales)
+    blocks = tuple(block[1] if i == block[0] % x.ndim else 1 for i in range(x.ndim))
+    drawn = {"nothing": None, "a seed": RandomBits(30, seed=11), "words": RandomBits(9, words=words)}[draw]
+    options = {} if drawn is None else {"rounding": Rounding.SR, "random": drawn}
+    asked, label = request(x, "e2m3", blocks, **options), f"{view} {blocks} {draw}"
+    want_codes, want_scales, want = by_definition(asked)
+    codes, scales, _ = host.quantize(asked)
+    samples.assert_same(f"scales {label}", None, scales, want_scales)
+    samples.assert_same(f"codes {label}", None, codes, want_codes)
+    assert codes.strides == np.empty_like(x, np.uint8).strides or 0 in x.strides
+    for order in "CF":
+        into = np.zeros(x.shape, np.uint8, order), np.zeros(scales.shape, np.uint8, order), None
+        host.quantize(asked, into)
+        assert np.array_equal(into[0], codes)
+        assert np.array_equal(into[1], scales)
+        for values in (
+            host.fake_quantize(asked, np.zeros(x.shape, x.dtype, order)),
+            values_of(*into[:2], asked.settings.element, blocks, FLOAT32),
+            values_of(*into[:2], asked.settings.element, blocks, FLOAT32, np.zeros(x.shape, x.dtype)),
+        ):
+            samples.assert_same(f"values {label}", None, values.view(np.uint32), want.view(np.uint32))
+    made = host.shared_scale(request(x, "e2m3", blocks), np.zeros(scales.shape, np.uint8, "F"))
+    samples.assert_same("scales alone", None, made, scales)
 
 
 def by_definition(asked):

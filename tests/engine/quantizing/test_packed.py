@@ -18,6 +18,7 @@ from mxnum.engine.traversal.parts import CHUNK
 from mxnum.formats import ELEMENTS
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from tests import samples
+from tests.covering import covering
 
 NARROW = [name for name in mx.formats.names("e8m0") if mx.formats.get(name).element.bits < 8]
 #: In blocks of 16, for which one loop serves all elements of a width.
@@ -108,17 +109,14 @@ def test_every_type(dtype, result):
     check(numbers((6, 320), dtype=dtype), "mxfp4_e2m1", result=result, block_size=16)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
+@covering(
+    options=[
         {"block_size": 16}, {"block_size": 64}, {"block_size": 100}, {"block_size": 21}, {"block_size": 5000},
         {"axis": 0}, {"block_shape": (4, 4)}, {"block_shape": (2, 32)}, {"blocks": (2, 500)}, {"block_size": 1},
         {"offset": "float16"}, {"offset": "float16", "axis": 0}, {"block_size": 8},
     ],
-    ids=str,
-)  # fmt: skip
-@pytest.mark.parametrize("shape", [(6, 320), (7, 333)])
-@pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "mxfp6_e2m3"])
+    shape=[(6, 320), (7, 333)], fmt=["mxfp4_e2m1", "mxfp6_e2m3"],
+).parametrize_in_tiers  # fmt: skip
 def test_every_layout(options, shape, fmt):
     check(numbers(shape, str(options)), fmt, **options)
 
