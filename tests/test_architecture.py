@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -221,6 +222,32 @@ def test_files_can_be_read_in_one_sitting(path):
     lines = path.read_text().splitlines()
     assert len(lines) <= 520, f"{len(lines)} lines"
     assert not any(re.search(r"\b(TODO|FIXME|XXX)\b", line) for line in lines)
+
+
+#: What makes loops and runs them.
+COMPUTES = re.compile(
+    r"mx\.(fake_)?(quantizer?|encode|decode|dot|matmul|shared_scale|hadamard|linear_(for|back)ward)$|.*\.dequantize$"
+)
+
+
+def calls_when_imported(node: ast.AST) -> Iterator[str]:
+    """What is called outside functions."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.Lambda):
+            if isinstance(child, ast.Call):
+                yield ast.unparse(child.func)
+            yield from calls_when_imported(child)
+
+
+def test_nothing_is_compiled_where_tests_are_collected():
+    """Two modules did so: each worker of a run compiled their loops before its first test."""
+    computing = {
+        str(path.relative_to(ROOT))
+        for folder in ("tests", "proofs")
+        for path in (ROOT / folder).rglob("*.py")
+        if any(map(COMPUTES.match, calls_when_imported(ast.parse(path.read_text()))))
+    }
+    assert computing == set()
 
 
 def test_there_are_tests_for_every_folder():
