@@ -48,6 +48,19 @@ def test_a_mutant_is_killed_or_survives_and_is_taken_out_again(tmp_path):
     assert code.read_text() == before
 
 
+def test_a_process_that_a_mutant_ends_is_one_that_noticed(tmp_path):
+    """Not seen before: what writes beyond its arrays may end the process, and was said to survive."""
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "one.py").write_text("address = 1\n")
+    (tmp_path / "tests" / "test_one.py").write_text(
+        "import ctypes, sys; sys.path.insert(0, '.')\nimport one\ndef test_one():\n"
+        "    assert one.address or ctypes.string_at(one.address)\n"
+    )
+    fate = tool.fate_of(Mutant("null", "one.py", "1", "0", "", ("tests/test_one.py",)), tmp_path)
+    assert fate.killed
+    assert fate.by == "tests/test_one.py::test_one, in which the process ended by SIGSEGV"
+
+
 def test_nothing_that_fails_in_another_way_counts_as_killed(tmp_path):
     (tmp_path / "one.py").write_text("x = 1\n")
     fate = tool.fate_of(Mutant("any", "one.py", "1", "2", "", ("test_missing.py",)), tmp_path)
