@@ -73,10 +73,8 @@ def run_tests(folder: Path, tests: Sequence[str]) -> tuple[bool, str]:
     found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)
     crashed = re.search(r'^  File "[^"]*?(tests/[^"]*)", line \d+ in (test_\w+)', done.stderr, re.M)
     if crashed and done.returncode < 0:
-        return (
-            False,
-            f"{crashed[1]}::{crashed[2]}, in which the process ended by {signal.Signals(-done.returncode).name}",
-        )
+        ended = signal.Signals(-done.returncode).name
+        return False, f"{crashed[1]}::{crashed[2]}, in which the process ended by {ended}"
     last = (done.stdout + done.stderr).strip().splitlines()[-1:]
     return done.returncode == 0, found[1] if found else " ".join(last)
 
