@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import subprocess
-import sys
 
 import ml_dtypes
 import numpy as np
@@ -314,39 +311,3 @@ def test_every_code_under_every_scale_dequantizes_as_defined():
             want = naive.dequantize(codes, scales, None, element, blocks, target)
             as_bits = f"u{got.dtype.itemsize}"
             samples.assert_same(f"{element} {dtype}", None, got.view(as_bits), want.view(as_bits))
-
-
-PLAIN = """
-import numpy as np, mxnum as mx
-from numba import config
-x = np.random.default_rng(3).standard_normal((3, 40)).astype(np.float32) * np.float32(2.0**-20)
-x[0, 3], x[1, 5], x[2, 0] = np.inf, np.nan, -0.0
-digest = []
-for dtype, fmt, options in (
-    ("float64", "mxint4", {}),
-    ("float32", "mxfp8_e5m2", {"rounding": "sr", "seed": 9}),
-    ("float32", "mxfp8_e5m2", {"axis": 0, "scale_rule": "even", "overflow": "ieee"}),
-    ("float16", "mxfp6_e2m3", {"block_shape": (2, 4), "rounding": "rto"}),
-    ("float16", "mxfp6_e2m3", {"offset": "float16", "nonfinite": "block"}),
-    ("float32", "mxint4", {"offset": "float16", "offset_range": "half"}),
-):
-    y = x.astype(dtype)
-    q = mx.quantize(y, fmt, **options)
-    digest.append(q.codes.tobytes().hex() + q.scales.tobytes().hex() + q.pack().tobytes().hex())
-    digest.append(q.dequantize("float32").tobytes().hex() + mx.fake_quantize(y, fmt, **options).tobytes().hex())
-print(config.DISABLE_JIT, hash(tuple(digest)))
-"""
-
-
-def test_results_without_compilation_are_the_same():
-    """NUMBA_DISABLE_JIT=1 runs the loops as plain Python: the same bits, and code coverage can see them."""
-    answers = []
-    for disabled in ("0", "1"):
-        environment = {**os.environ, "NUMBA_DISABLE_JIT": disabled, "PYTHONHASHSEED": "0"}
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", PLAIN], capture_output=True, text=True, env=environment, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        answers.append(done.stdout.split())
-    assert [a[0] for a in answers] == ["0", "1"]
-    assert answers[0][1] == answers[1][1]
