@@ -1,7 +1,5 @@
 """Mistakes planted by hand in scales that are floats; the lines are as those of `products`."""
 
-# ruff: noqa: E501 (a table)
-
 from __future__ import annotations
 
 LOOP, FILE = "mxnum/engine/loops/float_scales.py", "tests/test_float_scales.py"
