@@ -1,10 +1,10 @@
-"""What tests and proofs have in common: their tiers, notes of what was skipped, and who runs which."""
+"""What tests and proofs have in common: their tiers, notes of what was skipped and compiled, and who runs which."""
 
 from typing import Any
 
 import pytest
 
-pytest_plugins = ["tests.tiers", "tests.skipped"]
+pytest_plugins = ["tests.tiers", "tests.skipped", "tests.compiled"]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -26,6 +26,7 @@ from mxnum.engine.cuda import scaled
 from mxnum.engine.machine import lanes
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import ScaleRule
+from proofs.offline import offline
 from proofs.solve import prove
 from proofs.sym import Sym, run
 from proofs.theorem import Outcome, Theorem
@@ -75,7 +76,7 @@ def compile_to_ptx(function: Callable[..., Any], types: tuple[str, ...]) -> str:
     from numba import cuda
     from numba.cuda import types as cuda_types
 
-    from mxnum.engine.cuda.driver import offline  # which also says how float operations become instructions
+    from mxnum.engine.cuda import driver  # noqa: F401  (it says how float operations become instructions)
     from mxnum.engine.machine.jit import register
 
     # numba-cuda finds the overloads of `select` and of nested dialect functions where numba registered them.

@@ -112,8 +112,8 @@ def laid_out(rng, x):
     return np.repeat(x, 2, -1)[..., ::2] if kind == 2 else x
 
 
-def check(x, name, layout, blocks, options, rng):
-    """Quantized, decoded and both at once, as the reference does it."""
+def check(x, name, layout, blocks, options, rng, dtype=None):
+    """Quantized, decoded (to a type drawn, if none is given) and both at once, as the reference does it."""
     told = (name, x.dtype, x.shape, layout, {k: v for k, v in options.items() if k != "random_bits"})
     want = reference.quantize(x, name, blocks=blocks, **options)
     x = laid_out(rng, x)
@@ -123,7 +123,7 @@ def check(x, name, layout, blocks, options, rng):
     assert (got.tensor_scale is None) == (want.tensor_scale is None), told
     if want.tensor_scale is not None:
         assert same(got.tensor_scale, want.tensor_scale), told
-    dtype = DTYPES[rng.integers(4)].name
+    dtype = dtype or DTYPES[rng.integers(4)].name
     kept = {"blocks": blocks, "tensor_scale": want.tensor_scale}
     values = reference.dequantize(want.codes, want.scales, name, dtype=dtype, **kept)
     assert same(got.dequantize(dtype), values), (dtype, told)

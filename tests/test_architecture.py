@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -122,13 +124,8 @@ ALLOWED = {
     "__init__": {"analysis", "array", "formats", "linalg", "linear", "modes", "ops", "recipe", "rotations"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
-#: The folders of the engine: each may import those before it, but for
+#: The folders of the engine. Each says in its docstring which of those before it it imports.
 ROOMS = ("machine", "rounding", "traversal", "packing", "loops", "quantizing", "products", "rotations", "cuda")
-#: those that need fewer: how an operand of a product is decoded is an argument.
-BELOW = {
-    "products": ("machine", "rounding", "traversal", "packing"),
-    "rotations": ("machine", "traversal"),
-}
 BENCHMARKS = sorted((ROOT / "benchmarks").glob("*.py"))
 
 
@@ -136,9 +133,15 @@ def layer(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+@cache
+def imports(path: Path) -> list[ast.Import | ast.ImportFrom]:
+    """Wherever in a file they are."""
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def imported_layers(path: Path) -> set[str]:
     layers = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in imports(path):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "mxnum":
             rest = node.module.split(".")[1:]
             layers |= {rest[0]} if rest else {alias.name for alias in node.names}
@@ -153,14 +156,39 @@ def test_imports_go_downward(path):
     assert imported_layers(path) <= ALLOWED[layer(path)]
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "engine").glob("*/*.py")), ids=lambda p: f"{p.parent.name}/{p.name}")
-def test_imports_go_one_way_between_folders_of_the_engine(path):
-    assert path.parent.name in ROOMS, "a new folder needs its place in ROOMS and in the docstring of mxnum.engine"
-    room = path.parent.name
-    below = BELOW.get(room, ROOMS[: ROOMS.index(room)])
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("mxnum.engine."):
-            assert node.module.split(".")[2] in (*below, room, "request"), node.module
+def rooms_named(room: str) -> set[str]:
+    """What the docstring of a folder of the engine says that it imports."""
+    said = ast.get_docstring(ast.parse((PACKAGE / "engine" / room / "__init__.py").read_text())) or ""
+    (sentence,) = re.findall(r"Imports ([^.;]*)[.;]", said)
+    return set(re.findall(r"`(\w+)`", sentence))
+
+
+def rooms_imported(path: Path) -> set[str]:
+    """Folders and modules of the engine, by whichever way a file imports them."""
+    names = set()
+    for node in imports(path):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    return {name.split(".")[2] for name in names if name.startswith("mxnum.engine.")}
+
+
+def test_the_folders_of_the_engine_are_listed_where_it_begins():
+    text = (PACKAGE / "engine" / "__init__.py").read_text()
+    assert tuple(re.findall(r"^- `(\w+)`:", text, re.M)) == ROOMS
+    assert {path.parent.name for path in (PACKAGE / "engine").glob("*/*.py")} == set(ROOMS)
+    beside = {path.stem for path in (PACKAGE / "engine").glob("*.py")} - {"__init__"}
+    assert beside <= set(re.findall(r"`(\w+)`", text)), "what lies beside the folders is named too"
+    assert not rooms_imported(PACKAGE / "engine" / "request.py")
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_imports_go_one_way_between_folders_of_the_engine(room):
+    named = rooms_named(room)
+    assert named <= set(ROOMS[: ROOMS.index(room)]), "only folders above it in that list"
+    for path in (PACKAGE / "engine" / room).glob("*.py"):
+        assert rooms_imported(path) <= {*named, room, "request"}, f"{path.name} and the docstring of {room}"
 
 
 def test_layers_have_no_cycle():
@@ -174,10 +202,7 @@ def test_layers_have_no_cycle():
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_numba_is_imported_in_the_engine_and_the_experiments_kernels_only(path):
     modules = {
-        alias.name if isinstance(node, ast.Import) else node.module
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, (ast.Import, ast.ImportFrom))
-        for alias in node.names
+        alias.name if isinstance(node, ast.Import) else node.module for node in imports(path) for alias in node.names
     }
     if layer(path) != "engine" and path != PACKAGE / "experiments" / "kernels.py":
         assert not any(m and m.split(".")[0] == "numba" for m in modules)
@@ -201,6 +226,32 @@ def test_files_can_be_read_in_one_sitting(path):
     lines = path.read_text().splitlines()
     assert len(lines) <= 520, f"{len(lines)} lines"
     assert not any(re.search(r"\b(TODO|FIXME|XXX)\b", line) for line in lines)
+
+
+#: What makes loops and runs them.
+COMPUTES = re.compile(
+    r"mx\.(fake_)?(quantizer?|encode|decode|dot|matmul|shared_scale|hadamard|linear_(for|back)ward)$|.*\.dequantize$"
+)
+
+
+def calls_when_imported(node: ast.AST) -> Iterator[str]:
+    """What is called outside functions."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.Lambda):
+            if isinstance(child, ast.Call):
+                yield ast.unparse(child.func)
+            yield from calls_when_imported(child)
+
+
+def test_nothing_is_compiled_where_tests_are_collected():
+    """Two modules did so: each worker of a run compiled their loops before its first test."""
+    computing = {
+        str(path.relative_to(ROOT))
+        for folder in ("tests", "proofs")
+        for path in (ROOT / folder).rglob("*.py")
+        if any(map(COMPUTES.match, calls_when_imported(ast.parse(path.read_text()))))
+    }
+    assert computing == set()
 
 
 def test_there_are_tests_for_every_folder():

@@ -11,7 +11,8 @@ import mxnum as mx
 from mxnum import errors
 
 X = np.ones((4, 64), np.float32)
-Q = mx.quantize(X, "mxfp8_e4m3")
+#: (Made by hand: nothing is compiled where tests are collected.)
+Q = mx.MXArray.from_parts(np.zeros((4, 64), np.uint8), np.full((4, 2), 127, np.uint8), "mxfp8_e4m3")
 INT = np.ones(4, np.int32)
 WORDS = np.zeros((4, 64), np.uint32)
 

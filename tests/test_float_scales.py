@@ -55,6 +55,7 @@ SAMPLE = "comparisons along rows", "quotients", "stochastic", "four over six"
 def test_compiled(what):
     name, dtype, layout, options = COMPILED[what]
     rng, fmt = generator(what), formats.get(name)
+    decoded = cases.DTYPES[[*SAMPLE, *COMPILED].index(what) % 4].name  # (all of them in the sample)
     for shape in ((6, 70), (3, 160)):
         for _ in range(6):
             x = cases.numbers(rng, shape, np.dtype(dtype) if dtype != "bfloat16" else cases.DTYPES[2])
@@ -62,10 +63,10 @@ def test_compiled(what):
             given = dict(options)
             if "seed" in given:
                 words = reference.random_words(shape, seed=given.pop("seed"))
-                cases.check(x, name, layout, blocks, {**given, "random_bits": words}, rng)
+                cases.check(x, name, layout, blocks, {**given, "random_bits": words}, rng, decoded)
                 assert mx.quantize(x, name, **options).equals(mx.quantize(x, name, random_bits=words, **given))
             else:
-                cases.check(x, name, layout, blocks, given, rng)
+                cases.check(x, name, layout, blocks, given, rng, decoded)
 
 
 def test_the_definition_takes_what_fast_loops_leave():

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 import ml_dtypes
 import numpy as np
@@ -133,8 +134,12 @@ def test_out_may_overlap_what_is_read():
     assert [g.tobytes() for g in made] == [g.tobytes() for g in gradients]
 
 
-CONTEXT = mx.linear_forward(X, W)[1]
-PLAIN = mx.linear_forward(X, W, activations=None, accumulate="exact")[1]
+@cache
+def context():
+    """Made by the first test that asks for it: nothing is compiled where tests are collected."""
+    return mx.linear_forward(X, W)[1]
+
+
 ERRORS = {
     "weight of other features": (lambda: mx.linear_forward(X, W[:, :39]), "'weight' must be of 40 columns, not 39"),
     "weight that is a vector": (lambda: mx.linear_forward(X, B), "'weight' must be a matrix, not (7,)"),
@@ -150,13 +155,13 @@ ERRORS = {
     "block sizes": (lambda: mx.linear_forward(X, W, activations={"format": "mxint8", "block_size": 16}), "'activations' must be in blocks of 32 like 'weights' with accumulate='block', not 16"),
     "stream": (lambda: mx.linear_forward(X, W, weights={"format": "mxint8", "rounding": "sr", "seed": 1, "stream": 1 << 63}), "'stream' must be between 0 and"),
     "context": (lambda: mx.linear_backward(G, None), "'context' must be a LinearContext, not 'NoneType'"),
-    "grad_y": (lambda: mx.linear_backward(G[0], CONTEXT), "'grad_y' must be of shape (2, 5, 7), not (5, 7)"),
+    "grad_y": (lambda: mx.linear_backward(G[0], context()), "'grad_y' must be of shape (2, 5, 7), not (5, 7)"),
     "out": (lambda: mx.linear_forward(X, W, out=np.empty((10, 7), np.float32)), "'out' must be of shape (2, 5, 7), not (10, 7)"),
-    "out of gradients": (lambda: mx.linear_backward(G, CONTEXT, out=G), "'out' must be a LinearGradients, not 'ndarray'"),
-    "two arrays": (lambda: mx.linear_backward(G, CONTEXT, out=(None, None)), "'out' must be three arrays, not 2"),
+    "out of gradients": (lambda: mx.linear_backward(G, context(), out=G), "'out' must be a LinearGradients, not 'ndarray'"),
+    "two arrays": (lambda: mx.linear_backward(G, context(), out=(None, None)), "'out' must be three arrays, not 2"),
     "threads": (lambda: mx.linear_forward(X, W, threads=-1), "'threads' must be"),
-    "gradients of other blocks": (lambda: mx.linear_backward(G, CONTEXT, gradients={"format": "mxint8", "block_size": 8}), "'gradients' must be in blocks of 32 like 'weights'"),
-    "gradients not quantized": (lambda: mx.linear_backward(G, CONTEXT, gradients=None), "'gradients' must not be None with accumulate='block'."),
+    "gradients of other blocks": (lambda: mx.linear_backward(G, context(), gradients={"format": "mxint8", "block_size": 8}), "'gradients' must be in blocks of 32 like 'weights'"),
+    "gradients not quantized": (lambda: mx.linear_backward(G, context(), gradients=None), "'gradients' must not be None with accumulate='block'."),
 }  # fmt: skip
 
 
@@ -171,4 +176,5 @@ def test_one_sentence(case):
 
 
 def test_exact_accumulation_takes_what_is_not_quantized():
-    assert mx.linear_backward(G, PLAIN, gradients=None).x.shape == X.shape
+    _, plain = mx.linear_forward(X, W, activations=None, accumulate="exact")
+    assert mx.linear_backward(G, plain, gradients=None).x.shape == X.shape

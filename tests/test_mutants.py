@@ -48,10 +48,49 @@ def test_a_mutant_is_killed_or_survives_and_is_taken_out_again(tmp_path):
     assert code.read_text() == before
 
 
+def test_a_process_that_a_mutant_ends_is_one_that_noticed(tmp_path):
+    """Not seen before: what writes beyond its arrays may end the process, and was said to survive."""
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "one.py").write_text("address = 1\n")
+    (tmp_path / "tests" / "test_one.py").write_text(
+        "import ctypes, sys; sys.path.insert(0, '.')\nimport one\ndef test_one():\n"
+        "    assert one.address or ctypes.string_at(one.address)\n"
+    )
+    fate = tool.fate_of(Mutant("null", "one.py", "1", "0", "", ("tests/test_one.py",)), tmp_path)
+    assert fate.killed
+    assert fate.by == "tests/test_one.py::test_one, in which the process ended by SIGSEGV"
+
+
 def test_nothing_that_fails_in_another_way_counts_as_killed(tmp_path):
     (tmp_path / "one.py").write_text("x = 1\n")
     fate = tool.fate_of(Mutant("any", "one.py", "1", "2", "", ("test_missing.py",)), tmp_path)
     assert not fate.killed
+
+
+def test_the_record_says_what_was_found_and_whether_that_is_still_so(tmp_path, monkeypatch):
+    one, other, *_ = MUTANTS
+    for file in {one.file, other.file, *(test.split("::")[0] for test in (*one.killed_by, *other.killed_by))}:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text((ROOT / file).read_text())
+    monkeypatch.setattr(tool, "RECORD", tmp_path / "fates.json")
+    assert tool.last_seen(one) == "[never recorded]"
+    tool.record(other, tool.Fate(False, "4 passed", 1.0), tmp_path)
+    tool.record(one, tool.Fate(True, "a.py::test_it", 1.0), tmp_path)
+    assert list(tool.read()) == [one.name, other.name]
+    assert tool.last_seen(one).startswith("[killed by a.py::test_it, 20")
+    assert tool.last_seen(other).startswith("[SURVIVED, 20")
+    assert tool.is_fresh(one)
+    assert tool.is_fresh(other)
+    (tmp_path / one.file).write_text("changed = True")
+    tool.record(one, tool.Fate(True, "a.py::test_it", 1.0), tmp_path)
+    assert not tool.is_fresh(one)
+    assert tool.last_seen(one).endswith(", before the last change]")
+
+
+def test_those_named_first_come_first():
+    names = [MUTANTS[7].name, MUTANTS[3].name]
+    assert [mutant.name for mutant in tool.chosen(names)] == names
+    assert tool.chosen(None) == list(MUTANTS)
 
 
 def test_arguments(capsys):

@@ -18,7 +18,17 @@ def test_nothing_failed_when_the_full_tier_was_run():
 
 
 def entry(**changes):
-    return {"passed": 3, "code": tiers.code_hash(HERE), "versions": tiers.versions(), **changes}
+    return {
+        "cases": 3,
+        "passed": 3,
+        "skipped": 0,
+        "failed": 0,
+        "seconds": 1.5,
+        "date": "2026-01-01",
+        "code": tiers.code_hash(HERE),
+        "versions": tiers.versions(),
+        **changes,
+    }
 
 
 def test_what_is_new_changed_or_made_with_other_versions_is_told():
@@ -27,6 +37,17 @@ def test_what_is_new_changed_or_made_with_other_versions_is_told():
     assert list(tiers.problems({HERE: entry(code="0")}, [HERE])) == [f"Not run since the last change:\n  {HERE}"]
     (older,) = tiers.problems({HERE: entry(versions={})}, [HERE])
     assert older.startswith("Last run with other versions of numpy, numba, llvmlite or Python:\n")
+
+
+def test_what_was_run_in_part_is_told():
+    assert list(tiers.problems({HERE: entry(cases=4)}, [HERE])) == [f"Run in part:\n  {HERE}, 3 of 4 cases"]
+    assert list(tiers.problems({HERE: entry(cases=4, skipped=1)}, [HERE])) == []
+
+
+def test_the_record_as_a_table():
+    told = tiers.table({HERE: entry(), "tests/test_ops.py::a": entry(code="0")}).splitlines()
+    assert told[3] == f"| `{HERE}` | 3 | 3 | 0 | 0 | 1.5 | 2026-01-01 | the code as it is |"
+    assert told[2].endswith("| code before its last change |")
 
 
 def test_code_is_what_counts():
@@ -40,7 +61,7 @@ def test_code_is_what_counts():
 
 
 def test_a_record_keeps_what_was_not_run(tmp_path):
-    ran = {HERE: {"passed": 2, "skipped": 0, "failed": 0, "seconds": 1.234}}
+    ran = {HERE: {"cases": 2, "passed": 2, "skipped": 0, "failed": 0, "seconds": 1.234}}
     record = tiers.with_outcomes({"tests/gone.py::a": entry(), "tests/test_ops.py::a": entry()}, ran)
     assert set(record) == {HERE, "tests/test_ops.py::a"}
     assert record[HERE]["seconds"] == 1.2
@@ -90,6 +111,11 @@ def test_a_run_of_each_tier(project):
     run(project).stdout.no_fnmatch_line("*full tier*")
     changed = run(project, limit=4)
     changed.stdout.fnmatch_lines(["Not run since the last change:", "  test_it.py::test_slow"])
+
+
+def test_a_part_is_recorded_as_a_part(project):
+    run(project, "--tier", "full", "--record", "-k", "slow and not 1").assert_outcomes(passed=2)
+    run(project).stdout.fnmatch_lines(["Run in part:", "  test_it.py::test_slow, 2 of 3 cases"])
 
 
 def test_a_failure_is_recorded(project):

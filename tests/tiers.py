@@ -1,8 +1,9 @@
 """Two tiers of tests, and the record of when the slow one was last run.
 
 What is exhaustive and slow has the mark `full` and runs with ``--tier full``, as theorems of the full tier do. With
-``--record`` the outcomes are entered in ``full_tier.json``, with a hash of the code that they are about. Where that has
-changed since, or where there is no record, the end of every run says so; nothing fails for it.
+``--record`` the outcomes are entered in ``full_tier.json``, a test function at a time, with the number of its cases and
+a hash of the code that they are about. Where that has changed since, where a run was stopped amid the cases, or where
+there is no record, the end of every run says so; nothing fails for it. ``python -m tests.tiers`` prints the record.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import ast
 import hashlib
 import json
 import platform
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import date
 from functools import cache
@@ -46,7 +48,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     slow = [item for item in items if item.get_closest_marker("full")]
-    config.stash[_MARKED] = sorted({function_of(item.nodeid) for item in slow})
+    cases = Counter(function_of(item.nodeid) for item in slow)
+    config.stash[_MARKED] = sorted(cases)
+    for item in slow:  # before others deselect any: reports carry the number to the process that records
+        item.user_properties.append(("cases", cases[function_of(item.nodeid)]))
     if config.getoption("tier") == "fast" and slow:
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if not item.get_closest_marker("full")]
@@ -61,7 +66,8 @@ class Outcomes:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if "full" not in report.keywords:
             return
-        new = {"passed": 0, "skipped": 0, "failed": 0, "seconds": 0.0}
+        cases = dict(report.user_properties)["cases"]
+        new = {"cases": cases, "passed": 0, "skipped": 0, "failed": 0, "seconds": 0.0}
         entry = self.found.setdefault(function_of(report.nodeid), new)
         entry["seconds"] += report.duration
         if report.when == "call" or report.outcome != "passed":
@@ -110,13 +116,35 @@ def problems(record: Record, marked: Iterable[str]) -> Iterator[str]:
     marked = list(marked)
     never = [name for name in marked if name not in record]
     stale = [name for name in marked if name in record and record[name]["code"] != code_hash(name)]
+    partly = [name for name in marked if name in record and ran(record[name]) < record[name]["cases"]]
     older = [name for name in marked if name in record and record[name]["versions"] != versions()]
     if never:
         yield "\n  ".join(["Never recorded:", *never])
+    if partly:
+        told = (f"{name}, {ran(record[name])} of {record[name]['cases']} cases" for name in partly)
+        yield "\n  ".join(["Run in part:", *told])
     if stale:
         yield "\n  ".join(["Not run since the last change:", *stale])
     elif older:
         yield "\n  ".join([f"Last run with other versions of {', '.join(TOOLS)} or Python:", *older])
+
+
+def ran(entry: dict[str, Any]) -> int:
+    """How many cases there was an outcome of."""
+    return int(entry["passed"] + entry["skipped"] + entry["failed"])
+
+
+def table(record: Record) -> str:
+    """What ran when, in Markdown."""
+    lines = [
+        "| test | cases | passed | skipped | failed | seconds | date | about |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, entry in sorted(record.items()):
+        about = "the code as it is" if entry["code"] == code_hash(name) else "code before its last change"
+        numbers = (entry[kind] for kind in ("cases", "passed", "skipped", "failed", "seconds", "date"))
+        lines.append(" | ".join([f"| `{name}`", *map(str, numbers), f"{about} |"]))
+    return "\n".join(lines)
 
 
 def versions() -> dict[str, str]:
@@ -152,3 +180,7 @@ def code_of(text: str) -> str:
         if has_docstring:
             node.body = node.body[1:]
     return ast.dump(tree)
+
+
+if __name__ == "__main__":
+    print(table(read()))

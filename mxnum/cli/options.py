@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
+
+from mxnum import modes
+
+
+def _one_of(choices: Iterable[str]) -> str:
+    """All modes of a kind, in words."""
+    *others, last = map(str, choices)
+    return f"{', '.join(others)} or {last}"
+
 
 Format = Annotated[
     str,
@@ -12,16 +22,17 @@ Format = Annotated[
         "--format", "-f", help="MX format: `mxnum formats` lists them; your own is written e3m4:bias=3,block=16."
     ),
 ]
-Rounding = Annotated[str, typer.Option(help="rne, rna, rtz, rtp, rtn, rto or sr.")]
-ScaleRule = Annotated[str, typer.Option(help="floor, ceil, even, rceil, half_up or floor_plus_one.")]
+Rounding = Annotated[str, typer.Option(help=f"{_one_of(modes.Rounding)}.")]
+ScaleRule = Annotated[str, typer.Option(help=f"{_one_of(modes.ScaleRule)}.")]
 FormatsScaleRule = Annotated[
     str | None,
     typer.Option(
-        help="floor (default), ceil, even, rceil, half_up, floor_plus_one with E8M0; nearest (default), rceil ... else."
+        help=f"{_one_of(modes.ScaleRule)} with E8M0 (default: floor), "
+        f"{_one_of(modes.FloatScaleRule)} with other scales (default: nearest)."
     ),
 ]
-Overflow = Annotated[str, typer.Option(help="saturate or ieee.")]
-Nonfinite = Annotated[str, typer.Option(help="block, element or raise.")]
+Overflow = Annotated[str, typer.Option(help=f"{_one_of(modes.Overflow)}.")]
+Nonfinite = Annotated[str, typer.Option(help=f"{_one_of(modes.Nonfinite)}.")]
 BlockSize = Annotated[int | None, typer.Option(help="Elements that share a scale (default: the format's).")]
 Seed = Annotated[int | None, typer.Option(help="Seed of stochastic rounding.")]
 SrBits = Annotated[int, typer.Option(help="Random bits used by stochastic rounding, 1 to 30.")]

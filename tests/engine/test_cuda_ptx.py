@@ -18,6 +18,7 @@ import mxnum as mx
 from mxnum.dtypes import numpy_dtype
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
+from proofs.offline import ptx_of
 from tests.engine.cuda.warp import Kernel, Memory
 from tests.samples import generator
 
@@ -49,7 +50,7 @@ OTHERS = [
 def compiled(
     kind: str, float_type: str, element: str, rounding: str, capability: tuple[int, int] = (9, 0), run: int = 32
 ) -> str:
-    from mxnum.engine.cuda import driver, functions, vectors
+    from mxnum.engine.cuda import functions, vectors
     from mxnum.engine.cuda.driver import types
 
     def vector(name: str) -> Any:
@@ -60,7 +61,7 @@ def compiled(
     if kind == "dequantize":
         kernel = vectors.dequantize_rows(run, functions.make_dequantized(target, source))
         signature = types.int64, vector("uint32"), vector("uint8"), vector(unsigned)
-        return driver.compile_offline(kernel, signature, capability)
+        return ptx_of(kernel, signature, capability)
     values = kind == "fake_quantize"
     modes = source, target, Rounding(rounding), Overflow.SATURATE, Nonfinite.BLOCK
     function = (functions.make_fake_quantized if values else functions.make_quantized)(*modes)
@@ -73,7 +74,7 @@ def compiled(
         types.int64, vector(f"int{source.bits}"), vector("uint8"), vector("uint8"), vector(unsigned),
         types.UniTuple(types.int64, 4), out,
     )  # fmt: skip
-    return driver.compile_offline(kernel, signature, capability)
+    return ptx_of(kernel, signature, capability)
 
 
 def instructions(text: str) -> list[str]:

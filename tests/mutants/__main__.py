@@ -1,26 +1,37 @@
 """``python -m tests.mutants``: plant each mistake in a copy of the repository and see which test finds it.
 
+With ``--record`` what became of each goes to ``fates.json`` beside this file as soon as it is known, with a hash of the
+mistake, of the file that it is planted in and of the tests that should notice; ``--stale`` takes those alone of which
+that is not there, or is about other code.
+
 Exit status: 0 if all are found, 1 if one survives, 2 for arguments or texts that make no sense.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from tests.mutants.planted import MUTANTS, Mutant
+from tests.tiers import code_of
 
 ROOT = Path(__file__).parents[2]
+RECORD = Path(__file__).with_name("fates.json")
 COPIED = ("mxnum", "tests", "proofs", "docs", "benchmarks", "conftest.py", "pyproject.toml", "README.md")
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "_build", ".cache", ".hypothesis")
 
@@ -60,6 +71,10 @@ def run_tests(folder: Path, tests: Sequence[str]) -> tuple[bool, str]:
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
     done = subprocess.run(command, cwd=folder, env={**os.environ, **settings}, capture_output=True, text=True)
     found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)
+    crashed = re.search(r'^  File "[^"]*?(tests/[^"]*)", line \d+ in (test_\w+)', done.stderr, re.M)
+    if crashed and done.returncode < 0:
+        ended = signal.Signals(-done.returncode).name
+        return False, f"{crashed[1]}::{crashed[2]}, in which the process ended by {ended}"
     last = (done.stdout + done.stderr).strip().splitlines()[-1:]
     return done.returncode == 0, found[1] if found else " ".join(last)
 
@@ -76,13 +91,50 @@ def fate_of(mutant: Mutant, folder: Path) -> Fate:
     return Fate(not passes and "::" in failed, failed, time.monotonic() - started)
 
 
-def chosen(pattern: str | None) -> list[Mutant]:
-    """Mutants whose name or file matches a glob or contains a string."""
-    return [
-        mutant
+def chosen(patterns: Sequence[str] | None) -> list[Mutant]:
+    """Mutants whose name or file matches one of some globs or contains such a string, in the order of these."""
+    found = {
+        mutant.name: mutant
+        for pattern in patterns or ("*",)
         for mutant in MUTANTS
-        if pattern is None or any(pattern in name or fnmatchcase(name, pattern) for name in (mutant.name, mutant.file))
-    ]
+        if any(pattern in name or fnmatchcase(name, pattern) for name in (mutant.name, mutant.file))
+    }
+    return list(found.values())
+
+
+def read() -> dict[str, dict[str, Any]]:
+    """What became of each when it was last planted."""
+    found: dict[str, dict[str, Any]] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    return found
+
+
+def record(mutant: Mutant, fate: Fate, folder: Path) -> None:
+    """Enter one that was planted in a copy; those that are no longer listed are left out."""
+    entry = {"killed": fate.killed, "by": fate.by, "code": code_hash(mutant, folder), "date": date.today().isoformat()}
+    fates = {**read(), mutant.name: entry}
+    lines = ",\n".join(f"  {json.dumps(m.name)}: {json.dumps(fates[m.name])}" for m in MUTANTS if m.name in fates)
+    RECORD.write_text(f"{{\n{lines}\n}}\n")
+
+
+def is_fresh(mutant: Mutant) -> bool:
+    """Whether what is recorded of it is about the code and the tests as they are."""
+    return read().get(mutant.name, {}).get("code") == code_hash(mutant)
+
+
+def last_seen(mutant: Mutant) -> str:
+    """What the record says of it, in words."""
+    entry = read().get(mutant.name)
+    if entry is None:
+        return "[never recorded]"
+    said = f"killed by {entry['by']}" if entry["killed"] else "SURVIVED"
+    return f"[{said}, {entry['date']}{'' if is_fresh(mutant) else ', before the last change'}]"
+
+
+def code_hash(mutant: Mutant, folder: Path = ROOT) -> str:
+    """Changes with the mistake, and with the code of its file and of its tests."""
+    files = [mutant.file, *sorted({test.split("::")[0] for test in mutant.killed_by})]
+    texts = [mutant.old, mutant.new, *mutant.killed_by, *(code_of((folder / file).read_text()) for file in files)]
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 
 def tests_of(mutants: Iterable[Mutant]) -> list[str]:
@@ -95,17 +147,23 @@ def tests_of(mutants: Iterable[Mutant]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Plant them one after the other."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("--only", metavar="PATTERN", help="mutants whose name or file matches or contains this")
-    parser.add_argument("--list", action="store_true", help="say what they are, and run nothing")
+    parser.add_argument(
+        "--only", metavar="PATTERN", action="append", help="mutants whose name or file matches or contains this (again)"
+    )
+    parser.add_argument("--stale", action="store_true", help="only what was not recorded as it is now")
+    parser.add_argument("--record", action="store_true", help="enter what becomes of them in tests/mutants/fates.json")
+    parser.add_argument("--list", action="store_true", help="say what they are and when they were found; run nothing")
     parser.add_argument("--skip-baseline", action="store_true", help="do not see first that the tests pass as they are")
     options = parser.parse_args(arguments)
     mutants = chosen(options.only)
     if not mutants:
-        print(f"No mutant matches {options.only!r}.", file=sys.stderr)
+        print(f"No mutant matches {' or '.join(options.only)!r}.", file=sys.stderr)
         return 2
+    if options.stale:
+        mutants = [mutant for mutant in mutants if not is_fresh(mutant)]
     if options.list:
         for mutant in mutants:
-            print(f"{mutant.name} ({mutant.file}): {mutant.wrong}")
+            print(f"{mutant.name} ({mutant.file}): {mutant.wrong} {last_seen(mutant)}")
         return 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = copy_of_repository(Path(temporary))
@@ -122,6 +180,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             verdict = "killed by" if fate.killed else "SURVIVED:"
             print(f"[{number}/{len(mutants)}] {mutant.name}: {verdict} {fate.by} ({fate.seconds:.0f} s)", flush=True)
             survived += [] if fate.killed else [mutant]
+            if options.record:
+                record(mutant, fate, folder)
     print(f"{len(mutants) - len(survived)} of {len(mutants)} mutants were killed.")
     for mutant in survived:
         print(f"SURVIVED {mutant.name} ({mutant.file}): {mutant.wrong}")

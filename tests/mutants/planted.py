@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.mutants.engine import ENGINE
+from tests.mutants.float_scales import FLOAT_SCALES
 from tests.mutants.products import PRODUCTS
 
 
@@ -241,5 +242,5 @@ MUTANTS = (
         "Every negative number that became zero is called a choice about -0.",
         ("tests/conformance/test_judge.py",),
     ),
-    *(Mutant(*line) for line in (*PRODUCTS, *ENGINE)),
+    *(Mutant(*line) for line in (*PRODUCTS, *ENGINE, *FLOAT_SCALES)),
 )  # fmt: skip

@@ -1,1 +1,4 @@
-"""Arrays that live on a GPU: the kernels of mxnum for CUDA. Only `driver` imports numba.cuda."""
+"""Arrays that live on a GPU: the kernels of mxnum for CUDA. Only `driver` imports numba.cuda.
+
+Imports `machine`, and of `products` what is done with the integers of a sum.
+"""

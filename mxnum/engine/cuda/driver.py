@@ -11,7 +11,6 @@ import importlib.util
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -56,26 +55,6 @@ def compile_kernel(function: Callable[..., Any]) -> Any:
     """
     register(function)
     return cuda.jit(function) if SIMULATED else cuda.jit(function, lto=False)
-
-
-@contextmanager
-def offline(capability: tuple[int, int]) -> Iterator[None]:
-    """Compile for a compute capability without a GPU: nested functions are compiled for the current device's."""
-    from numba.cuda import dispatcher
-
-    original = dispatcher.get_current_device
-    dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=capability)
-    try:
-        yield
-    finally:
-        dispatcher.get_current_device = original
-
-
-def compile_offline(kernel: Any, signature: tuple[Any, ...], capability: tuple[int, int]) -> str:
-    """The PTX of a kernel for these numba types."""
-    with offline(capability):
-        text, _ = cuda.compile(kernel.py_func, signature, device=False, abi="numba", cc=capability, output="ptx")
-    return str(text)
 
 
 def launch(kernel: Any, count: int, stream: int | None, *arguments: Any) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from mxnum.dtypes import Array
 from mxnum.engine.loops.philox import counters_at_once, words_in_line
-from mxnum.engine.machine.jit import apart, compile_loop, keep_apart
+from mxnum.engine.machine.jit import compile_loop, forbid_inlining, not_inlined
 from mxnum.engine.machine.lanes import lane, load, store
 from mxnum.layout import element_strides
 from mxnum.scalar.random import make_align_random, philox4x32
@@ -75,9 +75,9 @@ def draw_from_seed(sr_bits: int) -> Draw:
     """Philox words: element i in C order takes word i mod 4 of counter i // 4."""
     align_random, TOGETHER = make_align_random(sr_bits), counters_at_once()
 
-    @apart
+    @not_inlined
     def make(key, first, count, buffer):
-        keep_apart()
+        forbid_inlining()
         together = count // TOGETHER * TOGETHER
         for i in range(0, together, TOGETHER):
             words_in_line(buffer, 4 * i, first + i, key, sr_bits, TOGETHER)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from mxnum.engine.loops.random_bits import Draw
-from mxnum.engine.machine.jit import apart, compile_loop, keep_apart
+from mxnum.engine.machine.jit import compile_loop, forbid_inlining, not_inlined
 from mxnum.engine.machine.lanes import greatest_of, integer, lane, load, store, wide
 from mxnum.engine.machine.prefetch import LONG_PART, PART, READ_AHEAD, WRITE_AHEAD, ask_for
 from mxnum.engine.packing.bit_stream import make_pack_run, make_unpack_run
@@ -315,9 +315,9 @@ def _make_values_of(function: Callable[..., Any], constant_run: int) -> Callable
     """(codes, out, scales, place, base, blocks, width, constants): values of blocks one after the other."""
     PAIR = 2 * SHORT_RUN
 
-    @apart
+    @not_inlined
     def values_of(codes, out, scales, place, base, blocks, width, e):
-        keep_apart()
+        forbid_inlining()
         alone = 0
         if constant_run == SHORT_RUN:  # two blocks at a time: compilers make scalars of so short a function in a loop
             alone = blocks & ~1  # of the shorter length

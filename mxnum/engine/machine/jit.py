@@ -20,7 +20,7 @@ from mxnum.scalar import word
 #: Options of what compiled code calls: it is never called from C.
 INLINED = {"forceinline": True, "no_cfunc_wrapper": True}
 #: Of what has registers of its own.
-APART = {"no_cfunc_wrapper": True, "error_model": "numpy", "forceinline": False}
+NOT_INLINED = {"no_cfunc_wrapper": True, "error_model": "numpy", "forceinline": False}
 
 _registered: set[Callable[..., Any]] = set()
 
@@ -54,7 +54,7 @@ def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for called in _dialect_calls(function):
             register(called)
         if word.is_dialect(function):
-            register_jitable(**(APART if "apart" in function.__dict__ else INLINED))(function)
+            register_jitable(**(NOT_INLINED if "not_inlined" in function.__dict__ else INLINED))(function)
     return function
 
 
@@ -89,22 +89,22 @@ def has_feature(name: str) -> bool:
         return False
 
 
-def apart(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a dialect function that calls `keep_apart` first: the innermost loops of a loop of many arrays.
+def not_inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a dialect function that calls `forbid_inlining` first: the innermost loops of a loop of many arrays.
 
     Where it is inlined, what its innermost loop needs is fetched from memory again and again.
     """
-    function.__dict__["apart"] = True
+    function.__dict__["not_inlined"] = True
     loop_cache.name_by_content(function)  # its code has a name in every loop that calls it
     return word.dialect(function)
 
 
-def keep_apart() -> None:
+def forbid_inlining() -> None:
     """Compiled, the function that calls this is not inlined."""
 
 
 @intrinsic
-def _keep_apart(context):
+def _forbid_inlining(context):
     def generate(target, builder, signature, arguments):
         builder.function.attributes.add("noinline")
         return target.get_dummy_value()
@@ -112,9 +112,9 @@ def _keep_apart(context):
     return types.none(), generate
 
 
-@overload(keep_apart, inline="always")
-def _compile_keep_apart():
-    return lambda: _keep_apart()
+@overload(forbid_inlining, inline="always")
+def _compile_forbid_inlining():
+    return lambda: _forbid_inlining()
 
 
 def compile_loop(function: Callable[..., Any]) -> Any:

@@ -171,10 +171,10 @@ class Plan:
             threads,
             tensor_scale.transpose(order) if tensor_scale is not None and tensor_scale.ndim else tensor_scale,
         )
-        back = tuple(order.index(axis) for axis in range(len(order)))
+        original = tuple(order.index(axis) for axis in range(len(order)))
         if out is None:
-            out = made if self.out is _NONE else made.transpose(back)
-        return out, tuple(side.transpose(back) for side in of_blocks) if sides is None else sides
+            out = made if self.out is _NONE else made.transpose(original)
+        return out, tuple(side.transpose(original) for side in of_blocks) if sides is None else sides
 
     def _run_in_parts(
         self,

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.engine.machine.jit import apart, compile_loop, keep_apart
+from mxnum.engine.machine.jit import compile_loop, forbid_inlining, not_inlined
 from mxnum.formats import FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding
 from mxnum.scalar.convert import SCALE_BIAS, make_encode
@@ -37,9 +37,9 @@ def transform(source: ElementFormat) -> Any:
 
     # Number j of block k of those that are done together lies at values[j * lanes + k].
 
-    @apart
+    @not_inlined
     def read(x, starts, step, values, limit):
-        keep_apart()
+        forbid_inlining()
         lanes = limit.size
         limit[:] = 0
         for j in range(values.size // lanes):
@@ -49,9 +49,9 @@ def transform(source: ElementFormat) -> Any:
                 magnitude = abs(value)
                 limit[k] = magnitude if magnitude > limit[k] else limit[k]
 
-    @apart
+    @not_inlined
     def write(out, starts, step, values, lost, signs, factor):
-        keep_apart()
+        forbid_inlining()
         lanes = lost.size
         for j in range(signs.size):
             sign = signs[j]
@@ -82,10 +82,10 @@ def transform(source: ElementFormat) -> Any:
     return compile_loop(loop)
 
 
-@apart
+@not_inlined
 def _look(values, limit, lost, signs):
     """Numbers times their signs, and what each block loses in the test: nothing if its sums are exact."""
-    keep_apart()
+    forbid_inlining()
     lanes = limit.size
     limit *= 4.0 * signs.size
     lost[:] = 0
@@ -97,10 +97,10 @@ def _look(values, limit, lost, signs):
             values[j * lanes + k] = value * sign
 
 
-@apart
+@not_inlined
 def _add_and_subtract(values, lanes):
     """The transform, without a factor."""
-    keep_apart()
+    forbid_inlining()
     half = lanes
     while half < values.size:
         for i in range(0, values.size, 2 * half):

@@ -8,7 +8,7 @@ import pytest
 from numba import int64
 from numba.core.dispatcher import Dispatcher
 
-from mxnum.engine.machine.jit import apart, compile_loop, keep_apart, register
+from mxnum.engine.machine.jit import compile_loop, forbid_inlining, not_inlined, register
 from mxnum.engine.machine.lanes import add_float32, float64_to_float32, lane, load, low_word, store, wide
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding, ScaleRule
@@ -64,10 +64,10 @@ def test_compiling_is_told_and_running_what_is_there_is_not(tmp_path, monkeypatc
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="compiled loops")
-@pytest.mark.parametrize("is_apart", [True, False])
-def test_what_is_apart_is_not_inlined(is_apart):
+@pytest.mark.parametrize("is_marked", [True, False])
+def test_what_is_marked_is_not_inlined(is_marked):
     def add_up(values, start):
-        keep_apart()
+        forbid_inlining()
         total = 0
         for i in range(start, values.size):
             total += values[i] ^ i
@@ -76,13 +76,13 @@ def test_what_is_apart_is_not_inlined(is_apart):
     def add_up_within(values, start):
         return values[start:].sum()
 
-    called = apart(add_up) if is_apart else dialect(add_up_within)
+    called = not_inlined(add_up) if is_marked else dialect(add_up_within)
     register(called)
     compiled = numba.njit(lambda values: called(values, 1) + 1)
     values = np.arange(9)
     assert compiled(values) == called(values, 1) + 1
     functions = [line for code in compiled.inspect_llvm().values() for line in code.splitlines() if "define" in line]
-    assert any("add_up" in line for line in functions) == is_apart
+    assert any("add_up" in line for line in functions) == is_marked
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="compiled loops")

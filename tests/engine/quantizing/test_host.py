@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import subprocess
-import sys
 
 import ml_dtypes
 import numpy as np
@@ -19,6 +16,7 @@ from mxnum.engine.traversal import parts
 from mxnum.formats import ELEMENTS, FLOATS, MXFormat
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
 from tests import samples
+from tests.covering import covering
 from tests.engine import naive
 
 FLOAT32 = FLOATS["float32"]
@@ -150,38 +148,37 @@ def smaller_chunks(monkeypatch, limit):
     monkeypatch.setattr(parts, "chunks", lambda shape, cuts, blocks, _: chunks(shape, cuts, blocks, limit))
 
 
-@pytest.mark.parametrize("limit", [600, 1 << 17])
-@pytest.mark.parametrize("view", VIEWS)
-def test_every_order_of_memory(view, limit, monkeypatch):
-    """Chunk by chunk, all roundings that draw, results in the order of the input and in others."""
+@covering(view=VIEWS, limit=[600, 1 << 17], axis=[-1, 0, -2], draw=["nothing", "a seed", "words"]).parametrize_in_tiers
+def test_every_order_of_memory(view, limit, axis, draw, monkeypatch):
+    """Chunk by chunk, all roundings that draw, results in the order of the input and in others.
+
+    In the commonest format and blocks: their loops are compiled already, and others have tests of their own.
+    """
     smaller_chunks(monkeypatch, limit)
     x = eval(view, {"x": inputs(), "np": np})
     words = samples.generator("words", view).integers(0, 1 << 32, x.shape[::-1], dtype=np.uint32).T
-    for axis, size in ((-1, 32), (0, 16), (-2, 8)):
-        blocks = tuple(size if i == axis % x.ndim else 1 for i in range(x.ndim))
-        for options in (
-            {}, {"rounding": Rounding.SR, "random": RandomBits(30, seed=11)},
-            {"rounding": Rounding.SR, "random": RandomBits(9, words=words)},
-        ):  # fmt: skip
-            asked, label = request(x, "e2m3", blocks, **options), f"{view} {blocks} {options}"
-            want_codes, want_scales, want = by_definition(asked)
-            codes, scales, _ = host.quantize(asked)
-            samples.assert_same(f"scales {label}", None, scales, want_scales)
-            samples.assert_same(f"codes {label}", None, codes, want_codes)
-            assert codes.strides == np.empty_like(x, np.uint8).strides or 0 in x.strides
-            for order in "CF":
-                into = np.zeros(x.shape, np.uint8, order), np.zeros(scales.shape, np.uint8, order), None
-                host.quantize(asked, into)
-                assert np.array_equal(into[0], codes)
-                assert np.array_equal(into[1], scales)
-                for values in (
-                    host.fake_quantize(asked, np.zeros(x.shape, x.dtype, order)),
-                    values_of(*into[:2], asked.settings.element, blocks, FLOAT32),
-                    values_of(*into[:2], asked.settings.element, blocks, FLOAT32, np.zeros(x.shape, x.dtype)),
-                ):
-                    samples.assert_same(f"values {label}", None, values.view(np.uint32), want.view(np.uint32))
-            made = host.shared_scale(request(x, "e2m3", blocks), np.zeros(scales.shape, np.uint8, "F"))
-            samples.assert_same("scales alone", None, made, scales)
+    blocks = tuple(32 if i == axis % x.ndim else 1 for i in range(x.ndim))
+    drawn = {"nothing": None, "a seed": RandomBits(30, seed=11), "words": RandomBits(9, words=words)}[draw]
+    options = {} if drawn is None else {"rounding": Rounding.SR, "random": drawn}
+    asked, label = request(x, "e4m3", blocks, **options), f"{view} {blocks} {draw}"
+    want_codes, want_scales, want = by_definition(asked)
+    codes, scales, _ = host.quantize(asked)
+    samples.assert_same(f"scales {label}", None, scales, want_scales)
+    samples.assert_same(f"codes {label}", None, codes, want_codes)
+    assert codes.strides == np.empty_like(x, np.uint8).strides or 0 in x.strides
+    for order in "CF":
+        into = np.zeros(x.shape, np.uint8, order), np.zeros(scales.shape, np.uint8, order), None
+        host.quantize(asked, into)
+        assert np.array_equal(into[0], codes)
+        assert np.array_equal(into[1], scales)
+        for values in (
+            host.fake_quantize(asked, np.zeros(x.shape, x.dtype, order)),
+            values_of(*into[:2], asked.settings.element, blocks, FLOAT32),
+            values_of(*into[:2], asked.settings.element, blocks, FLOAT32, np.zeros(x.shape, x.dtype)),
+        ):
+            samples.assert_same(f"values {label}", None, values.view(np.uint32), want.view(np.uint32))
+    made = host.shared_scale(request(x, "e4m3", blocks), np.zeros(scales.shape, np.uint8, "F"))
+    samples.assert_same("scales alone", None, made, scales)
 
 
 def by_definition(asked):
@@ -315,39 +312,3 @@ def test_every_code_under_every_scale_dequantizes_as_defined():
             want = naive.dequantize(codes, scales, None, element, blocks, target)
             as_bits = f"u{got.dtype.itemsize}"
             samples.assert_same(f"{element} {dtype}", None, got.view(as_bits), want.view(as_bits))
-
-
-PLAIN = """
-import numpy as np, mxnum as mx
-from numba import config
-x = np.random.default_rng(3).standard_normal((3, 40)).astype(np.float32) * np.float32(2.0**-20)
-x[0, 3], x[1, 5], x[2, 0] = np.inf, np.nan, -0.0
-digest = []
-for dtype, fmt, options in (
-    ("float64", "mxint4", {}),
-    ("float32", "mxfp8_e5m2", {"rounding": "sr", "seed": 9}),
-    ("float32", "mxfp8_e5m2", {"axis": 0, "scale_rule": "even", "overflow": "ieee"}),
-    ("float16", "mxfp6_e2m3", {"block_shape": (2, 4), "rounding": "rto"}),
-    ("float16", "mxfp6_e2m3", {"offset": "float16", "nonfinite": "block"}),
-    ("float32", "mxint4", {"offset": "float16", "offset_range": "half"}),
-):
-    y = x.astype(dtype)
-    q = mx.quantize(y, fmt, **options)
-    digest.append(q.codes.tobytes().hex() + q.scales.tobytes().hex() + q.pack().tobytes().hex())
-    digest.append(q.dequantize("float32").tobytes().hex() + mx.fake_quantize(y, fmt, **options).tobytes().hex())
-print(config.DISABLE_JIT, hash(tuple(digest)))
-"""
-
-
-def test_results_without_compilation_are_the_same():
-    """NUMBA_DISABLE_JIT=1 runs the loops as plain Python: the same bits, and code coverage can see them."""
-    answers = []
-    for disabled in ("0", "1"):
-        environment = {**os.environ, "NUMBA_DISABLE_JIT": disabled, "PYTHONHASHSEED": "0"}
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", PLAIN], capture_output=True, text=True, env=environment, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        answers.append(done.stdout.split())
-    assert [a[0] for a in answers] == ["0", "1"]
-    assert answers[0][1] == answers[1][1]

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import ml_dtypes
 import numpy as np
 import pytest
@@ -18,6 +14,7 @@ from mxnum.engine.traversal.parts import CHUNK
 from mxnum.formats import ELEMENTS
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from tests import samples
+from tests.covering import covering
 
 NARROW = [name for name in mx.formats.names("e8m0") if mx.formats.get(name).element.bits < 8]
 #: In blocks of 16, for which one loop serves all elements of a width.
@@ -108,17 +105,14 @@ def test_every_type(dtype, result):
     check(numbers((6, 320), dtype=dtype), "mxfp4_e2m1", result=result, block_size=16)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
+@covering(
+    options=[
         {"block_size": 16}, {"block_size": 64}, {"block_size": 100}, {"block_size": 21}, {"block_size": 5000},
         {"axis": 0}, {"block_shape": (4, 4)}, {"block_shape": (2, 32)}, {"blocks": (2, 500)}, {"block_size": 1},
         {"offset": "float16"}, {"offset": "float16", "axis": 0}, {"block_size": 8},
     ],
-    ids=str,
-)  # fmt: skip
-@pytest.mark.parametrize("shape", [(6, 320), (7, 333)])
-@pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "mxfp6_e2m3"])
+    shape=[(6, 320), (7, 333)], fmt=["mxfp4_e2m1", "mxfp6_e2m3"],
+).parametrize_in_tiers  # fmt: skip
 def test_every_layout(options, shape, fmt):
     check(numbers(shape, str(options)), fmt, **options)
 
@@ -233,35 +227,6 @@ def test_any_shape_and_block(shape, fmt, block, seed):
     shape = tuple(shape[:1] + [n % 7 for n in shape[1:-1]] + shape[-1:] if len(shape) > 1 else shape)
     x = numbers(shape, seed) if shape else np.float32(seed)
     check(np.asarray(x), fmt, block_size=block)
-
-
-PLAIN = """
-import numpy as np, mxnum as mx
-from numba import config
-x = np.random.default_rng(3).standard_normal((3, 40)).astype(np.float32) * np.float32(2.0**-20)
-x[0, 3], x[1, 5], x[2, 0] = np.inf, np.nan, -0.0
-digest = []
-for fmt, options in (
-    ("mxint4", {}), ("mxfp4_e2m1", {"rounding": "sr", "seed": 9}), ("mxfp6_e2m3", {"axis": 0}),
-    ("mxfp6_e2m3", {"block_size": 16}), ("mxfp4_e3m0", {"offset": "float16"}),
-):
-    q = mx.quantize(x, fmt, packed=True, **options)
-    digest += [q.pack().tobytes(), q.scales.tobytes(), q.codes.tobytes(), q.dequantize().tobytes()]
-    digest += [q[...].dequantize("float64").tobytes(), q.T.pack().tobytes()]
-print(config.DISABLE_JIT, hash(tuple(part.hex() for part in digest)))
-"""
-
-
-def test_results_without_compilation_are_the_same():
-    answers = []
-    for disabled in ("0", "1"):
-        settings = {**os.environ, "NUMBA_DISABLE_JIT": disabled, "PYTHONHASHSEED": "0"}
-        command = [sys.executable, "-W", "error", "-c", PLAIN]
-        done = subprocess.run(command, capture_output=True, text=True, env=settings, check=False)
-        assert done.returncode == 0, done.stderr
-        answers.append(done.stdout.split())
-    assert [a[0] for a in answers] == ["0", "1"]
-    assert answers[0][1] == answers[1][1]
 
 
 def test_every_narrow_element_has_a_format_here():

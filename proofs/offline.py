@@ -1,0 +1,30 @@
+"""Compiling kernels for a GPU that is not there; numba-cuda is imported when something is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+
+@contextmanager
+def offline(capability: tuple[int, int]) -> Iterator[None]:
+    """Compile for a compute capability without a GPU: nested functions are compiled for the current device's."""
+    from numba.cuda import dispatcher
+
+    original = dispatcher.get_current_device
+    dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=capability)
+    try:
+        yield
+    finally:
+        dispatcher.get_current_device = original
+
+
+def ptx_of(kernel: Any, signature: tuple[Any, ...], capability: tuple[int, int]) -> str:
+    """The PTX of a kernel for these numba types."""
+    from numba import cuda
+
+    with offline(capability):
+        text, _ = cuda.compile(kernel.py_func, signature, device=False, abi="numba", cc=capability, output="ptx")
+    return str(text)
