@@ -9,7 +9,7 @@ and hold a scale for 16 elements of a row. What differs is what they call things
 
 An `MXArray` has the factor of decoding, so a global scale of encoding is replaced by its reciprocal in float32, as
 compressed-tensors' own converter does it. `MXArray.dequantize` rounds the exact product once. Both packages round
-twice, the two scales first; `mxnum.stacks` has their operations.
+twice, the two scales first: `values_of` gives their values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from mxnum import errors
+from mxnum import errors, stacks
 from mxnum.array import MXArray
 from mxnum.dtypes import Array, as_array
 from mxnum.formats import get
@@ -27,6 +27,8 @@ from mxnum.tensors import in_kind
 
 #: What a global scale multiplies: what is encoded (compressed-tensors, flashinfer), or decoded (ModelOpt, torchao).
 DIRECTIONS = "encode", "decode"
+#: The stacks that read these files with what the files have.
+READERS = "compressed_tensors", "vllm", "modelopt", "torchao"
 _FORMAT = get("nvfp4")
 _ONE = np.float32(1)
 
@@ -65,12 +67,33 @@ def to_nvfp4(q: MXArray, *, direction: str, global_scale: Any = None) -> tuple[A
     tensor = np.asarray(q.tensor_scale)
     own = tensor.ndim == 0 or all(length == 1 for length in tensor.shape[1:])
     errors.require(own, "q", "of one tensor scale, or one for each index of the first axis", tensor.shape)
-    number = tensor.reshape(-1) if tensor.ndim else tensor
-    if direction == "encode":
-        number = _reciprocals(number.reshape(-1), global_scale)
-    elif global_scale is not None:
-        raise ValueError("Argument 'global_scale' must be left out for one of decoding, which is the tensor scale.")
+    number = _global_scale(tensor, direction, global_scale)
     return q.pack(), np.ascontiguousarray(typed_scales(q)), number
+
+
+def values_of(q: MXArray, stack: str, *, global_scale: Any = None) -> Array:
+    """The float32 values that other software makes of an array of NVFP4: its own operations, which round twice.
+
+    `stack` is ``compressed_tensors``, ``vllm``, ``modelopt`` or ``torchao`` (see `mxnum.stacks`); the first two have a
+    global scale of encoding, as `to_nvfp4` takes it. Of experts with a tensor scale each, ask for one at a time.
+    """
+    errors.choose("stack", stack, READERS)
+    q = in_rows("q", q, "e2m1", "e4m3", 16)
+    errors.require(q.tensor_scale is not None, "q", "of a format with a tensor scale", q.format.name)
+    tensor = np.asarray(q.tensor_scale)
+    errors.require(tensor.size == 1, "q", "of one tensor scale", tensor.shape)
+    number = _global_scale(tensor, stacks.of(stack).direction, global_scale).reshape(-1)[0]
+    made = stacks.Quantized(q.codes, q.scales, number, tensor.reshape(-1)[0], np.float32(0), q.blocks)
+    return stacks.dequantize(made, stack)
+
+
+def _global_scale(tensor: Array, direction: str, given: Any) -> Array:
+    """The global scale of that direction: of the array's tensor scale, or one that was given for it."""
+    if direction == "encode":
+        return _reciprocals(tensor.reshape(-1), given)
+    if given is not None:
+        raise ValueError("Argument 'global_scale' must be left out for one of decoding, which is the tensor scale.")
+    return tensor.reshape(-1) if tensor.ndim else tensor
 
 
 def _reciprocal(numbers: Array) -> Array:

@@ -53,12 +53,6 @@ def tensors_of(*arrays):
     return [as_tensor(np.array(array)) for array in arrays]
 
 
-def as_stack(q, stack, global_scale):
-    """What a stack's operations make of a stored array in float32."""
-    made = stacks.Quantized(q.codes, q.scales, global_scale, q.tensor_scale[()], np.float32(0), q.blocks)
-    return stacks.dequantize(made, stack)
-
-
 @pytest.mark.parametrize("global_scale", [EXACT, ANY])
 def test_compressed_tensors_reads_the_same_values(global_scale):
     compressor = module("compressed_tensors", "compressed_tensors.compressors.nvfp4.base").NVFP4PackedCompressor
@@ -78,7 +72,7 @@ def test_compressed_tensors_reads_the_same_values(global_scale):
     wide = forward.dequantize(
         unpacked, given["weight_scale"].float(), args=scheme().weights, global_scale=given["weight_global_scale"]
     ).numpy()
-    theirs = as_stack(q, "compressed_tensors", global_scale)
+    theirs = nvfp4.values_of(q, "compressed_tensors", global_scale=global_scale)
     assert np.array_equal(bits(wide), bits(theirs))
     assert np.array_equal(bits(read.view(torch.uint16).numpy()), bits(theirs.astype(ml_dtypes.bfloat16)))
     is_exact = global_scale == EXACT
@@ -114,7 +108,7 @@ def test_modelopt_reads_the_same_values(global_scale):
     made = tensor(torch.Size(q.shape), torch.float32, bytes_)
     read = made.dequantize(torch.float32, scale=scale, double_scale=number, block_sizes={-1: 16}).numpy()
     # (their table has +0 where the code is that of -0)
-    theirs = as_stack(q, "modelopt", global_scale)
+    theirs = nvfp4.values_of(q, "modelopt")
     assert np.array_equal(read, theirs)
     assert np.array_equal(read, q.dequantize()) == (global_scale != np.float32(0.1))
 
@@ -183,6 +177,8 @@ def test_mistakes():
         (lambda: nvfp4.from_nvfp4(packed, scales, 1.0, direction="decode"), "'global_scale' must be a float32"),
         (lambda: nvfp4.from_nvfp4(packed, scales, -one, direction="decode"), "'tensor_scale' must be without a sign"),
         (lambda: nvfp4.to_nvfp4(q, direction="encode", global_scale=np.float32(3)), r"of reciprocal \[1.0\], not \[3"),
+        (lambda: nvfp4.values_of(q, "modelopt", global_scale=one), "'global_scale' must be left out"),
+        (lambda: nvfp4.values_of(q, "transformer_engine"), r"'stack' must be one of \['compressed_tensors', 'vllm'"),
         (lambda: nvfp4.to_nvfp4(q, direction="decode", global_scale=one), "'global_scale' must be left out"),
         (lambda: nvfp4.to_nvfp4(mx.quantize(np.ones(32), "mxfp4_e2m1"), direction="decode"), "of E4M3 scales"),
         (lambda: nvfp4.to_nvfp4(mx.quantize(np.ones(24), "nvfp4"), direction="decode"), "in whole blocks of 16"),
