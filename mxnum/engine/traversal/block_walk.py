@@ -40,7 +40,7 @@ class Walk:
     columns: int
     k: int
     run: int
-    #: Of a code that is read, where codes are read packed: each row and each block begins at a byte then.
+    #: Of a code, where loops read or write codes packed: each row and each block begins at a byte then.
     bits: int = 8
 
     @cached_property
