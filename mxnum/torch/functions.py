@@ -66,11 +66,12 @@ class How:
             accepted = "a recipe that quantizes: the other errors and 'released_bump' are in mxnum.experiments"
             errors.require(is_known, "recipe", accepted, operand.describe())
         rest: Any = (self.accumulate, self.gradient == "clipped")
+        of_samples: Any = (*rest, True)
         backward = (r.activations_backward, r.weights_backward, r.gradients, r.of_weight_gradient)
         both = (r.activations_backward, r.activations_backward, r.gradients, r.of_weight_gradient)
         ready = {
             "linear": Product(r.activations, r.weights, *backward, *rest).text,
-            "matmul": Product(r.activations, r.activations, *both, *rest, True).text,
+            "matmul": Product(r.activations, r.activations, *both, *of_samples).text,
             "weights": operand_text(r.weights),
             "gamma": operand_text(r.gamma),
             "beta": operand_text(r.beta),
