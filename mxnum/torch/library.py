@@ -324,6 +324,7 @@ def _one_by_one(name: str) -> Any:
     return batched
 
 
-if hasattr(torch.library, "register_vmap"):  # torch 2.5
+HAS_VMAP = hasattr(torch.library, "register_vmap")  # torch 2.5
+if HAS_VMAP:
     for _name in _FAKES:
         torch.library.register_vmap(f"mxnum::{_name}", _one_by_one(_name), lib=_library)

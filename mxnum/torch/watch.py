@@ -170,6 +170,7 @@ def watch(model: nn.Module, every: int = 1, *, steps: Iterable[int] | None = Non
     """
     emulation = emulation_of(model)
     every = errors.positive_integer("every", every)
+    errors.require_type(steps is None or isinstance(steps, Iterable), "steps", "a list of steps", steps)
     chosen = None if steps is None else frozenset(errors.integer("steps", step, 0, 1 << 48) for step in steps)
     made = Watch(model, (lambda step: step % every == 0) if chosen is None else chosen.__contains__)
     for name, site in emulation.sites.items():

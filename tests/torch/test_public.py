@@ -38,6 +38,12 @@ def test_every_name_and_parameter_is_on_the_page(name):
         assert text in said, text
 
 
+def test_an_older_torch_is_refused():
+    program = "import torch; torch.__version__ = type(torch.__version__)('2.3.1'); import mxnum.torch"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stderr
+    assert said.endswith("needs torch 2.4 or later, not 2.3.1: pip install --upgrade torch\n")
+
+
 def test_nothing_is_loaded_before():
     program = "import sys, mxnum; mxnum.Recipe; assert 'torch' not in sys.modules and 'mxnum.torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -187,3 +187,5 @@ def test_what_is_wrong_is_said_in_a_sentence():
     watch.stop()
     with pytest.raises(ValueError, match="'every' must be at least 1"):
         mxt.watch(net, 0)
+    with pytest.raises(TypeError, match="'steps' must be a list of steps, not 3"):
+        mxt.watch(net, steps=3)
