@@ -6,6 +6,7 @@ Nothing here loads torch: who has a tensor has loaded it.
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,11 @@ def is_tensor(value: Any) -> bool:
 
 def readable(argument: str, tensor: Any) -> Any:
     """The tensor outside autograd; an error if its memory does not hold its numbers, or if a gradient would be lost."""
+    _check_readable(argument, tensor)
+    return tensor.detach()
+
+
+def _check_readable(argument: str, tensor: Any) -> None:
     torch = sys.modules["torch"]
     if tensor.requires_grad and torch.is_grad_enabled():
         raise TypeError(
@@ -34,12 +40,16 @@ def readable(argument: str, tensor: Any) -> Any:
         )
     errors.require(tensor.layout == torch.strided, argument, "dense (tensor.to_dense())", tensor.layout)
     errors.require(not tensor.is_neg(), argument, "stored with its sign (tensor.resolve_neg())", "a negated view")
-    return tensor.detach()
 
 
 def dtype_of(tensor: Any) -> np.dtype[Any]:
     """The type of its elements: numpy's, or that of ml_dtypes; one byte of nothing where neither has it."""
-    name = str(tensor.dtype).removeprefix("torch.")
+    return _dtype_named(tensor.dtype)
+
+
+@cache
+def _dtype_named(dtype: Any) -> np.dtype[Any]:
+    name = str(dtype).removeprefix("torch.")
     try:
         found: np.dtype[Any] = np.dtype(name)
         return found
@@ -51,14 +61,15 @@ def dtype_of(tensor: Any) -> np.dtype[Any]:
 
 def host_array(argument: str, tensor: Any) -> np.ndarray[Any, Any]:
     """A tensor in host memory as an array on the same memory."""
-    where = str(tensor.device)
-    errors.require(tensor.device.type == "cpu", argument, "on the CPU or a CUDA device (tensor.cpu())", where)
-    plain, dtype = readable(argument, tensor), dtype_of(tensor)
+    where = "cpu" if tensor.is_cpu else str(tensor.device)
+    errors.require(where == "cpu", argument, "on the CPU or a CUDA device (tensor.cpu())", where)
+    dtype = dtype_of(tensor)
+    _check_readable(argument, tensor)
     try:
         if dtype.isbuiltin in (0, _REGISTERED):  # numpy has it from ml_dtypes, or not at all
-            plain = plain.view(getattr(sys.modules["torch"], _INTEGERS[dtype.itemsize]))
-        array = _on_the_memory_of(plain)
-        return array.view(dtype) if array.dtype != dtype else array
+            plain = tensor.detach().view(getattr(sys.modules["torch"], _INTEGERS[dtype.itemsize]))
+            return _on_the_memory_of(plain).view(dtype)
+        return _on_the_memory_of(tensor)
     except (RuntimeError, TypeError) as problem:
         what = f"{type(tensor).__name__} of {tensor.dtype}, of which torch says: {str(problem).splitlines()[0]}"
         raise TypeError(f"Argument {argument!r} must be a tensor that numpy can read, not {what}") from None
@@ -68,19 +79,21 @@ class _Memory:
     """A tensor as numpy's array interface describes it."""
 
     def __init__(self, tensor: Any) -> None:
-        strides = tuple(step * tensor.itemsize for step in tensor.stride())
-        kind = np.dtype(str(tensor.dtype).removeprefix("torch.")).str
+        strides = None  # which is C order
+        if not tensor.is_contiguous():
+            strides = tuple(step * tensor.itemsize for step in tensor.stride())
         self.tensor = tensor
         self.__array_interface__ = {
-            "version": 3, "typestr": kind, "shape": tuple(tensor.shape), "strides": strides,
+            "version": 3, "typestr": dtype_of(tensor).str, "shape": tuple(tensor.shape), "strides": strides,
             "data": (tensor.data_ptr(), False),
         }  # fmt: skip
 
 
 def _on_the_memory_of(tensor: Any) -> np.ndarray[Any, Any]:
     """`tensor.numpy()`, which for good forbids torch to resize that memory, as sharded training does."""
-    if type(tensor) is not sys.modules["torch"].Tensor or tensor.numel() == 0:
-        array: np.ndarray[Any, Any] = tensor.numpy()
+    torch = sys.modules["torch"]
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.numel() == 0:
+        array: np.ndarray[Any, Any] = tensor.detach().numpy()
         return array
     return np.asarray(_Memory(tensor))
 

@@ -311,6 +311,7 @@ class Recipe:
     @classmethod
     def from_json(cls, text: str) -> Recipe:
         """The inverse of `to_json`."""
+        errors.require_type(isinstance(text, str), "text", "a string", text)
         try:
             table = json.loads(text)
         except json.JSONDecodeError as problem:
@@ -330,6 +331,7 @@ class Recipe:
     @classmethod
     def from_toml(cls, text: str) -> Recipe:
         """The inverse of `to_toml`."""
+        errors.require_type(isinstance(text, str), "text", "a string", text)
         try:
             table = tomllib.loads(text)
         except tomllib.TOMLDecodeError as problem:

@@ -7,11 +7,12 @@ mxt.restore(model)
 
 from mxnum import errors
 
-errors.package("torch", "torch")
+if (_version := errors.package("torch", "torch").__version__) < (2, 4):
+    raise ImportError(f"mxnum.torch needs torch 2.4 or later, not {_version}: pip install --upgrade torch")
 
-from mxnum.torch.attention import attention  # noqa: E402
-from mxnum.torch.emulate import Emulation, emulate, restore, set_recipe  # noqa: E402
-from mxnum.torch.functions import (  # noqa: E402
+from mxnum.torch.attention import attention
+from mxnum.torch.emulate import Emulation, emulate, restore, set_recipe
+from mxnum.torch.functions import (
     dequantize,
     fake_quantize,
     layer_norm,
@@ -20,8 +21,8 @@ from mxnum.torch.functions import (  # noqa: E402
     quantize,
     rms_norm,
 )
-from mxnum.torch.operands import rounding_by  # noqa: E402
-from mxnum.torch.watch import Watch, watch  # noqa: E402
+from mxnum.torch.operands import rounding_by
+from mxnum.torch.watch import Watch, watch
 
 __all__ = [
     "Emulation",

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-import torch
 from torch import nn
 
 from mxnum import errors
 from mxnum.recipe import Recipe
 from mxnum.torch.functions import How
 from mxnum.torch.modules import Emulated, Site, enter, kind_of, leave, why_not
-from mxnum.torch.randomness import WORKER, module_seed, recomputing, seed_of, signed
+from mxnum.torch.randomness import STEPS, module_seed, position_of, recomputing, seed_of, signed, worker_of
 
 #: A recipe, what names one, recipes by patterns of names (the first that fits), or a function of name and module. None
 #: leaves a module as it is.
@@ -28,9 +27,10 @@ class Emulation:
     """An emulated model: what was exchanged, what was left alone, and the step that random bits depend on."""
 
     def __init__(self, seed: int, worker: int):
-        self.seed, self.worker = seed, worker
-        #: How often the model ran forward in training, this time included. A new tensor each time.
-        self.step = torch.zeros((), dtype=torch.int64)
+        self.seed = seed
+        #: The step, the number of the first sample that is here, and how many are; a new tensor each time.
+        self.position = position_of(0, worker, 1)
+        self._next = position_of(1, 0, 0)
         #: The modules by name.
         self.modules: dict[str, Any] = {}
         #: Those with parameters that were left alone, and why.
@@ -43,29 +43,44 @@ class Emulation:
         """What each emulated module knows, by its name."""
         return {name: module._mx for name, module in self.modules.items()}
 
-    def key_of(self, name: str) -> tuple[int, int]:
-        """The seed and the first stream of a module."""
-        return signed(module_seed(self.seed, name)), self.worker * WORKER
+    @property
+    def step(self) -> int:
+        """How often the model ran forward in training, this time included."""
+        return int(self.position[0])
+
+    def set_samples(self, first: int, count: int) -> None:
+        """From now on this process holds `count` samples of the whole batch, from number `first` on.
+
+        Without it each holds as many as the others, in the order of their numbers.
+        """
+        first, count = errors.integer("first", first, 0, (1 << 31) - 1), errors.positive_integer("count", count)
+        self.position = position_of(self.step, first, count)
+
+    def seed_of(self, name: str) -> int:
+        """The seed of a module."""
+        return signed(module_seed(self.seed, name))
 
     def state_dict(self) -> dict[str, int]:
         """What random bits depend on besides names, to be kept beside the model's own."""
-        return {"seed": self.seed, "step": int(self.step)}
+        return {"seed": self.seed, "step": self.step}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Go on where another run was."""
         errors.require(set(state) == {"seed", "step"}, "state", "of 'seed' and 'step'", sorted(state))
         self.seed = seed_of(state["seed"])
-        self.step = torch.tensor(errors.integer("step", state["step"], 0, WORKER - 1))
+        step = errors.integer("step", state["step"], 0, STEPS - 1)
+        self.position = position_of(step, *self.position[1:].tolist())
         for name, site in self.sites.items():
-            site.seed, site.stream = self.key_of(name)
+            site.seed = self.seed_of(name)
 
     def advance(self, module: nn.Module, _: Any) -> None:
         """One step more, unless this is a part computed again on the way back. (A hook of the model.)"""
         if module.training and not recomputing():
-            self.step = self.step + 1
+            self.position = self.position + self._next
 
     def __str__(self) -> str:
-        counts = Counter(type(module).emulates.__name__ for module in self.modules.values())
+        classes = (type(module) for module in self.modules.values())
+        counts = Counter(getattr(each, "emulates", each).__name__ for each in classes)  # (restored ones have their own)
         listed = ", ".join(f"{count} {name}" for name, count in counts.items())
         text = f"{len(self.modules)} modules are emulated: {listed}." if listed else "No module is emulated."
         return f"{text} {self.unknown}".rstrip()
@@ -87,7 +102,7 @@ def emulate(
     accumulate: str | None = None,
     gradient: str = "straight",
     seed: Any = 0,
-    worker: int = 0,
+    worker: int | None = None,
 ) -> Emulation:
     """Let the model compute as a machine of low precision would, in place; parameters and `state_dict` stay.
 
@@ -112,12 +127,13 @@ def emulate(
     seed
         Of stochastic rounding: an integer, or a `torch.Generator`, of which one number is drawn.
     worker
-        The number of this process among those that share the parameters: their samples draw different bits.
+        The number of this process among those that share the parameters, each with as many samples of a batch as the
+        others: they draw the bits that one process would with the whole batch. None: its rank in `torch.distributed`.
     """
     _check_model(model)
     if _ATTRIBUTE in model.__dict__:
         raise ValueError("Argument 'model' must be one that is not emulated yet: restore() it, or set_recipe().")
-    emulation = Emulation(seed_of(seed), errors.integer("worker", worker, 0, (1 << 13) - 1))
+    emulation = Emulation(seed_of(seed), worker_of(worker))
     recipe_of, chosen, attends = _recipes(recipe), _choice("filter", filter), _choice("attention", attention)
     found: list[tuple[str, nn.Module, str, How]] = []
     inside: tuple[str, ...] = ()
@@ -226,6 +242,8 @@ def _choice(argument: str, choice: Any) -> Any:
     """A function that says whether a module is meant; None for all."""
     if choice is None or callable(choice):
         return choice
+    accepted = isinstance(choice, Iterable)
+    errors.require_type(accepted, argument, "patterns of names or a function", choice)
     patterns = [choice] if isinstance(choice, str) else list(choice)
     for pattern in patterns:
         errors.require_type(isinstance(pattern, str), argument, "patterns of names or a function", pattern)

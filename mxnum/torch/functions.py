@@ -21,13 +21,13 @@ from mxnum.modes import Accumulate
 from mxnum.recipe import Operand, Recipe, known
 from mxnum.torch import library as library
 from mxnum.torch.operands import BETA, GAMMA, RIGHT, Product, operand_text
-from mxnum.torch.randomness import WORKER, seed_of, signed
+from mxnum.torch.randomness import seed_of, signed
 from mxnum.torch.stepwise import LayerNorm
 
 Tensor = Any
 GRADIENTS = ("straight", "clipped")
 _FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-#: (seed, stream, step, watch), as the operations take them.
+#: (seed, stream, position, watch), as the operations take them.
 Key = tuple[int, int, Any, int]
 _ops = torch.ops.mxnum
 
@@ -66,11 +66,12 @@ class How:
             accepted = "a recipe that quantizes: the other errors and 'released_bump' are in mxnum.experiments"
             errors.require(is_known, "recipe", accepted, operand.describe())
         rest: Any = (self.accumulate, self.gradient == "clipped")
+        of_samples: Any = (*rest, True)
         backward = (r.activations_backward, r.weights_backward, r.gradients, r.of_weight_gradient)
         both = (r.activations_backward, r.activations_backward, r.gradients, r.of_weight_gradient)
         ready = {
             "linear": Product(r.activations, r.weights, *backward, *rest).text,
-            "matmul": Product(r.activations, r.activations, *both, *rest).text,
+            "matmul": Product(r.activations, r.activations, *both, *of_samples).text,
             "weights": operand_text(r.weights),
             "gamma": operand_text(r.gamma),
             "beta": operand_text(r.beta),
@@ -128,6 +129,7 @@ def fake_quantize(
     With ``rounding="sr"``, `seed` is needed: an integer or a `torch.Generator`; `stream` numbers the draws of one seed.
     """
     _check(x=x)
+    errors.require_type(isinstance(axis, int), "axis", "an integer", axis)
     text, is_stochastic = _operand_ready(format, tuple(operand.items()))
     clipped = errors.choose("gradient", gradient, GRADIENTS) == "clipped"
     return _fake_quantize(x, text, axis, 0, clipped, _key(is_stochastic, seed, stream))
@@ -165,7 +167,11 @@ def linear(
     With `accumulate` it gives the bits of `mxnum.linear_forward` and `linear_backward`, whose operands have the streams
     4 `stream` (activations), 4 `stream` + 1 (weights) and 4 `stream` + 2 (gradients) of the seed.
     """
-    _check(x=x, weight=weight)
+    _check(x=x, weight=weight, **({} if bias is None else {"bias": bias}))
+    errors.require(weight.ndim == 2, "weight", "of two axes", tuple(weight.shape))
+    if bias is not None:
+        errors.require(bias.shape == weight.shape[:1], "bias", f"of {len(weight)} features", tuple(bias.shape))
+        errors.require(bias.dtype == weight.dtype, "bias", f"of {weight.dtype} like 'weight'", bias.dtype)
     how = made_ready(recipe, accumulate, gradient)
     return linear_how(x, weight, bias, how, _key(how.is_stochastic, seed, stream))
 
@@ -200,7 +206,7 @@ def layer_norm(
     """`torch.nn.functional.layer_norm` with gamma and beta rounded, and input and output if vector operations are."""
     _check(x=x)
     how = made_ready(recipe)
-    return layer_norm_how(x, normalized_shape, weight, bias, eps, how, _key(how.is_stochastic, seed, stream))
+    return layer_norm_how(x, _lengths(normalized_shape), weight, bias, eps, how, _key(how.is_stochastic, seed, stream))
 
 
 def rms_norm(
@@ -216,7 +222,7 @@ def rms_norm(
     """`torch.nn.functional.rms_norm` with gamma rounded, and input and output if vector operations are."""
     _check(x=x)
     how = made_ready(recipe)
-    return rms_norm_how(x, normalized_shape, weight, eps, how, _key(how.is_stochastic, seed, stream))
+    return rms_norm_how(x, _lengths(normalized_shape), weight, eps, how, _key(how.is_stochastic, seed, stream))
 
 
 # The same with what modules have ready.
@@ -232,7 +238,7 @@ def linear_how(x: Tensor, weight: Tensor, bias: Tensor | None, how: How, key: Ke
         x, weight = _vector(x, how), _vector(weight, how)
     rows = x.reshape(math.prod(x.shape[:-1]), features)
     late = bias is not None and bool(how.bf16)
-    y = _ops.matmul(rows, weight, None if late else bias, True, how.linear, *key)
+    y = library.matmul(rows, weight, None if late else bias, True, how.linear, *key)
     y = y.view(*x.shape[:-1], weight.shape[0])
     if how.bf16:
         y = _vector(y, how)
@@ -252,7 +258,7 @@ def matmul_how(a: Tensor, b: Tensor, how: How, key: Key, transposed: bool = Fals
     a, b = (x if x.shape[:-2] == leading else x.expand(*leading, *x.shape[-2:]) for x in (a, b))
     if how.bf16:
         a, b = _vector(a, how), _vector(b, how)
-    y = _ops.matmul(a, b, None, transposed, how.matmul, *_of_samples(key))
+    y = library.matmul(a, b, None, transposed, how.matmul, *key)
     return _vector(y, how) if how.bf16 else y
 
 
@@ -319,9 +325,7 @@ def _vector(x: Tensor, how: How, backward: bool = True) -> Tensor:
     """x rounded to bfloat16 as vector operations are, and its gradient too."""
     if x.dtype == torch.bfloat16:
         return x
-    if backward and how.rounding == "rne":
-        return x.to(torch.bfloat16).to(x.dtype)
-    return _ops.bfloat16(x, how.rounding, True, backward)
+    return library.bfloat16(x, how.rounding, True, backward)
 
 
 def _autocast(*parts: Any) -> tuple[Any, ...]:
@@ -349,14 +353,16 @@ def _refuse_function_transforms() -> None:
     interpreters = torch._C._functorch.get_interpreter_stack() or ()
     if any(each.key() != torch._C._functorch.TransformType.Vmap for each in interpreters):
         raise RuntimeError("Functions of mxnum.torch have gradients by torch.autograd, not by torch.func.grad.")
+    if not library.HAS_VMAP:
+        raise RuntimeError(f"Functions of mxnum.torch take torch.vmap from torch 2.5 on, not in {torch.__version__}.")
 
 
-def _of_samples(key: Key) -> Key:
-    """The key of a product without parameters: both operands belong to one worker."""
-    return key[0] ^ key[1] // WORKER * (0x9E3779B97F4A7C15 >> 15), *key[1:]
+def _lengths(shape: Any) -> tuple[int, ...]:
+    return (shape,) if isinstance(shape, int) else tuple(shape)
 
 
 def _check(**tensors: Any) -> None:
+    first, *_ = tensors.values()
     for name, x in tensors.items():
         errors.require_type(isinstance(x, torch.Tensor), name, "a torch tensor", type(x).__name__)
         dense = x.layout == torch.strided and not x.is_nested
@@ -364,3 +370,4 @@ def _check(**tensors: Any) -> None:
         errors.require_type(x.dtype in _FLOATS, name, "of float64, float32, bfloat16 or float16", x.dtype)
         accepted = "on the CPU, a CUDA device or meta"
         errors.require(x.device.type in ("cpu", "cuda", "meta"), name, accepted, str(x.device))
+        errors.require(x.device == first.device, name, f"on {first.device} like the first", str(x.device))

@@ -1,7 +1,7 @@
 """The operations as torch knows them: ``torch.ops.mxnum``, with shapes for the compiler, gradients and batches.
 
 An operation is opaque to torch: what it rounds is written in text (`Product.text`), and its random bits depend on a
-seed, a stream and a step, so that it gives the same when it is computed again.
+seed, a stream and a position, so that it gives the same when it is computed again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mxnum.torch.operands import (
 
 Tensor = Any
 _library = torch.library.Library("mxnum", "DEF")
-_KEY = "int seed, int stream, Tensor? step, int watch"
+_KEY = "int seed, int stream, Tensor? position, int watch"
 _HOW = f"bool transposed, str product, {_KEY}"
 _CONV = f"int[] stride, int[] padding, int[] dilation, str product, {_KEY}"
 _library.define(f"fake_quantize(Tensor x, str operand, int axis, int slot, bool clipped, {_KEY}) -> Tensor")
@@ -38,6 +38,9 @@ _library.define(f"matmul(Tensor a, Tensor b, Tensor? bias, {_HOW}) -> Tensor")
 _library.define(f"matmul_backward(Tensor grad, Tensor a, Tensor b, bool[] wanted, {_HOW}) -> (Tensor, Tensor, Tensor)")
 _library.define(f"convolution(Tensor x, Tensor weight, {_CONV}) -> Tensor")
 _library.define(f"convolution_backward(Tensor grad, Tensor x, Tensor weight, {_CONV}) -> (Tensor, Tensor)")
+
+
+_IMPLEMENTED: dict[str, Any] = {}
 
 
 def _implementation(name: str) -> Any:
@@ -53,6 +56,7 @@ def _implementation(name: str) -> Any:
 
         for place in ("CPU", "CUDA"):
             _library.impl(name, outside_autocast, place)
+        _IMPLEMENTED[name] = outside_autocast
         return function
 
     return decorate
@@ -63,9 +67,9 @@ def _implementation(name: str) -> Any:
 
 @_implementation("fake_quantize")
 def _fake_quantize(
-    x: Tensor, operand: str, axis: int, slot: int, clipped: bool, seed: int, stream: int, step: Any, watch: int
+    x: Tensor, operand: str, axis: int, slot: int, clipped: bool, seed: int, stream: int, position: Any, watch: int
 ) -> Tensor:
-    value = rounded(x, operand_of(operand), axis, Key(seed, stream, step), slot, watch)
+    value = rounded(x, operand_of(operand), axis, Key(seed, stream, position), slot, watch)
     return value.clone() if value is x else value  # what an operation answers is never its argument
 
 
@@ -108,9 +112,10 @@ def _operation(how: Product) -> Any:
 
 @_implementation("matmul")
 def _matmul(
-    a: Tensor, b: Tensor, bias: Any, transposed: bool, text: str, seed: int, stream: int, step: Any, watch: int
+    a: Tensor, b: Tensor, bias: Any, transposed: bool, text: str, seed: int, stream: int, position: Any, watch: int
 ) -> Tensor:
-    how, key = product(text), Key(seed, stream, step)
+    how = product(text)
+    key = Key(seed, stream, position, how.of_samples)
     places = ({"place": "left"}, {"place": "right"}) if how.accumulate is None else ({}, {})
     make = _operation(how)
     left = make(a, how.left, -1, key, LEFT, watch, **places[0])
@@ -122,9 +127,10 @@ def _matmul(
 @_implementation("matmul_backward")
 def _matmul_backward(
     grad: Tensor, a: Tensor, b: Tensor, wanted: list[bool], transposed: bool, text: str,
-    seed: int, stream: int, step: Any, watch: int,
+    seed: int, stream: int, position: Any, watch: int,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    how, key = product(text), Key(seed, stream, step)
+    how = product(text)
+    key = Key(seed, stream, position, how.of_samples)
     places = ({"place": "left"}, {"place": "right"}) if how.accumulate is None else ({}, {})
     make, empty = _operation(how), grad.new_empty(0)
     grad_a = grad_b = grad_bias = empty
@@ -158,17 +164,51 @@ def _turned(x: Any) -> Any:
 
 
 def _keep_matmul(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    a, b, bias, ctx.transposed, ctx.product, ctx.seed, ctx.stream, step, ctx.watch = inputs
+    a, b, bias, ctx.transposed, ctx.product, ctx.seed, ctx.stream, position, ctx.watch = inputs
     ctx.has_bias = bias is not None
-    ctx.save_for_backward(a, b, step)
+    ctx.save_for_backward(a, b, position)
 
 
-def _matmul_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    a, b, step = ctx.saved_tensors
+class _Matmul(torch.autograd.Function):
+    """The operation as autograd alone needs it: of small products the way through torch's library takes most."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        _keep_matmul(ctx, inputs, None)
+        return _IMPLEMENTED["matmul"](*inputs)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        return _matmul_gradient(ctx, grad, _IMPLEMENTED["matmul_backward"])
+
+
+def matmul(a: Tensor, b: Tensor, *rest: Any) -> Tensor:
+    """The operation `matmul`, by the shortest way where nobody but autograd looks on."""
+    is_plain = type(a) in _TENSORS and type(b) in _TENSORS and a.is_cpu
+    if not is_plain or torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+        return torch.ops.mxnum.matmul(a, b, *rest)
+    if torch._C._are_functorch_transforms_active():
+        return torch.ops.mxnum.matmul(a, b, *rest)
+    return _Matmul.apply(a, b, *rest)
+
+
+def bfloat16(x: Tensor, rounding: str, forward: bool = True, backward: bool = False) -> Tensor:
+    """The operation `bfloat16`; by torch's casts where those do the same and no compiler leaves them out."""
+    if rounding == "rne" and forward and backward and not torch.compiler.is_compiling():
+        return x.to(torch.bfloat16).to(x.dtype)
+    return torch.ops.mxnum.bfloat16(x, rounding, forward, backward)
+
+
+_TENSORS = (torch.Tensor, torch.nn.Parameter)
+
+
+def _matmul_gradient(ctx: Any, grad: Tensor, backward: Any = torch.ops.mxnum.matmul_backward) -> tuple[Any, ...]:
+    a, b, position = ctx.saved_tensors
     needed = ctx.needs_input_grad
     wanted = [needed[0], needed[1], ctx.has_bias and needed[2]]
-    how = ctx.transposed, ctx.product, ctx.seed, ctx.stream, step, ctx.watch
-    made = torch.ops.mxnum.matmul_backward(grad, a, b, wanted, *how)
+    how = ctx.transposed, ctx.product, ctx.seed, ctx.stream, position, ctx.watch
+    made = backward(grad, a, b, wanted, *how)
     return *(part if is_wanted else None for part, is_wanted in zip(made, wanted, strict=True)), *[None] * 6
 
 
@@ -178,9 +218,10 @@ def _matmul_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 @_implementation("convolution")
 def _convolution(
     x: Tensor, weight: Tensor, stride: list[int], padding: list[int], dilation: list[int], text: str,
-    seed: int, stream: int, step: Any, watch: int,
+    seed: int, stream: int, position: Any, watch: int,
 ) -> Tensor:  # fmt: skip
-    how, key = product(text), Key(seed, stream, step)
+    how = product(text)
+    key = Key(seed, stream, position, how.of_samples)
     left = rounded(x, how.left, 1, key, LEFT, watch)
     right = rounded(weight, how.right, 1, key, RIGHT, watch)
     return torch.convolution(left, right, None, stride, padding, dilation, False, [0] * len(stride), 1)
@@ -189,9 +230,10 @@ def _convolution(
 @_implementation("convolution_backward")
 def _convolution_backward(
     grad: Tensor, x: Tensor, weight: Tensor, stride: list[int], padding: list[int], dilation: list[int], text: str,
-    seed: int, stream: int, step: Any, watch: int,
+    seed: int, stream: int, position: Any, watch: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    how, key = product(text), Key(seed, stream, step)
+    how = product(text)
+    key = Key(seed, stream, position, how.of_samples)
 
     def backward(grad: Tensor, x: Tensor, weight: Tensor, which: int) -> Tensor:
         mask = [which == 0, which == 1, False]
@@ -211,13 +253,13 @@ def _convolution_backward(
 
 
 def _keep_convolution(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, weight, *ctx.geometry, ctx.product, ctx.seed, ctx.stream, step, ctx.watch = inputs
-    ctx.save_for_backward(x, weight, step)
+    x, weight, *ctx.geometry, ctx.product, ctx.seed, ctx.stream, position, ctx.watch = inputs
+    ctx.save_for_backward(x, weight, position)
 
 
 def _convolution_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    x, weight, step = ctx.saved_tensors
-    how = *ctx.geometry, ctx.product, ctx.seed, ctx.stream, step, ctx.watch
+    x, weight, position = ctx.saved_tensors
+    how = *ctx.geometry, ctx.product, ctx.seed, ctx.stream, position, ctx.watch
     return *torch.ops.mxnum.convolution_backward(grad, x, weight, *how), *[None] * 8
 
 
@@ -282,6 +324,7 @@ def _one_by_one(name: str) -> Any:
     return batched
 
 
-if hasattr(torch.library, "register_vmap"):  # torch 2.5
+HAS_VMAP = hasattr(torch.library, "register_vmap")  # torch 2.5
+if HAS_VMAP:
     for _name in _FAKES:
         torch.library.register_vmap(f"mxnum::{_name}", _one_by_one(_name), lib=_library)

@@ -33,13 +33,13 @@ class Site:
 
     def __init__(self, name: str, how: How, emulation: Any):
         self.name, self.how, self.emulation = name, how, emulation
-        self.seed, self.stream = emulation.key_of(name)
+        self.seed = emulation.seed_of(name)
         self.number = next(_numbers)
 
     @property
     def key(self) -> Key:
         """What operations draw random bits from, and who looks."""
-        return self.seed, self.stream, self.emulation.step, self.number
+        return self.seed, 0, self.emulation.position, self.number
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """A copy has a number of its own, by which `watch` tells it from the original."""

@@ -17,19 +17,21 @@ import torch
 import mxnum as mx
 from mxnum import errors
 from mxnum.recipe import Operand
-from mxnum.torch.randomness import WORKER
+from mxnum.tensors import host_array
 
 Tensor = Any
 
 #: The streams of Philox that one step of one module takes: operand by operand, and for each of its two axes.
 LEFT, RIGHT, GRADIENT, GAMMA, BETA = 0, 2, 4, 6, 7
-#: Those of parameters, which are the same on all workers.
+#: Those of parameters, which all workers share; the right operand of a product may also belong to samples.
 _SHARED = (RIGHT, RIGHT + 1, GAMMA, BETA)
 #: The signs of the Hadamard transform: those of TransformerEngine's weight gradients.
 _SIGNS = (1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1)
 #: Who looks at operands: (watch, slot, operand, axis, x, value, step), by the number that an operation is given.
 watching: dict[int, Callable[..., None]] = {}
 _memory = threading.local()
+#: Views of that memory that are kept, more or less.
+_MOST_VIEWS = 512
 #: Kernels of users that round in place of ours: the last one counts.
 _others: list[Callable[..., Any]] = []
 
@@ -48,6 +50,8 @@ class Product(NamedTuple):
     accumulate: str | None = None
     #: Whether gradients are cut where the operand was clamped.
     clipped: bool = False
+    #: Whether the right operand belongs to samples, as the left one does, and is no parameter.
+    of_samples: bool = False
 
     @property
     def text(self) -> str:
@@ -56,32 +60,40 @@ class Product(NamedTuple):
 
 
 class Key(NamedTuple):
-    """What random bits depend on: a seed for each module, and the step."""
+    """What random bits depend on: a seed for each module, and what `randomness.position_of` makes."""
 
     seed: int
     stream: int
-    step: Tensor | None
+    position: Tensor | None
+    of_samples: bool = False
 
-    def keywords(self, operand: Operand, slot: int) -> dict[str, Any]:
-        """The keywords of `mxnum.quantize` for that operand of a module."""
+    @property
+    def step(self) -> int:
+        return 0 if self.position is None else int(self.position[0])
+
+    def keywords(self, operand: Operand, slot: int, size: int) -> dict[str, Any]:
+        """The keywords of `mxnum.quantize` for that operand of a module, of so many elements."""
         if not operand.is_stochastic:
             return {}
-        stream = self.stream % WORKER if slot in _SHARED else self.stream
-        stream += 0 if self.step is None else int(self.step)
-        return {"seed": self.seed % (1 << 64), "stream": 8 * stream + slot}
+        step, first, count = (0, 0, 1) if self.position is None else self.position.tolist()
+        if slot in _SHARED and not (self.of_samples and slot in (RIGHT, RIGHT + 1)):
+            first = 0
+        errors.require(first == 0 or size % count == 0, "count", f"a divisor of {size}, the size of an operand", count)
+        drawn = {"seed": self.seed % (1 << 64), "stream": 8 * (self.stream + step) + slot}
+        return {**drawn, "first": size // count * first} if first else drawn
 
 
 @lru_cache(maxsize=4096)
 def _text(product: Product) -> str:
     plain = [operand.plain for operand in product[:6]]
-    return json.dumps([*plain, product.accumulate, product.clipped], separators=(",", ":"))
+    return json.dumps([*plain, *product[6:]], separators=(",", ":"))
 
 
 @lru_cache(maxsize=4096)
 def product(text: str) -> Product:
     """The inverse of `Product.text`."""
-    *operands, accumulate, clipped = json.loads(text)
-    made: Any = [*map(Operand.of, operands), accumulate, clipped]
+    parts = json.loads(text)
+    made: Any = [*map(Operand.of, parts[:6]), *parts[6:]]
     return Product(*made)
 
 
@@ -118,14 +130,16 @@ def rounded(
         if operand.transform:
             x = hadamard(x, axis)
         fmt, keywords = _prepared(operand, axis)
-        drawn = key.keywords(operand, slot)
+        drawn = key.keywords(operand, slot, x.numel())
         if _others:
             value = _others[-1](x, operand, axis, **drawn)
             fits = isinstance(value, torch.Tensor) and (value.shape, value.dtype) == (x.shape, x.dtype)
             errors.require(fits, "kernel", f"a function to tensors of shape {tuple(x.shape)} and {x.dtype}", value)
+        elif place is None or not x.is_cpu:
+            value = mx.fake_quantize(x, fmt, out=torch.empty_like(x), **keywords, **drawn)
         else:
-            out = torch.empty_like(x) if place is None or x.is_cuda else _buffer(place, x)
-            value = mx.fake_quantize(x, fmt, out=out, **keywords, **drawn)
+            value, out = _buffer(place, x)
+            mx.fake_quantize(host_array("x", x), fmt, out=out, **keywords, **drawn)
     if watch in watching:
         watching[watch](slot, operand, axis, x, value, key)
     return value
@@ -135,8 +149,8 @@ def rounded(
 def rounding_by(kernel: Callable[..., Tensor]) -> Iterator[None]:
     """Within the context, operands in MX formats are rounded by a kernel of yours, forward and backward.
 
-    It is called as ``kernel(x, operand, axis)``, for stochastic rounding with the keywords `seed` and `stream` too, and
-    answers with a tensor of the shape and type of x. Products with `accumulate` are not rounded by it.
+    It is called as ``kernel(x, operand, axis)``, for stochastic rounding with the keywords `seed`, `stream` and maybe
+    `first` too, and answers with a tensor of the shape and type of x. Products with `accumulate` are not rounded by it.
     """
     errors.require_type(callable(kernel), "kernel", "a function", kernel)
     _others.append(kernel)
@@ -153,7 +167,7 @@ def quantized(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, watch
     if operand.transform:
         x = hadamard(x, axis)
     fmt, keywords = _prepared(operand, axis)
-    made = mx.quantize(x, fmt, **keywords, **key.keywords(operand, slot))
+    made = mx.quantize(x, fmt, **keywords, **key.keywords(operand, slot, x.numel()))
     if watch in watching:
         watching[watch](slot, operand, axis, x, made.dequantize(x.dtype), key)
     return made
@@ -210,14 +224,19 @@ def _hadamard_matrix() -> Tensor:
     return torch.tensor(_SIGNS, dtype=torch.float32)[:, None] * matrix / 4
 
 
-def _buffer(place: str, x: Tensor) -> Tensor:
-    """A tensor like x in memory that this thread keeps under that name."""
-    kept: dict[Any, Tensor] = _memory.__dict__
-    size = x.numel()
-    room = kept.get((place, x.dtype))
-    if room is None or room.numel() < size:
-        kept[place, x.dtype] = room = torch.empty(size, dtype=x.dtype)
-    if x.is_contiguous():
-        return room[:size].view(x.shape)
-    like = torch.empty_like(x, device="meta")
-    return torch.as_strided(room, x.shape, like.stride())
+def _buffer(place: str, x: Tensor) -> tuple[Tensor, Any]:
+    """A tensor like x in memory that this thread keeps under that name, and the array that it is."""
+    rooms: dict[Any, Any] = _memory.__dict__
+    like = (place, x.dtype, x.shape, x.stride())
+    found: tuple[Tensor, Any] | None = rooms.get(like)  # (to ask torch for a view takes longer)
+    if found is not None:
+        return found
+    room = rooms.get(like[:2])
+    if room is None or room.numel() < x.numel() or len(rooms) > _MOST_VIEWS:
+        for key in [key for key in rooms if key[:2] == like[:2]]:
+            del rooms[key]
+        rooms[like[:2]] = room = torch.empty(x.numel(), dtype=x.dtype)
+    is_dense = x.is_contiguous() or torch.ops.aten.is_non_overlapping_and_dense(x)
+    value = torch.as_strided(room, x.shape, x.stride()) if is_dense else room[: x.numel()].view(x.shape)
+    rooms[like] = value, host_array("out", value)
+    return value, rooms[like][1]

@@ -1,7 +1,7 @@
-"""What random bits depend on: a seed for each module, the operand, and the step. Nothing of it is global.
+"""What random bits depend on: a seed for each module, the operand, the step, and the element in the whole batch.
 
 Philox is counted, so the bits of an element are known from these numbers alone: they are the same after a restart, when
-a checkpointed part is computed again, and on every worker for what all workers share.
+a checkpointed part is computed again, and on any number of workers.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import torch
 from mxnum import errors
 from mxnum.interop.torch import drawn
 
-#: Streams that belong to one worker: those of more steps than anybody runs.
-WORKER = 1 << 48
+#: More steps than anybody runs.
+STEPS = 1 << 48
 
 
 def seed_of(seed: Any) -> int:
@@ -29,6 +29,22 @@ def module_seed(seed: int, name: str) -> int:
     """The seed of the module of that name: 64 bits that look unrelated to those of other modules."""
     digest = hashlib.blake2b(name.encode(), digest_size=8, key=seed.to_bytes(8, "little")).digest()
     return int.from_bytes(digest, "little")
+
+
+def position_of(step: int, first: int, count: int) -> Any:
+    """What changes in a run, as operations take it: the step, and that `count` samples from `first` on are here.
+
+    A tensor, so that a compiled model is not compiled anew when they change.
+    """
+    return torch.tensor([step, first, count])
+
+
+def worker_of(worker: Any) -> int:
+    """The number of this process: as given, or its rank in `torch.distributed`, if that is set up."""
+    if worker is not None:
+        return errors.integer("worker", worker, 0, (1 << 31) - 1)
+    is_set_up = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return int(torch.distributed.get_rank()) if is_set_up else 0
 
 
 def signed(seed: int) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from mxnum.torch.operands import to_bfloat16
+from mxnum.torch.library import bfloat16
 
 Tensor = Any
 
@@ -19,7 +19,7 @@ class LayerNorm(torch.autograd.Function):
         """The result, and what the way back needs."""
 
         def r(value: Tensor) -> Tensor:
-            return to_bfloat16(value, rounding)
+            return bfloat16(value, rounding)
 
         x = r(x)
         shifted = r(x - _mean(x, r))
@@ -40,7 +40,7 @@ class LayerNorm(torch.autograd.Function):
         gamma, normal, variance = ctx.saved_tensors
 
         def r(value: Tensor) -> Tensor:
-            return to_bfloat16(value, ctx.rounding)
+            return bfloat16(value, ctx.rounding)
 
         grad = r(grad)
         leading = list(range(grad.ndim - 1))

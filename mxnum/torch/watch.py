@@ -102,23 +102,23 @@ class Watch:
         """
         emulation = emulation_of(model)
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-        step, hows = emulation.step, {name: site.how for name, site in emulation.sites.items()}
+        position, hows = emulation.position, {name: site.how for name, site in emulation.sites.items()}
         self._is_quiet = True
         try:
             reduced = _gradients(loss, named)
             for site in emulation.sites.values():
                 site.how = site.how.but(Recipe())
-            emulation.step = step
+            emulation.position = position
             exact = _gradients(loss, named)
         finally:
-            self._is_quiet, emulation.step = False, step
+            self._is_quiet, emulation.position = False, position
             for name, site in emulation.sites.items():
                 site.how = hows[name]
         for (name, _), g, h in zip(named, reduced, exact, strict=True):
             module, _, parameter = name.rpartition(".")
-            self._rows.append({"step": int(step), "module": module, "operand": parameter, **_angle(g, h)})
+            self._rows.append({"step": emulation.step, "module": module, "operand": parameter, **_angle(g, h)})
         whole = _angle(torch.cat([g.flatten() for g in reduced]), torch.cat([g.flatten() for g in exact]))
-        row = {"step": int(step), "module": "", "operand": "gradient", **whole}
+        row = {"step": emulation.step, "module": "", "operand": "gradient", **whole}
         self._rows.append(row)
         return dict(row)
 
@@ -130,8 +130,8 @@ class Watch:
 
     def _follow(self, name: str, number: int) -> None:
         def see(slot: int, operand: Operand, axis: int, x: Tensor, value: Tensor, key: Key) -> None:
-            step = 0 if key.step is None else int(key.step)
-            again, model = slot in _FORWARD and recomputing(), self._model()
+            step, model = key.step, self._model()
+            again = slot in _FORWARD and recomputing()
             is_wanted = not self._is_quiet and model is not None and model.training and self._is_step(step)
             if is_wanted and operand.is_mx and not again and x.numel():
                 self._see(name, step, slot, operand, axis, x.detach(), value.detach())
@@ -170,6 +170,7 @@ def watch(model: nn.Module, every: int = 1, *, steps: Iterable[int] | None = Non
     """
     emulation = emulation_of(model)
     every = errors.positive_integer("every", every)
+    errors.require_type(steps is None or isinstance(steps, Iterable), "steps", "a list of steps", steps)
     chosen = None if steps is None else frozenset(errors.integer("steps", step, 0, 1 << 48) for step in steps)
     made = Watch(model, (lambda step: step % every == 0) if chosen is None else chosen.__contains__)
     for name, site in emulation.sites.items():

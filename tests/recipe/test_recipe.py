@@ -85,6 +85,7 @@ WRONG = {
     "json": (lambda: Recipe.from_json("{"), "Argument 'text' must be JSON: "),
     "list": (lambda: Recipe.from_json("[]"), "Argument 'text' must be a JSON object, not 'list'"),
     "toml": (lambda: Recipe.from_toml("="), "Argument 'text' must be TOML: "),
+    "path": (lambda: Recipe.from_toml(None), "Argument 'text' must be a string, not None"),
 }  # fmt: skip
 
 

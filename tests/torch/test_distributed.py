@@ -1,4 +1,4 @@
-"""An emulated model in two processes is the model of one."""
+"""An emulated model in two processes is the model of one, bit for bit where sums are exact."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="to
 
 @pytest.mark.parametrize("how", ["ddp", "fsdp"])
 def test_two_processes_train_the_model_of_one(how, tmp_path):
+    if how == "fsdp" and torch.__version__ < (2, 6):
+        pytest.skip("torch.distributed.fsdp has no fully_shard")
     command = [sys.executable, str(Path(worker.__file__)), how, str(tmp_path)]
     started = [
         subprocess.Popen([*command, str(rank), "2"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -24,12 +26,13 @@ def test_two_processes_train_the_model_of_one(how, tmp_path):
     ]
     said = [process.communicate(timeout=240)[0] for process in started]
     assert [process.returncode for process in started] == [0, 0], "\n".join(said)
-    one, two = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
-    assert all(torch.equal(one[name], two[name]) for name in one)
+    (one, state), (two, other) = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
     alone = worker.model()
     start = {name: value.clone() for name, value in alone.state_dict().items()}
     mxt.emulate(alone, worker.RECIPE, seed=5)
-    worker.train(alone, 0, 1)
+    whole = worker.train(alone, 0, 1)
+    assert torch.equal(torch.cat([one, two]), whole)
     for name, value in alone.state_dict().items():
-        moved = (value - start[name]).norm()
-        assert (one[name] - value).norm() <= 1e-3 * moved, name  # sums in another order
+        assert torch.equal(state[name], value), name
+        assert torch.equal(other[name], value), name
+        assert not torch.equal(start[name], value)

@@ -86,9 +86,10 @@ def test_what_is_emulated_and_what_is_left_alone():
 def test_restoring_leaves_nothing():
     model, twin = Model(), Model()
     before = {name: dict(module.__dict__) for name, module in model.named_modules()}
-    mxt.emulate(model, "mxfp4_e2m1", attention="block.attend")
+    emulation = mxt.emulate(model, "mxfp4_e2m1", attention="block.attend")
     trained(model)
     mxt.restore(model)
+    assert str(emulation).startswith("8 modules are emulated: ")
     twin.load_state_dict(model.state_dict())
     assert torch.equal(model(IDS), twin(IDS))
     for name, module in model.named_modules():
@@ -225,9 +226,10 @@ WRONG = {
     "filter": (lambda: mxt.emulate(Model(), "mxint8", "blocks.*"), r"Pattern 'blocks\.\*' must fit"),
     "attention": (lambda: mxt.emulate(Model(), "mxint8", attention="att"), "Pattern 'att' must fit"),
     "choice": (lambda: mxt.emulate(Model(), "mxint8", [3]), "'filter' must be patterns of names or a function"),
+    "bool": (lambda: mxt.emulate(Model(), "mxint8", True), "'filter' must be patterns of names or a function, not T"),
     "accumulate": (lambda: mxt.emulate(Model(), "mxint8", accumulate="blk"), "'accumulate' must be one of"),
     "seed": (lambda: mxt.emulate(Model(), "mxint8", seed=0.5), "'seed' must be an integer"),
-    "worker": (lambda: mxt.emulate(Model(), "mxint8", worker=-1), "'worker' must be between 0 and 8191"),
+    "worker": (lambda: mxt.emulate(Model(), "mxint8", worker=-1), "'worker' must be between 0 and 2147483647"),
     "compiled": (lambda: mxt.emulate(wrapped(), "mxint8"), "'model' must be emulated before it is compiled or wrapped"),
     "restore": (lambda: mxt.restore(Model()), "'model' must be one that emulate"),
     "set": (lambda: mxt.set_recipe(Model(), "mxint8"), "'model' must be one that emulate"),

@@ -147,6 +147,8 @@ def test_norms():
     y = mxt.layer_norm(x, (64,), gamma, beta, recipe)
     assert torch.equal(y, torch.nn.functional.layer_norm(x, (64,), *q))
     assert torch.equal(mxt.rms_norm(x, (64,), gamma, recipe), torch.nn.functional.rms_norm(x, (64,), q[0]))
+    assert torch.equal(mxt.layer_norm(x, 64, gamma, beta, recipe), mxt.layer_norm(x, (64,), gamma, beta, recipe))
+    assert torch.equal(mxt.rms_norm(x, 64, gamma, recipe), mxt.rms_norm(x, (64,), gamma, recipe))
     narrow = mxt.layer_norm(x, (64,), gamma, beta, recipe.but(vector="bfloat16"))
     rounded = torch.nn.functional.layer_norm(x.bfloat16().float(), (64,), *q).bfloat16().float()
     assert torch.equal(narrow, rounded)
@@ -268,6 +270,14 @@ WRONG = {
     ),
     "types": (lambda: mxt.linear(empty(), empty(dtype=torch.float64)), "'weight' must be of torch.float32 like 'x'"),
     "features": (lambda: mxt.linear(empty((4, 31)), empty()), "'x' must be of 32 features"),
+    "weight": (lambda: mxt.linear(empty(), empty((32,))), r"'weight' must be of two axes, not \(32,\)"),
+    "places": (lambda: mxt.linear(empty(), empty(device="meta")), "'weight' must be on cpu like the first, not 'meta'"),
+    "bias": (lambda: mxt.linear(empty(), empty(), empty(5)), r"'bias' must be of 4 features, not \(5,\)"),
+    "list": (lambda: mxt.linear(empty(), empty(), [1.0] * 4), "'bias' must be a torch tensor, not 'list'"),
+    "wide": (
+        lambda: mxt.linear(empty(), empty(), empty(4, dtype=torch.float64)), "'bias' must be of torch.float32 like"
+    ),
+    "axis": (lambda: mxt.fake_quantize(empty(), "mxint8", axis="rows"), "'axis' must be an integer, not 'rows'"),
     "length": (lambda: mxt.matmul(empty(), empty()), "'b' must be of length 32 along the summed axis"),
     "axes": (lambda: mxt.matmul(empty((32,)), empty((32, 4))), "'a' must be of at least two axes"),
     "keyword": (lambda: mxt.fake_quantize(empty(), "mxint8", scale="floor"), "did you mean 'scale_rule'"),
@@ -296,6 +306,23 @@ def test_what_is_wrong_is_said_in_a_sentence(case):
     call, message = WRONG[case]
     with pytest.raises((ValueError, TypeError, RuntimeError), match=message):
         call()
+
+
+def test_gradients_of_gradients_are_refused():
+    x, w = numbers(4, 32), numbers(8, 32, seed=1)
+    (dx,) = torch.autograd.grad(mxt.linear(x, w).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="trying to differentiate twice"):
+        dx.square().sum().backward()
+
+
+def test_the_way_around_the_library_computes_the_same():
+    for recipe in ("mxfp8_e4m3", Recipe.uniform("mxfp4_e2m1", rounding="sr", layer_norm="float32")):
+        results = []
+        for way in (torch.ops.mxnum.matmul, mxt.library.matmul):
+            x, w, b, how = numbers(4, 32), numbers(8, 32, seed=1), numbers(8, seed=2), mxt.functions.made_ready(recipe)
+            y = way(x, w, b, True, how.linear, 5, 2, torch.tensor([3, 0, 1]), 0)
+            results.append([y, *gradients(y, x, w, b)[1]])
+        assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
 
 
 def test_an_answer_is_never_the_argument():

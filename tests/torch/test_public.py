@@ -22,7 +22,7 @@ def test_every_name_and_parameter_is_on_the_page(name):
     if inspect.isclass(thing):
         assert f".. py:class:: {name}\n" in PAGE
         public = [
-            each for each in vars(thing) if not each.startswith("_") and each not in ("key_of", "advance", "sites")
+            each for each in vars(thing) if not each.startswith("_") and each not in ("seed_of", "advance", "sites")
         ]
         start = PAGE.index(f".. py:class:: {name}\n")
         text = PAGE[start : PAGE.find(".. py:", start + 5)]
@@ -36,6 +36,12 @@ def test_every_name_and_parameter_is_on_the_page(name):
             default = repr(parameter.default).replace("'", '"').replace("1e-05", "1e-5")
             text += f"={default}"
         assert text in said, text
+
+
+def test_an_older_torch_is_refused():
+    program = "import torch; torch.__version__ = type(torch.__version__)('2.3.1'); import mxnum.torch"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stderr
+    assert said.endswith("needs torch 2.4 or later, not 2.3.1: pip install --upgrade torch\n")
 
 
 def test_nothing_is_loaded_before():

@@ -57,7 +57,7 @@ def test_steps_seeds_and_modules_draw_different_bits():
     model = Model()
     emulation = mxt.emulate(model, STOCHASTIC, seed=1)
     first, again = model(x()), model(x())
-    assert int(emulation.step) == 2
+    assert emulation.step == 2
     assert not torch.equal(first, again)
     model.eval()
     assert torch.equal(model(x()), again)  # no step further
@@ -95,7 +95,7 @@ def test_what_is_computed_again_draws_the_same(reentrant):
         outer.zero_grad()
         loss = torch.utils.checkpoint.checkpoint(outer, x(), use_reentrant=reentrant).square().mean()
         loss.backward()
-    assert int(emulation.step) == 2
+    assert emulation.step == 2
     assert same([loss, *(p.grad for p in outer.parameters())], gradients_of(Model(), 2))
 
 
@@ -117,20 +117,69 @@ def test_generators():
     assert torch.equal(first, mx.fake_quantize(x().detach(), "mxfp4_e2m1", rounding="sr", seed=one.seed))
 
 
-def test_workers_share_the_bits_of_parameters_alone():
-    weights, samples = Recipe(weights="mxfp4_e2m1"), Recipe(activations="mxfp4_e2m1")
+class Mixed(nn.Module):
+    """Each kind of module whose operands belong to samples."""
 
-    def output(recipe, worker):
-        layer = nn.Linear(32, 8)
-        with torch.no_grad():
-            layer.weight.copy_(torch.linspace(-1, 1, 256).reshape(8, 32))
-            layer.bias.zero_()
-        stochastic = {k: mx.Operand("mxfp4_e2m1", rounding="sr") for k in recipe.to_dict()}
-        mxt.emulate(layer, Recipe(**stochastic), seed=5, worker=worker)
-        return layer(x())
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.conv = nn.Embedding(16, 32), nn.Conv1d(8, 8, 3, padding=1)
+        self.attend = nn.MultiheadAttention(32, 2, batch_first=True)
+        self.norm, self.out = nn.LayerNorm(32), nn.Linear(32, 4)
 
-    assert torch.equal(output(weights, 0), output(weights, 7))
-    assert not torch.equal(output(samples, 0), output(samples, 7))
+    def forward(self, ids):
+        x = self.conv(self.embed(ids))
+        return self.out(self.norm(x + self.attend(x, x, x)[0]))
+
+
+def draws(ids, worker=0, samples=None):
+    """Where each operand takes its bits: seed, stream, index of the first element, size."""
+    found = []
+
+    def kernel(x, operand, axis, *, seed, stream, first=0):
+        found.append((seed, stream, first, x.numel()))
+        return mx.fake_quantize(x, operand.mx_format, axis=axis, rounding="sr", seed=seed, stream=stream, first=first)
+
+    model = Mixed()
+    emulation = mxt.emulate(model, STOCHASTIC, seed=5, worker=worker)
+    if samples is not None:
+        emulation.set_samples(*samples)
+    with mxt.rounding_by(kernel):
+        model(ids).square().sum().backward()
+    return found
+
+
+def test_samples_draw_the_bits_that_they_have_in_the_whole_batch():
+    ids = torch.arange(96).reshape(12, 8) % 16
+    whole = draws(ids)
+    equal = [draws(part, worker) for worker, part in enumerate(ids.chunk(3))]
+    other = [draws(ids[:2], samples=(0, 2)), draws(ids[2:], samples=(2, 10))]
+    assert len(whole) == 39
+    for parts in (equal, other):
+        shared = 0
+        for (seed, stream, first, size), *these in zip(whole, *parts, strict=True):
+            assert first == 0
+            assert all(part[:2] == (seed, stream) for part in these)
+            if all(part[3] == size for part in these):  # a parameter
+                assert all(part[2] == 0 for part in these)
+                shared += 1
+                continue
+            for _, _, begin, count in these:  # one after the other
+                assert begin == first
+                first += count
+            assert first == size
+        assert shared == 11
+
+
+def test_samples_that_an_operand_does_not_have():
+    emulation = mxt.emulate(layer := nn.Linear(32, 8), STOCHASTIC)
+    emulation.set_samples(5, 7)
+    assert emulation.step == 0
+    with pytest.raises(ValueError, match="'count' must be a divisor of 512, the size of an operand, not 7"):
+        layer(x())
+    for wrong in ((-1, 1), (0, 0), (0.5, 1)):
+        with pytest.raises((ValueError, TypeError), match=r"'(first|count)' must be"):
+            emulation.set_samples(*wrong)
 
 
 def test_gradient_accumulation_may_hold_two_graphs():

@@ -86,7 +86,7 @@ def test_gradients_beside_float32():
         return net(x()).square().mean()
 
     found = watch.compare(net, lambda: loss(net))
-    assert int(emulation.step) == 0
+    assert emulation.step == 0
     assert all(p.grad is None for p in net.parameters())
     g = torch.cat([p.flatten() for p in torch.autograd.grad(loss(net), list(net.parameters()))]).double()
     h = torch.cat([p.flatten() for p in torch.autograd.grad(loss(plain), list(plain.parameters()))]).double()
@@ -187,3 +187,5 @@ def test_what_is_wrong_is_said_in_a_sentence():
     watch.stop()
     with pytest.raises(ValueError, match="'every' must be at least 1"):
         mxt.watch(net, 0)
+    with pytest.raises(TypeError, match="'steps' must be a list of steps, not 3"):
+        mxt.watch(net, steps=3)

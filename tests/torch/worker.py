@@ -14,35 +14,38 @@ from torch import nn
 import mxnum.torch as mxt
 from mxnum.recipe import Recipe
 
-STOCHASTIC = {"format": "mxfp4_e2m1", "rounding": "sr"}
-#: Weights by random bits, which all processes share, and samples by none: any number of processes gives the same.
-RECIPE = Recipe.uniform("mxfp4_e2m1").but(weights=STOCHASTIC, weights_backward=STOCHASTIC)
+#: Every operand by random bits. Products of E2M1 are small multiples of powers of two, of which float32 adds this many
+#: without rounding: so the order of sums does not matter, and any number of processes has to give the same.
+RECIPE = Recipe.uniform("mxfp4_e2m1", rounding="sr", layer_norm="float32")
 
 
 def model():
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(32, 64), nn.LayerNorm(64), nn.ReLU(), nn.Linear(64, 32))
+    norm = nn.LayerNorm(64, elementwise_affine=False)
+    return nn.Sequential(nn.Linear(32, 64, bias=False), norm, nn.ReLU(), nn.Linear(64, 32, bias=False))
 
 
-def train(net, part, count, steps=3):
-    """Losses of a part of each batch of 64 samples."""
+def train(net, part, count, steps=4):
+    """Train with a part of each batch of 64 samples; the outputs of the last step."""
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
     for step in range(steps):
         x = torch.randn(64, 32, generator=torch.Generator().manual_seed(step))
         x = x.chunk(count)[part]
         optimizer.zero_grad()
-        (net(x) - x.flip(1)).square().mean().backward()
+        y = net(x)
+        (y - x.flip(1)).square().mean().backward()
         optimizer.step()
+    return y.detach()
 
 
 def main(how, folder, rank, count):
-    """Train as `how` says, and store the parameters."""
+    """Train as `how` says, and store the outputs and parameters."""
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=count)
     net = model()
-    mxt.emulate(net, RECIPE, seed=5, worker=rank)
+    mxt.emulate(net, RECIPE, seed=5)
     if how == "ddp":
-        train(nn.parallel.DistributedDataParallel(net), rank, count)
+        y = train(nn.parallel.DistributedDataParallel(net), rank, count)
         state = net.state_dict()
     else:
         from torch.distributed.device_mesh import init_device_mesh
@@ -51,9 +54,9 @@ def main(how, folder, rank, count):
         mesh = init_device_mesh("cpu", (count,))
         for part in (net[0], net[3], net):
             fully_shard(part, mesh=mesh)
-        train(net, rank, count)
+        y = train(net, rank, count)
         state = {name: value.full_tensor() for name, value in net.state_dict().items()}
-    torch.save(state, Path(folder) / f"{rank}.pt")
+    torch.save([y, state], Path(folder) / f"{rank}.pt")
     torch.distributed.destroy_process_group()
 
 

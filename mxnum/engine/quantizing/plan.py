@@ -227,6 +227,7 @@ class Plan:
                 draw = draw_from_words(SR_BITS) if random.words is None else self.draw
                 drawn_from = part.words.reshape(-1)
             elif random is not None:
+                assert part.first is not None
                 drawn_from = (*random.key, random.first + part.first)
             self.operation(part.walk, draw)(part.x, part.out, part.sides, drawn_from, 1)
 
