@@ -60,6 +60,7 @@ ALLOWED = {
         "scalar",
         "chunks",
         "by_numpy",
+        "arguments",
         "array",
         "ops",
         "analysis",

@@ -193,8 +193,6 @@ REFUSED = {
     "minus zero": (lambda: mx.quantize(X, WIDE, scales=np.full((4, 1), -0.0, np.float32)), "'scales' must be without a sign bit, not -0.0"),
     "codes for floats": (lambda: mx.quantize(X, WIDE, scales=np.zeros((4, 1), np.uint8)), "'scales' must be a float32 array, not 'uint8'"),
     "offsets of parts": (lambda: mx.MXArray.from_parts(q_of().codes, q_of().scales, "nvfp4", tensor_scale=1.0, offsets=np.zeros((4, 4), np.float16)), "'offsets' must be left out for nvfp4"),
-    "measure": (lambda: mx.analysis.measure(X, "nvfp4"), "mxnum.analysis.measure takes formats with E8M0 scales so far, not 'nvfp4'"),
-    "explore": (lambda: mx.analysis.explore(X, formats=["nvfp4"]), "takes formats with E8M0 scales so far, not 'nvfp4'"),
 }  # fmt: skip
 
 
