@@ -13,13 +13,15 @@ import numpy as np
 
 from mxnum.chunks import chunks, gather, of_blocks, spread
 from mxnum.dtypes import Array, scale_dtype, signed_bits, stored_bits
-from mxnum.formats import FLOATS, ElementFormat, MXFormat, ScaleFormat
+from mxnum.formats import E8M0, FLOATS, ElementFormat, MXFormat, ScaleFormat
 from mxnum.layout import Blocks, scales_shape
 from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_decode, make_encode
 from mxnum.scalar.float_scale import (
     ONE,
+    factor_width,
     make_decode_over,
+    make_divide,
     make_encode_over,
     make_factor,
     make_float_scale,
@@ -35,6 +37,7 @@ from mxnum.scalar.offset import (
 )
 from mxnum.scalar.random import make_align_random
 from mxnum.scalar.scale import make_shared_scale
+from mxnum.scalar.unpack import FINITE, NAN, make_unpack
 
 #: Elements done at a time, so that what lies between two steps stays in the caches.
 PIECE = 1 << 15
@@ -116,6 +119,15 @@ def dequantize(
     return np.asarray(values).astype(f"i{target.bits // 8}").view(f"u{target.bits // 8}")
 
 
+def encode(
+    x: Array, element: ElementFormat, rounding: Rounding = Rounding.RNE, overflow: Overflow = Overflow.SATURATE
+) -> Array:
+    """Codes of numbers at scale 1, as int64; a NaN for an element without NaN becomes the largest value."""
+    code = make_encode(FLOATS[x.dtype.name], element, rounding, overflow)
+    bits = signed_bits(np.ascontiguousarray(x)).astype(np.int64)
+    return np.asarray(code(bits, np.full(x.shape, E8M0.bias), np.zeros(1, np.int64)))
+
+
 def tensor_scale(largest: Array, source: ElementFormat, fmt: MXFormat) -> Array:
     """The tensor scales of tensors whose largest finite magnitudes have these bit patterns, as float32."""
     find = make_tensor_scale(source, fmt.element, fmt.scale)
@@ -140,6 +152,36 @@ def exceed(x: Array, fmt: MXFormat, scales: Array, tensors: Array, asked: Settin
     encode = _encoder(source, wider, fmt.scale, asked.rounding, Overflow.SATURATE)
     code = encode(signed_bits(x).astype(np.int64), *factors, _random(words, asked.sr_bits))
     return np.asarray(_magnitude(code, wider) > e.max_code)
+
+
+def scale_numbers(scales: Array, scale: ScaleFormat) -> Array:
+    """Scales as an `MXArray` holds them, in float64, which has them all."""
+    if scale.bits > 8:
+        return scales.astype(np.float64)
+    return np.array([scale.value(code) for code in range(1 << _code_bits(scale))])[scales]
+
+
+def _code_bits(scale: ScaleFormat) -> int:
+    return scale.bits if scale.number is None else scale.number.bits - 1
+
+
+def quotients(x: Array, scale: ScaleFormat, scales: Array, tensor_scale: Array | None) -> Array:
+    """|x| over the scale and the tensor scale of each number, as float64 that compare as the exact quotients do.
+
+    That is with every number of at most 40 binary digits, and so with values of elements and with middles between them.
+    A finite number over zero or infinity is zero.
+    """
+    source = FLOATS[x.dtype.name]
+    magnitude = _magnitude(signed_bits(x).astype(np.int64), source)
+    _, exponent, significand, _ = make_unpack(source, source.mantissa_bits)(magnitude)
+    codes = stored_bits(np.ascontiguousarray(scales)).astype(np.int64)
+    over, divisor, kind = make_factor(scale)(codes, _tensor_bits(tensor_scale))
+    width, digits = factor_width(scale), 40
+    divides = np.broadcast_to((kind == FINITE) & (divisor != 0), x.shape)
+    divide = make_divide(source.mantissa_bits, width, digits)
+    exponent, quotient = divide(exponent, significand, over, np.where(divides, divisor, 1 << width))
+    found = np.where(divides & (significand != 0), np.ldexp(quotient.astype(float), exponent - digits - 1), 0.0)
+    return np.where(np.isfinite(x), np.where(kind == NAN, np.nan, found), np.abs(x.astype(np.float64)))
 
 
 def _tensor_bits(tensor_scale: Array | None) -> Array:

@@ -79,7 +79,7 @@ ALLOWED = {
     },
     "experiments": {"errors", "files", "formats", "modes", "recipe", "analysis", "experiments"},
     "torch": {"errors", "formats", "modes", "recipe", "interop", "torch"},
-    "plots": {"errors", "formats", "modes", "dtypes", "layout", "ops", "analysis"},
+    "plots": {"errors", "formats", "modes", "dtypes", "layout", "by_numpy", "ops", "analysis"},
     "interop": {"errors", "formats", "tensors", "dtypes", "layout", "files", "array", "ops", "interop"},
     "conformance": {
         "errors",
@@ -88,6 +88,7 @@ ALLOWED = {
         "reference",
         "dtypes",
         "by_numpy",
+        "stacks",
         "array",
         "ops",
         "linalg",

@@ -24,7 +24,7 @@ def of_elements(
     """One value per element for each summed field, and what its blocks are."""
     element, scales = fmt.element, np.asarray(q.scales)
     exact = x.astype(np.float64)
-    by_block = _numbers(scales, fmt.scale)
+    by_block = by_numpy.scale_numbers(scales, fmt.scale)
     broken = np.isnan(by_block)
     finite = np.isfinite(exact)
     measured = finite & ~spread(broken, layout, x.shape)
@@ -68,17 +68,6 @@ def of_elements(
             "subnormal_scales": (by_block > 0) & (by_block < _least_normal(fmt.scale)),
             "largest_scales": by_block == fmt.scale.value(fmt.scale.max_code),
         }
-
-
-def _numbers(scales: Array, scale: ScaleFormat) -> Array:
-    """Scales in float64, which holds them all."""
-    if scale.bits > 8:
-        return scales.astype(np.float64)
-    return np.array([scale.value(code) for code in range(1 << _code_bits(scale))])[scales]
-
-
-def _code_bits(scale: ScaleFormat) -> int:
-    return scale.bits if scale.number is None else scale.number.bits - 1
 
 
 def _least_normal(scale: ScaleFormat) -> float:
