@@ -180,8 +180,10 @@ def quotients(x: Array, scale: ScaleFormat, scales: Array, tensor_scale: Array |
     divides = np.broadcast_to((kind == FINITE) & (divisor != 0), x.shape)
     divide = make_divide(source.mantissa_bits, width, digits)
     exponent, quotient = divide(exponent, significand, over, np.where(divides, divisor, 1 << width))
-    found = np.where(divides & (significand != 0), np.ldexp(quotient.astype(float), exponent - digits - 1), 0.0)
-    return np.where(np.isfinite(x), np.where(kind == NAN, np.nan, found), np.abs(x.astype(np.float64)))
+    with np.errstate(all="ignore"):  # (what is not finite is replaced)
+        found = np.where(divides & (significand != 0), np.ldexp(quotient.astype(float), exponent - digits - 1), 0.0)
+        wide = np.abs(x.astype(np.float64))
+    return np.where(np.isfinite(wide), np.where(kind == NAN, np.nan, found), wide)
 
 
 def _tensor_bits(tensor_scale: Array | None) -> Array:

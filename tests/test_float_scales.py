@@ -205,13 +205,15 @@ def test_what_is_refused(what):
 
 
 def test_what_knows_e8m0_alone_says_so(tmp_path):
-    from mxnum.conformance.task import make_task
+    from mxnum.conformance import check_arrays, check_stochastic, make_task
     from mxnum.experiments.config import Experiment, uniform_precision
     from mxnum.interop import gguf, gpt_oss, safetensors, views
 
     q = mx.quantize(X, "nvfp4")
     for call in (
-        lambda: make_task("quantize", "nvfp4"),
+        lambda: make_task("dot", "nvfp4"),
+        lambda: check_arrays(mx.quantize, format="nvfp4"),
+        lambda: check_stochastic(mx.quantize, format="nvfp4"),
         lambda: Experiment(precision=uniform_precision("nvfp4")),
         lambda: views.to_views(q),
         lambda: gguf.to_gguf_blocks(q),

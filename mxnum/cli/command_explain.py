@@ -135,7 +135,8 @@ def fields(code: int, fmt: Any) -> str:
 
 
 def _show_scale(block: BlockSteps) -> None:
-    from mxnum.conformance.explain import ScaleSteps, number
+    from mxnum.conformance.exact_text import number
+    from mxnum.conformance.explain import ScaleSteps
     from mxnum.formats import E8M0
 
     s, fmt = block.scale, block.task.format
@@ -173,7 +174,7 @@ def _show_float_scale(s: FloatScaleSteps) -> None:
 
 
 def _show_element(step: ElementSteps, bits: int, task: Any, word: int) -> None:
-    from mxnum.conformance.explain import fraction_text, number
+    from mxnum.conformance.exact_text import fraction_text, number
 
     e, source = step.element, task.source
     print()
@@ -224,7 +225,8 @@ def _neighbours(step: ElementSteps) -> dict[str, str | None]:
 
 
 def _as_dict(block: BlockSteps | None, elements: list[ElementSteps], bits: list[int]) -> dict[str, Any]:
-    from mxnum.conformance.explain import ScaleSteps, number
+    from mxnum.conformance.exact_text import number
+    from mxnum.conformance.explain import ScaleSteps
 
     facts: dict[str, Any] = {}
     if block is not None:

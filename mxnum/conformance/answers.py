@@ -15,6 +15,7 @@ import numpy as np
 
 from mxnum import errors
 from mxnum.conformance.expected import as_bits, as_floats
+from mxnum.conformance.grid import as_magnitudes
 from mxnum.conformance.task import Columns, Field, Task
 from mxnum.conformance.tensors import as_array, handed
 from mxnum.dtypes import ML_DTYPES, Array, code_dtype, numpy_dtype, scale_dtype
@@ -77,9 +78,9 @@ def _wanted_by_name(function: Callable[..., Any]) -> list[str]:
 def _tensors(task: Task, inputs: Columns) -> Iterator[Array]:
     """The rows of each tensor. A block with NaN or infinity is one by itself, since it spoils its tensor in many."""
     largest = inputs["largest"][:, 0]
-    alone = np.zeros(len(largest), bool)
+    alone: Array = np.zeros(len(largest), bool)
     if "x" in inputs:
-        alone = ~np.isfinite(as_floats(inputs["x"], task.source).astype(np.float64)).all(axis=1)
+        alone = np.asarray(~np.isfinite(as_magnitudes(inputs["x"], task.source)).all(axis=1))
     for value in np.unique(largest[~alone]):
         yield np.flatnonzero((largest == value) & ~alone)
     for row in np.flatnonzero(alone):

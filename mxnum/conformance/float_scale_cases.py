@@ -31,7 +31,7 @@ def boundaries(task: Task, words: Words) -> Columns:
     """Level 1."""
     if task.operation == "dequantize":
         codes = _scale_codes(task, words, 128)
-        return _pairs(task, words, codes, np.arange(1 << task.element.bits), largest_of_tensors(task)[:6])
+        return _pairs(task, words, codes, np.arange(1 << task.element.bits), largest_of_tensors(task))
     made = []
     for number, largest in enumerate(largest_of_tensors(task)):
         tensor = _tensor_scale(task, largest)

@@ -319,6 +319,7 @@ def _maxima(task: Task, inputs: Columns) -> tuple[Array, Array, Array]:
 
 def _compared_otherwise(task: Task, inputs: Columns, scale: Answer) -> Array:
     """The scale codes where a maximum at the threshold of the rule goes the other way."""
+    assert isinstance(task.scale_rule, ScaleRule)
     decides, fraction, exponent = _maxima(task, inputs)
     at = decides & (fraction == threshold(task.element, task.scale_rule))
     wanted = exponent - task.element.emax + (task.scale_rule not in _FROM_THEIR_THRESHOLD)

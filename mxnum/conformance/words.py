@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from mxnum.conformance.exact_text import number
 from mxnum.conformance.expected import as_floats, element_codes, is_nan_scale, tensor_scales
-from mxnum.conformance.explain import explain_element, explain_scale, number
+from mxnum.conformance.explain import explain_element, explain_scale
 from mxnum.conformance.judge import nan_codes, wrong_elements
 from mxnum.conformance.task import Columns, Task
 from mxnum.formats import ElementFormat

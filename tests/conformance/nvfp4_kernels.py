@@ -5,6 +5,8 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
+import mxnum as mx
+
 F = np.float32
 MAX = np.finfo(F).max
 
@@ -62,3 +64,63 @@ def vllm(x, largest):
 
 
 STACKS = {kernel.__name__: kernel for kernel in (torchao, transformer_engine, modelopt, vllm)}
+
+
+# Mistakes in the exact definition
+
+
+def exact(x, **options):
+    q = mx.quantize(x, "nvfp4", **options)
+    return q.codes, q.scales[:, 0]
+
+
+def with_scales(x, found):
+    """The elements for scales that are found otherwise, as float32; NaN where there is a NaN or an infinity."""
+    scales = np.where(np.isfinite(x).all(axis=1), e4m3(found).view(np.uint8), 0x7F).astype(np.uint8)
+    return exact(x, scales=scales[:, None], tensor_scale=tensor_scale(x))
+
+
+def tensor_scale(x):
+    return mx.quantize(x, "nvfp4").tensor_scale
+
+
+def maxima(x):
+    return np.where(np.isfinite(x), abs(x), 0).max(axis=1)
+
+
+def scales_rounded_down(x):
+    values = np.array(mx.formats.ELEMENTS["e4m3"].values()[:127])
+    quotient = maxima(x).astype(np.float64) / 6 / float(tensor_scale(x))
+    return with_scales(x, values[np.searchsorted(values, quotient, side="right") - 1].astype(F))
+
+
+def divided_by_the_tensor_scale_first(x):
+    return with_scales(x, maxima(x) / tensor_scale(x) / F(6))
+
+
+def tensor_scale_ignored(x):
+    return exact(x, tensor_scale=1.0)
+
+
+def nibbles_swapped(x):
+    """Packed, the second code in the lower half of each byte."""
+    codes, scales = exact(x)
+    return codes[:, 1::2] | codes[:, 0::2] << 4, scales
+
+
+def element_divided_twice(x):
+    """By the block scale, then by the tensor scale, each in float32."""
+    _, scales = exact(x)
+    number = mx.decode(scales, "e4m3")[:, None]
+    scaled = np.where(number > 0, x / np.where(number > 0, number, F(1)) / tensor_scale(x), x * F(0))
+    return np.where(np.isnan(number), np.uint8(0), e2m1(scaled)).astype(np.uint8), scales
+
+
+#: The mistake, and the field and the words that name it.
+MISTAKES = {
+    scales_rounded_down: ("scale", "rounding scales down"),
+    divided_by_the_tensor_scale_first: ("scale", "m / t / L in float32"),
+    tensor_scale_ignored: ("scale", "a tensor scale of 1"),
+    nibbles_swapped: ("codes", "the right codes with the two nibbles of each byte swapped"),
+    element_divided_twice: ("codes", "x / s / t in float32"),
+}
