@@ -5,8 +5,11 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-import mxnum as mx
+from mxnum import by_numpy, formats
+from mxnum.formats import FLOATS
+from mxnum.modes import FloatScaleRule
 
+NVFP4 = formats.get("nvfp4")
 F = np.float32
 MAX = np.finfo(F).max
 
@@ -69,19 +72,22 @@ STACKS = {kernel.__name__: kernel for kernel in (torchao, transformer_engine, mo
 # Mistakes in the exact definition
 
 
-def exact(x, **options):
-    q = mx.quantize(x, "nvfp4", **options)
+def exact(x, scales=None, tensor_scale=None):
+    """By numpy, so that nothing is compiled."""
+    tensor = tensor_scale_of(x) if tensor_scale is None else np.array(tensor_scale, F)
+    asked = by_numpy.Settings(scale_rule=FloatScaleRule.NEAREST)
+    q = by_numpy.quantize(x, NVFP4, (1, 16), asked, scales, None, tensor)
     return q.codes, q.scales[:, 0]
+
+
+def tensor_scale_of(x):
+    return by_numpy.tensor_scale(by_numpy.largest_of(x), FLOATS["float32"], NVFP4)
 
 
 def with_scales(x, found):
     """The elements for scales that are found otherwise, as float32; NaN where there is a NaN or an infinity."""
     scales = np.where(np.isfinite(x).all(axis=1), e4m3(found).view(np.uint8), 0x7F).astype(np.uint8)
-    return exact(x, scales=scales[:, None], tensor_scale=tensor_scale(x))
-
-
-def tensor_scale(x):
-    return mx.quantize(x, "nvfp4").tensor_scale
+    return exact(x, scales=scales[:, None], tensor_scale=tensor_scale_of(x))
 
 
 def maxima(x):
@@ -89,13 +95,13 @@ def maxima(x):
 
 
 def scales_rounded_down(x):
-    values = np.array(mx.formats.ELEMENTS["e4m3"].values()[:127])
-    quotient = maxima(x).astype(np.float64) / 6 / float(tensor_scale(x))
+    values = np.array(formats.ELEMENTS["e4m3"].values()[:127])
+    quotient = maxima(x).astype(np.float64) / 6 / float(tensor_scale_of(x))
     return with_scales(x, values[np.searchsorted(values, quotient, side="right") - 1].astype(F))
 
 
 def divided_by_the_tensor_scale_first(x):
-    return with_scales(x, maxima(x) / tensor_scale(x) / F(6))
+    return with_scales(x, maxima(x) / tensor_scale_of(x) / F(6))
 
 
 def tensor_scale_ignored(x):
@@ -111,8 +117,8 @@ def nibbles_swapped(x):
 def element_divided_twice(x):
     """By the block scale, then by the tensor scale, each in float32."""
     _, scales = exact(x)
-    number = mx.decode(scales, "e4m3")[:, None]
-    scaled = np.where(number > 0, x / np.where(number > 0, number, F(1)) / tensor_scale(x), x * F(0))
+    number = scales.view(ml_dtypes.float8_e4m3fn).astype(F)[:, None]
+    scaled = np.where(number > 0, x / np.where(number > 0, number, F(1)) / tensor_scale_of(x), x * F(0))
     return np.where(np.isnan(number), np.uint8(0), e2m1(scaled)).astype(np.uint8), scales
 
 
