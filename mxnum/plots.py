@@ -14,20 +14,22 @@ import numpy as np
 
 from mxnum import errors, formats
 from mxnum.analysis import Exploration, ScalingFit, Statistics, measure
-from mxnum.analysis.design_space import USUAL_RULES
+from mxnum.analysis.design_space import USUAL_FLOAT_RULES, USUAL_RULES
+from mxnum.by_numpy import scale_numbers
 from mxnum.dtypes import Array, float_array
-from mxnum.formats import E8M0, MXFormat
+from mxnum.formats import MXFormat
 from mxnum.layout import resolve_blocks, scales_shape
-from mxnum.modes import ScaleRule
+from mxnum.modes import FloatScaleRule, ScaleRule
+from mxnum.modes import scale_rules as known_rules
 from mxnum.ops import shared_scale
 
 #: Okabe and Ito: blue, vermilion, green, orange, purple, sky blue, black.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#000000")
-#: A colour, a line and a marker for each scale rule.
+#: A colour, a line and a marker for each scale rule; in lines those of one kind of scale meet, in markers all.
 _BY_RULE = (COLOURS[0], COLOURS[1], COLOURS[2], COLOURS[6], COLOURS[3], COLOURS[4])
 _LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 3)))
 _WIDTHS = (3.6, 2.4, 1.8, 1.2, 2.4, 1.2)
-_MARKERS = ("o", "s", "^", "D", "v", "P")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "h")
 
 _MAPPED = {
     "normalized_rmse": "R-MSE / root mean square of the block",
@@ -41,22 +43,24 @@ _MAPPED = {
 }
 
 
-def histogram(x: Any, format: str | MXFormat, *, scale_rule: str = "floor", ax: Any = None, **layout: Any) -> Any:
+def histogram(x: Any, format: str | MXFormat, *, scale_rule: str | None = None, ax: Any = None, **layout: Any) -> Any:
     """Where the elements of a tensor lie in the range of the element format, once their block's scale is applied.
 
     The share left of the smallest value or beyond the largest is written beside it. `layout` is axis, block_size,
-    block_shape or blocks, as in `mxnum.quantize`. Zeros, NaN blocks and non-finite elements are left out.
+    block_shape or blocks, as in `mxnum.quantize`. Zeros, NaN blocks and non-finite elements are left out, and so are
+    blocks whose scale is zero. A tensor scale is a part of the scale.
     """
-    fmt = formats.get_e8m0(format, "mxnum.plots")
+    fmt = formats.get(format)
     array, _ = float_array("x", x)
     blocks = resolve_blocks(array.shape, fmt.block, **layout)
-    scales = shared_scale(array, fmt, scale_rule=scale_rule, blocks=blocks)
-    exponent = _each(scales.astype(np.int32), blocks, array.shape) - E8M0.bias
-    wide = np.abs(array.astype(np.float64))
-    shown = np.isfinite(wide) & (wide > 0) & (exponent != E8M0.nan_code - E8M0.bias)
-    errors.require(bool(shown.any()), "x", "an array with a finite element other than zero", "one without")
-    place = np.log2(wide[shown]) - exponent[shown]
     got = measure(array, fmt, scale_rule=scale_rule, blocks=blocks)
+    factor = 1.0 if got.tensor_scale is None else got.tensor_scale
+    scales = shared_scale(array, fmt, scale_rule=scale_rule, blocks=blocks, tensor_scale=got.tensor_scale)
+    scale = _each(scale_numbers(scales, fmt.scale), blocks, array.shape) * factor
+    wide = np.abs(array.astype(np.float64))
+    shown = np.isfinite(wide) & (wide > 0) & (scale > 0)
+    errors.require(bool(shown.any()), "x", "an array with a finite element other than zero", "one without")
+    place = np.log2(wide[shown]) - np.log2(scale[shown])
     ax = _axes(ax, (7.2, 3.8))
     element = fmt.element
     smallest = element.min_subnormal if element.min_subnormal is not None else element.min_normal
@@ -91,7 +95,7 @@ def histogram(x: Any, format: str | MXFormat, *, scale_rule: str = "floor", ax: 
         ylabel="% of the elements that are not zero",
     )
     rates = f"{got.beyond_max_rate:.2%} beyond the largest value, {got.underflow_rate:.2%} to zero"
-    ax.set_title(f"{fmt.name}, {scale_rule}: {rates}", fontsize=10)
+    ax.set_title(f"{fmt.name}, {_rule(fmt, scale_rule)}: {rates}", fontsize=10)
     return ax
 
 
@@ -100,7 +104,7 @@ def block_map(
 ) -> Any:
     """One coloured cell for each block of a matrix: by default its error; `options` as in `mxnum.analysis.measure`."""
     errors.choose("quantity", quantity, tuple(_MAPPED))
-    fmt = formats.get_e8m0(format, "mxnum.plots")
+    fmt = formats.get(format)
     array, _ = float_array("x", x)
     errors.require(array.ndim == 2, "x", "a matrix", f"an array of {array.ndim} axes")
     got: Statistics = measure(array, fmt, per="block", **options)
@@ -123,25 +127,30 @@ def block_map(
     ax.set(xlabel="column of blocks", ylabel="row of blocks")
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.yaxis.get_major_locator().set_params(integer=True)
-    ax.set_title(f"{fmt.name}, {options.get('scale_rule', 'floor')}, blocks of {rows}x{columns}", fontsize=10)
+    rule = _rule(fmt, options.get("scale_rule"))
+    ax.set_title(f"{fmt.name}, {rule}, blocks of {rows}x{columns}", fontsize=10)
     return ax
 
 
 def sawtooth(
     format: str | MXFormat,
     *,
-    scale_rules: Sequence[str] = USUAL_RULES,
+    scale_rules: Sequence[str] | None = None,
     rounding: str = "rne",
     binades: float = 2,
     points: int = 4096,
     ax: Any = None,
 ) -> Any:
-    """The relative error of a block whose elements all have one value, against that value: one line a scale rule."""
-    fmt = formats.get_e8m0(format, "mxnum.plots")
+    """The relative error of a block whose elements all have one value, against that value: one line a scale rule.
+
+    A tensor scale is that of the largest value drawn.
+    """
+    fmt = formats.get(format)
     values = np.exp2(np.linspace(0, binades, points, endpoint=False)).astype(np.float32)
     ax = _axes(ax, (7.2, 3.8))
     ax.axhline(0, color="0.6", linewidth=0.8)
-    for i, rule in enumerate(scale_rules):
+    usual = USUAL_RULES if fmt.scale.power_of_two else USUAL_FLOAT_RULES[:2]
+    for i, rule in enumerate(usual if scale_rules is None else scale_rules):
         # The mean error of a block of one is its error.
         error = 100 * measure(values, fmt, block_size=1, per="block", scale_rule=rule, rounding=rounding).bias / values
         i %= len(_BY_RULE)
@@ -166,16 +175,17 @@ def design_space(exploration: Exploration, *, ax: Any = None, **wanted: Any) -> 
         {c.format for c in chosen},
         key=lambda name: -min(c.normalized_rmse for c in chosen if c.format == name),
     )
-    rules = [rule for rule in ScaleRule if any(c.scale_rule == rule for c in chosen)]
+    every = dict.fromkeys(str(rule) for rule in (*ScaleRule, *FloatScaleRule))
+    rules = [rule for rule in every if any(c.scale_rule == rule for c in chosen)]
     ax = _axes(ax, (7.2, 0.9 + 0.5 * len(order) + 1))
     for i, rule in enumerate(rules):
         for offset in (False, True):
             some = [c for c in chosen if c.scale_rule == rule and c.asymmetric == offset]
             place = [order.index(c.format) + 0.17 * (i - (len(rules) - 1) / 2) for c in some]
-            face = "none" if offset else _BY_RULE[i]
+            colour, marker = _BY_RULE[i % len(_BY_RULE)], _MARKERS[i % len(_MARKERS)]
             ax.scatter(
-                [c.normalized_rmse for c in some], place, s=26, marker=_MARKERS[i], facecolors=face,
-                edgecolors=_BY_RULE[i], linewidths=1, label=None if offset else str(rule),
+                [c.normalized_rmse for c in some], place, s=26, marker=marker, facecolors="none" if offset else colour,
+                edgecolors=colour, linewidths=1, label=None if offset else rule,
             )  # fmt: skip
     ax.set_xscale("log", subs=[1.5, 2, 3, 5, 7])
     ax.xaxis.set_major_formatter("{x:g}")
@@ -237,6 +247,10 @@ def law_residuals(fit: ScalingFit, *, ax: Any = None) -> Any:
     ax.set_title(f"median miss {fit.typical_miss:.2%}", fontsize=10)
     ax.legend(fontsize=8, ncols=2)
     return ax
+
+
+def _rule(fmt: MXFormat, asked: str | None) -> str:
+    return str(known_rules(fmt.scale.power_of_two)[0] if asked is None else asked)
 
 
 def _ticks(binades: float) -> list[float]:

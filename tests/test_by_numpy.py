@@ -10,8 +10,8 @@ from mxnum.by_numpy import Settings
 from mxnum.dtypes import numpy_dtype
 from mxnum.formats import FLOATS
 from mxnum.layout import resolve_blocks
-from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
-from tests import samples
+from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
+from tests import float_scale_cases, samples
 from tests.covering import covering
 
 LAYOUTS = [{"block_size": 8}, {"axis": 0, "block_size": 4}, {"block_shape": (4, 3)}, {"blocks": (9, 20)}]
@@ -75,7 +75,36 @@ def test_values_of_all_codes_are_those_of_the_oracle(element, target, scale):
     fmt = formats.ELEMENTS[element]
     codes = np.arange(1 << fmt.bits, dtype=np.uint8).reshape(-1, 4)
     scales = np.full((len(codes), 1), scale, np.uint8)
-    got = by_numpy.dequantize(codes, scales, fmt, (1, 4), FLOATS[target])
+    got = by_numpy.dequantize(codes, scales, fmt, formats.E8M0, (1, 4), FLOATS[target])
     want = [reference.decode(int(code), element, scale=scale, dtype=target) for code in codes.ravel()]
     assert got.dtype == f"u{FLOATS[target].bits // 8}"
     samples.assert_same(f"{element} {target} {scale}", None, got.ravel(), np.array(want, got.dtype))
+
+
+def test_scales_that_are_floats():
+    rng, same, done = samples.generator("by numpy, float scales"), float_scale_cases.same, 0
+    while done < 60:
+        x, name, _, blocks, options = float_scale_cases.case(rng)
+        rule, fmt = FloatScaleRule(options.get("scale_rule", "nearest")), formats.get(name)
+        modes = Rounding(options["rounding"]), Overflow(options["overflow"]), rule, Nonfinite(options["nonfinite"])
+        asked = Settings(*modes, None, options.get("sr_bits", 30))
+        want = reference.quantize(x, name, blocks=blocks, **options)
+        parts = fmt, blocks, asked, options.get("scales"), options.get("random_bits"), want.tensor_scale
+        if by_numpy.looks_at_elements(rule) and "scales" not in options:
+            with pytest.raises(NotImplementedError, match="the engine's"):
+                by_numpy.quantize(x, *parts)
+            continue
+        got = by_numpy.quantize(x, *parts)
+        assert same(got.codes, want.codes)
+        assert same(got.scales, want.scales)
+        found = options.get("tensor_scale")
+        if fmt.tensor_scale and (found is None or isinstance(found, str)):
+            largest = by_numpy.largest_of(x, None if found is None else -1)
+            assert same(by_numpy.tensor_scale(largest, FLOATS[x.dtype.name], fmt), want.tensor_scale)
+        target = FLOATS[DTYPES[done % 4]]
+        values = reference.dequantize(
+            want.codes, want.scales, name, blocks=blocks, dtype=target.name, tensor_scale=want.tensor_scale
+        )
+        read = fmt.element, fmt.scale, blocks, target, want.tensor_scale
+        assert same(by_numpy.dequantize(got.codes, got.scales, *read).view(values.dtype), values)
+        done += 1

@@ -194,8 +194,6 @@ REFUSED = {
     "minus zero": (lambda: mx.quantize(X, WIDE, scales=np.full((4, 1), -0.0, np.float32)), "'scales' must be without a sign bit, not -0.0"),
     "codes for floats": (lambda: mx.quantize(X, WIDE, scales=np.zeros((4, 1), np.uint8)), "'scales' must be a float32 array, not 'uint8'"),
     "offsets of parts": (lambda: mx.MXArray.from_parts(q_of().codes, q_of().scales, "nvfp4", tensor_scale=1.0, offsets=np.zeros((4, 4), np.float16)), "'offsets' must be left out for nvfp4"),
-    "measure": (lambda: mx.analysis.measure(X, "nvfp4"), "mxnum.analysis.measure takes formats with E8M0 scales so far, not 'nvfp4'"),
-    "explore": (lambda: mx.analysis.explore(X, formats=["nvfp4"]), "takes formats with E8M0 scales so far, not 'nvfp4'"),
 }  # fmt: skip
 
 
@@ -208,11 +206,13 @@ def test_what_is_refused(what):
 
 
 def test_what_knows_e8m0_alone_says_so():
-    from mxnum.conformance.task import make_task
+    from mxnum.conformance import check_arrays, check_stochastic, make_task
     from mxnum.experiments.config import Experiment, uniform_precision
 
     for call in (
-        lambda: make_task("quantize", "nvfp4"),
+        lambda: make_task("dot", "nvfp4"),
+        lambda: check_arrays(mx.quantize, format="nvfp4"),
+        lambda: check_stochastic(mx.quantize, format="nvfp4"),
         lambda: Experiment(precision=uniform_precision("nvfp4")),
     ):
         with pytest.raises(ValueError, match="takes formats with E8M0 scales so far, not 'nvfp4', whose are e4m3"):

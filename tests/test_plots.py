@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from mxnum import fake_quantize
+from mxnum import fake_quantize, quantize
 from mxnum.analysis import explore, measure, synthetic
 
 matplotlib = pytest.importorskip("matplotlib", reason="the extra plots is not installed")
@@ -48,6 +48,28 @@ def test_histogram():
     assert {"smallest value ", "smallest normal ", "largest value "} == {t.get_text() for t in ax.texts}
     with pytest.raises(ValueError, match="finite element other than zero"):
         plots.histogram(np.zeros((4, 4)), "mxint8")
+
+
+def test_scales_that_are_floats():
+    """What is drawn is what was measured there, too: the tensor scale is a part of the scale."""
+    ax = plots.histogram(X, "nvfp4", scale_rule="rceil")
+    assert ax.get_title().startswith("nvfp4, rceil: ")
+    beyond = sum(p.get_height() for p in ax.containers[0] if p.get_x() >= 2.7)
+    assert beyond == 0 == measure(X, "nvfp4", scale_rule="rceil").blocks_beyond_max
+    assert "nvfp4, nearest" in plots.histogram(X, "nvfp4").get_title()
+    ax = plots.block_map(X, "nvfp4")
+    assert np.array_equal(ax.images[0].get_array(), measure(X, "nvfp4", per="block").normalized_rmse)
+    assert "nvfp4, nearest, blocks of 1x16" in ax.get_title()
+    lines = {line.get_label(): line.get_data() for line in plots.sawtooth("nvfp4", points=256).lines[1:]}
+    assert list(lines) == ["nearest", "rceil"]
+    for rule, (values, error) in lines.items():
+        q = quantize(values, "nvfp4", block_size=1, scale_rule=rule).dequantize("float64")
+        assert error == pytest.approx(100 * (q / values - 1), rel=1e-9, abs=1e-12)
+    found = explore(X, formats=["mxfp4_e2m1", "nvfp4"], roundings=["rne"], organisations=["row"], block_sizes=[16])
+    ax = plots.design_space(found)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "floor", "ceil", "even", "rceil", "nearest", "four_over_six_squared"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("quantity", ["normalized_rmse", "bias", "clamp_rate", "gain"])

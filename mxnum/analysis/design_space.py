@@ -17,17 +17,19 @@ import numpy as np
 
 from mxnum import errors
 from mxnum import formats as known_formats
-from mxnum.analysis.statistics import measure
+from mxnum.analysis.statistics import found_tensor_scale, measure
 from mxnum.dtypes import Array, float_array
 from mxnum.files import written_whole
 from mxnum.formats import MXFormat
-from mxnum.modes import Rounding, ScaleRule
+from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
+from mxnum.modes import scale_rules as known_rules
 
 #: Elements looked at unless the caller asks for another number.
 SAMPLE = 1 << 18
 
-#: Scale rules that are compared unless others are asked for.
+#: Scale rules that are compared unless others are asked for: of powers of two, and of floats.
 USUAL_RULES = (ScaleRule.FLOOR, ScaleRule.CEIL, ScaleRule.EVEN, ScaleRule.RCEIL)
+USUAL_FLOAT_RULES = (FloatScaleRule.NEAREST, FloatScaleRule.RCEIL, FloatScaleRule.FOUR_OVER_SIX_SQUARED)
 ORGANISATIONS = ("row", "column", "tile")
 
 
@@ -43,7 +45,7 @@ class Candidate:
     block_columns: int
     #: Whether each block has a float16 offset.
     asymmetric: bool
-    #: Storage: the element's bits, and its share of the scale and the offset.
+    #: Storage: the element's bits, and its share of the scale and the offset. A tensor scale does not count.
     bits_per_element: float
     #: Root of sum((x_q - x)**2) / sum(x**2): what candidates are ranked by.
     normalized_rmse: float
@@ -56,6 +58,8 @@ class Candidate:
     clamp_rate: float
     #: Not zero before, zero after.
     underflow_rate: float
+    #: Share of the blocks whose scale is zero; powers of two never are.
+    zero_scale_rate: float = 0.0
 
     @property
     def block(self) -> str:
@@ -128,18 +132,23 @@ class Exploration:
 
     def __repr__(self) -> str:
         state = "" if self.complete else f", interrupted: {len(self.candidates)} of {self.total} candidates"
-        lines = [f"<Exploration of {self.shape}, {self.measured} elements measured{state}", "  " + _TITLES]
-        return "\n".join([*lines, *("  " + line(c) for c in self.ranked()[:10])]) + ">"
+        shown = self.ranked()[:10]
+        widths = max((len(c.format) for c in shown), default=11), max((len(c.scale_rule) for c in shown), default=6)
+        lines = [f"<Exploration of {self.shape}, {self.measured} elements measured{state}"]
+        return "\n  ".join([*lines, _titles(*widths), *(line(c, *widths) for c in shown)]) + ">"
 
 
 _SELECTABLE = (*(f.name for f in fields(Candidate)), "block", "organisation")
-_TITLES = "format      rule   round  block offset  bits     R-MSE     over    under"
 
 
-def line(c: Candidate) -> str:
-    """One candidate as one line of the table that `repr` prints."""
+def _titles(name: int, rule: int) -> str:
+    return f"{'format':<{name}} {'rule':<{rule}} round  block offset  bits     R-MSE     over    under"
+
+
+def line(c: Candidate, name: int = 11, rule: int = 6) -> str:
+    """One candidate as one line of the table that `repr` prints; columns of format and rule are so wide."""
     return (
-        f"{c.format:<11} {c.scale_rule:<6} {c.rounding:<5} {c.block:>6} {'yes' if c.asymmetric else 'no':<6} "
+        f"{c.format:<{name}} {c.scale_rule:<{rule}} {c.rounding:<5} {c.block:>6} {'yes' if c.asymmetric else 'no':<6} "
         f"{c.bits_per_element:>5.4g} {c.normalized_rmse:>9.3g} {c.overflow_rate:>8.3%} {c.underflow_rate:>8.3%}"
     )
 
@@ -148,7 +157,7 @@ def explore(
     x: Any,
     *,
     formats: Sequence[str | MXFormat] | None = None,
-    scale_rules: Sequence[str] = USUAL_RULES,
+    scale_rules: Sequence[str] | None = None,
     roundings: Sequence[str] = tuple(Rounding),
     block_sizes: Sequence[int] = (16, 32),
     organisations: Sequence[str] = ORGANISATIONS,
@@ -166,7 +175,9 @@ def explore(
     formats, scale_rules, roundings, block_sizes, organisations, asymmetric
         The choices; by default all of them, with blocks of 16 and 32, but for two scale rules: `half_up` is `even` in
         e2m1 and nearly `rceil` in e4m3, `floor_plus_one` is `ceil` but for powers of two. A block lies along a row,
-        along a column, or is a tile as square as its size allows.
+        along a column, or is a tile as square as its size allows. A format is combined with those rules that its kind
+        of scale has (nvfp4: `nearest`, `rceil`, four over six), and without offsets where scales are floats. A tensor
+        scale is that of all of x.
     sample
         Look at no more than about so many elements, in evenly spaced bands of rows; None for all.
     seed
@@ -182,20 +193,17 @@ def explore(
     ('mxfp4_e2m1', 'even')
     """
     array, _ = float_array("x", x)
-    chosen = [
-        known_formats.get_e8m0(f, "mxnum.analysis.explore")
-        for f in (formats if formats is not None else known_formats.names("e8m0"))
-    ]
+    chosen = [known_formats.get(f) for f in (formats if formats is not None else known_formats.names())]
     for name, values, accepted in (
-        ("scale_rules", scale_rules, tuple(ScaleRule)),
+        ("scale_rules", scale_rules or (), _RULES),
         ("roundings", roundings, tuple(Rounding)),
         ("organisations", organisations, ORGANISATIONS),
     ):
         for value in values:
             errors.choose(name, value, accepted)
     choices: dict[str, Sequence[Any]] = {
-        "formats": chosen, "scale_rules": scale_rules, "roundings": roundings, "block_sizes": block_sizes,
-        "organisations": organisations, "asymmetric": asymmetric,
+        "formats": chosen, "scale_rules": _RULES if scale_rules is None else scale_rules, "roundings": roundings,
+        "block_sizes": block_sizes, "organisations": organisations, "asymmetric": asymmetric,
     }  # fmt: skip
     for name, several in choices.items():
         errors.require(len(several) > 0, name, "at least one choice", several)
@@ -205,17 +213,55 @@ def explore(
     with_blocks = f"'row' or 'column', because a block of {sizes} has no tile"
     errors.require(bool(shapes), "organisations", with_blocks, list(organisations))
     looked_at = bands(matrix, sample, math.lcm(*(rows for rows, _ in shapes)))
+    tensor_scales = {fmt: found_tensor_scale(matrix, fmt) for fmt in chosen}
     # Formats change fastest: whoever interrupts has seen all of them for the first choices of everything else.
-    settings = list(itertools.product(asymmetric, shapes, roundings, scale_rules, chosen))
+    settings = _combinations(asymmetric, shapes, roundings, {fmt: _rules_of(fmt, scale_rules) for fmt in chosen})
     candidates: list[Candidate] = []
     try:
         for setting in settings:
-            candidates.append(_measured(looked_at, *setting, seed=seed))
+            candidates.append(_measured(looked_at, *setting, tensor_scale=tensor_scales[setting[-1]], seed=seed))
             if progress is not None:
                 progress(len(candidates), len(settings), candidates[-1])
     except KeyboardInterrupt:
         pass
     return Exploration(tuple(candidates), len(settings), array.shape, looked_at.size)
+
+
+#: Every rule of either kind; `rceil` is one of both.
+_RULES = tuple(dict.fromkeys(str(rule) for is_power in (True, False) for rule in known_rules(is_power)))
+
+
+def _rules_of(fmt: MXFormat, asked: Sequence[str] | None) -> list[str]:
+    """The rules to combine a format with: those asked for that its kind of scale has."""
+    is_power = fmt.scale.power_of_two
+    usual = USUAL_RULES if is_power else USUAL_FLOAT_RULES
+    of_kind = [
+        str(rule)
+        for rule in known_rules(is_power)
+        if not (isinstance(rule, FloatScaleRule) and rule.error_power) or fmt.element.name == "e2m1"
+    ]
+    found = [rule for rule in map(str, usual if asked is None else asked) if rule in of_kind]
+    errors.require(bool(found), "scale_rules", f"one of {of_kind} at least for {fmt.name}", list(asked or ()))
+    return found
+
+
+def _combinations(
+    asymmetric: Sequence[bool],
+    shapes: Sequence[tuple[int, int]],
+    roundings: Sequence[str],
+    rules: dict[MXFormat, list[str]],
+) -> list[tuple[bool, tuple[int, int], str, str, MXFormat]]:
+    """Every combination that has a meaning: offsets are for scales that are powers of two."""
+    of_floats = [fmt for fmt in rules if not fmt.scale.power_of_two]
+    if of_floats and False not in asymmetric:
+        name = of_floats[0].name
+        errors.require(False, "asymmetric", f"with False for {name}, whose scales are floats", list(asymmetric))
+    in_order = dict.fromkeys(rule for several in rules.values() for rule in several)
+    return [
+        (offset, shape, rounding, rule, fmt)
+        for offset, shape, rounding, rule, fmt in itertools.product(asymmetric, shapes, roundings, in_order, rules)
+        if rule in rules[fmt] and not (offset and fmt in of_floats)
+    ]
 
 
 def block_shapes(size: int, organisations: Sequence[str] = ORGANISATIONS) -> Iterator[tuple[int, int]]:
@@ -244,9 +290,18 @@ def bands(matrix: Array, limit: int | None, height: int) -> Array:
 
 
 def _measured(
-    x: Array, asymmetric: bool, block: tuple[int, int], rounding: str, scale_rule: str, fmt: MXFormat, *, seed: int
+    x: Array,
+    asymmetric: bool,
+    block: tuple[int, int],
+    rounding: str,
+    scale_rule: str,
+    fmt: MXFormat,
+    *,
+    tensor_scale: Any,
+    seed: int,
 ) -> Candidate:
     options: dict[str, Any] = {"rounding": rounding, "scale_rule": scale_rule, "block_shape": block}
+    options["tensor_scale"] = tensor_scale
     if Rounding(rounding).is_stochastic:
         options["seed"] = seed
     if asymmetric:
@@ -257,6 +312,7 @@ def _measured(
         block_columns=block[1], asymmetric=bool(asymmetric), bits_per_element=bits_per_element(fmt, block, asymmetric),
         normalized_rmse=got.normalized_rmse, rmse=got.rmse, sqnr_db=got.sqnr_db, gain=got.gain,
         overflow_rate=got.beyond_max_rate, clamp_rate=got.clamp_rate, underflow_rate=got.underflow_rate,
+        zero_scale_rate=got.zero_scale_blocks if got.blocks > got.nan_blocks else 0.0,
     )  # fmt: skip
 
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, assert_never
+from typing import Any
 
 import numpy as np
 
 from mxnum import by_numpy, errors, formats
+from mxnum.analysis.observed import of_elements
+from mxnum.arguments import checked_tensor_scale
 from mxnum.array import MXArray
-from mxnum.chunks import Slices, chunks, gather, of_blocks, positions, random_words, spread
+from mxnum.chunks import Slices, chunks, gather, of_blocks, positions, random_words
 from mxnum.dtypes import Array, as_array, float_array
-from mxnum.formats import E8M0, ElementFormat, MXFormat
+from mxnum.formats import FLOATS, ElementFormat, MXFormat
 from mxnum.layout import Blocks, normalize_axis, resolve_blocks, scales_shape
-from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
-from mxnum.ops import quantize
+from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule, scale_rules
+from mxnum.ops import quantize, shared_scale
 
 #: Elements held at once; a piece needs about 130 bytes for each.
 CHUNK = 1 << 16
@@ -68,6 +70,13 @@ class Statistics:
     blocks: Any = None
     nan_blocks: Any = None
     blocks_beyond_max: Any = None
+    #: Blocks whose scale is zero (their elements are lost), is subnormal (it has fewer digits), and is the largest that
+    #: there is. A power of two is never the first or the second.
+    zero_scales: Any = None
+    subnormal_scales: Any = None
+    largest_scales: Any = None
+    #: The float32 factor of the whole tensor, or of its rows; None for formats without one.
+    tensor_scale: Any = None
 
     @property
     def beyond_max_rate(self) -> Any:
@@ -92,9 +101,27 @@ class Statistics:
     @property
     def overflowing_blocks(self) -> Any:
         """Share of the blocks (NaN ones aside) that hold an element above the largest value before rounding."""
+        return self._of_blocks(self.blocks_beyond_max)
+
+    @property
+    def zero_scale_blocks(self) -> Any:
+        """Share of the blocks (NaN ones aside) whose scale is zero."""
+        return self._of_blocks(self.zero_scales)
+
+    @property
+    def subnormal_scale_blocks(self) -> Any:
+        """Share of the blocks (NaN ones aside) whose scale is subnormal and has fewer digits for it."""
+        return self._of_blocks(self.subnormal_scales)
+
+    @property
+    def largest_scale_blocks(self) -> Any:
+        """Share of the blocks (NaN ones aside) whose scale is the largest that there is."""
+        return self._of_blocks(self.largest_scales)
+
+    def _of_blocks(self, counted: Any) -> Any:
         if self.blocks is None:
             raise AttributeError("Blocks are not counted along an axis; use per='tensor' or per='block'.")
-        return _ratio(self.blocks_beyond_max, self.blocks - self.nan_blocks)
+        return _ratio(counted, self.blocks - self.nan_blocks)
 
     @property
     def mse(self) -> Any:
@@ -131,7 +158,7 @@ class Statistics:
         """Every count and every derived figure by name."""
         names = [f.name for f in fields(self)] + [n for n, v in vars(type(self)).items() if isinstance(v, property)]
         if self.blocks is None:
-            names = [name for name in names if "blocks" not in name]
+            names = [name for name in names if "blocks" not in name and not name.endswith("_scales")]
         return {name: getattr(self, name) for name in names}
 
     def __repr__(self) -> str:
@@ -146,18 +173,32 @@ class Statistics:
             clamping = int(np.count_nonzero(np.nan_to_num(clamp) > 0))
             return f"<Statistics of {np.shape(self.size)} groups: {spread}; {clamping} of {clamp.size} clamp>"
         excluded = self.size - self.compared
-        return "\n".join(
-            [
-                f"<Statistics of {self.size} elements" + (f", {excluded} of them not compared" if excluded else ""),
-                f"  R-MSE {self.rmse:.4g}, normalized {self.normalized_rmse:.4g}, SQNR {self.sqnr_db:.2f} dB",
-                f"  bias {self.bias:+.3g}, gain {self.gain:.6f}, largest error {self.max_error:.3g}",
-                f"  beyond max {self.beyond_max_rate:.3%}, clamped {self.clamp_rate:.3%}, at max "
-                f"{self.max_code_rate:.3%}, underflow to zero {self.underflow_rate:.3%}>",
-            ]
+        return (
+            "\n".join(
+                [
+                    f"<Statistics of {self.size} elements" + (f", {excluded} of them not compared" if excluded else ""),
+                    f"  R-MSE {self.rmse:.4g}, normalized {self.normalized_rmse:.4g}, SQNR {self.sqnr_db:.2f} dB",
+                    f"  bias {self.bias:+.3g}, gain {self.gain:.6f}, largest error {self.max_error:.3g}",
+                    f"  beyond max {self.beyond_max_rate:.3%}, clamped {self.clamp_rate:.3%}, at max "
+                    f"{self.max_code_rate:.3%}, underflow to zero {self.underflow_rate:.3%}",
+                    *self._of_scales(),
+                ]
+            )
+            + ">"
         )
+
+    def _of_scales(self) -> list[str]:
+        """A line about scales where there is something to say."""
+        known = {"zero": self.zero_scales, "subnormal": self.subnormal_scales, "the largest": self.largest_scales}
+        told = [f"{name} {_ratio(count, self.blocks - self.nan_blocks):.3%}" for name, count in known.items() if count]
+        if np.ndim(self.tensor_scale) == 0 and self.tensor_scale is not None:
+            told.insert(0, f"tensor scale {self.tensor_scale:.6g}")
+        return [f"  scales: {', '.join(told)}"] if told else []
 
 
 _SUMMED = tuple(f for f in fields(Statistics) if f.metadata)
+#: What is counted of blocks.
+_OF_BLOCKS = "nan_blocks", "blocks_beyond_max", "zero_scales", "subnormal_scales", "largest_scales"
 
 
 def measure(
@@ -170,10 +211,11 @@ def measure(
     block_shape: Sequence[int] | None = None,
     blocks: Sequence[int] | None = None,
     rounding: str | Rounding = "rne",
-    scale_rule: str | ScaleRule = "floor",
+    scale_rule: str | ScaleRule | FloatScaleRule | None = None,
     overflow: str | Overflow = "saturate",
     nonfinite: str | Nonfinite = "block",
     scales: Any = None,
+    tensor_scale: Any = None,
     offset: str | None = None,
     offset_range: str | OffsetRange = "exact",
     random_bits: Any = None,
@@ -204,8 +246,10 @@ def measure(
     1.0
     >>> mx.analysis.measure(gamma, "mxfp8_e4m3", scale_rule="rceil").beyond_max_rate
     0.0
+    >>> mx.analysis.measure(gamma, "nvfp4").tensor_scale
+    0.0003363095282111317
     """
-    fmt = formats.get_e8m0(format, "mxnum.analysis.measure")
+    fmt = formats.get(format)
     array = _any_float_array(x)
     layout = resolve_blocks(
         array.shape, fmt.block, axis=axis, block_size=block_size, block_shape=block_shape, blocks=blocks
@@ -228,41 +272,70 @@ def measure(
     # Wrong arguments are reported even for an empty array, and in the words of `quantize`.
     empty = np.zeros((0,) * array.ndim, array.dtype) if array.ndim else array
     quantize(
-        empty, fmt, **options, seed=seed, stream=stream, random_bits=None if words is None else words[_none(words)]
-    )
+        empty, fmt, **options, seed=seed, stream=stream, random_bits=None if words is None else words[_none(words)],
+        tensor_scale=tensor_scale if isinstance(tensor_scale, str) else None,
+    )  # fmt: skip
+    if fmt.tensor_scale is None or not (tensor_scale is None or isinstance(tensor_scale, str)):
+        tensor = checked_tensor_scale(tensor_scale, array.shape, layout, fmt, positive=True)
+    else:
+        tensor = found_tensor_scale(array, fmt, tensor_scale is not None)
 
     total = {f.name: np.full(groups.shape, 0, f.metadata["dtype"]) for f in _SUMMED}
-    overflowing, unreadable = (np.zeros(side if groups.kind == "block" else (), np.int64) for _ in range(2))
-    is_few = array.size <= FEW
+    of_blocks_total = {name: np.zeros(side if groups.kind == "block" else (), np.int64) for name in _OF_BLOCKS}
+    asked = _settings(options, fmt)
+    is_few, chooses = array.size <= FEW, scales is None and by_numpy.looks_at_elements(asked.scale_rule)
     done = 0
     for part in chunks(array.shape, layout, CHUNK):
-        piece = np.asarray(array[part], order="C")
+        piece, sides = np.asarray(array[part], order="C"), of_blocks(part, layout)
         if policy.by_element and fmt.element.nan_code is None:
             _refuse_nan(piece, part, fmt.element)
         bits = words[part] if words is not None else None
         if mode.is_stochastic and bits is None and seed is not None:
             bits = random_words(positions(part, array.shape), seed, stream)
-        given = None if scales is None else scales[of_blocks(part, layout)]
+        given = None if scales is None else scales[sides]
+        t = None if tensor is None else _part_of(tensor, part)
+        if is_few and chooses:
+            given = shared_scale(piece, fmt, blocks=layout, scale_rule=scale_rule, nonfinite=policy, tensor_scale=t)
         if is_few:
-            q: MXArray | by_numpy.Quantized = by_numpy.quantize(piece, fmt, layout, _settings(options), given, bits)
+            q: MXArray | by_numpy.Quantized = by_numpy.quantize(piece, fmt, layout, asked, given, bits, t)
         else:
-            q = quantize(piece, fmt, **options, scales=given, random_bits=bits)
-        seen = _look(piece, q, fmt, layout, options, bits)
-        hit = gather(np.logical_or, seen.pop("beyond"), layout)
-        broken = seen.pop("broken")
-        if groups.kind == "block":
-            overflowing[of_blocks(part, layout)], unreadable[of_blocks(part, layout)] = hit, broken
-        else:
-            overflowing += np.count_nonzero(hit)
-            unreadable += np.count_nonzero(broken)
+            q = quantize(piece, fmt, **options, scales=given, random_bits=bits, tensor_scale=t)
+        seen = of_elements(piece, q, fmt, layout, asked, bits, t)
+        for name, counts in of_blocks_total.items():
+            found = seen.pop(name)
+            if groups.kind == "block":
+                counts[sides] = found
+            else:
+                counts += np.count_nonzero(found)
         for f in _SUMMED:
             groups.add(f.metadata["combine"], total[f.name], seen[f.name], part)
         done += piece.size
         if progress is not None:
             progress(done, array.size)
-    counted = {"blocks": np.ones(side, np.int64) if groups.kind == "block" else np.int64(np.prod(side, dtype=np.int64)),
-               "nan_blocks": unreadable, "blocks_beyond_max": overflowing} if groups.kind != "axis" else {}  # fmt: skip
-    return Statistics(**{name: _scalar(value) for name, value in {**total, **counted}.items()})
+    counted: dict[str, Any] = {}
+    if groups.kind != "axis":
+        every = np.ones(side, np.int64) if groups.kind == "block" else np.int64(np.prod(side, dtype=np.int64))
+        counted = {"blocks": every, **of_blocks_total}
+    values = {name: _scalar(value) for name, value in {**total, **counted}.items()}
+    return Statistics(**values, tensor_scale=None if tensor is None else _scalar(tensor))
+
+
+def found_tensor_scale(array: Array, fmt: MXFormat, by_rows: bool = False) -> Array | None:
+    """The tensor scale as `quantize` finds it, a piece at a time; None where the format has none."""
+    if fmt.tensor_scale is None:
+        return None
+    largest = np.zeros((*array.shape[:-1], 1) if by_rows else (), np.int64)
+    for part in chunks(array.shape, (1,) * array.ndim, CHUNK):
+        found = by_numpy.largest_of(np.asarray(array[part]), -1 if by_rows else None)
+        here = (*part[:-1], slice(None)) if by_rows else ()
+        largest[here] = np.maximum(largest[here], found)
+    return by_numpy.tensor_scale(largest, FLOATS[array.dtype.name], fmt)
+
+
+def _part_of(tensor: Array, part: Slices) -> Array:
+    """The tensor scales of a piece: there may be one for all, and one for all of an axis."""
+    along = part[: tensor.ndim]
+    return tensor[tuple(slice(None) if n == 1 else piece for n, piece in zip(tensor.shape, along, strict=True))]
 
 
 @dataclass(frozen=True)
@@ -297,102 +370,12 @@ def _group(per: str | int, shape: tuple[int, ...], layout: Blocks) -> _Group:
     return _Group("axis", (shape[axis],), layout, axis)
 
 
-def _settings(options: dict[str, Any]) -> by_numpy.Settings:
+def _settings(options: dict[str, Any], fmt: MXFormat) -> by_numpy.Settings:
     offset_range = None if options["offset"] is None else OffsetRange(options["offset_range"])
-    modes = options["rounding"], Overflow(options["overflow"]), ScaleRule(options["scale_rule"]), options["nonfinite"]
+    rules = scale_rules(fmt.scale.power_of_two)
+    rule = rules[0] if options["scale_rule"] is None else type(rules[0])(options["scale_rule"])
+    modes = options["rounding"], Overflow(options["overflow"]), rule, options["nonfinite"]
     return by_numpy.Settings(*modes, offset_range, options["sr_bits"])
-
-
-def _look(
-    x: Array,
-    q: MXArray | by_numpy.Quantized,
-    fmt: MXFormat,
-    layout: Blocks,
-    options: dict[str, Any],
-    bits: Array | None,
-) -> dict[str, Array]:
-    """One value per element for each summed field, and what its blocks are."""
-    element = fmt.element
-    exact = x.astype(np.float64)
-    broken = q.scales == E8M0.nan_code
-    finite = np.isfinite(exact)
-    measured = finite & ~spread(broken, layout, x.shape)
-    exponent = spread(q.scales.astype(np.int32) - E8M0.bias, layout, x.shape)
-    held = exact if q.offsets is None else _differences(x, spread(q.offsets, layout, x.shape))
-    table = np.array([element.value(code) for code in range(1 << element.bits)])
-    magnitudes = np.abs(table)
-    with np.errstate(invalid="ignore", over="ignore"):
-        # What q.dequantize("float64") gives, without compiling a loop for it.
-        values = np.ldexp(table[q.codes], exponent)
-        if q.offsets is not None:
-            values += spread(q.offsets, layout, x.shape)
-        beyond = measured & (np.abs(held) > np.ldexp(element.max, exponent))
-        clamped = beyond.copy()
-        if beyond.any():
-            drawn = None if bits is None else bits[beyond]
-            clamped[beyond] = _exceeds(
-                held[beyond], exponent[beyond], element, options["rounding"], drawn, options["sr_bits"]
-            )
-        compared = measured & np.isfinite(values)
-        x_or_0 = np.where(compared, exact, 0.0)
-        error = np.where(compared, values, 0.0) - x_or_0
-        return {
-            "size": np.ones(x.shape, bool),
-            "nonfinite": ~finite,
-            "measured": measured,
-            "compared": compared,
-            "beyond_max": beyond,
-            "clamped": clamped,
-            "at_max": measured & (magnitudes == element.max)[q.codes],
-            "underflowed": measured & (magnitudes == 0)[q.codes] & (held != 0),
-            "sum_x2": x_or_0 * x_or_0,
-            "sum_error": error,
-            "sum_error2": error * error,
-            "sum_error_x": error * x_or_0,
-            "max_error": np.abs(error),
-            "beyond": beyond,
-            "broken": broken,
-        }
-
-
-def _exceeds(
-    held: Array, exponent: Array, element: ElementFormat, rounding: Rounding, bits: Array | None, sr_bits: int
-) -> Array:
-    """Whether rounding held / 2**exponent with an unbounded exponent gives more than the largest value.
-
-    All of `held` is beyond the largest value already, so only the gap above it matters; every step is exact.
-    """
-    y = np.ldexp(held, -exponent)
-    gap = np.ldexp(1.0, element.emax - element.mantissa_bits)
-    part = (np.abs(y) - element.max) / gap  # of the gap; 1 and more is past the next value
-    max_is_even = element.max_code % 2 == 0
-    match rounding:
-        case Rounding.RNE:
-            away = (part > 0.5) | ((part == 0.5) & (not max_is_even))
-        case Rounding.RNA:
-            away = part >= 0.5
-        case Rounding.RTP:
-            away = y > 0
-        case Rounding.RTN:
-            away = y < 0
-        case Rounding.RTO:
-            away = np.full(y.shape, max_is_even)
-        case Rounding.SR:
-            assert bits is not None
-            drawn = (bits & np.uint32((1 << sr_bits) - 1)).astype(np.float64)
-            away = np.floor(np.ldexp(part, sr_bits)) + drawn >= 2.0**sr_bits
-        case Rounding.RTZ:
-            away = np.zeros(y.shape, bool)
-        case _:
-            assert_never(rounding)
-    return np.asarray(away | (part >= 1))
-
-
-def _differences(x: Array, offsets: Array) -> Array:
-    """What the elements hold under asymmetric scaling: x - offset in float32 (float64 for float64), as defined."""
-    working = np.float64 if x.dtype == np.float64 else np.float32
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.asarray((x.astype(working) - offsets.astype(working)).astype(np.float64))
 
 
 def _any_float_array(x: Any) -> Array:

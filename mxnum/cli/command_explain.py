@@ -10,6 +10,8 @@ from mxnum.cli import options
 
 if TYPE_CHECKING:
     from mxnum.conformance.explain import BlockSteps, ElementSteps
+    from mxnum.conformance.explain_float_scale import FloatScaleSteps
+    from mxnum.conformance.task import Task
 
 
 def explain(
@@ -19,11 +21,15 @@ def explain(
     ],
     format: options.Format = "mxfp8_e4m3",
     scale: Annotated[
-        int | None, typer.Option(help="Scale code, 0 to 255, to use instead of the rule (127 is 1).")
+        int | None, typer.Option(help="Scale code to use instead of the rule (E8M0: 0 to 255, 127 is 1).")
+    ] = None,
+    tensor_scale: Annotated[
+        str | None,
+        typer.Option(help="For formats that have one: a float32 number (default: that of a tensor of these values)."),
     ] = None,
     source: Annotated[str, typer.Option(help="float32, float64, bfloat16 or float16.")] = "float32",
     rounding: options.Rounding = "rne",
-    scale_rule: options.ScaleRule = "floor",
+    scale_rule: options.FormatsScaleRule = None,
     overflow: options.Overflow = "saturate",
     nonfinite: Annotated[str, typer.Option(help="block or element.")] = "block",
     random: Annotated[str, typer.Option(help="The random word of stochastic rounding, in hexadecimal.")] = "0",
@@ -35,7 +41,7 @@ def explain(
     The steps are exact, and checked against the compiled kernel before they are shown.
 
     Examples: `mxnum explain 0.1 --format mxfp4_e2m1`; `mxnum explain 17 --scale 127 --rounding rna`;
-    `mxnum explain -f mxfp8_e4m3 --scale-rule even -- 1 -500 0.3`.
+    `mxnum explain -f mxfp8_e4m3 --scale-rule even -- 1 -500 0.3`; `mxnum explain 9 1 -f nvfp4 --tensor-scale 0x1p-8`.
     """
     from mxnum import errors
     from mxnum.cli.console import print_json
@@ -48,12 +54,14 @@ def explain(
     )  # fmt: skip
     bits = [parsed(value, task.source) for value in values]
     word = _hexadecimal("random", random, 32)
+    tensor = _tensor_scale(task, tensor_scale)
     if scale is not None:
-        errors.integer("scale", scale, 0, 255)
-        elements = [explain_element(task, each, scale, word) for each in bits]
+        errors.integer("scale", scale, 0, (1 << task.scale_bits) - 1)
+        errors.require(tensor is not None or not task.has_tensor, "tensor_scale", "given with --scale", tensor_scale)
+        elements = [explain_element(task, each, scale, word, tensor) for each in bits]
         block = None
     else:
-        block = explain_block(task, bits_array(bits, task.source), [word] * len(bits))
+        block = explain_block(task, bits_array(bits, task.source), [word] * len(bits), tensor)
         elements = block.elements
     if as_json:
         print_json(_as_dict(block, elements, bits))
@@ -64,6 +72,23 @@ def explain(
         _show_element(step, each, task, word)
 
 
+def _tensor_scale(task: Task, text: str | None) -> float | None:
+    """The tensor scale that was typed: a positive float32 number."""
+    import numpy as np
+
+    from mxnum import errors
+    from mxnum.formats import FLOATS
+
+    if text is None:
+        return None
+    accepted = f"left out for {task.format.name}, which has none"
+    errors.require(task.has_tensor, "tensor_scale", accepted, text)
+    found = parsed(text, FLOATS["float32"], "tensor_scale")
+    value = float(np.array(found, np.uint32).view(np.float32))
+    errors.require(0 < value < float("inf"), "tensor_scale", "positive and finite", text)
+    return value
+
+
 def bits_array(bits: list[int], source: Any) -> Any:
     """Bit patterns as an array of the width of the float type."""
     import numpy as np
@@ -71,18 +96,18 @@ def bits_array(bits: list[int], source: Any) -> Any:
     return np.array(bits, f"u{source.bits // 8}")
 
 
-def parsed(text: str, source: Any) -> int:
+def parsed(text: str, source: Any, argument: str = "values") -> int:
     """The bit pattern of a number that was typed: decimal, hexadecimal float, or ``bits:`` and hexadecimal digits."""
     import numpy as np
 
     from mxnum import reference
 
     if text.startswith("bits:"):
-        return _hexadecimal("values", text[5:], source.bits)
+        return _hexadecimal(argument, text[5:], source.bits)
     try:
         value = float.fromhex(text) if "0x" in text.lower() else float(text)
     except (ValueError, OverflowError):
-        raise ValueError(f"Argument 'values' must be numbers, not {text!r}.") from None
+        raise ValueError(f"Argument {argument!r} must be numbers, not {text!r}.") from None
     if value != value:
         negative = text.strip().startswith("-")
         code: int = reference.encode(float("nan"), source, overflow="ieee")
@@ -110,11 +135,15 @@ def fields(code: int, fmt: Any) -> str:
 
 
 def _show_scale(block: BlockSteps) -> None:
-    from mxnum.conformance.explain import number
+    from mxnum.conformance.exact_text import number
+    from mxnum.conformance.explain import ScaleSteps
     from mxnum.formats import E8M0
 
     s, fmt = block.scale, block.task.format
     print(f"{fmt.name}, {len(block.elements)} element{'s' * (len(block.elements) > 1)} in the block")
+    if not isinstance(s, ScaleSteps):
+        _show_float_scale(s)
+        return
     if s.place is not None:
         print(f"  amax      {s.amount}   (element {s.place})")
         print(f"  emax      {s.emax}   (the largest {fmt.element.name} is {number(fmt.element.max)})")
@@ -125,16 +154,36 @@ def _show_scale(block: BlockSteps) -> None:
     print(f"  scale     0x{s.code:02X} = {s.code:08b} = {meaning}")
 
 
+def _show_float_scale(s: FloatScaleSteps) -> None:
+    from mxnum.conformance.exact_text import fraction_text, number
+
+    number_format = s.scale.number
+    assert number_format is not None
+    if s.task.has_tensor:
+        print(f"  tensor    {number(s.tensor_scale)}   (the tensor scale, float32)")
+    if s.place is not None:
+        print(f"  amax      {number(s.maximum)}   (element {s.place})")
+        print(f"  quotient  {s.divided} = {number(s.quotient)}")
+        print(f"  below     {s.named(s.below)}")
+        print(f"  above     {'past the largest' if s.above is None else s.named(s.above)}")
+        if s.fraction:
+            print(f"  position  {fraction_text(s.fraction)} of the gap" + (": a tie" if s.fraction == 1 / 2 else ""))
+    print(f"  rule      {s.rule}")
+    value = number(s.scale.value(s.code))
+    print(f"  scale     0x{s.code:0{(s.task.scale_bits + 3) // 4}X} = {fields(s.code, number_format)[2:]} = {value}")
+
+
 def _show_element(step: ElementSteps, bits: int, task: Any, word: int) -> None:
-    from mxnum.conformance.explain import fraction_text, number
+    from mxnum.conformance.exact_text import fraction_text, number
 
     e, source = step.element, task.source
     print()
     print(f"x = {number(step.x)}")
     print(f"  bits      {fields(bits, source)}   (0x{bits:0{source.bits // 4}X}, {source.name})")
     if step.magnitude is not None and step.below is not None and step.above is not None:
-        if step.scale_exponent:
-            print(f"  x / 2^{step.scale_exponent:<4} {number(step.signed)}")
+        if step.factor != 1:
+            label = f"x / {step.divisor}"
+            print(f"  {label:<9} {number(step.signed)}")
         names = ("above", "below") if step.negative else ("below", "above")
         for name, neighbour in zip(names, (step.below, step.above), strict=True):
             shown = "past the largest" if neighbour.code is None else fields(neighbour.code, e)
@@ -148,12 +197,10 @@ def _show_element(step: ElementSteps, bits: int, task: Any, word: int) -> None:
     print(f"  rule      {step.rule}")
     digits = (e.bits + 3) // 4
     value = f"{number(step.value)}"
-    if step.scale_exponent and step.magnitude is not None:
+    if step.factor != 1 and step.magnitude is not None:
         from fractions import Fraction
 
-        value += (
-            f", times 2^{step.scale_exponent} = {number(Fraction(step.value) * Fraction(2) ** step.scale_exponent)}"
-        )
+        value += f", times {step.divisor} = {number(Fraction(step.value) * step.factor)}"
     print(f"  result    {fields(step.code, e)}   (0x{step.code:0{digits}X} = {value})")
 
 
@@ -178,15 +225,21 @@ def _neighbours(step: ElementSteps) -> dict[str, str | None]:
 
 
 def _as_dict(block: BlockSteps | None, elements: list[ElementSteps], bits: list[int]) -> dict[str, Any]:
-    from mxnum.conformance.explain import number
+    from mxnum.conformance.exact_text import number
+    from mxnum.conformance.explain import ScaleSteps
 
     facts: dict[str, Any] = {}
     if block is not None:
         s = block.scale
-        facts["scale"] = {
-            "code": s.code, "rule": s.rule, "amax": number(s.maximum), "exponent": s.exponent, "place": s.place,
-            "fraction": number(s.fraction), "wanted exponent": s.wanted,
-        }  # fmt: skip
+        facts["scale"] = {"code": s.code, "rule": s.rule, "amax": number(s.maximum), "place": s.place}
+        if isinstance(s, ScaleSteps):
+            of_power = {"exponent": s.exponent, "fraction": number(s.fraction), "wanted exponent": s.wanted}
+            facts["scale"] |= of_power
+        else:
+            at = None if s.fraction is None else str(s.fraction)
+            facts["scale"] |= {"value": s.scale.value(s.code), "quotient": str(s.quotient), "position": at}
+            if block.tensor_scale is not None:
+                facts["tensor scale"] = block.tensor_scale
     facts["elements"] = [
         {
             "x": step.x, "bits": f"0x{each:X}", "code": step.code, "value": step.value, "rule": step.rule,

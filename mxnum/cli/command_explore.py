@@ -20,7 +20,9 @@ Several = list[str] | None
 def explore(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="A .npy, .npz or .safetensors file of floats.")],
     formats: Annotated[Several, typer.Option("--format", "-f", help="Only this MX format; repeatable.")] = None,
-    scale_rules: Annotated[Several, typer.Option("--scale-rule", help="Only this scale rule; repeatable.")] = None,
+    scale_rules: Annotated[
+        Several, typer.Option("--scale-rule", help="Only this scale rule, of the formats that have it; repeatable.")
+    ] = None,
     roundings: Annotated[Several, typer.Option("--rounding", help="Only this rounding; repeatable.")] = None,
     block_sizes: Annotated[
         list[int] | None, typer.Option("--block-size", help="Elements in a block; repeatable (default: 16 and 32).")
@@ -50,7 +52,7 @@ def explore(
     measured so far.
 
     Examples: `mxnum explore weights.npy`; `mxnum explore model.safetensors --tensor lm_head.weight --rounding rne
-    --frontier`; `mxnum explore x.npy -f mxfp4_e2m1 -f mxint4 --csv all.csv --plot all.png`.
+    --frontier`; `mxnum explore x.npy -f mxfp4_e2m1 -f nvfp4 --csv all.csv --plot all.png`.
     """
     from mxnum import analysis, errors
     from mxnum.cli.console import print_json, progress

@@ -19,16 +19,17 @@ def inspect(
     ] = None,
     axis: Annotated[int, typer.Option(help="The axis along which elements share a scale.")] = -1,
     block_size: options.BlockSize = None,
-    scale_rule: options.ScaleRule = "floor",
+    scale_rule: options.FormatsScaleRule = None,
     tensor: options.Tensor = None,
     as_dtype: options.AsDtype = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Summarize an array: ranges, special values, clamp rates, and a histogram of exponents.
+    """Summarize an array: ranges, special values, scales, clamp rates, and a histogram of exponents.
 
     Examples: `mxnum inspect weights.npy -f mxfp8_e4m3 --scale-rule rceil`; `mxnum inspect weights.npz --json`.
     """
     from mxnum import formats
+    from mxnum.analysis.statistics import found_tensor_scale
     from mxnum.array import MXArray
     from mxnum.cli.console import bar, print_json, print_table, progress
     from mxnum.cli.inputs import as_floats, read
@@ -39,12 +40,14 @@ def inspect(
     if isinstance(found, MXArray):
         if format is not None:
             raise ValueError(f"Option --format must be left out: {str(source)!r} is quantized already.")
-        formats.get_e8m0(found.format, "mxnum inspect")
         summary, of_what = MXSummary(found), "blocks"
     else:
         found = as_floats(found, str(source), as_dtype)
-        fmt = None if format is None else formats.get_e8m0(format, "mxnum inspect")
-        summary = FloatSummary(fmt, axis=axis, block_size=block_size, scale_rule=scale_rule)
+        fmt = None if format is None else formats.get(format)
+        settings: dict[str, Any] = {"axis": axis, "block_size": block_size, "scale_rule": scale_rule}
+        if fmt is not None and fmt.tensor_scale and found.size:
+            settings["tensor_scale"] = found_tensor_scale(found, fmt)
+        summary = FloatSummary(fmt, **settings)
         of_what = "elements"
         along_first = found.ndim > 0 and axis % found.ndim == 0
     whole = not isinstance(found, MXArray) and format is not None and along_first

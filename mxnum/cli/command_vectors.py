@@ -22,7 +22,7 @@ def vectors(
     seed: Annotated[int, typer.Option(help="Seed of the cases.")] = 0,
     source: Annotated[str, typer.Option(help="float32, float64, bfloat16 or float16.")] = "float32",
     rounding: options.Rounding = "rne",
-    scale_rule: options.ScaleRule = "floor",
+    scale_rule: options.FormatsScaleRule = None,
     overflow: options.Overflow = "saturate",
     nonfinite: Annotated[str, typer.Option(help="block or element.")] = "block",
     sr_bits: options.SrBits = 30,
@@ -36,10 +36,11 @@ def vectors(
 ) -> None:
     """Write test vectors: a header, then one case a line in hexadecimal.
 
-    An implementation reads them, replaces the answers by its own, and hands the lines to `mxnum verify`.
+    An implementation reads them, replaces the answers by its own, and hands the lines to `mxnum verify`. Of a format
+    with a tensor scale each line holds the largest magnitude of the tensor and the tensor scale, too.
 
     Examples: `mxnum vectors encode -f mxfp8_e4m3 | ./mine | mxnum verify`;
-    `mxnum vectors quantize -f mxfp4_e2m1 --level 2 -o cases.txt`.
+    `mxnum vectors quantize -f mxfp4_e2m1 --level 2 -o cases.txt`; `mxnum vectors quantize -f nvfp4`.
     """
     from mxnum import errors
     from mxnum.cli.console import progress

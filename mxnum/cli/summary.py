@@ -11,8 +11,9 @@ import numpy as np
 import mxnum as mx
 from mxnum.analysis import measure
 from mxnum.array import MXArray
+from mxnum.by_numpy import scale_numbers
 from mxnum.dtypes import Array
-from mxnum.formats import E8M0, MXFormat
+from mxnum.formats import MXFormat
 
 #: Elements summarized at a time.
 PIECE = 1 << 22
@@ -33,7 +34,11 @@ def pieces(x: Any) -> Iterator[Any]:
 
 
 class FloatSummary:
-    """Range and kinds of an array of floats, and what an MX format would do to it."""
+    """Range and kinds of an array of floats, and what an MX format would do to it.
+
+    The settings are those of `mxnum.analysis.measure`; of an array in pieces they hold the tensor scale of all, if the
+    format has one.
+    """
 
     def __init__(self, format: MXFormat | None = None, **settings: Any) -> None:
         self.format, self.settings = format, settings
@@ -44,7 +49,8 @@ class FloatSummary:
         self.exponents: Counter[int] = Counter()
         #: As `mxnum.analysis.Statistics` has them.
         self.blocks = self.nan_blocks = self.blocks_beyond_max = self.beyond_max = self.clamped = self.underflowed = 0
-        self.zero_blocks = 0
+        self.zero_blocks = self.subnormal_scales = self.largest_scales = 0
+        self.tensor_scale: Any = None
         self.squared_error = self.squared = 0.0
 
     def add(self, x: Array) -> None:
@@ -80,7 +86,13 @@ class FloatSummary:
         self.blocks_beyond_max += got.blocks_beyond_max
         self.squared_error += got.sum_error2
         self.squared += got.sum_x2
-        self.zero_blocks += int((mx.shared_scale(x, self.format, **self.settings) == 0).sum())
+        self.subnormal_scales += got.subnormal_scales
+        self.largest_scales += got.largest_scales
+        self.tensor_scale = got.tensor_scale
+        if self.format.scale.power_of_two:
+            self.zero_blocks += int((mx.shared_scale(x, self.format, **self.settings) == 0).sum())
+        else:
+            self.zero_blocks += got.zero_scales
 
     def facts(self) -> dict[str, Any]:
         """The counts under names that people read."""
@@ -95,7 +107,7 @@ class FloatSummary:
                 "format": self.format.name,
                 "blocks": self.blocks,
                 "blocks of NaN": self.nan_blocks,
-                "blocks of scale code 0": self.zero_blocks,
+                **self._of_scales(self.format),
                 "blocks with an element beyond max": self.blocks_beyond_max,
                 "elements beyond max": self.beyond_max,
                 "elements clamped": self.clamped,
@@ -105,40 +117,62 @@ class FloatSummary:
                 facts["relative root mean square error"] = (self.squared_error / self.squared) ** 0.5
         return facts
 
+    def _of_scales(self, fmt: MXFormat) -> dict[str, Any]:
+        if fmt.scale.power_of_two:
+            return {"blocks of scale code 0": self.zero_blocks}
+        return {
+            **({} if self.tensor_scale is None else {"tensor scale": self.tensor_scale}),
+            "blocks of scale 0": self.zero_blocks,
+            "blocks of a subnormal scale": self.subnormal_scales,
+            "blocks of the largest scale": self.largest_scales,
+        }
+
 
 class MXSummary:
     """Use of scale and element codes in an `MXArray`."""
 
     def __init__(self, q: MXArray) -> None:
         self.q = q
-        self.scales: Array = np.zeros(256, np.int64)
         self.codes: Array = np.zeros(1 << q.format.element.bits, np.int64)
+        self.nan_blocks = self.zero_scales = self.subnormal_scales = self.largest_scales = 0
+        #: How many blocks have a scale of each exponent: those of NaN, infinity and zero are left out.
+        self.exponents: Counter[int] = Counter()
 
     def add(self, q: MXArray) -> None:
         """Count one piece."""
-        self.scales += np.bincount(q.scales.ravel(), minlength=256)
+        scale, numbers = q.format.scale, scale_numbers(np.asarray(q.scales), q.format.scale).ravel()
+        self.nan_blocks += int(np.isnan(numbers).sum())
+        self.zero_scales += int((numbers == 0).sum())
+        if scale.number is not None:
+            self.subnormal_scales += int(((numbers > 0) & (numbers < scale.number.min_normal)).sum())
+        self.largest_scales += int((numbers == scale.value(scale.max_code)).sum())
+        found, counts = np.unique(np.frexp(numbers[(numbers > 0) & np.isfinite(numbers)])[1] - 1, return_counts=True)
+        self.exponents.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
         self.codes += np.bincount(q.codes.ravel(), minlength=self.codes.size)
-
-    @property
-    def exponents(self) -> Counter[int]:
-        """How many blocks have each scale exponent; those of NaN are left out."""
-        return Counter({code - E8M0.bias: int(n) for code, n in enumerate(self.scales[:255]) if n})
 
     def facts(self) -> dict[str, Any]:
         """The counts under names that people read."""
         element = self.q.format.element
         magnitudes = np.abs(np.array(element.values()))
-        used = np.flatnonzero(self.scales[:255])
         facts: dict[str, Any] = {
             "format": self.q.format.name,
             "shape": self.q.shape,
             "blocks": self.q.blocks,
             "bytes packed": self.q.packed_nbytes,
             "number of blocks": self.q.scales.size,
-            "blocks of NaN": int(self.scales[E8M0.nan_code]),
+            "blocks of NaN": self.nan_blocks,
         }
-        if used.size:
-            facts["scale exponents"] = f"{used[0] - E8M0.bias} to {used[-1] - E8M0.bias}"
+        if self.exponents:
+            facts["scale exponents"] = f"{min(self.exponents)} to {max(self.exponents)}"
+        if not self.q.format.scale.power_of_two:
+            facts |= {
+                "blocks of scale 0": self.zero_scales,
+                "blocks of a subnormal scale": self.subnormal_scales,
+                "blocks of the largest scale": self.largest_scales,
+            }
+        if self.q.tensor_scale is not None:
+            t = np.asarray(self.q.tensor_scale)
+            facts["tensor scale"] = float(t) if t.size == 1 else f"{t.size}, {t.min():.9g} to {t.max():.9g}"
         facts |= {
             "elements": self.q.size,
             "elements at the largest magnitude": int(self.codes[magnitudes == element.max].sum()),

@@ -6,21 +6,27 @@ A code that does not fit in its bits stays what it is: its column is of int64 th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from mxnum import errors
 from mxnum.conformance.expected import as_bits, as_floats
+from mxnum.conformance.grid import as_magnitudes
 from mxnum.conformance.task import Columns, Field, Task
 from mxnum.conformance.tensors import as_array, handed
-from mxnum.dtypes import ML_DTYPES, Array, code_dtype, numpy_dtype
+from mxnum.dtypes import ML_DTYPES, Array, code_dtype, numpy_dtype, scale_dtype
+from mxnum.formats import E8M0, ScaleFormat
 from mxnum.interop.swizzle import swizzle_scales, unswizzle_scales
 from mxnum.layout import packed_length
 
 #: How the scales of blocks may lie.
 SCALES = ("plain", "swizzled")
+#: The types that hold scales of eight bits.
+OWN_SCALES = {"e8m0": "float8_e8m0fnu", "e4m3": "float8_e4m3fn"}
 #: torch's name of two codes in a byte, the first in the lower half.
 PAIRS = "float4_e2m1fn_x2"
 
@@ -34,7 +40,62 @@ def called(function: Callable[..., Any], arguments: Sequence[Array], arrays: str
 def answers_of(
     function: Callable[..., Any], task: Task, inputs: Columns, arrays: str = "numpy", scales: str = "plain"
 ) -> Columns:
-    """Call the implementation with a batch of cases, and bring what it gives into columns."""
+    """Call the implementation with a batch of cases, and bring what it gives into columns.
+
+    Where tensors have scales of their own, it is called once for each tensor.
+    """
+    if not task.has_tensor:
+        return _called_once(function, task, inputs, arrays, scales)
+    names = _wanted_by_name(function)
+    if task.operation == "dequantize" and not names:
+        raise ValueError(f"Argument 'function' must have a parameter called {errors.joined(OF_TENSORS)}.")
+    made: list[tuple[Array, Columns]] = []
+    for rows in _tensors(task, inputs):
+        part = {name: column[rows] for name, column in inputs.items()}
+        largest, tensor = as_floats(part["largest"][0], task.source)[0], part["tensor_scale"][0].view(np.float32)[0]
+        known = {name: largest if name == "largest" else tensor for name in names}
+        given = {name: value if arrays == "numpy" else handed(np.array(value), arrays) for name, value in known.items()}
+        whole = _with_largest(part) if "x" in part else part
+        found = _called_once(partial(function, **given), task, whole, arrays, scales)
+        made.append((rows, {name: column[: len(rows)] for name, column in found.items()}))
+    order = np.argsort(np.concatenate([rows for rows, _ in made]))
+    return {name: np.concatenate([found[name] for _, found in made])[order] for name in made[0][1]}
+
+
+#: Parameters by which a function is told of the tensor: its largest magnitude, and the tensor scale.
+OF_TENSORS = ("largest", "tensor_scale")
+
+
+def _wanted_by_name(function: Callable[..., Any]) -> list[str]:
+    """Which of them a function has."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return []
+    return [name for name in OF_TENSORS if name in parameters]
+
+
+def _tensors(task: Task, inputs: Columns) -> Iterator[Array]:
+    """The rows of each tensor. A block with NaN or infinity is one by itself, since it spoils its tensor in many."""
+    largest = inputs["largest"][:, 0]
+    alone: Array = np.zeros(len(largest), bool)
+    if "x" in inputs:
+        alone = np.asarray(~np.isfinite(as_magnitudes(inputs["x"], task.source)).all(axis=1))
+    for value in np.unique(largest[~alone]):
+        yield np.flatnonzero((largest == value) & ~alone)
+    for row in np.flatnonzero(alone):
+        yield np.array([row])
+
+
+def _with_largest(part: Columns) -> Columns:
+    """The rows of a tensor, and one more that holds its largest magnitude."""
+    more = {name: np.concatenate([column, column[:1]]) for name, column in part.items()}
+    more["x"][-1] = 0
+    more["x"][-1, 0] = part["largest"][0, 0]
+    return more
+
+
+def _called_once(function: Callable[..., Any], task: Task, inputs: Columns, arrays: str, scales: str) -> Columns:
     count = len(next(iter(inputs.values())))
     match task.operation:
         case "encode":
@@ -43,6 +104,8 @@ def answers_of(
             arguments = [as_floats(inputs["x"], task.source)]
         case "dequantize":
             arguments = [inputs["code"][:, 0], inputs["scale"][:, 0]]
+            if task.scale_bits > 8:
+                arguments[1] = arguments[1].view(scale_dtype(task.format.scale))
         case _:
             arguments = [inputs[name] for name in ("a", "a_scale", "b", "b_scale")]
     if task.is_stochastic:
@@ -71,7 +134,8 @@ def _column(value: Any, field: Field, count: int, task: Task, scales: str) -> Ar
     if field.kind == "float":
         return as_bits(floats(value, name, task, (count,)), task.source).reshape(count, 1)
     if field.kind == "scale":
-        return fitted(scale_codes(value, name, (count, 1), scales, ((count,),)), field.bits)
+        kind = task.format.scale
+        return fitted(scale_codes(value, name, (count, 1), scales, ((count,),), kind), field.bits)
     shape = (count,) if field.count == 1 and task.operation == "encode" else (count, field.count)
     return fitted(element_codes(value, name, task, shape).reshape(count, field.count), field.bits)
 
@@ -115,17 +179,24 @@ def packed_shape(shape: tuple[int, ...], bits: int) -> tuple[int, ...]:
 
 
 def scale_codes(
-    value: Any, name: str, shape: tuple[int, int], lie: str = "plain", others: Sequence[tuple[int, ...]] = ()
+    value: Any,
+    name: str,
+    shape: tuple[int, int],
+    lie: str = "plain",
+    others: Sequence[tuple[int, ...]] = (),
+    scale: ScaleFormat = E8M0,
 ) -> Array:
-    """Codes of scales as integers of any size and of that shape; `others` are shapes that mean the same."""
+    """Codes of scales as integers of any size and of that shape; `others` are shapes that mean the same.
+
+    They may be integers, or of the type that the scales have, if there is one.
+    """
     array, kind = as_array(value, name)
-    if kind == "float8_e8m0fnu":
-        array = array.view(np.uint8)
+    own = OWN_SCALES.get(scale.name, scale.name if scale.bits > 8 else "")
+    if kind == own:
+        array = array.view(f"u{scale.bits // 8}")
     else:
-        errors.require_type(
-            array.dtype.kind in "ui" and not kind.startswith("float"), name, "an array of integers or float8_e8m0fnu",
-            kind,
-        )  # fmt: skip
+        accepted = f"an array of integers{f' or {own}' * bool(own)}"
+        errors.require_type(array.dtype.kind in "ui" and not kind.startswith("float"), name, accepted, kind)
     if lie == "swizzled":
         size = swizzle_scales(np.zeros(shape, np.uint8)).size
         errors.require(array.size == size, name, f"of {size} bytes, the swizzled scales of {shape}", array.shape)
@@ -133,7 +204,18 @@ def scale_codes(
         return unswizzle_scales(array.ravel(), shape)
     accepted = " or ".join(str(s) for s in (*others, shape))
     errors.require(array.shape in (shape, *others), name, f"of shape {accepted}", array.shape)
-    return array.reshape(shape)
+    return _nan_as_one(array.reshape(shape), scale)
+
+
+def _nan_as_one(codes: Array, scale: ScaleFormat) -> Array:
+    """Codes of floats where every NaN, of any sign and payload, is the one that is produced."""
+    number = scale.number
+    if number is None or number.bits > scale.bits:
+        return codes
+    magnitude = codes & codes.dtype.type((1 << (number.bits - 1)) - 1)
+    is_code = (codes >= 0) & (codes < 1 << number.bits)
+    is_nan = is_code & (magnitude > number.max_code + (number.infinity_code is not None))
+    return np.where(is_nan, codes.dtype.type(scale.nan_code), codes)
 
 
 def fitted(array: Array, bits: int) -> Array:

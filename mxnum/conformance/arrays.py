@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import mxnum as mx
-from mxnum import errors
+from mxnum import errors, formats
 from mxnum.conformance.answers import both, called, element_codes, fitted, floats, packed_shape, scale_codes
 from mxnum.conformance.cases import BATCH, cases
 from mxnum.conformance.check import ConformanceError
@@ -130,7 +130,7 @@ class _Kernel:
     ) -> None:  # fmt: skip
         self.function, self.arrays = function, chosen(arrays)
         self.scales = errors.choose("scales", scales, SCALES)
-        plain = make_task(operation, format, **modes)
+        plain = make_task(operation, formats.get_e8m0(format, "check_arrays"), **modes)
         along = None if block_shape is not None else axis
         self.blocks: Blocks = resolve_blocks((1, 1), plain.block, axis=along, block_shape=block_shape)
         self.task: Task = make_task(operation, plain.format, **{**modes, "block": math.prod(self.blocks)})

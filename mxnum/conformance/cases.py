@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from mxnum import by_numpy, errors
-from mxnum.conformance import dots, grid
-from mxnum.conformance.expected import as_floats
+from mxnum.conformance import dots, float_scale_cases, grid
+from mxnum.conformance.expected import as_floats, scaled, tensor_scales, unsigned, with_tensor
+from mxnum.conformance.few_values import few_values
 from mxnum.conformance.randomness import Words
 from mxnum.conformance.task import Columns, Task
 from mxnum.dtypes import Array
-from mxnum.modes import Nonfinite, ScaleRule
+from mxnum.modes import FloatScaleRule, Nonfinite, ScaleRule
 
 #: Cases of level 2 unless a count is given.
 LEVEL_2 = {"encode": 1_000_000, "quantize": 100_000, "scale": 100_000, "dequantize": 1_000_000, "dot": 100_000}
@@ -27,7 +28,7 @@ def cases(task: Task, *, level: int = 1, seed: int = 0, count: int | None = None
     if level == 1:
         if count is not None:
             raise ValueError("Argument 'count' must be left out at level 1, which is complete as it is.")
-        whole = without_nan(task, _level_1(task, Words(seed)))
+        whole = with_tensor(task, without_nan(task, _level_1(task, Words(seed))))
         total = len(next(iter(whole.values())))
         for start in range(0, total, BATCH):
             yield {name: column[start : start + BATCH] for name, column in whole.items()}
@@ -37,7 +38,7 @@ def cases(task: Task, *, level: int = 1, seed: int = 0, count: int | None = None
     start = 0
     while left > 0:
         size = min(left, BATCH)
-        yield without_nan(task, _level_2(task, words, size, start))
+        yield with_tensor(task, without_nan(task, _level_2(task, words, size, start)))
         left -= size
         start += size
 
@@ -61,12 +62,15 @@ def without_nan(task: Task, inputs: Columns) -> Columns:
 
 
 def _level_1(task: Task, words: Words) -> Columns:
+    if task.operation != "encode" and not task.format.scale.power_of_two:
+        made = float_scale_cases.boundaries(task, words)
+        return _with_random(task, words, made) if task.operation == "quantize" else made
     match task.operation:
         case "encode":
             x = np.unique(_numbers(task)).reshape(-1, 1)
-            return _with_random(task, words, x, every_kind=True)
+            return _with_random(task, words, {"x": x}, every_kind=True)
         case "quantize":
-            return _with_random(task, words, _blocks(task, words))
+            return _with_random(task, words, {"x": _blocks(task, words)})
         case "scale":
             return {"x": _scale_blocks(task, words)}
         case "dequantize":
@@ -79,15 +83,18 @@ def _level_1(task: Task, words: Words) -> Columns:
 
 
 def _level_2(task: Task, words: Words, size: int, start: int) -> Columns:
+    if task.operation != "encode" and not task.format.scale.power_of_two:
+        made = float_scale_cases.random(task, words, size, start)
+        return _with_random(task, words, made) if task.operation == "quantize" else made
     match task.operation:
         case "encode":
             x = _random_numbers(task, words, (size, 1), np.full((size, 1), 127))
-            return _with_random(task, words, x)
+            return _with_random(task, words, {"x": x})
         case "quantize" | "scale":
             x = _random_blocks(task, words, size)
             if task.operation == "scale":
                 return {"x": x}
-            return _with_random(task, words, x)
+            return _with_random(task, words, {"x": x})
         case "dequantize":
             codes = 1 << task.element.bits
             index = np.arange(start, start + size) % (256 * codes)  # every pair in turn
@@ -170,7 +177,7 @@ def _blocks(task: Task, words: Words) -> Array:
         else:
             chosen[:] = anchor
         rows.append(chosen)
-    return np.concatenate([_patterns(task, anchors, words), *rows])
+    return np.concatenate([few_values(task, anchors, words), *rows])
 
 
 def _scale_blocks(task: Task, words: Words) -> Array:
@@ -192,34 +199,7 @@ def _scale_blocks(task: Task, words: Words) -> Array:
     sign = rest & rest.dtype.type(1 << (source.bits - 1))
     blocks = np.minimum(magnitude, limit[:, None]) | sign
     blocks[np.arange(len(near)), words.integers(0, k - 1, len(near))] = near
-    return np.concatenate([_patterns(task, near[:16], words), blocks])
-
-
-def _patterns(task: Task, anchors: Array, words: Words) -> Array:
-    """Blocks of few values: zeros of both signs, one number, one NaN or infinity, falling powers, changing signs."""
-    source, k = task.source, task.block
-    dtype = anchors.dtype
-    sign = dtype.type(1 << (source.bits - 1))
-    one = grid.narrowed(np.array([1.0]), source)[0]
-    rows = [np.zeros(k, dtype), np.full(k, sign), np.where(np.arange(k) % 2, sign, dtype.type(0))]
-    for special in grid.special_patterns(source):
-        alone, first, last, inside, everywhere = (np.zeros(k, dtype) for _ in range(5))
-        alone[k // 2] = special
-        first[:], first[0] = one, special
-        last[:], last[-1] = one, special
-        inside[:] = words.patterns(source, k)
-        inside[k // 3] = special
-        everywhere[:] = special
-        rows += [alone, first, last, inside, everywhere]
-    powers = np.ldexp(1.0, -np.arange(k))
-    for top in (0, 8, -100, 100):
-        falling = grid.narrowed(np.ldexp(powers, top), source)
-        rows += [falling, falling[::-1], falling ^ np.where(np.arange(k) % 2, sign, dtype.type(0))]
-    for anchor in anchors[:: max(1, len(anchors) // 64)]:
-        constant, single = np.full(k, anchor), np.zeros(k, dtype)
-        single[words.integers(0, k - 1, 1)[0]] = anchor
-        rows += [constant, single]
-    return np.stack(rows)
+    return np.concatenate([few_values(task, near[:16], words), blocks])
 
 
 def _random_numbers(task: Task, words: Words, shape: tuple[int, ...], scales: Array) -> Array:
@@ -258,13 +238,13 @@ def _grid_of_codes(task: Task, scales: Array) -> Columns:
     }
 
 
-def _with_random(task: Task, words: Words, x: Array, every_kind: bool = False) -> Columns:
+def _with_random(task: Task, words: Words, inputs: Columns, every_kind: bool = False) -> Columns:
     """The inputs, and for stochastic rounding random words: at the threshold of each number, next to it, or any."""
     if not task.is_stochastic:
-        return {"x": x}
-    r = task.sr_bits
-    codes = _row_codes(task, x) if task.operation == "quantize" else np.full((len(x), 1), 127)
-    y = grid.as_magnitudes(x, task.source, codes)
+        return inputs
+    r, inputs = task.sr_bits, with_tensor(task, inputs)
+    x, tensor = inputs["x"], tensor_scales(inputs)
+    y = scaled(task, x, _row_codes(task, x, tensor) if task.operation == "quantize" else None, tensor)
     known = np.where(np.isfinite(y), y, 0.0)
     below, above = grid.neighbours(known, task.element)
     inside = known < above
@@ -279,10 +259,12 @@ def _with_random(task: Task, words: Words, x: Array, every_kind: bool = False) -
     if every_kind:
         return {"x": np.concatenate([x] * 4), "random": np.concatenate(variants)}
     kinds = words.integers(0, 3, x.shape)
-    return {"x": x, "random": np.choose(kinds, variants).astype(np.uint32)}
+    return {**inputs, "random": np.choose(kinds, variants).astype(np.uint32)}
 
 
-def _row_codes(task: Task, x: Array) -> Array:
-    asked = by_numpy.Settings(scale_rule=task.scale_rule, nonfinite=Nonfinite.ELEMENT)
-    made = by_numpy.quantize(as_floats(x, task.source), task.format, (1, task.block), asked)
-    return made.scales.astype(np.int64)
+def _row_codes(task: Task, x: Array, tensor: Array | None) -> Array:
+    chooses = by_numpy.looks_at_elements(task.scale_rule)
+    rule = FloatScaleRule.NEAREST if chooses else task.scale_rule
+    asked = by_numpy.Settings(scale_rule=rule, nonfinite=Nonfinite.ELEMENT)
+    made = by_numpy.quantize(as_floats(x, task.source), task.format, (1, task.block), asked, tensor_scale=tensor)
+    return unsigned(made.scales)

@@ -11,8 +11,8 @@ import numpy as np
 
 import mxnum as mx
 from mxnum.conformance import grid
+from mxnum.conformance.exact_text import fraction_text, number
 from mxnum.conformance.expected import as_floats
-from mxnum.conformance.explain import fraction_text, number
 from mxnum.conformance.randomness import Words
 from mxnum.conformance.task import Task
 from mxnum.conformance.words import hexadecimal, plain

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mxnum.conformance.answers import fits
+from mxnum.conformance.expected import is_nan_scale, scaled, tensor_scales
 from mxnum.conformance.grid import as_magnitudes
 from mxnum.conformance.hypotheses import Hypothesis, hypotheses
 from mxnum.conformance.judge import BUG, LABELS, UNJUDGED, wrong_codes
 from mxnum.conformance.task import Columns, Field, Task
-from mxnum.dtypes import Array
-from mxnum.formats import E8M0
+from mxnum.dtypes import Array, code_dtype
 
 #: Wrong numbers, and right ones, that a hypothesis is tried on before it is tried on whole batches.
 FIRST = 64
@@ -108,8 +108,9 @@ class Diagnosis:
             if name == "codes":  # codes are judged for their scale; where that is wrong, they are tried all the same
                 scale = answers["scale"]
                 finite = np.isfinite(as_magnitudes(inputs["x"], self.task.source)).all(axis=1)
-                judged |= (fits(scale, 8) & (scale != E8M0.nan_code))[:, 0] & finite
-                given = {**inputs, "scale": np.where(fits(scale, 8), scale, 0).astype(np.uint8)}
+                bits = self.task.scale_bits
+                judged |= (fits(scale, bits) & ~is_nan_scale(self.task, scale))[:, 0] & finite
+                given = {**inputs, "scale": np.where(fits(scale, bits), scale, 0).astype(code_dtype(bits))}
             bug = judged & wrong_codes(found).any(axis=1)
             together = np.bitwise_or.reduce(np.where(found == UNJUDGED, 0, found), axis=1)
             self._wrong[name].update(together[together != 0].tolist())
@@ -167,7 +168,7 @@ class Diagnosis:
         e = self.task.element
         if output.kind != "element" or not e.integer or "x" not in inputs:
             return np.zeros(got.shape, bool)
-        beyond = as_magnitudes(inputs["x"], self.task.source, inputs.get("scale")) > e.max
+        beyond = scaled(self.task, inputs["x"], inputs.get("scale"), tensor_scales(inputs)) > e.max
         sign = 1 << (e.bits - 1)
         return np.asarray(beyond & (got == sign) & (theirs == sign + 1))
 
@@ -176,17 +177,9 @@ class Diagnosis:
 
         `steady` names the choices that are not contradicted, `inconsistent` those that are followed in part.
         """
-        self._start()
-        assert self._alive is not None
         found = []
         for output in self.task.outputs:
-            fitting = [
-                tried
-                for tried in self._alive
-                if tried.hypothesis.field == output.name
-                and all(name in steady for name, count in tried.misses.items() if count)
-                and not (tried.misses["minus_zero"] and tried.minus_zeros)
-            ]
+            fitting = self._fitting(output, steady)
             fitting.sort(key=lambda tried: tried.misses.total())  # those first that need no choice
             at_any_scale = not all(tried.elsewhere for tried in fitting)
             names = tuple(tried.hypothesis.name for tried in fitting if tried.elsewhere != at_any_scale)
@@ -196,3 +189,24 @@ class Diagnosis:
             if names and wrong:
                 found.append(Explanation(output.name, names, wrong, self._right[output.name], at_any_scale))
         return found
+
+    def stacks(self, steady: Collection[str]) -> tuple[str, ...]:
+        """The stacks whose arithmetic gives all answers, in every field."""
+        every = [
+            {tried.hypothesis.stack for tried in self._fitting(output, steady) if not tried.elsewhere}
+            for output in self.task.outputs
+        ]
+        names = (hypothesis.stack for hypothesis in hypotheses(self.task) if hypothesis.stack)
+        return tuple(name for name in dict.fromkeys(names) if all(name in some for some in every))
+
+    def _fitting(self, output: Field, steady: Collection[str]) -> list[_Tried]:
+        """The hypotheses about a field that no answer contradicts."""
+        self._start()
+        assert self._alive is not None
+        return [
+            tried
+            for tried in self._alive
+            if tried.hypothesis.field == output.name
+            and all(name in steady for name, count in tried.misses.items() if count)
+            and not (tried.misses["minus_zero"] and tried.minus_zeros)
+        ]

@@ -12,10 +12,11 @@ import numpy as np
 
 import mxnum as mx
 from mxnum import by_numpy
+from mxnum.conformance.grid import as_magnitudes
 from mxnum.conformance.task import Columns, Task
-from mxnum.dtypes import Array, numpy_dtype
-from mxnum.formats import ElementFormat
-from mxnum.modes import Nonfinite
+from mxnum.dtypes import Array, code_dtype, numpy_dtype
+from mxnum.formats import E8M0, ElementFormat
+from mxnum.modes import Nonfinite, Rounding
 
 
 def as_floats(bits: Array, source: ElementFormat) -> Array:
@@ -34,14 +35,13 @@ def expected(task: Task, inputs: Columns) -> Columns:
         case "encode":
             return {"code": element_codes(task, inputs["x"], None, inputs.get("random"))}
         case "quantize":
-            x = as_floats(inputs["x"], task.source)
-            q = by_numpy.quantize(x, task.format, (1, task.format.block), _settings(task), None, inputs.get("random"))
-            return {"scale": q.scales, "codes": q.codes}
+            q = _quantized(task, inputs, inputs.get("random"))
+            return {"scale": unsigned(q.scales), "codes": q.codes}
         case "scale":
-            x = as_floats(inputs["x"], task.source)
-            return {"scale": by_numpy.quantize(x, task.format, (1, task.format.block), _settings(task)).scales}
+            return {"scale": unsigned(_quantized(replace(task, rounding=Rounding.RNE), inputs, None).scales)}
         case "dequantize":
-            return {"value": by_numpy.dequantize(inputs["code"], inputs["scale"], task.element, (1, 1), task.source)}
+            how = task.element, task.format.scale, (1, 1), task.source, tensor_scales(inputs)
+            return {"value": by_numpy.dequantize(inputs["code"], inputs["scale"], *how)}
         case _:
             a = mx.MXArray.from_parts(inputs["a"][:, None, :], inputs["a_scale"][:, None, :], task.format)
             b = mx.MXArray.from_parts(inputs["b"][:, None, :], inputs["b_scale"][:, None, :], task.format)
@@ -49,24 +49,90 @@ def expected(task: Task, inputs: Columns) -> Columns:
             return {"value": as_bits(value[:, :, 0], task.source)}
 
 
-def element_codes(task: Task, x: Array, scales: Array | None, random: Array | None) -> Array:
-    """Codes of elements by the element policy, at scale 1 or at the scale code of each row.
+def _quantized(task: Task, inputs: Columns, words: Array | None) -> by_numpy.Quantized:
+    """Each row a block."""
+    x, blocks, tensor, scales = as_floats(inputs["x"], task.source), (1, task.block), tensor_scales(inputs), None
+    if by_numpy.looks_at_elements(task.scale_rule):
+        how: Any = {"scale_rule": task.scale_rule, "nonfinite": task.nonfinite, "tensor_scale": tensor}
+        scales = mx.shared_scale(x, task.format, blocks=blocks, **how)
+    return by_numpy.quantize(x, task.format, blocks, _settings(task), scales, words, tensor)
+
+
+def tensor_scales(inputs: Columns) -> Array | None:
+    """The tensor scale of each row; None where the format has none."""
+    bits = inputs.get("tensor_scale")
+    return None if bits is None else np.ascontiguousarray(bits).view(np.float32)
+
+
+def with_tensor(task: Task, inputs: Columns) -> Columns:
+    """The inputs, with the tensor scales that go with the largest magnitudes of tensors.
+
+    Each row is a part of a tensor whose largest finite magnitude is the row's own, or more if ``largest`` says so.
+    """
+    if not task.has_tensor:
+        return inputs
+    largest = inputs.get("largest", np.zeros((1, 1), np.int64)).astype(np.int64)
+    if "x" in inputs:
+        largest = np.maximum(largest, by_numpy.largest_of(as_floats(inputs["x"], task.source), 1))
+    tensor = by_numpy.tensor_scale(largest, task.source, task.format)
+    return {**inputs, "largest": largest.astype(code_dtype(task.source.bits)), "tensor_scale": tensor.view(np.uint32)}
+
+
+def unsigned(scales: Array) -> Array:
+    """Scales as their codes."""
+    return np.ascontiguousarray(scales).view(f"u{scales.itemsize}")
+
+
+def element_codes(
+    task: Task, x: Array, scales: Array | None, random: Array | None, tensor: Array | None = None
+) -> Array:
+    """Codes of elements by the element policy, at scale 1 or at the scale code and tensor scale of each row.
 
     A NaN for an element without NaN, which the library refuses, becomes the largest value: callers leave it aside.
     """
     floats = as_floats(x, task.source)
     if task.element.nan_code is None:
         floats = np.where(np.isnan(floats), floats.dtype.type(np.inf), floats)
-    if scales is None:
-        scales = np.full((len(x), 1), 127, np.uint8)
     asked = _settings(replace(task, nonfinite=Nonfinite.ELEMENT))
-    blocks = 1, max(1, x.shape[1])
-    return by_numpy.quantize(floats, task.format, blocks, asked, scales.reshape(-1, 1), random).codes
+    blocks, fmt, kept = (1, max(1, x.shape[1])), task.format, tensor
+    if scales is None:  # (the element alone, whatever its scales)
+        fmt, scales, kept = mx.MXFormat(task.element), np.full((len(x), 1), E8M0.bias, np.uint8), None
+    held = np.ascontiguousarray(scales.reshape(-1, 1).astype(f"u{fmt.scale.bits // 8}"))
+    return by_numpy.quantize(floats, fmt, blocks, asked, held, random, kept).codes
+
+
+def scaled(task: Task, x: Array, scales: Array | None, tensor: Array | None = None) -> Array:
+    """|x| over the scale and the tensor scale of its row, in float64, which compare with the element as exact ones do.
+
+    Without scales, |x| itself.
+    """
+    if scales is None or task.format.scale.power_of_two:
+        return as_magnitudes(x, task.source, scales)
+    held = np.broadcast_to(scales.astype(f"u{task.format.scale.bits // 8}"), x.shape)
+    return by_numpy.quotients(as_floats(x, task.source), task.format.scale, held, tensor)
+
+
+def scale_numbers(task: Task, scales: Array) -> Array:
+    """The values of scale codes in float64."""
+    scale = task.format.scale
+    if scale.number is None:
+        return np.where(scales == scale.nan_code, np.nan, np.ldexp(1.0, scales.astype(np.int64) - scale.bias))
+    held = np.ascontiguousarray(scales.astype(f"u{scale.bits // 8}"))
+    return by_numpy.scale_numbers(held if scale.bits == 8 else held.view(numpy_dtype(scale.number)), scale)
+
+
+def is_nan_scale(task: Task, scales: Array) -> Array:
+    """Which scale codes are NaN."""
+    scale = task.format.scale
+    if scale.number is None:
+        return np.asarray(scales == scale.nan_code)
+    return np.asarray(scales > scale.number.max_code + (scale.number.infinity_code is not None))
 
 
 def replace_block(task: Task, block: int) -> mx.MXFormat:
     """The task's format in blocks of another length."""
-    return mx.MXFormat(task.element, task.format.scale, max(1, block), task.format.name)
+    fmt = task.format
+    return mx.MXFormat(task.element, fmt.scale, max(1, block), fmt.name, fmt.tensor_scale)
 
 
 def _settings(task: Task) -> by_numpy.Settings:

@@ -14,7 +14,17 @@ from typing import Any, assert_never
 import numpy as np
 
 from mxnum import reference
-from mxnum.conformance.expected import as_floats, element_codes, expected, replace_block
+from mxnum.conformance.exact_text import fraction_text, number, reference_exponent
+from mxnum.conformance.expected import (
+    as_floats,
+    element_codes,
+    expected,
+    replace_block,
+    tensor_scales,
+    unsigned,
+    with_tensor,
+)
+from mxnum.conformance.explain_float_scale import FloatScaleSteps, float_scale_steps
 from mxnum.conformance.grid import magnitudes, threshold
 from mxnum.conformance.task import Task
 from mxnum.formats import E8M0, ElementFormat
@@ -34,9 +44,10 @@ class ElementSteps:
     """One number on its way to an element code."""
 
     element: ElementFormat
-    #: The number, and the scale exponent it is divided by 2 to the power of.
+    #: The number, and what it is divided by: the scale, times the tensor scale if there is one; and that in words.
     x: float
-    scale_exponent: int
+    factor: Fraction
+    divisor: str
     #: The magnitude that is rounded (None for NaN and infinity) and its neighbours in the grid of magnitudes.
     magnitude: Fraction | None
     below: Neighbour | None
@@ -62,7 +73,7 @@ class ElementSteps:
         """What is rounded and by which rule."""
         if self.magnitude is None or self.below is None or self.above is None:
             return f"{self.rule}."
-        scaled = f" / 2^{self.scale_exponent} = {number(self.signed)}" if self.scale_exponent else ""
+        scaled = f" / {self.divisor} = {number(self.signed)}" if self.factor != 1 else ""
         if self.fraction == 0:
             return f"{number(self.x)}{scaled} {self.rule}."
         return (
@@ -125,71 +136,41 @@ class BlockSteps:
     """A block: its scale, then its elements."""
 
     task: Task
-    scale: ScaleSteps
+    scale: ScaleSteps | FloatScaleSteps
     elements: list[ElementSteps] = field(default_factory=list)
+    #: The tensor scale, if the format has one.
+    tensor_scale: float | None = None
 
 
-def number(x: float | Fraction) -> str:
-    """A number for people: exact decimals where they are short, otherwise a significand times a power of two.
-
-    Digits that are not all there end in "...".
-    """
-    if isinstance(x, float) and not math.isfinite(x):
-        return str(x)
-    exact = Fraction(x)
-    if exact == 0:
-        return "-0" if isinstance(x, float) and math.copysign(1, x) < 0 else "0"
-    e = reference_exponent(abs(exact))
-    short = f"{float(exact):.10g}" if abs(e) < 1000 else ""
-    if short and len(short) <= 14 and (Fraction(short) == exact or -30 <= e <= 40):
-        return short if Fraction(short) == exact else f"{short}..."
-    significand = exact / Fraction(2) ** e
-    text = f"{float(significand):.10g}"
-    return f"{text}{'' if Fraction(text) == significand else '...'} * 2^{e}"
-
-
-def fraction_text(f: Fraction) -> str:
-    """A share of a gap: as a fraction where it is short."""
-    if f.denominator == 1:
-        return str(f.numerator)
-    if f.denominator <= 64:
-        return f"{f.numerator}/{f.denominator}"
-    near = f"{float(f):.9g}"
-    if Fraction(near) == f:
-        return near
-    half = Fraction(1, 2)
-    if abs(f - half) < Fraction(1, 10**6):
-        return f"1/2 {'+' if f > half else '-'} {float(abs(f - half)):.3g}"
-    return near if 0 < float(near) < 1 else ("just above 0" if f < half else "just below 1")
-
-
-def reference_exponent(x: Fraction) -> int:
-    """The E with 2**E <= x < 2**(E+1)."""
-    e = x.numerator.bit_length() - x.denominator.bit_length()
-    return e if Fraction(2) ** e <= x else e - 1
-
-
-def explain_element(task: Task, bits: int, scale_code: int = E8M0.bias, random: int = 0) -> ElementSteps:
-    """How the number with that bit pattern becomes an element code, by the element policy."""
+def explain_element(
+    task: Task, bits: int, scale_code: int | None = None, random: int = 0, tensor: float | None = None
+) -> ElementSteps:
+    """How the number with that bit pattern becomes an element code, by the element policy; without a scale, at 1."""
     e, source = task.element, task.source
     column = np.array([[bits]], f"u{source.bits // 8}")
     x = float(as_floats(column, source)[0, 0])
     if math.isnan(x):  # converting may lose the sign
         x = math.copysign(x, -1 if bits >> (source.bits - 1) else 1)
     words = np.array([[random]], np.uint32) if task.rounding.is_stochastic else None
-    code = int(element_codes(task, column, np.array([scale_code], np.uint8), words)[0, 0])
-    if scale_code == E8M0.nan_code:
+    held = None if scale_code is None else np.array([[scale_code]])
+    of_tensor = None if tensor is None or held is None else np.array([[tensor]], np.float32)
+    code = int(element_codes(task, column, held, words, of_tensor)[0, 0])
+    scale = 1.0 if scale_code is None else task.format.scale.value(scale_code)
+    factor, divisor = _factor(task, scale, scale_code, tensor)
+    if math.isnan(scale):
         rule = "the scale is NaN, so the element code is 0 and means nothing"
-        return ElementSteps(e, x, 0, None, None, None, None, rule, code)
-    exponent = scale_code - E8M0.bias
+        return ElementSteps(e, x, factor, divisor, None, None, None, None, rule, code)
     saturates = task.overflow.of(e.specials).saturates
     if not math.isfinite(x):
         if math.isnan(x):
             rule = "NaN becomes the NaN code" if e.nan_code is not None else "NaN has no code in this element"
         else:
             rule = "infinity saturates" if saturates else "infinity becomes infinity, or NaN where there is none"
-        return ElementSteps(e, x, exponent, None, None, None, None, rule, code)
-    y = abs(Fraction(x)) / Fraction(2) ** exponent
+        return ElementSteps(e, x, factor, divisor, None, None, None, None, rule, code)
+    if factor == 0 or math.isinf(scale):
+        rule = f"the scale is {'infinite' if factor else 'zero'}, so the element is zero"
+        return ElementSteps(e, x, factor, divisor, None, None, None, None, rule, code)
+    y = abs(Fraction(x)) / factor
     grid = [Fraction(v) for v in magnitudes(e).tolist()]
     step = grid[-1] - grid[-2] if e.mantissa_bits else grid[-1]
     beyond = y >= grid[-1] + step
@@ -217,11 +198,21 @@ def explain_element(task: Task, bits: int, scale_code: int = E8M0.bias, random: 
             rule += f", and {task.rounding} stays at it"
         else:
             rule += ": it overflows to " + ("infinity" if e.specials == "ieee" else "NaN")
-    steps = ElementSteps(e, x, exponent, y, below, above, delta, rule, code)
+    steps = ElementSteps(e, x, factor, divisor, y, below, above, delta, rule, code)
     want = min(rounded, grid[-1])
     if math.isfinite(steps.value) and abs(Fraction(steps.value)) != want:
         raise AssertionError(f"explanation {rule!r} gives {want}, the kernel {steps.value}")
     return steps
+
+
+def _factor(task: Task, scale: float, code: int | None, tensor: float | None) -> tuple[Fraction, str]:
+    """What elements are divided by, exactly and in words. (Infinity and NaN, by which nothing is divided, are 1.)"""
+    factor = Fraction(scale) if math.isfinite(scale) else Fraction(1)
+    if task.format.scale.power_of_two:
+        return factor, f"2^{(E8M0.bias if code is None else code) - E8M0.bias}"
+    if tensor is None or code is None:
+        return factor, number(scale)
+    return factor * Fraction(tensor), f"({number(scale)} * {number(tensor)})"
 
 
 def rounded_in(rounding: Rounding, negative: bool) -> bool:
@@ -287,12 +278,18 @@ def _rounding_rule(task: Task, negative: bool, parity: int, delta: Fraction, ran
             assert_never(mode)
 
 
-def explain_scale(task: Task, bits: Any) -> ScaleSteps:
-    """How a block of bit patterns gets its scale code."""
+def explain_scale(task: Task, bits: Any, tensor: float | None = None) -> ScaleSteps | FloatScaleSteps:
+    """How a block of bit patterns gets its scale code; with a tensor scale, if the format has one."""
     column = np.asarray(bits).reshape(1, -1)
     values = [float(v) for v in as_floats(column, task.source)[0]]
     block = replace(task, operation="scale")
-    code = int(expected(_of_length(block, len(values)), {"x": column})["scale"][0, 0])
+    inputs = {"x": column}
+    if task.has_tensor:
+        inputs["tensor_scale"] = np.array([[tensor]], np.float32).view(np.uint32)
+    code = int(expected(_of_length(block, len(values)), inputs)["scale"][0, 0])
+    if not task.format.scale.power_of_two:
+        return float_scale_steps(task, values, Fraction(1 if tensor is None else tensor), code)
+    assert isinstance(task.scale_rule, ScaleRule)
     e = task.element
     finite = [(abs(Fraction(v)), -i) for i, v in enumerate(values) if math.isfinite(v)]
     maximum, minus_place = max(finite, default=(Fraction(0), 0))
@@ -335,20 +332,26 @@ def _scale_rule(rule: ScaleRule, e: ElementFormat, f: Fraction, exponent: int) -
             assert_never(rule)
 
 
-def explain_block(task: Task, bits: Any, random: Any = None) -> BlockSteps:
-    """How a block of bit patterns is quantized; checked against the reference as a whole."""
+def explain_block(task: Task, bits: Any, random: Any = None, tensor: float | None = None) -> BlockSteps:
+    """How a block of bit patterns is quantized; checked against the reference as a whole.
+
+    Without a tensor scale, that of a tensor that is this block alone.
+    """
     flat = np.asarray(bits).ravel()
-    scale = explain_scale(task, flat)
+    if task.has_tensor and tensor is None:
+        tensor = float(tensor_scales(with_tensor(task, {"x": flat.reshape(1, -1)}))[0, 0])  # type: ignore[index]
+    scale = explain_scale(task, flat, tensor)
     words = np.zeros(len(flat), np.uint32) if random is None else np.asarray(random).ravel()
-    elements = [explain_element(task, int(b), scale.code, int(w)) for b, w in zip(flat, words, strict=True)]
+    elements = [explain_element(task, int(b), scale.code, int(w), tensor) for b, w in zip(flat, words, strict=True)]
     fmt = _of_length(task, len(flat)).format
     q = reference.quantize(
         as_floats(flat, task.source), fmt, rounding=task.rounding, scale_rule=task.scale_rule, overflow=task.overflow,
         nonfinite=task.nonfinite, random_bits=words if task.rounding.is_stochastic else None, sr_bits=task.sr_bits,
+        tensor_scale=None if tensor is None else np.array(tensor, np.float32),
     )  # fmt: skip
-    if q.scales.tolist() != [scale.code] or q.codes.tolist() != [step.code for step in elements]:
+    if unsigned(q.scales).tolist() != [scale.code] or q.codes.tolist() != [step.code for step in elements]:
         raise AssertionError("the explanation differs from the reference")
-    return BlockSteps(task, scale, elements)
+    return BlockSteps(task, scale, elements, tensor)
 
 
 def _of_length(task: Task, length: int) -> Task:

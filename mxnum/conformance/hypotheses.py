@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mxnum.conformance.expected import as_bits, as_floats, element_codes, expected
+from mxnum.conformance import as_stacks, float_scale_hypotheses
+from mxnum.conformance.expected import as_bits, as_floats, element_codes, expected, scaled, tensor_scales
 from mxnum.conformance.grid import PLACES, as_magnitudes, neighbours, places, threshold
 from mxnum.conformance.orders import orders
 from mxnum.conformance.task import Columns, Field, Task
@@ -35,6 +36,8 @@ class Hypothesis:
     #: The field of the answers that it is about.
     field: str
     answer: Answer
+    #: The stack of `mxnum.stacks` whose arithmetic it is.
+    stack: str | None = None
 
 
 def hypotheses(task: Task) -> list[Hypothesis]:
@@ -46,7 +49,21 @@ def hypotheses(task: Task) -> list[Hypothesis]:
         "dequantize": [("value", _values)],
         "dot": [("value", _dots)],
     }
-    found = [Hypothesis(name, field, answer) for field, maker in makers[task.operation] for name, answer in maker(task)]
+    if not task.format.scale.power_of_two:
+        makers |= {
+            "quantize": [
+                ("scale", float_scale_hypotheses.scales), ("scale", _scales_of_others),
+                ("codes", float_scale_hypotheses.codes), ("codes", _elements), ("codes", _orders),
+            ],
+            "scale": [("scale", float_scale_hypotheses.scales), ("scale", _scales_of_others)],
+            "dequantize": [("value", float_scale_hypotheses.values), ("value", _values_of_others)],
+        }  # fmt: skip
+    found = [
+        Hypothesis(f"{stack.name}'s arithmetic", field.name, as_stacks.answer(stack, field.name), stack.name)
+        for stack in as_stacks.applicable(task)
+        for field in task.outputs
+    ]
+    found += [Hypothesis(name, field, made) for field, maker in makers[task.operation] for name, made in maker(task)]
     for field in task.outputs:
         zeros = Hypothesis("a kernel that leaves zeros", field.name, _zeros)
         found.append(zeros)
@@ -71,7 +88,7 @@ def _other_bits_above(field: Field) -> Answer:
 def right(task: Task, inputs: Columns, field: str) -> Array:
     """The right answers; codes of blocks for the scales that were answered."""
     if field == "codes":
-        return element_codes(task, inputs["x"], inputs["scale"], inputs.get("random"))
+        return element_codes(task, inputs["x"], inputs["scale"], inputs.get("random"), tensor_scales(inputs))
     answers: Array = expected(task, inputs)[field]
     return answers
 
@@ -139,11 +156,11 @@ def _nearest_fraction(task: Task, inputs: Columns) -> Array:
 
 def _nearest_fraction_to_even(task: Task, inputs: Columns) -> Array:
     """As the nearest fraction, but for F halfway between an even number, which it becomes, and an odd one."""
-    y = as_magnitudes(inputs["x"], task.source, inputs.get("scale"))
+    y = scaled(task, inputs["x"], inputs.get("scale"), tensor_scales(inputs))
     known = np.where(np.isfinite(y), y, 0.0)
     below, above = neighbours(known, task.element)
-    scaled = (known - below) / (above - below) * 2.0**task.sr_bits
-    down = (scaled - np.floor(scaled) == 0.5) & (np.floor(scaled) % 2 == 0)
+    share = (known - below) / (above - below) * 2.0**task.sr_bits
+    down = (share - np.floor(share) == 0.5) & (np.floor(share) % 2 == 0)
     return np.where(down, _codes(task, inputs), _nearest_fraction(task, inputs))
 
 
@@ -171,7 +188,7 @@ def _inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, An
 
 
 def _ties_toward_zero(task: Task, inputs: Columns) -> Array:
-    y = as_magnitudes(inputs["x"], task.source, inputs.get("scale"))
+    y = scaled(task, inputs["x"], inputs.get("scale"), tensor_scales(inputs))
     tie = places(y, task.element) == PLACES.index("tie")
     return np.where(tie, _codes(replace(task, rounding=Rounding.RTZ), inputs), _codes(task, inputs))
 
@@ -276,6 +293,15 @@ def _scales(task: Task) -> Iterator[tuple[str, Answer]]:
     yield "a scale code that is 1 lower", shifted(-1)
     if task.element.emax:
         yield "a scale of the maximum alone, without emax", shifted(task.element.emax)
+    yield from _scales_of_others(task)
+
+
+def _scales_of_others(task: Task) -> Iterator[tuple[str, Answer]]:
+    """The right scale codes for other numbers."""
+
+    def scale(task: Task, inputs: Columns) -> Array:
+        return right(task, {name: column for name, column in inputs.items() if name != "scale"}, "scale")
+
     yield "a scale of the first element alone", lambda t, i: scale(t, _first_only(i))
     yield "a scale of all elements but the last", lambda t, i: scale(t, _all_but_last(i))
     yield "a scale of the largest element, negative ones left out", lambda t, i: scale(t, _positive(t, i))
@@ -293,6 +319,7 @@ def _maxima(task: Task, inputs: Columns) -> tuple[Array, Array, Array]:
 
 def _compared_otherwise(task: Task, inputs: Columns, scale: Answer) -> Array:
     """The scale codes where a maximum at the threshold of the rule goes the other way."""
+    assert isinstance(task.scale_rule, ScaleRule)
     decides, fraction, exponent = _maxima(task, inputs)
     at = decides & (fraction == threshold(task.element, task.scale_rule))
     wanted = exponent - task.element.emax + (task.scale_rule not in _FROM_THEIR_THRESHOLD)
@@ -353,29 +380,35 @@ def _values(task: Task) -> Iterator[tuple[str, Answer]]:
     def at_other_scales(change: Callable[[Array], Array]) -> Answer:
         return lambda t, i: value(t, {**i, "scale": change(i["scale"].astype(np.int64)).astype(np.uint8)})
 
-    def flushed(task: Task, inputs: Columns) -> Array:
-        bits = value(task, inputs)
-        magnitude = bits & bits.dtype.type((1 << (task.source.bits - 1)) - 1)
-        sign = bits & bits.dtype.type(1 << (task.source.bits - 1))
-        return np.where(magnitude < (1 << task.source.mantissa_bits), sign, bits)
-
     def with_zero(task: Task, inputs: Columns) -> Array:
         bits = value(task, inputs)
         return np.where(inputs["scale"] == 0, bits & bits.dtype.type(1 << (task.source.bits - 1)), bits)
 
-    def subnormal_codes_as_zero(task: Task, inputs: Columns) -> Array:
-        sign = 1 << (task.element.bits - 1)
-        code = inputs["code"]
-        small = (code & (sign - 1)) < (1 << task.element.mantissa_bits)
-        return value(task, {**inputs, "code": np.where(small, code & sign, code).astype(code.dtype)})
-
-    yield "flushing subnormal results to zero", flushed
+    yield from _values_of_others(task)
     yield "reading scale 0x00 as zero", with_zero
     yield "reading scale 0x00 as 2^-126", at_other_scales(lambda s: np.maximum(s, 1))
     yield "reading scale 0xFF as 2^127", at_other_scales(lambda s: np.minimum(s, 254))
     yield "a scale that is 1 higher", at_other_scales(lambda s: np.where(s < 254, s + 1, s))
     yield "a scale that is 1 lower", at_other_scales(lambda s: np.where((s > 0) & (s < 255), s - 1, s))
     yield "no scale at all", at_other_scales(lambda s: np.full_like(s, E8M0.bias))
+
+
+def _values_of_others(task: Task) -> Iterator[tuple[str, Answer]]:
+    """Values without what is subnormal."""
+
+    def flushed(task: Task, inputs: Columns) -> Array:
+        bits = right(task, inputs, "value")
+        magnitude = bits & bits.dtype.type((1 << (task.source.bits - 1)) - 1)
+        sign = bits & bits.dtype.type(1 << (task.source.bits - 1))
+        return np.where(magnitude < (1 << task.source.mantissa_bits), sign, bits)
+
+    def subnormal_codes_as_zero(task: Task, inputs: Columns) -> Array:
+        sign = 1 << (task.element.bits - 1)
+        code = inputs["code"]
+        small = (code & (sign - 1)) < (1 << task.element.mantissa_bits)
+        return right(task, {**inputs, "code": np.where(small, code & sign, code).astype(code.dtype)}, "value")
+
+    yield "flushing subnormal results to zero", flushed
     if not task.element.integer:
         yield "reading subnormal codes as zero", subnormal_codes_as_zero
 

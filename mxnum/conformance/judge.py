@@ -12,11 +12,11 @@ import numpy as np
 
 import mxnum as mx
 from mxnum.conformance.answers import fits
-from mxnum.conformance.expected import element_codes, expected
+from mxnum.conformance.expected import element_codes, expected, is_nan_scale, scale_numbers, scaled, tensor_scales
 from mxnum.conformance.grid import PLACES, as_magnitudes, places
 from mxnum.conformance.task import Columns, Task
 from mxnum.dtypes import Array
-from mxnum.formats import E8M0, ElementFormat
+from mxnum.formats import ElementFormat
 from mxnum.modes import Nonfinite, Overflow
 
 #: What an implementation may legitimately do otherwise, and the sentence that says so.
@@ -44,6 +44,11 @@ MISFIT = "does not fit"
 NAN_BECAME = "NaN became "
 
 BLOCK_CLASSES = ("NaN or infinity inside", "all zero", "scale clamped", "maximum beyond the largest", "ordinary")
+#: Where scales are floats.
+FLOAT_SCALE_CLASSES = (
+    "NaN or infinity inside", "all zero", "scale zero", "scale subnormal", "scale clamped",
+    "maximum beyond the largest", "ordinary",
+)  # fmt: skip
 VALUE_CLASSES = ("NaN", "infinity", "zero", "subnormal result", "ordinary")
 
 
@@ -75,7 +80,9 @@ def class_names(task: Task) -> tuple[str, ...]:
     """The classes that cases of this operation fall into."""
     if task.operation == "encode":
         return PLACES
-    return BLOCK_CLASSES if task.operation in ("quantize", "scale") else VALUE_CLASSES
+    if task.operation not in ("quantize", "scale"):
+        return VALUE_CLASSES
+    return BLOCK_CLASSES if task.format.scale.power_of_two else FLOAT_SCALE_CLASSES
 
 
 def judge(task: Task, inputs: Columns, answers: Columns, tallies: dict[str, Consistency]) -> Judgement:
@@ -106,9 +113,9 @@ def judge(task: Task, inputs: Columns, answers: Columns, tallies: dict[str, Cons
 
 def _elements(
     task: Task, x: Array, scales: Array | None, random: Array | None, got: Array, want: Array,
-    tallies: dict[str, Consistency],
+    tallies: dict[str, Consistency], tensor: Array | None = None,
 ) -> Array:  # fmt: skip
-    """Labels of every element, given the scale codes of the rows."""
+    """Labels of every element, given the scale codes and the tensor scales of the rows."""
     e = task.element
     labels = np.where(got == want, 0, BUG)
     sign = 1 << (e.bits - 1)
@@ -122,7 +129,7 @@ def _elements(
         settled.append((name, followed, where & (got == want) & judged))
 
     if e.integer:
-        settle("most_negative", (want == sign + 1) & _reaches_minus_two(task, x, scales, random), got == sign)
+        settle("most_negative", (want == sign + 1) & _reaches_minus_two(task, x, scales, random, tensor), got == sign)
     else:
         settle("minus_zero", want == sign, got == 0)
     if e.nan_code is not None:
@@ -131,7 +138,7 @@ def _elements(
         got_nan = known & ((got & (sign - 1)) >= first_nan)
         settle("nan_code", is_nan, got_nan, judged=False)
         other = Overflow.IEEE if task.overflow == Overflow.SATURATE else Overflow.SATURATE
-        alternative = element_codes(replace(task, overflow=other), x, scales, random)
+        alternative = element_codes(replace(task, overflow=other), x, scales, random, tensor)
         same = (got == alternative) | (got_nan & ((alternative & (sign - 1)) >= first_nan))
         magnitude = as_magnitudes(x, task.source)
         differs = alternative != want
@@ -178,9 +185,9 @@ def nan_codes(element: ElementFormat) -> dict[str, tuple[int, int]]:
     return rules | {"zero of its sign": (0, sign), "zero of the other sign": (sign, 0)}
 
 
-def _reaches_minus_two(task: Task, x: Array, scales: Array | None, random: Array | None) -> Array:
+def _reaches_minus_two(task: Task, x: Array, scales: Array | None, random: Array | None, tensor: Array | None) -> Array:
     """Where an integer element without an upper end would round to -2 or below."""
-    y = as_magnitudes(x, task.source, scales)
+    y = scaled(task, x, scales, tensor)
     signs = np.where(x >> (task.source.bits - 1), -1.0, 1.0)
     values = np.where(np.isnan(y), 0, signs * np.minimum(y, 4))
     wide = ElementFormat("wider", exponent_bits=2, mantissa_bits=task.element.mantissa_bits, bias=1)
@@ -200,12 +207,11 @@ def _quantized(
     of_codes[~fits(got, task.element.bits)] = BUG
 
     # Each element for the scale that was answered, where that is right or a choice, and not NaN.
-    rows = np.flatnonzero(((of_scales[:, 0] & BUG) == 0) & (got_scale[:, 0] != E8M0.nan_code))
+    rows = np.flatnonzero(((of_scales[:, 0] & BUG) == 0) & ~is_nan_scale(task, got_scale)[:, 0])
     if rows.size:
-        words = None if random is None else random[rows]
-        scales = got_scale[rows].astype(np.uint8)
-        right = element_codes(task, x[rows], scales, words)
-        of_codes[rows] = _elements(task, x[rows], scales, words, got[rows], right, tallies)
+        words, tensor = (None if column is None else column[rows] for column in (random, tensor_scales(inputs)))
+        right = element_codes(task, x[rows], got_scale[rows], words, tensor)
+        of_codes[rows] = _elements(task, x[rows], got_scale[rows], words, got[rows], right, tallies, tensor)
     bad = wrong_codes(of_codes)
     return {"scale": of_scales, "codes": of_codes}, np.where(bad.any(axis=1), bad.argmax(axis=1), -1)
 
@@ -215,7 +221,7 @@ def _scales(task: Task, inputs: Columns, got: Array, want: Array, tallies: dict[
     magnitude = as_magnitudes(inputs["x"], task.source)
     got, want = got[:, 0].astype(np.int64), want[:, 0].astype(np.int64)
     verdicts = np.where(got == want, 0, BUG)
-    known = fits(got, 8) & (got != E8M0.nan_code)
+    known = fits(got, task.scale_bits) & ~is_nan_scale(task, got)
     special = ~np.isfinite(magnitude).all(axis=1)
     zero = np.where(np.isfinite(magnitude), magnitude, 0).max(axis=1, initial=0) == 0
     other = Nonfinite.ELEMENT if task.nonfinite == Nonfinite.BLOCK else Nonfinite.BLOCK
@@ -264,12 +270,17 @@ def classify(task: Task, inputs: Columns, want: Columns) -> Array:
         finite = np.isfinite(magnitude)
         largest = np.where(finite, magnitude, 0).max(axis=1, initial=0)
         block = expected(replace(task, operation="scale", nonfinite=Nonfinite.ELEMENT), inputs)["scale"][:, 0]
-        exponent = np.frexp(np.where(largest > 0, largest, 1))[1] - 1 - task.element.emax
+        number, tensor, scale = scale_numbers(task, block), tensor_scales(inputs), task.format.scale
+        most = task.element.max * number * (1.0 if tensor is None else tensor[:, 0].astype(np.float64))
         found = np.full(len(largest), names.index("ordinary"))
-        found[largest > np.ldexp(task.element.max, block.astype(np.int64) - 127)] = names.index(
-            "maximum beyond the largest"
-        )
-        found[(largest > 0) & ((exponent < -127) | (exponent > 127))] = names.index("scale clamped")
+        found[largest > most] = names.index("maximum beyond the largest")
+        if scale.number is None:
+            exponent = np.frexp(np.where(largest > 0, largest, 1))[1] - 1 - task.element.emax
+            found[(largest > 0) & ((exponent < -127) | (exponent > 127))] = names.index("scale clamped")
+        else:
+            found[(largest > most) & (block == scale.max_code)] = names.index("scale clamped")
+            found[number < scale.number.min_normal] = names.index("scale subnormal")
+            found[number == 0] = names.index("scale zero")
         found[largest == 0] = names.index("all zero")
         found[~finite.all(axis=1)] = names.index("NaN or infinity inside")
         return found
@@ -289,9 +300,12 @@ def _parts(task: Task, inputs: Columns, answers: Columns, verdicts: Array, wrong
     parts[bug] = "value" if task.operation in ("dequantize", "dot") else "scale"
     rows = np.flatnonzero(bug & (wrong_place >= 0))
     if rows.size:
-        scales = answers["scale"][rows, 0].clip(0, 255) if task.operation == "quantize" else None
-        x = inputs["x"][rows, wrong_place[rows]]
-        parts[rows] = np.array(PLACES, object)[places(as_magnitudes(x, task.source, scales), task.element)]
+        scales, tensor = None, tensor_scales(inputs) if task.operation == "quantize" else None
+        if task.operation == "quantize":
+            scales = answers["scale"][rows].clip(0, (1 << task.scale_bits) - 1)
+        x = inputs["x"][rows, wrong_place[rows]].reshape(-1, 1)
+        y = scaled(task, x, scales, None if tensor is None else tensor[rows])[:, 0]
+        parts[rows] = np.array(PLACES, object)[places(y, task.element)]
     for output in task.outputs:
         parts[~fits(answers[output.name], output.bits).all(axis=1)] = MISFIT
     return list(parts)

@@ -98,6 +98,8 @@ class Report:
     arrays: list[ArrayResult] = field(default_factory=list)
     #: What would make all answers right.
     arrangements: list[str] = field(default_factory=list)
+    #: Where some are wrong: the stacks of `mxnum.stacks` that compute all of them so.
+    stacks: tuple[str, ...] = ()
 
     @property
     def conforms(self) -> bool:
@@ -126,6 +128,9 @@ class Report:
             lines.append(f"{followed} answers look like the choice {name}, {kept} that could do not: counted as wrong.")
         if self.bugs:
             lines += self._array_lines()
+            if self.stacks:
+                names = errors.joined(self.stacks)
+                lines.append(f"Not the exact definition: all cases are as {names} computes them (see mxnum.stacks).")
             lines += [explanation.sentence() for explanation in self.explanations]
             if self.failures:
                 lines.append("Some of the failures, as different as can be:")
@@ -167,6 +172,7 @@ class Report:
             "parts": self.parts,
             "failures": [case.text(self.task) for case in self.failures],
             "explanations": [explanation.sentence() for explanation in self.explanations],
+            "stacks": list(self.stacks),
             "causes": self.causes,
             "arrays": [vars(array) for array in self.arrays],
             "arrangements": self.arrangements,

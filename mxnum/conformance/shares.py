@@ -11,7 +11,7 @@ import numpy as np
 
 from mxnum.conformance import binomial
 from mxnum.conformance.chances import EVEN, NEAREST, TRUNCATED, UP, Chance
-from mxnum.conformance.explain import fraction_text
+from mxnum.conformance.exact_text import fraction_text
 from mxnum.conformance.task import Task
 from mxnum.dtypes import Array
 

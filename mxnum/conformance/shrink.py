@@ -9,7 +9,7 @@ import numpy as np
 
 from mxnum import errors
 from mxnum.conformance import grid
-from mxnum.conformance.expected import as_floats
+from mxnum.conformance.expected import as_floats, with_tensor
 from mxnum.conformance.strategies import simplicity
 from mxnum.conformance.task import Columns, Task
 from mxnum.dtypes import Array, code_dtype
@@ -34,11 +34,28 @@ def search(task: Task, wrong: Callable[[Columns], Array], known: Sequence[Column
             found: Columns = hypothesis.find(_inputs(task, seen), lambda one: bool(wrong(one)[0]), settings=settings)
         except hypothesis.errors.NoSuchExample:
             continue
-        return _simplest(wrong, found, _pool(task, seen)) if "x" in found else found
-    return _simplest(wrong, known[0], _pool(task, known)) if "x" in known[0] and wrong(known[0])[0] else None
+        return _simplest(task, wrong, found, _pool(task, seen)) if "x" in found else found
+    return _simplest(task, wrong, known[0], _pool(task, known)) if "x" in known[0] and wrong(known[0])[0] else None
 
 
-def _simplest(wrong: Callable[[Columns], Array], found: Columns, pool: list[int]) -> Columns:
+def _simplest_tensor(task: Task, wrong: Callable[[Columns], Array], case: Columns) -> Columns:
+    """The case in a tensor of the block alone, or of the first of some plain sizes with which it still fails."""
+    sizes = _largest(task, [case])
+    batch = {name: np.repeat(column, len(sizes), axis=0) for name, column in case.items()}
+    batch["largest"] = np.array(sizes, batch["largest"].dtype).reshape(-1, 1)
+    batch = with_tensor(task, batch)
+    fails = np.flatnonzero(wrong(batch))
+    return {name: column[fails[:1]] for name, column in batch.items()} if fails.size else case
+
+
+def _largest(task: Task, seen: Sequence[Columns]) -> list[int]:
+    """Largest magnitudes of tensors, as bit patterns: the block's own, as 0; plain ones; those of cases seen."""
+    plain = [float(v) for v in (2688, 12, 6, 1, 5.25) if v <= task.source.max]
+    known = [int(case["largest"][0, 0]) for case in seen]
+    return list(dict.fromkeys([0, *grid.narrowed(np.array(plain), task.source).tolist(), *known]))
+
+
+def _simplest(task: Task, wrong: Callable[[Columns], Array], found: Columns, pool: list[int]) -> Columns:
     """The case with each number replaced by zero or the first of the pool with which it still fails."""
     case = {name: column.copy() for name, column in found.items()}
     for _ in range(3):
@@ -48,13 +65,16 @@ def _simplest(wrong: Callable[[Columns], Array], found: Columns, pool: list[int]
             simpler = [0, *(pool[: pool.index(now)] if now in pool else pool)]
             batch = {name: np.repeat(column, len(simpler), axis=0) for name, column in case.items()}
             batch["x"][:, place] = simpler
-            fails = np.flatnonzero(wrong(batch))
+            fails = np.flatnonzero(wrong(with_tensor(task, batch)))
             if fails.size:
                 case["x"][0, place] = simpler[int(fails[0])]
+                case = with_tensor(task, case)
+        if task.has_tensor:
+            case = _simplest_tensor(task, wrong, case)
         if np.array_equal(before, case["x"]):
             break
     order = np.argsort(case["x"][0] == 0, kind="stable")  # zeros last
-    in_front = {name: column[:, order] for name, column in case.items()}
+    in_front = {name: column[:, order] if column.shape[1] == len(order) else column for name, column in case.items()}
     return in_front if wrong(in_front)[0] else case
 
 
@@ -66,24 +86,36 @@ def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
         filled = [*numbers, *[0] * (field.count - len(numbers))]
         return np.array(filled, np.uint64).astype(code_dtype(field.bits)).reshape(1, -1)
 
+    def of_tensor(largest: int) -> Columns:
+        return {"largest": column("largest", [largest])} if task.has_tensor else {}
+
+    tensors = st.sampled_from(_largest(task, seen)) if task.has_tensor else st.just(0)
     if task.operation in ("encode", "quantize", "scale"):
         numbers = st.sampled_from(_pool(task, seen))
         length = task.inputs[0].count
         words = st.one_of(st.just(0), st.integers(0, (1 << task.sr_bits) - 1))
 
-        def build(x: list[int], random: int) -> Columns:
+        def build(x: list[int], random: int, largest: int) -> Columns:
             inputs = {"x": column("x", x)}
             if task.is_stochastic:
                 inputs["random"] = column("random", [random] * length)
-            return inputs
+            return with_tensor(
+                task, {**inputs, **({"largest": column("largest", [largest])} if task.has_tensor else {})}
+            )
 
-        return st.builds(
-            build, st.lists(numbers, min_size=1, max_size=length), words if task.is_stochastic else st.just(0)
-        )
-    scales = st.sampled_from(sorted(range(256), key=lambda s: abs(s - 127)))
+        lists = st.lists(numbers, min_size=1, max_size=length)
+        return st.builds(build, lists, words if task.is_stochastic else st.just(0), tensors)
+    scales = st.sampled_from(_scale_codes(task))
     codes = st.integers(0, (1 << task.element.bits) - 1)
     if task.operation == "dequantize":
-        return st.builds(lambda s, c: {"scale": column("scale", [s]), "code": column("code", [c])}, scales, codes)
+
+        def pair(scale: int, code: int, largest: int) -> Columns:
+            inputs = {"scale": column("scale", [scale]), "code": column("code", [code])}
+            return with_tensor(
+                task, {**inputs, **({"largest": column("largest", [largest])} if task.has_tensor else {})}
+            )
+
+        return st.builds(pair, scales, codes, tensors)
     pairs = st.lists(st.tuples(codes, codes), min_size=1, max_size=task.block * task.dot_blocks)
     sides = st.lists(scales, min_size=task.dot_blocks, max_size=task.dot_blocks)
 
@@ -94,6 +126,15 @@ def _inputs(task: Task, seen: Sequence[Columns]) -> Any:
         }  # fmt: skip
 
     return st.builds(dot, pairs, sides, sides)
+
+
+def _scale_codes(task: Task) -> list[int]:
+    """Codes of scales, those near 1 first; of wide floats, powers of two and the ends."""
+    number = task.format.scale.number
+    one = task.format.scale.bias if number is None else number.bias << number.mantissa_bits
+    step = 1 if task.scale_bits <= 8 or number is None else 1 << number.mantissa_bits
+    codes = {*range(0, 1 << task.scale_bits, step), 1, (1 << task.scale_bits) - 1}
+    return sorted(codes, key=lambda code: abs(code - one))
 
 
 def _pool(task: Task, seen: Sequence[Columns]) -> list[int]:

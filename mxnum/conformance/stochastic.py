@@ -15,7 +15,7 @@ from mxnum.conformance.report import Profile
 from mxnum.conformance.task import make_task
 from mxnum.conformance.tensors import chosen
 from mxnum.conformance.trial import Trial
-from mxnum.formats import MXFormat
+from mxnum.formats import MXFormat, get_e8m0
 
 
 class StochasticError(ConformanceError):
@@ -87,6 +87,8 @@ def check_stochastic(
     errors.choose("operation", operation, ("encode", "quantize"))
     rounding = modes.pop("rounding", "sr")
     errors.require(rounding == "sr", "rounding", "'sr', or left out", rounding)
+    if operation == "quantize":
+        get_e8m0(format, "check_stochastic of whole blocks")
     task = make_task(operation, format, **modes)
     errors.require(operation == "encode" or task.block > 1, "block", "at least 2 for quantize", task.block)
     if sr_bits is not None:

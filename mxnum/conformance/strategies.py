@@ -11,6 +11,7 @@ Needs hypothesis (the extra ``test``).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ import mxnum as mx
 from mxnum import errors, formats
 from mxnum.conformance import grid
 from mxnum.conformance.expected import as_floats
-from mxnum.dtypes import Array, numpy_dtype
-from mxnum.formats import ELEMENTS, FLOATS, ElementFormat, MXFormat
+from mxnum.dtypes import Array, numpy_dtype, scale_dtype
+from mxnum.formats import E8M0, ELEMENTS, FLOATS, ElementFormat, MXFormat
 
 st = errors.package("hypothesis.strategies", "test")
 
@@ -33,10 +34,24 @@ def _element(format: str | MXFormat | ElementFormat) -> ElementFormat:
     return formats.element(format)
 
 
-def boundary_values(format: str | MXFormat | ElementFormat, *, source: str = "float32", scale: int = 127) -> Any:
-    """Floats at or next to a value or a midpoint of the element, times 2**(scale-127): where rounding decides."""
+def boundary_values(
+    format: str | MXFormat | ElementFormat,
+    *,
+    source: str = "float32",
+    scale: int | None = None,
+    tensor_scale: float = 1.0,
+) -> Any:
+    """Floats at or next to a value or a midpoint of the element, times the scale of that code: where rounding decides.
+
+    Without a code the scale is 1; of an element alone it is one of E8M0. Scales that are floats are multiplied by
+    `tensor_scale`.
+    """
     float_type, element = FLOATS[errors.choose("source", source, tuple(FLOATS))], _element(format)
-    points = np.ldexp(grid.points(element), scale - 127)
+    of_scales = E8M0
+    if isinstance(format, MXFormat) or (isinstance(format, str) and format not in formats.ELEMENTS):
+        of_scales = formats.get(format).scale
+    factor = tensor_scale * (1.0 if scale is None else of_scales.value(scale))
+    points = grid.points(element) * (factor if np.isfinite(factor) else 1.0)
     near = grid.with_neighbours(grid.narrowed(points, float_type), float_type)
     listed = sorted(as_floats(near, float_type), key=simplicity)
     return st.sampled_from(listed)
@@ -73,10 +88,15 @@ def blocks(
     nan: bool = True,
     infinity: bool = True,
 ) -> Any:
-    """One block of floats: few distinct numbers or many, boundaries of the scale its maximum gives, special values."""
-    fmt = formats.get_e8m0(format, "mxnum.conformance.strategies")
+    """One block of floats: few distinct numbers or many, boundaries of the scale its maximum gives, special values.
+
+    Where scales are floats, boundaries are those of any scale of the format.
+    """
+    fmt = formats.get(format)
     float_type = FLOATS[errors.choose("source", source, tuple(FLOATS))]
     length = fmt.block if block is None else errors.positive_integer("block", block)
+    if not fmt.scale.power_of_two:
+        return _blocks_of_float_scales(fmt, float_type, length, nan, infinity)
     low = max(float_type.emin, fmt.element.emax - 130)
     high = min(float_type.emax, fmt.element.emax + 127)
 
@@ -93,15 +113,46 @@ def blocks(
     return build()
 
 
+def _blocks_of_float_scales(fmt: MXFormat, source: ElementFormat, length: int, nan: bool, infinity: bool) -> Any:
+    @st.composite  # type: ignore[untyped-decorator]
+    def build(draw: Any) -> Array:
+        code, t = draw(scale_codes(fmt, nan=False)), draw(tensor_scales(fmt))
+        numbers = st.one_of(
+            boundary_values(fmt, source=source.name, scale=code, tensor_scale=1.0 if t is None else t),
+            values(fmt, source=source.name, nan=nan, infinity=infinity),
+        )
+        filled = draw(st.lists(numbers, max_size=length))
+        return np.array([*filled, *[0.0] * (length - len(filled))], numpy_dtype(source))
+
+    return build()
+
+
 def codes(element: str | ElementFormat) -> Any:
     """Element codes."""
     return st.integers(0, (1 << _element(element).bits) - 1)
 
 
-def scale_codes(*, nan: bool = True) -> Any:
-    """E8M0 codes, extremes and those around 1 first."""
-    middle, ends = [127, 126, 128, 125, 129], [0, 1, 2, 254, 253] + ([255] if nan else [])
-    return st.one_of(st.sampled_from(middle), st.sampled_from(ends), st.integers(0, 255 if nan else 254))
+def scale_codes(format: str | MXFormat | None = None, *, nan: bool = True) -> Any:
+    """Codes of the scales of a format (of E8M0 without one), extremes and those around 1 first."""
+    scale = E8M0 if format is None else formats.get(format).scale
+    number = scale.number
+    if number is None:
+        middle, ends, last = [127, 126, 128, 125, 129], [0, 1, 2, 254, 253], 255
+    else:
+        one, least = number.bias << number.mantissa_bits, 1 << number.mantissa_bits
+        middle, ends = [one, one - 1, one + 1], [0, 1, least - 1, least, number.max_code, number.max_code - 1]
+        last = scale.nan_code
+    everything = st.integers(0, scale.max_code)
+    return st.one_of(st.sampled_from(middle), st.sampled_from(ends + [last] * nan), everything)
+
+
+def tensor_scales(format: str | MXFormat) -> Any:
+    """Positive float32 numbers, 1 and powers of two first; None for formats without a tensor scale."""
+    if formats.get(format).tensor_scale is None:
+        return st.none()
+    plain = st.sampled_from([1.0, 0.5, 2.0**-12, 2.0**20])
+    anything = st.floats(float(np.finfo(np.float32).smallest_subnormal), float(np.finfo(np.float32).max), width=32)
+    return st.one_of(plain, anything)
 
 
 def elements(*, custom: bool = True) -> Any:
@@ -129,27 +180,36 @@ def elements(*, custom: bool = True) -> Any:
     return st.one_of(known, build())
 
 
-def mx_formats(*, custom: bool = True) -> Any:
-    """MX formats: the known ones with E8M0 scales and, unless left out, any element in blocks of 1 to 64."""
-    known = st.sampled_from([formats.get(name) for name in formats.names("e8m0")])
+def mx_formats(*, custom: bool = True, scales: str | Sequence[str] = "e8m0") -> Any:
+    """MX formats with such scales: the known ones and, unless left out, any element in blocks of 1 to 64.
+
+    `scales` are names of `mxnum.formats.SCALES`.
+    """
+    chosen = [
+        errors.choose("scales", s, tuple(formats.SCALES)) for s in ([scales] if isinstance(scales, str) else scales)
+    ]
+    listed = [formats.get(name) for scale in chosen for name in formats.names(scale)]
+    made = st.builds(lambda e, s, k: MXFormat(e, s, k), elements(), st.sampled_from(chosen), st.integers(1, 64))
     if not custom:
-        return known
-    return st.one_of(known, st.builds(lambda e, k: MXFormat(e, block=k), elements(), st.integers(1, 64)))
+        errors.require(bool(listed), "scales", "those of a known format, or custom=True given", scales)
+        return st.sampled_from(listed)
+    return st.one_of(st.sampled_from(listed), made) if listed else made
 
 
 def mx_arrays(format: str | MXFormat, *, max_rows: int = 3, max_length: int = 80) -> Any:
     """Two-dimensional `MXArray` objects of any codes and scales, blocks along the rows, short last blocks included."""
-    fmt = formats.get_e8m0(format, "mxnum.conformance.strategies")
+    fmt = formats.get(format)
+    dtype = scale_dtype(fmt.scale)
 
     @st.composite  # type: ignore[untyped-decorator]
     def build(draw: Any) -> mx.MXArray:
         rows, length = draw(st.integers(1, max_rows)), draw(st.integers(1, max_length))
         per_row = -(-length // fmt.block)
         made = draw(st.lists(codes(fmt.element), min_size=rows * length, max_size=rows * length))
-        scales = draw(st.lists(scale_codes(), min_size=rows * per_row, max_size=rows * per_row))
-        return mx.MXArray.from_parts(
-            np.array(made, np.uint8).reshape(rows, length), np.array(scales, np.uint8).reshape(rows, per_row), fmt
-        )
+        scales = draw(st.lists(scale_codes(fmt), min_size=rows * per_row, max_size=rows * per_row))
+        held = np.array(scales, f"u{dtype.itemsize}").view(dtype).reshape(rows, per_row)
+        elements_of = np.array(made, np.uint8).reshape(rows, length)
+        return mx.MXArray.from_parts(elements_of, held, fmt, tensor_scale=draw(tensor_scales(fmt)))
 
     return build()
 

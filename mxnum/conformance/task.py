@@ -10,7 +10,7 @@ import mxnum
 from mxnum import errors, formats
 from mxnum.dtypes import Array
 from mxnum.formats import FLOATS, ElementFormat, MXFormat
-from mxnum.modes import Accumulate, Nonfinite, Overflow, Rounding, ScaleRule
+from mxnum.modes import Accumulate, FloatScaleRule, Nonfinite, Overflow, Rounding, ScaleRule, scale_rules
 
 OPERATIONS = {
     "encode": "a number to an element code, at scale 1",
@@ -44,7 +44,7 @@ class Field:
     name: str
     bits: int
     count: int
-    #: ``float`` (a bit pattern of the float type), ``element``, ``scale`` or ``random``.
+    #: ``float`` (a bit pattern of the float type), ``element``, ``scale``, ``tensor`` or ``random``.
     kind: str
 
     @property
@@ -61,7 +61,7 @@ class Task:
     #: The type of the numbers that go in, or for dequantize that come out.
     source: ElementFormat = FLOATS["float32"]
     rounding: Rounding = Rounding.RNE
-    scale_rule: ScaleRule = ScaleRule.FLOOR
+    scale_rule: ScaleRule | FloatScaleRule = ScaleRule.FLOOR
     overflow: Overflow = Overflow.SATURATE
     nonfinite: Nonfinite = Nonfinite.BLOCK
     sr_bits: int = 30
@@ -76,6 +76,17 @@ class Task:
     @property
     def block(self) -> int:
         return self.format.block
+
+    @property
+    def scale_bits(self) -> int:
+        """Width of a scale code; floats have no sign."""
+        scale = self.format.scale
+        return scale.bits if scale.number is None else scale.number.bits - 1
+
+    @property
+    def has_tensor(self) -> bool:
+        """Whether each case is a part of a tensor that has a scale of its own."""
+        return self.format.tensor_scale is not None and self.operation != "encode"
 
     @property
     def is_stochastic(self) -> bool:
@@ -98,7 +109,7 @@ class Task:
             case "quantize" | "scale":
                 fields = [Field("x", width, k, "float")]
             case "dequantize":
-                fields = [Field("scale", 8, 1, "scale"), Field("code", element, 1, "element")]
+                fields = [Field("scale", self.scale_bits, 1, "scale"), Field("code", element, 1, "element")]
             case _:
                 sides = [(f"{side}_scale", side) for side in ("a", "b")]
                 fields = []
@@ -106,6 +117,8 @@ class Task:
                     fields += [Field(scale, 8, self.dot_blocks, "scale"), Field(codes, element, length, "element")]
         if self.is_stochastic:
             fields.append(Field("random", 32, fields[0].count, "random"))
+        if self.has_tensor:
+            fields += [Field("largest", width, 1, "tensor"), Field("tensor_scale", 32, 1, "tensor")]
         return tuple(fields)
 
     @property
@@ -116,9 +129,9 @@ class Task:
             case "encode":
                 return (code,)
             case "quantize":
-                return Field("scale", 8, 1, "scale"), replace(code, name="codes", count=self.block)
+                return Field("scale", self.scale_bits, 1, "scale"), replace(code, name="codes", count=self.block)
             case "scale":
-                return (Field("scale", 8, 1, "scale"),)
+                return (Field("scale", self.scale_bits, 1, "scale"),)
             case _:
                 return (Field("value", self.source.bits, 1, "float"),)
 
@@ -165,7 +178,7 @@ def make_task(
     *,
     source: str = "float32",
     rounding: str = "rne",
-    scale_rule: str = "floor",
+    scale_rule: str | None = None,
     overflow: str = "saturate",
     nonfinite: str = "block",
     sr_bits: int | str = 30,
@@ -173,20 +186,31 @@ def make_task(
     dot_blocks: int | str = 2,
     block: int | str | None = None,
 ) -> Task:
-    """A task from what users write, checked. `format` may also be the name of an element."""
+    """A task from what users write, checked. `format` may also be the name of an element.
+
+    The default of `scale_rule` is that of `mxnum.quantize`.
+    """
     operation = errors.choose("operation", operation, tuple(OPERATIONS))
     if isinstance(format, str) and format in formats.ELEMENTS:
         format = formats.of_element(format)
-    fmt = formats.get_e8m0(format, "mxnum.conformance")
+    fmt = formats.get(format)
+    if operation == "dot":
+        formats.get_e8m0(fmt, "A dot product of mxnum.conformance")
     if block is not None and _integer("block", block, 1, 4096) != fmt.block:
-        fmt = MXFormat(fmt.element, fmt.scale, int(block), fmt.name if fmt.name in formats.names() else "")
+        name = fmt.name if fmt.name in formats.names() else ""
+        fmt = MXFormat(fmt.element, fmt.scale, int(block), name, fmt.tensor_scale)
+    rules = scale_rules(fmt.scale.power_of_two)
+    rule = rules[0] if scale_rule is None else errors.choose_member("scale_rule", scale_rule, rules)
+    if isinstance(rule, FloatScaleRule) and rule.error_power:
+        accepted = f"'nearest' or 'rceil' for {fmt.element.name} elements"
+        errors.require(fmt.element.name == "e2m1", "scale_rule", accepted, str(rule))
     mode = errors.choose_member("accumulate", accumulate, (Accumulate.EXACT, Accumulate.BLOCK, Accumulate.SEQUENTIAL))
     return Task(
         operation=operation,
         format=fmt,
         source=FLOATS[errors.choose("source", source if operation != "dot" else "float32", tuple(FLOATS))],
         rounding=errors.choose_member("rounding", rounding, Rounding),
-        scale_rule=errors.choose_member("scale_rule", scale_rule, ScaleRule),
+        scale_rule=rule,
         overflow=errors.choose_member("overflow", overflow, Overflow),
         nonfinite=errors.choose_member("nonfinite", nonfinite, (Nonfinite.BLOCK, Nonfinite.ELEMENT)),
         sr_bits=_integer("sr_bits", sr_bits, 1, 30),

@@ -106,7 +106,9 @@ class Judge:
                 label = ", ".join(sorted(names))
                 choices[label] += count
                 examples.setdefault(label, groups.different(1)[0])
-        explanations = self._diagnosis.explanations(set(LABELS) - set(inconsistent), inconsistent) if bugs else []
+        steady = set(LABELS) - set(inconsistent)
+        explanations = self._diagnosis.explanations(steady, inconsistent) if bugs else []
+        stacks = self._diagnosis.stacks(steady) if bugs else ()
         as_choice = _of_random_bits(explanations) if len(explanations) == 1 else None
         if as_choice and explanations[0].wrong == bugs:
             choices[as_choice] += bugs
@@ -129,7 +131,7 @@ class Judge:
             {names_of_classes[i]: (n, wrong_classes[i] if bugs else 0) for i, n in sorted(totals.items())},
             dict(parts) if bugs else {}, sorted(wrong.different(self.keep), key=_number) if bugs else [], examples,
             self._by_part if bugs else {}, explanations, wrong.lines(self.task.block) if bugs else [],
-            self._nan_became(),
+            self._nan_became(), stacks=stacks if bugs else (),
         )  # fmt: skip
 
     def _nan_became(self) -> dict[str, int]:

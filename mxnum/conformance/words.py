@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.conformance.expected import as_floats, element_codes
-from mxnum.conformance.explain import explain_element, explain_scale, number
+from mxnum.conformance.exact_text import number
+from mxnum.conformance.expected import as_floats, element_codes, is_nan_scale, tensor_scales
+from mxnum.conformance.explain import explain_element, explain_scale
 from mxnum.conformance.judge import nan_codes, wrong_elements
 from mxnum.conformance.task import Columns, Task
-from mxnum.formats import E8M0, ElementFormat
+from mxnum.formats import ElementFormat
 
 
 def describe(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
@@ -18,15 +19,15 @@ def describe(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
     match task.operation:
         case "encode":
             x, random = int(inputs["x"][0, 0]), _random(inputs, 0)
-            return element(task, x, E8M0.bias, random, int(got["code"][0, 0]), int(want["code"][0, 0]))
+            return element(task, x, None, random, int(got["code"][0, 0]), int(want["code"][0, 0]))
         case "quantize":
             return _block(task, inputs, got, want)
         case "scale":
-            return f"{block_text(task, inputs['x'])}: {scale(task, inputs, got, want)}"
+            return f"{block_text(task, inputs['x'])}{_of_tensor(inputs)}: {scale(task, inputs, got, want)}"
         case "dequantize":
             code, s = int(inputs["code"][0, 0]), int(inputs["scale"][0, 0])
             meaning = f"code {hexadecimal(code, task.element.bits)} ({plain(task.element.value(code))}) at scale "
-            return meaning + f"0x{s:02X} ({_scale_value(s)}): {value(task.source, got, want)}"
+            return meaning + f"{scale_text(task, s)}{_of_tensor(inputs)}: {value(task.source, got, want)}"
         case _:
             scales = [[f"{int(s):02X}" for s in inputs[name][0]] for name in ("a_scale", "b_scale")]
             codes = [shortened([hexadecimal(int(c), task.element.bits)[2:] for c in inputs[n][0]]) for n in ("a", "b")]
@@ -34,10 +35,12 @@ def describe(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
             return f"{factors}: {value(task.source, got, want)} by accumulation {task.accumulate}"
 
 
-def element(task: Task, x: int, scale_code: int, random: int, got: int, want: int) -> str:
+def element(
+    task: Task, x: int, scale_code: int | None, random: int, got: int, want: int, tensor: float | None = None
+) -> str:
     """About one element code."""
     e = task.element
-    steps = explain_element(task, x, scale_code, random)
+    steps = explain_element(task, x, scale_code, random, tensor)
     given = f"x = {hexadecimal(x, task.source.bits)} ({plain(steps.x)})"
     if task.is_stochastic:
         given += f", random 0x{random:08X}"
@@ -61,11 +64,30 @@ def element(task: Task, x: int, scale_code: int, random: int, got: int, want: in
 def scale(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
     """About a scale code."""
     g, w = int(got["scale"][0, 0]), int(want["scale"][0, 0])
-    shown = f"0x{g:02X} ({_scale_value(g)})" if 0 <= g <= E8M0.nan_code else misfit(g, 8)
-    text = f"got scale {shown}, want 0x{w:02X} ({_scale_value(w)})"
-    if 0 <= g < E8M0.nan_code != w:
+    fits = 0 <= g < 1 << task.scale_bits
+    text = f"got scale {scale_text(task, g) if fits else misfit(g, task.scale_bits)}, want {scale_text(task, w)}"
+    if fits and not is_nan_scale(task, np.array([g, w])).any():
         text += f", {abs(g - w)} too {'high' if g > w else 'low'}"
-    return f"{text}. {explain_scale(task, inputs['x'][0]).sentence()}"
+    return f"{text}. {explain_scale(task, inputs['x'][0], _tensor(inputs)).sentence()}"
+
+
+def scale_text(task: Task, code: int) -> str:
+    """A scale code and its value."""
+    fmt, shown = task.format.scale, f"0x{code:0{(task.scale_bits + 3) // 4}X}"
+    if bool(is_nan_scale(task, np.array(code))):
+        return f"{shown} (NaN)"
+    return f"{shown} ({f'2^{code - fmt.bias}' if fmt.power_of_two else plain(fmt.value(code))})"
+
+
+def _tensor(inputs: Columns) -> float | None:
+    found = tensor_scales(inputs)
+    return None if found is None else float(found[0, 0])
+
+
+def _of_tensor(inputs: Columns) -> str:
+    """The tensor that a block is a part of."""
+    found = _tensor(inputs)
+    return "" if found is None else f" (tensor scale {plain(found)})"
 
 
 def value(target: ElementFormat, got: Columns, want: Columns) -> str:
@@ -82,26 +104,26 @@ def value(target: ElementFormat, got: Columns, want: Columns) -> str:
 
 def _block(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
     x = inputs["x"][0]
-    start = block_text(task, inputs["x"])
+    start, scale_bits = block_text(task, inputs["x"]) + _of_tensor(inputs), task.scale_bits
     s = int(got["scale"][0, 0])
     wrong = wrong_elements(task, inputs, got)
     codes, right = got["codes"][0], want["codes"][0]
+    has_meaning = 0 <= s < 1 << scale_bits and not bool(is_nan_scale(task, np.array(s)))
     if s != int(want["scale"][0, 0]):
-        if not wrong.size or not 0 <= s < E8M0.nan_code:
+        if not wrong.size or not has_meaning:
             return f"{start}: {scale(task, inputs, got, want)}"
-        right = element_codes(task, inputs["x"], got["scale"].astype(np.uint8), inputs.get("random"))[0]
-        start += (
-            " (not a block of NaN by choice)" if int(want["scale"][0, 0]) == E8M0.nan_code else " (scale by choice)"
-        )
+        right = element_codes(task, inputs["x"], got["scale"], inputs.get("random"), tensor_scales(inputs))[0]
+        start += " (not a block of NaN by choice)" if is_nan_scale(task, want["scale"])[0, 0] else " (scale by choice)"
     if not wrong.size:  # other codes by choice
         differing = np.flatnonzero(codes != right)
         wrong = differing[:1] if differing.size else np.zeros(1, np.int64)
     # An element with another value tells more than one with another zero.
     valued = [i for i in wrong if not {int(codes[i]), int(right[i])} <= {0, _minus_zero(task.element)}]
     place = int(valued[0] if valued else wrong[0])
-    if 0 <= s < E8M0.nan_code:
-        about = element(task, int(x[place]), s, _random(inputs, place), int(codes[place]), int(right[place]))
-        at = f"element {place} at scale 0x{s:02X} ({_scale_value(s)}), {about}"
+    if has_meaning:
+        both = int(codes[place]), int(right[place])
+        about = element(task, int(x[place]), s, _random(inputs, place), *both, _tensor(inputs))
+        at = f"element {place} at scale {scale_text(task, s)}, {about}"
     elif not 0 <= int(codes[place]) < 1 << task.element.bits:
         at = f"element {place}: got {misfit(int(codes[place]), task.element.bits)}, want 0x{int(right[place]):X}."
     else:
@@ -153,10 +175,6 @@ def ordinal(fmt: ElementFormat, code: int) -> int:
     if fmt.integer:
         return code - 2 * sign if code & sign else code
     return -(code & (sign - 1)) if code & sign else code
-
-
-def _scale_value(code: int) -> str:
-    return "NaN" if code == E8M0.nan_code else f"2^{code - E8M0.bias}"
 
 
 def _random(inputs: Columns, place: int) -> int:

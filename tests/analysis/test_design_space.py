@@ -34,8 +34,38 @@ def test_every_combination_once_and_as_measured():
 
 def test_by_default_everything_is_tried(monkeypatch):
     tried = []
-    monkeypatch.setattr(design_space, "_measured", lambda x, *setting, seed: tried.append(setting))
-    assert explore(X).total == len(tried) == 8 * 4 * 7 * 2 * 3 * 2
+    monkeypatch.setattr(design_space, "_measured", lambda x, *setting, **_: tried.append(setting))
+    # With and without offsets under powers of two; nvfp4 with three rules, without.
+    assert explore(X).total == len(tried) == (8 * 4 * 2 + 3) * 7 * 2 * 3
+
+
+def test_nvfp4_beside_mxfp4():
+    """One table: each format with the rules of its kind; the tensor scale is of the whole tensor, not the sample."""
+    x = X.copy()
+    x[1, 0] = 3.0
+    few = {"roundings": ["rne"], "organisations": ["row"], "block_sizes": [16], "asymmetric": [False, True]}
+    found = explore(x, formats=["mxfp4_e2m1", "nvfp4"], sample=32 * 96, **few)
+    kinds = {(c.format, c.scale_rule, c.asymmetric) for c in found.candidates}
+    assert {c[1:] for c in kinds if c[0] == "nvfp4"} == {
+        ("nearest", False), ("rceil", False), ("four_over_six_squared", False)
+    }  # fmt: skip
+    assert len(kinds) == found.total == 3 + 4 * 2
+    part = design_space.bands(x, 32 * 96, 1)
+    assert part.max() < 3.0
+    for rule in ("nearest", "rceil"):
+        got = measure(part, "nvfp4", scale_rule=rule, tensor_scale=np.float32(3.0 / 2688)[()].reshape(()))
+        (c,) = found.ranked(format="nvfp4", scale_rule=rule)
+        assert (c.normalized_rmse, c.clamp_rate) == (got.normalized_rmse, got.clamp_rate)
+        assert (c.bits_per_element, c.zero_scale_rate) == (4.5, got.zero_scale_blocks)
+    assert "\n  nvfp4      four_over_six_squared rne     1x16 no" in repr(found)
+    both = explore(x, formats=["mxint8", "e4m3:block=128,scale=float32"], scale_rules=["rceil", "floor"], **few)
+    assert len(both.candidates) == 2 * 2 + 1
+    with pytest.raises(
+        ValueError, match=r"'scale_rules' must be one of \['nearest', 'rceil'\] at least for mx_e4m3_128_f"
+    ):
+        explore(x, formats=["e4m3:block=128,scale=float32"], scale_rules=["floor"])
+    with pytest.raises(ValueError, match="'asymmetric' must be with False for nvfp4, whose scales are floats"):
+        explore(x, formats=["nvfp4"], asymmetric=[True])
 
 
 def test_ranking_and_frontier():

@@ -26,7 +26,8 @@ def block_of(index, blocks):
 
 def naive(x, fmt, blocks, random_bits=None, **options):
     """The fields of each element by exact rationals: the reference quantizes, a wider element tells who was clamped."""
-    element = formats.get(fmt).element
+    fmt = formats.get(fmt)
+    element = fmt.element
     bits = 1 if element.integer else element.exponent_bits
     wider = ElementFormat("wider", bits + 1, element.mantissa_bits, element.bias)
     q = reference.quantize(x, fmt, blocks=blocks, random_bits=random_bits, **options)
@@ -39,13 +40,15 @@ def naive(x, fmt, blocks, random_bits=None, **options):
         found[index] = row
         value = float(x[index])
         row["nonfinite"] = int(not math.isfinite(value))
-        if row["nonfinite"] or scales[block] == 255:
+        number = float(scales[block]) if fmt.scale.bits > 8 else fmt.scale.value(int(scales[block]))
+        if row["nonfinite"] or math.isnan(number):
             continue
         held = value
         if offsets is not None:
             held = float(x[index].astype(np.float32) - offsets[block].astype(np.float32))
-        scale = Fraction(2) ** (int(scales[block]) - 127)
-        y = Fraction(held) / scale
+        tensor = 1.0 if q.tensor_scale is None else float(np.broadcast_to(q.tensor_scale, x.shape)[index])
+        scale = Fraction(number) * Fraction(tensor)
+        y = Fraction(held) / scale if scale else Fraction(0)
         row["measured"] = 1
         row["beyond_max"] = int(abs(y) > largest)
         word = {} if random_bits is None else {"random_bits": int(random_bits[index])}
@@ -104,6 +107,77 @@ def test_agrees_with_exact_rationals(fmt, rounding, monkeypatch):
         assert got.blocks_beyond_max == len(over)
 
 
+FLOAT_SCALES = (
+    ("nvfp4", {}),
+    ("nvfp4", {"scale_rule": "rceil", "tensor_scale": "row", "rounding": "rna"}),
+    ("nvfp4", {"tensor_scale": np.array(2.0**-12, np.float32), "rounding": "sr"}),
+    ("nvfp4", {"tensor_scale": np.array(2.0**-14, np.float32), "rounding": "rto"}),
+    ("e4m3:scale=float32", {"rounding": "rtp", "overflow": "ieee"}),
+    ("e2m1:scale=e4m3", {"rounding": "rtn"}),
+    ("int4:scale=float16", {"rounding": "sr"}),
+    ("e3m0:scale=ue5m3,tensor_scale=float32", {"rounding": "rtz"}),
+)
+
+
+@pytest.mark.parametrize("case", range(len(FLOAT_SCALES)))
+def test_scales_that_are_floats(case, monkeypatch):
+    monkeypatch.setattr(statistics, "CHUNK", 40)
+    fmt, options = FLOAT_SCALES[case]
+    x, blocks = sample(f"float scales {case}"), (1, 8)
+    x[2, :8] *= np.float32(2.0**-20)
+    words = {"random_bits": reference.random_words(x.shape, seed=5)} if options.get("rounding") == "sr" else {}
+    rows, scales = naive(x, fmt, blocks, **options, **words)
+    got = measure(x, fmt, blocks=blocks, **options, **({"seed": 5} if words else {}))
+    assert_agrees(got, list(rows.values()))
+    assert (got.blocks, got.nan_blocks) == (12, 3)
+    over = {block_of(i, blocks) for i, row in rows.items() if row["beyond_max"]}
+    assert got.blocks_beyond_max == len(over)
+    scale = formats.get(fmt).scale
+    numbers = (
+        scales.astype(float) if scale.bits > 8 else np.array([[scale.value(int(c)) for c in row] for row in scales])
+    )
+    assert got.zero_scales == np.sum(numbers == 0)
+    assert got.subnormal_scales == np.sum((numbers > 0) & (numbers < scale.number.min_normal))
+    assert got.largest_scales == np.sum(numbers == scale.number.max)
+    q = reference.quantize(x, fmt, blocks=blocks, **options, **words)
+    assert np.array_equal(got.tensor_scale, q.tensor_scale) if q.tensor_scale is not None else got.tensor_scale is None
+    by_block = measure(x, fmt, blocks=blocks, per="block", **options, **({"seed": 5} if words else {}))
+    assert np.array_equal(by_block.zero_scales, numbers == 0)
+    assert by_block.clamped.sum() == got.clamped
+
+
+def test_scales_that_are_floats_say_what_became_of_them():
+    x = np.repeat(np.float32([[1], [2.0**-6], [2.0**-16], [0]]), 16, axis=1)
+    got = measure(x, "e2m1:block=16,scale=e4m3")
+    assert (got.zero_scale_blocks, got.subnormal_scale_blocks, got.largest_scale_blocks) == (0.5, 0.25, 0)
+    assert "scales: zero 50.000%, subnormal 25.000%" in repr(got)
+    assert got.underflow_rate == 0.25  # a block of zeros loses nothing
+    got = measure(x, "nvfp4")
+    assert (got.zero_scale_blocks, got.largest_scale_blocks) == (0.25, 0.25)
+    assert "scales: tensor scale 0.000372024, zero 25.000%, subnormal 25.000%, the largest 25.000%" in repr(got)
+    assert "zero_scale_blocks" in got.as_dict()
+    assert not [name for name in measure(x, "nvfp4", per=0).as_dict() if name.endswith("_scales")]
+    with pytest.raises(AttributeError, match="not counted along an axis"):
+        _ = measure(x, "nvfp4", per=0).zero_scale_blocks
+    assert "scales" not in repr(measure(x, "mxfp4_e2m1"))
+
+
+def test_rules_that_look_at_elements_and_large_arrays_are_measured_by_the_engine(monkeypatch):
+    x = sample("engine", (6, 48))
+    for options in ({"scale_rule": "four_over_six_squared"}, {}):
+        monkeypatch.setattr(statistics, "FEW", 0)
+        rows, _ = naive(x, "nvfp4", (1, 16), **options)
+        assert_agrees(measure(x, "nvfp4", **options), list(rows.values()))
+
+
+def test_a_tensor_scale_that_is_wrong():
+    for given, message in ((-1.0, "positive and finite"), ("column", "one of \\['row'\\]"), (0.1, "a float32 number")):
+        with pytest.raises(ValueError, match=f"'tensor_scale' must be {message}"):
+            measure(np.ones((2, 16), np.float32), "nvfp4", tensor_scale=given)
+    with pytest.raises(ValueError, match="'tensor_scale' must be left out for mxint8"):
+        measure(np.ones((2, 16), np.float32), "mxint8", tensor_scale=1.0)
+
+
 @pytest.mark.parametrize("rounding", ["rne", "rna", "rtz", "rtp", "rtn", "rto", "sr"])
 @pytest.mark.parametrize("fmt", formats.names("e8m0"))
 def test_who_is_clamped_beside_the_largest_value(fmt, rounding):
@@ -133,7 +207,8 @@ def test_groups(fmt, layout, monkeypatch):
     by_block = measure(x, fmt, per="block", **layout)
     assert by_block.size.shape == scales_shape(x.shape, blocks)
     for block in np.ndindex(by_block.size.shape):
-        one = statistics.Statistics(**{f: getattr(by_block, f)[block] for f in vars(by_block)})
+        fields = {name: values[block] for name, values in vars(by_block).items() if values is not None}
+        one = statistics.Statistics(**fields)
         assert_agrees(one, [row for index, row in rows.items() if block_of(index, blocks) == block])
     assert np.array_equal(by_block.nan_blocks, scales == 255)
     assert np.array_equal(by_block.blocks_beyond_max, by_block.beyond_max > 0)

@@ -79,3 +79,33 @@ def test_what_lies_on_the_grid_beyond_the_largest(run):
     assert "; 480 is beyond the largest, 448: it saturates" in run("explain", "470", "--scale", 127)
     overflowing = run("explain", "512", "--scale", 127, "--overflow", "ieee", "-f", "mxfp8_e4m3")
     assert "is beyond the largest, 448: it overflows to NaN" in overflowing
+
+
+def test_scales_that_are_floats(run):
+    printed = run("explain", "-f", "nvfp4", "9", "1")
+    for line in (
+        "  tensor    0.003348214319...   (the tensor scale, float32)",
+        "  quotient  9 / (6 * 0.003348214319...) = 447.9999955...",
+        "  below     416 (0x7D)",
+        "  rule      nearest takes the nearer one",
+        "  scale     0x7E = 1111 110 = 448",
+        "  x / (448 * 0.003348214319...) 0.66666666...",
+        "  result    0 00 1   (0x1 = 0.5, times (448 * 0.003348214319...) = 0.7500000075...)",
+    ):
+        assert line in printed.splitlines()
+    given = run.json("explain", "-f", "nvfp4", "--tensor-scale", "0x1p-8", "9", "1")
+    assert given["tensor scale"] == 2.0**-8
+    assert (given["scale"]["code"], given["scale"]["value"], given["scale"]["quotient"]) == (0x7C, 384.0, "384")
+    assert [element["code"] for element in given["elements"]] == [7, 1]
+    assert "past the largest" in run("explain", "-f", "e2m1:block=16,scale=e4m3", "2700")
+    assert "the scale is zero" in run("explain", "-f", "nvfp4", "--scale", 0, "--tensor-scale", 1, "5")
+    assert "Option --tensor-scale must be given with --scale" in run(
+        "explain", "-f", "nvfp4", "--scale", 1, "1", status=2
+    )
+    assert "Option --tensor-scale must be left out for mxint8" in run(
+        "explain", "-f", "mxint8", "--tensor-scale", 1, "1", status=2
+    )
+    assert "Option --tensor-scale must be positive and finite" in run(
+        "explain", "-f", "nvfp4", "--tensor-scale", 0, "1", status=2
+    )
+    assert "Option --scale must be between 0 and 127" in run("explain", "-f", "nvfp4", "--scale", 128, "1", status=2)

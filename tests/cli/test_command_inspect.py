@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 import mxnum as mx
+from mxnum.cli import summary
 
 
 def test_floats(run, tmp_path):
@@ -33,6 +34,34 @@ def test_quantized(run, tmp_path):
     assert "is quantized already" in run("inspect", tmp_path / "q.npz", "-f", "mxint8", status=2)
 
 
+def test_scales_that_are_floats(run, tmp_path, monkeypatch):
+    x = np.repeat(np.float32([[1], [2.0**-6], [2.0**-16], [0]]), 16, axis=1)
+    x[1, 0] = np.nan
+    np.save(tmp_path / "x.npy", x)
+    facts = run.json("inspect", tmp_path / "x.npy", "-f", "nvfp4")
+    wanted = {
+        "tensor scale": float(np.float32(1 / 2688)), "blocks": 4, "blocks of NaN": 1, "blocks of scale 0": 1,
+        "blocks of a subnormal scale": 1, "blocks of the largest scale": 1,
+    }  # fmt: skip
+    assert {name: facts[name] for name in wanted} == wanted
+    monkeypatch.setattr(summary, "PIECE", 16)  # in pieces the tensor scale is that of the whole
+    assert run.json("inspect", tmp_path / "x.npy", "-f", "nvfp4") == facts
+    assert "blocks of scale code 0" not in run("inspect", tmp_path / "x.npy", "-f", "nvfp4", "--scale-rule", "rceil")
+    mx.quantize(x, "nvfp4").save(tmp_path / "q.npz")
+    quantized = run.json("inspect", tmp_path / "q.npz")
+    del wanted["blocks"]
+    assert {name: quantized[name] for name in wanted} == wanted
+    assert (quantized["scale exponents"], quantized["exponents"]) == ("-8 to 8", {"-8": 1, "8": 1})
+    mx.quantize(x, "e4m3:block=16,scale=float32").save(tmp_path / "wide.npz")
+    quantized = run.json("inspect", tmp_path / "wide.npz")
+    assert (quantized["blocks of NaN"], quantized["blocks of scale 0"]) == (1, 1)
+    assert "tensor scale" not in quantized
+    assert "must be one of ['nearest', 'rceil'" in run(
+        "inspect", tmp_path / "x.npy", "-f", "nvfp4", "--scale-rule", "floor", status=2
+    )
+
+
 def test_empty(run, tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((0, 4), np.float32))
-    assert run.json("inspect", tmp_path / "x.npy", "-f", "mxint8")["elements"] == 0
+    for name in ("mxint8", "nvfp4"):
+        assert run.json("inspect", tmp_path / "x.npy", "-f", name)["elements"] == 0

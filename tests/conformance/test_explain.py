@@ -8,7 +8,8 @@ import pytest
 import mxnum as mx
 from mxnum import reference
 from mxnum.conformance.cases import cases
-from mxnum.conformance.explain import explain_block, explain_element, explain_scale, fraction_text, number
+from mxnum.conformance.exact_text import fraction_text, number
+from mxnum.conformance.explain import explain_block, explain_element, explain_scale
 from mxnum.conformance.randomness import Words
 from mxnum.conformance.task import make_task
 

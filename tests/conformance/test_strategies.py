@@ -36,6 +36,30 @@ def test_formats(fmt):
     assert mx.formats.get(fmt) is fmt
 
 
+@given(mxst.blocks("nvfp4"), mxst.mx_arrays("nvfp4"), mxst.mx_formats(scales=("e4m3", "float32")))
+@settings(max_examples=15, deadline=None)
+def test_scales_that_are_floats(x, q, fmt):
+    assert (x.shape, x.dtype) == ((16,), np.float32)
+    assert q.tensor_scale > 0
+    assert q.scales.max(initial=0) <= 0x7F
+    assert fmt.scale.name in ("e4m3", "float32")
+
+
+@given(mxst.scale_codes("e4m3:scale=float16"), mxst.tensor_scales("nvfp4"), mxst.tensor_scales("mxint8"))
+@settings(max_examples=15)
+def test_codes_of_float_scales(code, tensor_scale, none):
+    assert 0 <= code <= 0x7E00
+    assert np.float32(tensor_scale) == tensor_scale > 0
+    assert none is None
+
+
+def test_ties_of_float_scales_are_found_quickly():
+    quick = settings(max_examples=200, derandomize=True, deadline=None, database=None)
+    near = mxst.boundary_values("nvfp4", scale=0x30, tensor_scale=0.25)
+    assert find(near, lambda v: abs(v) == 2.5 * 0.5 * 0.25, settings=quick)
+    assert find(mxst.blocks("nvfp4"), lambda x: np.isnan(x).any() and np.isfinite(x).any(), settings=quick) is not None
+
+
 def differ(x, first, second):
     return not mx.quantize(x, "mxfp8_e4m3", **first).equals(mx.quantize(x, "mxfp8_e4m3", **second))
 

@@ -1,0 +1,81 @@
+"""What quantization did to each element and each block of an array: what `statistics` sums up."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mxnum import by_numpy
+from mxnum.array import MXArray
+from mxnum.chunks import gather, spread
+from mxnum.dtypes import Array
+from mxnum.formats import MXFormat, ScaleFormat
+from mxnum.layout import Blocks
+
+
+def of_elements(
+    x: Array,
+    q: MXArray | by_numpy.Quantized,
+    fmt: MXFormat,
+    layout: Blocks,
+    asked: by_numpy.Settings,
+    bits: Array | None,
+    tensor: Array | None,
+) -> dict[str, Array]:
+    """One value per element for each summed field, and what its blocks are."""
+    element, scales = fmt.element, np.asarray(q.scales)
+    exact = x.astype(np.float64)
+    by_block = by_numpy.scale_numbers(scales, fmt.scale)
+    broken = np.isnan(by_block)
+    finite = np.isfinite(exact)
+    measured = finite & ~spread(broken, layout, x.shape)
+    # Products of a scale, a tensor scale and a value of the element have less than 53 bits.
+    factor = spread(by_block, layout, x.shape) * (1.0 if tensor is None else tensor.astype(np.float64))
+    held = exact if q.offsets is None else _differences(x, spread(q.offsets, layout, x.shape))
+    table = np.array([element.value(code) for code in range(1 << element.bits)])
+    magnitudes = np.abs(table)
+    with np.errstate(invalid="ignore", over="ignore"):
+        # What q.dequantize("float64") gives, without compiling a loop for it.
+        values = table[q.codes] * factor
+        if q.offsets is not None:
+            values += spread(q.offsets, layout, x.shape)
+        beyond = measured & (factor > 0) & (np.abs(held) > element.max * factor)
+        clamped = beyond.copy()
+        if beyond.any():
+            each = spread(scales, layout, x.shape)[beyond]
+            tensors = np.broadcast_to(np.float32(1) if tensor is None else tensor, x.shape)[beyond]
+            drawn = None if bits is None else bits[beyond]
+            clamped[beyond] = by_numpy.exceed(held[beyond], fmt, each, tensors, asked, drawn)
+        compared = measured & np.isfinite(values)
+        x_or_0 = np.where(compared, exact, 0.0)
+        error = np.where(compared, values, 0.0) - x_or_0
+        return {
+            "size": np.ones(x.shape, bool),
+            "nonfinite": ~finite,
+            "measured": measured,
+            "compared": compared,
+            "beyond_max": beyond,
+            "clamped": clamped,
+            "at_max": measured & (magnitudes == element.max)[q.codes],
+            "underflowed": measured & (magnitudes == 0)[q.codes] & (held != 0),
+            "sum_x2": x_or_0 * x_or_0,
+            "sum_error": error,
+            "sum_error2": error * error,
+            "sum_error_x": error * x_or_0,
+            "max_error": np.abs(error),
+            "blocks_beyond_max": gather(np.logical_or, beyond, layout),
+            "nan_blocks": broken,
+            "zero_scales": by_block == 0,
+            "subnormal_scales": (by_block > 0) & (by_block < _least_normal(fmt.scale)),
+            "largest_scales": by_block == fmt.scale.value(fmt.scale.max_code),
+        }
+
+
+def _least_normal(scale: ScaleFormat) -> float:
+    return 0.0 if scale.number is None else scale.number.min_normal
+
+
+def _differences(x: Array, offsets: Array) -> Array:
+    """What the elements hold under asymmetric scaling: x - offset in float32 (float64 for float64), as defined."""
+    working = np.float64 if x.dtype == np.float64 else np.float32
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray((x.astype(working) - offsets.astype(working)).astype(np.float64))

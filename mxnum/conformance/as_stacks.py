@@ -1,0 +1,96 @@
+"""What each stack of `mxnum.stacks` would answer: blocks that are parts of tensors, each with its largest magnitude."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from mxnum import by_numpy, stacks
+from mxnum.conformance.expected import as_bits, as_floats, scale_numbers
+from mxnum.conformance.task import Columns, Task
+from mxnum.dtypes import Array, numpy_dtype
+from mxnum.formats import ELEMENTS
+from mxnum.modes import Overflow, Rounding
+from mxnum.stacks import Stack
+
+_NVFP4 = "e2m1", "e4m3"
+_SOURCES = "float32", "bfloat16", "float16"
+
+
+def applicable(task: Task) -> Iterator[Stack]:
+    """The stacks that compute what a task asks for."""
+    fmt = task.format
+    if (fmt.element.name, fmt.scale.name) != _NVFP4 or fmt.element != ELEMENTS["e2m1"]:
+        return
+    if task.operation not in ("quantize", "scale", "dequantize") or task.source.name not in _SOURCES:
+        return
+    if (task.rounding, task.overflow) != (Rounding.RNE, Overflow.SATURATE):
+        return
+    for stack in stacks.STACKS.values():
+        if fmt.tensor_scale is not None or stack.direction == "none":
+            yield stack
+
+
+def answer(stack: Stack, field: str) -> Callable[[Task, Columns], Array]:
+    """What it gives of a field of the answers; codes are those for the scales that were answered."""
+    made = {"scale": _scales, "codes": _codes, "value": _values}[field]
+
+    def answered(task: Task, inputs: Columns) -> Array:
+        with np.errstate(all="ignore"):
+            if field == "value":
+                return made(stack, task, inputs, _largest(task, inputs))
+            x = as_floats(inputs["x"], task.source).astype(np.float32)
+            finite = _largest(task, inputs)
+            found = made(stack, task, inputs, finite)
+            # Of a tensor with an infinity the largest magnitude may be that; with a NaN nothing is said.
+            infinite = made(stack, task, inputs, np.where(np.isinf(x).any(axis=1, keepdims=True), np.inf, finite))
+            given = inputs["answered"]
+            is_open = (given == infinite).all(axis=1) | np.isnan(x).any(axis=1)
+            return np.where(is_open[:, None], given, found)
+
+    return answered
+
+
+def _largest(task: Task, inputs: Columns) -> Array:
+    """Of the tensor of each row; 1 where there is no tensor scale and it does not matter."""
+    if "largest" not in inputs:
+        return np.ones((len(next(iter(inputs.values()))), 1), np.float32)
+    return as_floats(inputs["largest"], task.source)
+
+
+def _global(stack: Stack, task: Task, largest: Array) -> Array:
+    own = numpy_dtype(task.source) if stack.in_own_type else np.dtype(np.float32)
+    return np.asarray(stack.global_scale(largest.astype(own)), np.float32)
+
+
+def _scales(stack: Stack, task: Task, inputs: Columns, largest: Array) -> Array:
+    x = as_floats(inputs["x"], task.source)
+    of_blocks = np.abs(x.astype(np.float32)).max(axis=1, keepdims=True)
+    own = x.dtype if stack.in_own_type else np.dtype(np.float32)
+    found = np.asarray(stack.block_scale(of_blocks.astype(own), _global(stack, task, largest)), np.float32)
+    code = by_numpy.encode(np.abs(found), ELEMENTS["e4m3"])
+    return np.where(code == 0, stack.for_zero, code)
+
+
+def _codes(stack: Stack, task: Task, inputs: Columns, largest: Array) -> Array:
+    x = as_floats(inputs["x"], task.source).astype(np.float32)
+    scales = scale_numbers(task, inputs["scale"]).astype(np.float32)
+    factor = np.asarray(stack.factor(scales, _global(stack, task, largest)), np.float32)
+    scaled = x / factor if stack.divides else x * factor
+    code = by_numpy.encode(np.where(np.isnan(scaled), np.float32(0), scaled), ELEMENTS["e2m1"])
+    if not stack.keeps_negative_zero:
+        code = np.where(scaled == 0, 0, code)
+    if stack.nan_element is None:  # the machine decides, through the sign of its NaN
+        return np.where(np.isnan(scaled), inputs["answered"], code)
+    return np.where(np.isnan(scaled), stack.nan_element, code)
+
+
+def _values(stack: Stack, task: Task, inputs: Columns, largest: Array) -> Array:
+    element = np.array(task.element.values())[inputs["code"]].astype(np.float32)
+    scales = scale_numbers(task, inputs["scale"]).astype(np.float32)
+    of_all = largest.astype(np.float32)
+    value = np.asarray(stack.decoded(element, scales, _global(stack, task, largest), of_all), np.float32)
+    value = value.astype(numpy_dtype(task.source))
+    bits, nan = as_bits(value, task.source), task.source.nan_code
+    return np.where(np.isnan(value), bits.dtype.type(nan or 0), bits)

@@ -1,0 +1,216 @@
+"""What a wrong implementation of scales that are floats may have done: other rules, other orders, no tensor scale.
+
+m is the largest magnitude of a block, s its scale, t the tensor scale (1 without one), x a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from mxnum import by_numpy
+from mxnum.conformance.expected import (
+    as_bits,
+    as_floats,
+    element_codes,
+    expected,
+    is_nan_scale,
+    scale_numbers,
+    tensor_scales,
+)
+from mxnum.conformance.grid import as_magnitudes
+from mxnum.conformance.task import Columns, Task
+from mxnum.dtypes import Array
+from mxnum.formats import ELEMENTS, ElementFormat
+from mxnum.modes import FloatScaleRule
+
+Answer = Callable[[Task, Columns], Array]
+_ONE = np.float32(1)
+
+#: Quotients m / (L t) as float32 computes them, where L is the largest element.
+_SCALE_ORDERS: dict[str, Callable[..., Array]] = {
+    "m / L / t": lambda m, L, t: (m / L) / t,
+    "m / t / L": lambda m, L, t: (m / t) / L,
+    "m / (L t)": lambda m, L, t: m / (L * t),
+    "m * (1 / L) / t": lambda m, L, t: (m * (_ONE / L)) / t,
+    "m / L * (1 / t)": lambda m, L, t: (m / L) * (_ONE / t),
+    "m * (1 / (L t))": lambda m, L, t: m * (_ONE / (L * t)),
+}
+_ELEMENT_ORDERS: dict[str, Callable[..., Array]] = {
+    "x / (s t)": lambda x, s, t: x / (s * t),
+    "x * (1 / (s t))": lambda x, s, t: x * (_ONE / (s * t)),
+    "x / s / t": lambda x, s, t: (x / s) / t,
+    "x / t / s": lambda x, s, t: (x / t) / s,
+    "x * (1 / s / t)": lambda x, s, t: x * ((_ONE / s) / t),
+    "x * (1 / t / s)": lambda x, s, t: x * ((_ONE / t) / s),
+}
+
+
+def scales(task: Task) -> Iterator[tuple[str, Answer]]:
+    """Other scale codes."""
+    for rule in FloatScaleRule:
+        if rule != task.scale_rule and (not rule.error_power or task.element == ELEMENTS["e2m1"]):
+            yield f"scale rule {rule}", _by_rule(rule)
+    yield "rounding scales down", _rounded_down
+    for name, order in _SCALE_ORDERS.items():
+        if task.has_tensor or ("(L t)" not in name and "/ t" not in name):
+            yield f"{name} in float32", _in_order(order)
+    for name, change in _other_tensors(task):
+        yield name, _changed(_scale, change)
+    yield "a scale of m / t, without the largest element", _without_largest
+    least = 1 << _number(task).mantissa_bits
+    yield "the least normal scale in place of smaller ones", lambda t, i: np.maximum(_scale(t, i), least)
+    yield "a smallest scale code of 1", lambda t, i: np.maximum(_scale(t, i), 1)
+    yield "a scale code that is 1 higher", _shifted(1)
+    yield "a scale code that is 1 lower", _shifted(-1)
+
+
+def codes(task: Task) -> Iterator[tuple[str, Answer]]:
+    """Other element codes, for the scales that were answered."""
+    for name, change in _other_tensors(task):
+        yield name, _changed(_codes, change)
+    if task.is_stochastic:
+        return
+    for name, order in _ELEMENT_ORDERS.items():
+        if task.has_tensor or ("(s t)" in name):
+            yield f"{name} in float32", _element_in_order(order)
+    yield "multiplying by the scale", _element_in_order(lambda x, s, t: x * s * t)
+
+
+def values(task: Task) -> Iterator[tuple[str, Answer]]:
+    """Other values of codes at scales."""
+    for name, change in _other_tensors(task):
+        yield name, _changed(lambda t, i: expected(t, i)["value"], change)
+
+    def product_first(task: Task, inputs: Columns) -> Array:
+        s, t = _factor(task, inputs)
+        with np.errstate(all="ignore"):
+            value = np.array(task.element.values())[inputs["code"]].astype(np.float32) * (s * t)
+        bits = as_bits(
+            value.astype(as_floats(np.zeros(1, f"u{task.source.bits // 8}"), task.source).dtype), task.source
+        )
+        return np.where(np.isnan(value), bits.dtype.type(task.source.nan_code or 0), bits)
+
+    if task.has_tensor:
+        yield "a product s t that is rounded to float32", product_first
+
+
+def _changed(answer: Answer, change: Callable[[Columns], Columns]) -> Answer:
+    return lambda task, inputs: answer(task, change(inputs))
+
+
+def _number(task: Task) -> ElementFormat:
+    number = task.format.scale.number
+    assert number is not None
+    return number
+
+
+def _scale(task: Task, inputs: Columns) -> Array:
+    plain = {name: column for name, column in inputs.items() if name != "scale"}
+    found: Array = expected(replace(task, operation="scale"), plain)["scale"]
+    return found.astype(np.int64)
+
+
+def _codes(task: Task, inputs: Columns) -> Array:
+    return element_codes(task, inputs["x"], inputs["scale"], inputs.get("random"), tensor_scales(inputs))
+
+
+def _by_rule(rule: FloatScaleRule) -> Answer:
+    return lambda task, inputs: _scale(replace(task, scale_rule=rule), inputs)
+
+
+def _maxima(task: Task, inputs: Columns) -> tuple[Array, Array]:
+    """Of each block: whether it is finite and not zero, and its largest magnitude in float64."""
+    x = as_magnitudes(inputs["x"], task.source)
+    m = np.where(np.isfinite(x), x, 0).max(axis=1, keepdims=True)
+    return np.isfinite(x).all(axis=1, keepdims=True) & (m > 0), m
+
+
+def _tensor(inputs: Columns) -> Array:
+    found = tensor_scales(inputs)
+    return np.ones((1, 1), np.float32) if found is None else found
+
+
+def _rounded_down(task: Task, inputs: Columns) -> Array:
+    decides, m = _maxima(task, inputs)
+    up = _scale(replace(task, scale_rule=FloatScaleRule.RCEIL), inputs)
+    most = scale_numbers(task, up) * task.element.max * _tensor(inputs).astype(np.float64)  # exact
+    return np.where(decides & (most > m), np.maximum(up - 1, 0), up)
+
+
+def _in_order(order: Callable[..., Array]) -> Answer:
+    def answer(task: Task, inputs: Columns) -> Array:
+        decides, m = _maxima(task, inputs)
+        with np.errstate(all="ignore"):
+            found = order(m.astype(np.float32), np.float32(task.element.max), _tensor(inputs))
+        return np.where(decides, _encoded_scale(task, found), _scale(task, inputs))
+
+    return answer
+
+
+def _without_largest(task: Task, inputs: Columns) -> Array:
+    decides, m = _maxima(task, inputs)
+    return np.where(decides, _encoded_scale(task, m / _tensor(inputs)), _scale(task, inputs))
+
+
+def _encoded_scale(task: Task, found: Array) -> Array:
+    with np.errstate(invalid="ignore"):
+        return by_numpy.encode(np.abs(found), _number(task))
+
+
+def _shifted(step: int) -> Answer:
+    def shift(task: Task, inputs: Columns) -> Array:
+        code = _scale(task, inputs)
+        return np.where(is_nan_scale(task, code), code, np.clip(code + step, 0, task.format.scale.max_code))
+
+    return shift
+
+
+def _other_tensors(task: Task) -> Iterator[tuple[str, Callable[[Columns], Columns]]]:
+    """Inputs with another tensor scale."""
+    if not task.has_tensor:
+        return
+
+    def replaced(change: Callable[[Array], Array]) -> Callable[[Columns], Columns]:
+        def replace_it(inputs: Columns) -> Columns:
+            with np.errstate(all="ignore"):
+                t = np.asarray(change(_tensor(inputs)), np.float32)
+            t = np.where((t > 0) & np.isfinite(t), t, _ONE)
+            return {**inputs, "tensor_scale": t.view(np.uint32)}
+
+        return replace_it
+
+    yield "a tensor scale of 1", replaced(np.ones_like)
+    yield "the tensor scale turned around (1 / t)", replaced(lambda t: _ONE / t)
+    greatest = np.float32(_number(task).max)
+    yield "a tensor scale without the largest scale", replaced(lambda t: t * greatest)
+    yield "a tensor scale without the largest element", replaced(lambda t: t * np.float32(task.element.max))
+
+
+def _x(task: Task, inputs: Columns) -> Array:
+    with np.errstate(all="ignore"):
+        return as_floats(inputs["x"], task.source).astype(np.float32)
+
+
+def _factor(task: Task, inputs: Columns) -> tuple[Array, Array]:
+    return scale_numbers(task, inputs["scale"]).astype(np.float32), _tensor(inputs)
+
+
+def _element_in_order(order: Callable[..., Array]) -> Answer:
+    """Over a scale of zero: what comes of it, or the zero that is right, whichever was answered."""
+
+    def answer(task: Task, inputs: Columns) -> Array:
+        scale, tensor = _factor(task, inputs)
+        with np.errstate(all="ignore"):
+            found = _encoded(task, order(_x(task, inputs), scale, tensor))
+        return np.where((scale == 0) & (inputs["answered"] != found), _codes(task, inputs), found)
+
+    return answer
+
+
+def _encoded(task: Task, scaled: Array) -> Array:
+    """Codes of numbers that are divided already; what became NaN is zero."""
+    known = np.where(np.isnan(scaled), np.float32(0), scaled)
+    return by_numpy.encode(known, task.element, task.rounding, task.overflow)

@@ -1,0 +1,132 @@
+"""NVFP4 quantizers as their authors might write them in numpy, by the arithmetic of stacks, and with mistakes."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+from mxnum import by_numpy, formats
+from mxnum.formats import FLOATS
+from mxnum.modes import FloatScaleRule
+
+NVFP4 = formats.get("nvfp4")
+F = np.float32
+MAX = np.finfo(F).max
+
+
+def e4m3(s):
+    """To nearest even, saturating; a NaN stays."""
+    return np.clip(s, F(-448), F(448)).astype(ml_dtypes.float8_e4m3fn)
+
+
+def e2m1(y):
+    """The same, of four bits."""
+    size = abs(y)
+    above = (size > 0.25, size >= 0.75, size > 1.25, size >= 1.75, size > 2.5, size >= 3.5, size > 5)
+    return (np.sum(above, axis=0) + 8 * np.signbit(y)).astype(np.uint8)
+
+
+def torchao(x):
+    tensor = abs(x).max() / F(2688)
+    scales = e4m3(np.clip(abs(x).max(axis=1) / F(6) / tensor, F(2**-6), F(448)))
+    return e2m1(x * (F(1) / tensor / scales.astype(F))[:, None]), scales
+
+
+def transformer_engine(x):
+    largest = abs(x).max()
+    S = np.minimum(F(2688) / largest, MAX) if largest else F(1)
+    S = S or F(1)
+    scales = e4m3(np.minimum(abs(x).max(axis=1) * (S * (F(1) / F(6))), MAX))
+    factor = np.minimum(F(1) / (scales.astype(F) * (F(1) / S)), MAX)
+    return e2m1(x * factor[:, None]), scales
+
+
+def modelopt(x):
+    tensor = abs(x).max() / F(2688)
+    found = abs(x).max(axis=1) / (F(6) * tensor)
+    scales = e4m3(np.clip(np.where(found == 0, F(1), found), F(2**-9), F(448)))
+    scaled = x / (scales.astype(F) * tensor)[:, None]
+    codes = e2m1(scaled)
+    codes[np.isnan(scaled)] = 7
+    codes[scaled == 0] = 0
+    return codes, scales
+
+
+def vllm(x, largest):
+    """With a scale from its caller."""
+    S = F(1) if largest == 0 else (F(1) / largest) * F(2688)
+
+    def reciprocal(a):
+        return F(1) / np.where(a == 0, F(1e8), a)
+
+    scales = e4m3(S * (abs(x).max(axis=1) * (F(1) / F(6))))
+    scaled = x * reciprocal(scales.astype(F) * reciprocal(S))[:, None]
+    codes = e2m1(scaled)
+    codes[scaled == 0] = 0
+    return codes, scales
+
+
+STACKS = {kernel.__name__: kernel for kernel in (torchao, transformer_engine, modelopt, vllm)}
+
+
+# Mistakes in the exact definition
+
+
+def exact(x, scales=None, tensor_scale=None):
+    """By numpy, so that nothing is compiled."""
+    tensor = tensor_scale_of(x) if tensor_scale is None else np.array(tensor_scale, F)
+    asked = by_numpy.Settings(scale_rule=FloatScaleRule.NEAREST)
+    q = by_numpy.quantize(x, NVFP4, (1, 16), asked, scales, None, tensor)
+    return q.codes, q.scales[:, 0]
+
+
+def tensor_scale_of(x):
+    return by_numpy.tensor_scale(by_numpy.largest_of(x), FLOATS["float32"], NVFP4)
+
+
+def with_scales(x, found):
+    """The elements for scales that are found otherwise, as float32; NaN where there is a NaN or an infinity."""
+    scales = np.where(np.isfinite(x).all(axis=1), e4m3(found).view(np.uint8), 0x7F).astype(np.uint8)
+    return exact(x, scales=scales[:, None], tensor_scale=tensor_scale_of(x))
+
+
+def maxima(x):
+    return np.where(np.isfinite(x), abs(x), 0).max(axis=1)
+
+
+def scales_rounded_down(x):
+    values = np.array(formats.ELEMENTS["e4m3"].values()[:127])
+    quotient = maxima(x).astype(np.float64) / 6 / float(tensor_scale_of(x))
+    return with_scales(x, values[np.searchsorted(values, quotient, side="right") - 1].astype(F))
+
+
+def divided_by_the_tensor_scale_first(x):
+    return with_scales(x, maxima(x) / tensor_scale_of(x) / F(6))
+
+
+def tensor_scale_ignored(x):
+    return exact(x, tensor_scale=1.0)
+
+
+def nibbles_swapped(x):
+    """Packed, the second code in the lower half of each byte."""
+    codes, scales = exact(x)
+    return codes[:, 1::2] | codes[:, 0::2] << 4, scales
+
+
+def element_divided_twice(x):
+    """By the block scale, then by the tensor scale, each in float32."""
+    _, scales = exact(x)
+    number = scales.view(ml_dtypes.float8_e4m3fn).astype(F)[:, None]
+    scaled = np.where(number > 0, x / np.where(number > 0, number, F(1)) / tensor_scale_of(x), x * F(0))
+    return np.where(np.isnan(number), np.uint8(0), e2m1(scaled)).astype(np.uint8), scales
+
+
+#: The mistake, and the field and the words that name it.
+MISTAKES = {
+    scales_rounded_down: ("scale", "rounding scales down"),
+    divided_by_the_tensor_scale_first: ("scale", "m / t / L in float32"),
+    tensor_scale_ignored: ("scale", "a tensor scale of 1"),
+    nibbles_swapped: ("codes", "the right codes with the two nibbles of each byte swapped"),
+    element_divided_twice: ("codes", "x / s / t in float32"),
+}
