@@ -42,7 +42,9 @@ def dequantize(request: DecodingRequest, out: Array | None = None) -> Array:
     if out is not None or asked.packed or asked.has_offsets or not asked.scale.power_of_two:
         values: Array = __getattr__("dequantize")(request, out)
         return values
-    patterns = by_numpy.dequantize(request.stored, request.scales, asked.element, asked.blocks, asked.target)
+    patterns = by_numpy.dequantize(
+        request.stored, request.scales, asked.element, asked.scale, asked.blocks, asked.target
+    )
     return patterns.view(numpy_dtype(asked.target))
 
 
