@@ -71,7 +71,7 @@ def run_tests(folder: Path, tests: Sequence[str]) -> tuple[bool, str]:
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
     done = subprocess.run(command, cwd=folder, env={**os.environ, **settings}, capture_output=True, text=True)
     found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)
-    crashed = re.search(r'^  File "[^"]*?(tests/[^"]*)", line \d+ in (test_\w+)', done.stderr, re.M)
+    crashed = re.search(r'^  File "(?:[^"]*/)?(tests/[^"]*)", line \d+ in (test_\w+)', done.stderr, re.M)
     if crashed and done.returncode < 0:
         ended = signal.Signals(-done.returncode).name
         return False, f"{crashed[1]}::{crashed[2]}, in which the process ended by {ended}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 LOOP, FILE = "mxnum/engine/loops/float_scales.py", "tests/test_float_scales.py"
-CASES = (f"{FILE}::test_random_cases_without_compilation",)
+#: Without compilation the definition does it all: mistakes of fast loops alone are for the others.
+CASES, COMPILED = (f"{FILE}::test_random_cases_without_compilation",), (f"{FILE}::test_compiled",)
 
 FLOAT_SCALES = (
     (
@@ -12,7 +13,7 @@ FLOAT_SCALES = (
         "if whole < blocks:",
         "if whole > blocks:",
         "The largest number of a short last block is what lay in memory.",
-        CASES,
+        COMPILED,
     ),
     (
         "float-scales-infinities-not-marked",
@@ -20,7 +21,7 @@ FLOAT_SCALES = (
         "elif most > LIMIT:",
         "elif most > LIMIT + 1:",
         "Blocks with an infinity are not left to the definition.",
-        CASES,
+        COMPILED,
     ),
     (
         "float-scales-nan-of-the-first-block",
@@ -36,14 +37,6 @@ FLOAT_SCALES = (
         "t = wide(load(tensor, (place + b) * step))\n",
         "t = wide(load(tensor, place * step))\n",
         "The scales of a panel are found with the tensor scale of its first block.",
-        CASES,
-    ),
-    (
-        "float-scales-bits-of-another-row",
-        LOOP,
-        "taken = word(random_at(words, buffer, random + base + j))",
-        "taken = word(random_at(words, buffer, random + j))",
-        "Blocks along columns draw the random bits of other elements.",
         CASES,
     ),
     (
