@@ -20,9 +20,9 @@ def numbers(*shape, seed=0):
 def calls():
     from mxnum.torch.functions import How
 
-    ops, step = torch.ops.mxnum, torch.tensor(3)
+    ops, position = torch.ops.mxnum, torch.tensor([3, 1, 2])
     how = How(STOCHASTIC)
-    key = (5, 0, step, 0)
+    key = (5, 0, position, 0)
     return {
         "matmul": (ops.matmul, (numbers(2, 3, 32), numbers(2, 32, 8), None, False, how.matmul, *key)),
         "linear": (ops.matmul, (numbers(3, 32), numbers(8, 32), numbers(8), True, how.linear, *key)),
