@@ -90,6 +90,7 @@ def test_a_compiled_model_has_the_same_bits_and_is_compiled_once():
     assert torch.equal(compiled(x), model(x))
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own
 def test_the_compiler_of_torch_leaves_no_rounding_out():
     """It takes casts to bfloat16 and back for nothing: that is why they are an operation there."""
     cpp_builder = pytest.importorskip("torch._inductor.cpp_builder")
