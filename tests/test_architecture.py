@@ -77,7 +77,7 @@ ALLOWED = {
         "claims",
     },
     "experiments": {"errors", "files", "formats", "modes", "recipe", "analysis", "experiments"},
-    "torch": {"errors", "formats", "modes", "recipe", "interop", "torch"},
+    "torch": {"errors", "formats", "modes", "recipe", "interop", "tensors", "torch"},
     "plots": {"errors", "formats", "modes", "dtypes", "layout", "ops", "analysis"},
     "interop": {"errors", "formats", "tensors", "dtypes", "layout", "files", "array", "ops", "interop"},
     "conformance": {
