@@ -32,9 +32,7 @@ from mxnum.tensors import answer, host_view, in_kind, is_tensor
 
 _DETERMINISTIC = tuple(mode for mode in Rounding if not mode.is_stochastic)
 _DEFAULTS = Rounding.RNE, Overflow.SATURATE, Nonfinite.BLOCK
-_LARGEST_WORD = (1 << 64) - 1
-#: Indices are signed words of 64 bits.
-_LARGEST_INDEX = (1 << 62) - 1
+_LARGEST_WORD, _LARGEST_INDEX = (1 << 64) - 1, (1 << 62) - 1
 
 
 def quantize(
@@ -493,13 +491,7 @@ def _rule(fmt: MXFormat, asked: str | ScaleRule | FloatScaleRule | None) -> Scal
 
 
 def _random(
-    shape: tuple[int, ...],
-    rounding: Rounding,
-    random_bits: Any,
-    seed: int | None,
-    stream: int,
-    first: int,
-    sr_bits: int,
+    shape: tuple[int, ...], rounding: Rounding, random_bits: Any, seed: Any, stream: int, first: int, sr_bits: int
 ) -> RandomBits | None:
     """What the engine needs for stochastic rounding, or None for the other modes."""
     if not (type(sr_bits) is type(stream) is int and 1 <= sr_bits <= 30 and 0 <= stream <= _LARGEST_WORD):  # (quick)

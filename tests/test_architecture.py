@@ -80,7 +80,7 @@ ALLOWED = {
         "claims",
     },
     "experiments": {"errors", "files", "formats", "modes", "recipe", "analysis", "experiments"},
-    "torch": {"errors", "formats", "modes", "recipe", "interop", "torch"},
+    "torch": {"errors", "formats", "modes", "recipe", "interop", "tensors", "torch"},
     "plots": {"errors", "formats", "modes", "dtypes", "layout", "by_numpy", "ops", "analysis"},
     "interop": {
         "errors",

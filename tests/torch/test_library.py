@@ -20,9 +20,9 @@ def numbers(*shape, seed=0):
 def calls():
     from mxnum.torch.functions import How
 
-    ops, step = torch.ops.mxnum, torch.tensor(3)
+    ops, position = torch.ops.mxnum, torch.tensor([3, 1, 2])
     how = How(STOCHASTIC)
-    key = (5, 0, step, 0)
+    key = (5, 0, position, 0)
     return {
         "matmul": (ops.matmul, (numbers(2, 3, 32), numbers(2, 32, 8), None, False, how.matmul, *key)),
         "linear": (ops.matmul, (numbers(3, 32), numbers(8, 32), numbers(8), True, how.linear, *key)),
@@ -90,6 +90,7 @@ def test_a_compiled_model_has_the_same_bits_and_is_compiled_once():
     assert torch.equal(compiled(x), model(x))
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own
 def test_the_compiler_of_torch_leaves_no_rounding_out():
     """It takes casts to bfloat16 and back for nothing: that is why they are an operation there."""
     cpp_builder = pytest.importorskip("torch._inductor.cpp_builder")
