@@ -239,9 +239,8 @@ def train(
                 save(checkpoint, run, optimizer, emulation)
         model.eval()
         with torch.no_grad():
-            run.evaluation = float(
-                np.mean([evaluated(model, batch(EVALUATION, i), source.order) for i in range(BATCHES)])
-            )
+            found = [evaluated(model, batch(EVALUATION, index), source.order) for index in range(BATCHES)]
+        run.evaluation = float(np.mean(found))
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)
     return run

@@ -1,4 +1,4 @@
-"""The gradient of the logits during training: what rounding does to it; and a control that takes the common part out."""
+"""The gradient of the logits during training: what rounding does to it, and a control that centres it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def looked_at(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> d
     clamped_blocks
         The share of the blocks along the vocabulary with a clamped number.
     common_weight
-        Of the last layer's weights, the norm of the mean over the vocabulary, relative to that of the deviations from it
-        for one symbol, root mean square.
+        Of the last layer's weights, the norm of the mean over the vocabulary, relative to the root mean square norm of
+        the deviations from it.
     """
     gradient = logits.grad.flatten(0, 1)
     probability = torch.softmax(logits.detach().flatten(0, 1).double(), -1).gather(1, targets[:, None])[:, 0]

@@ -14,7 +14,7 @@ _LARGEST = 1 << 30
 
 @dataclass(frozen=True)
 class Setting:
-    """One training run but for its seed. The default is the block of OLMo that the paper's language models use, small."""
+    """One training run but for its seed. The default block is that of OLMo, which the paper's language models have."""
 
     # What is read.
     source: Literal["markov", "hidden_markov", "text"] = "markov"

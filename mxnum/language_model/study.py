@@ -92,7 +92,7 @@ def run_study(study: Study, runs: Path, *, seeds: int | None = None, say: Callab
 
 
 def collect(study: Study, runs: Path) -> dict[str, Any]:
-    """What was run, in a table that `mxnum.experiments.report` reads too; arms and seeds that are not there are left out."""
+    """What was run, in a table that `mxnum.experiments.report` reads too; what is not there is left out."""
     table: dict[str, Any] = {
         "study": study.name, "question": study.question, "control": study.control, "controls": dict(study.controls),
         "arms": {},
@@ -156,9 +156,17 @@ def predicted_gap(setting: Setting) -> float | None:
 
 
 HEADINGS = (
-    "arm", "seeds", "loss", "above the entropy", "gap to control", "95 %", "p", "gap predicted at rest", "bias", "bias predicted",
-    "clamped", "sum", "common weight",
+    "arm", "seeds", "loss", "above the entropy", "gap to control", "95 %", "p", "gap predicted at rest", "bias",
+    "bias predicted", "clamped", "sum", "common weight",
 )  # fmt: skip
+#: What a reader of the table must know.
+NOTE = (
+    "Losses are in nats, of fresh batches at the end, means over seeds; gaps in pairs of the same seed. *Bias* is the "
+    "relative change of the targets' pull, *sum* that of all components of a token over the mean target, both means "
+    "over the looks; *common weight* is the norm of the last layer's mean row over that of a row's deviation from it, "
+    "at the last look. *Gap predicted at rest* is `analysis.logit_rest` of the source; *bias predicted* is "
+    "`analysis.logit_gradient_bias` at the probabilities of the run."
+)
 
 
 def rows(table: dict[str, Any]) -> list[tuple[str, ...]]:
@@ -180,7 +188,10 @@ def rows(table: dict[str, Any]) -> list[tuple[str, ...]]:
         cells += ["" if is_control or not gaps else f"{sign_flip(gaps):.3g}"]
         cells += ["-" if rest is None else f"{rest:.4f}"]
         biases = [np.mean(run["predicted_bias"]) for run in runs.values() if run["predicted_bias"]]
-        cells += [_mean(runs, "gradient_bias", "{:+.1%}"), f"{np.mean(biases):+.1%}" if biases else "-"]
+        cells += [
+            _mean(runs, "gradient_bias", "{:+.1%}"),
+            f"{np.mean(biases):+.1%}".replace("%", " %") if biases else "-",
+        ]
         cells += [_mean(runs, "clamped", "{:.0%}"), _mean(runs, "gradient_sum", "{:+.3f}")]
         last = [run["measured"]["common_weight"][-1] for run in runs.values() if "common_weight" in run["measured"]]
         made.append((*cells, f"{np.mean(last):.2f}" if last else "-"))
@@ -197,15 +208,9 @@ def page(table: dict[str, Any]) -> str:
     """A page of Markdown: the question and the table."""
     lines = ["| " + " | ".join(row) + " |" for row in (HEADINGS, *rows(table))]
     lines.insert(1, "|" + "---|" * len(HEADINGS))
-    note = (
-        "Losses are in nats, of fresh batches at the end, means over seeds; gaps in pairs of the same seed. *Bias* is the "
-        "relative change of the targets' pull, *sum* that of all components of a token over the mean target, both means "
-        "over the looks; *common weight* is the norm of the mean row of the last layer over that of a row's deviation from "
-        "it, at the last look. *Gap predicted at rest* is `analysis.logit_rest` of the source; *bias predicted* is "
-        "`analysis.logit_gradient_bias` at the probabilities of the run."
-    )
-    environment = ", ".join(f"{key} {value}" for key, value in table.get("environment", {}).items() if value)
-    parts = [f"# {table['study']}", table["question"], "\n".join(lines), note, f"Run with {environment}."]
+    environment = table.get("environment", {})
+    listed = ", ".join(f"{key} {value}" for key, value in environment.items() if value)
+    parts = [f"# {table['study']}", table["question"], "\n".join(lines), NOTE, f"Run with {listed}."]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
