@@ -50,7 +50,7 @@ def looked_at(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> d
         clamped = is_clamped(gradient, q)
         seen[name] = np.float64(clamped.gather(1, targets[:, None]).double().mean())
         if axis == 1:
-            rounded = q.dequantize(torch.float64)
+            rounded: Tensor = q.dequantize(torch.float64)
             size = -target.mean()
             seen["gradient_bias"] = np.float64(rounded.gather(1, targets[:, None]).mean() / target.mean() - 1)
             seen["gradient_sum"] = np.float64(rounded.sum(1).mean() / size)
@@ -67,5 +67,5 @@ def _any_of_block(marks: Tensor, operand: Operand) -> Tensor:
 
 def centring(x: Tensor, operand: Operand, axis: int, **drawn: Any) -> Tensor:
     """The usual rounding, and then the mean over the last axis, which is the vocabulary, taken away."""
-    rounded = mx.fake_quantize(x, operand.mx_format, **operand.keywords(axis), **drawn)
+    rounded: Tensor = mx.fake_quantize(x, operand.mx_format, **operand.keywords(axis), **drawn)
     return rounded - rounded.mean(-1, keepdim=True)

@@ -94,7 +94,8 @@ class HiddenMarkov:
         count = len(self.moves)
         system = np.vstack([self.moves.T - np.eye(count), np.ones(count)])
         found: Array = np.linalg.lstsq(system, np.append(np.zeros(count), 1), rcond=None)[0]
-        return np.maximum(found, 0) / np.maximum(found, 0).sum()
+        chances: Array = np.maximum(found, 0) / np.maximum(found, 0).sum()
+        return chances
 
     @cached_property
     def entropy(self) -> tuple[float, float]:
