@@ -27,14 +27,14 @@ from mxnum.modes import ScaleRule
 
 #: Factors that are tried: 2**(k/8), rounded to what a float32 holds exactly.
 FACTORS = tuple(float(np.float32(2 ** (k / 8))) for k in range(8))
-_STEPS, _AVERAGED = 2000, 800
+_HALVINGS = 48
 
 
 @dataclass(frozen=True)
 class Equilibrium:
-    """Where free logits come to rest under a constant-rate descent of the mean gradient."""
+    """Where free logits come to rest under the mean gradient."""
 
-    #: What the model says, averaged over the last steps: b jumps, and p may slide along a jump.
+    #: What the model says.
     p: Array
     #: The cross-entropy at rest less the entropy of q, in nats.
     excess: float
@@ -47,6 +47,9 @@ class Equilibrium:
 def logit_rest(q: Any, bias: LogitGradientBias) -> Equilibrium:
     """Where the logits of a context rest whose next symbols have the probabilities q.
 
+    Each g_j grows with p_j, because what becomes of 1 - p never grows with p. So there is one D for which the p_j with
+    g_j = D sum to 1, and both are found by bisection. Where b jumps, p may rest at the jump.
+
     >>> q = np.append(np.full(16, 1 / 16), np.zeros(240))
     >>> round(logit_rest(q, logit_gradient_bias("mxfp8_e4m3", 2048)).excess, 3)
     0.064
@@ -56,25 +59,24 @@ def logit_rest(q: Any, bias: LogitGradientBias) -> Equilibrium:
     wanted = np.asarray(q, np.float64)
     fits = wanted.ndim == 1 and bool((wanted >= 0).all()) and abs(float(wanted.sum()) - 1) < 1e-9
     errors.require(fits, "q", "a vector of probabilities that sum to 1", q)
-    # The largest curvature of the cross-entropy is below the largest p: steps of its inverse are stable, and they
-    # become smaller so that sliding along a jump is averaged.
-    rate = 1 / max(float(wanted.max()), 1 / wanted.size)
-    logits = np.log(np.maximum(wanted, 1e-6))
-    mean, drift, relative = np.zeros_like(wanted), 0.0, 0.0
-    for step in range(_STEPS):
-        p = np.exp(logits - logits.max())
-        p /= p.sum()
-        pull = wanted * (1 - p)
-        change = pull * bias.at(p)
-        if step >= _STEPS - _AVERAGED:
-            mean += p / _AVERAGED
-            drift -= float(change.sum()) / _AVERAGED
-            relative += float(change.sum() / pull.sum()) / _AVERAGED
-        gradient = p * (1 - wanted) - pull - change
-        logits -= rate * (1 - step / _STEPS) * (gradient - gradient.mean())
-    inside = wanted > 0
-    excess = float((wanted[inside] * np.log(wanted[inside] / mean[inside])).sum())
-    return Equilibrium(mean, excess, drift, relative)
+
+    def resting(common: float) -> Array:
+        low, high = np.zeros_like(wanted), np.ones_like(wanted)
+        for _ in range(_HALVINGS):
+            p = (low + high) / 2
+            below = p * (1 - wanted) - wanted * (1 - p) * (1 + bias.at(p)) < common
+            low, high = np.where(below, p, low), np.where(below, high, p)
+        return high
+
+    least, most = -1.0, 1.0
+    for _ in range(_HALVINGS):
+        common = (least + most) / 2
+        least, most = (common, most) if float(resting(common).sum()) < 1 else (least, common)
+    p = resting(common)
+    inside, pull = wanted > 0, float((wanted * (1 - p)).sum())
+    drift = common * float((p > 2.0 ** (1 - _HALVINGS)).sum())  # others would rest below zero: they vanish
+    excess = float((wanted[inside] * np.log(wanted[inside] / p[inside])).sum())
+    return Equilibrium(p, excess, drift, -drift / pull if pull else 0.0)
 
 
 @dataclass(frozen=True)
