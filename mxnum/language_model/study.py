@@ -182,7 +182,7 @@ def rows(table: dict[str, Any]) -> list[tuple[str, ...]]:
         loss = float(np.mean([run["evaluation"] for run in runs.values()]))
         rest = predicted_gap(Setting.from_dict(arm["experiment"]))
         cells = [name, str(len(runs)), f"{loss:.4f}", "-" if entropy is None else f"{loss - entropy[1]:.4f}"]
-        is_control = name == control
+        is_control = name in (table["control"], *table["controls"].values())
         cells += ["" if is_control or not gaps else f"{np.mean(gaps):+.4f}"]
         cells += ["" if is_control or interval is None else f"{interval[1]:+.4f} to {interval[2]:+.4f}"]
         cells += ["" if is_control or not gaps else f"{sign_flip(gaps):.3g}"]
