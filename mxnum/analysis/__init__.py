@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from mxnum.analysis.design_space import Candidate, Exploration, explore
     from mxnum.analysis.gamma import BlockError, GammaBias, block_error, gamma_bias
     from mxnum.analysis.law_comparison import LawComparison, compare_laws
+    from mxnum.analysis.logit_equilibrium import Equilibrium, LogitAdvice, logit_advice, logit_rest
+    from mxnum.analysis.logit_gradients import Beta, LogitGradientBias, Shrinking, logit_gradient_bias
     from mxnum.analysis.loss_tables import LossTable, loss_table, read_losses
     from mxnum.analysis.machines import Enclosure
     from mxnum.analysis.modes import Arrest, arrest, inverse_participation, mode_limit
@@ -29,6 +31,14 @@ if TYPE_CHECKING:
 
 #: Public name -> the module of this package it lives in.
 _HOMES = {
+    "logit_rest": "logit_equilibrium",
+    "logit_advice": "logit_equilibrium",
+    "LogitAdvice": "logit_equilibrium",
+    "Equilibrium": "logit_equilibrium",
+    "logit_gradient_bias": "logit_gradients",
+    "Shrinking": "logit_gradients",
+    "LogitGradientBias": "logit_gradients",
+    "Beta": "logit_gradients",
     "Arrest": "modes",
     "BinadeAverage": "averages",
     "BlockError": "gamma",
@@ -82,6 +92,7 @@ _HOMES = {
 
 __all__ = [
     "Arrest",
+    "Beta",
     "BinadeAverage",
     "BlockError",
     "Candidate",
@@ -89,17 +100,21 @@ __all__ = [
     "CompoundedGain",
     "DeadZone",
     "Enclosure",
+    "Equilibrium",
     "Exploration",
     "GammaBias",
     "Jump",
     "LawComparison",
     "LimitCycle",
+    "LogitAdvice",
+    "LogitGradientBias",
     "LossTable",
     "PiecewiseQuantizer",
     "Projection",
     "Recipe",
     "ScalingFit",
     "ScalingLaw",
+    "Shrinking",
     "Statistics",
     "Tooth",
     "TransformerShape",
@@ -117,6 +132,9 @@ __all__ = [
     "gamma_bias",
     "inverse_participation",
     "limit_cycle",
+    "logit_advice",
+    "logit_gradient_bias",
+    "logit_rest",
     "loss_table",
     "measure",
     "mode_limit",

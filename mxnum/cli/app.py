@@ -21,7 +21,7 @@ from mxnum.cli.naming import reworded
 #: In the order in which help has them.
 COMMANDS = (
     "formats", "quantize", "inspect", "explore", "explain", "vectors", "verify", "reproduce", "sweep", "fit", "project",
-    "experiments", "ledger", "conformance", "selftest",
+    "experiments", "language-model", "ledger", "conformance", "selftest",
 )  # fmt: skip
 #: Where negative numbers are numbers, not options.
 _TAKES_NUMBERS = ("explain",)
@@ -80,7 +80,8 @@ def app_of(arguments: Sequence[str]) -> typer.Typer:
     app.callback()(_common)
     named = tuple(arguments[:1])
     for name in named if set(named) & set(COMMANDS) else COMMANDS:
-        command = getattr(import_module(f"mxnum.cli.command_{name}"), name)
+        function = name.replace("-", "_")
+        command = getattr(import_module(f"mxnum.cli.command_{function}"), function)
         settings = {"ignore_unknown_options": name in _TAKES_NUMBERS}
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)

@@ -40,7 +40,7 @@ def collect(study: Study, root: Path, arms: Mapping[str, Experiment] | None = No
         )
         for path in paths[: study.seeds]:
             stored = read_run(path, name, experiment)
-            runs.append(_summary(stored, storage.read_arrays(path.with_suffix(".npz"))))
+            runs.append(summary(stored, storage.read_arrays(path.with_suffix(".npz"))))
             table["environment"] = stored["environment"]
         if runs:
             table["arms"][name] = {"experiment": to_dict(experiment), "runs": runs}
@@ -66,7 +66,8 @@ def read_run(path: Path, arm: str, experiment: Experiment) -> dict[str, Any]:
     return stored
 
 
-def _summary(stored: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
+def summary(stored: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
+    """What a table keeps of a stored run."""
     losses, at = arrays["losses"], arrays["measured_at"]
     edges = np.unique(np.linspace(0, len(losses), CURVE_POINTS + 1).astype(int))
     with np.errstate(all="ignore"):

@@ -1,0 +1,71 @@
+"""The gradient of the logits during training: what rounding does to it, and a control that centres it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+import mxnum as mx
+from mxnum.recipe import Operand
+from mxnum.torch.operands import is_clamped
+
+Tensor = Any
+#: How many quantiles of the probabilities of the symbols that came are kept.
+QUANTILES = 64
+
+
+def looked_at(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> dict[str, Any]:
+    """What is seen at one step, in the gradient that `logits` has kept.
+
+    probability
+        Quantiles of the probabilities that the model gave to the symbols that came.
+    gradient_bias
+        E[Q]/E[A] - 1 of the targets' components, in blocks along the vocabulary. With stochastic rounding: to nearest.
+    gradient_sum
+        The mean over tokens of the sum of a token's rounded components, in units of the mean of A.
+    clamped, clamped_tokens
+        Shares of the targets' components that are clamped, in blocks along the vocabulary and along the tokens.
+    clamped_blocks
+        The share of the blocks along the vocabulary with a clamped number.
+    common_weight
+        Of the last layer's weights, the norm of the mean over the vocabulary, relative to the root mean square norm of
+        the deviations from it.
+    """
+    gradient = logits.grad.flatten(0, 1)
+    probability = torch.softmax(logits.detach().flatten(0, 1).double(), -1).gather(1, targets[:, None])[:, 0]
+    places = torch.linspace(0, 1, 2 * QUANTILES + 1, dtype=torch.float64)[1::2]
+    weights = head.weight.detach().double()
+    common = weights.mean(0)
+    seen: dict[str, Any] = {
+        "probability": torch.quantile(probability, places).numpy(),
+        "common_weight": np.float64(common.norm() / (weights - common).square().sum(1).mean().sqrt()),
+    }
+    if not operand.is_mx:
+        return seen
+    target = gradient.gather(1, targets[:, None])[:, 0].double()
+    for name, axis in (("clamped", 1), ("clamped_tokens", 0)):
+        q = mx.quantize(gradient, operand.mx_format, **{**operand.keywords(axis), "rounding": "rne"})
+        clamped = is_clamped(gradient, q)
+        seen[name] = np.float64(clamped.gather(1, targets[:, None]).double().mean())
+        if axis == 1:
+            rounded: Tensor = q.dequantize(torch.float64)
+            size = -target.mean()
+            seen["gradient_bias"] = np.float64(rounded.gather(1, targets[:, None]).mean() / target.mean() - 1)
+            seen["gradient_sum"] = np.float64(rounded.sum(1).mean() / size)
+            seen["clamped_blocks"] = np.float64(_any_of_block(clamped, operand).double().mean())
+    return seen
+
+
+def _any_of_block(marks: Tensor, operand: Operand) -> Tensor:
+    """Whether one in each block along the last axis is marked."""
+    size = operand.block_size or operand.mx_format.block
+    missing = -marks.shape[1] % size
+    return torch.nn.functional.pad(marks, (0, missing)).unflatten(1, (-1, size)).any(-1)
+
+
+def centring(x: Tensor, operand: Operand, axis: int, **drawn: Any) -> Tensor:
+    """The usual rounding, and then the mean over the last axis, which is the vocabulary, taken away."""
+    rounded: Tensor = mx.fake_quantize(x, operand.mx_format, **operand.keywords(axis), **drawn)
+    return rounded - rounded.mean(-1, keepdim=True)

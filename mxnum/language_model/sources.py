@@ -1,0 +1,179 @@
+"""What a language model reads: sources whose entropy is known, and any file by bytes.
+
+A batch is int64 of shape (sequences, length), and depends on the random generator that it is given alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from mxnum import errors
+from mxnum.dtypes import Array
+from mxnum.language_model.setting import Setting
+
+#: What conditional entropies are computed with at most: probabilities of all words of a length and a state.
+_MOST = 1 << 22
+
+
+class Source(Protocol):
+    """What gives batches."""
+
+    vocabulary: int
+    #: Symbols that one must have seen for the entropy to be what is left to guess.
+    order: int
+
+    @property
+    def entropy(self) -> tuple[float, float] | None:
+        """Bounds of the entropy of the next symbol in nats; equal where it is known, None where nothing is."""
+
+    def batch(self, random: np.random.Generator, sequences: int, length: int) -> Array:
+        """Some sequences."""
+
+
+class Markov:
+    """A chain of any order: after each word of `order` symbols come `choices` others, by probabilities that are the
+    same for every word; which ones, looks random. So the entropy is that of the probabilities, exactly, whatever the
+    words' frequencies are, and there is no table of words.
+    """
+
+    def __init__(self, vocabulary: int, order: int = 1, choices: int = 4, ratio: float = 1.0, seed: int = 0):
+        self.vocabulary, self.order = vocabulary, order
+        weights = np.power(ratio, np.arange(choices), dtype=np.float64)
+        self.probabilities = weights / weights.sum()
+        random = np.random.default_rng([seed, vocabulary, order, choices])
+        #: The symbol at a place, and how far from the place of a word its choices are.
+        self._symbols, self._apart = random.permutation(vocabulary), random.permutation(vocabulary)[:choices]
+        self._multipliers = random.integers(1 << 62, size=order, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+
+    @property
+    def entropy(self) -> tuple[float, float]:
+        exact = -math.fsum(p * math.log(p) for p in self.probabilities if p > 0)
+        return exact, exact
+
+    def next_of(self, words: Array) -> Array:
+        """The choices after each word, in the order of `probabilities`; the last axis of `words` has the symbols."""
+        with np.errstate(over="ignore"):
+            mixed = ((words.astype(np.uint64) + np.uint64(1)) * self._multipliers).sum(axis=-1, dtype=np.uint64)
+            for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # the finalizer of splitmix64
+                mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+        places = ((mixed ^ (mixed >> np.uint64(31))) % np.uint64(self.vocabulary)).astype(np.int64)
+        found: Array = self._symbols[(places[..., None] + self._apart) % self.vocabulary]
+        return found
+
+    def batch(self, random: np.random.Generator, sequences: int, length: int) -> Array:
+        made = np.empty((sequences, length), np.int64)
+        first = min(self.order, length)
+        made[:, :first] = random.integers(self.vocabulary, size=(sequences, first))
+        limits, drawn = np.cumsum(self.probabilities)[:-1], random.random((sequences, length))
+        for t in range(first, length):
+            which = np.searchsorted(limits, drawn[:, t], "right")
+            made[:, t] = np.take_along_axis(self.next_of(made[:, t - self.order : t]), which[:, None], 1)[:, 0]
+        return made
+
+
+class HiddenMarkov:
+    """Hidden states that follow each other by chance, each with its own chances of symbols."""
+
+    order = 0
+
+    def __init__(self, vocabulary: int, states: int = 8, seed: int = 0):
+        self.vocabulary = vocabulary
+        random = np.random.default_rng([seed, vocabulary, states])
+        self.moves = random.dirichlet(np.full(states, 0.3), states)
+        self.shows = random.dirichlet(np.full(vocabulary, 0.1), states)
+
+    @cached_property
+    def stationary(self) -> Array:
+        """The probabilities of the states in the long run."""
+        count = len(self.moves)
+        system = np.vstack([self.moves.T - np.eye(count), np.ones(count)])
+        found: Array = np.linalg.lstsq(system, np.append(np.zeros(count), 1), rcond=None)[0]
+        chances: Array = np.maximum(found, 0) / np.maximum(found, 0).sum()
+        return chances
+
+    @cached_property
+    def entropy(self) -> tuple[float, float]:
+        """H(Y_n | Y_1 .. Y_n-1, first state) and H(Y_n | Y_1 .. Y_n-1) for the largest n that is feasible."""
+        states, n = len(self.moves), 1
+        while self.vocabulary ** (n + 1) * states**2 <= _MOST:
+            n += 1
+        # (first state, word, state now): the chance of all three
+        joint = np.diag(self.stationary)[:, None, :]
+        words = []
+        for _ in range(n):
+            shown = joint[:, :, None, :] * self.shows.T[None, None]
+            shown = shown.reshape(states, -1, states)
+            words.append(shown)
+            joint = shown @ self.moves
+        before = joint_before = words[-2].sum(-1) if n > 1 else self.stationary[:, None]
+        now = words[-1].sum(-1)
+        low = _entropy(now) - _entropy(before)
+        high = _entropy(now.sum(0)) - _entropy(joint_before.sum(0))
+        slack = 1e-9  # of float64
+        return low - slack, high + slack
+
+    def batch(self, random: np.random.Generator, sequences: int, length: int) -> Array:
+        made = np.empty((sequences, length), np.int64)
+        drawn, state = random.random((2, length, sequences)), _drawn(self.stationary[None], random.random(sequences))
+        moves, shows = self.moves.cumsum(-1), self.shows.cumsum(-1)
+        for t in range(length):
+            made[:, t] = _pick(shows[state], drawn[0, t])
+            state = _pick(moves[state], drawn[1, t])
+        return made
+
+
+def _entropy(p: Array) -> float:
+    kept = p[p > 0]
+    return float(-(kept * np.log(kept)).sum())
+
+
+def _drawn(p: Array, drawn: Array) -> Array:
+    return _pick(np.broadcast_to(p.cumsum(-1), (drawn.size, p.shape[-1])), drawn)
+
+
+def _pick(limits: Array, drawn: Array) -> Array:
+    picked: Array = np.minimum((limits <= drawn[:, None]).sum(-1), limits.shape[-1] - 1)
+    return picked
+
+
+class Text:
+    """A file, byte by byte, from random places."""
+
+    order = 0
+    entropy = None
+
+    def __init__(self, path: str | Path):
+        self.vocabulary = 256
+        self._bytes = np.frombuffer(Path(path).read_bytes(), np.uint8)
+
+    def batch(self, random: np.random.Generator, sequences: int, length: int) -> Array:
+        accepted = f"a file of more than {length} bytes"
+        errors.require(len(self._bytes) > length, "text", accepted, f"one of {len(self._bytes)}")
+        starts = random.integers(len(self._bytes) - length + 1, size=sequences)
+        found: Array = self._bytes[starts[:, None] + np.arange(length)].astype(np.int64)
+        return found
+
+
+def source_of(setting: Setting) -> Source:
+    """The source of a setting."""
+    if setting.source == "text":
+        errors.require(setting.vocabulary == 256, "vocabulary", "256 for text, which is bytes", setting.vocabulary)
+        return Text(setting.text)
+    if setting.source == "hidden_markov":
+        return HiddenMarkov(setting.vocabulary, setting.states, setting.source_seed)
+    return Markov(setting.vocabulary, setting.order, setting.choices, setting.ratio, setting.source_seed)
+
+
+#: Numbers that keep the draws of a run apart.
+START, TRAINING, EVALUATION = range(3)
+
+
+def generator(seed: int, what: Sequence[int] | Any) -> np.random.Generator:
+    """Random numbers of a run that depend on what they are for alone, so that a run can go on anywhere."""
+    return np.random.default_rng([seed, *what])

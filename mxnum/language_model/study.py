@@ -1,0 +1,220 @@
+"""Studies of language models: arms on the same seeds from a TOML file, what was run of them, and tables."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors
+from mxnum.analysis import logit_gradient_bias, logit_rest
+from mxnum.experiments import report, storage
+from mxnum.experiments.inference import mean_interval, sign_flip
+from mxnum.experiments.sweep import arm_directory
+from mxnum.language_model.decoder import gradient_of_logits, train
+from mxnum.language_model.setting import Setting
+from mxnum.language_model.sources import Markov, source_of
+
+_TOP = ("name", "question", "control", "seeds", "first_seed", "measure_every", "base", "arms")
+
+
+@dataclass(frozen=True)
+class Study:
+    """Arms that are compared on the same seeds."""
+
+    name: str
+    question: str
+    arms: Mapping[str, Setting]
+    seeds: int
+    first_seed: int
+    control: str
+    measure_every: int = 50
+    #: Arms with a control of their own, because they have other batches or another source.
+    controls: Mapping[str, str] = field(default_factory=dict)
+
+    def control_of(self, arm: str) -> str:
+        """The arm that one is compared with."""
+        return self.controls.get(arm, self.control)
+
+
+def read(path: Path) -> Study:
+    """The study in a file: ``[base]`` has what all arms share, each ``[arms."name"]`` what it changes, and perhaps the
+    arm that is its ``control``. Both take fields of `Setting`.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise ValueError(f"File {str(path)!r} must be TOML: {problem}.") from None
+    place = f"file {str(path)!r}"
+    try:
+        for name in table:
+            errors.choose("name", name, _TOP)
+        given = table.get("arms", {})
+        errors.require(bool(given) and all(isinstance(a, dict) for a in given.values()), "arms", "tables", given)
+        place = f"[base] of file {str(path)!r}"
+        base = Setting.from_dict(table.get("base", {}))
+        arms, controls = {}, {}
+        for name, changes in given.items():
+            place = f"[arms.{name}] of file {str(path)!r}"
+            if "control" in changes:
+                controls[name] = errors.choose("control", changes["control"], tuple(given))
+            arms[name] = base.but(**{key: value for key, value in changes.items() if key != "control"})
+        place = f"file {str(path)!r}"
+        return Study(
+            table.get("name", path.stem),
+            table.get("question", ""),
+            arms,
+            errors.integer("seeds", table.get("seeds", 6), 1, 1 << 20),
+            errors.integer("first_seed", table.get("first_seed", 1), 0, 1 << 60),
+            errors.choose("control", table.get("control", next(iter(arms))), tuple(arms)),
+            errors.integer("measure_every", table.get("measure_every", 50), 0, 1 << 40),
+            controls,
+        )
+    except (ValueError, TypeError) as problem:
+        raise type(problem)(f"In {place}: {problem}") from None
+
+
+def run_study(study: Study, runs: Path, *, seeds: int | None = None, say: Callable[[str], None] = print) -> None:
+    """Run what the folder lacks, the first seed of all arms before the second; interrupted, the same call goes on."""
+    count = study.seeds if seeds is None else errors.positive_integer("seeds", seeds)
+    for seed in range(study.first_seed, study.first_seed + count):
+        for name, setting in study.arms.items():
+            folder = arm_directory(runs, name)
+            if (folder / f"seed-{seed}.json").exists():
+                continue
+            run = train(setting, seed, measure_every=study.measure_every, checkpoint=folder / f"checkpoint-{seed}.pt")
+            run.save(folder)
+            say(f"{name}, seed {seed}: {run.evaluation:.4f}")
+
+
+def collect(study: Study, runs: Path) -> dict[str, Any]:
+    """What was run, in a table that `mxnum.experiments.report` reads too; what is not there is left out."""
+    table: dict[str, Any] = {
+        "study": study.name, "question": study.question, "control": study.control, "controls": dict(study.controls),
+        "arms": {},
+    }  # fmt: skip
+    for name, setting in study.arms.items():
+        found = []
+        for seed in range(study.first_seed, study.first_seed + study.seeds):
+            path = arm_directory(runs, name) / f"seed-{seed}.json"
+            if path.exists():
+                found.append(_summary(path, name, setting))
+                table["environment"] = storage.read_json(path)["environment"]
+        if found:
+            table["arms"][name] = {"experiment": setting.to_dict(), "runs": found}
+    errors.require(bool(table["arms"]), "runs", "a folder with runs of the study", str(runs))
+    return table
+
+
+def _summary(path: Path, name: str, setting: Setting) -> dict[str, Any]:
+    stored, arrays = storage.read_json(path), storage.read_arrays(path.with_suffix(".npz"))
+    if Setting.from_dict(stored["setting"]) != setting:
+        raise ValueError(f"The run {str(path)!r} has another setting than arm {name!r}; remove it or rename the arm.")
+    kept = report.summary(stored, arrays)
+    measured = {
+        key.removeprefix("measured_"): [float(f"{v:.4g}") for v in values.reshape(len(values), -1).mean(-1)]
+        for key, values in arrays.items()
+        if key.startswith("measured_") and key != "measured_at"
+    }
+    operand, predicted = gradient_of_logits(setting), None
+    if operand.is_mx and operand.rounding in ("rne", "sr"):
+        predicted = [float(f"{v:.4g}") for v in predicted_biases(setting, arrays["measured_probability"])]
+    return kept | {
+        "evaluation": stored["evaluation"], "entropy": stored["entropy"], "measured": measured,
+        "predicted_bias": predicted,
+    }  # fmt: skip
+
+
+def predicted_biases(setting: Setting, probabilities: Any) -> list[float]:
+    """What the analysis says of the targets' pull, look by look, from the probabilities of the symbols that came."""
+    operand = gradient_of_logits(setting)
+    bias = logit_gradient_bias(
+        operand.mx_format, setting.tokens, setting.factor, scale_rule=operand.scale_rule, rounding="rne",
+        block_size=operand.block_size,
+    )  # fmt: skip
+    return [bias.shrinking(each).bias for each in probabilities]
+
+
+def predicted_gap(setting: Setting) -> float | None:
+    """The excess loss of free logits at rest, for a Markov source and a last layer with MX gradients; else None."""
+    operand, source = gradient_of_logits(setting), source_of(setting)
+    if not isinstance(source, Markov) or operand.rounding not in ("rne", "sr"):
+        return None
+    if not operand.is_mx:
+        return 0.0
+    q = np.zeros(source.vocabulary)
+    q[: len(source.probabilities)] = source.probabilities
+    bias = logit_gradient_bias(
+        operand.mx_format, setting.tokens, setting.factor, scale_rule=operand.scale_rule, rounding=operand.rounding,
+        block_size=operand.block_size,
+    )  # fmt: skip
+    return logit_rest(q, bias).excess
+
+
+HEADINGS = (
+    "arm", "seeds", "loss", "above the entropy", "gap to control", "95 %", "p", "gap predicted at rest", "bias",
+    "bias predicted", "clamped", "sum", "common weight",
+)  # fmt: skip
+#: What a reader of the table must know.
+NOTE = (
+    "Losses are in nats, of fresh batches at the end, means over seeds; gaps in pairs of the same seed. *Bias* is the "
+    "relative change of the targets' pull, *sum* that of all components of a token over the mean target, both means "
+    "over the looks; *common weight* is the norm of the last layer's mean row over that of a row's deviation from it, "
+    "at the last look. *Gap predicted at rest* is `analysis.logit_rest` of the source; *bias predicted* is "
+    "`analysis.logit_gradient_bias` at the probabilities of the run."
+)
+
+
+def rows(table: dict[str, Any]) -> list[tuple[str, ...]]:
+    """One row for each arm; gaps are means over seeds in pairs, tests exact by exchanging the two runs of a seed."""
+    made = []
+    for name, arm in table["arms"].items():
+        runs = {run["seed"]: run for run in arm["runs"]}
+        control = table["controls"].get(name, table["control"])
+        others = {run["seed"]: run for run in table["arms"].get(control, {"runs": []})["runs"]}
+        gaps = [run["evaluation"] - others[seed]["evaluation"] for seed, run in runs.items() if seed in others]
+        interval = mean_interval(gaps)
+        entropy = next(iter(runs.values()))["entropy"]
+        loss = float(np.mean([run["evaluation"] for run in runs.values()]))
+        rest = predicted_gap(Setting.from_dict(arm["experiment"]))
+        cells = [name, str(len(runs)), f"{loss:.4f}", "-" if entropy is None else f"{loss - entropy[1]:.4f}"]
+        is_control = name in (table["control"], *table["controls"].values())
+        cells += ["" if is_control or not gaps else f"{np.mean(gaps):+.4f}"]
+        cells += ["" if is_control or interval is None else f"{interval[1]:+.4f} to {interval[2]:+.4f}"]
+        cells += ["" if is_control or not gaps else f"{sign_flip(gaps):.3g}"]
+        cells += ["-" if rest is None else f"{rest:.4f}"]
+        biases = [np.mean(run["predicted_bias"]) for run in runs.values() if run["predicted_bias"]]
+        cells += [
+            _mean(runs, "gradient_bias", "{:+.1%}"),
+            f"{np.mean(biases):+.1%}".replace("%", " %") if biases else "-",
+        ]
+        cells += [_mean(runs, "clamped", "{:.0%}"), _mean(runs, "gradient_sum", "{:+.3f}")]
+        last = [run["measured"]["common_weight"][-1] for run in runs.values() if "common_weight" in run["measured"]]
+        made.append((*cells, f"{np.mean(last):.2f}" if last else "-"))
+    return made
+
+
+def _mean(runs: dict[int, Any], name: str, how: str) -> str:
+    """A quantity's mean over looks and seeds."""
+    found = [np.mean(run["measured"][name]) for run in runs.values() if run["measured"].get(name)]
+    return how.format(float(np.mean(found))).replace("%", " %") if found else "-"
+
+
+def page(table: dict[str, Any]) -> str:
+    """A page of Markdown: the question and the table."""
+    lines = ["| " + " | ".join(row) + " |" for row in (HEADINGS, *rows(table))]
+    lines.insert(1, "|" + "---|" * len(HEADINGS))
+    environment = table.get("environment", {})
+    listed = ", ".join(f"{key} {value}" for key, value in environment.items() if value)
+    parts = [f"# {table['study']}", table["question"], "\n".join(lines), NOTE, f"Run with {listed}."]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def store(table: dict[str, Any], folder: Path) -> None:
+    """Write a collected study as `NAME.json` and `NAME.md`."""
+    storage.write_json(folder / f"{table['study']}.json", table)
+    storage.write_text(folder / f"{table['study']}.md", page(table))

@@ -1,0 +1,147 @@
+"""The model and its training: pairing, repetition, going on, and what is rounded."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra torch is not installed")
+
+from mxnum.language_model import Decoder, Setting, train  # noqa: E402
+from mxnum.language_model.decoder import rate_at  # noqa: E402
+from mxnum.language_model.logits import centring  # noqa: E402
+from mxnum.recipe import Operand  # noqa: E402
+
+TINY = Setting(vocabulary=40, choices=2, width=32, heads=2, layers=1, context=16, sequences=2, steps=6)
+LAST = {"recipe": {"gradients": "mxfp8_e4m3"}, "where": "last"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"activation": "swiglu", "norm": "rms_norm"}, {"rope": False, "qk_norm": False, "start": "fan_in"}],
+)
+def test_it_sees_the_past_alone(changes):
+    model = Decoder(TINY.but(**changes), 40, seed=1)
+    symbols = torch.arange(16)[None] % 40
+    other = symbols.clone()
+    other[:, 9:] = 3
+    first, second = model(symbols), model(other)
+    assert first.shape == (1, 16, 40)
+    assert torch.equal(first[:, :9], second[:, :9])
+    assert not torch.allclose(first[:, 9:], second[:, 9:])
+
+
+def test_positions_are_relative_with_rope():
+    attention = Decoder(TINY, 40).blocks[0].attention
+    x = torch.randn(1, 1, 16, 16, generator=torch.Generator().manual_seed(0))
+    constant = x[:, :, :1].expand(-1, -1, 16, -1)
+    turned = attention.turned(constant)
+    products = turned @ turned.transpose(-1, -2)
+    assert torch.allclose(products[0, 0].diagonal(-3), products[0, 0, 3, 0].expand(13), atol=1e-4)
+
+
+def test_it_learns():
+    run = train(TINY.but(steps=150, sequences=8, start="fan_in"), 1)
+    assert run.entropy == pytest.approx((np.log(2), np.log(2)))
+    assert run.losses[0] > 3.4
+    assert run.evaluation < 2.2
+
+
+def test_it_goes_on_bit_for_bit(tmp_path):
+    stochastic = TINY.but(recipe={"gradients": {"format": "mxfp8_e4m3", "rounding": "sr"}}, where="last")
+    whole = train(stochastic, 3, measure_every=2)
+    again = train(stochastic, 3, measure_every=2)
+    assert whole.losses == again.losses
+    assert train(stochastic, 4).losses != whole.losses
+    path = tmp_path / "checkpoint.pt"
+
+    def stop(step, loss):
+        if step == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(stochastic, 3, measure_every=2, checkpoint=path, checkpoint_every=2, report=stop)
+    assert path.exists()
+    seen = []
+    went_on = train(stochastic, 3, measure_every=2, checkpoint=path, report=lambda step, loss: seen.append(step))
+    assert seen == [5, 6]
+    assert not path.exists()
+    assert went_on.losses == whole.losses
+    assert went_on.evaluation == whole.evaluation
+    assert went_on.measured_at == whole.measured_at
+    for name, values in whole.measured.items():
+        assert np.array_equal(np.stack(values), np.stack(went_on.measured[name])), name
+    for one, other in zip(whole.model.parameters(), went_on.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_arms_of_a_seed_have_the_same_start_and_batches():
+    plain, last = (train(TINY.but(**changes), 5, measure_every=3) for changes in ({}, LAST))
+    assert plain.losses[0] == last.losses[0], "what is rounded is on the way back"
+    assert plain.losses[1:] != last.losses[1:]
+    assert "clamped" in last.measured
+    assert set(plain.measured) == {"probability", "common_weight"}
+
+
+def test_a_factor_that_is_a_power_of_two_changes_nothing():
+    """In float32, and in blocks whose scales are powers of two: the same numbers with other exponents."""
+    for changes in ({}, LAST):
+        one, two = (train(TINY.but(factor=factor, **changes), 2).losses for factor in (1.0, 4.0))
+        assert one == two
+    assert train(TINY.but(factor=1.2, **LAST), 2).losses != one
+
+
+def test_the_last_layer_and_the_others_are_told_apart():
+    from mxnum.language_model.decoder import emulated
+
+    for where, wanted in (("last", {"head"}), ("not_last", None), ("all", None)):
+        model = Decoder(TINY, 40)
+        names = set(emulated(model, TINY.but(recipe="mxfp8_e4m3", where=where), 0).modules)
+        assert "embedding" not in names
+        assert ("head" in names) == (where != "not_last")
+        assert wanted is None or names == wanted
+        assert ("blocks.0.mlp.up" in names) == (where != "last")
+
+
+def test_what_is_seen_is_what_the_analysis_says():
+    from mxnum.language_model.study import predicted_biases
+
+    run = train(TINY.but(**LAST), 7, measure_every=3)
+    assert run.measured["clamped"][0] == 1
+    predicted = predicted_biases(run.setting, run.measured["probability"])
+    assert predicted == pytest.approx([float(x) for x in run.measured["gradient_bias"]], abs=0.01)
+    assert run.measured["gradient_sum"][0] == pytest.approx(-predicted[0], abs=0.02)
+
+
+def test_centring_leaves_no_common_part():
+    x = torch.randn(4, 40, generator=torch.Generator().manual_seed(1))
+    for axis in (0, 1):
+        assert centring(x, Operand("mxfp8_e4m3"), axis).sum(-1).abs().max() < 1e-5
+    losses = {c: train(TINY.but(centred=c, **LAST), 2).losses for c in (False, True)}
+    assert losses[False] != losses[True]
+
+
+def test_the_rate_rises_and_falls():
+    setting = TINY.but(steps=100, rate=1.0)
+    rates = [rate_at(setting, step) for step in range(100)]
+    assert rates[0] == 0.1
+    assert rates[9] == rates[10] == max(rates) == 1
+    assert rates[99] == pytest.approx(0.1, abs=1e-3)
+    assert rate_at(setting.but(schedule="constant"), 99) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"width": 33}, "'width' must be a multiple of 4"),
+        ({"activation": "relu"}, "'activation' must be one of"),
+        ({"choices": 41}, "'choices' must be at most the vocabulary, 40"),
+        ({"factor": 0}, "'factor' must be positive"),
+        ({"centred": True}, "'centred' must be False unless"),
+        ({"source": "text"}, "'text' must be the path of a file"),
+        ({"recipe": "mxfp8_e9m9"}, "'recipe' must be one of"),
+    ],
+)
+def test_bad_settings_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        TINY.but(**changes)

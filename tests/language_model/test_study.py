@@ -1,0 +1,102 @@
+"""Studies from files: reading, going on, tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="the extra torch is not installed")
+pytest.importorskip("scipy", reason="the extra experiments is not installed")
+
+from mxnum.experiments import report
+from mxnum.language_model import Setting, collect, read, run_study
+from mxnum.language_model import study as studies
+
+ROOT = Path(__file__).parents[2]
+TEXT = """
+name = "tiny"
+control = "plain"
+seeds = 2
+first_seed = 5
+measure_every = 2
+[base]
+vocabulary = 16
+choices = 2
+width = 16
+heads = 2
+layers = 1
+context = 8
+sequences = 2
+steps = 3
+[arms.plain]
+[arms."short"]
+sequences = 1
+[arms."last"]
+where = "last"
+sequences = 1
+recipe = { gradients = "mxfp8_e4m3" }
+control = "short"
+"""
+
+
+@pytest.fixture
+def study(tmp_path):
+    path = tmp_path / "tiny.toml"
+    path.write_text(TEXT)
+    return read(path)
+
+
+def test_a_study_runs_goes_on_and_is_collected(study, tmp_path):
+    said: list[str] = []
+    run_study(study, tmp_path / "runs", seeds=1, say=said.append)
+    assert [line.split(":")[0] for line in said] == ["plain, seed 5", "short, seed 5", "last, seed 5"]
+    run_study(study, tmp_path / "runs", say=said.append)
+    assert len(said) == 6, "what is there is not run again"
+    table = collect(study, tmp_path / "runs")
+    rows = {row[0]: dict(zip(studies.HEADINGS, row, strict=True)) for row in studies.rows(table)}
+    assert rows["plain"]["gap to control"] == ""
+    ours, theirs = (table["arms"][name]["runs"] for name in ("last", "short"))
+    gap = sum(a["evaluation"] - b["evaluation"] for a, b in zip(ours, theirs, strict=True)) / 2
+    assert rows["last"]["gap to control"] == f"{gap:+.4f}", "an arm is compared with its own control"
+    assert rows["last"]["seeds"] == "2"
+    assert [row[1] for row in report.rows(table)] == ["0 of 2"] * 3, "the usual statistics of excursions"
+    studies.store(table, tmp_path)
+    assert "| last |" in (tmp_path / "tiny.md").read_text()
+    changed = studies.Study("tiny", "", {"plain": study.arms["plain"].but(rate=1e-4)}, 2, 5, "plain")
+    with pytest.raises(ValueError, match="has another setting than arm 'plain'"):
+        collect(changed, tmp_path / "runs")
+    with pytest.raises(ValueError, match="'runs' must be a folder with runs"):
+        collect(study, tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("seeds = 2", "seds = 2", "In file .*'name' must be one of"),
+        ("width = 16", "width = 17", r"In \[base\] of file .*'width' must be a multiple of 4"),
+        ('where = "last"', 'where = "lest"', r"In \[arms.last\] of file .*did you mean 'last'"),
+        ('control = "short"', 'control = "shirt"', r"In \[arms.last\] of file .*did you mean 'short'"),
+        ("[arms.plain]", "[arms.plain", "must be TOML"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named(old, new, message, tmp_path):
+    path = tmp_path / "wrong.toml"
+    path.write_text(TEXT.replace(old, new))
+    with pytest.raises(ValueError, match=message):
+        read(path)
+
+
+def test_the_study_of_logits_can_be_read():
+    study = read(ROOT / "docs/results/logits/logits.toml")
+    assert study.control_of("last x 1, 12 sequences") == "float32, 12 sequences"
+    assert study.arms["last x 1"].recipe.gradients.format == "mxfp8_e4m3"
+    assert study.arms["last x 2^(4/8)"].factor == pytest.approx(2**0.5, abs=1e-6)
+    assert study.arms["all, rceil"].recipe.gamma.format is None
+
+
+def test_predictions_are_those_of_the_analysis():
+    base = Setting(choices=16, context=32, sequences=16)
+    assert studies.predicted_gap(base) == 0
+    assert studies.predicted_gap(base.but(recipe={"gradients": "mxfp8_e4m3"})) == pytest.approx(0.0504, abs=1e-3)
+    assert studies.predicted_gap(base.but(source="hidden_markov")) is None
