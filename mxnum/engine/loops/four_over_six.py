@@ -7,8 +7,8 @@ the difference of two sums has to be far above it. Blocks of which that cannot b
 Blocks of whole vectors are looked at in float32 first. A factor and each of its multiples are within 2**-23 of what
 they stand for. How far an element is from its value, which is at most twice as large, is known to 2**-20.8 of the
 largest element A: 2**-22 because of the value, 2**-22 because of the place where values change, and 2**-24 by rounding.
-It is at most A, so its square is known to 2**-19.8 of A**2. If two sums differ by more than all that, and than 2**-20
-of both, which is more than adding loses, nothing else has to be known.
+It is at most A, so its square is known to 2**-19.8 of A**2. If the two sums differ by more than all that, and than
+2**-20 of A or A**2 for each element, which is more than subtracting and adding lose, nothing else has to be known.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ _QUARTER, _HALF, _3_4, _5_4, _3_2, _7_4, _2, _5_2, _3, _7_2, _4, _5, _6 = (
 )
 #: Where the largest element and both factors have to lie for float32.
 _LEAST_WIDE, _GREATEST_WIDE = 2.0**-50, 2.0**50
-#: How well a term is known, by the largest element, or its square.
-_TERM, _SQUARE = 2.0**-20.8, 2.0**-19.8
+#: How well a difference of two terms is known, and added up, by the largest element, or its square.
+_TERM, _SQUARE = 2.0**-19.8 + 2.0**-20, 2.0**-18.8 + 2.0**-20
 
 
 @dialect
@@ -160,17 +160,16 @@ def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, ru
                     is_clear = min(largest, f6) > _LEAST_WIDE and max(largest, f4) < _GREATEST_WIDE
                     narrow6 = float64_to_float32(multiply_float64(number_of_scale(six), wide_t))
                     narrow4 = float64_to_float32(multiply_float64(number_of_scale(four), wide_t))
-                    s6, s4 = 0.0, 0.0
+                    balance = 0.0
                     for i in range(start, start + stop - column, LENGTH):
                         numbers = load(bits, many(i)) & MAGNITUDE
                         near6, near4 = _difference(numbers, narrow6), _difference(numbers, narrow4)
                         if SQUARES:
                             near6, near4 = multiply_float32(near6, near6), multiply_float32(near4, near4)
-                        s6 += np.float64(number_of(total_float32(near6)))
-                        s4 += np.float64(number_of(total_float32(near4)))
+                        balance += np.float64(number_of(total_float32(subtract_float32(near4, near6))))
                     term = _SQUARE * largest * largest if SQUARES else _TERM * largest
-                    if is_clear and abs(s6 - s4) > 2.0 * (stop - column) * term + 2.0**-20 * (s6 + s4):
-                        store(scales, place, four if s4 < s6 else six)  # (no branch: half are guessed wrongly)
+                    if is_clear and abs(balance) > (stop - column) * term:
+                        store(scales, place, four if balance < 0.0 else six)  # (no branch: half are guessed wrongly)
                         continue
                 h6, l6, h4, l4, lost = 0.0, 0.0, 0.0, 0.0, False
                 is_exact = True
