@@ -62,10 +62,11 @@ def quantize(
     `packed` codes are two in a byte, as `MXArray.pack` makes them.
     """
     chosen, blocks, by_rows = _checked(x, stack, blocks)
-    largest = _largest(x, chosen, threads) if largest is None else np.asarray(largest, x.dtype)[()]
+    found = _largest(x, chosen, threads)  # (which looks for NaN)
+    largest = found if largest is None else largest
     tensor = _global_scale(chosen, x.dtype, largest) if global_scale is None else np.float32(global_scale)
     largest = np.float32(largest)
-    loops = _loops(x.size)
+    loops = _loops(x.size, chosen)
     made = loops and loops.quantize(x, blocks, chosen, tensor, largest, packed, threads)
     codes, scales = made or _by_numpy(x, blocks, chosen, tensor)
     if packed and made is None:
@@ -77,7 +78,7 @@ def quantize(
 def fake_quantize(x: Array, stack: str | Stack, *, blocks: Blocks | None = None, threads: int | None = None) -> Array:
     """What `stack` reads its own NVFP4 of an array as, in the type of the array."""
     chosen, blocks, _ = _checked(x, stack, blocks)
-    loops = _loops(x.size)
+    loops = _loops(x.size, chosen)
     if loops and x.dtype == np.float32:
         largest = _largest(x, chosen, threads)
         tensor = _global_scale(chosen, x.dtype, largest)
@@ -98,9 +99,9 @@ def _checked(x: Array, stack: str | Stack, blocks: Blocks | None) -> tuple[Stack
     return of(stack), (1, BLOCK), True
 
 
-def _loops(size: int) -> Any:
-    """The engine's loops, where they may run and an array is worth them; None else."""
-    if size <= SMALL:
+def _loops(size: int, stack: Stack) -> Any:
+    """The engine's loops, where they may run and an array is worth them; None else, and for a stack of the caller's."""
+    if size <= SMALL or STACKS.get(stack.name) is not stack:
         return None
     from mxnum.engine.quantizing import by_stack
 
@@ -109,7 +110,7 @@ def _loops(size: int) -> Any:
 
 def _largest(x: Array, stack: Stack, threads: int | None) -> Any:
     """The largest magnitude of an array without NaN."""
-    loops = _loops(x.size)
+    loops = _loops(x.size, stack)
     largest = loops.largest(x, threads) if loops else np.abs(x).max(initial=0)
     if np.isnan(largest):
         where = tuple(int(i) for i in np.argwhere(np.isnan(x))[0])
@@ -172,11 +173,11 @@ def _largest_of_blocks(magnitudes: Array, blocks: Blocks) -> Array:
 
 def dequantize(made: Quantized, stack: str | Stack, *, threads: int | None = None) -> Array:
     """What the stack reads it as, in float32; codes have a byte each."""
-    sides = made.scales.reshape(scales_shape(made.codes.shape, made.blocks))
-    loops = _loops(made.codes.size)
+    chosen, sides = of(stack), made.scales.reshape(scales_shape(made.codes.shape, made.blocks))
+    loops = _loops(made.codes.size, chosen)
     if loops:
         of_tensor = made.global_scale, made.largest
-        found: Array | None = loops.dequantize(made.codes, sides, made.blocks, of(stack), *of_tensor, threads)
+        found: Array | None = loops.dequantize(made.codes, sides, made.blocks, chosen, *of_tensor, threads)
         if found is not None:
             return found
     values = np.empty(made.codes.shape, np.float32)
@@ -184,7 +185,7 @@ def dequantize(made: Quantized, stack: str | Stack, *, threads: int | None = Non
         elements = _values(made.codes[part], E2M1)
         scales = spread(_values(sides[of_blocks(part, made.blocks)], E4M3), made.blocks, elements.shape)
         with np.errstate(all="ignore"):
-            values[part] = of(stack).decoded(elements, scales, made.global_scale, made.largest)
+            values[part] = chosen.decoded(elements, scales, made.global_scale, made.largest)
     return values
 
 

@@ -416,6 +416,8 @@ def test_what_is_refused():
         stacks.quantize(np.ones(16, np.float32), "torchao")
     with pytest.raises(ValueError, match=r"without NaN .* at index"):
         stacks.quantize(np.full((1, 16), np.nan, np.float32), "modelopt")
+    with pytest.raises(ValueError, match=r"without NaN .* at index"):
+        stacks.quantize(np.full((1, 16), np.nan, np.float32), "modelopt", largest=np.float32(1))
     x = np.zeros((1, 16), np.float32)
     x[0, 0] = 1e-36
     with pytest.raises(ValueError, match=r"of which torchao makes no NaN, not 0\.0"):
