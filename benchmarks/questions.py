@@ -17,7 +17,9 @@ from benchmarks import timing
 from benchmarks.record import Measurement, Table
 
 #: In the order in which they are asked. One whose module is not there is left out.
-NAMES = ("conversions", "cliff", "products", "scaling", "threads", "startup", "peers", "torch", "cuda", "earlier")
+NAMES = (
+    "conversions", "cliff", "products", "scaling", "threads", "startup", "peers", "nvfp4", "torch", "cuda", "earlier",
+)  # fmt: skip
 
 #: Questions that are asked only when they are named.
 ON_REQUEST = ("cuda", "earlier")

@@ -67,23 +67,19 @@ def checked_scales(value: Any, shape: tuple[int, ...], scale: ScaleFormat = E8M0
     )
     if scales.shape != shape:  # (writing a shape out takes longer than all the rest)
         errors.require(False, "scales", f"of shape {shape}", scales.shape)
-    require_on_host("scales", scales, scale)
     if scale.number is not None and scale.number.bits == scale.bits:
         _refuse_signs("scales", scales)
     return scales
 
 
-def require_on_host(argument: str, array: Any, scale: ScaleFormat) -> None:
-    """An error for an array on a GPU, unless scales are powers of two."""
-    if not scale.power_of_two and isinstance(array, DeviceArray):
-        raise errors.on_gpu(argument, f"on a GPU scales are E8M0, not {scale.name}")
-
-
-def checked_tensor_scale(value: Any, shape: tuple[int, ...], blocks: Blocks, fmt: MXFormat, positive: bool) -> Any:
+def checked_tensor_scale(
+    value: Any, shape: tuple[int, ...], blocks: Blocks, fmt: MXFormat, positive: bool, beside: Any
+) -> Any:
     """`value` as the tensor scale of an array of that shape: float32, of no axes, or of as many and of length 1.
 
     Along axes that are not blocked it may have their length instead. It must be `positive` (and finite) where elements
-    are divided by it, and have no sign bit elsewhere. None stays None where the format has none, and only there.
+    are divided by it, and have no sign bit elsewhere. None stays None where the format has none, and only there. It
+    lives where `beside` does; a number is brought there.
     """
     if fmt.tensor_scale is None:
         errors.require(value is None, "tensor_scale", f"left out for {fmt.name}, which has none", value)
@@ -94,8 +90,8 @@ def checked_tensor_scale(value: Any, shape: tuple[int, ...], blocks: Blocks, fmt
             narrowed = np.float32(value)
         errors.require(float(narrowed) == value or value != value, "tensor_scale", "a float32 number", value)
         value = np.array(narrowed)
+        value = dispatch_engine(x=beside).beside(value, beside)
     tensor = as_array("tensor_scale", value)
-    require_on_host("tensor_scale", tensor, fmt.scale)
     errors.require_dtype("tensor_scale", tensor.dtype, np.dtype(np.float32))
     fits = tensor.ndim == 0 or (
         tensor.ndim == len(shape)
@@ -106,16 +102,27 @@ def checked_tensor_scale(value: Any, shape: tuple[int, ...], blocks: Blocks, fmt
     accepted = f"of no axes, or of {len(shape)} of length 1, or as long as {shape} where blocks {blocks} are 1"
     errors.require(fits, "tensor_scale", accepted, tensor.shape)
     if positive:
-        wrong = ~((tensor > 0) & np.isfinite(tensor))
+        numbers = on_host(tensor)
+        wrong = ~((numbers > 0) & np.isfinite(numbers))
         if wrong.any():
             raise errors.outside(
-                "tensor_scale", first_index(wrong), "positive and finite", float(tensor[wrong].flat[0])
+                "tensor_scale", first_index(wrong), "positive and finite", float(numbers[wrong].flat[0])
             )
     _refuse_signs("tensor_scale", tensor)
     return tensor
 
 
-def _refuse_signs(argument: str, numbers: Any) -> None:
+def on_host(array: Any) -> Any:
+    """An array of numpy, or a copy of what is on a GPU."""
+    if not isinstance(array, DeviceArray):
+        return array
+    from mxnum.engine.cuda import arrays
+
+    return arrays.to_host(array)
+
+
+def _refuse_signs(argument: str, array: Any) -> None:
+    numbers = on_host(array)
     bits = 8 * numbers.itemsize
     signs = numbers.view(code_dtype(bits)) >> (bits - 1) != 0
     if signs.any():

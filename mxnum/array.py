@@ -23,7 +23,6 @@ from mxnum.arguments import (
     layout_of,
     owned,
     packed_layout,
-    require_on_host,
 )
 from mxnum.device import described, on_device
 from mxnum.dtypes import Array, as_array, code_dtype, numpy_dtype, result_format, scale_dtype
@@ -111,10 +110,9 @@ class MXArray:
     ) -> Self:
         """Codes as they were given, and as an array that needs no check, with scales and offsets that do."""
         fmt, blocks, of_scales = layout
-        require_on_host("codes", stored, fmt.scale)
         scales = checked_scales(scales, of_scales, fmt.scale)
         shape = stored.shape if packed_shape is None else packed_shape
-        tensor = checked_tensor_scale(tensor_scale, shape, blocks, fmt, positive=False)
+        tensor = checked_tensor_scale(tensor_scale, shape, blocks, fmt, positive=False, beside=stored)
         if offsets is not None:
             errors.require(
                 fmt.scale.power_of_two, "offsets", f"left out for {fmt.name}, whose scales are floats", offsets
@@ -123,8 +121,8 @@ class MXArray:
             errors.require_dtype("offsets", offsets.dtype, np.dtype(np.float16))
             errors.require(offsets.shape == scales.shape, "offsets", f"of shape {scales.shape}", offsets.shape)
         if not (offsets is None and isinstance(stored, np.ndarray) and isinstance(scales, np.ndarray)):
-            dispatch_engine(codes=stored, scales=scales, offsets=offsets)
-            stored, scales, offsets = owned(stored), owned(scales), owned(offsets)
+            dispatch_engine(codes=stored, scales=scales, offsets=offsets, tensor_scale=tensor)
+            stored, scales, offsets, tensor = owned(stored), owned(scales), owned(offsets), owned(tensor)
         if is_tensor(given):
             parts = stored, scales, offsets, tensor
             stored, scales, offsets, tensor = (in_kind(part, given) for part in parts)
@@ -246,13 +244,13 @@ class MXArray:
             return type(self)(stored, scales, self.format, self.blocks, offsets, self._packed_shape, tensor)
         from mxnum.engine.cuda import arrays
 
-        stored, scales, offsets = (
+        stored, scales, offsets, tensor = (
             None if part is None else arrays.to_host(described("self", part))
-            for part in (self._stored, self.scales, self.offsets)
+            for part in (self._stored, self.scales, self.offsets, self.tensor_scale)
         )
         assert stored is not None
         assert scales is not None
-        return type(self)(stored, scales, self.format, self.blocks, offsets, self._packed_shape)
+        return type(self)(stored, scales, self.format, self.blocks, offsets, self._packed_shape, tensor)
 
     @property
     def parts(self) -> tuple[Any, Any, Any]:
@@ -284,7 +282,7 @@ class MXArray:
         into = None if out is None else checked_out(host_view("out", out), shape, numpy_dtype(target))
         tensor = tensor if tensor is None or into is None else copied_if_overlapping(tensor, into)
         request = DecodingRequest(decoding_settings(*kind), stored, scales, offsets, checked_threads(threads), tensor)
-        engine = dispatch_engine(codes=stored, scales=scales, offsets=offsets, out=into)
+        engine = dispatch_engine(codes=stored, scales=scales, offsets=offsets, tensor_scale=tensor, out=into)
         return answer(engine.dequantize(request, into), self._stored, out)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:

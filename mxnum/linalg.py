@@ -125,6 +125,8 @@ def _operand(name: str, value: Any, mode: Accumulate) -> Any:
     if isinstance(value, MXArray) and not value.format.scale.power_of_two:
         accepted = f"'exact', 'sequential' or 'blas' for {value.format.name}, whose scales are {value.format.scales}"
         errors.require(not mode.by_block, "accumulate", accepted, str(mode))
+        if value.on_device:
+            raise errors.on_gpu(name, "call to_host() first: products on a GPU take scales that are E8M0")
         return Operand(*float_array(name, value.to_host().dequantize("float64")))
     if isinstance(value, MXArray):
         codes, scales, offsets = value.parts

@@ -16,8 +16,8 @@ from mxnum.arguments import (
     checked_tensor_scale,
     checked_threads,
     host_options,
+    owned,
     random_copied_if_overlapping,
-    require_on_host,
 )
 from mxnum.array import MXArray
 from mxnum.device import on_device
@@ -123,9 +123,10 @@ def quantize(
     )  # fmt: skip
     if arithmetic != "exact":
         _check_alone(arithmetic, settings, scale_rule, scales, tensor_scale, seed, random_bits, out)
-        made = stacks.quantize(_on_host(array), arithmetic, blocks=settings.blocks)
-        q = _mx_array(x, (made.codes, made.scales, None), settings, None, np.array(made.tensor_scale))
-        return q.packed() if packed else q
+        is_packed, workers = _stores_packed(packed, settings, None), checked_threads(threads)
+        made = stacks.quantize(_on_host(array), arithmetic, blocks=settings.blocks, packed=is_packed, threads=workers)
+        parts, packed_shape = (made.codes, made.scales, None), settings.shape if is_packed else None
+        return _mx_array(x, parts, settings, packed_shape, np.array(made.tensor_scale))
     given = None if scales is None else checked_scales(scales, settings.scales_shape, settings.format.scale)
     random = _random(array.shape, settings.rounding, random_bits, seed, stream, first, sr_bits)
     is_packed = _stores_packed(packed, settings, out)
@@ -139,8 +140,9 @@ def quantize(
         return _mx_array(x, engine.quantize(request), settings, settings.shape if is_packed else None, tensor)
     if tensor is not None:
         room = checked_out(host_view("out.tensor_scale", out.tensor_scale), tensor.shape, tensor.dtype)
-        np.copyto(room, tensor)
     engine.quantize(request, into)
+    if tensor is not None:
+        np.copyto(room, tensor)
     return out
 
 
@@ -186,9 +188,8 @@ def fake_quantize(
     )  # fmt: skip
     if arithmetic != "exact":
         _check_alone(arithmetic, settings, scale_rule, scales, tensor_scale, seed, random_bits, out)
-        made = stacks.quantize(_on_host(array), arithmetic, blocks=settings.blocks)
-        with np.errstate(over="ignore"):
-            return answer(stacks.dequantize(made, arithmetic).astype(array.dtype), x, None)
+        host, workers = _on_host(array), checked_threads(threads)
+        return answer(stacks.fake_quantize(host, arithmetic, blocks=settings.blocks, threads=workers), x, None)
     given = None if scales is None else checked_scales(scales, settings.scales_shape, settings.format.scale)
     random = _random(array.shape, settings.rounding, random_bits, seed, stream, first, sr_bits)
     into = None if out is None else checked_out(host_view("out", out), array.shape, array.dtype)
@@ -363,7 +364,7 @@ def _mx_array(
     x: Any, made: Any, settings: Settings, packed_shape: tuple[int, ...] | None, tensor_scale: Array | None
 ) -> MXArray:
     """An MX array of what the engine made of x, of the library of x."""
-    parts = *made, tensor_scale
+    parts = *made, owned(tensor_scale)
     codes, scales, offsets, tensor = parts if type(x) is np.ndarray else (in_kind(part, x) for part in parts)
     return MXArray(codes, scales, settings.format, settings.blocks, offsets, packed_shape, tensor)
 
@@ -373,10 +374,10 @@ def _tensor_scale(engine: Any, array: Any, settings: Settings, asked: Any, threa
     fmt, shape = settings.format, settings.shape
     if asked is None and settings.by_powers_of_two:  # (quick)
         return None
-    require_on_host("x", array, fmt.scale)
     if fmt.tensor_scale is None or not (asked is None or isinstance(asked, str)):
-        given = checked_tensor_scale(asked, shape, settings.blocks, fmt, positive=True)
-        return None if given is None else given.copy()  # (what an array keeps is its own)
+        given = checked_tensor_scale(asked, shape, settings.blocks, fmt, positive=True, beside=array)
+        dispatch.engine(x=array, tensor_scale=given)
+        return None if given is None else engine.copied(given)  # (what an array keeps is its own)
     if asked is not None:
         errors.choose("tensor_scale", asked, ("row",))
         errors.require(bool(shape), "tensor_scale", "left out for an array without axes", asked)

@@ -327,6 +327,53 @@ def test_a_part_of_a_tensor_and_a_given_scale():
             assert np.array_equal(each.scales, whole.scales[:7])
 
 
+#: A stack that multiplies, and one that divides and begins in the type of the tensor: what is tried in every run.
+SAMPLE = "torchao", "compressed_tensors"
+#: Families of which loops leave some blocks, and numpy does the whole.
+LEFT = "every exponent", "large", "small", "subnormal", "infinities"
+
+
+@pytest.mark.parametrize("stack", [s if s in SAMPLE else pytest.param(s, marks=pytest.mark.full) for s in PACKAGES])
+def test_loops_compute_what_numpy_does(stack, monkeypatch):
+    """The same functions, compiled: every bit of millions of numbers of every magnitude."""
+    from mxnum.engine.quantizing import by_stack
+
+    for family in FAMILIES:
+        for x in tensors(family):
+            try:
+                want = stacks.quantize(x, stack)
+            except ValueError:
+                continue
+            values = stacks.dequantize(want, stack)
+            with monkeypatch.context() as patched:
+                patched.setattr(stacks, "SMALL", 0)
+                got = stacks.quantize(x, stack)
+                read, both = stacks.dequantize(got, stack), stacks.fake_quantize(x, stack)
+            assert np.array_equal(got.codes, want.codes), family
+            assert np.array_equal(got.scales, want.scales), family
+            assert (got.global_scale, got.largest) == (want.global_scale, want.largest)
+            assert read.tobytes() == values.tobytes(), family
+            assert both.tobytes() == values.tobytes(), family
+        made = by_stack.quantize(x, (1, 16), stacks.of(stack), want.global_scale, want.largest, False, None)
+        assert made is not None or family in LEFT, family
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float16", marks=pytest.mark.full)])
+def test_loops_over_16_bits_and_other_layouts(dtype, monkeypatch):
+    x = tensors("normal")[0].reshape(256, 256).astype(dtype)
+    layouts = {(1, 16): x, (16, 1): x, (4, 4): x, (1, 32): np.asfortranarray(x), (1, 24): x[:, ::2]}
+    for blocks, array in layouts.items():
+        want = stacks.quantize(array, "compressed_tensors", blocks=blocks)
+        with monkeypatch.context() as patched:
+            patched.setattr(stacks, "SMALL", 0)
+            got = stacks.quantize(array, "compressed_tensors", blocks=blocks)
+            packed = mx.quantize(array, "nvfp4", blocks=blocks, arithmetic="compressed_tensors", packed=True)
+        assert np.array_equal(got.codes, want.codes), blocks
+        assert np.array_equal(got.scales, want.scales), blocks
+        assert packed.is_packed
+        assert np.array_equal(packed.codes, want.codes), blocks
+
+
 @pytest.mark.parametrize("stack", stacks.STACKS)
 def test_quantize_and_fake_quantize(stack):
     x = tensors("blocks of every size")[0].reshape(256, 256)
@@ -369,6 +416,8 @@ def test_what_is_refused():
         stacks.quantize(np.ones(16, np.float32), "torchao")
     with pytest.raises(ValueError, match=r"without NaN .* at index"):
         stacks.quantize(np.full((1, 16), np.nan, np.float32), "modelopt")
+    with pytest.raises(ValueError, match=r"without NaN .* at index"):
+        stacks.quantize(np.full((1, 16), np.nan, np.float32), "modelopt", largest=np.float32(1))
     x = np.zeros((1, 16), np.float32)
     x[0, 0] = 1e-36
     with pytest.raises(ValueError, match=r"of which torchao makes no NaN, not 0\.0"):

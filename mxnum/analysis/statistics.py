@@ -276,7 +276,7 @@ def measure(
         tensor_scale=tensor_scale if isinstance(tensor_scale, str) else None,
     )  # fmt: skip
     if fmt.tensor_scale is None or not (tensor_scale is None or isinstance(tensor_scale, str)):
-        tensor = checked_tensor_scale(tensor_scale, array.shape, layout, fmt, positive=True)
+        tensor = checked_tensor_scale(tensor_scale, array.shape, layout, fmt, positive=True, beside=array)
     else:
         tensor = found_tensor_scale(array, fmt, tensor_scale is not None)
 

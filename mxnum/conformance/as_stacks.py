@@ -60,15 +60,14 @@ def _largest(task: Task, inputs: Columns) -> Array:
 
 
 def _global(stack: Stack, task: Task, largest: Array) -> Array:
-    own = numpy_dtype(task.source) if stack.in_own_type else np.dtype(np.float32)
+    own = numpy_dtype(task.source) if stack.block_scale_in else np.dtype(np.float32)
     return np.asarray(stack.global_scale(largest.astype(own)), np.float32)
 
 
 def _scales(stack: Stack, task: Task, inputs: Columns, largest: Array) -> Array:
     x = as_floats(inputs["x"], task.source)
     of_blocks = np.abs(x.astype(np.float32)).max(axis=1, keepdims=True)
-    own = x.dtype if stack.in_own_type else np.dtype(np.float32)
-    found = np.asarray(stack.block_scale(of_blocks.astype(own), _global(stack, task, largest)), np.float32)
+    found = np.asarray(stacks.block_scale_of(stack, x.dtype)(of_blocks, _global(stack, task, largest)), np.float32)
     code = by_numpy.encode(np.abs(found), ELEMENTS["e4m3"])
     return np.where(code == 0, stack.for_zero, code)
 

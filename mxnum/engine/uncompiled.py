@@ -31,7 +31,8 @@ def quantize(request: Request, out: Any = None) -> Any:
     words = None
     if random is not None:
         index = positions(tuple(slice(0, length) for length in asked.shape), asked.shape)
-        words = random_words(index, random.seed, random.stream) if random.words is None else random.words
+        drawn = random.words is None
+        words = random_words(index + random.first, random.seed, random.stream) if drawn else random.words
     codes, *sides = by_numpy.quantize(request.x, asked.format, asked.blocks, modes, request.scales, words)
     return (pack(codes, asked.element.bits) if request.packed else codes, *sides)
 

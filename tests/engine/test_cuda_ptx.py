@@ -232,3 +232,40 @@ def test_a_kernel_with_one_instruction_wrong_is_noticed(old: str, new: str, monk
     except AssertionError:  # outside an array, or lanes that do not meet
         return
     assert not (np.array_equal(codes, want.codes) and np.array_equal(scales, want.scales.reshape(-1)))
+
+
+@pytest.mark.parametrize("kind", ["quantize", "dequantize", "scales", "tensor scale"])
+def test_scales_that_are_floats_are_integers_alone(kind):
+    """Kernels of NVFP4 compile, and ask for no float operation at all."""
+    from mxnum.engine.cuda import driver, float_scales, kernels
+    from mxnum.engine.cuda.driver import types
+    from mxnum.modes import FloatScaleRule
+
+    fmt, source = mx.formats.get("nvfp4"), FLOATS["float32"]
+    i64, two = types.int64, types.UniTuple(types.int64, 2)
+
+    def memory(name: str) -> tuple[Any, ...]:
+        return types.Array(getattr(types, name), 1, "C"), i64, two
+
+    if kind == "scales":
+        scale_of = float_scales.make_scale_of(source, fmt.element, fmt.scale, FloatScaleRule.NEAREST)
+        kernel = kernels.block_scales(source, scale_of, fmt.scale.nan_code, False, None)
+        bytes_, _, _ = memory("uint8")
+        signature = i64, two, two, two, *memory("int32"), *memory("uint8"), *memory("uint32"), bytes_, two, bytes_
+    elif kind == "tensor scale":
+        kernel = float_scales.apply_once(float_scales.make_tensor_scale_of(source, fmt.element, fmt.scale))
+        signature = i64, memory("int64")[0], memory("uint32")[0]
+    else:
+        reads, writes = ("int32", "uint8") if kind == "quantize" else ("uint8", "uint32")
+        function = float_scales.make_dequantized(fmt.element, fmt.scale, source)
+        if kind == "quantize":
+            function = float_scales.make_quantized(source, fmt.element, fmt.scale, Rounding.SR, Overflow.SATURATE)
+        kernel = kernels.map_with_tensor(function, "seed" if kind == "quantize" else "nowhere", 30)
+        of_key = types.UniTuple(i64, 4)
+        signature = (
+            i64, two, two, *memory(reads), *memory("uint8"), *memory("uint32"), *memory("uint32"), of_key,
+            *memory(writes),
+        )  # fmt: skip
+    found = instructions(driver.compile_offline(kernel, signature, (9, 0)))
+    assert any(op.startswith("st.global") for op in found)
+    assert not [op for op in found if ".f32" in op or ".f64" in op or op.startswith("call")]

@@ -75,6 +75,18 @@ def make_scale_of(source: ElementFormat, element: ElementFormat, rule: ScaleRule
 
 
 @cache
+def make_power_of_two(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Callable[..., Any]:
+    """The same with a tensor scale, which there is none of."""
+    scale_of = make_scale_of(source, element, rule)
+
+    @dialect
+    def power_of_two(amax, tensor):
+        return scale_of(amax)
+
+    return power_of_two
+
+
+@cache
 def make_quantized(
     source: ElementFormat, element: ElementFormat, rounding: Rounding, overflow: Overflow, nonfinite: Nonfinite
 ) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from mxnum.engine.cuda.driver import compile_kernel, cuda
 from mxnum.engine.cuda.functions import (
@@ -21,8 +21,8 @@ from mxnum.engine.cuda.functions import (
     words,
 )
 from mxnum.engine.machine.lanes import integer, lane, load, store
-from mxnum.formats import ElementFormat
-from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
+from mxnum.formats import ELEMENTS, ElementFormat
+from mxnum.modes import Overflow, Rounding, ScaleRule
 from mxnum.scalar.offset import (
     OFFSET,
     difference_format,
@@ -34,6 +34,17 @@ from mxnum.scalar.offset import (
 from mxnum.scalar.random import make_align_random, philox4x32
 from mxnum.scalar.word import dialect, word_bits
 
+
+class Asymmetric(NamedTuple):
+    """How scales are made beside offsets."""
+
+    element: ElementFormat
+    rule: ScaleRule
+    #: Of half the range of a block, not of the largest difference.
+    is_half: bool
+
+
+E2M1 = ELEMENTS["e2m1"]
 #: Where random words come from.
 NOWHERE, WORDS, SEED = "nowhere", "words", "seed"
 
@@ -163,6 +174,12 @@ def _elements(function: Callable[..., Any], how: str, sr_bits: int) -> Any:
 
 
 @cache
+def map_with_tensor(function: Callable[..., Any], how: str, sr_bits: int) -> Any:
+    """out = function(x, scale, tensor scale, random) for every element."""
+    return _elements(function, how, sr_bits)
+
+
+@cache
 def find_first(source: ElementFormat, above_infinity: int) -> Any:
     """The least C-order index of an element beyond infinity by so much in magnitude code (0: infinities too).
 
@@ -224,25 +241,20 @@ def largest() -> Any:
 
 @cache
 def block_scales(
-    source: ElementFormat,
-    element: ElementFormat,
-    rule: ScaleRule,
-    nonfinite: Nonfinite,
-    given: bool,
-    offset_range: OffsetRange | None,
+    source: ElementFormat, scale_of: Callable[..., Any], nan_code: int, given: bool, asymmetric: Asymmetric | None
 ) -> Any:
-    """The scale code of every block, and its offset if one is asked for.
+    """The scale of every block, and its offset if one is asked for.
 
-    The axis with the longest blocks is the last of `shape`; `counts` are numbers of blocks, of which `scales` and
-    `offsets` hold one each, in C order but for `given` scales, which have places of their own.
+    `scale_of` makes it of the largest finite magnitude and the tensor scale; `nan_code` is that of blocks that hold
+    what is not finite, -1 where they have none of their own. The axis with the longest blocks is the last of `shape`;
+    `counts` are numbers of blocks, of which `scales` and `offsets` hold one each, in C order but for `given` scales and
+    tensor scales, which have places of their own.
     """
     MAGNITUDE_MASK = (1 << (source.bits - 1)) - 1
-    MAX = source.max_code
-    BLOCK = nonfinite.by_block
-    ASYMMETRIC = offset_range is not None
-    HALF = offset_range is not None and offset_range.is_half
+    MAX, NAN_CODE = source.max_code, nan_code
+    ASYMMETRIC = asymmetric is not None
+    element, rule, HALF = asymmetric if asymmetric is not None else Asymmetric(E2M1, ScaleRule.FLOOR, False)
     to_ordered = make_to_ordered(source)
-    scale_of = make_scale_of(source, element, rule)
     offset_of = _make_offset_of(source)
     difference_of = make_difference_of(source)
     of_difference = difference_format(source)
@@ -251,14 +263,14 @@ def block_scales(
     half_scale_of = _make_half_scale_of(source, element, rule)
 
     def run(
-        total, shape, blocks, counts, source, source_at, source_by, given_scales, given_at, given_by, scales, scales_by,
-        offsets,
+        total, shape, blocks, counts, source, source_at, source_by, given_scales, given_at, given_by, tensor, tensor_at,
+        tensor_by, scales, scales_by, offsets,
     ):  # fmt: skip
         last = len(shape) - 1
         number, step = cuda.grid(1), cuda.gridsize(1)
         while number < total:
             # Where the block begins, and how many runs along the last axis it has.
-            rest, corner, of_given, of_scales, runs = number, source_at, given_at, 0, 1
+            rest, corner, of_given, of_tensor, of_scales, runs = number, source_at, given_at, tensor_at, 0, 1
             for back in range(len(shape)):
                 axis = last - back
                 whole = rest // counts[axis]
@@ -267,6 +279,7 @@ def block_scales(
                 start = block * blocks[axis]
                 corner += start * source_by[axis]
                 of_given += block * given_by[axis]
+                of_tensor += block * tensor_by[axis]
                 of_scales += block * scales_by[axis]
                 length = min(blocks[axis], shape[axis] - start)
                 if axis == last:
@@ -302,11 +315,11 @@ def block_scales(
                                 amax = max(amax, d)
                     scale = int(scale_of_difference(amax))
             else:
-                scale = int(scale_of(amax))
+                scale = int(scale_of(amax, integer(load(tensor, of_tensor))))
             if given:
-                scale = int(given_scales[of_given])
-            if BLOCK and bad == 1:
-                scale = NAN_SCALE
+                scale = int(integer(load(given_scales, of_given)))
+            if NAN_CODE >= 0 and bad == 1:
+                scale = NAN_CODE
             scales[of_scales] = scale
             if ASYMMETRIC:
                 offsets[of_scales] = 0 if scale == NAN_SCALE else offset

@@ -7,42 +7,29 @@ only where it must look at data: for the policies that can raise, and for checks
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from mxnum import errors
 from mxnum.device import DeviceArray, described
-from mxnum.dtypes import code_dtype, numpy_dtype
-from mxnum.engine.cuda import arrays, driver, kernels, vectors
+from mxnum.dtypes import code_dtype, numpy_dtype, scale_dtype
+from mxnum.engine.cuda import arrays, driver, float_scales, kernels, vectors
 from mxnum.engine.cuda.functions import make_dequantized, make_fake_quantized, make_quantized
+from mxnum.engine.cuda.launches import flat, map_over, padded, queue, random_source, refuse, words_of
+from mxnum.engine.cuda.scale_passes import beside as beside
+from mxnum.engine.cuda.scale_passes import fill_scales, over_blocks, run_over
+from mxnum.engine.cuda.scale_passes import tensor_scale as tensor_scale
 from mxnum.engine.request import DecodingRequest, Request
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.layout import Blocks, packed_length
 from mxnum.modes import Nonfinite, Overflow, Rounding
 
-NO_KEY = (0, 0, 0, 0, 0)
-
-
-@contextmanager
-def queue(leader: DeviceArray, *others: DeviceArray | None) -> Iterator[int | None]:
-    """The stream to work on: that of the leader, after what others' streams hold; those then wait for it."""
-    driver.check()
-    streams = {other.stream for other in others if other is not None and other.stream is not None}
-    with driver.on_gpu(leader.gpu):
-        for stream in streams:
-            driver.wait(leader.stream, stream)
-        yield leader.stream
-        for stream in streams:
-            driver.wait(stream, leader.stream)
-
 
 def quantize(request: Request, out: None = None) -> tuple[Any, Any, Any]:
     """Codes, scales and offsets (None without asymmetric scaling), as arrays of the input's library."""
-    _refuse(out=out)
-    with queue(request.x, request.scales, _words(request.random)) as stream:
+    refuse(out=out)
+    with queue(request.x, request.scales, words_of(request.random), request.tensor_scale) as stream:
         codes = arrays.empty(request.x, request.x.shape, np.uint8)
         scales, offsets = _run(request, codes, stream, values=False)
         stored = codes.owner
@@ -53,7 +40,7 @@ def quantize(request: Request, out: None = None) -> tuple[Any, Any, Any]:
 
 def fake_quantize(request: Request, out: DeviceArray | None = None) -> Any:
     """The values of the quantized array in the type of the input."""
-    with queue(request.x, request.scales, _words(request.random), out) as stream:
+    with queue(request.x, request.scales, words_of(request.random), out, request.tensor_scale) as stream:
         result = arrays.empty(request.x, request.x.shape, request.x.dtype) if out is None else out
         if out is not None and _overlap(request.x, out) and not _in_place(request.x, out):
             aside = arrays.empty(request.x, request.x.shape, request.x.dtype)
@@ -71,8 +58,10 @@ def _run(
     asked, x, random = request.settings, request.x, request.random
     source, element, blocks, nonfinite = asked.source, asked.element, asked.blocks, asked.nonfinite
     _check(x, source, element, nonfinite, stream)
+    if not asked.format.scale.power_of_two:
+        return run_over(request, out, stream, values=values), None
     modes = source, element, asked.rounding, asked.overflow.of(element.specials)
-    how, sr_bits, key = _random_source(random)
+    how, sr_bits, key = random_source(random)
     words = x if random is None or random.words is None else random.words
     scales = arrays.empty(x, asked.scales_shape, np.uint8)
     function = (make_fake_quantized if values else make_quantized)(*modes, nonfinite)
@@ -94,52 +83,34 @@ def _run(
     offsets = None
     if asked.offset_range is not None:
         offsets = arrays.empty(x, scales.shape, np.float16)
-    _fill_scales(request, x, scales, offsets, stream)
+    fill_scales(request, x, scales, offsets, stream)
     if offsets is None:
         kernel = kernels.map_elements(function, how, sr_bits)
     elif values:
         kernel = kernels.fake_quantize_with_offset(*modes, how, sr_bits)
     else:
         kernel = kernels.quantize_with_offset(*modes, how, sr_bits)
-    _map(kernel, blocks, x, scales, offsets, out, stream, words=words, key=key)
+    map_over(kernel, blocks, x, scales, offsets, out, stream, words=words, key=key)
     return scales, offsets
 
 
-def _fill_scales(
-    request: Request, x: DeviceArray, scales: DeviceArray, offsets: DeviceArray | None, stream: int | None
-) -> None:
-    asked = request.settings
-    kernel = kernels.block_scales(
-        asked.source, asked.element, asked.power_rule, asked.nonfinite, request.scales is not None,
-        asked.offset_range,
-    )  # fmt: skip
-    given = scales if request.scales is None else request.scales
-    # The axis with the longest blocks last: a thread follows it.
-    axes = _padded_axes(x.ndim)
-    order = sorted(range(len(axes)), key=lambda axis: _padded(asked.blocks, 1)[axis])
-    shape, blocks, counts = (
-        tuple(_padded(values, 1)[axis] for axis in order) for values in (x.shape, asked.blocks, scales.shape)
-    )
-    source, source_at = driver.memory(x, signed=True)
-    codes, codes_at = driver.memory(given, signed=False)
-    source_by, codes_by, scales_by = (
-        tuple(_padded(arrays.steps_of(view), 0)[axis] for axis in order) for view in (x, given, scales)
-    )
-    driver.launch(
-        kernel, scales.size, stream, scales.size, shape, blocks, counts, source, source_at, source_by, codes, codes_at,
-        codes_by, flat(scales), scales_by, flat(scales if offsets is None else offsets),
-    )  # fmt: skip
+def copied(array: DeviceArray) -> DeviceArray:
+    """A contiguous copy."""
+    with queue(array) as stream:
+        made = arrays.empty(array, array.shape, array.dtype)
+        copy(array, made, stream)
+        return made
 
 
 def shared_scale(request: Request, out: None = None) -> Any:
-    """The E8M0 code of each block."""
-    _refuse(out=out, threads=request.threads)
+    """The scale of each block."""
+    refuse(out=out, threads=request.threads)
     asked, x = request.settings, request.x
-    with queue(x) as stream:
+    with queue(x, request.tensor_scale) as stream:
         if asked.nonfinite.by_error:
             _check(x, asked.source, asked.element, asked.nonfinite, stream)
-        scales = arrays.empty(x, asked.scales_shape, np.uint8)
-        _fill_scales(request, x, scales, None, stream)
+        scales = arrays.empty(x, asked.scales_shape, scale_dtype(asked.format.scale))
+        fill_scales(request, x, scales, None, stream)
         return scales.owner
 
 
@@ -154,26 +125,34 @@ def encode(
     random: Any,
 ) -> Any:
     """Codes of `target` for the elements alone, at scale 1."""
-    with queue(x, _words(random)) as stream:
+    with queue(x, words_of(random)) as stream:
         _check(x, source, target, nonfinite, stream)
         overflow = overflow.of(target.specials)
-        how, sr_bits, key = _random_source(random)
+        how, sr_bits, key = random_source(random)
         function = make_quantized(source, target, rounding, overflow, nonfinite)
         codes = arrays.empty(x, x.shape, code_dtype(target.bits))
         words = x if random is None or random.words is None else random.words
         unit = _unit_scale(x, stream)
         kernel = kernels.map_elements(function, how, sr_bits)
-        _map(kernel, _whole(x), x, unit, None, codes, stream, words=words, key=key)
+        map_over(kernel, _whole(x), x, unit, None, codes, stream, words=words, key=key)
         return codes.owner
 
 
 def dequantize(request: DecodingRequest, out: DeviceArray | None = None) -> Any:
     """Values of an MX array; without `out` a new contiguous array."""
-    _refuse(threads=request.threads)
+    refuse(threads=request.threads)
     asked, codes = request.settings, request.stored
     if asked.packed:
         length = asked.shape[-1] if asked.shape else 1
         codes = described("codes", unpack(codes, asked.element.bits, length)).reshaped(asked.shape)
+    if not asked.scale.power_of_two:
+        with queue(codes, request.scales, request.tensor_scale, out) as stream:
+            result = arrays.empty(codes, codes.shape, numpy_dtype(asked.target)) if out is None else out
+            function = float_scales.make_dequantized(asked.element, asked.scale, asked.target)
+            kernel = kernels.map_with_tensor(function, kernels.NOWHERE, 0)
+            tensor = over_blocks(request.tensor_scale, request.scales, stream)
+            map_over(kernel, asked.blocks, codes, request.scales, tensor, result, stream)
+            return result.owner
     return values_of(codes, request.scales, request.offsets, asked.element, asked.blocks, asked.target, out)
 
 
@@ -191,7 +170,7 @@ def values_of(
         result = arrays.empty(codes, codes.shape, numpy_dtype(target)) if out is None else out
         if offsets is not None:
             kernel = kernels.dequantize_with_offset(element, target)
-            _map(kernel, blocks, codes, scales, offsets, result, stream)
+            map_over(kernel, blocks, codes, scales, offsets, result, stream)
             return result.owner
         function = make_dequantized(element, target)
         if scales.is_contiguous and _are_quads(blocks, None, codes, result):
@@ -200,7 +179,7 @@ def values_of(
             words = driver.at_address(codes.pointer, quads, "u4", codes.owner)
             driver.launch(kernel, quads, stream, quads, words, flat(scales), flat(result, _signed(target)))
         else:
-            _map(kernels.map_values(function), blocks, codes, scales, None, result, stream)
+            map_over(kernels.map_values(function), blocks, codes, scales, None, result, stream)
         return result.owner
 
 
@@ -246,7 +225,7 @@ def map_elements(
     kernel: Any, source: DeviceArray, out: DeviceArray, stream: int | None, *, signed: bool | None = None
 ) -> None:
     """One of the kernels that take an element at a time, at scale 1."""
-    _map(kernel, _whole(source), source, _unit_scale(source, stream), None, out, stream, signed=signed)
+    map_over(kernel, _whole(source), source, _unit_scale(source, stream), None, out, stream, signed=signed)
 
 
 def largest(codes: DeviceArray) -> int:
@@ -254,7 +233,7 @@ def largest(codes: DeviceArray) -> int:
     with queue(codes) as stream:
         found = arrays.scalar(codes, 0)
         memory, at = driver.memory(codes, signed=False)
-        shape, by = _padded(codes.shape, 1), _padded(arrays.steps_of(codes), 0)
+        shape, by = padded(codes.shape, 1), padded(arrays.steps_of(codes), 0)
         found_at = driver.memory(found, signed=True)[0]
         driver.launch(kernels.largest(), codes.size, stream, codes.size, shape, memory, at, by, found_at)
         return arrays.read_scalar(found)
@@ -278,7 +257,7 @@ def _check(
     found = arrays.scalar(x, x.size)
     memory, at = driver.memory(x, signed=True)
     kernel = kernels.find_first(source, above_infinity)
-    shape, by = _padded(x.shape, 1), _padded(arrays.steps_of(x), 0)
+    shape, by = padded(x.shape, 1), padded(arrays.steps_of(x), 0)
     driver.launch(kernel, x.size, stream, x.size, shape, memory, at, by, driver.memory(found, signed=True)[0])
     first = arrays.read_scalar(found)
     if first < x.size:
@@ -286,58 +265,7 @@ def _check(
         raise errors.nonfinite("x", tuple(int(i) for i in index), *what)
 
 
-def _refuse(**options: Any) -> None:
-    """Raise for what only the engine of the host has, and is asked for."""
-    for name, value in options.items():
-        if value is not None:
-            raise ValueError(f"Argument {name!r} must be left out for arrays on a GPU.")
-
-
 # Arguments of kernels
-
-
-def _map(
-    kernel: Any,
-    blocks: Blocks,
-    source: DeviceArray,
-    scales: DeviceArray,
-    offsets: DeviceArray | None,
-    out: DeviceArray,
-    stream: int | None,
-    *,
-    words: DeviceArray | None = None,
-    key: tuple[int, int, int, int, int] = NO_KEY,
-    signed: bool | None = None,
-) -> None:
-    """Run one of the kernels that take an element at a time."""
-    others = scales if offsets is None else offsets, source if words is None else words
-    shape = _padded(source.shape, 1)
-    is_float = source.dtype.itemsize > 1 or signed is True
-    in_order = [(source, is_float), (scales, False), (others[0], False), (others[1], False)]
-    arguments: list[Any] = [shape, _padded(blocks, 1)]
-    for view, is_signed in in_order:
-        memory, at = driver.memory(view, signed=is_signed)
-        arguments += [memory, at, _padded(arrays.steps_of(view), 0)]
-    arguments.append(key)
-    memory, at = driver.memory(out, signed=out.dtype.itemsize == 8 if signed is None else signed)
-    arguments += [memory, at, _padded(arrays.steps_of(out), 0)]
-    driver.launch(kernel, source.size, stream, source.size, *arguments)
-
-
-def _padded_axes(rank: int) -> range:
-    return range(max(rank, 2))
-
-
-def _padded(values: tuple[int, ...], filling: int) -> tuple[int, ...]:
-    """At least two axes."""
-    return (*(filling,) * (2 - len(values)), *values)
-
-
-def flat(view: DeviceArray, signed: bool | None = None) -> Any:
-    """A contiguous array as a vector of what kernels store: unsigned, but for 64 bits."""
-    width = view.dtype.itemsize
-    as_signed = width == 8 if signed is None else signed
-    return driver.at_address(view.pointer, view.size, f"{'i' if as_signed else 'u'}{width}", view.owner)
 
 
 def _signed(target: ElementFormat) -> bool:
@@ -368,18 +296,6 @@ def _unit_scale(like: DeviceArray, stream: int | None) -> DeviceArray:
     return unit
 
 
-def _words(random: Any) -> Any:
-    return None if random is None else random.words
-
-
-def _random_source(random: Any) -> tuple[str, int, tuple[int, int, int, int, int]]:
-    if random is None:
-        return kernels.NOWHERE, 0, NO_KEY
-    if random.words is not None:
-        return kernels.WORDS, random.sr_bits, NO_KEY
-    return kernels.SEED, random.sr_bits, (*random.key, random.first)
-
-
 def _overlap(x: DeviceArray, out: DeviceArray) -> bool:
     """Whether two arrays may share memory."""
     (low_x, high_x), (low_out, high_out) = _ends(x), _ends(out)
@@ -407,10 +323,10 @@ def equal(a: DeviceArray, b: DeviceArray) -> bool:
         return False
     with queue(a, b) as stream:
         found = arrays.scalar(a, a.size)
-        arguments: list[Any] = [_padded(a.shape, 1)]
+        arguments: list[Any] = [padded(a.shape, 1)]
         for view in (a, b):
             memory, at = driver.memory(view, signed=False)
-            arguments += [memory, at, _padded(arrays.steps_of(view), 0)]
+            arguments += [memory, at, padded(arrays.steps_of(view), 0)]
         found_at = driver.memory(found, signed=True)[0]
         driver.launch(kernels.first_difference(), a.size, stream, a.size, *arguments, found_at)
         return arrays.read_scalar(found) == a.size

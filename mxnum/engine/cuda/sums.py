@@ -17,6 +17,7 @@ from mxnum.dtypes import numpy_dtype
 from mxnum.engine.cuda import arrays, driver, kernels, passes
 from mxnum.engine.cuda.driver import compile_kernel, cuda, fma_float32, sum_float32
 from mxnum.engine.cuda.functions import make_quantized
+from mxnum.engine.cuda.launches import flat, queue
 from mxnum.engine.products import exact
 from mxnum.engine.products.float32_by_integers import FLOAT32, make_round
 from mxnum.engine.products.operands import Operand
@@ -37,7 +38,7 @@ def matmul(a: Operand, b: Operand, accumulate: Accumulate, target: ElementFormat
     errors.require(accumulate in ways, "accumulate", "'block' or 'sequential' for arrays on a GPU", str(accumulate))
     parts: list[Any] = [part for x in (a, b) for part in (x.array, x.scales, x.offsets)]
     batch = np.broadcast_shapes(a.array.shape[:-2], b.array.shape[:-2])
-    with passes.queue(parts[0], *parts[1:]) as stream:
+    with queue(parts[0], *parts[1:]) as stream:
         shape = (*batch, a.array.shape[-2], b.array.shape[-2])
         out = arrays.empty(parts[0], shape, numpy_dtype(target))
         ways[accumulate](a, b, out, target, stream)
@@ -56,7 +57,7 @@ def _in_sequence(a: Operand, b: Operand, out: DeviceArray, target: ElementFormat
         memory, at = driver.memory(view, signed=True)
         arguments += [memory, at, _along(view, out, axis), view.strides[-1]]
     kernel = sequential(target)
-    driver.launch(kernel, out.size, stream, out.size, out.shape, left.shape[-1], *arguments, passes.flat(out))
+    driver.launch(kernel, out.size, stream, out.size, out.shape, left.shape[-1], *arguments, flat(out))
 
 
 def _by_blocks(a: Operand, b: Operand, out: DeviceArray, target: ElementFormat, stream: int | None) -> None:
@@ -73,7 +74,7 @@ def _by_blocks(a: Operand, b: Operand, out: DeviceArray, target: ElementFormat, 
         arguments += [memory, at, _along(codes, out, axis), codes.strides[-1]]
         arguments += [side, side_at, _along(scales, out, axis), scales.strides[-1], tuple(of_blocks)]
     kernel = blocks(a.format, b.format, min(run, max(1, a.array.shape[-1])), target)
-    driver.launch(kernel, out.size, stream, out.size, out.shape, a.array.shape[-1], run, *arguments, passes.flat(out))
+    driver.launch(kernel, out.size, stream, out.size, out.shape, a.array.shape[-1], run, *arguments, flat(out))
 
 
 def _along(view: DeviceArray, out: DeviceArray, axis: int) -> tuple[int, ...]:

@@ -158,7 +158,8 @@ def convert(
                         for j in range(0, by_vectors, LENGTH):
                             if IN_VECTORS:
                                 constants, here = at(tables, many(j), room), many(base + j)
-                                store(out, here, element(load(x, here), constants, 0))
+                                taken = random_at(words, buffer, random + here)
+                                store(out, here, element(load(x, here), constants, taken))
                         for j in range(by_vectors, width):
                             taken = word(random_at(words, buffer, random + base + j))
                             store(out, base + j, element(word(load(x, base + j)), at(tables, j, room), taken))
@@ -172,10 +173,13 @@ def convert(
                                 for i in range(start, start + RUN, LENGTH):
                                     if READS_PACKED:
                                         store(out, many(i), element(load_nibbles(x, i >> 1), constants, 0))
-                                    elif WRITES_PACKED:
-                                        store_nibbles(out, i >> 1, element(load(x, many(i)), constants, 0))
                                     else:
-                                        store(out, many(i), element(load(x, many(i)), constants, 0))
+                                        taken = random_at(words, buffer, random + many(i))
+                                        made = element(load(x, many(i)), constants, taken)
+                                        if WRITES_PACKED:
+                                            store_nibbles(out, i >> 1, made)
+                                        else:
+                                            store(out, many(i), made)
                             else:
                                 for i in range(start, start + RUN):
                                     taken = word(random_at(words, buffer, random + i))

@@ -3,6 +3,12 @@
 Every difference of a number and the value it is rounded to is exact in float64 (they are within a factor of two, or the
 value is zero), and so is its square as two numbers. Sums are kept as two numbers, and what they lose is noticed: then
 the difference of two sums has to be far above it. Blocks of which that cannot be said are left undecided.
+
+Blocks of whole vectors are looked at in float32 first. A factor and each of its multiples are within 2**-23 of what
+they stand for. How far an element is from its value, which is at most twice as large, is known to 2**-20.8 of the
+largest element A: 2**-22 because of the value, 2**-22 because of the place where values change, and 2**-24 by rounding.
+It is at most A, so its square is known to 2**-19.8 of A**2. If the two sums differ by more than all that, and than
+2**-20 of A or A**2 for each element, which is more than subtracting and adding lose, nothing else has to be known.
 """
 
 from __future__ import annotations
@@ -13,14 +19,29 @@ from typing import Any
 import numpy as np
 
 from mxnum.engine.loops.columns import rows_of
+from mxnum.engine.machine import vectors
+from mxnum.engine.machine.float32_numbers import number_of
 from mxnum.engine.machine.float64_words import multiply_float64
 from mxnum.engine.machine.jit import compile_loop
-from mxnum.engine.machine.lanes import float32_to_float64, integer, load, low_word, store, wide
+from mxnum.engine.machine.lanes import (
+    float32_to_float64,
+    float64_to_float32,
+    greatest_of,
+    integer,
+    load,
+    low_word,
+    multiply_float32,
+    store,
+    subtract_float32,
+    wide,
+)
+from mxnum.engine.machine.vectors import LENGTH, many, total_float32
+from mxnum.engine.rounding import by_factors, paths
 from mxnum.engine.rounding.by_factors import make_number_of_scale
 from mxnum.formats import ElementFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule
 from mxnum.scalar.float_scale import make_float_scale
-from mxnum.scalar.word import dialect
+from mxnum.scalar.word import dialect, select
 
 #: The magnitude code that the second scale makes of the largest number: 4 in E2M1.
 FOUR = 6
@@ -58,6 +79,28 @@ def _added(high, low, lost, term):
     return high, low, lost | (error != 0.0)
 
 
+_QUARTER, _HALF, _3_4, _5_4, _3_2, _7_4, _2, _5_2, _3, _7_2, _4, _5, _6 = (
+    int(np.float32(number).view(np.int32)) for number in (0.25, 0.5, 0.75, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 5, 6)
+)
+#: Where the largest element and both factors have to lie for float32.
+_LEAST_WIDE, _GREATEST_WIDE = 2.0**-50, 2.0**50
+#: How well a difference of two terms is known, and added up, by the largest element, or its square.
+_TERM, _SQUARE = 2.0**-19.8 + 2.0**-20, 2.0**-18.8 + 2.0**-20
+
+
+@dialect
+def _difference(x, f):
+    """About how far sixteen elements are from an E2M1 value times f; bit patterns of float32."""
+    v = select(x > multiply_float32(f, _QUARTER), multiply_float32(f, _HALF), 0)
+    v = select(x > multiply_float32(f, _3_4), f, v)
+    v = select(x > multiply_float32(f, _5_4), multiply_float32(f, _3_2), v)
+    v = select(x > multiply_float32(f, _7_4), multiply_float32(f, _2), v)
+    v = select(x > multiply_float32(f, _5_2), multiply_float32(f, _3), v)
+    v = select(x > multiply_float32(f, _7_2), multiply_float32(f, _4), v)
+    v = select(x > multiply_float32(f, _5), multiply_float32(f, _6), v)
+    return subtract_float32(x, v) & 0x7FFFFFFF
+
+
 @cache
 def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rule: FloatScaleRule) -> Any:
     """(x, bits of x, scales, tensor scales, shape, bounds, undecided, by_floats) -> how many blocks are undecided.
@@ -65,7 +108,10 @@ def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, ru
     The scale of each block; where `undecided` becomes 1 it is the first candidate's. `source` is float32 or float64.
     """
     MAGNITUDE, MAX, SQUARES = (1 << (source.bits - 1)) - 1, source.max_code, rule.error_power == 2
-    six_of, four_of = (make_float_scale(source, element, scale, rule, aim) for aim in (None, FOUR))
+    make_scale = by_factors.make_scale if paths.finds_fast(source, element, scale, FloatScaleRule.NEAREST) else None
+    six_of, four_of = ((make_scale or make_float_scale)(source, element, scale, rule, aim) for aim in (None, FOUR))
+    exact_six_of, exact_four_of = (make_float_scale(source, element, scale, rule, aim) for aim in (None, FOUR))
+    IN_VECTORS = source.bits == 32 and vectors.available()
 
     number_of_scale = make_number_of_scale(scale)
 
@@ -79,13 +125,24 @@ def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, ru
             first_row, last_row = rows_of(band, shape)
             for column in range(begin, end, run):
                 place, stop = band * per_row + column // run, min(column + run, end)
-                amax = np.int64(0)
-                for row in range(first_row, last_row):
-                    for i in range(row * columns + column, row * columns + stop):
-                        magnitude = np.int64(integer(load(bits, i) & MAGNITUDE))
-                        amax = max(amax, magnitude if magnitude <= MAX else np.int64(0))
+                amax, is_finite = np.int64(0), True
+                start = first_row * columns + column
+                in_vectors = IN_VECTORS and last_row - first_row == 1 and (stop - column) % LENGTH == 0
+                if in_vectors:
+                    for i in range(start, start + stop - column, LENGTH):
+                        amax = max(amax, np.int64(greatest_of(bits, i, LENGTH, MAGNITUDE)))
+                    is_finite = bool(amax <= MAX)
+                if not (in_vectors and is_finite):
+                    amax = np.int64(0)
+                    for row in range(first_row, last_row):
+                        for i in range(row * columns + column, row * columns + stop):
+                            magnitude = np.int64(integer(load(bits, i) & MAGNITUDE))
+                            amax = max(amax, magnitude if magnitude <= MAX else np.int64(0))
                 t = wide(load(tensor, place * step))
-                six, four = wide(six_of(amax, t)), wide(four_of(amax, t))
+                if by_floats:
+                    six, four = wide(six_of(amax, t)), wide(four_of(amax, t))
+                else:
+                    six, four = wide(exact_six_of(amax, t)), wide(exact_four_of(amax, t))
                 store(scales, place, six)
                 if six == four:
                     continue
@@ -97,6 +154,23 @@ def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, ru
                 words[0] = multiply_float64(number_of_scale(six), wide_t)
                 words[1] = multiply_float64(number_of_scale(four), wide_t)
                 f6, f4 = factors[0], factors[1]
+                if IN_VECTORS and in_vectors and is_finite:
+                    words[0] = float32_to_float64(low_word(amax))
+                    largest = factors[0]
+                    is_clear = min(largest, f6) > _LEAST_WIDE and max(largest, f4) < _GREATEST_WIDE
+                    narrow6 = float64_to_float32(multiply_float64(number_of_scale(six), wide_t))
+                    narrow4 = float64_to_float32(multiply_float64(number_of_scale(four), wide_t))
+                    balance = 0.0
+                    for i in range(start, start + stop - column, LENGTH):
+                        numbers = load(bits, many(i)) & MAGNITUDE
+                        near6, near4 = _difference(numbers, narrow6), _difference(numbers, narrow4)
+                        if SQUARES:
+                            near6, near4 = multiply_float32(near6, near6), multiply_float32(near4, near4)
+                        balance += np.float64(number_of(total_float32(subtract_float32(near4, near6))))
+                    term = _SQUARE * largest * largest if SQUARES else _TERM * largest
+                    if is_clear and abs(balance) > (stop - column) * term:
+                        store(scales, place, four if balance < 0.0 else six)  # (no branch: half are guessed wrongly)
+                        continue
                 h6, l6, h4, l4, lost = 0.0, 0.0, 0.0, 0.0, False
                 is_exact = True
                 for row in range(first_row, last_row):
@@ -111,8 +185,8 @@ def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, ru
                         if SQUARES:
                             is_exact &= (d6 == 0.0) | ((d6 > _LEAST) & (d6 < _GREATEST))
                             is_exact &= (d4 == 0.0) | ((d4 > _LEAST) & (d4 < _GREATEST))
-                            s6, s4 = d6 * _SPLIT, d4 * _SPLIT
-                            a6, a4 = s6 - (s6 - d6), s4 - (s4 - d4)
+                            far6, far4 = d6 * _SPLIT, d4 * _SPLIT
+                            a6, a4 = far6 - (far6 - d6), far4 - (far4 - d4)
                             b6, b4 = d6 - a6, d4 - a4
                             p6, p4 = d6 * d6, d4 * d4
                             e6 = ((a6 * a6 - p6) + 2.0 * a6 * b6) + b6 * b6

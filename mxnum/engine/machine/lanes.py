@@ -98,6 +98,11 @@ def multiply_float32(a: Any, b: Any) -> Any:
     return _float_arithmetic("multiply", a, b)
 
 
+def divide_float32(a: Any, b: Any) -> Any:
+    """Bits of the float32 quotient of two bit patterns."""
+    return _float_arithmetic("divide", a, b)
+
+
 def float32_to_float64(a: Any) -> Any:
     """Bits of the float64 number that equals a float32 bit pattern, which is not subnormal."""
     return _float_arithmetic("float64", a)
@@ -192,6 +197,10 @@ def _overload_operator(function: Any, emit: Callable[[Any, Any, Any], Any], resu
 
 def _has_lane(*arguments: Any) -> bool:
     return any(isinstance(a, Lane) for a in arguments) and all(isinstance(a, Lane | types.Integer) for a in arguments)
+
+
+def _are_lanes(*arguments: Any) -> bool:
+    return all(isinstance(a, Lane | types.Integer) for a in arguments)
 
 
 def _emit(instruction: str, builder: Any, a: Any, b: Any) -> Any:
@@ -375,7 +384,7 @@ def _float_operation(instruction: str) -> Any:
     return _operation(emit)
 
 
-_add, _subtract, _multiply = (_float_operation(name) for name in ("fadd", "fsub", "fmul"))
+_add, _subtract, _multiply, _divide = (_float_operation(name) for name in ("fadd", "fsub", "fmul", "fdiv"))
 
 
 @intrinsic
@@ -472,16 +481,17 @@ def _overload_unary(function: Any, operation: Any) -> None:
 
 
 def _overload_binary(function: Any, operation: Any) -> None:
-    compile_directly(function, operation)
+    compile_directly(function, operation, _are_lanes)
 
     @overload(function, jit_options=INLINED)
     def compile_call(a, b):
-        return lambda a, b: operation(a, b)
+        return (lambda a, b: operation(a, b)) if _are_lanes(a, b) else None
 
 
 _overload_binary(add_float32, _add)
 _overload_binary(subtract_float32, _subtract)
 _overload_binary(multiply_float32, _multiply)
+_overload_binary(divide_float32, _divide)
 _overload_unary(truncate_float32, _truncate)
 _overload_unary(float32_to_float64, _to_float64)
 _overload_unary(float64_to_float32, _from_float64)

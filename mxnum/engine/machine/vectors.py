@@ -19,7 +19,7 @@ from numba.extending import intrinsic, models, register_model
 from mxnum.engine.machine import lanes
 from mxnum.engine.machine.jit import compile_directly
 from mxnum.engine.machine.lanes import Lane
-from mxnum.scalar import word
+from mxnum.scalar import random, word
 
 LENGTH = 16
 _I32, _INDEX = ir.IntType(32), ir.IntType(64)
@@ -129,6 +129,26 @@ for _operator, _sign in {
     compile_directly(_operator, _operation(_comparison(_sign), MASK), _has_vector)
 
 
+_NUMBERS = ir.VectorType(ir.FloatType(), LENGTH)
+
+
+def _float_arithmetic(instruction: str) -> Callable[[Any, Any, Any], Any]:
+    def emit(builder: Any, a: Any, b: Any) -> Any:
+        numbers = [builder.bitcast(value, _NUMBERS) for value in (a, b)]
+        return builder.bitcast(getattr(builder, instruction)(*numbers), _VECTOR)
+
+    return emit
+
+
+for _function, _instruction in {
+    lanes.add_float32: "fadd",
+    lanes.subtract_float32: "fsub",
+    lanes.multiply_float32: "fmul",
+    lanes.divide_float32: "fdiv",
+}.items():
+    compile_directly(_function, _operation(_float_arithmetic(_instruction), VECTOR), _has_vector)
+
+
 @intrinsic
 def _select(context, condition, a, b):
     def generate(target, builder, signature, arguments):
@@ -139,6 +159,21 @@ def _select(context, condition, a, b):
 
 
 compile_directly(word.select, _select, lambda condition, a, b: isinstance(condition, Mask))
+
+
+@intrinsic
+def _multiply_words(context, a, b):
+    def generate(target, builder, signature, arguments):
+        words = ir.VectorType(ir.IntType(64), LENGTH)
+        product = builder.mul(*(builder.zext(_as_vector(builder, value), words) for value in arguments))
+        high = builder.lshr(product, ir.Constant(words, [32] * LENGTH))
+        halves = [builder.trunc(half, _VECTOR) for half in (high, product)]
+        return target.make_tuple(builder, signature.return_type, halves)
+
+    return types.UniTuple(VECTOR, 2)(a, b), generate
+
+
+compile_directly(random.multiply_32x32, _multiply_words, _has_vector)
 
 
 @intrinsic
@@ -203,6 +238,26 @@ def store_nibbles(array: Any, index: Any, vector: Any) -> None:
     """The inverse."""
     raise NotImplementedError("Vectors of lanes are compiled.")
 
+
+def total_float32(vector: Any) -> Any:
+    """The sum of sixteen float32 bit patterns, added in some order; compiled code alone knows it."""
+    raise NotImplementedError("Vectors of lanes are compiled.")
+
+
+@intrinsic
+def _total(context, vector):
+    def generate(target, builder, signature, arguments):
+        rest, length = builder.bitcast(arguments[0], _NUMBERS), LENGTH
+        while length > 1:
+            length //= 2
+            halves = (_chosen(list(range(start, start + length))) for start in (0, length))
+            rest = builder.fadd(*(builder.shuffle_vector(rest, rest, half) for half in halves))
+        return builder.bitcast(builder.extract_element(rest, _I32(0)), _I32)
+
+    return lanes.LANE(vector), generate
+
+
+compile_directly(total_float32, _total)
 
 _BYTES, _HALF = ir.VectorType(ir.IntType(8), LENGTH // 2), ir.VectorType(_I32, LENGTH // 2)
 

@@ -13,14 +13,14 @@ import numpy as np
 
 from mxnum.dtypes import Array, scale_dtype, signed_bits, stored_bits
 from mxnum.engine.loops import float_scales as loops
-from mxnum.engine.loops.random_bits import NO_DRAW, Draw
+from mxnum.engine.loops.random_bits import Draw
 from mxnum.engine.loops.rows import greatest_magnitude
 from mxnum.engine.machine import float_environment, vectors
 from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.engine.packing.arrays import pack, unpack
 from mxnum.engine.quantizing import choosing
 from mxnum.engine.request import DecodingSettings, Settings
-from mxnum.engine.rounding import by_factors, paths
+from mxnum.engine.rounding import by_factors, paths, stochastic_over
 from mxnum.engine.rounding import float_scales as formulation
 from mxnum.engine.rounding.float_scales import Formulation
 from mxnum.engine.traversal.block_walk import ELEMENTS_PER_THREAD, Walk
@@ -44,7 +44,7 @@ class FloatScales:
     def find(self, asked: Settings) -> Any:
         if asked.float_rule.error_power and not asked.scales_given:
             return _after_choosing(asked, None)
-        return _along(_Conversion(asked.source, None, None, *_finding(asked)))
+        return _along(Conversion(asked.source, None, None, *_finding(asked)))
 
     def apply(self, asked: Settings) -> Any:
         return self._quantizing(asked, None)
@@ -74,7 +74,7 @@ class FloatScales:
 transform = lru_cache(maxsize=None)(FloatScales)
 
 
-class _Conversion(NamedTuple):
+class Conversion(NamedTuple):
     """What becomes of elements, fast and by the definition, and how scales are found."""
 
     #: None where codes are read.
@@ -101,15 +101,17 @@ def _finding(asked: Settings) -> tuple[Callable[..., Any] | None, Callable[..., 
 _defined_scale = lru_cache(maxsize=1024)(make_float_scale)
 
 
-def _quantizing(asked: Settings, target: ElementFormat | None) -> _Conversion:
+def _quantizing(asked: Settings, target: ElementFormat | None) -> Conversion:
     how = asked.source, asked.element, asked.format.scale, asked.rounding, asked.overflow, target
-    return _Conversion(asked.source, _fast(asked, target), formulation.quantizing(*how), *_finding(asked))
+    return Conversion(asked.source, _fast(asked, target), formulation.quantizing(*how), *_finding(asked))
 
 
 def _fast(asked: Settings, target: ElementFormat | None) -> Formulation | None:
     source, element, scale = asked.source, asked.element, asked.format.scale
     if target is not None and not paths.multiplies_fast(element, scale, target):
         return None
+    if asked.rounding.is_stochastic and stochastic_over.covers(source, element, scale):
+        return stochastic_over.by_products(source, element, scale, target)
     if paths.compares_fast(source, element, scale, asked.rounding):
         return by_factors.by_places(source, element, scale, asked.rounding, target)
     if not paths.divides_fast(source, element, scale, asked.rounding):
@@ -117,37 +119,39 @@ def _fast(asked: Settings, target: ElementFormat | None) -> Formulation | None:
     return by_factors.by_quotients(source, element, scale, asked.rounding, asked.overflow, target)
 
 
-def _decoding(asked: DecodingSettings) -> _Conversion:
+def _decoding(asked: DecodingSettings) -> Conversion:
     how = asked.element, asked.scale, asked.target
     fast = by_factors.decoding(*how) if paths.multiplies_fast(*how) else None
-    return _Conversion(None, fast, formulation.decoding(*how), None, None, 0)
+    return Conversion(None, fast, formulation.decoding(*how), None, None, 0)
 
 
-def _along_packed(conversion: _Conversion) -> Any:
-    fast = conversion.fast
-    if fast is None or not fast.in_vectors or not vectors.available():
-        return None
-
+def _along_packed(conversion: Conversion) -> Any:
     @lru_cache(maxsize=256)
     def along(walk: Walk, draw: Draw) -> Any:
-        by_vectors = walk.k == 1 and walk.run > 1 and walk.run in loops.RUNS and walk.columns % walk.run == 0
-        return _PackedLoops(conversion, walk, draw) if by_vectors and draw is NO_DRAW else None
+        return _PackedLoops(conversion, walk, draw) if packs_along(conversion, walk) else None
 
     return along
 
 
-def _along(conversion: _Conversion) -> Any:
+def packs_along(conversion: Conversion, walk: Walk) -> bool:
+    """Whether loops read or write packed codes of four bits along a walk."""
+    fast, run = conversion.fast, walk.run
+    in_vectors = fast is not None and fast.in_vectors and vectors.available()
+    return in_vectors and walk.k == 1 and run > 1 and run in loops.RUNS and walk.columns % run == 0
+
+
+def _along(conversion: Conversion) -> Any:
     @lru_cache(maxsize=256)
     def along(walk: Walk, draw: Draw) -> Any:
-        return _Loops(conversion, walk, draw)
+        return Loops(conversion, walk, draw)
 
     return along
 
 
-class _Loops:
+class Loops:
     """The loops of a conversion along one walk."""
 
-    def __init__(self, conversion: _Conversion, walk: Walk, draw: Draw) -> None:
+    def __init__(self, conversion: Conversion, walk: Walk, draw: Draw, packed: bool = False) -> None:
         self.conversion, self.walk, self.draw = conversion, walk, draw
         self.shape, (_, self.bands, _, self.columns) = walk.bands
         self.run = walk.run if walk.run in loops.RUNS else 0
@@ -156,20 +160,20 @@ class _Loops:
         limit = 0 if done.source is None else done.source.max_code
         self.fast, self.how = None, (done.fast, done.source, done.find_fast, draw, limit, done.nan_code, self.run)
         if done.fast is not None or done.definition is None:
-            self.fast = loops.convert(*self.how)
+            self.fast = loops.convert(*self.how, packed=packed)
 
     def __call__(self, x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
         """Convert contiguous arrays; the sides are the scales and the tensor scale, one or one for each block."""
         done, arrays = self.conversion, self._flat(x, out, sides)
         marks = np.zeros(self.panels, np.uint8)
         if self.fast is not None and float_environment.is_default():
-            if self._in_threads(self.fast, arrays, marks, words, threads) == 0:
+            if self.run_loop(self.fast, arrays, marks, words, threads) == 0:
                 return
         else:
             marks.fill(loops.LEFT)
         # Compiled when something is left for it.
         defined = loops.convert(done.definition, done.source, done.find, self.draw, -1, done.nan_code, 0)
-        self._in_threads(defined, arrays, marks, words, threads)
+        self.run_loop(defined, arrays, marks, words, threads)
 
     def _flat(self, x: Array, out: Array, sides: tuple[Array, ...]) -> tuple[Array, ...]:
         """Contiguous arrays as the loops take them."""
@@ -177,7 +181,7 @@ class _Loops:
         read = x.ravel() if self.conversion.source is None else signed_bits(x.ravel())
         return read, stored_bits(out.ravel()), stored_bits(scales.ravel()), tensor.ravel().view(np.uint32)
 
-    def _in_threads(self, loop: Any, arrays: Any, marks: Array, words: Any, threads: int | None) -> int:
+    def run_loop(self, loop: Any, arrays: Any, marks: Array, words: Any, threads: int | None) -> int:
         def work(share: tuple[int, int, int, int]) -> int:
             return int(loop(*arrays, self.shape, share, marks, words))
 
@@ -192,14 +196,14 @@ class _Loops:
         return [(0, self.bands, a, b) for a, b in pairwise(cuts) if a < b]
 
 
-class _PackedLoops(_Loops):
+class _PackedLoops(Loops):
     """The same where codes of four bits are packed, in rows of whole bytes."""
 
     def __call__(self, x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
         """Convert contiguous arrays; if anything is left to the definition, all by way of a byte for each code."""
         if float_environment.is_default():
             arrays, marks = self._flat(x, out, sides), np.zeros(self.panels, np.uint8)
-            if self._in_threads(loops.convert(*self.how, packed=True), arrays, marks, words, threads) == 0:
+            if self.run_loop(loops.convert(*self.how, packed=True), arrays, marks, words, threads) == 0:
                 return
         count, reads = self.walk.elements, self.conversion.source is None
         codes = unpack(x.reshape(1, -1), 4, count) if reads else np.empty((1, count), np.uint8)
@@ -211,7 +215,7 @@ class _PackedLoops(_Loops):
 def _after_choosing(asked: Settings, then: Any) -> Any:
     """An operation with given scales, after they were chosen of two; or that alone."""
     # What was found is then given, and blocks that hold what is not finite are looked at there.
-    keep = _along(_Conversion(asked.source, None, None, None, None, _finding(asked)[2])) if then is None else then
+    keep = _along(Conversion(asked.source, None, None, None, None, _finding(asked)[2])) if then is None else then
 
     @lru_cache(maxsize=256)
     def along(walk: Walk, draw: Draw) -> Any:
@@ -240,9 +244,14 @@ def tensor_scale(x: Array, asked: Settings, by_rows: bool, threads: int | None) 
 
 def _largest(bits: Array, source: ElementFormat, threads: int | None) -> int:
     """The largest finite magnitude, as a bit pattern."""
+    found = greatest(bits, source, threads)
+    return found if found <= source.max_code else int(_finite(bits, source).max(initial=0))
+
+
+def greatest(bits: Array, source: ElementFormat, threads: int | None) -> int:
+    """The greatest magnitude as a bit pattern, of a flat array: that of a NaN, if there is one."""
     cuts = bounds(bits.size, worth(bits.size, ELEMENTS_PER_THREAD, threads))
-    greatest = max(run_in_threads(greatest_magnitude(source), [bits[a:b] for a, b in pairwise(cuts)]))
-    return int(greatest) if greatest <= source.max_code else int(_finite(bits, source).max(initial=0))
+    return int(max(run_in_threads(greatest_magnitude(source), [bits[a:b] for a, b in pairwise(cuts)])))
 
 
 def _finite(bits: Array, source: ElementFormat) -> Array:

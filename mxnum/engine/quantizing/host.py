@@ -29,6 +29,8 @@ from mxnum.formats import ElementFormat
 from mxnum.modes import Nonfinite, Overflow, Rounding
 
 __all__ = [
+    "beside",
+    "copied",
     "decode",
     "dequantize",
     "encode",
@@ -132,6 +134,16 @@ def decode(
 ) -> Array:
     """Values of element codes alone, at scale 1."""
     return decoding_plan(codes.shape, element, target).run(codes, out, threads=threads)[0]
+
+
+def beside(value: Array, like: Array) -> Array:
+    """A float32 number where an array lives."""
+    return value
+
+
+def copied(array: Array) -> Array:
+    """A copy."""
+    return array.copy()
 
 
 def largest(codes: Array) -> int:

@@ -31,7 +31,7 @@ class Formulation(NamedTuple):
     is_wide: bool
     #: Whether elements and random bits are taken in words of 64 bits.
     in_wide_words: bool
-    #: Whether elements may be done by vectors of lanes; random bits are not looked at then.
+    #: Whether elements may be done by vectors of lanes.
     in_vectors: bool = False
     #: As `prepare`, for the rest of many constants.
     prepare_more: Callable[..., Any] | None = None

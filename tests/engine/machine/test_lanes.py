@@ -82,6 +82,8 @@ def test_float_primitives():
     assert compiled(one, three) == (0x40800000, 0xC0000000 - (1 << 32), 3)
     product = numba.njit(lambda a, b: wide(lanes.multiply_float32(lane(a), lane(b))))
     assert product(three, three) == lanes.multiply_float32(three, three) == 0x41100000
+    quotient = numba.njit(lambda a, b: wide(lanes.divide_float32(lane(a), lane(b))))
+    assert quotient(one, three) == lanes.divide_float32(one, three) == 0x3EAAAAAB
 
 
 def test_float_conversions():

@@ -1,0 +1,187 @@
+"""NVFP4 by the float32 operations of a software stack, which are functions of float32 numbers, in loops.
+
+What they say is said elsewhere (`mxnum.stack_arithmetic`) and compiled as it is. Here are the bit patterns around them,
+and the two roundings, to E4M3 and to E2M1, by float additions at scale 1. A block is left to others where a NaN or an
+infinity could come up: where its largest number is not finite, or its factor, or what its largest element reads as.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from mxnum.engine.machine.float32_numbers import bits_of, number_of
+from mxnum.engine.machine.lanes import (
+    divide_float32,
+    float16_to_float32,
+    float32_to_float16,
+    load,
+    low_word,
+    multiply_float32,
+    store,
+    wide,
+)
+from mxnum.engine.rounding import by_factors, float_additions
+from mxnum.engine.rounding.by_factors import UNIT
+from mxnum.engine.rounding.float_additions import value_of_code
+from mxnum.engine.rounding.float_scales import Formulation
+from mxnum.formats import ELEMENTS, FLOATS, SCALES, ElementFormat
+from mxnum.modes import Rounding
+from mxnum.scalar.word import dialect, select
+
+E4M3, E2M1, FLOAT32 = ELEMENTS["e4m3"], ELEMENTS["e2m1"], FLOATS["float32"]
+_INFINITY, _NAN_SCALE = 0x7F800000, 0x7F
+#: Every element takes this number for too large.
+_GREATEST = (UNIT + 100) << 23
+_OF_SCALE, _OF_ELEMENT = float_additions.constants(E4M3), float_additions.constants(E2M1)
+_to_code = float_additions.make_code(Rounding.RNE, False)
+_decoding: Any = by_factors.decoding(E2M1, SCALES["e4m3"], FLOAT32)
+_value_of: Callable[..., Any] = _decoding.element
+
+
+class Arithmetic(Protocol):
+    """The float32 operations of a stack; see `mxnum.stack_arithmetic.Stack`, which is one."""
+
+    @property
+    def block_scale(self) -> Callable[..., Any]: ...
+    @property
+    def block_scale_in(self) -> Callable[..., Any] | None: ...
+    @property
+    def factor(self) -> Callable[..., Any]: ...
+    @property
+    def decoded(self) -> Callable[..., Any]: ...
+    @property
+    def for_zero(self) -> int: ...
+    @property
+    def keeps_negative_zero(self) -> bool: ...
+    @property
+    def divides(self) -> bool: ...
+    def __hash__(self) -> int: ...
+
+
+def tensor_word(global_scale: Any, largest: Any) -> Any:
+    """What is known of the tensor, in one word: the global scale low, the largest magnitude high."""
+    return np.array([global_scale, largest], np.float32).view(np.int64).reshape(())
+
+
+@dialect
+def _global_scale(tensor):
+    return number_of(low_word(tensor))
+
+
+@dialect
+def _encoded(bits, constants):
+    """Code of a float32 bit pattern that is no NaN."""
+    magnitude = bits & 0x7FFFFFFF
+    magnitude = select(magnitude > _GREATEST, _GREATEST, magnitude)
+    return _to_code(magnitude | (bits & -0x80000000), UNIT, low_word(0), constants)
+
+
+@dialect
+def _number_of_scale(code):
+    return number_of(value_of_code(low_word(code), UNIT, _OF_SCALE))
+
+
+@cache
+def make_scale(source: ElementFormat, arithmetic: Arithmetic) -> Callable[..., Any]:
+    """(largest finite magnitude of a block in `source`, tensor word) -> scale code."""
+    widen, narrowed, FOR_ZERO = float_additions.make_widen(source), make_narrowed(source), arithmetic.for_zero
+    in_type = arithmetic.block_scale_in
+    block_scale = arithmetic.block_scale if in_type is None else in_type(narrowed)
+
+    @dialect
+    def stack_scale(amax, tensor):
+        found = bits_of(block_scale(number_of(widen(low_word(amax))), _global_scale(tensor))) & 0x7FFFFFFF
+        code = select(found > _INFINITY, _NAN_SCALE, _encoded(found, _OF_SCALE))
+        return wide(select(code == 0, FOR_ZERO, code))
+
+    return stack_scale
+
+
+@cache
+def make_narrowed(source: ElementFormat) -> Callable[..., Any]:
+    """A float32 number that is not negative, rounded to a float type of at most 32 bits."""
+
+    @dialect
+    def to_float32(x):
+        return x
+
+    @dialect
+    def to_bfloat16(x):
+        bits = bits_of(x)
+        return number_of((bits + 0x7FFF + ((bits >> 16) & 1)) & -0x10000)
+
+    @dialect
+    def to_float16(x):
+        return number_of(float16_to_float32(float32_to_float16(bits_of(x))))
+
+    return {"float32": to_float32, "bfloat16": to_bfloat16, "float16": to_float16}[source.name]
+
+
+@cache
+def quantizing(source: ElementFormat, arithmetic: Arithmetic, makes_values: bool) -> Formulation:
+    """Codes of floats, or (of float32) what they read as."""
+    factor_of, widen, read = arithmetic.factor, float_additions.make_widen(source), decoding(arithmetic)
+    prepare_values: Any = read.prepare
+    DIVIDES, KEEPS, VALUES = arithmetic.divides, arithmetic.keeps_negative_zero, makes_values
+
+    @dialect
+    def prepare(code, tensor, tables, b, room):
+        factor = bits_of(factor_of(_number_of_scale(code), _global_scale(tensor)))
+        store(tables, 7 * room + b, factor)
+        is_right = (factor > 0) & (factor < _INFINITY)
+        if VALUES:
+            is_right = is_right & prepare_values(code, tensor, tables, b, room)
+        return is_right
+
+    @dialect
+    def code_of(x, factor):
+        x = widen(x)
+        scaled = divide_float32(x, factor) if DIVIDES else multiply_float32(x, factor)
+        if not KEEPS:
+            scaled = select(scaled == -0x80000000, 0, scaled)
+        return _encoded(scaled, _OF_ELEMENT)
+
+    @dialect
+    def factor_at(tables, b, room):
+        return (load(tables, 7 * room + b),)
+
+    @dialect
+    def values_and_factor_at(tables, b, room):
+        return (
+            load(tables, b), load(tables, room + b), load(tables, 2 * room + b), load(tables, 3 * room + b),
+            load(tables, 4 * room + b), load(tables, 5 * room + b), load(tables, 6 * room + b),
+            load(tables, 7 * room + b),
+        )  # fmt: skip
+
+    @dialect
+    def to_code(x, c, random):
+        return code_of(x, c[0])
+
+    @dialect
+    def to_value(x, c, random):
+        return _value_of(code_of(x, c[7]), c, random)
+
+    at, element = (values_and_factor_at, to_value) if makes_values else (factor_at, to_code)
+    in_vectors = source.name in ("float32", "bfloat16")
+    return Formulation(prepare, at, element, 8, is_wide=False, in_wide_words=False, in_vectors=in_vectors)
+
+
+@cache
+def decoding(arithmetic: Arithmetic) -> Formulation:
+    """What codes read as, in float32: of the seven magnitudes once for a block."""
+    decoded = arithmetic.decoded
+
+    @dialect
+    def prepare(code, tensor, tables, b, room):
+        d, S, largest = _number_of_scale(code), _global_scale(tensor), number_of(low_word(tensor >> 32))
+        for magnitude in range(1, 8):  # (constants, as compilers see it)
+            value = number_of(value_of_code(low_word(magnitude), UNIT, _OF_ELEMENT))
+            store(tables, (magnitude - 1) * room + b, bits_of(decoded(value, d, S, largest)))
+        largest_value = load(tables, 6 * room + b)
+        return (code != _NAN_SCALE) & (largest_value >= 0) & (largest_value < _INFINITY)
+
+    return Formulation(prepare, _decoding.at, _value_of, 7, is_wide=False, in_wide_words=False, in_vectors=True)

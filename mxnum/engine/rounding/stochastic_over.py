@@ -1,0 +1,129 @@
+"""Stochastic rounding of elements of four bits under scales that are floats: by one product of integers.
+
+|x| lies between two values of the element times the factor, v * f and (v + w) * f, where w is a power of two and v a
+small multiple of it; comparisons say which (`by_factors.by_places`, toward zero). It goes up if floor(d * 2**30) + R is
+at least 2**30, where d = (|x| / f - v) / w; that is if
+
+    |x| * 2**30 >= f * (v * 2**30 + w * (2**30 - R)) = f * w * ((v / w + 1) * 2**30 - R),
+
+where what is in brackets has 32 bits, and f 28 of significand under scales of eight bits; a block with another factor
+is left. Nothing is divided or rounded: both sides are integers of 60 bits, held as two words, once they have a common
+exponent. What that takes from |x| below its last place changes no comparison with an integer.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from mxnum.engine.machine.lanes import load, store
+from mxnum.engine.rounding import by_factors, float_additions, paths
+from mxnum.engine.rounding.float_scales import Formulation
+from mxnum.formats import ElementFormat, ScaleFormat
+from mxnum.modes import Rounding
+from mxnum.scalar.pack import SR_BITS
+from mxnum.scalar.random import multiply_32x32
+from mxnum.scalar.word import dialect, select
+
+#: Bits of the significand of a factor.
+_DIGITS = 28
+#: In place of the exponent of a factor that is zero: nothing reaches it.
+_FAR = 1 << 20
+_HALF = 1 << 31
+
+
+def covers(source: ElementFormat, element: ElementFormat, scale: ScaleFormat) -> bool:
+    """Whether `by_products` may be asked for."""
+    compares = paths.compares_fast(source, element, scale, Rounding.RTZ)
+    return compares and source.bits <= 32 and not element.integer and element.mantissa_bits <= 1
+
+
+@cache
+def by_products(
+    source: ElementFormat, element: ElementFormat, scale: ScaleFormat, target: ElementFormat | None
+) -> Formulation:
+    """Codes of elements, or their values in `target`, which is the source."""
+    places = by_factors.by_places(source, element, scale, Rounding.RTZ, target)
+    codes = by_factors.by_places(source, element, scale, Rounding.RTZ, None)
+    prepare_places, code_toward_zero = places.prepare, codes.element
+    factor_of, widen = by_factors._make_factor(scale), float_additions.make_widen(source)
+    goes_up, COUNT = make_goes_up(element), places.constants
+    LEADING = 1 << (_DIGITS - 1)
+    SIGN, MAX, SIGN_UP = 1 << element.mantissa_bits + element.exponent_bits, element.max_code, source.bits - 1
+
+    @dialect
+    def prepare(code, tensor, tables, b, room):
+        factor = factor_of(code, tensor)
+        significand = ((factor >> (53 - _DIGITS)) & (LEADING - 1)) | LEADING
+        store(tables, COUNT * room + b, select(factor == 0, LEADING, significand))
+        store(tables, (COUNT + 1) * room + b, select(factor == 0, _FAR, (factor >> 52) - 1023))
+        has_digits = (factor & ((1 << 53 - _DIGITS) - 1)) == 0
+        return prepare_places(code, tensor, tables, b, room) & has_digits
+
+    @dialect
+    def places_at(tables, b, room):
+        return (
+            load(tables, b), load(tables, room + b), load(tables, 2 * room + b), load(tables, 3 * room + b),
+            load(tables, 4 * room + b), load(tables, 5 * room + b), load(tables, 6 * room + b),
+            load(tables, 7 * room + b), load(tables, 8 * room + b),
+        )  # fmt: skip
+
+    @dialect
+    def places_and_values_at(tables, b, room):
+        return (
+            load(tables, b), load(tables, room + b), load(tables, 2 * room + b), load(tables, 3 * room + b),
+            load(tables, 4 * room + b), load(tables, 5 * room + b), load(tables, 6 * room + b),
+            load(tables, 14 * room + b), load(tables, 15 * room + b),
+            load(tables, 7 * room + b), load(tables, 8 * room + b), load(tables, 9 * room + b),
+            load(tables, 10 * room + b), load(tables, 11 * room + b), load(tables, 12 * room + b),
+            load(tables, 13 * room + b),
+        )  # fmt: skip
+
+    @dialect
+    def to_code(x, c, random):
+        below = code_toward_zero(x, c, 0)
+        magnitude = below & (SIGN - 1)
+        up = goes_up(widen(x) & 0x7FFFFFFF, magnitude, c[7], c[8], random)
+        return below + select(magnitude == MAX, 0, up)
+
+    @dialect
+    def to_value(x, c, random):
+        code = to_code(x, c, random)
+        odd, second = (code & 1) == 0, (code & 2) == 0
+        low = select(second, select(odd, 0, c[9]), select(odd, c[10], c[11]))
+        high = select(second, select(odd, c[12], c[13]), select(odd, c[14], c[15]))
+        return select((code & 4) == 0, low, high) | (code >> 3 << SIGN_UP)
+
+    at, make = (places_at, to_code) if target is None else (places_and_values_at, to_value)
+    return places._replace(prepare=prepare, at=at, element=make, constants=COUNT + 2)
+
+
+@cache
+def make_goes_up(element: ElementFormat) -> Any:
+    """(|x| as float32 bits, code toward zero, significand and exponent of the factor, random bits) -> 1 or 0."""
+    MANTISSA, LEAST = element.mantissa_bits, element.emin - element.mantissa_bits
+    #: The exponent fields of both sides, less what is in them: of float32, of the factor, of the random bits.
+    BIAS = 127 + 23 - (_DIGITS - 1) - SR_BITS
+
+    @dialect
+    def goes_up(x, code, significand, exponent, random):
+        field, step = x >> 23, code >> MANTISSA
+        subnormal = field == 0
+        x = select(subnormal, x, (x & 0x7FFFFF) | 0x800000)
+        field = select(subnormal, 1, field)
+        multiple = select(step == 0, code, (1 << MANTISSA) | (code & ((1 << MANTISSA) - 1)))
+        step = select(step == 0, 0, step - 1) + LEAST
+        high, low = multiply_32x32(significand, ((multiple + 1) << SR_BITS) - random)
+        up = field - BIAS - exponent - step
+        up = select(up < -31, -31, select(up > 63, 63, up))
+        # x * 2**up as two words
+        back = 0 - up
+        x_high = select(up < 0, 0, x >> 1 >> ((31 - up) & 31))
+        x_high = select(up < 32, x_high, x << (up & 31))
+        x_low = select(up < 0, x >> (back & 31), (x << (up & 31)) & 0xFFFFFFFF)
+        x_low = select(up < 32, x_low, 0)
+        reaches = select(x_low - _HALF < low - _HALF, 0, 1)  # (words without sign)
+        reaches = select(x_high == high, reaches, select(x_high < high, 0, 1))
+        return select(random == 0, 0, reaches)
+
+    return goes_up
