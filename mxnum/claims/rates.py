@@ -187,7 +187,7 @@ def _runaways(table: dict[str, Any]) -> list[Statement]:
         pairs = [(report.arm_of(table, a, event="away"), report.arm_of(table, b, event="away")) for a, b in names]
         test = compare(pairs)
         away = ", ".join(
-            f"{r:g}: {a.events} and {b.events} of {b.runs}" for r, (a, b) in zip(rates, pairs, strict=True)
+            f"{r:g}: {a.events} of {a.runs} and {b.events} of {b.runs}" for r, (a, b) in zip(rates, pairs, strict=True)
         )
         back = sum(report.outcomes(table, f"{kind}, rate {r:g}")[Outcome.RECOVERED] for r in rates)
         sure = (width, kind) == (32, "E2M1") and test.p is not None and test.p < FIXED_LEVEL

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ from mxnum.experiments.excursions import Course, Outcome
 from mxnum.experiments.inference import compare, corrected, mean_interval, sign_flip
 from mxnum.experiments.loop import one_blas_thread
 from mxnum.experiments.operands import affine
-from mxnum.recipe import OPERANDS
 
 #: A difference between arms counts at this level after Holm's correction over the statements of a row.
 LEVEL = 0.01
@@ -201,8 +200,8 @@ def _watched_longer(context: Context) -> str:
 
 def _is_low(experiment: Experiment) -> bool:
     """Whether anything of it is in less than bfloat16."""
-    operands = [getattr(experiment.precision, name) for name in OPERANDS]
-    formats = [operand and operand.format for operand in operands] + [experiment.masters, experiment.moments]
+    parts = [getattr(experiment.precision, field.name) for field in fields(experiment.precision)]
+    formats = [part.format for part in parts if isinstance(part, Operand)] + [experiment.masters, experiment.moments]
     return any(format not in (None, "bfloat16") for format in formats)
 
 
