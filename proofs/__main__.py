@@ -14,6 +14,9 @@ from proofs import ledger
 from proofs.runner import Collection, check_all, choose, collect
 from proofs.theorem import Outcome, Theorem
 
+#: Seconds between two writings of the ledger in a run.
+SAVED_EVERY = 120.0
+
 
 class Progress:
     """What a waiting person sees: failures at once, otherwise one line that moves."""
@@ -82,7 +85,19 @@ def main(arguments: list[str] | None = None, get: Callable[[], Collection] = col
     if options.stale:
         chosen = ledger.stale(chosen)
     started = time.perf_counter()
-    outcomes = check_all(chosen, options.jobs, Progress(len(chosen)), ledger.recorded_seconds(), get)
+    progress, found = Progress(len(chosen)), dict[str, Outcome]()
+    saved = started
+
+    def report(theorem: Theorem, outcome: Outcome) -> None:
+        """Show it, and now and then save what there is: a long run that is cut off keeps what it proved."""
+        nonlocal saved
+        progress(theorem, outcome)
+        found[theorem.name] = outcome
+        if options.ledger and time.perf_counter() - saved > SAVED_EVERY:
+            ledger.update(collection, found)
+            saved = time.perf_counter()
+
+    outcomes = check_all(chosen, options.jobs, report, ledger.recorded_seconds(), get)
     elapsed = time.perf_counter() - started
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
