@@ -128,7 +128,8 @@ def block_scale_of(stack: Stack, dtype: Any) -> Callable[[Any, Any], Any]:
     """What `stack` rounds to a block's scale, for tensors of that type: a function of float32 arrays."""
     if stack.block_scale_in is None:
         return stack.block_scale
-    return stack.block_scale_in(lambda numbers: numbers.astype(dtype).astype(np.float32))
+    of_narrowed: Callable[[Any, Any], Any] = stack.block_scale_in(lambda x: x.astype(dtype).astype(np.float32))
+    return of_narrowed
 
 
 def _by_numpy(x: Array, blocks: Blocks, stack: Stack, tensor: Any) -> tuple[Array, Array]:
