@@ -88,7 +88,7 @@ def main(arguments: list[str] | None = None, get: Callable[[], Collection] = col
     progress, found = Progress(len(chosen)), dict[str, Outcome]()
     saved = started
 
-    def report(theorem: Theorem, outcome: Outcome) -> None:
+    def keep(theorem: Theorem, outcome: Outcome) -> None:
         """Show it, and now and then save what there is: a long run that is cut off keeps what it proved."""
         nonlocal saved
         progress(theorem, outcome)
@@ -97,7 +97,7 @@ def main(arguments: list[str] | None = None, get: Callable[[], Collection] = col
             ledger.update(collection, found)
             saved = time.perf_counter()
 
-    outcomes = check_all(chosen, options.jobs, report, ledger.recorded_seconds(), get)
+    outcomes = check_all(chosen, options.jobs, keep, ledger.recorded_seconds(), get)
     elapsed = time.perf_counter() - started
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
