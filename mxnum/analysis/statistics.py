@@ -247,7 +247,7 @@ def measure(
     >>> mx.analysis.measure(gamma, "mxfp8_e4m3", scale_rule="rceil").beyond_max_rate
     0.0
     >>> mx.analysis.measure(gamma, "nvfp4").tensor_scale
-    0.0003363095282111317
+    0.0003363095165695995
     """
     fmt = formats.get(format)
     array = _any_float_array(x)

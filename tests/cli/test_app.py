@@ -38,4 +38,4 @@ def test_a_call_loads_the_module_of_its_command_alone():
         return done.stdout.splitlines()[-1].split()
 
     assert loaded("formats") == ["mxnum.cli.command_formats"]
-    assert len(loaded("--help")) == 15
+    assert len(loaded("--help")) == 16
