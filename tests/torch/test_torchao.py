@@ -16,8 +16,8 @@ def theirs():
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        pytest.importorskip("torchao", reason="torchao is not installed")
         try:
+            pytest.importorskip("torchao", reason="torchao is not installed")
             return pytest.importorskip("torchao.prototype.moe_training.mxfp8_linear", reason="another torchao")
         except AttributeError as problem:
             pytest.skip(f"this torchao needs a younger torch: {problem}")
