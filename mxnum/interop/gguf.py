@@ -9,7 +9,7 @@ Of 32 elements of four bits, byte i holds element i (low bits) and element i + 1
   whose elements are n / 64, so that its scales are 64 d.
 - Q4_0: d in float16, *with a sign*, and 32 integers n + 8. Scales have no sign here, and -8 with its sign turned has no
   place in four bits, so it is read as ``e1m3:bias=-2,block=32,scale=float16``: integers from -15 to 15 by sign and
-  magnitude, zeros with a sign too, and the scale |d|.
+  magnitude, zeros with a sign too, and the scale abs(d).
 """
 
 from __future__ import annotations
