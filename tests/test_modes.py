@@ -188,6 +188,7 @@ ENUMS = {"Rounding", "Overflow", "ScaleRule", "Nonfinite", "OffsetRange", "Accum
 #: What else may compare with one mode: it asks which other mode an answer fits; what is not this one goes on to where
 #: all of them are handled; or it makes numbers for functions that are made for all of them.
 ASKS = {
+    "conformance/as_stacks.py",
     "conformance/judge.py",
     "conformance/hypotheses.py",
     "engine/cuda/functions.py",

@@ -72,7 +72,7 @@ def compiled(
     out = vector(unsigned if values else "uint32")
     signature = (
         types.int64, vector(f"int{source.bits}"), vector("uint8"), vector("uint8"), vector(unsigned),
-        types.UniTuple(types.int64, 4), out,
+        types.UniTuple(types.int64, 5), out,
     )  # fmt: skip
     return ptx_of(kernel, signature, capability)
 
@@ -157,7 +157,7 @@ def quantized_on_a_warp(
     codes = np.zeros(x.shape, np.uint8 if kind == "quantize" else x.dtype)
     scales = np.full(len(x), 77, np.uint8)
     unused = np.zeros(1, np.uint8)
-    key = (5, 1, 2, 3)  # seed 2**32 + 5, stream 3 * 2**32 + 2
+    key = (5, 1, 2, 3, 0)  # seed 2**32 + 5, stream 3 * 2**32 + 2
     out = codes.reshape(-1).view(np.uint32) if kind == "quantize" else codes
     arguments = [
         x.size // 4, *vector(memory, x), *vector(memory, unused), *vector(memory, scales), *vector(memory, unused),
@@ -237,7 +237,7 @@ def test_a_kernel_with_one_instruction_wrong_is_noticed(old: str, new: str, monk
 @pytest.mark.parametrize("kind", ["quantize", "dequantize", "scales", "tensor scale"])
 def test_scales_that_are_floats_are_integers_alone(kind):
     """Kernels of NVFP4 compile, and ask for no float operation at all."""
-    from mxnum.engine.cuda import driver, float_scales, kernels
+    from mxnum.engine.cuda import float_scales, kernels
     from mxnum.engine.cuda.driver import types
     from mxnum.modes import FloatScaleRule
 
@@ -261,11 +261,11 @@ def test_scales_that_are_floats_are_integers_alone(kind):
         if kind == "quantize":
             function = float_scales.make_quantized(source, fmt.element, fmt.scale, Rounding.SR, Overflow.SATURATE)
         kernel = kernels.map_with_tensor(function, "seed" if kind == "quantize" else "nowhere", 30)
-        of_key = types.UniTuple(i64, 4)
+        of_key = types.UniTuple(i64, 5)
         signature = (
             i64, two, two, *memory(reads), *memory("uint8"), *memory("uint32"), *memory("uint32"), of_key,
             *memory(writes),
         )  # fmt: skip
-    found = instructions(driver.compile_offline(kernel, signature, (9, 0)))
+    found = instructions(ptx_of(kernel, signature, (9, 0)))
     assert any(op.startswith("st.global") for op in found)
     assert not [op for op in found if ".f32" in op or ".f64" in op or op.startswith("call")]

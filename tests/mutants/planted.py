@@ -206,13 +206,14 @@ MUTANTS = (
     ),
     # Analysis
     Mutant(
-        "clamped-at-the-tie", "mxnum/analysis/statistics.py",
-        "away = (part > 0.5) | ((part == 0.5) & (not max_is_even))", "away = part >= 0.5",
+        "clamped-at-the-tie", "mxnum/by_numpy.py",
+        "return np.asarray(_magnitude(code, wider) > e.max_code)",
+        "return np.asarray(_magnitude(code, wider) >= e.max_code)",
         "Ties beyond the largest value count as clamped where they round to it.",
         (f"{STATISTICS}::test_who_is_clamped_beside_the_largest_value",),
     ),
     Mutant(
-        "underflow-of-zeros", "mxnum/analysis/statistics.py",
+        "underflow-of-zeros", "mxnum/analysis/observed.py",
         "(magnitudes == 0)[q.codes] & (held != 0)", "(magnitudes == 0)[q.codes]",
         "Zeros count as underflow.",
         (f"{STATISTICS}::test_agrees_with_exact_rationals",),

@@ -36,7 +36,7 @@ from mxnum.engine.rounding import formulation
 from mxnum.formats import ELEMENTS, FLOATS
 modes = mx.Rounding.SR, mx.Overflow.SATURATE, mx.ScaleRule.FLOOR, None
 fast = formulation.fast_quantizing(FLOATS["float32"], ELEMENTS["e2m1"], *modes)
-loop = rows.quantize(fast.function, FLOATS["float32"], True, random_bits.draw_from_seed(30), 0)
+loop = rows.quantize(fast.function, FLOATS["float32"], True, random_bits.draw_from_seed(30), 0, 8)
 print(sum(loop.stats.cache_hits.values()), q.tobytes().hex())
 """
 
