@@ -39,8 +39,11 @@ LANGUAGES = {
     "sh": "this file",
     "text": "nobody: it is what a program printed",
 }
-#: Packages that a block of Python may need, beyond those that the tests need.
-OPTIONAL = ("torch", "torchao", "onnx", "dask", "cupy", "triton")
+#: What a block of Python may import, and which package that needs beyond those that the tests need.
+OPTIONAL = {
+    **{name: name for name in ("torch", "torchao", "onnx", "dask", "cupy", "triton")},
+    "mxnum.language_model": "torch",
+}
 #: What a block that computes for minutes is made to do here instead; everything else is run as it stands.
 SHORTER = {
     "Experiment(rate=1.2e-2": "Experiment(steps=20, width=32, batch=32, rate=1.2e-2",
@@ -81,8 +84,8 @@ def test_somebody_runs_every_block(page):
 
 @pytest.mark.parametrize("text", blocks("python", PAGES))
 def test_blocks_of_python(text, tmp_path):
-    for package in OPTIONAL:
-        if re.search(rf"^(import|from) (mxnum.interop import )?{package}\b", text, re.M):
+    for name, package in OPTIONAL.items():
+        if re.search(rf"^(import|from) (mxnum.interop import )?{name}\b", text, re.M):
             pytest.importorskip(package, reason=f"{package} is not installed")
     if "import cupy" in text:
         runtime = pytest.importorskip("cupy").cuda.runtime
