@@ -103,9 +103,14 @@ def mixed_places(argument: str, place: str, other: str, other_place: str) -> Val
     return ValueError(f"Argument {argument!r} must live where argument {other!r} does, {other_place}, not {place}.")
 
 
+def install(extra: str) -> str:
+    """The command that installs an extra, quoted so that every shell reads it."""
+    return f'pip install "mxnum[{extra}]"'
+
+
 def needs_extra(what: str, package: str, extra: str) -> ModuleNotFoundError:
     """An optional package is missing."""
-    return ModuleNotFoundError(f"{what} need {package}, which comes with: pip install mxnum[{extra}]")
+    return ModuleNotFoundError(f"{what} need {package}, which comes with: {install(extra)}")
 
 
 def no_driver(reason: object) -> RuntimeError:
@@ -133,5 +138,5 @@ def package(name: str, extra: str) -> Any:
         if problem.name is None or problem.name.split(".")[0] != name.split(".")[0]:
             raise
         raise ModuleNotFoundError(
-            f"This needs the package {name.split('.')[0]!r}: pip install 'mxnum[{extra}]'.", name=problem.name
+            f"This needs the package {name.split('.')[0]!r}: {install(extra)}.", name=problem.name
         ) from None

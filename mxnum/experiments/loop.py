@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from mxnum import errors
 from mxnum.experiments import storage
 from mxnum.experiments.config import Experiment, Operand, to_dict
 from mxnum.experiments.data import INJECTION, Batches, generator
@@ -281,11 +282,8 @@ def load(training: Training, path: Path) -> None:
 
 def one_blas_thread() -> AbstractContextManager[Any]:
     """BLAS on one thread while the context lasts, so that its sums do not depend on the number of threads."""
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        raise ModuleNotFoundError("This needs threadpoolctl and scipy: pip install mxnum[experiments].") from None
-    limits: AbstractContextManager[Any] = threadpool_limits(1, user_api="blas")
+    threadpoolctl = errors.package("threadpoolctl", "experiments")
+    limits: AbstractContextManager[Any] = threadpoolctl.threadpool_limits(1, user_api="blas")
     return limits
 
 
