@@ -8,12 +8,18 @@ from __future__ import annotations
 import difflib
 import importlib
 import operator
+import warnings
 from collections.abc import Hashable, Iterable, Sequence
 from enum import StrEnum
 from functools import cache
 from typing import Any, TypeVar, cast
 
 Member = TypeVar("Member", bound=StrEnum)
+
+
+def warn_of_old_name(old: str, new: str) -> None:
+    """Say that a public name has another one now; the old one goes with the next version but one."""
+    warnings.warn(f"{old} is called {new} now; the old name goes in version 0.4.", DeprecationWarning, stacklevel=3)
 
 
 def require(condition: bool, argument: str, accepted: str, got: object) -> None:

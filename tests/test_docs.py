@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import mxnum as mx
+from mxnum.claims import CLAIMS
 from tests.public_names import MODULES, public_names
 
 ROOT = Path(__file__).parents[1]
@@ -31,6 +32,7 @@ LANGUAGES = {
     "{eval-rst}": "the build of the documentation",
     "{toctree}": "the build of the documentation",
     "{figure}": "the build of the documentation",
+    "{glossary}": "the build of the documentation",
     "{include}": "the build of the documentation",
     "{note}": "nobody: it is text",
     "c": "tests/cli/test_command_verify.py",
@@ -264,3 +266,14 @@ def test_the_changelog_is_a_page():
 def test_what_is_shortened_is_there():
     text = "".join(page.read_text() for page in PAGES)
     assert all(long in text for long in SHORTER)
+
+
+def test_an_id_of_the_ledger_is_a_link_to_its_row(monkeypatch):
+    pytest.importorskip("sphinx", reason="the extra docs is not installed")
+    monkeypatch.syspath_prepend(str(DOCS))
+    linked = importlib.import_module("ledger_links").linked
+    parts = linked("I6 and M10, not B99, x.I6 or NVFP4.", "claims.html")
+    assert "".join(part.astext() for part in parts) == "I6 and M10, not B99, x.I6 or NVFP4."
+    assert [part["refuri"] for part in parts if hasattr(part, "attributes")] == ["claims.html#i6", "claims.html#m10"]
+    rows = (DOCS / "claims.md").read_text()
+    assert set(re.findall(r'<a id="(\w+)"></a>', rows)) == {claim.lower() for claim in CLAIMS}
