@@ -1,4 +1,4 @@
-"""Are two scaling laws told apart by the runs that they were fitted to?"""
+"""Can the runs that two scaling laws were fitted to distinguish them?"""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from mxnum.dtypes import Array
 class LawComparison:
     """What separates two fits.
 
-    It can say that the laws differ, by how much, and in which parameters. That they are not told apart does not say
-    that they are the same: `at_most` says how far apart they may still be. It speaks of the sizes that both tables
+    It can say that the laws differ, by how much, and in which parameters. Where it finds no difference, they need not be
+    the same: `at_most` says how far apart they may still be. It speaks of the sizes that both tables
     cover, not of larger ones, and of the runs as they are: where all share one seed, another may shift them all.
     """
 

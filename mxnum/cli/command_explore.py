@@ -37,7 +37,7 @@ def explore(
     seed: Annotated[int, typer.Option(help="Seed of stochastic rounding.")] = 0,
     top: Annotated[int, typer.Option(help="Candidates to print; 0 for all.")] = 20,
     frontier: Annotated[
-        bool, typer.Option("--frontier", help="Print those that nothing as small beats, by their bits.")
+        bool, typer.Option("--frontier", help="Print those that no smaller one beats, by their bits.")
     ] = False,
     csv: Annotated[Path | None, typer.Option(help="Write all candidates there, as CSV.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw them there: .png, .svg or .pdf.")] = None,
