@@ -16,9 +16,9 @@ from mxnum.dtypes import Array
 class LawComparison:
     """What separates two fits.
 
-    It can say that the laws differ, by how much, and in which parameters. Where it finds no difference, they need not be
-    the same: `at_most` says how far apart they may still be. It speaks of the sizes that both tables
-    cover, not of larger ones, and of the runs as they are: where all share one seed, another may shift them all.
+    It can say that the laws differ, by how much, and in which parameters. Where it finds no difference, they need not
+    be the same: `at_most` says how far apart they may still be. It speaks of the sizes that both tables cover, not of
+    larger ones, and of the runs as they are: where all share one seed, another may shift them all.
     """
 
     #: Root mean square of the difference of the laws' logarithms over the cells that lie in the range of both tables.
