@@ -29,7 +29,7 @@ _OF = _SCALE_RULES | _FORMATS | _ARMS
 
 
 def colour(name: str, position: int = 0) -> str:
-    """The colour of a scale rule, a format or an arm; of a name that has none, that of its position in a list.
+    """The colour of a scale rule, a format or an arm; any other name gets that of its position in a list.
 
     >>> colour("floor"), colour("mxfp8_e4m3") == colour("E4M3")
     ('#D55E00', True)

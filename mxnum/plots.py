@@ -139,7 +139,7 @@ def sawtooth(
     points: int = 4096,
     ax: Any = None,
 ) -> Any:
-    """The relative error of a block whose elements all have one value, against that value: one line a scale rule.
+    """The relative error of a block whose elements all have one value, against that value; a line for each scale rule.
 
     A tensor scale is that of the largest value drawn.
     """
@@ -203,7 +203,7 @@ def design_space(exploration: Exploration, *, ax: Any = None, **wanted: Any) -> 
 
 
 def scaling_law(fit: ScalingFit, *, ax: Any = None) -> Any:
-    """The loss of each run by its compute, coloured by its parameters, and the least loss that the law gives there."""
+    """The loss of each run against its compute, coloured by its parameters, with the least loss that the law allows."""
     table = fit.table
     ax = _axes(ax, (7.2, 3.8))
     sizes = np.log10(table.parameters)
@@ -228,7 +228,7 @@ def scaling_law(fit: ScalingFit, *, ax: Any = None) -> Any:
 
 
 def law_residuals(fit: ScalingFit, *, ax: Any = None) -> Any:
-    """By how much each run lies above the law, by its compute; in the band the Huber loss is quadratic."""
+    """How far each run lies above the law, by its compute; inside the band the Huber loss is quadratic."""
     table = fit.table
     ax = _axes(ax, (7.2, 3.0))
     delta = 100 * fit.delta

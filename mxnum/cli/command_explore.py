@@ -33,7 +33,7 @@ def explore(
     offset: Annotated[
         bool | None, typer.Option("--offset/--no-offset", help="Only with, or only without, a float16 offset.")
     ] = None,
-    sample: Annotated[int, typer.Option(help="Look at no more than about so many elements; 0 for all.")] = 1 << 18,
+    sample: Annotated[int, typer.Option(help="Look at about this many elements at most; 0 for all.")] = 1 << 18,
     seed: Annotated[int, typer.Option(help="Seed of stochastic rounding.")] = 0,
     top: Annotated[int, typer.Option(help="Candidates to print; 0 for all.")] = 20,
     frontier: Annotated[

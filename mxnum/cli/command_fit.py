@@ -164,7 +164,7 @@ def _print(found: ScalingFit, facts: dict[str, Any], compared: LawComparison | N
         "led here."
     )
     if not found.law.falls:
-        print("This is no law of scaling: the loss does not fall with both parameters and tokens.")
+        print("This is not a scaling law: the loss does not fall with both parameters and tokens.")
     for each in facts["forecasts"]:
         print(
             f"N = {each['parameters']:.4g}, D = {each['tokens']:.4g}: loss {each['loss']:.4f} "

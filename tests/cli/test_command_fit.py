@@ -47,7 +47,7 @@ def test_table(run, table):
 def test_losses_that_rise_are_called_no_law(run, tmp_path):
     rows = "\n".join(f"{n},{d},{1 + 30 / n**0.2 + d / 1e11}" for n, d in zip(N, D, strict=True))
     (tmp_path / "y.csv").write_text("N,D,L\n" + rows + "\n")
-    assert "This is no law of scaling" in run("fit", tmp_path / "y.csv", *FEW)
+    assert "This is not a scaling law" in run("fit", tmp_path / "y.csv", *FEW)
 
 
 def test_figure(run, table, tmp_path):
