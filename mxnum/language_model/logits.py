@@ -26,7 +26,8 @@ def looked_at(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> d
     gradient_sum
         The mean over tokens of the sum of a token's rounded components, in units of the mean of A.
     clamped, clamped_tokens
-        Shares of the targets' components that lie beyond the largest element, in blocks along the vocabulary and along the tokens.
+        Shares of the targets' components that lie beyond the largest element, in blocks along the vocabulary and
+        along the tokens.
     clamped_blocks
         The share of the blocks along the vocabulary that overflow.
     common_weight
