@@ -44,7 +44,9 @@ def run(
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Run on this dask.distributed cluster.")
     ] = None,
-    machine: Annotated[str, typer.Option(help="cpu, or cuda for a GPU (extra `cuda`).")] = "cpu",
+    machine: Annotated[
+        str, typer.Option(help="cpu; amx for products in bfloat16 (extra `torch`); cuda for a GPU (extra `cuda`).")
+    ] = "cpu",
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Change a number of every arm, as in steps=200."),

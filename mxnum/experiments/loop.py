@@ -15,6 +15,7 @@ from mxnum.experiments import storage
 from mxnum.experiments.config import Experiment, Operand, to_dict
 from mxnum.experiments.data import INJECTION, Batches, generator
 from mxnum.experiments.divergence import Watch
+from mxnum.experiments.interruptions import Interruptions
 from mxnum.experiments.machine import CPU, Machine
 from mxnum.experiments.machine import machine as machine_named
 from mxnum.experiments.measure import measurements
@@ -90,7 +91,7 @@ class Training:
         network = self.network
         x, y = self.batches(self.step, self.teacher_product)
         if measure:
-            values = measurements(network, x, y, self.step)
+            values = measurements(network, x, y, self.step) | self._moments_measured()
             for index, run in enumerate(self.runs):
                 run.measured_at.append(self.step)
                 for name, value in values.items():
@@ -107,6 +108,15 @@ class Training:
                 run.diverged = int(self.watch.first[index])
         self.step += 1
         return loss
+
+    def _moments_measured(self) -> dict[str, Array]:
+        """Of Adam's second moments, the least and the one that a hundredth lies below: small ones make jumps."""
+        if self.experiment.optimizer != "adam":
+            return {}
+        rows = self._each_run(self.second)
+        hundredth = rows.shape[1] // 100
+        least = np.partition(rows, [0, hundredth], axis=1)[:, [0, hundredth]]
+        return {"second_moment_least": least[:, 0], "second_moment_hundredth": least[:, 1]}
 
     def _inject(self) -> None:
         """Synthetic zeta in the gradient."""
@@ -178,16 +188,19 @@ class Training:
 
     def state(self) -> dict[str, Array]:
         """What the next step depends on, one row for each run."""
-        count = range(len(self.runs))
-        rows: dict[str, Array] = {"parameters": np.stack([self.network.parameters.run(i) for i in count])}
-        holder = self.network.gradients
-        kept = holder.flat.copy()
-        for name, moments in (("first", self.first), ("second", self.second)):
-            holder.flat[...] = moments
-            rows[name] = np.stack([holder.run(i) for i in count])
-        holder.flat[...] = kept
+        flat = {"parameters": self.network.parameters.flat, "first": self.first, "second": self.second}
+        rows = {name: self._each_run(values) for name, values in flat.items()}
         rows["caps"] = np.moveaxis(self.caps, -1, 0)
         return rows | {"least": self.watch.least, "above": self.watch.above, "step": np.int64(self.step)}
+
+    def _each_run(self, flat: Array) -> Array:
+        """A vector that is laid out as the parameters are, one row for each run."""
+        holder = self.network.gradients
+        kept = holder.flat.copy()
+        holder.flat[...] = flat
+        rows = np.stack([holder.run(i) for i in range(len(self.runs))])
+        holder.flat[...] = kept
+        return rows
 
     def restore(self, state: dict[str, Array]) -> None:
         """Continue from a `state` of the same seeds, perhaps of another experiment: an intervention."""
@@ -210,8 +223,10 @@ def train(
     seeds: tuple[int, ...],
     *,
     measure_every: int = 0,
+    measure_above: float | None = None,
     checkpoint: Path | None = None,
     checkpoint_every: int = 500,
+    checkpoint_seconds: float = 120,
     report: Callable[[int, Array, list[Run]], None] | None = None,
     machine: str = "cpu",
 ) -> list[Run]:
@@ -221,24 +236,33 @@ def train(
     ----------
     measure_every
         Make the `measurements` every so many steps; 0: never.
+    measure_above
+        Make them also at every step after a loss that is more than this times the least so far, of any seed.
     checkpoint
-        A file to write every `checkpoint_every` steps and to continue from if it exists. The trajectory is the same bit
-        for bit. It is deleted at the end.
+        A file to write every `checkpoint_every` steps, after `checkpoint_seconds` and before an interruption, and to
+        continue from if it exists. The trajectory is the same bit for bit. It is deleted at the end.
     report
         Called after each step with the step, the losses and the runs.
     machine
-        "cpu", or "cuda": the current GPU, by CuPy. The trajectories differ in their last bits, and so in the end.
+        "cpu"; "amx", a CPU with units for products in bfloat16; or "cuda", the current GPU, by CuPy. The trajectories
+        differ in their last bits, and so in the end.
     """
     training = Training(experiment, seeds, machine_named(machine))
     if checkpoint is not None and checkpoint.exists():
         load(training, checkpoint)
-    with one_blas_thread():
+    saved, rises = time.monotonic(), False
+    with one_blas_thread(), Interruptions() as interruptions:
         while training.step < experiment.steps:
-            losses = training.advance(measure_every > 0 and training.step % measure_every == 0)
+            losses = training.advance(rises or (measure_every > 0 and training.step % measure_every == 0))
+            if measure_above is not None:
+                rises = not bool((losses <= measure_above * training.watch.least).all())
             if report is not None:
                 report(training.step, losses, training.runs)
-            if checkpoint is not None and training.step % checkpoint_every == 0:
+            is_due = training.step % checkpoint_every == 0 or time.monotonic() - saved >= checkpoint_seconds
+            if checkpoint is not None and (is_due or interruptions.waiting):
                 save(training, checkpoint)
+                saved = time.monotonic()
+            interruptions.deliver()
     for index, run in enumerate(training.runs):
         run.parameters = training.network.parameters.run(index)
     if checkpoint is not None:

@@ -41,6 +41,7 @@ class Task:
     directory: Path
     measure_every: int = 0
     machine: str = "cpu"
+    measure_above: float | None = None
 
     @property
     def label(self) -> str:
@@ -98,6 +99,7 @@ def tasks_for(
     stack: int = 3,
     measure_every: int = 0,
     machine: str = "cpu",
+    measure_above: float | None = None,
 ) -> list[Task]:
     """The runs that are not yet on disk, seeds in groups of `stack`, first seeds of every arm first."""
     seeds = list(seeds)
@@ -109,7 +111,7 @@ def tasks_for(
             directory = arm_directory(root, arm)
             group = tuple(s for s in seeds[start : start + stack] if not (directory / f"seed-{s}.json").exists())
             if group:
-                tasks.append(Task(arm, experiment, group, directory, measure_every, machine))
+                tasks.append(Task(arm, experiment, group, directory, measure_every, machine, measure_above))
     return tasks
 
 
@@ -131,6 +133,7 @@ def run_task(task: Task, progress: Any = None) -> None:
         task.experiment,
         task.seeds,
         measure_every=task.measure_every,
+        measure_above=task.measure_above,
         checkpoint=task.directory / name,
         report=report,
         machine=task.machine,
