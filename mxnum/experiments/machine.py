@@ -46,8 +46,11 @@ class Machine:
         return array if self.xp is np else self.xp.asnumpy(array)
 
     def product(self, *operands: Operand) -> Product:
-        """How matrices are multiplied that were quantized as these operands are."""
-        if self.narrow_product is not None and all(map(_fits_bfloat16, operands)):
+        """How matrices are multiplied that were quantized as these operands are.
+
+        Elements of at most eight bits times a power of two are bfloat16 numbers.
+        """
+        if self.narrow_product is not None and all(operand.format is not None for operand in operands):
             return self.narrow_product
         return self._product
 
@@ -56,10 +59,6 @@ class Machine:
 
 
 CPU = Machine(np, kernels)
-
-
-def _fits_bfloat16(operand: Operand) -> bool:
-    return operand.format == "bfloat16" or (operand.is_mx and operand.mx_format.element.mantissa_bits <= 7)
 
 
 @cache
