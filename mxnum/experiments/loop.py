@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mxnum.experiments import storage
-from mxnum.experiments.config import Experiment, Operand, to_dict
+from mxnum.experiments.config import Experiment, Operand, experiment_from, to_dict
 from mxnum.experiments.data import INJECTION, Batches, generator
 from mxnum.experiments.divergence import Watch
 from mxnum.experiments.interruptions import Interruptions
@@ -279,28 +280,49 @@ def _rounded_in_place(parameters: Parameters, format: str, machine: Machine) -> 
 
 
 def save(training: Training, path: Path) -> None:
-    """Everything that `load` needs: the state and the histories."""
+    """Everything that `load` needs: the state and the histories; and what they are of."""
+    about = {"experiment": to_dict(training.experiment), "seeds": [run.seed for run in training.runs]}
+    about |= {"environment": storage.environment() | dict(training.machine.about)}
     arrays = {f"state_{name}": value for name, value in training.state().items()}
+    arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
     arrays["diverged"] = np.array([-1 if run.diverged is None else run.diverged for run in training.runs])
     for index, run in enumerate(training.runs):
         arrays[f"losses_{index}"] = np.asarray(run.losses)
         arrays[f"measured-at_{index}"] = np.asarray(run.measured_at, np.int64)
         for name, values in run.measured.items():
             arrays[f"measured_{index}_{name}"] = np.stack(values)
-    storage.write_arrays(path, arrays)
+    storage.write_arrays(path, arrays, compressed=False)
 
 
 def load(training: Training, path: Path) -> None:
-    """Continue a training that was just made with the same experiment and seeds."""
+    """Continue a training that was just made with the same experiment (but for its steps) and seeds."""
     arrays = storage.read_arrays(path)
+    experiment, _ = origin(arrays)
+    if experiment is not None and experiment.but(steps=training.experiment.steps) != training.experiment:
+        raise ValueError(
+            f"The checkpoint {str(path)!r} is of another configuration; remove it, rename the arm, or take another "
+            "folder."
+        )
     for index, run in enumerate(training.runs):
-        run.losses = arrays[f"losses_{index}"].tolist()
-        run.measured_at = arrays[f"measured-at_{index}"].tolist()
-        prefix = f"measured_{index}_"
-        run.measured = {name[len(prefix) :]: list(arrays[name]) for name in arrays if name.startswith(prefix)}
-        run.diverged = None if arrays["diverged"][index] < 0 else int(arrays["diverged"][index])
+        run.losses, run.measured_at, run.diverged, run.measured = history(arrays, index)
     training.watch.first = np.array([-1 if run.diverged is None else run.diverged for run in training.runs])
     training.restore({name[6:]: value for name, value in arrays.items() if name.startswith("state_")})
+
+
+def origin(arrays: dict[str, Array]) -> tuple[Experiment | None, dict[str, Any]]:
+    """The experiment of a checkpoint, and its seeds and environment; those of version 0.1 do not say."""
+    if "about" not in arrays:
+        return None, {}
+    about: dict[str, Any] = json.loads(arrays["about"].tobytes())
+    return experiment_from(about.pop("experiment")), about
+
+
+def history(arrays: dict[str, Array], index: int) -> tuple[list[float], list[int], int | None, dict[str, list[Array]]]:
+    """Of a run of a checkpoint: losses, steps that were measured, first step of a divergence, measurements."""
+    prefix, diverged = f"measured_{index}_", int(arrays["diverged"][index])
+    measured = {name[len(prefix) :]: list(arrays[name]) for name in arrays if name.startswith(prefix)}
+    at, losses = arrays[f"measured-at_{index}"].tolist(), arrays[f"losses_{index}"].tolist()
+    return losses, at, None if diverged < 0 else diverged, measured
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:

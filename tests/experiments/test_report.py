@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -124,6 +125,29 @@ def test_runs_on_disk_become_a_table(tmp_path):
     changed = replace(study, arms={"FP32": tiny.but(rate=0.5)})
     with pytest.raises(ValueError, match="has another configuration than arm 'FP32'"):
         report.collect(changed, tmp_path)
+
+
+def test_runs_under_way_are_as_far_as_their_checkpoints(tmp_path):
+    pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
+    from mxnum.experiments.loop import Training, load, save
+
+    tiny = Experiment(width=32, layers=1, batch=32, steps=50)
+    study = studies.Study("tiny", "?", {"FP32": tiny, "other": tiny.but(rate=0.5)}, 2, "FP32", 20)
+    training = Training(tiny, (4, 9))
+    for step in range(30):
+        training.advance(step % 20 == 0)
+    path = tmp_path / study.setting / "FP32" / "checkpoint-4-9-2.npz"
+    save(training, path)
+    with pytest.raises(ValueError, match="has no run of the study 'tiny'"):
+        report.collect(study, tmp_path)
+    runs = report.collect(study, tmp_path, unfinished=True)["arms"]["FP32"]["runs"]
+    assert [(run["seed"], run["steps"], run["measured_at"]) for run in runs] == [(4, 30, [0, 20]), (9, 30, [0, 20])]
+    assert len(runs[1]["measured"]["second_moment_least"]) == 2
+    shutil.copytree(path.parent, tmp_path / study.setting / "other")  # of another configuration
+    assert list(report.collect(study, tmp_path, unfinished=True)["arms"]) == ["FP32"]
+    with pytest.raises(ValueError, match="is of another configuration; remove it"):
+        load(Training(study.arms["other"], (4, 9)), path)
+    load(Training(tiny.but(steps=80), (4, 9)), path)  # more steps of the same
 
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
