@@ -25,6 +25,7 @@ ALLOWED = {
     "dtypes": {"errors", "formats", "device", "tensors"},
     "layout": {"errors"},
     "memo": set(),
+    "amx": {"errors"},
     "files": set(),
     "scalar": {"formats", "modes", "scalar"},
     "chunks": {"dtypes", "layout", "scalar"},
@@ -80,8 +81,8 @@ ALLOWED = {
         "plots",
         "claims",
     },
-    "experiments": {"errors", "files", "formats", "modes", "recipe", "analysis", "experiments"},
-    "torch": {"errors", "formats", "modes", "recipe", "interop", "tensors", "torch"},
+    "experiments": {"amx", "errors", "files", "formats", "modes", "recipe", "analysis", "experiments"},
+    "torch": {"amx", "errors", "formats", "modes", "recipe", "interop", "tensors", "torch"},
     "language_model": {
         "errors",
         "files",

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mxnum import errors
+from mxnum import amx, errors
 from mxnum.experiments import kernels, vector
 from mxnum.recipe import Operand
 
@@ -63,22 +63,15 @@ CPU = Machine(np, kernels)
 
 @cache
 def _amx() -> Machine:
-    torch = errors.package("torch", "torch")
-    ask, settings = getattr(torch.cpu, "_is_amx_tile_supported", None), torch.backends.mkldnn
-    if ask is None or not hasattr(settings, "matmul"):
-        raise ValueError(f"Machine 'amx' needs torch 2.9 or newer, not {torch.__version__}.")
-    if not ask():
-        raise ValueError("Machine 'amx' needs a processor with AMX; 'cpu' does the same products by BLAS.")
+    amx.check()
+    import torch
 
     def multiply(left: Array, right: Array, out: Array) -> None:
-        before, threads = settings.matmul.fp32_precision, torch.get_num_threads()
-        settings.matmul.fp32_precision = "bf16"
+        threads = torch.get_num_threads()
         torch.set_num_threads(1)  # as BLAS has here
         try:
-            for index in np.ndindex(out.shape[:-2]):  # (stacks of matrices take their time there)
-                torch.mm(*(torch.from_numpy(part[index]) for part in (left, right)), out=torch.from_numpy(out[index]))
+            amx.multiply(*map(torch.from_numpy, (left, right, out)))
         finally:
-            settings.matmul.fp32_precision = before
             torch.set_num_threads(threads)
 
     return Machine(np, kernels, {"products": f"bfloat16 by torch {torch.__version__}"}, multiply)

@@ -134,13 +134,3 @@ def test_training_on_units_for_bfloat16(amx):
     same, _ = losses(BASE, amx)
     assert np.array_equal(same, losses(BASE, machine.CPU)[0])
     assert amx.about["products"].startswith("bfloat16 by torch ")
-
-
-def test_where_there_are_no_units_for_bfloat16(monkeypatch):
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False, raising=False)
-    with pytest.raises(ValueError, match=r"needs a processor with AMX|needs torch 2\.9"):
-        machine._amx.__wrapped__()
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ModuleNotFoundError, match="mxnum\\[torch\\]"):
-        machine._amx.__wrapped__()
