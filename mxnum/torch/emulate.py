@@ -13,7 +13,7 @@ from mxnum import errors
 from mxnum.recipe import Recipe
 from mxnum.torch.functions import How
 from mxnum.torch.modules import Emulated, Site, enter, kind_of, leave, why_not
-from mxnum.torch.randomness import STEPS, module_seed, position_of, recomputing, seed_of, signed, worker_of
+from mxnum.torch.randomness import STEPS, exporting, module_seed, position_of, recomputing, seed_of, signed, worker_of
 
 #: A recipe, what names one, recipes by patterns of names (the first that fits), or a function of name and module. None
 #: leaves a module as it is.
@@ -21,6 +21,11 @@ Recipes = Recipe | str | Mapping[str, Any] | Callable[[str, nn.Module], Any]
 #: Patterns of names as in a shell, or a function of name and module that says whether.
 Choice = str | Iterable[str] | Callable[[str, nn.Module], bool]
 _ATTRIBUTE = "_mx_emulation"
+#: Where encoders of torch look whether they may.
+_FAST_PATHS = (
+    (nn.TransformerEncoderLayer, "activation_relu_or_gelu"),
+    (nn.TransformerEncoder, "use_nested_tensor"),
+)
 
 
 class Emulation:
@@ -36,7 +41,7 @@ class Emulation:
         #: Those with parameters that were left alone, and why.
         self.left_alone: dict[str, str] = {}
         self._hook = 0
-        self._fast_paths: list[tuple[nn.Module, Any]] = []
+        self._fast_paths: list[tuple[nn.Module, str, Any]] = []
 
     @property
     def sites(self) -> dict[str, Site]:
@@ -74,8 +79,8 @@ class Emulation:
             site.seed = self.seed_of(name)
 
     def advance(self, module: nn.Module, _: Any) -> None:
-        """One step more, unless this is a part computed again on the way back. (A hook of the model.)"""
-        if module.training and not recomputing():
+        """One step more, unless this is a part computed again on the way back, or exported. (A hook of the model.)"""
+        if module.training and not recomputing() and not exporting():
             self.position = self.position + self._next
 
     def __str__(self) -> str:
@@ -118,10 +123,11 @@ def emulate(
     filter
         Which modules: patterns of names, or a function of name and module; all without it.
     attention
-        Names of modules, in the same way, inside which `scaled_dot_product_attention` is emulated.
+        Names of modules, in the same way, inside which `scaled_dot_product_attention` is emulated. One that does not
+        call it raises.
     accumulate
         None: products of the rounded operands as torch sums them. "block", "exact" or "sequential" give defined sums;
-        see `mxnum.Accumulate`.
+        see `mxnum.Accumulate`. Convolutions are left alone then.
     gradient
         "straight" through rounding, or "clipped": zero where an operand was clamped.
     seed
@@ -153,7 +159,7 @@ def emulate(
         wanted = recipe_of(name, module)
         if wanted is None:
             continue
-        reason = why_not(module, kind)
+        reason = why_not(module, kind, accumulate)
         if reason is not None or kind is None:
             emulation.left_alone[name] = f"({type(module).__name__}) {reason}"
             continue
@@ -186,8 +192,8 @@ def restore(model: nn.Module) -> None:
         errors.require(exchanged, "model", f"as emulate() left it at {name!r}", type(module).__name__)
     for module in emulation.modules.values():
         leave(module)
-    for module, value in emulation._fast_paths:
-        module.activation_relu_or_gelu = value
+    for fast, attribute, value in emulation._fast_paths:
+        setattr(fast, attribute, value)
     model._forward_pre_hooks.pop(emulation._hook, None)
     del model.__dict__[_ATTRIBUTE]
 
@@ -251,8 +257,9 @@ def _choice(argument: str, choice: Any) -> Any:
 
 
 def _leave_fast_paths(model: nn.Module, emulation: Emulation) -> None:
-    """Encoder layers of torch skip their modules when they do not train; tell them not to."""
+    """Encoders of torch skip their modules when they do not train; tell those of emulated ones not to."""
     for module in model.modules():
-        if isinstance(module, nn.TransformerEncoderLayer):
-            emulation._fast_paths.append((module, module.activation_relu_or_gelu))
-            module.activation_relu_or_gelu = 0
+        attribute = next((name for kind, name in _FAST_PATHS if isinstance(module, kind)), None)
+        if attribute is not None and any(isinstance(part, Emulated) for part in module.modules()):
+            emulation._fast_paths.append((module, attribute, getattr(module, attribute)))
+            setattr(module, attribute, False)

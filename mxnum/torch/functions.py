@@ -52,6 +52,8 @@ class How:
     rounding: str = field(init=False)
     is_stepwise: bool = field(init=False)
     keeps_weights: bool = field(init=False)
+    #: Whether a row of the weights alone says how it is rounded.
+    takes_rows: bool = field(init=False)
 
     def __post_init__(self) -> None:
         if self.accumulate is not None:
@@ -68,11 +70,15 @@ class How:
         rest: Any = (self.accumulate, self.gradient == "clipped")
         of_samples: Any = (*rest, True)
         backward = (r.activations_backward, r.weights_backward, r.gradients, r.of_weight_gradient)
-        both = (r.activations_backward, r.activations_backward, r.gradients, r.of_weight_gradient)
+        partner = replace(r.activations_backward, transform=r.gradients.transform)  # they meet in a product
+        both = (r.activations_backward, partner, r.gradients, r.of_weight_gradient)
+        table = replace(r.weights, transform=None)  # (no product sums it)
+        has_tensor_scale = table.is_mx and table.mx_format.tensor_scale is not None
         ready = {
             "linear": Product(r.activations, r.weights, *backward, *rest).text,
             "matmul": Product(r.activations, r.activations, *both, *of_samples).text,
-            "weights": operand_text(r.weights),
+            "weights": operand_text(table),
+            "takes_rows": not (table.is_stochastic or table.block_shape or has_tensor_scale),
             "gamma": operand_text(r.gamma),
             "beta": operand_text(r.beta),
             "bf16": r.bf16,
@@ -108,6 +114,7 @@ def made_ready(recipe: Any, accumulate: str | None = None, gradient: str = "stra
 def _operand_ready(format: Any, options: tuple[tuple[str, Any], ...]) -> tuple[str, bool]:
     operand = Operand.of(format)
     operand = replace(operand, **known(dict(options), Operand, "an operand")) if options else operand
+    _refuse_transform(operand)
     return operand_text(operand), operand.is_stochastic
 
 
@@ -130,6 +137,7 @@ def fake_quantize(
     """
     _check(x=x)
     errors.require_type(isinstance(axis, int), "axis", "an integer", axis)
+    axis = axis - x.ndim if 0 <= axis < x.ndim else axis  # (those counted from the front are of convolutions)
     text, is_stochastic = _operand_ready(format, tuple(operand.items()))
     clipped = errors.choose("gradient", gradient, GRADIENTS) == "clipped"
     return _fake_quantize(x, text, axis, 0, clipped, _key(is_stochastic, seed, stream))
@@ -141,6 +149,7 @@ def quantize(x: Tensor, format: str | MXFormat | Operand, *, axis: int = -1, **o
     how = Operand.of(format)
     seed, stream = operand.pop("seed", None), operand.pop("stream", 0)
     how = replace(how, **known(operand, Operand, "an operand", ("seed", "stream"))) if operand else how
+    _refuse_transform(how)
     drawn = {"seed": seed_of(seed), "stream": stream} if how.is_stochastic else {}
     return mx.quantize(x.detach(), how.mx_format, **how.keywords(axis), **drawn)
 
@@ -344,6 +353,10 @@ def _key(is_stochastic: bool, seed: Any, stream: int) -> Key:
             raise ValueError("Argument 'seed' must be given with rounding='sr'.")
         return 0, 0, None, 0
     return signed(seed_of(seed)), errors.integer("stream", stream, 0, (1 << 48) - 1), None, 0
+
+
+def _refuse_transform(operand: Operand) -> None:
+    errors.require(operand.transform is None, "transform", "None where there is no product", operand.transform)
 
 
 def _refuse_function_transforms() -> None:

@@ -18,6 +18,7 @@ import mxnum as mx
 from mxnum import errors
 from mxnum.recipe import Operand
 from mxnum.tensors import host_array
+from mxnum.torch.transform import hadamard
 
 Tensor = Any
 
@@ -25,8 +26,6 @@ Tensor = Any
 LEFT, RIGHT, GRADIENT, GAMMA, BETA = 0, 2, 4, 6, 7
 #: Those of parameters, which all workers share; the right operand of a product may also belong to samples.
 _SHARED = (RIGHT, RIGHT + 1, GAMMA, BETA)
-#: The signs of the Hadamard transform: those of TransformerEngine's weight gradients.
-_SIGNS = (1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1)
 #: Who looks at operands: (watch, slot, operand, axis, x, value, step), by the number that an operation is given.
 watching: dict[int, Callable[..., None]] = {}
 _memory = threading.local()
@@ -110,8 +109,16 @@ def operand_of(text: str) -> Operand:
 
 
 @lru_cache(maxsize=4096)
-def _prepared(operand: Operand, axis: int) -> tuple[Any, dict[str, Any]]:
-    return operand.mx_format, operand.keywords(axis)
+def prepared(operand: Operand, axis: int, ndim: int) -> tuple[Any, dict[str, Any]]:
+    """The format, and the keywords of `mxnum.quantize` for an array of so many axes.
+
+    Tiles lie over the last two; for convolutions, whose axes are counted from the front, over the first two, which are
+    the channels of a weight.
+    """
+    keywords = operand.keywords(axis)
+    if operand.block_shape is not None and axis >= 0:
+        keywords["blocks"] = (*keywords.pop("block_shape"), *[1] * (ndim - 2))
+    return operand.mx_format, keywords
 
 
 def rounded(
@@ -122,14 +129,14 @@ def rounded(
     With `place`, the name of a buffer that this thread reuses, the result is good until the next call that names it:
     fresh memory costs more than rounding.
     """
+    if operand.transform:
+        x = hadamard(x, axis)
     if operand.format is None:
         value = x
     elif operand.format == "bfloat16":
         value = to_bfloat16(x, operand.rounding)
     else:
-        if operand.transform:
-            x = hadamard(x, axis)
-        fmt, keywords = _prepared(operand, axis)
+        fmt, keywords = prepared(operand, axis, x.ndim)
         drawn = key.keywords(operand, slot, x.numel())
         if _others:
             value = _others[-1](x, operand, axis, **drawn)
@@ -166,7 +173,7 @@ def quantized(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, watch
         return rounded(x, operand, axis, key, slot, watch)
     if operand.transform:
         x = hadamard(x, axis)
-    fmt, keywords = _prepared(operand, axis)
+    fmt, keywords = prepared(operand, axis, x.ndim)
     made = mx.quantize(x, fmt, **keywords, **key.keywords(operand, slot, x.numel()))
     if watch in watching:
         watching[watch](slot, operand, axis, x, made.dequantize(x.dtype), key)
@@ -177,6 +184,11 @@ def multiply(a: Any, b: Any, accumulate: str | None, dtype: Any, out: Tensor | N
     """The product of two operands, as they come from `rounded` or `quantized`."""
     if accumulate is None:
         return torch.matmul(a, b, out=out)
+    tensors = [isinstance(part, torch.Tensor) for part in (a, b)]
+    if accumulate == "block" and any(tensors):
+        raise ValueError("Argument 'recipe' must quantize both operands of each product with accumulate='block'.")
+    if dtype == torch.float64:
+        raise ValueError(f"Argument 'accumulate' must be None for torch.float64, not {accumulate!r}.")
     made = mx.matmul(a, b, accumulate=accumulate, out_dtype=dtype)
     return made if out is None else out.copy_(made)
 
@@ -185,18 +197,21 @@ def to_bfloat16(x: Tensor, rounding: str) -> Tensor:
     """x with values of bfloat16: a new tensor of the same type."""
     if x.dtype == torch.bfloat16:
         return x
-    if rounding == "rne":
+    if rounding == "rne" and x.dtype != torch.float64:  # (which torch rounds to float32 first)
         return x.to(torch.bfloat16).to(x.dtype)
     codes = mx.encode(x, "bfloat16", rounding=rounding, overflow="ieee")
     return codes.view(torch.bfloat16).to(x.dtype)
 
 
-def is_inside(x: Tensor, operand: Operand, axis: int) -> Tensor:
-    """Which elements do not exceed the largest value of their block: the others clamp."""
+def cut(grad: Tensor, x: Tensor, operand: Operand, axis: int) -> Tensor:
+    """The gradient of x without those of elements that exceed the largest value of their block: these clamp."""
     if not operand.is_mx:
-        return torch.ones_like(x, dtype=torch.bool)
-    q = mx.quantize(x, operand.mx_format, **{**operand.keywords(axis), "rounding": "rne"})
-    return ~is_clamped(x, q)
+        return grad
+    if operand.transform:
+        x, grad = hadamard(x, axis), hadamard(grad, axis)
+    fmt, keywords = prepared(operand, axis, x.ndim)
+    grad = grad * ~is_clamped(x, mx.quantize(x, fmt, **{**keywords, "rounding": "rne"}))
+    return hadamard(grad, axis, inverse=True) if operand.transform else grad
 
 
 def is_clamped(x: Tensor, q: mx.MXArray) -> Tensor:
@@ -204,24 +219,6 @@ def is_clamped(x: Tensor, q: mx.MXArray) -> Tensor:
     element, value = q.format.element, cast(Tensor, q.dequantize(x.dtype))
     at_largest = cast(Tensor, mx.decode(q.codes, element)).abs() == float(element.max)
     return at_largest & (value.abs() < x.abs())
-
-
-def hadamard(x: Tensor, axis: int) -> Tensor:
-    """Each 16 along the axis multiplied by an orthogonal matrix of signs: products along that axis stay as they are."""
-    length = x.shape[axis]
-    if length % 16:
-        raise ValueError(f"Transform 'hadamard' needs a multiple of 16 elements along the summed axis, not {length}.")
-    matrix = _hadamard_matrix().to(dtype=x.dtype, device=x.device)
-    rows = x.movedim(axis, -1)
-    return (rows.reshape(*rows.shape[:-1], -1, 16) @ matrix).reshape(rows.shape).movedim(-1, axis)
-
-
-@lru_cache(maxsize=1)
-def _hadamard_matrix() -> Tensor:
-    matrix = torch.ones(1, 1)
-    for _ in range(4):
-        matrix = torch.cat([torch.cat([matrix, matrix], 1), torch.cat([matrix, -matrix], 1)])
-    return torch.tensor(_SIGNS, dtype=torch.float32)[:, None] * matrix / 4
 
 
 def _buffer(place: str, x: Tensor) -> tuple[Tensor, Any]:

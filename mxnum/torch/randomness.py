@@ -52,6 +52,11 @@ def signed(seed: int) -> int:
     return seed - (1 << 64) if seed >= 1 << 63 else seed
 
 
+def exporting() -> bool:
+    """Whether `torch.export` follows: then a new position would be none (and torch before 2.7 does not say)."""
+    return bool(getattr(torch.compiler, "is_exporting", bool)())
+
+
 def recomputing() -> bool:
     """Whether this is a part of a backward pass: then what runs forward there, runs once more."""
     return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1

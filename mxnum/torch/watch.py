@@ -20,7 +20,7 @@ from mxnum import errors
 from mxnum.formats import E8M0
 from mxnum.recipe import Operand, Recipe
 from mxnum.torch.emulate import emulation_of
-from mxnum.torch.operands import BETA, GAMMA, GRADIENT, LEFT, RIGHT, Key, is_clamped, watching
+from mxnum.torch.operands import BETA, GAMMA, GRADIENT, LEFT, RIGHT, Key, is_clamped, prepared, watching
 from mxnum.torch.randomness import recomputing
 
 Tensor = Any
@@ -146,8 +146,8 @@ class Watch:
         row: dict[str, Any] = {"step": step, "module": name, "operand": what}
         wide, error = x.double(), value.double() - x.double()
         row["rmse"] = math.sqrt(error.square().sum() / wide.square().sum()) if wide.any() else 0.0
-        fmt, nearest = operand.mx_format, {**operand.keywords(axis), "rounding": "rne"}
-        q = mx.quantize(x, fmt, **nearest)
+        fmt, keywords = prepared(operand, axis, x.ndim)
+        q = mx.quantize(x, fmt, **{**keywords, "rounding": "rne"})
         row["clamped"] = float(is_clamped(x, q).double().mean())
         row["underflow"] = float(((value == 0) & (x != 0)).double().mean())
         scales = cast(Tensor, q.scales).to(torch.int64)
