@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.experiments import storage
+from mxnum.experiments import storage, studies, study_file
 from mxnum.experiments.config import Experiment, experiment_from, to_dict
 from mxnum.experiments.excursions import Course, Excursion, Outcome, excursions, final_loss, highest
 from mxnum.experiments.inference import Comparison, compare, corrected
@@ -48,6 +48,16 @@ def collect(study: Study, root: Path, arms: Mapping[str, Experiment] | None = No
         raise ValueError(f"Folder {str(root / study.setting)!r} has no run of the study {study.name!r}.")
     if study.control not in table["arms"]:
         table["control"] = next(iter(table["arms"]))
+    return table
+
+
+def stored(results: Path, name: str) -> dict[str, Any]:
+    """The collected study of `results/NAME.json`, its arms in the order of the study or of `runaway/NAME.toml`."""
+    table: dict[str, Any] = storage.read_json(results / f"{name}.json")
+    file = results / "runaway" / f"{name}.toml"
+    if name in studies.STUDIES or file.exists():
+        study = study_file.read(file) if file.exists() else studies.get(name)
+        table["arms"] = {arm: table["arms"][arm] for arm in study.arms if arm in table["arms"]}
     return table
 
 
