@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.experiments import storage
+from mxnum.experiments import storage, studies, study_file
 from mxnum.experiments.config import Experiment, experiment_from, to_dict
 from mxnum.experiments.excursions import Course, Excursion, Outcome, excursions, final_loss, highest
 from mxnum.experiments.inference import Comparison, compare, corrected
@@ -73,6 +73,16 @@ def _under_way(directory: Path, experiment: Experiment) -> Iterator[tuple[dict[s
             stored = {"seed": seed, "diverged": diverged, "steps": len(losses), "environment": about["environment"]}
             values = {f"measured_{name}": np.stack(each) for name, each in measured.items()}
             yield stored, values | {"losses": np.asarray(losses), "measured_at": np.asarray(at, np.int64)}
+
+
+def stored(results: Path, name: str) -> dict[str, Any]:
+    """The collected study of `results/NAME.json`, its arms in the order of the study or of `runaway/NAME.toml`."""
+    table: dict[str, Any] = storage.read_json(results / f"{name}.json")
+    file = results / "runaway" / f"{name}.toml"
+    if name in studies.STUDIES or file.exists():
+        study = study_file.read(file) if file.exists() else studies.get(name)
+        table["arms"] = {arm: table["arms"][arm] for arm in study.arms if arm in table["arms"]}
+    return table
 
 
 def read_run(path: Path, arm: str, experiment: Experiment) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mxnum.experiments import report, storage, studies, sweep
+from mxnum.experiments import interventions, report, storage, studies, sweep
 from mxnum.experiments.config import Experiment, experiment_from
 from mxnum.experiments.excursions import Outcome
 
@@ -153,6 +153,20 @@ def test_runs_under_way_are_as_far_as_their_checkpoints(tmp_path):
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 #: The kernels of OpenBLAS that made the stored results: others add in another order.
 KERNELS = "SkylakeX"
+#: Studies whose table is a page beside it.
+PAGES = sorted(page.stem for page in RESULTS.glob("*.md") if page.stem not in ("README", "interventions"))
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_stored_pages_are_what_this_code_says_of_the_stored_runs(name):
+    assert (RESULTS / f"{name}.md").read_text() == report.page(report.stored(RESULTS, name))
+
+
+def test_the_stored_page_of_actions_too():
+    table = storage.read_json(RESULTS / "interventions.json")
+    assert (RESULTS / "interventions.md").read_text() == interventions.summary(table) + "\n"
+
+
 FIRST_BIN = """
 import json, sys
 import numpy as np
