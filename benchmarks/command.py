@@ -238,7 +238,7 @@ def _publish(result: Result, path: Path) -> None:
     paths = _plot_paths(result, path)
     drawn = {}
     if find_spec("matplotlib") is None:
-        print("no plots: matplotlib is not installed (pip install mxnum[benchmarks])", file=sys.stderr)
+        print('no plots: matplotlib is not installed (pip install -e ".[benchmarks]")', file=sys.stderr)
     else:
         for answer in result.answers:
             for table, measurements in answer.tables.values():

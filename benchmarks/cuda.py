@@ -38,7 +38,7 @@ SCALES = (0, 1, 90, 127, 128, 170, 253, 254)
 def require() -> None:
     """RuntimeError in one sentence unless there is a GPU, or numba's simulator, to ask."""
     if importlib.util.find_spec("numba_cuda") is None:
-        raise RuntimeError("the question 'cuda' needs numba-cuda, which comes with: pip install mxnum[cuda]")
+        raise RuntimeError("the question 'cuda' needs numba-cuda, which comes with: pip install -e \".[cuda]\"")
     from numba import cuda
 
     if not cuda.is_available():

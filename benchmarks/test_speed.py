@@ -12,7 +12,7 @@ import pytest
 import mxnum as mx
 from benchmarks.data import L2, OCP, normal, one_thread
 
-pytest.importorskip("pytest_benchmark", reason="pip install mxnum[benchmarks]")
+pytest.importorskip("pytest_benchmark", reason='pip install -e ".[benchmarks]"')
 
 SIZE = 1 << 20
 

@@ -17,7 +17,7 @@ from mxnum.ops import decode, dequantize, encode, fake_quantize, fake_quantizer,
 from mxnum.recipe import Operand, Recipe
 from mxnum.rotations import hadamard
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Accumulate",

@@ -8,12 +8,18 @@ from __future__ import annotations
 import difflib
 import importlib
 import operator
+import warnings
 from collections.abc import Hashable, Iterable, Sequence
 from enum import StrEnum
 from functools import cache
 from typing import Any, TypeVar, cast
 
 Member = TypeVar("Member", bound=StrEnum)
+
+
+def warn_of_old_name(old: str, new: str) -> None:
+    """Say that a public name has another one now; the old one goes with the next version but one."""
+    warnings.warn(f"{old} is called {new} now; the old name goes in version 0.4.", DeprecationWarning, stacklevel=3)
 
 
 def require(condition: bool, argument: str, accepted: str, got: object) -> None:
@@ -103,9 +109,14 @@ def mixed_places(argument: str, place: str, other: str, other_place: str) -> Val
     return ValueError(f"Argument {argument!r} must live where argument {other!r} does, {other_place}, not {place}.")
 
 
+def install(extra: str) -> str:
+    """The command that installs an extra, quoted so that every shell reads it."""
+    return f'pip install "mxnum[{extra}]"'
+
+
 def needs_extra(what: str, package: str, extra: str) -> ModuleNotFoundError:
     """An optional package is missing."""
-    return ModuleNotFoundError(f"{what} need {package}, which comes with: pip install mxnum[{extra}]")
+    return ModuleNotFoundError(f"{what} need {package}, which comes with: {install(extra)}")
 
 
 def no_driver(reason: object) -> RuntimeError:
@@ -133,5 +144,5 @@ def package(name: str, extra: str) -> Any:
         if problem.name is None or problem.name.split(".")[0] != name.split(".")[0]:
             raise
         raise ModuleNotFoundError(
-            f"This needs the package {name.split('.')[0]!r}: pip install 'mxnum[{extra}]'.", name=problem.name
+            f"This needs the package {name.split('.')[0]!r}: {install(extra)}.", name=problem.name
         ) from None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import pkgutil
 import re
 import runpy
 import shlex
@@ -19,6 +18,8 @@ import numpy as np
 import pytest
 
 import mxnum as mx
+from mxnum.claims import CLAIMS
+from tests.public_names import MODULES, public_names
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -31,6 +32,7 @@ LANGUAGES = {
     "{eval-rst}": "the build of the documentation",
     "{toctree}": "the build of the documentation",
     "{figure}": "the build of the documentation",
+    "{glossary}": "the build of the documentation",
     "{include}": "the build of the documentation",
     "{note}": "nobody: it is text",
     "c": "tests/cli/test_command_verify.py",
@@ -170,7 +172,7 @@ def test_commands_exist_with_their_options(where, line):
                 name = "mxnum"
             elif module == "pip":
                 name = "pip"
-            elif module in ("pytest", "venv", "sphinx"):
+            elif module in ("pytest", "venv", "sphinx", "build", "twine"):
                 continue
             else:
                 text = source_of(module)
@@ -212,27 +214,8 @@ def takes_options(where, line, words):
 
 
 REFERENCE = (DOCS / "reference" / "api.md").read_text()
-PUBLIC = [
-    "mxnum", "mxnum.formats", "mxnum.modes", "mxnum.analysis", "mxnum.analysis.synthetic", "mxnum.plots",
-    "mxnum.claims", "mxnum.experiments", "mxnum.conformance", "mxnum.conformance.strategies", "mxnum.reference",
-    *(
-        f"mxnum.interop.{m.name}"
-        for m in pkgutil.iter_modules([str(ROOT / "mxnum" / "interop")])
-        if not m.name.startswith("_")
-    ),
-]  # fmt: skip
-
-
-def public_names(module):
-    """What a module says is public, or else what it defines without an underscore."""
-    listed = getattr(module, "__all__", None)
-    if listed is not None:
-        return listed
-    return [
-        name
-        for name, value in vars(module).items()
-        if not name.startswith("_") and callable(value) and getattr(value, "__module__", None) == module.__name__
-    ]
+#: Those of `mxnum.torch` stand on a page of their own, of the language model on the page that says how to use it.
+PUBLIC = [name for name in MODULES if name not in ("mxnum.torch", "mxnum.language_model")]
 
 
 def is_documented(module, name):
@@ -283,3 +266,14 @@ def test_the_changelog_is_a_page():
 def test_what_is_shortened_is_there():
     text = "".join(page.read_text() for page in PAGES)
     assert all(long in text for long in SHORTER)
+
+
+def test_an_id_of_the_ledger_is_a_link_to_its_row(monkeypatch):
+    pytest.importorskip("sphinx", reason="the extra docs is not installed")
+    monkeypatch.syspath_prepend(str(DOCS))
+    linked = importlib.import_module("ledger_links").linked
+    parts = linked("I6 and M10, not B99, x.I6 or NVFP4.", "claims.html")
+    assert "".join(part.astext() for part in parts) == "I6 and M10, not B99, x.I6 or NVFP4."
+    assert [part["refuri"] for part in parts if hasattr(part, "attributes")] == ["claims.html#i6", "claims.html#m10"]
+    rows = (DOCS / "claims.md").read_text()
+    assert set(re.findall(r'<a id="(\w+)"></a>', rows)) == {claim.lower() for claim in CLAIMS}

@@ -129,7 +129,7 @@ def test_draws_where_it_is_told(tmp_path):
 def test_without_matplotlib_the_error_names_the_extra():
     probe = "import sys; sys.modules['matplotlib'] = None\nfrom mxnum import plots\nplots.sawtooth('mxint8', points=4)"
     answer = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True)
-    assert "This needs the package 'matplotlib': pip install 'mxnum[plots]'." in answer.stderr
+    assert "This needs the package 'matplotlib': pip install \"mxnum[plots]\"." in answer.stderr
 
 
 def test_scaling_laws():

@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from mxnum import errors
+
 if TYPE_CHECKING:
     from mxnum.analysis import synthetic
     from mxnum.analysis.averages import BinadeAverage, Tooth, binade_average, sawtooth
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from mxnum.analysis.machines import Enclosure
     from mxnum.analysis.modes import Arrest, arrest, inverse_participation, mode_limit
     from mxnum.analysis.piecewise import PiecewiseQuantizer
-    from mxnum.analysis.scale_theory import ClampRegion, clamp_region, relative_gaps, scale_threshold
+    from mxnum.analysis.scale_theory import OverflowRegion, overflow_region, relative_gaps, scale_threshold
     from mxnum.analysis.scaling_law import ScalingFit, ScalingLaw, fit_scaling_law
     from mxnum.analysis.speed_up import Projection, Recipe, TransformerShape, project, project_range, project_shares
     from mxnum.analysis.stability import adam_limit, moment_matrix, stability_expression, stability_limit
@@ -43,7 +45,7 @@ _HOMES = {
     "BinadeAverage": "averages",
     "BlockError": "gamma",
     "Candidate": "design_space",
-    "ClampRegion": "scale_theory",
+    "OverflowRegion": "scale_theory",
     "CompoundedGain": "compounding",
     "DeadZone": "crossing",
     "Enclosure": "machines",
@@ -65,7 +67,7 @@ _HOMES = {
     "arrest": "modes",
     "binade_average": "averages",
     "block_error": "gamma",
-    "clamp_region": "scale_theory",
+    "overflow_region": "scale_theory",
     "compare_laws": "law_comparison",
     "compounded_gain": "compounding",
     "dead_zone": "crossing",
@@ -90,13 +92,15 @@ _HOMES = {
     "stability_limit": "stability",
 }
 
+#: What 0.1 called them.
+_OLD_NAMES = {"ClampRegion": "OverflowRegion", "clamp_region": "overflow_region"}
+
 __all__ = [
     "Arrest",
     "Beta",
     "BinadeAverage",
     "BlockError",
     "Candidate",
-    "ClampRegion",
     "CompoundedGain",
     "DeadZone",
     "Enclosure",
@@ -109,6 +113,7 @@ __all__ = [
     "LogitAdvice",
     "LogitGradientBias",
     "LossTable",
+    "OverflowRegion",
     "PiecewiseQuantizer",
     "Projection",
     "Recipe",
@@ -122,7 +127,6 @@ __all__ = [
     "arrest",
     "binade_average",
     "block_error",
-    "clamp_region",
     "compare_laws",
     "compounded_gain",
     "dead_zone",
@@ -139,6 +143,7 @@ __all__ = [
     "measure",
     "mode_limit",
     "moment_matrix",
+    "overflow_region",
     "project",
     "project_range",
     "project_shares",
@@ -155,6 +160,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "synthetic":
         return importlib.import_module("mxnum.analysis.synthetic")
+    if name in _OLD_NAMES:
+        errors.warn_of_old_name(f"mxnum.analysis.{name}", _OLD_NAMES[name])
+        name = _OLD_NAMES[name]
     if name not in _HOMES:
         raise AttributeError(f"module 'mxnum.analysis' has no attribute {name!r}")
     return getattr(importlib.import_module(f"mxnum.analysis.{_HOMES[name]}"), name)

@@ -31,7 +31,13 @@ class Tooth:
     below: Fraction
     above: Fraction
     #: f is beyond the largest element times the scale.
-    clamped: bool
+    overflows: bool
+
+    @property
+    def clamped(self) -> bool:
+        """`overflows` by its name of 0.1."""
+        errors.warn_of_old_name("Tooth.clamped", "overflows")
+        return self.overflows
 
 
 @dataclass(frozen=True)
@@ -46,13 +52,19 @@ class BinadeAverage:
     mse: Any
     #: The probability that f is beyond the largest element.
     overflow: Any
-    #: The part of `bias` that comes from clamping, E[(max/f - 1); f > max]; the rest is rounding.
-    clamp_bias: Any
+    #: The part of `bias` from beyond the largest element, E[(max/f - 1); f > max]; the rest is rounding.
+    overflow_bias: Any
 
     @property
     def variance(self) -> Any:
         """The variance of zeta."""
         return self.mse - self.bias**2
+
+    @property
+    def clamp_bias(self) -> Any:
+        """`overflow_bias` by its name of 0.1."""
+        errors.warn_of_old_name("BinadeAverage.clamp_bias", "overflow_bias")
+        return self.overflow_bias
 
 
 def sawtooth(
@@ -103,7 +115,7 @@ def binade_average(
     `density` is that of the mantissa f in [1, 2): ``"log_uniform"``, 1 / (f ln 2), or ``"uniform"``, 1.
 
     >>> average = binade_average("mxfp8_e4m3")
-    >>> round(100 * float(average.bias), 3), round(100 * float(average.clamp_bias), 3)
+    >>> round(100 * float(average.bias), 3), round(100 * float(average.overflow_bias), 3)
     (-1.294, -1.231)
     >>> average.overflow
     (-log(7) + 3*log(2))/log(2)
@@ -137,7 +149,7 @@ def _average(element: ElementFormat, rule: ScaleRule, rounding: Rounding, densit
         primitive = primitives[power]
         return primitive.subs(f, rational(tooth.upper)) - primitive.subs(f, rational(tooth.lower))
 
-    ratio = mean = square = overflow = clamp = sympy.Integer(0)
+    ratio = mean = square = overflow = beyond = sympy.Integer(0)
     for tooth in _teeth(element, rule, rounding):
         below, above = rational(tooth.below), rational(tooth.above)
         mass = integral(0, tooth)
@@ -150,12 +162,12 @@ def _average(element: ElementFormat, rule: ScaleRule, rounding: Rounding, densit
             mean += integral(1, tooth)
             square += (below + above) * integral(-1, tooth) - below * above * integral(-2, tooth) - mass
         ratio += error
-        if tooth.clamped:
+        if tooth.overflows:
             overflow += mass
-            clamp += error
+            beyond += error
     whole = Tooth(Fraction(1), Fraction(2), Fraction(0), Fraction(0), False)
     tidy = [
         sympy.together(sympy.expand(sympy.expand_log(term, force=True)))
-        for term in (ratio, mean / integral(1, whole) - 1, square, overflow, clamp)
+        for term in (ratio, mean / integral(1, whole) - 1, square, overflow, beyond)
     ]
     return BinadeAverage(*tidy)

@@ -21,7 +21,7 @@ import numpy as np
 
 from mxnum import errors, formats
 from mxnum.analysis.logit_gradients import Beta, LogitGradientBias, Shrinking, logit_gradient_bias
-from mxnum.analysis.scale_theory import clamp_region
+from mxnum.analysis.scale_theory import overflow_region
 from mxnum.dtypes import Array
 from mxnum.modes import ScaleRule
 
@@ -88,10 +88,10 @@ class LogitAdvice:
     factors: Mapping[float, Shrinking]
     #: By scale rule, at the factor that was asked about.
     rules: Mapping[str, Shrinking]
-    #: The factor with the least clamping of those tried.
+    #: The factor with the least overflow of those tried.
     best_factor: float
-    #: Scale rules under which nothing is ever clamped, at any p, tokens and factor.
-    never_clamp: tuple[str, ...]
+    #: Scale rules under which nothing ever overflows, at any p, tokens and factor.
+    never_overflow: tuple[str, ...]
     #: The advice in words.
     text: str
 
@@ -108,15 +108,15 @@ def logit_advice(
     scale_rule: str | None = None,
     rounding: str = "rne",
 ) -> LogitAdvice:
-    """What rounding to a format does to the targets of a mean cross-entropy, and what removes the clamping.
+    """What rounding to a format does to the targets of a mean cross-entropy, and what keeps them in range.
 
     p says how probable the model finds the symbols that come: a number, a sample, or a `Beta` (default: Beta(1/2, 8), a
     model that learns). Other arguments as in `logit_gradient_bias`.
 
     >>> print(logit_advice("mxfp8_e4m3", 32768, 0.01))
-    The pull of targets changes by -11.6 %, of it -11.6 % by clamping, which meets 100 % of the tokens.
-    Multiply the loss by 1.5422; Adam does not see it: 0 % are clamped, and the pull changes by -1.8 %.
-    Or take scale rule 'ceil', 'rceil' or 'half_up' for this operand, under which nothing is clamped.
+    The pull of targets changes by -11.6 %, of it -11.6 % by overflow, which meets 100 % of the tokens.
+    Multiply the loss by 1.5422; Adam does not see it: 0 % overflow, and the pull changes by -1.8 %.
+    Or take scale rule 'ceil', 'rceil' or 'half_up' for this operand, under which nothing overflows.
     Or leave the gradients of the last layer in higher precision.
     """
     law = Beta("1/2", 8) if p is None else p
@@ -127,22 +127,22 @@ def logit_advice(
 
     now = at(c, scale_rule)
     by_factor = {float(c * Fraction(each)): at(c * Fraction(each), scale_rule) for each in FACTORS}
-    best = min(by_factor, key=lambda each: (round(abs(by_factor[each].clamping), 6), abs(by_factor[each].bias)))
+    best = min(by_factor, key=lambda each: (round(abs(by_factor[each].overflow_bias), 6), abs(by_factor[each].bias)))
     fmt = formats.get(format)
     never: tuple[str, ...] = ("rceil",)
     named = ["nearest", "rceil"]
     if fmt.scale.power_of_two:
         named = [str(rule) for rule in ScaleRule]
-        never = tuple(rule for rule in named if clamp_region(fmt, rule).empty and rule != "floor_plus_one")
+        never = tuple(rule for rule in named if overflow_region(fmt, rule).empty and rule != "floor_plus_one")
     rules = {rule: at(c, rule) for rule in named}
-    told = [f"The pull of targets changes by {now.bias:.1%}, of it {now.clamping:.1%} by clamping, which meets "]
-    told[0] += f"{now.clamped:.0%} of the tokens."
-    if abs(by_factor[best].clamping) < 0.9 * abs(now.clamping):
+    told = [f"The pull of targets changes by {now.bias:.1%}, of it {now.overflow_bias:.1%} by overflow, which meets "]
+    told[0] += f"{now.overflow:.0%} of the tokens."
+    if abs(by_factor[best].overflow_bias) < 0.9 * abs(now.overflow_bias):
         found = by_factor[best]
-        words = f"Multiply the loss by {best / float(c):.5g}; Adam does not see it: {found.clamped:.0%} are clamped, "
+        words = f"Multiply the loss by {best / float(c):.5g}; Adam does not see it: {found.overflow:.0%} overflow, "
         told.append(words + f"and the pull changes by {found.bias:.1%}.")
-    if now.clamped:
+    if now.overflow:
         listed = errors.joined(map(repr, never))
-        told.append(f"Or take scale rule {listed} for this operand, under which nothing is clamped.")
+        told.append(f"Or take scale rule {listed} for this operand, under which nothing overflows.")
         told.append("Or leave the gradients of the last layer in higher precision.")
     return LogitAdvice(now, by_factor, rules, best, never, "\n".join(told).replace("%", " %"))

@@ -59,7 +59,7 @@ class Piece:
     lower: Fraction
     upper: Fraction
     level: Fraction | None
-    is_clamped: bool
+    overflows: bool
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class Shrinking:
     #: E[Q - A] / E[A], the relative change of the pull; below zero it shrinks.
     bias: float
     #: The part of that from components beyond the largest element of their block; the rest is rounding.
-    clamping: float
+    overflow_bias: float
     #: The share of the tokens whose component is.
-    clamped: float
+    overflow: float
     #: E[sum of the token's components] in units of c/N, if the other components are right on average: E[A - Q].
     sum: float
 
@@ -101,7 +101,7 @@ class LogitGradientBias:
             relative: Array = np.where(u > 0, mean / u - 1, 0.0)
         return relative
 
-    def clamped(self, p: Any) -> Array:
+    def overflows(self, p: Any) -> Array:
         """Whether the component of each p is beyond the largest element of its block."""
         u = 1 - _probabilities(p)
         return self._rounded(u, self._scales_of(u))[1]
@@ -111,10 +111,10 @@ class LogitGradientBias:
         found = []
         for s in reversed(self._scales(binades)):
             begin, end = self._ends(s)
-            for low, high, level, is_clamped in reversed(list(self._pieces_at(s))):
+            for low, high, level, overflows in reversed(list(self._pieces_at(s))):
                 low, high = max(low, begin), min(high, end, Fraction(1))
                 if low < high:
-                    found.append(Piece(1 - high, 1 - low, level, is_clamped))
+                    found.append(Piece(1 - high, 1 - low, level, overflows))
         return found
 
     def expression(self, p: Any, binades: int = 1) -> Any:
@@ -141,30 +141,30 @@ class LogitGradientBias:
         import mpmath
 
         with mpmath.workprec(_FLOAT_BITS):
-            total, clamping, clamped = self._closed_form(_MpmathBeta(p))
+            total, overflow_bias, overflow = self._closed_form(_MpmathBeta(p))
             mean = mpmath.mpf(p.b.numerator) / p.b.denominator
             mean /= mean + mpmath.mpf(p.a.numerator) / p.a.denominator
-            return Shrinking(float(total / mean), float(clamping / mean), float(clamped), float(-total))
+            return Shrinking(float(total / mean), float(overflow_bias / mean), float(overflow), float(-total))
 
     def enclosure(self, p: Beta, of: str = "bias", prec: int = 100) -> Enclosure:
-        """A proved interval around `bias`, `clamping`, `clamped` or `sum` for a `Beta`; needs the extra ``proofs``."""
+        """A proved interval around `bias`, `overflow_bias`, `overflow` or `sum`; needs the extra ``proofs``."""
         from mxnum.analysis.machines import ArbMachine
 
         errors.require_type(isinstance(p, Beta), "p", "a Beta", p)
-        errors.choose("of", of, ("bias", "clamping", "clamped", "sum"))
+        errors.choose("of", of, ("bias", "overflow_bias", "overflow", "sum"))
         machine = ArbMachine(errors.integer("prec", prec, 20, 10_000) + _EXTRA_BITS)
         with machine.precision():
             law = _ArbBeta(machine, p)
             binades = prec + 8
-            total, clamping, clamped = self._closed_form(law, binades)
-            # Below, each error is at most the number itself, and the chance of clamping at most that of being there.
+            total, overflow_bias, overflow = self._closed_form(law, binades)
+            # Below, each error is at most the number itself, and the chance of overflow at most that of being there.
             rest = machine.number(Fraction(1, 2**binades))
             mean = machine.number(p.b / (p.a + p.b))
             chance = law.below(Fraction(1, 2**binades))
             value, slack = {
                 "bias": (total / mean, rest / mean),
-                "clamping": (clamping / mean, rest / mean),
-                "clamped": (clamped, chance),
+                "overflow_bias": (overflow_bias / mean, rest / mean),
+                "overflow": (overflow, chance),
                 "sum": (-total, rest),
             }[of]
             return machine.hull(value, slack)
@@ -181,24 +181,24 @@ class LogitGradientBias:
         return (Fraction(0) if s == 0 else self.ladder.begins[s] / self.unit), self.ladder.end(s) / self.unit
 
     def _pieces_at(self, s: int) -> Iterator[tuple[Fraction, Fraction, Fraction | None, bool]]:
-        """Under scale s: where each piece of 1 - p begins and ends, the mean of Q there, and whether it is clamped."""
+        """Under scale s: where each piece of 1 - p begins and ends, the mean of Q there, and whether it overflows."""
         scale = self.ladder.units[s] / self.unit
         if scale == 0:  # makes zeros
             yield Fraction(0), self._ends(s)[1], Fraction(0), False
             return
-        for low, high, level, is_clamped in _positive_pieces(self.element, self.rounding):
+        for low, high, level, overflows in _positive_pieces(self.element, self.rounding):
             end = self._ends(s)[1] if high is None else high * scale
-            yield low * scale, end, None if level is None else level * scale, is_clamped
+            yield low * scale, end, None if level is None else level * scale, overflows
 
     def _closed_form(self, law: Any, binades: int = DEPTH) -> tuple[Any, Any, Any]:
-        """E[Q - A], the part of it that is clamped, and the chance of that, in units of c/N and 1."""
-        total = clamping = clamped = law.number(Fraction(0))
+        """E[Q - A], the part of it beyond the largest element, and the chance of that, in units of c/N and 1."""
+        total = overflow_bias = overflow = law.number(Fraction(0))
         lowest = Fraction(1, 2**binades)
         for s in self._scales(binades):
             begin, end = self._ends(s)
             reached = law.others(end, self.frequency, self.block_size)
             risen = reached - law.others(begin, self.frequency, self.block_size)  # to s by another token
-            for low, high, level, is_clamped in self._pieces_at(s):
+            for low, high, level, overflows in self._pieces_at(s):
                 for first, last, weight in ((lowest, begin, risen), (max(begin, lowest), end, reached)):
                     x, y = max(low, first), min(high, last, Fraction(1))
                     if x >= y or (weight is risen and not self.frequency):
@@ -207,9 +207,9 @@ class LogitGradientBias:
                     moment = weight * (law.moment_below(y) - law.moment_below(x))
                     error = law.number(Fraction(0)) if level is None else law.number(level) * mass - moment
                     total += error
-                    if is_clamped:
-                        clamping, clamped = clamping + error, clamped + mass
-        return total, clamping, clamped
+                    if overflows:
+                        overflow_bias, overflow = overflow_bias + error, overflow + mass
+        return total, overflow_bias, overflow
 
     @cached_property
     def _tables(self) -> tuple[Array, Array, Array]:
@@ -236,7 +236,7 @@ class LogitGradientBias:
         return scales
 
     def _rounded(self, u: Array, scales: Array) -> tuple[Array, Array]:
-        """E[Q] in units of c/N under these scales, and which are clamped."""
+        """E[Q] in units of c/N under these scales, and which overflow."""
         breaks, lower, upper, at = self._levels
         units = self._tables[1][scales]
         x = np.divide(u, units, out=np.zeros_like(u), where=units > 0)
@@ -249,7 +249,7 @@ class LogitGradientBias:
     def _of_sample(self, p: Array) -> Shrinking:
         errors.require(p.size > 0 and bool((p < 1).any()), "p", "one or more probabilities, not all 1", p)
         u = np.sort(1 - p)
-        own, total, clamping, clamped = self._scales_of(u), 0.0, 0.0, 0.0
+        own, total, overflow_bias, overflow = self._scales_of(u), 0.0, 0.0, 0.0
 
         def others(s: int, is_end: bool) -> float:
             # No other token of the block asks for scale s, or (is_end) for one above it.
@@ -263,9 +263,10 @@ class LogitGradientBias:
                 mean, beyond = self._rounded(u, np.full(u.size, s))
                 error = weight * (mean - u)
                 total += float(error.sum())
-                clamping, clamped = clamping + float(error[beyond].sum()), clamped + float(weight[beyond].sum())
+                overflow_bias += float(error[beyond].sum())
+                overflow += float(weight[beyond].sum())
         average = float(u.mean())
-        return Shrinking(total / average, clamping / average, clamped, -total)
+        return Shrinking(total / average, overflow_bias / average, overflow, -total)
 
 
 def logit_gradient_bias(
@@ -295,7 +296,7 @@ def logit_gradient_bias(
     tensor_scale
         Of NVFP4 and its like. Without it the largest component of the tensor is taken to be c/N, that of p = 0.
 
-    >>> logit_gradient_bias("mxfp8_e4m3", 2048, "6/5").shrinking(0.01).clamped
+    >>> logit_gradient_bias("mxfp8_e4m3", 2048, "6/5").shrinking(0.01).overflow
     0.0
     """
     fmt = formats.get(format)
@@ -327,7 +328,7 @@ def logit_gradient_bias(
 def _positive_pieces(
     element: ElementFormat, rounding: Rounding
 ) -> list[tuple[Fraction, Fraction | None, Fraction | None, bool]]:
-    """The quantizer above zero: where pieces begin and end, values (None: in mean x), whether they are clamped."""
+    """The quantizer above zero: where pieces begin and end, values (None: in mean x), whether they overflow."""
     quantizer = PiecewiseQuantizer.of(element, rounding)
     first = bisect_right(quantizer.breakpoints, 0)
     edges: list[Fraction | None] = [Fraction(0), *quantizer.breakpoints[first:], None]

@@ -1,7 +1,7 @@
 """What a scale rule does to the largest number of a block, as exact rationals from the format's description.
 
 Every rule is one number: the scale exponent is at least s when the block maximum A reaches t * 2**s. So the maximum of
-a block, divided by its scale, lies between t and 2t, and it clamps where that interval passes the element's maximum.
+a block, divided by its scale, lies between t and 2t, and it overflows where that interval passes the element's maximum.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def scale_threshold(format: str | MXFormat | ElementFormat, scale_rule: str | Sc
 
 
 @dataclass(frozen=True)
-class ClampRegion:
+class OverflowRegion:
     """Where the largest number f * 2**E of a block, 1 <= f < 2, is beyond the largest element.
 
-    It is when lower < f < upper; the interval is empty where the rule never clamps. `worst_error` is the supremum of
+    It is when lower < f < upper; the interval is empty where the rule never overflows. `worst_error` is the supremum of
     the relative error there, 1 - max / abs(x).
     """
 
@@ -71,24 +71,24 @@ class ClampRegion:
 
     @property
     def share_uniform(self) -> Fraction:
-        """The probability of clamping when f is uniform in [1, 2)."""
+        """The probability of overflow when f is uniform in [1, 2)."""
         return max(self.upper - self.lower, Fraction(0))
 
     @property
     def share_log_uniform(self) -> float:
-        """The probability of clamping when log2 f is uniform in [0, 1)."""
+        """The probability of overflow when log2 f is uniform in [0, 1)."""
         import math
 
         return 0.0 if self.empty else math.log2(self.upper / self.lower)
 
 
-def clamp_region(format: str | MXFormat | ElementFormat, scale_rule: str | ScaleRule = "floor") -> ClampRegion:
-    """The mantissas of a block maximum that clamp.
+def overflow_region(format: str | MXFormat | ElementFormat, scale_rule: str | ScaleRule = "floor") -> OverflowRegion:
+    """The mantissas of a block maximum that overflow: they lie beyond the largest element before rounding.
 
-    >>> region = clamp_region("mxfp8_e4m3")
+    >>> region = overflow_region("mxfp8_e4m3")
     >>> region.lower, region.upper, region.worst_error
     (Fraction(7, 4), Fraction(2, 1), Fraction(1, 8))
-    >>> clamp_region("mxfp8_e4m3", "rceil").empty
+    >>> overflow_region("mxfp8_e4m3", "rceil").empty
     True
     """
     element = element_of(format)
@@ -97,8 +97,8 @@ def clamp_region(format: str | MXFormat | ElementFormat, scale_rule: str | Scale
     # A / 2**s stays below 2t; for ceil and rceil it may equal 2t, which is never beyond the largest element.
     reach = 2 * scale_threshold(element, scale_rule)
     if reach <= largest:
-        return ClampRegion(largest / aligned, largest / aligned, Fraction(0))
-    return ClampRegion(largest / aligned, reach / aligned, 1 - largest / reach)
+        return OverflowRegion(largest / aligned, largest / aligned, Fraction(0))
+    return OverflowRegion(largest / aligned, reach / aligned, 1 - largest / reach)
 
 
 def relative_gaps(format: str | MXFormat | ElementFormat) -> tuple[Fraction, ...]:

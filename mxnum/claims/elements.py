@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from mxnum import formats
-from mxnum.analysis import clamp_region, measure, relative_gaps
+from mxnum.analysis import measure, overflow_region, relative_gaps
 from mxnum.analysis.design_space import bits_per_element
 from mxnum.claims.evidence import Comparison, Evidence, Statement
 from mxnum.claims.registry import Context, check
@@ -81,7 +81,7 @@ def overflowing_blocks(context: Context) -> Evidence:
         titles = "overflow %, uniform", "overflow %, log-uniform", "largest relative clamp error %"
         for title, (want, tolerance), value in zip(titles, claimed, found, strict=True):
             comparisons.append(Comparison(f"{name}: {title}", want, 100 * value, tolerance))
-        region = clamp_region(name)
+        region = overflow_region(name)
         share = float(region.upper - region.lower)
         as_derived.append(found[0] == share and 0 <= float(region.worst_error) - error < 1 / _PARTS)
     derived = Statement(

@@ -87,7 +87,12 @@ def _anchor(entry: Entry) -> str:
 
 def _section(entry: Entry) -> str:
     claim, evidence = entry.claim, entry.evidence
-    lines = [f"### {_heading(entry)}\n", claim.sentence + "\n", f"*How it is checked.* {claim.how}\n"]
+    lines = [
+        f'<a id="{claim.id.lower()}"></a>\n',
+        f"### {_heading(entry)}\n",
+        claim.sentence + "\n",
+        f"*How it is checked.* {claim.how}\n",
+    ]
     lines.append(f"*Verdict.* **{entry.verdict}**. {entry.remark}".rstrip() + "\n")
     found = [*evidence.statements, *evidence.comparisons]
     if found:

@@ -113,7 +113,7 @@ def _smallest(function: Callable[..., Any], report: Report, arrays: str, scales:
     except ModuleNotFoundError as problem:
         if problem.name != "hypothesis":
             raise
-        return None, "The smallest failing input was not looked for: that needs hypothesis (pip install 'mxnum[test]')."
+        return None, f"The smallest failing input was not looked for: that needs hypothesis ({errors.install('test')})."
     except Exception as problem:  # whatever the callable raises for a few cases at once
         return None, f"The smallest failing input was not found: for fewer cases the function raised {problem!r}."
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mxnum import errors
 from mxnum.experiments import storage
 from mxnum.experiments.config import Experiment, Operand, experiment_from, to_dict
 from mxnum.experiments.data import INJECTION, Batches, generator
@@ -327,11 +328,8 @@ def history(arrays: dict[str, Array], index: int) -> tuple[list[float], list[int
 
 def one_blas_thread() -> AbstractContextManager[Any]:
     """BLAS on one thread while the context lasts, so that its sums do not depend on the number of threads."""
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        raise ModuleNotFoundError("This needs threadpoolctl and scipy: pip install mxnum[experiments].") from None
-    limits: AbstractContextManager[Any] = threadpool_limits(1, user_api="blas")
+    threadpoolctl = errors.package("threadpoolctl", "experiments")
+    limits: AbstractContextManager[Any] = threadpoolctl.threadpool_limits(1, user_api="blas")
     return limits
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mxnum import errors
 from mxnum.experiments import storage, studies, study_file
 from mxnum.experiments.config import Experiment, experiment_from, to_dict
 from mxnum.experiments.excursions import Course, Excursion, Outcome, excursions, final_loss, highest
@@ -324,7 +325,7 @@ def conclusions(table: dict[str, Any]) -> list[str]:
 def survival_figure(table: dict[str, Any], names: list[str] | None = None, axes: Any = None) -> Any:
     """Kaplan-Meier curves of the first excursion, and dashed of runaways where there are any; needs matplotlib."""
     if axes is None:
-        axes = _matplotlib().subplots(figsize=(7, 3.6), layout="constrained")[1]
+        axes = errors.package("matplotlib.pyplot", "plots").subplots(figsize=(7, 3.6), layout="constrained")[1]
     horizon, followed = horizon_of(table), is_followed(table)
     for name in names or list(table["arms"]):
         arm, away = arm_of(table, name), arm_of(table, name, event="away")
@@ -352,7 +353,7 @@ def _curve(arm: Arm, horizon: int) -> tuple[Any, Any, Any, Any]:
 def loss_figure(table: dict[str, Any], names: list[str], axes: Any = None) -> Any:
     """Medians of the losses of every run, in bins; needs matplotlib."""
     if axes is None:
-        axes = _matplotlib().subplots(figsize=(7, 3.6), layout="constrained")[1]
+        axes = errors.package("matplotlib.pyplot", "plots").subplots(figsize=(7, 3.6), layout="constrained")[1]
     for index, name in enumerate(names):
         for number, run in enumerate(table["arms"][name]["runs"]):
             curve = [np.nan if v is None else v for v in run["curve"]]
@@ -361,14 +362,6 @@ def loss_figure(table: dict[str, Any], names: list[str], axes: Any = None) -> An
     axes.set(xlabel="step", ylabel="loss", yscale="log")
     axes.legend(fontsize=8)
     return axes
-
-
-def _matplotlib() -> Any:
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise ModuleNotFoundError("Figures need matplotlib: pip install mxnum[plots].") from None
-    return plt
 
 
 def write(

@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from mxnum import errors
+
 
 def scipy_stats() -> Any:
     """`scipy.stats`, which an extra installs."""
-    try:
-        import scipy.stats
-    except ImportError:
-        raise ModuleNotFoundError("This needs scipy: pip install mxnum[experiments].") from None
-    return scipy.stats
+    return errors.package("scipy.stats", "experiments")
 
 
 @dataclass(frozen=True)

@@ -58,15 +58,15 @@ def test_excess_is_not_negative(weights):
 
 def test_advice():
     found = logit_advice("mxfp8_e4m3", 32768, 0.01)
-    assert found.now.clamped == 1
-    assert found.factors[found.best_factor].clamped == 0
-    assert found.never_clamp == ("ceil", "rceil", "half_up")
-    assert all(found.rules[rule].clamped == 0 for rule in found.never_clamp)
+    assert found.now.overflow == 1
+    assert found.factors[found.best_factor].overflow == 0
+    assert found.never_overflow == ("ceil", "rceil", "half_up")
+    assert all(found.rules[rule].overflow == 0 for rule in found.never_overflow)
     assert "Multiply the loss by" in str(found)
     quiet = logit_advice("mxfp8_e4m3", 32768, 0.01, scale_rule="rceil")
     assert "Multiply" not in str(quiet)
     assert "100 %" not in str(quiet)
-    assert logit_advice("nvfp4", 32768, 0.3).never_clamp == ("rceil",)
+    assert logit_advice("nvfp4", 32768, 0.3).never_overflow == ("rceil",)
 
 
 def test_bad_arguments_are_refused():

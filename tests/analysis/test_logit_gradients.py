@@ -37,7 +37,7 @@ def test_what_becomes_of_the_target_is_what_the_reference_says(fmt, rule, numera
     if piece.lower < p < piece.upper:
         assert piece.level * unit == got
         assert bias.at(float(p)) == pytest.approx(float(got / Fraction(target) - 1), abs=1e-9)
-        assert piece.is_clamped == bool(bias.clamped(float(p)))
+        assert piece.overflows == bool(bias.overflows(float(p)))
     ends = {x.level * unit for x in pieces if p in (x.lower, x.upper) and p > 0}  # (p = 0 has a binade of its own)
     assert not ends or got in ends
 
@@ -92,10 +92,10 @@ def test_the_kernels_agree_along_the_tokens():
 def test_closed_form_sample_and_enclosure_agree(frequency):
     bias, law = logit_gradient_bias("mxfp6_e2m3", 2048, frequency=frequency), Beta(1, 4)
     found, sample = bias.shrinking(law), bias.shrinking(np.random.default_rng(3).beta(1, 4, 100_000))
-    for name in ("bias", "clamping", "clamped", "sum"):
+    for name in ("bias", "overflow_bias", "overflow", "sum"):
         assert getattr(sample, name) == pytest.approx(getattr(found, name), abs=4e-3), name
     pytest.importorskip("flint", reason="the extra proofs is not installed")
-    for name in ("bias", "clamping", "clamped", "sum"):
+    for name in ("bias", "overflow_bias", "overflow", "sum"):
         proved = bias.enclosure(law, name, prec=50)
         assert proved.radius < 1e-13
         assert getattr(found, name) == pytest.approx(proved.midpoint, abs=1e-12), name
@@ -109,12 +109,12 @@ def test_only_the_mantissa_of_factor_over_tokens_counts(fmt, tokens, factor, p):
 
 
 @given(st.sampled_from(FORMATS), st.floats(1, 2), st.floats(0, 1))
-def test_rules_that_never_clamp_never_do(fmt, factor, p):
+def test_rules_that_never_overflow_never_do(fmt, factor, p):
     for rule in ("ceil", "rceil"):
-        assert not logit_gradient_bias(fmt, 1024, factor, scale_rule=rule).clamped(p)
+        assert not logit_gradient_bias(fmt, 1024, factor, scale_rule=rule).overflows(p)
     floor = logit_gradient_bias(fmt, 1024, factor)
     assert -0.25 <= floor.at(p) <= 1 / 4
-    assert floor.at(p) < 0 or not floor.clamped(p)
+    assert floor.at(p) < 0 or not floor.overflows(p)
 
 
 def test_nvfp4_does_not_see_the_factor():
@@ -130,7 +130,7 @@ def test_one_number_is_a_sample(p, rounding):
     found = bias.shrinking(p)
     assert found.bias == pytest.approx(float(bias.at(p)), abs=1e-12)
     assert found.sum == pytest.approx(-found.bias * (1 - p), abs=1e-12)
-    assert found.clamped == bool(bias.clamped(p))
+    assert found.overflow == bool(bias.overflows(p))
 
 
 def test_the_formula_is_the_number():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum.analysis.scale_theory import clamp_region, relative_gaps, scale_threshold
+from mxnum.analysis.scale_theory import overflow_region, relative_gaps, scale_threshold
 
 
 def mantissa_sweep(steps=1 << 12):
@@ -27,11 +27,11 @@ def test_the_threshold_is_where_the_kernel_changes_scale(name, rule):
 
 @pytest.mark.parametrize("rule", mx.ScaleRule)
 @pytest.mark.parametrize("name", mx.formats.names("e8m0"))
-def test_the_clamp_region_is_where_the_kernel_saturates(name, rule):
+def test_the_overflow_region_is_where_the_kernel_saturates(name, rule):
     f = mantissa_sweep()
     codes = mx.shared_scale(f[:, None], name, scale_rule=rule).ravel().astype(int)
     beyond = f / np.exp2(codes - 127) > mx.formats.get(name).element.max
-    region = clamp_region(name, rule)
+    region = overflow_region(name, rule)
     inside = (f > float(region.lower)) & (f < float(region.upper))
     assert np.array_equal(beyond, inside)
     if rule in ("ceil", "rceil"):
@@ -54,7 +54,7 @@ def test_the_clamp_region_is_where_the_kernel_saturates(name, rule):
     ],
 )
 def test_claim_i2(element, uniform, log_uniform, worst):
-    region = clamp_region(element)
+    region = overflow_region(element)
     assert region.share_uniform * 100 == Fraction(uniform)
     assert round(region.share_log_uniform * 100, 2) == log_uniform
     assert region.worst_error * 100 == Fraction(worst)
@@ -69,3 +69,17 @@ def test_claim_i3():
     assert binade[0] == 12.5
     assert round(binade[-1], 1) == 6.7
     assert binade == sorted(binade, reverse=True)
+
+
+def test_old_names_still_work_with_a_warning():
+    from mxnum import analysis
+
+    with pytest.warns(DeprecationWarning, match="mxnum.analysis.clamp_region is called overflow_region now"):
+        assert analysis.clamp_region is overflow_region
+    with pytest.warns(DeprecationWarning, match="OverflowRegion"):
+        assert analysis.ClampRegion is analysis.OverflowRegion
+    average = analysis.binade_average("mxfp8_e4m3")
+    with pytest.warns(DeprecationWarning, match="overflow_bias"):
+        assert average.clamp_bias == average.overflow_bias
+    with pytest.warns(DeprecationWarning, match="overflows"):
+        assert [t.clamped for t in analysis.sawtooth("mxfp4_e2m1")] == [False, False, True]

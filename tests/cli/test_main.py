@@ -24,7 +24,7 @@ def test_without_the_extra_one_sentence_names_it(package, monkeypatch, capsys):
         pytest.importorskip("typer", reason="the extra cli is not installed")
     monkeypatch.setitem(sys.modules, package, None)
     assert main(["formats"]) == 2
-    assert capsys.readouterr().err == f"Error: This needs the package {package!r}: pip install 'mxnum[cli]'.\n"
+    assert capsys.readouterr().err == f'Error: This needs the package {package!r}: pip install "mxnum[cli]".\n'
 
 
 def test_errors_are_one_sentence_and_status_two(capsys, tmp_path):

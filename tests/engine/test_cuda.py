@@ -13,7 +13,7 @@ import pytest
 
 HERE = Path(__file__).parent
 needs_numba_cuda = pytest.mark.skipif(
-    importlib.util.find_spec("numba_cuda") is None, reason="numba-cuda is missing: pip install mxnum[cuda]"
+    importlib.util.find_spec("numba_cuda") is None, reason='numba-cuda is missing: pip install -e ".[cuda]"'
 )
 
 

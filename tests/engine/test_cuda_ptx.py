@@ -24,7 +24,7 @@ from tests.samples import generator
 
 pytestmark = [
     pytest.mark.skipif(
-        importlib.util.find_spec("numba_cuda") is None, reason="numba-cuda is missing: pip install mxnum[cuda]"
+        importlib.util.find_spec("numba_cuda") is None, reason='numba-cuda is missing: pip install -e ".[cuda]"'
     ),
     pytest.mark.skipif(os.environ.get("NUMBA_ENABLE_CUDASIM") == "1", reason="numba's simulator compiles nothing"),
 ]

@@ -42,7 +42,7 @@ except Exception as problem:
 def test_a_missing_extra_is_named():
     assert said(True) == {
         "type": "ModuleNotFoundError",
-        "text": "Arrays on a GPU need numba-cuda, which comes with: pip install mxnum[cuda]",
+        "text": 'Arrays on a GPU need numba-cuda, which comes with: pip install "mxnum[cuda]"',
     }
 
 

@@ -18,7 +18,7 @@ SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
 
 def reason_to_skip() -> str | None:
     if importlib.util.find_spec("numba_cuda") is None:
-        return "numba-cuda is missing: pip install mxnum[cuda]"
+        return 'numba-cuda is missing: pip install -e ".[cuda]"'
     if SIMULATED:
         return None
     from numba import cuda

@@ -1,0 +1,56 @@
+"""The id of a row of the ledger, such as I6, is a link to that row, wherever a page mentions it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+from mxnum.claims import CLAIMS
+
+PAGE = "claims"
+_ID = re.compile(r"(?<![\w.])([IMB]\d{1,2})(?![\w.]\w)")
+#: What is within these stays as it is.
+_LEFT = (nodes.reference, nodes.literal, nodes.title, nodes.math, nodes.FixedTextElement, nodes.raw)
+
+
+def linked(text: str, page: str) -> list[nodes.Node]:
+    """A text in parts: what is no id, and links to the rows."""
+    parts: list[nodes.Node] = []
+    for at, part in enumerate(_ID.split(text)):  # every other part is an id
+        if at % 2 and part in CLAIMS:
+            parts.append(nodes.reference(part, part, refuri=f"{page}#{part.lower()}", internal=True))
+        elif part:
+            parts.append(nodes.Text(part))
+    return parts
+
+
+class LedgerLinks(SphinxPostTransform):
+    """Replaces the ids in a page's sentences and tables."""
+
+    default_priority = 900  # what cells display is there
+
+    def run(self, **kwargs: Any) -> None:
+        """For one page."""
+        page = self.app.builder.get_relative_uri(self.env.docname, PAGE)
+        for text in list(self.document.findall(nodes.Text)):
+            if _ID.search(text) and not _within(text, _LEFT):
+                text.parent.replace(text, linked(str(text), page))
+
+
+def _within(node: nodes.Node, kinds: tuple[type, ...]) -> bool:
+    above = node.parent
+    while above is not None:
+        if isinstance(above, kinds):
+            return True
+        above = above.parent
+    return False
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """What Sphinx calls."""
+    app.add_post_transform(LedgerLinks)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

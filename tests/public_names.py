@@ -1,0 +1,125 @@
+"""What mxnum promises to keep: every public name with its signature, as docs/reference/public-names.txt lists them.
+
+`python -m tests.public_names --record` writes that file anew; torch and hypothesis have to be installed.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import importlib
+import inspect
+import pkgutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import mxnum
+
+ROOT = Path(__file__).parents[1]
+LIST = ROOT / "docs/reference/public-names.txt"
+#: Modules that a user imports; all others are private, whatever their names.
+MODULES = [
+    *("mxnum", "mxnum.formats", "mxnum.modes", "mxnum.stacks", "mxnum.analysis", "mxnum.analysis.synthetic"),
+    *("mxnum.plots", "mxnum.claims", "mxnum.experiments", "mxnum.conformance", "mxnum.conformance.strategies"),
+    *("mxnum.reference", "mxnum.torch", "mxnum.language_model"),
+    *(
+        f"mxnum.interop.{m.name}"
+        for m in pkgutil.iter_modules([str(ROOT / "mxnum" / "interop")])
+        if not m.name.startswith("_")
+    ),
+]
+#: What loading some of them takes.
+NEEDS = {"mxnum.conformance.strategies": "hypothesis", "mxnum.torch": "torch", "mxnum.language_model": "torch"}
+
+
+def public_names(module: ModuleType) -> list[str]:
+    """What a module says is public, or else what it defines without an underscore."""
+    listed = getattr(module, "__all__", None)
+    if listed is not None:
+        return list(listed)
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and callable(value) and getattr(value, "__module__", None) == module.__name__
+    ]
+
+
+def lines_of(module_name: str) -> list[str]:
+    """The names of a module, one a line, with signatures; of classes their public members too."""
+    module = importlib.import_module(module_name)
+    found: list[str] = []
+    for name in sorted(public_names(module)):
+        value, first = getattr(module, name), f"mxnum.{name}"
+        if module_name != "mxnum" and getattr(mxnum, name, None) is value:
+            found.append(f"{module_name}.{name} is {first}")
+        else:
+            found += [f"{module_name}.{line}" for line in _described(name, value)]
+    return found
+
+
+def _described(name: str, value: Any) -> Iterator[str]:
+    if inspect.ismodule(value):
+        yield f"{name}: module"
+    elif not inspect.isclass(value):
+        yield f"{name}{_signature(value)}" if callable(value) else f"{name}: {type(value).__name__}"
+    elif issubclass(value, enum.Enum):
+        yield f"{name}: {' '.join(str(member.value) for member in value)}"
+    else:
+        home = value.__module__.partition(".")[0]
+        yield f"{name}{_signature(value) if home == 'mxnum' else ''}"
+        yield from (f"{name}.{line}" for line in _members(value))
+
+
+def _members(cls: type) -> list[str]:
+    """What a class adds to those that are not of this package."""
+    members: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        if base.__module__.partition(".")[0] == "mxnum":
+            members |= vars(base)
+    fields = set(getattr(cls, "__dataclass_fields__", {})) | set(getattr(cls, "_fields", ()))
+    found = []
+    for name, member in sorted(members.items()):
+        if name.startswith("_") or name in fields:  # the constructor's signature has those
+            continue
+        if isinstance(member, property | functools.cached_property):
+            found.append(name)
+        elif isinstance(member, classmethod | staticmethod) or callable(member):
+            found.append(f"{name}{_signature(getattr(cls, name))}")
+    return found
+
+
+def _signature(of: Any) -> str:
+    """Names, order, kinds and defaults of the parameters; annotations are left to mypy."""
+    try:
+        signature = inspect.signature(of)
+    except ValueError:  # made in C
+        return "(...)"
+    bare = [_bare(parameter) for parameter in signature.parameters.values()]
+    return str(signature.replace(parameters=bare, return_annotation=inspect.Signature.empty))
+
+
+class _Elided:
+    """A default that is an object: that there is one is promised, not how it prints."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+def _bare(parameter: inspect.Parameter) -> inspect.Parameter:
+    default = parameter.default
+    if isinstance(default, enum.Enum):
+        default = default.value
+    elif default is not inspect.Parameter.empty and not isinstance(default, bool | int | float | str | None):
+        default = _Elided()
+    return parameter.replace(annotation=inspect.Parameter.empty, default=default)
+
+
+if __name__ == "__main__":
+    text = "\n".join(line for module in MODULES for line in lines_of(module)) + "\n"
+    if sys.argv[1:] == ["--record"]:
+        LIST.write_text(text)
+    else:
+        sys.stdout.write(text)
