@@ -15,12 +15,12 @@ from typing import Any
 import torch
 
 import mxnum as mx
-from mxnum import errors
+from mxnum import amx, errors
 from mxnum.formats import MXFormat
 from mxnum.modes import Accumulate
 from mxnum.recipe import Operand, Recipe, known
 from mxnum.torch import library as library
-from mxnum.torch.operands import BETA, GAMMA, RIGHT, Product, operand_text
+from mxnum.torch.operands import AMX, BETA, GAMMA, RIGHT, Product, operand_text
 from mxnum.torch.randomness import seed_of, signed
 from mxnum.torch.stepwise import LayerNorm
 
@@ -57,8 +57,10 @@ class How:
 
     def __post_init__(self) -> None:
         if self.accumulate is not None:
-            mode = errors.choose_member("accumulate", self.accumulate, Accumulate)
-            object.__setattr__(self, "accumulate", str(mode.value))
+            mode = errors.choose("accumulate", self.accumulate, (*(str(mode.value) for mode in Accumulate), AMX))
+            object.__setattr__(self, "accumulate", str(mode))
+            if mode == AMX:
+                amx.check()
         errors.choose("gradient", self.gradient, GRADIENTS)
         r = self.recipe
         used = (r.weights, r.activations, r.weights_backward, r.activations_backward, r.gradients)
@@ -173,8 +175,9 @@ def linear(
 ) -> Tensor:
     """x W^T + bias, and its two products on the way back, each operand quantized along the axis that is summed.
 
-    With `accumulate` it gives the bits of `mxnum.linear_forward` and `linear_backward`, whose operands have the streams
-    4 `stream` (activations), 4 `stream` + 1 (weights) and 4 `stream` + 2 (gradients) of the seed.
+    With a `mxnum.Accumulate` it gives the bits of `mxnum.linear_forward` and `linear_backward`, whose operands have the
+    streams 4 `stream` (activations), 4 `stream` + 1 (weights) and 4 `stream` + 2 (gradients) of the seed. "amx" is as
+    None, by units of the processor where both operands are rounded: see `emulate`.
     """
     _check(x=x, weight=weight, **({} if bias is None else {"bias": bias}))
     errors.require(weight.ndim == 2, "weight", "of two axes", tuple(weight.shape))

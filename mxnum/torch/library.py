@@ -107,7 +107,7 @@ def _bfloat16_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 def _operation(how: Product) -> Any:
-    return rounded if how.accumulate is None else quantized
+    return rounded if how.by_floats else quantized
 
 
 @_implementation("matmul")
@@ -116,11 +116,11 @@ def _matmul(
 ) -> Tensor:
     how = product(text)
     key = Key(seed, stream, position, how.of_samples)
-    places = ({"place": "left"}, {"place": "right"}) if how.accumulate is None else ({}, {})
+    places = ({"place": "left"}, {"place": "right"}) if how.by_floats else ({}, {})
     make = _operation(how)
     left = make(a, how.left, -1, key, LEFT, watch, **places[0])
     right = make(b, how.right, -1 if transposed else -2, key, RIGHT, watch, **places[1])
-    y = multiply(left, _turned(right) if transposed else right, how.accumulate, a.dtype)
+    y = multiply(left, _turned(right) if transposed else right, how, (how.left, how.right), a.dtype)
     return y if bias is None else y.add_(bias)
 
 
@@ -131,25 +131,26 @@ def _matmul_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     how = product(text)
     key = Key(seed, stream, position, how.of_samples)
-    places = ({"place": "left"}, {"place": "right"}) if how.accumulate is None else ({}, {})
+    places = ({"place": "left"}, {"place": "right"}) if how.by_floats else ({}, {})
     make, empty = _operation(how), grad.new_empty(0)
     grad_a = grad_b = grad_bias = empty
     if wanted[0]:
         along = make(grad, how.gradient_left, -1, key, GRADIENT, watch, **places[0])
         right = make(b, how.right_backward, -2 if transposed else -1, key, RIGHT + 1, watch, **places[1])
-        grad_a = multiply(along, right if transposed else _turned(right), how.accumulate, a.dtype)
+        operands = how.gradient_left, how.right_backward
+        grad_a = multiply(along, right if transposed else _turned(right), how, operands, a.dtype)
         if how.clipped:
             grad_a = cut(grad_a, a, how.left, -1)
     if wanted[1]:
         across = make(grad, how.gradient_right, -2, key, GRADIENT + 1, watch, **places[0])
         left = make(a, how.left_backward, -2, key, LEFT + 1, watch, **places[1])
         pair = (_turned(across), left) if transposed else (_turned(left), across)
-        grad_b = multiply(*pair, how.accumulate, b.dtype)
+        grad_b = multiply(*pair, how, (how.gradient_right, how.left_backward), b.dtype)
         if how.clipped:
             grad_b = cut(grad_b, b, how.right, -1 if transposed else -2)
     if wanted[2]:
         rows = grad.flatten(0, -2)
-        if how.accumulate is None:
+        if how.by_floats:
             grad_bias = rows.sum(0)
         else:  # as `mxnum.linear_backward` sums it
             ones = torch.ones(1, len(rows), dtype=rows.dtype, device=rows.device)

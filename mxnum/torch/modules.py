@@ -25,6 +25,7 @@ from mxnum.torch.functions import (
     rms_norm_how,
     weights_how,
 )
+from mxnum.torch.operands import AMX
 
 Tensor = Any
 _numbers = itertools.count(1)
@@ -84,7 +85,7 @@ def why_not(module: Any, kind: str | None, accumulate: str | None) -> str | None
         return "is of no kind that is emulated"
     if kind.startswith("conv") and module.groups != 1:
         return "convolves in groups"
-    if kind.startswith("conv") and accumulate is not None:
+    if kind.startswith("conv") and accumulate not in (None, AMX):
         return "has sums of torch alone"
     if kind == "embedding" and module.max_norm is not None:
         return "renormalizes its weights"

@@ -15,12 +15,14 @@ from typing import Any, NamedTuple, cast
 import torch
 
 import mxnum as mx
-from mxnum import errors
+from mxnum import amx, errors
 from mxnum.recipe import Operand
 from mxnum.tensors import host_array
 from mxnum.torch.transform import hadamard
 
 Tensor = Any
+#: What `accumulate` says beside the members of `mxnum.Accumulate`.
+AMX = "amx"
 
 #: The streams of Philox that one step of one module takes: operand by operand, and for each of its two axes.
 LEFT, RIGHT, GRADIENT, GAMMA, BETA = 0, 2, 4, 6, 7
@@ -45,12 +47,17 @@ class Product(NamedTuple):
     #: Of the output, for the gradient of the left and of the right operand.
     gradient_left: Operand
     gradient_right: Operand
-    #: None: as torch sums; or a `mxnum.Accumulate`.
+    #: None: as torch sums; "amx": the same, of rounded operands on the processor's units; or a `mxnum.Accumulate`.
     accumulate: str | None = None
     #: Whether gradients are cut where the operand was clamped.
     clipped: bool = False
     #: Whether the right operand belongs to samples, as the left one does, and is no parameter.
     of_samples: bool = False
+
+    @property
+    def by_floats(self) -> bool:
+        """Whether operands are floats that torch multiplies."""
+        return self.accumulate in (None, AMX)
 
     @property
     def text(self) -> str:
@@ -180,17 +187,22 @@ def quantized(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, watch
     return made
 
 
-def multiply(a: Any, b: Any, accumulate: str | None, dtype: Any, out: Tensor | None = None) -> Tensor:
+def multiply(a: Any, b: Any, how: Product, operands: tuple[Operand, Operand], dtype: Any) -> Tensor:
     """The product of two operands, as they come from `rounded` or `quantized`."""
-    if accumulate is None:
-        return torch.matmul(a, b, out=out)
+    if how.by_floats:
+        are_narrow = dtype == torch.float32 and not _others and all(map(_fits_bfloat16, operands))
+        return amx.multiply(a, b) if how.accumulate == AMX and are_narrow else torch.matmul(a, b)
     tensors = [isinstance(part, torch.Tensor) for part in (a, b)]
-    if accumulate == "block" and any(tensors):
+    if how.accumulate == "block" and any(tensors):
         raise ValueError("Argument 'recipe' must quantize both operands of each product with accumulate='block'.")
     if dtype == torch.float64:
-        raise ValueError(f"Argument 'accumulate' must be None for torch.float64, not {accumulate!r}.")
-    made = mx.matmul(a, b, accumulate=accumulate, out_dtype=dtype)
-    return made if out is None else out.copy_(made)
+        raise ValueError(f"Argument 'accumulate' must be None for torch.float64, not {how.accumulate!r}.")
+    return mx.matmul(a, b, accumulate=cast(str, how.accumulate), out_dtype=dtype)
+
+
+def _fits_bfloat16(operand: Operand) -> bool:
+    """Whether all that is rounded to it is a bfloat16 number: eight bits at most times a power of two."""
+    return operand.format == "bfloat16" or (operand.is_mx and operand.mx_format.scale.power_of_two)
 
 
 def to_bfloat16(x: Tensor, rounding: str) -> Tensor:
