@@ -298,6 +298,7 @@ WRONG = {
     "wide": (
         lambda: mxt.linear(empty(), empty(), empty(4, dtype=torch.float64)), "'bias' must be of torch.float32 like"
     ),
+    "study": (lambda: mxt.fake_quantize(empty(), "mxint8", error="clamp"), "'operand' must be one that quantizes: the"),
     "axis": (lambda: mxt.fake_quantize(empty(), "mxint8", axis="rows"), "'axis' must be an integer, not 'rows'"),
     "length": (lambda: mxt.matmul(empty(), empty()), "'b' must be of length 32 along the summed axis"),
     "axes": (lambda: mxt.matmul(empty((32,)), empty((32, 4))), "'a' must be of at least two axes"),
@@ -308,7 +309,7 @@ WRONG = {
     "negative": (lambda: mxt.fake_quantize(empty(), "mxint8", rounding="sr", seed=-1), "'seed' must be between 0"),
     "released": (
         lambda: mxt.linear(empty(), empty(), recipe=Recipe(weights=Operand("mxint8", scale_rule="released_bump"))),
-        "'recipe' must be a recipe that quantizes",
+        "'recipe' must be one that quantizes",
     ),
     "block": (
         lambda: mxt.linear(empty(), empty(), recipe=Recipe(weights="mxint8"), accumulate="block"),
