@@ -16,7 +16,17 @@ from mxnum import errors
 from mxnum.recipe import Recipe
 from mxnum.torch.functions import How
 from mxnum.torch.modules import Emulated, Site, enter, kind_of, leave, why_not
-from mxnum.torch.randomness import STEPS, exporting, module_seed, position_of, recomputing, seed_of, signed, worker_of
+from mxnum.torch.randomness import (
+    STEPS,
+    exporting,
+    module_seed,
+    moved,
+    position_of,
+    recomputing,
+    seed_of,
+    signed,
+    worker_of,
+)
 
 #: A recipe, what names one, recipes by patterns of names (the first that fits), or a function of name and module. None
 #: leaves a module as it is.
@@ -91,7 +101,7 @@ class Emulation:
     def advance(self, module: nn.Module, _: Any) -> None:
         """One step more, unless this is a part computed again on the way back, or exported. (A hook of the model.)"""
         if module.training and not recomputing() and not exporting():
-            self.position = self.position + self._next
+            self.position = moved(self.position, self._next)
 
     def remember(self, module: nn.Module, _: Any, output: Any) -> None:
         """Let the way back from the output know its step: another may have begun meanwhile. (A hook of the model.)"""

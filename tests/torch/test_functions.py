@@ -376,7 +376,9 @@ def test_a_kernel_of_yours_in_its_place():
     assert len(seen) == 7
     assert torch.equal(mxt.linear(x, w, recipe="mxint8"), usual)
     with (
-        pytest.raises(ValueError, match="'kernel' must be a function to tensors of shape"),
+        pytest.raises(ValueError, match=r"'kernel' must be a function to .*, not '\(4, 64\), torch.float64'"),
         mxt.rounding_by(lambda x, operand, axis: x.double()),
     ):
         mxt.fake_quantize(x, "mxint8")
+    with pytest.raises(ValueError, match=r"'accumulate' must be None within rounding_by"), mxt.rounding_by(kernel):
+        mxt.linear(x, w, accumulate="block")

@@ -114,6 +114,20 @@ def test_what_is_computed_again_belongs_to_its_own_step(reentrant, order):
     assert same(*found)
 
 
+def test_whatever_the_context_the_step_can_be_kept_for_the_way_back():
+    model, other = Model(), Model()
+    mxt.emulate(other, STOCHASTIC, seed=3)
+    with torch.inference_mode(), torch.device("meta"):
+        emulation = mxt.emulate(model, STOCHASTIC, seed=3)
+    with torch.inference_mode():
+        first = model(x())
+    assert emulation.step == 1
+    assert torch.equal(first, other(x()))
+    for each in (model, other):
+        each.eval()
+    assert same(gradients(model), gradients(other))
+
+
 def gradients_of(model, steps):
     mxt.emulate(model, STOCHASTIC, seed=3)
     return gradients(model, steps)
