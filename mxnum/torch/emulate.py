@@ -5,15 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
+import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from mxnum import errors
 from mxnum.recipe import Recipe
 from mxnum.torch.functions import How
 from mxnum.torch.modules import Emulated, Site, enter, kind_of, leave, why_not
-from mxnum.torch.randomness import STEPS, exporting, module_seed, position_of, recomputing, seed_of, signed, worker_of
+from mxnum.torch.randomness import (
+    STEPS,
+    exporting,
+    module_seed,
+    moved,
+    position_of,
+    recomputing,
+    seed_of,
+    signed,
+    worker_of,
+)
 
 #: A recipe, what names one, recipes by patterns of names (the first that fits), or a function of name and module. None
 #: leaves a module as it is.
@@ -40,13 +53,20 @@ class Emulation:
         self.modules: dict[str, Any] = {}
         #: Those with parameters that were left alone, and why.
         self.left_alone: dict[str, str] = {}
-        self._hook = 0
+        #: That of the forward pass which the way back is about.
+        self._returning: Any = None
+        self._hooks: list[int] = []
         self._fast_paths: list[tuple[nn.Module, str, Any]] = []
 
     @property
     def sites(self) -> dict[str, Site]:
         """What each emulated module knows, by its name."""
         return {name: module._mx for name, module in self.modules.items()}
+
+    @property
+    def place(self) -> Any:
+        """The position that operations take: what is computed again has that of its own step."""
+        return self._returning if self._returning is not None and recomputing() else self.position
 
     @property
     def step(self) -> int:
@@ -81,7 +101,18 @@ class Emulation:
     def advance(self, module: nn.Module, _: Any) -> None:
         """One step more, unless this is a part computed again on the way back, or exported. (A hook of the model.)"""
         if module.training and not recomputing() and not exporting():
-            self.position = self.position + self._next
+            self.position = moved(self.position, self._next)
+
+    def remember(self, module: nn.Module, _: Any, output: Any) -> None:
+        """Let the way back from the output know its step: another may have begun meanwhile. (A hook of the model.)"""
+        if not module.training or torch.compiler.is_compiling() or recomputing():
+            return
+        for y in tree_leaves(output):
+            if isinstance(y, torch.Tensor) and y.grad_fn is not None:
+                y.register_hook(partial(self._return_to, self.position))
+
+    def _return_to(self, position: Any, _: Any) -> None:
+        self._returning = position
 
     def __str__(self) -> str:
         classes = (type(module) for module in self.modules.values())
@@ -172,7 +203,8 @@ def emulate(
         enter(module, kind, Site(name, how, emulation))
         emulation.modules[name] = module
     _leave_fast_paths(model, emulation)
-    emulation._hook = model.register_forward_pre_hook(emulation.advance).id
+    hooks = model.register_forward_pre_hook(emulation.advance), model.register_forward_hook(emulation.remember)
+    emulation._hooks = [hook.id for hook in hooks]
     model.__dict__[_ATTRIBUTE] = emulation
     return emulation
 
@@ -196,7 +228,9 @@ def restore(model: nn.Module) -> None:
         leave(module)
     for fast, attribute, value in emulation._fast_paths:
         setattr(fast, attribute, value)
-    model._forward_pre_hooks.pop(emulation._hook, None)
+    for hook in emulation._hooks:
+        model._forward_pre_hooks.pop(hook, None)
+        model._forward_hooks.pop(hook, None)
     del model.__dict__[_ATTRIBUTE]
 
 

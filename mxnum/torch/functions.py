@@ -66,9 +66,7 @@ class How:
         used = (r.weights, r.activations, r.weights_backward, r.activations_backward, r.gradients)
         operands = (*used, r.of_weight_gradient, r.gamma, r.beta)
         for operand in operands:
-            is_known = operand.error == "quantize" and not operand.matched and operand.scale_rule != "released_bump"
-            accepted = "a recipe that quantizes: the other errors and 'released_bump' are in mxnum.experiments"
-            errors.require(is_known, "recipe", accepted, operand.describe())
+            _refuse_studies("recipe", operand)
         rest: Any = (self.accumulate, self.gradient == "clipped")
         of_samples: Any = (*rest, True)
         backward = (r.activations_backward, r.weights_backward, r.gradients, r.of_weight_gradient)
@@ -116,7 +114,7 @@ def made_ready(recipe: Any, accumulate: str | None = None, gradient: str = "stra
 def _operand_ready(format: Any, options: tuple[tuple[str, Any], ...]) -> tuple[str, bool]:
     operand = Operand.of(format)
     operand = replace(operand, **known(dict(options), Operand, "an operand")) if options else operand
-    _refuse_transform(operand)
+    _refuse_alone(operand)
     return operand_text(operand), operand.is_stochastic
 
 
@@ -135,7 +133,8 @@ def fake_quantize(
 ) -> Tensor:
     """`mxnum.fake_quantize` of a tensor, with a gradient; other keywords are those of `mxnum.Operand`.
 
-    With ``rounding="sr"``, `seed` is needed: an integer or a `torch.Generator`; `stream` numbers the draws of one seed.
+    With ``rounding="sr"``, `seed` is needed: an integer or a `torch.Generator`; `stream` numbers the draws of one seed,
+    whose bits are those of stream 8 `stream` there.
     """
     _check(x=x)
     errors.require_type(isinstance(axis, int), "axis", "an integer", axis)
@@ -151,7 +150,7 @@ def quantize(x: Tensor, format: str | MXFormat | Operand, *, axis: int = -1, **o
     how = Operand.of(format)
     seed, stream = operand.pop("seed", None), operand.pop("stream", 0)
     how = replace(how, **known(operand, Operand, "an operand", ("seed", "stream"))) if operand else how
-    _refuse_transform(how)
+    _refuse_alone(how)
     drawn = {"seed": seed_of(seed), "stream": stream} if how.is_stochastic else {}
     return mx.quantize(x.detach(), how.mx_format, **how.keywords(axis), **drawn)
 
@@ -358,7 +357,15 @@ def _key(is_stochastic: bool, seed: Any, stream: int) -> Key:
     return signed(seed_of(seed)), errors.integer("stream", stream, 0, (1 << 48) - 1), None, 0
 
 
-def _refuse_transform(operand: Operand) -> None:
+def _refuse_studies(argument: str, operand: Operand) -> None:
+    is_known = operand.error == "quantize" and not operand.matched and operand.scale_rule != "released_bump"
+    accepted = "one that quantizes: the other errors and 'released_bump' are in mxnum.experiments"
+    errors.require(is_known, argument, accepted, operand.describe())
+
+
+def _refuse_alone(operand: Operand) -> None:
+    """What an operand that is in no product cannot be."""
+    _refuse_studies("operand", operand)
     errors.require(operand.transform is None, "transform", "None where there is no product", operand.transform)
 
 

@@ -25,7 +25,7 @@ from mxnum.torch.functions import (
     rms_norm_how,
     weights_how,
 )
-from mxnum.torch.operands import AMX
+from mxnum.torch.operands import AMX, watching
 
 Tensor = Any
 _numbers = itertools.count(1)
@@ -42,7 +42,7 @@ class Site:
     @property
     def key(self) -> Key:
         """What operations draw random bits from, and who looks."""
-        return self.seed, 0, self.emulation.position, self.number
+        return self.seed, 0, self.emulation.place, self.number
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """A copy has a number of its own, by which `watch` tells it from the original."""
@@ -100,7 +100,8 @@ def enter(module: Any, kind: str, site: Site) -> None:
 
 
 def leave(module: Any) -> None:
-    """Undo `enter`."""
+    """Undo `enter`; nobody looks any more."""
+    watching.pop(module._mx.number, None)
     module.__class__ = type(module).emulates
     del module._mx
 

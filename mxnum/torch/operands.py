@@ -148,7 +148,8 @@ def rounded(
         if _others:
             value = _others[-1](x, operand, axis, **drawn)
             fits = isinstance(value, torch.Tensor) and (value.shape, value.dtype) == (x.shape, x.dtype)
-            errors.require(fits, "kernel", f"a function to tensors of shape {tuple(x.shape)} and {x.dtype}", value)
+            got = f"{tuple(value.shape)}, {value.dtype}" if isinstance(value, torch.Tensor) else type(value).__name__
+            errors.require(fits, "kernel", f"a function to tensors of shape {tuple(x.shape)} and {x.dtype}", got)
         elif place is None or not x.is_cpu:
             value = mx.fake_quantize(x, fmt, out=torch.empty_like(x), **keywords, **drawn)
         else:
@@ -164,7 +165,7 @@ def rounding_by(kernel: Callable[..., Tensor]) -> Iterator[None]:
     """Within the context, operands in MX formats are rounded by a kernel of yours, forward and backward.
 
     It is called as ``kernel(x, operand, axis)``, for stochastic rounding with the keywords `seed`, `stream` and maybe
-    `first` too, and answers with a tensor of the shape and type of x. Products with `accumulate` are not rounded by it.
+    `first` too, and answers with a tensor of the shape and type of x. Products with `accumulate` take codes, and raise.
     """
     errors.require_type(callable(kernel), "kernel", "a function", kernel)
     _others.append(kernel)
@@ -178,6 +179,7 @@ def quantized(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, watch
     """The same as an MX array, for products with a defined sum; a tensor where it is not one."""
     if not operand.is_mx:
         return rounded(x, operand, axis, key, slot, watch)
+    errors.require(not _others, "accumulate", "None within rounding_by()", "a sum of our codes")
     if operand.transform:
         x = hadamard(x, axis)
     fmt, keywords = prepared(operand, axis, x.ndim)

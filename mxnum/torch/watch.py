@@ -17,7 +17,6 @@ from torch import nn
 
 import mxnum as mx
 from mxnum import errors
-from mxnum.formats import E8M0
 from mxnum.recipe import Operand, Recipe
 from mxnum.torch.emulate import emulation_of
 from mxnum.torch.operands import BETA, GAMMA, GRADIENT, LEFT, RIGHT, Key, is_clamped, prepared, watching
@@ -54,7 +53,8 @@ class Watch:
         clamped, underflow
             Shares of the elements beyond the largest value of their block, and of those that became zero.
         scale_least, scale_greatest, scales_at_ends
-            The least and the greatest scale code, and how many blocks have the least or the greatest that there is.
+            The least and the greatest scale code, and how many blocks have the least or the greatest that there is;
+            of scales that are no codes of eight bits, the least and the greatest value.
         flips
             Of a parameter: the share of codes that differ from those of the look before.
         zeta, cosine
@@ -102,6 +102,7 @@ class Watch:
         """
         emulation = emulation_of(model)
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+        errors.require(bool(named), "model", "one with parameters that require a gradient", "one without")
         position, hows = emulation.position, {name: site.how for name, site in emulation.sites.items()}
         self._is_quiet = True
         try:
@@ -150,11 +151,10 @@ class Watch:
         q = mx.quantize(x, fmt, **{**keywords, "rounding": "rne"})
         row["clamped"] = float(is_clamped(x, q).double().mean())
         row["underflow"] = float(((value == 0) & (x != 0)).double().mean())
-        scales = cast(Tensor, q.scales).to(torch.int64)
-        row["scale_least"], row["scale_greatest"] = int(scales.min()), int(scales.max())
-        if fmt.scale == E8M0:
-            ends = (scales == 0) | (scales == E8M0.nan_code - 1)
-            row["scales_at_ends"] = int(ends.sum())
+        scales = cast(Tensor, q.scales)
+        row["scale_least"], row["scale_greatest"] = scales.min().item(), scales.max().item()
+        if scales.dtype == torch.uint8:
+            row["scales_at_ends"] = int(((scales == 0) | (scales == fmt.scale.max_code)).sum())
         if slot in _PARAMETERS:
             before, self._codes[name, what] = self._codes.get((name, what)), q.codes
             if before is not None and before.shape == q.codes.shape:

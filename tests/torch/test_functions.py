@@ -298,6 +298,7 @@ WRONG = {
     "wide": (
         lambda: mxt.linear(empty(), empty(), empty(4, dtype=torch.float64)), "'bias' must be of torch.float32 like"
     ),
+    "study": (lambda: mxt.fake_quantize(empty(), "mxint8", error="clamp"), "'operand' must be one that quantizes: the"),
     "axis": (lambda: mxt.fake_quantize(empty(), "mxint8", axis="rows"), "'axis' must be an integer, not 'rows'"),
     "length": (lambda: mxt.matmul(empty(), empty()), "'b' must be of length 32 along the summed axis"),
     "axes": (lambda: mxt.matmul(empty((32,)), empty((32, 4))), "'a' must be of at least two axes"),
@@ -308,7 +309,7 @@ WRONG = {
     "negative": (lambda: mxt.fake_quantize(empty(), "mxint8", rounding="sr", seed=-1), "'seed' must be between 0"),
     "released": (
         lambda: mxt.linear(empty(), empty(), recipe=Recipe(weights=Operand("mxint8", scale_rule="released_bump"))),
-        "'recipe' must be a recipe that quantizes",
+        "'recipe' must be one that quantizes",
     ),
     "block": (
         lambda: mxt.linear(empty(), empty(), recipe=Recipe(weights="mxint8"), accumulate="block"),
@@ -375,7 +376,9 @@ def test_a_kernel_of_yours_in_its_place():
     assert len(seen) == 7
     assert torch.equal(mxt.linear(x, w, recipe="mxint8"), usual)
     with (
-        pytest.raises(ValueError, match="'kernel' must be a function to tensors of shape"),
+        pytest.raises(ValueError, match=r"'kernel' must be a function to .*, not '\(4, 64\), torch.float64'"),
         mxt.rounding_by(lambda x, operand, axis: x.double()),
     ):
         mxt.fake_quantize(x, "mxint8")
+    with pytest.raises(ValueError, match=r"'accumulate' must be None within rounding_by"), mxt.rounding_by(kernel):
+        mxt.linear(x, w, accumulate="block")
