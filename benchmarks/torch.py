@@ -14,8 +14,9 @@ from benchmarks.record import Measurement, Table
 TITLE = "What does emulation add to a training step in PyTorch?"
 TEXT = """The baseline is the same step in float32: forward, loss and gradients, without the optimizer. Each case
 runs in turns with it, on the threads that torch and numba take by themselves. *Left alone* is a model that was given to
-`emulate` with a filter that no module passes. microxcaling (`round="even"`, no bfloat16) is run where
-`MXNUM_MICROXCALING` says where a checkout lies. *Overhead* is what each adds to float32's step, theirs over ours."""
+`emulate` with a filter that no module passes; *amx* is `accumulate="amx"`. microxcaling (`round="even"`, no bfloat16)
+is run where `MXNUM_MICROXCALING` says where a checkout lies. *Overhead* is what each adds to float32's step, theirs
+over ours."""
 
 Step = Callable[[], object]
 _RECIPES = {
@@ -50,6 +51,12 @@ def measure(session: Session) -> Cells:
             for cell in session.compare(table, baseline, case):
                 ours = cell[1].median if column == "E4M3" else ours
                 yield cell
+        try:
+            mxt.emulate(model := copy.deepcopy(plain), "mxfp8_e4m3", accumulate="amx")
+            case = Case(row, "E4M3, amx", _step(model, x))
+        except ValueError as problem:
+            case = Case(row, "E4M3, amx", None, skipped=str(problem))
+        yield from session.compare(table, baseline, case)
         model = copy.deepcopy(plain)
         mxt.emulate(model, "mxfp8_e4m3", filter=lambda name, module: False)
         yield from session.compare(table, baseline, Case(row, "left alone", _step(model, x), limit=1.05))

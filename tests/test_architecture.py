@@ -26,6 +26,7 @@ ALLOWED = {
     "layout": {"errors"},
     "memo": set(),
     "palette": set(),
+    "amx": {"errors"},
     "files": set(),
     "scalar": {"formats", "modes", "scalar"},
     "chunks": {"dtypes", "layout", "scalar"},
@@ -82,8 +83,8 @@ ALLOWED = {
         "plots",
         "claims",
     },
-    "experiments": {"errors", "files", "formats", "modes", "recipe", "analysis", "experiments"},
-    "torch": {"errors", "formats", "modes", "recipe", "interop", "tensors", "torch"},
+    "experiments": {"amx", "errors", "files", "formats", "modes", "recipe", "analysis", "experiments"},
+    "torch": {"amx", "errors", "formats", "modes", "recipe", "interop", "tensors", "torch"},
     "language_model": {
         "errors",
         "files",

@@ -44,7 +44,9 @@ def run(
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Run on this dask.distributed cluster.")
     ] = None,
-    machine: Annotated[str, typer.Option(help="cpu, or cuda for a GPU (extra `cuda`).")] = "cpu",
+    machine: Annotated[
+        str, typer.Option(help="cpu; amx for products in bfloat16 (extra `torch`); cuda for a GPU (extra `cuda`).")
+    ] = "cpu",
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Change a number of every arm, as in steps=200."),
@@ -84,11 +86,18 @@ def run(
         raise typer.Exit(DIFFERS)
 
 
-def tables(study: Study, runs: Runs = Path("runs"), results: Results = None) -> None:
+def tables(
+    study: Study,
+    runs: Runs = Path("runs"),
+    results: Results = None,
+    unfinished: Annotated[
+        bool, typer.Option("--unfinished", help="Also runs under way, as far as their last checkpoints.")
+    ] = False,
+) -> None:
     """Write the tables of the runs that exist."""
     from mxnum.experiments import report, studies
 
-    report.write(studies.get(study), runs, results or runs / "results")
+    report.write(studies.get(study), runs, results or runs / "results", unfinished=unfinished)
 
 
 def interventions(
@@ -143,13 +152,26 @@ def cost(
     width: Annotated[int, typer.Option(min=1, help="Width of the network.")] = 256,
     batch: Annotated[int, typer.Option(min=1, help="Batch.")] = 256,
     stack: Annotated[int, typer.Option(min=1, help="Seeds that are trained together.")] = 1,
+    whole: Annotated[
+        bool, typer.Option("--shares", help="Where a whole step goes instead: FP32 and E4M3 on cpu, E4M3 on amx.")
+    ] = False,
 ) -> None:
     """What quantization costs in a training step, as ratios."""
     from mxnum.experiments.config import Experiment, uniform_precision
-    from mxnum.experiments.cost import measure
+    from mxnum.experiments.cost import measure, shares
+    from mxnum.experiments.machine import machine
 
+    base = Experiment(width=width, batch=batch)
+    if whole:
+        first, e4m3 = None, base.but(precision=uniform_precision("mxfp8_e4m3"))
+        for label, experiment, where in (("FP32", base, "cpu"), ("E4M3", e4m3, "cpu"), ("E4M3", e4m3, "amx")):
+            seconds, found = shares(experiment, machine(where))
+            first = first or seconds
+            parts = ", ".join(f"{name} {share:.0%}" for name, share in found.items())
+            print(f"{label} on {where}: {seconds / first:.2f} of the first; {parts}")
+        return
     for name in ("mxfp8_e4m3", "mxfp4_e2m1"):
-        found = measure(Experiment(width=width, batch=batch, precision=uniform_precision(name)), runs=stack)
+        found = measure(base.but(precision=uniform_precision(name)), runs=stack)
         share, bf16 = found["quantization"], found["bfloat16 step"]
         print(f"{name}: step {found['step']:.2f} x its products ({bf16:.2f} in bfloat16), quantization {share:.1%}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -18,27 +19,40 @@ def language_model(
         Path | None, typer.Option("--out", "-o", help="Folder of runs and tables (default: named as the study).")
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds, instead of those of the file.")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="Processes (default: one for each core).")] = None,
+    nice: Annotated[int, typer.Option(min=0, max=19, help="Lower the priority of the processes by this.")] = 0,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Run on this dask.distributed cluster.")
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Train small language models in every precision of a file on the same seeds, and compare their losses.
 
     The sources have known entropies, so that the excess is exact; the gradients of the logits are watched and compared
     with what the analysis predicts. Runs that are in the folder are not run again, so that the same command continues.
-    Needs the extras `torch` and `experiments`.
+    Exit status 0: all runs are there; 1: some failed; 130: interrupted. Needs the extras `torch` and `experiments`.
 
     Example: `mxnum language-model docs/results/logits/logits.toml --seeds 1`.
     """
     from mxnum.cli.console import print_json, print_table
-    from mxnum.cli.main import INTERRUPTED
+    from mxnum.cli.main import DIFFERS, INTERRUPTED
+    from mxnum.cli.watching import ended_by_signals, watching
     from mxnum.language_model import study as studies
 
     study = studies.read(config)
     folder = Path(study.name) if out is None else out
     try:
-        studies.run_study(study, folder / "runs", seeds=seeds, say=lambda text: typer.echo(text, err=True))
+        with ended_by_signals(), watching() as watch:
+            failed = studies.run_study(
+                study, folder / "runs", seeds=seeds, processes=processes or os.cpu_count() or 1, niceness=nice,
+                scheduler=scheduler, say=watch.say,
+                show=lambda state: watch.at("training", state.done, state.total, str(state)),
+            )  # fmt: skip
     except KeyboardInterrupt:
         typer.echo("Interrupted; the same command continues.", err=True)
         raise typer.Exit(INTERRUPTED) from None
+    for failure in failed:
+        typer.echo(f"Failed: {failure}; the same command tries again.", err=True)
     table = studies.collect(study, folder / "runs")
     studies.store(table, folder)
     if as_json:
@@ -46,3 +60,5 @@ def language_model(
     else:
         print_table(study.question, studies.HEADINGS, studies.rows(table))
         print(f"Runs and tables: {folder}")
+    if failed:
+        raise typer.Exit(DIFFERS)

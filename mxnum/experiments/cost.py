@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from mxnum.experiments.config import BFLOAT16_TRAINING, Experiment
 from mxnum.experiments.data import Batches, generator
-from mxnum.experiments.loop import one_blas_thread
+from mxnum.experiments.loop import Training, one_blas_thread
+from mxnum.experiments.machine import CPU, Machine
 from mxnum.experiments.model import Network
 
 Array = Any
 
 
-def products_alone(experiment: Experiment, runs: int) -> Callable[[], None]:
+def products_alone(experiment: Experiment, runs: int, machine: Machine = CPU) -> Callable[[], None]:
     """The six products of every layer, on arrays of their shapes."""
-    e, rng = experiment, generator(0, 0)
+    e, p, rng = experiment, experiment.precision, generator(0, 0)
+    ways = (
+        machine.product(p.activations, p.weights),
+        machine.product(p.of_weight_gradient, p.activations_backward),
+        machine.product(p.gradients, p.weights_backward),
+    )
 
     def array(*shape: int) -> Array:
         return rng.standard_normal((runs, *shape), dtype=np.float32)
@@ -30,16 +36,16 @@ def products_alone(experiment: Experiment, runs: int) -> Callable[[], None]:
 
     def multiply() -> None:
         for _ in range(e.layers):
-            for a, b, out in work:
-                np.matmul(a, b, out=out)
+            for (a, b, out), product in zip(work, ways * 2, strict=True):
+                product(a, b, out)
 
     return multiply
 
 
-def step_alone(experiment: Experiment, runs: int) -> Callable[[], None]:
+def step_alone(experiment: Experiment, runs: int, machine: Machine = CPU) -> Callable[[], None]:
     """Losses and gradients of one batch."""
     seeds = tuple(range(runs))
-    network, (x, y) = Network(experiment, seeds), Batches(experiment, seeds)(0)
+    network, (x, y) = Network(experiment, seeds, machine), Batches(experiment, seeds, machine)(0)
 
     def step() -> None:
         network.loss_and_gradients(x, y, 0)
@@ -55,7 +61,33 @@ def measure(experiment: Experiment, *, runs: int = 1, rounds: int = 45) -> dict[
     """
     plain = experiment.but(precision=BFLOAT16_TRAINING)
     work = (step_alone(experiment, runs), step_alone(plain, runs), products_alone(experiment, runs))
-    times: list[list[float]] = [[], [], []]
+    low, bf16, products = _medians(work, rounds)
+    return {"step": low / products, "quantization": (low - bf16) / low, "bfloat16 step": bf16 / products}
+
+
+def shares(experiment: Experiment, machine: Machine = CPU, *, rounds: int = 9) -> tuple[float, dict[str, float]]:
+    """The seconds of a whole training step of one seed, and which share of them goes where."""
+    training, batches = Training(experiment, (0,), machine), Batches(experiment, (0,), machine)
+    plain = experiment.but(precision=BFLOAT16_TRAINING)
+    whole, batch, products, low, bf16 = _medians(
+        (
+            training.advance,
+            lambda: batches(0, training.teacher_product),
+            products_alone(experiment, 1, machine),
+            step_alone(experiment, 1),
+            step_alone(plain, 1),
+        ),
+        rounds,
+    )
+    quantization = 0.0 if experiment.precision.is_float32 else low - bf16
+    parts = {"products": products, "batch and teacher": batch, "quantization": quantization}
+    parts["vector operations and optimizer"] = whole - sum(parts.values())
+    return whole, {name: seconds / whole for name, seconds in parts.items()}
+
+
+def _medians(work: Sequence[Callable[[], Any]], rounds: int) -> list[float]:
+    """The processor time of each, in turns."""
+    times: list[list[float]] = [[] for _ in work]
     with one_blas_thread():
         for call in work:
             call()
@@ -64,5 +96,4 @@ def measure(experiment: Experiment, *, runs: int = 1, rounds: int = 45) -> dict[
                 started = time.process_time()
                 call()
                 kept.append(time.process_time() - started)
-    low, bf16, products = (float(np.median(kept)) for kept in times)
-    return {"step": low / products, "quantization": (low - bf16) / low, "bfloat16 step": bf16 / products}
+    return [float(np.median(kept)) for kept in times]

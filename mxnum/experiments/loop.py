@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -13,9 +14,10 @@ import numpy as np
 
 from mxnum import errors
 from mxnum.experiments import storage
-from mxnum.experiments.config import Experiment, Operand, to_dict
+from mxnum.experiments.config import Experiment, Operand, experiment_from, to_dict
 from mxnum.experiments.data import INJECTION, Batches, generator
 from mxnum.experiments.divergence import Watch
+from mxnum.experiments.interruptions import Interruptions
 from mxnum.experiments.machine import CPU, Machine
 from mxnum.experiments.machine import machine as machine_named
 from mxnum.experiments.measure import measurements
@@ -91,7 +93,7 @@ class Training:
         network = self.network
         x, y = self.batches(self.step, self.teacher_product)
         if measure:
-            values = measurements(network, x, y, self.step)
+            values = measurements(network, x, y, self.step) | self._moments_measured()
             for index, run in enumerate(self.runs):
                 run.measured_at.append(self.step)
                 for name, value in values.items():
@@ -108,6 +110,15 @@ class Training:
                 run.diverged = int(self.watch.first[index])
         self.step += 1
         return loss
+
+    def _moments_measured(self) -> dict[str, Array]:
+        """Of Adam's second moments, the least and the one that a hundredth lies below: small ones make jumps."""
+        if self.experiment.optimizer != "adam":
+            return {}
+        rows = self._each_run(self.second)
+        hundredth = rows.shape[1] // 100
+        least = np.partition(rows, [0, hundredth], axis=1)[:, [0, hundredth]]
+        return {"second_moment_least": least[:, 0], "second_moment_hundredth": least[:, 1]}
 
     def _inject(self) -> None:
         """Synthetic zeta in the gradient."""
@@ -179,16 +190,19 @@ class Training:
 
     def state(self) -> dict[str, Array]:
         """What the next step depends on, one row for each run."""
-        count = range(len(self.runs))
-        rows: dict[str, Array] = {"parameters": np.stack([self.network.parameters.run(i) for i in count])}
-        holder = self.network.gradients
-        kept = holder.flat.copy()
-        for name, moments in (("first", self.first), ("second", self.second)):
-            holder.flat[...] = moments
-            rows[name] = np.stack([holder.run(i) for i in count])
-        holder.flat[...] = kept
+        flat = {"parameters": self.network.parameters.flat, "first": self.first, "second": self.second}
+        rows = {name: self._each_run(values) for name, values in flat.items()}
         rows["caps"] = np.moveaxis(self.caps, -1, 0)
         return rows | {"least": self.watch.least, "above": self.watch.above, "step": np.int64(self.step)}
+
+    def _each_run(self, flat: Array) -> Array:
+        """A vector that is laid out as the parameters are, one row for each run."""
+        holder = self.network.gradients
+        kept = holder.flat.copy()
+        holder.flat[...] = flat
+        rows = np.stack([holder.run(i) for i in range(len(self.runs))])
+        holder.flat[...] = kept
+        return rows
 
     def restore(self, state: dict[str, Array]) -> None:
         """Continue from a `state` of the same seeds, perhaps of another experiment: an intervention."""
@@ -211,8 +225,10 @@ def train(
     seeds: tuple[int, ...],
     *,
     measure_every: int = 0,
+    measure_above: float | None = None,
     checkpoint: Path | None = None,
     checkpoint_every: int = 500,
+    checkpoint_seconds: float = 120,
     report: Callable[[int, Array, list[Run]], None] | None = None,
     machine: str = "cpu",
 ) -> list[Run]:
@@ -222,24 +238,33 @@ def train(
     ----------
     measure_every
         Make the `measurements` every so many steps; 0: never.
+    measure_above
+        Make them also at every step after a loss that is more than this times the least so far, of any seed.
     checkpoint
-        A file to write every `checkpoint_every` steps and to continue from if it exists. The trajectory is the same bit
-        for bit. It is deleted at the end.
+        A file to write every `checkpoint_every` steps, after `checkpoint_seconds` and before an interruption, and to
+        continue from if it exists. The trajectory is the same bit for bit. It is deleted at the end.
     report
         Called after each step with the step, the losses and the runs.
     machine
-        "cpu", or "cuda": the current GPU, by CuPy. The trajectories differ in their last bits, and so in the end.
+        "cpu"; "amx", a CPU with units for products in bfloat16; or "cuda", the current GPU, by CuPy. The trajectories
+        differ in their last bits, and so in the end.
     """
     training = Training(experiment, seeds, machine_named(machine))
     if checkpoint is not None and checkpoint.exists():
         load(training, checkpoint)
-    with one_blas_thread():
+    saved, rises = time.monotonic(), False
+    with one_blas_thread(), Interruptions() as interruptions:
         while training.step < experiment.steps:
-            losses = training.advance(measure_every > 0 and training.step % measure_every == 0)
+            losses = training.advance(rises or (measure_every > 0 and training.step % measure_every == 0))
+            if measure_above is not None:
+                rises = not bool((losses <= measure_above * training.watch.least).all())
             if report is not None:
                 report(training.step, losses, training.runs)
-            if checkpoint is not None and training.step % checkpoint_every == 0:
+            is_due = training.step % checkpoint_every == 0 or time.monotonic() - saved >= checkpoint_seconds
+            if checkpoint is not None and (is_due or interruptions.waiting):
                 save(training, checkpoint)
+                saved = time.monotonic()
+            interruptions.deliver()
     for index, run in enumerate(training.runs):
         run.parameters = training.network.parameters.run(index)
     if checkpoint is not None:
@@ -256,28 +281,49 @@ def _rounded_in_place(parameters: Parameters, format: str, machine: Machine) -> 
 
 
 def save(training: Training, path: Path) -> None:
-    """Everything that `load` needs: the state and the histories."""
+    """Everything that `load` needs: the state and the histories; and what they are of."""
+    about = {"experiment": to_dict(training.experiment), "seeds": [run.seed for run in training.runs]}
+    about |= {"environment": storage.environment() | dict(training.machine.about)}
     arrays = {f"state_{name}": value for name, value in training.state().items()}
+    arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
     arrays["diverged"] = np.array([-1 if run.diverged is None else run.diverged for run in training.runs])
     for index, run in enumerate(training.runs):
         arrays[f"losses_{index}"] = np.asarray(run.losses)
         arrays[f"measured-at_{index}"] = np.asarray(run.measured_at, np.int64)
         for name, values in run.measured.items():
             arrays[f"measured_{index}_{name}"] = np.stack(values)
-    storage.write_arrays(path, arrays)
+    storage.write_arrays(path, arrays, compressed=False)
 
 
 def load(training: Training, path: Path) -> None:
-    """Continue a training that was just made with the same experiment and seeds."""
+    """Continue a training that was just made with the same experiment (but for its steps) and seeds."""
     arrays = storage.read_arrays(path)
+    experiment, _ = origin(arrays)
+    if experiment is not None and experiment.but(steps=training.experiment.steps) != training.experiment:
+        raise ValueError(
+            f"The checkpoint {str(path)!r} is of another configuration; remove it, rename the arm, or take another "
+            "folder."
+        )
     for index, run in enumerate(training.runs):
-        run.losses = arrays[f"losses_{index}"].tolist()
-        run.measured_at = arrays[f"measured-at_{index}"].tolist()
-        prefix = f"measured_{index}_"
-        run.measured = {name[len(prefix) :]: list(arrays[name]) for name in arrays if name.startswith(prefix)}
-        run.diverged = None if arrays["diverged"][index] < 0 else int(arrays["diverged"][index])
+        run.losses, run.measured_at, run.diverged, run.measured = history(arrays, index)
     training.watch.first = np.array([-1 if run.diverged is None else run.diverged for run in training.runs])
     training.restore({name[6:]: value for name, value in arrays.items() if name.startswith("state_")})
+
+
+def origin(arrays: dict[str, Array]) -> tuple[Experiment | None, dict[str, Any]]:
+    """The experiment of a checkpoint, and its seeds and environment; those of version 0.1 do not say."""
+    if "about" not in arrays:
+        return None, {}
+    about: dict[str, Any] = json.loads(arrays["about"].tobytes())
+    return experiment_from(about.pop("experiment")), about
+
+
+def history(arrays: dict[str, Array], index: int) -> tuple[list[float], list[int], int | None, dict[str, list[Array]]]:
+    """Of a run of a checkpoint: losses, steps that were measured, first step of a divergence, measurements."""
+    prefix, diverged = f"measured_{index}_", int(arrays["diverged"][index])
+    measured = {name[len(prefix) :]: list(arrays[name]) for name in arrays if name.startswith(prefix)}
+    at, losses = arrays[f"measured-at_{index}"].tolist(), arrays[f"losses_{index}"].tolist()
+    return losses, at, None if diverged < 0 else diverged, measured
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:

@@ -144,6 +144,10 @@ class Network:
         beta = self._affine("beta", p.beta, step, 1)
         w1, w2 = of_layers("w1", p.weights, -1, "w1"), of_layers("w2", p.weights, -1, "w2")
 
+        forward = self.machine.product(p.activations, p.weights)
+        of_weights = self.machine.product(p.of_weight_gradient, p.activations_backward)
+        of_inputs = self.machine.product(p.gradients, p.weights_backward)
+
         # Forward.
         stream = make("stream", x.shape)
         stream[...] = x
@@ -164,10 +168,10 @@ class Network:
                 )
             else:
                 kernels.round_bf16(stream.reshape(-1).view(np.int32), layer.z.reshape(-1).view(np.int32), bf16)
-            xp.matmul(quantized(layer.z, p.activations, -1, "z", k), w1(k).swapaxes(-1, -2), out=layer.u)
+            forward(quantized(layer.z, p.activations, -1, "z", k), w1(k).swapaxes(-1, -2), layer.u)
             apply_activation(e, layer.u, layer.slope, layer.h, bf16 if p.round_activation else 0, kernels)
             product = make("product", x.shape)
-            xp.matmul(quantized(layer.h, p.activations, -1, "h", k), w2(k).swapaxes(-1, -2), out=product)
+            forward(quantized(layer.h, p.activations, -1, "h", k), w2(k).swapaxes(-1, -2), product)
             kernels.add_rounded_bias(product, weights.bias[k], stream, bf16)
         self.saved = saved
 
@@ -183,15 +187,15 @@ class Network:
             h = turned(layer.h, p.activations_backward, "h along batch", k)
             across = turned(d_out, p.of_weight_gradient, "d_out along batch", k)
             along = quantized(d_out, p.gradients, -1, "d_out", k)
-            xp.matmul(across, h.swapaxes(-1, -2), out=g.w2[k])
-            xp.matmul(along, w2(k), out=dh)
+            of_weights(across, h.swapaxes(-1, -2), g.w2[k])
+            of_inputs(along, w2(k), dh)
             self._activation_backward(layer, dh, du, bf16)
             z = turned(layer.z, p.activations_backward, "z along batch", k)
             across = turned(du, p.of_weight_gradient, "du along batch", k)
             along = quantized(du, p.gradients, -1, "du", k)
-            xp.matmul(across, z.swapaxes(-1, -2), out=g.w1[k])
+            of_weights(across, z.swapaxes(-1, -2), g.w1[k])
             dz = make("dz", x.shape)
-            xp.matmul(along, w1(k), out=dz)
+            of_inputs(along, w1(k), dz)
             if e.layer_norm:
                 kernels.layer_norm_backward(
                     dz, layer.normalized, layer.inverse_deviation, gamma[k], g.gamma[k], g.beta[k], d_stream, bf16
@@ -248,10 +252,13 @@ _PLACES |= dict.fromkeys(("h along batch", "z along batch", "w1", "w2", "w1 back
 def quantized_product(precision: Precision, bf16: int, machine: Machine = CPU) -> Any:
     """x W^T with both operands quantized as in the student's forward pass: for a teacher that is quantized too."""
 
+    times = machine.product(precision.activations, precision.weights)
+
     def multiply(x: Array, weight: Array) -> Array:
         left = rounded(x, precision.activations, -1, machine.xp.empty_like(x), kernels=machine.kernels)
         right = rounded(weight, precision.weights, -1, machine.xp.empty_like(weight), kernels=machine.kernels)
-        product = left @ right.T
+        product = machine.xp.empty((len(left), len(right)), np.float32)
+        times(left, right.T, product)
         machine.kernels.round_in_place(product.reshape(-1).view(np.int32), bf16)
         return product
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
-from mxnum.experiments import storage
+from mxnum.experiments import storage, studies, study_file
 from mxnum.experiments.config import Experiment, experiment_from, to_dict
 from mxnum.experiments.excursions import Course, Excursion, Outcome, excursions, final_loss, highest
 from mxnum.experiments.inference import Comparison, compare, corrected
@@ -25,12 +25,18 @@ from mxnum.experiments.sweep import arm_directory
 CURVE_POINTS, DIGITS = 40, 4
 _KEPT_MEASUREMENTS = (
     *("zeta", "zeta_gamma", "zeta_beta", "zeta_w1", "zeta_w2", "cosine"),
-    *("gradient_norm", "gamma_in_last_bin", "gamma_error", "beta_error", "gamma_rms", "w1_rms", "w2_rms"),
+    *("gradient_norm", "gamma_in_last_bin", "activations_in_last_bin", "gamma_error", "beta_error"),
+    *("gamma_rms", "beta_rms", "w1_rms", "w2_rms", "second_moment_least", "second_moment_hundredth"),
 )
 
 
-def collect(study: Study, root: Path, arms: Mapping[str, Experiment] | None = None) -> dict[str, Any]:
-    """What was run of a study, in one table; arms and seeds that are not there are left out."""
+def collect(
+    study: Study, root: Path, arms: Mapping[str, Experiment] | None = None, *, unfinished: bool = False
+) -> dict[str, Any]:
+    """What was run of a study, in one table; arms and seeds that are not there are left out.
+
+    With `unfinished` runs under way are there too, as far as their last checkpoints.
+    """
     table: dict[str, Any] = {"study": study.name, "question": study.question, "control": study.control, "arms": {}}
     if study.horizon is not None:
         table["horizon"] = study.horizon
@@ -43,12 +49,40 @@ def collect(study: Study, root: Path, arms: Mapping[str, Experiment] | None = No
             stored = read_run(path, name, experiment)
             runs.append(summary(stored, storage.read_arrays(path.with_suffix(".npz"))))
             table["environment"] = stored["environment"]
+        if unfinished:
+            for stored, arrays in _under_way(arm_directory(root / study.setting, name), experiment):
+                runs.append(summary(stored, arrays))
+                table["environment"] = stored["environment"]
         if runs:
             table["arms"][name] = {"experiment": to_dict(experiment), "runs": runs}
     if not table["arms"]:
         raise ValueError(f"Folder {str(root / study.setting)!r} has no run of the study {study.name!r}.")
     if study.control not in table["arms"]:
         table["control"] = next(iter(table["arms"]))
+    return table
+
+
+def _under_way(directory: Path, experiment: Experiment) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The runs in the checkpoints of an arm, as finished ones are stored."""
+    from mxnum.experiments.loop import history, origin
+
+    for path in sorted(directory.glob("checkpoint-*.npz")):
+        arrays = storage.read_arrays(path)
+        found, about = origin(arrays)
+        for index, seed in enumerate(about.get("seeds", ()) if found == experiment else ()):
+            losses, at, diverged, measured = history(arrays, index)
+            stored = {"seed": seed, "diverged": diverged, "steps": len(losses), "environment": about["environment"]}
+            values = {f"measured_{name}": np.stack(each) for name, each in measured.items()}
+            yield stored, values | {"losses": np.asarray(losses), "measured_at": np.asarray(at, np.int64)}
+
+
+def stored(results: Path, name: str) -> dict[str, Any]:
+    """The collected study of `results/NAME.json`, its arms in the order of the study or of `runaway/NAME.toml`."""
+    table: dict[str, Any] = storage.read_json(results / f"{name}.json")
+    file = results / "runaway" / f"{name}.toml"
+    if name in studies.STUDIES or file.exists():
+        study = study_file.read(file) if file.exists() else studies.get(name)
+        table["arms"] = {arm: table["arms"][arm] for arm in study.arms if arm in table["arms"]}
     return table
 
 
@@ -340,9 +374,11 @@ def loss_figure(
     return axes
 
 
-def write(study: Study, root: Path, results: Path, say: Callable[[str], None] = print) -> dict[str, Any]:
+def write(
+    study: Study, root: Path, results: Path, say: Callable[[str], None] = print, *, unfinished: bool = False
+) -> dict[str, Any]:
     """Collect a study into `results/NAME.json` and `NAME.md`, and say the table."""
-    table = collect(study, root)
+    table = collect(study, root, unfinished=unfinished)
     store(table, results, say)
     return table
 

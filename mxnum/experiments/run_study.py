@@ -67,7 +67,8 @@ def run_study(
         How many processes (default: one for each core), how many seeds each trains together, how politely; or the
         address of a dask.distributed scheduler. The bits depend on none of them.
     machine
-        "cpu", or "cuda" for a GPU, whose last bits differ; there one process suffices.
+        "cpu"; "amx" for a CPU with units for products in bfloat16; or "cuda" for a GPU, where one process suffices.
+        Last bits differ.
     say, show
         Takes a line for each group of seeds that is done; takes the `sweep.State` about once a second (default: it is
         said every ten seconds).
@@ -93,6 +94,7 @@ def run_study(
         stack=stack,
         measure_every=whole.measure_every,
         machine=machine,
+        measure_above=whole.measure_above,
     )
     say(f"{whole.name}: {len(wanted)} arms, {count} seeds from {first}, {len(tasks)} tasks to do.")
     if scheduler:

@@ -31,11 +31,11 @@ def write_text(path: Path, text: str) -> None:
         partial.write_text(text)
 
 
-def write_arrays(path: Path, arrays: dict[str, Array]) -> None:
-    """As `write_json`, compressed npz."""
+def write_arrays(path: Path, arrays: dict[str, Array], *, compressed: bool = True) -> None:
+    """As `write_json`, an npz file; to compress parameters takes long and saves little."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as partial, partial.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+        (np.savez_compressed if compressed else np.savez)(file, allow_pickle=False, **arrays)
 
 
 def read_json(path: Path) -> Any:

@@ -39,6 +39,8 @@ class Study:
     first_seed: int = FIRST_SEED
     #: Excursions that start before it count, and are watched up to twice of it; None: all that were run.
     horizon: int | None = None
+    #: Measure also at every step after a loss above this times the least so far.
+    measure_above: float | None = None
 
     @property
     def setting(self) -> str:
@@ -248,12 +250,20 @@ _RECIPES = {
     }.items()
 }
 
-_PAPER_SCALE = Experiment(width=512, batch=2048, rate=6e-4, steps=9000)
+PAPER_SCALE = {"width": 512, "batch": 2048, "rate": 6e-4, "steps": 9000}
+_PAPER_SCALE = Experiment().but(**PAPER_SCALE)
 _PAPER = {
-    "paper scale, FP32": _PAPER_SCALE,
-    "paper scale, E4M3": _PAPER_SCALE.but(precision=uniform_precision("mxfp8_e4m3")),
-    "paper scale, E4M3, LN bf16": _PAPER_SCALE.but(precision=uniform_precision("mxfp8_e4m3", layer_norm=BFLOAT16)),
+    f"paper scale, {name}": _PAPER_SCALE.but(precision=precision)
+    for name, precision in {
+        "FP32": Precision(),
+        "E4M3": uniform_precision("mxfp8_e4m3"),
+        "E4M3, LN bf16": uniform_precision("mxfp8_e4m3", layer_norm=BFLOAT16),
+        "E2M1": uniform_precision("mxfp4_e2m1"),
+        "E4M3 rceil": uniform_precision("mxfp8_e4m3", scale_rule="rceil"),
+        "E4M3 forward only": uniform_precision("mxfp8_e4m3").forward_only(),
+    }.items()
 }
+_PAPER["paper scale, released code"] = with_differences((1,) * 6, "mxfp8_e4m3").but(**PAPER_SCALE)
 
 STUDIES = {
     study.name: study
@@ -320,10 +330,12 @@ STUDIES = {
         ),
         Study(
             "paper-scale",
-            "E4M3 with and without MX gamma and beta at the paper's size.",
+            "Does E4M3 diverge at the paper's size, and where does FP32?",
             _PAPER,
-            3,
+            2,
             "paper scale, FP32",
+            measure_every=50,
+            measure_above=3.0,
         ),
     )
 }

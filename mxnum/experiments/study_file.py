@@ -27,7 +27,7 @@ from mxnum.recipe import OPERANDS
 #: Names at the top of a file, and the type of each.
 _TOP: dict[str, Any] = {
     "name": str, "question": str, "control": str, "seeds": int, "first_seed": int, "horizon": int, "measure_every": int,
-    "base": dict, "arms": dict, "grid": dict,
+    "measure_above": float, "base": dict, "arms": dict, "grid": dict,
 }  # fmt: skip
 #: Seeds of such a study that one process trains together.
 STACK = 3
@@ -73,7 +73,11 @@ def read(path: Path) -> Study:
         horizon = table.get("horizon")
         if horizon is not None:
             errors.integer("horizon", horizon, 1, 1 << 40)
-    return Study(table.get("name", path.stem), table.get("question", ""), made, seeds, control, every, first, horizon)
+    above = table.get("measure_above")
+    if above is not None:
+        errors.require(above > 1, "measure_above", "greater than 1", above)
+    name, question = table.get("name", path.stem), table.get("question", "")
+    return Study(name, question, made, seeds, control, every, first, horizon, above)
 
 
 def places(study: Study, folder: Path | None = None) -> tuple[Path, Path]:

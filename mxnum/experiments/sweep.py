@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
@@ -23,12 +23,39 @@ from concurrent.futures import (
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from mxnum import errors
 from mxnum.experiments.config import Experiment
 
 Say = Callable[[str], None]
+
+
+class Work(Protocol):
+    """What can be run in another process: some seeds of an arm, resumable."""
+
+    @property
+    def arm(self) -> str:
+        """Its name."""
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """What is run; a dataclass, so that one seed can be tried alone."""
+
+    @property
+    def directory(self) -> Path:
+        """Where results and failures go."""
+
+    @property
+    def label(self) -> str:
+        """What people are told."""
+
+    @property
+    def steps(self) -> int:
+        """In all."""
+
+    def run(self, progress: Any) -> object:
+        """Do it, and put (label, step) into the queue `progress` from time to time."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +68,7 @@ class Task:
     directory: Path
     measure_every: int = 0
     machine: str = "cpu"
+    measure_above: float | None = None
 
     @property
     def label(self) -> str:
@@ -50,6 +78,10 @@ class Task:
     @property
     def steps(self) -> int:
         return self.experiment.steps * len(self.seeds)
+
+    def run(self, progress: Any) -> None:
+        """Train and save."""
+        run_task(self, progress)
 
 
 @dataclass(frozen=True)
@@ -98,6 +130,7 @@ def tasks_for(
     stack: int = 3,
     measure_every: int = 0,
     machine: str = "cpu",
+    measure_above: float | None = None,
 ) -> list[Task]:
     """The runs that are not yet on disk, seeds in groups of `stack`, first seeds of every arm first."""
     seeds = list(seeds)
@@ -109,7 +142,7 @@ def tasks_for(
             directory = arm_directory(root, arm)
             group = tuple(s for s in seeds[start : start + stack] if not (directory / f"seed-{s}.json").exists())
             if group:
-                tasks.append(Task(arm, experiment, group, directory, measure_every, machine))
+                tasks.append(Task(arm, experiment, group, directory, measure_every, machine, measure_above))
     return tasks
 
 
@@ -119,20 +152,14 @@ def run_task(task: Task, progress: Any = None) -> None:
 
     where = "" if task.machine == "cpu" else f"-{task.machine}"  # bits differ between machines
     name = f"checkpoint-{task.seeds[0]}-{task.seeds[-1]}-{len(task.seeds)}{where}.npz"
-    last = time.monotonic()
-
-    def report(step: int, losses: Any, training: list[Any]) -> None:
-        nonlocal last
-        if progress is not None and time.monotonic() - last > 1:
-            last = time.monotonic()
-            progress.put((task.label, step))
-
+    tell = telling(task.label, progress)
     runs = train(
         task.experiment,
         task.seeds,
         measure_every=task.measure_every,
+        measure_above=task.measure_above,
         checkpoint=task.directory / name,
-        report=report,
+        report=lambda step, losses, training: tell(step),
         machine=task.machine,
     )
     for run in runs:
@@ -140,18 +167,37 @@ def run_task(task: Task, progress: Any = None) -> None:
         (task.directory / f"failed-{run.seed}.txt").unlink(missing_ok=True)
 
 
-def _guarded(task: Task) -> list[Failure]:
+def telling(label: str, progress: Any) -> Callable[[int], None]:
+    """What tells a queue the step that was reached, about once a second; without a queue nobody is told."""
+    last = time.monotonic()
+
+    def tell(step: int) -> None:
+        nonlocal last
+        if progress is not None and time.monotonic() - last > 1:
+            last = time.monotonic()
+            progress.put((label, step))
+
+    return tell
+
+
+def _guarded(task: Work) -> list[Failure]:
     """Run a task; where its seeds fail together, each alone, so that a failure is that of a seed."""
     try:
-        run_task(task, _progress)
+        task.run(_progress)
     except Exception as problem:
         if len(task.seeds) == 1:
             return [failed(task, problem, traceback.format_exc())]
-        return [f for seed in task.seeds for f in _guarded(replace(task, seeds=(seed,)))]
+        return [f for seed in task.seeds for f in _guarded(_alone(task, seed))]
     return []
 
 
-def failed(task: Task, problem: BaseException, details: str = "") -> Failure:
+def _alone(task: Work, seed: int) -> Work:
+    """One seed of it."""
+    alone: Work = replace(task, seeds=(seed,))  # type: ignore[type-var]
+    return alone
+
+
+def failed(task: Work, problem: BaseException, details: str = "") -> Failure:
     """The failure of a task of one seed, with its traceback in a file beside the runs."""
     message = " ".join(str(problem).split())
     reason = f"{type(problem).__name__}: {message}" if message else type(problem).__name__
@@ -228,7 +274,7 @@ class Workers(Executor):
 
 
 def run_all(
-    tasks: list[Task],
+    tasks: Sequence[Work],
     *,
     processes: int | None = None,
     niceness: int = 0,
@@ -251,7 +297,9 @@ def run_all(
         workers.shutdown(cancel_futures=True)
 
 
-def run_on_cluster(tasks: list[Task], scheduler: str, *, say: Say = print, show: Show | None = None) -> list[Failure]:
+def run_on_cluster(
+    tasks: Sequence[Work], scheduler: str, *, say: Say = print, show: Show | None = None
+) -> list[Failure]:
     """The same on an existing dask.distributed cluster whose workers see the same folder."""
     with cluster(scheduler) as executor:
         return follow(executor, tasks, None, say, show) if tasks else []
@@ -265,9 +313,11 @@ def cluster(scheduler: str) -> Iterator[Executor]:
         yield client.get_executor(pure=False)
 
 
-def follow(executor: Executor, tasks: list[Task], progress: Any, say: Say, show: Show | None = None) -> list[Failure]:
+def follow(
+    executor: Executor, tasks: Sequence[Work], progress: Any, say: Say, show: Show | None = None
+) -> list[Failure]:
     """Submit the tasks, show what is going on, and collect the failures."""
-    futures: dict[Future[list[Failure]], Task] = {executor.submit(_guarded, task): task for task in tasks}
+    futures: dict[Future[list[Failure]], Work] = {executor.submit(_guarded, task): task for task in tasks}
     by_label = {task.label: task for task in tasks}
     now: dict[str, int] = {}
     waiting, failures, done = set(futures), [], 0
@@ -287,7 +337,7 @@ def follow(executor: Executor, tasks: list[Task], progress: Any, say: Say, show:
             try:
                 found = future.result()
             except Exception as problem:
-                found = [failed(replace(task, seeds=(seed,)), problem) for seed in task.seeds]
+                found = [failed(_alone(task, seed), problem) for seed in task.seeds]
             now.pop(task.label, None)
             done += task.steps
             say(f"{'failed' if found else 'done'}: {task.label} ({len(tasks) - len(waiting)} of {len(tasks)})")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from torch.nn import functional
 
 import mxnum.torch as mxt
 from mxnum.experiments import storage
+from mxnum.experiments.interruptions import Interruptions
 from mxnum.files import written_whole
 from mxnum.language_model.logits import centring, looked_at
 from mxnum.language_model.setting import Setting
@@ -159,6 +161,8 @@ class Run:
     evaluation: float = math.nan
     #: Bounds of the entropy of the source, where it is known.
     entropy: tuple[float, float] | None = None
+    #: Of a text: losses divided by it are nats for each byte.
+    bytes_per_symbol: float | None = None
     model: Decoder | None = None
 
     def save(self, directory: Path) -> None:
@@ -168,7 +172,7 @@ class Run:
         storage.write_arrays(directory / f"seed-{self.seed}.npz", arrays)
         table = {
             "seed": self.seed, "diverged": None, "steps": len(self.losses), "evaluation": self.evaluation,
-            "entropy": self.entropy, "setting": self.setting.to_dict(),
+            "entropy": self.entropy, "bytes_per_symbol": self.bytes_per_symbol, "setting": self.setting.to_dict(),
             "environment": storage.environment() | {"torch": torch.__version__},
         }  # fmt: skip
         storage.write_json(directory / f"seed-{self.seed}.json", table)
@@ -181,6 +185,7 @@ def train(
     measure_every: int = 0,
     checkpoint: Path | None = None,
     checkpoint_every: int = 500,
+    checkpoint_seconds: float = 120,
     report: Callable[[int, float], None] | None = None,
 ) -> Run:
     """Train on one thread; the trajectory is the same bit for bit, interrupted or not.
@@ -193,12 +198,13 @@ def train(
     measure_every
         Look at the gradients of the logits every so many steps; 0: never.
     checkpoint
-        A file to write every `checkpoint_every` steps and to go on from if it exists. It is deleted at the end.
+        A file to write every `checkpoint_every` steps, after `checkpoint_seconds` and before an interruption, and to
+        go on from if it exists. It is deleted at the end.
     report
         Called after each step with the number of steps and the loss.
     """
     source, run = source_of(setting), Run(seed, setting)
-    run.entropy = source.entropy
+    run.entropy, run.bytes_per_symbol = source.entropy, getattr(source, "bytes_per_symbol", None)
     model = run.model = Decoder(setting, source.vocabulary, seed)
     emulation = emulated(model, setting, seed)
     parameters = [p for p in model.parameters() if p.requires_grad]
@@ -208,9 +214,11 @@ def train(
 
     def batch(what: int, index: int) -> Tensor:
         random = generator(seed, [what, index])
-        return torch.from_numpy(source.batch(random, setting.sequences, setting.context + 1))
+        symbols = source.batch(random, setting.sequences, setting.context + 1, held_out=what == EVALUATION)
+        return torch.from_numpy(symbols)
 
-    with one_thread(), mxt.rounding_by(centring) if setting.centred else nullcontext():
+    saved, around = time.monotonic(), mxt.rounding_by(centring) if setting.centred else nullcontext()
+    with one_thread(), around, Interruptions() as interruptions:
         if checkpoint is not None and checkpoint.exists():
             load(checkpoint, run, optimizer, emulation)
         for step in range(len(run.losses), setting.steps):
@@ -235,8 +243,11 @@ def train(
             run.losses.append(loss.item())
             if report is not None:
                 report(step + 1, run.losses[-1])
-            if checkpoint is not None and (step + 1) % checkpoint_every == 0:
+            is_due = (step + 1) % checkpoint_every == 0 or time.monotonic() - saved >= checkpoint_seconds
+            if checkpoint is not None and (is_due or interruptions.waiting):
                 save(checkpoint, run, optimizer, emulation)
+                saved = time.monotonic()
+            interruptions.deliver()
         model.eval()
         with torch.no_grad():
             found = [evaluated(model, batch(EVALUATION, index), source.order) for index in range(BATCHES)]

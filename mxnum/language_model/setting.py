@@ -18,7 +18,7 @@ class Setting:
 
     # What is read.
     source: Literal["markov", "hidden_markov", "text"] = "markov"
-    #: A text file, for "text"; it is read by bytes.
+    #: A text file, for "text". A vocabulary of 256 is its bytes; more are pairs, learnt on the text itself.
     text: str = ""
     vocabulary: int = 64
     #: Symbols before it that a symbol depends on ("markov"), how many may come, and the ratio of their probabilities.

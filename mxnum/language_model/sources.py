@@ -1,4 +1,4 @@
-"""What a language model reads: sources whose entropy is known, and any file by bytes.
+"""What a language model reads: sources whose entropy is known, and any file by bytes or by pairs of them.
 
 A batch is int64 of shape (sequences, length), and depends on the random generator that it is given alone.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from mxnum import errors
 from mxnum.dtypes import Array
+from mxnum.language_model import pairs
 from mxnum.language_model.setting import Setting
 
 #: What conditional entropies are computed with at most: probabilities of all words of a length and a state.
@@ -32,8 +33,8 @@ class Source(Protocol):
     def entropy(self) -> tuple[float, float] | None:
         """Bounds of the entropy of the next symbol in nats; equal where it is known, None where nothing is."""
 
-    def batch(self, random: np.random.Generator, sequences: int, length: int) -> Array:
-        """Some sequences."""
+    def batch(self, random: np.random.Generator, sequences: int, length: int, held_out: bool = False) -> Array:
+        """Some sequences; `held_out`, of what is not trained on."""
 
 
 class Markov:
@@ -66,7 +67,7 @@ class Markov:
         found: Array = self._symbols[(places[..., None] + self._apart) % self.vocabulary]
         return found
 
-    def batch(self, random: np.random.Generator, sequences: int, length: int) -> Array:
+    def batch(self, random: np.random.Generator, sequences: int, length: int, held_out: bool = False) -> Array:
         made = np.empty((sequences, length), np.int64)
         first = min(self.order, length)
         made[:, :first] = random.integers(self.vocabulary, size=(sequences, first))
@@ -118,7 +119,7 @@ class HiddenMarkov:
         slack = 1e-9  # of float64
         return low - slack, high + slack
 
-    def batch(self, random: np.random.Generator, sequences: int, length: int) -> Array:
+    def batch(self, random: np.random.Generator, sequences: int, length: int, held_out: bool = False) -> Array:
         made = np.empty((sequences, length), np.int64)
         drawn, state = random.random((2, length, sequences)), _drawn(self.stationary[None], random.random(sequences))
         moves, shows = self.moves.cumsum(-1), self.shows.cumsum(-1)
@@ -143,28 +144,40 @@ def _pick(limits: Array, drawn: Array) -> Array:
 
 
 class Text:
-    """A file, byte by byte, from random places."""
+    """A file from random places, in symbols of one byte or more; its last tenth is held out."""
 
     order = 0
     entropy = None
 
-    def __init__(self, path: str | Path):
-        self.vocabulary = 256
-        self._bytes = np.frombuffer(Path(path).read_bytes(), np.uint8)
+    def __init__(self, path: str | Path, vocabulary: int = 256):
+        self.vocabulary = vocabulary
+        text = Path(path).read_bytes()
+        symbols, self.meanings = _encoded(text, vocabulary)
+        self._parts = np.split(symbols, [len(symbols) - len(symbols) // 10])
+        #: What a loss in nats for each symbol is divided by, to compare vocabularies.
+        self.bytes_per_symbol = len(text) / max(len(symbols), 1)
 
-    def batch(self, random: np.random.Generator, sequences: int, length: int) -> Array:
-        accepted = f"a file of more than {length} bytes"
-        errors.require(len(self._bytes) > length, "text", accepted, f"one of {len(self._bytes)}")
-        starts = random.integers(len(self._bytes) - length + 1, size=sequences)
-        found: Array = self._bytes[starts[:, None] + np.arange(length)].astype(np.int64)
+    def batch(self, random: np.random.Generator, sequences: int, length: int, held_out: bool = False) -> Array:
+        symbols = self._parts[held_out]
+        accepted = f"a file of which each part has at least {length} symbols (the last tenth is held out)"
+        errors.require(len(symbols) >= length, "text", accepted, f"one with {len(symbols)}")
+        starts = random.integers(len(symbols) - length + 1, size=sequences)
+        found: Array = symbols[starts[:, None] + np.arange(length)].astype(np.int64)
         return found
+
+
+@lru_cache(2)
+def _encoded(text: bytes, vocabulary: int) -> pairs.Encoded:
+    """To learn pairs takes seconds, and the runs of a study read the same."""
+    return pairs.encode(text, vocabulary)
 
 
 def source_of(setting: Setting) -> Source:
     """The source of a setting."""
     if setting.source == "text":
-        errors.require(setting.vocabulary == 256, "vocabulary", "256 for text, which is bytes", setting.vocabulary)
-        return Text(setting.text)
+        accepted = "256 for the bytes of a text, or more for pairs of them"
+        errors.require(setting.vocabulary >= 256, "vocabulary", accepted, setting.vocabulary)
+        return Text(setting.text, setting.vocabulary)
     if setting.source == "hidden_markov":
         return HiddenMarkov(setting.vocabulary, setting.states, setting.source_seed)
     return Markov(setting.vocabulary, setting.order, setting.choices, setting.ratio, setting.source_seed)

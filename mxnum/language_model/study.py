@@ -12,7 +12,7 @@ import numpy as np
 
 from mxnum import errors
 from mxnum.analysis import logit_gradient_bias, logit_rest
-from mxnum.experiments import report, storage
+from mxnum.experiments import report, storage, sweep
 from mxnum.experiments.inference import mean_interval, sign_flip
 from mxnum.experiments.sweep import arm_directory
 from mxnum.language_model.decoder import gradient_of_logits, train
@@ -78,17 +78,74 @@ def read(path: Path) -> Study:
         raise type(problem)(f"In {place}: {problem}") from None
 
 
-def run_study(study: Study, runs: Path, *, seeds: int | None = None, say: Callable[[str], None] = print) -> None:
-    """Run what the folder lacks, the first seed of all arms before the second; interrupted, the same call goes on."""
+@dataclass(frozen=True)
+class Task:
+    """One seed of an arm, as `sweep` runs it."""
+
+    arm: str
+    setting: Setting
+    seeds: tuple[int]
+    directory: Path
+    measure_every: int = 0
+
+    @property
+    def label(self) -> str:
+        """The arm and the seed."""
+        return f"{self.arm}, seed {self.seeds[0]}"
+
+    @property
+    def steps(self) -> int:
+        """Of the run."""
+        return self.setting.steps
+
+    def run(self, progress: Any = None) -> float:
+        """Train and save, from a checkpoint if there is one; the loss at the end."""
+        (seed,) = self.seeds
+        tell = sweep.telling(self.label, progress)
+        run = train(
+            self.setting, seed, measure_every=self.measure_every, checkpoint=self.directory / f"checkpoint-{seed}.pt",
+            report=lambda step, loss: tell(step),
+        )  # fmt: skip
+        run.save(self.directory)
+        return run.evaluation
+
+
+def tasks_for(study: Study, runs: Path, seeds: int | None = None) -> list[Task]:
+    """The runs that the folder lacks, the first seed of all arms before the second."""
     count = study.seeds if seeds is None else errors.positive_integer("seeds", seeds)
-    for seed in range(study.first_seed, study.first_seed + count):
-        for name, setting in study.arms.items():
-            folder = arm_directory(runs, name)
-            if (folder / f"seed-{seed}.json").exists():
-                continue
-            run = train(setting, seed, measure_every=study.measure_every, checkpoint=folder / f"checkpoint-{seed}.pt")
-            run.save(folder)
-            say(f"{name}, seed {seed}: {run.evaluation:.4f}")
+    tasks = [
+        Task(name, setting, (seed,), arm_directory(runs, name), study.measure_every)
+        for seed in range(study.first_seed, study.first_seed + count)
+        for name, setting in study.arms.items()
+    ]
+    return [task for task in tasks if not (task.directory / f"seed-{task.seeds[0]}.json").exists()]
+
+
+def run_study(
+    study: Study,
+    runs: Path,
+    *,
+    seeds: int | None = None,
+    processes: int = 0,
+    niceness: int = 0,
+    scheduler: str | None = None,
+    say: Callable[[str], None] = print,
+    show: sweep.Show | None = None,
+) -> list[sweep.Failure]:
+    """Run what the folder lacks; interrupted, the same call goes on. What failed comes back.
+
+    With `processes` 0 the runs are one after the other in this process. Otherwise so many are started, with their
+    priority lowered by `niceness`, or the workers of the dask cluster at the address `scheduler` take the runs; call it
+    under ``if __name__ == "__main__":`` then. `say` and `show` are those of `mxnum.experiments.run_study`.
+    """
+    tasks = tasks_for(study, runs.resolve(), seeds)
+    if scheduler is not None:
+        return sweep.run_on_cluster(tasks, scheduler, say=say, show=show)
+    if processes:
+        return sweep.run_all(tasks, processes=processes, niceness=niceness, say=say, show=show)
+    for task in tasks:
+        say(f"{task.label}: {task.run():.4f}")
+    return []
 
 
 def collect(study: Study, runs: Path) -> dict[str, Any]:

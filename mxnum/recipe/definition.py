@@ -184,6 +184,9 @@ class Recipe:
             value = getattr(self, name)
             if name != "gradients_for_weights" or value is not None:
                 object.__setattr__(self, name, Operand.of(value))
+        for name in ("gamma", "beta"):
+            transform = getattr(self, name).transform
+            errors.require(transform is None, f"{name}.transform", "None: no product sums it", transform)
         for first, second in _TOGETHER:
             one, other = getattr(self, first), getattr(self, second)
             accepted = f"{one.transform!r}, like that of {first!r}: they meet in a product"

@@ -79,10 +79,12 @@ def attend(
     return matmul_how(probabilities, value, how, (drawn[0] ^ _SECOND, *drawn[1:])), probabilities
 
 
+_safe = torch.ops.aten._safe_softmax if hasattr(torch.ops.aten, "_safe_softmax") else torch.softmax
+
+
 def _softmax(scores: Tensor) -> Tensor:
     """A row without any key is zero, as torch has it (from 2.5 on)."""
-    safe = getattr(torch, "_safe_softmax", torch.softmax)
-    return safe(scores, -1)
+    return _safe(scores, -1)
 
 
 class Intercepted(TorchFunctionMode):
@@ -90,10 +92,12 @@ class Intercepted(TorchFunctionMode):
 
     def __init__(self, functions: dict[Any, Callable[..., Any]]):
         super().__init__()
-        self.functions = functions
+        self.functions, self.was_used = functions, False
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Ours in place of torch's."""
+        if function in self.functions and not torch.compiler.is_compiling():
+            self.was_used = True
         return self.functions.get(function, function)(*args, **(kwargs or {}))
 
 

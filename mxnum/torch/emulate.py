@@ -5,15 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
+import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from mxnum import errors
 from mxnum.recipe import Recipe
 from mxnum.torch.functions import How
 from mxnum.torch.modules import Emulated, Site, enter, kind_of, leave, why_not
-from mxnum.torch.randomness import STEPS, module_seed, position_of, recomputing, seed_of, signed, worker_of
+from mxnum.torch.randomness import (
+    STEPS,
+    exporting,
+    module_seed,
+    moved,
+    position_of,
+    recomputing,
+    seed_of,
+    signed,
+    worker_of,
+)
 
 #: A recipe, what names one, recipes by patterns of names (the first that fits), or a function of name and module. None
 #: leaves a module as it is.
@@ -21,6 +34,11 @@ Recipes = Recipe | str | Mapping[str, Any] | Callable[[str, nn.Module], Any]
 #: Patterns of names as in a shell, or a function of name and module that says whether.
 Choice = str | Iterable[str] | Callable[[str, nn.Module], bool]
 _ATTRIBUTE = "_mx_emulation"
+#: Where encoders of torch look whether they may.
+_FAST_PATHS = (
+    (nn.TransformerEncoderLayer, "activation_relu_or_gelu"),
+    (nn.TransformerEncoder, "use_nested_tensor"),
+)
 
 
 class Emulation:
@@ -35,13 +53,20 @@ class Emulation:
         self.modules: dict[str, Any] = {}
         #: Those with parameters that were left alone, and why.
         self.left_alone: dict[str, str] = {}
-        self._hook = 0
-        self._fast_paths: list[tuple[nn.Module, Any]] = []
+        #: That of the forward pass which the way back is about.
+        self._returning: Any = None
+        self._hooks: list[int] = []
+        self._fast_paths: list[tuple[nn.Module, str, Any]] = []
 
     @property
     def sites(self) -> dict[str, Site]:
         """What each emulated module knows, by its name."""
         return {name: module._mx for name, module in self.modules.items()}
+
+    @property
+    def place(self) -> Any:
+        """The position that operations take: what is computed again has that of its own step."""
+        return self._returning if self._returning is not None and recomputing() else self.position
 
     @property
     def step(self) -> int:
@@ -74,9 +99,20 @@ class Emulation:
             site.seed = self.seed_of(name)
 
     def advance(self, module: nn.Module, _: Any) -> None:
-        """One step more, unless this is a part computed again on the way back. (A hook of the model.)"""
-        if module.training and not recomputing():
-            self.position = self.position + self._next
+        """One step more, unless this is a part computed again on the way back, or exported. (A hook of the model.)"""
+        if module.training and not recomputing() and not exporting():
+            self.position = moved(self.position, self._next)
+
+    def remember(self, module: nn.Module, _: Any, output: Any) -> None:
+        """Let the way back from the output know its step: another may have begun meanwhile. (A hook of the model.)"""
+        if not module.training or torch.compiler.is_compiling() or recomputing():
+            return
+        for y in tree_leaves(output):
+            if isinstance(y, torch.Tensor) and y.grad_fn is not None:
+                y.register_hook(partial(self._return_to, self.position))
+
+    def _return_to(self, position: Any, _: Any) -> None:
+        self._returning = position
 
     def __str__(self) -> str:
         classes = (type(module) for module in self.modules.values())
@@ -118,10 +154,13 @@ def emulate(
     filter
         Which modules: patterns of names, or a function of name and module; all without it.
     attention
-        Names of modules, in the same way, inside which `scaled_dot_product_attention` is emulated.
+        Names of modules, in the same way, inside which `scaled_dot_product_attention` is emulated. One that does not
+        call it raises.
     accumulate
         None: products of the rounded operands as torch sums them. "block", "exact" or "sequential" give defined sums;
-        see `mxnum.Accumulate`.
+        see `mxnum.Accumulate`. Convolutions are left alone then. "amx" is as None, but products of two operands that
+        are rounded to formats with power-of-two scales go to the processor's units for bfloat16 (Intel's AMX, torch
+        2.9): as exact, several times as fast, summed in another order.
     gradient
         "straight" through rounding, or "clipped": zero where an operand was clamped.
     seed
@@ -153,7 +192,7 @@ def emulate(
         wanted = recipe_of(name, module)
         if wanted is None:
             continue
-        reason = why_not(module, kind)
+        reason = why_not(module, kind, accumulate)
         if reason is not None or kind is None:
             emulation.left_alone[name] = f"({type(module).__name__}) {reason}"
             continue
@@ -164,7 +203,8 @@ def emulate(
         enter(module, kind, Site(name, how, emulation))
         emulation.modules[name] = module
     _leave_fast_paths(model, emulation)
-    emulation._hook = model.register_forward_pre_hook(emulation.advance).id
+    hooks = model.register_forward_pre_hook(emulation.advance), model.register_forward_hook(emulation.remember)
+    emulation._hooks = [hook.id for hook in hooks]
     model.__dict__[_ATTRIBUTE] = emulation
     return emulation
 
@@ -186,9 +226,11 @@ def restore(model: nn.Module) -> None:
         errors.require(exchanged, "model", f"as emulate() left it at {name!r}", type(module).__name__)
     for module in emulation.modules.values():
         leave(module)
-    for module, value in emulation._fast_paths:
-        module.activation_relu_or_gelu = value
-    model._forward_pre_hooks.pop(emulation._hook, None)
+    for fast, attribute, value in emulation._fast_paths:
+        setattr(fast, attribute, value)
+    for hook in emulation._hooks:
+        model._forward_pre_hooks.pop(hook, None)
+        model._forward_hooks.pop(hook, None)
     del model.__dict__[_ATTRIBUTE]
 
 
@@ -251,8 +293,9 @@ def _choice(argument: str, choice: Any) -> Any:
 
 
 def _leave_fast_paths(model: nn.Module, emulation: Emulation) -> None:
-    """Encoder layers of torch skip their modules when they do not train; tell them not to."""
+    """Encoders of torch skip their modules when they do not train; tell those of emulated ones not to."""
     for module in model.modules():
-        if isinstance(module, nn.TransformerEncoderLayer):
-            emulation._fast_paths.append((module, module.activation_relu_or_gelu))
-            module.activation_relu_or_gelu = 0
+        attribute = next((name for kind, name in _FAST_PATHS if isinstance(module, kind)), None)
+        if attribute is not None and any(isinstance(part, Emulated) for part in module.modules()):
+            emulation._fast_paths.append((module, attribute, getattr(module, attribute)))
+            setattr(module, attribute, False)

@@ -15,12 +15,12 @@ from typing import Any
 import torch
 
 import mxnum as mx
-from mxnum import errors
+from mxnum import amx, errors
 from mxnum.formats import MXFormat
 from mxnum.modes import Accumulate
 from mxnum.recipe import Operand, Recipe, known
 from mxnum.torch import library as library
-from mxnum.torch.operands import BETA, GAMMA, RIGHT, Product, operand_text
+from mxnum.torch.operands import AMX, BETA, GAMMA, RIGHT, Product, operand_text
 from mxnum.torch.randomness import seed_of, signed
 from mxnum.torch.stepwise import LayerNorm
 
@@ -52,27 +52,33 @@ class How:
     rounding: str = field(init=False)
     is_stepwise: bool = field(init=False)
     keeps_weights: bool = field(init=False)
+    #: Whether a row of the weights alone says how it is rounded.
+    takes_rows: bool = field(init=False)
 
     def __post_init__(self) -> None:
         if self.accumulate is not None:
-            mode = errors.choose_member("accumulate", self.accumulate, Accumulate)
-            object.__setattr__(self, "accumulate", str(mode.value))
+            mode = errors.choose("accumulate", self.accumulate, (*(str(mode.value) for mode in Accumulate), AMX))
+            object.__setattr__(self, "accumulate", str(mode))
+            if mode == AMX:
+                amx.check()
         errors.choose("gradient", self.gradient, GRADIENTS)
         r = self.recipe
         used = (r.weights, r.activations, r.weights_backward, r.activations_backward, r.gradients)
         operands = (*used, r.of_weight_gradient, r.gamma, r.beta)
         for operand in operands:
-            is_known = operand.error == "quantize" and not operand.matched and operand.scale_rule != "released_bump"
-            accepted = "a recipe that quantizes: the other errors and 'released_bump' are in mxnum.experiments"
-            errors.require(is_known, "recipe", accepted, operand.describe())
+            _refuse_studies("recipe", operand)
         rest: Any = (self.accumulate, self.gradient == "clipped")
         of_samples: Any = (*rest, True)
         backward = (r.activations_backward, r.weights_backward, r.gradients, r.of_weight_gradient)
-        both = (r.activations_backward, r.activations_backward, r.gradients, r.of_weight_gradient)
+        partner = replace(r.activations_backward, transform=r.gradients.transform)  # they meet in a product
+        both = (r.activations_backward, partner, r.gradients, r.of_weight_gradient)
+        table = replace(r.weights, transform=None)  # (no product sums it)
+        has_tensor_scale = table.is_mx and table.mx_format.tensor_scale is not None
         ready = {
             "linear": Product(r.activations, r.weights, *backward, *rest).text,
             "matmul": Product(r.activations, r.activations, *both, *of_samples).text,
-            "weights": operand_text(r.weights),
+            "weights": operand_text(table),
+            "takes_rows": not (table.is_stochastic or table.block_shape or has_tensor_scale),
             "gamma": operand_text(r.gamma),
             "beta": operand_text(r.beta),
             "bf16": r.bf16,
@@ -108,6 +114,7 @@ def made_ready(recipe: Any, accumulate: str | None = None, gradient: str = "stra
 def _operand_ready(format: Any, options: tuple[tuple[str, Any], ...]) -> tuple[str, bool]:
     operand = Operand.of(format)
     operand = replace(operand, **known(dict(options), Operand, "an operand")) if options else operand
+    _refuse_alone(operand)
     return operand_text(operand), operand.is_stochastic
 
 
@@ -126,10 +133,12 @@ def fake_quantize(
 ) -> Tensor:
     """`mxnum.fake_quantize` of a tensor, with a gradient; other keywords are those of `mxnum.Operand`.
 
-    With ``rounding="sr"``, `seed` is needed: an integer or a `torch.Generator`; `stream` numbers the draws of one seed.
+    With ``rounding="sr"``, `seed` is needed: an integer or a `torch.Generator`; `stream` numbers the draws of one seed,
+    whose bits are those of stream 8 `stream` there.
     """
     _check(x=x)
     errors.require_type(isinstance(axis, int), "axis", "an integer", axis)
+    axis = axis - x.ndim if 0 <= axis < x.ndim else axis  # (those counted from the front are of convolutions)
     text, is_stochastic = _operand_ready(format, tuple(operand.items()))
     clipped = errors.choose("gradient", gradient, GRADIENTS) == "clipped"
     return _fake_quantize(x, text, axis, 0, clipped, _key(is_stochastic, seed, stream))
@@ -141,6 +150,7 @@ def quantize(x: Tensor, format: str | MXFormat | Operand, *, axis: int = -1, **o
     how = Operand.of(format)
     seed, stream = operand.pop("seed", None), operand.pop("stream", 0)
     how = replace(how, **known(operand, Operand, "an operand", ("seed", "stream"))) if operand else how
+    _refuse_alone(how)
     drawn = {"seed": seed_of(seed), "stream": stream} if how.is_stochastic else {}
     return mx.quantize(x.detach(), how.mx_format, **how.keywords(axis), **drawn)
 
@@ -164,8 +174,9 @@ def linear(
 ) -> Tensor:
     """x W^T + bias, and its two products on the way back, each operand quantized along the axis that is summed.
 
-    With `accumulate` it gives the bits of `mxnum.linear_forward` and `linear_backward`, whose operands have the streams
-    4 `stream` (activations), 4 `stream` + 1 (weights) and 4 `stream` + 2 (gradients) of the seed.
+    With a `mxnum.Accumulate` it gives the bits of `mxnum.linear_forward` and `linear_backward`, whose operands have the
+    streams 4 `stream` (activations), 4 `stream` + 1 (weights) and 4 `stream` + 2 (gradients) of the seed. "amx" is as
+    None, by units of the processor where both operands are rounded: see `emulate`.
     """
     _check(x=x, weight=weight, **({} if bias is None else {"bias": bias}))
     errors.require(weight.ndim == 2, "weight", "of two axes", tuple(weight.shape))
@@ -344,6 +355,18 @@ def _key(is_stochastic: bool, seed: Any, stream: int) -> Key:
             raise ValueError("Argument 'seed' must be given with rounding='sr'.")
         return 0, 0, None, 0
     return signed(seed_of(seed)), errors.integer("stream", stream, 0, (1 << 48) - 1), None, 0
+
+
+def _refuse_studies(argument: str, operand: Operand) -> None:
+    is_known = operand.error == "quantize" and not operand.matched and operand.scale_rule != "released_bump"
+    accepted = "one that quantizes: the other errors and 'released_bump' are in mxnum.experiments"
+    errors.require(is_known, argument, accepted, operand.describe())
+
+
+def _refuse_alone(operand: Operand) -> None:
+    """What an operand that is in no product cannot be."""
+    _refuse_studies("operand", operand)
+    errors.require(operand.transform is None, "transform", "None where there is no product", operand.transform)
 
 
 def _refuse_function_transforms() -> None:

@@ -17,7 +17,7 @@ from mxnum.torch.operands import (
     RIGHT,
     Key,
     Product,
-    is_inside,
+    cut,
     multiply,
     operand_of,
     product,
@@ -75,7 +75,7 @@ def _fake_quantize(
 
 @_implementation("fake_quantize_backward")
 def _fake_quantize_backward(grad: Tensor, x: Tensor, operand: str, axis: int) -> Tensor:
-    return grad * is_inside(x, operand_of(operand), axis)
+    return cut(grad, x, operand_of(operand), axis)
 
 
 @_implementation("bfloat16")
@@ -107,7 +107,7 @@ def _bfloat16_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 def _operation(how: Product) -> Any:
-    return rounded if how.accumulate is None else quantized
+    return rounded if how.by_floats else quantized
 
 
 @_implementation("matmul")
@@ -116,11 +116,11 @@ def _matmul(
 ) -> Tensor:
     how = product(text)
     key = Key(seed, stream, position, how.of_samples)
-    places = ({"place": "left"}, {"place": "right"}) if how.accumulate is None else ({}, {})
+    places = ({"place": "left"}, {"place": "right"}) if how.by_floats else ({}, {})
     make = _operation(how)
     left = make(a, how.left, -1, key, LEFT, watch, **places[0])
     right = make(b, how.right, -1 if transposed else -2, key, RIGHT, watch, **places[1])
-    y = multiply(left, _turned(right) if transposed else right, how.accumulate, a.dtype)
+    y = multiply(left, _turned(right) if transposed else right, how, (how.left, how.right), a.dtype)
     return y if bias is None else y.add_(bias)
 
 
@@ -131,25 +131,26 @@ def _matmul_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     how = product(text)
     key = Key(seed, stream, position, how.of_samples)
-    places = ({"place": "left"}, {"place": "right"}) if how.accumulate is None else ({}, {})
+    places = ({"place": "left"}, {"place": "right"}) if how.by_floats else ({}, {})
     make, empty = _operation(how), grad.new_empty(0)
     grad_a = grad_b = grad_bias = empty
     if wanted[0]:
         along = make(grad, how.gradient_left, -1, key, GRADIENT, watch, **places[0])
         right = make(b, how.right_backward, -2 if transposed else -1, key, RIGHT + 1, watch, **places[1])
-        grad_a = multiply(along, right if transposed else _turned(right), how.accumulate, a.dtype)
+        operands = how.gradient_left, how.right_backward
+        grad_a = multiply(along, right if transposed else _turned(right), how, operands, a.dtype)
         if how.clipped:
-            grad_a = grad_a * is_inside(a, how.left, -1)
+            grad_a = cut(grad_a, a, how.left, -1)
     if wanted[1]:
         across = make(grad, how.gradient_right, -2, key, GRADIENT + 1, watch, **places[0])
         left = make(a, how.left_backward, -2, key, LEFT + 1, watch, **places[1])
         pair = (_turned(across), left) if transposed else (_turned(left), across)
-        grad_b = multiply(*pair, how.accumulate, b.dtype)
+        grad_b = multiply(*pair, how, (how.gradient_right, how.left_backward), b.dtype)
         if how.clipped:
-            grad_b = grad_b * is_inside(b, how.right, -1 if transposed else -2)
+            grad_b = cut(grad_b, b, how.right, -1 if transposed else -2)
     if wanted[2]:
-        rows = grad.reshape(-1, grad.shape[-1])
-        if how.accumulate is None:
+        rows = grad.flatten(0, -2)
+        if how.by_floats:
             grad_bias = rows.sum(0)
         else:  # as `mxnum.linear_backward` sums it
             ones = torch.ones(1, len(rows), dtype=rows.dtype, device=rows.device)
@@ -195,7 +196,8 @@ def matmul(a: Tensor, b: Tensor, *rest: Any) -> Tensor:
 
 def bfloat16(x: Tensor, rounding: str, forward: bool = True, backward: bool = False) -> Tensor:
     """The operation `bfloat16`; by torch's casts where those do the same and no compiler leaves them out."""
-    if rounding == "rne" and forward and backward and not torch.compiler.is_compiling():
+    by_casts = rounding == "rne" and x.dtype != torch.float64 and forward and backward
+    if by_casts and not torch.compiler.is_compiling():
         return x.to(torch.bfloat16).to(x.dtype)
     return torch.ops.mxnum.bfloat16(x, rounding, forward, backward)
 
@@ -248,7 +250,7 @@ def _convolution_backward(
     across = rounded(grad, how.gradient_right, 0, key, GRADIENT + 1, watch)
     grad_weight = backward(across, rounded(x, how.left_backward, 0, key, LEFT + 1, watch), weight, 1)
     if how.clipped:
-        grad_x, grad_weight = grad_x * is_inside(x, how.left, 1), grad_weight * is_inside(weight, how.right, 1)
+        grad_x, grad_weight = cut(grad_x, x, how.left, 1), cut(grad_weight, weight, how.right, 1)
     return grad_x, grad_weight
 
 
@@ -303,6 +305,15 @@ for _name, _gradient, _keep in (
     ("convolution", _convolution_gradient, _keep_convolution),
 ):
     torch.library.register_autograd(f"mxnum::{_name}", _gradient, setup_context=_keep, lib=_library)
+
+
+def _no_second_derivative(*_: Any) -> None:
+    raise RuntimeError("Gradients of mxnum.torch have no gradients themselves: rounding has no second derivative.")
+
+
+for _name in _FAKES:
+    if _name.endswith("_backward"):
+        torch.library.register_autograd(f"mxnum::{_name}", _no_second_derivative, lib=_library)
 
 
 def _one_by_one(name: str) -> Any:

@@ -9,9 +9,11 @@ import itertools
 from functools import cache
 from typing import Any
 
+import torch
 from torch import nn
 from torch.nn import functional
 
+from mxnum import errors
 from mxnum.torch import multihead
 from mxnum.torch.attention import Intercepted, attention_functions
 from mxnum.torch.functions import (
@@ -23,6 +25,7 @@ from mxnum.torch.functions import (
     rms_norm_how,
     weights_how,
 )
+from mxnum.torch.operands import AMX, watching
 
 Tensor = Any
 _numbers = itertools.count(1)
@@ -39,7 +42,7 @@ class Site:
     @property
     def key(self) -> Key:
         """What operations draw random bits from, and who looks."""
-        return self.seed, 0, self.emulation.position, self.number
+        return self.seed, 0, self.emulation.place, self.number
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """A copy has a number of its own, by which `watch` tells it from the original."""
@@ -66,15 +69,13 @@ class Emulated:
 
 def kind_of(module: nn.Module, is_attention: bool) -> str | None:
     """The kind of emulation that fits a module, or None."""
-    if is_attention:
-        return "attention"
     for kind, (base, _) in _KINDS.items():
         if base is not None and isinstance(module, base) and type(module).forward is base.forward:
             return kind
-    return None
+    return "attention" if is_attention else None
 
 
-def why_not(module: Any, kind: str | None) -> str | None:
+def why_not(module: Any, kind: str | None, accumulate: str | None) -> str | None:
     """Why a module with parameters of its own is left alone; None if it is not."""
     if "forward" in module.__dict__:
         return "has a forward of its own instance"
@@ -84,6 +85,8 @@ def why_not(module: Any, kind: str | None) -> str | None:
         return "is of no kind that is emulated"
     if kind.startswith("conv") and module.groups != 1:
         return "convolves in groups"
+    if kind.startswith("conv") and accumulate not in (None, AMX):
+        return "has sums of torch alone"
     if kind == "embedding" and module.max_norm is not None:
         return "renormalizes its weights"
     return None
@@ -97,7 +100,8 @@ def enter(module: Any, kind: str, site: Site) -> None:
 
 
 def leave(module: Any) -> None:
-    """Undo `enter`."""
+    """Undo `enter`; nobody looks any more."""
+    watching.pop(module._mx.number, None)
     module.__class__ = type(module).emulates
     del module._mx
 
@@ -130,8 +134,7 @@ def _rms_norm(self: Any, x: Tensor) -> Tensor:
 
 
 def _embedding(self: Any, input: Tensor) -> Tensor:
-    site, operand = self._mx, self._mx.how.recipe.weights
-    of_rows = not (operand.is_stochastic or operand.block_shape)  # then a row alone says how it is rounded
+    site, of_rows = self._mx, self._mx.how.takes_rows
     weight = self.weight if of_rows else weights_how(self.weight, site.how, site.key)
     options = (self.padding_idx, None, 2.0, self.scale_grad_by_freq, self.sparse)
     found = functional.embedding(input, weight, *options)
@@ -151,8 +154,17 @@ def _convolution(self: Any, input: Tensor) -> Tensor:
 
 
 def _attention(self: Any, *arguments: Any, **keywords: Any) -> Any:
-    with Intercepted(attention_functions(self._mx.how, self._mx.key)):
-        return self.emulates.forward(self, *arguments, **keywords)
+    site, mode = self._mx, Intercepted(attention_functions(self._mx.how, self._mx.key))
+    with mode:
+        y = self.emulates.forward(self, *arguments, **keywords)
+    if not (mode.was_used or torch.compiler.is_compiling() or any(map(_attends, list(self.modules())[1:]))):
+        accepted = "names of modules that call scaled_dot_product_attention (or hold one that is named too)"
+        errors.require(False, "attention", accepted, site.name)
+    return y
+
+
+def _attends(module: Any) -> bool:
+    return isinstance(module, Emulated) and module._mx_kind == "attention"
 
 
 _KINDS: dict[str, tuple[Any, Any]] = {

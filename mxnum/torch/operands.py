@@ -15,18 +15,19 @@ from typing import Any, NamedTuple, cast
 import torch
 
 import mxnum as mx
-from mxnum import errors
+from mxnum import amx, errors
 from mxnum.recipe import Operand
 from mxnum.tensors import host_array
+from mxnum.torch.transform import hadamard
 
 Tensor = Any
+#: What `accumulate` says beside the members of `mxnum.Accumulate`.
+AMX = "amx"
 
 #: The streams of Philox that one step of one module takes: operand by operand, and for each of its two axes.
 LEFT, RIGHT, GRADIENT, GAMMA, BETA = 0, 2, 4, 6, 7
 #: Those of parameters, which all workers share; the right operand of a product may also belong to samples.
 _SHARED = (RIGHT, RIGHT + 1, GAMMA, BETA)
-#: The signs of the Hadamard transform: those of TransformerEngine's weight gradients.
-_SIGNS = (1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1)
 #: Who looks at operands: (watch, slot, operand, axis, x, value, step), by the number that an operation is given.
 watching: dict[int, Callable[..., None]] = {}
 _memory = threading.local()
@@ -46,12 +47,17 @@ class Product(NamedTuple):
     #: Of the output, for the gradient of the left and of the right operand.
     gradient_left: Operand
     gradient_right: Operand
-    #: None: as torch sums; or a `mxnum.Accumulate`.
+    #: None: as torch sums; "amx": the same, of rounded operands on the processor's units; or a `mxnum.Accumulate`.
     accumulate: str | None = None
     #: Whether gradients are cut where the operand was clamped.
     clipped: bool = False
     #: Whether the right operand belongs to samples, as the left one does, and is no parameter.
     of_samples: bool = False
+
+    @property
+    def by_floats(self) -> bool:
+        """Whether operands are floats that torch multiplies."""
+        return self.accumulate in (None, AMX)
 
     @property
     def text(self) -> str:
@@ -110,8 +116,16 @@ def operand_of(text: str) -> Operand:
 
 
 @lru_cache(maxsize=4096)
-def _prepared(operand: Operand, axis: int) -> tuple[Any, dict[str, Any]]:
-    return operand.mx_format, operand.keywords(axis)
+def prepared(operand: Operand, axis: int, ndim: int) -> tuple[Any, dict[str, Any]]:
+    """The format, and the keywords of `mxnum.quantize` for an array of so many axes.
+
+    Tiles lie over the last two; for convolutions, whose axes are counted from the front, over the first two, which are
+    the channels of a weight.
+    """
+    keywords = operand.keywords(axis)
+    if operand.block_shape is not None and axis >= 0:
+        keywords["blocks"] = (*keywords.pop("block_shape"), *[1] * (ndim - 2))
+    return operand.mx_format, keywords
 
 
 def rounded(
@@ -122,19 +136,20 @@ def rounded(
     With `place`, the name of a buffer that this thread reuses, the result is good until the next call that names it:
     fresh memory costs more than rounding.
     """
+    if operand.transform:
+        x = hadamard(x, axis)
     if operand.format is None:
         value = x
     elif operand.format == "bfloat16":
         value = to_bfloat16(x, operand.rounding)
     else:
-        if operand.transform:
-            x = hadamard(x, axis)
-        fmt, keywords = _prepared(operand, axis)
+        fmt, keywords = prepared(operand, axis, x.ndim)
         drawn = key.keywords(operand, slot, x.numel())
         if _others:
             value = _others[-1](x, operand, axis, **drawn)
             fits = isinstance(value, torch.Tensor) and (value.shape, value.dtype) == (x.shape, x.dtype)
-            errors.require(fits, "kernel", f"a function to tensors of shape {tuple(x.shape)} and {x.dtype}", value)
+            got = f"{tuple(value.shape)}, {value.dtype}" if isinstance(value, torch.Tensor) else type(value).__name__
+            errors.require(fits, "kernel", f"a function to tensors of shape {tuple(x.shape)} and {x.dtype}", got)
         elif place is None or not x.is_cpu:
             value = mx.fake_quantize(x, fmt, out=torch.empty_like(x), **keywords, **drawn)
         else:
@@ -150,7 +165,7 @@ def rounding_by(kernel: Callable[..., Tensor]) -> Iterator[None]:
     """Within the context, operands in MX formats are rounded by a kernel of yours, forward and backward.
 
     It is called as ``kernel(x, operand, axis)``, for stochastic rounding with the keywords `seed`, `stream` and maybe
-    `first` too, and answers with a tensor of the shape and type of x. Products with `accumulate` are not rounded by it.
+    `first` too, and answers with a tensor of the shape and type of x. Products with `accumulate` take codes, and raise.
     """
     errors.require_type(callable(kernel), "kernel", "a function", kernel)
     _others.append(kernel)
@@ -164,39 +179,53 @@ def quantized(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, watch
     """The same as an MX array, for products with a defined sum; a tensor where it is not one."""
     if not operand.is_mx:
         return rounded(x, operand, axis, key, slot, watch)
+    errors.require(not _others, "accumulate", "None within rounding_by()", "a sum of our codes")
     if operand.transform:
         x = hadamard(x, axis)
-    fmt, keywords = _prepared(operand, axis)
+    fmt, keywords = prepared(operand, axis, x.ndim)
     made = mx.quantize(x, fmt, **keywords, **key.keywords(operand, slot, x.numel()))
     if watch in watching:
         watching[watch](slot, operand, axis, x, made.dequantize(x.dtype), key)
     return made
 
 
-def multiply(a: Any, b: Any, accumulate: str | None, dtype: Any, out: Tensor | None = None) -> Tensor:
+def multiply(a: Any, b: Any, how: Product, operands: tuple[Operand, Operand], dtype: Any) -> Tensor:
     """The product of two operands, as they come from `rounded` or `quantized`."""
-    if accumulate is None:
-        return torch.matmul(a, b, out=out)
-    made = mx.matmul(a, b, accumulate=accumulate, out_dtype=dtype)
-    return made if out is None else out.copy_(made)
+    if how.by_floats:
+        are_narrow = dtype == torch.float32 and not _others and all(map(_fits_bfloat16, operands))
+        return amx.multiply(a, b) if how.accumulate == AMX and are_narrow else torch.matmul(a, b)
+    tensors = [isinstance(part, torch.Tensor) for part in (a, b)]
+    if how.accumulate == "block" and any(tensors):
+        raise ValueError("Argument 'recipe' must quantize both operands of each product with accumulate='block'.")
+    if dtype == torch.float64:
+        raise ValueError(f"Argument 'accumulate' must be None for torch.float64, not {how.accumulate!r}.")
+    return mx.matmul(a, b, accumulate=cast(str, how.accumulate), out_dtype=dtype)
+
+
+def _fits_bfloat16(operand: Operand) -> bool:
+    """Whether all that is rounded to it is a bfloat16 number: eight bits at most times a power of two."""
+    return operand.format == "bfloat16" or (operand.is_mx and operand.mx_format.scale.power_of_two)
 
 
 def to_bfloat16(x: Tensor, rounding: str) -> Tensor:
     """x with values of bfloat16: a new tensor of the same type."""
     if x.dtype == torch.bfloat16:
         return x
-    if rounding == "rne":
+    if rounding == "rne" and x.dtype != torch.float64:  # (which torch rounds to float32 first)
         return x.to(torch.bfloat16).to(x.dtype)
     codes = mx.encode(x, "bfloat16", rounding=rounding, overflow="ieee")
     return codes.view(torch.bfloat16).to(x.dtype)
 
 
-def is_inside(x: Tensor, operand: Operand, axis: int) -> Tensor:
-    """Which elements do not exceed the largest value of their block: the others clamp."""
+def cut(grad: Tensor, x: Tensor, operand: Operand, axis: int) -> Tensor:
+    """The gradient of x without those of elements that exceed the largest value of their block: these clamp."""
     if not operand.is_mx:
-        return torch.ones_like(x, dtype=torch.bool)
-    q = mx.quantize(x, operand.mx_format, **{**operand.keywords(axis), "rounding": "rne"})
-    return ~is_clamped(x, q)
+        return grad
+    if operand.transform:
+        x, grad = hadamard(x, axis), hadamard(grad, axis)
+    fmt, keywords = prepared(operand, axis, x.ndim)
+    grad = grad * ~is_clamped(x, mx.quantize(x, fmt, **{**keywords, "rounding": "rne"}))
+    return hadamard(grad, axis, inverse=True) if operand.transform else grad
 
 
 def is_clamped(x: Tensor, q: mx.MXArray) -> Tensor:
@@ -204,24 +233,6 @@ def is_clamped(x: Tensor, q: mx.MXArray) -> Tensor:
     element, value = q.format.element, cast(Tensor, q.dequantize(x.dtype))
     at_largest = cast(Tensor, mx.decode(q.codes, element)).abs() == float(element.max)
     return at_largest & (value.abs() < x.abs())
-
-
-def hadamard(x: Tensor, axis: int) -> Tensor:
-    """Each 16 along the axis multiplied by an orthogonal matrix of signs: products along that axis stay as they are."""
-    length = x.shape[axis]
-    if length % 16:
-        raise ValueError(f"Transform 'hadamard' needs a multiple of 16 elements along the summed axis, not {length}.")
-    matrix = _hadamard_matrix().to(dtype=x.dtype, device=x.device)
-    rows = x.movedim(axis, -1)
-    return (rows.reshape(*rows.shape[:-1], -1, 16) @ matrix).reshape(rows.shape).movedim(-1, axis)
-
-
-@lru_cache(maxsize=1)
-def _hadamard_matrix() -> Tensor:
-    matrix = torch.ones(1, 1)
-    for _ in range(4):
-        matrix = torch.cat([torch.cat([matrix, matrix], 1), torch.cat([matrix, -matrix], 1)])
-    return torch.tensor(_SIGNS, dtype=torch.float32)[:, None] * matrix / 4
 
 
 def _buffer(place: str, x: Tensor) -> tuple[Tensor, Any]:

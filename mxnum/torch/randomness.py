@@ -34,9 +34,19 @@ def module_seed(seed: int, name: str) -> int:
 def position_of(step: int, first: int, count: int) -> Any:
     """What changes in a run, as operations take it: the step, and that `count` samples from `first` on are here.
 
-    A tensor, so that a compiled model is not compiled anew when they change.
+    A tensor, so that a compiled model is not compiled anew when they change; on the CPU, and no inference tensor,
+    whatever the context: it is kept for the way back.
     """
-    return torch.tensor([step, first, count])
+    with torch.inference_mode(False):
+        return torch.tensor([step, first, count], device="cpu")
+
+
+def moved(position: Any, by: Any) -> Any:
+    """The sum of two positions."""
+    if torch.compiler.is_compiling():
+        return position + by
+    with torch.inference_mode(False):
+        return position + by
 
 
 def worker_of(worker: Any) -> int:
@@ -50,6 +60,11 @@ def worker_of(worker: Any) -> int:
 def signed(seed: int) -> int:
     """64 bits as torch's operations hold integers."""
     return seed - (1 << 64) if seed >= 1 << 63 else seed
+
+
+def exporting() -> bool:
+    """Whether `torch.export` follows: then a new position would be none (and torch before 2.7 does not say)."""
+    return bool(getattr(torch.compiler, "is_exporting", bool)())
 
 
 def recomputing() -> bool:

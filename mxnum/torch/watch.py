@@ -17,10 +17,9 @@ from torch import nn
 
 import mxnum as mx
 from mxnum import errors
-from mxnum.formats import E8M0
 from mxnum.recipe import Operand, Recipe
 from mxnum.torch.emulate import emulation_of
-from mxnum.torch.operands import BETA, GAMMA, GRADIENT, LEFT, RIGHT, Key, is_clamped, watching
+from mxnum.torch.operands import BETA, GAMMA, GRADIENT, LEFT, RIGHT, Key, is_clamped, prepared, watching
 from mxnum.torch.randomness import recomputing
 
 Tensor = Any
@@ -55,7 +54,8 @@ class Watch:
             Shares of the elements beyond the largest value of their block, before rounding, and of those that became
             zero.
         scale_least, scale_greatest, scales_at_ends
-            The least and the greatest scale code, and how many blocks have the least or the greatest that there is.
+            The least and the greatest scale code, and how many blocks have the least or the greatest that there is;
+            of scales that are no codes of eight bits, the least and the greatest value.
         flips
             Of a parameter: the share of codes that differ from those of the look before.
         zeta, cosine
@@ -103,6 +103,7 @@ class Watch:
         """
         emulation = emulation_of(model)
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+        errors.require(bool(named), "model", "one with parameters that require a gradient", "one without")
         position, hows = emulation.position, {name: site.how for name, site in emulation.sites.items()}
         self._is_quiet = True
         try:
@@ -147,15 +148,14 @@ class Watch:
         row: dict[str, Any] = {"step": step, "module": name, "operand": what}
         wide, error = x.double(), value.double() - x.double()
         row["rmse"] = math.sqrt(error.square().sum() / wide.square().sum()) if wide.any() else 0.0
-        fmt, nearest = operand.mx_format, {**operand.keywords(axis), "rounding": "rne"}
-        q = mx.quantize(x, fmt, **nearest)
+        fmt, keywords = prepared(operand, axis, x.ndim)
+        q = mx.quantize(x, fmt, **{**keywords, "rounding": "rne"})
         row["clamped"] = float(is_clamped(x, q).double().mean())
         row["underflow"] = float(((value == 0) & (x != 0)).double().mean())
-        scales = cast(Tensor, q.scales).to(torch.int64)
-        row["scale_least"], row["scale_greatest"] = int(scales.min()), int(scales.max())
-        if fmt.scale == E8M0:
-            ends = (scales == 0) | (scales == E8M0.nan_code - 1)
-            row["scales_at_ends"] = int(ends.sum())
+        scales = cast(Tensor, q.scales)
+        row["scale_least"], row["scale_greatest"] = scales.min().item(), scales.max().item()
+        if scales.dtype == torch.uint8:
+            row["scales_at_ends"] = int(((scales == 0) | (scales == fmt.scale.max_code)).sum())
         if slot in _PARAMETERS:
             before, self._codes[name, what] = self._codes.get((name, what)), q.codes
             if before is not None and before.shape == q.codes.shape:

@@ -1,7 +1,8 @@
+import numpy as np
 import pytest
 
-from mxnum.experiments.config import Experiment, uniform_precision
-from mxnum.experiments.cost import measure, products_alone
+from mxnum.experiments.config import Experiment, Precision, uniform_precision
+from mxnum.experiments.cost import measure, products_alone, shares
 
 pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
 
@@ -15,28 +16,34 @@ def test_ratios_are_of_the_right_kind():
     assert found["quantization"] < 1
 
 
-def test_the_products_are_those_of_the_model(monkeypatch):
-    from mxnum.experiments import cost, kernels
+def test_the_products_are_those_of_the_model():
+    from mxnum.experiments import kernels
     from mxnum.experiments.data import Batches
     from mxnum.experiments.machine import Machine
     from mxnum.experiments.model import Network
 
     seen = []
-    real = cost.np.matmul
 
     class Recorder:
         def __getattr__(self, name):
-            return getattr(cost_np, "asarray" if name == "asnumpy" else name)
+            return getattr(np, "asarray" if name == "asnumpy" else name)
 
         def matmul(self, a, b, out):
             seen.append(tuple(sorted((a.shape[-2], a.shape[-1], b.shape[-1]))))
-            return real(a, b, out=out)
+            return np.matmul(a, b, out=out)
 
-    cost_np = cost.np
-    monkeypatch.setattr(cost, "np", Recorder())
-    products_alone(SMALL, 1)()
+    machine = Machine(Recorder(), kernels)
+    products_alone(SMALL, 1, machine)()
     alone, seen[:] = sorted(seen), []
-    network = Network(SMALL, (1,), Machine(Recorder(), kernels))
+    network = Network(SMALL, (1,), machine)
     network.loss_and_gradients(*Batches(SMALL, (1,))(0), 0)
     assert sorted(seen) == alone
     assert len(alone) == 12
+
+
+def test_shares_are_of_one_step():
+    seconds, found = shares(SMALL, rounds=3)
+    assert seconds > 0
+    assert list(found) == ["products", "batch and teacher", "quantization", "vector operations and optimizer"]
+    assert sum(found.values()) == pytest.approx(1)
+    assert shares(SMALL.but(precision=Precision()), rounds=1)[1]["quantization"] == 0

@@ -11,6 +11,7 @@ import pytest
 from mxnum.experiments import loop, machine, storage
 from mxnum.experiments.config import BFLOAT16, Experiment, Injection, Operand, Precision, uniform_precision
 from mxnum.experiments.loop import Training, load, save
+from mxnum.experiments.operands import rounded
 from tests.experiments import strict
 
 pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
@@ -90,3 +91,46 @@ def test_names(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(ModuleNotFoundError, match=r"need CuPy, which comes with: pip install mxnum\[cuda\]"):
         loop.train(BASE, (1,), machine="cuda")
+
+
+@pytest.fixture
+def amx():
+    pytest.importorskip("torch", reason="torch is not installed")
+    try:
+        return machine.machine("amx")
+    except ValueError as problem:
+        pytest.skip(str(problem))
+
+
+@pytest.mark.parametrize("format", ["mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e2m3", "mxfp4_e2m1", "mxint8", "bfloat16"])
+def test_units_for_bfloat16_lose_nothing_of_operands_that_fit(format, amx):
+    rng, operand = np.random.default_rng(3), Operand(format)
+    x = rng.standard_normal((2, 64, 96), dtype=np.float32) * np.exp2(rng.integers(-90, 20, (2, 64, 1)))
+    w = rng.standard_normal((2, 64, 96), dtype=np.float32)
+    x, w = (rounded(np.float32(a), operand, -1, np.empty(a.shape, np.float32)) for a in (x, w))
+    product = amx.product(operand, operand)
+    assert product is amx.narrow_product
+    out = np.empty((2, 64, 64), np.float32)
+    product(x, w.swapaxes(-1, -2), out)
+    wide = x.astype(float) @ w.swapaxes(-1, -2)
+    sizes = np.abs(x).astype(float) @ np.abs(w).swapaxes(-1, -2)
+    assert (np.abs(out - wide) <= 1e-6 * sizes).all()  # (bfloat16 itself would be off by 1e-3)
+    product(w.swapaxes(-1, -2), x, of_weights := np.empty((2, 96, 96), np.float32))
+    assert np.abs(of_weights - w.swapaxes(-1, -2).astype(float) @ x).max() <= 1e-5 * np.abs(of_weights).max()
+
+
+def test_other_operands_are_multiplied_by_blas(amx):
+    narrow = Operand("mxfp8_e4m3")
+    for pair in ((Operand(), narrow), (narrow, Operand())):
+        assert amx.product(*pair) == amx._product
+    assert machine.CPU.product(narrow, narrow) == machine.CPU._product
+
+
+def test_training_on_units_for_bfloat16(amx):
+    for experiment in (BASE.but(precision=E2M1), BASE.but(gelu="tanh", precision=E2M1, quantized_teacher=True)):
+        ours, _ = losses(experiment, amx)
+        theirs, _ = losses(experiment, machine.CPU)
+        assert np.allclose(ours, theirs, rtol=2e-3)
+    same, _ = losses(BASE, amx)
+    assert np.array_equal(same, losses(BASE, machine.CPU)[0])
+    assert amx.about["products"].startswith("bfloat16 by torch ")

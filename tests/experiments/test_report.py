@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mxnum.experiments import report, storage, studies, sweep
+from mxnum.experiments import interventions, report, storage, studies, sweep
 from mxnum.experiments.config import Experiment, experiment_from
 from mxnum.experiments.excursions import Outcome
 
@@ -126,9 +127,46 @@ def test_runs_on_disk_become_a_table(tmp_path):
         report.collect(changed, tmp_path)
 
 
+def test_runs_under_way_are_as_far_as_their_checkpoints(tmp_path):
+    pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
+    from mxnum.experiments.loop import Training, load, save
+
+    tiny = Experiment(width=32, layers=1, batch=32, steps=50)
+    study = studies.Study("tiny", "?", {"FP32": tiny, "other": tiny.but(rate=0.5)}, 2, "FP32", 20)
+    training = Training(tiny, (4, 9))
+    for step in range(30):
+        training.advance(step % 20 == 0)
+    path = tmp_path / study.setting / "FP32" / "checkpoint-4-9-2.npz"
+    save(training, path)
+    with pytest.raises(ValueError, match="has no run of the study 'tiny'"):
+        report.collect(study, tmp_path)
+    runs = report.collect(study, tmp_path, unfinished=True)["arms"]["FP32"]["runs"]
+    assert [(run["seed"], run["steps"], run["measured_at"]) for run in runs] == [(4, 30, [0, 20]), (9, 30, [0, 20])]
+    assert len(runs[1]["measured"]["second_moment_least"]) == 2
+    shutil.copytree(path.parent, tmp_path / study.setting / "other")  # of another configuration
+    assert list(report.collect(study, tmp_path, unfinished=True)["arms"]) == ["FP32"]
+    with pytest.raises(ValueError, match="is of another configuration; remove it"):
+        load(Training(study.arms["other"], (4, 9)), path)
+    load(Training(tiny.but(steps=80), (4, 9)), path)  # more steps of the same
+
+
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 #: The kernels of OpenBLAS that made the stored results: others add in another order.
 KERNELS = "SkylakeX"
+#: Studies whose table is a page beside it.
+PAGES = sorted(page.stem for page in RESULTS.glob("*.md") if page.stem not in ("README", "interventions"))
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_stored_pages_are_what_this_code_says_of_the_stored_runs(name):
+    assert (RESULTS / f"{name}.md").read_text() == report.page(report.stored(RESULTS, name))
+
+
+def test_the_stored_page_of_actions_too():
+    table = storage.read_json(RESULTS / "interventions.json")
+    assert (RESULTS / "interventions.md").read_text() == interventions.summary(table) + "\n"
+
+
 FIRST_BIN = """
 import json, sys
 import numpy as np

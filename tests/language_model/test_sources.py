@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("torch", reason="the extra torch is not installed")
 
-from mxnum.language_model import HiddenMarkov, Markov, Setting, Text, source_of
+from mxnum.language_model import HiddenMarkov, Markov, Setting, Text, pairs, source_of
 
 
 @pytest.mark.parametrize(
@@ -55,10 +60,47 @@ def test_the_entropy_of_hidden_states_is_enclosed(vocabulary, states):
 def test_text_is_read_by_bytes(tmp_path):
     path = tmp_path / "text"
     path.write_bytes(bytes(range(200)))
-    made = Text(path).batch(np.random.default_rng(0), 5, 11)
-    assert made.shape == (5, 11)
+    made, held_out = (Text(path).batch(np.random.default_rng(0), 50, 11, part) for part in (False, True))
+    assert made.shape == (50, 11)
     assert (np.diff(made, axis=1) == 1).all()
-    with pytest.raises(ValueError, match="'text' must be a file of more than 200 bytes"):
-        Text(path).batch(np.random.default_rng(0), 5, 200)
-    with pytest.raises(ValueError, match="'vocabulary' must be 256 for text"):
+    assert made.max() <= 179
+    assert held_out.min() >= 180
+    with pytest.raises(ValueError, match="'text' must be a file of which each part has at least 21 symbols"):
+        Text(path).batch(np.random.default_rng(0), 5, 21, held_out=True)
+    with pytest.raises(ValueError, match="'vocabulary' must be 256 for the bytes of a text, or more"):
         source_of(Setting(source="text", text=str(path)))
+
+
+def test_text_in_pairs_of_bytes(tmp_path):
+    path = tmp_path / "text"
+    text = (" the cat sat on the mat; the hat is on the cat" * 40).encode()
+    path.write_bytes(text)
+    source = source_of(Setting(source="text", text=str(path), vocabulary=270))
+    encoded = pairs.encode(text, 270)
+    assert encoded.decode(encoded.symbols) == text
+    assert source.bytes_per_symbol == len(text) / len(encoded.symbols) > 2
+    assert source.batch(np.random.default_rng(0), 4, 20).max() < 270
+    with pytest.raises(ValueError, match=r"'vocabulary' must be at most 2\d\d, the pairs that there are, not 4096"):
+        pairs.encode(text, 4096)
+
+
+@given(st.binary(min_size=2, max_size=80), st.integers(1, 12))
+def test_pairs_as_counting_anew_finds_them(text, more):
+    """The commonest pair within words, of which the smallest, is merged from the left."""
+    words = [list(word) for word in re.findall(rb"\s*\S+|\s+", text)]
+    for new in range(256, 256 + more):
+        counts = Counter(pair for word in words for pair in pairwise(word))
+        if not counts:
+            with pytest.raises(ValueError, match="'vocabulary' must be at most"):
+                pairs.encode(text, 256 + more)
+            return
+        best = min(counts, key=lambda pair: (-counts[pair], pair))
+        for word in words:
+            at = 0
+            while at < len(word) - 1:
+                if (word[at], word[at + 1]) == best:
+                    word[at : at + 2] = [new]
+                at += 1
+    encoded = pairs.encode(text, 256 + more)
+    assert encoded.symbols.tolist() == [symbol for word in words for symbol in word]
+    assert encoded.decode(encoded.symbols) == text

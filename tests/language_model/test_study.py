@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,19 @@ def test_a_study_runs_goes_on_and_is_collected(study, tmp_path):
         collect(changed, tmp_path / "runs")
     with pytest.raises(ValueError, match="'runs' must be a folder with runs"):
         collect(study, tmp_path / "nothing")
+
+
+def test_processes_give_the_same_runs_and_isolate_failures(study, tmp_path):
+    pytest.importorskip("threadpoolctl", reason="the extra experiments is not installed")
+    run_study(study, tmp_path / "here", seeds=1, say=lambda text: None)
+    wrong = replace(
+        study, arms=study.arms | {"wrong": study.arms["plain"].but(source="text", text="nothing", vocabulary=256)}
+    )
+    failed = run_study(wrong, tmp_path / "runs", seeds=1, processes=2, say=lambda text: None)
+    assert [(failure.arm, failure.seed) for failure in failed] == [("wrong", 5)]
+    assert "FileNotFoundError" in failed[0].reason
+    ours, theirs = (collect(study, tmp_path / name)["arms"] for name in ("runs", "here"))
+    assert ours == theirs
 
 
 @pytest.mark.parametrize(

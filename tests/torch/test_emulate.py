@@ -207,6 +207,62 @@ def test_encoder_layers_of_torch_do_not_skip_what_is_emulated():
     assert len(emulation.modules) == 10
 
 
+@pytest.mark.filterwarnings("ignore:.*nested tensors is in prototype")
+def test_encoders_in_evaluation_take_masks_and_those_left_alone_stay_as_they_are():
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(32, 2, 64, dropout=0.0, batch_first=True)
+    encoder, x = nn.TransformerEncoder(layer, 2).eval(), torch.randn(3, 8, 32)
+    mask = torch.arange(24).reshape(3, 8) % 8 > 5
+    with torch.no_grad():
+        want = encoder(x, src_key_padding_mask=mask)
+        mxt.emulate(encoder, Recipe())
+        y = encoder(x, src_key_padding_mask=mask)
+        assert torch.allclose(y[:, :6], want[:, :6], atol=1e-5)
+        mxt.restore(encoder)
+        assert encoder.use_nested_tensor
+        mxt.emulate(encoder, "mxfp4_e2m1", filter="layers.1.*")
+        assert not encoder.use_nested_tensor
+        assert [each.activation_relu_or_gelu for each in encoder.layers] == [1, 0]
+
+
+def test_attention_is_where_its_name_says():
+    class Eager(nn.Module):
+        def forward(self, x):
+            return (x @ x.mT).softmax(-1) @ x
+
+    model = nn.Sequential(Eager())
+    mxt.emulate(model, "mxint8", attention="0")
+    with pytest.raises(ValueError, match="'attention' must be names of modules that call scaled_dot_product_attention"):
+        model(torch.randn(2, 4, 32))
+    torch.manual_seed(0)
+    wide, narrow = (nn.Sequential(Attending(), nn.MultiheadAttention(32, 2)) for _ in range(2))
+    narrow.load_state_dict(wide.state_dict())
+    emulation = mxt.emulate(wide, "mxfp4_e2m1", attention="*")  # what is emulated otherwise, stays so
+    assert set(emulation.modules) == {"", "0", "0.qkv", "1"}
+    mxt.emulate(narrow, "mxfp4_e2m1", attention="0")
+    x = torch.randn(3, 8, 32)
+    assert torch.equal(wide[0](x), narrow[0](x))
+    assert torch.equal(wide[1](x, x, x)[0], narrow[1](x, x, x)[0])
+
+
+def test_a_lookup_has_the_bits_of_the_whole_table():
+    for options in ("nvfp4", "mxfp4_e2m1", {"uniform": {"format": "mxint4", "block_shape": [4, 8]}}):
+        table = nn.Embedding(40, 32)
+        with torch.no_grad():
+            table.weight[3] *= 1000  # the tensor scale of nvfp4 hangs on it
+        recipe = Recipe.of(options)
+        mxt.emulate(table, recipe)
+        want = mx.fake_quantize(table.weight.detach(), recipe.weights.mx_format, **recipe.weights.keywords(-1))
+        assert torch.equal(table(IDS), want[IDS])
+
+
+def test_tiles_of_convolutions_are_of_channels():
+    layer, x = nn.Conv2d(32, 16, 3), torch.randn(2, 32, 8, 8)
+    mxt.emulate(layer, Recipe(weights={"format": "mxint4", "block_shape": (16, 16)}))
+    weight = mx.fake_quantize(layer.weight.detach(), "mxint4", blocks=(16, 16, 1, 1))
+    assert torch.allclose(layer(x), nn.functional.conv2d(x, weight, layer.bias), atol=1e-5)
+
+
 def test_training_learns():
     model = Model()
     mxt.emulate(model, "uniform", attention=["block.attend"])
@@ -234,7 +290,7 @@ WRONG = {
     "restore": (lambda: mxt.restore(Model()), "'model' must be one that emulate"),
     "set": (lambda: mxt.set_recipe(Model(), "mxint8"), "'model' must be one that emulate"),
     "float64": (lambda: mxt.emulate(Model().double(), "mxint8", accumulate="block").modules["head"](
-        torch.ones(1, 32, dtype=torch.float64)), "'out_dtype' must be"),
+        torch.ones(1, 32, dtype=torch.float64)), "'accumulate' must be None for torch.float64, not 'block'"),
 }  # fmt: skip
 
 
@@ -270,6 +326,11 @@ def test_layers_that_are_left_alone_say_why():
         "lazy": "(LazyLinear) has no parameters before its first call",
     }
     assert str(emulation).startswith("No module is emulated. Left alone: grouped (Conv1d) convolves in groups; ")
+
+
+def test_convolutions_have_no_defined_sums():
+    emulation = mxt.emulate(nn.Sequential(nn.Conv1d(4, 4, 3), nn.Linear(6, 2)), "mxint8", accumulate="block")
+    assert emulation.unknown == "Left alone: 0 (Conv1d) has sums of torch alone."
 
 
 def test_types_of_weights():

@@ -134,6 +134,27 @@ def test_export():
     assert any("mxnum.matmul" in str(node.target) for node in program.graph.nodes)
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_export_in_training_leaves_the_step_alone(strict):
+    model, x = nn.Sequential(nn.Linear(32, 8)), numbers(3, 32).detach()
+    emulation = mxt.emulate(model, STOCHASTIC, seed=1)
+    y = model(x)
+    program = torch.export.export(model, (x,), strict=strict)
+    assert type(emulation.position) is torch.Tensor
+    assert emulation.step == 1
+    assert torch.equal(program.module()(x), y)
+
+
+def test_masked_attention_compiles():
+    class Attending(nn.Module):
+        def forward(self, x):
+            return nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+    model, x = nn.Sequential(Attending()), numbers(2, 8, 32)
+    mxt.emulate(model, "mxfp4_e2m1", attention="0")
+    assert torch.equal(torch.compile(model, fullgraph=True, backend="aot_eager")(x), model(x))
+
+
 def test_texts_of_products_are_read_as_they_were_written():
     from mxnum.torch.functions import How
     from mxnum.torch.operands import Product, operand_of, operand_text, product

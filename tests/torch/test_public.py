@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,9 +22,8 @@ def test_every_name_and_parameter_is_on_the_page(name):
     assert thing.__doc__
     if inspect.isclass(thing):
         assert f".. py:class:: {name}\n" in PAGE
-        public = [
-            each for each in vars(thing) if not each.startswith("_") and each not in ("seed_of", "advance", "sites")
-        ]
+        inside = ("seed_of", "advance", "remember", "place", "sites")
+        public = [each for each in vars(thing) if not each.startswith("_") and each not in inside]
         start = PAGE.index(f".. py:class:: {name}\n")
         text = PAGE[start : PAGE.find(".. py:", start + 5)]
         assert all(f"`{each}`" in text for each in public), public
@@ -36,6 +36,18 @@ def test_every_name_and_parameter_is_on_the_page(name):
             default = repr(parameter.default).replace("'", '"').replace("1e-05", "1e-5")
             text += f"={default}"
         assert text in said, text
+
+
+def test_the_lines_of_the_readme_run(capsys):
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    (block,) = re.findall(r"```text\n(import torch, mxnum.torch as mxt\n.*?)```", readme, re.S)
+    assert len(block.splitlines()) == 6
+    exec(block, {})
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "2 modules are emulated: 2 Linear."
+    assert {line.split()[2] for line in said[2:]} == {
+        "activations", "weights", "gradients", "weights_backward", "activations_backward", "gradients_for_weights"
+    }  # fmt: skip
 
 
 def test_an_older_torch_is_refused():

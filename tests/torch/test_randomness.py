@@ -99,6 +99,35 @@ def test_what_is_computed_again_draws_the_same(reentrant):
     assert same([loss, *(p.grad for p in outer.parameters())], gradients_of(Model(), 2))
 
 
+@pytest.mark.parametrize("order", ["one after the other", "backwards", "at once"])
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_what_is_computed_again_belongs_to_its_own_step(reentrant, order):
+    plain, checkpointed = Model(), Model(reentrant)
+    found = []
+    for model in (plain, checkpointed):
+        mxt.emulate(model, STOCHASTIC, seed=3)
+        losses = [model(x()).square().mean() for _ in range(3)]
+        losses = {"at once": [sum(losses)], "backwards": losses[::-1]}.get(order, losses)
+        for loss in losses:
+            loss.backward()
+        found.append([p.grad for p in model.parameters()])
+    assert same(*found)
+
+
+def test_whatever_the_context_the_step_can_be_kept_for_the_way_back():
+    model, other = Model(), Model()
+    mxt.emulate(other, STOCHASTIC, seed=3)
+    with torch.inference_mode(), torch.device("meta"):
+        emulation = mxt.emulate(model, STOCHASTIC, seed=3)
+    with torch.inference_mode():
+        first = model(x())
+    assert emulation.step == 1
+    assert torch.equal(first, other(x()))
+    for each in (model, other):
+        each.eval()
+    assert same(gradients(model), gradients(other))
+
+
 def gradients_of(model, steps):
     mxt.emulate(model, STOCHASTIC, seed=3)
     return gradients(model, steps)

@@ -56,6 +56,23 @@ def test_the_figures_are_those_of_measure():
     assert names == {("0", n) for n in both} | {("3", n) for n in both | {"gradients", "weights_backward"}}
 
 
+def test_scales_that_are_floats():
+    net = nn.Sequential(nn.Linear(128, 128))
+    with torch.no_grad():
+        net[0].weight[:, :16] = 0
+    mxt.emulate(net, {"*": Recipe(weights="nvfp4", activations="e4m3:scale=float32,block=128")})
+    watch, tensor = mxt.watch(net), torch.randn(4, 128)
+    net(tensor)
+    (row,) = of(watch, operand="weights")
+    scales = mx.quantize(net[0].weight.detach(), "nvfp4").scales
+    assert (row["scale_least"], row["scale_greatest"]) == (0, scales.max())
+    assert row["scales_at_ends"] == ((scales == 0) | (scales == 0x7E)).sum() >= 128
+    (row,) = of(watch, operand="activations")
+    scales = mx.quantize(tensor, "e4m3:scale=float32,block=128").scales
+    assert (row["scale_least"], row["scale_greatest"]) == (scales.min(), scales.max())
+    assert "scales_at_ends" not in row
+
+
 def test_steps_and_flips():
     net = model()
     mxt.emulate(net, Recipe.uniform("mxint4"))
@@ -181,11 +198,15 @@ def test_what_is_wrong_is_said_in_a_sentence():
     with pytest.raises(ValueError, match="'model' must be one that emulate"):
         mxt.watch(net)
     mxt.emulate(net, "mxint8")
-    watch = mxt.watch(net)
+    mxt.watch(net)
     with pytest.raises(ValueError, match="must be watched by one at a time"):
         mxt.watch(net)
-    watch.stop()
+    mxt.restore(net)  # which ends it
+    mxt.emulate(net, "mxint8")
     with pytest.raises(ValueError, match="'every' must be at least 1"):
         mxt.watch(net, 0)
     with pytest.raises(TypeError, match="'steps' must be a list of steps, not 3"):
         mxt.watch(net, steps=3)
+    net.requires_grad_(False)
+    with pytest.raises(ValueError, match="'model' must be one with parameters that require a gradient"):
+        mxt.watch(net).compare(net, lambda: net(x()).sum())

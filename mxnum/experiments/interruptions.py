@@ -1,0 +1,46 @@
+"""Ctrl-C and SIGTERM wait until a step is done, so that what is saved is whole."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+_WATCHED = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interruptions:
+    """A context: while it lasts, signals are kept in `waiting`, and `deliver` does what they would have done.
+
+    Signals that are ignored stay so. Outside the main thread, where Python sends none, nothing changes.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: list[int] = []
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Interruptions:
+        if threading.current_thread() is threading.main_thread():
+            handlers = {number: signal.getsignal(number) for number in _WATCHED}
+            self._before = {n: h for n, h in handlers.items() if h not in (signal.SIG_IGN, None)}
+            for number in self._before:
+                signal.signal(number, self._keep)
+        return self
+
+    def _keep(self, number: int, frame: FrameType | None) -> None:
+        self.waiting.append(number)
+
+    def deliver(self) -> None:
+        """Let what waits happen, if anything does."""
+        if self.waiting:
+            number = self.waiting.pop(0)
+            signal.signal(number, self._before[number])
+            signal.raise_signal(number)
+            signal.signal(number, self._keep)  # (whoever handled it lets the work go on)
+
+    def __exit__(self, kind: type | None, value: BaseException | None, traceback: TracebackType | None) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if kind is None and self.waiting:
+            signal.raise_signal(self.waiting[0])

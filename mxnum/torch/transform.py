@@ -1,0 +1,56 @@
+"""The Hadamard transform of operands, with the bits of `mxnum.hadamard` wherever a tensor lives."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+import mxnum as mx
+
+Tensor = Any
+#: Those of TransformerEngine's weight gradients.
+_SIGNS, _SIZE = "transformer_engine", 16
+
+
+def hadamard(x: Tensor, axis: int, inverse: bool = False) -> Tensor:
+    """Each 16 along the axis multiplied by an orthogonal matrix of signs: products along that axis stay as they are."""
+    length = x.shape[axis]
+    if length % _SIZE:
+        raise ValueError(f"Transform 'hadamard' needs a multiple of 16 elements along the summed axis, not {length}.")
+    x = x.detach()
+    made = None if x.is_cpu else by_products(x, axis, inverse)
+    if made is None:
+        made = torch.as_tensor(mx.hadamard(x.cpu(), axis, size=_SIZE, signs=_SIGNS, inverse=inverse), device=x.device)
+    return made
+
+
+def by_products(x: Tensor, axis: int, inverse: bool = False) -> Tensor | None:
+    """The same by torch's products in float64, where these are exact; otherwise None.
+
+    They are where `engine.rotations.by_floats` says so, in any order: each partial sum is a multiple of the same power
+    of two, and below 2**53 of it.
+    """
+    rows = x.movedim(axis, -1)
+    wide = rows.reshape(*rows.shape[:-1], -1, _SIZE).double() if x.numel() else rows.new_empty(0, _SIZE).double()
+    limit = 4 * _SIZE * (wide.abs().amax(-1, keepdim=True) if wide.numel() else wide)
+    if not bool((wide + limit - limit == wide).all()):
+        return None
+    matrix = _matrix().to(x.device)
+    sums = wide @ (matrix.T if inverse else matrix) + 0.0  # (an exact zero is +0)
+    return _narrowed(sums, x.dtype).reshape(rows.shape).movedim(-1, axis)
+
+
+def _narrowed(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Float64 numbers rounded once; torch would go by way of float32."""
+    if dtype in (torch.float64, torch.float32):
+        return x.to(dtype)
+    codes = mx.encode(x, str(dtype).removeprefix("torch."), overflow="ieee")
+    return codes.view(dtype)
+
+
+@lru_cache(maxsize=1)
+def _matrix() -> Tensor:
+    unit: Tensor = torch.eye(_SIZE, dtype=torch.float64)
+    return torch.as_tensor(mx.hadamard(unit, size=_SIZE, signs=_SIGNS))

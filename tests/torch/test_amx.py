@@ -1,0 +1,90 @@
+"""Products of rounded operands on the processor's units for bfloat16."""
+
+from __future__ import annotations
+
+import pytest
+
+from mxnum import amx
+from mxnum.recipe import Recipe
+
+torch = pytest.importorskip("torch", reason="the extra torch is not installed")
+mxt = pytest.importorskip("mxnum.torch")
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """How many products went to the units, or would have gone where there are none."""
+    seen = []
+
+    def multiply(left, right, out=None):
+        seen.append((left, right))
+        return torch.matmul(left, right)
+
+    monkeypatch.setattr(amx, "check", lambda: None)
+    monkeypatch.setattr(amx, "multiply", multiply)
+    return seen
+
+
+def layer(recipe, accumulate="amx", dtype=torch.float32, shape=(3, 8, 64)):
+    random = torch.Generator().manual_seed(1)
+    x, w = (torch.randn(s, generator=random).to(dtype).requires_grad_() for s in (shape, (32, 64)))
+    y = mxt.linear(x, w, None, recipe, accumulate=accumulate)
+    return [y, *torch.autograd.grad(y, (x, w), torch.randn(y.shape, generator=random).to(dtype))]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "products"),
+    [
+        ("mxfp8_e4m3", 3),
+        ("mxint8", 3),
+        (Recipe.uniform("mxfp4_e2m1").forward_only(), 1),
+        (Recipe.uniform("mxfp4_e2m1").weights_only(), 0),
+        ("nvfp4", 0),
+        ({"uniform": "bfloat16"}, 3),
+    ],
+    ids=str,
+)
+def test_which_products_go_there_and_that_their_operands_fit(recipe, products, counted):
+    for ours, theirs in zip(layer(recipe), layer(recipe, None), strict=True):
+        assert torch.equal(ours, theirs)
+    assert len(counted) == products
+    for pair in counted:
+        assert all(torch.equal(x, x.to(torch.bfloat16).to(x.dtype)) for x in pair)
+
+
+def test_other_types_and_kernels_of_users_stay_with_torch(counted):
+    for dtype in (torch.float64, torch.bfloat16):
+        layer("mxfp8_e4m3", dtype=dtype)
+    with mxt.rounding_by(lambda x, operand, axis: x * 1.001):
+        layer("mxfp8_e4m3")
+    assert not counted
+
+
+def test_a_model(counted):
+    model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.Conv1d(4, 4, 3))
+    mxt.emulate(model, "mxfp8_e4m3", accumulate="amx")
+    assert "Emulated" in type(model[1]).__name__ or hasattr(model[1], "_mx")
+    model(torch.randn(4, 64)).sum().backward()
+    assert len(counted) == 2  # x needs no gradient, and convolutions are torch's
+
+
+def test_where_there_are_none(monkeypatch):
+    def check():
+        raise ValueError("Products by AMX need a processor that has it.")
+
+    monkeypatch.setattr(amx, "check", check)
+    with pytest.raises(ValueError, match="need a processor that has it"):
+        mxt.emulate(torch.nn.Linear(32, 32), "mxfp8_e4m3", accumulate="amx")
+    with pytest.raises(ValueError, match=r"'accumulate' must be one of .*'amx'.*did you mean 'amx'"):
+        mxt.linear(torch.ones(2, 32), torch.ones(2, 32), accumulate="amz")
+
+
+def test_real_units():
+    try:
+        amx.check()
+    except ValueError as problem:
+        pytest.skip(str(problem))
+    for ours, theirs in zip(
+        layer("mxfp8_e4m3", shape=(256, 64)), layer("mxfp8_e4m3", None, shape=(256, 64)), strict=True
+    ):
+        assert torch.allclose(ours, theirs, rtol=1e-5, atol=1e-5)

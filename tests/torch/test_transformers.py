@@ -1,0 +1,73 @@
+"""Small models of `transformers`, at random: emulated, trained, compiled."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from mxnum.recipe import Recipe
+
+torch = pytest.importorskip("torch", reason="the extra torch is not installed")
+mxt = pytest.importorskip("mxnum.torch")
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+pytestmark = pytest.mark.filterwarnings("ignore")
+SIZES = {"vocab_size": 96, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4}
+IDS = torch.arange(256).reshape(16, 16) ** 2 % 96
+
+
+def llama():
+    torch.manual_seed(0)
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES, num_key_value_heads=2))
+
+
+def gpt2():
+    torch.manual_seed(0)
+    still = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
+    sizes = {"vocab_size": 96, "n_positions": 64, "n_embd": 64, "n_layer": 2, "n_head": 4}
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, **still))
+
+
+def losses(model, steps=2):
+    optimizer, found = torch.optim.AdamW(model.parameters(), 1e-3), []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = model(IDS, labels=IDS).loss
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+    return found
+
+
+@pytest.mark.parametrize(("make", "attention", "left"), [(llama, "*.self_attn", 5), (gpt2, "*.attn", 8)])
+def test_two_steps(make, attention, left):
+    plain = make()
+    want = losses(copy.deepcopy(plain))
+    for name in ("mxfp8_e4m3", "nvidia nvfp4"):
+        model, checkpointed = copy.deepcopy(plain), copy.deepcopy(plain)
+        for each in (model, checkpointed):
+            emulation = mxt.emulate(each, Recipe.of(name), attention=attention, seed=1)
+        assert len(emulation.left_alone) == left
+        found = losses(model)
+        assert found == pytest.approx(want, rel=0.02)
+        assert found != want
+        checkpointed.gradient_checkpointing_enable()
+        assert losses(checkpointed.train()) == found
+    mxt.restore(model)
+    assert type(model) is type(plain)
+    assert list(model.state_dict()) == list(plain.state_dict())
+
+
+def test_compiled():
+    model = llama().eval()
+    mxt.emulate(model, "mxfp8_e4m3", attention="*.self_attn")
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(IDS, use_cache=False).logits, model(IDS, use_cache=False).logits)
+
+
+def test_attention_of_another_kind_is_not_passed_over():
+    model = llama()
+    model.set_attn_implementation("eager")
+    mxt.emulate(model, "mxfp8_e4m3", attention="*.self_attn")
+    with pytest.raises(ValueError, match="must be names of modules that call scaled_dot_product_attention"):
+        model(IDS)
