@@ -300,7 +300,7 @@ def test_without_flint_the_error_names_the_extra(monkeypatch):
     import importlib
 
     monkeypatch.setattr(importlib, "import_module", lambda name: no_flint(name))
-    with pytest.raises(ModuleNotFoundError, match=r"needs the package 'flint': pip install 'mxnum\[proofs\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"needs the package 'flint': pip install \"mxnum\[proofs\]\""):
         gamma_bias("mxfp8_e4m3", 0.9, 0.01).enclosure()
 
 
