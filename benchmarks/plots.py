@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.record import Measurement, Table
+from mxnum import palette
 
 #: Okabe and Ito's colours, told apart without red and green, each with a marker of its own.
 STYLES = (
-    ("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"), ("#56B4E9", "v"), ("#E69F00", "P"),
-    ("#000000", "X"), ("#999999", "*"),
+    (palette.BLUE, "o"), (palette.VERMILION, "s"), (palette.GREEN, "^"), (palette.PURPLE, "D"), (palette.SKY, "v"),
+    (palette.ORANGE, "P"), (palette.BLACK, "X"), ("#999999", "*"),
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""mxnum: bit-accurate OCP Microscaling (MX) number formats.
+"""mxnum: block-scaled number formats, bit for bit: OCP MX, NVFP4 and float scales.
 
     import mxnum as mx
     q = mx.quantize(x, "mxfp8_e4m3")

@@ -383,7 +383,7 @@ _FORMATS["nvfp4"] = MXFormat("e2m1", "e4m3", 16, "nvfp4", "float32")
 
 
 def names(scale: str | None = None) -> tuple[str, ...]:
-    """The names `get` knows: the six OCP formats, then the extensions; or those alone that have such a scale.
+    """The names `get` knows: the six OCP formats, then the extensions; or only those with the scale that is named.
 
     >>> from mxnum import formats
     >>> formats.names("e4m3")
@@ -395,7 +395,7 @@ def names(scale: str | None = None) -> tuple[str, ...]:
 
 
 def get_e8m0(name: str | MXFormat, what: str) -> MXFormat:
-    """`get`, where `what` knows no scales but powers of two: others are refused in a sentence that begins with it."""
+    """`get`, where `what` supports only power-of-two scales: others raise an error that begins with `what`."""
     fmt = get(name)
     if not fmt.scale.power_of_two:
         raise ValueError(f"{what} takes formats with E8M0 scales so far, not {fmt.name!r}, whose are {fmt.scales}.")

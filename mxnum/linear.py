@@ -26,7 +26,7 @@ _KEYWORDS = ("format", "block_size", "rounding", "scale_rule", "overflow", "nonf
 
 @dataclass(frozen=True, eq=False)
 class LinearContext:
-    """What `linear_backward` needs of a forward pass, and the operands of its product."""
+    """What `linear_backward` needs from the forward pass, and the operands of its product."""
 
     #: The input as a matrix of one row a sample, and the weight, as they were given.
     x: Array

@@ -216,7 +216,7 @@ def fake_quantizer(
     blocks: Sequence[int] | None = None,
     threads: int | None = None,
 ) -> Callable[[], Array]:
-    """`fake_quantize` for arrays whose numbers change from step to step: everything but the loop is done once.
+    """A `fake_quantize` to call again and again on one array whose numbers change: the preparation is done once.
 
     What comes back takes no arguments. Each call writes the values of what x then holds to `out`, and returns `out`;
     one thread may call it at a time. The keywords are those of `fake_quantize`, without stochastic rounding, offsets
@@ -273,7 +273,7 @@ def shared_scale(
     threads: int | None = None,
     out: Array | None = None,
 ) -> Array:
-    """The scales that `quantize` would choose, alone: codes of eight bits, or floats. Its keywords.
+    """Only the scales that `quantize` would choose: codes of eight bits, or floats. It takes the same keywords.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.shared_scale(np.array([[1.0, 500.0]]), "mxfp8_e4m3", scale_rule="rceil")

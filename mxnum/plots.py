@@ -1,7 +1,7 @@
 """Pictures of what quantization does to numbers (extra ``plots``).
 
 Each function draws into `ax`, or into a new figure, and returns the axes; ``axes.figure.savefig`` writes a file.
-Colours are those of Okabe and Ito, which colour-blind readers can tell apart, and a marker or a line style says the
+Colours are those of `mxnum.palette`, one for each scale rule, format and arm, and a marker or a line style says the
 same again.
 """
 
@@ -22,11 +22,9 @@ from mxnum.layout import resolve_blocks, scales_shape
 from mxnum.modes import FloatScaleRule, ScaleRule
 from mxnum.modes import scale_rules as known_rules
 from mxnum.ops import shared_scale
+from mxnum.palette import COLOURS, colour
 
-#: Okabe and Ito: blue, vermilion, green, orange, purple, sky blue, black.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#000000")
-#: A colour, a line and a marker for each scale rule; in lines those of one kind of scale meet, in markers all.
-_BY_RULE = (COLOURS[0], COLOURS[1], COLOURS[2], COLOURS[6], COLOURS[3], COLOURS[4])
+#: A line and a marker for each scale rule; in lines those of one kind of scale meet, in markers all.
 _LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 3)))
 _WIDTHS = (3.6, 2.4, 1.8, 1.2, 2.4, 1.2)
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "h")
@@ -83,9 +81,9 @@ def histogram(x: Any, format: str | MXFormat, *, scale_rule: str | None = None, 
         ax.axvline(at, color=COLOURS[6], linestyle=_LINES[1 - style], linewidth=1)
         ax.annotate(f"{name} ", (at, 1.16 * height), rotation=90, va="top", ha="right", fontsize=8)
     zones = [(edges[0], bottom - 1, COLOURS[3], "///", "to zero"), (top, edges[-1], COLOURS[1], "xxx", "beyond")]
-    for start, end, colour, hatch, name in zones:
+    for start, end, shade, hatch, name in zones:
         ax.axvspan(
-            start, end, facecolor=colour, edgecolor=colour, alpha=0.2, hatch=hatch, linewidth=0, label=name, zorder=1
+            start, end, facecolor=shade, edgecolor=shade, alpha=0.2, hatch=hatch, linewidth=0, label=name, zorder=1
         )
     ax.legend(fontsize=8, loc="center left")
     ax.set(
@@ -141,7 +139,7 @@ def sawtooth(
     points: int = 4096,
     ax: Any = None,
 ) -> Any:
-    """The relative error of a block whose elements all have one value, against that value: one line a scale rule.
+    """The relative error of a block whose elements all have one value, against that value; a line for each scale rule.
 
     A tensor scale is that of the largest value drawn.
     """
@@ -153,8 +151,8 @@ def sawtooth(
     for i, rule in enumerate(usual if scale_rules is None else scale_rules):
         # The mean error of a block of one is its error.
         error = 100 * measure(values, fmt, block_size=1, per="block", scale_rule=rule, rounding=rounding).bias / values
-        i %= len(_BY_RULE)
-        ax.plot(values, error, linestyle=_LINES[i], color=_BY_RULE[i], linewidth=_WIDTHS[i], label=rule)
+        i %= len(_LINES)
+        ax.plot(values, error, linestyle=_LINES[i], color=colour(str(rule)), linewidth=_WIDTHS[i], label=rule)
     ax.set_xscale("log", base=2)
     ax.set(xlim=(1, 2**binades), xlabel="value of every element of the block", ylabel="relative error, %")
     ax.set_xticks(_ticks(binades), [f"{t:g}" for t in _ticks(binades)])
@@ -182,10 +180,10 @@ def design_space(exploration: Exploration, *, ax: Any = None, **wanted: Any) -> 
         for offset in (False, True):
             some = [c for c in chosen if c.scale_rule == rule and c.asymmetric == offset]
             place = [order.index(c.format) + 0.17 * (i - (len(rules) - 1) / 2) for c in some]
-            colour, marker = _BY_RULE[i % len(_BY_RULE)], _MARKERS[i % len(_MARKERS)]
+            shade, marker = colour(rule), _MARKERS[i % len(_MARKERS)]
             ax.scatter(
-                [c.normalized_rmse for c in some], place, s=26, marker=marker, facecolors="none" if offset else colour,
-                edgecolors=colour, linewidths=1, label=None if offset else rule,
+                [c.normalized_rmse for c in some], place, s=26, marker=marker, facecolors="none" if offset else shade,
+                edgecolors=shade, linewidths=1, label=None if offset else rule,
             )  # fmt: skip
     ax.set_xscale("log", subs=[1.5, 2, 3, 5, 7])
     ax.xaxis.set_major_formatter("{x:g}")
@@ -205,11 +203,11 @@ def design_space(exploration: Exploration, *, ax: Any = None, **wanted: Any) -> 
 
 
 def scaling_law(fit: ScalingFit, *, ax: Any = None) -> Any:
-    """The loss of each run by its compute, coloured by its parameters, and the least loss that the law gives there."""
+    """The loss of each run against its compute, coloured by its parameters, with the least loss that the law allows."""
     table = fit.table
     ax = _axes(ax, (7.2, 3.8))
-    colours = np.log10(table.parameters)
-    dots = ax.scatter(table.flops, table.losses, s=16, c=colours, cmap="cividis", edgecolors="0.3", linewidths=0.3)
+    sizes = np.log10(table.parameters)
+    dots = ax.scatter(table.flops, table.losses, s=16, c=sizes, cmap="cividis", edgecolors="0.3", linewidths=0.3)
     bar = ax.figure.colorbar(dots, ax=ax, label="parameters")
     bar.ax.yaxis.set_major_formatter(lambda value, _: f"{10**value:.1e}")
     if fit.law.falls:
@@ -230,7 +228,7 @@ def scaling_law(fit: ScalingFit, *, ax: Any = None) -> Any:
 
 
 def law_residuals(fit: ScalingFit, *, ax: Any = None) -> Any:
-    """By how much each run lies above the law, by its compute; in the band the Huber loss is quadratic."""
+    """How far each run lies above the law, by its compute; inside the band the Huber loss is quadratic."""
     table = fit.table
     ax = _axes(ax, (7.2, 3.0))
     delta = 100 * fit.delta

@@ -77,7 +77,7 @@ def quantize(
 
 
 def fake_quantize(x: Array, stack: str | Stack, *, blocks: Blocks | None = None, threads: int | None = None) -> Array:
-    """What `stack` reads its own NVFP4 of an array as, in the type of the array."""
+    """Quantize and dequantize as `stack` does, in the type of the array."""
     chosen, blocks, _ = _checked(x, stack, blocks)
     loops = _loops(x.size, chosen)
     if loops and x.dtype == np.float32:
@@ -179,7 +179,7 @@ def _largest_of_blocks(magnitudes: Array, blocks: Blocks) -> Array:
 
 
 def dequantize(made: Quantized, stack: str | Stack, *, threads: int | None = None) -> Array:
-    """What the stack reads it as, in float32; codes have a byte each."""
+    """The values as the stack computes them, in float32; codes take a byte each."""
     chosen, sides = of(stack), made.scales.reshape(scales_shape(made.codes.shape, made.blocks))
     loops = _loops(made.codes.size, chosen)
     if loops:

@@ -42,7 +42,7 @@ COMPUTE_CAPABILITY = (9, 0)
 def theorems() -> list[Theorem]:
     """One theorem for every kernel; ModuleNotFoundError where numba-cuda is not installed."""
     if importlib.util.find_spec("numba_cuda") is None:
-        raise ModuleNotFoundError("The PTX proofs need numba-cuda, which comes with: pip install mxnum[cuda]")
+        raise ModuleNotFoundError('The PTX proofs need numba-cuda, which comes with: pip install -e ".[cuda]"')
     found = [
         theorem(family if _in_fast_tier(family.name) else replace(family, tier="full"), "ptx", STATEMENT, machine)
         for family in map(_as_run, families())

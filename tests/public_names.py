@@ -23,7 +23,14 @@ LIST = ROOT / "docs/reference/public-names.txt"
 #: Modules that a user imports; all others are private, whatever their names.
 MODULES = [
     *("mxnum", "mxnum.formats", "mxnum.modes", "mxnum.stacks", "mxnum.analysis", "mxnum.analysis.synthetic"),
-    *("mxnum.plots", "mxnum.claims", "mxnum.experiments", "mxnum.conformance", "mxnum.conformance.strategies"),
+    *(
+        "mxnum.plots",
+        "mxnum.palette",
+        "mxnum.claims",
+        "mxnum.experiments",
+        "mxnum.conformance",
+        "mxnum.conformance.strategies",
+    ),
     *("mxnum.reference", "mxnum.torch", "mxnum.language_model"),
     *(
         f"mxnum.interop.{m.name}"

@@ -26,6 +26,7 @@ ALLOWED = {
     "layout": {"errors"},
     "memo": set(),
     "amx": {"errors"},
+    "palette": set(),
     "files": set(),
     "scalar": {"formats", "modes", "scalar"},
     "chunks": {"dtypes", "layout", "scalar"},
@@ -78,6 +79,7 @@ ALLOWED = {
         "rotations",
         "analysis",
         "experiments",
+        "palette",
         "plots",
         "claims",
     },
@@ -94,7 +96,7 @@ ALLOWED = {
         "language_model",
         "ops",
     },
-    "plots": {"errors", "formats", "modes", "dtypes", "layout", "by_numpy", "ops", "analysis"},
+    "plots": {"errors", "formats", "modes", "dtypes", "layout", "by_numpy", "ops", "analysis", "palette"},
     "interop": {
         "errors",
         "formats",
@@ -246,7 +248,7 @@ def test_proofs_see_the_definition_and_the_loops_only():
 def test_benchmarks_see_the_public_api_only():
     assert BENCHMARKS
     for path in BENCHMARKS:
-        assert imported_layers(path) <= {"ElementFormat", "formats", "torch"}, path.name
+        assert imported_layers(path) <= {"ElementFormat", "formats", "palette", "torch"}, path.name
 
 
 @pytest.mark.parametrize("path", [*FILES, *BENCHMARKS], ids=lambda p: str(p.relative_to(ROOT)))

@@ -100,7 +100,7 @@ class Exploration:
         return ranked[0]
 
     def frontier(self) -> list[Candidate]:
-        """Candidates that nothing as small beats, from the fewest bits to the most."""
+        """Candidates that no other of the same size or smaller beats, from the fewest bits to the most."""
         kept: list[Candidate] = []
         known = [c for c in self.ranked() if not math.isnan(c.normalized_rmse)]
         for candidate in sorted(known, key=lambda c: c.bits_per_element):

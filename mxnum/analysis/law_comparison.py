@@ -1,4 +1,4 @@
-"""Are two scaling laws told apart by the runs that they were fitted to?"""
+"""Can the runs that two scaling laws were fitted to distinguish them?"""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from mxnum.dtypes import Array
 
 @dataclass(frozen=True)
 class LawComparison:
-    """What separates two fits.
+    """How two fits differ.
 
-    It can say that the laws differ, by how much, and in which parameters. That they are not told apart does not say
-    that they are the same: `at_most` says how far apart they may still be. It speaks of the sizes that both tables
-    cover, not of larger ones, and of the runs as they are: where all share one seed, another may shift them all.
+    It can say that the laws differ, by how much, and in which parameters. Where it finds no difference, they need not
+    be the same: `at_most` says how far apart they may still be. It speaks of the sizes that both tables cover, not of
+    larger ones, and of the runs as they are: where all share one seed, another may shift them all.
     """
 
     #: Root mean square of the difference of the laws' logarithms over the cells that lie in the range of both tables.
@@ -42,7 +42,7 @@ class LawComparison:
 def compare_laws(
     first: ScalingFit, second: ScalingFit, *, level: float = 0.95, draws: int = 400, seed: int = 0
 ) -> LawComparison:
-    """Draw both tables again and again, cell by cell, and see how far the two laws move against each other."""
+    """Resample both tables, cell by cell, and see how far the two laws move relative to each other."""
     errors.positive_integer("draws", draws)
     points = _common_ground(first.table, second.table)
     cells = sorted(set(first.table.cells) | set(second.table.cells))

@@ -45,7 +45,7 @@ class Equilibrium:
 
 
 def logit_rest(q: Any, bias: LogitGradientBias) -> Equilibrium:
-    """Where the logits of a context rest whose next symbols have the probabilities q.
+    """Where the logits come to rest in a context whose next symbols have the probabilities q.
 
     Each g_j grows with p_j, because what becomes of 1 - p never grows with p. So there is one D for which the p_j with
     g_j = D sum to 1, and both are found by bisection. Where b jumps, p may rest at the jump.

@@ -280,7 +280,7 @@ def logit_gradient_bias(
     frequency: Any = 0,
     tensor_scale: Any = None,
 ) -> LogitGradientBias:
-    """What the output gradients of the last layer become, as a function of the probability p of the symbol that came.
+    """What rounding makes of the gradients of the logits, as a function of the probability p of the right symbol.
 
     Parameters
     ----------

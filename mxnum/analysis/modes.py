@@ -48,7 +48,7 @@ def mode_limit(bias: Any = 0.0, deviation: Any = 0.0, participation: Any = 1.0, 
 
 @dataclass(frozen=True)
 class Arrest:
-    """How high one mode rose that sharpened until it was unstable: the largest loss over the median one before."""
+    """How high the loss of a mode rose once it had sharpened into instability: the largest over the median before."""
 
     #: Median, least and largest of the copies.
     height: float

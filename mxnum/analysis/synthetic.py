@@ -1,4 +1,4 @@
-"""Tensors that resemble those of training, from a seed: what studies use where no real ones are at hand.
+"""Tensors that resemble those of training, from a seed: what studies use where no real ones are available.
 
 They are models, not measurements: a conclusion drawn from them is about the distribution that the docstring states.
 """

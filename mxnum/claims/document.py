@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mxnum import errors
-from mxnum.claims import figures
+from mxnum.claims import figures, findings
 from mxnum.claims.evidence import Verdict
 from mxnum.claims.ledger import SOURCES
 from mxnum.claims.page import MEANINGS, plain
@@ -28,6 +28,7 @@ _CLASSES = {
     Verdict.REPRODUCED: "good", Verdict.DIFFERS: "odd", Verdict.NOT_REPRODUCED: "bad", Verdict.UNDECIDED: "none",
     Verdict.NOT_RUN: "none", Verdict.FAILED: "bad",
 }  # fmt: skip
+_UNCHECKED = (Verdict.NOT_RUN, Verdict.FAILED)
 _MARKS = {True: ("✓", "good", "holds"), False: ("✗", "bad", "does not hold"), None: ("?", "none", "cannot be told")}
 
 
@@ -48,6 +49,9 @@ def html(report: Report, command: str, facts: Mapping[str, Any], store: ReportFo
         except ModuleNotFoundError:  # the footer says so
             return ()
 
+    drawn = {e.claim.id: figures_of(e) for e in report if e.verdict not in _UNCHECKED}
+    leading = [id for id in findings.SHOWN if drawn.get(id)][:2]
+
     pages = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
     )
@@ -61,10 +65,12 @@ def html(report: Report, command: str, facts: Mapping[str, Any], store: ReportFo
         classes=_CLASSES,
         marks=_MARKS,
         folded=FOLDED,
-        unchecked=(Verdict.NOT_RUN, Verdict.FAILED),
+        unchecked=_UNCHECKED,
+        sentences=findings.sentences(report),
+        leading=[(id, drawn[id][0]) for id in leading],
         style=(_HERE / "report.css").read_text(),
         draws=importlib.util.find_spec("matplotlib") is not None,
         plain=plain,
         duration=duration,
-        figures_of=figures_of,
+        figures={id: each[id in leading :] for id, each in drawn.items()},  # each figure once
     )

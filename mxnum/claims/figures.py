@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mxnum import errors, plots
+from mxnum import errors, palette, plots
 from mxnum.analysis import gamma_bias, relative_gaps
 from mxnum.claims import design, language, losses
 from mxnum.claims.registry import Entry
@@ -79,7 +79,7 @@ def _style(salt: str) -> Iterator[None]:
         "svg.hashsalt": salt,  # names within a picture must not meet those of another on the same page
         "font.family": "sans-serif", "font.size": 9, "axes.titlesize": 9, "legend.frameon": False,
         "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#80808040",
-        "axes.prop_cycle": mpl.rcsetup.cycler(color=list(plots.COLOURS[:6])),
+        "axes.prop_cycle": mpl.rcsetup.cycler(color=list(palette.COLOURS[:6])),
     }  # fmt: skip
     with mpl.rc_context(settings):
         yield
@@ -94,7 +94,7 @@ def inline(svg: str, description: str) -> str:
     text = f'{head} role="img" aria-label="{escape(description, quote=True)}">{rest}'
     for colour in (_INK, "#000000"):
         text = text.replace(colour, "currentColor")
-    for index, colour in enumerate(plots.COLOURS[:6]):  # the page defines --c0 and so on for light and dark
+    for index, colour in enumerate(palette.COLOURS[:6]):  # the page defines --c0 and so on for light and dark
         text = text.replace(colour.lower(), f"var(--c{index})")
     text = re.sub(r"font: ([^;\"]*?px) [^;\"]*", r"font: \1 sans-serif", text)
     return re.sub(r"\s*\n\s*", "\n", text).replace("xlink:href", "href").strip()
@@ -106,7 +106,7 @@ def _sawtooth(ax: Any, entry: Entry, store: ReportFolder) -> str:
     ax.set_title("")
     return (
         "Error of an E4M3 block whose elements all have one value, under each scale rule. Above the mantissa 1.75 the "
-        "floor rule clamps: every value becomes 1.75."
+        "floor rule lets them overflow: every value becomes 1.75."
     )
 
 
@@ -124,14 +124,14 @@ def _zeta(ax: Any, entry: Entry, store: ReportFolder) -> str | None:
     table = _table(store, "confirm.json", "quick.json")
     if table is None:
         return None
-    for index, name in enumerate(table["arms"]):  # the colours of the figures of I6
+    for index, name in enumerate(table["arms"]):
         if name not in ("E4M3", "E2M1", "E2M1, LN FP32", "LN E2M1"):
             continue
         for number, run in enumerate(table["arms"][name]["runs"]):
             pairs = [(t, v) for t, v in zip(run["measured_at"], run["measured"]["zeta"], strict=True) if v is not None]
             if pairs:
                 label = None if number else name
-                ax.plot(*zip(*pairs, strict=True), color=f"C{index}", lw=0.8, label=label)
+                ax.plot(*zip(*pairs, strict=True), color=palette.colour(name, index), lw=0.8, label=label)
     ax.set(xlabel="step", ylabel="zeta", yscale="log")
     ax.legend(fontsize=8)
     return (
@@ -145,7 +145,7 @@ def _survival(ax: Any, entry: Entry, store: ReportFolder) -> str | None:
     table = _table(store, "recovery.json", "confirm.json", "quick.json")
     if table is None:
         return None
-    report.survival_figure(table, axes=ax)
+    report.survival_figure(table, axes=ax, colour=palette.colour)
     return (
         "The share of runs without an excursion by a step (Kaplan-Meier, with 95 % confidence), for each precision; in "
         "brackets how many had one and how many were not back at twice the horizon (dashed). An excursion is a loss "
@@ -158,7 +158,7 @@ def _losses(ax: Any, entry: Entry, store: ReportFolder) -> str | None:
     table = _table(store, "confirm.json", "quick.json")
     if table is None:
         return None
-    report.loss_figure(table, list(table["arms"]), axes=ax)
+    report.loss_figure(table, list(table["arms"]), axes=ax, colour=palette.colour)
     return "The loss of every run, medians over pieces of a hundred steps. All precisions see the same seeds."
 
 
@@ -169,7 +169,7 @@ def _interventions(ax: Any, entry: Entry, store: ReportFolder) -> str | None:
         return None
     rows = interventions.rows(table)[::-1]
     shares = [row.arm.events / row.arm.runs for row in rows]
-    colours = [plots.COLOURS[6 if row.reading == "control" else 0] for row in rows]
+    colours = [palette.COLOURS[6 if row.reading == "control" else 0] for row in rows]
     ax.barh([row.name for row in rows], shares, color=colours, height=0.6)
     ax.set(xlim=(0, 1), xlabel="share that rose while watched")
     ax.tick_params(axis="y", labelsize=8)
@@ -184,7 +184,7 @@ def _astray(ax: Any, entry: Entry, store: ReportFolder) -> str:
         runs = losses.arm(arms[name])
         budgets = sorted({run.budget for run in runs})
         shares = [np.mean([run.astray for run in runs if run.budget == budget]) for budget in budgets]
-        ax.plot(budgets, shares, "os^Dv*"[i % 6] + "-", ms=4, lw=1, label=name, color=plots.COLOURS[i % 7])
+        ax.plot(budgets, shares, "os^Dv*"[i % 6] + "-", ms=4, lw=1, label=name, color=palette.COLOURS[i % 7])
     ax.set(xlabel="FLOP", ylabel="share that ends above its least loss", xscale="log")
     ax.legend(fontsize=8)
     return (
@@ -209,7 +209,9 @@ def _rules(ax: Any, entry: Entry, store: ReportFolder) -> str:
     rows = [(tensor, fmt) for tensor in design.tensors() for fmt in formats]
     for i, rule in enumerate(rules):
         found = [design.error(tensor, fmt, rule) for tensor, fmt in rows]
-        ax.plot(found, np.arange(len(rows)) + 0.12 * (i - 1.5), "os^D"[i], ms=4.5, label=rule)
+        ax.plot(
+            found, np.arange(len(rows)) + 0.12 * (i - 1.5), "os^D"[i], ms=4.5, label=rule, color=palette.colour(rule)
+        )
     ax.set_yticks(range(len(rows)), [f"{tensor}, {fmt.removeprefix('mx')}" for tensor, fmt in rows], fontsize=8)
     ax.invert_yaxis()
     ax.set(xlabel="R-MSE / root mean square of the tensor")
@@ -239,9 +241,9 @@ def _recipes(ax: Any, entry: Entry, store: ReportFolder) -> str | None:
 def _clusters(ax: Any, entry: Entry, store: ReportFolder) -> str:
     means = np.linspace(1, 2, 161)
     for deviation, line in ((0.005, "-"), (0.03, "--")):
-        for i, rule in enumerate(("floor", "rceil")):
+        for rule in ("floor", "rceil"):
             bias = [100 * float(gamma_bias("mxfp8_e4m3", m, deviation, scale_rule=rule).bias) for m in means]
-            ax.plot(means, bias, line, color=f"C{i}", lw=1.2, label=f"{rule}, deviation {deviation:g}")
+            ax.plot(means, bias, line, color=palette.colour(rule), lw=1.2, label=f"{rule}, deviation {deviation:g}")
     ax.set(xlabel="mean of the cluster", ylabel="bias, %")
     ax.legend(fontsize=8)
     return "The expected relative error of an E4M3 block of 32 numbers clustered around a mean, by the closed form."
@@ -256,7 +258,7 @@ def _limits(ax: Any, entry: Entry, store: ReportFolder) -> str | None:
         colour, marker = ("C0", "o") if row["common"] or not row["deviation"] else ("C1", "s")
         ax.plot([row["predicted"]] * len(row["ratios"]), row["ratios"], marker, ms=4, alpha=0.7, color=colour)
     ends = [0.4, 2.1]
-    ax.plot(ends, ends, color=plots.COLOURS[6], lw=0.8)
+    ax.plot(ends, ends, color=palette.COLOURS[6], lw=0.8)
     ax.set(xlabel="predicted by the quadratic", ylabel="measured on the network", xscale="log", yscale="log")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter("{x:g}")
@@ -274,7 +276,7 @@ def _dead_zone(ax: Any, entry: Entry, store: ReportFolder) -> str | None:
         return None
     ax.plot(run["master"], color="C0", lw=0.5, alpha=0.5)
     ax.plot(run["value"].mean(axis=1), color="C1", lw=1.6)
-    ax.axhline(1, color=plots.COLOURS[6], lw=0.6)
+    ax.axhline(1, color=palette.COLOURS[6], lw=0.6)
     ax.set(xlabel="step", ylabel="gamma")
     return (
         "A block of 32 layer-norm weights in a real run. Blue: the weights that the optimizer moves. Red: the mean of "
@@ -290,7 +292,15 @@ def _critical(ax: Any, entry: Entry, store: ReportFolder) -> str | None:
     for i, kind in enumerate(sorted({name.rpartition(", rate ")[0] for name in table["arms"]})):
         rates = [r for r in studies.RATES if f"{kind}, rate {r:g}" in table["arms"]]
         arms = [report.arm_of(table, f"{kind}, rate {r:g}") for r in rates]
-        ax.plot(rates, [a.events / a.runs for a in arms], "os^Dv*"[i % 6] + "-", ms=4, lw=1, label=kind)
+        ax.plot(
+            rates,
+            [a.events / a.runs for a in arms],
+            "os^Dv*"[i % 6] + "-",
+            ms=4,
+            lw=1,
+            label=kind,
+            color=palette.colour(kind, i),
+        )
     ax.set(xlabel="rate", ylabel="share that diverged", xscale="log")
     ax.legend(fontsize=8)
     return "How many of the runs diverge at each learning rate."
@@ -303,7 +313,7 @@ def _distances(ax: Any, entry: Entry, store: ReportFolder) -> str:
     found = np.array([_units(c.found - c.claimed, c.tolerance) for c in comparisons])
     agrees = np.array([c.agrees for c in comparisons])
     at = np.arange(1, len(found) + 1)
-    ax.axhspan(-1, 1, color=plots.COLOURS[2], alpha=0.15, lw=0)
+    ax.axhspan(-1, 1, color=palette.COLOURS[2], alpha=0.15, lw=0)
     for shown, marker, colour in ((agrees, "o", "C2"), (~agrees, "X", "C1")):
         ax.plot(at[shown], np.clip(found, -reach, reach)[shown], marker, ms=4.5, color=colour)
     ax.xaxis.get_major_locator().set_params(integer=True)

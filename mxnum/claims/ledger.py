@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SOURCES = {
-    "I": "Characterization and Mitigation of Training Instabilities in Microscaling Formats (arXiv 2506.20752)",
-    "M": "An Empirical Study of Microscaling Formats for Low-Precision LLM Training",
+    "I": "Su et al.: Characterization and Mitigation of Training Instabilities in Microscaling Formats (arXiv 2506.20752)",
+    "M": "Yang et al.: An Empirical Study of Microscaling Formats for Low-Precision LLM Training (ARITH 2025)",
     "B": "Beyond both papers: what neither shows",
 }
 

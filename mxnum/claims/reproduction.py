@@ -120,9 +120,8 @@ class _Session:
     def __init__(self, folder: Path, request: Request, fresh: bool, watch: Watch) -> None:
         self.request, self.watch, self.known = request, watch, checks()
         self.files = request.files(self.known)
-        if self.files:
-            for package in ("scipy", "threadpoolctl"):
-                errors.package(package, "experiments")
+        for package in ("jinja2", *(("scipy", "threadpoolctl") if self.files else ())):  # before anything is trained
+            errors.package(package, "reproduce")
         self.store, self.begun = ReportFolder(folder), time.monotonic()
         self.facts = self.store.open(fresh)
         self.entries: dict[str, Entry] = {}

@@ -133,7 +133,7 @@ def runaway(context: Context) -> Evidence:
     note = (
         f"{_in_one_sentence(context, table)}{_watched_longer(context)} An excursion is a loss above 20 times the least "
         "running median; a runaway is one that was not back at twice the horizon. LN E2M1 is bfloat16 with only gamma "
-        "and beta in E2M1. FP32 is not immune: it is a matter of hazard."
+        "and beta in E2M1. FP32 is not immune; what differs is how soon and how often."
     )
     return Evidence(statements=tuple(statements), note=note, configuration=settings(table))
 

@@ -60,9 +60,9 @@ def _version(asked: bool) -> None:
 
 
 def _common(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print it."),
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
-    """Bit-accurate OCP Microscaling (MX) number formats."""
+    """Block-scaled number formats, bit for bit: OCP MX, NVFP4 and float scales."""
 
 
 def app_of(arguments: Sequence[str]) -> typer.Typer:
@@ -70,7 +70,7 @@ def app_of(arguments: Sequence[str]) -> typer.Typer:
     app = typer.Typer(
         name="mxnum",
         cls=Commands,
-        help="Bit-accurate OCP Microscaling (MX) number formats.",
+        help="Block-scaled number formats, bit for bit: OCP MX, NVFP4 and float scales.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,

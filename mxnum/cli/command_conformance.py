@@ -13,9 +13,9 @@ from mxnum.cli import options
 
 def conformance(
     library: Annotated[
-        list[str] | None, typer.Option(help="These alone, the option once for each (default: all installed).")
+        list[str] | None, typer.Option(help="Only this library; repeatable (default: all installed).")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the page there; else it is printed.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the page there (default: print it).")] = None,
     force: options.Force = False,
 ) -> None:
     """What the conversions of installed libraries do, against the right answers: a page of tables.

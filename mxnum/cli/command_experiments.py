@@ -16,7 +16,7 @@ experiments = typer.Typer(
     "Examples: `mxnum experiments list`; `mxnum experiments run small --seeds 4`; `mxnum experiments report small`.",
 )  # fmt: skip
 
-Study = Annotated[str, typer.Argument(metavar="STUDY", help="One of those that `list` shows.")]
+Study = Annotated[str, typer.Argument(metavar="STUDY", help="A study that `list` shows.")]
 Runs = Annotated[Path, typer.Option(help="Folder of the runs.")]
 Results = Annotated[Path | None, typer.Option(help="Folder of the tables (default: RUNS/results).")]
 
@@ -94,7 +94,7 @@ def tables(
         bool, typer.Option("--unfinished", help="Also runs under way, as far as their last checkpoints.")
     ] = False,
 ) -> None:
-    """Tables of the runs that are there."""
+    """Write the tables of the runs that exist."""
     from mxnum.experiments import report, studies
 
     report.write(studies.get(study), runs, results or runs / "results", unfinished=unfinished)

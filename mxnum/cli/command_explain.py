@@ -149,7 +149,7 @@ def _show_scale(block: BlockSteps) -> None:
         print(f"  emax      {s.emax}   (the largest {fmt.element.name} is {number(fmt.element.max)})")
     print(f"  rule      {s.rule}")
     if s.place is not None and s.wanted != s.code - E8M0.bias:
-        print(f"  clamped   {s.wanted} to {s.code - E8M0.bias}")
+        print(f"  limited   {s.wanted} to {s.code - E8M0.bias}")
     meaning = "NaN" if s.code == E8M0.nan_code else f"2^{s.code - E8M0.bias}"
     print(f"  scale     0x{s.code:02X} = {s.code:08b} = {meaning}")
 

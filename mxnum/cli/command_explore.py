@@ -33,11 +33,11 @@ def explore(
     offset: Annotated[
         bool | None, typer.Option("--offset/--no-offset", help="Only with, or only without, a float16 offset.")
     ] = None,
-    sample: Annotated[int, typer.Option(help="Look at no more than about so many elements; 0 for all.")] = 1 << 18,
+    sample: Annotated[int, typer.Option(help="Look at about this many elements at most; 0 for all.")] = 1 << 18,
     seed: Annotated[int, typer.Option(help="Seed of stochastic rounding.")] = 0,
     top: Annotated[int, typer.Option(help="Candidates to print; 0 for all.")] = 20,
     frontier: Annotated[
-        bool, typer.Option("--frontier", help="Print those that nothing as small beats, by their bits.")
+        bool, typer.Option("--frontier", help="Print those that no smaller one beats, by their bits.")
     ] = False,
     csv: Annotated[Path | None, typer.Option(help="Write all candidates there, as CSV.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw them there: .png, .svg or .pdf.")] = None,

@@ -164,7 +164,7 @@ def _print(found: ScalingFit, facts: dict[str, Any], compared: LawComparison | N
         "led here."
     )
     if not found.law.falls:
-        print("This is no law of scaling: the loss does not fall with both parameters and tokens.")
+        print("This is not a scaling law: the loss does not fall with both parameters and tokens.")
     for each in facts["forecasts"]:
         print(
             f"N = {each['parameters']:.4g}, D = {each['tokens']:.4g}: loss {each['loss']:.4f} "
@@ -177,7 +177,7 @@ def _print(found: ScalingFit, facts: dict[str, Any], compared: LawComparison | N
 def _print_comparison(found: LawComparison) -> None:
     from mxnum.cli.console import print_table
 
-    answer = "are told apart" if found.told_apart else "are not told apart"
+    answer = "differ" if found.told_apart else "are indistinguishable"
     print(
         f"\nThe laws {answer}: they lie {found.distance:.2%} apart where both tables reach, by chance alone with p "
         f"{found.p:.2g}; at most {found.at_most:.2%}. {found.shared_cells} sizes are in both."

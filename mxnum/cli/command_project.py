@@ -31,7 +31,7 @@ def project(
     mlp_width: Annotated[int | None, typer.Option(help="Width within the MLP.")] = None,
     heads: Annotated[int | None, typer.Option(help="Attention heads.")] = None,
     kv_heads: Annotated[int | None, typer.Option(help="Heads of keys and values.")] = None,
-    vocabulary: Annotated[int | None, typer.Option(help="Tokens that there are.")] = None,
+    vocabulary: Annotated[int | None, typer.Option(help="Number of tokens in the vocabulary.")] = None,
     context: Annotated[int | None, typer.Option(help="Tokens in a sequence.")] = None,
     gated: Annotated[
         bool | None, typer.Option("--gated/--not-gated", help="Whether the MLP has three matrices, or two.")
@@ -43,10 +43,10 @@ def project(
     fp6: Annotated[str, typer.Option(metavar="RATE", help="Rate of fp6 products.")] = "2",
     fp4: Annotated[str, typer.Option(metavar="RATE", help="Rate of fp4 products.")] = "4",
     other: Annotated[
-        str, typer.Option(metavar="SHARE", help="Share of the step in bf16 that is no product of matrices.")
+        str, typer.Option(metavar="SHARE", help="Share of the step in bf16 that is not matrix products.")
     ] = "0.1",
     conversion: Annotated[
-        str, typer.Option(metavar="SHARE", help="Time for quantizing operands, of their product's in bf16.")
+        str, typer.Option(metavar="SHARE", help="Time to quantize operands, as a share of their product in bf16.")
     ] = "0",
     as_json: options.AsJson = False,
 ) -> None:

@@ -124,10 +124,10 @@ class ScaleSteps:
         """How the code comes about."""
         if self.place is None or self.code == E8M0.nan_code:
             return f"{self.rule}."
-        clamped = f", clamped to {self.code - E8M0.bias}" if self.wanted != self.code - E8M0.bias else ""
+        limited = f", limited to {self.code - E8M0.bias}" if self.wanted != self.code - E8M0.bias else ""
         return (
             f"the largest magnitude is {self.amount} (element {self.place}), emax is {self.emax}; {self.rule}, so "
-            f"the exponent is {self.wanted}{clamped}, code 0x{self.code:02X}."
+            f"the exponent is {self.wanted}{limited}, code 0x{self.code:02X}."
         )
 
 

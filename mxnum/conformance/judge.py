@@ -43,10 +43,10 @@ MISFIT = "does not fit"
 #: How tallies name the codes that NaNs became where the element has no NaN.
 NAN_BECAME = "NaN became "
 
-BLOCK_CLASSES = ("NaN or infinity inside", "all zero", "scale clamped", "maximum beyond the largest", "ordinary")
+BLOCK_CLASSES = ("NaN or infinity inside", "all zero", "scale at its limit", "maximum beyond the largest", "ordinary")
 #: Where scales are floats.
 FLOAT_SCALE_CLASSES = (
-    "NaN or infinity inside", "all zero", "scale zero", "scale subnormal", "scale clamped",
+    "NaN or infinity inside", "all zero", "scale zero", "scale subnormal", "scale at its limit",
     "maximum beyond the largest", "ordinary",
 )  # fmt: skip
 VALUE_CLASSES = ("NaN", "infinity", "zero", "subnormal result", "ordinary")
@@ -276,9 +276,9 @@ def classify(task: Task, inputs: Columns, want: Columns) -> Array:
         found[largest > most] = names.index("maximum beyond the largest")
         if scale.number is None:
             exponent = np.frexp(np.where(largest > 0, largest, 1))[1] - 1 - task.element.emax
-            found[(largest > 0) & ((exponent < -127) | (exponent > 127))] = names.index("scale clamped")
+            found[(largest > 0) & ((exponent < -127) | (exponent > 127))] = names.index("scale at its limit")
         else:
-            found[(largest > most) & (block == scale.max_code)] = names.index("scale clamped")
+            found[(largest > most) & (block == scale.max_code)] = names.index("scale at its limit")
             found[number < scale.number.min_normal] = names.index("scale subnormal")
             found[number == 0] = names.index("scale zero")
         found[largest == 0] = names.index("all zero")

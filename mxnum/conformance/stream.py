@@ -29,7 +29,7 @@ def write_vectors(
     answers: bool = True,
     advance: Advance = lambda done: None,
 ) -> int:
-    """Write header and cases, with the right answers unless told otherwise; how many cases there were."""
+    """Write header and cases, with the right answers unless told otherwise; returns the number of cases."""
     total = number_of_cases(task, level=level, seed=seed, count=count)
     out.write(text.header_lines(task, level=level, seed=seed, cases=total, answers="yes" if answers else "no"))
     for inputs in cases(task, level=level, seed=seed, count=count):

@@ -186,7 +186,7 @@ def make_task(
     dot_blocks: int | str = 2,
     block: int | str | None = None,
 ) -> Task:
-    """A task from what users write, checked. `format` may also be the name of an element.
+    """A task from strings and numbers as users write them, checked. `format` may also be the name of an element.
 
     The default of `scale_rule` is that of `mxnum.quantize`.
     """

@@ -41,7 +41,7 @@ class Injection:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One training run but for its seed. Names are those of the paper where it has them."""
+    """All settings of a training run except its seed. Names follow Su et al. (arXiv 2506.20752) where they have one."""
 
     width: int = 64
     layers: int = 4

@@ -232,7 +232,7 @@ def train(
     report: Callable[[int, Array, list[Run]], None] | None = None,
     machine: str = "cpu",
 ) -> list[Run]:
-    """Train every seed to `experiment.steps`, and give their histories. No run is stopped for what its loss does.
+    """Train every seed to `experiment.steps` and return the histories. No run is stopped, whatever its loss does.
 
     Parameters
     ----------

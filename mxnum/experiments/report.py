@@ -322,15 +322,20 @@ def conclusions(table: dict[str, Any]) -> list[str]:
     return lines
 
 
-def survival_figure(table: dict[str, Any], names: list[str] | None = None, axes: Any = None) -> Any:
+def survival_figure(
+    table: dict[str, Any],
+    names: list[str] | None = None,
+    axes: Any = None,
+    colour: Callable[[str, int], str] = lambda name, index: f"C{index}",
+) -> Any:
     """Kaplan-Meier curves of the first excursion, and dashed of runaways where there are any; needs matplotlib."""
     if axes is None:
         axes = errors.package("matplotlib.pyplot", "plots").subplots(figsize=(7, 3.6), layout="constrained")[1]
     horizon, followed = horizon_of(table), is_followed(table)
-    for name in names or list(table["arms"]):
+    for index, name in enumerate(names or list(table["arms"])):
         arm, away = arm_of(table, name), arm_of(table, name, event="away")
         told = f"{name} ({arm.events}/{arm.runs}" + (f", {away.events} not back)" if followed else ")")
-        (line,) = axes.step(*_curve(arm, horizon)[:2], where="post", label=told)
+        (line,) = axes.step(*_curve(arm, horizon)[:2], where="post", label=told, color=colour(name, index))
         if arm.events:
             t, _, low, high = _curve(arm, horizon)
             axes.fill_between(t, low, high, step="post", alpha=0.1, color=line.get_color())
@@ -350,7 +355,12 @@ def _curve(arm: Arm, horizon: int) -> tuple[Any, Any, Any, Any]:
     return t, survival, low, high
 
 
-def loss_figure(table: dict[str, Any], names: list[str], axes: Any = None) -> Any:
+def loss_figure(
+    table: dict[str, Any],
+    names: list[str],
+    axes: Any = None,
+    colour: Callable[[str, int], str] = lambda name, index: f"C{index}",
+) -> Any:
     """Medians of the losses of every run, in bins; needs matplotlib."""
     if axes is None:
         axes = errors.package("matplotlib.pyplot", "plots").subplots(figsize=(7, 3.6), layout="constrained")[1]
@@ -358,7 +368,7 @@ def loss_figure(table: dict[str, Any], names: list[str], axes: Any = None) -> An
         for number, run in enumerate(table["arms"][name]["runs"]):
             curve = [np.nan if v is None else v for v in run["curve"]]
             x = (np.arange(len(curve)) + 0.5) * run["steps"] / len(curve)
-            axes.plot(x, curve, color=f"C{index}", lw=0.8, alpha=0.8, label=None if number else name)
+            axes.plot(x, curve, color=colour(name, index), lw=0.8, alpha=0.8, label=None if number else name)
     axes.set(xlabel="step", ylabel="loss", yscale="log")
     axes.legend(fontsize=8)
     return axes

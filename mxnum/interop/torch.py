@@ -117,7 +117,7 @@ def _words(name: str, words: Any) -> Any:
 
 
 def drawn(generator: Any) -> int:
-    """64 bits from a `torch.Generator`, which that advances; see `quantize`."""
+    """64 bits from a `torch.Generator`, which advances it; see `quantize`."""
     torch = _torch()
     word = torch.empty((), dtype=torch.int64, device=generator.device).random_(-(1 << 63), None, generator=generator)
     return int(word.item()) % (1 << 64)

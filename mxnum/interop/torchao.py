@@ -33,7 +33,7 @@ def to_torchao(q: MXArray, dtype: Any = None) -> Any:
 
 
 def from_torchao(tensor: Any) -> MXArray:
-    """The MX array that an `NVFP4Tensor` on the CPU is, on its memory; its scales must lie as its elements do."""
+    """An `NVFP4Tensor` on the CPU as an MX array, on the same memory; its scales must lie as its elements do."""
     module = errors.package("torchao.prototype.mx_formats.nvfp4_tensor", "torchao")
     torch = errors.package("torch", "torchao")
     is_known = isinstance(tensor, module.NVFP4Tensor)

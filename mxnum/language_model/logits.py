@@ -26,9 +26,10 @@ def looked_at(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> d
     gradient_sum
         The mean over tokens of the sum of a token's rounded components, in units of the mean of A.
     clamped, clamped_tokens
-        Shares of the targets' components that are clamped, in blocks along the vocabulary and along the tokens.
+        Shares of the targets' components that lie beyond the largest element, in blocks along the vocabulary and
+        along the tokens.
     clamped_blocks
-        The share of the blocks along the vocabulary with a clamped number.
+        The share of the blocks along the vocabulary that overflow.
     common_weight
         Of the last layer's weights, the norm of the mean over the vocabulary, relative to the root mean square norm of
         the deviations from it.

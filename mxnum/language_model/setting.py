@@ -14,7 +14,7 @@ _LARGEST = 1 << 30
 
 @dataclass(frozen=True)
 class Setting:
-    """One training run but for its seed. The default block is that of OLMo, which the paper's language models have."""
+    """All settings of a training run except its seed. The default block is OLMo's (Su et al., arXiv 2506.20752)."""
 
     # What is read.
     source: Literal["markov", "hidden_markov", "text"] = "markov"

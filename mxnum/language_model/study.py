@@ -149,7 +149,7 @@ def run_study(
 
 
 def collect(study: Study, runs: Path) -> dict[str, Any]:
-    """What was run, in a table that `mxnum.experiments.report` reads too; what is not there is left out."""
+    """What was run, as a table that `mxnum.experiments.report` reads too; missing runs are left out."""
     table: dict[str, Any] = {
         "study": study.name, "question": study.question, "control": study.control, "controls": dict(study.controls),
         "arms": {},

@@ -273,6 +273,9 @@ class Recipe:
         """The weights of products as here, and everything else in float32."""
         return Recipe(weights=self.weights, weights_backward=self.weights_backward)
 
+    def __str__(self) -> str:
+        return self.describe()
+
     def describe(self) -> str:
         """One line for tables: operands that are alike are named together."""
         groups: dict[str, list[str]] = {}

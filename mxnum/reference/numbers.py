@@ -241,7 +241,7 @@ def shared_scale(values: Iterable[float | Fraction], element: Element, *, scale_
     With A = f * 2**E, 1 <= f < 2, the rules place A so: `floor` aligns E with the largest element exponent emax and
     lets the top saturate; `ceil` adds one iff f > 1; `even` adds one iff f, rounded to m bits, carries to 2; `rceil`
     is the least exponent at which A does not exceed the largest element; `half_up` adds one iff f >= 7/4;
-    `floor_plus_one` always does. The exponent is then clamped to -127..127.
+    `floor_plus_one` always does. The exponent is then limited to -127..127.
     """
     e = formats.element(element)
     rule = errors.choose_member("scale_rule", scale_rule, ScaleRule)

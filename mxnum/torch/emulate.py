@@ -140,7 +140,7 @@ def emulate(
     seed: Any = 0,
     worker: int | None = None,
 ) -> Emulation:
-    """Let the model compute as a machine of low precision would, in place; parameters and `state_dict` stay.
+    """Let the model compute as a low-precision machine would, in place; parameters and `state_dict` stay as they are.
 
     Parameters
     ----------

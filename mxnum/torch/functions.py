@@ -145,7 +145,7 @@ def fake_quantize(
 
 
 def quantize(x: Tensor, format: str | MXFormat | Operand, *, axis: int = -1, **operand: Any) -> mx.MXArray:
-    """Codes and scales, as an `MXArray` of tensors; through these no gradient goes (`fake_quantize` has one)."""
+    """Codes and scales, as an `MXArray` of tensors; no gradient goes through them (`fake_quantize` has one)."""
     _check(x=x)
     how = Operand.of(format)
     seed, stream = operand.pop("seed", None), operand.pop("stream", 0)

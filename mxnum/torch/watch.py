@@ -51,7 +51,8 @@ class Watch:
         rmse
             Root of the sum of squared errors over the sum of squares: the relative error.
         clamped, underflow
-            Shares of the elements beyond the largest value of their block, and of those that became zero.
+            Shares of the elements beyond the largest value of their block, before rounding, and of those that became
+            zero.
         scale_least, scale_greatest, scales_at_ends
             The least and the greatest scale code, and how many blocks have the least or the greatest that there is;
             of scales that are no codes of eight bits, the least and the greatest value.

@@ -92,3 +92,22 @@ def test_without_matplotlib_the_page_says_so(tmp_path, monkeypatch):
     text = page([entry("I3", Statement("so", True))], tmp_path)
     assert "<svg" not in text
     assert 'pip install "mxnum[plots]"' in text
+
+
+def test_the_top_says_what_was_found_and_shows_two_figures(tmp_path):
+    pytest.importorskip("matplotlib", reason="the extra plots is not installed")
+    i6 = entry("I6", Statement("E2M1 runs away", True), Statement("E4M3 runs away", None), Statement("LN does", False))
+    text = page([entry("I1", Statement("so", True)), i6, entry("B1", Statement("so", True))], tmp_path)
+    top = text[text.index('<div id="found">') : text.index("mxnum reproduce --quick</code>")]
+    assert re.findall("<p>(.*)</p>", top) == [
+        "2 of the 3 claims that could be decided came out as stated; I6 does not.",
+        "In E4M3 under the floor rule, a block whose largest number has a mantissa above 1.75 lies beyond the largest "
+        "element and comes out up to an eighth too small (I1); under rceil none does.",
+        "In training (I6), it holds that E2M1 runs away; it does not hold that LN does; it cannot be told whether E4M3 "
+        "runs away.",
+    ]
+    assert top.count("<svg") == text.count("<svg") == 2  # each figure once
+    assert '<a href="#I1">I1</a>' in top
+    nothing = page([Entry(CLAIMS["I6"], Verdict.NOT_RUN)], tmp_path)
+    assert "None of the 1 claim could be decided" in nothing
+    assert "No training was run" in nothing

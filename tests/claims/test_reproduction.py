@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -185,4 +186,13 @@ def test_what_each_scale_makes():
 def test_mistakes(tmp_path):
     with pytest.raises(ValueError, match="Argument 'ids' must be one of"):
         reproduce_into(tmp_path / "r", ["I99"])
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("package", ["jinja2", "scipy"])
+def test_a_missing_package_is_named_before_anything_is_done(package, tmp_path, counted, monkeypatch):
+    """The template was asked for when everything had been trained."""
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ModuleNotFoundError, match=rf"'{package}': pip install \"mxnum\[reproduce\]\""):
+        reproduce_into(tmp_path / "r")
     assert not (tmp_path / "r").exists()

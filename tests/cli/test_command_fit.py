@@ -39,7 +39,7 @@ def test_table(run, table):
     printed = run("fit", table, "--where", "arm=a", "--against", "arm=b", "--at", "4e9,1e11", *FEW)
     assert printed.splitlines()[0].startswith("L = A/N^alpha + B/D^beta + E over 25 runs, 1 without a loss left out")
     assert "'params'" in printed
-    assert "The laws are told apart" in printed
+    assert "The laws differ" in printed
     assert "N = 4e+09, D = 1e+11: loss 1." in printed
     assert "no law" not in printed
 
@@ -47,7 +47,7 @@ def test_table(run, table):
 def test_losses_that_rise_are_called_no_law(run, tmp_path):
     rows = "\n".join(f"{n},{d},{1 + 30 / n**0.2 + d / 1e11}" for n, d in zip(N, D, strict=True))
     (tmp_path / "y.csv").write_text("N,D,L\n" + rows + "\n")
-    assert "This is no law of scaling" in run("fit", tmp_path / "y.csv", *FEW)
+    assert "This is not a scaling law" in run("fit", tmp_path / "y.csv", *FEW)
 
 
 def test_figure(run, table, tmp_path):

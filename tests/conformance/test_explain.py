@@ -59,7 +59,7 @@ def test_the_reason_is_told():
     rceil = make_task("scale", "mxfp8_e4m3", scale_rule="rceil")
     assert explain_scale(rceil, bits(1, 500)).rule == "rceil takes E - emax + 1 because f > 1.75"
     assert explain_scale(rceil, bits(1, 448)).rule == "rceil takes E - emax because not f > 1.75"
-    assert "clamped to -127" in explain_scale(rceil, bits(2.0**-140)).sentence()
+    assert "limited to -127" in explain_scale(rceil, bits(2.0**-140)).sentence()
     assert "magnitude is 6 = 1.5 * 2^2 (element 0), emax is 8;" in explain_scale(rceil, bits(6)).sentence()
     assert "magnitude is 1.96607995... * 2^-16 (element 0), " in explain_scale(rceil, bits(-3e-5)).sentence()
     assert "element 1 is nan" in explain_scale(rceil, bits(1, np.nan)).rule

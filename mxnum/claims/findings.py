@@ -1,0 +1,57 @@
+"""What a report found, in three sentences for its top; which of its figures show that."""
+
+from __future__ import annotations
+
+from mxnum.claims.evidence import Verdict
+from mxnum.claims.registry import Entry, Report
+
+#: The claims whose first figures go to the top, where they have one: the first two of them.
+SHOWN = ("I1", "I6", "B1", "M2", "I10")
+
+_DECIDED = (Verdict.REPRODUCED, Verdict.DIFFERS, Verdict.NOT_REPRODUCED)
+
+
+def sentences(report: Report) -> list[str]:
+    """On the claims, on the numbers and on training; each follows from the evidence."""
+    return [_on_claims(report), _on_numbers(_of(report, "I1")), _on_training(_of(report, "I6"))]
+
+
+def _on_claims(report: Report) -> str:
+    decided = [entry for entry in report if entry.verdict in _DECIDED]
+    holding = sum(entry.verdict == Verdict.REPRODUCED for entry in decided)
+    if not decided:
+        return f"None of the {_counted(len(report), 'claim')} could be decided by what was run."
+    other = ", ".join(entry.claim.id for entry in decided if entry.verdict != Verdict.REPRODUCED)
+    differing = f"; {other} {'does' if other.count(',') == 0 else 'do'} not" if other else ""
+    told = f"{holding} of the {_counted(len(decided), 'claim')} that could be decided came out as stated{differing}"
+    left = len(report) - len(decided)
+    return told + (f", and {_counted(left, 'claim')} could not be decided." if left else ".")
+
+
+def _on_numbers(entry: Entry | None) -> str:
+    if entry is None or entry.verdict not in _DECIDED:
+        return "What quantization does to single blocks was not checked."
+    if entry.verdict != Verdict.REPRODUCED:
+        return "Blocks under the floor rule did not do what was claimed (I1): look there first."
+    return (
+        "In E4M3 under the floor rule, a block whose largest number has a mantissa above 1.75 lies beyond the largest "
+        "element and comes out up to an eighth too small (I1); under rceil none does."
+    )
+
+
+def _on_training(entry: Entry | None) -> str:
+    statements = () if entry is None or entry.verdict == Verdict.FAILED else entry.evidence.statements
+    if not statements:
+        return "No training was run that could show whether low precision makes a loss run away (I6)."
+    yes, no, open_ = ([s.what for s in statements if s.holds is holds] for holds in (True, False, None))
+    told = (("it holds that", yes), ("it does not hold that", no), ("it cannot be told whether", open_))
+    parts = [f"{words} {', and '.join(what)}" for words, what in told if what]
+    return f"In training (I6), {'; '.join(parts)}."
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def _of(report: Report, id: str) -> Entry | None:
+    return next((entry for entry in report if entry.claim.id == id), None)
