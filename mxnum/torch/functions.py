@@ -47,7 +47,8 @@ class How:
     gamma: str = field(init=False)
     beta: str = field(init=False)
     is_stochastic: bool = field(init=False)
-    #: Of the recipe, where the compiler follows it.
+    #: What the compiler follows: fields, since it takes no properties of what is constant there.
+    clipped: bool = field(init=False)
     bf16: int = field(init=False)
     rounding: str = field(init=False)
     is_stepwise: bool = field(init=False)
@@ -81,6 +82,7 @@ class How:
             "takes_rows": not (table.is_stochastic or table.block_shape or has_tensor_scale),
             "gamma": operand_text(r.gamma),
             "beta": operand_text(r.beta),
+            "clipped": self.gradient == "clipped",
             "bf16": r.bf16,
             "rounding": r.vector_rounding,
             "is_stepwise": bool(r.bf16) and r.vector_steps,
@@ -89,10 +91,6 @@ class How:
         }
         for name, value in ready.items():
             object.__setattr__(self, name, value)
-
-    @property
-    def clipped(self) -> bool:
-        return self.gradient == "clipped"
 
     def but(self, recipe: Recipe) -> How:
         """The same of another recipe."""

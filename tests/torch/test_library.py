@@ -109,13 +109,24 @@ def test_the_compiler_of_torch_leaves_no_rounding_out():
         assert all(torch.equal(a, b) for a, b in zip(step(model, compiled, x), want, strict=True))
 
 
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated")  # (by the compiler itself)
 def test_functions_compile():
     x, w = numbers(4, 64), numbers(8, 64, seed=1)
     for call in (
         lambda x, w: mxt.linear(x, w, recipe="mxfp8_e4m3"),
         lambda x, w: mxt.fake_quantize(x, "mxfp4_e2m1") @ w.T,
+        lambda x, w: mxt.linear(x, w, recipe="uniform", accumulate="block"),
+        lambda x, w: mxt.matmul(x, w.T, "mxint8", gradient="clipped"),
+        lambda x, w: mxt.layer_norm(x, 64, w[0], w[1], "uniform"),
+        lambda x, w: mxt.layer_norm(x, 64, w[0], w[1], "microxcaling"),
+        lambda x, w: mxt.rms_norm(x, 64, w[0], "uniform"),
+        lambda x, w: mxt.attention(x, w, w, is_causal=True),
     ):
-        assert torch.equal(torch.compile(call, fullgraph=True, backend="aot_eager")(x, w), call(x, w))
+        torch.compiler.reset()
+        y, want = torch.compile(call, fullgraph=True, backend="aot_eager")(x, w), call(x, w)
+        assert torch.equal(y, want)
+        made, usual = (torch.autograd.grad(each.square().sum(), (x, w)) for each in (y, want))
+        assert all(torch.equal(one, other) for one, other in zip(made, usual, strict=True))
 
 
 def test_batches_by_vmap():
