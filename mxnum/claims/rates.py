@@ -191,7 +191,7 @@ def _runaways(table: dict[str, Any]) -> list[Statement]:
         )
         back = sum(report.outcomes(table, f"{kind}, rate {r:g}")[Outcome.RECOVERED] for r in rates)
         sure = (width, kind) == (32, "E2M1") and test.p is not None and test.p < FIXED_LEVEL
-        what = f"width {width}: {kind} runs away for good sooner than FP32"
+        what = f"width {width}: {kind} runs away sooner than FP32"
         numbers = f"runaways at rate {away}; {back} runs of {kind} recovered; {test}"
         found.append(Statement(what, test.comes_sooner if sure else None, numbers))
     return found
