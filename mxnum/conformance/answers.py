@@ -46,20 +46,27 @@ def answers_of(
     """
     if not task.has_tensor:
         return _called_once(function, task, inputs, arrays, scales)
-    names = _wanted_by_name(function)
-    if task.operation == "dequantize" and not names:
-        raise ValueError(f"Argument 'function' must have a parameter called {errors.joined(OF_TENSORS)}.")
     made: list[tuple[Array, Columns]] = []
     for rows in _tensors(task, inputs):
         part = {name: column[rows] for name, column in inputs.items()}
-        largest, tensor = as_floats(part["largest"][0], task.source)[0], part["tensor_scale"][0].view(np.float32)[0]
-        known = {name: largest if name == "largest" else tensor for name in names}
-        given = {name: value if arrays == "numpy" else handed(np.array(value), arrays) for name, value in known.items()}
         whole = _with_largest(part) if "x" in part else part
-        found = _called_once(partial(function, **given), task, whole, arrays, scales)
+        found = _called_once(told(function, task, part, arrays), task, whole, arrays, scales)
         made.append((rows, {name: column[: len(rows)] for name, column in found.items()}))
     order = np.argsort(np.concatenate([rows for rows, _ in made]))
     return {name: np.concatenate([found[name] for _, found in made])[order] for name in made[0][1]}
+
+
+def told(function: Callable[..., Any], task: Task, inputs: Columns, arrays: str) -> Callable[..., Any]:
+    """The function, with what it wants to know of the tensor of the first row, if it names that."""
+    names = _wanted_by_name(function) if task.has_tensor else []
+    if task.has_tensor and task.operation == "dequantize" and not names:
+        raise ValueError(f"Argument 'function' must have a parameter called {errors.joined(OF_TENSORS)}.")
+    known: dict[str, Any] = {}
+    for name in names:
+        bits = inputs[name][0]
+        known[name] = as_floats(bits, task.source)[0] if name == "largest" else bits.view(np.float32)[0]
+    given = {name: value if arrays == "numpy" else handed(np.array(value), arrays) for name, value in known.items()}
+    return partial(function, **given) if given else function
 
 
 #: Parameters by which a function is told of the tensor: its largest magnitude, and the tensor scale.

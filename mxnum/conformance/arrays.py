@@ -10,19 +10,21 @@ from typing import Any
 import numpy as np
 
 import mxnum as mx
-from mxnum import errors, formats
-from mxnum.conformance.answers import both, called, element_codes, fitted, floats, packed_shape, scale_codes
+from mxnum import by_numpy, errors, formats
+from mxnum.conformance.answers import both, called, element_codes, fitted, floats, packed_shape, scale_codes, told
 from mxnum.conformance.cases import BATCH, cases
 from mxnum.conformance.check import ConformanceError
-from mxnum.conformance.expected import as_bits, as_floats
+from mxnum.conformance.expected import as_bits, as_floats, with_tensor
+from mxnum.conformance.float_scale_cases import ROWS, largest_of_tensors
+from mxnum.conformance.grid import as_magnitudes
 from mxnum.conformance.placement import LAYOUTS, Shape, checked_shapes, from_blocks, laid, shapes_of, to_blocks
 from mxnum.conformance.randomness import Words
-from mxnum.conformance.rearranged import Answered, arrangements
+from mxnum.conformance.rearranged import Answered, arrangements, repeated
 from mxnum.conformance.report import ArrayResult, Profile, Report
 from mxnum.conformance.task import Columns, Task, make_task
 from mxnum.conformance.tensors import chosen
 from mxnum.conformance.verdict import Judge
-from mxnum.dtypes import Array
+from mxnum.dtypes import Array, code_dtype, scale_dtype
 from mxnum.formats import MXFormat
 from mxnum.layout import Blocks, resolve_blocks, scales_shape
 
@@ -64,6 +66,8 @@ def check_arrays(
         - ``scale``: ``function(x)`` gives scale codes;
         - ``dequantize``: ``function(codes, scales)`` gives floats.
 
+        With a tensor scale each array is a tensor; parameters called ``largest`` and ``tensor_scale`` are given what
+        they name of it, as in `check`. Without them a quantizer finds both itself.
         Codes have the shape of x, or are packed row by row along the last axis; types are those of `check`.
     format
         An MX format, whose blocks lie along `axis`, or are tiles of ``block_shape=(rows, columns)``.
@@ -130,11 +134,13 @@ class _Kernel:
     ) -> None:  # fmt: skip
         self.function, self.arrays = function, chosen(arrays)
         self.scales = errors.choose("scales", scales, SCALES)
-        plain = make_task(operation, formats.get_e8m0(format, "check_arrays"), **modes)
+        plain = make_task(operation, formats.get(format), **modes)
         along = None if block_shape is not None else axis
         self.blocks: Blocks = resolve_blocks((1, 1), plain.block, axis=along, block_shape=block_shape)
         self.task: Task = make_task(operation, plain.format, **{**modes, "block": math.prod(self.blocks)})
         errors.require(self.scales != "swizzled" or self.blocks[0] == 1, "scales", f"one of {SCALES[:2]} here", scales)
+        few = self.scales != "swizzled" or self.task.scale_bits <= 8
+        errors.require(few, "scales", f"one of {SCALES[:2]} for scales of more than 8 bits", scales)
         errors.require(not packed or operation == "dequantize", "packed", "False but for 'dequantize'", packed)
         self.packed = packed
         #: Whether the function has packed codes, which rows of one code do not show.
@@ -147,12 +153,15 @@ class _Kernel:
         of_values = self.task.operation == "dequantize"
         count = math.prod(shape) if of_values else math.prod(scales_shape(shape, self.blocks))
         inputs = self._codes(shape, seed) if of_values else self._numbers(shape, seed)
+        tensor = self._tensor(inputs, seed)
+        function = told(self.function, self.task, tensor, self.arrays)
         try:
-            answers = self._answers(inputs, shape, layout)
+            answers = self._answers(function, inputs, shape, layout)
         except Exception as problem:
             said = " ".join(str(problem).split())
             return ArrayResult(shape, layout, count, count, f"{type(problem).__name__}: {said}"), None
         columns = _element_columns(inputs, self.blocks) if of_values else self._block_columns(inputs)
+        columns |= repeated(tensor, count)
         given = {key: value.reshape(-1, 1) for key, value in answers.items()}
         if "codes" in answers:
             given["codes"] = to_blocks(answers["codes"], self.blocks)
@@ -168,46 +177,64 @@ class _Kernel:
                 {key: column[start : start + BATCH] for key, column in some.items()} for some in (columns, given)
             )
             wrong += judge.add(part, got, start, where)
-        kept = Answered(inputs, answers, self.blocks, layout, wrong) if not of_values else None
+        kept = Answered(inputs, answers, self.blocks, layout, wrong, tensor) if not of_values else None
         return ArrayResult(shape, layout, count, wrong), kept
 
     def _numbers(self, shape: Shape, seed: int) -> dict[str, Array]:
         """An array of numbers as bit patterns, its blocks those of level 2; words of random bits if they are wanted."""
         count = math.prod(scales_shape(shape, self.blocks))
-        made: list[Columns] = list(_blocks(replace(self.task, operation="quantize"), count, seed))
+        task = replace(self.task, operation="quantize")
+        made = [_blocks_of_tensor(task, count, seed)] if task.has_tensor else list(_blocks(task, count, seed))
         return {
             name: from_blocks(np.concatenate([one[name] for one in made]), shape, self.blocks)
             for name in made[0]
-            if name == "x" or self.task.is_stochastic
+            if name in ("x", "random")
         }
 
     def _codes(self, shape: Shape, seed: int) -> dict[str, Array]:
         words = Words(seed)
         codes = words.integers(0, (1 << self.task.element.bits) - 1, shape).astype(np.uint8)
-        of_scales = words.integers(0, 255, scales_shape(shape, self.blocks)).astype(np.uint8)
+        bits = self.task.scale_bits
+        of_scales = words.integers(0, (1 << bits) - 1, scales_shape(shape, self.blocks)).astype(code_dtype(bits))
         return {"codes": codes, "scales": of_scales}
 
-    def _answers(self, inputs: dict[str, Array], shape: Shape, layout: str) -> dict[str, Array]:
+    def _tensor(self, inputs: dict[str, Array], seed: int) -> Columns:
+        """The largest finite magnitude of an array and its tensor scale, in one row; of codes any of some."""
+        if not self.task.has_tensor:
+            return {}
+        if "x" in inputs:
+            largest = int(by_numpy.largest_of(as_floats(inputs["x"], self.task.source)))
+        else:
+            known = largest_of_tensors(self.task)
+            largest = known[seed % len(known)]
+        return with_tensor(self.task, {"largest": np.array([[largest]])})
+
+    def _answers(
+        self, function: Callable[..., Any], inputs: dict[str, Array], shape: Shape, layout: str
+    ) -> dict[str, Array]:
         """What the function gives, as arrays of codes, scales or bit patterns."""
         task = self.task
         rows, columns = scales_shape(shape, self.blocks)
         if task.operation == "dequantize":
             codes, scales = laid(inputs["codes"], layout), self._lying(inputs["scales"])
             if self.packed:
-                q = mx.MXArray.from_parts(inputs["codes"], inputs["scales"], task.format, blocks=self.blocks)
+                some = np.zeros((rows, columns), np.uint8)  # (packing asks nothing of scales)
+                q = mx.MXArray.from_parts(inputs["codes"], some, mx.MXFormat(task.element), blocks=self.blocks)
                 codes = laid(q.pack(), layout)
-            values = floats(called(self.function, [codes, scales], self.arrays), "function: value", task, shape)
+            if task.scale_bits > 8:
+                scales = scales.view(scale_dtype(task.format.scale))
+            values = floats(called(function, [codes, scales], self.arrays), "function: value", task, shape)
             return {"value": as_bits(values, task.source)}
         arguments = [as_floats_there(laid(inputs["x"], layout), task)]
         if task.is_stochastic:
             arguments.append(laid(inputs["random"], layout))
-        result = called(self.function, arguments, self.arrays)
+        result = called(function, arguments, self.arrays)
         answered_codes, of_scales = both(result) if task.operation == "quantize" else (None, result)
         if self.scales == "transposed":
-            scales = scale_codes(of_scales, "function: scale", (columns, rows)).T
+            scales = scale_codes(of_scales, "function: scale", (columns, rows), scale=task.format.scale).T
         else:
-            scales = scale_codes(of_scales, "function: scale", (rows, columns), self.scales)
-        answers = {"scale": fitted(scales, 8)}
+            scales = scale_codes(of_scales, "function: scale", (rows, columns), self.scales, scale=task.format.scale)
+        answers = {"scale": fitted(scales, task.scale_bits)}
         if answered_codes is not None:
             bits = task.element.bits
             given = tuple(getattr(answered_codes, "shape", ()))
@@ -240,6 +267,14 @@ def _element_columns(inputs: dict[str, Array], blocks: Blocks) -> Columns:
 def as_floats_there(view: Array, task: Task) -> Array:
     """A view of bit patterns as floats, in place."""
     return view.view(as_floats(np.zeros(1, view.dtype), task.source).dtype)
+
+
+def _blocks_of_tensor(task: Task, count: int, seed: int) -> Columns:
+    """That many blocks of one tensor of level 2 in any order, without NaN and infinity, which `check` has."""
+    (made,) = cases(task, level=2, seed=seed & ((1 << 64) - 1), count=ROWS)
+    finite = np.flatnonzero(np.isfinite(as_magnitudes(made["x"], task.source)).all(axis=1))
+    rows = finite[Words(seed).integers(0, len(finite) - 1, count)]
+    return {name: column[rows] for name, column in made.items()}
 
 
 def _blocks(task: Task, count: int, seed: int) -> Iterator[Columns]:

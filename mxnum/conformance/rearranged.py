@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -35,9 +35,16 @@ class Answered:
     blocks: Blocks
     layout: str
     wrong: int
+    #: Of its tensor, in one row, where a format has a scale of tensors.
+    tensor: Columns = field(default_factory=dict)
 
 
 Arranged = Callable[[Answered], tuple[Columns, Columns] | None]
+
+
+def repeated(tensor: Columns, count: int) -> Columns:
+    """The columns of so many rows that are parts of one tensor."""
+    return {name: np.repeat(column, count, axis=0) for name, column in tensor.items()}
 
 
 def _columns(inputs: dict[str, Array], answers: dict[str, Array], blocks: Blocks) -> tuple[Columns, Columns]:
@@ -141,6 +148,7 @@ def _is_right(task: Task, one: Answered, arrange: Arranged) -> bool:
     starts = [slice(0, FIRST), *(slice(start, start + BATCH) for start in range(FIRST, count, BATCH))]
     for rows in starts:
         some, got = ({name: column[rows] for name, column in columns.items()} for columns in arranged)
+        some |= repeated(one.tensor, len(got["scale"]))
         if len(got["scale"]) and (judge(task, some, got, {}).verdicts & BUG).any():
             return False
     return True

@@ -171,3 +171,83 @@ def test_choices_and_strictness():
 def test_mistakes_of_the_caller(options, message):
     with pytest.raises((TypeError, ValueError), match=message):
         check_arrays(quantize, **{**OPTIONS, **options})
+
+
+# Scales that are floats
+
+WIDE = "e4m3:block=16,scale=float32"
+
+
+def nvfp4(x, **options):
+    q = mx.quantize(x, "nvfp4", **options)
+    return q.codes.copy(), q.scales.copy()
+
+
+def of_blocks_of_rows(x):
+    """A tensor scale for each row, though the format has one for the tensor."""
+    done = [nvfp4(row[None]) for row in x]
+    return tuple(np.concatenate(parts) for parts in zip(*done, strict=True))
+
+
+def told_nvfp4(x, tensor_scale, largest):
+    assert abs(x).max() == largest
+    return nvfp4(x, tensor_scale=tensor_scale)
+
+
+def wide(x):
+    q = mx.quantize(x, WIDE)
+    return q.codes.copy(), q.scales.copy()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options"),
+    [
+        (nvfp4, {}),
+        (told_nvfp4, {}),
+        (lambda x: nvfp4(x, axis=0), {"axis": 0}),
+        (lambda x: nvfp4(x, block_shape=(16, 16)), {"block_shape": (16, 16)}),
+        (lambda x: (nvfp4(x)[0], swizzle_scales(nvfp4(x)[1])), {"scales": "swizzled"}),
+        (lambda x, words: nvfp4(x, rounding="sr", random_bits=words), {"rounding": "sr"}),
+        (lambda x: nvfp4(x, scale_rule="rceil")[1], {"operation": "scale", "scale_rule": "rceil"}),
+        (wide, {"format": WIDE}),
+        (lambda x: (wide(x)[0], wide(x)[1].T), {"format": WIDE, "scales": "transposed"}),
+    ],
+)
+def test_scales_that_are_floats(kernel, options):
+    report = check_arrays(kernel, **{"format": "nvfp4", "shapes": [(1, 1), (5, 31), (7, 96)]} | options)
+    assert report.is_equal
+    assert report.cases >= 12
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("format", ["nvfp4", WIDE])
+def test_values_under_scales_that_are_floats(format, packed):
+    def values(codes, scales, tensor_scale=None):
+        make = mx.MXArray.from_packed if packed and format == "nvfp4" else mx.MXArray.from_parts
+        length = {"length": 32} if make == mx.MXArray.from_packed else {}
+        return make(codes, scales, format, tensor_scale=tensor_scale, **length).dequantize()
+
+    options = {"operation": "dequantize", "shapes": [(9, 32), (40, 32)], "packed": packed}
+    assert check_arrays(values, format=format, **options).is_equal
+
+
+@pytest.mark.parametrize(
+    ("kernel", "says"),
+    [
+        (of_blocks_of_rows, "wrong"),
+        (lambda x: nvfp4(x, arithmetic="torchao"), "as torchao computes them"),
+        (lambda x: nvfp4(contiguous(x)), "if x is taken for contiguous memory"),
+        (lambda x: (nvfp4(x)[0], nvfp4(x)[1].T.copy().reshape(nvfp4(x)[1].shape)), "as written column by column"),
+        (lambda x: nvfp4(x, tensor_scale=1.0), "a tensor scale of 1"),
+    ],
+)
+def test_a_wrong_kernel_of_float_scales_is_named(kernel, says):
+    with pytest.raises(ConformanceError, match=says):
+        check_arrays(kernel, format="nvfp4", shapes=[(5, 31), (33, 80)])
+
+
+def test_what_float_scales_have_not():
+    with pytest.raises(ValueError, match=r"'scales' must be one of .* for scales of more than 8 bits"):
+        check_arrays(wide, format=WIDE, scales="swizzled")
+    with pytest.raises(ValueError, match="must have a parameter called"):
+        check_arrays(lambda codes, scales: codes, format="nvfp4", operation="dequantize", shapes=[(1, 1)])

@@ -218,3 +218,27 @@ def test_the_official_libraries_read_files_that_are_written_here(tmp_path):
         converted = {f"l.{name}": tensor for name, tensor in own.items()}
         safetensors.save(tmp_path / "again.safetensors", converted)
         assert Checkpoint(tmp_path / "again.safetensors").tensor("l.weight").equals(q)
+
+
+def test_the_official_library_reads_and_writes_mxfp4(tmp_path):
+    """Not seen before: MXFP4 of compressed-tensors was read back by what had written it."""
+    load_file = pytest.importorskip("safetensors.torch", reason="the package safetensors is not installed").load_file
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("compressed_tensors", reason="compressed_tensors is not installed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from compressed_tensors.compressors.mxfp4.base import MXFP4PackedCompressor
+        from compressed_tensors.quantization import QuantizationScheme
+        from compressed_tensors.quantization.quant_scheme import MXFP4
+    scheme, q = QuantizationScheme(**MXFP4, targets=["Linear"]), example("mxfp4_e2m1")
+    safetensors.save(tmp_path / "m.safetensors", to_tensors("l.weight", q, "compressed_tensors"))
+    stored = {name.removeprefix("l."): tensor for name, tensor in load_file(tmp_path / "m.safetensors").items()}
+    read = MXFP4PackedCompressor.decompress(dict(stored), scheme)["weight"]
+    assert np.array_equal(read.float().numpy(), q.dequantize())
+    powers = torch.from_numpy(np.exp2(q.scales.astype(np.float32) - 127))
+    made = MXFP4PackedCompressor.compress({"weight": read.float(), "weight_scale": powers}, scheme)
+    safetensors.save(tmp_path / "again.safetensors", {f"l.{name}": tensor for name, tensor in made.items()})
+    again = Checkpoint(tmp_path / "again.safetensors").tensor("l.weight")
+    assert np.array_equal(again.scales, q.scales)
+    assert np.array_equal(again.codes & 7, q.codes & 7)  # (zeros lose their signs there)
+    assert np.array_equal(again.dequantize(), q.dequantize())

@@ -45,6 +45,9 @@ def test_values_are_those_that_transformers_reads():
     got = gpt_oss.from_gpt_oss(blocks, scales).dequantize()
     want = read.numpy().swapaxes(-1, -2)  # it turns the matrix of each expert
     assert np.array_equal(got.view(np.uint32), np.ascontiguousarray(want).view(np.uint32))
+    q = mx.quantize(rng.standard_normal((3, 5, 64)).astype(np.float32), "mxfp4_e2m1")
+    written = convert_moe_packed_tensors(*map(torch.from_numpy, gpt_oss.to_gpt_oss(q)), dtype=torch.float32)
+    assert np.array_equal(written.numpy().swapaxes(-1, -2), q.dequantize())
 
 
 @pytest.mark.parametrize("joint", [".", "_"])

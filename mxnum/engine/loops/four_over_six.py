@@ -48,7 +48,8 @@ FOUR = 6
 #: Differences between these have exact squares, as two numbers.
 _LEAST, _GREATEST = 2.0**-400, 2.0**400
 _SPLIT = 2.0**27 + 1
-_LOST = 2.0**-90
+#: By n**2, what a sum of n errors may have lost of itself, which is 4 * 2**-106 at most.
+_LOST = 2.0**-100
 
 
 @dialect
@@ -172,7 +173,7 @@ def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, ru
                         store(scales, place, four if balance < 0.0 else six)  # (no branch: half are guessed wrongly)
                         continue
                 h6, l6, h4, l4, lost = 0.0, 0.0, 0.0, 0.0, False
-                is_exact = True
+                is_exact, elements = True, np.float64((last_row - first_row) * (stop - column))
                 for row in range(first_row, last_row):
                     for i in range(row * columns + column, row * columns + stop):
                         if integer(load(bits, i) & MAGNITUDE) > MAX:
@@ -200,7 +201,7 @@ def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, ru
                 low, error_low = two_sum(l4, -l6)
                 total, error = two_sum(high, low)
                 rest = abs(error) + abs(error_high) + abs(error_low)
-                is_clear = abs(total) > 4.0 * rest + ((h4 + h6) * _LOST if lost else 0.0)
+                is_clear = abs(total) > 4.0 * rest + ((h4 + h6) * (_LOST * elements * elements) if lost else 0.0)
                 is_zero = (not lost) and total == 0.0 and rest == 0.0
                 if not (is_exact and (is_clear or is_zero)):
                     undecided[place] = 1

@@ -123,6 +123,26 @@ QUOTIENTS = FastPath(
     roundings=(*_BY_MAGNITUDE, Rounding.RTP, Rounding.RTN),
     scales=_FLOAT_SCALES,
 )
+DRAWN = FastPath(
+    name="magnitudes are compared with a product of factor and random bits",
+    float_types=("float32", "bfloat16", "float16"),
+    elements=("e2m1", "e3m0"),
+    evidence=(
+        "factors/stochastic-digits/{type}/m{m}",
+        "factors/stochastic-threshold/{element}",
+        "factors/stochastic/compared",
+        "factors/stochastic/product",
+        "factors/stochastic/decided/{element}/64",
+        "factors/stochastic/decided/{element}/32",
+        "factors/stochastic/constants",
+        "factors/stochastic/chosen/{element}/code",
+        "factors/stochastic/chosen/{element}/{type}",
+        "factors/places/{type}/{element}/rtz",
+        "factors/exact/{scale}",
+    ),
+    roundings=(Rounding.SR,),
+    scales=_FLOAT_SCALES,
+)
 MULTIPLIED = FastPath(
     name="values times the factor in float64",
     float_types=tuple(FLOATS),
@@ -138,7 +158,10 @@ FOUND = FastPath(
     scales=_FLOAT_SCALES,
     rules=(FloatScaleRule.NEAREST, FloatScaleRule.RCEIL),
 )
-PATHS = (ROUNDING, WIDENED, NARROWED, VALUES, DECODING, PRODUCTS, BEYOND, OFFSETS, PLACES, QUOTIENTS, MULTIPLIED, FOUND)
+PATHS = (
+    ROUNDING, WIDENED, NARROWED, VALUES, DECODING, PRODUCTS, BEYOND, OFFSETS, PLACES, QUOTIENTS, DRAWN,
+    MULTIPLIED, FOUND,
+)  # fmt: skip
 
 
 #: Whether the theorems of these paths are about a rounding. One that is new says no first: the definition does it.
@@ -195,6 +218,11 @@ def compares_fast(source: ElementFormat, element: ElementFormat, scale: ScaleFor
 def divides_fast(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding) -> bool:
     """Whether `by_factors.by_quotients` may be used."""
     return rounding in QUOTIENTS.roundings and QUOTIENTS.covers(source, element) and _has(QUOTIENTS, scale)
+
+
+def draws_fast(source: ElementFormat, element: ElementFormat, scale: ScaleFormat) -> bool:
+    """Whether `stochastic_over.by_products` may be used."""
+    return DRAWN.covers(source, element) and _has(DRAWN, scale)
 
 
 def multiplies_fast(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) -> bool:

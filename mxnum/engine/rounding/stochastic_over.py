@@ -34,8 +34,7 @@ _HALF = 1 << 31
 
 def covers(source: ElementFormat, element: ElementFormat, scale: ScaleFormat) -> bool:
     """Whether `by_products` may be asked for."""
-    compares = paths.compares_fast(source, element, scale, Rounding.RTZ)
-    return compares and source.bits <= 32 and not element.integer and element.mantissa_bits <= 1
+    return paths.compares_fast(source, element, scale, Rounding.RTZ) and paths.draws_fast(source, element, scale)
 
 
 @cache

@@ -1,0 +1,165 @@
+"""The long-division machine: dialect functions executed on integers of any size, remainders cut off from one another.
+
+After so many digits of a quotient a solver would have to follow as many choices. Here each remainder is given a name as
+soon as it is made: that it lies in [0, divisor) is proved of the one before alone, and how both hang together is kept
+as a linear equation. A digit carries digit * divisor along, so that the product of quotient and divisor stays linear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import z3
+
+from mxnum.scalar import word
+
+#: Seconds for one question.
+LIMIT = 20
+
+
+@dataclass
+class Division:
+    """One execution: the divisor, what is known, and what could not be proved."""
+
+    divisor: z3.ArithRef
+    known: list[z3.BoolRef]
+    problems: list[str] = field(default_factory=list)
+    remainders: list[z3.ArithRef] = field(default_factory=list)
+    digits: list[Digit] = field(default_factory=list)
+
+    def cut(self, value: z3.ArithRef) -> z3.ArithRef:
+        """A new name for a remainder, which lies in [0, divisor)."""
+        name = z3.Int(f"remainder{len(self.remainders)}")
+        nearby = [*self.known[:2], *self._of_the_last()]
+        self.require(z3.And(value >= 0, value < self.divisor), nearby, f"remainder {len(self.remainders)}")
+        self.remainders.append(name)
+        self.known += [name == value, name >= 0, name < self.divisor]
+        return name
+
+    def _of_the_last(self) -> list[z3.BoolRef]:
+        """What is known of the last digit and the last remainder."""
+        return self.known[-6:]
+
+    def require(self, goal: z3.BoolRef, known: list[z3.BoolRef], what: str) -> None:
+        solver = z3.Solver()
+        solver.set("timeout", 1000 * LIMIT)
+        solver.add(*known, z3.Not(goal))
+        if solver.check() != z3.unsat:
+            self.problems.append(what)
+
+
+class Whole:
+    """An integer; of a quotient, with itself times the divisor."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, division: Division, value: Any, times: Any = None) -> None:
+        self.division, self.value, self.times = division, value, times
+
+    def __lshift__(self, amount: Any) -> Whole:
+        if isinstance(amount, Digit):
+            return Whole(self.division, z3.If(amount.value == 0, self.value, 2 * self.value))
+        times = None if self.times is None else self.times * (1 << amount)
+        return Whole(self.division, self.value * (1 << amount), times)
+
+    def __sub__(self, other: Whole | int) -> Whole:
+        if isinstance(other, int):
+            return Whole(self.division, self.value - other)
+        return Whole(self.division, self.division.cut(self.value - other.value))
+
+    def __rsub__(self, other: int) -> Whole:
+        return Whole(self.division, other - self.value)
+
+    def __lt__(self, other: Whole) -> Answer:
+        return Answer(self.division, self.value < other.value)
+
+    def __eq__(self, other: Any) -> Answer:  # type: ignore[override]
+        return Answer(self.division, self.value == other, self)
+
+
+class Digit(Whole):
+    """0 or 1."""
+
+    def __init__(self, division: Division, is_one: z3.BoolRef) -> None:
+        count = len(division.digits)
+        super().__init__(division, z3.Int(f"digit{count}"), z3.Int(f"digit{count}_times_divisor"))
+        of_zero, of_one = (z3.And(self.value == i, self.times == i * division.divisor) for i in (0, 1))
+        division.known += [z3.If(is_one, of_one, of_zero), z3.Or(of_zero, of_one)]
+        division.digits.append(self)
+
+    def __ror__(self, whole: Whole | int) -> Whole:
+        """The last digit of an even number."""
+        value, times = (whole, whole * self.division.divisor) if isinstance(whole, int) else (whole.value, whole.times)
+        return Whole(self.division, value + self.value, times + self.times)
+
+    def __lshift__(self, amount: int) -> Whole:
+        return Whole(self.division, self.value * (1 << amount), self.times * (1 << amount))
+
+
+@dataclass
+class Answer:
+    """The outcome of a comparison, of a digit with 0 perhaps."""
+
+    division: Division
+    holds: z3.BoolRef
+    of: Whole | None = None
+
+
+def _select(answer: Answer, if_true: Any, if_false: Any) -> Any:
+    both = if_true, if_false
+    if not any(isinstance(one, Whole) for one in both) and sorted(both) == [0, 1]:
+        return Digit(answer.division, answer.holds if both == (1, 0) else z3.Not(answer.holds))
+    if isinstance(answer.of, Digit) and if_true == 0 and if_false.value is answer.division.divisor:
+        return Whole(answer.division, answer.of.times)
+    a, b = (whole.value if isinstance(whole, Whole) else whole for whole in both)
+    return Whole(answer.division, z3.If(answer.holds, a, b), getattr(if_false, "times", None))
+
+
+word.SELECT[Answer] = _select
+
+
+def divide(function: Callable[..., tuple[Any, Any]], widths: tuple[int, int], digits: int) -> list[str]:
+    """What is wrong with a division of normalized numbers, whose leading bits are at `widths`; nothing if it is right.
+
+    `function` takes the dividend and the divisor and gives (exponent, significand): the greatest integer q with q *
+    divisor <= dividend, moved by so many digits and one more where the quotient is below 1; and as a last bit whether
+    they differ.
+    """
+    a, d = z3.Ints("dividend divisor")
+    ranges = [z3.And(n >= 1 << w, n < 2 << w) for n, w in ((a, widths[0]), (d, widths[1]))]
+    common = max(widths)
+    moved, divisor = a * (1 << (common - widths[0])), z3.Int("common_divisor")
+    division = Division(divisor, [divisor == d * (1 << (common - widths[1])), z3.And(*ranges)])
+    exponent, significand = function(_Positive(division, a), _Divisor(division, d))
+    rest, is_less = division.digits[-1], division.digits[0]
+    quotient, product = (significand.value - rest.value), (significand.times - rest.times)
+    exact = z3.If(is_less.value == 0, moved, 2 * moved) * (1 << (digits + 1))
+    last = division.remainders[-1]
+    for goal, what in (
+        (is_less.value == z3.If(moved < divisor, 1, 0), "which is less"),
+        (exponent.value == -is_less.value, "the exponent"),
+        (exact == product + 2 * last, "the digits"),
+        (z3.And(last >= 0, last < divisor), "what is left"),
+        (rest.value == z3.If(last == 0, 0, 1), "whether anything is left"),
+        (z3.And(quotient >= 2 << digits, quotient < 4 << digits), "the leading digit"),
+    ):
+        division.require(goal, division.known, what)
+    return division.problems
+
+
+class _Positive(Whole):
+    """A normalized number, which is not zero."""
+
+    def __eq__(self, other: Any) -> Any:
+        return False if other == 0 else NotImplemented
+
+
+class _Divisor(_Positive):
+    """Moved to the place where it is compared, it is the divisor of the execution."""
+
+    def __lshift__(self, amount: Any) -> Whole:
+        value = self.division.divisor
+        self.division.require(value == self.value * (1 << amount), self.division.known, "the divisor's place")
+        return Whole(self.division, value)

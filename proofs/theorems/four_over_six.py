@@ -1,0 +1,320 @@
+"""Four over six: what the choice between two scales hangs on.
+
+The loop adds errors in float32 and decides where the sums are far apart, else in pairs of float64 numbers and decides
+where nothing is in doubt; what is left is added in rational numbers. Here is what makes the first two right.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import z3
+
+from mxnum import formats
+from mxnum.engine.loops import four_over_six
+from mxnum.engine.machine import lanes, vectors
+from mxnum.modes import FloatScaleRule
+from mxnum.scalar import float_scale, word
+from proofs import tables
+from proofs.ratios import Ratios, paths
+from proofs.solve import prove
+from proofs.theorem import Outcome, Theorem
+from proofs.theorems.factors import (
+    FLOAT32,
+    MOST_DIGITS,
+    SCALES,
+    _is_leading,
+    _outcome,
+    _pack_nothing,
+    _unpack_once,
+    patched,
+)
+
+AIM = (
+    "Before it is packed as the scale that makes 4 of the largest magnitude, the definition has the leading digits of "
+    "it over 4 times the tensor scale, and whether any are left."
+)
+NEAREST = "The value that an element is compared with is the one that the definition rounds it to, to nearest even."
+EXACT = "A difference of two float64 numbers of which neither is more than twice the other is exact."
+TERMS = (
+    "By float32 numbers an element's distance from its value is known to 2**-20.82 of the largest element, which is "
+    "never less than the distance."
+)
+ADDED = (
+    "What is known so of each element, of its square too, makes the difference of two sums known as well as the loop "
+    "takes it to be, whatever the order in which sixteen are added."
+)
+LOST = (
+    "Sums of n errors as pairs of numbers lose no more of themselves than the loop takes them to lose; and a "
+    "difference that is far above all that was lost has the sign of the exact one."
+)
+E2M1 = formats.ELEMENTS["e2m1"]
+RULE = FloatScaleRule.FOUR_OVER_SIX_SQUARED
+#: How well one distance is known, of the largest element.
+KNOWN = Fraction(2.0**-20.82)
+#: The most by which float32 rounds a number, of itself; and what is lost of a product below all normal numbers.
+HALF_UNIT = Fraction(1, 2**24 + 1)
+UNDERFLOW = Fraction(1, 2**150)
+
+
+def check_aim(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
+    started, count, number = time.perf_counter(), [0], tables.ELEMENTS["e2m1"].value(four_over_six.FOUR)
+
+    def problems() -> Iterator[str]:
+        if number != 4:
+            yield f"the aim is {number}"
+        with patched(over, make_unpack=_unpack_once(), make_pack=_pack_nothing):
+            find = over.make_float_scale(source, E2M1, scale, RULE, four_over_six.FOUR)
+        bits = source.mantissa_bits + 1, FLOAT32.mantissa_bits + 1
+        unit = Fraction(2) ** (FLOAT32.mantissa_bits - source.mantissa_bits)
+        low, high = Fraction(1 << bits[0] - 1, 1 << bits[1]), Fraction(1 << bits[0], 1 << bits[1] - 1)
+        for ratios, got in paths(find, bits, low, high):
+            count[0] += 1
+            if not _is_leading(got, ratios.times(unit), scale.number.mantissa_bits + 2, 2):
+                yield f"digits of {ratios.low} to {ratios.high} are not {got[1]:#b}"
+
+    return _outcome(problems(), started, lambda: f"{count[0]} intervals of ratios")
+
+
+class _Size:
+    """A magnitude of which only the ratio to the factor is known."""
+
+    def __init__(self, ratios: Ratios) -> None:
+        self.ratios = ratios
+
+    def __lt__(self, place: Fraction) -> bool:
+        return self.ratios.below(Fraction(place))
+
+    def __le__(self, place: Fraction) -> bool:
+        return self.ratios.below(Fraction(place), or_equal=True)
+
+
+def check_nearest(nearest: Any = four_over_six._nearest) -> Outcome:
+    started, table = time.perf_counter(), tables.ELEMENTS["e2m1"]
+    values = [table.value(code) for code in range(table.last + 1)]
+    ends = sorted({*values, *((a + b) / 2 for a, b in pairwise(values)), Fraction(1 << 20)})
+    every = [(a, a) for a in ends] + list(pairwise(ends))
+
+    def problems() -> Iterator[str]:
+        for low, high in every:
+            x = (low + high) / 2
+            want = min(range(len(values)), key=lambda code: (abs(x - values[code]), code % 2))
+            got = nearest(_Size(Ratios(low, high)), 1.0)
+            if got != values[want]:
+                yield f"x / factor from {low} to {high}: {got}"
+
+    return replace(_outcome(problems(), started, lambda: f"{len(every)} intervals of ratios"), solver="ratios")
+
+
+# Differences
+
+
+def _float64(name: str) -> tuple[z3.BitVecRef, z3.FPRef]:
+    bits = z3.BitVec(name, 64)
+    return bits, z3.fpBVToFP(bits, z3.Float64())
+
+
+def _is_exact(operation: Any, a: z3.FPRef, b: z3.FPRef) -> z3.BoolRef:
+    """Rounded up and rounded down it is the same."""
+    return z3.fpEQ(operation(z3.RTP(), a, b), operation(z3.RTN(), a, b))
+
+
+def check_exact() -> Outcome:
+    (a_bits, a), (b_bits, b) = _float64("a"), _float64("b")
+    twice = partial(z3.fpMul, z3.RNE(), z3.FPVal(2.0, z3.Float64()))
+    below = (1023 + 900) << 52
+    premises = [a_bits >= 0, b_bits >= 0, a_bits < below, b_bits < below, z3.fpLEQ(a, twice(b)), z3.fpLEQ(b, twice(a))]
+    return prove(premises, _is_exact(z3.fpSub, a, b), engines=("bitwuzla",), show=(a_bits, b_bits))
+
+
+# Sums in float32
+
+
+class _Near:
+    """A real number that float32 numbers are near to."""
+
+    def __init__(self, value: z3.ArithRef, known: list[z3.BoolRef]) -> None:
+        self.value, self.known = value, known
+
+    def __gt__(self, other: _Near) -> _Above:
+        return _Above(self.value > other.value, self)
+
+    def __and__(self, mask: int) -> _Near:
+        if mask != 0x7FFFFFFF:
+            return NotImplemented
+        return _Near(z3.If(self.value < 0, -self.value, self.value), self.known)
+
+
+class _Above:
+    def __init__(self, holds: z3.BoolRef, of: _Near) -> None:
+        self.holds, self.of = holds, of
+
+
+def _real(number: Any) -> Any:
+    return number.value if isinstance(number, _Near) else z3.RealVal(Fraction(float(np.int32(number).view(np.float32))))
+
+
+def _select(condition: _Above, if_true: Any, if_false: Any) -> _Near:
+    return _Near(z3.If(condition.holds, _real(if_true), _real(if_false)), condition.of.known)
+
+
+def _rounded(operation: str, a: Any, b: Any) -> _Near:
+    of = a if isinstance(a, _Near) else b
+    exact = {"multiply": _real(a) * _real(b), "subtract": _real(a) - _real(b)}[operation]
+    return _Near(_near(exact, of.known), of.known)
+
+
+def _near(exact: z3.ArithRef, known: list[z3.BoolRef]) -> z3.ArithRef:
+    """A number that `exact` may be rounded to."""
+    found, most = z3.FreshReal("rounded"), z3.If(exact < 0, -exact, exact) * z3.RealVal(HALF_UNIT)
+    known += [found - exact <= most, exact - found <= most]
+    return found
+
+
+word.SELECT[_Above] = _select
+lanes.FLOAT_ARITHMETIC[_Near] = _rounded
+
+
+def check_terms(difference: Any = four_over_six._difference) -> Outcome:
+    """With the factor as the unit: nothing else that is known hangs on its size."""
+    started, known = time.perf_counter(), list[z3.BoolRef]()
+    x, largest = z3.Reals("x largest")
+    got = difference(_Near(x, known), _Near(_near(z3.RealVal(1), known), known)).value
+    distances = [x - z3.RealVal(tables.ELEMENTS["e2m1"].value(code)) for code in range(8)]
+    sizes = [z3.If(d < 0, -d, d) for d in distances]
+    exact = z3.Real("distance")
+    known += [z3.Or([exact == size for size in sizes]), *(exact <= size for size in sizes)]
+    known += [x >= 0, largest >= x]
+
+    def problems() -> Iterator[str]:
+        solver = z3.Solver()
+        solver.set("timeout", 120_000)
+        solver.add(*known)
+        if solver.check() != z3.sat:
+            yield "the premises are not shown to be satisfiable"
+        off = z3.If(got < exact, exact - got, got - exact)
+        solver.add(z3.Or(off > largest * z3.RealVal(KNOWN), exact > largest))
+        if solver.check() != z3.unsat:
+            yield f"{solver.check()}: {solver.reason_unknown() if solver.check() == z3.unknown else solver.model()}"
+
+    return replace(_outcome(problems(), started, lambda: ""), solver="z3")
+
+
+def check_added(loop: Any = four_over_six) -> Outcome:
+    """In rational numbers, for a largest element of 1, which is at least 2**-50."""
+    started, one = time.perf_counter(), 1 + HALF_UNIT
+    levels = 4
+    # Of n elements each difference is rounded, then added four times, then in float64 to up to 2**31 others.
+    by_adding = one ** (levels + 1) - 1 + Fraction(1, 2**26)
+    slack = 1 - Fraction(1, 2**50)
+
+    def problems() -> Iterator[str]:
+        if 1 << levels != vectors.LENGTH:
+            yield "other vectors"
+        largest = 1 + KNOWN
+        if 2 * KNOWN + by_adding * largest > Fraction(loop._TERM) * slack:
+            yield "distances"
+        square = KNOWN * (2 + KNOWN) + HALF_UNIT * largest**2 + UNDERFLOW / Fraction(loop._LEAST_WIDE) ** 2
+        if 2 * square + by_adding * (largest**2 * one + square) > Fraction(loop._SQUARE) * slack:
+            yield "squares"
+        if (
+            6 * Fraction(loop._GREATEST_WIDE) * 2 > Fraction(2) ** 60
+            or Fraction(loop._LEAST_WIDE) / 4 < Fraction(2) ** -126
+        ):
+            yield "products are no normal numbers"
+
+    return replace(_outcome(problems(), started, lambda: ""), solver="rationals")
+
+
+# Sums as pairs of float64 numbers
+
+
+def check_lost(loop: Any = four_over_six) -> Outcome:
+    started, unit = time.perf_counter(), Fraction(1, 2**53)
+
+    def problems() -> Iterator[str]:
+        # Each error of a sum of at most 1 is at most `unit`, so that the sum of k of them, `low`, is at most k * unit,
+        # and what adding to it loses is `unit` of that. One step; then all, twice as many as there are terms.
+        low, error, k, made, lost = z3.Reals("low error k made lost")
+        step = z3.Solver()
+        more = 1 + z3.RealVal(Fraction(1, 2**20))
+        u = z3.RealVal(unit)
+        step.add(k >= 0, k <= 2**32, low >= 0, low <= k * u * more, error >= 0, error <= u)
+        step.add(
+            made == low + error,
+            lost == made * u,
+            z3.Not(z3.And(made * (1 + u) <= (k + 1) * u * more, lost <= (k + 1) * u * u * more)),
+        )
+        if step.check() != z3.unsat:
+            yield "a step loses more"
+        most = 4 * unit**2 * (1 + Fraction(1, 2**20)) * (1 + Fraction(1, 2**20))
+        if 2 * most > Fraction(loop._LOST):
+            yield "all steps lose more"
+        total, rest, gone, limit, e1, e2, e3 = z3.Reals("total rest gone limit e1 e2 e3")
+        sizes = [z3.If(e < 0, -e, e) for e in (e1, e2, e3, gone, total)]
+        sign = z3.Solver()
+        sign.add(limit >= 0, sizes[3] <= limit, 2 * rest >= sizes[0] + sizes[1] + sizes[2])
+        sign.add(2 * sizes[4] > 4 * rest + 2 * limit)
+        exact = total + e1 + e2 + e3 + gone
+        sign.add(z3.Not(z3.And((exact < 0) == (total < 0), exact != 0)))
+        if sign.check() != z3.unsat:
+            yield "the sign of a difference"
+
+    return replace(_outcome(problems(), started, lambda: ""), solver="z3")
+
+
+def theorems() -> Iterator[Theorem]:
+    for source in formats.FLOATS.values():
+        for scale in SCALES:
+            if scale.number.mantissa_bits > MOST_DIGITS:
+                continue
+            yield Theorem(
+                name=f"factors/choice/aim/{source.name}/{scale.name}",
+                statement=AIM,
+                kernels=("make_float_scale",),
+                check=partial(check_aim, source, scale),
+                hypotheses=("the largest magnitude is any finite number, the tensor scale any without sign",),
+                functions=(float_scale.make_float_scale(source, E2M1, scale, RULE, four_over_six.FOUR),),
+            )
+    yield Theorem(
+        name="factors/choice/nearest",
+        statement=NEAREST,
+        kernels=("_nearest",),
+        check=check_nearest,
+        hypotheses=("products of places and values with the factor are exact (factors/exact)",),
+        functions=(four_over_six._nearest,),
+    )
+    yield Theorem("factors/choice/exact", EXACT, (), check_exact, ("both are zero or above, and below 2**900",))
+    yield Theorem(
+        name="factors/choice/terms",
+        statement=TERMS,
+        kernels=("_difference",),
+        check=check_terms,
+        hypotheses=(
+            "float32 results are off by 1 / (2**24 + 1) of themselves at most",
+            "the largest element and the factors are between 2**-50 and 2**50",
+        ),
+        functions=(four_over_six._difference,),
+    )
+    limits = f"{four_over_six._TERM!r}, {four_over_six._SQUARE!r} and {four_over_six._LOST!r}"
+    yield Theorem(
+        "factors/choice/added", ADDED, ("choose",), check_added, (f"the loop's limits are the first two of {limits}",)
+    )
+    yield Theorem(
+        "factors/choice/lost",
+        LOST,
+        ("choose",),
+        check_lost,
+        (
+            f"the loop's limit is the last of {limits}",
+            "sums and products are exact as two numbers, the second of which is the error (Knuth 1969, Dekker 1971)",
+            "of sums of limits in float64 less than half is lost",
+        ),
+    )

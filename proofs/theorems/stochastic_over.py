@@ -1,0 +1,394 @@
+"""Stochastic rounding under scales that are floats: the definition against the exact fraction, the fast way against it.
+
+The definition divides to 31 digits more than an element has; that its long division is right is proved a digit at a
+time (`proofs.long_division`). The fast way compares |x| with a product of factor and random bits; that each of its
+steps is exact is proved on symbolic words, of 64 bits and of 32 that wrap around.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from typing import Any
+
+import z3
+
+from mxnum import formats
+from mxnum.engine.rounding import by_factors, float_additions, stochastic_over
+from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
+from mxnum.modes import Overflow, Rounding
+from mxnum.scalar import float_scale, random
+from mxnum.scalar.pack import make_pack
+from mxnum.scalar.unpack import FINITE, ZERO_EXPONENT
+from proofs import tables
+from proofs.long_division import divide
+from proofs.solve import prove, together
+from proofs.sym import Sym, run
+from proofs.tables import RANDOM_BITS
+from proofs.theorem import Outcome, Theorem
+from proofs.theorems.factors import FACTOR, FLOAT32, SCALES, _on_products, _outcome, _pack_nothing, _zeros_too, patched
+from proofs.theorems.stochastic import WIDE, Gap
+from proofs.words import Factor, Lane, select
+
+DIGITS = (
+    "Before it is rounded stochastically, the definition has the leading digits of x over the factor, 31 more than the "
+    "mantissa has, and whether any are left."
+)
+THRESHOLD = (
+    "Of these digits the definition makes the neighbour away from zero iff floor(delta * 2**30) + R >= 2**30, where "
+    "delta is the exact fraction of the gap between the neighbours at which |x| over the factor lies; beyond the "
+    "largest value it makes the largest."
+)
+COMPARED = (
+    "With n the gaps below |x| over the factor, floor(delta * 2**30) + R >= 2**30 iff |x| * 2**30 is at least gap * "
+    "factor * ((n + 1) * 2**30 - R): an integer is at most a quotient iff it is at most its whole part."
+)
+PRODUCT = "The two words are those of the product of the factor's significand and a word of 32 bits."
+DECIDED = (
+    "|x| goes up iff |x| * 2**30 is at least the product of factor, gap and ((n + 1) * 2**30 - R), where n are the "
+    "gaps below it."
+)
+CONSTANTS = (
+    "The significand of 28 bits and the exponent that are kept of a factor are the factor, where it is not left to the "
+    "definition."
+)
+CHOSEN = (
+    "The code is the one toward zero, or the next one if x goes up and that is not the largest; a value is the one of "
+    "this code times the factor; both have the sign of x."
+)
+FAST = tuple(e for e in ELEMENTS.values() if stochastic_over.covers(FLOAT32, e, SCALES[0]))
+SOURCES = tuple(s for s in FLOATS.values() if stochastic_over.covers(s, FAST[0], SCALES[0]))
+DIGITS_OF_FACTOR = stochastic_over._DIGITS
+#: Exponents of factors; that of none is the greatest.
+LEAST_EXPONENT, NO_EXPONENT = -1100, stochastic_over._FAR
+#: Tables that are dictionaries.
+ON_DICTIONARIES: dict[str, Any] = {
+    "store": lambda table, index, value: table.__setitem__(index, value),
+    "load": lambda table, index: table[index],
+}
+
+
+def check_digits(source: ElementFormat, mantissa_bits: int, over: Any = float_scale) -> Outcome:
+    started, digits = time.perf_counter(), mantissa_bits + RANDOM_BITS + 1
+    element = ElementFormat("any", 7 - mantissa_bits, mantissa_bits, 1)
+
+    def problems() -> Iterator[str]:
+        for scale in SCALES:
+            unpacked = {"make_unpack": lambda source, width: lambda x: (0, 0, x, FINITE)}
+            with patched(over, make_pack=_pack_nothing, **unpacked):
+                encode = over.make_encode_over(source, element, scale, Rounding.SR, Overflow.SATURATE)
+            widths = source.mantissa_bits, over.factor_width(scale)
+            for problem in divide(partial(_divided, encode), widths, digits):
+                yield f"{scale.name}: {problem}"
+
+    return replace(_outcome(problems(), started, lambda: f"{digits} digits"), solver="z3")
+
+
+def _divided(encode: Any, x: Any, factor: Any) -> Any:
+    return encode(x, 0, factor, FINITE, 0)
+
+
+def check_threshold(element: ElementFormat, over: Any = float_scale) -> Outcome:
+    table, kept = tables.ELEMENTS[element.name], dict[str, Any]()
+    with patched(over, make_pack=lambda *how: kept.setdefault("pack", make_pack(*how))):
+        over.make_encode_over(FLOAT32, element, SCALES[0], Rounding.SR, Overflow.SATURATE)
+    leading = element.mantissa_bits + RANDOM_BITS + 2
+    exponent, significand, bits = (z3.BitVec(name, 64) for name in ("exponent", "significand", "random"))
+    sign = z3.BitVec("sign", 64)
+    packed, safe = run(kept["pack"], sign, exponent, significand, z3.BitVecVal(FINITE, 64), bits)
+    code = z3.If(sign == 0, packed, (1 << element.bits) - packed if element.integer else packed)
+    magnitude = z3.Extract(element.bits - 1, 0, code) & ((1 << (element.bits - 1)) - 1)
+    # floor(quotient * 2**30), in units of the smallest step. The digit that says whether others are left does not
+    # count: it is 2**(e - mantissa - 32), and the gap that begins at 2**e is 2**(e - mantissa).
+    power = z3.SignExt(WIDE - 64, exponent) - leading - table.unit + RANDOM_BITS
+    wide = z3.ZeroExt(WIDE - 64, significand)
+    amount = z3.If(power < 0, z3.LShR(wide, -power), wide << power)
+    gap = Gap(amount, table)
+    delta30 = z3.FreshConst(z3.BitVecSort(RANDOM_BITS + 1), "delta30")
+    step = z3.LShR(gap.high - gap.low, RANDOM_BITS)
+    lower = z3.ZeroExt(WIDE - delta30.size(), delta30) * step
+    definition = [
+        z3.ULE(delta30, 1 << RANDOM_BITS), z3.ULE(lower, amount - gap.low), z3.ULT(amount - gap.low, lower + step),
+    ]  # fmt: skip
+    away = z3.UGE(z3.ZeroExt(33, delta30) + bits, 1 << RANDOM_BITS)
+    up = z3.If(away, z3.BitVecVal(1, element.bits), z3.BitVecVal(0, element.bits))
+    is_digits = z3.LShR(significand, leading) == 1
+    some = [
+        z3.Or(is_digits, z3.And(significand == 0, exponent == ZERO_EXPONENT)),
+        z3.Or(sign == 0, sign == 1), z3.ULT(bits, 1 << RANDOM_BITS), exponent >= -1500, exponent <= 1500,
+    ]  # fmt: skip
+    keeps_sign = z3.BoolVal(True) if element.integer else z3.LShR(packed, element.bits - 1) == sign
+    within = prove(
+        [*some, power < 80, *gap.premises, *definition],
+        z3.And(magnitude == gap.below + up, keeps_sign, *safe),
+        engines=("bitwuzla",), show=(exponent, significand, bits),
+        example=((exponent, table.unit + 1), (significand, 1 << leading), (bits, 0), (sign, 0)),
+    )  # fmt: skip
+    if within.verdict != "proved":
+        return within
+    most = z3.BitVecVal(table.magnitudes[table.last] << RANDOM_BITS, WIDE)
+    is_beyond = z3.And(is_digits, z3.Or(power >= 80, z3.UGE(amount, most)))
+    beyond = prove([*some, is_beyond], z3.And(magnitude == table.last, keeps_sign, *safe), engines=("bitwuzla",))
+    return together([("within", lambda: within), ("beyond", lambda: beyond)])
+
+
+def check_compared() -> Outcome:
+    started = time.perf_counter()
+
+    def problems() -> Iterator[str]:
+        whole, integer, divisor, dividend = z3.Ints("whole integer divisor dividend")
+        more = whole - integer
+        solver = z3.Solver()
+        solver.add(divisor > 0, whole * divisor <= dividend, dividend < whole * divisor + divisor)
+        # The product of two numbers of known sign, in both cases, which is all that is not linear.
+        solver.add(z3.Implies(more >= 0, more * divisor >= 0), z3.Implies(more <= -1, more * divisor <= -divisor))
+        product = z3.Int("product")  # integer * divisor
+        solver.add(product == whole * divisor - more * divisor)
+        solver.add((integer <= whole) != (product <= dividend))
+        if solver.check() != z3.unsat:
+            yield "an integer lies on another side of a quotient than of its whole part"
+        for sign in (0, 1):
+            signs = z3.Solver()
+            signs.add(divisor > 0, more <= -1 if sign else more >= 0)
+            signs.add(more * divisor > -divisor if sign else more * divisor < 0)
+            if signs.check() != z3.unsat:
+                yield "signs of products"
+        (gaps, delta, bits), one = z3.Ints("gaps delta30 bits"), 1 << RANDOM_BITS
+        threshold = z3.Solver()
+        threshold.add((delta + bits >= one) != (gaps * one + delta >= (gaps + 1) * one - bits))
+        if threshold.check() != z3.unsat:
+            yield "thresholds differ"
+
+    return replace(_outcome(problems(), started, lambda: ""), solver="z3")
+
+
+# Words
+
+
+def check_product(multiply: Any = random.multiply_32x32) -> Outcome:
+    """Of two halves of one factor: their products with the other have 48 bits, and are the product together."""
+    a, b = z3.BitVecs("a b", 64)
+    left, obligations = Factor(a, []), list[z3.BoolRef]()
+    left.products = []
+    right = Sym(b, obligations)
+    high, low = multiply(left, right)
+    (x, u, of_low), (y, v, of_high) = left.products
+    bound = 0xFFFF * 0xFFFFFFFF
+    premises = [z3.ULE(a, 0xFFFFFFFF), z3.ULE(b, 0xFFFFFFFF), z3.ULE(of_low, bound), z3.ULE(of_high, bound)]
+    wide = [z3.ZeroExt(64, word) for word in (of_low, of_high, high.value, low.value)]
+    goal = z3.And(
+        a == (y << 16) + x, z3.ULE(x, 0xFFFF), z3.ULE(y, 0xFFFF), u == b, v == b,
+        wide[0] + (wide[1] << 16) == (wide[2] << 32) + wide[3],
+        z3.ULE(low.value, 0xFFFFFFFF), *obligations, *left.obligations,
+    )  # fmt: skip
+    return prove(premises, goal, engines=("bitwuzla",), show=(a, b, of_low, of_high))
+
+
+def check_decided(element: ElementFormat, bits: int, fast: Any = stochastic_over) -> Outcome:
+    """For each code of an element, in words of so many bits."""
+    last = tables.ELEMENTS[element.name].last
+    return together((f"code {code}", partial(_decided, element, bits, code, fast)) for code in range(last))
+
+
+def _decided(element: ElementFormat, bits: int, code: int, fast: Any) -> Outcome:
+    table = tables.ELEMENTS[element.name]
+    low, high = (table.magnitudes[code + i] for i in (0, 1))
+    gap = high - low
+    obligations, seen = list[z3.BoolRef](), list[tuple[Any, Any]]()
+    x, digits, exponent, drawn = (z3.BitVec(name, bits) for name in ("x", "digits", "exponent", "random"))
+    words = z3.BitVec("product", 64)
+    make = Lane if bits == 32 else Sym
+
+    def multiply(a: Sym, b: Sym) -> tuple[Sym, ...]:
+        seen.append((a.value, b.value))
+        given = z3.If(b.value == 0, z3.BitVecVal(0, 64), words)  # (what is 2**32 is 0 in words of 32 bits)
+        halves = z3.Extract(63, 32, given), z3.Extract(31, 0, given)
+        return tuple(make(z3.ZeroExt(bits - 32, half), obligations) for half in halves)
+
+    with patched(fast, multiply_32x32=multiply, select=select):
+        arguments = [make(value, obligations) for value in (x, digits, exponent, drawn)]
+        goes_up = inspect.unwrap(fast.make_goes_up)(element)
+        got = goes_up(arguments[0], code, *arguments[1:]).value
+    field, fraction = z3.LShR(x, 23), x & 0x7FFFFF
+    significand = z3.ZeroExt(WIDE - bits, z3.If(field == 0, fraction, fraction | 0x800000))
+    # |x| * 2**30 over the factor's and the gap's unit: x = significand * 2**(field - 150), where field is not zero
+    power_of_gap = table.unit + (gap.bit_length() - 1)
+    power = z3.If(field == 0, z3.BitVecVal(1, bits), field) - 150 + RANDOM_BITS - power_of_gap
+    power = power - (exponent - (DIGITS_OF_FACTOR - 1))
+    wide_power = z3.SignExt(WIDE - bits, power)
+    amount = z3.If(power < 0, z3.LShR(significand, -wide_power), significand << wide_power)
+    below, above = (z3.ZeroExt(WIDE - bits, digits) * ((n // gap) << RANDOM_BITS) for n in (low, high))
+    product = z3.ZeroExt(WIDE - 64, words)
+    premises = [
+        x >= 0, x <= FLOAT32.max_code,
+        z3.UGE(digits, 1 << (DIGITS_OF_FACTOR - 1)), z3.ULT(digits, 1 << DIGITS_OF_FACTOR),
+        exponent >= LEAST_EXPONENT, exponent <= NO_EXPONENT, z3.ULT(drawn, 1 << RANDOM_BITS),
+        z3.Or(power < 100, significand == 0), z3.ULE(below, amount), z3.ULT(amount, above),
+        z3.ULT(below, product), z3.ULE(product, above), (drawn == 0) == (product == above),
+    ]  # fmt: skip
+    ((a, b),) = seen
+    threshold = z3.BitVecVal((high // gap) << RANDOM_BITS, bits) - drawn
+    goal = z3.And(
+        got == z3.If(z3.UGE(amount, product), z3.BitVecVal(1, bits), z3.BitVecVal(0, bits)),
+        a == digits, b == threshold, *obligations,
+    )  # fmt: skip
+    return prove(premises, goal, engines=("bitwuzla",), show=(x, digits, exponent, drawn, words))
+
+
+# What is kept of a block, and what is made of it
+
+
+class _Anything:
+    """The answer of another theorem's function."""
+
+    def __and__(self, other: Any) -> Any:
+        return other
+
+
+def check_constants(fast: Any = stochastic_over) -> Outcome:
+    factor, obligations, table = z3.BitVec("factor", 64), list[z3.BoolRef](), dict[int, Sym]()
+    real = inspect.unwrap(by_factors.by_places)
+
+    def by_places(*how: Any) -> Any:
+        return real(*how)._replace(prepare=lambda *of_block: _Anything())
+
+    with (
+        patched(by_factors, by_places=by_places, _make_factor=lambda scale: lambda code, tensor: code),
+        patched(fast, **ON_DICTIONARIES),
+    ):
+        made = inspect.unwrap(fast.by_products)(FLOAT32, FAST[0], SCALES[0], None)
+        is_kept = made.prepare(Sym(factor, obligations), 0, table, 0, 1)
+    significand, exponent = (table[made.constants - 2 + i].value for i in (0, 1))
+    fraction, least = (factor & ((1 << 52) - 1)) | (1 << 52), 1 << (DIGITS_OF_FACTOR - 1)
+    is_factor = z3.And(fraction == significand << (53 - DIGITS_OF_FACTOR), exponent == z3.LShR(factor, 52) - 1023)
+    is_none = z3.And(significand == least, exponent == NO_EXPONENT)
+    is_right = z3.And(z3.UGE(significand, least), z3.If(factor == 0, is_none, is_factor))
+    premises = [factor >= 0, factor < by_factors._HUGE, z3.Or(factor == 0, factor >= 1 << 52)]
+    goal = z3.And(z3.Implies(is_kept.predicate, is_right), *obligations)
+    return prove(premises, goal, engines=("bitwuzla",), show=(factor,))
+
+
+class _Number:
+    """A number of which only its magnitude and code are asked for."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+    def __and__(self, mask: int) -> Any:
+        return self if mask == 0x7FFFFFFF else NotImplemented
+
+
+def check_chosen(element: ElementFormat, target: ElementFormat | None, fast: Any = stochastic_over) -> Outcome:
+    """Of every code toward zero, and both decisions."""
+    started, source, up = time.perf_counter(), target or FLOAT32, 0
+    real, asked, kept = inspect.unwrap(by_factors.by_places), list[tuple[Any, ...]](), ("significand", "exponent")
+
+    def by_places(source: Any, element: Any, scale: Any, rounding: Rounding, target: Any) -> Any:
+        return real(source, element, scale, rounding, target)._replace(element=lambda x, c, random: x.code)
+
+    def goes_up(*arguments: Any) -> int:
+        asked.append(arguments)
+        return up
+
+    def problems() -> Iterator[str]:
+        nonlocal up
+        made, table = inspect.unwrap(fast.by_products)(source, element, SCALES[0], target), dict[int, Any]()
+        if target is not None:
+            made.prepare_more("factor", 0, table, 0, 1)
+        places = tuple(f"place {i}" for i in range(7))
+        table.update(enumerate(places))
+        table.update(zip(range(made.constants - 2, made.constants), kept, strict=True))
+        constants = made.at(table, 0, 1)
+        if tuple(constants[:7]) != places:
+            yield "places are read from elsewhere"
+        for code, up in product(range(16), (0, 1)):
+            (sign, magnitude), x = divmod(code, 8), _Number(code)
+            after = magnitude + (up if magnitude < element.max_code else 0)
+            got = made.element(x, constants, "random")
+            if asked.pop() != (x, magnitude, *kept, "random"):
+                yield f"code {code}: another question"
+            if target is None and got != after + 8 * sign:
+                yield f"code {code}: got {got}"
+            value = None if target is None else _zeros_too(got)
+            if value is not None and (float(value.number), value.sign) != (element.value(after), sign):
+                yield f"code {code}: got {value}"
+
+    with (
+        _on_products(by_factors),
+        patched(by_factors, by_places=by_places),
+        patched(float_additions, make_widen=lambda source: lambda x: x),
+        patched(fast, make_goes_up=lambda element: goes_up, **ON_DICTIONARIES),
+    ):
+        return replace(_outcome(problems(), started, lambda: "32 cases"), solver="sweep")
+
+
+def theorems() -> Iterator[Theorem]:
+    e4m3, ready = formats.SCALES["e4m3"], []
+    for source, mantissa_bits in product(FLOATS.values(), range(7)):
+        element = ElementFormat("any", 7 - mantissa_bits, mantissa_bits, 1)
+        yield Theorem(
+            name=f"factors/stochastic-digits/{source.name}/m{mantissa_bits}",
+            statement=DIGITS,
+            kernels=("make_encode_over",),
+            check=partial(check_digits, source, mantissa_bits),
+            hypotheses=(FACTOR, "the element is any with so many mantissa bits, and the scale any float"),
+            functions=(float_scale.make_encode_over(source, element, e4m3, Rounding.SR, Overflow.SATURATE),),
+        )
+    for element in ELEMENTS.values():
+        encode = float_scale.make_encode_over(FLOAT32, element, e4m3, Rounding.SR, Overflow.SATURATE)
+        yield Theorem(
+            name=f"factors/stochastic-threshold/{element.name}",
+            statement=THRESHOLD,
+            kernels=(encode.__name__,),
+            check=partial(check_threshold, element),
+            hypotheses=("the digits are any, or those of zero", "R is any integer below 2**30"),
+            functions=(encode,),
+        )
+    yield Theorem("factors/stochastic/compared", COMPARED, (), check_compared, ("all are integers",))
+    yield Theorem(
+        name="factors/stochastic/product",
+        statement=PRODUCT,
+        kernels=("multiply_32x32",),
+        check=check_product,
+        hypotheses=("products of 16 and 32 bits are right", "compiled for lanes of 32 bits it is one product of 64"),
+        functions=(random.multiply_32x32,),
+    )
+    for element in FAST:
+        goes_up = stochastic_over.make_goes_up(element)
+        for bits in (64, 32):
+            yield Theorem(
+                name=f"factors/stochastic/decided/{element.name}/{bits}",
+                statement=DECIDED,
+                kernels=("make_goes_up",),
+                check=partial(check_decided, element, bits),
+                hypotheses=(
+                    "x is any float32 magnitude, whose code toward zero is known (factors/places)",
+                    "the factor is zero, or any of 28 significant bits",
+                    "R is any integer below 2**30, and the product is the one of factors/stochastic/product",
+                    f"words have {bits} bits" + (" and wrap around" if bits == 32 else ""),
+                ),
+                functions=(goes_up,),
+            )
+        for target in (None, *SOURCES):
+            made = stochastic_over.by_products(target or FLOAT32, element, e4m3, target)
+            ready.append(made.prepare)
+            yield Theorem(
+                name=f"factors/stochastic/chosen/{element.name}/{target.name if target else 'code'}",
+                statement=CHOSEN,
+                kernels=("by_products",),
+                check=partial(check_chosen, element, target),
+                hypotheses=("the factor is any but zero, which makes zeros",),
+                functions=(made.at, made.element),
+            )
+    yield Theorem(
+        name="factors/stochastic/constants",
+        statement=CONSTANTS,
+        kernels=("by_products",),
+        check=check_constants,
+        hypotheses=("the factor is zero, or any normal float64 number without sign",),
+        functions=tuple(ready),
+    )
