@@ -79,7 +79,7 @@ CLAIMS = {
             "MX training diverges where FP32 does not",
             "A residual MLP that is stable in FP32 diverges in MXFP8 E4M3 from the same seed, initialization and batches.",
             _TRAINING,
-            "d = 512, 4 layers, batch 2048, rate 6e-4, several seeds to 9000 steps: minutes on a GPU, days here.",
+            "d = 512, 4 layers, batch 2048, rate 6e-4, several seeds to 9000 steps: hours of a core each.",
         ),
         Claim(
             "I7",
