@@ -9,7 +9,7 @@ import torch
 
 import mxnum as mx
 from mxnum.recipe import Operand
-from mxnum.torch.operands import is_clamped
+from mxnum.torch.operands import is_beyond_max
 
 Tensor = Any
 #: How many quantiles of the probabilities of the symbols that came are kept.
@@ -25,10 +25,10 @@ def looked_at(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> d
         E[Q]/E[A] - 1 of the targets' components, in blocks along the vocabulary. With stochastic rounding: to nearest.
     gradient_sum
         The mean over tokens of the sum of a token's rounded components, in units of the mean of A.
-    clamped, clamped_tokens
+    beyond_max, beyond_max_tokens
         Shares of the targets' components that lie beyond the largest element, in blocks along the vocabulary and
         along the tokens.
-    clamped_blocks
+    overflowing_blocks
         The share of the blocks along the vocabulary that overflow.
     common_weight
         Of the last layer's weights, the norm of the mean over the vocabulary, relative to the root mean square norm of
@@ -46,16 +46,16 @@ def looked_at(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> d
     if not operand.is_mx:
         return seen
     target = gradient.gather(1, targets[:, None])[:, 0].double()
-    for name, axis in (("clamped", 1), ("clamped_tokens", 0)):
+    for name, axis in (("beyond_max", 1), ("beyond_max_tokens", 0)):
         q = mx.quantize(gradient, operand.mx_format, **{**operand.keywords(axis), "rounding": "rne"})
-        clamped = is_clamped(gradient, q)
-        seen[name] = np.float64(clamped.gather(1, targets[:, None]).double().mean())
+        beyond = is_beyond_max(gradient, q)
+        seen[name] = np.float64(beyond.gather(1, targets[:, None]).double().mean())
         if axis == 1:
             rounded: Tensor = q.dequantize(torch.float64)
             size = -target.mean()
             seen["gradient_bias"] = np.float64(rounded.gather(1, targets[:, None]).mean() / target.mean() - 1)
             seen["gradient_sum"] = np.float64(rounded.sum(1).mean() / size)
-            seen["clamped_blocks"] = np.float64(_any_of_block(clamped, operand).double().mean())
+            seen["overflowing_blocks"] = np.float64(_any_of_block(beyond, operand).double().mean())
     return seen
 
 

@@ -214,7 +214,7 @@ def predicted_gap(setting: Setting) -> float | None:
 
 HEADINGS = (
     "arm", "seeds", "loss", "above the entropy", "gap to control", "95 %", "p", "gap predicted at rest", "bias",
-    "bias predicted", "clamped", "sum", "common weight",
+    "bias predicted", "beyond max", "sum", "common weight",
 )  # fmt: skip
 #: What a reader of the table must know.
 NOTE = (
@@ -249,7 +249,7 @@ def rows(table: dict[str, Any]) -> list[tuple[str, ...]]:
             _mean(runs, "gradient_bias", "{:+.1%}"),
             f"{np.mean(biases):+.1%}".replace("%", " %") if biases else "-",
         ]
-        cells += [_mean(runs, "clamped", "{:.0%}"), _mean(runs, "gradient_sum", "{:+.3f}")]
+        cells += [_mean(runs, "beyond_max", "{:.0%}"), _mean(runs, "gradient_sum", "{:+.3f}")]
         last = [run["measured"]["common_weight"][-1] for run in runs.values() if "common_weight" in run["measured"]]
         made.append((*cells, f"{np.mean(last):.2f}" if last else "-"))
     return made

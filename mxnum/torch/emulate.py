@@ -162,7 +162,7 @@ def emulate(
         are rounded to formats with power-of-two scales go to the processor's units for bfloat16 (Intel's AMX, torch
         2.9): as exact, several times as fast, summed in another order.
     gradient
-        "straight" through rounding, or "clipped": zero where an operand was clamped.
+        "straight" through rounding, or "clipped": zero where an operand lay beyond the largest value of its block.
     seed
         Of stochastic rounding: an integer, or a `torch.Generator`, of which one number is drawn.
     worker

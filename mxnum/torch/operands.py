@@ -49,7 +49,7 @@ class Product(NamedTuple):
     gradient_right: Operand
     #: None: as torch sums; "amx": the same, of rounded operands on the processor's units; or a `mxnum.Accumulate`.
     accumulate: str | None = None
-    #: Whether gradients are cut where the operand was clamped.
+    #: Whether gradients are cut where the operand lay beyond the largest value.
     clipped: bool = False
     #: Whether the right operand belongs to samples, as the left one does, and is no parameter.
     of_samples: bool = False
@@ -224,11 +224,11 @@ def cut(grad: Tensor, x: Tensor, operand: Operand, axis: int) -> Tensor:
     if operand.transform:
         x, grad = hadamard(x, axis), hadamard(grad, axis)
     fmt, keywords = prepared(operand, axis, x.ndim)
-    grad = grad * ~is_clamped(x, mx.quantize(x, fmt, **{**keywords, "rounding": "rne"}))
+    grad = grad * ~is_beyond_max(x, mx.quantize(x, fmt, **{**keywords, "rounding": "rne"}))
     return hadamard(grad, axis, inverse=True) if operand.transform else grad
 
 
-def is_clamped(x: Tensor, q: mx.MXArray) -> Tensor:
+def is_beyond_max(x: Tensor, q: mx.MXArray) -> Tensor:
     """Which elements of x, quantized to nearest, lie beyond the largest value of their block."""
     element, value = q.format.element, cast(Tensor, q.dequantize(x.dtype))
     at_largest = cast(Tensor, mx.decode(q.codes, element)).abs() == float(element.max)

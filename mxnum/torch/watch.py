@@ -19,7 +19,7 @@ import mxnum as mx
 from mxnum import errors
 from mxnum.recipe import Operand, Recipe
 from mxnum.torch.emulate import emulation_of
-from mxnum.torch.operands import BETA, GAMMA, GRADIENT, LEFT, RIGHT, Key, is_clamped, prepared, watching
+from mxnum.torch.operands import BETA, GAMMA, GRADIENT, LEFT, RIGHT, Key, is_beyond_max, prepared, watching
 from mxnum.torch.randomness import recomputing
 
 Tensor = Any
@@ -30,7 +30,7 @@ NAMES = {
 _FORWARD = (LEFT, RIGHT, GAMMA, BETA)
 _PARAMETERS = (RIGHT, RIGHT + 1, GAMMA, BETA)
 #: What is measured of an operand; and of the gradient of a parameter.
-QUANTITIES = ("rmse", "clamped", "underflow", "scale_least", "scale_greatest", "scales_at_ends", "flips")
+QUANTITIES = ("rmse", "beyond_max", "underflow", "scale_least", "scale_greatest", "scales_at_ends", "flips")
 BIASES = ("zeta", "cosine")
 
 
@@ -50,7 +50,7 @@ class Watch:
 
         rmse
             Root of the sum of squared errors over the sum of squares: the relative error.
-        clamped, underflow
+        beyond_max, underflow
             Shares of the elements beyond the largest value of their block, before rounding, and of those that became
             zero.
         scale_least, scale_greatest, scales_at_ends
@@ -150,7 +150,7 @@ class Watch:
         row["rmse"] = math.sqrt(error.square().sum() / wide.square().sum()) if wide.any() else 0.0
         fmt, keywords = prepared(operand, axis, x.ndim)
         q = mx.quantize(x, fmt, **{**keywords, "rounding": "rne"})
-        row["clamped"] = float(is_clamped(x, q).double().mean())
+        row["beyond_max"] = float(is_beyond_max(x, q).double().mean())
         row["underflow"] = float(((value == 0) & (x != 0)).double().mean())
         scales = cast(Tensor, q.scales)
         row["scale_least"], row["scale_greatest"] = scales.min().item(), scales.max().item()

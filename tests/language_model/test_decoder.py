@@ -79,7 +79,7 @@ def test_arms_of_a_seed_have_the_same_start_and_batches():
     plain, last = (train(TINY.but(**changes), 5, measure_every=3) for changes in ({}, LAST))
     assert plain.losses[0] == last.losses[0], "what is rounded is on the way back"
     assert plain.losses[1:] != last.losses[1:]
-    assert "clamped" in last.measured
+    assert "beyond_max" in last.measured
     assert set(plain.measured) == {"probability", "common_weight"}
 
 
@@ -107,7 +107,7 @@ def test_what_is_seen_is_what_the_analysis_says():
     from mxnum.language_model.study import predicted_biases
 
     run = train(TINY.but(**LAST), 7, measure_every=3)
-    assert run.measured["clamped"][0] == 1
+    assert run.measured["beyond_max"][0] == 1
     predicted = predicted_biases(run.setting, run.measured["probability"])
     assert predicted == pytest.approx([float(x) for x in run.measured["gradient_bias"]], abs=0.01)
     assert run.measured["gradient_sum"][0] == pytest.approx(-predicted[0], abs=0.02)

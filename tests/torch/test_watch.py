@@ -45,7 +45,7 @@ def test_the_figures_are_those_of_measure():
         want = measure(tensor.numpy(), "mxfp4_e2m1", axis=axis)
         scales = mx.shared_scale(tensor.numpy(), "mxfp4_e2m1", axis=axis)
         assert row["rmse"] == pytest.approx(want.normalized_rmse)
-        assert row["clamped"] == pytest.approx(want.beyond_max_rate)
+        assert row["beyond_max"] == pytest.approx(want.beyond_max_rate)
         assert row["underflow"] == pytest.approx(want.underflow_rate)
         assert (row["scale_least"], row["scale_greatest"]) == (scales.min(), scales.max())
         assert row["scales_at_ends"] == 0
@@ -182,11 +182,11 @@ def test_figures():
     mxt.emulate(net, "mxfp4_e2m1")
     watch = mxt.watch(net)
     run(net, 3)
-    ax = watch.figure("clamped", "activations").axes[0]
+    ax = watch.figure("beyond_max", "activations").axes[0]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["0", "3"]
     values = ax.images[0].get_array()
     assert values.shape == (2, 3)
-    assert values[1, 2] == of(watch, module="3", operand="activations", step=3)[0]["clamped"]
+    assert values[1, 2] == of(watch, module="3", operand="activations", step=3)[0]["beyond_max"]
     with pytest.raises(ValueError, match="'quantity' must be one of"):
         watch.figure("error")
     with pytest.raises(ValueError, match="'operand' must be one that was seen with 'rmse'"):
