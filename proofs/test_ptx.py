@@ -272,5 +272,5 @@ def test_the_theorems_have_names_of_their_own_and_cover_the_float32_encoders() -
 
 def test_a_missing_numba_cuda_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install mxnum\[cuda\]"):
+    with pytest.raises(ModuleNotFoundError, match=r'pip install -e "\.\[cuda\]"'):
         ptx.theorems()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import numpy as np
 import pytest
 
 import mxnum as mx
 from mxnum import selftest
 from mxnum.cli.main import main
+
+needs_typer = pytest.mark.skipif(importlib.util.find_spec("typer") is None, reason="typer is not installed")
 
 
 @pytest.fixture
@@ -26,6 +30,7 @@ def test_every_mode_is_tried() -> None:
     assert set(mx.formats.names()) <= set(said.replace(",", "").split())
 
 
+@needs_typer
 def test_right(short: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["selftest"]) == 0
     told = capsys.readouterr().out
@@ -33,6 +38,7 @@ def test_right(short: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert "2 kinds of call equal the exact reference, bit for bit." in told
 
 
+@needs_typer
 def test_wrong(short: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     right = selftest.reference.quantize
 

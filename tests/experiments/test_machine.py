@@ -89,7 +89,7 @@ def test_names(monkeypatch):
     with pytest.raises(ValueError, match="did you mean 'cuda'"):
         machine.machine("cud")
     monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(ModuleNotFoundError, match=r"need CuPy, which comes with: pip install mxnum\[cuda\]"):
+    with pytest.raises(ModuleNotFoundError, match=r"need CuPy, which comes with: pip install \"mxnum\[cuda\]\""):
         loop.train(BASE, (1,), machine="cuda")
 
 
