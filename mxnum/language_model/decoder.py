@@ -19,7 +19,7 @@ import mxnum.torch as mxt
 from mxnum.experiments import storage
 from mxnum.experiments.interruptions import Interruptions
 from mxnum.files import written_whole
-from mxnum.language_model.logits import centring, looked_at
+from mxnum.language_model.looks import centring, errors_of, looked_at
 from mxnum.language_model.setting import Setting
 from mxnum.language_model.sources import EVALUATION, START, TRAINING, generator, source_of
 from mxnum.recipe import Operand
@@ -136,12 +136,14 @@ class Decoder(nn.Module):
 
 def emulated(model: Decoder, setting: Setting, seed: int) -> mxt.Emulation:
     """The recipe where the setting wants it."""
-    recipes: dict[str, Any] = {"embedding": None}
-    if setting.where != "all":
-        recipes["head"] = setting.recipe if setting.where == "last" else None
-    recipes["*"] = None if setting.where == "last" else setting.recipe
-    attention = "blocks.*.attention" if setting.attention and setting.where != "last" else ()
-    return mxt.emulate(model, recipes, attention=attention, seed=seed)
+    products, recipe, where = "blocks.*.attention", setting.recipe, setting.where
+    recipes: dict[str, Any] = {"embedding": None, "*": recipe}
+    if where == "not_last":
+        recipes = {"head": None} | recipes
+    elif where != "all":
+        recipes = {{"last": "head", "attention": products, "embedding": "embedding"}[where]: recipe, "*": None}
+    attends = where == "attention" or (setting.attention and where in ("all", "not_last"))
+    return mxt.emulate(model, recipes, attention=products if attends else (), seed=seed)
 
 
 # The training.
@@ -154,7 +156,7 @@ class Run:
     seed: int
     setting: Setting
     losses: list[float] = field(default_factory=list)
-    #: Steps at which was looked, and what was seen: see `logits.looked_at`.
+    #: Steps at which was looked, and what was seen: see `looks.looked_at` and `looks.errors_of`.
     measured_at: list[int] = field(default_factory=list)
     measured: dict[str, list[Any]] = field(default_factory=dict)
     #: The loss at the end on fresh batches, where as many symbols are before as the source depends on.
@@ -196,7 +198,7 @@ def train(
     Parameters
     ----------
     measure_every
-        Look at the gradients of the logits every so many steps; 0: never.
+        Look at the errors of the operands and at the gradients of the logits every so many steps; 0: never.
     checkpoint
         A file to write every `checkpoint_every` steps, after `checkpoint_seconds` and before an interruption, and to
         go on from if it exists. It is deleted at the end.
@@ -207,6 +209,8 @@ def train(
     run.entropy, run.bytes_per_symbol = source.entropy, getattr(source, "bytes_per_symbol", None)
     model = run.model = Decoder(setting, source.vocabulary, seed)
     emulation = emulated(model, setting, seed)
+    looks_at = range(0, setting.steps, measure_every) if measure_every > 0 else range(0)
+    watch = mxt.watch(model, steps=[step + 1 for step in looks_at])  # (an emulation counts from 1)
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(
         parameters, setting.rate, (setting.beta1, setting.beta2), setting.epsilon, setting.weight_decay, fused=True
@@ -224,7 +228,7 @@ def train(
         for step in range(len(run.losses), setting.steps):
             symbols = batch(TRAINING, step)
             logits, targets = model(symbols[:, :-1]), symbols[:, 1:].flatten()
-            looks = measure_every > 0 and step % measure_every == 0
+            looks = step in looks_at
             if looks:
                 logits.retain_grad()
             loss = functional.cross_entropy(logits.flatten(0, 1), targets, label_smoothing=setting.label_smoothing)
@@ -235,7 +239,8 @@ def train(
             nn.utils.clip_grad_norm_(parameters, setting.clip)
             if looks:
                 run.measured_at.append(step)
-                for name, value in looked_at(logits, targets, model.head, gradient_of_logits(setting)).items():
+                seen = looked_at(logits, targets, model.head, gradient_of_logits(setting))
+                for name, value in (seen | errors_of(watch.rows(), emulation.step)).items():
                     run.measured.setdefault(name, []).append(value)
             for group in optimizer.param_groups:
                 group["lr"] = rate_at(setting, step)
@@ -248,6 +253,7 @@ def train(
                 save(checkpoint, run, optimizer, emulation)
                 saved = time.monotonic()
             interruptions.deliver()
+        watch.stop()
         model.eval()
         with torch.no_grad():
             found = [evaluated(model, batch(EVALUATION, index), source.order) for index in range(BATCHES)]
@@ -259,7 +265,7 @@ def train(
 
 def gradient_of_logits(setting: Setting) -> Operand:
     """How the gradient of the logits is rounded."""
-    return Operand() if setting.where == "not_last" else setting.recipe.gradients
+    return setting.recipe.gradients if setting.where in ("all", "last") else Operand()
 
 
 def rate_at(setting: Setting, step: int) -> float:

@@ -64,9 +64,10 @@ class Setting:
     # What is rounded.
     #: A `Recipe`, or what names one.
     recipe: Recipe = field(default_factory=Recipe)
-    #: Which linear and norm layers have the recipe; "last" is the one that makes the logits. Embeddings have none.
-    where: Literal["all", "last", "not_last"] = "all"
-    #: Whether the products of attention have it, too.
+    #: What has the recipe: all linear and norm layers, the last alone, which makes the logits, all but that; or nothing
+    #: but the products of attention, or the embedding.
+    where: Literal["all", "last", "not_last", "attention", "embedding"] = "all"
+    #: Whether the products of attention have it, too, with "all" and "not_last".
     attention: bool = False
     #: The loss is multiplied by it before the way back, and the gradients of the parameters are divided by it.
     factor: float = 1.0

@@ -178,7 +178,7 @@ def _summary(path: Path, name: str, setting: Setting) -> dict[str, Any]:
         if key.startswith("measured_") and key != "measured_at"
     }
     operand, predicted = gradient_of_logits(setting), None
-    if operand.is_mx and operand.rounding in ("rne", "sr"):
+    if operand.is_mx and operand.rounding in ("rne", "sr") and "measured_probability" in arrays:
         predicted = [float(f"{v:.4g}") for v in predicted_biases(setting, arrays["measured_probability"])]
     return kept | {
         "evaluation": stored["evaluation"], "entropy": stored["entropy"], "measured": measured,
@@ -214,14 +214,15 @@ def predicted_gap(setting: Setting) -> float | None:
 
 HEADINGS = (
     "arm", "seeds", "loss", "above the entropy", "gap to control", "95 %", "p", "gap predicted at rest", "bias",
-    "bias predicted", "beyond max", "sum", "common weight",
+    "bias predicted", "beyond max", "sum", "common weight", "error",
 )  # fmt: skip
 #: What a reader of the table must know.
 NOTE = (
     "Losses are in nats, of fresh batches at the end, means over seeds; gaps in pairs of the same seed. *Bias* is the "
     "relative change of the targets' pull, *sum* that of all components of a token over the mean target, both means "
     "over the looks; *common weight* is the norm of the last layer's mean row over that of a row's deviation from it, "
-    "at the last look. *Gap predicted at rest* is `analysis.logit_rest` of the source; *bias predicted* is "
+    "at the last look. *Error* is the relative root mean square error of the rounded operands, over layers, operands "
+    "and looks. *Gap predicted at rest* is `analysis.logit_rest` of the source; *bias predicted* is "
     "`analysis.logit_gradient_bias` at the probabilities of the run."
 )
 
@@ -251,7 +252,7 @@ def rows(table: dict[str, Any]) -> list[tuple[str, ...]]:
         ]
         cells += [_mean(runs, "beyond_max", "{:.0%}"), _mean(runs, "gradient_sum", "{:+.3f}")]
         last = [run["measured"]["common_weight"][-1] for run in runs.values() if "common_weight" in run["measured"]]
-        made.append((*cells, f"{np.mean(last):.2f}" if last else "-"))
+        made.append((*cells, f"{np.mean(last):.2f}" if last else "-", _mean(runs, "error", "{:.2%}")))
     return made
 
 
@@ -263,8 +264,10 @@ def _mean(runs: dict[int, Any], name: str, how: str) -> str:
 
 def page(table: dict[str, Any]) -> str:
     """A page of Markdown: the question and the table."""
-    lines = ["| " + " | ".join(row) + " |" for row in (HEADINGS, *rows(table))]
-    lines.insert(1, "|" + "---|" * len(HEADINGS))
+    found = list(zip(HEADINGS, *rows(table), strict=True))
+    columns = [column for column in found if set(column[1:]) - {"-", ""}]
+    lines = ["| " + " | ".join(row) + " |" for row in zip(*columns, strict=True)]
+    lines.insert(1, "|" + "---|" * len(columns))
     environment = table.get("environment", {})
     listed = ", ".join(f"{key} {value}" for key, value in environment.items() if value)
     parts = [f"# {table['study']}", table["question"], "\n".join(lines), NOTE, f"Run with {listed}."]

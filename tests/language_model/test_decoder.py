@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 
 from mxnum.language_model import Decoder, Setting, train  # noqa: E402
 from mxnum.language_model.decoder import rate_at  # noqa: E402
-from mxnum.language_model.logits import centring  # noqa: E402
+from mxnum.language_model.looks import centring  # noqa: E402
 from mxnum.recipe import Operand  # noqa: E402
 
 TINY = Setting(vocabulary=40, choices=2, width=32, heads=2, layers=1, context=16, sequences=2, steps=6)
@@ -91,16 +91,37 @@ def test_a_factor_that_is_a_power_of_two_changes_nothing():
     assert train(TINY.but(factor=1.2, **LAST), 2).losses != one
 
 
-def test_the_last_layer_and_the_others_are_told_apart():
+@pytest.mark.parametrize(("where", "one", "some", "without"), [
+    ("last", {"head"}, set(), set()),
+    ("attention", {"blocks.0.attention"}, set(), set()),
+    ("embedding", {"embedding"}, set(), set()),
+    ("not_last", None, {"blocks.0.mlp.up", "norm"}, {"head", "embedding", "blocks.0.attention"}),
+    ("all", None, {"blocks.0.mlp.up", "norm", "head"}, {"embedding", "blocks.0.attention"}),
+])  # fmt: skip
+def test_where_the_recipe_is(where, one, some, without):
     from mxnum.language_model.decoder import emulated
 
-    for where, wanted in (("last", {"head"}), ("not_last", None), ("all", None)):
-        model = Decoder(TINY, 40)
-        names = set(emulated(model, TINY.but(recipe="mxfp8_e4m3", where=where), 0).modules)
-        assert "embedding" not in names
-        assert ("head" in names) == (where != "not_last")
-        assert wanted is None or names == wanted
-        assert ("blocks.0.mlp.up" in names) == (where != "last")
+    setting = TINY.but(recipe="mxfp8_e4m3", where=where)
+    names = set(emulated(Decoder(TINY, 40), setting, 0).modules)
+    assert names == one if one else some <= names and not names & without
+    with_products = set(emulated(Decoder(TINY, 40), setting.but(attention=True), 0).modules)
+    assert ("blocks.0.attention" in with_products) == (where in ("all", "not_last", "attention"))
+    assert train(setting, 2).losses != train(TINY, 2).losses
+
+
+def test_looking_changes_nothing_and_sees_the_operands():
+    """Of weights alone: their error, and of a layer that is rounded once the error that one computes by hand."""
+    import mxnum as mx
+
+    setting = TINY.but(recipe={"weights": "mxfp4_e2m1"}, where="last")
+    looked, plain = train(setting, 2, measure_every=4), train(setting, 2)
+    assert looked.losses == plain.losses
+    assert looked.measured_at == [0, 4]
+    assert looked.measured["error"] == looked.measured["error_weights"]
+    assert "error_gradients" not in looked.measured
+    w = Decoder(setting, 40, 2).head.weight.detach().numpy().astype(np.float64)
+    e = mx.fake_quantize(w, "mxfp4_e2m1", axis=1) - w
+    assert looked.measured["error"][0] == pytest.approx(float(np.sqrt((e**2).sum() / (w**2).sum())), rel=1e-6)
 
 
 def test_what_is_seen_is_what_the_analysis_says():

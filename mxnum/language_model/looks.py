@@ -1,7 +1,9 @@
-"""The gradient of the logits during training: what rounding does to it, and a control that centres it."""
+"""What rounding does during training, to all operands and to the gradient of the logits; a control that centres it."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,20 @@ from mxnum.torch.operands import is_beyond_max
 Tensor = Any
 #: How many quantiles of the probabilities of the symbols that came are kept.
 QUANTILES = 64
+
+
+def errors_of(rows: Iterable[Mapping[str, Any]], step: int) -> dict[str, np.float64]:
+    """The relative error of the operands that were rounded at a step: root mean squares over the layers.
+
+    ``error`` is that of all operands, ``error_weights``, ``error_gradients`` and so on of one kind.
+    """
+    squares: dict[str, list[float]] = {}
+    for row in rows:
+        if row["step"] == step:
+            kind = row["operand"].split()[0]
+            for name in ("error", f"error_{kind}"):
+                squares.setdefault(name, []).append(row["rmse"] ** 2)
+    return {name: np.float64(math.sqrt(sum(each) / len(each))) for name, each in squares.items()}
 
 
 def looked_at(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> dict[str, Any]:
