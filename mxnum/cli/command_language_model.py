@@ -24,6 +24,9 @@ def language_model(
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Run on this dask.distributed cluster.")
     ] = None,
+    operands: Annotated[
+        bool, typer.Option("--operands", help="Keep what the linear layers multiply at the end of each run.")
+    ] = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Train small language models in every precision of a file on the same seeds, and compare their losses.
@@ -45,7 +48,7 @@ def language_model(
         with ended_by_signals(), watching() as watch:
             failed = studies.run_study(
                 study, folder / "runs", seeds=seeds, processes=processes or os.cpu_count() or 1, niceness=nice,
-                scheduler=scheduler, say=watch.say,
+                scheduler=scheduler, keep_operands=operands, say=watch.say,
                 show=lambda state: watch.at("training", state.done, state.total, str(state)),
             )  # fmt: skip
     except KeyboardInterrupt:

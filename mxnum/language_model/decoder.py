@@ -19,7 +19,7 @@ import mxnum.torch as mxt
 from mxnum.experiments import storage
 from mxnum.experiments.interruptions import Interruptions
 from mxnum.files import written_whole
-from mxnum.language_model.looks import centring, errors_of, looked_at
+from mxnum.language_model.looks import centring, errors_of, looked_at, operands_of
 from mxnum.language_model.setting import Setting
 from mxnum.language_model.sources import EVALUATION, START, TRAINING, generator, source_of
 from mxnum.recipe import Operand
@@ -261,6 +261,19 @@ def train(
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)
     return run
+
+
+def operands_at_the_end(run: Run) -> dict[str, Any]:
+    """`looks.operands_of` the trained model, on the first batch that it is evaluated on."""
+    assert run.model is not None
+    source, setting, model = source_of(run.setting), run.setting, run.model
+    random = generator(run.seed, [EVALUATION, 0])
+    symbols = torch.from_numpy(source.batch(random, setting.sequences, setting.context + 1, held_out=True))
+
+    def loss() -> Tensor:
+        return functional.cross_entropy(model(symbols[:, :-1]).flatten(0, 1), symbols[:, 1:].flatten())
+
+    return operands_of(model, loss)
 
 
 def gradient_of_logits(setting: Setting) -> Operand:

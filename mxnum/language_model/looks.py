@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 import mxnum as mx
 from mxnum.recipe import Operand
@@ -75,11 +76,39 @@ def looked_at(logits: Tensor, targets: Tensor, head: Any, operand: Operand) -> d
     return seen
 
 
+def operands_of(model: nn.Module, loss: Callable[[], Tensor]) -> dict[str, Any]:
+    """What the linear layers of a model multiply on the way of a loss and back: arrays of two axes by kind and layer.
+
+    They are named "weights/LAYER" (outputs, inputs), "activations/LAYER" (tokens, inputs) and "gradients/LAYER"
+    (tokens, outputs), and are what they were before they were rounded.
+    """
+    found: dict[str, Any] = {}
+
+    def keep(name: str, x: Tensor) -> None:
+        found[name] = x.detach().flatten(0, -2).numpy().copy()
+
+    def see(name: str, x: Tensor, y: Tensor) -> None:
+        keep(f"activations/{name}", x)
+        y.register_hook(lambda gradient: keep(f"gradients/{name}", gradient))
+
+    layers = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    hooks = [m.register_forward_hook(lambda _, x, y, name=name: see(name, x[0], y)) for name, m in layers.items()]
+    try:
+        loss().backward()
+    finally:
+        for hook in hooks:
+            hook.remove()
+        model.zero_grad()
+    for name, module in layers.items():
+        keep(f"weights/{name}", module.weight)
+    return found
+
+
 def _any_of_block(marks: Tensor, operand: Operand) -> Tensor:
     """Whether one in each block along the last axis is marked."""
     size = operand.block_size or operand.mx_format.block
     missing = -marks.shape[1] % size
-    return torch.nn.functional.pad(marks, (0, missing)).unflatten(1, (-1, size)).any(-1)
+    return nn.functional.pad(marks, (0, missing)).unflatten(1, (-1, size)).any(-1)
 
 
 def centring(x: Tensor, operand: Operand, axis: int, **drawn: Any) -> Tensor:

@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
-from mxnum.analysis import logit_gradient_bias, logit_rest
+from mxnum.analysis import logit_gradient_bias, logit_rest, measure
 from mxnum.experiments import report, storage, sweep
 from mxnum.experiments.inference import mean_interval, sign_flip
 from mxnum.experiments.sweep import arm_directory
-from mxnum.language_model.decoder import gradient_of_logits, train
+from mxnum.language_model.decoder import gradient_of_logits, operands_at_the_end, train
 from mxnum.language_model.setting import Setting
 from mxnum.language_model.sources import Markov, source_of
 
+#: Blocks of sixteen within a row (a token; a row of weights), within a column, and both, whose errors are compared.
+ORGANISATIONS = {"row": (1, 16), "column": (16, 1), "tile": (4, 4)}
 _TOP = ("name", "question", "control", "seeds", "first_seed", "measure_every", "base", "arms")
 
 
@@ -87,6 +89,7 @@ class Task:
     seeds: tuple[int]
     directory: Path
     measure_every: int = 0
+    keep_operands: bool = False
 
     @property
     def label(self) -> str:
@@ -106,15 +109,17 @@ class Task:
             self.setting, seed, measure_every=self.measure_every, checkpoint=self.directory / f"checkpoint-{seed}.pt",
             report=lambda step, loss: tell(step),
         )  # fmt: skip
+        if self.keep_operands:
+            storage.write_arrays(self.directory / f"seed-{seed}-operands.npz", operands_at_the_end(run))
         run.save(self.directory)
         return run.evaluation
 
 
-def tasks_for(study: Study, runs: Path, seeds: int | None = None) -> list[Task]:
+def tasks_for(study: Study, runs: Path, seeds: int | None = None, keep_operands: bool = False) -> list[Task]:
     """The runs that the folder lacks, the first seed of all arms before the second."""
     count = study.seeds if seeds is None else errors.positive_integer("seeds", seeds)
     tasks = [
-        Task(name, setting, (seed,), arm_directory(runs, name), study.measure_every)
+        Task(name, setting, (seed,), arm_directory(runs, name), study.measure_every, keep_operands)
         for seed in range(study.first_seed, study.first_seed + count)
         for name, setting in study.arms.items()
     ]
@@ -129,6 +134,7 @@ def run_study(
     processes: int = 0,
     niceness: int = 0,
     scheduler: str | None = None,
+    keep_operands: bool = False,
     say: Callable[[str], None] = print,
     show: sweep.Show | None = None,
 ) -> list[sweep.Failure]:
@@ -136,9 +142,10 @@ def run_study(
 
     With `processes` 0 the runs are one after the other in this process. Otherwise so many are started, with their
     priority lowered by `niceness`, or the workers of the dask cluster at the address `scheduler` take the runs; call it
-    under ``if __name__ == "__main__":`` then. `say` and `show` are those of `mxnum.experiments.run_study`.
+    under ``if __name__ == "__main__":`` then. With `keep_operands` a run keeps what its linear layers multiply at the
+    end, in ``seed-N-operands.npz``. `say` and `show` are those of `mxnum.experiments.run_study`.
     """
-    tasks = tasks_for(study, runs.resolve(), seeds)
+    tasks = tasks_for(study, runs.resolve(), seeds, keep_operands)
     if scheduler is not None:
         return sweep.run_on_cluster(tasks, scheduler, say=say, show=show)
     if processes:
@@ -180,10 +187,27 @@ def _summary(path: Path, name: str, setting: Setting) -> dict[str, Any]:
     operand, predicted = gradient_of_logits(setting), None
     if operand.is_mx and operand.rounding in ("rne", "sr") and "measured_probability" in arrays:
         predicted = [float(f"{v:.4g}") for v in predicted_biases(setting, arrays["measured_probability"])]
+    operands = path.with_name(f"{path.stem}-operands.npz")
+    if operands.exists():
+        kept["organisations"] = organisation_errors(storage.read_arrays(operands))
     return kept | {
         "evaluation": stored["evaluation"], "entropy": stored["entropy"], "measured": measured,
         "predicted_bias": predicted,
     }  # fmt: skip
+
+
+def organisation_errors(operands: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """The relative error of kept operands in E2M1 with the rule even, by `ORGANISATIONS`: means over the layers."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for name, x in operands.items():
+        of_kind = found.setdefault(name.split("/")[0], {each: [] for each in ORGANISATIONS})
+        for each, block in ORGANISATIONS.items():
+            statistics = measure(x, "mxfp4_e2m1", scale_rule="even", block_shape=block)
+            of_kind[each].append(float(statistics.normalized_rmse))
+    return {
+        kind: {each: float(f"{np.mean(values):.4g}") for each, values in errors_.items()}
+        for kind, errors_ in found.items()
+    }
 
 
 def predicted_biases(setting: Setting, probabilities: Any) -> list[float]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import mxnum as mx
 
 pytest.importorskip("torch", reason="the extra torch is not installed")
 pytest.importorskip("scipy", reason="the extra experiments is not installed")
@@ -46,6 +49,28 @@ def study(tmp_path):
     path = tmp_path / "tiny.toml"
     path.write_text(TEXT)
     return read(path)
+
+
+def test_operands_are_kept_and_compared(study, tmp_path):
+    """The gradients are those of the loss: rows are tokens, and what comes out of a layer is activations x weights."""
+    run_study(study, tmp_path / "runs", seeds=1, keep_operands=True, say=lambda text: None)
+    with np.load(tmp_path / "runs" / "plain" / "seed-5-operands.npz") as kept:
+        operands = dict(kept)
+    tokens, setting = 16, study.arms["plain"]
+    assert operands["activations/head"].shape == (tokens, setting.width)
+    assert operands["gradients/head"].shape == (tokens, setting.vocabulary)
+    logits = operands["activations/head"] @ operands["weights/head"].T
+    shares = np.exp(logits - logits.max(1, keepdims=True))
+    shares /= shares.sum(1, keepdims=True)
+    came = np.argmin(operands["gradients/head"], 1)
+    expected = (shares - np.eye(setting.vocabulary)[came]) / tokens
+    assert operands["gradients/head"] == pytest.approx(expected, abs=1e-6)
+    (run,) = collect(study, tmp_path / "runs")["arms"]["plain"]["runs"]
+    assert set(run["organisations"]) == {"weights", "activations", "gradients"}
+    x = operands["weights/head"]
+    alone = studies.organisation_errors({"weights/head": x})["weights"]
+    e = mx.fake_quantize(x, "mxfp4_e2m1", scale_rule="even", block_shape=(16, 1)).astype(np.float64) - x
+    assert alone["column"] == pytest.approx(np.sqrt((e**2).sum() / (x.astype(np.float64) ** 2).sum()), rel=1e-3)
 
 
 def test_a_study_runs_goes_on_and_is_collected(study, tmp_path):
