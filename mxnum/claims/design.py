@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from mxnum.analysis import Statistics, measure, synthetic
+from mxnum.claims import decoders
 from mxnum.claims.evidence import Evidence, Statement
 from mxnum.claims.registry import Context, check
 from mxnum.dtypes import Array
@@ -178,5 +179,6 @@ def block_organisation(context: Context) -> Evidence:
             "its words: activations for a given token are stored in a column",
         )
     )
+    statements += decoders.organisation(context)
     note = "The rule behind it: a block should run along the direction in which the magnitude is constant."
     return Evidence(statements=tuple(statements), note=note, configuration=_configuration(format=fmt, scale_rule=rule))

@@ -10,7 +10,7 @@ import numpy as np
 
 from mxnum.analysis import Recipe, ScalingFit, compare_laws, fit_scaling_law, project_shares
 from mxnum.analysis.huber_law import huber
-from mxnum.claims import losses
+from mxnum.claims import decoders, losses
 from mxnum.claims.evidence import Comparison, Evidence, Statement
 from mxnum.claims.losses import ASTRAY, BF16, GRID, Run
 from mxnum.claims.registry import Context, check
@@ -73,6 +73,7 @@ def mitigations(context: Context) -> Evidence:
     statements.append(
         Statement("all of it up to 4.8e19 FLOP", None, f"the published losses reach: {', '.join(at_most)} FLOP")
     )
+    statements += decoders.mitigations(context)
     whole = {"mlp": 1.0}
     doubled = project_shares(whole, Recipe.of("fp8", "bf16"), rates={"fp8": 2.0}).speed_up
     unlimited = project_shares(whole, Recipe.of("fp8", "bf16"), rates={"fp8": math.inf}).speed_up

@@ -9,6 +9,7 @@ import numpy as np
 
 from mxnum import formats
 from mxnum.analysis import block_error
+from mxnum.claims import decoders
 from mxnum.claims.evidence import Evidence, Statement
 from mxnum.claims.recipes import gaps
 from mxnum.claims.registry import Context, check
@@ -60,7 +61,7 @@ def error_predicts_loss(context: Context) -> Evidence:
             "so it does within the recipes in E2M1, where formats do not differ",
             {name: point for name, point in points.items() if name in in_e2m1},
         ),
-        Statement("the same for language models", None),
+        *decoders.error_and_gap(context),
     )
     note = (
         "R-MSE of normal numbers, root mean square over the operands; the gap is the mean over seeds of the logarithm "

@@ -1,0 +1,147 @@
+"""What small language models of our own say of the claims: statements for M1, M7, M8, M10 and I9.
+
+The rules are those of `docs/results/language/README.md`, written before the models were trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mxnum.claims.evidence import Statement
+from mxnum.claims.registry import Context
+from mxnum.experiments.inference import holm, mean_interval, rank_correlation, sign_flip
+
+#: The level of tests, and of limits.
+LEVEL = 0.05
+PLAIN, BFLOAT16 = "float32", "bfloat16"
+_FOUR_BITS = (
+    "E2M1 even, SR gradients", "E2M1 ceil, SR gradients", "E2M1 rceil, SR gradients",
+    "E2M1 even, E3M0 ceil SR gradients", "INT4 ceil, SR gradients", "NVFP4, SR gradients", "NVFP4 as NVIDIA trains",
+)  # fmt: skip
+Table = dict[str, Any]
+_RULES = {"floor": "E2M1", "even": "E2M1 even", "rceil": "E2M1 rceil"}
+
+
+def study(context: Context, name: str) -> Table | None:
+    """A stored study of language models, if it was run."""
+    path = f"language/{name}.json"
+    found: Table | None = context.json(path) if context.has(path) else None
+    return found
+
+
+def losses(table: Table, arm: str) -> dict[int, float]:
+    """The loss at the end, by seed."""
+    return {run["seed"]: run["evaluation"] for run in table["arms"][arm]["runs"]}
+
+
+def gaps(table: Table, arm: str, other: str = PLAIN, share: float = 0.0, of: str = "") -> list[float]:
+    """An arm's loss less another's, and less a share of the gap of a third arm to that one, seed by seed."""
+    ours, theirs = losses(table, arm), losses(table, other)
+    third = losses(table, of) if of else ours
+    seeds = sorted(ours.keys() & theirs.keys() & third.keys())
+    return [ours[s] - theirs[s] - share * (third[s] - theirs[s]) for s in seeds]
+
+
+def words(values: Sequence[float]) -> str:
+    """The mean and its limits."""
+    found = mean_interval(values, 1 - LEVEL)
+    return "too few runs" if found is None else f"{found[0]:+.4f} ({found[1]:+.4f} to {found[2]:+.4f})"
+
+
+def below(values: Sequence[float], limit: float = 0.0) -> bool | None:
+    """Whether the mean is below a limit; None where its limits enclose it."""
+    found = mean_interval(values, 1 - LEVEL)
+    if found is None:
+        return None
+    return True if found[2] < limit else False if found[1] > limit else None
+
+
+def stochastic_gradients(context: Context) -> list[Statement]:
+    """M1: gradients rounded to nearest and stochastically, in E2M1 under three scale rules."""
+    table, made = study(context, "recipes"), []
+    if table is None:
+        return [Statement("the same for language models", None, "not run")]
+    pairs = {rule: gaps(table, f"{arm}, SR gradients", arm) for rule, arm in _RULES.items()}
+    corrected = holm({rule: sign_flip(values) for rule, values in pairs.items()})
+    for rule, values in pairs.items():
+        holds = bool(np.mean(values) < 0) if corrected[rule] < LEVEL else None
+        what = f"a small language model, E2M1 {rule}: stochastic gradients reach a lower loss"
+        made.append(Statement(what, holds, f"by {words(values)} nats, p {corrected[rule]:.2g} after Holm"))
+    return made
+
+
+def recipes(context: Context) -> list[Statement]:
+    """M10: the gaps to bfloat16 of formats in 8 and 6 bits, and those of recipes in 4 bits."""
+    table = study(context, "recipes")
+    if table is None:
+        return [Statement("gaps of about 0.02 in the loss of language models", None, "not run")]
+    made = []
+    for arm in ("E4M3", "E2M3", "E3M2"):
+        values = gaps(table, arm, BFLOAT16)
+        what = f"a small language model, {arm}: ends less than .025 nats above bfloat16"
+        made.append(Statement(what, below(values, 0.025), words(values)))
+    for arm in _FOUR_BITS:
+        values, half = gaps(table, arm, BFLOAT16), gaps(table, arm, share=0.5, of="E2M1")
+        what = f"a small language model, {arm}: closes more than half of the gap of E2M1 floor"
+        made.append(Statement(what, below(half), f"{words(values)} nats above bfloat16"))
+    return made
+
+
+def mitigations(context: Context) -> list[Statement]:
+    """I9: the two mitigations of E4M3."""
+    table = study(context, "recipes")
+    if table is None:
+        return []
+    made = []
+    for arm in ("E4M3 forward only", "E4M3 weights alone, bf16 activations"):
+        half, values = gaps(table, arm, share=0.5, of="E4M3"), gaps(table, arm)
+        what = f"a small language model of our own, {arm}: leaves less than half of E4M3's gap"
+        made.append(Statement(what, below(half), f"{words(values)}; E4M3 {words(gaps(table, 'E4M3'))}"))
+    return made
+
+
+def error_and_gap(context: Context) -> list[Statement]:
+    """M8: the measured error of the operands beside the gap, over all recipes and over those in E2M1."""
+    table = study(context, "recipes")
+    if table is None:
+        return [Statement("the same for language models", None, "not run")]
+    points = {}
+    for arm, found in table["arms"].items():
+        errors = [np.mean(run["measured"]["error"]) for run in found["runs"] if run["measured"].get("error")]
+        if errors and arm != PLAIN:
+            points[arm] = float(np.mean(errors)), float(np.mean(gaps(table, arm)))
+    in_e2m1 = {arm: point for arm, point in points.items() if arm.startswith("E2M1") and "E3M0" not in arm}
+    return [
+        _correlates("in a small language model the error of its real operands correlates with the gap", points),
+        _correlates("so it does there within the recipes in E2M1", in_e2m1),
+    ]
+
+
+def _correlates(what: str, points: Mapping[str, tuple[float, float]]) -> Statement:
+    found = rank_correlation((name, error, gap) for name, (error, gap) in points.items())
+    if found is None:
+        return Statement(what, None, "too few recipes")
+    holds = found.rho > 0 if found.p < LEVEL else None
+    listed = "; ".join(f"{name} {error:.3f}, {gap:+.3f}" for name, (error, gap) in points.items())
+    return Statement(what, holds, f"Spearman's rho {found.rho:.2f}, two-sided p {found.p:.2g}: {listed}")
+
+
+def organisation(context: Context) -> list[Statement]:
+    """M7: blocks along a token, across tokens, and tiles, on the tensors of trained models."""
+    table, made = study(context, "organisation"), []
+    if table is None:
+        return made
+    for arm, found in table["arms"].items():
+        kept = [run["organisations"] for run in found["runs"]]
+        for kind in ("activations", "gradients", "weights"):
+            mean = {each: float(np.mean([run[kind][each] for run in kept])) for each in kept[0][kind]}
+            numbers = "R-MSE " + ", ".join(f"{each} {value:.4f}" for each, value in mean.items())
+            if kind == "activations":
+                what, holds = "inside a token is best", mean["row"] == min(mean.values())
+            else:
+                what, holds = "no two differ by 1 %", max(mean.values()) < 1.01 * min(mean.values())
+            made.append(Statement(f"{kind} of a small language model ({arm}): {what}", holds, numbers))
+    return made

@@ -1,0 +1,86 @@
+"""What stored studies of small language models say: the rules, on tables that are made for it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("scipy", reason="the extra experiments is not installed")
+
+from mxnum.claims import decoders
+from mxnum.claims.registry import Context
+
+SEEDS = range(8)
+
+
+def arm(gap, error=None, spread=1e-3):
+    """Runs above a common loss by a gap, which differs a little from seed to seed."""
+    measured = {} if error is None else {"error": [error, error]}
+    return {
+        "runs": [
+            {"seed": s, "evaluation": 2 + s / 10 + (gap and gap + spread * (s - 3.5) / 8), "measured": measured}
+            for s in SEEDS
+        ]
+    }
+
+
+@pytest.fixture
+def context(tmp_path):
+    (tmp_path / "language").mkdir()
+    return Context(tmp_path)
+
+
+def store(context, name, arms):
+    (context.results / "language" / f"{name}.json").write_text(json.dumps({"arms": arms}))
+
+
+def recipes(**changes):
+    arms = {"float32": arm(0), "bfloat16": arm(0.001), "E4M3": arm(0.01), "E2M3": arm(0.02), "E3M2": arm(0.04)}
+    arms |= {"E4M3 forward only": arm(0.001), "E4M3 weights alone, bf16 activations": arm(0.009)}
+    for rule, (nearest, drawn) in {"": (0.1, 0.1), " even": (0.1, 0.02), " rceil": (0.1, 0.2)}.items():
+        arms |= {f"E2M1{rule}": arm(nearest, 0.2), f"E2M1{rule}, SR gradients": arm(drawn, 0.2)}
+    for name in decoders._FOUR_BITS:
+        arms.setdefault(name, arm(0.03))
+    return arms | changes
+
+
+def test_nothing_is_said_of_what_was_not_run(context):
+    for check in (decoders.stochastic_gradients, decoders.recipes, decoders.error_and_gap):
+        (statement,) = check(context)
+        assert statement.holds is None
+        assert statement.numbers == "not run"
+    assert decoders.mitigations(context) == decoders.organisation(context) == []
+
+
+def test_stochastic_gradients(context):
+    store(context, "recipes", recipes())
+    assert [s.holds for s in decoders.stochastic_gradients(context)] == [None, True, False]
+    assert "p 0.023 after Holm" in decoders.stochastic_gradients(context)[1].numbers, "eight seeds, three tests"
+
+
+def test_recipes_and_mitigations(context):
+    store(context, "recipes", recipes())
+    found = {s.what.split(", ", 1)[1].split(":")[0]: s.holds for s in decoders.recipes(context)}
+    assert [found[name] for name in ("E4M3", "E2M3", "E3M2")] == [True, True, False]
+    assert found["E2M1 even, SR gradients"]
+    assert not found["E2M1 rceil, SR gradients"]
+    assert [s.holds for s in decoders.mitigations(context)] == [True, False]
+
+
+def test_error_and_gap(context):
+    rising = {f"recipe {k}": arm(0.01 * k, 0.05 * k) for k in range(1, 7)}
+    alike = {f"E2M1 {k}": arm(0.01 * k, 0.2) for k in range(5)}
+    store(context, "recipes", {"float32": arm(0), **alike, **rising})
+    over_all, in_e2m1 = decoders.error_and_gap(context)
+    assert over_all.holds
+    assert in_e2m1.holds is None, "the errors of E2M1's recipes are equal"
+
+
+def test_organisation(context):
+    of = {"row": 0.1, "column": 0.2, "tile": 0.15}
+    flat = dict.fromkeys(of, 0.1)
+    runs = [{"organisations": {"activations": of, "gradients": flat, "weights": of}}]
+    store(context, "organisation", {"Markov source": {"runs": runs}})
+    assert [s.holds for s in decoders.organisation(context)] == [True, True, False]
+    assert decoders.organisation(context)[0].numbers == "R-MSE row 0.1000, column 0.2000, tile 0.1500"
