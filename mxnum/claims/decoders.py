@@ -131,7 +131,8 @@ def _correlates(what: str, points: Mapping[str, tuple[float, float]]) -> Stateme
 
 def organisation(context: Context) -> list[Statement]:
     """M7: blocks along a token, across tokens, and tiles, on the tensors of trained models."""
-    table, made = study(context, "organisation"), []
+    table = study(context, "organisation")
+    made: list[Statement] = []
     if table is None:
         return made
     for arm, found in table["arms"].items():

@@ -56,10 +56,15 @@ def read(path: Path) -> Study:
         )
     base = _changed(Experiment(), table.get("base", {}), f"[base] of {where}")
     made: dict[str, Experiment] = {}
-    combinations = _combinations(table.get("grid", {}), f"[grid] of {where}")
+    grid = table.get("grid", {})
+    with _named(f"[grid] of {where}"):
+        combined = combinations(grid)
+    for name, values in grid.items():
+        for value in values:
+            _accept(name, value, _changeable(), f"[grid] of {where}")
     for name, changes in arms.items():
         place = f"[arms.{name}] of {where}"
-        for suffix, values in combinations:
+        for suffix, values in combined:
             try:
                 made[name + suffix] = _changed(base, changes | values, place)
             except (ValueError, TypeError):
@@ -90,13 +95,11 @@ def places(study: Study, folder: Path | None = None) -> tuple[Path, Path]:
     return runs, folder
 
 
-def _combinations(grid: Mapping[str, Any], where: str) -> list[tuple[str, dict[str, Any]]]:
+def combinations(grid: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """Every combination of a grid with what it adds to the name of an arm."""
     for name, values in grid.items():
         if not isinstance(values, list) or not values:
-            raise ValueError(f"In {where}: value {name!r} must be a list of values to try, not {values!r}.")
-        for value in values:
-            _accept(name, value, _changeable(), where)
+            raise ValueError(f"Value {name!r} must be a list of values to try, not {values!r}.")
     found = []
     for values in itertools.product(*grid.values()):
         chosen = dict(zip(grid, values, strict=True))

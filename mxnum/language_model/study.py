@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,14 +16,15 @@ from mxnum import errors
 from mxnum.analysis import logit_gradient_bias, logit_rest, measure
 from mxnum.experiments import report, storage, sweep
 from mxnum.experiments.inference import mean_interval, sign_flip
+from mxnum.experiments.study_file import combinations
 from mxnum.experiments.sweep import arm_directory
-from mxnum.language_model.decoder import gradient_of_logits, operands_at_the_end, train
+from mxnum.language_model.decoder import Decoder, gradient_of_logits, operands_at_the_end, train
 from mxnum.language_model.setting import Setting
 from mxnum.language_model.sources import Markov, source_of
 
 #: Blocks of sixteen within a row (a token; a row of weights), within a column, and both, whose errors are compared.
 ORGANISATIONS = {"row": (1, 16), "column": (16, 1), "tile": (4, 4)}
-_TOP = ("name", "question", "control", "seeds", "first_seed", "measure_every", "base", "arms")
+_TOP = ("name", "question", "control", "seeds", "first_seed", "measure_every", "base", "arms", "grid")
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ class Study:
 
 def read(path: Path) -> Study:
     """The study in a file: ``[base]`` has what all arms share, each ``[arms."name"]`` what it changes, and perhaps the
-    arm that is its ``control``. Both take fields of `Setting`.
+    arm that is its ``control``. Both take fields of `Setting`. ``[grid]`` has lists: every arm is run with every
+    combination, and compared with its control in the same one.
     """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -55,16 +59,24 @@ def read(path: Path) -> Study:
     try:
         for name in table:
             errors.choose("name", name, _TOP)
-        given = table.get("arms", {})
+        given, grid = table.get("arms", {}), table.get("grid", {})
         errors.require(bool(given) and all(isinstance(a, dict) for a in given.values()), "arms", "tables", given)
+        errors.require(isinstance(grid, dict), "grid", "a table", grid)
+        place = f"[grid] of file {str(path)!r}"
+        combined = combinations(grid)
         place = f"[base] of file {str(path)!r}"
         base = Setting.from_dict(table.get("base", {}))
-        arms, controls = {}, {}
+        control = errors.choose("control", table.get("control", next(iter(given))), tuple(given))
+        arms: dict[str, Setting] = {}
+        controls: dict[str, str] = {}
         for name, changes in given.items():
             place = f"[arms.{name}] of file {str(path)!r}"
-            if "control" in changes:
-                controls[name] = errors.choose("control", changes["control"], tuple(given))
-            arms[name] = base.but(**{key: value for key, value in changes.items() if key != "control"})
+            own = errors.choose("control", changes.get("control", control), tuple(given))
+            kept = {key: value for key, value in changes.items() if key != "control"}
+            for suffix, values in combined:
+                arms[name + suffix] = base.but(**(kept | values))
+                if own + suffix != control + combined[0][0]:
+                    controls[name + suffix] = own + suffix
         place = f"file {str(path)!r}"
         return Study(
             table.get("name", path.stem),
@@ -72,7 +84,7 @@ def read(path: Path) -> Study:
             arms,
             errors.integer("seeds", table.get("seeds", 6), 1, 1 << 20),
             errors.integer("first_seed", table.get("first_seed", 1), 0, 1 << 60),
-            errors.choose("control", table.get("control", next(iter(arms))), tuple(arms)),
+            control + combined[0][0],
             errors.integer("measure_every", table.get("measure_every", 50), 0, 1 << 40),
             controls,
         )
@@ -298,7 +310,21 @@ def page(table: dict[str, Any]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def losses_text(table: dict[str, Any]) -> str:
+    """Every run as a line of CSV, as `mxnum fit` reads it; parameters are all, those of the embedding too."""
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(("arm", "seed", "parameters", "tokens", "loss"))
+    for name, arm in table["arms"].items():
+        setting = Setting.from_dict(arm["experiment"])
+        parameters = sum(p.numel() for p in Decoder(setting, setting.vocabulary).parameters())
+        for run in arm["runs"]:
+            writer.writerow((name, run["seed"], parameters, setting.tokens * setting.steps, run["evaluation"]))
+    return lines.getvalue()
+
+
 def store(table: dict[str, Any], folder: Path) -> None:
-    """Write a collected study as `NAME.json` and `NAME.md`."""
+    """Write a collected study as `NAME.json` and `NAME.md`, and the loss of every run as `NAME.csv`."""
     storage.write_json(folder / f"{table['study']}.json", table)
     storage.write_text(folder / f"{table['study']}.md", page(table))
+    storage.write_text(folder / f"{table['study']}.csv", losses_text(table))

@@ -75,7 +75,7 @@ def test_a_grid_is_every_combination(tmp_path):
         (('"mxfp8_e4m3"', "8"), "the name of a format or a table of"),
         (('vector = "bfloat16"', 'vector = "fp16"'), "one of \\['float32', 'bfloat16'\\], not 'fp16'"),
         (("[arms.plain]", "[arms]\nplain = 3"), "at least one table such as"),
-        (("[arms.plain]", "[grid]\nrate = 3\n[arms.plain]"), "must be a list of values to try, not 3"),
+        (("[arms.plain]", "[grid]\nrate = 3\n[arms.plain]"), "Value 'rate' must be a list of values to try, not 3"),
         (("[arms.plain]", "[grid]\nrates = [3]\n[arms.plain]"), r"^In \[grid\] of file .*did you mean 'rate'"),
         (("[arms.plain]", "[grid]\nrate = [3, 'x']\n[arms.plain]"), r"^In \[grid\] of .* must be a number, not 'x'"),
         (("[arms.plain]", "[grid]\nrate = [-3]\n[arms.plain]"), r"^In \[grid\] for \[arms.plain\] of .*: .*'rate'"),

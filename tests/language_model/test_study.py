@@ -14,7 +14,7 @@ pytest.importorskip("torch", reason="the extra torch is not installed")
 pytest.importorskip("scipy", reason="the extra experiments is not installed")
 
 from mxnum.experiments import report
-from mxnum.language_model import Setting, collect, read, run_study
+from mxnum.language_model import Decoder, Setting, collect, read, run_study
 from mxnum.language_model import study as studies
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +49,31 @@ def study(tmp_path):
     path = tmp_path / "tiny.toml"
     path.write_text(TEXT)
     return read(path)
+
+
+def test_a_grid_is_every_combination_with_its_control(tmp_path):
+    path = tmp_path / "grid.toml"
+    path.write_text(TEXT + "[grid]\nwidth = [16, 32]\nsteps = [1, 2]\n")
+    found = read(path)
+    assert len(found.arms) == 3 * 4
+    assert (found.arms["last, width 32, steps 2"].width, found.arms["last, width 32, steps 2"].steps) == (32, 2)
+    assert found.control == "plain, width 16, steps 1"
+    assert found.control_of("last, width 32, steps 2") == "short, width 32, steps 2"
+    assert found.control_of("short, width 16, steps 2") == "plain, width 16, steps 2"
+    run_study(found, tmp_path / "runs", seeds=1, say=lambda text: None)
+    table = collect(found, tmp_path / "runs")
+    lines = studies.losses_text(table).splitlines()
+    assert lines[0] == "arm,seed,parameters,tokens,loss"
+    model = Decoder(found.arms["plain, width 32, steps 2"], 16)
+    parameters = sum(p.numel() for p in model.parameters())
+    assert any(line.startswith(f'"plain, width 32, steps 2",5,{parameters},32,') for line in lines)
+    for text, message in (
+        ("3", "'grid' must be a table"),
+        ("{rate = 3}", "[grid] of file .* must be a list of values"),
+    ):
+        path.write_text(f"grid = {text}\n" + TEXT)
+        with pytest.raises(ValueError, match=message.replace("[grid]", r"\[grid\]")):
+            read(path)
 
 
 def test_operands_are_kept_and_compared(study, tmp_path):
