@@ -16,11 +16,11 @@ from benchmarks.questions import Case, Cells, Session
 from benchmarks.record import Table
 
 TITLE = "Does any combination fall off a cliff?"
-TEXT = """Each line changes one thing of the common case (float32, blocks of 32 along contiguous rows, to nearest even,
-floor scales, saturating), or a few drawn at random. The baseline is the common case of the same function and format on
-as many elements (other formats: of the OCP format of the same kind), so the numbers say what a choice costs. What is
-changed of another float type than float32 is compared with the common case in that type, and that with float32. The
-goal is to stay below 4; what is above is set in bold. One thread."""
+TEXT = """Each line changes one thing about the common case (float32, blocks of 32 along contiguous rows, rounding to
+nearest even, floor scales, saturating), or a few things drawn at random. The baseline is the common case of the same
+function and format on the same number of elements (for other formats, the OCP format of the same kind), so the numbers
+say what a choice costs. A change made in another float type than float32 is compared with the common case in that type,
+and that case with float32. The goal is to stay below 4; anything above is in bold. One thread."""
 
 Function = Callable[[], object]
 

@@ -13,10 +13,10 @@ from benchmarks.questions import Case, Cells, Session
 from benchmarks.record import Table
 
 TITLE = "How fast are the common conversions?"
-TEXT = """One thread, float32, blocks of 32 along rows, to nearest even, floor scales. The baseline reads and writes the
-same number of float32 values; a conversion to bytes or bits writes less than that and can be faster than the baseline.
-*New* results are allocated by the call, and the system maps the pages of large ones afresh; *out=* writes into an array
-that exists. The first line is the baseline against itself: its spread is the noise of the measurement."""
+TEXT = """One thread, float32, blocks of 32 along rows, rounding to nearest even, floor scales. The baseline reads and
+writes the same number of float32 values; a conversion to bytes or bits writes less and can be faster. *New*: the call
+allocates its results, and the system has to map fresh pages for large ones; *out=*: it writes into an array that
+exists. The first line is the baseline against itself: its spread is the noise of the measurement."""
 
 #: Goals by line, at DRAM size and at L2 size; those of packed codes by the bits of an element.
 GOALS_DRAM = {

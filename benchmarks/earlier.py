@@ -23,9 +23,9 @@ from benchmarks.record import Measurement, Table
 
 ROOT = Path(__file__).parents[1]
 TITLE = "Is the common set as fast as it was?"
-TEXT = """`MXNUM_EARLIER` says where a checkout of the other state lies. Two processes run the same calls of the two
-states in turns, on one thread; each number is the time of this one over that of the other. What is not said of a line
-is float32, E4M3, blocks of 32 along rows, to nearest even, floor scales."""
+TEXT = """`MXNUM_EARLIER` says where a checkout of the other version is. Two processes run the same calls of the two
+versions in alternation, on one thread; each number is the time of this one over that of the other. Unless a line says
+otherwise: float32, E4M3, blocks of 32 along rows, rounding to nearest even, floor scales."""
 
 Function = Callable[[], object]
 _PLACE, _E4M3 = "MXNUM_EARLIER", "mxfp8_e4m3"

@@ -18,8 +18,8 @@ TITLE = "How fast is NVFP4, beside the packages that make it?"
 TEXT = """float32, blocks of 16 along rows, E4M3 scales and a tensor scale that is found, one thread, against
 `np.copyto` of the array. *To codes* makes packed codes and scales, as torchao, ModelOpt and compressed-tensors do;
 *there and back* makes values. `arithmetic=` is a stack's own float32 operations, to the bit. Packages are used eagerly,
-as their own tests use them; gfloat rounds elements alone, around scales found in numpy. The last table has each
-package's time for codes over the time of `mxnum.quantize` to packed codes, exact, in turns with it."""
+as their own tests use them; gfloat only rounds elements, with scales found in numpy. The last table has each package's
+time for codes over the time of `mxnum.quantize` to packed codes, exact, measured in alternation."""
 
 Run = Callable[[Array], Any]
 

@@ -16,13 +16,13 @@ HEAD = """# Benchmarks
 
 <!-- Made by `python -m benchmarks`. Do not edit: the next run writes it anew. -->
 
-Everything here is a ratio of times measured in turns in one process, as a median with its quartiles: `1.02 (0.99–1.1)`.
-Times by themselves say little about another machine; ratios to a copy of memory, or to a product of matrices, say more.
-{doc}`howto/benchmarks` says how to measure your own machine.
+Everything here is a ratio of times that were measured in alternation in one process: a median with its quartiles,
+`1.02 (0.99–1.1)`. Times by themselves say little about another machine; ratios to a copy of memory, or to a product of
+matrices, say more. {doc}`howto/benchmarks` says how to measure your own machine.
 """
 
 EMPTY = """
-No results are recorded yet: `python -m benchmarks` measures, and writes this page.
+No results are recorded yet: `python -m benchmarks` measures and writes this page.
 """
 
 

@@ -18,16 +18,16 @@ from benchmarks.record import Measurement, Table
 
 TITLE = "How fast are other libraries, and do they agree?"
 TEXT = """float32 to MX values and back, blocks of 32 along rows, floor scales, one thread, against `np.copyto`. Each
-library is used as its documentation shows, eagerly (no `torch.compile`). *numpy scale* stands for a scale found from
-the exponent bits of each block's largest magnitude, written in numpy, around a library that rounds elements only.
-*Emulation in torch* is written for this comparison after the algorithm published with the microxcaling library, with no
-more passes than that needs; the library itself is not measured. Its rounding `nearest` takes ties away from zero. A
-library that rounds one block at a time is given a small part of the array; the time is that of an element.
+library is used as its documentation shows, eagerly (no `torch.compile`). *numpy scale*: the library rounds elements
+only, so the scale is found in numpy, from the exponent bits of each block's largest magnitude. *Emulation in torch* was
+written for this comparison after the algorithm published with the microxcaling library, with no more passes than it
+needs; the library itself is not measured. Its rounding `nearest` takes ties away from zero. A library that rounds one
+block at a time is given a small part of the array; its time is per element.
 
-*Other values* counts the elements whose bits are not those of mxnum's value (any NaN is as good as another). On normal
-data all should agree. The other sets are where emulators are known to differ: ties, maxima just below a power of two
-(a floating logarithm takes them for that power), the ends of the exponent range, signs of zero, NaN and infinity. A
-difference is not an error by itself: ties away from zero is another mode, and what becomes of NaN is a choice."""
+*Other values* counts the elements whose bits differ from mxnum's (any NaN is as good as another). On normal data all
+should agree. The other sets are where emulators are known to differ: ties, maxima just below a power of two (which a
+floating-point logarithm takes for that power), the ends of the exponent range, signs of zero, NaN and infinity. A
+difference is not in itself an error: ties away from zero is another mode, and what becomes of NaN is a choice."""
 
 ELEMENTS = {"mxfp8_e4m3": "float8_e4m3fn", "mxfp4_e2m1": "float4_e2m1fn"}
 
@@ -56,7 +56,7 @@ def measure(session: Session) -> Cells:
 def _agreement(peers: dict[str, dict[str, tuple[Run, str, int]]], session: Session) -> Cells:
     for name, of_format in peers.items():
         table = Table(
-            f"values_{name}", f"Other values, {name}", f"number of elements, of {SAMPLE:,}, unlike mxnum's", "none"
+            f"values_{name}", f"Other values, {name}", f"elements, out of {SAMPLE:,}, that differ from mxnum's", "none"
         )
         for what, x in _samples(session.seed):
             expected = _bits(mx.fake_quantize(x, name))

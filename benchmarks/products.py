@@ -14,8 +14,8 @@ from benchmarks.record import Table
 
 TITLE = "What does a defined accumulation cost?"
 TEXT = """The baseline is numpy's float32 product of matrices of the same shapes on one thread. The operands are
-quantized beforehand, but for the lines that say otherwise. `exact` has no goal; it is measured on smaller matrices,
-against float32 products of the same size."""
+quantized beforehand, unless a line says otherwise. `exact` has no goal; it is measured on smaller matrices, against
+float32 products of the same size."""
 
 #: Goals at 1024 × 1024 × 1024. `block` needs wider sums for E4M3 than for the formats of 4 and 6 bits; E5M2 has none.
 BLOCK_GOALS = {

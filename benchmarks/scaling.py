@@ -14,12 +14,12 @@ from benchmarks.questions import Case, Cells, Session
 from benchmarks.record import Measurement, Table
 
 TITLE = "Does the cost grow with the number of elements, and with nothing else?"
-TEXT = """One thread, the common case. *Per element*: the cost of an element against its cost among a million of the
-same function: flat where the number of elements is all that counts, rising to the left where the fixed cost of a call
-shows, and with steps where an array no longer fits a cache. *Beside a copy*: against `np.copyto` of as many float32
-values. *Fixed cost*: a call on one block, against a copy of 65,536 float32 values. *Memory*: the most that a call held
-at a time beyond its input and its results, in MiB, in a process of its own: what Python's allocator traced, and what
-the system saw; the goal of `quantize` is 1 MiB."""
+TEXT = """One thread, the common case. *Per element*: what an element costs, against what it costs the same function
+among a million: flat where only the number of elements counts, rising to the left where the fixed cost of a call shows,
+with a step where an array no longer fits a cache. *Beside a copy*: against `np.copyto` of as many float32 values.
+*Fixed cost*: a call on one block, against a copy of 65,536 float32 values. *Memory*: the most that a call held at any
+time besides its input and its results, in MiB, in a process of its own: as Python's allocator traced it, and as the
+system saw it; the goal of `quantize` is 1 MiB."""
 
 REFERENCE = 1 << 20
 FULL = (32, 1 << 8, 1 << 11, 1 << 14, *(1 << power for power in range(16, 29, 2)))

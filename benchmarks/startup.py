@@ -11,11 +11,11 @@ from benchmarks.questions import Cells, Session
 from benchmarks.record import Measurement, Table
 
 TITLE = "What does the first call cost?"
-TEXT = """Fresh processes, in turns: *cold* with an empty folder for compiled code, *warm* with the folder that the cold
-one filled. The baseline is the import of numba in the same process, which comes after numpy's and mxnum's and before
-the first call. Both are as after `pip install mxnum`, which brings no SciPy; where there is one, numba imports some of
-it at its first call: *warm, SciPy there*. The goals are in seconds (warm at most 0.2, cold at most 3 for the common
-path), so seconds are shown too; unlike the ratios they hold for this machine only."""
+TEXT = """Fresh processes, in alternation: *cold* with an empty folder for compiled code, *warm* with the folder that
+the cold one filled. The baseline is the import of numba in the same process, after numpy and mxnum are imported and
+before the first call. Both are as after `pip install mxnum`, without SciPy; where SciPy is installed, numba imports
+some of it at its first call: *warm, SciPy there*. The goals are in seconds (warm at most 0.2, cold at most 3 for the
+common path), so seconds are shown too; unlike the ratios they hold for this machine only."""
 
 GOALS = {"warm": 0.2, "cold": 3.0}
 WITH_SCIPY = "warm, SciPy there"

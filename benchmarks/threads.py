@@ -15,10 +15,10 @@ from benchmarks.questions import Case, Cells, Session
 from benchmarks.record import Measurement, Table
 
 TITLE = "What do more threads bring, and do they change anything?"
-TEXT = """The baseline is the same call on one thread; threads are set with `numba.set_num_threads`. With n cores that
-share one memory bus, large arrays gain less than n times. Below a measured size mxnum uses one thread whatever is set.
-*Same bits* compares every code, scale and value with those of one thread, on data with NaN in a few blocks and rows
-that end in short blocks."""
+TEXT = """The baseline is the same call on one thread; threads are set with `numba.set_num_threads`. On n cores that
+share one memory bus, large arrays gain less than a factor of n. Arrays below a certain size use one thread, whatever is
+set. *Same bits* compares every code, scale and value with those of one thread, on data with NaN in a few blocks and
+rows that end in short blocks."""
 
 
 def measure(session: Session) -> Cells:

@@ -13,9 +13,9 @@ from benchmarks.record import Measurement, Table
 
 TITLE = "What does emulation add to a training step in PyTorch?"
 TEXT = """The baseline is the same step in float32: forward, loss and gradients, without the optimizer. Each case
-runs in turns with it, on the threads that torch and numba take by themselves. *Left alone* is a model that was given to
+is measured in alternation with it, on as many threads as torch and numba take by default. *Left alone* is a model that was given to
 `emulate` with a filter that no module passes; *amx* is `accumulate="amx"`. microxcaling (`round="even"`, no bfloat16)
-is run where `MXNUM_MICROXCALING` says where a checkout lies. *Overhead* is what each adds to float32's step, theirs
+is run if `MXNUM_MICROXCALING` says where a checkout is. *Overhead* is what each adds to the float32 step, theirs
 over ours."""
 
 Step = Callable[[], object]

@@ -95,7 +95,7 @@ def exclusive(first: str, second: str) -> ValueError:
 def nonfinite(argument: str, index: tuple[int, ...], accepted: str, found: str) -> ValueError:
     """A NaN or infinity where there must be none, with the first index it was found at."""
     place = index[0] if len(index) == 1 else index
-    return ValueError(f"Argument {argument!r} must be {accepted} not {found} at index {place}.")
+    return ValueError(f"Argument {argument!r} must be {accepted}; there is {found} at index {place}.")
 
 
 def outside(argument: str, index: tuple[int, ...], accepted: str, found: object) -> ValueError:

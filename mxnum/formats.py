@@ -51,7 +51,9 @@ class ElementFormat:
             )
         if self.specials == "ieee":
             enough = self.exponent_bits >= 2 and self.mantissa_bits >= 1
-            errors.require(enough, "specials", "'none' or 'nan' without two exponent bits and a mantissa bit", "ieee")
+            errors.require(
+                enough, "specials", "'none' or 'nan' with fewer than two exponent bits or no mantissa bit", "ieee"
+            )
         if self.specials == "nan":
             enough = self.exponent_bits + self.mantissa_bits >= 2
             errors.require(enough, "specials", "'none' with a single bit beside the sign", "nan")
@@ -398,7 +400,9 @@ def get_e8m0(name: str | MXFormat, what: str) -> MXFormat:
     """`get`, where `what` supports only power-of-two scales: others raise an error that begins with `what`."""
     fmt = get(name)
     if not fmt.scale.power_of_two:
-        raise ValueError(f"{what} takes formats with E8M0 scales so far, not {fmt.name!r}, whose are {fmt.scales}.")
+        raise ValueError(
+            f"{what} supports only formats with E8M0 scales, not {fmt.name!r}, whose scales are {fmt.scales}."
+        )
     return fmt
 
 
@@ -449,7 +453,7 @@ def _written_out(text: str) -> MXFormat:
     of_element = [key for key in _OF_ELEMENTS if key in given]
     if base in _FORMATS:
         if set(given) - {"block"}:
-            raise ValueError(f"Format {text!r} must give nothing but block: {base!r} says the rest.")
+            raise ValueError(f"Format {text!r} must give nothing but 'block': {base!r} fixes the rest.")
         known = _FORMATS[base]
         return MXFormat(known.element, known.scale, _block(text, given), tensor_scale=known.tensor_scale)
     if base in ELEMENTS and not of_element:

@@ -406,7 +406,7 @@ def _stores_packed(packed: Any, settings: Settings, out: Any) -> bool:
         errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
         errors.require(out.blocks == blocks, "out", f"in blocks {blocks}", out.blocks)
         errors.require(has_offsets == wanted, "out", "with offsets" if wanted else "without offsets", out)
-        errors.require(is_packed or not packed, "out", "held packed", out)
+        errors.require(is_packed or not packed, "out", "packed", out)
     return is_packed
 
 

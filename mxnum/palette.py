@@ -29,9 +29,9 @@ _OF = _SCALE_RULES | _FORMATS | _ARMS
 
 
 def colour(name: str, position: int = 0) -> str:
-    """The colour of a scale rule, a format or an arm; any other name gets that of its position in a list.
+    """The colour of a scale rule, a format or an arm, at any rate; any other name gets that of its position in a list.
 
-    >>> colour("floor"), colour("mxfp8_e4m3") == colour("E4M3")
+    >>> colour("floor"), colour("mxfp8_e4m3") == colour("E4M3") == colour("E4M3, rate 0.034")
     ('#D55E00', True)
     """
-    return _OF.get(name, COLOURS[position % len(COLOURS)])
+    return _OF.get(name.partition(", rate ")[0], COLOURS[position % len(COLOURS)])

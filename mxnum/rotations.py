@@ -66,7 +66,7 @@ def hadamard(
     errors.require(array.ndim > 0, "x", "an array of at least one axis", array.shape)
     place = errors.integer("axis", axis, -array.ndim, array.ndim - 1) % array.ndim
     length = errors.integer("size", size, -(1 << 63), (1 << 63) - 1)
-    errors.require(length in _SIZES, "size", "a power of 4 from 4 to 16384, whose root is a power of 2", size)
+    errors.require(length in _SIZES, "size", "a power of 4 from 4 to 16384", size)
     whole = array.shape[place] % length == 0
     errors.require(whole, "x", f"of a length along axis {place} that is a multiple of {length}", array.shape[place])
     errors.require_type(isinstance(inverse, bool), "inverse", "True or False", inverse)

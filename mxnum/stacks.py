@@ -115,7 +115,7 @@ def _largest(x: Array, stack: Stack, threads: int | None) -> Any:
     largest = loops.largest(x, threads) if loops else np.abs(x).max(initial=0)
     if np.isnan(largest):
         where = tuple(int(i) for i in np.argwhere(np.isnan(x))[0])
-        raise errors.nonfinite("x", where, f"without NaN for the arithmetic of {stack.name},", "NaN")
+        raise errors.nonfinite("x", where, f"free of NaN for the arithmetic of {stack.name}", "a NaN")
     return largest
 
 
@@ -155,7 +155,7 @@ def _quantized(stack: Stack, x: Array, blocks: Blocks, tensor: Any) -> tuple[Arr
         undecided = is_nan & (spread(scales, blocks, x.shape) != E4M3.nan_code) & (stack.nan_element is None)
         if undecided.any():
             where = tuple(int(i) for i in np.argwhere(undecided)[0])
-            raise errors.outside("x", where, f"a number of which {stack.name} makes no NaN", float(wide[where]))
+            raise errors.outside("x", where, f"a number that {stack.name} does not turn into NaN", float(wide[where]))
         scaled[is_nan] = 0
     codes = _encoded(scaled, E2M1)
     if not stack.keeps_negative_zero:

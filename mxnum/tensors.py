@@ -35,8 +35,8 @@ def _check_readable(argument: str, tensor: Any) -> None:
     torch = sys.modules["torch"]
     if tensor.requires_grad and torch.is_grad_enabled():
         raise TypeError(
-            f"Argument {argument!r} must be without a gradient, not a tensor that requires one, which would be cut off "
-            "here: give tensor.detach(), call under torch.no_grad(), or use mxnum.torch, which gradients go through."
+            f"Argument {argument!r} must not require a gradient, which would be lost here: pass tensor.detach(), call "
+            "under torch.no_grad(), or use mxnum.torch, whose functions have gradients."
         )
     errors.require(tensor.layout == torch.strided, argument, "dense (tensor.to_dense())", tensor.layout)
     errors.require(not tensor.is_neg(), argument, "stored with its sign (tensor.resolve_neg())", "a negated view")

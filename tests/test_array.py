@@ -102,7 +102,7 @@ def test_slices_are_views_of_whole_blocks(key, offset):
 
 @pytest.mark.parametrize("key", [(0, 0, 5), (..., slice(1, 33)), (..., slice(0, 33)), (..., slice(None, None, 2))])
 def test_slices_that_cut_blocks_are_refused(key):
-    with pytest.raises(ValueError, match="must take whole blocks of 32 along axis 2"):
+    with pytest.raises(ValueError, match="must select whole blocks of 32 on axis 2"):
         example(shape=(3, 4, 70))[key]
 
 

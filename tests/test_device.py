@@ -140,7 +140,7 @@ def test_tensors_on_the_host_are_arrays_and_gradients_are_refused(torch):
     assert not on_device(tensor)
     tensor = Tensor("float32")
     tensor.requires_grad = True
-    with pytest.raises(TypeError, match="'x' must be without a gradient"):
+    with pytest.raises(TypeError, match="'x' must not require a gradient"):
         described("x", tensor)
     torch.recording = False  # within torch.no_grad()
     assert described("x", tensor).pointer == 4096

@@ -214,5 +214,7 @@ def test_what_knows_e8m0_alone_says_so():
         lambda: check_stochastic(mx.quantize, format="nvfp4"),
         lambda: Experiment(precision=uniform_precision("nvfp4")),
     ):
-        with pytest.raises(ValueError, match="takes formats with E8M0 scales so far, not 'nvfp4', whose are e4m3"):
+        with pytest.raises(
+            ValueError, match="supports only formats with E8M0 scales, not 'nvfp4', whose scales are e4m3"
+        ):
             call()

@@ -95,7 +95,9 @@ def test_formats_with_float_scales():
     for scale in ("e8m0", "float32", "bfloat16"):
         with pytest.raises(ValueError, match=f"'tensor_scale' must be left out with {scale} scales"):
             mx.MXFormat("e2m1", scale, tensor_scale="float32")
-    with pytest.raises(ValueError, match="measure takes formats with E8M0 scales so far, not 'nvfp4', whose are e4m3"):
+    with pytest.raises(
+        ValueError, match="measure supports only formats with E8M0 scales, not 'nvfp4', whose scales are e4m3"
+    ):
         formats.get_e8m0("nvfp4", "measure")
 
 
@@ -205,7 +207,7 @@ def test_every_format_has_a_notation_that_is_read_back(integer):
         ("e0m3:", "'exponent_bits' must be between 1 and 11, not 0"),
         ("e7m0:bias=-897", "'bias' must be between -896 and 1023, so that the values are float64 numbers, not -897"),
         ("e1m6:bias=-1023", "'bias' must be between -1022 and 1023, so"),
-        ("mxint4:bias=1", "nothing but block: 'mxint4' says the rest"),
+        ("mxint4:bias=1", "nothing but 'block': 'mxint4' fixes the rest"),
         ("f8:block=2", "must begin with e<bits>m<bits>, int<bits>, e4m3, "),
     ],
 )

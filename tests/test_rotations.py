@@ -131,7 +131,7 @@ def test_threads_and_empty_arrays():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"size": 8}, "Argument 'size' must be a power of 4 from 4 to 16384, whose root is a power of 2, not 8."),
+        ({"size": 8}, "Argument 'size' must be a power of 4 from 4 to 16384, not 8."),
         ({"size": 64}, "Argument 'x' must be of a length along axis 1 that is a multiple of 64, not 48."),
         ({"axis": 2}, "Argument 'axis' must be between -2 and 1, not 2."),
         ({"signs": [1] * 4}, "Argument 'signs' must be of shape (16,), not (4,)."),

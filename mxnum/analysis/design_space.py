@@ -241,7 +241,7 @@ def _rules_of(fmt: MXFormat, asked: Sequence[str] | None) -> list[str]:
         if not (isinstance(rule, FloatScaleRule) and rule.error_power) or fmt.element.name == "e2m1"
     ]
     found = [rule for rule in map(str, usual if asked is None else asked) if rule in of_kind]
-    errors.require(bool(found), "scale_rules", f"one of {of_kind} at least for {fmt.name}", list(asked or ()))
+    errors.require(bool(found), "scale_rules", f"at least one of {of_kind} for {fmt.name}", list(asked or ()))
     return found
 
 
@@ -255,7 +255,9 @@ def _combinations(
     of_floats = [fmt for fmt in rules if not fmt.scale.power_of_two]
     if of_floats and False not in asymmetric:
         name = of_floats[0].name
-        errors.require(False, "asymmetric", f"with False for {name}, whose scales are floats", list(asymmetric))
+        errors.require(
+            False, "asymmetric", f"a list with False in it for {name}, whose scales are floats", list(asymmetric)
+        )
     in_order = dict.fromkeys(rule for several in rules.values() for rule in several)
     return [
         (offset, shape, rounding, rule, fmt)

@@ -71,7 +71,7 @@ def _common_ground(first: LossTable, second: LossTable) -> tuple[Array, Array]:
         for column, values in zip(cells.T, (table.parameters, table.tokens), strict=True):
             inside &= (values.min() <= column) & (column <= values.max())
     if not inside.any():
-        raise ValueError("Argument 'second' must cover some of the sizes that the first does; it covers none.")
+        raise ValueError("Argument 'second' must share some of its sizes with 'first'; it shares none.")
     return cells[inside, 0], cells[inside, 1]
 
 

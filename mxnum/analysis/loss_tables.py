@@ -130,7 +130,9 @@ def _rows(path: Path) -> tuple[list[tuple[int, dict[str, str]]], list[str]]:
             rows = []
             for row in reader:
                 if None in row:
-                    raise ValueError(f"File {str(path)!r}, line {reader.line_num}: more values than headings.")
+                    raise ValueError(
+                        f"File {str(path)!r}, line {reader.line_num}, has more values than there are headings."
+                    )
                 rows.append((reader.line_num, {name: value.strip() for name, value in row.items()}))
     except UnicodeDecodeError:
         raise ValueError(f"File {str(path)!r} must be text in UTF-8.") from None

@@ -392,7 +392,7 @@ def _refuse_nan(piece: Array, part: Slices, element: ElementFormat) -> None:
     if found.any():
         local = np.unravel_index(int(np.argmax(found)), piece.shape)
         index = tuple(int(i) + p.start for i, p in zip(local, part, strict=True))
-        raise errors.nonfinite("x", index, f"free of NaN for {element.name}, which has no NaN code,", "NaN")
+        raise errors.nonfinite("x", index, f"free of NaN for {element.name}, which has no NaN code", "a NaN")
 
 
 def _ratio(numerator: Any, denominator: Any) -> Any:

@@ -119,7 +119,7 @@ def check(
             function.__module__, function.__qualname__,
         )  # fmt: skip
         if known is not None and not same:
-            raise ValueError(f"Argument 'id' must be a claim without a check, not {id!r}: it has {known.run!r}.")
+            raise ValueError(f"Argument 'id' must be a claim without a check, not {id!r}, which {known.run!r} checks.")
         _CHECKS[id] = Check(function, tuple(needs), command)
         return function
 

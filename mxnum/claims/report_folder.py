@@ -40,14 +40,16 @@ class ReportFolder:
     def open(self, fresh: bool = False) -> dict[str, Any]:
         """Make the folder, or go on with it and its seeds; the facts that were recorded there come back."""
         if self.folder.exists() and not self.folder.is_dir():
-            raise ValueError(f"Folder {str(self.folder)!r} must be a folder, not a file.")
+            raise ValueError(f"Path {str(self.folder)!r} must be a folder, not a file.")
         if self.folder.is_dir() and not self.diary.exists() and any(self.folder.iterdir()):
             raise ValueError(f"Folder {str(self.folder)!r} must be empty, or one that this command made before.")
         remove_abandoned(self.folder)
         if self.diary.exists():
             facts: dict[str, Any] = storage.read_json(self.diary)
             if fresh and not facts["fresh"]:
-                raise ValueError(f"Folder {str(self.folder)!r} has the recorded seeds; fresh ones need another folder.")
+                raise ValueError(
+                    f"Folder {str(self.folder)!r} has runs with the recorded seeds; use another for fresh ones."
+                )
             return facts
         seed = secrets.randbelow(10**6) * 100 if fresh else FIRST_SEED
         facts = {"first_seed": seed, "fresh": fresh, "seconds": 0.0, "started": time.strftime("%Y-%m-%d %H:%M:%S%z")}

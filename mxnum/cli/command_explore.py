@@ -102,11 +102,11 @@ def _print(found: Exploration, shown: list[Candidate]) -> None:
     for length in found.shape:
         total *= length
     looked = "all elements" if found.measured == total else f"{found.measured} of {total} elements, in bands of rows"
-    columns = "format", "scale rule", "rounding", "block", "offset", "bits", "R-MSE", "SQNR dB", "overflow", "underflow"
+    columns = "format", "scale rule", "rounding", "block", "bits", "R-MSE", "SQNR dB", "overflow", "underflow"
     rows = [
         (
-            c.format, c.scale_rule, c.rounding, c.block, "yes" if c.asymmetric else "no", f"{c.bits_per_element:g}",
-            f"{c.normalized_rmse:.4g}", f"{c.sqnr_db:.2f}", f"{c.overflow_rate:.3%}", f"{c.underflow_rate:.3%}",
+            c.format, c.scale_rule, c.rounding, c.block + " + offset" * c.asymmetric, f"{c.bits_per_element:g}",
+            f"{c.normalized_rmse:.3g}", f"{c.sqnr_db:.2f}", f"{c.overflow_rate:.3%}", f"{c.underflow_rate:.3%}",
         )
         for c in shown
     ]  # fmt: skip

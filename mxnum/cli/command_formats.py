@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any
 
 import typer
@@ -33,7 +34,7 @@ def formats(
         if as_json:
             print_json(rows)
         else:
-            print_table("", list(rows[0]), [list(row.values()) for row in rows])
+            print_table("", [_HEADINGS.get(name, name) for name in rows[0]], [_cells(row) for row in rows])
         return
     if ":" not in name:
         name = aliases.meant("name", name, (*known.names(), *ELEMENTS))
@@ -51,6 +52,16 @@ def formats(
             for code, value in enumerate(element.values())
         ]
         print_table("", ["code", "bits", "value"], listed)
+
+
+#: Names of columns that are broken where the terminal is narrow.
+_HEADINGS = {"bits/element": "bits per element"}
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    """Numbers as people read them: the smallest ones are powers of two."""
+    powers = {name: f"2^{int(math.log2(row[name]))}" for name in ("min normal", "min positive")}
+    return [f"{value:.9g}" if isinstance(value, float) else str(value) for value in (row | powers).values()]
 
 
 def _row(fmt: MXFormat) -> dict[str, Any]:

@@ -68,6 +68,7 @@ def inspect(
         print(f"{name:<34} {_shown(value, name, facts)}")
     if histogram:
         most = max(n for _, n in histogram)
+        print()
         print_table(f"Exponents of {of_what}", ["2^", of_what, ""], [(e, n, bar(n / most)) for e, n in histogram])
 
 

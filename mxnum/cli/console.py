@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
+
+from mxnum.text_table import text_table
 
 
 def print_json(data: Any) -> None:
@@ -28,20 +32,11 @@ def _plain(value: Any) -> Any:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A table; numbers and codes are set to the right. Into a pipe it is as wide as it needs to be."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    rows = [[str(cell) for cell in row] for row in rows]
-    table = Table(title=title or None, box=box.SIMPLE, title_justify="left", pad_edge=False)
-    for i, name in enumerate(columns):
-        numeric = all(row[i][:1] in "+-0123456789." for row in rows) if rows else False
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    console = Console() if sys.stdout.isatty() else Console(width=1000, soft_wrap=True, force_terminal=False)
-    console.print(table, markup=False, highlight=False)
+    """A table with a title above it. On a terminal it is no wider than that; in a pipe, as wide as it needs to be."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    if title:
+        print(textwrap.fill(title, width) if width else title, end="\n\n")
+    print(text_table(columns, rows, width), end="\n\n")
 
 
 def bar(share: float, width: int = 40) -> str:

@@ -49,7 +49,7 @@ def _from_archive(path: Path, tensor: str | None) -> Array | MXArray:
     with path.open("rb") as stream:  # which numpy would leave open where it fails
         with reading(path):
             if not is_zipfile(stream):
-                raise ValueError("it is no .npz archive, or it is truncated")
+                raise ValueError("it is not an .npz archive, or it is truncated")
             stream.seek(0)
             archive = np.load(stream, allow_pickle=False)
         if "description" in archive.files:

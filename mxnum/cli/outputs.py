@@ -15,4 +15,4 @@ def check_output(name: str, path: Path | None, force: bool) -> None:
         raise ValueError(f"{name} must be a file, not '-'; /dev/stdout is standard output.")
     _, mode = place_of(path)
     if mode is not None and not force:
-        raise ValueError(f"{name} must be a new file, or overwriting asked for by --force, since {str(path)!r} exists.")
+        raise ValueError(f"{name} must be a new file, or come with --force to overwrite one: {str(path)!r} exists.")

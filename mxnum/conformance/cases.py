@@ -27,7 +27,7 @@ def cases(task: Task, *, level: int = 1, seed: int = 0, count: int | None = None
     errors.integer("seed", seed, 0, (1 << 64) - 1)
     if level == 1:
         if count is not None:
-            raise ValueError("Argument 'count' must be left out at level 1, which is complete as it is.")
+            raise ValueError("Argument 'count' must be left out at level 1, whose cases are fixed.")
         whole = with_tensor(task, without_nan(task, _level_1(task, Words(seed))))
         total = len(next(iter(whole.values())))
         for start in range(0, total, BATCH):

@@ -97,7 +97,9 @@ def constant(task: Task, delta: float, reach: float = math.inf) -> Chance:
         found = between(task, [(*gaps[i], delta, 1)])
         if found and found[0].delta == delta:
             return found[0]
-    raise ValueError(f"Format {task.format.name!r} must have a gap whose {Fraction(delta)} is a {task.source.name}.")
+    raise ValueError(
+        f"Format {task.format.name!r} must have a gap of which {Fraction(delta)} is exact in {task.source.name}."
+    )
 
 
 def irregular(words: Words, count: int) -> list[float]:

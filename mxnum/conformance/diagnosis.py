@@ -51,7 +51,11 @@ class Explanation:
 
     def sentence(self) -> str:
         """The claim, with the right answers that it holds of as well."""
-        rest = f", and so are the {self.right} right ones" if self.right else ""
+        right = {
+            "scale": f"the {self.right} right scales",
+            "codes": f"the right codes of {self.right} blocks (those of NaN or with a wrong scale are not counted)",
+        }.get(self.field, f"the {self.right} right ones")
+        rest = f", and so are {right}" if self.right else ""
         return f"{self.claim[0].upper()}{self.claim[1:]}{rest}."
 
 

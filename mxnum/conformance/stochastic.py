@@ -110,7 +110,9 @@ def takes_seed(function: Callable[..., Any]) -> bool:
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        raise ValueError("Argument 'seeded' must be True or False for a function without a signature.") from None
+        raise ValueError(
+            "Argument 'seeded' must be given for a function whose signature cannot be read: True or False."
+        ) from None
     named = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     needed = [p for p in named if p.default is p.empty]
     errors.require(

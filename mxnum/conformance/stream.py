@@ -72,9 +72,9 @@ def verify(
             stated.compare(inputs, first)
     count = header.get("cases", "")
     if count.isdecimal() and judge.cases != int(count):
-        raise Incomplete(f"The answers must be of {count} cases, as the header says, not {judge.cases}.")
+        raise Incomplete(f"There must be answers for {count} cases, as the header says, not for {judge.cases}.")
     if judge.cases == 0:
-        raise Incomplete("The answers must be of at least one case, not empty.")
+        raise Incomplete("There must be at least one answer; there is none.")
     if stated:
         stated.require_all()
     return judge.report()
@@ -108,7 +108,7 @@ class _Stated:
         rest = sum(sum(batch.tolist()) for batch in (self._ahead, *self._batches))
         if self._excess != rest:
             raise ValueError(
-                f"The answers must repeat the cases that were given, not others, as line {self._line} does; "
+                f"The answers must repeat the cases that were given, but line {self._line} does not; "
                 "a program can also print its answers alone (--vectors)."
             )
 
@@ -145,7 +145,9 @@ def _alone(task: Task, reader: text.Reader, given: text.Reader) -> Iterator[tupl
     for first, lines in reader.chunks():
         matching = [line for line, _ in zip(cases_in, lines, strict=False)]
         if len(matching) < len(lines):
-            raise ValueError(f"The answers must be as many as the cases, not more (from line {first + len(matching)}).")
+            raise ValueError(
+                f"There must be one answer for each case; from line {first + len(matching)} on there are more."
+            )
         inputs = text.parse_lines(fields, matching, first)
         yield first, inputs, text.parse_lines(task.outputs, lines, first, task.outputs)
 

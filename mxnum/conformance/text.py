@@ -109,7 +109,9 @@ def _number(word: bytes, field: Field, bits: int, line: int) -> int:
         value = -1
     if not 0 <= value < 1 << bits:
         shown = word.decode(errors="replace")
-        raise ValueError(f"Line {line} must give {field.name!r} in {field.bits} bits of hexadecimal, not {shown!r}.")
+        raise ValueError(
+            f"Line {line} must give {field.name!r} as hexadecimal digits of at most {field.bits} bits, not {shown!r}."
+        )
     return value
 
 

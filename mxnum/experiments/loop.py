@@ -301,8 +301,8 @@ def load(training: Training, path: Path) -> None:
     experiment, _ = origin(arrays)
     if experiment is not None and experiment.but(steps=training.experiment.steps) != training.experiment:
         raise ValueError(
-            f"The checkpoint {str(path)!r} is of another configuration; remove it, rename the arm, or take another "
-            "folder."
+            f"The checkpoint {str(path)!r} was made with another configuration; remove it, rename the arm, or use "
+            "another folder."
         )
     for index, run in enumerate(training.runs):
         run.losses, run.measured_at, run.diverged, run.measured = history(arrays, index)

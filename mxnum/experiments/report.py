@@ -95,7 +95,7 @@ def read_run(path: Path, arm: str, experiment: Experiment) -> dict[str, Any]:
         simple = [f"{n} {a}, not {b}" for n, (a, b) in pairs.items() if a != b and n != "precision"]
         listed = "; ".join(simple + ["other precisions"] * (pairs["precision"][0] != pairs["precision"][1]))
         raise ValueError(
-            f"The run {str(path)!r} has another configuration than arm {arm!r} ({listed}); remove it, rename the "
+            f"The run {str(path)!r} does not have the configuration of arm {arm!r} ({listed}); remove it, rename the "
             "arm, or use another folder."
         )
     return stored

@@ -135,7 +135,7 @@ def tasks_for(
     """The runs that are not yet on disk, seeds in groups of `stack`, first seeds of every arm first."""
     seeds = list(seeds)
     if len({arm_directory(root, arm) for arm in arms}) < len(arms):
-        raise ValueError(f"Argument 'arms' must not have names that share the folder of their runs: {sorted(arms)}.")
+        raise ValueError(f"Argument 'arms' must not have names that lead to the same folder: {sorted(arms)}.")
     tasks = []
     for start in range(0, len(seeds), stack):
         for arm, experiment in arms.items():
@@ -255,7 +255,7 @@ class Workers(Executor):
             return pool.submit(function, *arguments, **named).result()
         except BrokenExecutor:
             self._local.pool = None
-            raise RuntimeError("its process ended before it did, as when memory runs out") from None
+            raise RuntimeError("its process died; perhaps there was not enough memory") from None
 
     def terminate(self) -> None:
         """End the processes now; their runs are at their last checkpoints."""

@@ -116,8 +116,8 @@ class Checkpoint:
         by_name = "encode" if layout == "nvfp4 compressed_tensors" else "decode"
         if _DIRECTION.get(self._method, by_name) != by_name:
             raise ValueError(
-                f"Argument 'direction' must be given for {name!r}, which is named as {layout.split()[1]} names it in a "
-                f"checkpoint whose quant_method is {self._method!r}."
+                f"Argument 'direction' must be given for {name!r}: its name is that of {layout.split()[1]}, but the "
+                f"checkpoint's quant_method is {self._method!r}."
             )
         return by_name
 
@@ -129,7 +129,7 @@ def _shards(folder: Path) -> list[Path]:
             return [folder / name for name in sorted(set(json.loads(index.read_text())["weight_map"].values()))]
     found = sorted(folder.glob("*.safetensors"))
     if not found:
-        raise ValueError(f"Folder {str(folder)!r} must hold files that end in .safetensors, and has none.")
+        raise ValueError(f"Folder {str(folder)!r} must hold files that end in .safetensors; it has none.")
     return found
 
 

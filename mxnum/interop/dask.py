@@ -87,7 +87,7 @@ def _checked(x: Any, options: dict[str, Any], format: str | MXFormat) -> tuple[A
     array_module = errors.package("dask.array", "distributed")
     errors.require_type(isinstance(x, array_module.Array), "x", "a dask array", type(x).__name__)
     known = all(length == length for chunks in x.chunks for length in chunks)  # (those that are not are NaN)
-    errors.require(known, "x", "of chunks whose lengths are known (x.compute_chunk_sizes())", x.chunks)
+    errors.require(known, "x", "an array of chunks of known lengths (x.compute_chunk_sizes())", x.chunks)
     fmt, options = formats.get(format), dict(options)
     exact = options.pop("arithmetic", "exact") == "exact"
     errors.require(exact, "arithmetic", "'exact' for a dask array", "the name of a stack")

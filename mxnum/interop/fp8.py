@@ -70,5 +70,7 @@ def to_fp8(q: MXArray) -> tuple[Array, Array]:
     q = in_host_memory("q", without_offsets("q", q))
     errors.require(q.format.element.name in _ELEMENTS.values(), "q", "of e4m3 or e5m2 elements", q.format.name)
     known = q.format.scale.name in _SCALES.values() and q.format.tensor_scale is None
-    errors.require(known, "q", f"of {errors.joined(set(_SCALES.values()))} scales alone", q.format.name)
+    errors.require(
+        known, "q", f"of {errors.joined(sorted(set(_SCALES.values())))} scales, without a tensor scale", q.format.name
+    )
     return np.ascontiguousarray(q.elements), np.ascontiguousarray(typed_scales(q))

@@ -78,7 +78,9 @@ def _read_nvfp4(rows: Array) -> tuple[Array, Array]:
     scales = np.ascontiguousarray(rows[:, :4])
     wrong = scales >= _E4M3.nan_code
     if wrong.any():
-        raise errors.outside("blocks", first_index(wrong), f"of scales below {_E4M3.nan_code}", int(scales[wrong][0]))
+        raise errors.outside(
+            "blocks", first_index(wrong), f"an array of scales below {_E4M3.nan_code}", int(scales[wrong][0])
+        )
     return _nibbles(rows[:, 4:].reshape(-1, 8)), scales
 
 
@@ -88,7 +90,9 @@ def _read_q8_0(rows: Array) -> tuple[Array, Array]:
         scales = d * np.float16(64)
     wrong = (d.view(np.uint16) & _SIGN != 0) | (np.isinf(scales) & ~np.isinf(d))
     if wrong.any():
-        raise errors.outside("blocks", first_index(wrong), "of d without a sign, below 1024", float(d[wrong][0]))
+        raise errors.outside(
+            "blocks", first_index(wrong), "an array of blocks whose d is positive and below 1024", float(d[wrong][0])
+        )
     return rows[:, 2:].copy(), scales
 
 
@@ -121,12 +125,12 @@ def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
         parts = np.ascontiguousarray(q.scales).reshape(-1, 1), _halves(codes)
     elif kind == "NVFP4":
         q = in_rows("q", q, "e2m1", "e4m3", 16)
-        errors.require(q.tensor_scale is None, "q", "of a format without a tensor scale", q.format.name)
+        errors.require(q.tensor_scale is None, "q", "an array without a tensor scale", q.format.name)
         errors.require(q.shape[-1] % 64 == 0, "q", "in rows of a multiple of 64", q.shape)
         scales = np.ascontiguousarray(q.scales).reshape(-1, 4)
         wrong = scales == _E4M3.nan_code
         if wrong.any():
-            raise errors.outside("q", first_index(wrong), "without scales that are NaN", "NaN")
+            raise errors.outside("q", first_index(wrong), "free of scales that are NaN", "NaN")
         parts = scales, _halves(np.ascontiguousarray(q.codes).reshape(-1, 16)).reshape(-1, 32)
     else:
         q = in_host_memory("q", without_offsets("q", q))
@@ -150,7 +154,7 @@ def _integers(q: MXArray) -> tuple[Array, Array, Array]:
         d = wide.astype(np.float16)
     inexact = (d != wide) & ~np.isnan(wide)
     if inexact.any():
-        accepted = f"of scales that are float16 numbers times {step:g}"
+        accepted = f"an array whose scales are float16 numbers times {step:g}"
         raise errors.outside("q", first_index(inexact), accepted, float(scales[inexact][0]))
     return (values / step).astype(np.int16)[codes], np.signbit(values)[codes], d
 
@@ -169,9 +173,7 @@ def _written_q4_0(n: Array, is_negative: Array, d: Array) -> tuple[Array, Array]
     n = np.where(turned[:, None], -n, n)
     wrong = ((n < -8) | (n > 7)).any(1)
     if wrong.any():
-        raise errors.outside(
-            "q", first_index(wrong), "of integers from -8 to 7 in a block, or from -7 to 8", n[wrong][0]
-        )
+        raise errors.outside("q", first_index(wrong), "an array whose blocks lie in -8..7 or in -7..8", n[wrong][0])
     words = d.view(np.uint16) | np.where(turned, _SIGN, np.uint16(0))
     return _bytes_of(words.view(np.float16)), _halves((n + 8).astype(np.uint8))
 
@@ -201,7 +203,7 @@ def _tensors(path: str | os.PathLike[str]) -> dict[str, Any]:
         every = _reader(gguf)(path).tensors
     tensors = {tensor.name: tensor for tensor in every if tensor.tensor_type.name in KINDS}
     if not tensors:
-        raise ValueError(f"File {str(path)!r} must hold tensors of {errors.joined(KINDS)}, and has none.")
+        raise ValueError(f"File {str(path)!r} must hold tensors of {errors.joined(KINDS)}; it has none.")
     return tensors
 
 
@@ -212,7 +214,7 @@ def _reader(gguf: Any) -> Any:
     class Reader(gguf.GGUFReader):  # type: ignore[misc]
         def _get(self, offset: int, dtype: Any, count: Any = 1, *rest: Any, **options: Any) -> Any:
             if offset + int(count) * np.dtype(dtype).itemsize > len(self.data):
-                raise ValueError("it is cut off, or counts more than it holds")
+                raise ValueError("it is truncated, or announces more than it holds")
             return super()._get(offset, dtype, count, *rest, **options)
 
     return Reader

@@ -50,10 +50,10 @@ def load_tensor(path: str | os.PathLike[str], name: str) -> MXArray:
     found = {each[: -len("_blocks")]: each for each in reversed(blocks)}
     if name not in found:
         if not found:
-            raise ValueError(f"File {str(path)!r} must hold tensors named as in gpt-oss, ....blocks and ....scales.")
+            raise ValueError(f"File {str(path)!r} must hold tensors named as in gpt-oss, '*.blocks' and '*.scales'.")
         errors.choose("name", name, list(reversed(found)))
     of_scales = found[name].removesuffix("blocks") + "scales"
     if of_scales not in stored:
-        raise ValueError(f"File {str(path)!r} must hold {of_scales!r} beside {found[name]!r}, and does not.")
+        raise ValueError(f"File {str(path)!r} must hold {of_scales!r} beside {found[name]!r}; it does not.")
     with reading(path, f"must hold {name!r} as in gpt-oss"):
         return from_gpt_oss(file.tensor(found[name]), file.tensor(of_scales))

@@ -92,7 +92,9 @@ def _global_scale(tensor: Array, direction: str, given: Any) -> Array:
     if direction == "encode":
         return _reciprocals(tensor.reshape(-1), given)
     if given is not None:
-        raise ValueError("Argument 'global_scale' must be left out for one of decoding, which is the tensor scale.")
+        raise ValueError(
+            "Argument 'global_scale' must be left out with direction='decode', where it is the tensor scale."
+        )
     return tensor.reshape(-1) if tensor.ndim else tensor
 
 
@@ -107,7 +109,7 @@ def _reciprocals(tensor: Array, given: Any) -> Array:
         number = np.asarray(as_array("global_scale", given, anywhere=False)).reshape(-1)
         errors.require_dtype("global_scale", number.dtype, np.dtype(np.float32))
         fits = number.shape == tensor.shape and np.array_equal(_reciprocal(number), tensor, equal_nan=True)
-        errors.require(fits, "global_scale", f"of reciprocal {tensor.tolist()}", number.tolist())
+        errors.require(fits, "global_scale", f"a number whose reciprocal is {tensor.tolist()}", number.tolist())
         return number
     near = _reciprocal(tensor)
     found = near.copy()
@@ -117,6 +119,6 @@ def _reciprocals(tensor: Array, given: Any) -> Array:
     if wrong.any():
         raise ValueError(
             "Argument 'q' must have a tensor scale that is the reciprocal of a float32 number, not "
-            f"{tensor[wrong][0]}; quantize with tensor_scale= such a reciprocal."
+            f"{tensor[wrong][0]}; pass such a reciprocal to quantize as tensor_scale."
         )
     return found

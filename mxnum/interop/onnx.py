@@ -52,7 +52,12 @@ def to_onnx(q: MXArray, name: str) -> tuple[Any, Any]:
     if element.integer and scale.power_of_two:
         scales = scales.view(np.uint8)
         usable = bool(((scales >= element.mantissa_bits) | (scales == 255)).all())
-        errors.require(usable, "q", f"of scale codes from {element.mantissa_bits} up", int(scales.min(initial=255)))
+        errors.require(
+            usable,
+            "q",
+            f"an array whose scale codes are at least {element.mantissa_bits}",
+            int(scales.min(initial=255)),
+        )
         scales = np.where(scales == 255, scales, scales - element.mantissa_bits).astype(np.uint8)
     elif element.integer:
         scales = _times("q", scales, -element.mantissa_bits)
@@ -73,7 +78,7 @@ def _times(argument: str, scales: Array, exponent: int) -> Array:
         made = scales * number(2.0**exponent)
         wrong = (made * number(2.0**-exponent) != scales) & (scales == scales)
     if wrong.any():
-        accepted = f"of scales that are {scales.dtype.name} numbers times 2**{exponent} too"
+        accepted = f"an array whose scales are {scales.dtype.name} numbers times 2**{exponent} too"
         raise errors.outside(argument, first_index(wrong), accepted, float(scales[wrong].flat[0]))
     return np.asarray(made)
 

@@ -60,8 +60,8 @@ def save(path: str | os.PathLike[str], tensors: Mapping[str, Any], metadata: Map
             parts = {f"{name}.{part}": array for part, array in of_array.items()}
         for part, array in parts.items():
             if part in stored or part == _METADATA:
-                taken = "that of the file's metadata" if part == _METADATA else "also that of a part of an MX array"
-                raise ValueError(f"Argument 'tensors' must hold no tensor of the name {part!r}, {taken}.")
+                taken = "the name of the file's metadata" if part == _METADATA else "the name of a part of an MX array"
+                raise ValueError(f"Argument 'tensors' must not have a tensor named {part!r}, {taken}.")
             stored[part] = _stored(part, array)
     for key, text in (metadata or {}).items():
         is_ours = _checked_text("metadata", key).startswith(_NOTE)
@@ -124,7 +124,7 @@ class File:
         self._start = 8 + length
         notes = header.pop(_METADATA, None) or {}
         if not (isinstance(notes, dict) and all(isinstance(text, str) for text in notes.values())):
-            raise self._damaged("its metadata are not texts")
+            raise self._damaged("its metadata are not strings")
         self.metadata: dict[str, str] = notes
         self._entries: dict[str, Any] = header
         for name, entry in header.items():
@@ -145,11 +145,11 @@ class File:
         try:
             header = json.loads(text.decode(), object_pairs_hook=_without_repetition)
         except RecursionError:
-            raise self._damaged("its header is too deep") from None
+            raise self._damaged("its header is nested too deeply") from None
         except ValueError:
-            raise self._damaged("its header is not JSON, each name once") from None
+            raise self._damaged("its header is not JSON, or has a name twice") from None
         if not isinstance(header, dict):
-            raise self._damaged("its header is not a table")
+            raise self._damaged("its header is not a JSON object")
         return header
 
     def names(self) -> list[str]:
@@ -183,7 +183,7 @@ class File:
         try:
             return raw.view(_dtype(kind)).reshape(shape)
         except (ValueError, OverflowError) as problem:  # axes of enormous lengths beside one of length 0, or too many
-            raise self._damaged(f"the shape of {name!r} is none that numpy can have ({problem})") from None
+            raise self._damaged(f"numpy cannot have an array of the shape of {name!r} ({problem})") from None
 
     def mx(self, name: str) -> MXArray:
         """An MX array that was saved under that name."""

@@ -38,7 +38,9 @@ def from_torchao(tensor: Any) -> MXArray:
     torch = errors.package("torch", "torchao")
     is_known = isinstance(tensor, module.NVFP4Tensor)
     errors.require_type(is_known, "tensor", "an NVFP4Tensor", type(tensor).__name__)
-    errors.require(not tensor.is_swizzled_scales, "tensor", "of scales that are not swizzled", "one that has such")
+    errors.require(
+        not tensor.is_swizzled_scales, "tensor", "one whose scales are not swizzled", "one with swizzled scales"
+    )
     in_order = tensor.qdata.is_contiguous()
     errors.require(in_order, "tensor", "contiguous, not a transpose", tuple(tensor.qdata.stride()))
     fmt = _ONE_LEVEL if tensor.per_tensor_scale is None else get("nvfp4")

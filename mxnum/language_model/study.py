@@ -189,7 +189,9 @@ def collect(study: Study, runs: Path) -> dict[str, Any]:
 def _summary(path: Path, name: str, setting: Setting) -> dict[str, Any]:
     stored, arrays = storage.read_json(path), storage.read_arrays(path.with_suffix(".npz"))
     if Setting.from_dict(stored["setting"]) != setting:
-        raise ValueError(f"The run {str(path)!r} has another setting than arm {name!r}; remove it or rename the arm.")
+        raise ValueError(
+            f"The run {str(path)!r} does not have the setting of arm {name!r}; remove it or rename the arm."
+        )
     kept = report.summary(stored, arrays)
     measured = {
         key.removeprefix("measured_"): [float(f"{v:.4g}") for v in values.reshape(len(values), -1).mean(-1)]

@@ -118,11 +118,11 @@ def quantize(
     errors.require(not centred or fmt.scale.power_of_two, "offset", "None where scales are floats", offset)
 
     for index, v in np.ndenumerate(array):
-        found = "NaN" if math.isnan(v) else "Inf"
+        found = "a NaN" if math.isnan(v) else "an infinity"
         if policy.by_error and not math.isfinite(v):
-            raise errors.nonfinite("x", index, "finite,", found)
+            raise errors.nonfinite("x", index, "finite", found)
         if policy.by_element and math.isnan(v) and e.specials == "none":
-            raise errors.nonfinite("x", index, f"free of NaN, which {e.name} cannot express,", found)
+            raise errors.nonfinite("x", index, f"free of NaN, which {e.name} cannot express", found)
 
     division = Blocks(array.shape, blocks, fmt)
     given = None if scales is None else _codes(division.check("scales", scales), fmt.scale)

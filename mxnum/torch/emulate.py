@@ -91,7 +91,7 @@ class Emulation:
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Go on where another run was."""
-        errors.require(set(state) == {"seed", "step"}, "state", "of 'seed' and 'step'", sorted(state))
+        errors.require(set(state) == {"seed", "step"}, "state", "a mapping with 'seed' and 'step' alone", sorted(state))
         self.seed = seed_of(state["seed"])
         step = errors.integer("step", state["step"], 0, STEPS - 1)
         self.position = position_of(step, *self.position[1:].tolist())
@@ -178,7 +178,9 @@ def emulate(
     inside: tuple[str, ...] = ()
     for name, module in model.named_modules():
         if isinstance(module, Emulated):
-            raise ValueError(f"Argument 'model' must be without emulated parts, as {name!r} is one: restore() it.")
+            raise ValueError(
+                f"Argument 'model' must not have emulated modules, but {name!r} is one: restore() it first."
+            )
         if inside and name.startswith(inside):
             continue
         is_attention = attends is not None and attends(name, module)
@@ -198,7 +200,7 @@ def emulate(
             continue
         found.append((name, module, kind, How(Recipe.of(wanted), accumulate, gradient)))
     for pattern in _unused(recipe_of) + _unused(chosen) + _unused(attends):
-        raise ValueError(f"Pattern {pattern!r} must fit the name of a module of the model.")
+        raise ValueError(f"Pattern {pattern!r} must match the name of a module of the model.")
     for name, module, kind, how in found:  # nothing was changed before all was understood
         enter(module, kind, Site(name, how, emulation))
         emulation.modules[name] = module
@@ -240,7 +242,7 @@ def set_recipe(model: nn.Module, recipe: Recipes | None) -> None:
     recipe_of = _recipes(Recipe() if recipe is None else recipe)
     wanted = {name: recipe_of(name, module) for name, module in emulation.modules.items()}
     for pattern in _unused(recipe_of):
-        raise ValueError(f"Pattern {pattern!r} must fit the name of an emulated module.")
+        raise ValueError(f"Pattern {pattern!r} must match the name of an emulated module.")
     made = {name: Recipe() if value is None else Recipe.of(value) for name, value in wanted.items()}
     hows = {name: site.how.but(made[name]) for name, site in emulation.sites.items()}
     for name, site in emulation.sites.items():

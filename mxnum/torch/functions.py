@@ -374,9 +374,13 @@ def _refuse_function_transforms() -> None:
         return
     interpreters = torch._C._functorch.get_interpreter_stack() or ()
     if any(each.key() != torch._C._functorch.TransformType.Vmap for each in interpreters):
-        raise RuntimeError("Functions of mxnum.torch have gradients by torch.autograd, not by torch.func.grad.")
+        raise RuntimeError(
+            "Gradients of mxnum.torch functions come from torch.autograd; torch.func.grad is not supported."
+        )
     if not library.HAS_VMAP:
-        raise RuntimeError(f"Functions of mxnum.torch take torch.vmap from torch 2.5 on, not in {torch.__version__}.")
+        raise RuntimeError(
+            f"Functions of mxnum.torch support torch.vmap from torch 2.5 on, not in {torch.__version__}."
+        )
 
 
 def _lengths(shape: Any) -> tuple[int, ...]:

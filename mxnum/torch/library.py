@@ -308,7 +308,7 @@ for _name, _gradient, _keep in (
 
 
 def _no_second_derivative(*_: Any) -> None:
-    raise RuntimeError("Gradients of mxnum.torch have no gradients themselves: rounding has no second derivative.")
+    raise RuntimeError("Gradients of mxnum.torch cannot be differentiated again: rounding has no second derivative.")
 
 
 for _name in _FAKES:
@@ -323,7 +323,7 @@ def _one_by_one(name: str) -> Any:
     def batched(info: Any, dims: tuple[Any, ...], *arguments: Any) -> Any:
         stochastic = any(isinstance(value, str) and '"sr"' in value for value in arguments)
         if stochastic:
-            raise ValueError(f"Operation mxnum.{name} must be without stochastic rounding under torch.vmap.")
+            raise ValueError(f"Operation mxnum.{name} cannot round stochastically under torch.vmap.")
         made = []
         for index in range(info.batch_size):
             one = [x if dim is None else x.select(dim, index) for x, dim in zip(arguments, dims, strict=True)]

@@ -149,7 +149,9 @@ def rounded(
             value = _others[-1](x, operand, axis, **drawn)
             fits = isinstance(value, torch.Tensor) and (value.shape, value.dtype) == (x.shape, x.dtype)
             got = f"{tuple(value.shape)}, {value.dtype}" if isinstance(value, torch.Tensor) else type(value).__name__
-            errors.require(fits, "kernel", f"a function to tensors of shape {tuple(x.shape)} and {x.dtype}", got)
+            errors.require(
+                fits, "kernel", f"a function that returns tensors of shape {tuple(x.shape)} and {x.dtype}", got
+            )
         elif place is None or not x.is_cpu:
             value = mx.fake_quantize(x, fmt, out=torch.empty_like(x), **keywords, **drawn)
         else:
@@ -179,7 +181,7 @@ def quantized(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, watch
     """The same as an MX array, for products with a defined sum; a tensor where it is not one."""
     if not operand.is_mx:
         return rounded(x, operand, axis, key, slot, watch)
-    errors.require(not _others, "accumulate", "None within rounding_by()", "a sum of our codes")
+    errors.require(not _others, "accumulate", "None within rounding_by()", "a defined sum")
     if operand.transform:
         x = hadamard(x, axis)
     fmt, keywords = prepared(operand, axis, x.ndim)
@@ -196,7 +198,7 @@ def multiply(a: Any, b: Any, how: Product, operands: tuple[Operand, Operand], dt
         return amx.multiply(a, b) if how.accumulate == AMX and are_narrow else torch.matmul(a, b)
     tensors = [isinstance(part, torch.Tensor) for part in (a, b)]
     if how.accumulate == "block" and any(tensors):
-        raise ValueError("Argument 'recipe' must quantize both operands of each product with accumulate='block'.")
+        raise ValueError("Argument 'recipe' must quantize both operands of each product when accumulate='block'.")
     if dtype == torch.float64:
         raise ValueError(f"Argument 'accumulate' must be None for torch.float64, not {how.accumulate!r}.")
     return mx.matmul(a, b, accumulate=cast(str, how.accumulate), out_dtype=dtype)

@@ -18,6 +18,7 @@ from torch import nn
 import mxnum as mx
 from mxnum import errors
 from mxnum.recipe import Operand, Recipe
+from mxnum.text_table import text_table
 from mxnum.torch.emulate import emulation_of
 from mxnum.torch.operands import BETA, GAMMA, GRADIENT, LEFT, RIGHT, Key, is_beyond_max, prepared, watching
 from mxnum.torch.randomness import recomputing
@@ -32,6 +33,10 @@ _PARAMETERS = (RIGHT, RIGHT + 1, GAMMA, BETA)
 #: What is measured of an operand; and of the gradient of a parameter.
 QUANTITIES = ("rmse", "beyond_max", "underflow", "scale_least", "scale_greatest", "scales_at_ends", "flips")
 BIASES = ("zeta", "cosine")
+#: The columns of `Watch.table`.
+SHOWN = ("rmse", "beyond max", "underflow", "scales", "scales at ends", "flips")
+#: How wide it is at most.
+WIDTH = 80
 
 
 class Watch:
@@ -65,15 +70,19 @@ class Watch:
         return [dict(row) for row in self._rows]
 
     def table(self, step: int | None = None) -> str:
-        """The rows of a step, the last one without an argument, as text."""
+        """The rows of a step, the last one without an argument, as text: the operands below the name of their module.
+
+        Its scales are those from `scale_least` to `scale_greatest`. What `compare` found is a table of its own.
+        """
         steps = [row["step"] for row in self._rows]
         if not steps:
             return "Nothing was looked at yet."
-        shown = [row for row in self._rows if row["step"] == (max(steps) if step is None else step)]
-        names = ["step", "module", "operand", *(n for n in (*QUANTITIES, *BIASES) if any(n in row for row in shown))]
-        lines = [names] + [[_text(row.get(name)) for name in names] for row in shown]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(names))]
-        return "\n".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+        wanted = max(steps) if step is None else step
+        rows = [row for row in self._rows if row["step"] == wanted]
+        tables = [
+            _table(kind, [row for row in rows if name in row]) for name, kind in (("rmse", SHOWN), ("zeta", BIASES))
+        ]
+        return "\n\n".join([f"Step {wanted}", *filter(None, tables)])
 
     def write(self, writer: Any, tag: str = "mxnum") -> None:
         """What is new since the last call, to the `add_scalars` of a TensorBoard writer, quantity by quantity."""
@@ -176,7 +185,7 @@ def watch(model: nn.Module, every: int = 1, *, steps: Iterable[int] | None = Non
     made = Watch(model, (lambda step: step % every == 0) if chosen is None else chosen.__contains__)
     for name, site in emulation.sites.items():
         if site.number in watching:
-            raise ValueError("Argument 'model' must be watched by one at a time: call stop() of the other.")
+            raise ValueError("Argument 'model' must not be watched already: call stop() on the other watch first.")
         made._follow(name, site.number)
     return made
 
@@ -196,5 +205,21 @@ def _angle(reduced: Tensor, exact: Tensor) -> dict[str, float]:
     return {"zeta": float((reduced - exact).norm()) / norm, "cosine": cosine}
 
 
-def _text(value: Any) -> str:
+def _table(names: tuple[str, ...], rows: list[dict[str, Any]]) -> str:
+    """These columns of the rows, those of a module together."""
+    lines: list[list[str]] = []
+    for module in dict.fromkeys(row["module"] for row in rows):
+        lines.append([module or "(the whole model)"] + [""] * len(names))
+        for row in rows:
+            if row["module"] == module:
+                lines.append([f"  {row['operand']}", *(_cell(name, row) for name in names)])
+    used = [0, *(i for i in range(1, len(names) + 1) if any(line[i] for line in lines))]
+    columns = ["", *names]
+    return text_table([columns[i] for i in used], [[line[i] for i in used] for line in lines], WIDTH) if lines else ""
+
+
+def _cell(name: str, row: dict[str, Any]) -> str:
+    if name == "scales":
+        return f"{row['scale_least']:.3g} to {row['scale_greatest']:.3g}"
+    value = row.get(name.replace(" ", "_"))
     return "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -61,10 +61,12 @@ def test_nvfp4_beside_mxfp4():
     both = explore(x, formats=["mxint8", "e4m3:block=128,scale=float32"], scale_rules=["rceil", "floor"], **few)
     assert len(both.candidates) == 2 * 2 + 1
     with pytest.raises(
-        ValueError, match=r"'scale_rules' must be one of \['nearest', 'rceil'\] at least for mx_e4m3_128_f"
+        ValueError, match=r"'scale_rules' must be at least one of \['nearest', 'rceil'\] for mx_e4m3_128_f"
     ):
         explore(x, formats=["e4m3:block=128,scale=float32"], scale_rules=["floor"])
-    with pytest.raises(ValueError, match="'asymmetric' must be with False for nvfp4, whose scales are floats"):
+    with pytest.raises(
+        ValueError, match="'asymmetric' must be a list with False in it for nvfp4, whose scales are floats"
+    ):
         explore(x, formats=["nvfp4"], asymmetric=[True])
 
 

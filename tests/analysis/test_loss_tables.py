@@ -64,7 +64,7 @@ def test_rows_without_a_loss_are_left_out_and_counted(tmp_path):
         ("1e6,1e8,inf", r"line 11: loss must be a positive number, not 'inf'"),
         ("1e6,much,1", r"line 11: tokens must be a positive number, not 'much'"),
         (",1e8,1", r"line 11: params must be a positive number, not ''"),
-        ("1e6,1e8,1,2", r"line 11: more values than headings"),
+        ("1e6,1e8,1,2", r"line 11, has more values than there are headings"),
     ],
 )
 def test_lines_that_are_refused(tmp_path, line, said):

@@ -33,7 +33,7 @@ def test_table(run, tmp_path, weights):
     lines = printed.splitlines()
     assert lines[0].strip() == "24 candidates; all elements"
     assert [line.split()[0] for line in lines if line.strip().startswith("mx")] == [best.format] * 3
-    assert f"{best.normalized_rmse:.4g}" in printed
+    assert f"{best.normalized_rmse:.3g}" in printed
     assert "3072 of 6144 elements" in run("explore", tmp_path / "x.npy", *FEW, "--sample", 2048)
     assert (
         len([s for s in run("explore", tmp_path / "x.npy", *FEW, "--top", 0).splitlines() if s.strip()[:2] == "mx"])

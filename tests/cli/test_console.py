@@ -22,6 +22,16 @@ def test_a_table_in_a_pipe_is_not_cut(capsys):
     assert "[b]y[/b]" in printed
 
 
+def test_a_table_on_a_terminal_fits_it(capsys, monkeypatch):
+    """Cells were broken in the middle: nobody had read `mxnum formats` on a terminal of 80 columns."""
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    console.print_table("a title " * 9, ["name", "a number of bits"], [("mxfp8_e4m3 and a few more", 12345678901)])
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 40
+    assert "12345678901" in printed
+
+
 @pytest.mark.parametrize(("share", "expected"), [(0, ""), (1, "█" * 40), (0.5, "█" * 20), (1e-9, "▏"), (0.0125, "▌")])
 def test_bar(share, expected):
     assert console.bar(share) == expected

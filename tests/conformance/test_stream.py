@@ -32,16 +32,16 @@ def test_answers_alone():
     alone = b"\n".join(line.split()[-1] for line in whole.splitlines() if not line.startswith(b"#"))
     for given in (whole, inputs):
         assert verify(io.BytesIO(alone), io.BytesIO(given)).is_equal
-    with pytest.raises(ValueError, match="as many as the cases, not more"):
+    with pytest.raises(ValueError, match="one answer for each case; from line"):
         verify(io.BytesIO(alone + b"\n0\n"), io.BytesIO(inputs))
 
 
 def test_truncated_answers_are_no_success():
     lines = vectors(make_task("encode", "mxfp4_e2m1")).splitlines(keepends=True)
-    with pytest.raises(Incomplete, match="must be of 5584 cases, as the header says, not 286"):
+    with pytest.raises(Incomplete, match="must be answers for 5584 cases, as the header says, not for 286"):
         verify(io.BytesIO(b"".join(lines[:300])))
     head = [line for line in lines if line.startswith(b"#") and b"cases" not in line]
-    with pytest.raises(Incomplete, match="at least one case"):
+    with pytest.raises(Incomplete, match="at least one answer"):
         verify(io.BytesIO(b"".join(head)))
     with pytest.raises(ValueError, match="must have a line '# operation"):
         verify(io.BytesIO(b"00000000 0\n"))
@@ -64,9 +64,9 @@ def test_other_cases_than_those_that_were_given_are_no_success():
     task = make_task("encode", "mxfp4_e2m1")
     lines = vectors(task).splitlines(keepends=True)
     head, body = lines[: -task_cases(lines)], lines[-task_cases(lines) :]
-    with pytest.raises(ValueError, match=rf"must repeat the cases .* as line {len(head) + 2} does"):
+    with pytest.raises(ValueError, match=rf"must repeat the cases .* but line {len(head) + 2} does not"):
         verify(io.BytesIO(b"".join([*head, *[body[0]] * len(body)])))
-    with pytest.raises(ValueError, match=rf"must repeat the cases .* as line {len(lines)} does"):
+    with pytest.raises(ValueError, match=rf"must repeat the cases .* but line {len(lines)} does not"):
         verify(io.BytesIO(b"".join([*head, *body[:-1], body[0]])))
     assert verify(io.BytesIO(b"".join([*head, *body[::-1]]))).is_equal  # in any order
     other = [line.replace(b"# mxnum: ", b"# mxnum: 9.") for line in head]  # made by a version that is not here

@@ -41,9 +41,9 @@ def test_lines_are_plain():
     ("line", "message"),
     [
         (b"3F800000\n", r"Line 7 must hold 2 numbers \(x\[1\], code\[1\]\), not 1\."),
-        (b"3F800000 1_0\n", "in 4 bits of hexadecimal, not '1_0'"),
-        (b"3F800000 zz\n", "Line 7 must give 'code' in 4 bits of hexadecimal, not 'zz'"),
-        (b"3F800000 10\n", "in 4 bits of hexadecimal, not '10'"),
+        (b"3F800000 1_0\n", "as hexadecimal digits of at most 4 bits, not '1_0'"),
+        (b"3F800000 zz\n", "Line 7 must give 'code' as hexadecimal digits of at most 4 bits, not 'zz'"),
+        (b"3F800000 10\n", "as hexadecimal digits of at most 4 bits, not '10'"),
         (b"3F8000000 1\n", "Line 7 must give 'x' in 32 bits"),
         (b"-3F80000 1\n", "Line 7 must give 'x' in 32 bits"),
     ],
@@ -61,7 +61,9 @@ def test_answers_may_be_too_large():
     found = text.parse_lines(fields, [line], 1, task.outputs)
     assert (found["scale"].tolist(), found["codes"].tolist()) == ([[0x17D]], [[0xA2, 4]])
     assert found["x"].dtype == np.uint32
-    with pytest.raises(ValueError, match="Line 1 must give 'codes' in 4 bits of hexadecimal, not 'FFFFFFFFFFFFFFFF'"):
+    with pytest.raises(
+        ValueError, match="Line 1 must give 'codes' as hexadecimal digits of at most 4 bits, not 'FFFFFFFFFFFFFFFF'"
+    ):
         text.parse_lines(fields, [line.replace(b"A2", b"F" * 16)], 1, task.outputs)
 
 

@@ -123,7 +123,7 @@ def test_runs_on_disk_become_a_table(tmp_path):
     with pytest.raises(ValueError, match="has no run of the study 'quick'"):
         report.collect(studies.get("quick"), tmp_path)
     changed = replace(study, arms={"FP32": tiny.but(rate=0.5)})
-    with pytest.raises(ValueError, match="has another configuration than arm 'FP32'"):
+    with pytest.raises(ValueError, match="does not have the configuration of arm 'FP32'"):
         report.collect(changed, tmp_path)
 
 
@@ -145,7 +145,7 @@ def test_runs_under_way_are_as_far_as_their_checkpoints(tmp_path):
     assert len(runs[1]["measured"]["second_moment_least"]) == 2
     shutil.copytree(path.parent, tmp_path / study.setting / "other")  # of another configuration
     assert list(report.collect(study, tmp_path, unfinished=True)["arms"]) == ["FP32"]
-    with pytest.raises(ValueError, match="is of another configuration; remove it"):
+    with pytest.raises(ValueError, match="was made with another configuration; remove it"):
         load(Training(study.arms["other"], (4, 9)), path)
     load(Training(tiny.but(steps=80), (4, 9)), path)  # more steps of the same
 

@@ -51,7 +51,7 @@ def test_nothing_but_failures(tmp_path):
 
 def test_runs_of_another_configuration_are_refused_before_anything_runs(tmp_path):
     run_study("quick", tmp_path, arms=["FP32"], seeds=1, changes=TINY, processes=1, say=lambda line: None)
-    with pytest.raises(ValueError, match=r"another configuration than arm 'FP32' \(steps 6, not 7\)"):
+    with pytest.raises(ValueError, match=r"does not have the configuration of arm 'FP32' \(steps 6, not 7\)"):
         run_study("quick", tmp_path, seeds=2, changes=TINY | {"steps": 7}, processes=1)
     assert len(list(tmp_path.rglob("seed-*.json"))) == 1
 

@@ -100,7 +100,7 @@ def test_the_direction_of_a_global_scale_is_said_by_names_or_the_caller(tmp_path
         (tmp_path / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": method}}))
         assert Checkpoint(path).tensor("w").equals(q)
     (tmp_path / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": "compressed-tensors"}}))
-    with pytest.raises(ValueError, match=r"'direction' must be given for 'w', which is named as modelopt names it"):
+    with pytest.raises(ValueError, match=r"'direction' must be given for 'w': its name is that of modelopt"):
         Checkpoint(path).tensor("w")
     assert Checkpoint(path, direction="decode").tensor("w").equals(q)
     assert Checkpoint(path, direction="encode").tensor("w").tensor_scale == 2.0**3
@@ -175,7 +175,7 @@ def test_a_checkpoint_larger_than_memory(tmp_path):
 
 
 def test_mistakes(tmp_path):
-    with pytest.raises(ValueError, match=r"must hold files that end in .safetensors, and has none"):
+    with pytest.raises(ValueError, match=r"must hold files that end in .safetensors; it has none"):
         Checkpoint(tmp_path)
     safetensors.save(tmp_path / "m.safetensors", {"x": np.ones(2)})
     with pytest.raises(ValueError, match=r"'name' must be one of \['x'\], not 'y'"):

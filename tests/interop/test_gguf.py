@@ -129,7 +129,7 @@ def test_nvfp4_is_what_the_real_library_reads(gguf):
     wrong = mx.quantize(np.full((1, 64), np.nan), "e2m1:block=16,scale=e4m3")
     for q, message in [
         (mx.quantize(x, "nvfp4"), "without a tensor scale"), (mx.quantize(x[:, :32], wrong.format), "multiple of 64"),
-        (wrong, "without scales that are NaN"),
+        (wrong, "free of scales that are NaN"),
     ]:  # fmt: skip
         with pytest.raises(ValueError, match=f"'q' must be .*{message}"):
             mx_gguf.to_gguf_blocks(q, kind="NVFP4")
@@ -160,13 +160,17 @@ def test_groups_that_have_no_place():
         return np.array([*np.array([d], np.float16).view(np.uint8), *np.resize(n, 32)], np.uint8)
 
     for d in (-1.0, 1024.0, -0.0):
-        with pytest.raises(ValueError, match="'blocks' must be of d without a sign, below 1024, not"):
+        with pytest.raises(
+            ValueError, match="'blocks' must be an array of blocks whose d is positive and below 1024, not"
+        ):
             mx_gguf.from_gguf_blocks(block(d, 1), kind="Q8_0")
     fmt = "int8:block=32,scale=float16"
     small = mx.MXArray.from_parts(np.ones(32, np.uint8), np.full(1, 2.0**-20, np.float16), fmt)
-    with pytest.raises(ValueError, match=r"'q' must be of scales that are float16 numbers times 0.015625, not 9.5"):
+    with pytest.raises(
+        ValueError, match=r"'q' must be an array whose scales are float16 numbers times 0.015625, not 9.5"
+    ):
         mx_gguf.to_gguf_blocks(small, kind="Q8_0")
-    with pytest.raises(ValueError, match="'q' must be of integers from -8 to 7 in a block, or from -7 to 8"):
+    with pytest.raises(ValueError, match="'q' must be an array whose blocks lie in -8\\.\\.7 or in -7\\.\\.8"):
         mx_gguf.to_gguf_blocks(mx_gguf.from_gguf_blocks(block(1.0, 9), kind="Q8_0"), kind="Q4_0")
     for wrong in ("mxint8", "e4m3:block=32,scale=float16", "int8:block=32,scale=float32"):
         with pytest.raises(ValueError, match="'q' must be of integers and float16 scales, not"):
@@ -255,7 +259,7 @@ def test_a_file_without_such_tensors_says_so(gguf, tmp_path):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    with pytest.raises(ValueError, match=r"must hold tensors of MXFP4, NVFP4, Q8_0 or Q4_0, and has none\.$"):
+    with pytest.raises(ValueError, match=r"must hold tensors of MXFP4, NVFP4, Q8_0 or Q4_0; it has none\.$"):
         mx_gguf.load_tensor(tmp_path / "m.gguf", "b")
     with pytest.raises(FileNotFoundError):
         mx_gguf.load_tensor(tmp_path / "none.gguf", "b")

@@ -176,7 +176,7 @@ def test_mistakes():
         (lambda: nvfp4.from_nvfp4(packed, scales.astype(np.float32), one, direction="decode"), "'scales' must be a"),
         (lambda: nvfp4.from_nvfp4(packed, scales, 1.0, direction="decode"), "'global_scale' must be a float32"),
         (lambda: nvfp4.from_nvfp4(packed, scales, -one, direction="decode"), "'tensor_scale' must be without a sign"),
-        (lambda: nvfp4.to_nvfp4(q, direction="encode", global_scale=np.float32(3)), r"of reciprocal \[1.0\], not \[3"),
+        (lambda: nvfp4.to_nvfp4(q, direction="encode", global_scale=np.float32(3)), r"reciprocal is \[1.0\], not \[3"),
         (lambda: nvfp4.values_of(q, "modelopt", global_scale=one), "'global_scale' must be left out"),
         (lambda: nvfp4.values_of(q, "transformer_engine"), r"'stack' must be one of \['compressed_tensors', 'vllm'"),
         (lambda: nvfp4.to_nvfp4(q, direction="decode", global_scale=one), "'global_scale' must be left out"),

@@ -278,7 +278,7 @@ WRONG = {
     "module": (lambda: mxt.emulate([1]), "'model' must be a torch.nn.Module, not 'list'"),
     "recipe": (lambda: mxt.emulate(Model(), "mxfp7"), "'recipe' must be one of"),
     "none": (lambda: mxt.emulate(Model(), {"*": 3}), "'recipe' must be a Recipe, a name, a format or a mapping"),
-    "pattern": (lambda: mxt.emulate(Model(), {"haed": None, "*": "mxint8"}), "Pattern 'haed' must fit the name of"),
+    "pattern": (lambda: mxt.emulate(Model(), {"haed": None, "*": "mxint8"}), "Pattern 'haed' must match the name of"),
     "filter": (lambda: mxt.emulate(Model(), "mxint8", "blocks.*"), r"Pattern 'blocks\.\*' must fit"),
     "attention": (lambda: mxt.emulate(Model(), "mxint8", attention="att"), "Pattern 'att' must fit"),
     "choice": (lambda: mxt.emulate(Model(), "mxint8", [3]), "'filter' must be patterns of names or a function"),
@@ -307,7 +307,7 @@ def test_a_wrong_call_changes_nothing():
         mxt.emulate(model, {"head": "mxint8", "haed": "mxint8"})
     assert not any(isinstance(module, mxt.modules.Emulated) for module in model.modules())
     mxt.emulate(model.block, "mxint8")
-    with pytest.raises(ValueError, match=r"must be without emulated parts, as 'block.attend.qkv' is one"):
+    with pytest.raises(ValueError, match=r"must not have emulated modules, but 'block.attend.qkv' is one"):
         mxt.emulate(model, "mxint8")
 
 

@@ -79,7 +79,7 @@ def test_a_restart_goes_on():
     second.load_state_dict(first.state_dict())
     assert first.state_dict() == {"seed": 9, "step": 2}
     assert same(gradients(after, 2), want)
-    with pytest.raises(ValueError, match="'state' must be of 'seed' and 'step'"):
+    with pytest.raises(ValueError, match="'state' must be a mapping with 'seed' and 'step'"):
         second.load_state_dict({"seed": 1})
 
 

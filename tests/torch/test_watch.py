@@ -164,9 +164,28 @@ def test_tables_and_writers():
     watch, writer = mxt.watch(net), Writer()
     assert watch.table() == "Nothing was looked at yet."
     run(net, 2)
-    lines = watch.table(1).splitlines()
-    assert lines[0].split()[:4] == ["step", "module", "operand", "rmse"]
-    assert len(lines) == 1 + len(of(watch, step=1))
+    title, table = watch.table(1).split("\n\n")
+    assert title == "Step 1"
+    lines = table.splitlines()
+    ruler = next(i for i, line in enumerate(lines) if line.startswith("--"))
+    assert sorted(" ".join(lines[:ruler]).split()) == [
+        "at",
+        "beyond",
+        "ends",
+        "max",
+        "rmse",
+        "scales",
+        "scales",
+        "underflow",
+    ]
+    below = lines[ruler + 1 :]
+    assert [line for line in below if not line.startswith(" ")] == ["0", "3"]
+    assert len(below) == 2 + len(of(watch, step=1))
+    weights = of(watch, module="0", operand="weights", step=1)[0]
+    assert next(line for line in below if line.startswith("  weights ")).split() == [
+        "weights", f"{weights['rmse']:.3g}", f"{weights['beyond_max']:.3g}", f"{weights['underflow']:.3g}",
+        str(weights["scale_least"]), "to", str(weights["scale_greatest"]), str(weights["scales_at_ends"]),
+    ]  # fmt: skip
     watch.write(writer)
     count = len(writer.calls)
     watch.write(writer)
@@ -174,6 +193,21 @@ def test_tables_and_writers():
     tag, values, step = writer.calls[0]
     assert (tag, step) == ("mxnum/rmse", 1)
     assert values["0 weights"] == of(watch, module="0", operand="weights", step=1)[0]["rmse"]
+
+
+def test_tables_fit_a_terminal():
+    """They were 110 columns wide, so that each line was broken in two; nobody had looked at one on a terminal."""
+    net = nn.ModuleDict({"transformer": nn.ModuleDict({"encoder_layers": nn.ModuleList([model()])})})
+    net.forward = net["transformer"]["encoder_layers"][0].forward
+    mxt.emulate(net, "e4m3:block=32,scale=float32")
+    watch = mxt.watch(net)
+    run(net, 3)
+    watch.compare(net, lambda: net(x(0)).square().mean())
+    lines = watch.table().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum(line.startswith("transformer.encoder_layers.0.0") for line in lines) >= 2
+    assert "(the whole model)" in lines
+    assert "flips" in watch.table()
 
 
 def test_figures():
@@ -199,7 +233,7 @@ def test_what_is_wrong_is_said_in_a_sentence():
         mxt.watch(net)
     mxt.emulate(net, "mxint8")
     mxt.watch(net)
-    with pytest.raises(ValueError, match="must be watched by one at a time"):
+    with pytest.raises(ValueError, match="must not be watched already"):
         mxt.watch(net)
     mxt.restore(net)  # which ends it
     mxt.emulate(net, "mxint8")

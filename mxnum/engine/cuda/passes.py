@@ -247,10 +247,10 @@ def _check(
 ) -> None:
     """Raise where the policy says so, naming the first index in C order: then the host waits for the stream."""
     if nonfinite.by_error:
-        what = "finite everywhere with nonfinite='raise',", "nonfinite"
+        what = "finite everywhere with nonfinite='raise'", "a NaN or infinity"
         above_infinity = 0
     elif nonfinite.by_element and element.nan_code is None:
-        what = f"free of NaN for {element.name}, which has no NaN code,", "NaN"
+        what = f"free of NaN for {element.name}, which has no NaN code", "a NaN"
         above_infinity = 1
     else:
         return

@@ -170,5 +170,5 @@ def check_finite(x: Array, source: ElementFormat, element: ElementFormat, nonfin
         found: Any = np.unravel_index(int(np.argmax(refused)), x.shape)
         where = tuple(int(i) for i in found)
         if is_any:
-            raise errors.nonfinite("x", where, "finite everywhere with nonfinite='raise',", "nonfinite")
-        raise errors.nonfinite("x", where, f"free of NaN for {element.name}, which has no NaN code,", "NaN")
+            raise errors.nonfinite("x", where, "finite everywhere with nonfinite='raise'", "a NaN or infinity")
+        raise errors.nonfinite("x", where, f"free of NaN for {element.name}, which has no NaN code", "a NaN")

@@ -1,0 +1,61 @@
+"""Tables of plain text, no wider than a terminal where its width is given."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Cells = list[list[str]]
+
+
+def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int | None = None, keep: int = 1) -> str:
+    """Rows under the names of their columns; columns of numbers are set to the right.
+
+    A table wider than `width` gets names of several lines, then less room between its columns. The columns that still
+    do not fit follow in a second table, which begins with the same `keep` columns.
+
+    >>> print(text_table(["format", "bits per element"], [("mxfp4_e2m1", 4.25), ("nvfp4", 4.5)], width=24))
+                   bits
+                    per
+    format      element
+    ----------  -------
+    mxfp4_e2m1     4.25
+    nvfp4           4.5
+    """
+    columns = [[str(cell) for cell in column] for column in zip(*rows, strict=True)] or [[] for _ in names]
+    for is_broken, gap in ((False, 2), (True, 2), (True, 1)):
+        lines = _lines(names, columns, is_broken, gap)
+        if width is None or _width(lines) <= width:
+            return "\n".join(lines)
+    assert width is not None
+    shown = len(names) - 1
+    while shown > keep + 1 and _width(_lines(names[:shown], columns[:shown], True, 1)) > width:
+        shown -= 1
+    if shown <= keep:  # nothing is left to put into a second table
+        return "\n".join(lines)
+    second = [*range(keep), *range(shown, len(names))]
+    return "\n\n".join(
+        text_table([names[i] for i in part], zip(*(columns[i] for i in part), strict=True), width, keep)
+        for part in (range(shown), second)
+    )
+
+
+def _lines(names: Sequence[str], columns: Cells, is_broken: bool, gap: int) -> list[str]:
+    headings = []
+    for name, column in zip(names, columns, strict=True):
+        narrowest = max(1, *map(len, [*name.split(), *column]))
+        headings.append(textwrap.wrap(name, narrowest) if is_broken else [name])
+    height = max(map(len, headings), default=0)
+    laid_out = []
+    for heading, column in zip(headings, columns, strict=True):
+        width = max(map(len, [*heading, *column]), default=0)
+        is_numeric = any(column) and all(cell[:1] in "+-0123456789." for cell in column)
+        set_aside = str.rjust if is_numeric else str.ljust
+        lines = [*[""] * (height - len(heading)), *heading, "-" * width, *column]
+        laid_out.append([set_aside(line, width) for line in lines])
+    return [(" " * gap).join(line).rstrip() for line in zip(*laid_out, strict=True)]
+
+
+def _width(lines: list[str]) -> int:
+    return max(map(len, lines), default=0)
