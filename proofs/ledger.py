@@ -18,6 +18,8 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
+import numpy as np
+
 from proofs.runner import Collection
 from proofs.theorem import Outcome, Theorem
 
@@ -93,7 +95,7 @@ def _fingerprint(value: Any) -> str:
         is_code = isinstance(inner, FunctionType) and inner.__module__.startswith("mxnum")
         if is_code:
             parts.append(f"{name}={_fingerprint_once(inner)}")
-        elif isinstance(inner, int | str | float | tuple | bool | None):
+        elif isinstance(inner, int | str | float | tuple | bool | np.generic | None):
             parts.append(f"{name}={inner!r}")
     return _digest(parts)
 
