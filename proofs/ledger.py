@@ -18,6 +18,8 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
+import numpy as np
+
 from proofs.runner import Collection
 from proofs.theorem import Outcome, Theorem
 
@@ -30,7 +32,8 @@ TOOLS = ("z3-solver", "bitwuzla", "numba", "llvmlite", "python-flint")
 TRUSTED = (
     "The literal tables of proofs/tables.py say what OCP MX v1.0, OFP8 v1.0 and IEEE 754 say. A test compares them "
     "with ml_dtypes and with mxnum.formats, which were written independently.",
-    "The statements of proofs/spec.py and proofs/theorems mean what their sentences say.",
+    "The statements of proofs/spec.py and proofs/theorems mean what their sentences say; proofs/stack_statements.py "
+    "says what the sources of the software stacks say.",
     "The solvers are right where they say unsatisfiable. Where the solver column has z3+bitwuzla, both said so; both "
     "started from the bit-vector question into which z3 turned the floating-point one.",
     "proofs/sym.py gives each dialect operator its meaning on signed words. Under the int-safety theorems (safety/…) "
@@ -50,6 +53,8 @@ NOT_PROVED = (
     "Array loops, packing, dispatch, the choice of blocks and machine code: tested, exhaustively where a sweep below "
     "says so. LLVM IR and PTX are proved equivalent to the function objects (llvm/…, ptx/…), but not what turns them "
     "into machine code.",
+    "That software stacks compute on a given machine what their sources say: mxnum.stacks is compared with those that "
+    "install on a CPU.",
     "Philox (mxnum.scalar.random): it multiplies, which the dialect's words do not; it is tested against published "
     "vectors.",
     "The definition against the specification, for elements other than the eight: the factories are the same, the "
@@ -93,7 +98,7 @@ def _fingerprint(value: Any) -> str:
         is_code = isinstance(inner, FunctionType) and inner.__module__.startswith("mxnum")
         if is_code:
             parts.append(f"{name}={_fingerprint_once(inner)}")
-        elif isinstance(inner, int | str | float | tuple | bool | None):
+        elif isinstance(inner, int | str | float | tuple | bool | np.generic | None):
             parts.append(f"{name}={inner!r}")
     return _digest(parts)
 

@@ -1,0 +1,307 @@
+"""NVFP4 as stacks compute it: what is compiled are the float32 operations of the stacks' sources, in their order.
+
+Both sides are IEEE operations of the solver: what `mxnum` runs, on symbolic words and numbers
+(`proofs.symbolic_floats`), and what the sources say (`proofs.stack_statements`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import z3
+
+from mxnum import stack_arithmetic
+from mxnum.engine.machine import lanes
+from mxnum.engine.rounding import by_factors, by_stack
+from mxnum.formats import FLOATS
+from proofs import spec, tables
+from proofs.solve import prove
+from proofs.stack_statements import STATEMENTS, e2m1
+from proofs.symbolic_floats import DTYPES, SORTS, Machine, Number, Word, bits_of, number_of, value_of
+from proofs.theorem import Outcome, Theorem
+from proofs.theorems.factors import _outcome, patched
+
+TENSOR = "What is kept for a tensor is, in the type of the tensor or in float32, what the stack's source computes."
+SCALE = (
+    "The scale code of a block is the E4M3 code, to nearest even and saturating, of what the stack's source computes "
+    "in float32 of the largest magnitude and of what is kept for the tensor; NaN is 0x7F, and zero what the stack has "
+    "for it."
+)
+FACTOR = (
+    "The factor of a block that is not left to others is what the stack's source computes in float32 of the scale and "
+    "of what is kept for the tensor, and is positive and finite."
+)
+ELEMENT = (
+    "The code of an element is the E2M1 code, to nearest even and saturating, of its product with the factor, or its "
+    "quotient by it, in float32, with the sign that the stack gives to zero."
+)
+READS = "The value that a code reads as, in a block that is not left to others, is what the stack's source computes."
+NUMBER = "The float32 number that is made of a scale code is the one of the standard's table."
+NARROWED = "A float32 number that is not negative is rounded to the tensor's type to nearest even."
+
+#: Bit patterns, one for each word of a question, or none.
+Numbers = tuple[int, ...]
+INFINITY, _ONE = 0x7F800000, 0x3F800000
+FLOAT32 = FLOATS["float32"]
+
+
+class _Tensor:
+    """In place of the word of 64 bits that says what is known of a tensor."""
+
+    def __init__(self, low: Word, high: Word) -> None:
+        self.low, self.high = low, high
+
+    def __rshift__(self, places: int) -> _Tensor:
+        return _Tensor(self.high, self.high) if places == 32 else NotImplemented
+
+
+lanes.LOW_WORD[_Tensor] = lambda tensor: tensor.low
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+def _stack(name: str, arithmetic: Any = stack_arithmetic) -> Any:
+    return arithmetic.STACKS[name]
+
+
+def _on_numbers(fast: Any, **names: Any) -> Any:
+    """Functions of `fast` compute with numbers of the solver; words have 32 bits."""
+    return patched(fast, number_of=number_of, bits_of=bits_of, wide=_same, **names)
+
+
+def _kept(name: str, S: z3.BitVecRef) -> list[z3.BoolRef]:
+    return [S >= 0, S <= INFINITY] if STATEMENTS[name].keeps_any else [S > 0, S < INFINITY]
+
+
+def _prove(machine: Machine, premises: list[z3.BoolRef], goal: z3.BoolRef, words: Any, at: Numbers) -> Outcome:
+    """For all words that the premises allow; or for those of `at`, where a mutant is known to be wrong."""
+    premises = [*premises, *machine.definitions, *(word == number for word, number in zip(words, at, strict=False))]
+    example = [] if at else [(word, _ONE if word.size() == 32 else 1) for word in words]
+    return prove(premises, z3.And(goal, *machine.obligations), engines=("bitwuzla",), show=words, example=example)
+
+
+def check_tensor(name: str, dtype: str, arithmetic: Any = stack_arithmetic, at: Numbers = ()) -> Outcome:
+    sort, machine = SORTS[dtype], Machine()
+    largest = z3.BitVec("largest", sort.ebits() + sort.sbits())
+    number = z3.fpBVToFP(largest, sort)
+    found = _stack(name, arithmetic).global_scale(machine.number(number))
+    got = found.astype(DTYPES["float32"]).value if isinstance(found, Number) else machine.number(number).lift(found)
+    want, kept = STATEMENTS[name].of_tensor(number), True
+    if not STATEMENTS[name].keeps_any:
+        kept = z3.And(z3.fpIsPositive(got), z3.Not(z3.fpIsZero(got)), z3.Not(z3.fpIsInf(got)))
+    premises = [largest >= 0, z3.Not(z3.fpIsNaN(number))]
+    return _prove(machine, premises, z3.And(got == want, kept), (largest,), at)
+
+
+def check_scale(
+    name: str, source: Any, arithmetic: Any = stack_arithmetic, fast: Any = by_stack, at: Numbers = ()
+) -> Outcome:
+    machine, statement = Machine(), STATEMENTS[name]
+    largest, kept = machine.word("largest"), machine.word("kept")
+    narrow = partial(z3.fpFPToFP, z3.RNE())
+
+    def narrowed(x: z3.FPRef) -> z3.FPRef:
+        return x if source.name == "float32" else narrow(narrow(x, SORTS[source.name]), z3.Float32())
+
+    with (
+        _on_numbers(fast, make_narrowed=lambda source: lambda x: machine.number(narrowed(x.value))),
+        patched(fast.float_additions, make_widen=lambda source: _same),
+    ):
+        scale_of = inspect.unwrap(fast.make_scale)(source, _stack(name, arithmetic))
+        got = scale_of(largest, _Tensor(kept, kept)).value
+    more = (narrowed,) if statement.in_type else ()
+    found = statement.of_block(value_of(largest), value_of(kept), *more)
+    rounded, code, fits = _e4m3(found)
+    want = z3.If(code == 0, z3.BitVecVal(statement.for_zero, 8), code)
+    want = z3.If(z3.fpIsNaN(found), z3.BitVecVal(tables.E4M3.nan or 0, 8), want)
+    premises = [largest.value >= 0, largest.value < INFINITY, *_kept(name, kept.value), *rounded, fits]
+    words = largest.value, kept.value
+    return _prove(machine, premises, got == z3.ZeroExt(24, want), words, at)
+
+
+def _e4m3(number: z3.FPRef) -> tuple[list[z3.BoolRef], z3.BitVecRef, z3.BoolRef]:
+    """(definitions, code, that it is the one of a number that is not negative)."""
+    y, code = z3.BitVec("found", 32), z3.BitVec("code", 8)
+    one, random = z3.BitVecVal(tables.SCALE_BIAS, 8), z3.BitVecVal(0, tables.RANDOM_BITS)
+    conversion = spec.Conversion(tables.FLOATS["float32"], tables.E4M3, "rne", y, one, random)
+    definitions = [*conversion.definitions, z3.fpBVToFP(y, z3.Float32()) == number]
+    return definitions, code, conversion.gives("saturate", code)
+
+
+def check_factor(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_stack, at: Numbers = ()) -> Outcome:
+    machine = Machine()
+    scale, kept, code = (machine.word(word) for word in ("scale", "kept", "code"))
+    with _on_numbers(fast, **_tables(scale)):
+        made, table = inspect.unwrap(fast.quantizing)(FLOAT32, _stack(name, arithmetic), False), dict[int, Any]()
+        is_right = made.prepare(code, _Tensor(kept, kept), table, 0, 1).predicate
+        (factor,) = made.at(table, 0, 1)
+    want = STATEMENTS[name].factor(value_of(scale), value_of(kept))
+    goal = z3.And(value_of(factor) == want, factor.value > 0, factor.value < INFINITY)
+    words = scale.value, kept.value
+    premises = [scale.value >= 0, scale.value < INFINITY, *_kept(name, kept.value), is_right]
+    return _prove(machine, premises, goal, words, at)
+
+
+def _tables(scale: Word) -> dict[str, Any]:
+    """Constants of a block in a dictionary, made of that number of its scale."""
+    return {
+        "_number_of_scale": lambda code: number_of(scale),
+        "store": lambda table, index, value: table.__setitem__(index, value),
+        "load": lambda table, index: table[index],
+    }
+
+
+def check_element(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_stack, at: Numbers = ()) -> Outcome:
+    """As a code, and as what a value is chosen by; x is in float32, to which other types are widened."""
+    machine, statement, stack = Machine(), STATEMENTS[name], _stack(name, arithmetic)
+    x, factor = machine.word("x"), machine.word("factor")
+    made = inspect.unwrap(fast.quantizing)
+    with _on_numbers(fast, _value_of=lambda code, constants, random: code):
+        got = [
+            made(FLOAT32, stack, False).element(x, (factor,), 0),
+            made(FLOAT32, stack, True).element(x, (0,) * 7 + (factor,), 0),
+        ]
+    operation = z3.fpDiv if statement.divides else z3.fpMul
+    want = e2m1(operation(z3.RNE(), value_of(x), value_of(factor)), statement.zero_loses_sign)
+    finite = [x.value & 0x7FFFFFFF < INFINITY, factor.value > 0, factor.value < INFINITY]
+    words = x.value, factor.value
+    goal = z3.And([code.value == want for code in got])
+    return _prove(machine, finite, goal, words, at)
+
+
+def check_reads(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_stack, at: Numbers = ()) -> Outcome:
+    machine, goals = Machine(), list[z3.BoolRef]()
+    scale, kept, largest, code = (machine.word(word) for word in ("scale", "kept", "largest", "code"))
+    with _on_numbers(fast, **_tables(scale)), patched(by_factors, load=lambda table, index: table[index]):
+        made, table = inspect.unwrap(fast.decoding)(_stack(name, arithmetic)), dict[int, Any]()
+        is_right = made.prepare(code, _Tensor(kept, largest), table, 0, 1).predicate
+        constants, owed = made.at(table, 0, 1), len(machine.obligations)
+        for element in range(16):
+            got = made.element(machine.constant(element), constants, 0)
+            size = tables.E2M1.value(element & 7)
+            number = z3.fpNeg if element & 8 else _same
+            want = STATEMENTS[name].reads(
+                number(z3.FPVal(float(size), z3.Float32())), value_of(scale), value_of(kept), value_of(largest)
+            )
+            goals.append(z3.fpBVToFP(got.value, z3.Float32()) == want)
+        del machine.obligations[owed:]  # (a sign is moved to the top of a word)
+    words = scale.value, kept.value, largest.value
+    premises = [scale.value >= 0, scale.value < INFINITY, *_kept(name, kept.value), is_right]
+    premises += [largest.value >= 0, largest.value < INFINITY]
+    return _prove(machine, premises, z3.And(goals), words, at)
+
+
+def check_number(fast: Any = by_stack) -> Outcome:
+    """Of every code of a number, by running the function."""
+    started = time.perf_counter()
+
+    def problems() -> Iterator[str]:
+        for code in range(tables.E4M3.last + 1):
+            if float(fast._number_of_scale(code)) != tables.E4M3.value(code):
+                yield f"code {code:#x}"
+
+    return replace(_outcome(problems(), started, lambda: f"{tables.E4M3.last + 1} codes"), solver="sweep")
+
+
+def check_narrowed(source: Any, fast: Any = by_stack) -> Outcome:
+    machine, sort = Machine(), SORTS[source.name]
+    x = machine.word("x")
+    with _on_numbers(fast):
+        got = inspect.unwrap(fast.make_narrowed)(source)(number_of(x)).value
+    want = value_of(x)
+    if source.name != "float32":
+        want = z3.fpFPToFP(z3.RNE(), z3.fpFPToFP(z3.RNE(), want, sort), z3.Float32())
+    return _prove(machine, [x.value >= 0, x.value < INFINITY], got == want, (x.value,), ())
+
+
+ENVIRONMENT = "float32 operations of compiled code are IEEE's, to nearest even, and keep subnormals"
+NUMPY = "operations of numpy and ml_dtypes on single numbers are IEEE's, to nearest even"
+KEPT = "what is kept for the tensor is any float32 number without sign"
+KEPT_FINITE = f"{KEPT} but zero and infinity, which this stack never keeps (stacks/tensor)"
+OF_SCALE = "the scale is any finite float32 number without sign, so that it is any of E4M3"
+LARGEST = "the largest magnitude is any finite float32 number"
+WIDER = "numbers of narrower types are widened first, exactly (magic/widen)"
+
+
+def theorems() -> Iterator[Theorem]:
+    for name, stack in stack_arithmetic.STACKS.items():
+        kept = KEPT if STATEMENTS[name].keeps_any else KEPT_FINITE
+        in_types = stack.block_scale_in is not None
+        narrower = ("bfloat16", "float16") if in_types else ()
+        for dtype in ("float32", *narrower):
+            yield Theorem(
+                name=f"stacks/tensor/{name}/{dtype}",
+                statement=TENSOR,
+                kernels=(f"{name}.global_scale",),
+                check=partial(check_tensor, name, dtype),
+                hypotheses=(f"the largest magnitude is any {dtype} number, infinity included", NUMPY),
+                functions=(stack.global_scale,),
+            )
+            source = FLOATS[dtype]
+            all_sources = [source] if in_types else [FLOATS[each] for each in DTYPES]
+            yield Theorem(
+                name=f"stacks/scale/{name}/{dtype}",
+                statement=SCALE,
+                kernels=("stack_scale", f"{name}.block_scale"),
+                check=partial(check_scale, name, source),
+                hypotheses=(LARGEST, kept, WIDER, ENVIRONMENT),
+                functions=tuple(by_stack.make_scale(each, stack) for each in all_sources),
+            )
+        made = by_stack.quantizing(FLOAT32, stack, False)
+        yield Theorem(
+            name=f"stacks/factor/{name}",
+            statement=FACTOR,
+            kernels=(made.prepare.__name__, f"{name}.factor"),
+            check=partial(check_factor, name),
+            hypotheses=(OF_SCALE, kept, ENVIRONMENT),
+            functions=(made.prepare, made.at),
+        )
+        of_codes = [by_stack.quantizing(FLOATS[each], stack, False).element for each in DTYPES]
+        yield Theorem(
+            name=f"stacks/element/{name}",
+            statement=ELEMENT,
+            kernels=("code_of", "to_code", "to_value"),
+            check=partial(check_element, name),
+            hypotheses=("x is any finite float32, the factor any positive finite one", WIDER, ENVIRONMENT),
+            functions=(*of_codes, by_stack.quantizing(FLOAT32, stack, True).element),
+        )
+        read = by_stack.decoding(stack)
+        yield Theorem(
+            name=f"stacks/reads/{name}",
+            statement=READS,
+            kernels=(read.prepare.__name__, f"{name}.decoded"),
+            check=partial(check_reads, name),
+            hypotheses=(
+                "any code of an element",
+                OF_SCALE,
+                kept,
+                "the largest magnitude is any finite one",
+                ENVIRONMENT,
+            ),
+            functions=(read.prepare, read.element),
+        )
+    yield Theorem(
+        name="stacks/number",
+        statement=NUMBER,
+        kernels=("_number_of_scale",),
+        check=check_number,
+        hypotheses=("the code is that of any number",),
+        functions=(by_stack._number_of_scale,),
+    )
+    for dtype in DTYPES:
+        narrowed = by_stack.make_narrowed(FLOATS[dtype])
+        yield Theorem(
+            name=f"stacks/narrowed/{dtype}",
+            statement=NARROWED,
+            kernels=(narrowed.__name__,),
+            check=partial(check_narrowed, FLOATS[dtype]),
+            hypotheses=("x is any finite float32 number without sign", ENVIRONMENT),
+            functions=(narrowed,),
+        )
