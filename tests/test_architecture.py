@@ -80,6 +80,7 @@ ALLOWED = {
         "rotations",
         "analysis",
         "experiments",
+        "language_model",
         "palette",
         "plots",
         "claims",

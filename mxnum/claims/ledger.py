@@ -274,5 +274,14 @@ CLAIMS = {
             "transform does to the relative error depends on the crest factor of the block.",
             "Four tensors with ever heavier tails through the real kernels.",
         ),
+        Claim(
+            "B11",
+            "The gradient of the logits overflows",
+            "The target's component, (1 - p)/N with N a power of two, lies just below a power of two while p is small, so "
+            "that the floor rule shrinks it in its block and nothing else: what E4M3 costs a small language model comes "
+            "from this one operand, goes with a factor on the loss, and has the size that the analysis says.",
+            "A decoder on a Markov source: arms, limits and tests fixed before six seeds were trained; one seed of four "
+            "arms, half as long, where the stored study is not at hand.",
+        ),
     )
 }

@@ -42,6 +42,7 @@ MODULES: tuple[str, ...] = (
     "mxnum.claims.float_scales",
     "mxnum.claims.prediction",
     "mxnum.claims.language",
+    "mxnum.claims.logits",
     "mxnum.claims.projection",
 )
 

@@ -1,0 +1,53 @@
+"""The check of the gradients of the logits: the stored study, one seed trained here, and tables made for it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("scipy", reason="the extra experiments is not installed")
+
+from mxnum.claims import logits
+from mxnum.claims.evidence import Verdict
+from mxnum.claims.registry import Context, reproduce
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+
+
+def test_the_stored_study():
+    evidence = reproduce(["B11"], results=RESULTS)["B11"].evidence
+    held = {s.what: s.holds for s in evidence.statements}
+    assert held.pop("the analysis gives the bias in NVFP4 to within 0.005") is None
+    assert set(held.values()) == {True}
+    assert all(c.agrees for c in evidence.comparisons)
+    assert evidence.comparisons[0].claimed == pytest.approx(0.0504, abs=5e-4)
+    assert "p 0.031 on 6 seeds" in evidence.statements[0].numbers
+
+
+def test_a_gap_that_stays_refutes(tmp_path):
+    table = json.loads((RESULTS / logits.STUDY).read_text())
+    table["arms"]["last x 1, rceil"] = table["arms"]["last x 1"]
+    (tmp_path / "logits").mkdir()
+    (tmp_path / logits.STUDY).write_text(json.dumps(table))
+    evidence = reproduce(["B11"], results=tmp_path)["B11"].evidence
+    assert [s.holds for s in evidence.statements if "rceil takes" in s.what] == [False]
+    assert evidence.verdict == Verdict.DIFFERS
+    assert logits.leaves("", [0.03], [0.1]).holds is None
+
+
+def test_one_seed_is_trained_where_the_study_is_not_there(tmp_path):
+    pytest.importorskip("torch", reason="the extra torch is not installed")
+    said = []
+    evidence = logits.overflowing_logits(Context(tmp_path, tell=said.append))
+    assert said == list(logits.QUICK)
+    assert [s.holds for s in evidence.statements] == [True, True, True, None]
+    assert evidence.verdict == Verdict.UNDECIDED
+
+
+def test_without_torch_nothing_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(logits.importlib.util, "find_spec", lambda name: None)
+    evidence = logits.overflowing_logits(Context(tmp_path))
+    assert evidence.verdict == Verdict.UNDECIDED
+    assert "torch is not installed" in evidence.note
