@@ -12,11 +12,11 @@ from benchmarks.questions import Case, Cells, Session
 from benchmarks.record import Measurement, Table
 
 TITLE = "What does emulation add to a training step in PyTorch?"
-TEXT = """The baseline is the same step in float32: forward, loss and gradients, without the optimizer. Each case is
-measured in alternation with it, on as many threads as torch and numba take by default. *Left alone* is a model that
+TEXT = """The baseline is the same step in float32: forward, loss and gradients, without the optimizer. Each case
+is measured in alternation with it, on as many threads as torch and numba take by default. *Left alone* is a model that
 was given to `emulate` with a filter that no module passes; *amx* is `accumulate="amx"`. microxcaling (`round="even"`,
-no bfloat16) is run if `MXNUM_MICROXCALING` says where a checkout is. *Overhead* is what each adds to the float32
-step, theirs over ours."""
+no bfloat16) is run if `MXNUM_MICROXCALING` says where a checkout is. *Overhead* is what each adds to the float32 step,
+theirs over ours."""
 
 Step = Callable[[], object]
 _RECIPES = {

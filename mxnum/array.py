@@ -160,7 +160,7 @@ class MXArray:
 
     @property
     def is_packed(self) -> bool:
-        """Whether the codes are held packed; codes of eight bits are the same either way, and never said to be."""
+        """Whether the codes are held packed. Codes of eight bits are the same either way: False."""
         return self._packed_shape is not None
 
     @property
@@ -175,13 +175,13 @@ class MXArray:
         return locked(unpacked(self._stored, self._packed_shape, self.format.element.bits))
 
     def packed(self) -> Self:
-        """The same with its codes held packed: itself if they are, or have eight bits."""
+        """The same array with its codes held packed: itself if they already are, or have eight bits."""
         if self.is_packed or self.format.element.bits == 8:
             return self
         return self._with(self.pack(), self.shape)
 
     def unpacked(self) -> Self:
-        """The same with a byte for each code: itself if it is held so."""
+        """The same array with a byte for each code: itself if it is held that way."""
         if self._packed_shape is None:
             return self
         codes = unpacked(self._stored, self._packed_shape, self.format.element.bits)
@@ -235,7 +235,7 @@ class MXArray:
         return on_device(self._stored)
 
     def to_host(self) -> Self:
-        """The same as arrays of numpy: itself, or on the memory of CPU tensors, or a copy of what is on a GPU."""
+        """The same array in numpy arrays: itself, a view of CPU tensors, or a copy of what is on a GPU."""
         if not self.on_device:
             if not is_tensor(self._stored):
                 return self
@@ -259,7 +259,7 @@ class MXArray:
 
     @property
     def held_parts(self) -> tuple[Any, Any, Any]:
-        """The same with the codes as they are held, a byte each or packed."""
+        """`parts`, with the codes as they are held: a byte each or packed."""
         offsets = None if self.offsets is None else as_array("offsets", self.offsets)
         return as_array("codes", self._stored), as_array("scales", self.scales), offsets
 

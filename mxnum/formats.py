@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from mxnum import aliases, errors
+from mxnum.text_table import text_table
 
 _SPECIALS = ("none", "nan", "ieee")
 
@@ -497,13 +498,11 @@ def describe(name: str | MXFormat | None = None) -> str:
     """A description of one format, or a table of all of them."""
     if name is not None:
         return get(name).describe()
-    titles = "name", "bits/element", "block", "max", "min normal", "min positive", "specials"
-    rows = ["{:<12} {:>12} {:>5} {:>9} {:>11} {:>13}  {:<8}  scale".format(*titles)]
+    titles = "name", "bits per element", "block", "max", "min normal", "min positive", "specials", "scales"
+    rows = []
     for fmt in _FORMATS.values():
         e = fmt.element
         smallest = e.min_subnormal if e.min_subnormal is not None else e.min_normal
-        rows.append(
-            f"{fmt.name:<12} {fmt.bits_per_element:>12g} {fmt.block:>5} {e.max:>9g} {e.min_normal:>11g} "
-            f"{smallest:>13g}  {e.specials:<8}  {fmt.scales}"
-        )
-    return "\n".join(rows)
+        powers = (f"2^{math.frexp(x)[1] - 1}" for x in (e.min_normal, smallest))
+        rows.append((fmt.name, f"{fmt.bits_per_element:g}", fmt.block, f"{e.max:.9g}", *powers, e.specials, fmt.scales))
+    return text_table(titles, rows, width=80)

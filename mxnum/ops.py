@@ -218,9 +218,9 @@ def fake_quantizer(
 ) -> Callable[[], Array]:
     """A `fake_quantize` to call again and again on one array whose numbers change: the preparation is done once.
 
-    What comes back takes no arguments. Each call writes the values of what x then holds to `out`, and returns `out`;
-    one thread may call it at a time. The keywords are those of `fake_quantize`, without stochastic rounding, offsets
-    and given scales.
+    The function returned takes no arguments. Each call writes the values of what x then holds to `out`, and returns
+    `out`; one thread may call it at a time. The keywords are those of `fake_quantize`, without stochastic rounding,
+    offsets and given scales.
 
     >>> import numpy as np, mxnum as mx
     >>> x, out = np.zeros(3, np.float32), np.empty(3, np.float32)

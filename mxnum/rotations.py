@@ -31,8 +31,8 @@ def hadamard(
 
     Each result is the exact sum y[i] = (signs[0] x[0] ± signs[1] x[1] ± ...) / sqrt(size), rounded once to the type of
     x, to nearest even. Term j has a minus if i and j have an odd number of ones in common as binary numbers. Two
-    operands that are transformed alike have the product that they had, but for rounding, and an outlier is spread over
-    its block.
+    operands that are transformed alike keep their product, apart from rounding, and an outlier is spread over its
+    block.
 
     Parameters
     ----------

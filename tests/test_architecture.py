@@ -18,7 +18,7 @@ ALLOWED = {
     "errors": set(),
     "modes": set(),
     "aliases": {"errors"},
-    "formats": {"errors", "aliases"},
+    "formats": {"errors", "aliases", "text_table"},
     "reference": {"errors", "formats", "modes", "reference"},
     "tensors": {"errors"},
     "device": {"errors", "tensors"},
@@ -58,6 +58,7 @@ ALLOWED = {
     "linear": {"errors", "formats", "modes", "tensors", "dtypes", "arguments", "array", "ops", "linalg", "engine"},
     "analysis": {
         "errors",
+        "text_table",
         "formats",
         "modes",
         "dtypes",

@@ -23,6 +23,7 @@ from mxnum.files import written_whole
 from mxnum.formats import MXFormat
 from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 from mxnum.modes import scale_rules as known_rules
+from mxnum.text_table import text_table
 
 #: Elements looked at unless the caller asks for another number.
 SAMPLE = 1 << 18
@@ -132,25 +133,23 @@ class Exploration:
 
     def __repr__(self) -> str:
         state = "" if self.complete else f", interrupted: {len(self.candidates)} of {self.total} candidates"
-        shown = self.ranked()[:10]
-        widths = max((len(c.format) for c in shown), default=11), max((len(c.scale_rule) for c in shown), default=6)
-        lines = [f"<Exploration of {self.shape}, {self.measured} elements measured{state}"]
-        return "\n  ".join([*lines, _titles(*widths), *(line(c, *widths) for c in shown)]) + ">"
+        table = text_table(TITLES, map(told, self.ranked()[:10]), width=80)
+        return f"<Exploration of {self.shape}, {self.measured} elements measured{state}\n{table}>"
 
 
 _SELECTABLE = (*(f.name for f in fields(Candidate)), "block", "organisation")
 
 
-def _titles(name: int, rule: int) -> str:
-    return f"{'format':<{name}} {'rule':<{rule}} round  block offset  bits     R-MSE     over    under"
+#: The columns in which people are told of candidates.
+TITLES = "format", "scale rule", "rounding", "block", "bits", "R-MSE", "SQNR dB", "overflow", "underflow"
 
 
-def line(c: Candidate, name: int = 11, rule: int = 6) -> str:
-    """One candidate as one line of the table that `repr` prints; columns of format and rule are so wide."""
+def told(c: Candidate) -> tuple[str, ...]:
+    """A candidate in these columns."""
     return (
-        f"{c.format:<{name}} {c.scale_rule:<{rule}} {c.rounding:<5} {c.block:>6} {'yes' if c.asymmetric else 'no':<6} "
-        f"{c.bits_per_element:>5.4g} {c.normalized_rmse:>9.3g} {c.overflow_rate:>8.3%} {c.underflow_rate:>8.3%}"
-    )
+        c.format, c.scale_rule, c.rounding, c.block + " + offset" * c.asymmetric, f"{c.bits_per_element:g}",
+        f"{c.normalized_rmse:.3g}", f"{c.sqnr_db:.2f}", f"{c.overflow_rate:.3%}", f"{c.underflow_rate:.3%}",
+    )  # fmt: skip
 
 
 def explore(

@@ -114,9 +114,9 @@ def logit_advice(
     model that learns). Other arguments as in `logit_gradient_bias`.
 
     >>> print(logit_advice("mxfp8_e4m3", 32768, 0.01))
-    The pull of targets changes by -11.6 %, of it -11.6 % by overflow, which meets 100 % of the tokens.
-    Multiply the loss by 1.5422; Adam does not see it: 0 % overflow, and the pull changes by -1.8 %.
-    Or take scale rule 'ceil', 'rceil' or 'half_up' for this operand, under which nothing overflows.
+    The pull of targets changes by -11.6 %, by -11.6 % through overflow, which affects 100 % of the tokens.
+    Multiply the loss by 1.5422, to which Adam is blind: then 0 % overflow, and the pull changes by -1.8 %.
+    Or use the scale rule 'ceil', 'rceil' or 'half_up' for this operand: nothing overflows under it.
     Or leave the gradients of the last layer in higher precision.
     """
     law = Beta("1/2", 8) if p is None else p
@@ -135,14 +135,18 @@ def logit_advice(
         named = [str(rule) for rule in ScaleRule]
         never = tuple(rule for rule in named if overflow_region(fmt, rule).empty and rule != "floor_plus_one")
     rules = {rule: at(c, rule) for rule in named}
-    told = [f"The pull of targets changes by {now.bias:.1%}, of it {now.overflow_bias:.1%} by overflow, which meets "]
+    told = [
+        f"The pull of targets changes by {now.bias:.1%}, by {now.overflow_bias:.1%} through overflow, which affects "
+    ]
     told[0] += f"{now.overflow:.0%} of the tokens."
     if abs(by_factor[best].overflow_bias) < 0.9 * abs(now.overflow_bias):
         found = by_factor[best]
-        words = f"Multiply the loss by {best / float(c):.5g}; Adam does not see it: {found.overflow:.0%} overflow, "
+        words = (
+            f"Multiply the loss by {best / float(c):.5g}, to which Adam is blind: then {found.overflow:.0%} overflow, "
+        )
         told.append(words + f"and the pull changes by {found.bias:.1%}.")
     if now.overflow:
         listed = errors.joined(map(repr, never))
-        told.append(f"Or take scale rule {listed} for this operand, under which nothing overflows.")
+        told.append(f"Or use the scale rule {listed} for this operand: nothing overflows under it.")
         told.append("Or leave the gradients of the last layer in higher precision.")
     return LogitAdvice(now, by_factor, rules, best, never, "\n".join(told).replace("%", " %"))

@@ -289,7 +289,7 @@ def logit_gradient_bias(
     tokens
         N, over which the loss is a mean: those of a microbatch.
     factor
-        c, by which the loss is multiplied before the way back.
+        c, by which the loss is multiplied before the backward pass.
     frequency
         For blocks along the tokens (in the product that gives the weight's gradient): the chance that another token of
         the block has the same target. 0 stands for blocks along the vocabulary.

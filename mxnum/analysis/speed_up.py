@@ -26,7 +26,7 @@ _LINEAR = ("mlp", "attention")
 
 @dataclass(frozen=True)
 class TransformerShape:
-    """A decoder, by what its FLOPs depend on."""
+    """A decoder, described by what its FLOPs depend on."""
 
     layers: int
     width: int
@@ -58,13 +58,13 @@ class TransformerShape:
 
     @property
     def linear_share(self) -> float:
-        """Of all products, those of the linear layers (without the logits)."""
+        """The share of the linear layers (without the logits) in all products."""
         flops = self.flops
         return sum(flops[part] for part in _LINEAR) / sum(flops.values())
 
     @property
     def mlp_share(self) -> float:
-        """Of the linear layers, the MLPs."""
+        """The share of the MLPs in the linear layers."""
         flops = self.flops
         return flops["mlp"] / sum(flops[part] for part in _LINEAR)
 
@@ -94,9 +94,9 @@ class Recipe:
 
     @classmethod
     def of(cls, forward: str, backward: str | None = None, *, attention: str | None = None) -> Recipe:
-        """By the precision of the forward products and that of both backward ones, where it is another.
+        """From the precision of the forward products, and that of both backward ones where it differs.
 
-        Hardware runs a product of operands in two precisions at the rate of the wider one as a rule.
+        As a rule, hardware multiplies operands of two precisions at the rate of the wider one.
         """
         both = forward if backward is None else backward
         return cls(forward, both, both, attention)
@@ -141,7 +141,7 @@ def project_shares(
     rates: Mapping[str, float] | None = None,
     conversion: float = 0.0,
 ) -> Projection:
-    """The same from the shares of the time in bf16, of which `mlp` and `attention` are linear layers."""
+    """The same, from shares of the time in bf16; `mlp` and `attention` are those of the linear layers."""
     known = dict(RATES)
     for name, rate in (rates or {}).items():
         errors.choose("rates", name, tuple(RATES)[1:])

@@ -115,7 +115,7 @@ class Statistics:
 
     @property
     def largest_scale_blocks(self) -> Any:
-        """Share of the blocks (NaN ones aside) whose scale is the largest that there is."""
+        """Share of the blocks (NaN ones aside) whose scale is the largest possible."""
         return self._of_blocks(self.largest_scales)
 
     def _of_blocks(self, counted: Any) -> Any:

@@ -66,11 +66,11 @@ class Context:
         return json.loads((self.results / name).read_text())
 
     def has(self, name: str) -> bool:
-        """Whether there is such a results file."""
+        """Whether such a results file exists."""
         return (self.results / name).is_file()
 
     def first(self, *names: str) -> Any:
-        """The first of these results files that there is."""
+        """The first of these results files that exists."""
         return self.json(next((name for name in names if self.has(name)), names[-1]))
 
 

@@ -18,7 +18,7 @@ def conformance(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the page there (default: print it).")] = None,
     force: options.Force = False,
 ) -> None:
-    """What the conversions of installed libraries do, against the right answers: a page of tables.
+    """Compare the conversions of installed libraries with the right answers, in a page of tables.
 
     ml_dtypes, torch, torchao, gfloat, gguf, onnx: what is installed is tried on every rounding boundary, special value
     and scale extreme; each finding has the smallest input that shows it.

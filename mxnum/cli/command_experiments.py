@@ -52,7 +52,7 @@ def run(
         typer.Option("--set", metavar="NAME=VALUE", help="Change a number of every arm, as in steps=200."),
     ] = None,
 ) -> None:
-    """Run a study, or go on with it: `run quick` has four arms, six seeds each, and takes minutes.
+    """Run a study, or continue one: `run quick` has four arms, six seeds each, and takes minutes.
 
     Runs that are on disk are not run again; the same command continues after Ctrl-C or a failure. Exit status 0: all
     runs are there; 1: some failed; 130: interrupted.

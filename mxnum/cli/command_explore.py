@@ -95,6 +95,7 @@ def _rows(candidates: list[Candidate]) -> list[dict[str, Any]]:
 
 
 def _print(found: Exploration, shown: list[Candidate]) -> None:
+    from mxnum.analysis.design_space import TITLES, told
     from mxnum.cli.console import print_table
 
     state = "" if found.complete else f" of {found.total}, interrupted"
@@ -102,15 +103,7 @@ def _print(found: Exploration, shown: list[Candidate]) -> None:
     for length in found.shape:
         total *= length
     looked = "all elements" if found.measured == total else f"{found.measured} of {total} elements, in bands of rows"
-    columns = "format", "scale rule", "rounding", "block", "bits", "R-MSE", "SQNR dB", "overflow", "underflow"
-    rows = [
-        (
-            c.format, c.scale_rule, c.rounding, c.block + " + offset" * c.asymmetric, f"{c.bits_per_element:g}",
-            f"{c.normalized_rmse:.3g}", f"{c.sqnr_db:.2f}", f"{c.overflow_rate:.3%}", f"{c.underflow_rate:.3%}",
-        )
-        for c in shown
-    ]  # fmt: skip
-    print_table(f"{len(found.candidates)} candidates{state}; {looked}", columns, rows)
+    print_table(f"{len(found.candidates)} candidates{state}; {looked}", TITLES, map(told, shown))
 
 
 def _draw(found: Exploration) -> Any:

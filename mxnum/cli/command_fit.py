@@ -179,8 +179,8 @@ def _print_comparison(found: LawComparison) -> None:
 
     answer = "differ" if found.told_apart else "are indistinguishable"
     print(
-        f"\nThe laws {answer}: they lie {found.distance:.2%} apart where both tables reach, by chance alone with p "
-        f"{found.p:.2g}; at most {found.at_most:.2%}. {found.shared_cells} sizes are in both."
+        f"\nThe laws {answer}: they lie {found.distance:.2%} apart where both tables reach (p {found.p:.2g}), and at "
+        f"most {found.at_most:.2%}. {found.shared_cells} sizes are in both."
     )
     rows = [
         (name.replace("_", " "), f"{value:+.4g}", _interval(interval))

@@ -24,7 +24,7 @@ def inspect(
     as_dtype: options.AsDtype = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Summarize an array: ranges, special values, scales, clamp rates, and a histogram of exponents.
+    """Summarize an array: ranges, special values, scales, overflow, and a histogram of exponents.
 
     Examples: `mxnum inspect weights.npy -f mxfp8_e4m3 --scale-rule rceil`; `mxnum inspect weights.npz --json`.
     """

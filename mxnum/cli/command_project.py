@@ -79,7 +79,7 @@ def project(
         print_json({"shape": vars(chosen), "shares": shares, "parameters": ranges, "projections": projections})
         return
     title = f"Speed-ups of a training step over bf16; linear layers are {chosen.linear_share:.1%} of the products, the "
-    title += f"MLPs {chosen.mlp_share:.1%} of them"
+    title += f"MLPs {chosen.mlp_share:.1%} of those"
     rows = [(text, f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}") for text, (low, high) in found]
     print_table(title, ("forward/backward", "speed-up"), rows)
 

@@ -30,7 +30,7 @@ def selftest(as_json: options.AsJson = False) -> None:
         if not as_json:
             print(check, flush=True)
 
-    print("What is not compiled yet is compiled now: about a minute the first time.", file=sys.stderr)
+    print("Compiling what is not compiled yet: about a minute, the first time.", file=sys.stderr)
     if not as_json:
         print(told(facts()), end="\n\n", flush=True)
     with progress("Comparing", None) as advance:

@@ -86,7 +86,7 @@ def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -
         if row.sum() != row[steady_code]:
             x = float(as_floats(tile.x.ravel()[place : place + 1], task.source)[0])
             codes = ", ".join(f"{Chance.code_text(task, c)} {row[c]} times" for c in np.flatnonzero(row).tolist())
-            moved.append(f"{words.plain(x)} becomes {codes}; it has one right code and is not drawn for.")
+            moved.append(f"{words.plain(x)} becomes {codes}; it has one right code, so nothing is to be drawn.")
     if moved:
         text = f"{len(moved)} of {tile.numbers - count} numbers that are not between two codes move."
         report.problem("Moved", text)
@@ -103,7 +103,7 @@ def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -
         strange = scales[:, -1] > 0
         if strange.any():
             block = words.block_text(task, tile.x[rows[int(np.argmax(strange))]])
-            report.problem("Scales", f"What a block gets is no code of 8 bits: {block}.")
+            report.problem("Scales", f"A block gets something that is not a code of 8 bits: {block}.")
         steady &= ~wavering & ~strange
     answers = {task.outputs[-1].name: tally.codes[tile.ids[rows[steady]]].argmax(axis=2)}
     if task.operation == "quantize":

@@ -315,17 +315,17 @@ def _scale_rule(rule: ScaleRule, e: ElementFormat, f: Fraction, exponent: int) -
             return "floor takes E - emax", base
         case ScaleRule.CEIL:
             more = f > 1
-            return f"ceil takes E - emax{' + 1 because' if more else ' because not'} f > 1", base + more
+            return f"ceil takes E - emax{' + 1 because f >' if more else ' because f <='} 1", base + more
         case ScaleRule.EVEN:
             more = f >= limit
-            return f"even takes E - emax{' + 1 because' if more else ' because not'} f >= {number(limit)}", base + more
+            return f"even takes E - emax{' + 1 because f >=' if more else ' because f <'} {number(limit)}", base + more
         case ScaleRule.RCEIL:
             more = f > limit
-            return f"rceil takes E - emax{' + 1 because' if more else ' because not'} f > {number(limit)}", base + more
+            return f"rceil takes E - emax{' + 1 because f >' if more else ' because f <='} {number(limit)}", base + more
         case ScaleRule.HALF_UP:
             more = f >= limit
-            because = " + 1 because" if more else " because not"
-            return f"half_up takes E - emax{because} f >= {number(limit)}", base + more
+            because = " + 1 because f >=" if more else " because f <"
+            return f"half_up takes E - emax{because} {number(limit)}", base + more
         case ScaleRule.FLOOR_PLUS_ONE:
             return "floor_plus_one takes E - emax + 1", base + 1
         case _:

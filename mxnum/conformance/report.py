@@ -125,15 +125,17 @@ class Report:
         if self.nan_became:
             lines.append(f"NaN became {', '.join(f'{code} {count} times' for code, count in self.nan_became.items())}.")
         for name, (followed, kept) in sorted(self.inconsistent.items()):
-            lines.append(f"{followed} answers look like the choice {name}, {kept} that could do not: counted as wrong.")
+            lines.append(
+                f"{followed} answers look like the choice {name}, {kept} that could do not: all count as wrong."
+            )
         if self.bugs:
             lines += self._array_lines()
             if self.stacks:
                 names = errors.joined(self.stacks)
-                lines.append(f"Not the exact definition: all cases are as {names} computes them (see mxnum.stacks).")
+                lines.append(f"Not the exact definition, but in all cases what {names} computes (see mxnum.stacks).")
             lines += [explanation.sentence() for explanation in self.explanations]
             if self.failures:
-                lines.append("Some of the failures, as different as can be:")
+                lines.append("Some of the failures, chosen to differ as much as possible:")
                 lines += [f"  {case.text(task)}" for case in self.failures]
             wrong = {n: f"{b} of {c}" for n, (c, b) in self.classes.items() if b}
             lines += ["Wrong by class: " + _counts(wrong)] if wrong else []

@@ -49,7 +49,7 @@ def check_stochastic(
 
     Only the two codes next to a number may appear, the one away from zero with its exact probability. Zero, values of
     the element and numbers that saturate never move, scales are right and not drawn. One seed gives the same bits
-    again, another seed others, and no element's draw tells of another's, in the same call or the next.
+    again, another seed others, and no element's draw says anything about another's, in the same call or the next.
 
     Parameters
     ----------
@@ -66,8 +66,8 @@ def check_stochastic(
         An error of `bias` in the probability of any single case is seen with a probability of at least `power`. The
         number of draws follows: some 14 / bias² for each of about sixty cases, which takes seconds by default.
     false_alarm
-        How often a right callable may be called wrong at most. A third of it is for cases, a third for what they have
-        in common, a third for dependence, each divided by the number of tests (Bonferroni).
+        The probability, at most, that a right callable is called wrong. A third of it is for cases, a third for what
+        they have in common, a third for dependence, each divided by the number of tests (Bonferroni).
     seed
         Of the cases and their order.
     accept, strict, arrays, scales

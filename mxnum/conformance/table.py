@@ -23,13 +23,15 @@ PARTS = 4
 EXAMPLES = 100
 
 
-_HEAD = """# Conformance of what can be installed
+_HEAD = """# Conformance of other libraries
 
-Made by `mxnum conformance --force --out docs/reference/conformance.md`, level 1 of the vectors: every rounding
-boundary and its neighbours, all special values, all scale extremes. *By choice* counts differences that the standard
-leaves open (see {doc}`/howto/check-a-kernel`); *wrong* counts those that no choice explains. Where a finding says what
-gives the wrong answers, the same gives all the right ones. A conversion that was written for another purpose (say,
-without subnormal scales) may be right for that purpose.
+What other libraries answer, compared with the right answers: every rounding boundary and its neighbours, all special
+values, all scale extremes (level 1 of the test vectors). *By choice* counts differences in what the standard leaves
+open (see {doc}`/howto/check-a-kernel`); *wrong* counts those that no choice explains. A finding says what gives all the
+wrong answers where that is known; the same then gives all the right ones too. A conversion written for another purpose
+(say, without subnormal scales) may be right for that purpose.
+
+Made by `mxnum conformance --force --out docs/reference/conformance.md`.
 
 """
 
@@ -100,7 +102,7 @@ def section(library: str, rows: Iterable[Row]) -> str:
     lines += [_line(row.cells()) for row in rows]
     findings = [finding for row in rows if (finding := row.finding())]
     if findings:
-        lines += ["", "Findings, each with the smallest input that was found to show it:", ""]
+        lines += ["", "Findings, each with the smallest input found that shows it:", ""]
         lines += [f"- {finding}" for finding in findings]
     else:
         lines += ["", "Nothing is wrong."]
@@ -124,7 +126,7 @@ def page_of(libraries: Iterable[str], advance: Callable[[str], object] = lambda 
     sections = []
     for library in libraries:
         if version(library) is None:
-            sections.append(f"## {library}\n\nNot installed where this page was made.\n")
+            sections.append(f"## {library}\n\nIt was not installed where this page was made.\n")
         else:
             sections.append(section(library, rows_of(library, advance)))
     return page(sections)

@@ -120,7 +120,7 @@ class Experiment:
         return 2 * self.hidden if self.activation == "swiglu" else self.hidden
 
     def but(self, **changes: Any) -> Experiment:
-        """The same with other values; those of `Precision` may be named directly.
+        """A copy with other values; those of `Precision` may be named directly.
 
         >>> Experiment().but(rate=1e-3, vector="bfloat16").precision.vector
         'bfloat16'

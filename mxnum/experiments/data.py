@@ -25,7 +25,7 @@ def generator(seed: int, *purpose: int) -> np.random.Generator:
 def apply_activation(
     experiment: Experiment, u: Array, slope: Array, out: Array, bf16: int, kernels: Any = kernels
 ) -> None:
-    """out = the activation of u (u is rounded in place); `slope` keeps what the way back needs."""
+    """out = the activation of u (u is rounded in place); `slope` keeps what the backward pass needs."""
     if experiment.activation == "relu":
         kernels.relu(u.reshape(-1), out.reshape(-1), bf16)
     elif experiment.activation == "swiglu":

@@ -192,7 +192,7 @@ def relu_backward(u, d_out, d_in, bf16):
 
 @_jit
 def gelu_tanh(u, slope, out, bf16):
-    """The tanh form. u is rounded in place; `slope` keeps the derivative for the way back."""
+    """The tanh form. u is rounded in place; `slope` keeps the derivative for the backward pass."""
     p, e, g = np.empty(_PIECE, np.float32), np.empty(_PIECE, np.int32), np.empty(_PIECE, np.float32)
     scale, bits = e.view(np.float32), g.view(np.int32)
     for start in range(0, u.size, _PIECE):

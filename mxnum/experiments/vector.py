@@ -102,7 +102,7 @@ def relu_backward(u: Array, d_out: Array, d_in: Array, bf16: int) -> None:
 
 
 def gelu_tanh(u: Array, slope: Array, out: Array, bf16: int) -> None:
-    """The tanh form. u is rounded in place; `slope` keeps the derivative for the way back."""
+    """The tanh form. u is rounded in place; `slope` keeps the derivative for the backward pass."""
     _round(u, bf16)
     q = 1 / (1 + np.exp(np.minimum(-(u * (_GELU_1 + _GELU_3 * u * u)), _F(80))))
     slope[...] = q + u * q * (1 - q) * (_GELU_1 + _F(3) * _GELU_3 * u * u)

@@ -46,9 +46,9 @@ class _Weight(NamedTuple):
 class Checkpoint:
     """A checkpoint that is open: names of weights, and each as an `MXArray` or a plain (mapped) array.
 
-    Of NVFP4 the names say what its global scale multiplies; where the ``quant_method`` of the ``config.json`` beside it
-    says otherwise, `direction` must. `block_shape` is that of the tiles of FP8; without it the configuration's
-    ``weight_block_size``, or what `from_fp8` takes by itself.
+    For NVFP4 the names say what the global scale multiplies; where the ``quant_method`` of the ``config.json`` beside
+    it says otherwise, `direction` has to be given. `block_shape` is that of the tiles of FP8; without it the
+    configuration's ``weight_block_size``, or what `from_fp8` takes by itself.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Checkpoint:
         return list(self._weights)
 
     def layout(self, name: str) -> str:
-        """How a weight is stored: in a word, ``plain`` if it is not quantized."""
+        """How a weight is stored, in a word or two; ``plain`` if it is not quantized."""
         return self._found(name).layout
 
     def tensor(self, name: str) -> MXArray | Array:

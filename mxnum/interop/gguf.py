@@ -41,7 +41,7 @@ _SIGN, _E4M3 = np.uint16(0x8000), SCALES["e4m3"]
 
 
 def from_gguf_blocks(blocks: Any, shape: tuple[int, ...] | None = None, *, kind: str = "MXFP4") -> MXArray:
-    """An MX array from bytes (..., so many a block), as GGUF stores them; `shape` is the elements', if it is not clear.
+    """An MX array from bytes as GGUF stores them, of shape (..., bytes of a block); `shape` is that of the elements.
 
     `kind` is GGUF's name of their type, one of `KINDS`.
     """
@@ -112,7 +112,7 @@ def _numbers_of(rows: Array) -> Array:
 
 
 def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
-    """The bytes of an array in whole blocks along the last axis: (..., so many a block).
+    """The bytes of an array in whole blocks along the last axis, of shape (..., bytes of a block).
 
     For Q8_0 and Q4_0 elements have to be integers (``int8``, ``int4``, what `from_gguf_blocks` makes), and scales
     float16: a scale times the step between elements has to be a float16 number. Where d and -d say the same, d is

@@ -161,7 +161,7 @@ class File:
         return [key.removeprefix(_NOTE) for key in self.metadata if key.startswith(_NOTE)]
 
     def plain_names(self) -> list[str]:
-        """The tensors that are no parts of MX arrays."""
+        """The tensors that are not parts of MX arrays."""
         parts = {f"{name}.{part}" for name in self.mx_names() for part in _PARTS}
         return [name for name in self._entries if name not in parts]
 

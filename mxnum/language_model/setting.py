@@ -69,7 +69,7 @@ class Setting:
     where: Literal["all", "last", "not_last", "attention", "embedding"] = "all"
     #: Whether the products of attention have it, too, with "all" and "not_last".
     attention: bool = False
-    #: The loss is multiplied by it before the way back, and the gradients of the parameters are divided by it.
+    #: The loss is multiplied by it before the backward pass, and the gradients of the parameters are divided by it.
     factor: float = 1.0
     #: Subtract from the rounded gradient of the logits its mean over the vocabulary. Only where the recipe rounds
     #: nothing but the gradients of the last layer.
@@ -118,7 +118,7 @@ class Setting:
         return self.expansion * self.width
 
     def but(self, **changes: Any) -> Setting:
-        """The same with other values.
+        """A copy with other values.
 
         >>> Setting().but(recipe="mxfp8_e4m3", where="last").recipe.describe()
         'mxfp8_e4m3; gamma, beta float32'
@@ -132,7 +132,7 @@ class Setting:
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Setting:
-        """A setting from plain values; what is left out is as usual.
+        """A setting from plain values; what is left out has its default.
 
         >>> Setting.from_dict(Setting(width=128).to_dict()) == Setting(width=128)
         True

@@ -152,7 +152,7 @@ def run_study(
 ) -> list[sweep.Failure]:
     """Run what the folder lacks; interrupted, the same call goes on. What failed comes back.
 
-    With `processes` 0 the runs are one after the other in this process. Otherwise so many are started, with their
+    With ``processes=0`` the runs follow one another in this process. Otherwise that many are started, with their
     priority lowered by `niceness`, or the workers of the dask cluster at the address `scheduler` take the runs; call it
     under ``if __name__ == "__main__":`` then. With `keep_operands` a run keeps what its linear layers multiply at the
     end, in ``seed-N-operands.npz``. `say` and `show` are those of `mxnum.experiments.run_study`.

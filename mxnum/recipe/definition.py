@@ -145,7 +145,7 @@ class Recipe:
     """What is rounded, and how. The default is float32 throughout.
 
     A matrix product takes its operands quantized along the axis that is summed: weights and activations along the
-    input features on the way forward; activations and output gradients along the batch for the weight's gradient;
+    input features in the forward pass; activations and output gradients along the batch for the weight's gradient;
     weights and output gradients along the output features for the input's gradient. With `vector="bfloat16"` the
     weights are rounded to bfloat16 before they are quantized, and so are the results of products, of layer norm, of the
     activation, and the parameter gradients. The residual stream, the master weights and the loss stay float32.
@@ -257,7 +257,7 @@ class Recipe:
         return self.gradients if self.gradients_for_weights is None else self.gradients_for_weights
 
     def but(self, **changes: Any) -> Recipe:
-        """The same with other values.
+        """A copy with other values.
 
         >>> Recipe.uniform("mxfp8_e4m3").but(gradients="mxfp8_e5m2").gradients.format
         'mxfp8_e5m2'
@@ -265,7 +265,7 @@ class Recipe:
         return replace(self, **known(changes, Recipe, "a recipe"))
 
     def forward_only(self) -> Recipe:
-        """The same on the way forward, and gradients in float32."""
+        """The same in the forward pass, and gradients in float32."""
         none = dict.fromkeys(("weights_backward", "activations_backward", "gradients"), FLOAT32)
         return self.but(**none, gradients_for_weights=None)
 

@@ -53,7 +53,7 @@ class Emulation:
         self.modules: dict[str, Any] = {}
         #: Those with parameters that were left alone, and why.
         self.left_alone: dict[str, str] = {}
-        #: That of the forward pass which the way back is about.
+        #: The forward pass whose backward pass this is.
         self._returning: Any = None
         self._hooks: list[int] = []
         self._fast_paths: list[tuple[nn.Module, str, Any]] = []
@@ -90,7 +90,7 @@ class Emulation:
         return {"seed": self.seed, "step": self.step}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Go on where another run was."""
+        """Continue where another run stopped."""
         errors.require(set(state) == {"seed", "step"}, "state", "a mapping with 'seed' and 'step' alone", sorted(state))
         self.seed = seed_of(state["seed"])
         step = errors.integer("step", state["step"], 0, STEPS - 1)
@@ -99,12 +99,12 @@ class Emulation:
             site.seed = self.seed_of(name)
 
     def advance(self, module: nn.Module, _: Any) -> None:
-        """One step more, unless this is a part computed again on the way back, or exported. (A hook of the model.)"""
+        """Count a step, unless this is recomputed for the backward pass, or exported. (A hook of the model.)"""
         if module.training and not recomputing() and not exporting():
             self.position = moved(self.position, self._next)
 
     def remember(self, module: nn.Module, _: Any, output: Any) -> None:
-        """Let the way back from the output know its step: another may have begun meanwhile. (A hook of the model.)"""
+        """Tell the backward pass which step its output is of: another may have begun. (A hook of the model.)"""
         if not module.training or torch.compiler.is_compiling() or recomputing():
             return
         for y in tree_leaves(output):
@@ -123,7 +123,7 @@ class Emulation:
 
     @property
     def unknown(self) -> str:
-        """What was left alone, in one sentence; empty if that is nothing."""
+        """What was left alone, in one sentence; empty if nothing was."""
         if not self.left_alone:
             return ""
         return "Left alone: " + "; ".join(f"{name or 'the model'} {why}" for name, why in self.left_alone.items()) + "."

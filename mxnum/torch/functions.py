@@ -171,7 +171,7 @@ def linear(
     seed: Any = None,
     stream: int = 0,
 ) -> Tensor:
-    """x W^T + bias, and its two products on the way back, each operand quantized along the axis that is summed.
+    """x W^T + bias, and its two backward products, each operand quantized along the axis that is summed.
 
     With a `mxnum.Accumulate` it gives the bits of `mxnum.linear_forward` and `linear_backward`, whose operands have the
     streams 4 `stream` (activations), 4 `stream` + 1 (weights) and 4 `stream` + 2 (gradients) of the seed. "amx" is as

@@ -35,7 +35,7 @@ def position_of(step: int, first: int, count: int) -> Any:
     """What changes in a run, as operations take it: the step, and that `count` samples from `first` on are here.
 
     A tensor, so that a compiled model is not compiled anew when they change; on the CPU, and no inference tensor,
-    whatever the context: it is kept for the way back.
+    whatever the context: it is kept for the backward pass.
     """
     with torch.inference_mode(False):
         return torch.tensor([step, first, count], device="cpu")

@@ -16,7 +16,7 @@ class LayerNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, gamma: Tensor, beta: Tensor, eps: float, rounding: str) -> tuple[Tensor, ...]:
-        """The result, and what the way back needs."""
+        """The result, and what the backward pass needs."""
 
         def r(value: Tensor) -> Tensor:
             return bfloat16(value, rounding)
@@ -29,7 +29,7 @@ class LayerNorm(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
-        """Keep what the way back needs."""
+        """Keep what the backward pass needs."""
         ctx.save_for_backward(inputs[1], output[1], output[2])
         ctx.mark_non_differentiable(output[1], output[2])
         ctx.rounding = inputs[4]

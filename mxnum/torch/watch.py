@@ -59,10 +59,10 @@ class Watch:
             Shares of the elements beyond the largest value of their block, before rounding, and of those that became
             zero.
         scale_least, scale_greatest, scales_at_ends
-            The least and the greatest scale code, and how many blocks have the least or the greatest that there is;
-            of scales that are no codes of eight bits, the least and the greatest value.
+            The least and the greatest scale code, and how many blocks have the least or the greatest possible;
+            for scales that are not codes of eight bits, the least and the greatest value.
         flips
-            Of a parameter: the share of codes that differ from those of the look before.
+            For a parameter: the share of its codes that changed since the step watched before.
         zeta, cosine
             From `compare`: ||g~ - g|| / ||g|| and the cosine of the angle between a parameter's gradient g~ and
             float32's g.
@@ -76,7 +76,7 @@ class Watch:
         """
         steps = [row["step"] for row in self._rows]
         if not steps:
-            return "Nothing was looked at yet."
+            return "Nothing has been watched yet."
         wanted = max(steps) if step is None else step
         rows = [row for row in self._rows if row["step"] == wanted]
         tables = [
@@ -95,7 +95,7 @@ class Watch:
                     writer.add_scalars(f"{tag}/{name}", values, step)
 
     def figure(self, quantity: str = "rmse", operand: str = "weights") -> Any:
-        """A figure of matplotlib (extra ``plots``): modules down, steps along, the quantity as colour."""
+        """A figure of matplotlib (extra ``plots``): modules down, steps across, the quantity as colour."""
         from mxnum.torch.figure import layers_by_steps
 
         errors.choose("quantity", quantity, (*QUANTITIES, *BIASES))
@@ -134,7 +134,7 @@ class Watch:
         return dict(row)
 
     def stop(self) -> None:
-        """Look no more; what was seen stays."""
+        """Stop watching; what was seen stays."""
         for number in self._numbers:
             watching.pop(number, None)
         self._codes.clear()

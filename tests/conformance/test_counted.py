@@ -106,4 +106,4 @@ def test_a_scale_that_is_no_code():
     judge_scales(report, tally)
     judge_what_stays(report, tally, Profile.of(None))
     assert "got 0x100 (1 times), want 0x7F" in report.problems["Scales"][0]
-    assert "is no code of 8 bits" in report.problems["Scales"][1]
+    assert "is not a code of 8 bits" in report.problems["Scales"][1]

@@ -51,7 +51,7 @@ def test_a_wrong_conversion_is_found_with_its_smallest_input():
 def test_the_page_says_what_is_not_installed(monkeypatch):
     monkeypatch.setattr(table, "rows_of", lambda library, advance: [])
     text = table.page_of(["ml_dtypes"])
-    assert text.startswith("# Conformance of what can be installed")
+    assert text.startswith("# Conformance of other libraries")
     assert "## ml_dtypes" in text
     monkeypatch.setattr(table, "version", lambda library: None)
-    assert "Not installed where this page was made." in table.page_of(["torch"])
+    assert "It was not installed where this page was made." in table.page_of(["torch"])

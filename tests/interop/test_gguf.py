@@ -124,7 +124,7 @@ def test_nvfp4_is_what_the_real_library_reads(gguf):
     read = gguf.quants.dequantize(made, gguf.GGMLQuantizationType.NVFP4)
     assert np.array_equal(read, mx.fake_quantize(x, "e2m1:block=16,scale=e4m3"))
     scales[0, 0, 0] = 0x7F  # which it reads as zero
-    with pytest.raises(ValueError, match="'blocks' must be of scales below 127, not 127"):
+    with pytest.raises(ValueError, match="'blocks' must be an array of scales below 127, not 127"):
         mx_gguf.from_gguf_blocks(blocks, kind="NVFP4")
     wrong = mx.quantize(np.full((1, 64), np.nan), "e2m1:block=16,scale=e4m3")
     for q, message in [

@@ -162,7 +162,7 @@ def test_tables_and_writers():
     net = model()
     mxt.emulate(net, "mxfp4_e2m1")
     watch, writer = mxt.watch(net), Writer()
-    assert watch.table() == "Nothing was looked at yet."
+    assert watch.table() == "Nothing has been watched yet."
     run(net, 2)
     title, table = watch.table(1).split("\n\n")
     assert title == "Step 1"
