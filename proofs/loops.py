@@ -16,7 +16,7 @@ import numba
 import numpy as np
 
 import mxnum
-from mxnum.engine.loops import rows
+from mxnum.engine.loops import marked
 from mxnum.engine.loops.random_bits import NO_DRAW, draw_from_words
 from mxnum.engine.rounding import formulation
 from mxnum.engine.traversal.block_walk import Walk
@@ -67,7 +67,7 @@ def encode_loop(source: str, element: str, rounding: str, overflow: str, random:
     """The compiled array loop that all others leave to what they are not right for."""
     modes = FLOATS[source], ELEMENTS[element], Rounding[rounding.upper()], Overflow[overflow.upper()]
     draw = NO_DRAW if random is None else draw_from_words(random.bits)
-    return rows.convert(formulation.quantizing(*modes), draw, None)
+    return marked.convert(formulation.quantizing(*modes), draw, None)
 
 
 def words_for(shape: tuple[int, ...], random: Random | None) -> Any:
@@ -78,7 +78,7 @@ def words_for(shape: tuple[int, ...], random: Random | None) -> Any:
 def run_rows(loop: Any, patterns: Array, scales: Array, out: Array, words: Any, nan: int) -> None:
     """Such a loop over rows of patterns that are one block each, all of them marked."""
     count, length = patterns.shape
-    shape, bounds = (length, length, 1), (0, count, 0, 1)  # a group is a block
+    shape, bounds = (count, length, 1, length, length), (0, count, 0, length)  # a panel is a block
     loop(
         patterns.reshape(-1),
         out.reshape(-1),
@@ -124,7 +124,7 @@ def decode_kernel(element: str, target: str) -> Callable[..., Any]:
 
 def decode_loop(element: str, target: str) -> Any:
     """The compiled array loop."""
-    return rows.convert(formulation.decoding(ELEMENTS[element], FLOATS[target]), NO_DRAW, None)
+    return marked.convert(formulation.decoding(ELEMENTS[element], FLOATS[target]), NO_DRAW, None)
 
 
 def decode_rows(machine: Machine, element: str, target: str) -> Rows:
@@ -158,11 +158,10 @@ def scale_kernel(source: str, element: str, rule: str) -> Callable[..., Any]:
 def scale_loop(source: str, element: str, rule: str) -> tuple[Any, Array]:
     """The compiled loop over marked blocks, and the numbers that make it this rule for this element."""
     definition = formulation.scaling(FLOATS[source], ELEMENTS[element], ScaleRule[rule.upper()])
-    return rows.find_scales(definition, FLOATS[source]), definition.numbers
+    return marked.find_scales(definition, FLOATS[source]), definition.numbers
 
 
 def run_scales(loop: Any, numbers: Array, amax: Array, scales: Array) -> None:
     """Such a loop over blocks of one element each."""
     walk = Walk(1, 1, amax.size, 1, 1)
-    marks = np.ones(amax.size, np.uint8)
-    loop(amax, scales, scales, (amax.size, 1, walk.group), (0, 1, 0, amax.size), marks, False, numbers)
+    loop(amax, scales, scales, walk.shape, walk.whole, np.ones(walk.groups, np.uint8), False, numbers)

@@ -3,7 +3,7 @@
 The array is seen as (planes, rows, columns) with blocks (1, k, run), flat and contiguous. A band is the k rows that
 share blocks; it is taken in panels of columns that fit the caches. The scales of a panel are spread over its columns,
 so that elements have one loop along them whatever `run` is. Panels are to these loops what groups are to those in
-`rows`: `marks` says which are still to be done.
+`rows`: `marks` says which are still to be done, and `marked` has the loops that do them.
 
 A call does the bands `first` to `last`, counted over all planes, and in each the columns `begin` to `end`, where
 `begin` is a multiple of the panel, and the panel one of run. A `constant_run` other than 0 is what run is known to be
@@ -19,23 +19,15 @@ from typing import Any
 import numpy as np
 
 from mxnum.engine.loops.random_bits import Draw
-from mxnum.engine.loops.rows import FINITE, MIXED, NAN_SCALE
 from mxnum.engine.machine.jit import compile_loop
 from mxnum.engine.machine.lanes import integer, lane, load, store, wide
 from mxnum.engine.machine.prefetch import LONG_PART, PART, ask_for
 from mxnum.engine.rounding import float_additions
-from mxnum.engine.rounding.formulation import Definition, numbers_given
-from mxnum.formats import ElementFormat
-from mxnum.scalar.word import dialect, select
+from mxnum.engine.rounding.formulation import numbers_given
+from mxnum.engine.traversal.block_walk import MIXED, panel_of, rows_of
+from mxnum.formats import E8M0, ElementFormat
 
-
-@dialect
-def rows_of(band, shape):
-    """First and last row of a band."""
-    rows, _, k, _, _ = shape
-    bands = (rows + k - 1) // k
-    begin = band % bands * k
-    return band // bands * rows + begin, band // bands * rows + min(begin + k, rows)
+NAN_SCALE = E8M0.nan_code
 
 
 @cache
@@ -59,15 +51,17 @@ def quantize(
         _, columns, k, run, panel = shape
         run = constant_run if constant_run > 0 else run
         first, last, begin, end = bounds
-        per_row, panels = (columns + run - 1) // run, (columns + panel - 1) // panel
+        per_row = (columns + run - 1) // run
         by_column, amax = np.empty(panel + run, Magnitude), np.empty(panel, Magnitude)
         spread = np.empty(panel + run, np.int32)
         buffer = np.empty(panel + 8 if BUFFERED else 1, np.int32)
         skipped = 0
         for band in range(first, last):
             first_row, last_row = rows_of(band, shape)
-            for column in range(begin, end, panel):
-                width = min(panel, end - column)
+            next_column = begin
+            while next_column < end:
+                number, width = panel_of(band, next_column, shape)
+                column, next_column = next_column, next_column + width
                 blocks = (width + run - 1) // run
                 for j in range(blocks * run):
                     store(by_column, j, 0)
@@ -100,14 +94,14 @@ def quantize(
                         store(spread, b * run + j, scale)
                 is_right = least >= limits.least_scale and greatest <= limits.greatest_scale
                 if not is_right or integer(widen(word(most))) > limits.greatest_x:
-                    marks[band * panels + column // panel] = MIXED
+                    marks[number] = MIXED
                     skipped += 1
                     continue
                 if not scales_given:
                     for b in range(blocks):
                         store(scales, place + b, amax[b])
                 # While this panel is done the next is asked for, and room for the next row.
-                following = panel if column + panel < end else k * columns - (column - begin)
+                following = panel if next_column < end else k * columns - (column - begin)
                 for row in range(first_row, last_row):
                     base = row * columns + column
                     random = prepare(words, buffer, base, width)
@@ -123,114 +117,6 @@ def quantize(
 
 
 @cache
-def find_scales(definition: Definition, source: ElementFormat) -> Any:
-    """(x, _, scales, shape, bounds, marks, nan_blocks, numbers): scales of the marked panels, by the definition.
-
-    With `nan_blocks` a block that holds a NaN or an infinity gets the scale NaN; without, only finite elements count.
-    """
-    MAGNITUDE, MAX = (1 << (source.bits - 1)) - 1, source.max_code
-    scale_of, word = definition.function, definition.word
-    Magnitude: Any = np.int32 if source.bits <= 32 else np.int64
-
-    def loop(x, unused, scales, shape, bounds, marks, nan_blocks, numbers):
-        bias, first_bumped = int(numbers[0]), int(numbers[1])
-        _, columns, _, run, panel = shape
-        first, last, begin, end = bounds
-        per_row, panels = (columns + run - 1) // run, (columns + panel - 1) // panel
-        by_column, specials = np.empty(panel, Magnitude), np.empty(panel, np.uint8)
-        for band in range(first, last):
-            first_row, last_row = rows_of(band, shape)
-            for column in range(begin, end, panel):
-                number = band * panels + column // panel
-                if marks[number] == 0:
-                    continue
-                width = min(panel, end - column)
-                most = Magnitude(0)
-                for j in range(width):
-                    by_column[j], specials[j] = Magnitude(0), 0
-                for row in range(first_row, last_row):
-                    base = row * columns + column
-                    for j in range(width):
-                        by_column[j] = max(by_column[j], Magnitude(integer(load(x, base + j) & MAGNITUDE)))
-                for j in range(width):
-                    most = Magnitude(max(most, by_column[j]))
-                marks[number] = FINITE
-                if most > MAX:
-                    marks[number] = MIXED
-                    for j in range(width):
-                        specials[j] = by_column[j] > MAX
-                        by_column[j] = Magnitude(0)
-                    for row in range(first_row, last_row):
-                        base = row * columns + column
-                        for j in range(width):
-                            magnitude = Magnitude(integer(load(x, base + j) & MAGNITUDE))
-                            by_column[j] = max(by_column[j], magnitude if magnitude <= MAX else Magnitude(0))
-                place = band * per_row + column // run
-                for b in range((width + run - 1) // run):
-                    largest, is_nan = Magnitude(0), False
-                    for j in range(b * run, min((b + 1) * run, width)):
-                        largest = Magnitude(max(largest, by_column[j]))
-                        is_nan |= specials[j] != 0
-                    scale = integer(scale_of(word(largest), word(integer(load(scales, place + b))), bias, first_bumped))
-                    store(scales, place + b, NAN_SCALE if nan_blocks and is_nan else scale)
-
-    return compile_loop(loop)
-
-
-@cache
-def convert(definition: Definition, draw: Draw, greatest: int | None, constant_run: int = 0) -> Any:
-    """(x, out, scales, shape, bounds, marks, words, nan, numbers) -> panels left: a conversion of the marked panels.
-
-    `nan` and `greatest` are as in `rows.convert`.
-    """
-    function, word = definition.function, definition.word
-    prepare, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered
-    HAS_LIMIT, GREATEST = greatest is not None, greatest or 0
-    MAGNITUDE = (1 << GREATEST.bit_length()) - 1
-
-    def loop(x, out, scales, shape, bounds, marks, words, nan, numbers):
-        _, e = numbers_given(numbers)
-        _, columns, _, run, panel = shape
-        first, last, begin, end = bounds
-        per_row, panels = (columns + run - 1) // run, (columns + panel - 1) // panel
-        spread = np.empty(panel + run, np.int32)
-        buffer = np.empty(panel + 8 if BUFFERED else 1, np.int32)
-        skipped = 0
-        for band in range(first, last):
-            first_row, last_row = rows_of(band, shape)
-            for column in range(begin, end, panel):
-                number = band * panels + column // panel
-                if marks[number] == 0:
-                    continue
-                width = min(panel, end - column)
-                place = band * per_row + column // run
-                for b in range((width + run - 1) // run):
-                    for j in range(run):
-                        store(spread, b * run + j, integer(load(scales, place + b)))
-                if HAS_LIMIT and marks[number] == MIXED:
-                    largest = np.int32(0)
-                    for row in range(first_row, last_row):
-                        base = row * columns + column
-                        for j in range(width):
-                            magnitude = integer(select(load(spread, j) == NAN_SCALE, 0, load(x, base + j) & MAGNITUDE))
-                            largest = np.int32(max(largest, magnitude))
-                    if largest > GREATEST:
-                        skipped += 1
-                        continue
-                marks[number] = 0
-                for row in range(first_row, last_row):
-                    base = row * columns + column
-                    random = prepare(words, buffer, base, width)
-                    for j in range(width):
-                        bits, scale = word(random_at(words, buffer, random + j)), word(integer(load(spread, j)))
-                        result = function(word(load(x, base + j)), scale, bits, e)
-                        store(out, base + j, select(scale == NAN_SCALE, word(nan), result))
-        return skipped
-
-    return compile_loop(loop)
-
-
-@cache
 def decode(function: Callable[..., Any], constant_run: int) -> Any:
     """(codes, out, scales, shape, bounds, marks, _, numbers) -> panels left: values, by a fast formulation."""
 
@@ -239,13 +125,15 @@ def decode(function: Callable[..., Any], constant_run: int) -> Any:
         _, columns, _, run, panel = shape
         run = constant_run if constant_run > 0 else run
         first, last, begin, end = bounds
-        per_row, panels = (columns + run - 1) // run, (columns + panel - 1) // panel
+        per_row = (columns + run - 1) // run
         spread = np.empty(panel + run, np.int32)
         skipped = 0
         for band in range(first, last):
             first_row, last_row = rows_of(band, shape)
-            for column in range(begin, end, panel):
-                width = min(panel, end - column)
+            next_column = begin
+            while next_column < end:
+                number, width = panel_of(band, next_column, shape)
+                column, next_column = next_column, next_column + width
                 place = band * per_row + column // run
                 least, greatest = np.int32(NAN_SCALE), np.int32(0)
                 for b in range((width + run - 1) // run):
@@ -254,7 +142,7 @@ def decode(function: Callable[..., Any], constant_run: int) -> Any:
                     for j in range(run):
                         store(spread, b * run + j, scale)
                 if least < limits.least_scale or greatest > limits.greatest_scale:
-                    marks[band * panels + column // panel] = MIXED
+                    marks[number] = MIXED
                     skipped += 1
                     continue
                 for row in range(first_row, last_row):

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.engine.loops.columns import rows_of
 from mxnum.engine.loops.random_bits import SPARE, Draw
 from mxnum.engine.machine import vectors
 from mxnum.engine.machine.jit import compile_loop
@@ -21,6 +20,7 @@ from mxnum.engine.machine.lanes import greatest_of, integer, lane, load, store, 
 from mxnum.engine.machine.prefetch import READ_AHEAD, WRITE_AHEAD, ask_for
 from mxnum.engine.machine.vectors import LENGTH, load_nibbles, many, store_nibbles
 from mxnum.engine.rounding.float_scales import Formulation
+from mxnum.engine.traversal.block_walk import panel_of, rows_of
 from mxnum.formats import ElementFormat
 
 #: The mark of a panel that is still to be done.
@@ -69,7 +69,7 @@ def convert(
         _, columns, _, run, panel = shape
         run = RUN if RUN > 0 else run
         first, last, begin, end = bounds
-        per_row, panels = (columns + run - 1) // run, (columns + panel - 1) // panel
+        per_row = (columns + run - 1) // run
         step, room = 1 if tensor.size > 1 else 0, panel // run + 1
         high, amax = np.empty(panel + run, Magnitude), np.empty(room, Magnitude)
         specials = np.empty(room, np.uint8)
@@ -78,11 +78,12 @@ def convert(
         skipped = 0
         for band in range(first, last):
             first_row, last_row = rows_of(band, shape)
-            for column in range(begin, end, panel):
-                number = band * panels + column // panel
+            next_column = begin
+            while next_column < end:
+                number, width = panel_of(band, next_column, shape)
+                column, next_column = next_column, next_column + width
                 if IS_DEFINITION and marks[number] == 0:
                     continue
-                width = min(panel, end - column)
                 blocks, whole = (width + run - 1) // run, width // run
                 place = band * per_row + column // run
                 most = Magnitude(0)

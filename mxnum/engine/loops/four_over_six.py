@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.engine.loops.columns import rows_of
 from mxnum.engine.machine import vectors
 from mxnum.engine.machine.float32_numbers import number_of
 from mxnum.engine.machine.float64_words import multiply_float64
@@ -38,6 +37,7 @@ from mxnum.engine.machine.lanes import (
 from mxnum.engine.machine.vectors import LENGTH, many, total_float32
 from mxnum.engine.rounding import by_factors, paths
 from mxnum.engine.rounding.by_factors import make_number_of_scale
+from mxnum.engine.traversal.block_walk import rows_of
 from mxnum.formats import ElementFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule
 from mxnum.scalar.float_scale import make_float_scale

@@ -1,8 +1,8 @@
 """Loops for asymmetric scaling, whatever the blocks: what makes an ordinary quantization of it, and back.
 
 The array is seen as in `columns`: bands of k rows, taken in panels of columns. Quantizing, a first loop finds the
-offset of each block and writes the differences from it, which the loops of `rows` and `columns` then quantize.
-Dequantizing, those make the values, and a last loop adds the offsets.
+offset of each block, and `convert` makes the differences from it, which the loops of `rows` and `columns` then
+quantize. Dequantizing, those make the values, and `convert` adds the offsets.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from mxnum.dtypes import Array
-from mxnum.engine.loops.columns import rows_of
 from mxnum.engine.machine.jit import compile_loop
 from mxnum.engine.machine.lanes import integer, lane, load, store, wide
 from mxnum.engine.rounding.float_additions import decoding_domain, make_widen
 from mxnum.engine.rounding.formulation import Definition
-from mxnum.engine.rounding.offset_additions import fast_sum, make_fast_difference, make_finite_difference
+from mxnum.engine.rounding.offset_additions import fast_sum, make_fast_difference
+from mxnum.engine.traversal.block_walk import panel_of, rows_of
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.modes import ScaleRule
 from mxnum.scalar.offset import (
@@ -32,75 +32,77 @@ from mxnum.scalar.offset import (
     make_midpoint,
     make_to_ordered,
 )
-from mxnum.scalar.word import dialect, select, word_bits
+from mxnum.scalar.word import dialect, word_bits
 
 
 def may_add(scales: Array, offsets: Array, element: ElementFormat) -> bool:
     """Whether all values are exact in float32, or NaN, and all offsets finite (float16 bits): what `fast_sum` needs."""
-    return bool(_beyond()(scales, offsets, *decoding_domain(element)) == 0)
+    least, greatest = decoding_domain(element)
+    inside = ((scales >= least) & (scales <= greatest)) | (scales == E8M0.nan_code)
+    return bool(inside.all() and ((offsets & 0x7FFF) <= OFFSET.max_code).all())
+
+
+def ordered_type(source: ElementFormat) -> Any:
+    """The integer type that holds ordered bit patterns."""
+    return np.int32 if source.bits <= 32 else np.int64
 
 
 @cache
-def _beyond() -> Any:
-    """(scales, offsets, least, greatest) -> how many blocks `fast_sum` is not right for."""
-    NAN_SCALE, LARGEST_OFFSET = E8M0.nan_code, OFFSET.max_code
+def find_offsets(source: ElementFormat) -> Any:
+    """(x, offsets, (rows, columns, k, run, panel), (first, last, begin, end), largest, smallest).
 
-    def loop(scales, offsets, least, greatest):
-        count = 0
-        for b in range(scales.size):
-            scale, offset = integer(load(scales, b)), integer(load(offsets, b) & 0x7FFF)
-            inside = ((scale >= least) & (scale <= greatest)) | (scale == NAN_SCALE)
-            count += 0 if inside & (offset <= LARGEST_OFFSET) else 1
-        return count
-
-    return compile_loop(loop)
-
-
-@cache
-def clear_offsets() -> Any:
-    """(scales, offsets): blocks whose scale is NaN get the offset zero."""
-    NAN_SCALE = E8M0.nan_code
-
-    def loop(scales, offsets):
-        for b in range(scales.size):
-            store(offsets, b, select(load(scales, b) == NAN_SCALE, 0, load(offsets, b)))
-
-    return compile_loop(loop)
-
-
-@cache
-def subtract_offsets(source: ElementFormat, by_floats: bool) -> Any:
-    """(x, differences, offsets, (rows, columns, k, run, panel), (first, last, begin, end), largest, smallest).
-
-    Offsets of all blocks as float16 bits, x less the offset of its block in `difference_format`, and the finite ends of
-    each block in the order of `make_to_ordered`; those of a block without any are zeros. `by_floats` says whether
-    float additions may take the offsets away.
+    Offsets of all blocks as float16 bits, and the finite ends of each block in the order of `make_to_ordered`; those of
+    a block without any are zeros.
     """
-    find_ends, from_ordered = _make_ends(source), make_from_ordered(source)
+    MAX, Ordered = source.max_code, ordered_type(source)
+    to_ordered, from_ordered = make_to_ordered(source), make_from_ordered(source)
     middle = Definition(make_midpoint(source), word_bits(source, OFFSET) == 32)
-    if by_floats:
-        subtract, subtract_finite = make_fast_difference(source), make_finite_difference(source)
-    else:
-        subtract = subtract_finite = make_difference(source)
-    in_lanes = by_floats or word_bits(source, difference_format(source)) == 32
-    midpoint_of, word_of_middle, word = middle.function, middle.word, lane if in_lanes else wide
-    widen_offset: Any = make_widen(OFFSET) if by_floats else _unchanged
-    Ordered = ordered_type(source)
+    midpoint_of, word_of_middle = middle.function, middle.word
 
-    def loop(x, out, offsets, shape, bounds, largest, smallest):
+    @dialect
+    def clear(high, low, count):
+        for j in range(count):
+            store(high, j, Ordered(-1 - MAX))
+            store(low, j, Ordered(MAX + 1))
+
+    def loop(x, offsets, shape, bounds, largest, smallest):
         _, columns, _, run, panel = shape
         first, last, begin, end = bounds
         per_row = (columns + run - 1) // run
         high, low = np.empty(panel + run, Ordered), np.empty(panel + run, Ordered)
-        spread = np.empty(panel + run, np.int32)
         for band in range(first, last):
             first_row, last_row = rows_of(band, shape)
-            for column in range(begin, end, panel):
-                width = min(panel, end - column)
-                blocks = (width + run - 1) // run
-                all_finite = find_ends(x, first_row, last_row, columns, column, width, run, high, low)
-                place = band * per_row + column // run
+            next_column = begin
+            while next_column < end:
+                _, width = panel_of(band, next_column, shape)
+                column, next_column = next_column, next_column + width
+                blocks, place = (width + run - 1) // run, band * per_row + column // run
+                clear(high, low, blocks * run)
+                for row in range(first_row, last_row):
+                    base = row * columns + column
+                    for j in range(width):
+                        ordered = Ordered(integer(to_ordered(load(x, base + j))))
+                        store(high, j, Ordered(max(Ordered(integer(load(high, j))), ordered)))
+                        store(low, j, Ordered(min(Ordered(integer(load(low, j))), ordered)))
+                all_finite = True
+                for j in range(width):
+                    all_finite &= (integer(load(high, j)) <= MAX) & (integer(load(low, j)) >= -MAX)
+                if not all_finite:
+                    clear(high, low, blocks * run)
+                    for row in range(first_row, last_row):
+                        base = row * columns + column
+                        for j in range(width):
+                            ordered = Ordered(integer(to_ordered(load(x, base + j))))
+                            if -MAX <= ordered <= MAX:
+                                high[j], low[j] = max(high[j], ordered), min(low[j], ordered)
                 for b in range(blocks):
+                    a, z = Ordered(-1 - MAX), Ordered(MAX + 1)
+                    for j in range(b * run, (b + 1) * run):
+                        a = Ordered(max(a, Ordered(integer(load(high, j)))))
+                        z = Ordered(min(z, Ordered(integer(load(low, j)))))
+                    store(high, b, a)
+                    store(low, b, z)
+                for b in range(blocks):  # (apart, since compilers make vectors of that)
                     a, z = Ordered(integer(load(high, b))), Ordered(integer(load(low, b)))
                     is_empty = z > a
                     a, z = Ordered(0) if is_empty else a, Ordered(0) if is_empty else z
@@ -108,20 +110,6 @@ def subtract_offsets(source: ElementFormat, by_floats: bool) -> Any:
                     store(offsets, place + b, bits)
                     store(largest, place + b, a)
                     store(smallest, place + b, z)
-                for b in range(blocks):
-                    offset = integer(widen_offset(load(offsets, place + b)))
-                    for j in range(b * run, (b + 1) * run):
-                        store(spread, j, offset)
-                for row in range(first_row, last_row):
-                    base = row * columns + column
-                    if all_finite:
-                        for j in range(width):
-                            offset = word(integer(load(spread, j)))
-                            store(out, base + j, subtract_finite(word(load(x, base + j)), offset))
-                    else:
-                        for j in range(width):
-                            offset = word(integer(load(spread, j)))
-                            store(out, base + j, subtract(word(load(x, base + j)), offset))
 
     return compile_loop(loop)
 
@@ -140,100 +128,62 @@ def half_range_scales(source: ElementFormat, element: ElementFormat, rule: Scale
     return compile_loop(loop)
 
 
-def ordered_type(source: ElementFormat) -> Any:
-    """The integer type that holds ordered bit patterns."""
-    return np.int32 if source.bits <= 32 else np.int64
-
-
 @cache
-def _make_ends(source: ElementFormat) -> Callable[..., Any]:
-    """(x, first_row, last_row, columns, column, width, run, high, low) -> whether all is finite: the ends of blocks.
-
-    They are of the finite elements, in order; a block without any has a low end above the high one.
-    """
-    MAX, to_ordered, Ordered = source.max_code, make_to_ordered(source), ordered_type(source)
-
-    @dialect
-    def ends(x, first_row, last_row, columns, column, width, run, high, low):
-        blocks = (width + run - 1) // run
-        all_finite = True
-        for j in range(blocks * run):
-            store(high, j, Ordered(-1 - MAX))
-            store(low, j, Ordered(MAX + 1))
-        for row in range(first_row, last_row):
-            base = row * columns + column
-            for j in range(width):
-                ordered = Ordered(integer(to_ordered(load(x, base + j))))
-                store(high, j, Ordered(max(Ordered(integer(load(high, j))), ordered)))
-                store(low, j, Ordered(min(Ordered(integer(load(low, j))), ordered)))
-        for j in range(width):
-            all_finite &= (integer(load(high, j)) <= MAX) & (integer(load(low, j)) >= -MAX)
-        if not all_finite:
-            for j in range(width):
-                store(high, j, Ordered(-1 - MAX))
-                store(low, j, Ordered(MAX + 1))
-            for row in range(first_row, last_row):
-                base = row * columns + column
-                for j in range(width):
-                    ordered = Ordered(integer(to_ordered(load(x, base + j))))
-                    is_finite = (ordered >= -MAX) & (ordered <= MAX)
-                    greatest, least = Ordered(integer(load(high, j))), Ordered(integer(load(low, j)))
-                    store(high, j, Ordered(max(greatest, ordered if is_finite else Ordered(-1 - MAX))))
-                    store(low, j, Ordered(min(least, ordered if is_finite else Ordered(MAX + 1))))
-        for b in range(blocks):
-            greatest, least = Ordered(-1 - MAX), Ordered(MAX + 1)
-            for j in range(b * run, (b + 1) * run):
-                greatest = Ordered(max(greatest, Ordered(integer(load(high, j)))))
-                least = Ordered(min(least, Ordered(integer(load(low, j)))))
-            store(high, b, greatest)
-            store(low, b, least)
-        return all_finite
-
-    return ends
+def subtract_offsets(source: ElementFormat, by_floats: bool) -> Any:
+    """`convert` of numbers to their differences from offsets, in `difference_format`."""
+    if not by_floats:
+        return convert(_of_offset(make_difference(source), None), word_bits(source, difference_format(source)) == 32)
+    return convert(_of_offset(make_fast_difference(source), make_widen(OFFSET)), True)
 
 
 @cache
 def add_offsets() -> Any:
-    """(values, offsets, shape, bounds): to float32 values the offset of their block."""
-    widen_offset = make_widen(OFFSET)
-
-    def loop(values, offsets, shape, bounds):
-        _, columns, _, run, panel = shape
-        first, last, begin, end = bounds
-        per_row = (columns + run - 1) // run
-        spread = np.empty(panel + run, np.int32)
-        for band in range(first, last):
-            first_row, last_row = rows_of(band, shape)
-            for column in range(begin, end, panel):
-                width = min(panel, end - column)
-                place = band * per_row + column // run
-                for b in range((width + run - 1) // run):
-                    offset = integer(widen_offset(load(offsets, place + b)))
-                    for j in range(b * run, (b + 1) * run):
-                        store(spread, j, offset)
-                for row in range(first_row, last_row):
-                    base = row * columns + column
-                    for j in range(width):
-                        store(values, base + j, fast_sum(load(values, base + j), load(spread, j)))
-
-    return compile_loop(loop)
+    """`convert` of float32 values, in place, to their sums with offsets."""
+    return convert(_of_offset(fast_sum, make_widen(OFFSET)), True, in_place=True)
 
 
 @cache
 def decode_with_offsets(element: ElementFormat, target: ElementFormat) -> Any:
-    """(codes, out, scales, shape, bounds, offsets): values in any float type, by the definition."""
-    decode = make_decode_offset(element, target)
-    word: Any = lane if word_bits(element, target) == 32 else wide
+    """`convert` of codes to values in any float type, by the definition."""
+    return convert(make_decode_offset(element, target), word_bits(element, target) == 32)
 
-    def loop(codes, out, scales, shape, bounds, offsets):
+
+def _of_offset(function: Callable[..., Any], widen: Callable[..., Any] | None) -> Callable[..., Any]:
+    """A function of a number and an offset, perhaps in float32, where scales do not count."""
+    if widen is None:
+
+        @dialect
+        def with_offset(x, scale, offset):
+            return function(x, offset)
+
+        return with_offset
+
+    @dialect
+    def with_wide_offset(x, scale, offset):
+        return function(x, widen(offset))
+
+    return with_wide_offset
+
+
+def convert(function: Callable[..., Any], in_lanes: bool, in_place: bool = False) -> Any:
+    """(x, out, scales, offsets, shape, bounds): (x, scale, offset) -> what is written, of each element.
+
+    `in_place` says that x is what is written, which compilers have to know.
+    """
+    word: Any = lane if in_lanes else wide
+
+    def loop(x, out, scales, offsets, shape, bounds):
         _, columns, _, run, panel = shape
         first, last, begin, end = bounds
         per_row = (columns + run - 1) // run
         scale_at, offset_at = np.empty(panel + run, np.int32), np.empty(panel + run, np.int32)
+        read = out if in_place else x
         for band in range(first, last):
             first_row, last_row = rows_of(band, shape)
-            for column in range(begin, end, panel):
-                width = min(panel, end - column)
+            next_column = begin
+            while next_column < end:
+                _, width = panel_of(band, next_column, shape)
+                column, next_column = next_column, next_column + width
                 place = band * per_row + column // run
                 for b in range((width + run - 1) // run):
                     for j in range(b * run, (b + 1) * run):
@@ -243,11 +193,6 @@ def decode_with_offsets(element: ElementFormat, target: ElementFormat) -> Any:
                     base = row * columns + column
                     for j in range(width):
                         scale, offset = word(integer(load(scale_at, j))), word(integer(load(offset_at, j)))
-                        store(out, base + j, decode(word(load(codes, base + j)), scale, offset))
+                        store(out, base + j, function(word(load(read, base + j)), scale, offset))
 
     return compile_loop(loop)
-
-
-@dialect
-def _unchanged(x):
-    return x

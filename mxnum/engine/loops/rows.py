@@ -5,7 +5,8 @@ what lets the compiler vectorize both. Each loop leaves alone the groups that it
 it is not asked for: `marks` has one for every group that is still to be done.
 
 Arrays are flat and contiguous. A call does the rows `first` to `last`, and in each the blocks `begin` to `end`, where
-`begin` is a multiple of the group. The functions here have the names and arguments of those in `columns`.
+`begin` is a multiple of the group. The functions here have the names and arguments of those in `columns`; `marked` has
+the loops that redo what is marked.
 """
 
 from __future__ import annotations
@@ -22,13 +23,11 @@ from mxnum.engine.machine.lanes import greatest_of, integer, lane, load, store, 
 from mxnum.engine.machine.prefetch import LONG_PART, PART, READ_AHEAD, WRITE_AHEAD, ask_for
 from mxnum.engine.packing.bit_stream import make_pack_run, make_unpack_run
 from mxnum.engine.rounding import float_additions
-from mxnum.engine.rounding.formulation import Definition, numbers_given
-from mxnum.engine.traversal.block_walk import PIECE, SHORT_RUN, USUAL_RUN
+from mxnum.engine.rounding.formulation import numbers_given
+from mxnum.engine.traversal.block_walk import MIXED, PIECE, SHORT_RUN, USUAL_RUN
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.scalar.word import dialect, select
 
-#: Marks of groups that are still to be done, and may hold what is not finite; that hold finite numbers alone.
-MIXED, FINITE = 1, 2
 NAN_SCALE = E8M0.nan_code
 
 
@@ -165,112 +164,6 @@ def quantize(
 
 
 @cache
-def find_scales(definition: Definition, source: ElementFormat) -> Any:
-    """(x, _, scales, shape, bounds, marks, nan_blocks, numbers): scales of the marked groups, by the definition.
-
-    With `nan_blocks` a block that holds a NaN or an infinity gets the scale NaN; without, only finite elements count.
-    """
-    MAGNITUDE, MAX = (1 << (source.bits - 1)) - 1, source.max_code
-    scale_of, word = definition.function, definition.word
-    Magnitude: Any = np.int32 if source.bits <= 32 else np.int64
-
-    def loop(x, unused, scales, shape, bounds, marks, nan_blocks, numbers):
-        bias, first_bumped = int(numbers[0]), int(numbers[1])
-        length, run, group = shape
-        first, last, begin, end = bounds
-        per_row = (length + run - 1) // run
-        amax, specials = np.empty(group, Magnitude), np.empty(group, np.uint8)
-        for row in range(first, last):
-            at = begin
-            while at < end:
-                number, blocks, width = group_of(row, at, shape)
-                base, place = row * length + at * run, row * per_row + at
-                at += blocks
-                if marks[number] == 0:
-                    continue
-                marks[number] = FINITE
-                for b in range(blocks):
-                    largest = Magnitude(0)
-                    for i in range(base + b * width, base + (b + 1) * width):
-                        largest = Magnitude(max(largest, integer(load(x, i) & MAGNITUDE)))
-                    amax[b], specials[b] = largest, largest > MAX
-                    if largest > MAX:
-                        marks[number] = MIXED
-                        largest = Magnitude(0)
-                        for i in range(base + b * width, base + (b + 1) * width):
-                            magnitude = Magnitude(integer(load(x, i) & MAGNITUDE))
-                            largest = Magnitude(max(largest, magnitude if magnitude <= MAX else Magnitude(0)))
-                        amax[b] = largest
-                for b in range(blocks):
-                    scale = integer(scale_of(word(amax[b]), word(integer(load(scales, place + b))), bias, first_bumped))
-                    store(scales, place + b, NAN_SCALE if nan_blocks and specials[b] != 0 else scale)
-
-    return compile_loop(loop)
-
-
-@cache
-def convert(definition: Definition, draw: Draw, greatest: int | None, constant_run: int = 0) -> Any:
-    """(x, out, scales, shape, bounds, marks, words, nan, numbers) -> groups left: a conversion of the marked groups.
-
-    `nan` is the result under the scale NaN. With `greatest` this is for x up to that magnitude only: groups that hold a
-    greater one in a block with another scale stay marked, and untouched. Blocks of `constant_run` have their own loop.
-    """
-    function, word = definition.function, definition.word
-    prepare, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered
-    HAS_LIMIT, GREATEST = greatest is not None, greatest or 0
-    MAGNITUDE = (1 << GREATEST.bit_length()) - 1
-
-    def loop(x, out, scales, shape, bounds, marks, words, nan, numbers):
-        _, e = numbers_given(numbers)
-        length, run, _ = shape
-        first, last, begin, end = bounds
-        per_row = (length + run - 1) // run
-        buffer = np.empty(PIECE + 8 if BUFFERED else 1, np.int32)
-        skipped = 0
-        for row in range(first, last):
-            at = begin
-            while at < end:
-                number, blocks, width = group_of(row, at, shape)
-                base, place = row * length + at * run, row * per_row + at
-                at += blocks
-                if marks[number] == 0:
-                    continue
-                if HAS_LIMIT and marks[number] == MIXED:
-                    largest = np.int32(0)
-                    for b in range(blocks):
-                        if integer(load(scales, place + b)) != NAN_SCALE:
-                            for i in range(base + b * width, base + (b + 1) * width):
-                                largest = np.int32(max(largest, integer(load(x, i) & MAGNITUDE)))
-                    if largest > GREATEST:
-                        skipped += 1
-                        continue
-                marks[number] = 0
-                for b in range(blocks):
-                    scale = word(integer(load(scales, place + b)))
-                    stop = base + (b + 1) * width
-                    if integer(scale) == NAN_SCALE:
-                        for i in range(base + b * width, stop):
-                            store(out, i, nan)
-                        continue
-                    if width == constant_run:
-                        start = base + b * constant_run
-                        random = prepare(words, buffer, start, constant_run) - start
-                        for i in range(start, start + constant_run):
-                            element, bits = word(load(x, i)), word(random_at(words, buffer, random + i))
-                            store(out, i, function(element, scale, bits, e))
-                        continue
-                    for piece in range(base + b * width, stop, PIECE):
-                        size = min(PIECE, stop - piece)
-                        random = prepare(words, buffer, piece, size) - piece
-                        for i in range(piece, piece + size):
-                            element, bits = word(load(x, i)), word(random_at(words, buffer, random + i))
-                            store(out, i, function(element, scale, bits, e))
-        return skipped
-
-    return compile_loop(loop)
-
-
-@cache
 def decode(function: Callable[..., Any], constant_run: int, bits: int = 8) -> Any:
     """(codes, out, scales, shape, bounds, marks, _, numbers) -> groups left: values, by a fast formulation.
 
@@ -301,7 +194,7 @@ def decode(function: Callable[..., Any], constant_run: int, bits: int = 8) -> An
                     skipped += 1
                     continue
                 if PACKED:
-                    unpack_run(codes, base * bits // 8, unpacked, 0, blocks * width)
+                    unpack_run(codes, base * bits // 8, blocks * width, unpacked, 0)
                     values_of(unpacked, out[base:], scales, place, 0, blocks, width, e)
                 else:
                     values_of(codes, out, scales, place, base, blocks, width, e)

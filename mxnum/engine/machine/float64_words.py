@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic
 
-from mxnum.engine.machine.jit import INLINED, compile_directly
+from mxnum.engine.machine.jit import compile_everywhere
 from mxnum.engine.machine.lanes import FLOAT_ARITHMETIC
 
 
@@ -54,11 +54,7 @@ def _compiled(function: Any, instruction: str) -> None:
 
         return types.int64(types.int64, types.int64), generate
 
-    compile_directly(function, operation)
-
-    @overload(function, jit_options=INLINED)
-    def compile_call(a, b):
-        return lambda a, b: operation(a, b)
+    compile_everywhere(function, operation)
 
 
 _compiled(add_float64, "fadd")

@@ -78,6 +78,17 @@ def compile_directly(
     infer_global(function, types.Function(template))
 
 
+def compile_everywhere(
+    function: Callable[..., Any], operation: Any, applies: Callable[..., bool] = lambda *arguments: True, **options: Any
+) -> None:
+    """The same for every machine: other targets look for overloads."""
+    compile_directly(function, operation, applies)
+    given = ", ".join(inspect.signature(function).parameters)
+    call = eval(f"lambda {given}: operation({given})", {"operation": operation})
+    choose = eval(f"lambda {given}: call if applies({given}) else None", {"call": call, "applies": applies})
+    overload(function, jit_options=INLINED, **options)(choose)
+
+
 @cache
 def has_feature(name: str) -> bool:
     """Whether the processor that is compiled for has what LLVM calls so."""

@@ -22,7 +22,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_model
 from numba.np.arrayobj import make_array
 
-from mxnum.engine.machine.jit import INLINED, compile_directly, has_feature
+from mxnum.engine.machine.jit import INLINED, compile_directly, compile_everywhere, has_feature
 from mxnum.scalar import random, word
 
 #: How a machine other than plain integers and numpy computes with floats: type -> (operation, *bit patterns) -> result.
@@ -30,6 +30,8 @@ FLOAT_ARITHMETIC: dict[type, Callable[..., Any]] = {}
 #: How such a machine makes a 32-bit word of one of 64 bits: type -> word -> word.
 LOW_WORD: dict[type, Callable[[Any], Any]] = {}
 
+#: Lanes of a vector.
+LENGTH = 16
 _I32, _F32 = ir.IntType(32), ir.FloatType()
 _CONVERSIONS = ("float64", "float32", "float16")
 
@@ -153,13 +155,36 @@ class Lane(types.Type):  # type: ignore[misc]
         super().__init__(name="Lane")
 
 
-LANE = Lane()
+class Vector(types.Type):  # type: ignore[misc]
+    """Sixteen lanes; see `vectors`."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Vector")
 
 
-@register_model(Lane)
-class _LaneModel(models.PrimitiveModel):  # type: ignore[misc]
-    def __init__(self, manager: Any, numba_type: Any) -> None:
-        super().__init__(manager, numba_type, _I32)
+class Mask(types.Type):  # type: ignore[misc]
+    """Sixteen conditions."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Mask")
+
+
+LANE, VECTOR, MASK = Lane(), Vector(), Mask()
+
+
+def model(kind: Any, of: Any) -> None:
+    """Say what stands for a numba type in machine code."""
+
+    class Model(models.PrimitiveModel):  # type: ignore[misc]
+        def __init__(self, manager: Any, numba_type: Any) -> None:
+            super().__init__(manager, numba_type, of)
+
+    register_model(kind)(Model)
+
+
+model(Lane, _I32)
+model(Vector, ir.VectorType(_I32, LENGTH))
+model(Mask, ir.VectorType(ir.IntType(1), LENGTH))
 
 
 def _in_lane(builder: Any, value: Any, signed: bool = True) -> Any:
@@ -171,36 +196,62 @@ def _in_lane(builder: Any, value: Any, signed: bool = True) -> Any:
     return value
 
 
-def _operation(emit: Callable[[Any, Any, Any], Any], result: Any = LANE) -> Any:
-    """(builder, a, b) -> value, as a compiled function of two lanes or integers."""
+def _in_vector(builder: Any, value: Any) -> Any:
+    """A vector as it is, a lane or an integer sixteen times."""
+    if isinstance(value.type, ir.VectorType):
+        return value
+    value = _in_lane(builder, value)
+    if isinstance(value, ir.Constant):
+        return _all(_I32, value.constant, VECTOR)
+    nothing = ir.Constant(_like(_I32, VECTOR), ir.Undefined)
+    return builder.shuffle_vector(builder.insert_element(nothing, value, _I32(0)), nothing, _all(_I32, 0, VECTOR))
+
+
+def _like(word: Any, kind: Any) -> Any:
+    """A word, or sixteen of them."""
+    return word if kind is LANE else ir.VectorType(word, LENGTH)
+
+
+def _all(word: Any, number: int, kind: Any) -> Any:
+    return ir.Constant(_like(word, kind), number if kind is LANE else [number] * LENGTH)
+
+
+def _kind(*arguments: Any) -> Any:
+    """What becomes of such operands."""
+    return VECTOR if any(isinstance(a, Vector | Mask) for a in arguments) else LANE
+
+
+def _has_lane(*arguments: Any) -> bool:
+    return any(isinstance(a, Lane | Vector) for a in arguments) and _are_lanes(*arguments)
+
+
+def _are_lanes(*arguments: Any) -> bool:
+    return all(isinstance(a, Lane | Vector | types.Integer) for a in arguments)
+
+
+def _may_select(condition: Any, *both: Any) -> bool:
+    is_lane = isinstance(condition, types.Boolean) and _has_lane(*both) and _kind(*both) is LANE
+    return is_lane or isinstance(condition, Mask)
+
+
+def _operation(emit: Callable[[Any, Any, Any], Any], compares: bool = False) -> Any:
+    """(builder, a, b) -> value, as a compiled function of two lanes or integers, or vectors."""
 
     @intrinsic
     def operation(context, a, b):
+        kind = _kind(a, b)
+        result = kind if not compares else MASK if kind is VECTOR else types.boolean
+
         def generate(target, builder, signature, arguments):
-            return emit(builder, *(_in_lane(builder, argument) for argument in arguments))
+            return emit(builder, *_operands(builder, kind, arguments))
 
         return result(a, b), generate
 
     return operation
 
 
-def _overload_operator(function: Any, emit: Callable[[Any, Any, Any], Any], result: Any = LANE) -> None:
-    operation = _operation(emit, result)
-    compile_directly(function, operation, _has_lane)
-
-    @overload(function, jit_options=INLINED)
-    def compile_operator(a, b):
-        if _has_lane(a, b):
-            return lambda a, b: operation(a, b)
-        return None
-
-
-def _has_lane(*arguments: Any) -> bool:
-    return any(isinstance(a, Lane) for a in arguments) and all(isinstance(a, Lane | types.Integer) for a in arguments)
-
-
-def _are_lanes(*arguments: Any) -> bool:
-    return all(isinstance(a, Lane | types.Integer) for a in arguments)
+def _operands(builder: Any, kind: Any, values: Any) -> list[Any]:
+    return [(_in_lane if kind is LANE else _in_vector)(builder, value) for value in values]
 
 
 def _emit(instruction: str, builder: Any, a: Any, b: Any) -> Any:
@@ -211,66 +262,56 @@ def _emit_comparison(sign: str, builder: Any, a: Any, b: Any) -> Any:
     return builder.icmp_signed(sign, a, b)
 
 
+def _emit_floats(instruction: str, builder: Any, a: Any, b: Any) -> Any:
+    kind = VECTOR if isinstance(a.type, ir.VectorType) else LANE
+    floats = [builder.bitcast(value, _like(_F32, kind)) for value in (a, b)]
+    return builder.bitcast(getattr(builder, instruction)(*floats), a.type)
+
+
 for _operator, _instruction in {
-    operator.add: "add",
-    operator.sub: "sub",
-    operator.and_: "and_",
-    operator.or_: "or_",
-    operator.xor: "xor",
-    operator.lshift: "shl",
-    operator.rshift: "ashr",
-}.items():
-    _overload_operator(_operator, partial(_emit, _instruction))
+    operator.add: "add", operator.sub: "sub", operator.and_: "and_", operator.or_: "or_", operator.xor: "xor",
+    operator.lshift: "shl", operator.rshift: "ashr",
+}.items():  # fmt: skip
+    compile_everywhere(_operator, _operation(partial(_emit, _instruction)), _has_lane)
 
 for _operator, _sign in {
-    operator.lt: "<",
-    operator.le: "<=",
-    operator.gt: ">",
-    operator.ge: ">=",
-    operator.eq: "==",
-    operator.ne: "!=",
-}.items():
-    _overload_operator(_operator, partial(_emit_comparison, _sign), types.boolean)
+    operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=", operator.eq: "==", operator.ne: "!=",
+}.items():  # fmt: skip
+    compile_everywhere(_operator, _operation(partial(_emit_comparison, _sign), compares=True), _has_lane)
+
+for _function, _instruction in {
+    add_float32: "fadd", subtract_float32: "fsub", multiply_float32: "fmul", divide_float32: "fdiv",
+}.items():  # fmt: skip
+    compile_everywhere(_function, _operation(partial(_emit_floats, _instruction)), _are_lanes)
 
 
 @intrinsic
 def _select(context, condition, if_true, if_false):
+    kind = _kind(condition)
+
     def generate(target, builder, signature, arguments):
-        return builder.select(arguments[0], *(_in_lane(builder, argument) for argument in arguments[1:]))
+        return builder.select(arguments[0], *_operands(builder, kind, arguments[1:]))
 
-    return LANE(types.boolean, if_true, if_false), generate
-
-
-compile_directly(word.select, _select, lambda condition, a, b: isinstance(condition, types.Boolean) and _has_lane(a, b))
-
-
-@overload(word.select, jit_options=INLINED)
-def _compile_select(condition, if_true, if_false):
-    if isinstance(condition, types.Boolean) and _has_lane(if_true, if_false):
-        return lambda condition, if_true, if_false: _select(condition, if_true, if_false)
-    return None
+    return kind(condition, if_true, if_false), generate
 
 
 @intrinsic
 def _multiply_words(context, a, b):
-    def generate(target, builder, signature, arguments):
-        wide = [builder.zext(_in_lane(builder, argument), ir.IntType(64)) for argument in arguments]
-        product = builder.mul(*wide)
-        high = builder.trunc(builder.lshr(product, ir.IntType(64)(32)), _I32)
-        return target.make_tuple(builder, signature.return_type, [high, builder.trunc(product, _I32)])
-
-    return types.UniTuple(LANE, 2)(a, b), generate
-
-
-compile_directly(random.multiply_32x32, _multiply_words, _has_lane)
-
-
-@overload(random.multiply_32x32, jit_options=INLINED)
-def _compile_multiply(a, b):
     """One multiplication where the dialect, which has none of that width, takes two."""
-    if _has_lane(a, b):
-        return lambda a, b: _multiply_words(a, b)
-    return None
+    kind = _kind(a, b)
+    narrow, wide = _like(_I32, kind), _like(ir.IntType(64), kind)
+
+    def generate(target, builder, signature, arguments):
+        product = builder.mul(*(builder.zext(value, wide) for value in _operands(builder, kind, arguments)))
+        high = builder.lshr(product, _all(ir.IntType(64), 32, kind))
+        halves = [builder.trunc(half, narrow) for half in (high, product)]
+        return target.make_tuple(builder, signature.return_type, halves)
+
+    return types.UniTuple(kind, 2)(a, b), generate
+
+
+compile_everywhere(word.select, _select, _may_select)
+compile_everywhere(random.multiply_32x32, _multiply_words, _has_lane)
 
 
 @intrinsic
@@ -337,29 +378,14 @@ def _greatest_of(context, array, start, count, mask):
     return result(array, start, count, mask), generate
 
 
-compile_directly(greatest_of, _greatest_of)
-compile_directly(load, _load, lambda array, index: isinstance(index, types.Integer))
-compile_directly(store, _store, lambda array, index, value: isinstance(index, types.Integer))
+def _has_integer_index(array: Any, index: Any, *value: Any) -> bool:
+    return isinstance(index, types.Integer)
+
+
+compile_everywhere(greatest_of, _greatest_of, prefer_literal=True)
+compile_everywhere(load, _load, _has_integer_index)
+compile_everywhere(store, _store, _has_integer_index)
 compile_directly(integer, _to_integer, _has_lane)
-
-
-@overload(greatest_of, jit_options=INLINED, prefer_literal=True)
-def _compile_greatest_of(array, start, count, mask):
-    return lambda array, start, count, mask: _greatest_of(array, start, count, mask)
-
-
-@overload(load, jit_options=INLINED)
-def _compile_load(array, index):
-    if isinstance(index, types.Integer):
-        return lambda array, index: _load(array, index)
-    return None
-
-
-@overload(store, jit_options=INLINED)
-def _compile_store(array, index, value):
-    if isinstance(index, types.Integer):
-        return lambda array, index, value: _store(array, index, value)
-    return None
 
 
 @overload(wide, jit_options=INLINED)
@@ -374,17 +400,6 @@ def _compile_integer(value):
     if isinstance(value, Lane):
         return lambda value: _to_integer(value)
     return lambda value: value
-
-
-def _float_operation(instruction: str) -> Any:
-    def emit(builder: Any, a: Any, b: Any) -> Any:
-        floats = [builder.bitcast(value, _F32) for value in (a, b)]
-        return builder.bitcast(getattr(builder, instruction)(*floats), _I32)
-
-    return _operation(emit)
-
-
-_add, _subtract, _multiply, _divide = (_float_operation(name) for name in ("fadd", "fsub", "fmul", "fdiv"))
 
 
 @intrinsic
@@ -472,30 +487,8 @@ def _to_float16(context, value):
     return LANE(value), generate
 
 
-def _overload_unary(function: Any, operation: Any) -> None:
-    compile_directly(function, operation)
-
-    @overload(function, jit_options=INLINED)
-    def compile_call(a):
-        return lambda a: operation(a)
-
-
-def _overload_binary(function: Any, operation: Any) -> None:
-    compile_directly(function, operation, _are_lanes)
-
-    @overload(function, jit_options=INLINED)
-    def compile_call(a, b):
-        return (lambda a, b: operation(a, b)) if _are_lanes(a, b) else None
-
-
-_overload_binary(add_float32, _add)
-_overload_binary(subtract_float32, _subtract)
-_overload_binary(multiply_float32, _multiply)
-_overload_binary(divide_float32, _divide)
-_overload_unary(truncate_float32, _truncate)
-_overload_unary(float32_to_float64, _to_float64)
-_overload_unary(float64_to_float32, _from_float64)
-_overload_unary(float16_to_float32, _from_float16)
-_overload_unary(float32_to_float16, _to_float16)
-_overload_unary(lane, _to_lane)
-_overload_unary(low_word, _to_lane)
+for _conversion, _made in {
+    truncate_float32: _truncate, float32_to_float64: _to_float64, float64_to_float32: _from_float64,
+    float16_to_float32: _from_float16, float32_to_float16: _to_float16, lane: _to_lane, low_word: _to_lane,
+}.items():  # fmt: skip
+    compile_everywhere(_conversion, _made)

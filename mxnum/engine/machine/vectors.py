@@ -1,29 +1,27 @@
 """Sixteen lanes at a time: a numba type on which functions of the dialect run as they do on one lane.
 
 Compilers unroll loops of 16 steps before they look for vectors, and leave scalars. Here a vector is loaded by
-``load(array, many(index))``, and every operator makes one instruction for all of its lanes. A lane or an integer beside
-a vector stands for sixteen of them.
+``load(array, many(index))``, and every operator (see `lanes`) makes one instruction for all of its lanes. A lane or an
+integer beside a vector stands for sixteen of them.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import numba
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic, models, register_model
+from numba.extending import intrinsic
 
 from mxnum.engine.machine import lanes
 from mxnum.engine.machine.jit import compile_directly
-from mxnum.engine.machine.lanes import Lane
-from mxnum.scalar import random, word
+from mxnum.engine.machine.lanes import LENGTH as LENGTH
+from mxnum.engine.machine.lanes import VECTOR
 
-LENGTH = 16
 _I32, _INDEX = ir.IntType(32), ir.IntType(64)
-_VECTOR = ir.VectorType(_I32, LENGTH)
+_VECTOR, _NUMBERS = ir.VectorType(_I32, LENGTH), ir.VectorType(ir.FloatType(), LENGTH)
 
 
 def many(index: Any) -> Any:
@@ -36,20 +34,6 @@ def available() -> bool:
     return not numba.config.DISABLE_JIT
 
 
-class Vector(types.Type):  # type: ignore[misc]
-    """Sixteen lanes."""
-
-    def __init__(self) -> None:
-        super().__init__(name="Vector")
-
-
-class Mask(types.Type):  # type: ignore[misc]
-    """Sixteen conditions."""
-
-    def __init__(self) -> None:
-        super().__init__(name="Mask")
-
-
 class Many(types.Type):  # type: ignore[misc]
     """Sixteen indices."""
 
@@ -57,123 +41,8 @@ class Many(types.Type):  # type: ignore[misc]
         super().__init__(name="Many")
 
 
-VECTOR, MASK, MANY = Vector(), Mask(), Many()
-
-
-def _model(kind: Any, of: Any) -> None:
-    class Model(models.PrimitiveModel):  # type: ignore[misc]
-        def __init__(self, manager: Any, numba_type: Any) -> None:
-            super().__init__(manager, numba_type, of)
-
-    register_model(kind)(Model)
-
-
-_model(Vector, _VECTOR)
-_model(Mask, ir.VectorType(ir.IntType(1), LENGTH))
-_model(Many, _INDEX)
-
-
-def _has(kind: Any, others: tuple[Any, ...]) -> Callable[..., bool]:
-    def applies(*arguments: Any) -> bool:
-        return any(isinstance(a, kind) for a in arguments) and all(isinstance(a, (kind, *others)) for a in arguments)
-
-    return applies
-
-
-_has_vector, _has_many = _has(Vector, (Lane, types.Integer)), _has(Many, (types.Integer,))
-
-
-def _as_vector(builder: Any, value: Any) -> Any:
-    """A vector as it is, a lane or an integer sixteen times."""
-    if isinstance(value.type, ir.VectorType):
-        return value
-    value = lanes._in_lane(builder, value)
-    if isinstance(value, ir.Constant):
-        return ir.Constant(_VECTOR, [value.constant] * LENGTH)
-    first = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), value, _I32(0))
-    return builder.shuffle_vector(first, ir.Constant(_VECTOR, ir.Undefined), ir.Constant(_VECTOR, [0] * LENGTH))
-
-
-def _operation(emit: Callable[[Any, Any, Any], Any], result: Any) -> Any:
-    @intrinsic
-    def operation(context, a, b):
-        def generate(target, builder, signature, arguments):
-            return emit(builder, *(_as_vector(builder, argument) for argument in arguments))
-
-        return result(a, b), generate
-
-    return operation
-
-
-def _arithmetic(instruction: str) -> Callable[[Any, Any, Any], Any]:
-    return lambda builder, a, b: getattr(builder, instruction)(a, b)
-
-
-def _comparison(sign: str) -> Callable[[Any, Any, Any], Any]:
-    return lambda builder, a, b: builder.icmp_signed(sign, a, b)
-
-
-for _operator, _instruction in {
-    operator.add: "add",
-    operator.sub: "sub",
-    operator.and_: "and_",
-    operator.or_: "or_",
-    operator.xor: "xor",
-    operator.lshift: "shl",
-    operator.rshift: "ashr",
-}.items():
-    compile_directly(_operator, _operation(_arithmetic(_instruction), VECTOR), _has_vector)
-for _operator, _sign in {
-    operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=", operator.eq: "==", operator.ne: "!=",
-}.items():  # fmt: skip
-    compile_directly(_operator, _operation(_comparison(_sign), MASK), _has_vector)
-
-
-_NUMBERS = ir.VectorType(ir.FloatType(), LENGTH)
-
-
-def _float_arithmetic(instruction: str) -> Callable[[Any, Any, Any], Any]:
-    def emit(builder: Any, a: Any, b: Any) -> Any:
-        numbers = [builder.bitcast(value, _NUMBERS) for value in (a, b)]
-        return builder.bitcast(getattr(builder, instruction)(*numbers), _VECTOR)
-
-    return emit
-
-
-for _function, _instruction in {
-    lanes.add_float32: "fadd",
-    lanes.subtract_float32: "fsub",
-    lanes.multiply_float32: "fmul",
-    lanes.divide_float32: "fdiv",
-}.items():
-    compile_directly(_function, _operation(_float_arithmetic(_instruction), VECTOR), _has_vector)
-
-
-@intrinsic
-def _select(context, condition, a, b):
-    def generate(target, builder, signature, arguments):
-        chosen, *both = arguments
-        return builder.select(chosen, *(_as_vector(builder, value) for value in both))
-
-    return VECTOR(condition, a, b), generate
-
-
-compile_directly(word.select, _select, lambda condition, a, b: isinstance(condition, Mask))
-
-
-@intrinsic
-def _multiply_words(context, a, b):
-    def generate(target, builder, signature, arguments):
-        words = ir.VectorType(ir.IntType(64), LENGTH)
-        product = builder.mul(*(builder.zext(_as_vector(builder, value), words) for value in arguments))
-        high = builder.lshr(product, ir.Constant(words, [32] * LENGTH))
-        halves = [builder.trunc(half, _VECTOR) for half in (high, product)]
-        return target.make_tuple(builder, signature.return_type, halves)
-
-    return types.UniTuple(VECTOR, 2)(a, b), generate
-
-
-compile_directly(random.multiply_32x32, _multiply_words, _has_vector)
+MANY = Many()
+lanes.model(Many, _INDEX)
 
 
 @intrinsic
@@ -195,7 +64,11 @@ def _add_to_index(context, a, b):
 
 
 compile_directly(many, _many)
-compile_directly(operator.add, _add_to_index, _has_many)
+compile_directly(
+    operator.add,
+    _add_to_index,
+    lambda a, b: Many in map(type, (a, b)) and all(isinstance(x, Many | types.Integer) for x in (a, b)),
+)
 
 
 @intrinsic

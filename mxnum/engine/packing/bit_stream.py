@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -9,68 +11,58 @@ from mxnum.engine.machine.lanes import load, store
 from mxnum.scalar.word import dialect
 
 
+def codes_in_whole_bytes(bits: int) -> int:
+    """The least number of codes that fill whole bytes."""
+    return 8 // math.gcd(8, bits)
+
+
 @cache
-def make_pack_run(bits: int) -> Any:
+def make_pack_run(bits: int) -> Callable[..., Any]:
     """(codes, first, count, packed, into): codes that follow each other, from a byte on."""
-    rest = _pack_rest(bits)
-    is_nibble, is_six, is_byte = bits == 4, bits == 6, bits == 8
+    rest, CODES, BYTES, FITS = _pack_rest(bits), *_together(bits)
 
     @dialect
     def pack_run(codes, first, count, packed, into):
         done = 0
-        if is_nibble:  # without carrying bits from one step to the next
-            for i in range(count // 2):
-                at = first + 2 * i
-                store(packed, into + i, load(codes, at) | (load(codes, at + 1) << 4))
-            done = count // 2 * 2
-        elif is_six:
-            for i in range(count // 4):
-                at, to = first + 4 * i, into + 3 * i
-                a, b, c, d = load(codes, at), load(codes, at + 1), load(codes, at + 2), load(codes, at + 3)
-                store(packed, to, a | (b << 6))
-                store(packed, to + 1, (b >> 2) | (c << 4))
-                store(packed, to + 2, (c >> 4) | (d << 2))
-            done = count // 4 * 4
-        elif is_byte:
-            for i in range(count):
-                store(packed, into + i, load(codes, first + i))
-            done = count
+        if FITS:  # without carrying bits from one step to the next
+            for i in range(count // CODES):
+                word = load(codes, first + CODES * i)
+                for j in range(1, CODES):
+                    word = word | (load(codes, first + CODES * i + j) << (bits * j))
+                for j in range(BYTES):
+                    store(packed, into + BYTES * i + j, word >> (8 * j))
+            done = count // CODES * CODES
         rest(codes, first + done, first + count, packed, into + done * bits // 8)
 
     return pack_run
 
 
 @cache
-def make_unpack_run(bits: int) -> Any:
-    """(packed, first, codes, into, count): the inverse of `make_pack_run`."""
-    rest = _unpack_rest(bits)
-    is_nibble, is_six, is_byte = bits == 4, bits == 6, bits == 8
+def make_unpack_run(bits: int) -> Callable[..., Any]:
+    """(packed, first, count, codes, into): the inverse of `make_pack_run`."""
+    rest, CODES, BYTES, FITS = _unpack_rest(bits), *_together(bits)
+    MASK = (1 << bits) - 1
 
     @dialect
-    def unpack_run(packed, first, codes, into, count):
+    def unpack_run(packed, first, count, codes, into):
         done = 0
-        if is_nibble:
-            for i in range(count // 2):
-                both = load(packed, first + i)
-                store(codes, into + 2 * i, both & 15)
-                store(codes, into + 2 * i + 1, both >> 4)
-            done = count // 2 * 2
-        elif is_six:
-            for i in range(count // 4):
-                at, to = first + 3 * i, into + 4 * i
-                three = load(packed, at) | (load(packed, at + 1) << 8) | (load(packed, at + 2) << 16)
-                store(codes, to, three & 63)
-                store(codes, to + 1, (three >> 6) & 63)
-                store(codes, to + 2, (three >> 12) & 63)
-                store(codes, to + 3, three >> 18)
-            done = count // 4 * 4
-        elif is_byte:
-            for i in range(count):
-                store(codes, into + i, load(packed, first + i))
-            done = count
+        if FITS:
+            for i in range(count // CODES):
+                word = load(packed, first + BYTES * i)
+                for j in range(1, BYTES):
+                    word = word | (load(packed, first + BYTES * i + j) << (8 * j))
+                for j in range(CODES):
+                    store(codes, into + CODES * i + j, (word >> (bits * j)) & MASK)
+            done = count // CODES * CODES
         rest(codes, into + done, into + count, packed, first + done * bits // 8)
 
     return unpack_run
+
+
+def _together(bits: int) -> tuple[int, int, bool]:
+    """How many codes fill how many bytes, and whether those are a word."""
+    codes = codes_in_whole_bytes(bits)
+    return codes, codes * bits // 8, codes * bits <= 32
 
 
 @cache

@@ -121,7 +121,7 @@ class _LoopsOfStack(Loops):
 
     def __call__(self, x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
         """Convert contiguous arrays."""
-        marks, (scales, tensor) = np.zeros(self.panels, np.uint8), sides
+        marks, (scales, tensor) = np.zeros(self.walk.groups, np.uint8), sides
         read = x.ravel() if self.conversion.source is None else signed_bits(x.ravel())
         arrays = read, stored_bits(out.ravel()), scales.ravel(), tensor.ravel()
         if self.run_loop(self.fast, arrays, marks, words, threads):

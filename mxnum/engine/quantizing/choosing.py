@@ -10,10 +10,9 @@ import numpy as np
 
 from mxnum.dtypes import Array, signed_bits, stored_bits
 from mxnum.engine.loops import four_over_six as loops
-from mxnum.engine.loops.columns import rows_of
 from mxnum.engine.machine import float_environment
 from mxnum.engine.request import Settings
-from mxnum.engine.traversal.block_walk import Walk
+from mxnum.engine.traversal.block_walk import Walk, rows_of
 from mxnum.formats import FLOATS, ElementFormat
 from mxnum.scalar.float_scale import make_float_scale
 
@@ -23,14 +22,14 @@ def choose_scales(x: Array, scales: Array, tensor: Array, walk: Walk, asked: Set
     source, scale = FLOATS["float64" if asked.source.bits == 64 else "float32"], asked.format.scale
     numbers = x.ravel().astype(source.name, copy=False)
     bits, codes, tensors = signed_bits(numbers), stored_bits(scales.ravel()), tensor.ravel().view(np.uint32)
-    shape, bounds = walk.bands
+    walk = walk.in_bands
     undecided = np.zeros(codes.size, np.uint8)
     find = loops.choose(source, asked.element, scale, asked.float_rule)
-    if find(numbers, bits, codes, tensors, shape, bounds, undecided, float_environment.is_default()) == 0:
+    if find(numbers, bits, codes, tensors, walk.shape, walk.whole, undecided, float_environment.is_default()) == 0:
         return
     four_of = make_float_scale(source, asked.element, scale, asked.float_rule, loops.FOUR)
     for place in np.flatnonzero(undecided):
-        block = _block(numbers, int(place), shape)
+        block = _block(numbers, int(place), walk.shape)
         block = block[np.isfinite(block)]
         t = tensors[int(place) if tensors.size > 1 else 0]
         amax = int(signed_bits(np.abs(block)).max())

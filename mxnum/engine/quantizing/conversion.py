@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mxnum.dtypes import SIGNED, Array
-from mxnum.engine.loops import columns, rows
+from mxnum.engine.loops import columns, marked, rows
 from mxnum.engine.loops.random_bits import NO_DRAW, Draw
 from mxnum.engine.machine import float_environment
 from mxnum.engine.packing.arrays import pack, unpack
 from mxnum.engine.request import Settings
 from mxnum.engine.rounding import formulation
 from mxnum.engine.rounding.formulation import Definition, Fast
-from mxnum.engine.traversal.block_walk import USUAL_RUN, Walk, in_threads
+from mxnum.engine.traversal.block_walk import MIXED, USUAL_RUN, Walk, in_threads
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
 
@@ -96,7 +95,7 @@ class Loops:
             if count == 0:
                 return
         else:
-            marks.fill(rows.MIXED)
+            marks.fill(MIXED)
         bits, (read, written, scales) = self.walk.bits, flat
         if bits == 8:
             self._redo_marked(flat, marks, words, threads)
@@ -115,27 +114,21 @@ class Loops:
 
     def _redo_marked(self, flat: Flat, marks: Array, words: Any, threads: int | None) -> None:
         """Scales by the definition; elements at any scale, and what is still marked then by the definition."""
-        done, walk = self.conversion, self.walk
-        loops = rows if walk.along_rows else columns
+        done, walk = self.conversion, self.walk.redone
         if done.find_scale is not None:
-            self._find_scales(threads, flat, marks, done.nan_blocks, done.find_scale.numbers)
+            assert done.source is not None
+            find = in_threads(marked.find_scales(done.find_scale, done.source), walk)
+            find(threads, flat, marks, done.nan_blocks, done.find_scale.numbers)
         if done.definition is None:
             return
         nan, count = done.definition.function(0, E8M0.nan_code, 0, None), 1
         if done.at_any_scale is not None and float_environment.is_default():
             greatest = None if done.source is None else done.source.max_code
-            loop = loops.convert(done.at_any_scale, self.draw, greatest, walk.constant_run)
-            count = in_threads(loop, walk)(threads, flat, marks, words, nan, done.at_any_scale.numbers)
+            convert = in_threads(marked.convert(done.at_any_scale, self.draw, greatest), walk)
+            count = convert(threads, flat, marks, words, nan, done.at_any_scale.numbers)
         if count > 0:
-            loop = loops.convert(done.definition, self.draw, None, 0)
-            in_threads(loop, walk)(threads, flat, marks, words, nan, done.definition.numbers)
-
-    @cached_property
-    def _find_scales(self) -> Callable[..., int]:
-        found, source = self.conversion.find_scale, self.conversion.source
-        assert found is not None
-        assert source is not None
-        return in_threads((rows if self.walk.along_rows else columns).find_scales(found, source), self.walk)
+            convert = in_threads(marked.convert(done.definition, self.draw, None), walk)
+            convert(threads, flat, marks, words, nan, done.definition.numbers)
 
 
 loops_along = lru_cache(maxsize=4096)(Loops)

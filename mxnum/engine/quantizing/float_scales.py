@@ -23,7 +23,7 @@ from mxnum.engine.request import DecodingSettings, Settings
 from mxnum.engine.rounding import by_factors, paths, stochastic_over
 from mxnum.engine.rounding import float_scales as formulation
 from mxnum.engine.rounding.float_scales import Formulation
-from mxnum.engine.traversal.block_walk import ELEMENTS_PER_THREAD, Walk
+from mxnum.engine.traversal.block_walk import ELEMENTS_PER_THREAD, Walk, in_threads
 from mxnum.formats import ElementFormat, ScaleFormat
 from mxnum.scalar.float_scale import make_float_scale, make_tensor_scale
 
@@ -152,20 +152,17 @@ class Loops:
     """The loops of a conversion along one walk."""
 
     def __init__(self, conversion: Conversion, walk: Walk, draw: Draw, packed: bool = False) -> None:
-        self.conversion, self.walk, self.draw = conversion, walk, draw
-        self.shape, (_, self.bands, _, self.columns) = walk.bands
-        self.run = walk.run if walk.run in loops.RUNS else 0
-        self.panels = self.bands * -(-self.columns // walk.panel)
-        done = conversion
+        self.conversion, self.walk, self.draw = conversion, walk.in_bands, draw
+        done, run = conversion, walk.run if walk.run in loops.RUNS else 0
         limit = 0 if done.source is None else done.source.max_code
-        self.fast, self.how = None, (done.fast, done.source, done.find_fast, draw, limit, done.nan_code, self.run)
+        self.fast, self.how = None, (done.fast, done.source, done.find_fast, draw, limit, done.nan_code, run)
         if done.fast is not None or done.definition is None:
             self.fast = loops.convert(*self.how, packed=packed)
 
     def __call__(self, x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
         """Convert contiguous arrays; the sides are the scales and the tensor scale, one or one for each block."""
         done, arrays = self.conversion, self._flat(x, out, sides)
-        marks = np.zeros(self.panels, np.uint8)
+        marks = np.zeros(self.walk.groups, np.uint8)
         if self.fast is not None and float_environment.is_default():
             if self.run_loop(self.fast, arrays, marks, words, threads) == 0:
                 return
@@ -182,18 +179,7 @@ class Loops:
         return read, stored_bits(out.ravel()), stored_bits(scales.ravel()), tensor.ravel().view(np.uint32)
 
     def run_loop(self, loop: Any, arrays: Any, marks: Array, words: Any, threads: int | None) -> int:
-        def work(share: tuple[int, int, int, int]) -> int:
-            return int(loop(*arrays, self.shape, share, marks, words))
-
-        return sum(run_in_threads(work, self._shares(threads)))
-
-    def _shares(self, threads: int | None) -> list[tuple[int, int, int, int]]:
-        """What each thread does: bands, or panels where there are fewer bands than threads."""
-        count = worth(self.walk.elements, ELEMENTS_PER_THREAD, threads)
-        if self.bands >= count:
-            return [(a, b, 0, self.columns) for a, b in pairwise(bounds(self.bands, count)) if a < b]
-        cuts = bounds(self.columns, count, self.walk.panel)
-        return [(0, self.bands, a, b) for a, b in pairwise(cuts) if a < b]
+        return in_threads(loop, self.walk)(threads, arrays, marks, words)
 
 
 class _PackedLoops(Loops):
@@ -202,7 +188,7 @@ class _PackedLoops(Loops):
     def __call__(self, x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
         """Convert contiguous arrays; if anything is left to the definition, all by way of a byte for each code."""
         if float_environment.is_default():
-            arrays, marks = self._flat(x, out, sides), np.zeros(self.panels, np.uint8)
+            arrays, marks = self._flat(x, out, sides), np.zeros(self.walk.groups, np.uint8)
             if self.run_loop(loops.convert(*self.how, packed=True), arrays, marks, words, threads) == 0:
                 return
         count, reads = self.walk.elements, self.conversion.source is None

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from mxnum import errors
-from mxnum.dtypes import Array, code_dtype, signed_bits
-from mxnum.engine.loops.random_bits import NO_DRAW
+from mxnum.dtypes import Array, code_dtype, numpy_dtype, signed_bits
+from mxnum.engine.loops.random_bits import NO_DRAW, Draw, draw_from_seed, draw_from_words
 from mxnum.engine.loops.rows import greatest_magnitude
 from mxnum.engine.packing.arrays import pack, unpack
-from mxnum.engine.quantizing.conversion import Loops
+from mxnum.engine.quantizing import float_scales
+from mxnum.engine.quantizing.conversion import Loops, from_codes
 from mxnum.engine.quantizing.float_scales import tensor_scale
-from mxnum.engine.quantizing.plan import (
-    decoding_plan,
-    drawn,
-    encoding_plan,
-    from_codes_plan,
-    to_codes_plan,
-    to_scales_plan,
-    to_values_plan,
+from mxnum.engine.quantizing.plan import NONE, Kind, Operation, Plan
+from mxnum.engine.quantizing.transforms import (
+    OFFSETS,
+    POWERS_OF_TWO,
+    BlockTransform,
+    at_scale_one,
+    encoding,
 )
-from mxnum.engine.request import DecodingRequest, RandomBits, Request, must_look
-from mxnum.formats import ElementFormat
+from mxnum.engine.request import DecodingRequest, DecodingSettings, RandomBits, Request, Settings, must_look
+from mxnum.formats import ElementFormat, ScaleFormat
+from mxnum.layout import packed_length
 from mxnum.modes import Nonfinite, Overflow, Rounding
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "unpack",
 ]
 
+_BYTE = np.dtype(np.uint8)
 #: Codes, scales, and offsets with asymmetric scaling.
 Quantized = tuple[Array, Array, Array | None]
 
@@ -172,3 +174,89 @@ def check_finite(x: Array, source: ElementFormat, element: ElementFormat, nonfin
         if is_any:
             raise errors.nonfinite("x", where, "finite everywhere with nonfinite='raise'", "a NaN or infinity")
         raise errors.nonfinite("x", where, f"free of NaN for {element.name}, which has no NaN code", "a NaN")
+
+
+# Plans: made by the first of calls that ask for the same
+
+
+def drawn(random: RandomBits | None) -> Draw:
+    """How random bits are drawn."""
+    if random is None:
+        return NO_DRAW
+    return draw_from_seed(random.sr_bits) if random.words is None else draw_from_words(random.sr_bits)
+
+
+def transform_of(scale: ScaleFormat, has_offsets: bool) -> BlockTransform:
+    """The scheme of an array: powers of two may have offsets before them."""
+    if not scale.power_of_two:
+        return float_scales.transform(scale)
+    return OFFSETS if has_offsets else POWERS_OF_TWO
+
+
+@lru_cache(maxsize=4096)
+def to_codes_plan(asked: Settings, packed: bool, draw: Draw) -> Plan:
+    """Codes, a byte each or packed, and what is kept of each block."""
+    transform, bits = transform_of(asked.format.scale, asked.offset_range is not None), asked.element.bits
+    shape = _packed_shape(asked.shape, bits) if packed else asked.shape
+    return _quantizing(asked, transform, transform.apply(asked), draw, (shape, _BYTE), bits if packed else 0)
+
+
+@lru_cache(maxsize=4096)
+def to_values_plan(asked: Settings, draw: Draw) -> Plan:
+    """The values of codes in the type of the input."""
+    transform = transform_of(asked.format.scale, asked.offset_range is not None)
+    out = asked.shape, numpy_dtype(asked.source)
+    return _quantizing(asked, transform, transform.apply_and_undo(asked), draw, out)
+
+
+@lru_cache(maxsize=4096)
+def to_scales_plan(asked: Settings) -> Plan:
+    """What is kept of each block alone."""
+    transform = transform_of(asked.format.scale, asked.offset_range is not None)
+    return _quantizing(asked, transform, transform.find(asked), NO_DRAW, NONE)
+
+
+def _quantizing(
+    asked: Settings, transform: BlockTransform, operation: Operation, draw: Draw, out: Kind, packs: int = 0
+) -> Plan:
+    sides = tuple((asked.scales_shape, dtype) for dtype in transform.sides)
+    return Plan(
+        asked.shape, asked.blocks, operation, draw, out, sides,
+        writes_sides=True, writes_packed=packs, needs_room=transform.needs_room,
+        fills_with_zeros=not asked.format.scale.power_of_two,
+        packed_operation=transform.apply_packed(asked) if packs else None,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def from_codes_plan(asked: DecodingSettings) -> Plan:
+    """Values of codes."""
+    transform, kind = transform_of(asked.scale, asked.has_offsets), (asked.shape, numpy_dtype(asked.target))
+    sides = tuple((asked.scales_shape, dtype) for dtype in transform.sides)
+    reads_packed = asked.element.bits if asked.packed else 0
+    by_bytes = transform.undo_packed(asked) if reads_packed else None
+    return Plan(
+        asked.shape, asked.blocks, transform.undo(asked), NO_DRAW, kind, sides, reads_packed=reads_packed,
+        packed_operation=by_bytes,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def encoding_plan(
+    shape: tuple[int, ...], source: ElementFormat, target: ElementFormat, modes: tuple[Rounding, Overflow], draw: Draw
+) -> Plan:
+    """Codes of elements alone."""
+    out = shape, code_dtype(target.bits)
+    return Plan(shape, (1,) * len(shape), encoding(source, target, *modes), draw, out)
+
+
+@lru_cache(maxsize=4096)
+def decoding_plan(shape: tuple[int, ...], element: ElementFormat, target: ElementFormat) -> Plan:
+    """Values of such codes."""
+    decode = at_scale_one(from_codes(element, target))
+    return Plan(shape, (1,) * len(shape), decode, NO_DRAW, (shape, numpy_dtype(target)))
+
+
+def _packed_shape(shape: tuple[int, ...], bits: int) -> tuple[int, ...]:
+    *rows, length = shape or (1,)
+    return (*rows, packed_length(length, bits))

@@ -7,42 +7,37 @@ Plans hold no arrays and no marks: threads share them.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
 from itertools import starmap
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from mxnum.dtypes import Array, code_dtype, numpy_dtype
-from mxnum.engine.loops.random_bits import NO_DRAW, Draw, SeedWords, draw_from_seed, draw_from_words
-from mxnum.engine.packing.arrays import Packed, codes_in_whole_bytes, pack, unpack
-from mxnum.engine.quantizing import float_scales
-from mxnum.engine.quantizing.conversion import from_codes
-from mxnum.engine.quantizing.transforms import (
-    OFFSETS,
-    POWERS_OF_TWO,
-    BlockTransform,
-    Operation,
-    PackedOperation,
-    Run,
-    at_scale_one,
-    encoding,
-)
-from mxnum.engine.request import DecodingSettings, RandomBits, Settings
+from mxnum.dtypes import Array
+from mxnum.engine.loops.random_bits import Draw, SeedWords, draw_from_words
+from mxnum.engine.packing.arrays import Packed, pack, unpack
+from mxnum.engine.packing.bit_stream import codes_in_whole_bytes
+from mxnum.engine.request import RandomBits
 from mxnum.engine.traversal.block_walk import Walk, walk_of
 from mxnum.engine.traversal.blocked_copy import Order, memory_order
 from mxnum.engine.traversal.parts import CHUNK, NOTHING, Arrays, Part, Plain
-from mxnum.formats import ElementFormat, ScaleFormat
-from mxnum.layout import Blocks, packed_length
-from mxnum.modes import Overflow, Rounding
+from mxnum.layout import Blocks
 from mxnum.scalar.pack import SR_BITS
 
 _BYTE, _may_share = np.dtype(np.uint8), np.may_share_memory
 #: What results are of an operation that makes what is kept of blocks alone.
-_NONE: Any = NOTHING.shape, NOTHING.dtype
+NONE: Any = NOTHING.shape, NOTHING.dtype
 #: What random bits are drawn from where there are none.
 NO_WORDS: Any = 0
+
+#: (what is read, what is written, sides, what random bits are drawn from, threads): one contiguous part.
+Run = Callable[[Array, Array, "tuple[Array, ...]", Any, "int | None"], None]
+#: The same for every walk, and every way of drawing random bits; with everything looked up but the arrays.
+Operation = Callable[[Walk, Draw], Run]
+
+#: The same, or None along walks that have no such loops.
+PackedOperation = Callable[[Walk, Draw], "Run | None"]
 #: The shape and the dtype of an array.
 Kind = tuple[tuple[int, ...], np.dtype[Any]]
 
@@ -77,6 +72,7 @@ class Plan:
         self.reads_packed, self.writes_packed, self.order = reads_packed, writes_packed, order
         self.fills_with_zeros = fills_with_zeros
         self.size, walk = prod(shape), walk_of(shape, blocks)
+        self._has_one_side = len(sides) == 1  # (which is sooner made)
         self._turned: dict[Order, Plan] = {}
         self._at_once = CHUNK if needs_room or not (reads_packed or writes_packed) else 4 * CHUNK
         self._has_room = self.size <= self._at_once or not (needs_room or reads_packed or writes_packed)
@@ -114,7 +110,7 @@ class Plan:
         elif not out.flags.c_contiguous or _may_share(x, out):
             direct = None
         if sides is None:
-            sides = tuple(starmap(np.empty, self.sides))
+            sides = (np.empty(*self.sides[0]),) if self._has_one_side else tuple(starmap(np.empty, self.sides))
         else:
             for side in sides:
                 is_apart = not (_may_share(side, out) or (self.writes_sides and _may_share(x, side)))
@@ -153,7 +149,7 @@ class Plan:
         """The same by the plan for arrays whose axes are in the order that memory has them."""
         if order not in self._turned:
             shape, blocks = _in_order(order, self.shape), _in_order(order, self.blocks)
-            kind = self.out if self.out is _NONE else (_in_order(order, self.out[0]), self.out[1])
+            kind = self.out if self.out is NONE else (_in_order(order, self.out[0]), self.out[1])
             kinds = tuple((_in_order(order, lengths), dtype) for lengths, dtype in self.sides)
             self._turned[order] = Plan(
                 shape, blocks, self.operation, self.draw, kind, kinds,
@@ -173,7 +169,7 @@ class Plan:
         )
         original = tuple(order.index(axis) for axis in range(len(order)))
         if out is None:
-            out = made if self.out is _NONE else made.transpose(original)
+            out = made if self.out is NONE else made.transpose(original)
         return out, tuple(side.transpose(original) for side in of_blocks) if sides is None else sides
 
     def _run_in_parts(
@@ -209,7 +205,7 @@ class Plan:
             self.shape,
             self.blocks,
             Packed(x, self.reads_packed, self.shape) if self.reads_packed else Plain(x),
-            None if self.out is _NONE else into,
+            None if self.out is NONE else into,
             sides,
             words,
             None if tensor_scale is None else np.broadcast_to(tensor_scale, sides[0].shape),
@@ -252,86 +248,3 @@ class Plan:
 
 def _in_order(order: Order, lengths: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(lengths[axis] for axis in order)
-
-
-def drawn(random: RandomBits | None) -> Draw:
-    """How random bits are drawn."""
-    if random is None:
-        return NO_DRAW
-    return draw_from_seed(random.sr_bits) if random.words is None else draw_from_words(random.sr_bits)
-
-
-def transform_of(scale: ScaleFormat, has_offsets: bool) -> BlockTransform:
-    """The scheme of an array: powers of two may have offsets before them."""
-    if not scale.power_of_two:
-        return float_scales.transform(scale)
-    return OFFSETS if has_offsets else POWERS_OF_TWO
-
-
-@lru_cache(maxsize=4096)
-def to_codes_plan(asked: Settings, packed: bool, draw: Draw) -> Plan:
-    """Codes, a byte each or packed, and what is kept of each block."""
-    transform, bits = transform_of(asked.format.scale, asked.offset_range is not None), asked.element.bits
-    shape = _packed_shape(asked.shape, bits) if packed else asked.shape
-    return _quantizing(asked, transform, transform.apply(asked), draw, (shape, _BYTE), bits if packed else 0)
-
-
-@lru_cache(maxsize=4096)
-def to_values_plan(asked: Settings, draw: Draw) -> Plan:
-    """The values of codes in the type of the input."""
-    transform = transform_of(asked.format.scale, asked.offset_range is not None)
-    out = asked.shape, numpy_dtype(asked.source)
-    return _quantizing(asked, transform, transform.apply_and_undo(asked), draw, out)
-
-
-@lru_cache(maxsize=4096)
-def to_scales_plan(asked: Settings) -> Plan:
-    """What is kept of each block alone."""
-    transform = transform_of(asked.format.scale, asked.offset_range is not None)
-    return _quantizing(asked, transform, transform.find(asked), NO_DRAW, _NONE)
-
-
-def _quantizing(
-    asked: Settings, transform: BlockTransform, operation: Operation, draw: Draw, out: Kind, packs: int = 0
-) -> Plan:
-    sides = tuple((asked.scales_shape, dtype) for dtype in transform.sides)
-    return Plan(
-        asked.shape, asked.blocks, operation, draw, out, sides,
-        writes_sides=True, writes_packed=packs, needs_room=transform.needs_room,
-        fills_with_zeros=not asked.format.scale.power_of_two,
-        packed_operation=transform.apply_packed(asked) if packs else None,
-    )  # fmt: skip
-
-
-@lru_cache(maxsize=4096)
-def from_codes_plan(asked: DecodingSettings) -> Plan:
-    """Values of codes."""
-    transform, kind = transform_of(asked.scale, asked.has_offsets), (asked.shape, numpy_dtype(asked.target))
-    sides = tuple((asked.scales_shape, dtype) for dtype in transform.sides)
-    reads_packed = asked.element.bits if asked.packed else 0
-    by_bytes = transform.undo_packed(asked) if reads_packed else None
-    return Plan(
-        asked.shape, asked.blocks, transform.undo(asked), NO_DRAW, kind, sides, reads_packed=reads_packed,
-        packed_operation=by_bytes,
-    )  # fmt: skip
-
-
-@lru_cache(maxsize=4096)
-def encoding_plan(
-    shape: tuple[int, ...], source: ElementFormat, target: ElementFormat, modes: tuple[Rounding, Overflow], draw: Draw
-) -> Plan:
-    """Codes of elements alone."""
-    out = shape, code_dtype(target.bits)
-    return Plan(shape, (1,) * len(shape), encoding(source, target, *modes), draw, out)
-
-
-@lru_cache(maxsize=4096)
-def decoding_plan(shape: tuple[int, ...], element: ElementFormat, target: ElementFormat) -> Plan:
-    """Values of such codes."""
-    decode = at_scale_one(from_codes(element, target))
-    return Plan(shape, (1,) * len(shape), decode, NO_DRAW, (shape, numpy_dtype(target)))
-
-
-def _packed_shape(shape: tuple[int, ...], bits: int) -> tuple[int, ...]:
-    *rows, length = shape or (1,)
-    return (*rows, packed_length(length, bits))

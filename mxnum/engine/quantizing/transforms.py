@@ -7,7 +7,6 @@ taken away before another, which stands on the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
@@ -15,7 +14,7 @@ from typing import Any, Protocol, assert_never
 
 import numpy as np
 
-from mxnum.dtypes import Array, numpy_dtype, signed_bits
+from mxnum.dtypes import Array, numpy_dtype, signed_bits, stored_bits
 from mxnum.engine.loops import offsets as loops
 from mxnum.engine.loops.random_bits import NO_DRAW, Draw
 from mxnum.engine.machine import float_environment
@@ -29,20 +28,13 @@ from mxnum.engine.quantizing.conversion import (
     to_scales,
     to_values,
 )
+from mxnum.engine.quantizing.plan import Operation, PackedOperation, Run
 from mxnum.engine.request import DecodingSettings, Settings
 from mxnum.engine.rounding import paths
 from mxnum.engine.traversal.block_walk import Walk, walk_of
 from mxnum.formats import E8M0
 from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 from mxnum.scalar.offset import difference_format
-
-#: (what is read, what is written, sides, what random bits are drawn from, threads): one contiguous part.
-Run = Callable[[Array, Array, "tuple[Array, ...]", Any, "int | None"], None]
-#: The same for every walk, and every way of drawing random bits; with everything looked up but the arrays.
-Operation = Callable[[Walk, Draw], Run]
-
-#: The same, or None along walks that have no such loops.
-PackedOperation = Callable[[Walk, Draw], "Run | None"]
 
 #: Elements alone are done as blocks of this length at scale 1.
 _RUN_OF_ELEMENTS = 4096
@@ -160,18 +152,23 @@ class Offsets(ByBytes):
         quantize = _by(to_codes(modes_of(asked)._replace(source=left, scales_given=asked.scales_given or in_halves)))
 
         def along(walk: Walk, draw: Draw) -> Run:
-            of_differences = quantize(walk, draw)
+            of_differences, bands = quantize(walk, draw), walk.in_bands
 
             def apply(x: Array, codes: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
-                (scales, offsets), room = _flat(sides), np.empty(x.size, numpy_dtype(left))
+                (scales, offsets), room, numbers = (
+                    _flat(sides),
+                    np.empty(x.size, numpy_dtype(left)),
+                    signed_bits(x.ravel()),
+                )
                 ends = np.empty((2, scales.size), loops.ordered_type(source))
+                loops.find_offsets(source)(numbers, offsets, bands.shape, bands.whole, *ends)
                 by_floats = paths.subtracts_fast(source) and float_environment.is_default()
                 subtract = loops.subtract_offsets(source, by_floats)
-                subtract(signed_bits(x.ravel()), signed_bits(room), offsets, *walk.bands, *ends)
+                subtract(numbers, signed_bits(room), offsets, offsets, bands.shape, bands.whole)
                 if in_halves:
                     loops.half_range_scales(source, asked.element, asked.power_rule)(*ends, scales)
                 of_differences(room, codes, (scales,), words, threads)
-                loops.clear_offsets()(scales, offsets)
+                offsets[scales == E8M0.nan_code] = 0
 
             return apply
 
@@ -195,19 +192,20 @@ class Offsets(ByBytes):
 
     def undo(self, asked: DecodingSettings) -> Operation:
         element, target = asked.element, asked.target
-        decode = _by(from_codes(element, target))
+        from_codes_alone = _by(from_codes(element, target))
 
         def along(walk: Walk, draw: Draw) -> Run:
-            to_values = decode(walk, draw)
+            to_values, bands = from_codes_alone(walk, draw), walk.in_bands
 
             def undo(codes: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
-                (scales, offsets), values = _flat(sides), signed_bits(out.ravel())
+                (scales, offsets), values = _flat(sides), stored_bits(out.ravel())
                 may_add = paths.adds_fast(element, target) and float_environment.is_default()
                 if may_add and loops.may_add(scales, offsets, element):
                     to_values(codes, out, (scales,), words, threads)
-                    loops.add_offsets()(values, offsets, *walk.bands)
+                    loops.add_offsets()(values, values, scales, offsets, bands.shape, bands.whole)
                 else:
-                    loops.decode_with_offsets(element, target)(codes.ravel(), values, scales, *walk.bands, offsets)
+                    decode = loops.decode_with_offsets(element, target)
+                    decode(codes.ravel(), values, scales, offsets, bands.shape, bands.whole)
 
             return undo
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from mxnum.dtypes import Array
 from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.layout import Blocks, collapse
+from mxnum.scalar.word import dialect
 
 #: Block lengths for which rows have a loop of constant length, the usual one and a shorter.
 USUAL_RUN, SHORT_RUN = 32, 16
@@ -27,6 +28,9 @@ ELEMENTS_PER_THREAD = 1 << 19
 #: Columns below which blocks of several rows of a larger array are worth a copy in which they are rows.
 NARROW, WORTH_A_COPY = 8, 1 << 14
 
+#: Marks of groups that are still to be done: those that may hold what is not finite, and those of finite numbers alone.
+MIXED, FINITE = 1, 2
+
 #: What one call of a loop does: rows or bands `first` to `last`, and of each the blocks or columns `begin` to `end`.
 Bounds = tuple[int, int, int, int]
 
@@ -42,11 +46,23 @@ class Walk:
     run: int
     #: Of a code, where loops read or write codes packed: each row and each block begins at a byte then.
     bits: int = 8
+    #: Columns of a panel, for loops that take bands whatever the blocks; 0 where rows have loops of their own.
+    fixed_panel: int = 0
 
     @cached_property
     def along_rows(self) -> bool:
         """Whether the loops of `rows` take it; those of `columns` take the others."""
-        return self.k == 1 and self.run >= SHORT_RUN
+        return self.k == 1 and self.run >= SHORT_RUN and not self.fixed_panel
+
+    @cached_property
+    def in_bands(self) -> Walk:
+        """The same for loops that take bands of rows whatever the blocks."""
+        return replace(self, fixed_panel=self.panel)
+
+    @cached_property
+    def redone(self) -> Walk:
+        """The same for loops that redo what is marked: a group of blocks is a panel to them."""
+        return replace(self, fixed_panel=self.group * self.run) if self.along_rows else self
 
     @cached_property
     def constant_run(self) -> int:
@@ -59,6 +75,8 @@ class Walk:
     @cached_property
     def panel(self) -> int:
         """Columns of a panel, a multiple of run."""
+        if self.fixed_panel:
+            return self.fixed_panel
         fits = min(WIDEST_PANEL, max(PANEL // self.k, 64), self.columns)
         return max(1, fits // self.run) * self.run
 
@@ -70,21 +88,15 @@ class Walk:
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """What the loop is told."""
-        return (self.columns, self.run, self.group) if self.along_rows else self.bands[0]
-
-    @cached_property
-    def bands(self) -> tuple[tuple[int, int, int, int, int], Bounds]:
-        """Shape and bounds for loops that take bands of rows whatever the blocks."""
-        shape = self.rows, self.columns, self.k, self.run, self.panel
-        return shape, (0, self.planes * -(-self.rows // self.k), 0, self.columns)
+        if self.along_rows:
+            return self.columns, self.run, self.group
+        return self.rows, self.columns, self.k, self.run, self.panel
 
     @cached_property
     def groups(self) -> int:
         """How many groups, or panels, there are: each has a mark."""
-        if self.along_rows:
-            full = self.columns // self.run
-            return self.planes * self.rows * (-(-full // self.group) + (full * self.run < self.columns))
-        return self.planes * -(-self.rows // self.k) * -(-self.columns // self.panel)
+        full, panel = self.columns // self.run * self.run, self.group * self.run if self.along_rows else self.panel
+        return self.planes * -(-self.rows // self.k) * (-(-full // panel) + (full < self.columns))
 
     @cached_property
     def extent(self) -> tuple[int, int, int]:
@@ -119,6 +131,26 @@ class Walk:
         return [(0, outer, a, b) for a, b in pairwise(bounds(inner, count, step)) if a < b]
 
 
+@dialect
+def rows_of(band, shape):
+    """First and last row of a band."""
+    rows, _, k, _, _ = shape
+    bands = (rows + k - 1) // k
+    begin = band % bands * k
+    return band // bands * rows + begin, band // bands * rows + min(begin + k, rows)
+
+
+@dialect
+def panel_of(band, column, shape):
+    """Number of the panel that begins there, and its width; a short block is a panel by itself."""
+    _, columns, _, run, panel = shape
+    full = columns // run * run
+    per_band = (full + panel - 1) // panel + (1 if full < columns else 0)
+    if column >= full:
+        return band * per_band + per_band - 1, columns - full
+    return band * per_band + column // panel, min(panel, full - column)
+
+
 @lru_cache(maxsize=4096)
 def walk_of(shape: tuple[int, ...], blocks: Blocks) -> Walk | None:
     """The walk through a contiguous array; None where its blocks have to be made rows first.
@@ -143,11 +175,11 @@ def walk_of(shape: tuple[int, ...], blocks: Blocks) -> Walk | None:
 def in_threads(loop: Callable[..., Any], walk: Walk) -> Callable[..., int]:
     """(threads, arrays, *rest) -> the sum of what a loop returns that goes through all of a walk.
 
-    The loop takes three arrays, shape, bounds, and the rest.
+    The loop takes arrays, shape, bounds, and the rest.
     """
     shape, whole, is_for_one = walk.shape, walk.whole, walk.is_for_one
 
-    def run(threads: int | None, arrays: tuple[Array, Array, Array], *rest: Any) -> int:
+    def run(threads: int | None, arrays: tuple[Array, ...], *rest: Any) -> int:
         if is_for_one or threads == 1:
             return loop(*arrays, shape, whole, *rest) or 0
 

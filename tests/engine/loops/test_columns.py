@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum.engine.loops import columns
 from mxnum.engine.quantizing import host
 from mxnum.engine.request import RandomBits
-from mxnum.engine.traversal.block_walk import walk_of
+from mxnum.engine.traversal.block_walk import rows_of, walk_of
 from mxnum.modes import Rounding
 from mxnum.scalar.random import philox4x32
 from tests import samples
@@ -19,7 +18,7 @@ from tests.engine.quantizing.test_host import request
 
 def test_bands_of_all_planes():
     shape = 70, 8, 32, 1, 8
-    assert [columns.rows_of(band, shape) for band in range(6)] == [
+    assert [rows_of(band, shape) for band in range(6)] == [
         (0, 32), (32, 64), (64, 70), (70, 102), (102, 134), (134, 140),
     ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Loops along rows: how a row is cut into groups, and the definition in compiled loops."""
+"""Loops along rows: how a row is cut into groups."""
 
 from __future__ import annotations
 
@@ -6,70 +6,34 @@ import numpy as np
 import pytest
 
 from mxnum.engine.loops import rows
-from mxnum.engine.loops.random_bits import NO_DRAW, draw_from_words
-from mxnum.engine.rounding import formulation
-from mxnum.engine.traversal.block_walk import Walk
-from mxnum.formats import ELEMENTS, FLOATS
-from mxnum.modes import Overflow, Rounding
-from mxnum.scalar.convert import make_decode, make_encode
-from tests import samples
-
-FLOAT32 = FLOATS["float32"]
+from mxnum.engine.traversal.block_walk import Walk, panel_of
+from mxnum.formats import FLOATS
 
 
 @pytest.mark.parametrize(("length", "run"), [(64, 32), (70, 32), (20, 32), (4096, 32), (3000, 100), (20_000, 9000)])
 def test_groups_cover_a_row(length, run):
     walk = Walk(1, 2, length, 1, min(run, length))
-    shape, seen, numbers = walk.shape, 0, set()
+    shape, seen, numbers = walk.shape, [], set()
     for row in (0, 1):
         at = 0
         while at < -(-length // walk.run):
             number, blocks, width = rows.group_of(row, at, shape)
             numbers.add(number)
-            seen += blocks * width
+            seen.append((number, blocks * width))
             at += blocks
-    assert seen == 2 * length
+    assert sum(width for _, width in seen) == 2 * length
     assert numbers == set(range(walk.groups))
+    again, panels = walk.redone, []
+    for row in (0, 1):
+        column = 0
+        while column < length:
+            panels.append(panel_of(row, column, again.shape))
+            column += panels[-1][1]
+    assert panels == seen, "what redoes groups takes the same ones"
+    assert again.groups == walk.groups
 
 
 def test_greatest_magnitude():
     x = np.array([1.0, -np.inf, 0.5])
     assert rows.greatest_magnitude(FLOATS["float64"])(x.view(np.int64)) == 0x7FF << 52
     assert rows.greatest_magnitude(FLOATS["float16"])(x.astype(np.float16).view(np.int16)) == 0x7C00
-
-
-def converted(loop, x, scale, dtype, words=0, nan=0):
-    """One row that is one block, marked."""
-    walk = Walk(1, 1, x.size, 1, x.size)
-    out, scales = np.empty(x.size, dtype), np.array([scale], np.uint8)
-    assert (
-        loop(x, out, scales, walk.shape, walk.whole, np.ones(walk.groups, np.uint8), words, nan, formulation.NO_NUMBERS)
-        == 0
-    )
-    return out
-
-
-@pytest.mark.parametrize("rounding", Rounding)
-@pytest.mark.parametrize("name", samples.ELEMENTS)
-def test_compiled_encoders_equal_the_definition_on_numpy(name, rounding):
-    target, stochastic = ELEMENTS[name], rounding == Rounding.SR
-    bits = np.concatenate(
-        [samples.boundary_patterns(FLOAT32, target, 121), samples.random_patterns(FLOAT32, 5000, name, rounding)]
-    ).astype(np.int32)
-    words = samples.generator("compiled", name).integers(0, 1 << 30, bits.shape, dtype=np.uint32)
-    modes = FLOAT32, target, rounding, Overflow.SATURATE
-    loop = rows.convert(formulation.quantizing(*modes), draw_from_words(30) if stochastic else NO_DRAW, None)
-    got = converted(loop, bits, 121, np.uint8, words if stochastic else 0)
-    want = make_encode(*modes)(bits.astype(np.int64), np.int64(121), words.astype(np.int64))
-    samples.assert_same(f"{name} {rounding}", bits, got, want)
-
-
-def test_compiled_decoders_equal_the_definition_on_numpy():
-    for name, target in (("e5m2", "float32"), ("int4", "float16"), ("e2m3", "float64")):
-        source, fmt = ELEMENTS[name], FLOATS[target]
-        codes = np.arange(1 << source.bits, dtype=np.uint8)
-        loop = rows.convert(formulation.decoding(source, fmt), NO_DRAW, None)
-        for scale in (0, 100, 254, 255):
-            out = converted(loop, codes, scale, f"i{fmt.bits // 8}", nan=fmt.nan_code)
-            want = np.broadcast_to(make_decode(source, fmt)(codes.astype(np.int64), np.int64(scale)), codes.shape)
-            samples.assert_same(f"{name} {target} {scale}", codes.astype(np.int16), out, want.astype(out.dtype))

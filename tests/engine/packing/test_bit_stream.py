@@ -24,7 +24,7 @@ def test_runs_begin_at_any_byte(bits):
         number = sum(value << (bits * i) for i, value in enumerate(values))
         assert stream.tobytes() == b"\xee" * into + number.to_bytes(length, "little") + b"\xee" * 8
         again = np.full(first + count + 70, 0xEE, np.uint8)
-        unpack(stream, into, again, first, count)
+        unpack(stream, into, count, again, first)
         assert again.tolist() == [0xEE] * first + values + [0xEE] * 70
 
     check()

@@ -83,7 +83,7 @@ def test_what_is_marked_is_redone_and_nothing_else(walk, place, monkeypatch):
 
 
 def test_loops_have_one_shape_for_rows_and_columns():
-    for name in ("quantize", "find_scales", "convert", "decode"):
+    for name in ("quantize", "decode"):
         assert callable(getattr(rows, name))
         assert callable(getattr(columns, name))
 

@@ -12,7 +12,7 @@ import pytest
 
 import mxnum as mx
 from mxnum.engine.loops.random_bits import NO_DRAW
-from mxnum.engine.quantizing import plan
+from mxnum.engine.quantizing import host, plan
 from tests import samples
 from tests.engine.machine.test_float_environment import DOWNWARD, FLUSH_TO_ZERO, control_bits
 from tests.engine.machine.test_float_environment import pytestmark as where_the_environment_can_be_set
@@ -33,11 +33,11 @@ def in_parts(monkeypatch):
 
     def in_parts(function):
         with monkeypatch.context() as patch:
-            for find in (plan.to_codes_plan, plan.to_values_plan, plan.to_scales_plan, plan.from_codes_plan):
+            for find in (host.to_codes_plan, host.to_values_plan, host.to_scales_plan, host.from_codes_plan):
                 find.cache_clear()
             patch.setattr(plan.Plan, "_around_packed", lambda self, walk: None)
             made = function()
-        for find in (plan.to_codes_plan, plan.to_values_plan, plan.to_scales_plan, plan.from_codes_plan):
+        for find in (host.to_codes_plan, host.to_values_plan, host.to_scales_plan, host.from_codes_plan):
             find.cache_clear()
         return made
 
@@ -185,15 +185,15 @@ def test_one_plan_serves_threads_at_once():
 
 def test_a_plan_is_found_again_and_keeps_no_array():
     x, out = np.ones((7, 64), np.float32), np.empty((7, 64), np.float32)
-    before = plan.to_values_plan.cache_info()
+    before = host.to_values_plan.cache_info()
     mx.fake_quantize(x, "mxfp8_e4m3", out=out)
     mx.fake_quantize(x, "mxfp8_e4m3", rounding=mx.Rounding.RNE, axis=-1)
     mx.fake_quantize(x, "mxfp8_e4m3", out=out)
-    after = plan.to_values_plan.cache_info()
+    after = host.to_values_plan.cache_info()
     assert after.misses - before.misses == 2  # what is written differently has plans of its own
     assert after.hits - before.hits == 1
     mx.fake_quantize(np.asfortranarray(x), "mxfp8_e4m3", out=np.asfortranarray(out))  # and its order in memory has not
-    assert plan.to_values_plan.cache_info().misses == after.misses
+    assert host.to_values_plan.cache_info().misses == after.misses
     kept = [weakref.ref(array) for array in (x, out)]
     del x, out
     gc.collect()
@@ -206,7 +206,7 @@ def test_what_goes_to_the_loops_as_it_is():
             "mxfp4_e2m1", shape, "float32", None, None, None, blocks, "rne", "floor", "saturate", "block", offset,
             "exact", False,
         )  # fmt: skip
-        return plan.to_codes_plan(asked, packed, NO_DRAW).direct is not None
+        return host.to_codes_plan(asked, packed, NO_DRAW).direct is not None
 
     assert is_direct((4, 64), (1, 32))
     assert is_direct((4, 64), (1, 32), packed=True)
