@@ -218,7 +218,7 @@ def _check_blocks(a: Any, b: Any) -> None:
     for name, operand in (("a", a), ("b", b)):
         errors.require(bool(operand.blocks), name, "an MXArray with accumulate='block'", operand.format.name)
         if operand.offsets is not None:
-            raise ValueError(f"Argument {name!r} must not have offsets when accumulate='block'.")
+            raise ValueError(f"Argument {name!r} must be free of offsets when accumulate='block'.")
     block = a.blocks[-1]
     accepted = f"in blocks of {block} along the summed axis with accumulate='block'"
     errors.require(b.blocks[-1] == block, "b", accepted, b.blocks[-1])

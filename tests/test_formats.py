@@ -137,7 +137,7 @@ def test_what_people_read():
     assert "6.25 bits per element" in text
     assert "largest 7.5, smallest normal 1, smallest positive 0.125" in text
     table = formats.describe().splitlines()
-    assert len(table) == 3 + 9
+    assert len(table) == 4 + 9
     assert max(map(len, table)) <= 80
     assert " 2^-14 " in next(line for line in table if line.startswith("mxfp8_e5m2"))
     assert table[-1].endswith("e4m3 (and float32)")

@@ -279,8 +279,8 @@ WRONG = {
     "recipe": (lambda: mxt.emulate(Model(), "mxfp7"), "'recipe' must be one of"),
     "none": (lambda: mxt.emulate(Model(), {"*": 3}), "'recipe' must be a Recipe, a name, a format or a mapping"),
     "pattern": (lambda: mxt.emulate(Model(), {"haed": None, "*": "mxint8"}), "Pattern 'haed' must match the name of"),
-    "filter": (lambda: mxt.emulate(Model(), "mxint8", "blocks.*"), r"Pattern 'blocks\.\*' must fit"),
-    "attention": (lambda: mxt.emulate(Model(), "mxint8", attention="att"), "Pattern 'att' must fit"),
+    "filter": (lambda: mxt.emulate(Model(), "mxint8", "blocks.*"), r"Pattern 'blocks\.\*' must match"),
+    "attention": (lambda: mxt.emulate(Model(), "mxint8", attention="att"), "Pattern 'att' must match"),
     "choice": (lambda: mxt.emulate(Model(), "mxint8", [3]), "'filter' must be patterns of names or a function"),
     "bool": (lambda: mxt.emulate(Model(), "mxint8", True), "'filter' must be patterns of names or a function, not T"),
     "accumulate": (lambda: mxt.emulate(Model(), "mxint8", accumulate="blk"), "'accumulate' must be one of"),
@@ -303,7 +303,7 @@ def test_what_is_wrong_is_said_in_a_sentence_and_changes_nothing(case):
 
 def test_a_wrong_call_changes_nothing():
     model = Model()
-    with pytest.raises(ValueError, match="must fit"):
+    with pytest.raises(ValueError, match="must match"):
         mxt.emulate(model, {"head": "mxint8", "haed": "mxint8"})
     assert not any(isinstance(module, mxt.modules.Emulated) for module in model.modules())
     mxt.emulate(model.block, "mxint8")
