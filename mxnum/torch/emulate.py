@@ -35,7 +35,7 @@ Recipes = Recipe | str | Mapping[str, Any] | Callable[[str, nn.Module], Any]
 Choice = str | Iterable[str] | Callable[[str, nn.Module], bool]
 _ATTRIBUTE = "_mx_emulation"
 #: Why attention was left alone.
-_UNNAMED = "calls scaled_dot_product_attention, which is emulated where it is named, as by attention={!r}"
+_UNNAMED = "calls scaled_dot_product_attention, which is emulated where attention= names the module"
 #: Where encoders of torch look whether they may.
 _FAST_PATHS = (
     (nn.TransformerEncoderLayer, "activation_relu_or_gelu"),
@@ -128,7 +128,11 @@ class Emulation:
         """What was left alone, in one sentence; empty if that is nothing."""
         if not self.left_alone:
             return ""
-        return "Left alone: " + "; ".join(f"{name or 'the model'} {why}" for name, why in self.left_alone.items()) + "."
+        alike: dict[str, list[str]] = {}
+        for name, why in self.left_alone.items():
+            alike.setdefault(why, []).append(name or "the model")
+        told = (f"{'each of ' * (len(names) > 1)}{', '.join(names)} {why}" for why, names in alike.items())
+        return f"Left alone: {'; '.join(told)}."
 
 
 def emulate(
@@ -195,7 +199,7 @@ def emulate(
         wanted = recipe_of(name, module)
         if wanted is None:
             continue
-        reason = _UNNAMED.format(name) if calls else why_not(module, kind, accumulate)
+        reason = _UNNAMED if calls else why_not(module, kind, accumulate)
         if reason is not None or kind is None:
             emulation.left_alone[name] = f"({type(module).__name__}) {reason}"
             continue
