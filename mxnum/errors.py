@@ -25,7 +25,12 @@ def warn_of_old_name(old: str, new: str) -> None:
 def require(condition: bool, argument: str, accepted: str, got: object) -> None:
     """Raise ValueError unless the condition holds."""
     if not condition:
-        raise ValueError(f"Argument {argument!r} must be {accepted}, not {got!r}.")
+        raise ValueError(f"Argument {argument!r} must be {accepted}, not {shown(got)}.")
+
+
+def shown(got: object) -> str:
+    """A value as Python writes it; a number of numpy without its type."""
+    return repr(got.item() if type(got).__module__ == "numpy" and hasattr(got, "item") and not got.shape else got)  # type: ignore[attr-defined]
 
 
 def require_type(condition: bool, argument: str, accepted: str, got: object) -> None:

@@ -509,17 +509,16 @@ def _random(
     if not (type(first) is int and 0 <= first <= _LARGEST_INDEX):  # (quick)
         first = errors.integer("first", first, 0, _LARGEST_INDEX)
     if not rounding.is_stochastic:
-        if random_bits is None and seed is None:
+        if random_bits is None and seed is None and sr_bits == 30:
             return None
-        for name, given in (("random_bits", random_bits), ("seed", seed)):
-            if given is not None:
-                raise ValueError(f"Argument {name!r} must be left out unless rounding='sr'.")
-        return None
+        name = "random_bits" if random_bits is not None else "seed" if seed is not None else "sr_bits"
+        raise ValueError(f"Argument {name!r} must be left out unless rounding='sr'.")
     if random_bits is not None:
         if seed is not None:
             raise errors.exclusive("seed", "random_bits")
         words = as_array("random_bits", random_bits)
-        errors.require_dtype("random_bits", words.dtype, np.dtype(np.uint32))
+        others = "; mxnum.interop.torch takes integers of any type" if is_tensor(random_bits) else ""
+        errors.require_dtype("random_bits", words.dtype, np.dtype(np.uint32), others)
         errors.require(words.shape == shape, "random_bits", f"of shape {shape}", words.shape)
         return RandomBits(sr_bits, words=words)
     if seed is None:

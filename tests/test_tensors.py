@@ -283,3 +283,9 @@ def test_arrays_that_tensors_cannot_show_are_copied():
     for array in (locked, np.arange(4.0)[::-1]):
         same(tensors.as_tensor(array), array)
         assert tensors.as_tensor(array).data_ptr() != array.ctypes.data
+
+
+def test_random_bits_of_another_type_are_refused_with_what_takes_them():
+    x, words = torch.zeros(4, 32), torch.randint(1 << 32, (4, 32))
+    with pytest.raises(TypeError, match=r"mxnum\.interop\.torch takes integers of any type"):
+        mx.fake_quantize(x, "mxfp4_e2m1", rounding="sr", random_bits=words)

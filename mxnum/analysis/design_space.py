@@ -192,6 +192,7 @@ def explore(
     ('mxfp4_e2m1', 'even')
     """
     array, _ = float_array("x", x)
+    errors.require(array.size > 0, "x", "of at least one element", array.shape)
     chosen = [known_formats.get(f) for f in (formats if formats is not None else known_formats.names())]
     for name, values, accepted in (
         ("scale_rules", scale_rules or (), _RULES),

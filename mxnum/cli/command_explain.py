@@ -52,6 +52,9 @@ def explain(
         "quantize", format, source=source, rounding=rounding, scale_rule=scale_rule, overflow=overflow,
         nonfinite=nonfinite, sr_bits=sr_bits,
     )  # fmt: skip
+    for value in values:
+        if value.startswith("--"):  # numbers may be negative, so that typer takes what it does not know for a number
+            raise ValueError(f"No such option: {value}. `mxnum explain --help` lists them.")
     bits = [parsed(value, task.source) for value in values]
     word = _hexadecimal("random", random, 32)
     tensor = _tensor_scale(task, tensor_scale)

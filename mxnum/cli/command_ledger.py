@@ -40,7 +40,7 @@ def ledger(
     from mxnum.files import written_whole
 
     check_output("Option --out", out, force)
-    ids = None if only is None else [each.strip() for each in only.split(",")]
+    ids = None if only is None else [each.strip().upper() for each in only.split(",")]
     report = reproduce(ids, results=str(results), progress=_show)
     broken = [entry for entry in report if entry.verdict == Verdict.FAILED]
     whole = not broken and not report.interrupted

@@ -47,7 +47,7 @@ def reproduce(
 
     if quick and full:
         raise errors.exclusive("quick", "full")
-    ids = None if only is None else [errors.choose("only", id.strip(), tuple(CLAIMS)) for id in only.split(",")]
+    ids = None if only is None else [errors.choose("only", id.strip().upper(), tuple(CLAIMS)) for id in only.split(",")]
     with ended_by_signals(), watching() as watch:
         found = reproduce_into(out, ids, full=full, fresh=fresh, processes=processes, watch=watch)
     if as_json:

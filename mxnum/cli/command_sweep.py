@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -78,6 +80,9 @@ def _print(outcome: Outcome, folder: Path) -> None:
         print_table("", report.HEADINGS, report.rows(outcome.table))
         for line in outcome.verdict:
             print(line)
+        losses = {arm: [run["last_loss"] for run in found["runs"]] for arm, found in outcome.table["arms"].items()}
+        ends = (f"{arm} {median(inf if x is None else x for x in of):.4g}" for arm, of in losses.items())
+        print(f"Loss at the end, median of the seeds: {'; '.join(ends)}.")
         print(f"Runs and tables: {folder}")
     for failure in outcome.failed:
         print(f"Failed: {failure}")

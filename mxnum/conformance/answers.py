@@ -17,9 +17,10 @@ from mxnum import errors
 from mxnum.conformance.expected import as_bits, as_floats
 from mxnum.conformance.grid import as_magnitudes
 from mxnum.conformance.task import Columns, Field, Task
-from mxnum.conformance.tensors import as_array, handed
+from mxnum.conformance.tensors import as_array, handed, is_tensor
+from mxnum.conformance.values import parts_of
 from mxnum.dtypes import ML_DTYPES, Array, code_dtype, numpy_dtype, scale_dtype
-from mxnum.formats import E8M0, ScaleFormat
+from mxnum.formats import E8M0, FLOATS, ScaleFormat
 from mxnum.interop.swizzle import swizzle_scales, unswizzle_scales
 from mxnum.layout import packed_length
 
@@ -120,6 +121,10 @@ def _called_once(function: Callable[..., Any], task: Task, inputs: Columns, arra
         arguments.append(words[:, 0] if task.operation == "encode" else words)
     result = called(function, [argument.copy() for argument in arguments], arrays)
     given: dict[str, Any] = {task.outputs[0].name: result}
+    if task.operation == "quantize" and _is_floats(result):
+        values = floats(result, "function: values", task, (count, task.block))
+        found = parts_of(task, inputs, values)
+        return {field.name: fitted(found[field.name], field.bits) for field in task.outputs}
     if task.operation == "quantize":
         codes, of_scales = both(result)
         shapes = [tuple(getattr(part, "shape", ())) for part in (codes, of_scales)]
@@ -127,6 +132,13 @@ def _called_once(function: Callable[..., Any], task: Task, inputs: Columns, arra
             raise ValueError("Argument 'function' must give (codes, scales), not (scales, codes).")
         given = {"scale": of_scales, "codes": codes}
     return {field.name: _column(given[field.name], field, count, task, scales) for field in task.outputs}
+
+
+def _is_floats(result: Any) -> bool:
+    """Whether it is one array of floats as wide as those that are quantized: of a kernel that gives values."""
+    if not (is_tensor(result) or isinstance(result, np.ndarray)):
+        return False
+    return as_array(result, "function")[1] in FLOATS
 
 
 def both(result: Any) -> tuple[Any, Any]:

@@ -21,7 +21,7 @@ from mxnum.conformance.placement import LAYOUTS, Shape, checked_shapes, from_blo
 from mxnum.conformance.randomness import Words
 from mxnum.conformance.rearranged import Answered, arrangements, repeated
 from mxnum.conformance.report import ArrayResult, Profile, Report
-from mxnum.conformance.task import Columns, Task, make_task
+from mxnum.conformance.task import Columns, Task, known, make_task
 from mxnum.conformance.tensors import chosen
 from mxnum.conformance.verdict import Judge
 from mxnum.dtypes import Array, code_dtype, scale_dtype
@@ -134,7 +134,7 @@ class _Kernel:
     ) -> None:  # fmt: skip
         self.function, self.arrays = function, chosen(arrays)
         self.scales = errors.choose("scales", scales, SCALES)
-        plain = make_task(operation, formats.get(format), **modes)
+        plain = make_task(operation, formats.get(format), **known(modes))
         along = None if block_shape is not None else axis
         self.blocks: Blocks = resolve_blocks((1, 1), plain.block, axis=along, block_shape=block_shape)
         self.task: Task = make_task(operation, plain.format, **{**modes, "block": math.prod(self.blocks)})

@@ -12,7 +12,7 @@ from mxnum.conformance.answers import SCALES, answers_of
 from mxnum.conformance.cases import cases
 from mxnum.conformance.judge import BUG, judge
 from mxnum.conformance.report import Case, Profile, Report
-from mxnum.conformance.task import Columns, make_task
+from mxnum.conformance.task import Columns, known, make_task
 from mxnum.conformance.tensors import chosen
 from mxnum.conformance.verdict import Judge
 from mxnum.dtypes import Array
@@ -57,6 +57,7 @@ def check(
 
         - ``encode``: ``function(x)`` gives element codes; x has the shape (n,);
         - ``quantize``: ``function(x)`` gives ``(codes, scales)``; x has the shape (n, block), scales (n,) or (n, 1);
+          or it gives the values that they stand for, of the type of x;
         - ``scale``: ``function(x)`` gives scale codes;
         - ``dequantize``: ``function(codes, scales)`` gives floats, one scale an element;
         - ``dot``: ``function(a_codes, a_scales, b_codes, b_scales)`` gives n float32 numbers.
@@ -92,7 +93,7 @@ def check(
     >>> check(cast, format="mxfp8_e4m3", operation="encode", overflow="ieee").bugs
     0
     """
-    task = make_task(operation, format, **modes)
+    task = make_task(operation, format, **known(modes))
     arrays, scales = chosen(arrays), errors.choose("scales", scales, SCALES)
     judge_of_all = Judge(task, Profile.of(accept))
     number = 1

@@ -61,7 +61,13 @@ def scales(task: Task) -> Iterator[tuple[str, Answer]]:
         yield name, _changed(_scale, change)
     yield "a scale of m / t, without the largest element", _without_largest
     least = 1 << _number(task).mantissa_bits
+
+    def below_before_rounding(task: Task, inputs: Columns) -> Array:
+        return np.where(_rounded_down(task, inputs) < least, 0, _scale(task, inputs))
+
     yield "the least normal scale in place of smaller ones", lambda t, i: np.maximum(_scale(t, i), least)
+    yield "flushing subnormal scales to zero", lambda t, i: np.where(_scale(t, i) < least, 0, _scale(t, i))
+    yield "flushing scales below the least normal to zero before rounding", below_before_rounding
     yield "a smallest scale code of 1", lambda t, i: np.maximum(_scale(t, i), 1)
     yield "a scale code that is 1 higher", _shifted(1)
     yield "a scale code that is 1 lower", _shifted(-1)

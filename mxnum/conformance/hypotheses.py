@@ -115,7 +115,7 @@ def _elements(task: Task) -> Iterator[tuple[str, Answer]]:
         yield from _random_bits(task)
     yield from _inputs_read_otherwise(task, _codes)
     if not task.element.integer:
-        yield "flushing subnormal results to zero", _flushed
+        yield "flushing subnormal results to zero", lambda t, i: _flushed(t, _codes(t, i))
     sign = 1 << (task.element.bits - 1)
     yield "losing all signs", lambda t, i: _codes(t, _magnitudes(t, i))
     yield "the opposite signs", lambda t, i: _codes(t, _negated(t, i))
@@ -124,6 +124,14 @@ def _elements(task: Task) -> Iterator[tuple[str, Answer]]:
     if task.element.bits < 8:
         yield "codes with their sign extended to 8 bits", lambda t, i: _extended(_codes(t, i), sign, 256)
     yield "codes as negative numbers", lambda t, i: _extended(_codes(t, i), sign, 0)
+    if not (task.is_stochastic or task.element.integer):
+        for mode in Rounding:
+            if mode not in (task.rounding, Rounding.SR):  # two slips at once
+                yield f"rounding {mode} with subnormal results flushed to zero", _with_flushed(mode)
+
+
+def _with_flushed(mode: Rounding) -> Answer:
+    return lambda task, inputs: _flushed(task, _with(rounding=mode)(task, inputs))
 
 
 def _with(**modes: object) -> Answer:
@@ -200,8 +208,8 @@ def _first_of_table(task: Task, inputs: Columns) -> Array:
     return np.where(no_nearest | (code == 1 << (task.element.bits - 1)), 0, code)
 
 
-def _flushed(task: Task, inputs: Columns) -> Array:
-    code, e = _codes(task, inputs), task.element
+def _flushed(task: Task, code: Array) -> Array:
+    e = task.element
     sign = 1 << (e.bits - 1)
     return np.where((code & (sign - 1)) < (1 << e.mantissa_bits), code & sign, code).astype(code.dtype)
 

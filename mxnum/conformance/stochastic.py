@@ -12,7 +12,7 @@ from mxnum.conformance.check import ConformanceError
 from mxnum.conformance.outcome import StochasticReport
 from mxnum.conformance.randomness import Words
 from mxnum.conformance.report import Profile
-from mxnum.conformance.task import make_task
+from mxnum.conformance.task import known, make_task
 from mxnum.conformance.tensors import chosen
 from mxnum.conformance.trial import Trial
 from mxnum.formats import MXFormat, get_e8m0
@@ -89,7 +89,7 @@ def check_stochastic(
     errors.require(rounding == "sr", "rounding", "'sr', or left out", rounding)
     if operation == "quantize":
         get_e8m0(format, "check_stochastic of whole blocks")
-    task = make_task(operation, format, **modes)
+    task = make_task(operation, format, **known(modes))
     errors.require(operation == "encode" or task.block > 1, "block", "at least 2 for quantize", task.block)
     if sr_bits is not None:
         sr_bits = errors.integer("sr_bits", sr_bits, 1, 64)

@@ -61,6 +61,13 @@ def verify(
     reader = text.Reader(answers)
     given = None if vectors is None else text.Reader(vectors)
     header = (given or reader).header
+    if reader.line == 0:
+        raise Incomplete("The answers must be of at least one case, not empty.")
+    if given is None and task is None and not header:
+        raise ValueError(
+            "The answers must repeat the header of the vectors and each case; if they stand alone on their lines, "
+            "give the vectors as well (--vectors)."
+        )
     task = task or Task.from_header(header)
     judge = Judge(task, profile, keep)
     stated = _stated_cases(task, header) if given is None else None
@@ -148,6 +155,8 @@ def _alone(task: Task, reader: text.Reader, given: text.Reader) -> Iterator[tupl
             raise ValueError(
                 f"There must be one answer for each case; from line {first + len(matching)} on there are more."
             )
+        if len(lines[0].split()) == sum(field.count for field in (*task.inputs, *task.outputs)):
+            raise ValueError("The answers must stand alone on their lines where the vectors are given (--vectors).")
         inputs = text.parse_lines(fields, matching, first)
         yield first, inputs, text.parse_lines(task.outputs, lines, first, task.outputs)
 

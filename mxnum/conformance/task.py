@@ -219,6 +219,13 @@ def make_task(
     )
 
 
+def known(modes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The keywords of a call that go to `make_task`; an error if it has no such."""
+    for name in modes:
+        errors.choose("modes", name, tuple(make_task.__kwdefaults__ or ()))
+    return modes
+
+
 def _integer(argument: str, value: int | str, low: int, high: int) -> int:
     if isinstance(value, str) and value.isdecimal():
         value = int(value)

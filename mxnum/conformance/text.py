@@ -68,8 +68,11 @@ def parse_lines(
     result = {
         f.name: np.zeros((len(lines), f.count), np.int64 if f.name in loose else code_dtype(f.bits)) for f in fields
     }
+    buses = [field for field in answers if field.kind == "element" and field.count > 1]
     for row, line in enumerate(lines):
         words = line.split()
+        if buses and len(words) == total - sum(field.count - 1 for field in buses):
+            words = _one_by_one(words, fields, buses, first_line + row)
         if len(words) != total:
             wanted = ", ".join(f"{field.name}[{field.count}]" for field in fields)
             raise ValueError(f"Line {first_line + row} must hold {total} numbers ({wanted}), not {len(words)}.")
@@ -80,6 +83,21 @@ def parse_lines(
                 result[field.name][row, i] = _number(words[at + i], field, bits, first_line + row)
             at += field.count
     return {f.name: fitted(result[f.name], f.bits) if f.name in loose else result[f.name] for f in fields}
+
+
+def _one_by_one(words: list[bytes], fields: Sequence[Field], buses: Sequence[Field], line: int) -> list[bytes]:
+    """The numbers of a line where the codes of each of some fields are one number, each from its lowest bit on."""
+    found: list[bytes] = []
+    for field in fields:
+        if field in buses:
+            bits = field.count * field.bits
+            number = _number(words.pop(0), field, bits, line, bits)
+            mask = (1 << field.bits) - 1
+            found += [b"%X" % (number >> i * field.bits & mask) for i in range(field.count)]
+        else:
+            found += words[: field.count]
+            del words[: field.count]
+    return found
 
 
 def _parse_fixed(fields: Sequence[Field], text: Array) -> Columns | None:
@@ -102,16 +120,14 @@ def _parse_fixed(fields: Sequence[Field], text: Array) -> Columns | None:
     return result
 
 
-def _number(word: bytes, field: Field, bits: int, line: int) -> int:
+def _number(word: bytes, field: Field, bits: int, line: int, said: int | None = None) -> int:
     try:
         value = int(word, 16) if b"_" not in word else -1
     except ValueError:
         value = -1
     if not 0 <= value < 1 << bits:
-        shown = word.decode(errors="replace")
-        raise ValueError(
-            f"Line {line} must give {field.name!r} as hexadecimal digits of at most {field.bits} bits, not {shown!r}."
-        )
+        wanted, shown = said or f"at most {field.bits}", word.decode(errors="replace")
+        raise ValueError(f"Line {line} must give {field.name!r} as hexadecimal digits of {wanted} bits, not {shown!r}.")
     return value
 
 

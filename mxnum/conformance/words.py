@@ -11,6 +11,7 @@ from mxnum.conformance.expected import as_floats, element_codes, is_nan_scale, t
 from mxnum.conformance.explain import explain_element, explain_scale
 from mxnum.conformance.judge import nan_codes, wrong_elements
 from mxnum.conformance.task import Columns, Task
+from mxnum.conformance.values import NO_CODE
 from mxnum.formats import ElementFormat
 
 
@@ -134,6 +135,8 @@ def _block(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
 
 def misfit(code: int, bits: int) -> str:
     """A number that is no code of so many bits, and why."""
+    if code == NO_CODE:
+        return "a value that no code gives"
     return f"{code}, which is negative" if code < 0 else f"0x{code:X}, which does not fit in {bits} bits"
 
 

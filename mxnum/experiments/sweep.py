@@ -290,7 +290,9 @@ def run_all(
     workers = Workers(min(processes or os.cpu_count() or 1, len(tasks)), niceness)
     try:
         return follow(workers, tasks, workers.progress, say, show)
-    except BaseException:
+    except BaseException as problem:
+        if isinstance(problem, KeyboardInterrupt):
+            say("Interrupted: waiting for the processes to end, which takes a moment while they compile.")
         workers.terminate()
         raise
     finally:

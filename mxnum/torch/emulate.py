@@ -34,6 +34,8 @@ Recipes = Recipe | str | Mapping[str, Any] | Callable[[str, nn.Module], Any]
 #: Patterns of names as in a shell, or a function of name and module that says whether.
 Choice = str | Iterable[str] | Callable[[str, nn.Module], bool]
 _ATTRIBUTE = "_mx_emulation"
+#: Why attention was left alone.
+_UNNAMED = "calls scaled_dot_product_attention, which is emulated where attention= names the module"
 #: Where encoders of torch look whether they may.
 _FAST_PATHS = (
     (nn.TransformerEncoderLayer, "activation_relu_or_gelu"),
@@ -51,7 +53,7 @@ class Emulation:
         self._next = position_of(1, 0, 0)
         #: The modules by name.
         self.modules: dict[str, Any] = {}
-        #: Those with parameters that were left alone, and why.
+        #: Those with parameters or attention of their own that were left alone, and why.
         self.left_alone: dict[str, str] = {}
         #: The forward pass whose backward pass this is.
         self._returning: Any = None
@@ -126,7 +128,11 @@ class Emulation:
         """What was left alone, in one sentence; empty if nothing was."""
         if not self.left_alone:
             return ""
-        return "Left alone: " + "; ".join(f"{name or 'the model'} {why}" for name, why in self.left_alone.items()) + "."
+        alike: dict[str, list[str]] = {}
+        for name, why in self.left_alone.items():
+            alike.setdefault(why, []).append(name or "the model")
+        told = (f"{'each of ' * (len(names) > 1)}{', '.join(names)} {why}" for why, names in alike.items())
+        return f"Left alone: {'; '.join(told)}."
 
 
 def emulate(
@@ -185,16 +191,17 @@ def emulate(
             continue
         is_attention = attends is not None and attends(name, module)
         kind = kind_of(module, is_attention)
+        calls = kind is None and _calls_attention(module)
         if kind == "multihead_attention":
             inside += (f"{name}." if name else "",)
-        if kind is None and next(module.parameters(recurse=False), None) is None:
+        if kind is None and not calls and next(module.parameters(recurse=False), None) is None:
             continue
         if chosen is not None and not chosen(name, module):
             continue
         wanted = recipe_of(name, module)
         if wanted is None:
             continue
-        reason = why_not(module, kind, accumulate)
+        reason = _UNNAMED if calls else why_not(module, kind, accumulate)
         if reason is not None or kind is None:
             emulation.left_alone[name] = f"({type(module).__name__}) {reason}"
             continue
@@ -247,6 +254,12 @@ def set_recipe(model: nn.Module, recipe: Recipes | None) -> None:
     hows = {name: site.how.but(made[name]) for name, site in emulation.sites.items()}
     for name, site in emulation.sites.items():
         site.how = hows[name]
+
+
+def _calls_attention(module: nn.Module) -> bool:
+    """Whether a module of no known kind computes attention by torch's function, as far as its own code shows."""
+    code = getattr(type(module).forward, "__code__", None)
+    return "scaled_dot_product_attention" in getattr(code, "co_names", ())
 
 
 def _check_model(model: Any) -> None:

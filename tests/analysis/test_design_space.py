@@ -126,6 +126,11 @@ def test_a_tensor_of_nan_is_ranked_last_and_is_null_in_json():
     assert json.loads(found.to_json())["candidates"][0]["rmse"] is None
 
 
+def test_an_array_of_no_elements_has_no_ranking():
+    with pytest.raises(ValueError, match=r"'x' must be of at least one element, not \(0, 4\)"):
+        explore(np.zeros((0, 4), np.float32))
+
+
 @pytest.mark.parametrize("shape", [(), (100,), (3, 5, 40)])
 def test_any_rank(shape):
     x = np.ones(shape, np.float32)

@@ -308,7 +308,7 @@ def test_without_flint_the_error_names_the_extra(monkeypatch):
     ("arguments", "message"),
     [
         ({"mu": np.nan}, "Argument 'mu' must be finite"),
-        ({"sigma": -1.0}, "Argument 'sigma' must be at least 0"),
+        ({"sigma": -1.0}, "Argument 'sigma' must be at least 0, not -1.0."),
         ({"mu": 0.0, "sigma": 0.0}, "Argument 'sigma' must be positive where mu is 0"),
         ({"mu": 1e38}, "small enough, below 2"),
         ({"distribution": "norma"}, "did you mean 'normal'"),

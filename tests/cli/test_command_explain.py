@@ -50,6 +50,7 @@ def test_random_word(run):
 def test_mistakes(run):
     assert "must be numbers, not 'abc'" in run("explain", "abc", status=2)
     assert "Option --scale must be between 0 and 255" in run("explain", "1", "--scale", 256, status=2)
+    assert run("explain", "3", "--formt", "x", status=2).startswith("Error: No such option: --formt.")
     assert "hexadecimal digits of at most 32 bits" in run("explain", "bits:123456789", status=2)
     assert "hexadecimal digits of at most 32 bits" in run("explain", "1", "--random", "xyz", status=2)
 

@@ -28,6 +28,7 @@ def test_runs_continues_and_compares(run, tmp_path, monkeypatch):
     (tmp_path / "mine.toml").write_text(GOOD)
     printed = run("sweep", "mine.toml", "--processes", 1)
     assert "Runs and tables: mine" in printed
+    assert "Loss at the end, median of the seeds: plain " in printed
     assert next(line for line in printed.splitlines() if "of 2" in line).split()[:4] == ["plain", "0", "of", "2"]
     assert sorted(p.name for p in (tmp_path / "mine").iterdir()) == ["mine.json", "mine.md", "runs"]
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("seed-*")}

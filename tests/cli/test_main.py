@@ -37,6 +37,18 @@ def test_errors_are_one_sentence_and_status_two(capsys, tmp_path):
     assert main(["nonsense"]) == 2
 
 
+def test_closed_streams_are_empty_ones():
+    """As cron and some harnesses close them; no test closed one before."""
+    pytest.importorskip("typer", reason="the extra cli is not installed")
+    command = f"{sys.executable} -m mxnum"
+    for redirected, status in (("verify <&-", 2), ("formats e2m1 >&-", 0), ("formats none 2>&-", 2)):
+        done = subprocess.run(["sh", "-c", f"{command} {redirected}"], capture_output=True, text=True, check=False)
+        assert done.returncode == status, done.stderr
+        assert "Traceback" not in done.stderr
+    done = subprocess.run(["sh", "-c", f"{command} verify <&-"], capture_output=True, text=True, check=False)
+    assert done.stderr == "Error: The answers must be of at least one case, not empty.\n"
+
+
 def test_nothing_heavy_is_loaded_to_list_formats():
     pytest.importorskip("typer", reason="the extra cli is not installed")
     heavy = ["numba", "sympy", "matplotlib", "torch", "scipy", "hypothesis", "safetensors", "ml_dtypes"]

@@ -104,6 +104,17 @@ def divided_by_the_tensor_scale_first(x):
     return with_scales(x, maxima(x) / tensor_scale_of(x) / F(6))
 
 
+def subnormal_scales_flushed(x):
+    found = exact(x)[1].view(ml_dtypes.float8_e4m3fn).astype(F)
+    return with_scales(x, np.where(found < F(2**-6), F(0), found))
+
+
+def small_scales_flushed_before_rounding(x):
+    quotient = maxima(x).astype(np.float64) / 6 / float(tensor_scale_of(x))
+    found = exact(x)[1].view(ml_dtypes.float8_e4m3fn).astype(F)
+    return with_scales(x, np.where(quotient < 2**-6, F(0), found))
+
+
 def tensor_scale_ignored(x):
     return exact(x, tensor_scale=1.0)
 
@@ -126,6 +137,8 @@ def element_divided_twice(x):
 MISTAKES = {
     scales_rounded_down: ("scale", "rounding scales down"),
     divided_by_the_tensor_scale_first: ("scale", "m / t / L in float32"),
+    subnormal_scales_flushed: ("scale", "flushing subnormal scales to zero"),
+    small_scales_flushed_before_rounding: ("scale", "flushing scales below the least normal to zero before rounding"),
     tensor_scale_ignored: ("scale", "a tensor scale of 1"),
     nibbles_swapped: ("codes", "the right codes with the two nibbles of each byte swapped"),
     element_divided_twice: ("codes", "x / s / t in float32"),

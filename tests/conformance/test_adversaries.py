@@ -165,6 +165,8 @@ WRONG = [
     ("a table", from_a_table, BLOCKS, "the first nearest entry of a table of values gives"),
     ("no signs", lambda x: e2m1(abs(x)), E2M1, "are what losing all signs gives"),
     ("flushed", lambda x: np.where(e2m1(x) & 7 < 2, e2m1(x) & 8, e2m1(x)), E2M1, "what flushing subnormal results to zero"),
+    ("rna, flushed", lambda x: np.where(e2m1(x, rounding="rna") & 7 < 2, e2m1(x) & 8, e2m1(x, rounding="rna")), E2M1,
+     "are what rounding rna with subnormal results flushed to zero gives"),
     ("bfloat16 first", lambda x: e2m1(x.astype(ml_dtypes.bfloat16)), E2M1, "are what rounding to bfloat16 first gives"),
     ("one of 5584", at(e2m1, 4259, lambda c: c ^ 1), E2M1, " 1 wrong.*case 4260 "),
     ("nothing", lambda x: np.zeros(len(x), np.uint8), E2M1, "are what a kernel that leaves zeros gives"),

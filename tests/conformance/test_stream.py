@@ -34,6 +34,19 @@ def test_answers_alone():
         assert verify(io.BytesIO(alone), io.BytesIO(given)).is_equal
     with pytest.raises(ValueError, match="one answer for each case; from line"):
         verify(io.BytesIO(alone + b"\n0\n"), io.BytesIO(inputs))
+    with pytest.raises(ValueError, match="must stand alone on their lines"):
+        verify(io.BytesIO(whole), io.BytesIO(inputs))
+
+
+def test_cases_of_ones_own_with_the_codes_of_a_block_as_one_number():
+    head = b"# mxnum-vectors 1\n# operation: quantize\n# format: mxfp6_e2m3:block=4\n"
+    x = b"3f800000 3f000000 be000000 00000000 "
+    report = verify(io.BytesIO(head + x + b" 7d 18 10 24 00\n" + x + b"7d 24418\n"))
+    assert (report.cases, report.is_equal) == (2, True)
+    report = verify(io.BytesIO(b"7d 24418\n"), io.BytesIO(head + b"# answers: no\n" + x + b"\n"))
+    assert (report.cases, report.is_equal) == (1, True)
+    with pytest.raises(ValueError, match="Line 4 must give 'codes' as hexadecimal digits of 24 bits, not '1000000'"):
+        verify(io.BytesIO(head + x + b"7d 1000000\n"))
 
 
 def test_truncated_answers_are_no_success():
@@ -43,8 +56,12 @@ def test_truncated_answers_are_no_success():
     head = [line for line in lines if line.startswith(b"#") and b"cases" not in line]
     with pytest.raises(Incomplete, match="at least one answer"):
         verify(io.BytesIO(b"".join(head)))
-    with pytest.raises(ValueError, match="must have a line '# operation"):
+    with pytest.raises(Incomplete, match="at least one case"):
+        verify(io.BytesIO(b""))  # as where the program before a pipe is not there
+    with pytest.raises(ValueError, match=r"must repeat the header .* give the vectors as well"):
         verify(io.BytesIO(b"00000000 0\n"))
+    with pytest.raises(ValueError, match="must have a line '# operation"):
+        verify(io.BytesIO(b"# format: mxfp4_e2m1\n00000000 0\n"))
 
 
 def test_a_wrong_answer_is_named_by_its_line():

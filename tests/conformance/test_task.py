@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from mxnum.conformance import check
 from mxnum.conformance.task import OPERATIONS, Task, make_task
 from mxnum.formats import MXFormat
 
@@ -38,6 +39,8 @@ def test_mistakes():
         make_task("quantize", "mxfp8_e4m3", nonfinite="raise")
     with pytest.raises(ValueError, match="'sr_bits' must be between 1 and 30"):
         make_task("encode", "mxfp8_e4m3", rounding="sr", sr_bits=31)
+    with pytest.raises(ValueError, match=r"'modes' must be one of \['source', .*'sr_bit'; did you mean 'sr_bits'"):
+        check(lambda x: x, format="mxfp8_e4m3", sr_bit=8)
     with pytest.raises(ValueError, match="must have a line '# format"):
         Task.from_header({"operation": "encode"})
 

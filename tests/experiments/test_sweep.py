@@ -74,6 +74,16 @@ def test_a_process_that_dies_fails_its_task_alone():
         workers.shutdown()
 
 
+def test_an_interruption_says_that_it_waits(monkeypatch, tmp_path):
+    """A process that compiles ends when that is done: a minute on a busy machine, in which nothing was said."""
+    told = []
+    monkeypatch.setattr(sweep, "follow", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
+    tasks = tasks_for({"plain": Experiment(steps=1)}, [1], tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        run_all(tasks, processes=1, say=told.append)
+    assert told == ["Interrupted: waiting for the processes to end, which takes a moment while they compile."]
+
+
 def test_a_state_and_its_estimate(monkeypatch):
     clock = iter([0.0, 5.0, 30.0, 30.0])
     monkeypatch.setattr(sweep.time, "monotonic", lambda: next(clock))

@@ -77,7 +77,13 @@ def test_what_is_emulated_and_what_is_left_alone():
     assert set(emulation.modules) == {
         "embed", "block.attend.qkv", "block.norm", "block.mlp", "conv", "rms", "head"
     }  # fmt: skip
-    assert emulation.unknown == "Left alone: other (Other) is of no kind that is emulated."
+    assert emulation.unknown == (
+        "Left alone: block.attend (Attending) calls scaled_dot_product_attention, which is emulated where attention= "
+        "names the module; other (Other) is of no kind that is emulated."
+    )
+    two = mxt.emulate(nn.Sequential(Other(4, 4), nn.Linear(4, 4), Other(4, 4)))
+    assert two.unknown == "Left alone: each of 0, 2 (Other) is of no kind that is emulated."
+    assert list(mxt.emulate(Model(), "mxfp4_e2m1", attention="*.attend").left_alone) == ["other"]
     assert str(emulation).startswith("7 modules are emulated: 1 Embedding, 2 Linear, 1 LayerNorm, 1 Own, 1 Conv1d, ")
     assert isinstance(model.block["mlp"], Own)
     assert "mxfp4_e2m1" in repr(model.head)
