@@ -15,7 +15,7 @@ from mxnum.conformance.judge import BUG, LABELS, judge
 from mxnum.conformance.outcome import StochasticReport
 from mxnum.conformance.report import Profile
 from mxnum.conformance.task import Columns, Task
-from mxnum.conformance.tiles import OTHERS, Tally, inputs_of
+from mxnum.conformance.tiles import NO_CODE, OTHERS, Tally, inputs_of
 from mxnum.modes import scale_rules
 
 #: The heading of what is wrong where nothing is drawn.
@@ -35,7 +35,8 @@ def judge_scales(report: StochasticReport, tally: Tally) -> None:
     row = int(np.argmax(wrong))
     columns = np.flatnonzero(got[row][:OTHERS])
     named = zip(tally.scale_codes(columns).tolist(), columns.tolist(), strict=True)
-    codes = ", ".join(f"0x{code:02X} ({got[row, column]} times)" for code, column in sorted(named)) or "no code"
+    seen = [(f"0x{code:02X}", column) for code, column in sorted(named)] + [("others", OTHERS), ("no code", NO_CODE)]
+    codes = ", ".join(f"{name} ({got[row, column]} times)" for name, column in seen if got[row, column])
     x = words.block_text(task, tile.x[drawn[row]])
     want = tile.scales[drawn[row]]
     text = f"{int(wrong.sum())} of {int(got.sum())} blocks, e.g. {x}: got {codes}, want 0x{want:02X}."
@@ -105,7 +106,7 @@ def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -
         if wavering.any():
             block = words.block_text(task, tile.x[rows[int(np.argmax(wavering))]])
             report.problem("Scales", f"The same block gets different scales: {block}.")
-        strange = scales[:, -1] > 0
+        strange = scales[:, NO_CODE] > 0
         if strange.any():
             block = words.block_text(task, tile.x[rows[int(np.argmax(strange))]])
             report.problem("Scales", f"What a block gets is no code of {task.scale_bits} bits: {block}.")

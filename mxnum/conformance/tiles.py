@@ -23,7 +23,7 @@ ELEMENTS = 1 << 21
 #: Codes are counted in columns; the last is for what is no code, because it is negative or too large. Codes of scales
 #: get columns as they are met, as far as these reach; the others share the last but one.
 COLUMNS = 258
-OTHERS = COLUMNS - 2
+OTHERS, NO_CODE = COLUMNS - 2, COLUMNS - 1
 #: How often each case stands in a tile, beside the numbers that stay.
 REPEATS = 16
 #: Powers of two between blocks of numbers that are alike otherwise.
@@ -228,7 +228,7 @@ class Tally:
         """The column in which each scale code is counted; codes that are new get one."""
         bits = self.tile.task.scale_bits
         codes, back = np.unique(scales, return_inverse=True)
-        columns = np.full(len(codes), COLUMNS - 1)
+        columns = np.full(len(codes), NO_CODE)
         for i in np.flatnonzero((codes >= 0) & (codes < 1 << bits)).tolist():
             if int(codes[i]) not in self._scale_codes and len(self._scale_codes) < OTHERS:
                 self._scale_codes.append(int(codes[i]))
@@ -251,5 +251,5 @@ class Tally:
 
 def counted(codes: Array, bits: int) -> Array:
     """The column in which each code is counted."""
-    column: Array = np.where((codes >= 0) & (codes < 1 << bits), codes, COLUMNS - 1)
+    column: Array = np.where((codes >= 0) & (codes < 1 << bits), codes, NO_CODE)
     return column
