@@ -26,7 +26,9 @@ def vectors(
     overflow: options.Overflow = "saturate",
     nonfinite: Annotated[str, typer.Option(help="block or element.")] = "block",
     sr_bits: options.SrBits = 30,
-    accumulate: Annotated[str, typer.Option(help="block, exact or sequential.")] = "block",
+    accumulate: Annotated[
+        str | None, typer.Option(help="block, exact or sequential.  [default: block; exact where scales are floats]")
+    ] = None,
     block_size: options.BlockSize = None,
     inputs_only: Annotated[bool, typer.Option("--inputs-only", help="Leave out the right answers.")] = False,
     output: Annotated[

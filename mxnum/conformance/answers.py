@@ -116,6 +116,8 @@ def _called_once(function: Callable[..., Any], task: Task, inputs: Columns, arra
                 arguments[1] = arguments[1].view(scale_dtype(task.format.scale))
         case _:
             arguments = [inputs[name] for name in ("a", "a_scale", "b", "b_scale")]
+            if task.scale_bits > 8:
+                arguments[1::2] = (scales.view(scale_dtype(task.format.scale)) for scales in arguments[1::2])
     if task.is_stochastic:
         words = inputs["random"]
         arguments.append(words[:, 0] if task.operation == "encode" else words)

@@ -62,7 +62,7 @@ def without_nan(task: Task, inputs: Columns) -> Columns:
 
 
 def _level_1(task: Task, words: Words) -> Columns:
-    if task.operation != "encode" and not task.format.scale.power_of_two:
+    if task.operation not in ("encode", "dot") and not task.format.scale.power_of_two:
         made = float_scale_cases.boundaries(task, words)
         return _with_random(task, words, made) if task.operation == "quantize" else made
     match task.operation:
@@ -83,7 +83,7 @@ def _level_1(task: Task, words: Words) -> Columns:
 
 
 def _level_2(task: Task, words: Words, size: int, start: int) -> Columns:
-    if task.operation != "encode" and not task.format.scale.power_of_two:
+    if task.operation not in ("encode", "dot") and not task.format.scale.power_of_two:
         made = float_scale_cases.random(task, words, size, start)
         return _with_random(task, words, made) if task.operation == "quantize" else made
     match task.operation:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from mxnum import errors
+from mxnum.by_numpy import looks_at_elements
 from mxnum.conformance import words
 from mxnum.conformance.chances import Chance
 from mxnum.conformance.expected import as_floats, expected
@@ -14,8 +15,8 @@ from mxnum.conformance.judge import BUG, LABELS, judge
 from mxnum.conformance.outcome import StochasticReport
 from mxnum.conformance.report import Profile
 from mxnum.conformance.task import Columns, Task
-from mxnum.conformance.tiles import Tally
-from mxnum.modes import ScaleRule
+from mxnum.conformance.tiles import NO_CODE, OTHERS, Tally, inputs_of
+from mxnum.modes import scale_rules
 
 #: The heading of what is wrong where nothing is drawn.
 STAYS = "Nothing to draw"
@@ -28,11 +29,14 @@ def judge_scales(report: StochasticReport, tally: Tally) -> None:
         return
     drawn = np.flatnonzero(~tile.is_still)
     got = tally.scales[drawn]
-    wrong = got.sum(axis=1) - got[np.arange(len(drawn)), tile.scales[drawn]]
+    wrong = got.sum(axis=1) - tally.times(drawn, tile.scales[drawn])
     if not wrong.any():
         return
     row = int(np.argmax(wrong))
-    codes = ", ".join(f"0x{code:02X} ({got[row, code]} times)" for code in np.flatnonzero(got[row]))
+    columns = np.flatnonzero(got[row][:OTHERS])
+    named = zip(tally.scale_codes(columns).tolist(), columns.tolist(), strict=True)
+    seen = [(f"0x{code:02X}", column) for code, column in sorted(named)] + [("others", OTHERS), ("no code", NO_CODE)]
+    codes = ", ".join(f"{name} ({got[row, column]} times)" for name, column in seen if got[row, column])
     x = words.block_text(task, tile.x[drawn[row]])
     want = tile.scales[drawn[row]]
     text = f"{int(wrong.sum())} of {int(got.sum())} blocks, e.g. {x}: got {codes}, want 0x{want:02X}."
@@ -40,9 +44,11 @@ def judge_scales(report: StochasticReport, tally: Tally) -> None:
     if (np.count_nonzero(got, axis=1) > 1).any():
         report.problem("Scales", "The same block gets different scales: they are drawn, or depend on other blocks.")
     rules = []
-    for rule in ScaleRule:
-        other = expected(replace(task, operation="scale", scale_rule=rule), {"x": tile.x})["scale"][:, 0]
-        if (got[np.arange(len(drawn)), other[drawn]] == got.sum(axis=1)).all():
+    for rule in scale_rules(task.format.scale.power_of_two):
+        if looks_at_elements(rule):
+            continue
+        other = expected(replace(task, operation="scale", scale_rule=rule), inputs_of(task, tile.x))["scale"][:, 0]
+        if (tally.times(drawn, other[drawn]) == got.sum(axis=1)).all():
             rules.append(rule)
     if rules:
         report.problem("Scales", f"They are what scale rule {errors.joined(rules)} gives.")
@@ -100,15 +106,15 @@ def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -
         if wavering.any():
             block = words.block_text(task, tile.x[rows[int(np.argmax(wavering))]])
             report.problem("Scales", f"The same block gets different scales: {block}.")
-        strange = scales[:, -1] > 0
+        strange = scales[:, NO_CODE] > 0
         if strange.any():
             block = words.block_text(task, tile.x[rows[int(np.argmax(strange))]])
-            report.problem("Scales", f"A block gets something that is not a code of 8 bits: {block}.")
-        steady &= ~wavering & ~strange
+            report.problem("Scales", f"A block gets something that is not a code of {task.scale_bits} bits: {block}.")
+        steady &= ~wavering & ~strange & (scales[:, OTHERS] == 0)
     answers = {task.outputs[-1].name: tally.codes[tile.ids[rows[steady]]].argmax(axis=2)}
     if task.operation == "quantize":
-        answers["scale"] = scales[steady].argmax(axis=1).astype(np.uint8)[:, None]
-    inputs = {"x": tile.x[rows[steady]]}
+        answers["scale"] = tally.scale_codes(scales[steady].argmax(axis=1))[:, None]
+    inputs = inputs_of(task, tile.x[rows[steady]])
     verdicts = judge(task, inputs, answers, {}).verdicts
     for name, bit in LABELS.items():
         report.choice(name, int(((verdicts & (BUG | bit)) == bit).sum()), profile)

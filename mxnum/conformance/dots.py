@@ -8,6 +8,7 @@ import numpy as np
 
 from mxnum.conformance.randomness import Words
 from mxnum.conformance.task import Columns, Task
+from mxnum.dtypes import code_dtype
 
 
 def boundary_dots(task: Task, words: Words) -> Columns:
@@ -20,11 +21,12 @@ def boundary_dots(task: Task, words: Words) -> Columns:
     length = k * count
     rows: list[Columns] = []
 
-    def add(a: Any, b: Any, a_scale: Any = 127, b_scale: Any = 127) -> None:
-        row = {"a_scale": np.zeros(count), "a": np.zeros(length), "b_scale": np.zeros(count), "b": np.zeros(length)}
-        for name, value in (("a_scale", a_scale), ("a", a), ("b_scale", b_scale), ("b", b)):
-            row[name][:] = value
-        rows.append({name: column.astype(np.uint8) for name, column in row.items()})
+    def add(a: Any, b: Any, a_scale: Any = powers(task, 0), b_scale: Any = powers(task, 0)) -> None:
+        row: Columns = {}
+        for name, scales, codes in (("a", a_scale, a), ("b", b_scale, b)):
+            row[f"{name}_scale"] = np.broadcast_to(scales, count).astype(code_dtype(task.scale_bits))
+            row[name] = np.broadcast_to(codes, length).astype(np.uint8)
+        rows.append(row)
 
     first = np.arange(length) == 0
     halves = np.arange(length) < length // 2
@@ -32,8 +34,8 @@ def boundary_dots(task: Task, words: Words) -> Columns:
     def negative(code: int) -> int:
         return (-code) % (1 << element.bits) if element.integer else code ^ sign
 
-    for sa in (0, 1, 64, 120, 126, 127, 128, 160, 254):
-        for sb in (0, 53, 127, 200, 254, 255):
+    for sa in ends(task, (-127, -126, -63, -7, -1, 0, 1, 33, 127)):
+        for sb in [*ends(task, (-127, -74, 0, 73, 127)), *specials(task)]:
             add(largest, largest, sa, sb)
             add(np.where(first, smallest, 0), np.where(first, one, 0), sa, sb)
             add(largest, np.where(halves, one, negative(one)), sa, sb)
@@ -41,8 +43,8 @@ def boundary_dots(task: Task, words: Words) -> Columns:
             add(0, largest, sa, sb)
     rising = np.arange(count)
     for gap in range(0, 40, 1):  # a large block, then ever smaller ones: where float32 addition rounds
-        add(one, np.where(first, one, 0), np.clip(127 + gap - rising * gap, 0, 254), 127)
-        add(np.where(halves, largest, negative(largest)), largest, np.clip(150 - rising * gap, 0, 254), 127)
+        add(one, np.where(first, one, 0), powers(task, gap - rising * gap))
+        add(np.where(halves, largest, negative(largest)), largest, powers(task, 23 - rising * gap))
     for code in range(1 << element.bits):
         add(np.where(first, code, one), one)
         add(np.where(first, code, 0), 0)  # 0 times NaN or infinity
@@ -56,6 +58,27 @@ def boundary_dots(task: Task, words: Words) -> Columns:
     return {name: np.concatenate([fixed[name], loose[name]]) for name in fixed}
 
 
+def powers(task: Task, exponents: Any) -> Any:
+    """Codes of scales that are powers of two, or of the nearest ones that are."""
+    number = task.format.scale.number
+    if number is None:
+        return np.clip(np.asarray(exponents) + task.format.scale.bias, 0, 254)
+    return (np.clip(exponents, number.emin, number.emax) + number.bias) << number.mantissa_bits
+
+
+def ends(task: Task, exponents: tuple[int, ...]) -> list[int]:
+    """Such codes, each once; of floats also zero, the ends of their numbers, and one with all its digits."""
+    number = task.format.scale.number
+    more = [] if number is None else [0, 1, powers(task, 0) - 1, number.max_code]
+    return list(dict.fromkeys(int(code) for code in [*powers(task, np.array(exponents)), *more]))
+
+
+def specials(task: Task) -> list[int]:
+    """Codes of scales that are no numbers."""
+    scale, number = task.format.scale, task.format.scale.number
+    return [scale.nan_code] if number is None else [number.max_code + 1, (1 << task.scale_bits) - 1]
+
+
 def random_dots(task: Task, words: Words, size: int) -> Columns:
     """Finite codes, half of them from the upper binades; scales close together, or anywhere for one row in eight."""
     element = task.element
@@ -63,9 +86,11 @@ def random_dots(task: Task, words: Words, size: int) -> Columns:
     result: Columns = {}
     wild = words.chance(0.125, (size, 1))
     for side in ("a", "b"):
-        near = 127 + words.integers(-6, 6, (size, task.dot_blocks))
-        anywhere = words.integers(0, 255, (size, task.dot_blocks))
-        result[f"{side}_scale"] = np.where(wild, anywhere, near).astype(np.uint8)
+        near = powers(task, words.integers(-6, 6, (size, task.dot_blocks)))
+        if task.format.scale.number is not None:  # (that have fractions)
+            near = near + words.integers(0, (1 << task.format.scale.number.mantissa_bits) - 1, near.shape)
+        anywhere = words.integers(0, (1 << task.scale_bits) - 1, (size, task.dot_blocks))
+        result[f"{side}_scale"] = np.where(wild, anywhere, near).astype(code_dtype(task.scale_bits))
         codes = words.choice(finite, (size, task.block * task.dot_blocks))
         any_code = words.integers(0, (1 << element.bits) - 1, codes.shape).astype(np.uint8)
         result[side] = np.where(wild & words.chance(0.01, codes.shape), any_code, codes)

@@ -14,7 +14,7 @@ import mxnum as mx
 from mxnum import by_numpy
 from mxnum.conformance.grid import as_magnitudes
 from mxnum.conformance.task import Columns, Task
-from mxnum.dtypes import Array, code_dtype, numpy_dtype
+from mxnum.dtypes import Array, code_dtype, numpy_dtype, scale_dtype
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.modes import Nonfinite, Rounding
 
@@ -43,8 +43,11 @@ def expected(task: Task, inputs: Columns) -> Columns:
             how = task.element, task.format.scale, (1, 1), task.source, tensor_scales(inputs)
             return {"value": by_numpy.dequantize(inputs["code"], inputs["scale"], *how)}
         case _:
-            a = mx.MXArray.from_parts(inputs["a"][:, None, :], inputs["a_scale"][:, None, :], task.format)
-            b = mx.MXArray.from_parts(inputs["b"][:, None, :], inputs["b_scale"][:, None, :], task.format)
+            tensor = None if task.format.tensor_scale is None else 1.0
+            scales = (inputs[name][:, None, :].view(scale_dtype(task.format.scale)) for name in ("a_scale", "b_scale"))
+            codes = (inputs[name][:, None, :] for name in ("a", "b"))
+            sides = zip(codes, scales, strict=True)
+            a, b = (mx.MXArray.from_parts(*side, task.format, tensor_scale=tensor) for side in sides)
             value = mx.matmul(a, b.transpose(0, 2, 1), accumulate=task.accumulate)
             return {"value": as_bits(value[:, :, 0], task.source)}
 

@@ -435,7 +435,7 @@ def _dots(task: Task) -> Iterator[tuple[str, Answer]]:
         return lambda t, i: value(replace(t, accumulate=mode), i)
 
     for mode in (Accumulate.EXACT, Accumulate.BLOCK, Accumulate.SEQUENTIAL):
-        if mode != task.accumulate:
+        if mode != task.accumulate and (task.format.scale.power_of_two or not mode.by_block):
             yield f"accumulation {mode}", accumulated(mode)
     yield "the scales of the first block for all", with_first_scale
     yield "the scales of a in place of those of b", lambda t, i: value(t, {**i, "b_scale": i["a_scale"]})

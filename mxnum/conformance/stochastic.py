@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from mxnum import errors
-from mxnum.conformance.answers import SCALES
+from mxnum.by_numpy import looks_at_elements
+from mxnum.conformance.answers import OF_TENSORS, SCALES
 from mxnum.conformance.check import ConformanceError
 from mxnum.conformance.outcome import StochasticReport
 from mxnum.conformance.randomness import Words
@@ -15,7 +16,7 @@ from mxnum.conformance.report import Profile
 from mxnum.conformance.task import known, make_task
 from mxnum.conformance.tensors import chosen
 from mxnum.conformance.trial import Trial
-from mxnum.formats import MXFormat, get_e8m0
+from mxnum.formats import MXFormat
 
 
 class StochasticError(ConformanceError):
@@ -56,7 +57,8 @@ def check_stochastic(
     function
         Called as ``function(x)`` or ``function(x, seed)``, with arrays and for answers as `check` has them:
         for ``encode`` x has the shape (n,) and element codes are wanted, for ``quantize`` (n, block) and
-        ``(codes, scales)``.
+        ``(codes, scales)``. In formats whose tensors have a scale x is a tensor, and a parameter called
+        ``largest`` or ``tensor_scale`` is given its largest magnitude or its scale.
     sr_bits
         How many random bits the callable claims, 1 to 64: a fraction of the gap counts with so many of its first bits.
         None: the fraction itself. The report says which numbers of bits fit.
@@ -87,9 +89,9 @@ def check_stochastic(
     errors.choose("operation", operation, ("encode", "quantize"))
     rounding = modes.pop("rounding", "sr")
     errors.require(rounding == "sr", "rounding", "'sr', or left out", rounding)
-    if operation == "quantize":
-        get_e8m0(format, "check_stochastic of whole blocks")
     task = make_task(operation, format, **known(modes))
+    by_elements = operation == "quantize" and looks_at_elements(task.scale_rule)
+    errors.require(not by_elements, "scale_rule", "'nearest' or 'rceil' for check_stochastic", str(task.scale_rule))
     errors.require(operation == "encode" or task.block > 1, "block", "at least 2 for quantize", task.block)
     if sr_bits is not None:
         sr_bits = errors.integer("sr_bits", sr_bits, 1, 64)
@@ -114,6 +116,7 @@ def takes_seed(function: Callable[..., Any]) -> bool:
             "Argument 'seeded' must be given for a function whose signature cannot be read: True or False."
         ) from None
     named = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    named = [p for p in named if p.name not in OF_TENSORS]
     needed = [p for p in named if p.default is p.empty]
     errors.require(
         bool(named) and len(needed) <= 2, "function", "a callable of (x) or (x, seed)", str(inspect.signature(function))

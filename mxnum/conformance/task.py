@@ -85,8 +85,8 @@ class Task:
 
     @property
     def has_tensor(self) -> bool:
-        """Whether each case is a part of a tensor that has a scale of its own."""
-        return self.format.tensor_scale is not None and self.operation != "encode"
+        """Whether each case is a part of a tensor that has a scale of its own; in dot products these are 1."""
+        return self.format.tensor_scale is not None and self.operation not in ("encode", "dot")
 
     @property
     def is_stochastic(self) -> bool:
@@ -114,7 +114,8 @@ class Task:
                 sides = [(f"{side}_scale", side) for side in ("a", "b")]
                 fields = []
                 for scale, codes in sides:
-                    fields += [Field(scale, 8, self.dot_blocks, "scale"), Field(codes, element, length, "element")]
+                    scales = Field(scale, self.scale_bits, self.dot_blocks, "scale")
+                    fields += [scales, Field(codes, element, length, "element")]
         if self.is_stochastic:
             fields.append(Field("random", 32, fields[0].count, "random"))
         if self.has_tensor:
@@ -182,20 +183,19 @@ def make_task(
     overflow: str = "saturate",
     nonfinite: str = "block",
     sr_bits: int | str = 30,
-    accumulate: str = "block",
+    accumulate: str | None = None,
     dot_blocks: int | str = 2,
     block: int | str | None = None,
 ) -> Task:
     """A task from strings and numbers as users write them, checked. `format` may also be the name of an element.
 
-    The default of `scale_rule` is that of `mxnum.quantize`.
+    The default of `scale_rule` is that of `mxnum.quantize`, of `accumulate` ``"block"``, or ``"exact"`` where scales
+    are floats.
     """
     operation = errors.choose("operation", operation, tuple(OPERATIONS))
     if isinstance(format, str) and format in formats.ELEMENTS:
         format = formats.of_element(format)
     fmt = formats.get(format)
-    if operation == "dot":
-        formats.get_e8m0(fmt, "A dot product of mxnum.conformance")
     if block is not None and _integer("block", block, 1, 4096) != fmt.block:
         name = fmt.name if fmt.name in formats.names() else ""
         fmt = MXFormat(fmt.element, fmt.scale, int(block), name, fmt.tensor_scale)
@@ -204,7 +204,12 @@ def make_task(
     if isinstance(rule, FloatScaleRule) and rule.error_power:
         accepted = f"'nearest' or 'rceil' for {fmt.element.name} elements"
         errors.require(fmt.element.name == "e2m1", "scale_rule", accepted, str(rule))
-    mode = errors.choose_member("accumulate", accumulate, (Accumulate.EXACT, Accumulate.BLOCK, Accumulate.SEQUENTIAL))
+    ways = Accumulate.BLOCK, Accumulate.EXACT, Accumulate.SEQUENTIAL
+    mode = _of_kind(fmt)[0] if accumulate is None else errors.choose_member("accumulate", accumulate, ways)
+    if operation == "dot":
+        names = " or ".join(repr(str(each)) for each in _of_kind(fmt))
+        accepted = f"{names} for {fmt.name}, whose scales are {fmt.scales}"
+        errors.require(mode in _of_kind(fmt), "accumulate", accepted, str(mode))
     return Task(
         operation=operation,
         format=fmt,
@@ -224,6 +229,12 @@ def known(modes: Mapping[str, Any]) -> Mapping[str, Any]:
     for name in modes:
         errors.choose("modes", name, tuple(make_task.__kwdefaults__ or ()))
     return modes
+
+
+def _of_kind(fmt: MXFormat) -> tuple[Accumulate, ...]:
+    """The accumulations that the scales of a format leave; the first is the default."""
+    exact = Accumulate.EXACT, Accumulate.SEQUENTIAL
+    return (Accumulate.BLOCK, *exact) if fmt.scale.power_of_two else exact
 
 
 def _integer(argument: str, value: int | str, low: int, high: int) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache, update_wrapper
 from typing import Any
 
 import numpy as np
@@ -11,15 +13,17 @@ import numpy as np
 from mxnum.conformance import grid
 from mxnum.conformance.answers import answers_of
 from mxnum.conformance.chances import Chance
-from mxnum.conformance.expected import as_floats, expected
+from mxnum.conformance.expected import as_floats, expected, scale_numbers, tensor_scales, with_tensor
 from mxnum.conformance.randomness import Words
 from mxnum.conformance.task import Columns, Task
-from mxnum.dtypes import Array
+from mxnum.dtypes import Array, code_dtype
 
 #: Elements handed to a function at a time.
 ELEMENTS = 1 << 21
-#: Codes are counted in columns; the last is for what is no code, because it is negative or too large.
-COLUMNS = 257
+#: Codes are counted in columns; the last is for what is no code, because it is negative or too large. Codes of scales
+#: get columns as they are met, as far as these reach; the others share the last but one.
+COLUMNS = 258
+OTHERS, NO_CODE = COLUMNS - 2, COLUMNS - 1
 #: How often each case stands in a tile, beside the numbers that stay.
 REPEATS = 16
 #: Powers of two between blocks of numbers that are alike otherwise.
@@ -54,18 +58,48 @@ class Tile:
         return np.bincount(self.ids.ravel(), minlength=self.numbers)[: len(self.chances)]
 
 
-def largest_quotient(task: Task) -> float:
-    """The largest magnitude, divided by its scale, that a block can have without it being drawn for.
+def inputs_of(task: Task, x: Array) -> Columns:
+    """The rows as inputs. All tensors have the same largest magnitude, under which their scale is a power of two."""
+    if not task.has_tensor:
+        return {"x": x}
+    return with_tensor(task, {"x": x, "largest": np.full((len(x), 1), _largest_of_tensor(task))})
 
-    It is a value of the element, or beyond the largest, where it saturates. A block with it has the scale 1.
+
+@cache
+def _largest_of_tensor(task: Task) -> int:
+    """The largest element times the largest scale, or that over a power of two, if the source has no such number."""
+    scale = task.format.scale.number
+    assert scale is not None
+    most = task.element.max * scale.max
+    down = max(0, math.frexp(most)[1] - math.frexp(float(task.source.max))[1] + 1)
+    return int(grid.narrowed(np.array([math.ldexp(most, -down)]), task.source)[0])
+
+
+def factors(task: Task, x: Array) -> Array:
+    """What the elements of each row are divided by, if none of them is drawn for."""
+    inputs = inputs_of(task, x)
+    numbers = scale_numbers(task, expected(replace(task, operation="scale"), inputs)["scale"][:, 0])
+    tensor = tensor_scales(inputs)
+    return numbers if tensor is None else numbers * tensor[:, 0].astype(np.float64)
+
+
+def largest_quotient(task: Task) -> float:
+    """The largest magnitude, divided by its factor, that a block can have without it being drawn for.
+
+    It is a value of the element, or beyond the largest, where it saturates. A block with it has the factor 1.
     """
     if task.operation == "encode":
         return np.inf
-    top = 2.0**task.element.emax
-    candidates = np.array([task.element.max, top, *([top * (2 - 2.0**-7)] * task.overflow.saturates)])
+    if task.format.scale.number is None:
+        top = 2.0**task.element.emax
+        candidates = np.array([task.element.max, top, *([top * (2 - 2.0**-7)] * task.overflow.saturates)])
+    else:  # (a quarter of the scale's last place above a power of two)
+        above = 1 + 2.0 ** -(task.format.scale.number.mantissa_bits + 2)
+        candidates = task.element.max * np.array([1, *([above] * task.overflow.saturates)])
     rows = grid.narrowed(np.repeat(candidates, task.block), task.source).reshape(-1, task.block)
-    codes = expected(replace(task, operation="scale"), {"x": rows})["scale"][:, 0]
-    return float(np.ldexp(candidates, 127 - codes.astype(np.int64)).max())
+    held, found = as_floats(rows, task.source)[:, 0].astype(np.float64), factors(task, rows)
+    is_power = np.frexp(found)[0] == 0.5
+    return float((held / found)[is_power].max())
 
 
 def still_numbers(task: Task, reach: float) -> Array:
@@ -77,6 +111,8 @@ def still_numbers(task: Task, reach: float) -> Array:
     values = np.concatenate([values, beyond[beyond >= (top if task.overflow.saturates else after)]])
     values = values[values <= min(reach, float(task.source.max))]
     bits = grid.with_neighbours(grid.narrowed(values, task.source), task.source, reach=0)
+    if task.has_tensor:  # (which one of these would spoil)
+        return bits
     special = np.array([np.inf, -np.inf, *([np.nan, -np.nan] * task.takes_nan)])
     return np.concatenate([bits, grid.narrowed(special, task.source)])
 
@@ -110,7 +146,7 @@ def constant_tile(task: Task, chance: Chance, words: Words) -> Tile:
 
 
 def _tile(task: Task, chances: list[Chance], x: Array, ids: Array, is_still: Array) -> Tile:
-    want = expected(task, {"x": x})
+    want = expected(task, inputs_of(task, x))
     scales = want["scale"][:, 0] if "scale" in want else np.zeros(len(x), np.uint8)
     magnitudes = grid.as_magnitudes(x, task.source)
     is_special = ~np.isfinite(magnitudes).all(axis=1) | (magnitudes == 0).all(axis=1)
@@ -118,12 +154,13 @@ def _tile(task: Task, chances: list[Chance], x: Array, ids: Array, is_still: Arr
 
 
 def _offsets(task: Task, values: list[float]) -> list[int]:
-    """The powers of two at which all these values are numbers of the source."""
+    """The powers of two at which all these values are numbers of the source, and the factor of the last of them."""
     exact = []
     for offset in OFFSETS:
         moved = np.ldexp(values, offset)
         if np.array_equal(as_floats(grid.narrowed(moved, task.source), task.source).astype(np.float64), moved):
-            exact.append(offset)
+            row = grid.narrowed(np.full((1, task.block), moved[-1]), task.source)
+            exact += [offset] * bool(factors(task, row)[0] == 2.0**offset)
     return exact
 
 
@@ -161,17 +198,25 @@ class Tally:
         #: How often each number became each code, in blocks with the right scale; how often each row got each scale.
         self.codes = np.zeros((tile.numbers, COLUMNS), np.int64)
         self.scales = np.zeros((len(tile.x), COLUMNS), np.int64)
+        self._scale_codes: list[int] = []
 
     def draw(self, seed: int | None) -> Columns:
         """Call the function once; what it answered."""
         tile, rows = self.tile, self.rows
         arguments = () if seed is None else (seed,)
-        inputs = {"x": tile.x[rows]}
-        answers = answers_of(lambda x: self._function(x, *arguments), tile.task, inputs, *self._form)
+        inputs = inputs_of(tile.task, tile.x[rows])
+
+        def function(x: Array, **known: Any) -> Any:
+            return self._function(x, *arguments, **known)
+
+        if tile.task.has_tensor:  # (by whose parameters it is told of the tensor)
+            update_wrapper(function, self._function, updated=())
+        answers = answers_of(function, tile.task, inputs, *self._form)
         codes, ids = counted(answers[tile.task.outputs[-1].name], tile.task.element.bits), self.ids
         if "scale" in answers:
-            scales = counted(answers["scale"][:, 0], 8)
-            self.scales += np.bincount(rows * COLUMNS + scales, minlength=self.scales.size).reshape(-1, COLUMNS)
+            scales = answers["scale"][:, 0]
+            cells = rows * COLUMNS + self._columns(scales)
+            self.scales += np.bincount(cells, minlength=self.scales.size).reshape(-1, COLUMNS)
             right = (scales == tile.scales[rows]) | tile.is_special[rows]
             if not right.all():
                 codes, ids = codes[right], ids[right]
@@ -179,8 +224,32 @@ class Tally:
         self.codes += np.bincount(cells, minlength=self.codes.size).reshape(-1, COLUMNS)
         return answers
 
+    def _columns(self, scales: Array) -> Array:
+        """The column in which each scale code is counted; codes that are new get one."""
+        bits = self.tile.task.scale_bits
+        codes, back = np.unique(scales, return_inverse=True)
+        columns = np.full(len(codes), NO_CODE)
+        for i in np.flatnonzero((codes >= 0) & (codes < 1 << bits)).tolist():
+            if int(codes[i]) not in self._scale_codes and len(self._scale_codes) < OTHERS:
+                self._scale_codes.append(int(codes[i]))
+            columns[i] = self.column(int(codes[i]))
+        return columns[back]
+
+    def column(self, code: int) -> int:
+        """Of a scale code."""
+        return self._scale_codes.index(code) if code in self._scale_codes else OTHERS
+
+    def times(self, rows: Array, codes: Array) -> Array:
+        """How often each of these rows got the scale code beside it."""
+        found: Array = self.scales[rows, [self.column(code) for code in codes.tolist()]]
+        return found
+
+    def scale_codes(self, columns: Array) -> Array:
+        """The codes of columns that have one."""
+        return np.array(self._scale_codes, np.int64)[columns].astype(code_dtype(self.tile.task.scale_bits))
+
 
 def counted(codes: Array, bits: int) -> Array:
     """The column in which each code is counted."""
-    column: Array = np.where((codes >= 0) & (codes < 1 << bits), codes, COLUMNS - 1)
+    column: Array = np.where((codes >= 0) & (codes < 1 << bits), codes, NO_CODE)
     return column

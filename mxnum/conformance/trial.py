@@ -17,7 +17,7 @@ from mxnum.conformance.randomness import Words
 from mxnum.conformance.report import Profile
 from mxnum.conformance.shares import Levels, Shares
 from mxnum.conformance.task import Columns, Task
-from mxnum.conformance.tiles import ELEMENTS, Tally, constant_tile, largest_quotient, make_tile
+from mxnum.conformance.tiles import ELEMENTS, Tally, constant_tile, inputs_of, largest_quotient, make_tile
 from mxnum.dtypes import Array
 from mxnum.modes import Rounding
 
@@ -169,7 +169,9 @@ class Trial:
         """Whether a rounding that draws nothing gives all the codes of the cases."""
         for tally in tallies:
             tile, count = tally.tile, len(tally.tile.chances)
-            codes = expected(replace(self.task, rounding=mode), {"x": tile.x})[self.task.outputs[-1].name]
+            codes = expected(replace(self.task, rounding=mode), inputs_of(self.task, tile.x))[
+                self.task.outputs[-1].name
+            ]
             drawn = tile.ids < count
             if not (tally.codes[tile.ids[drawn], codes[drawn]] > 0).all():
                 return False

@@ -30,7 +30,8 @@ def describe(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
             meaning = f"code {hexadecimal(code, task.element.bits)} ({plain(task.element.value(code))}) at scale "
             return meaning + f"{scale_text(task, s)}{_of_tensor(inputs)}: {value(task.source, got, want)}"
         case _:
-            scales = [[f"{int(s):02X}" for s in inputs[name][0]] for name in ("a_scale", "b_scale")]
+            digits = 2 * ((task.scale_bits + 7) // 8)
+            scales = [[f"{int(s):0{digits}X}" for s in inputs[name][0]] for name in ("a_scale", "b_scale")]
             codes = [shortened([hexadecimal(int(c), task.element.bits)[2:] for c in inputs[n][0]]) for n in ("a", "b")]
             factors = f"a = {codes[0]} at scales {' '.join(scales[0])}, b = {codes[1]} at {' '.join(scales[1])}"
             return f"{factors}: {value(task.source, got, want)} by accumulation {task.accumulate}"

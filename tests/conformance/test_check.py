@@ -38,6 +38,26 @@ def test_the_library_itself(fmt):
     assert check(dot, format=fmt, operation="dot", level=2, count=50).is_equal
 
 
+@pytest.mark.parametrize("fmt", ["nvfp4", "e4m3:block=16,scale=float32"])
+def test_dot_products_under_float_scales(fmt):
+    """A kernel of numpy that adds in float64, and one that takes the first scale of a row for all."""
+    blocks = mx.formats.get(fmt)
+
+    def dot(a, a_scales, b, b_scales, of=slice(None)):
+        sides = []
+        for codes, scales in ((a, a_scales), (b, b_scales)):
+            wide = mx.decode(scales, "e4m3") if scales.dtype == np.uint8 else scales
+            wide = np.broadcast_to(wide[:, of], wide.shape).astype(np.float64).repeat(blocks.block, axis=1)
+            sides.append(mx.decode(codes, blocks.element).astype(np.float64) * wide)
+        return (sides[0] * sides[1]).sum(axis=1).astype(np.float32)
+
+    how = {"format": fmt, "operation": "dot", "level": 2, "count": 60, "dot_blocks": 4, "shrink": False}
+    assert check(dot, **how).conforms
+    with pytest.raises(ConformanceError, match="the scales of the first block for all") as caught:
+        check(lambda *x: dot(*x, of=slice(1)), **how)
+    assert "a = " in str(caught.value)
+
+
 def test_stochastic():
     def encode(x, words):
         return mx.encode(x, "e2m1", rounding="sr", random_bits=words, sr_bits=10)

@@ -9,7 +9,7 @@ from mxnum.conformance.outcome import StochasticReport
 from mxnum.conformance.randomness import Words
 from mxnum.conformance.report import Profile
 from mxnum.conformance.task import make_task
-from mxnum.conformance.tiles import Tally, counted, largest_quotient, make_tile
+from mxnum.conformance.tiles import NO_CODE, Tally, counted, largest_quotient, make_tile
 
 
 def judged(change, operation="quantize", accept=None, **modes):
@@ -76,7 +76,7 @@ def test_wrong_scales_are_said_once():
 
 def test_what_is_no_code_is_said_to_be_none():
     """Answers may be integers of any kind: what does not fit is counted by itself."""
-    assert counted(np.array([-1, 0, 15, 16, 300]), 4).tolist() == [256, 0, 15, 256, 256]
+    assert counted(np.array([-1, 0, 15, 16, 300]), 4).tolist() == [NO_CODE, 0, 15, NO_CODE, NO_CODE]
     task = make_task("encode", "mxfp4_e2m1")
     tile = make_tile(task, chances(task, Words(0), 1 / 16), Words(1))
     tally, report = Tally(lambda x: mx.encode(x, "e2m1"), tile, 1, Words(2)), StochasticReport(task, None)
@@ -84,7 +84,7 @@ def test_what_is_no_code_is_said_to_be_none():
     still = int(tile.ids[tile.is_still][5, 0])
     for number in (0, still):
         tally.codes[number] = 0
-        tally.codes[number, 256] = 8
+        tally.codes[number, NO_CODE] = 8
     judge_codes(report, tally, Profile.of(None))
     judge_what_stays(report, tally, Profile.of(None))
     assert "got what is no code of 4 bits 8 times of 8, which is neither" in report.problems["Codes"][1]
@@ -102,8 +102,8 @@ def test_a_scale_that_is_no_code():
     tally.draw(None)
     for row in (0, len(tile.x) - 1):
         tally.scales[row] = 0
-        tally.scales[row, 256] = 1
+        tally.scales[row, NO_CODE] = 1
     judge_scales(report, tally)
     judge_what_stays(report, tally, Profile.of(None))
-    assert "got 0x100 (1 times), want 0x7F" in report.problems["Scales"][0]
+    assert "got no code (1 times), want 0x7F" in report.problems["Scales"][0]
     assert "is not a code of 8 bits" in report.problems["Scales"][1]

@@ -97,3 +97,25 @@ def test_dot(accumulate):
         )
         want = reference.dot(a, b, accumulate=accumulate)
         assert got[i] == np.float32(want).view(np.uint32)
+
+
+@pytest.mark.parametrize("fmt", ["nvfp4", "e5m2:block=4,scale=float32", "int4:block=8,scale=float16"])
+@pytest.mark.parametrize("accumulate", ["exact", "sequential"])
+def test_dot_of_blocks_with_float_scales(fmt, accumulate):
+    """Against the reference's sum over numbers that are decoded by hand, in float64, which holds them."""
+    task = make_task("dot", fmt, accumulate=accumulate, dot_blocks=2)
+    inputs = some(task, 12)
+    got = expected(task, inputs)["value"][:, 0]
+    scale, element = task.format.scale, np.array(task.element.values())
+    with np.errstate(invalid="ignore"):  # (infinity times zero)
+        values = {
+            side: element[inputs[side]]
+            * np.vectorize(lambda code: scale.value(int(code)))(inputs[f"{side}_scale"]).repeat(task.block, axis=1)
+            for side in ("a", "b")
+        }
+    specials = 0
+    for row, a, b in zip(got, values["a"], values["b"], strict=True):
+        want = reference.dot(a, b, accumulate=accumulate)
+        specials += np.isnan(want)
+        assert row == np.float32(want).view(np.uint32) or (np.isnan(want) and np.isnan(row.view(np.float32)))
+    assert specials < 6
