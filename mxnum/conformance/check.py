@@ -60,7 +60,7 @@ def check(
           or it gives the values that they stand for, of the type of x;
         - ``scale``: ``function(x)`` gives scale codes;
         - ``dequantize``: ``function(codes, scales)`` gives floats, one scale an element;
-        - ``dot``: ``function(a_codes, a_scales, b_codes, b_scales)`` gives n float32 numbers.
+        - ``dot``: ``function(a_codes, a_scales, b_codes, b_scales)`` gives n float32 numbers; tensor scales are 1.
 
         With ``rounding="sr"`` the random words come as one more argument. It may give arrays or tensors: codes as
         integers, as the element's own type of ml_dtypes or torch, or packed, row by row, in bytes of the shape

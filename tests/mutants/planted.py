@@ -210,7 +210,7 @@ MUTANTS = (
         "return np.asarray(_magnitude(code, wider) > e.max_code)",
         "return np.asarray(_magnitude(code, wider) >= e.max_code)",
         "Ties beyond the largest value count as clamped where they round to it.",
-        (f"{STATISTICS}::test_who_is_beyond_max_beside_the_largest_value",),
+        (f"{STATISTICS}::test_who_is_clamped_beside_the_largest_value",),
     ),
     Mutant(
         "underflow-of-zeros", "mxnum/analysis/observed.py",
