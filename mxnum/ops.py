@@ -133,10 +133,7 @@ def quantize(
     into = None if out is None else _writable_parts(out)
     random = random if random is None or into is None else random_copied_if_overlapping(random, *into)
     words = None if random is None else random.words
-    if type(array) is np.ndarray and given is words is into is None:  # (quick)
-        engine = dispatch.host_engine()
-    else:
-        engine = dispatch.engine(x=array, scales=given, random_bits=words, out=None if into is None else into[0])
+    engine = dispatch.engine(x=array, scales=given, random_bits=words, out=None if into is None else into[0])
     has_tensor = tensor_scale is not None or not settings.by_powers_of_two
     tensor = _tensor_scale(engine, array, settings, tensor_scale, threads) if has_tensor else None
     request = Request(settings, array, given, random, checked_threads(threads), is_packed, tensor)
@@ -199,10 +196,7 @@ def fake_quantize(
     into = None if out is None else checked_out(host_view("out", out), array.shape, array.dtype)
     random = None if random is None else random_copied_if_overlapping(random, into)
     words = None if random is None else random.words
-    if type(array) is np.ndarray and given is words is into is None:  # (quick)
-        engine = dispatch.host_engine()
-    else:
-        engine = dispatch.engine(x=array, scales=given, random_bits=words, out=into)
+    engine = dispatch.engine(x=array, scales=given, random_bits=words, out=into)
     has_tensor = tensor_scale is not None or not settings.by_powers_of_two
     tensor = _tensor_scale(engine, array, settings, tensor_scale, threads) if has_tensor else None
     request = Request(settings, array, given, random, checked_threads(threads), False, tensor)

@@ -59,7 +59,7 @@ WRONG = [
     ),
     (
         lambda x: quantize(abs(x)),
-        r"shape \(128, 128\), contiguous, .*what losing all signs gives, and so are the \d+ right",
+        r"shape \(128, 128\), contiguous, .*what losing all signs gives, and so are the right codes of \d+ blocks",
     ),
     (transposed_scales, r"shape \(3, 65\), .*All answers are right if scales are read as written column by column"),
     (without_tails, r"shape \(3, 65\), contiguous, .*All answers are right if short last blocks are left zero"),
@@ -235,7 +235,7 @@ def test_values_under_scales_that_are_floats(format, packed):
     ("kernel", "says"),
     [
         (of_blocks_of_rows, "wrong"),
-        (lambda x: nvfp4(x, arithmetic="torchao"), "as torchao computes them"),
+        (lambda x: nvfp4(x, arithmetic="torchao"), "in all cases what torchao computes"),
         (lambda x: nvfp4(contiguous(x)), "if x is taken for contiguous memory"),
         (lambda x: (nvfp4(x)[0], nvfp4(x)[1].T.copy().reshape(nvfp4(x)[1].shape)), "as written column by column"),
         (lambda x: nvfp4(x, tensor_scale=1.0), "a tensor scale of 1"),

@@ -275,7 +275,9 @@ def test_a_seed_is_handed_over_where_it_is_wanted():
     assert [takes_seed(f) for f in (both, one, optional, named)] == [True, False, False, True]
     with pytest.raises(ValueError, match=r"Argument 'function' must be a callable of \(x\) or \(x, seed\), not"):
         takes_seed(three)
-    with pytest.raises(ValueError, match="Argument 'seeded' must be True or False for a function without a signature"):
+    with pytest.raises(
+        ValueError, match="Argument 'seeded' must be given for a function whose signature cannot be read"
+    ):
         takes_seed(max)
 
 
