@@ -292,7 +292,7 @@ def run_all(
         return follow(workers, tasks, workers.progress, say, show)
     except BaseException as problem:
         if isinstance(problem, KeyboardInterrupt):
-            say("Interrupted: waiting for the processes to end, which takes a moment while they compile.")
+            say("Interrupted: ending the processes; one that is compiling finishes that first.")
         workers.terminate()
         raise
     finally:

@@ -81,7 +81,7 @@ def test_an_interruption_says_that_it_waits(monkeypatch, tmp_path):
     tasks = tasks_for({"plain": Experiment(steps=1)}, [1], tmp_path)
     with pytest.raises(KeyboardInterrupt):
         run_all(tasks, processes=1, say=told.append)
-    assert told == ["Interrupted: waiting for the processes to end, which takes a moment while they compile."]
+    assert told == ["Interrupted: ending the processes; one that is compiling finishes that first."]
 
 
 def test_a_state_and_its_estimate(monkeypatch):
