@@ -26,7 +26,7 @@ def test_two_processes_train_the_model_of_one(how, tmp_path):
     ]
     said = [process.communicate(timeout=240)[0] for process in started]
     assert [process.returncode for process in started] == [0, 0], "\n".join(said)
-    (one, state), (two, other) = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
+    (one, state), (two, other) = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2))
     alone = worker.model()
     start = {name: value.clone() for name, value in alone.state_dict().items()}
     mxt.emulate(alone, worker.RECIPE, seed=5)
