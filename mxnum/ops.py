@@ -133,12 +133,8 @@ def quantize(
     into = None if out is None else _writable_parts(out)
     random = random if random is None or into is None else random_copied_if_overlapping(random, *into)
     words = None if random is None else random.words
-    if type(array) is np.ndarray and given is words is into is None:  # (quick)
-        engine = dispatch.host_engine()
-    else:
-        engine = dispatch.engine(x=array, scales=given, random_bits=words, out=None if into is None else into[0])
-    has_tensor = tensor_scale is not None or not settings.by_powers_of_two
-    tensor = _tensor_scale(engine, array, settings, tensor_scale, threads) if has_tensor else None
+    engine = dispatch.engine_of(array, given, words, None if into is None else into[0])
+    tensor = _tensor_scale(engine, array, settings, tensor_scale, threads)
     request = Request(settings, array, given, random, checked_threads(threads), is_packed, tensor)
     if out is None:
         return _mx_array(x, engine.quantize(request), settings, settings.shape if is_packed else None, tensor)
@@ -199,12 +195,8 @@ def fake_quantize(
     into = None if out is None else checked_out(host_view("out", out), array.shape, array.dtype)
     random = None if random is None else random_copied_if_overlapping(random, into)
     words = None if random is None else random.words
-    if type(array) is np.ndarray and given is words is into is None:  # (quick)
-        engine = dispatch.host_engine()
-    else:
-        engine = dispatch.engine(x=array, scales=given, random_bits=words, out=into)
-    has_tensor = tensor_scale is not None or not settings.by_powers_of_two
-    tensor = _tensor_scale(engine, array, settings, tensor_scale, threads) if has_tensor else None
+    engine = dispatch.engine_of(array, given, words, into)
+    tensor = _tensor_scale(engine, array, settings, tensor_scale, threads)
     request = Request(settings, array, given, random, checked_threads(threads), False, tensor)
     return answer(engine.fake_quantize(request, into), x, out)
 
