@@ -33,6 +33,13 @@ def engine(**arguments: Any) -> Any:
     return host_engine()
 
 
+def engine_of(x: Any, scales: Any, random_bits: Any, out: Any) -> Any:
+    """The same for the arrays of a quantization; asked soonest for one array in host memory."""
+    if type(x) is ndarray and scales is random_bits is out is None:
+        return host_engine()
+    return engine(x=x, scales=scales, random_bits=random_bits, out=out)
+
+
 def host_engine() -> Any:
     """The engine of the host."""
     return _chosen.get() or _compiled()
