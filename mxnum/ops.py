@@ -218,9 +218,9 @@ def fake_quantizer(
 ) -> Callable[[], Array]:
     """A `fake_quantize` to call again and again on one array whose numbers change: the preparation is done once.
 
-    What comes back takes no arguments. Each call writes the values of what x then holds to `out`, and returns `out`;
-    one thread may call it at a time. The keywords are those of `fake_quantize`, without stochastic rounding, offsets
-    and given scales.
+    The function returned takes no arguments. Each call writes the values of what x then holds to `out`, and returns
+    `out`; one thread may call it at a time. The keywords are those of `fake_quantize`, without stochastic rounding,
+    offsets and given scales.
 
     >>> import numpy as np, mxnum as mx
     >>> x, out = np.zeros(3, np.float32), np.empty(3, np.float32)
@@ -406,7 +406,7 @@ def _stores_packed(packed: Any, settings: Settings, out: Any) -> bool:
         errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
         errors.require(out.blocks == blocks, "out", f"in blocks {blocks}", out.blocks)
         errors.require(has_offsets == wanted, "out", "with offsets" if wanted else "without offsets", out)
-        errors.require(is_packed or not packed, "out", "held packed", out)
+        errors.require(is_packed or not packed, "out", "packed", out)
     return is_packed
 
 
@@ -501,17 +501,16 @@ def _random(
     if not (type(first) is int and 0 <= first <= _LARGEST_INDEX):  # (quick)
         first = errors.integer("first", first, 0, _LARGEST_INDEX)
     if not rounding.is_stochastic:
-        if random_bits is None and seed is None:
+        if random_bits is None and seed is None and sr_bits == 30:
             return None
-        for name, given in (("random_bits", random_bits), ("seed", seed)):
-            if given is not None:
-                raise ValueError(f"Argument {name!r} must be left out unless rounding='sr'.")
-        return None
+        name = "random_bits" if random_bits is not None else "seed" if seed is not None else "sr_bits"
+        raise ValueError(f"Argument {name!r} must be left out unless rounding='sr'.")
     if random_bits is not None:
         if seed is not None:
             raise errors.exclusive("seed", "random_bits")
         words = as_array("random_bits", random_bits)
-        errors.require_dtype("random_bits", words.dtype, np.dtype(np.uint32))
+        others = "; mxnum.interop.torch takes integers of any type" if is_tensor(random_bits) else ""
+        errors.require_dtype("random_bits", words.dtype, np.dtype(np.uint32), others)
         errors.require(words.shape == shape, "random_bits", f"of shape {shape}", words.shape)
         return RandomBits(sr_bits, words=words)
     if seed is None:
