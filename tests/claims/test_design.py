@@ -48,8 +48,12 @@ def test_smaller_blocks(report):
 
 
 def test_block_organisation(report):
-    assert report["M7"].verdict == Verdict.REPRODUCED
-    assert list(held(report, "M7").values()) == [True] * 5
+    """As the paper has it on tensors made as it describes them, and not on those of small language models."""
+    assert report["M7"].verdict == Verdict.DIFFERS
+    assert list(held(report, "M7").values())[:5] == [True] * 5
+    of_models = {what: holds for what, holds in held(report, "M7").items() if "language model" in what}
+    assert len(of_models) == 9
+    assert not any(holds for what, holds in of_models.items() if not what.startswith("weights"))
 
 
 def test_best_rule_is_the_least_error(monkeypatch):

@@ -47,7 +47,7 @@ def test_what_cannot_be_read_says_why(tmp_path):
         ("head.npy", whole[:50], "cannot be read"),
         ("empty.npy", b"", "cannot be read"),
         ("text.npy", b"1 2 3\n", "cannot be read"),
-        ("text.npz", b"1 2 3\n", "no .npz archive"),
+        ("text.npz", b"1 2 3\n", "not an .npz archive"),
         ("x.csv", b"1,2\n", "must end in .npy, .npz, .safetensors or .gguf"),
     ]:
         (tmp_path / name).write_bytes(content)

@@ -67,7 +67,7 @@ def test_checkpoints_that_lack_something(tmp_path):
     safetensors.save(
         path, {"w.blocks": blocks, "v_blocks": blocks, "v_scales": blocks, "u.blocks": blocks.astype(float)}
     )
-    with pytest.raises(ValueError, match=r"must hold 'w\.scales' beside 'w\.blocks', and does not\.$"):
+    with pytest.raises(ValueError, match=r"must hold 'w\.scales' beside 'w\.blocks'; it does not\.$"):
         gpt_oss.load_tensor(path, "w")
     with pytest.raises(ValueError, match=r"File '.*' must hold 'v' as in gpt-oss: Argument 'scales' must be of shape"):
         gpt_oss.load_tensor(path, "v")

@@ -96,7 +96,7 @@ def test_damaged_files_say_so(tmp_path):
         whole[:20]: "header is cut off",
         whole[:-1]: "ends before the data of 'b'",
         (5).to_bytes(8, "little") + b"hello": "header is not JSON",
-        (2).to_bytes(8, "little") + b"[]": "not a table",
+        (2).to_bytes(8, "little") + b"[]": "not a JSON object",
         (12).to_bytes(8, "little") + b'{"x":{"a":1}': "not JSON",
         (13).to_bytes(8, "little") + b'{"x":{"a":1}}': "the entry of 'x' makes no sense",
     }
