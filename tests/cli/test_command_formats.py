@@ -12,7 +12,7 @@ def test_list(run):
 def test_values(run):
     assert run.json("formats", "e2m1", "--values")["values"] == list(mx.formats.element("e2m1").values())
     printed = run("formats", "mxfp8_e5m2", "--values")
-    assert "0x7C   01111100" in printed
+    assert "0x7C  01111100" in printed
     assert printed.count("nan") == 6
 
 

@@ -9,7 +9,7 @@ import pytest
     [
         ("quantize x.npy y.npz --rounding sr", "Option --seed must be given with --rounding sr."),
         ("quantize x.npy y.npz --seed 1", "Option --seed must be left out unless --rounding sr."),
-        ("quantize x.npy y.npz --nonfinite raise", "File 'x.npy' must be finite everywhere with --nonfinite raise, "),
+        ("quantize x.npy y.npz --nonfinite raise", "File 'x.npy' must be finite everywhere with --nonfinite raise; "),
         ("quantize x.npy y.npz --nonfinite no", "Option --nonfinite must be one of ['block', 'element', 'raise'], "),
         ("quantize x.npy y.npz -f e4m3", "Option --format must be "),
         ("quantize x.npy y.npz --block-size 0", "Option --block-size must be at least 1, not 0."),
