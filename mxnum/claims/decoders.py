@@ -5,17 +5,16 @@ The rules are those of `docs/results/language/README.md`, written before the mod
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from mxnum.claims.evidence import Statement
+from mxnum.claims.judged import LEVEL, below, correlates
 from mxnum.claims.registry import Context
-from mxnum.experiments.inference import holm, mean_interval, rank_correlation, sign_flip
+from mxnum.experiments.inference import holm, mean_interval, sign_flip
 
-#: The level of tests, and of limits.
-LEVEL = 0.05
 PLAIN, BFLOAT16 = "float32", "bfloat16"
 _FOUR_BITS = (
     "E2M1 even, SR gradients", "E2M1 ceil, SR gradients", "E2M1 rceil, SR gradients",
@@ -37,9 +36,10 @@ def losses(table: Table, arm: str) -> dict[int, float]:
     return {run["seed"]: run["evaluation"] for run in table["arms"][arm]["runs"]}
 
 
-def gaps(table: Table, arm: str, other: str = PLAIN, share: float = 0.0, of: str = "") -> list[float]:
-    """An arm's loss less another's, and less a share of the gap of a third arm to that one, seed by seed."""
-    ours, theirs = losses(table, arm), losses(table, other)
+def gaps(table: Table, arm: str, other: str | None = None, share: float = 0.0, of: str = "") -> list[float]:
+    """An arm's loss less another's (without one: its control's), less a share of a third's gap to that; by seed."""
+    theirs = losses(table, other or table["controls"].get(arm, table["control"]))
+    ours = losses(table, arm)
     third = losses(table, of) if of else ours
     seeds = sorted(ours.keys() & theirs.keys() & third.keys())
     return [ours[s] - theirs[s] - share * (third[s] - theirs[s]) for s in seeds]
@@ -49,14 +49,6 @@ def words(values: Sequence[float]) -> str:
     """The mean and its limits."""
     found = mean_interval(values, 1 - LEVEL)
     return "too few runs" if found is None else f"{found[0]:+.4f} ({found[1]:+.4f} to {found[2]:+.4f})"
-
-
-def below(values: Sequence[float], limit: float = 0.0) -> bool | None:
-    """Whether the mean is below a limit; None where its limits enclose it."""
-    found = mean_interval(values, 1 - LEVEL)
-    if found is None:
-        return None
-    return True if found[2] < limit else False if found[1] > limit else None
 
 
 def stochastic_gradients(context: Context) -> list[Statement]:
@@ -82,11 +74,11 @@ def recipes(context: Context) -> list[Statement]:
     for arm in ("E4M3", "E2M3", "E3M2"):
         values = gaps(table, arm, BFLOAT16)
         what = f"a small language model, {arm}: ends less than .025 nats above bfloat16"
-        made.append(Statement(what, below(values, 0.025), words(values)))
+        made.append(Statement(what, below(values, 0.025, LEVEL), words(values)))
     for arm in _FOUR_BITS:
         values, half = gaps(table, arm, BFLOAT16), gaps(table, arm, share=0.5, of="E2M1")
         what = f"a small language model, {arm}: closes more than half of the gap of E2M1 floor"
-        made.append(Statement(what, below(half), f"{words(values)} nats above bfloat16"))
+        made.append(Statement(what, below(half, 0.0, LEVEL), f"{words(values)} nats above bfloat16"))
     return made
 
 
@@ -99,7 +91,7 @@ def mitigations(context: Context) -> list[Statement]:
     for arm in ("E4M3 forward only", "E4M3 weights alone, bf16 activations"):
         half, values = gaps(table, arm, share=0.5, of="E4M3"), gaps(table, arm)
         what = f"a small language model of our own, {arm}: leaves less than half of E4M3's gap"
-        made.append(Statement(what, below(half), f"{words(values)}; E4M3 {words(gaps(table, 'E4M3'))}"))
+        made.append(Statement(what, below(half, 0.0, LEVEL), f"{words(values)}; E4M3 {words(gaps(table, 'E4M3'))}"))
     return made
 
 
@@ -115,18 +107,11 @@ def error_and_gap(context: Context) -> list[Statement]:
             points[arm] = float(np.mean(errors)), float(np.mean(gaps(table, arm)))
     in_e2m1 = {arm: point for arm, point in points.items() if arm.startswith("E2M1") and "E3M0" not in arm}
     return [
-        _correlates("in a small language model the error of its real operands correlates with the gap", points),
-        _correlates("so it does there within the recipes in E2M1", in_e2m1),
+        correlates(
+            "in a small language model the error of its real operands correlates with the gap", points, "{:+.3f}".format
+        ),
+        correlates("so it does there within the recipes in E2M1", in_e2m1, "{:+.3f}".format),
     ]
-
-
-def _correlates(what: str, points: Mapping[str, tuple[float, float]]) -> Statement:
-    found = rank_correlation((name, error, gap) for name, (error, gap) in points.items())
-    if found is None:
-        return Statement(what, None, "too few recipes")
-    holds = found.rho > 0 if found.p < LEVEL else None
-    listed = "; ".join(f"{name} {error:.3f}, {gap:+.3f}" for name, (error, gap) in points.items())
-    return Statement(what, holds, f"Spearman's rho {found.rho:.2f}, two-sided p {found.p:.2g}: {listed}")
 
 
 def organisation(context: Context) -> list[Statement]:

@@ -73,6 +73,8 @@ class Evidence:
         """The rule. Numbers that differ are a difference; a claim none of whose statements holds is not reproduced."""
         decided = [s.holds for s in self.statements if s.holds is not None]
         agreeing = [c.agrees for c in self.comparisons]
+        if not self.statements and not self.comparisons:
+            return Verdict.NOT_RUN
         if not decided and not agreeing:
             return Verdict.UNDECIDED
         if not any(decided + agreeing) and decided:

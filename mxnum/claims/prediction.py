@@ -10,15 +10,13 @@ import numpy as np
 from mxnum import formats
 from mxnum.analysis import block_error
 from mxnum.claims import decoders
-from mxnum.claims.evidence import Evidence, Statement
+from mxnum.claims.evidence import Evidence
+from mxnum.claims.judged import correlates
 from mxnum.claims.recipes import gaps
 from mxnum.claims.registry import Context, check
-from mxnum.experiments.inference import rank_correlation
 
 #: The operands of the matrix products that are quantized, as fields of an experiment's precision.
 OPERANDS = ("weights", "activations", "weights_backward", "activations_backward", "gradients")
-#: The level at which a correlation counts.
-LEVEL = 0.05
 
 
 def operand_error(operand: dict[str, Any]) -> float | None:
@@ -56,10 +54,13 @@ def error_predicts_loss(context: Context) -> Evidence:
                 if all(precision[operand]["format"] == "mxfp4_e2m1" for operand in OPERANDS):
                     in_e2m1.add(short)
     statements = (
-        _correlates("on a residual MLP the R-MSE of a recipe's operands correlates with its gap in loss", points),
-        _correlates(
+        correlates(
+            "on a residual MLP the R-MSE of a recipe's operands correlates with its gap in loss", points, _percent
+        ),
+        correlates(
             "so it does within the recipes in E2M1, where formats do not differ",
             {name: point for name, point in points.items() if name in in_e2m1},
+            _percent,
         ),
         *decoders.error_and_gap(context),
     )
@@ -70,12 +71,5 @@ def error_predicts_loss(context: Context) -> Evidence:
     return Evidence(statements=statements, note=note, configuration={"studies": studies})
 
 
-def _correlates(what: str, points: dict[str, tuple[float, float]]) -> Statement:
-    """Whether the second number of each point rises with the first."""
-    found = rank_correlation((name, error, gap) for name, (error, gap) in points.items())
-    if found is None:
-        return Statement(what, None, "too few recipes")
-    listed = "; ".join(f"{n} {e:.3f}, {math.expm1(g):+.1%}" for n, (e, g) in points.items())
-    holds = found.rho > 0 if found.p < LEVEL else None
-    numbers = f"Spearman's coefficient {found.rho:.2f} over {found.points} recipes, two-sided p {found.p:.2g}: {listed}"
-    return Statement(what, holds, numbers)
+def _percent(gap: float) -> str:
+    return f"{math.expm1(gap):+.1%}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.claims import decoders
+from mxnum.claims import decoders, judged
 from mxnum.claims.evidence import Evidence, Statement
 from mxnum.claims.registry import Context, check
 from mxnum.claims.training import LEVEL, settings
@@ -41,11 +41,9 @@ def _words(limits: Limits) -> str:
 
 
 def below(values: list[float], limit: float = 0.0) -> tuple[bool | None, str]:
-    """Whether the mean lies below a limit, by Student's limits at `LEVEL`; None where they enclose it."""
+    """Whether the mean lies below a limit, by Student's limits at `LEVEL`, and those limits."""
     found = mean_interval(values, 1 - LEVEL)
-    if found is None:
-        return None, "too few runs"
-    return (True if found[2] < limit else False if found[1] > limit else None), _words(found)
+    return judged.below(values, limit, LEVEL), "too few runs" if found is None else _words(found)
 
 
 @check("M1", needs=("recipes.json",), command=_COMMAND)

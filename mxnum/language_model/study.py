@@ -181,7 +181,7 @@ def collect(study: Study, runs: Path) -> dict[str, Any]:
                 found.append(_summary(path, name, setting))
                 table["environment"] = storage.read_json(path)["environment"]
         if found:
-            table["arms"][name] = {"experiment": setting.to_dict(), "runs": found}
+            table["arms"][name] = {"experiment": setting.to_dict(), "at_rest": predicted_gap(setting), "runs": found}
     errors.require(bool(table["arms"]), "runs", "a folder with runs of the study", str(runs))
     return table
 
@@ -276,7 +276,7 @@ def rows(table: dict[str, Any]) -> list[tuple[str, ...]]:
         interval = mean_interval(gaps)
         entropy = next(iter(runs.values()))["entropy"]
         loss = float(np.mean([run["evaluation"] for run in runs.values()]))
-        rest = predicted_gap(Setting.from_dict(arm["experiment"]))
+        rest = arm["at_rest"]
         cells = [name, str(len(runs)), f"{loss:.4f}", "-" if entropy is None else f"{loss - entropy[1]:.4f}"]
         is_control = name in (table["control"], *table["controls"].values())
         cells += ["" if is_control or not gaps else f"{np.mean(gaps):+.4f}"]

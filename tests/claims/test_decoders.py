@@ -32,7 +32,9 @@ def context(tmp_path):
 
 
 def store(context, name, arms):
-    (context.results / "language" / f"{name}.json").write_text(json.dumps({"arms": arms}))
+    (context.results / "language" / f"{name}.json").write_text(
+        json.dumps({"control": "float32", "controls": {}, "arms": arms})
+    )
 
 
 def recipes(**changes):

@@ -13,7 +13,7 @@ AGREES, DIFFERS = Comparison("x", 1.0, 1.004, 0.005), Comparison("x", 1.0, 1.006
 @pytest.mark.parametrize(
     ("comparisons", "statements", "verdict"),
     [
-        ((), (), Verdict.UNDECIDED),
+        ((), (), Verdict.NOT_RUN),
         ((), (OPEN,), Verdict.UNDECIDED),
         ((AGREES,), (), Verdict.REPRODUCED),
         ((), (YES,), Verdict.REPRODUCED),

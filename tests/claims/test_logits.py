@@ -46,8 +46,8 @@ def test_one_seed_is_trained_where_the_study_is_not_there(tmp_path):
     assert evidence.verdict == Verdict.UNDECIDED
 
 
-def test_without_torch_nothing_is_said(tmp_path, monkeypatch):
+def test_without_torch_nothing_is_run(tmp_path, monkeypatch):
     monkeypatch.setattr(logits.importlib.util, "find_spec", lambda name: None)
     evidence = logits.overflowing_logits(Context(tmp_path))
-    assert evidence.verdict == Verdict.UNDECIDED
-    assert "torch is not installed" in evidence.note
+    assert evidence.verdict == Verdict.NOT_RUN
+    assert "install torch" in evidence.note
