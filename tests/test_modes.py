@@ -146,7 +146,6 @@ MAKERS = {
     "scaling": lambda: formulation.scaling(FLOAT32, E4M3, RULE),
     "scale on a GPU": lambda: scaled.make_scale(FLOAT32, E4M3, RULE),
     "loops of codes, nonfinite": lambda: converted(conversion.to_codes, nonfinite=NONFINITE),
-    "loops of scales, nonfinite": lambda: converted(conversion.to_scales, nonfinite=NONFINITE),
     "loops of values, rounding": lambda: converted(conversion.to_values, rounding=ROUNDING),
     "whether to look": lambda: must_look(E4M3, NONFINITE),
     "engine, offset range": lambda: through_the_engine(offset_range=RANGE),

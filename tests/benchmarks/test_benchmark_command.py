@@ -205,6 +205,28 @@ def test_lines_of_the_cliff_are_distinct_and_a_quick_look_takes_some_of_them():
     drawn, again, other = ([(row, options.keys()) for row, _, options in cliff._combinations(x, s)] for s in (1, 1, 2))
     assert len({row for row, _ in drawn}) == cliff.DRAWN
     assert drawn == again != other
+    back, alone = (
+        [row for row, *_ in found]
+        for found in (cliff._dequantizations(x, "mxfp8_e4m3"), cliff._elements(x, mx.quantize(x, "mxfp8_e4m3")))
+    )
+    assert set(rows + back + alone) >= cliff.COMMON
+
+
+def test_what_is_not_common_has_one_line_for_a_table():
+    usual, rare = record.Table("a", "a, 4K elements", ""), record.Table("b", "b, 4K elements", "")
+    cells = [
+        (usual, record.Measurement("rounding rtz", "x", 1.5)),
+        *((usual, record.Measurement(f"odd {i}", "x", float(i))) for i in (2, 16, 3)),
+        (rare, record.Measurement("odd", "y", failed="no")),
+    ]
+    first, *others = cliff.summed_up(iter(cells), "4K")
+    assert first == cells[0]
+    found = {(m.row, m.column): m for _, m in others}
+    assert found["a", "cases"].text == "3"
+    assert found["a", "half are below"].median == 3
+    assert found["a", "the most"].is_above_limit
+    assert found["a", "which"].text == "odd 16, x"
+    assert found["b", "cases"].failed == "odd, y: no"
 
 
 @pytest.mark.parametrize("size", [32, 4096, 1 << 16, 1 << 24, 96 * 1024])

@@ -1,4 +1,4 @@
-"""Loops for scales that are floats, whatever the blocks: quantizing, scales alone, decoding.
+"""Loops for scales that are floats, whatever the blocks: quantizing and decoding.
 
 The array is seen as in `columns`: bands of k rows, taken in panels of columns; along rows a band is one row. What a
 formulation needs to know of each block (its *constants*) is made for all blocks of a panel first, then its elements
@@ -31,7 +31,7 @@ RUNS = (1, 16, 32, 128)
 
 @cache
 def convert(
-    formulation: Formulation | None,
+    formulation: Formulation,
     source: ElementFormat | None,
     find_scale: Callable[..., Any] | None,
     draw: Draw,
@@ -48,22 +48,21 @@ def convert(
     to blocks that hold a NaN or an infinity. `run` is the length of blocks along rows, or 0 for any. With `packed`
     codes of four bits are read or written two in a byte, by vectors, along rows of whole blocks of a length in `RUNS`.
     """
-    READS_FLOATS, FINDS, MAKES = source is not None, find_scale is not None, formulation is not None
+    READS_FLOATS, FINDS = source is not None, find_scale is not None
     IS_DEFINITION, NAN_CODE, RUN = limit < 0, nan_code, run
     bits, largest_code = (source.bits, source.max_code) if source is not None else (8, 0)
     MAGNITUDE, LIMIT = (1 << (bits - 1)) - 1, largest_code if limit < 0 else limit
     Magnitude: Any = np.int64 if bits > 32 else np.int32
-    COUNT = formulation.constants if formulation is not None else 0
-    Constant: Any = np.int64 if formulation is None or formulation.is_wide else np.int32
-    word: Any = wide if formulation is None or formulation.in_wide_words else lane
-    nothing: Any = None
-    prepare, at, element = (nothing, nothing, nothing) if formulation is None else formulation[:3]
-    prepare_more: Any = None if formulation is None else formulation.prepare_more
+    COUNT = formulation.constants
+    Constant: Any = np.int64 if formulation.is_wide else np.int32
+    word: Any = wide if formulation.in_wide_words else lane
+    prepare, at, element = formulation[:3]
+    prepare_more: Any = formulation.prepare_more
     find_code: Any = find_scale
     PREPARES_MORE = prepare_more is not None
     prepare_random, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered
     READS_PACKED, WRITES_PACKED = packed and source is None, packed and source is not None
-    IN_VECTORS = formulation is not None and formulation.in_vectors and vectors.available()
+    IN_VECTORS = formulation.in_vectors and vectors.available()
 
     def loop(x, out, scales, tensor, shape, bounds, marks, words):
         _, columns, _, run, panel = shape
@@ -135,10 +134,9 @@ def convert(
                         scale = wide(NAN_CODE) if specials[b] != 0 else scale
                     if READS_FLOATS:
                         store(scales, place + b, scale)
-                if MAKES:  # (loops apart, since compilers make vectors of few streams alone)
-                    for b in range(blocks):
-                        scale, t = wide(load(scales, place + b)), wide(load(tensor, (place + b) * step))
-                        is_right &= prepare(scale, t, tables, b, room)
+                for b in range(blocks):  # (loops apart, since compilers make vectors of few streams alone)
+                    scale, t = wide(load(scales, place + b)), wide(load(tensor, (place + b) * step))
+                    is_right &= prepare(scale, t, tables, b, room)
                 if PREPARES_MORE:
                     for b in range(blocks):
                         scale, t = wide(load(scales, place + b)), wide(load(tensor, (place + b) * step))
@@ -148,8 +146,6 @@ def convert(
                 elif not is_right:
                     marks[number] = LEFT
                     skipped += 1
-                    continue
-                if not MAKES:
                     continue
                 for row in range(first_row, last_row):
                     base = row * columns + column

@@ -36,8 +36,8 @@ class Conversion:
     fast: Fast | None
     #: Of finite numbers, wherever hardware floats are right; None as above.
     at_any_scale: Definition | None
-    #: What all the others have to equal; None where scales are all that is wanted.
-    definition: Definition | None
+    #: What all the others have to equal.
+    definition: Definition
     #: How the scale of a block is found; None where it is read.
     find_scale: Definition | None = None
     #: Whether what is not finite makes the scale of its block NaN.
@@ -119,8 +119,6 @@ class Loops:
             assert done.source is not None
             find = in_threads(marked.find_scales(done.find_scale, done.source), walk)
             find(threads, flat, marks, done.nan_blocks, done.find_scale.numbers)
-        if done.definition is None:
-            return
         nan, count = done.definition.function(0, E8M0.nan_code, 0, None), 1
         if done.at_any_scale is not None and float_environment.is_default():
             greatest = None if done.source is None else done.source.max_code
@@ -168,27 +166,19 @@ def to_values(modes: Modes) -> Conversion:
 
 def _quantizing(modes: Modes, target: ElementFormat | None) -> Conversion:
     source, how = modes.source, (modes.source, modes.element, modes.rounding, modes.overflow)
+    if modes.scales_given:
+        find_scale = formulation.keeping_scales(source)
+    else:
+        find_scale = formulation.scaling(source, modes.element, modes.rule)
     return Conversion(
         source,
         formulation.fast_quantizing(*how, modes.rule, target),
         formulation.quantizing_anywhere(*how, target),
         formulation.quantizing(*how) if target is None else formulation.requantizing(*how, target),
-        _finding(modes),
+        find_scale,
         modes.nonfinite.by_block,
         modes.scales_given,
     )
-
-
-@lru_cache(maxsize=4096)
-def to_scales(modes: Modes) -> Conversion:
-    """Scales alone."""
-    return Conversion(modes.source, None, None, None, _finding(modes), modes.nonfinite.by_block)
-
-
-def _finding(modes: Modes) -> Definition:
-    if modes.scales_given:
-        return formulation.keeping_scales(modes.source)
-    return formulation.scaling(modes.source, modes.element, modes.rule)
 
 
 @lru_cache(maxsize=4096)

@@ -41,11 +41,6 @@ class FloatScales:
     def __init__(self, scale: ScaleFormat) -> None:
         self.sides = (scale_dtype(scale),)
 
-    def find(self, asked: Settings) -> Any:
-        if asked.float_rule.error_power and not asked.scales_given:
-            return _after_choosing(asked, None)
-        return _along(Conversion(asked.source, None, None, *_finding(asked)))
-
     def apply(self, asked: Settings) -> Any:
         return self._quantizing(asked, None)
 
@@ -80,6 +75,7 @@ class Conversion(NamedTuple):
     #: None where codes are read.
     source: ElementFormat | None
     fast: Formulation | None
+    #: None where nothing is left to it.
     definition: Formulation | None
     #: None where scales are there.
     find_fast: Callable[..., Any] | None
@@ -156,7 +152,7 @@ class Loops:
         done, run = conversion, walk.run if walk.run in loops.RUNS else 0
         limit = 0 if done.source is None else done.source.max_code
         self.fast, self.how = None, (done.fast, done.source, done.find_fast, draw, limit, done.nan_code, run)
-        if done.fast is not None or done.definition is None:
+        if done.fast is not None:
             self.fast = loops.convert(*self.how, packed=packed)
 
     def __call__(self, x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
@@ -168,7 +164,7 @@ class Loops:
                 return
         else:
             marks.fill(loops.LEFT)
-        # Compiled when something is left for it.
+        assert done.definition is not None  # (compiled when something is left for it)
         defined = loops.convert(done.definition, done.source, done.find, self.draw, -1, done.nan_code, 0)
         self.run_loop(defined, arrays, marks, words, threads)
 
@@ -199,13 +195,11 @@ class _PackedLoops(Loops):
 
 
 def _after_choosing(asked: Settings, then: Any) -> Any:
-    """An operation with given scales, after they were chosen of two; or that alone."""
-    # What was found is then given, and blocks that hold what is not finite are looked at there.
-    keep = _along(Conversion(asked.source, None, None, None, None, _finding(asked)[2])) if then is None else then
+    """An operation with given scales, after they were chosen of two."""
 
     @lru_cache(maxsize=256)
     def along(walk: Walk, draw: Draw) -> Any:
-        run = keep(walk, draw)
+        run = then(walk, draw)
 
         def choose_and_run(x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
             scales, tensor = (*sides, _ONE)[:2]

@@ -16,7 +16,7 @@ from mxnum.engine.packing.arrays import pack, unpack
 from mxnum.engine.quantizing import float_scales
 from mxnum.engine.quantizing.conversion import Loops, from_codes
 from mxnum.engine.quantizing.float_scales import tensor_scale
-from mxnum.engine.quantizing.plan import NONE, Kind, Operation, Plan
+from mxnum.engine.quantizing.plan import Kind, Operation, Plan
 from mxnum.engine.quantizing.transforms import (
     OFFSETS,
     POWERS_OF_TWO,
@@ -96,12 +96,12 @@ def fake_quantizer(request: Request, out: Array) -> Callable[[], Array]:
 
 
 def shared_scale(request: Request, out: Array | None = None) -> Array:
-    """The scale of each block."""
+    """The scale of each block: what `quantize` makes, but for the codes."""
     asked = request.settings
     if asked.nonfinite.by_error:
         check_finite(request.x, asked.source, asked.element, asked.nonfinite)
     sides = None if out is None else (out,)
-    plan, tensor = to_scales_plan(asked), request.tensor_scale
+    plan, tensor = to_codes_plan(asked, False, NO_DRAW), request.tensor_scale
     return plan.run(request.x, None, sides, threads=request.threads, tensor_scale=tensor)[1][0]
 
 
@@ -207,13 +207,6 @@ def to_values_plan(asked: Settings, draw: Draw) -> Plan:
     transform = transform_of(asked.format.scale, asked.offset_range is not None)
     out = asked.shape, numpy_dtype(asked.source)
     return _quantizing(asked, transform, transform.apply_and_undo(asked), draw, out)
-
-
-@lru_cache(maxsize=4096)
-def to_scales_plan(asked: Settings) -> Plan:
-    """What is kept of each block alone."""
-    transform = transform_of(asked.format.scale, asked.offset_range is not None)
-    return _quantizing(asked, transform, transform.find(asked), NO_DRAW, NONE)
 
 
 def _quantizing(

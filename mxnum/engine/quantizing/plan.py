@@ -21,13 +21,11 @@ from mxnum.engine.packing.bit_stream import codes_in_whole_bytes
 from mxnum.engine.request import RandomBits
 from mxnum.engine.traversal.block_walk import Walk, walk_of
 from mxnum.engine.traversal.blocked_copy import Order, memory_order
-from mxnum.engine.traversal.parts import CHUNK, NOTHING, Arrays, Part, Plain
+from mxnum.engine.traversal.parts import CHUNK, Arrays, Part, Plain
 from mxnum.layout import Blocks
 from mxnum.scalar.pack import SR_BITS
 
 _BYTE, _may_share = np.dtype(np.uint8), np.may_share_memory
-#: What results are of an operation that makes what is kept of blocks alone.
-NONE: Any = NOTHING.shape, NOTHING.dtype
 #: What random bits are drawn from where there are none.
 NO_WORDS: Any = 0
 
@@ -149,7 +147,7 @@ class Plan:
         """The same by the plan for arrays whose axes are in the order that memory has them."""
         if order not in self._turned:
             shape, blocks = _in_order(order, self.shape), _in_order(order, self.blocks)
-            kind = self.out if self.out is NONE else (_in_order(order, self.out[0]), self.out[1])
+            kind = _in_order(order, self.out[0]), self.out[1]
             kinds = tuple((_in_order(order, lengths), dtype) for lengths, dtype in self.sides)
             self._turned[order] = Plan(
                 shape, blocks, self.operation, self.draw, kind, kinds,
@@ -169,7 +167,7 @@ class Plan:
         )
         original = tuple(order.index(axis) for axis in range(len(order)))
         if out is None:
-            out = made if self.out is NONE else made.transpose(original)
+            out = made.transpose(original)
         return out, tuple(side.transpose(original) for side in of_blocks) if sides is None else sides
 
     def _run_in_parts(
@@ -205,7 +203,7 @@ class Plan:
             self.shape,
             self.blocks,
             Packed(x, self.reads_packed, self.shape) if self.reads_packed else Plain(x),
-            None if self.out is NONE else into,
+            into,
             sides,
             words,
             None if tensor_scale is None else np.broadcast_to(tensor_scale, sides[0].shape),

@@ -1,7 +1,7 @@
 """What an MX array keeps of each block, and what that does to its elements: found, applied, and undone.
 
 A `BlockTransform` is one such scheme. A plan knows nothing of it but this: which arrays of one item for each block it
-has (`sides`), and its four operations on contiguous parts. Scales that are powers of two are one, offsets that are
+has (`sides`), and its operations on contiguous parts. Scales that are powers of two are one, offsets that are
 taken away before another, which stands on the first.
 """
 
@@ -25,7 +25,6 @@ from mxnum.engine.quantizing.conversion import (
     loops_along,
     modes_of,
     to_codes,
-    to_scales,
     to_values,
 )
 from mxnum.engine.quantizing.plan import Operation, PackedOperation, Run
@@ -41,7 +40,7 @@ _RUN_OF_ELEMENTS = 4096
 
 
 class BlockTransform(Protocol):
-    """Four operations on the blocks of contiguous parts."""
+    """Operations on the blocks of contiguous parts: two that find and apply, one that undoes."""
 
     @property
     def sides(self) -> tuple[np.dtype[Any], ...]:
@@ -51,14 +50,11 @@ class BlockTransform(Protocol):
     def needs_room(self) -> bool:
         """Whether parts are to be small, since there is room for another array of their size."""
 
-    def find(self, asked: Settings) -> Operation:
-        """What is kept of each block alone; nothing is written but sides."""
-
     def apply(self, asked: Settings) -> Operation:
-        """That, and codes."""
+        """Find what is kept of each block, and make codes."""
 
     def apply_and_undo(self, asked: Settings) -> Operation:
-        """That, and the values of the codes in the type of the input."""
+        """Find that, and make the values of the codes in the type of the input."""
 
     def undo(self, asked: DecodingSettings) -> Operation:
         """Values of codes and of what is kept."""
@@ -95,9 +91,6 @@ class PowersOfTwo(ByBytes):
     sides = (np.dtype(np.uint8),)
     needs_room = False
 
-    def find(self, asked: Settings) -> Operation:
-        return _by(to_scales(modes_of(asked)))
-
     def apply(self, asked: Settings) -> Operation:
         return _by(to_codes(modes_of(asked)))
 
@@ -131,20 +124,6 @@ class Offsets(ByBytes):
 
     sides = np.dtype(np.uint8), np.dtype(np.float16)
     needs_room = True
-
-    def find(self, asked: Settings) -> Operation:
-        """Asymmetric scales are not asked for alone; they are what `apply` finds."""
-        apply = self.apply(asked)
-
-        def along(walk: Walk, draw: Draw) -> Run:
-            run = apply(walk, draw)
-
-            def find(x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
-                run(x, np.empty(x.size, np.uint8), sides, words, threads)
-
-            return find
-
-        return along
 
     def apply(self, asked: Settings) -> Operation:
         source, left = asked.source, difference_format(asked.source)

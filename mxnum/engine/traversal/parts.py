@@ -22,8 +22,6 @@ from mxnum.layout import Blocks, element_strides
 
 #: Elements of an array that are copied at a time; of one whose copies have a byte for each, four times as many.
 CHUNK = 1 << 17
-#: Where results would go, if there were any.
-NOTHING = np.empty(1, np.uint8)
 Where = tuple[Any, ...]
 
 
@@ -90,7 +88,7 @@ class Arrays:
     shape: tuple[int, ...]
     blocks: Blocks
     x: Readable
-    out: Writable | None
+    out: Writable
     #: Scales, offsets.
     sides: tuple[Array, ...]
     #: Words that are read with the elements.
@@ -127,7 +125,7 @@ class Arrays:
             else:
                 read, first = as_rows(given, self.blocks, "constant" if self.fills_with_zeros else "edge"), None
                 walk = Walk(1, read.shape[0], read.shape[1], 1, read.shape[1])
-            target = NOTHING if self.out is None else self.out.room(where)
+            target = self.out.room(where)
             is_aside = not by_walk or not target.flags.c_contiguous
             out = np.empty(read.shape, target.dtype) if is_aside else target
             words = None
@@ -138,10 +136,9 @@ class Arrays:
             flat = tuple(contiguous(side) for side in sides)
             beside = () if self.beside is None else (contiguous(self.beside[blocks_where]),)
             work(Part(walk, read, out, (*flat, *beside), first, words))
-            if self.out is not None:
-                if is_aside:
-                    copy(out if by_walk else from_rows(out, target.shape, self.blocks), target)
-                self.out.put(where, target)
+            if is_aside:
+                copy(out if by_walk else from_rows(out, target.shape, self.blocks), target)
+            self.out.put(where, target)
             if self.writes_sides:
                 for side, made in zip(sides, flat, strict=True):
                     if made is not side:

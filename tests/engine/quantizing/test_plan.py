@@ -33,11 +33,11 @@ def in_parts(monkeypatch):
 
     def in_parts(function):
         with monkeypatch.context() as patch:
-            for find in (host.to_codes_plan, host.to_values_plan, host.to_scales_plan, host.from_codes_plan):
+            for find in (host.to_codes_plan, host.to_values_plan, host.from_codes_plan):
                 find.cache_clear()
             patch.setattr(plan.Plan, "_around_packed", lambda self, walk: None)
             made = function()
-        for find in (host.to_codes_plan, host.to_values_plan, host.to_scales_plan, host.from_codes_plan):
+        for find in (host.to_codes_plan, host.to_values_plan, host.from_codes_plan):
             find.cache_clear()
         return made
 
