@@ -235,9 +235,15 @@ def predicted_biases(setting: Setting, probabilities: Any) -> list[float]:
 
 
 def predicted_gap(setting: Setting) -> float | None:
-    """The excess loss of free logits at rest, for a Markov source and a last layer with MX gradients; else None."""
+    """The excess loss of free logits at rest, for a Markov source and a last layer with MX gradients; else None.
+
+    The gradients of its weights and those that go on to the layers below have to be rounded alike: what comes to rest
+    between two that pull to different places is not known.
+    """
     operand, source = gradient_of_logits(setting), source_of(setting)
     if not isinstance(source, Markov) or operand.rounding not in ("rne", "sr"):
+        return None
+    if setting.where in ("all", "last") and setting.recipe.gradients_for_weights not in (None, operand):
         return None
     if not operand.is_mx:
         return 0.0
