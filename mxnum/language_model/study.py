@@ -157,6 +157,8 @@ def run_study(
     under ``if __name__ == "__main__":`` then. With `keep_operands` a run keeps what its linear layers multiply at the
     end, in ``seed-N-operands.npz``. `say` and `show` are those of `mxnum.experiments.run_study`.
     """
+    for text in sorted({setting.text for setting in study.arms.values() if setting.source == "text"}):
+        errors.require(Path(text).is_file(), "text", "a file that is there", text)
     tasks = tasks_for(study, runs.resolve(), seeds, keep_operands)
     if scheduler is not None:
         return sweep.run_on_cluster(tasks, scheduler, say=say, show=show)
@@ -240,13 +242,15 @@ def predicted_gap(setting: Setting) -> float | None:
     The gradients of its weights and those that go on to the layers below have to be rounded alike: what comes to rest
     between two that pull to different places is not known.
     """
-    operand, source = gradient_of_logits(setting), source_of(setting)
-    if not isinstance(source, Markov) or operand.rounding not in ("rne", "sr"):
+    operand = gradient_of_logits(setting)
+    if setting.source != "markov" or operand.rounding not in ("rne", "sr"):
         return None
     if setting.where in ("all", "last") and setting.recipe.gradients_for_weights not in (None, operand):
         return None
     if not operand.is_mx:
         return 0.0
+    source = source_of(setting)
+    assert isinstance(source, Markov)
     q = np.zeros(source.vocabulary)
     q[: len(source.probabilities)] = source.probabilities
     bias = logit_gradient_bias(

@@ -167,3 +167,13 @@ def test_predictions_are_those_of_the_analysis():
     for_one = {"gradients": "mxfp8_e4m3", "gradients_for_weights": "float32"}
     assert studies.predicted_gap(base.but(recipe=for_one)) is None
     assert studies.predicted_gap(base.but(recipe=for_one, where="not_last")) == 0
+
+
+def test_a_text_that_is_not_there_is_said_before_anything_runs(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(
+        'name = "t"\ncontrol = "float32"\nseeds = 1\nfirst_seed = 1\n'
+        '[base]\nsource = "text"\ntext = "nowhere.txt"\nvocabulary = 256\n[arms.float32]\n'
+    )
+    with pytest.raises(ValueError, match=r"^Argument 'text' must be a file that is there, not 'nowhere.txt'\.$"):
+        studies.run_study(read(path), tmp_path / "runs")
