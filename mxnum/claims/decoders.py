@@ -1,10 +1,11 @@
-"""What small language models of our own say of the claims: statements for M1, M7, M8, M10 and I9.
+"""What small language models of our own say of the claims: statements for B6, I9, M1, M7, M8 and M10.
 
 The rules are those of `docs/results/language/README.md`, written before the models were trained.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -112,6 +113,29 @@ def error_and_gap(context: Context) -> list[Statement]:
         ),
         correlates("so it does there within the recipes in E2M1", in_e2m1, "{:+.3f}".format),
     ]
+
+
+def lost_runs(context: Context) -> list[Statement]:
+    """B6: whether a low precision loses more runs than float32 at the same rate, over rates and seeds."""
+    table, made = study(context, "rates"), []
+    if table is None:
+        return made
+    rates = [name.removeprefix("float32, ") for name in table["arms"] if name.startswith("float32, ")]
+    setting = table["arms"][f"float32, {rates[0]}"]
+    (_, entropy), symbols = setting["runs"][0]["entropy"], setting["experiment"]["vocabulary"]
+    limit = (entropy + math.log(symbols)) / 2
+    for kind in ("E4M3", "E2M1", "E2M1 rceil, SR gradients"):
+        counts, pairs = [], []
+        for rate in rates:
+            ours, theirs = losses(table, f"{kind}, {rate}"), losses(table, f"float32, {rate}")
+            lost = [(ours[s] > limit, theirs[s] > limit) for s in sorted(ours.keys() & theirs.keys())]
+            counts.append(f"{rate}: {sum(a for a, _ in lost)} and {sum(b for _, b in lost)} of {len(lost)}")
+            pairs += [float(a) - float(b) for a, b in lost]
+        p = sign_flip(pairs)
+        what = f"a small language model, {kind}: more runs are lost than in float32 at the same rate"
+        numbers = f"lost, that is, above {limit:.3f} at the end: {'; '.join(counts)}; p {p:.2g}"
+        made.append(Statement(what, sum(pairs) > 0 if p < LEVEL else None, numbers))
+    return made
 
 
 def organisation(context: Context) -> list[Statement]:

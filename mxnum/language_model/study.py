@@ -40,6 +40,8 @@ class Study:
     measure_every: int = 50
     #: Arms with a control of their own, because they have other batches or another source.
     controls: Mapping[str, str] = field(default_factory=dict)
+    #: The name in the file of an arm of a grid.
+    named: Mapping[str, str] = field(default_factory=dict)
 
     def control_of(self, arm: str) -> str:
         """The arm that one is compared with."""
@@ -69,12 +71,14 @@ def read(path: Path) -> Study:
         control = errors.choose("control", table.get("control", next(iter(given))), tuple(given))
         arms: dict[str, Setting] = {}
         controls: dict[str, str] = {}
+        named: dict[str, str] = {}
         for name, changes in given.items():
             place = f"[arms.{name}] of file {str(path)!r}"
             own = errors.choose("control", changes.get("control", control), tuple(given))
             kept = {key: value for key, value in changes.items() if key != "control"}
             for suffix, values in combined:
                 arms[name + suffix] = base.but(**(kept | values))
+                named |= {name + suffix: name} if suffix else {}
                 if own + suffix != control + combined[0][0]:
                     controls[name + suffix] = own + suffix
         place = f"file {str(path)!r}"
@@ -87,6 +91,7 @@ def read(path: Path) -> Study:
             control + combined[0][0],
             errors.integer("measure_every", table.get("measure_every", 50), 0, 1 << 40),
             controls,
+            named,
         )
     except (ValueError, TypeError) as problem:
         raise type(problem)(f"In {place}: {problem}") from None
@@ -173,7 +178,7 @@ def collect(study: Study, runs: Path) -> dict[str, Any]:
     """What was run, as a table that `mxnum.experiments.report` reads too; missing runs are left out."""
     table: dict[str, Any] = {
         "study": study.name, "question": study.question, "control": study.control, "controls": dict(study.controls),
-        "arms": {},
+        "named": dict(study.named), "arms": {},
     }  # fmt: skip
     for name, setting in study.arms.items():
         found = []
@@ -323,7 +328,10 @@ def page(table: dict[str, Any]) -> str:
 
 
 def losses_text(table: dict[str, Any]) -> str:
-    """Every run as a line of CSV, as `mxnum fit` reads it; parameters are all, those of the embedding too."""
+    """Every run as a line of CSV, as `mxnum fit` reads it; parameters are all, those of the embedding too.
+
+    An arm has its name in the file: what a grid changes of it is what laws are fitted over.
+    """
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(("arm", "seed", "parameters", "tokens", "loss"))
@@ -331,7 +339,8 @@ def losses_text(table: dict[str, Any]) -> str:
         setting = Setting.from_dict(arm["experiment"])
         parameters = sum(p.numel() for p in Decoder(setting, setting.vocabulary).parameters())
         for run in arm["runs"]:
-            writer.writerow((name, run["seed"], parameters, setting.tokens * setting.steps, run["evaluation"]))
+            of = table["named"].get(name, name)
+            writer.writerow((of, run["seed"], parameters, setting.tokens * setting.steps, run["evaluation"]))
     return lines.getvalue()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -86,3 +87,20 @@ def test_organisation(context):
     store(context, "organisation", {"Markov source": {"runs": runs}})
     assert [s.holds for s in decoders.organisation(context)] == [True, True, False]
     assert decoders.organisation(context)[0].numbers == "R-MSE row 0.1000, column 0.2000, tile 0.1500"
+
+
+def test_lost_runs(context):
+    """Half way from the best loss, 1, to the logarithm of the number of symbols, e**5, is 3."""
+    assert decoders.lost_runs(context) == []
+
+    def ending(*losses):
+        found = [{"seed": s, "evaluation": loss, "entropy": [1, 1]} for s, loss in enumerate(losses)]
+        return {"experiment": {"vocabulary": math.exp(5)}, "runs": found}
+
+    kinds = {"float32": (2.9, 2.9), "E4M3": (3.1, 2.9), "E2M1": (3.1, 3.1), "E2M1 rceil, SR gradients": (2.9, 2.9)}
+    arms = {f"{kind}, rate {r}": ending(*(pair * 4)) for kind, pair in kinds.items() for r in (1, 2)}
+    store(context, "rates", arms)
+    found = decoders.lost_runs(context)
+    assert [s.holds for s in found] == [True, True, None]
+    assert "rate 1: 4 and 0 of 8; rate 2: 4 and 0 of 8; p 0.0078" in found[0].numbers
+    assert "p 1" in found[2].numbers
