@@ -1,4 +1,4 @@
-"""What small language models of our own say of the claims: statements for B6, I9, M1, M7, M8 and M10.
+"""What small language models of our own say of the claims: statements for B6, I9, M1, M7, M8 and M10, a note for I10.
 
 The rules are those of `docs/results/language/README.md`, written before the models were trained.
 """
@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from mxnum.analysis import compare_laws, fit_scaling_law, read_losses
 from mxnum.claims.evidence import Statement
 from mxnum.claims.judged import LEVEL, below, correlates
 from mxnum.claims.registry import Context
 from mxnum.experiments.inference import holm, mean_interval, sign_flip
 
 PLAIN, BFLOAT16 = "float32", "bfloat16"
+#: Of the Markov source of the ladder.
+ENTROPY = 2.3701
 _FOUR_BITS = (
     "E2M1 even, SR gradients", "E2M1 ceil, SR gradients", "E2M1 rceil, SR gradients",
     "E2M1 even, E3M0 ceil SR gradients", "INT4 ceil, SR gradients", "NVFP4, SR gradients", "NVFP4 as NVIDIA trains",
@@ -117,7 +120,7 @@ def error_and_gap(context: Context) -> list[Statement]:
 
 def lost_runs(context: Context) -> list[Statement]:
     """B6: whether a low precision loses more runs than float32 at the same rate, over rates and seeds."""
-    table, made = study(context, "rates"), []
+    table, made = study(context, "rates"), list[Statement]()
     if table is None:
         return made
     rates = [name.removeprefix("float32, ") for name in table["arms"] if name.startswith("float32, ")]
@@ -136,6 +139,30 @@ def lost_runs(context: Context) -> list[Statement]:
         numbers = f"lost, that is, above {limit:.3f} at the end: {'; '.join(counts)}; p {p:.2g}"
         made.append(Statement(what, sum(pairs) > 0 if p < LEVEL else None, numbers))
     return made
+
+
+def ladder(context: Context) -> str:
+    """I10: what laws a ladder of small models of our own follows, in float32 and in low precisions."""
+    path = context.results / "language" / "ladder.csv"
+    if not path.is_file():
+        return ""
+    arms = (PLAIN, BFLOAT16, "E4M3", "E4M3 weights alone, bf16 activations", "E2M1 rceil, SR gradients")
+    fits = {arm: fit_scaling_law(read_losses(path, where={"arm": arm})) for arm in arms}
+    plain, table = fits[PLAIN], fits[PLAIN].table
+    low, high = plain.bootstrap(level=0.9)["E"]
+    parts = []
+    for arm in arms[2:]:
+        found = compare_laws(fits[BFLOAT16], fits[arm], level=1 - LEVEL)
+        told = "can be told from" if found.told_apart else "cannot be told from"
+        numbers = f"{found.distance:.2%} apart, p {found.p:.2g}, at most {found.at_most:.2%}"
+        parts.append(f"that of {arm} {told} it ({numbers})")
+    return (
+        f"A ladder of our own, {len(table)} runs of each of {len(arms)} recipes, from {table.parameters.min():,.0f} to "
+        f"{table.parameters.max():,.0f} parameters and {table.tokens.min():,.0f} to {table.tokens.max():,.0f} tokens: "
+        f"in float32 E is {plain.law.E:.4f} (90 % bootstrap interval {low:.4f} to {high:.4f}), where the entropy of "
+        f"the source is {ENTROPY}. Beside the law of bfloat16, {'; '.join(parts)}. It is small, and decides nothing of the "
+        "claim, which is about large models."
+    )
 
 
 def organisation(context: Context) -> list[Statement]:

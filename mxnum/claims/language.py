@@ -176,7 +176,8 @@ def scaling_laws(context: Context) -> Evidence:
         )
         statements.append(Statement(sentence, valid == mitigated, f"{numbers}; {_exponents(arm)}"))
     configuration = {**_SOURCE, "Huber": 1e-3, "starts": released.starts, "draws": DRAWS, "seed": SEED}
-    return Evidence(tuple(comparisons), tuple(statements), _caveats(released), configuration)
+    note = "\n\n".join(part for part in (_caveats(released), decoders.ladder(context)) if part)
+    return Evidence(tuple(comparisons), tuple(statements), note, configuration)
 
 
 def _validity(arm: str) -> tuple[bool, str]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from itertools import product
 
+import numpy as np
 import pytest
 
 pytest.importorskip("scipy", reason="the extra experiments is not installed")
 
+from mxnum.analysis import ScalingLaw
 from mxnum.claims import decoders
 from mxnum.claims.registry import Context
 
@@ -104,3 +108,21 @@ def test_lost_runs(context):
     assert [s.holds for s in found] == [True, True, None]
     assert "rate 1: 4 and 0 of 8; rate 2: 4 and 0 of 8; p 0.0078" in found[0].numbers
     assert "p 1" in found[2].numbers
+
+
+def test_a_ladder(context):
+    """Laws that are given: one recipe costs 2 % throughout."""
+    assert decoders.ladder(context) == ""
+    law, random = ScalingLaw(A=20, B=900, E=decoders.ENTROPY, alpha=0.5, beta=0.6), np.random.default_rng(3)
+    lines = ["arm,seed,parameters,tokens,loss"]
+    arms = ["float32", "bfloat16", "E4M3", '"E4M3 weights alone, bf16 activations"', '"E2M1 rceil, SR gradients"']
+    for arm, seed, n, d in product(arms, range(2), (2e3, 6e3, 2e4, 6e4), (1e5, 2e5, 4e5, 8e5)):
+        loss = law(n, d) * (1.02 if arm == "E4M3" else 1) * math.exp(0.0005 * random.standard_normal())
+        lines.append(f"{arm},{seed},{n:.0f},{d:.0f},{loss}")
+    (context.results / "language" / "ladder.csv").write_text("\n".join(lines))
+    text = decoders.ladder(context)
+    assert "32 runs of each of 5 recipes, from 2,000 to 60,000 parameters and 100,000 to 800,000 tokens" in text
+    assert "that of E4M3 can be told from it" in text
+    assert "that of E4M3 weights alone, bf16 activations cannot be told from it" in text
+    low, high = (float(part) for part in re.search(r"interval (\S+) to ([\d.]+)\)", text).groups())
+    assert low < decoders.ENTROPY < high
