@@ -160,8 +160,8 @@ def ladder(context: Context) -> str:
         f"A ladder of our own, {len(table)} runs of each of {len(arms)} recipes, from {table.parameters.min():,.0f} to "
         f"{table.parameters.max():,.0f} parameters and {table.tokens.min():,.0f} to {table.tokens.max():,.0f} tokens: "
         f"in float32 E is {plain.law.E:.4f} (90 % bootstrap interval {low:.4f} to {high:.4f}), where the entropy of "
-        f"the source is {ENTROPY}. Beside the law of bfloat16, {'; '.join(parts)}. It is small, and decides nothing of the "
-        "claim, which is about large models."
+        f"the source is {ENTROPY}. Beside the law of bfloat16, {'; '.join(parts)}. It is small, and decides nothing "
+        "of the claim, which is about large models."
     )
 
 

@@ -79,7 +79,7 @@ def _of_the_study(table: dict[str, Any]) -> Evidence:
         f"{np.mean(gaps(table, 'last x 1, NVFP4')):.3f}, as their other "
         "components are not right on average, which the derivation assumes. One model, one source, one N."
     )
-    return Evidence(comparisons, statements, note, {"study": "docs/results/logits/logits.toml", "seeds": len(one)})
+    return Evidence(comparisons, statements, note, {"study": "logits", "seeds": len(one)})
 
 
 def _mean(table: dict[str, Any], arms: Sequence[str]) -> list[float]:
@@ -126,7 +126,7 @@ def _of_one_seed(table: dict[str, Any]) -> Evidence:
         Statement("E4M3 in the gradient of the logits alone costs something", one[0] > 0, f"{one[0]:+.4f} nats"),
         leaves("it is overflow: the factor 2^(2/8) takes it away", gaps(table, "last x 2^(2/8)"), one),
         leaves("the rule rceil takes it away", gaps(table, "last x 1, rceil"), one),
-        Statement("the other tests", None, "`mxnum language-model docs/results/logits/logits.toml` makes them"),
+        Statement("the other tests", None, "`mxnum language-model logits` makes them"),
     )
     note = f"One seed and {QUICK_STEPS} steps, trained here; the study has six seeds and 400 steps."
     return Evidence(statements=statements, note=note, configuration={"seed": QUICK_SEED, "steps": QUICK_STEPS})

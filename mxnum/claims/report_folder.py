@@ -102,6 +102,6 @@ def code() -> str:
     """A hash of the sources of the package and of its data: evidence found by others is looked for again."""
     package = Path(mxnum.__file__).parent
     digest = hashlib.sha256()
-    for path in sorted([*package.rglob("*.py"), *package.rglob("*.csv")]):
+    for path in sorted(path for kind in ("py", "csv", "toml") for path in package.rglob(f"*.{kind}")):
         digest.update(str(path.relative_to(package)).encode() + path.read_bytes())
     return digest.hexdigest()[:16]

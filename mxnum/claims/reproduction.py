@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -23,8 +25,14 @@ from mxnum.files import written_whole
 QUICK = ("quick.json",)
 FULL = (
     "small.json", "sgd-limits.json", "interventions.json", "recipes.json", "confirm.json", "ablations.json",
-    "factorial.json", "critical-rate.json",
+    "language/rates.json", "language/recipes.json", "language/ladder.json", "logits/logits.json", "factorial.json",
+    "critical-rate.json",
 )  # fmt: skip
+#: Those that checks take where they are there, and can do without.
+TAKEN = {
+    "small.json": ("I6",), "language/rates.json": ("B6",), "language/recipes.json": ("I9", "M1", "M8", "M10"),
+    "language/ladder.json": ("I10",), "logits/logits.json": ("B11",),
+}  # fmt: skip
 #: Seeds that one process trains together: few enough that processes end at about the same time.
 STACK = 3
 #: The actions of I7 on the arm "E2M1" of the study "small", and how many seeds; the seeds of the limits of B2.
@@ -69,7 +77,7 @@ class Request:
         """The results files to make: for each need the first of its files that this request makes at all."""
         made = FULL if self.full else QUICK
         wanted = [next((n for n in names if n in made), None) for id in self.ids for names in _needs(known, id)]
-        wanted += ["small.json"] * (self.full and "I6" in self.ids)  # taken where it is there
+        wanted += [name for name, ids in TAKEN.items() if not set(ids).isdisjoint(self.ids)]
         return [name for name in made if name in wanted]
 
 
@@ -131,7 +139,7 @@ class _Session:
         self.stop = threading.Event()
 
     def run(self) -> Reproduction:
-        first = [id for id in self.request.ids if id in self.known and not self.known[id].needs]
+        first = [id for id in self.request.ids if id in self.known and not self.known[id].needs and not self._waits(id)]
         for id in first:
             stored = self.store.entry(id)
             if stored is not None:
@@ -189,6 +197,9 @@ class _Session:
             if not path.exists():
                 critical.write_sgd_limits(path, tuple(range(seed, seed + LIMITS)), say=self._aside(study))
             return
+        if "/" in name:
+            self._train_language_models(path, seed)
+            return
         if name == "interventions.json":
             seeds, small = range(seed, seed + ACTED_ON), studies.get("small")
             try:
@@ -207,6 +218,22 @@ class _Session:
         if outcome.table["arms"]:
             storage.write_json(path, outcome.table)
 
+    def _train_language_models(self, path: Path, seed: int) -> None:
+        if importlib.util.find_spec("torch") is None:
+            self.impossible[path.name] = f"Language models need PyTorch: {errors.install('torch')}"
+            self.watch.say(self.impossible[path.name])
+            return
+        from mxnum.language_model import study as language_models
+
+        study = language_models.read(path.stem)
+        study = replace(study, first_seed=seed) if self.facts["fresh"] else study
+        runs = self.store.runs / "language" / study.name
+        self.failures += language_models.run_study(
+            study, runs, processes=self.request.processes or os.cpu_count() or 1, say=self.watch.say,
+            show=lambda state: self.watch.at("training", state.done, state.total, str(state)),
+        )  # fmt: skip
+        language_models.store(language_models.collect(study, runs), path.parent)
+
     def _aside(self, study: str) -> Callable[[str], None]:
         return lambda line: self.watch.at("training", 0, 0, f"{study}: {line.strip()}")
 
@@ -214,7 +241,7 @@ class _Session:
         return [
             id
             for id in self.request.ids
-            if any(name in names for names in _needs(self.known, id)) or (name == "small.json" and id == "I6")
+            if any(name in names for names in _needs(self.known, id)) or id in TAKEN.get(name, ())
         ]
 
     def _seconds(self) -> float:
@@ -235,13 +262,22 @@ class _Session:
                 partial.write_text(text, encoding="utf-8")
         return report
 
+    def _waits(self, id: str) -> bool:
+        """Whether training that its check rests on is still to be done."""
+        check, context = self.known[id], Context(self.store.results)
+        taken = [name for name in self.files if id in TAKEN.get(name, ()) and Path(name).name not in self.impossible]
+        return bool(check.missing(context) if check.needs else [name for name in taken if not context.has(name)])
+
     def _entry(self, id: str) -> Entry:
         """Of a claim that rests on training: its check, where the training was done; of another, what was found."""
         if id in self.entries:
             return self.entries[id]
         check, context = self.known.get(id), Context(self.store.results)
-        if check is None or (check.needs and not check.missing(context)):
-            return entry(id, check, context)
+        if check is None or not self._waits(id):
+            found = entry(id, check, context)
+            if check is not None and not check.needs:
+                self.entries[id] = found
+            return found
         made = [name for names in check.alternatives for name in names if name in self.files]
         if check.needs and not made:
             command = replace(self.request, ids=(id,), full=True).command

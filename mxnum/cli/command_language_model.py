@@ -13,7 +13,12 @@ from mxnum.cli import options
 
 def language_model(
     config: Annotated[
-        Path, typer.Argument(metavar="CONFIG.toml", help="What to train: docs/howto/run-language-models.md.")
+        str,
+        typer.Argument(
+            metavar="CONFIG",
+            help="What to train: a TOML file (docs/howto/run-language-models.md), or "
+            "the name of a study of the documentation: logits, recipes, ...",
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder of runs and tables (default: named as the study).")
@@ -35,7 +40,7 @@ def language_model(
     with what the analysis predicts. Runs that are in the folder are not run again, so that the same command continues.
     Exit status 0: all runs are there; 1: some failed; 130: interrupted. Needs the extras `torch` and `experiments`.
 
-    Example: `mxnum language-model docs/results/logits/logits.toml --seeds 1`.
+    Example: `mxnum language-model logits --seeds 1`.
     """
     from mxnum.cli.console import print_json, print_table
     from mxnum.cli.main import DIFFERS, INTERRUPTED

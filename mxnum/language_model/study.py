@@ -24,6 +24,8 @@ from mxnum.language_model.sources import Markov, source_of
 
 #: Blocks of sixteen within a row (a token; a row of weights), within a column, and both, whose errors are compared.
 ORGANISATIONS = {"row": (1, 16), "column": (16, 1), "tile": (4, 4)}
+#: The studies of the documentation, which have names.
+STUDIES = {path.stem: path for path in sorted((Path(__file__).parent / "studies").glob("*.toml"))}
 _TOP = ("name", "question", "control", "seeds", "first_seed", "measure_every", "base", "arms", "grid")
 
 
@@ -48,11 +50,15 @@ class Study:
         return self.controls.get(arm, self.control)
 
 
-def read(path: Path) -> Study:
-    """The study in a file: ``[base]`` has what all arms share, each ``[arms."name"]`` what it changes, and perhaps the
-    arm that is its ``control``. Both take fields of `Setting`. ``[grid]`` has lists: every arm is run with every
-    combination, and compared with its control in the same one.
+def read(path: str | Path) -> Study:
+    """The study in a file, or one of `STUDIES` by its name.
+
+    ``[base]`` has what all arms share, each ``[arms."name"]`` what it changes, and perhaps the arm that is its
+    ``control``. Both take fields of `Setting`. ``[grid]`` has lists: every arm is run with every combination, and
+    compared with its control in the same one.
     """
+    path = STUDIES.get(str(path), Path(path))
+    errors.require(path.is_file(), "config", f"a TOML file or one of {errors.joined(STUDIES)}", str(path))
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
 
-from mxnum.claims import CLAIMS, Evidence, Statement, Verdict, check, registry, reproduction
+from mxnum.claims import CLAIMS, Evidence, Statement, Verdict, check, logits, registry, reproduction
 from mxnum.claims.reproduction import Request, reproduce_into
 from mxnum.experiments import studies
 from mxnum.experiments.config import Experiment, Operand, uniform_precision
@@ -154,7 +154,7 @@ def test_where_nothing_diverges_there_is_nothing_to_act_on(tmp_path, monkeypatch
     monkeypatch.setitem(studies.STUDIES, "small", studies.Study("small", "?", ARMS, 2, "E2M1"))
     monkeypatch.setattr(reproduction, "ACTED_ON", 2)
     told = Told()
-    found = reproduce_into(tmp_path / "r", ["I7", "I9"], full=True, watch=told)
+    found = reproduce_into(tmp_path / "r", ["I7", "I3"], full=True, watch=told)
     assert found.report["I7"].verdict == Verdict.NOT_RUN
     assert found.report["I7"].remark == told.said[-1]
     assert told.said[-1].startswith("No seed diverged")
@@ -172,12 +172,36 @@ def test_every_study_says_whom_it_is_for(tmp_path, monkeypatch):
     assert found.report["I6"].evidence.statements
 
 
+def test_language_models_are_trained_for_what_takes_them(tmp_path, monkeypatch):
+    """A check that can do without waits for them all the same, and says so when there is no PyTorch."""
+    told = Told()
+    with monkeypatch.context() as patch:
+        patch.setattr(reproduction.importlib.util, "find_spec", lambda name: None)
+        found = reproduce_into(tmp_path / "without", ["B11"], full=True, watch=told)
+    assert "torch" in found.report["B11"].evidence.note
+    assert told.said[-1] == 'Language models need PyTorch: pip install "mxnum[torch]"'
+    pytest.importorskip("torch")
+    from mxnum.language_model import study
+
+    path = tmp_path / "logits.toml"
+    arms = "".join(f'[arms."{name}"]\n' for name in ("float32", "last x 1"))
+    base = "width = 16\nvocabulary = 16\nlayers = 1\ncontext = 8\nsequences = 2\nsteps = 2\n"
+    path.write_text(f'name = "logits"\nseeds = 1\nfirst_seed = 3\n[base]\n{base}{arms}')
+    monkeypatch.setitem(study.STUDIES, "logits", path)
+    seen = {}
+    monkeypatch.setattr(reproduction, "entry", lambda id, check, context: seen.update(table=context.json(logits.STUDY)))
+    monkeypatch.setattr(reproduction._Session, "_write", lambda self, interrupted: self._entry("B11"))
+    reproduce_into(tmp_path / "with", ["B11"], full=True, processes=1)
+    assert set(seen["table"]["arms"]) == {"float32", "last x 1"}
+
+
 def test_what_each_scale_makes():
     known = registry.checks()
     assert Request(tuple(CLAIMS)).files(known) == list(reproduction.QUICK)
     assert Request(("I1", "M4")).files(known) == []
     assert set(Request(tuple(CLAIMS), full=True).files(known)) == set(reproduction.FULL)
     assert Request(("I6",), full=True).files(known) == ["small.json", "confirm.json"]
+    assert Request(("I10", "B11"), full=True).files(known) == ["language/ladder.json", "logits/logits.json"]
     needed = {name for each in known.values() for names in each.alternatives for name in names}
     swept = {path.with_suffix(".json").name for path in (RESULTS / "runaway").glob("*.toml")}  # (mxnum sweep)
     assert needed <= {*reproduction.QUICK, *reproduction.FULL, *swept}, "a claim that no command decides"

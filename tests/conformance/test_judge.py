@@ -49,6 +49,7 @@ def test_signs_of_zero_and_codes_of_nan():
     want = expected(task, inputs)["code"]
     assert labels(task, {"code": np.where(want == 0x80, 0, want)}, inputs) == {"minus_zero"}
     assert labels(task, {"code": np.where(want == 0, 0x80, want)}, inputs) == {"bug"}
+    assert labels(task, {"code": np.where(want == 0x81, 0, want)}, inputs) == {"bug"}
     assert labels(task, {"code": np.where((want & 0x7F) == 0x7F, 0x7E, want)}, inputs) == {"nan_code"}
     assert labels(task, {"code": np.where((want & 0x7F) == 0x7F, 0x7C, want)}, inputs) == {"bug"}
 

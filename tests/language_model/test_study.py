@@ -152,7 +152,14 @@ def test_what_is_wrong_in_a_file_is_named(old, new, message, tmp_path):
 
 
 def test_the_study_of_logits_can_be_read():
-    study = read(ROOT / "docs/results/logits/logits.toml")
+    assert set(studies.STUDIES) >= {"logits", "recipes", "drift", "ladder"}
+    for name in studies.STUDIES:
+        assert read(name).name == name
+    with pytest.raises(
+        ValueError, match=r"Argument 'config' must be a TOML file or one of drift, .*, not 'receipts'\.$"
+    ):
+        read("receipts")
+    study = read("logits")
     assert study.control_of("last x 1, 12 sequences") == "float32, 12 sequences"
     assert study.arms["last x 1"].recipe.gradients.format == "mxfp8_e4m3"
     assert study.arms["last x 2^(4/8)"].factor == pytest.approx(2**0.5, abs=1e-6)

@@ -166,7 +166,7 @@ ENGINE = (
         "is_right = is_right and integer(widen(word(most))) <= limits.greatest_x",
         "is_right = is_right",
         "Groups with NaN or infinities are not left to the definition.",
-        (f"{HOST}::test_given_scales",),
+        (f"{HOST}::test_every_type",),
     ),
     (
         "rows-scales-beyond-the-domain",
@@ -468,7 +468,7 @@ ENGINE = (
         "drawn_from = (*random.key, random.first + part.first)",
         "drawn_from = (*random.key, random.first)",
         "Every part draws the random bits of the first.",
-        (f"{HOST}::test_elements_in_every_order_of_memory",),
+        (f"{HOST}::test_threads_share_arrays_of_any_strides",),
     ),
     (
         "plan-seed-of-turned-arrays",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -33,10 +34,14 @@ def blocks(dtype, *key):
     largest[1, ::2] = -largest[1, ::2]
     tiny = rng.integers(0, 5, (3, SIZE)).astype(f"u{plain.itemsize}").view(plain.dtype)
     any_bits = samples.random_patterns(source, 8 * SIZE, *key).reshape(8, SIZE).view(plain.dtype)
+    beside = np.zeros((2, SIZE), plain.dtype)  # the middle of two numbers
+    kind = ml_dtypes.finfo(plain.dtype)
+    beside[:, :3] = 1, kind.eps / 2, kind.smallest_subnormal
+    beside[1] = -beside[1]
     one = plain.copy()
     one[0, 3], one[1, 5], one[2, 7], one[2, 8] = np.inf, np.nan, -np.inf, np.inf
     one[3] = -0.0
-    return np.concatenate([plain, spread, special, largest, tiny, any_bits, one])
+    return np.concatenate([plain, spread, special, largest, tiny, beside, any_bits, one])
 
 
 def run(loop, x, scale, *more, marks):
