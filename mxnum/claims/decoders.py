@@ -123,22 +123,87 @@ def lost_runs(context: Context) -> list[Statement]:
     table, made = study(context, "rates"), list[Statement]()
     if table is None:
         return made
-    rates = [name.removeprefix("float32, ") for name in table["arms"] if name.startswith("float32, ")]
-    setting = table["arms"][f"float32, {rates[0]}"]
-    (_, entropy), symbols = setting["runs"][0]["entropy"], setting["experiment"]["vocabulary"]
-    limit = (entropy + math.log(symbols)) / 2
     for kind in ("E4M3", "E2M1", "E2M1 rceil, SR gradients"):
         counts, pairs = [], []
-        for rate in rates:
-            ours, theirs = losses(table, f"{kind}, {rate}"), losses(table, f"float32, {rate}")
-            lost = [(ours[s] > limit, theirs[s] > limit) for s in sorted(ours.keys() & theirs.keys())]
-            counts.append(f"{rate}: {sum(a for a, _ in lost)} and {sum(b for _, b in lost)} of {len(lost)}")
-            pairs += [float(a) - float(b) for a, b in lost]
+        for rate in _rates(table):
+            ours, theirs = lost(table, f"{kind}, {rate}"), lost(table, f"{PLAIN}, {rate}")
+            counts.append(f"{rate}: {sum(ours.values())} and {sum(theirs.values())} of {len(ours)}")
+            pairs += [float(ours[seed]) - theirs[seed] for seed in ours]
         p = sign_flip(pairs)
         what = f"a small language model, {kind}: more runs are lost than in float32 at the same rate"
-        numbers = f"lost, that is, above {limit:.3f} at the end: {'; '.join(counts)}; p {p:.2g}"
+        numbers = f"lost, that is, above {limit_of(table):.3f} at the end: {'; '.join(counts)}; p {p:.2g}"
         made.append(Statement(what, sum(pairs) > 0 if p < LEVEL else None, numbers))
     return made
+
+
+def _rates(table: Table) -> list[str]:
+    return [name.removeprefix(f"{PLAIN}, ") for name in table["arms"] if name.startswith(f"{PLAIN}, ")]
+
+
+def limit_of(table: Table) -> float:
+    """Half way from the best loss to that of knowing nothing: above it a run is lost."""
+    arm = next(iter(table["arms"].values()))
+    best: float = arm["runs"][0]["entropy"][1]
+    return (best + math.log(arm["experiment"]["vocabulary"])) / 2
+
+
+def lost(table: Table, arm: str) -> dict[int, bool]:
+    """Whether each seed's run is lost at the end."""
+    return {seed: not loss < limit_of(table) for seed, loss in losses(table, arm).items()}
+
+
+def lost_to_the_drift(context: Context) -> list[Statement]:
+    """B6: what becomes of the runs that E4M3 loses, with a part of it alone, and with the drift taken away."""
+    table = study(context, "lost")
+    if table is None:
+        return []
+    rates = _rates(table)
+    counts = {
+        kind: [sum(lost(table, f"{kind}, {rate}").values()) for rate in rates]
+        for kind in dict.fromkeys(name.rpartition(", rate")[0] for name in table["arms"])
+    }
+    runs = len(lost(table, f"{PLAIN}, {rates[0]}"))
+    told = {kind: " and ".join(map(str, found)) for kind, found in counts.items()}
+    at = f"lost of {runs} at {' and '.join(rates)}"
+    logits, centred, even = "E4M3, logits", "E4M3, logits, centred", "E2M1 even, logits"
+    others = "E4M3, all but the last layer"
+    first = counts[logits][-1] >= runs - 1 and counts[others][-1] == counts[PLAIN][-1] == 0
+    plain, without = sum(counts[logits]), sum(counts[centred])
+    pairs = [
+        float(drifts) - lost(table, f"{centred}, {rate}")[seed]
+        for rate in rates
+        for seed, drifts in lost(table, f"{logits}, {rate}").items()
+    ]
+    p = sign_flip(pairs)
+    mended = [sum(counts[f"{logits}, {how}"]) for how in ("rceil", "factor")]
+    again, never = counts[even][-1] >= runs - 1, sum(counts[f"{even}, centred"])
+
+    def holds(true: bool, false: bool) -> bool | None:
+        return True if true else False if false else None
+
+    return [
+        Statement(
+            "what E4M3 loses at the highest rate it loses by the gradient of the logits alone",
+            holds(first, counts[logits][-1] <= 1),
+            f"{at}: that alone {told[logits]}, all but the last layer {told[others]}, float32 {told[PLAIN]}, "
+            f"E4M3 everywhere {told['E4M3']}",
+        ),
+        Statement(
+            "centring that gradient saves every run",
+            holds(without == 0 and p < LEVEL, 0 < plain <= 2 * without),
+            f"{at}: {told[centred]}, p {p:.2g}",
+        ),
+        Statement(
+            "so do the rule rceil, and a factor of 2^(2/8) on the loss",
+            holds(max(mended) == 0 < plain, 0 < plain <= 2 * max(mended)),
+            f"{at}: rceil {told[f'{logits}, rceil']}, the factor {told[f'{logits}, factor']}",
+        ),
+        Statement(
+            "E2M1 with even, which drifts for another reason, is lost the same way, and saved by centring",
+            holds(again and never == 0, counts[even][-1] <= 1 or never >= sum(counts[even])),
+            f"{at}: {told[even]}, centred {told[f'{even}, centred']}",
+        ),
+    ]
 
 
 def ladder(context: Context) -> str:

@@ -93,13 +93,14 @@ def test_organisation(context):
     assert decoders.organisation(context)[0].numbers == "R-MSE row 0.1000, column 0.2000, tile 0.1500"
 
 
+def ending(*losses):
+    found = [{"seed": s, "evaluation": loss, "entropy": [1, 1]} for s, loss in enumerate(losses)]
+    return {"experiment": {"vocabulary": math.exp(5)}, "runs": found}
+
+
 def test_lost_runs(context):
     """Half way from the best loss, 1, to the logarithm of the number of symbols, e**5, is 3."""
     assert decoders.lost_runs(context) == []
-
-    def ending(*losses):
-        found = [{"seed": s, "evaluation": loss, "entropy": [1, 1]} for s, loss in enumerate(losses)]
-        return {"experiment": {"vocabulary": math.exp(5)}, "runs": found}
 
     kinds = {"float32": (2.9, 2.9), "E4M3": (3.1, 2.9), "E2M1": (3.1, 3.1), "E2M1 rceil, SR gradients": (2.9, 2.9)}
     arms = {f"{kind}, rate {r}": ending(*(pair * 4)) for kind, pair in kinds.items() for r in (1, 2)}
@@ -126,3 +127,22 @@ def test_a_ladder(context):
     assert "that of E4M3 weights alone, bf16 activations cannot be told from it" in text
     low, high = (float(part) for part in re.search(r"interval (\S+) to ([\d.]+)\)", text).groups())
     assert low < decoders.ENTROPY < high
+
+
+def test_runs_that_are_lost_to_the_drift(context):
+    assert decoders.lost_to_the_drift(context) == []
+    fine, gone = (2.9,) * 6, (3.1,) * 6
+    kinds = {"float32": fine, "E4M3": gone, "E4M3, all but the last layer": fine, "E4M3, logits": gone}
+    kinds |= {f"E4M3, logits, {how}": fine for how in ("centred", "rceil", "factor")}
+    kinds |= {"E2M1 even, logits": gone, "E2M1 even, logits, centred": fine}
+
+    def judged(**changes):
+        ends = kinds | {name.replace("_", " "): losses for name, losses in changes.items()}
+        arms = {f"{kind}, rate {r}": ending(*(fine if r == 1 else end)) for kind, end in ends.items() for r in (1, 2)}
+        store(context, "lost", arms)
+        return [s.holds for s in decoders.lost_to_the_drift(context)]
+
+    assert judged() == [True] * 4
+    assert judged(**{"E4M3, logits": fine}) == [False, None, None, True], "nothing that could be saved"
+    assert judged(**{"E4M3, logits, rceil": (3.1, *fine[1:])}) == [True, True, None, True]
+    assert judged(**{"E2M1 even, logits, centred": gone}) == [True, True, True, False]
