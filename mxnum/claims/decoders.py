@@ -25,6 +25,7 @@ _FOUR_BITS = (
     "E2M1 even, E3M0 ceil SR gradients", "INT4 ceil, SR gradients", "NVFP4, SR gradients", "NVFP4 as NVIDIA trains",
 )  # fmt: skip
 Table = dict[str, Any]
+_WAYS = {"centred": "centring", "rceil": "the rule rceil", "factor": "a factor of 2^(2/8) on the loss"}
 _RULES = {"floor": "E2M1", "even": "E2M1 even", "rceil": "E2M1 rceil"}
 
 
@@ -96,6 +97,39 @@ def mitigations(context: Context) -> list[Statement]:
         half, values = gaps(table, arm, share=0.5, of="E4M3"), gaps(table, arm)
         what = f"a small language model of our own, {arm}: leaves less than half of E4M3's gap"
         made.append(Statement(what, below(half, 0.0, LEVEL), f"{words(values)}; E4M3 {words(gaps(table, 'E4M3'))}"))
+    return made
+
+
+def cost_of_the_drift(context: Context) -> list[Statement]:
+    """B6: the same judged by the loss at the end."""
+    table = study(context, "lost-again")
+    if table is None:
+        return []
+    everywhere, others, alone, *ways = (
+        f"{name}, rate 0.192"
+        for name in ("E4M3", "E4M3, all but the last layer", "E4M3, logits", *(f"E4M3, logits, {w}" for w in _WAYS))
+    )
+    more = [a - b for a, b in zip(gaps(table, everywhere), gaps(table, alone), strict=True)]
+    p = holm({"alone": sign_flip(gaps(table, alone)), "more": sign_flip(more)})
+    rest = below(gaps(table, others), 0.05, LEVEL)
+    costs = p["alone"] < LEVEL and np.mean(gaps(table, alone)) > 0
+    refuted = below(gaps(table, alone), 0.0, LEVEL) is not False or below(gaps(table, others), 0.1, LEVEL) is False
+    made = [
+        Statement(
+            "at a rate of .192 the gradient of the logits alone costs something in E4M3, and all other layers nothing",
+            True if costs and rest else False if refuted else None,
+            f"{words(gaps(table, alone))} nats, p {p['alone']:.2g} after Holm; all others {words(gaps(table, others))}",
+        ),
+        Statement(
+            "E4M3 everywhere costs more than that",
+            bool(np.mean(more) > 0) if p["more"] < LEVEL else None,
+            f"{words(gaps(table, everywhere))} nats, p {p['more']:.2g} after Holm",
+        ),
+    ]
+    for way, arm in zip(_WAYS.values(), ways, strict=True):
+        left, half = (gaps(table, arm, share=share, of=alone) for share in (0.2, 0.5))
+        holds = True if below(left, 0.0, LEVEL) else False if below(half, 0.0, LEVEL) is False else None
+        made.append(Statement(f"{way} leaves less than a fifth of it", holds, words(gaps(table, arm))))
     return made
 
 

@@ -166,7 +166,8 @@ def critical_rates(context: Context) -> Evidence:
     for name in ("runaway-32", "runaway-64"):
         if context.has(f"{name}.json"):
             statements += _runaways(context.json(f"{name}.json"))
-    statements += decoders.lost_runs(context) + decoders.lost_to_the_drift(context)
+    for of_language_models in (decoders.lost_runs, decoders.lost_to_the_drift, decoders.cost_of_the_drift):
+        statements += of_language_models(context)
     note = (
         f"Exact log-rank tests within seeds, stratified by rate, at {LEVEL:.0%} after Holm's correction: 8 seeds "
         "cannot give a p-value below 1 / 128. In the table of rates an excursion is the first rise, where these runs "

@@ -146,3 +146,19 @@ def test_runs_that_are_lost_to_the_drift(context):
     assert judged(**{"E4M3, logits": fine}) == [False, None, None, True], "nothing that could be saved"
     assert judged(**{"E4M3, logits, rceil": (3.1, *fine[1:])}) == [True, True, None, True]
     assert judged(**{"E2M1 even, logits, centred": gone}) == [True, True, True, False]
+
+
+def test_what_the_drift_costs(context):
+    assert decoders.cost_of_the_drift(context) == []
+    costs = {"float32": 0, "E4M3": 2, "E4M3, all but the last layer": 0.01, "E4M3, logits": 1}
+    costs |= {"E4M3, logits, centred": 0.1, "E4M3, logits, rceil": 0.3, "E4M3, logits, factor": 0.7}
+
+    def judged(**changes):
+        arms = {f"{name}, rate 0.192": arm(cost) for name, cost in (costs | changes).items()}
+        path = context.results / "language" / "lost-again.json"
+        path.write_text(json.dumps({"control": "float32, rate 0.192", "controls": {}, "arms": arms}))
+        return [s.holds for s in decoders.cost_of_the_drift(context)]
+
+    assert judged() == [True, True, True, None, False]
+    assert judged(**{"E4M3, all but the last layer": 0.06, "E4M3": 0.5}) == [None, False, True, None, False]
+    assert judged(**{"E4M3, all but the last layer": 0.2})[0] is False
