@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from mxnum.claims.evidence import Comparison, Evidence, Statement
 from mxnum.claims.registry import Context, check
 from mxnum.experiments.inference import sign_flip
 
-STUDY = "logits/logits.json"
+STUDY, MORE = "logits/logits.json", "logits/logits-more.json"
 MENDED = tuple(f"last x 2^({k}/8)" for k in range(2, 8))
 #: What is trained where the stored study is not at hand: one seed, half of the steps.
 QUICK: dict[str, dict[str, Any]] = {
@@ -27,7 +28,7 @@ QUICK: dict[str, dict[str, Any]] = {
 }
 QUICK_SEED, QUICK_STEPS = 10090111, 200
 #: Limits of the README.
-SIZE, BIAS, BIAS_REFUTED = 0.015, 0.005, 0.02
+SIZE, SIZE_REFUTED, BIAS, BIAS_REFUTED = 0.015, 0.03, 0.005, 0.02
 
 
 def leaves(what: str, left: Sequence[float], whole: Sequence[float]) -> Statement:
@@ -42,7 +43,9 @@ def leaves(what: str, left: Sequence[float], whole: Sequence[float]) -> Statemen
 def overflowing_logits(context: Context) -> Evidence:
     """The seven tests of the stored study; or, without it, the first and the fifth on one seed."""
     if context.has(STUDY):
-        return _of_the_study(context.json(STUDY))
+        found = _of_the_study(context.json(STUDY))
+        more = _of_other_settings(context.json(MORE)) if context.has(MORE) else ()
+        return replace(found, statements=(*found.statements, *more))
     missing = [name for name in ("torch", "scipy") if importlib.util.find_spec(name) is None]
     if missing:
         return Evidence(note=f"To train it here, install {missing[0]} (extras torch and experiments).")
@@ -80,6 +83,42 @@ def _of_the_study(table: dict[str, Any]) -> Evidence:
         "components are not right on average, which the derivation assumes. One model, one source, one N."
     )
     return Evidence(comparisons, statements, note, {"study": "logits", "seeds": len(one)})
+
+
+def _of_other_settings(table: dict[str, Any]) -> tuple[Statement, ...]:
+    """The tests of `logits-more`: other formats, smoothed labels, larger vocabularies."""
+    one = gaps(table, "E4M3")
+
+    def sized(what: str, arms: Sequence[str]) -> Statement:
+        rest = {arm: table["arms"][arm]["at_rest"] for arm in arms}
+        off = max(abs(float(np.mean(gaps(table, arm))) - rest[arm]) for arm in arms)
+        holds = True if off <= SIZE else False if off > SIZE_REFUTED else None
+        numbers = (f"{arm} {np.mean(gaps(table, arm)):+.4f}, predicted {rest[arm]:.4f}" for arm in arms)
+        return Statement(what, holds, "; ".join(numbers))
+
+    sizes = (256, 1024)
+    return (
+        sized(
+            "it is the largest mantissa of a format: E5M2 and E3M2 are at rest where E4M3 is, E2M3 has no gap",
+            ("E5M2, centred", "E3M2, centred", "E2M3"),
+        ),
+        *(
+            leaves(f"labels smoothed by {share} take it away", gaps(table, f"E4M3, smoothing {share}"), one)
+            for share in (0.1, 0.2)
+        ),
+        sized(
+            "in larger vocabularies it is at rest where it should be",
+            [f"E4M3, centred, vocabulary {size}" for size in sizes],
+        ),
+        *(
+            leaves(
+                f"with a vocabulary of {size} the rule rceil takes away what is predicted",
+                (left := gaps(table, f"E4M3, rceil, vocabulary {size}")),
+                [table["arms"][f"E4M3, centred, vocabulary {size}"]["at_rest"]] * len(left),
+            )
+            for size in sizes
+        ),
+    )  # fmt: skip
 
 
 def _mean(table: dict[str, Any], arms: Sequence[str]) -> list[float]:

@@ -37,6 +37,23 @@ def test_a_gap_that_stays_refutes(tmp_path):
     assert logits.leaves("", [0.03], [0.1]).holds is None
 
 
+def test_other_settings():
+    """Gaps of .05 at rest, one that is off, and what is left of them."""
+
+    def arm(gap, rest=0.0):
+        return {"runs": [{"seed": s, "evaluation": 3 + s / 10 + gap} for s in range(6)], "at_rest": rest}
+
+    gaps = {"float32": arm(0), "E4M3": arm(0.1), "E2M3": arm(0.01), "E4M3, smoothing 0.1": arm(0.03)}
+    gaps |= {"E5M2, centred": arm(0.05, 0.05), "E3M2, centred": arm(0.04, 0.05), "E4M3, smoothing 0.2": arm(0.01)}
+    gaps |= {"E4M3, centred, vocabulary 256": arm(0.06, 0.064), "E4M3, centred, vocabulary 1024": arm(0.03, 0.068)}
+    gaps |= {f"E4M3, rceil, vocabulary {size}": arm(left) for size, left in ((256, 0.01), (1024, 0.05))}
+    found = logits._of_other_settings({"control": "float32", "controls": {}, "arms": gaps})
+    assert [s.holds for s in found] == [True, None, True, False, True, False]
+    assert found[0].numbers == (
+        "E5M2, centred +0.0500, predicted 0.0500; E3M2, centred +0.0400, predicted 0.0500; E2M3 +0.0100, predicted 0.0000"
+    )
+
+
 def test_one_seed_is_trained_where_the_study_is_not_there(tmp_path):
     pytest.importorskip("torch", reason="the extra torch is not installed")
     said = []
