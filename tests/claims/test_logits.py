@@ -49,9 +49,9 @@ def test_other_settings():
     gaps |= {f"E4M3, rceil, vocabulary {size}": arm(left) for size, left in ((256, 0.01), (1024, 0.05))}
     found = logits._of_other_settings({"control": "float32", "controls": {}, "arms": gaps})
     assert [s.holds for s in found] == [True, None, True, False, True, False]
-    assert found[0].numbers == (
-        "E5M2, centred +0.0500, predicted 0.0500; E3M2, centred +0.0400, predicted 0.0500; E2M3 +0.0100, predicted 0.0000"
-    )
+    numbers = {"E5M2, centred": (0.05, 0.05), "E3M2, centred": (0.04, 0.05), "E2M3": (0.01, 0)}
+    told = (f"{arm} +{gap:.4f}, predicted {rest:.4f}" for arm, (gap, rest) in numbers.items())
+    assert found[0].numbers == "; ".join(told)
 
 
 def test_one_seed_is_trained_where_the_study_is_not_there(tmp_path):
