@@ -198,7 +198,7 @@ class _Session:
                 critical.write_sgd_limits(path, tuple(range(seed, seed + LIMITS)), say=self._aside(study))
             return
         if "/" in name:
-            self._train_language_models(path, seed)
+            self._train_language_models(name, seed)
             return
         if name == "interventions.json":
             seeds, small = range(seed, seed + ACTED_ON), studies.get("small")
@@ -218,13 +218,14 @@ class _Session:
         if outcome.table["arms"]:
             storage.write_json(path, outcome.table)
 
-    def _train_language_models(self, path: Path, seed: int) -> None:
+    def _train_language_models(self, name: str, seed: int) -> None:
         if importlib.util.find_spec("torch") is None:
-            self.impossible[path.name] = f"Language models need PyTorch: {errors.install('torch')}"
-            self.watch.say(self.impossible[path.name])
+            self.impossible[name] = f"Language models need PyTorch: {errors.install('torch')}"
+            self.watch.say(self.impossible[name])
             return
         from mxnum.language_model import study as language_models
 
+        path = self.store.results / name
         study = language_models.read(path.stem)
         study = replace(study, first_seed=seed) if self.facts["fresh"] else study
         runs = self.store.runs / "language" / study.name
@@ -232,7 +233,8 @@ class _Session:
             study, runs, processes=self.request.processes or os.cpu_count() or 1, say=self.watch.say,
             show=lambda state: self.watch.at("training", state.done, state.total, str(state)),
         )  # fmt: skip
-        language_models.store(language_models.collect(study, runs), path.parent)
+        if next(runs.rglob("seed-*.json"), None) is not None:
+            language_models.store(language_models.collect(study, runs), path.parent)
 
     def _aside(self, study: str) -> Callable[[str], None]:
         return lambda line: self.watch.at("training", 0, 0, f"{study}: {line.strip()}")
@@ -265,7 +267,7 @@ class _Session:
     def _waits(self, id: str) -> bool:
         """Whether training that its check rests on is still to be done."""
         check, context = self.known[id], Context(self.store.results)
-        taken = [name for name in self.files if id in TAKEN.get(name, ()) and Path(name).name not in self.impossible]
+        taken = [name for name in self.files if id in TAKEN.get(name, ()) and name not in self.impossible]
         return bool(check.missing(context) if check.needs else [name for name in taken if not context.has(name)])
 
     def _entry(self, id: str) -> Entry:
