@@ -17,7 +17,7 @@ from mxnum.claims.evidence import Comparison, Evidence, Statement
 from mxnum.claims.registry import Context, check
 from mxnum.experiments.inference import sign_flip
 
-STUDY, MORE = "logits/logits.json", "logits/logits-more.json"
+STUDY, MORE, MOST = (f"logits/{name}.json" for name in ("logits", "logits-more", "logits-4096"))
 MENDED = tuple(f"last x 2^({k}/8)" for k in range(2, 8))
 #: What is trained where the stored study is not at hand: one seed, half of the steps.
 QUICK: dict[str, dict[str, Any]] = {
@@ -45,7 +45,8 @@ def overflowing_logits(context: Context) -> Evidence:
     if context.has(STUDY):
         found = _of_the_study(context.json(STUDY))
         more = _of_other_settings(context.json(MORE)) if context.has(MORE) else ()
-        return replace(found, statements=(*found.statements, *more))
+        most = _of_many_symbols(context.json(MOST)) if context.has(MOST) else ()
+        return replace(found, statements=(*found.statements, *more, *most))
     missing = [name for name in ("torch", "scipy") if importlib.util.find_spec(name) is None]
     if missing:
         return Evidence(note=f"To train it here, install {missing[0]} (extras torch and experiments).")
@@ -85,20 +86,33 @@ def _of_the_study(table: dict[str, Any]) -> Evidence:
     return Evidence(comparisons, statements, note, {"study": "logits", "seeds": len(one)})
 
 
+def _sized(table: dict[str, Any], what: str, arms: Sequence[str]) -> Statement:
+    """Whether gaps are what the analysis has at rest."""
+    rest = {arm: table["arms"][arm]["at_rest"] for arm in arms}
+    off = max(abs(float(np.mean(gaps(table, arm))) - rest[arm]) for arm in arms)
+    holds = True if off <= SIZE else False if off > SIZE_REFUTED else None
+    numbers = (f"{arm} {np.mean(gaps(table, arm)):+.4f}, predicted {rest[arm]:.4f}" for arm in arms)
+    return Statement(what, holds, "; ".join(numbers))
+
+
+def _of_many_symbols(table: dict[str, Any]) -> tuple[Statement, ...]:
+    """The test of `logits-4096`."""
+    plain, rceil = table["arms"]["float32"]["runs"], gaps(table, "E4M3, rceil")
+    above = float(np.mean([run["evaluation"] - run["entropy"][1] for run in plain]))
+    found = _sized(table, "with 4,096 symbols, too", ("E4M3, centred",))
+    rest = [table["arms"]["E4M3, centred"]["at_rest"]] * len(rceil)
+    return (
+        replace(found, numbers=f"{found.numbers}; float32 is {above:.2f} above the entropy and not at rest"),
+        leaves("with 4,096 symbols the rule rceil takes away what is predicted", rceil, rest),
+    )
+
+
 def _of_other_settings(table: dict[str, Any]) -> tuple[Statement, ...]:
     """The tests of `logits-more`: other formats, smoothed labels, larger vocabularies."""
-    one = gaps(table, "E4M3")
-
-    def sized(what: str, arms: Sequence[str]) -> Statement:
-        rest = {arm: table["arms"][arm]["at_rest"] for arm in arms}
-        off = max(abs(float(np.mean(gaps(table, arm))) - rest[arm]) for arm in arms)
-        holds = True if off <= SIZE else False if off > SIZE_REFUTED else None
-        numbers = (f"{arm} {np.mean(gaps(table, arm)):+.4f}, predicted {rest[arm]:.4f}" for arm in arms)
-        return Statement(what, holds, "; ".join(numbers))
-
-    sizes = (256, 1024)
+    one, sizes = gaps(table, "E4M3"), (256, 1024)
     return (
-        sized(
+        _sized(
+            table,
             "it is the largest mantissa of a format: E5M2 and E3M2 are at rest where E4M3 is, E2M3 has no gap",
             ("E5M2, centred", "E3M2, centred", "E2M3"),
         ),
@@ -106,7 +120,8 @@ def _of_other_settings(table: dict[str, Any]) -> tuple[Statement, ...]:
             leaves(f"labels smoothed by {share} take it away", gaps(table, f"E4M3, smoothing {share}"), one)
             for share in (0.1, 0.2)
         ),
-        sized(
+        _sized(
+            table,
             "in larger vocabularies it is at rest where it should be",
             [f"E4M3, centred, vocabulary {size}" for size in sizes],
         ),
