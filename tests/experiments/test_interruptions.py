@@ -18,6 +18,14 @@ pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not inst
 BASE = Experiment(width=32, layers=2, batch=32, steps=12)
 
 
+@pytest.fixture(autouse=True)
+def interruptible():
+    """What a shell starts in the background ignores Ctrl-C, and these tests would then wait for nothing."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def test_a_signal_waits_until_it_is_delivered():
     with Interruptions() as interruptions:
         os.kill(os.getpid(), signal.SIGINT)
