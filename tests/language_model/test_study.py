@@ -124,12 +124,12 @@ def test_a_study_runs_goes_on_and_is_collected(study, tmp_path):
 def test_processes_give_the_same_runs_and_isolate_failures(study, tmp_path):
     pytest.importorskip("threadpoolctl", reason="the extra experiments is not installed")
     run_study(study, tmp_path / "here", seeds=1, say=lambda text: None)
-    wrong = replace(
-        study, arms=study.arms | {"wrong": study.arms["plain"].but(source="text", text="nothing", vocabulary=256)}
-    )
+    (tmp_path / "short.txt").write_text("too short")
+    text = study.arms["plain"].but(source="text", text=str(tmp_path / "short.txt"), vocabulary=256)
+    wrong = replace(study, arms=study.arms | {"wrong": text})
     failed = run_study(wrong, tmp_path / "runs", seeds=1, processes=2, say=lambda text: None)
     assert [(failure.arm, failure.seed) for failure in failed] == [("wrong", 5)]
-    assert "FileNotFoundError" in failed[0].reason
+    assert "'text' must be a file of which each part has at least" in failed[0].reason
     ours, theirs = (collect(study, tmp_path / name)["arms"] for name in ("runs", "here"))
     assert ours == theirs
 
