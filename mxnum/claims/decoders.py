@@ -13,7 +13,7 @@ import numpy as np
 
 from mxnum.analysis import compare_laws, fit_scaling_law, read_losses
 from mxnum.claims.evidence import Statement
-from mxnum.claims.judged import LEVEL, below, correlates
+from mxnum.claims.judged import LEVEL, below, correlates, decided
 from mxnum.claims.registry import Context
 from mxnum.experiments.inference import holm, mean_interval, sign_flip
 
@@ -100,39 +100,6 @@ def mitigations(context: Context) -> list[Statement]:
     return made
 
 
-def cost_of_the_drift(context: Context) -> list[Statement]:
-    """B6: the same judged by the loss at the end."""
-    table = study(context, "lost-again")
-    if table is None:
-        return []
-    everywhere, others, alone, *ways = (
-        f"{name}, rate 0.192"
-        for name in ("E4M3", "E4M3, all but the last layer", "E4M3, logits", *(f"E4M3, logits, {w}" for w in _WAYS))
-    )
-    more = [a - b for a, b in zip(gaps(table, everywhere), gaps(table, alone), strict=True)]
-    p = holm({"alone": sign_flip(gaps(table, alone)), "more": sign_flip(more)})
-    rest = below(gaps(table, others), 0.05, LEVEL)
-    costs = p["alone"] < LEVEL and np.mean(gaps(table, alone)) > 0
-    refuted = below(gaps(table, alone), 0.0, LEVEL) is not False or below(gaps(table, others), 0.1, LEVEL) is False
-    made = [
-        Statement(
-            "at a rate of .192 the gradient of the logits alone costs something in E4M3, and all other layers nothing",
-            True if costs and rest else False if refuted else None,
-            f"{words(gaps(table, alone))} nats, p {p['alone']:.2g} after Holm; all others {words(gaps(table, others))}",
-        ),
-        Statement(
-            "E4M3 everywhere costs more than that",
-            bool(np.mean(more) > 0) if p["more"] < LEVEL else None,
-            f"{words(gaps(table, everywhere))} nats, p {p['more']:.2g} after Holm",
-        ),
-    ]
-    for way, arm in zip(_WAYS.values(), ways, strict=True):
-        left, half = (gaps(table, arm, share=share, of=alone) for share in (0.2, 0.5))
-        holds = True if below(left, 0.0, LEVEL) else False if below(half, 0.0, LEVEL) is False else None
-        made.append(Statement(f"{way} leaves less than a fifth of it", holds, words(gaps(table, arm))))
-    return made
-
-
 def error_and_gap(context: Context) -> list[Statement]:
     """M8: the measured error of the operands beside the gap, over all recipes and over those in E2M1."""
     table = study(context, "recipes")
@@ -212,32 +179,62 @@ def lost_to_the_drift(context: Context) -> list[Statement]:
     mended = [sum(counts[f"{logits}, {how}"]) for how in ("rceil", "factor")]
     again, never = counts[even][-1] >= runs - 1, sum(counts[f"{even}, centred"])
 
-    def holds(true: bool, false: bool) -> bool | None:
-        return True if true else False if false else None
-
     return [
         Statement(
             "what E4M3 loses at the highest rate it loses by the gradient of the logits alone",
-            holds(first, counts[logits][-1] <= 1),
+            decided(first, counts[logits][-1] <= 1),
             f"{at}: that alone {told[logits]}, all but the last layer {told[others]}, float32 {told[PLAIN]}, "
             f"E4M3 everywhere {told['E4M3']}",
         ),
         Statement(
             "centring that gradient saves every run",
-            holds(without == 0 and p < LEVEL, 0 < plain <= 2 * without),
+            decided(without == 0 and p < LEVEL, 0 < plain <= 2 * without),
             f"{at}: {told[centred]}, p {p:.2g}",
         ),
         Statement(
             "so do the rule rceil, and a factor of 2^(2/8) on the loss",
-            holds(max(mended) == 0 < plain, 0 < plain <= 2 * max(mended)),
+            decided(max(mended) == 0 < plain, 0 < plain <= 2 * max(mended)),
             f"{at}: rceil {told[f'{logits}, rceil']}, the factor {told[f'{logits}, factor']}",
         ),
         Statement(
             "E2M1 with even, which drifts for another reason, is lost the same way, and saved by centring",
-            holds(again and never == 0, counts[even][-1] <= 1 or never >= sum(counts[even])),
+            decided(again and never == 0, counts[even][-1] <= 1 or never >= sum(counts[even])),
             f"{at}: {told[even]}, centred {told[f'{even}, centred']}",
         ),
     ]
+
+
+def cost_of_the_drift(context: Context) -> list[Statement]:
+    """B6: what E4M3 and its parts cost at a high rate, by the loss at the end."""
+    table = study(context, "lost-again")
+    if table is None:
+        return []
+    everywhere, others, alone, *ways = (
+        f"{name}, rate 0.192"
+        for name in ("E4M3", "E4M3, all but the last layer", "E4M3, logits", *(f"E4M3, logits, {w}" for w in _WAYS))
+    )
+    more = [a - b for a, b in zip(gaps(table, everywhere), gaps(table, alone), strict=True)]
+    p = holm({"alone": sign_flip(gaps(table, alone)), "more": sign_flip(more)})
+    rest = below(gaps(table, others), 0.05, LEVEL)
+    costs = p["alone"] < LEVEL and np.mean(gaps(table, alone)) > 0
+    refuted = below(gaps(table, alone), 0.0, LEVEL) is not False or below(gaps(table, others), 0.1, LEVEL) is False
+    made = [
+        Statement(
+            "at a rate of .192 the gradient of the logits alone costs something in E4M3, and all other layers nothing",
+            decided(bool(costs and rest), refuted),
+            f"{words(gaps(table, alone))} nats, p {p['alone']:.2g} after Holm; all others {words(gaps(table, others))}",
+        ),
+        Statement(
+            "E4M3 everywhere costs more than that",
+            bool(np.mean(more) > 0) if p["more"] < LEVEL else None,
+            f"{words(gaps(table, everywhere))} nats, p {p['more']:.2g} after Holm",
+        ),
+    ]
+    for way, arm in zip(_WAYS.values(), ways, strict=True):
+        left, half = (gaps(table, arm, share=share, of=alone) for share in (0.2, 0.5))
+        holds = decided(below(left, 0.0, LEVEL) is True, below(half, 0.0, LEVEL) is False)
+        made.append(Statement(f"{way} leaves less than a fifth of it", holds, words(gaps(table, arm))))
+    return made
 
 
 def ladder(context: Context) -> str:

@@ -11,12 +11,17 @@ from mxnum.experiments.inference import mean_interval, rank_correlation
 LEVEL = 0.05
 
 
+def decided(holds: bool, refuted: bool) -> bool | None:
+    """By two limits, between which nothing can be told."""
+    return True if holds else False if refuted else None
+
+
 def below(values: Sequence[float], limit: float, level: float) -> bool | None:
     """Whether the mean lies below a limit, by Student's limits at that level; None where they enclose it."""
     found = mean_interval(values, 1 - level)
     if found is None:
         return None
-    return True if found[2] < limit else False if found[1] > limit else None
+    return decided(found[2] < limit, found[1] > limit)
 
 
 def correlates(what: str, points: Mapping[str, tuple[float, float]], told: Callable[[float], str]) -> Statement:

@@ -14,6 +14,7 @@ import numpy as np
 
 from mxnum.claims.decoders import gaps
 from mxnum.claims.evidence import Comparison, Evidence, Statement
+from mxnum.claims.judged import decided
 from mxnum.claims.registry import Context, check
 from mxnum.experiments.inference import sign_flip
 
@@ -34,7 +35,7 @@ SIZE, SIZE_REFUTED, BIAS, BIAS_REFUTED = 0.015, 0.03, 0.005, 0.02
 def leaves(what: str, left: Sequence[float], whole: Sequence[float]) -> Statement:
     """A fifth of the gap holds, a half refutes."""
     share = float(np.mean(left) / np.mean(whole))
-    holds = True if share < 0.2 else False if share > 0.5 else None
+    holds = decided(share < 0.2, share > 0.5)
     p = f", p {sign_flip(list(np.subtract(whole, left))):.2g} on {len(left)} seeds" if len(left) > 1 else ", one seed"
     return Statement(what, holds, f"{np.mean(left):+.4f} of {np.mean(whole):+.4f} nats, {share:.0%}{p}")
 
@@ -90,7 +91,7 @@ def _sized(table: dict[str, Any], what: str, arms: Sequence[str]) -> Statement:
     """Whether gaps are what the analysis has at rest."""
     rest = {arm: table["arms"][arm]["at_rest"] for arm in arms}
     off = max(abs(float(np.mean(gaps(table, arm))) - rest[arm]) for arm in arms)
-    holds = True if off <= SIZE else False if off > SIZE_REFUTED else None
+    holds = decided(off <= SIZE, off > SIZE_REFUTED)
     numbers = (f"{arm} {np.mean(gaps(table, arm)):+.4f}, predicted {rest[arm]:.4f}" for arm in arms)
     return Statement(what, holds, "; ".join(numbers))
 
@@ -154,7 +155,7 @@ def _biases(table: dict[str, Any]) -> list[Statement]:
     return [
         Statement(
             f"the analysis gives the bias {formats} to within {BIAS}",
-            True if max(off) <= BIAS else False if max(off) > BIAS_REFUTED else None,
+            decided(max(off) <= BIAS, max(off) > BIAS_REFUTED),
             f"off by {max(off):.4f} at most",
         )
         for formats, off in groups.items()
