@@ -20,8 +20,8 @@ TEXT = """Each line changes one thing about the common case (float32, blocks of 
 nearest even, floor scales, saturating), or a few things drawn at random. The baseline is the common case of the same
 function and format on the same number of elements (for other formats, the OCP format of the same kind), so the numbers
 say what a choice costs. A change made in another float type than float32 is compared with the common case in that type,
-and that case with float32. What is common has a line of its own. All else goes one general path, and has one line for each
-function, with the goal to stay within 15 times the common case. One thread."""
+and that case with float32. What is common has a line of its own. All else goes one general path, and has one line
+for each function, with the goal to stay within 15 times the common case. One thread."""
 
 Function = Callable[[], object]
 
