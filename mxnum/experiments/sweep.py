@@ -353,14 +353,17 @@ def follow(
 
 def every(seconds: float, say: Say) -> Show:
     """A `Show` that says a line with an estimate of the time that is left, from time to time."""
-    started = shown = time.monotonic()
+    shown = time.monotonic()
+    began: tuple[float, int] | None = None  # what was done before is that of a checkpoint
 
     def show(state: State) -> None:
-        nonlocal shown
-        if time.monotonic() - shown >= seconds and 0 < state.done < state.total:
-            shown = time.monotonic()
-            left = (shown - started) * (state.total - state.done) / state.done
-            has_started = 100 * state.done >= state.total  # before, what is seen is compilation
+        nonlocal shown, began
+        now = time.monotonic()
+        began = began or ((now, state.done) if state.done else None)
+        if began and now - shown >= seconds and state.done < state.total:
+            shown, done_here = now, state.done - began[1]
+            has_started = 100 * done_here >= state.total  # before, what is seen is compilation
+            left = (now - began[0]) * (state.total - state.done) / max(done_here, 1)
             say(f"{state.done / state.total:4.0%}{f', at most {duration(left)} left' * has_started}. {state}")
 
     return show

@@ -84,22 +84,25 @@ def test_an_interruption_says_that_it_waits(monkeypatch, tmp_path):
     assert told == ["Interrupted: ending the processes; one that is compiling finishes that first."]
 
 
-def test_a_state_and_its_estimate(monkeypatch):
-    clock = iter([0.0, 5.0, 30.0, 30.0])
+@pytest.mark.parametrize(("before", "left"), [(0, "89 s"), (20, "7 min")])
+def test_a_state_and_its_estimate(monkeypatch, before, left):
+    """What a checkpoint had is not what took the time."""
+    clock = iter([0.0, 5.0, 35.0])
     monkeypatch.setattr(sweep.time, "monotonic", lambda: next(clock))
     said = []
     show = sweep.every(10, said.append)
-    state = sweep.State(25, 100, {"FP32, seed 1": 7})
-    show(state)
-    show(state)
-    assert said == [" 25%, at most 2 min left. FP32, seed 1: step 7"]
+    for done in (before + 1, 26):
+        show(sweep.State(done, 100, {"FP32, seed 1": 7}))
+    assert said == [f" 26%, at most {left} left. FP32, seed 1: step 7"]
 
 
 def test_no_estimate_before_a_hundredth_is_done(monkeypatch):
-    clock = iter([0.0, 30.0, 30.0])
+    clock = iter([0.0, 5.0, 30.0])
     monkeypatch.setattr(sweep.time, "monotonic", lambda: next(clock))
     said = []
-    sweep.every(10, said.append)(sweep.State(1, 1000, {}))
+    show = sweep.every(10, said.append)
+    for done in (501, 505):
+        show(sweep.State(done, 1000, {}))
     assert len(said) == 1
     assert "left" not in said[0]
 
