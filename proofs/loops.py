@@ -18,7 +18,7 @@ import numpy as np
 import mxnum
 from mxnum.engine.loops import marked
 from mxnum.engine.loops.random_bits import NO_DRAW, draw_from_words
-from mxnum.engine.rounding import formulation
+from mxnum.engine.rounding import formulation, per_element
 from mxnum.engine.traversal.block_walk import Walk
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding, ScaleRule
@@ -88,7 +88,7 @@ def run_rows(loop: Any, patterns: Array, scales: Array, out: Array, words: Any, 
         np.ones(count, np.uint8),
         words,
         nan,
-        formulation.NO_NUMBERS,
+        per_element.NO_NUMBERS,
     )
 
 

@@ -37,7 +37,7 @@ class Lines:
             return
         self._shown[part] = now
         done_here = done - done_before
-        is_known = total * TELLING <= done_here and 0 < done_here and done < total
+        is_known = total * TELLING <= done_here and done_here > 0 and done < total
         left = f", about {duration((now - begun) * (total - done) / done_here)} left" if is_known else ""
         share = f" {done / total:.0%}{left}:" if total else ""
         self.say(f"{part}{share} {what}")

@@ -14,7 +14,7 @@ import z3
 
 from mxnum import formats
 from mxnum.engine.machine import lanes
-from mxnum.engine.rounding import float64_as_float32, float_additions
+from mxnum.engine.rounding import as_float32, float_additions
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_decode, make_encode
 from mxnum.scalar.pack import SR_BITS
@@ -124,7 +124,7 @@ def _widened(source: Any, mantissa_bits: int, kind: str) -> tuple[Any, Any, list
 
 def _widening(source: Any) -> Callable[..., Any]:
     """What brings a source to float32; of float64 in integers, which `narrowing/conversion` says loops' way equals."""
-    return float64_as_float32.to_odd if source.name == "float64" else float_additions.make_widen(source)
+    return as_float32.to_odd if source.name == "float64" else as_float32.make_widen(source)
 
 
 def check_scale(mantissa_bits: int, type_name: str) -> Outcome:
@@ -179,7 +179,7 @@ def _converted(value: z3.BitVecRef, target: Any) -> z3.BitVecRef:
     if target.name == "float32":
         return value
     if target.name == "bfloat16":
-        got, _ = run(float_additions.make_convert_value(target), value)
+        got, _ = run(as_float32.make_convert_value(target), value)
         return got
     sort = {"float64": z3.Float64(), "float16": z3.Float16()}[target.name]
     number = z3.fpBVToFP(value, z3.Float32())

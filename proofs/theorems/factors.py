@@ -22,7 +22,7 @@ import z3
 
 from mxnum import formats
 from mxnum.engine.machine import lanes
-from mxnum.engine.rounding import by_factors, float64_as_float32, float_additions
+from mxnum.engine.rounding import as_float32, by_factors, float_additions
 from mxnum.modes import FloatScaleRule, Overflow, Rounding
 from mxnum.scalar import float_scale
 from mxnum.scalar.convert import make_encode
@@ -166,7 +166,7 @@ def _code_by_places(
             store=store,
             load=lambda table, index: table[index],
         ),
-        patched(fast.float_additions, make_widen=lambda source: lambda x: x),
+        patched(fast.as_float32, make_widen=lambda source: lambda x: x),
     ):
         made, constants = inspect.unwrap(fast.by_places)(source, element, scale, rounding, None), []
         for factor in (0, 1):
@@ -269,7 +269,7 @@ def check_rounded(
         _make_factor=lambda scale: None,
         make_number=lambda source: lambda x: x,
         divide_float64=lambda a, b: Sym(q, obligations),
-        to_odd_by_conversion=float64_as_float32.to_odd,
+        to_odd_by_conversion=as_float32.to_odd,
         wide=lambda word: word,
     ):
         made = inspect.unwrap(fast.by_quotients)(FLOAT32, element, SCALES[0], rounding, overflow, None)
@@ -656,7 +656,7 @@ def _value_by_places(fast: Any, element: Any, target: Any, code: int) -> Any:
     if magnitude > element.max_code:  # the most negative integer is never produced
         return _values(fast, element, target)(code)
     size = Size(Ratios(Fraction(element.value(magnitude)), Fraction(element.value(magnitude))), sign)
-    with _on_products(fast), patched(fast.float_additions, make_widen=lambda source: lambda x: x):
+    with _on_products(fast), patched(fast.as_float32, make_widen=lambda source: lambda x: x):
         made = inspect.unwrap(fast.by_places)(target, element, SCALES[0], Rounding.RNE, target)
         table: dict[int, Any] = {}
         made.prepare("factor", 0, table, 0, 1)
@@ -793,7 +793,7 @@ def _element_theorems() -> Iterator[Theorem]:
                 "the quotient is any float64 number but a subnormal one, infinity included",
                 "made by to_odd and the definition of float32, which narrowing/conversion and magic/code are about",
             ),
-            functions=(divided.prepare, divided.at, divided.element, encode, float64_as_float32.to_odd),
+            functions=(divided.prepare, divided.at, divided.element, encode, as_float32.to_odd),
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import z3
 
-from mxnum.engine.rounding import float_additions, offset_additions
+from mxnum.engine.rounding import as_float32, float_additions, offset_additions
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.scalar.offset import OFFSET, make_decode_offset, make_difference
 from proofs.solve import prove
@@ -27,7 +27,7 @@ def difference(source: str) -> Outcome:
     x, offset = z3.BitVec("x", float_type.bits), z3.BitVec("offset", 16)
     wide_x = z3.SignExt(32 - float_type.bits, x) if float_type.bits < 32 else x
     wide_offset = z3.ZeroExt(16, offset)
-    subtract, widen = offset_additions.make_fast_difference(float_type), float_additions.make_widen(OFFSET)
+    subtract, widen = offset_additions.make_fast_difference(float_type), as_float32.make_widen(OFFSET)
     got, safe = run_fast(lambda x, offset: subtract(x, widen(offset)), wide_x, wide_offset)
     want, _ = run(make_difference(float_type), wide_x, wide_offset)
     is_nan = z3.UGT(want & 0x7FFFFFFF, 0x7F800000)
@@ -45,7 +45,7 @@ def difference(source: str) -> Outcome:
 def total(name: str) -> Outcome:
     element = ELEMENTS[name]
     least, greatest = float_additions.decoding_domain(element)
-    constants, widen = float_additions.constants(element), float_additions.make_widen(OFFSET)
+    constants, widen = float_additions.constants(element), as_float32.make_widen(OFFSET)
     code, scale, offset = z3.BitVec("code", element.bits), z3.BitVec("scale", 8), z3.BitVec("offset", 16)
     wide = z3.ZeroExt(32 - element.bits, code), z3.ZeroExt(24, scale), z3.ZeroExt(16, offset)
 
@@ -82,7 +82,7 @@ def theorems() -> Iterator[Theorem]:
             check=partial(difference, source),
             hypotheses=("x is any bit pattern of its type", finite, rounding),
             tier="full",
-            functions=(*pair, float_additions.make_widen(OFFSET)),
+            functions=(*pair, as_float32.make_widen(OFFSET)),
         )
     for name, element in ELEMENTS.items():
         functions = (
@@ -99,5 +99,5 @@ def theorems() -> Iterator[Theorem]:
                 "code is any element code and scale any within the float additions' `decoding_domain`", finite, rounding
             ),
             tier="fast" if name == "e2m1" else "full",
-            functions=(*functions, float_additions.constants, float_additions.make_widen(OFFSET)),
+            functions=(*functions, float_additions.constants, as_float32.make_widen(OFFSET)),
         )  # fmt: skip

@@ -13,7 +13,7 @@ import z3
 
 from mxnum import formats
 from mxnum.engine.machine import lanes
-from mxnum.engine.rounding import float_additions
+from mxnum.engine.rounding import as_float32, float_additions
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_decode, make_encode
 from mxnum.scalar.pack import SR_BITS
@@ -127,7 +127,7 @@ def check_conversion(name: str, type_name: str) -> Outcome:
     codes, scales = np.meshgrid(np.arange(1 << element.bits), np.arange(least, greatest + 1))
     with np.errstate(invalid="ignore"):
         values = float_additions.value_of_code(codes, scales, float_additions.constants(element))
-        got = float_additions.make_convert_value(target)(values)
+        got = as_float32.make_convert_value(target)(values)
     return swept(got, make_decode(element, target)(codes, scales), target.bits, started)
 
 
@@ -148,7 +148,7 @@ def check_widening(type_name: str) -> Outcome:
     source = formats.FLOATS[type_name]
     x = np.arange(1 << 16)
     x = x[(x & 0x7FFF) <= source.max_code]
-    widen = float_additions.make_widen(source)
+    widen = as_float32.make_widen(source)
     got, want = [widen(x)], [make_decode(source, FLOAT32)(x, formats.E8M0.bias)]
     amax = x[x <= source.max_code]
     for element, rule in product(formats.ELEMENTS.values(), ScaleRule):
@@ -258,7 +258,7 @@ def _decoding_theorems() -> Iterator[Theorem]:
         for type_name, target in formats.FLOATS.items():
             functions = (
                 float_additions.value_of_code,
-                float_additions.make_convert_value(target),
+                as_float32.make_convert_value(target),
                 float_additions.constants,
                 make_decode(element, target),
             )
@@ -272,7 +272,7 @@ def _decoding_theorems() -> Iterator[Theorem]:
             )
     for type_name in ("bfloat16", "float16"):
         source = formats.FLOATS[type_name]
-        pair = float_additions.make_widen(source), make_decode(source, FLOAT32)
+        pair = as_float32.make_widen(source), make_decode(source, FLOAT32)
         yield Theorem(
             name=f"magic/widen/{type_name}",
             statement=WIDENING,

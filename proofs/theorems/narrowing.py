@@ -11,7 +11,7 @@ import z3
 
 from mxnum import formats
 from mxnum.engine.machine import lanes
-from mxnum.engine.rounding import float64_as_float32, float_additions
+from mxnum.engine.rounding import as_float32, float_additions
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_encode
 from mxnum.scalar.pack import SR_BITS
@@ -55,11 +55,11 @@ def check(name: str, rounding: Rounding, overflow: Overflow) -> Outcome:
     encode = make_encode(FLOAT64, element, rounding, overflow)
     want, _ = run(encode, x, z3.SignExt(32, scale), z3.SignExt(32, random))
     if rounding == Rounding.SR:
-        narrowed, safe = run(float64_as_float32.leading_part, x)
+        narrowed, safe = run(as_float32.leading_part, x)
         got, more = _stochastic(element, overflow, x, scale, random)
         safe, floats = [*safe, *more], float_results()
     else:
-        narrowed, safe = run(float64_as_float32.to_odd, x)
+        narrowed, safe = run(as_float32.to_odd, x)
         got, _ = run(make_encode(FLOAT32, element, rounding, overflow), narrowed, scale, random)
         floats = []
     within = [
@@ -78,8 +78,8 @@ def _stochastic(element: Any, overflow: Overflow, x: Any, scale: Any, random: An
 
     def split(scale: Sym, random: Sym) -> Any:
         wide = Sym(x, scale.obligations)
-        leading = float64_as_float32.leading_part(wide)
-        return code(leading, scale, random + float64_as_float32.rest(wide, leading, scale, constants), constants)
+        leading = as_float32.leading_part(wide)
+        return code(leading, scale, random + as_float32.rest(wide, leading, scale, constants), constants)
 
     return run_fast(split, scale, random)
 
@@ -87,8 +87,8 @@ def _stochastic(element: Any, overflow: Overflow, x: Any, scale: Any, random: An
 def check_conversion() -> Outcome:
     lanes.LOW_WORD[Sym] = low_word
     x, finite = _finite()
-    want, _ = run(float64_as_float32.to_odd, x)
-    got, safe = run_fast(float64_as_float32.to_odd_by_conversion, x)
+    want, _ = run(as_float32.to_odd, x)
+    got, safe = run_fast(as_float32.to_odd_by_conversion, x)
     return prove([finite, *float_results()], z3.And(got == want, *safe), show=(x,))
 
 
@@ -100,7 +100,7 @@ def _check_scale(name: str, rule: ScaleRule) -> Outcome:
     lanes.LOW_WORD[Sym] = low_word
     element = formats.ELEMENTS[name]
     constants, (amax, finite) = float_additions.constants(element, rule=rule), _finite()
-    narrowed, safe = run(float64_as_float32.to_odd, amax)
+    narrowed, safe = run(as_float32.to_odd, amax)
     got, more = run(lambda narrowed: float_additions.fast_scale(narrowed, constants), narrowed)
     want, _ = run(make_shared_scale(FLOAT64, element, rule), amax)
     domains = [float_additions.domain(element, rounding) for rounding in Rounding]
@@ -114,7 +114,7 @@ def _check_scale(name: str, rule: ScaleRule) -> Outcome:
 
 
 def theorems() -> list[Theorem]:
-    functions = float64_as_float32.to_odd_by_conversion, float64_as_float32.to_odd
+    functions = as_float32.to_odd_by_conversion, as_float32.to_odd
     conversion = Theorem(
         name="narrowing/conversion",
         statement=CONVERSION,
@@ -132,15 +132,15 @@ def _rounding_theorems() -> Iterator[Theorem]:
             continue
         encode = make_encode(FLOAT64, element, rounding, overflow)
         functions: tuple[Callable[..., Any], ...] = (
-            float64_as_float32.to_odd,
+            as_float32.to_odd,
             encode,
             make_encode(FLOAT32, element, rounding, overflow),
         )
         if rounding == Rounding.SR:
             code = float_additions.make_code(rounding, float_additions.breaks_ties_by_parity(element))
             functions = (
-                float64_as_float32.leading_part,
-                float64_as_float32.rest,
+                as_float32.leading_part,
+                as_float32.rest,
                 code,
                 float_additions.constants,
                 encode,
@@ -162,7 +162,7 @@ def _scale_theorems() -> Iterator[Theorem]:
         functions: tuple[Callable[..., Any], ...] = (
             float_additions.fast_scale,
             float_additions.constants,
-            float64_as_float32.to_odd,
+            as_float32.to_odd,
             example,
         )
         yield Theorem(

@@ -112,7 +112,7 @@ def check_scale(
 
     with (
         _on_numbers(fast, make_narrowed=lambda source: lambda x: machine.number(narrowed(x.value))),
-        patched(fast.float_additions, make_widen=lambda source: _same),
+        patched(fast.as_float32, make_widen=lambda source: _same),
     ):
         scale_of = inspect.unwrap(fast.make_scale)(source, _stack(name, arithmetic))
         got = scale_of(largest, _Tensor(kept, kept)).value

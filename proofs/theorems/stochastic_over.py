@@ -18,7 +18,7 @@ from typing import Any
 import z3
 
 from mxnum import formats
-from mxnum.engine.rounding import by_factors, float_additions, stochastic_over
+from mxnum.engine.rounding import as_float32, by_factors, stochastic_over
 from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding
 from mxnum.scalar import float_scale, random
@@ -320,7 +320,7 @@ def check_chosen(element: ElementFormat, target: ElementFormat | None, fast: Any
     with (
         _on_products(by_factors),
         patched(by_factors, by_places=by_places),
-        patched(float_additions, make_widen=lambda source: lambda x: x),
+        patched(as_float32, make_widen=lambda source: lambda x: x),
         patched(fast, make_goes_up=lambda element: goes_up, **ON_DICTIONARIES),
     ):
         return replace(_outcome(problems(), started, lambda: "32 cases"), solver="sweep")

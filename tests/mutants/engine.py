@@ -65,19 +65,19 @@ ENGINE = (
     ),
     (
         "narrowed-without-a-sticky-bit",
-        "mxnum/engine/rounding/float64_as_float32.py",
+        "mxnum/engine/rounding/as_float32.py",
         "low_word(select((kept & _REST) == 0, 0, 1))",
         "low_word(select((kept & _REST) == 0, 0, 0))",
         "What float32 has no bits for is forgotten.",
-        (f"{ROUNDING}/test_float64_as_float32.py",),
+        (f"{ROUNDING}/test_as_float32.py",),
     ),
     (
         "narrowed-rest",
-        "mxnum/engine/rounding/float64_as_float32.py",
+        "mxnum/engine/rounding/as_float32.py",
         "shift = e.discarded - 1 + below",
         "shift = e.discarded + below",
         "The rest of a float64 number counts half.",
-        (f"{ROUNDING}/test_float64_as_float32.py",),
+        (f"{ROUNDING}/test_as_float32.py",),
     ),
     (
         "formulation-without-the-rest",

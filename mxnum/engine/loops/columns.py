@@ -22,8 +22,8 @@ from mxnum.engine.loops.random_bits import Draw
 from mxnum.engine.machine.jit import compile_loop
 from mxnum.engine.machine.lanes import integer, lane, load, store, wide
 from mxnum.engine.machine.prefetch import LONG_PART, PART, ask_for
-from mxnum.engine.rounding import float_additions
-from mxnum.engine.rounding.formulation import numbers_given
+from mxnum.engine.rounding import as_float32, float_additions
+from mxnum.engine.rounding.per_element import numbers_given
 from mxnum.engine.traversal.block_walk import MIXED, panel_of, rows_of
 from mxnum.formats import E8M0, ElementFormat
 
@@ -40,7 +40,7 @@ def quantize(
     that it is not right for are marked.
     """
     MAGNITUDE = (1 << (source.bits - 1)) - 1
-    widen, fast_scale = float_additions.make_widen(source), float_additions.fast_scale
+    widen, fast_scale = as_float32.make_widen(source), float_additions.fast_scale
     prepare, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered
     i32 = np.int32
     Magnitude: Any = np.int64 if source.bits > 32 else np.int32

@@ -16,9 +16,10 @@ import numpy as np
 from mxnum.dtypes import Array
 from mxnum.engine.machine.jit import compile_loop
 from mxnum.engine.machine.lanes import integer, lane, load, store, wide
-from mxnum.engine.rounding.float_additions import decoding_domain, make_widen
-from mxnum.engine.rounding.formulation import Definition
+from mxnum.engine.rounding.as_float32 import make_widen
+from mxnum.engine.rounding.float_additions import decoding_domain
 from mxnum.engine.rounding.offset_additions import fast_sum, make_fast_difference
+from mxnum.engine.rounding.per_element import Definition
 from mxnum.engine.traversal.block_walk import panel_of, rows_of
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.modes import ScaleRule

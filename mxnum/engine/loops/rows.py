@@ -22,8 +22,8 @@ from mxnum.engine.machine.jit import compile_loop, forbid_inlining, not_inlined
 from mxnum.engine.machine.lanes import greatest_of, integer, lane, load, store, wide
 from mxnum.engine.machine.prefetch import LONG_PART, PART, READ_AHEAD, WRITE_AHEAD, ask_for
 from mxnum.engine.packing.bit_stream import make_pack_run, make_unpack_run
-from mxnum.engine.rounding import float_additions
-from mxnum.engine.rounding.formulation import numbers_given
+from mxnum.engine.rounding import as_float32, float_additions
+from mxnum.engine.rounding.per_element import numbers_given
 from mxnum.engine.traversal.block_walk import MIXED, PIECE, SHORT_RUN, USUAL_RUN
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.scalar.word import dialect, select
@@ -68,7 +68,7 @@ def quantize(
     blocks begin at a byte: those of a group stay in the first cache until all are there.
     """
     MAGNITUDE = (1 << (source.bits - 1)) - 1
-    widen, fast_scale = float_additions.make_widen(source), float_additions.fast_scale
+    widen, fast_scale = as_float32.make_widen(source), float_additions.fast_scale
     prepare, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered
     i32 = np.int32
     Magnitude: Any = np.int64 if source.bits > 32 else np.int32

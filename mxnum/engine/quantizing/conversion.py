@@ -15,7 +15,7 @@ from mxnum.engine.machine import float_environment
 from mxnum.engine.packing.arrays import pack, unpack
 from mxnum.engine.request import Settings
 from mxnum.engine.rounding import formulation
-from mxnum.engine.rounding.formulation import Definition, Fast
+from mxnum.engine.rounding.per_element import Definition, Fast
 from mxnum.engine.traversal.block_walk import MIXED, USUAL_RUN, Walk, in_threads
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule

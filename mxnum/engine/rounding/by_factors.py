@@ -8,7 +8,7 @@ with any value of an element, and with any place halfway between two.
 - Others take the quotient |x| / factor to 53 bits. It lies on the same side of every place as the exact one: places
   have at most 8 bits, so that place * factor has at most 43, and x at most 48 (of a float64 number the leading 48, the
   last of which says whether there are others). If x is not place * factor, they differ by 2**-48 of either at least,
-  and a quotient is rounded by 2**-53 of itself. Then `float64_as_float32` and `float_additions` do the rest at scale 1.
+  and a quotient is rounded by 2**-53 of itself. Then `as_float32` and `float_additions` do the rest at scale 1.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from mxnum.engine.machine.lanes import (
     store,
     wide,
 )
-from mxnum.engine.rounding import float_additions, paths
-from mxnum.engine.rounding.float64_as_float32 import to_odd_by_conversion
+from mxnum.engine.rounding import as_float32, float_additions, paths
+from mxnum.engine.rounding.as_float32 import to_odd_by_conversion
 from mxnum.engine.rounding.float_scales import Formulation
 from mxnum.formats import FLOATS, ElementFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule, Overflow, Rounding, which
@@ -165,7 +165,7 @@ def by_places(
     MAGNITUDE = _NEVER_WIDE if IS_WIDE else _NEVER
     SIGN_UP = 0 if target is None else target.bits - 1
     KEEPS_ZERO_SIGN = not element.integer
-    factor_of, widen = _make_factor(scale), float_additions.make_widen(source)
+    factor_of, widen = _make_factor(scale), as_float32.make_widen(source)
     narrow: Any = None if target is None else make_narrow(target)
     first_from = _first_from(IS_WIDE)
 

@@ -24,7 +24,7 @@ from mxnum.engine.machine.lanes import (
     store,
     wide,
 )
-from mxnum.engine.rounding import by_factors, float_additions
+from mxnum.engine.rounding import as_float32, by_factors, float_additions
 from mxnum.engine.rounding.by_factors import UNIT
 from mxnum.engine.rounding.float_additions import value_of_code
 from mxnum.engine.rounding.float_scales import Formulation
@@ -88,7 +88,7 @@ def _number_of_scale(code):
 @cache
 def make_scale(source: ElementFormat, arithmetic: Arithmetic) -> Callable[..., Any]:
     """(largest finite magnitude of a block in `source`, tensor word) -> scale code."""
-    widen, narrowed, FOR_ZERO = float_additions.make_widen(source), make_narrowed(source), arithmetic.for_zero
+    widen, narrowed, FOR_ZERO = as_float32.make_widen(source), make_narrowed(source), arithmetic.for_zero
     in_type = arithmetic.block_scale_in
     block_scale = arithmetic.block_scale if in_type is None else in_type(narrowed)
 
@@ -124,7 +124,7 @@ def make_narrowed(source: ElementFormat) -> Callable[..., Any]:
 @cache
 def quantizing(source: ElementFormat, arithmetic: Arithmetic, makes_values: bool) -> Formulation:
     """Codes of floats, or (of float32) what they read as."""
-    factor_of, widen, read = arithmetic.factor, float_additions.make_widen(source), decoding(arithmetic)
+    factor_of, widen, read = arithmetic.factor, as_float32.make_widen(source), decoding(arithmetic)
     prepare_values: Any = read.prepare
     DIVIDES, KEEPS, VALUES = arithmetic.divides, arithmetic.keeps_negative_zero, makes_values
 

@@ -19,13 +19,10 @@ from typing import Any, NamedTuple
 from mxnum.engine.machine.lanes import (
     add_float32,
     float16_to_float32,
-    float32_to_float16,
-    float32_to_float64,
     multiply_float32,
     subtract_float32,
     truncate_float32,
 )
-from mxnum.engine.rounding import float64_as_float32
 from mxnum.formats import E8M0, FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding, ScaleRule, which
 from mxnum.scalar.pack import SR_BITS
@@ -272,61 +269,6 @@ def make_value_by_product(element: ElementFormat) -> Callable[..., Any]:
         return value
 
     return value_of_integer if element.integer else value_by_half
-
-
-@cache
-def make_widen(source: ElementFormat) -> Callable[..., Any]:
-    """x -> float32 bit pattern of the same finite number; of a float64 number, of one that rounds alike."""
-
-    @dialect
-    def widen_float32(x):
-        return x
-
-    @dialect
-    def widen_bfloat16(x):
-        return x << 16
-
-    @dialect
-    def widen_float16(x):
-        return float16_to_float32(x)
-
-    return {
-        "float32": widen_float32,
-        "bfloat16": widen_bfloat16,
-        "float16": widen_float16,
-        "float64": float64_as_float32.to_odd_by_conversion,
-    }[source.name]
-
-
-@cache
-def make_convert_value(target: ElementFormat) -> Callable[..., Any]:
-    """float32 bit pattern of a value that `value_of_code` made -> bit pattern in another float type.
-
-    bfloat16 and float64 hold every such value; in float16 it is rounded to nearest even.
-    """
-
-    @dialect
-    def convert_float32(value):
-        return value
-
-    @dialect
-    def convert_bfloat16(value):
-        return (value >> 16) & 0xFFFF
-
-    @dialect
-    def convert_float16(value):
-        return float32_to_float16(value)
-
-    @dialect
-    def convert_float64(value):
-        return float32_to_float64(value)
-
-    return {
-        "float32": convert_float32,
-        "bfloat16": convert_bfloat16,
-        "float16": convert_float16,
-        "float64": convert_float64,
-    }[target.name]
 
 
 @dialect

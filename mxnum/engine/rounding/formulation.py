@@ -3,81 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from mxnum.dtypes import Array
-from mxnum.engine.machine.lanes import lane, wide
-from mxnum.engine.rounding import any_scale, float_additions, paths
+from mxnum.engine.rounding import any_scale, as_float32, float_additions, paths
 from mxnum.engine.rounding.any_scale import value_of_code_anywhere
-from mxnum.engine.rounding.float64_as_float32 import leading_part, rest
+from mxnum.engine.rounding.as_float32 import leading_part, rest
+from mxnum.engine.rounding.per_element import Definition, Fast, Limits
 from mxnum.formats import ElementFormat
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_decode, make_encode
 from mxnum.scalar.scale import make_scale_of, scale_constants, scale_width
 from mxnum.scalar.word import dialect, word_bits
 
-
-class Limits(NamedTuple):
-    """Where a fast formulation is right: scale codes, and bit patterns of |x| in float32. Bounds are included."""
-
-    least_scale: int
-    greatest_scale: int
-    greatest_x: int
-
-
-class Fast(NamedTuple):
-    """A fast formulation: a function that serves all elements, and the numbers that make it one of them."""
-
-    #: (x, scale, random, constants) -> result.
-    function: Callable[..., Any]
-    #: The limits, then the constants: what a loop is given.
-    numbers: Array
-    #: The same with its constants compiled in, for the commonest conversions and loops: a fifth faster or more.
-    special: Callable[..., Any] | None = None
-
-
-#: Where a function looks at no constants.
-NO_NUMBERS = np.zeros(len(Limits._fields) + len(float_additions.Constants._fields), np.int32)
-
-
-@dataclass(frozen=True)
-class Definition:
-    """One conversion, (x, scale, random, constants) -> result: as it is defined, for every x and every scale.
-
-    Or, from `quantizing_anywhere` and `decoding_anywhere`, what equals that for finite x and every scale but NaN. Two
-    are equal that one loop serves.
-    """
-
-    function: Callable[..., Any]
-    #: Whether every intermediate fits 32 bits, so that a loop may run in lanes.
-    in_lanes: bool
-    #: Of what the loop makes the constants.
-    numbers: Array = field(default_factory=lambda: NO_NUMBERS, compare=False)
-
-    @property
-    def word(self) -> Callable[[Any], Any]:
-        """What turns a scale or random bits into a word beside the loaded x."""
-        return lane if self.in_lanes else wide
-
-
 #: Conversions to codes and to values, by source and rounding, that are compiled for each element.
 _COMMON = (("float32", Rounding.RNE), ("float32", Rounding.SR), ("float64", Rounding.RNE))
-
-
-@dialect
-def numbers_given(numbers):
-    """Limits and constants from the array that a loop is given."""
-    limits = Limits(int(numbers[0]), int(numbers[1]), int(numbers[2]))
-    n = numbers
-    return limits, float_additions.Constants(
-        int(n[3]), int(n[4]), int(n[5]), int(n[6]), int(n[7]), int(n[8]), int(n[9]), int(n[10]), int(n[11]),
-        int(n[12]), int(n[13]), int(n[14]), int(n[15]), int(n[16]), int(n[17]), int(n[18]), int(n[19]),
-        int(n[20]), int(n[21]), int(n[22]),
-    )  # fmt: skip
 
 
 @cache
@@ -260,7 +203,7 @@ def _keep_scale(amax, scale, bias, first_bumped):
 @cache
 def _rounding(source: ElementFormat, rounding: Rounding, function: Callable[..., Any]) -> Callable[..., Any]:
     """`make_code` or `make_value` for another float type."""
-    widen = float_additions.make_widen(source)
+    widen = as_float32.make_widen(source)
 
     @dialect
     def widen_round(x, scale, random, e):
@@ -277,7 +220,7 @@ def _rounding(source: ElementFormat, rounding: Rounding, function: Callable[...,
 @cache
 def _valuing(function: Callable[..., Any], gives_codes: bool, target: ElementFormat) -> Callable[..., Any]:
     """From what `_rounding` gives, codes or values, to values in another float type."""
-    convert, decode = float_additions.make_convert_value(target), _decoding(target)
+    convert, decode = as_float32.make_convert_value(target), _decoding(target)
 
     @dialect
     def round_convert(x, scale, random, e):
@@ -292,7 +235,7 @@ def _valuing(function: Callable[..., Any], gives_codes: bool, target: ElementFor
 
 @cache
 def _decoding(target: ElementFormat) -> Callable[..., Any]:
-    value_of_code, convert = float_additions.value_of_code, float_additions.make_convert_value(target)
+    value_of_code, convert = float_additions.value_of_code, as_float32.make_convert_value(target)
 
     @dialect
     def decode_convert(code, scale, random, e):
@@ -305,7 +248,7 @@ def _decoding(target: ElementFormat) -> Callable[..., Any]:
 def _by_product(element: ElementFormat, target: ElementFormat) -> Callable[..., Any]:
     value_by_product, convert = (
         float_additions.make_value_by_product(element),
-        float_additions.make_convert_value(target),
+        as_float32.make_convert_value(target),
     )
 
     @dialect

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from mxnum.engine.machine.lanes import add_float32, subtract_float32
-from mxnum.engine.rounding.float_additions import make_widen
+from mxnum.engine.rounding.as_float32 import make_widen
 from mxnum.formats import ElementFormat
 from mxnum.scalar.word import dialect, select
 

@@ -172,7 +172,7 @@ ROUNDINGS = {
 
 
 def rounds_fast(source: ElementFormat, element: ElementFormat, rounding: Rounding) -> bool:
-    """Whether `float_additions.make_code` may be used, after `make_widen` or what `float64_as_float32` has."""
+    """Whether `float_additions.make_code` may be used, after `make_widen` or what `as_float32` has."""
     if not ROUNDINGS[rounding]:
         return False
     if rounding.is_stochastic and NARROWED.covers(source, element):
@@ -186,7 +186,7 @@ def has_values(element: ElementFormat) -> bool:
 
 
 def reaches_all(float_type: ElementFormat, element: ElementFormat, rounding: Rounding | None = None) -> bool:
-    """Whether `any_scale` may be used, after `float_additions.make_widen`, to codes or float32; None to decode."""
+    """Whether `any_scale` may be used, after `as_float32.make_widen`, to codes or float32; None to decode."""
     return (rounding is None or ROUNDINGS[rounding]) and BEYOND.covers(float_type, element)
 
 
@@ -201,12 +201,12 @@ def adds_fast(element: ElementFormat, target: ElementFormat) -> bool:
 
 
 def decodes_fast(element: ElementFormat, target: ElementFormat) -> bool:
-    """Whether `float_additions.value_of_code` may be used, before `float_additions.make_convert_value`."""
+    """Whether `float_additions.value_of_code` may be used, before `as_float32.make_convert_value`."""
     return DECODING.covers(target, element)
 
 
 def decodes_by_product(element: ElementFormat, target: ElementFormat) -> bool:
-    """Whether `float_additions.make_value_by_product` may be used, before `float_additions.make_convert_value`."""
+    """Whether `float_additions.make_value_by_product` may be used, before `as_float32.make_convert_value`."""
     return PRODUCTS.covers(target, element)
 
 

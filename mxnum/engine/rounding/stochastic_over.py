@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any
 
 from mxnum.engine.machine.lanes import load, store
-from mxnum.engine.rounding import by_factors, float_additions, paths
+from mxnum.engine.rounding import as_float32, by_factors, paths
 from mxnum.engine.rounding.float_scales import Formulation
 from mxnum.formats import ElementFormat, ScaleFormat
 from mxnum.modes import Rounding
@@ -45,7 +45,7 @@ def by_products(
     places = by_factors.by_places(source, element, scale, Rounding.RTZ, target)
     codes = by_factors.by_places(source, element, scale, Rounding.RTZ, None)
     prepare_places, code_toward_zero = places.prepare, codes.element
-    factor_of, widen = by_factors._make_factor(scale), float_additions.make_widen(source)
+    factor_of, widen = by_factors._make_factor(scale), as_float32.make_widen(source)
     goes_up, COUNT = make_goes_up(element), places.constants
     LEADING = 1 << (_DIGITS - 1)
     SIGN, MAX, SIGN_UP = 1 << element.mantissa_bits + element.exponent_bits, element.max_code, source.bits - 1

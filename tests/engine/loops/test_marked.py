@@ -7,7 +7,7 @@ import pytest
 
 from mxnum.engine.loops import marked
 from mxnum.engine.loops.random_bits import NO_DRAW, draw_from_words
-from mxnum.engine.rounding import formulation
+from mxnum.engine.rounding import formulation, per_element
 from mxnum.engine.traversal.block_walk import Walk
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
@@ -22,7 +22,7 @@ def converted(loop, x, scale, dtype, words=0, nan=0):
     walk = Walk(1, 1, x.size, 1, x.size).redone
     out, scales = np.empty(x.size, dtype), np.array([scale], np.uint8)
     assert (
-        loop(x, out, scales, walk.shape, walk.whole, np.ones(walk.groups, np.uint8), words, nan, formulation.NO_NUMBERS)
+        loop(x, out, scales, walk.shape, walk.whole, np.ones(walk.groups, np.uint8), words, nan, per_element.NO_NUMBERS)
         == 0
     )
     return out

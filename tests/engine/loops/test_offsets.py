@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mxnum.engine.loops import offsets
-from mxnum.engine.rounding import float_additions, offset_additions
+from mxnum.engine.rounding import as_float32, float_additions, offset_additions
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.scalar.offset import OFFSET, make_decode_offset, make_difference
 from tests import samples
@@ -22,7 +22,7 @@ def test_a_difference_is_that_of_the_definition():
         source = FLOATS[name]
         x = samples.generator("differences", name).integers(-1 << (source.bits - 1), 1 << (source.bits - 1), 1 << 16)
         with np.errstate(invalid="ignore"):
-            got = offset_additions.make_fast_difference(source)(x, float_additions.make_widen(OFFSET)(middles))
+            got = offset_additions.make_fast_difference(source)(x, as_float32.make_widen(OFFSET)(middles))
         want = make_difference(source)(x, middles)
         is_nan = (want & 0x7FFFFFFF) > 0x7F800000
         samples.assert_same(name, None, got[~is_nan].astype(np.int32), want[~is_nan].astype(np.int32))
@@ -37,7 +37,7 @@ def test_a_sum_is_that_of_the_definition():
         codes, scales = rng.integers(0, 1 << element.bits, 1 << 16), rng.integers(least, greatest + 1, 1 << 16)
         with np.errstate(invalid="ignore"):
             value = float_additions.value_of_code(codes, scales, float_additions.constants(element))
-            got = offset_additions.fast_sum(value, float_additions.make_widen(OFFSET)(middles))
+            got = offset_additions.fast_sum(value, as_float32.make_widen(OFFSET)(middles))
         want = make_decode_offset(element, FLOATS["float32"])(codes, scales, middles)
         samples.assert_same(name, None, got.astype(np.int32), want.astype(np.int32))
 

@@ -1,8 +1,9 @@
-"""float64 numbers as float32 bit patterns that round alike.
+"""Numbers of every float type as float32 bit patterns that round alike, and back.
 
-Rounding to odd keeps, in the last bit, that something was discarded. A float32 number so made rounds to any element as
-the float64 number does, in every mode that asks only on which side of a value or a middle it lies. Stochastic rounding
-asks for more bits: it takes the leading part, and gets the rest added to its random bits.
+bfloat16 and float16 numbers are float32 numbers. Of a float64 number rounding to odd keeps, in the last bit, that
+something was discarded. A float32 number so made rounds to any element as the float64 number does, in every mode that
+asks only on which side of a value or a middle it lies. Stochastic rounding asks for more bits: it takes the leading
+part, and gets the rest added to its random bits.
 
 What has no normal float32 number near it becomes the least normal one (zero in a leading part) or the largest: loops
 leave blocks alone whose scale does not make the first vanish, or whose largest element is the second.
@@ -13,10 +14,18 @@ use: it takes half the instructions, and gives the same of every number.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
-from mxnum.engine.machine.lanes import float64_to_float32, low_word
-from mxnum.formats import FLOATS
+from mxnum.engine.machine.lanes import (
+    float16_to_float32,
+    float32_to_float16,
+    float32_to_float64,
+    float64_to_float32,
+    low_word,
+)
+from mxnum.formats import FLOATS, ElementFormat
 from mxnum.scalar.word import dialect, select
 
 _DISCARDED = FLOATS["float64"].mantissa_bits - FLOATS["float32"].mantissa_bits
@@ -65,3 +74,58 @@ def to_odd_by_conversion(x: Any) -> Any:
     leading = float64_to_float32((kept & _KEPT) | (x & _SIGN_WIDE))
     narrowed = (leading & 0x7FFFFFFF) | low_word(select((kept & _REST) == 0, 0, 1))
     return select(narrowed > _LARGEST, _LARGEST, narrowed) | (leading & -0x80000000)
+
+
+@cache
+def make_widen(source: ElementFormat) -> Callable[..., Any]:
+    """x -> float32 bit pattern of the same finite number; of a float64 number, of one that rounds alike."""
+
+    @dialect
+    def widen_float32(x):
+        return x
+
+    @dialect
+    def widen_bfloat16(x):
+        return x << 16
+
+    @dialect
+    def widen_float16(x):
+        return float16_to_float32(x)
+
+    return {
+        "float32": widen_float32,
+        "bfloat16": widen_bfloat16,
+        "float16": widen_float16,
+        "float64": to_odd_by_conversion,
+    }[source.name]
+
+
+@cache
+def make_convert_value(target: ElementFormat) -> Callable[..., Any]:
+    """float32 bit pattern of a value that `value_of_code` made -> bit pattern in another float type.
+
+    bfloat16 and float64 hold every such value; in float16 it is rounded to nearest even.
+    """
+
+    @dialect
+    def convert_float32(value):
+        return value
+
+    @dialect
+    def convert_bfloat16(value):
+        return (value >> 16) & 0xFFFF
+
+    @dialect
+    def convert_float16(value):
+        return float32_to_float16(value)
+
+    @dialect
+    def convert_float64(value):
+        return float32_to_float64(value)
+
+    return {
+        "float32": convert_float32,
+        "bfloat16": convert_bfloat16,
+        "float16": convert_float16,
+        "float64": convert_float64,
+    }[target.name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import mxnum as mx
-from mxnum.engine.rounding import float64_as_float32, float_additions
+from mxnum.engine.rounding import as_float32, float_additions
 from mxnum.formats import ELEMENTS, FLOATS
 from tests import samples
 
@@ -20,27 +20,27 @@ def wide_bits_of(value):
 
 def test_numbers_of_float32_stay():
     for value in (0.0, 1.0, -1.5, 2.0**-126, -(2.0**127)):
-        assert float64_as_float32.to_odd(wide_bits_of(value)) == bits_of(value)
-        assert float64_as_float32.leading_part(wide_bits_of(value)) == bits_of(value)
+        assert as_float32.to_odd(wide_bits_of(value)) == bits_of(value)
+        assert as_float32.leading_part(wide_bits_of(value)) == bits_of(value)
 
 
 def test_what_is_lost_shows_in_the_last_bit():
     one = bits_of(1.0)
-    assert float64_as_float32.to_odd(wide_bits_of(1.0 + 2.0**-52)) == one + 1
-    assert float64_as_float32.to_odd(wide_bits_of(1.0 + 1.5 * 2.0**-23)) == one + 1
-    assert float64_as_float32.to_odd(wide_bits_of(1.0 + 2.5 * 2.0**-23)) == one + 3
-    assert float64_as_float32.leading_part(wide_bits_of(1.0 + 2.5 * 2.0**-23)) == one + 2
+    assert as_float32.to_odd(wide_bits_of(1.0 + 2.0**-52)) == one + 1
+    assert as_float32.to_odd(wide_bits_of(1.0 + 1.5 * 2.0**-23)) == one + 1
+    assert as_float32.to_odd(wide_bits_of(1.0 + 2.5 * 2.0**-23)) == one + 3
+    assert as_float32.leading_part(wide_bits_of(1.0 + 2.5 * 2.0**-23)) == one + 2
 
 
 def test_what_float32_has_not():
     least, largest = 0x00800000, 0x7F7FFFFF
-    assert [float64_as_float32.to_odd(wide_bits_of(x)) for x in (5e-324, 1e-300, 1e300)] == [least, least, largest]
-    assert [float64_as_float32.leading_part(wide_bits_of(x)) for x in (5e-324, -1e-300, 1e300)] == [
+    assert [as_float32.to_odd(wide_bits_of(x)) for x in (5e-324, 1e-300, 1e300)] == [least, least, largest]
+    assert [as_float32.leading_part(wide_bits_of(x)) for x in (5e-324, -1e-300, 1e300)] == [
         0,
         -(1 << 31),
         largest,
     ]
-    assert float64_as_float32.to_odd(wide_bits_of(-np.inf)) == largest - (1 << 31)
+    assert as_float32.to_odd(wide_bits_of(-np.inf)) == largest - (1 << 31)
 
 
 def test_a_conversion_does_the_same():
@@ -51,12 +51,10 @@ def test_a_conversion_does_the_same():
     for magnitude in (bits & 0x7FFFFFFFFFFFFFFF for bits in patterns):
         if magnitude <= FLOATS["float64"].max_code + 1:
             for x in (magnitude, magnitude - (1 << 63)):
-                assert float64_as_float32.to_odd_by_conversion(x) == float64_as_float32.to_odd(x)
+                assert as_float32.to_odd_by_conversion(x) == as_float32.to_odd(x)
     x = np.array(patterns, np.int64)
     finite = x[np.isfinite(x.view(np.float64))]
-    samples.assert_same(
-        "arrays", finite, float64_as_float32.to_odd_by_conversion(finite), float64_as_float32.to_odd(finite)
-    )
+    samples.assert_same("arrays", finite, as_float32.to_odd_by_conversion(finite), as_float32.to_odd(finite))
 
 
 def test_rows_and_columns_narrow_alike():
@@ -75,8 +73,8 @@ def test_the_rest_is_what_the_leading_part_leaves():
         value = abs(float(np.int64(x).view(np.float64)))
         if not 2.0**-20 < value < 2.0**20:
             continue
-        leading = float64_as_float32.leading_part(x)
+        leading = as_float32.leading_part(x)
         kept = abs(float(np.int32(leading).view(np.float32)))
         quantum = 2.0 ** (max(int(np.floor(np.log2(value))), -6) - 3)
-        assert float64_as_float32.rest(x, leading, 127, e) == int((value - kept) / quantum * 2**30)
-    assert float64_as_float32.rest(wide_bits_of(1.0 + 2.0**-24), bits_of(1.0), 127, e) == 1 << 9
+        assert as_float32.rest(x, leading, 127, e) == int((value - kept) / quantum * 2**30)
+    assert as_float32.rest(wide_bits_of(1.0 + 2.0**-24), bits_of(1.0), 127, e) == 1 << 9
