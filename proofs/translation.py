@@ -8,16 +8,24 @@ two machines; everything they share is here.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal
 
 import z3
 
-from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
+from mxnum.formats import ELEMENTS, FLOATS, SCALES, ElementFormat, ScaleFormat
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_decode, make_encode
+from mxnum.scalar.float_scale import (
+    factor_width,
+    make_decode_over,
+    make_encode_over,
+    make_factor,
+    make_tensor_scale,
+    number_of,
+)
 from mxnum.scalar.offset import (
     OFFSET,
     difference_format,
@@ -31,7 +39,7 @@ from mxnum.scalar.offset import (
 from mxnum.scalar.pack import SR_BITS
 from mxnum.scalar.random import make_align_random
 from mxnum.scalar.scale import make_shared_scale
-from mxnum.scalar.word import word_bits
+from mxnum.scalar.word import dialect, word_bits
 from proofs.solve import BOTH, TIMEOUT, _ask_bit_vectors, ask, prove
 from proofs.sym import run
 from proofs.theorem import Outcome, Theorem
@@ -188,7 +196,7 @@ def _decide(
 
 def families() -> list[Family]:
     """Every kernel that the array loops call; one theorem each for float32 encoders, grouped where there are many."""
-    return [*_encoders(), *_decoders(), *_scales(), *_offsets(), *_words()]
+    return [*_encoders(), *_decoders(), *_scales(), *_offsets(), *_words(), *_float_scales()]
 
 
 def plain_families() -> list[Family]:
@@ -322,3 +330,62 @@ def _words() -> list[Family]:
         for sr_bits in range(1, SR_BITS + 1)
     ]
     return [*found, Family("align_random", tuple(aligned), "fast")]
+
+
+_SOME = (Rounding.RNE, Rounding.SR)
+#: Elements, floats that are their scales, and of which float types and roundings they are checked: NVFP4 in all.
+_OVER_FLOATS: tuple[tuple[str, str, Iterable[str], Iterable[Rounding]], ...] = (
+    ("e2m1", "e4m3", FLOATS, Rounding),
+    ("e2m1", "ue5m3", ("float32",), _SOME),
+    ("e4m3", "float32", ("float32",), _SOME),
+    ("e5m2", "bfloat16", ("float32",), _SOME),
+    ("int4", "float16", ("float32",), _SOME),
+)
+
+
+def _float_scales() -> list[Family]:
+    """The integer functions of scales that are floats: how they are found, their product, and what is done over it.
+
+    No solver answers in minutes what a product of a tensor scale with a scale of more than 8 bits is.
+    """
+    found = []
+    for element_name, scale_name, sources, roundings in _OVER_FLOATS:
+        element, scale = ELEMENTS[element_name], SCALES[scale_name]
+        has_tensor_scale = number_of(scale).bits == 8
+        if has_tensor_scale:
+            both = _word("scale", 8), _word("tensor", 32)
+            parts = tuple(Kernel(partial(_part_of_factor, scale, part), 64, both) for part in range(3))
+            found.append(Family(f"factor/{scale_name}", parts, "fast", QUICK))
+        factor = _word("exponent", 12, True), _word("significand", factor_width(scale) + 1), _word("kind", 2)
+        for source in map(FLOATS.__getitem__, sources):
+            name = f"{source.name}/{element_name}/{scale_name}"
+            tier: Tier = "fast" if name == "float32/e2m1/e4m3" else "full"
+            encode, x = partial(make_encode_over, source, element, scale), _word("x", source.bits, True)
+            for rounding in roundings:
+                kernel = Kernel(partial(encode, rounding, Overflow.SATURATE), 64, (x, *factor, _RANDOM))
+                found.append(
+                    Family(f"encode_over/{rounding}/{name}", (kernel,), tier if rounding in _SOME else "full", QUICK)
+                )
+            code = _word("code", element.bits)
+            decode = Kernel(partial(make_decode_over, element, scale, source), 64, (code, *factor))
+            found.append(Family(f"decode_over/{name}", (decode,), tier, QUICK))
+            if has_tensor_scale:
+                find = Kernel(partial(make_tensor_scale, source, element, scale), 64, (_word("amax", source.bits - 1),))
+                found.append(Family(f"tensor_scale/{name}", (find,), tier, QUICK))
+    return found
+
+
+@cache
+def _part_of_factor(scale: ScaleFormat, part: int) -> Callable[..., Any]:
+    """The exponent, the significand or the kind."""
+    factor = make_factor(scale)
+
+    @dialect
+    def part_of_factor(code: Any, tensor: Any) -> Any:
+        return factor(code, tensor)[part]
+
+    return part_of_factor
+
+
+def _word(name: str, bits: int, signed: bool = False) -> Argument:
+    return Argument(name, bits, signed, "int64")
