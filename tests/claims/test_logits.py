@@ -20,7 +20,7 @@ def test_the_stored_study():
     evidence = reproduce(["B11"], results=RESULTS)["B11"].evidence
     held = {s.what: s.holds for s in evidence.statements}
     assert held.pop("in larger vocabularies it is at rest where it should be") is None
-    assert held.pop("with 4,096 symbols, too") is False
+    assert held.pop("with 4,096 symbols after 1,600 steps it is so already") is False
     assert held.pop("the analysis gives the bias in NVFP4 to within 0.005") is None
     assert set(held.values()) == {True}
     assert all(c.agrees for c in evidence.comparisons)
@@ -54,6 +54,21 @@ def test_other_settings():
     numbers = {"E5M2, centred": (0.05, 0.05), "E3M2, centred": (0.04, 0.05), "E2M3": (0.01, 0)}
     told = (f"{arm} +{gap:.4f}, predicted {rest:.4f}" for arm, (gap, rest) in numbers.items())
     assert found[0].numbers == "; ".join(told)
+
+
+@pytest.mark.parametrize(
+    ("gap", "above", "holds"), [(0.06, 0.05, True), (0.03, 0.05, False), (0.045, 0.05, None), (0.06, 0.2, None)]
+)
+def test_a_study_to_convergence(gap, above, holds):
+    """It says nothing where float32 is far from the entropy."""
+
+    def arm(loss):
+        return {"runs": [{"seed": s, "evaluation": loss, "entropy": [2.7, 2.7]} for s in range(3)], "at_rest": 0.069}
+
+    arms = {"float32": arm(2.7 + above), "E4M3, centred": arm(2.7 + above + gap)}
+    found = logits._at_convergence({"control": "float32", "controls": {}, "arms": arms}, 4096)
+    assert found.holds is holds
+    assert "3 seeds" in found.numbers
 
 
 def test_one_seed_is_trained_where_the_study_is_not_there(tmp_path):
