@@ -107,7 +107,7 @@ def _above(table: dict[str, Any]) -> float:
 def _of_many_symbols(table: dict[str, Any]) -> tuple[Statement, ...]:
     """The test of `logits-4096`."""
     rceil = gaps(table, "E4M3, rceil")
-    found = _sized(table, "with 4,096 symbols after 1,600 steps it is so already", ("E4M3, centred",))
+    found = _sized(table, "with 4,096 symbols, after 1,600 steps, it is at rest where it should be", ("E4M3, centred",))
     rest = [table["arms"]["E4M3, centred"]["at_rest"]] * len(rceil)
     return (
         replace(found, numbers=f"{found.numbers}; float32 is {_above(table):.2f} above the entropy and not at rest"),
@@ -118,7 +118,8 @@ def _of_many_symbols(table: dict[str, Any]) -> tuple[Statement, ...]:
 def _at_convergence(table: dict[str, Any], size: int) -> Statement:
     """The test of the long studies, which says nothing where float32 is far from the entropy."""
     above = _above(table)
-    found = _sized(table, f"with {size:,} symbols it is, trained to convergence", ("E4M3, centred",))
+    what = f"with {size:,} symbols, trained to convergence, it is at rest where it should be"
+    found = _sized(table, what, ("E4M3, centred",))
     numbers = f"{found.numbers}, {len(gaps(table, 'E4M3, centred'))} seeds; float32 is {above:.3f} above the entropy"
     return replace(found, holds=found.holds if above < NEAR else None, numbers=numbers)
 

@@ -20,8 +20,8 @@ def test_the_stored_study():
     evidence = reproduce(["B11"], results=RESULTS)["B11"].evidence
     held = {s.what: s.holds for s in evidence.statements}
     assert held.pop("in larger vocabularies it is at rest where it should be") is None
-    assert held.pop("with 4,096 symbols after 1,600 steps it is so already") is False
-    assert held.pop("with 4,096 symbols it is, trained to convergence") is None
+    assert held.pop("with 4,096 symbols, after 1,600 steps, it is at rest where it should be") is False
+    assert held.pop("with 4,096 symbols, trained to convergence, it is at rest where it should be") is None
     assert held.pop("the analysis gives the bias in NVFP4 to within 0.005") is None
     assert set(held.values()) == {True}
     assert all(c.agrees for c in evidence.comparisons)
