@@ -16,13 +16,14 @@ from typing import Any, Literal
 import z3
 
 from mxnum.formats import ELEMENTS, FLOATS, SCALES, ElementFormat, ScaleFormat
-from mxnum.modes import Overflow, Rounding, ScaleRule
+from mxnum.modes import FloatScaleRule, Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_decode, make_encode
 from mxnum.scalar.float_scale import (
     factor_width,
     make_decode_over,
     make_encode_over,
     make_factor,
+    make_float_scale,
     make_tensor_scale,
     number_of,
 )
@@ -346,14 +347,14 @@ _OVER_FLOATS: tuple[tuple[str, str, Iterable[str], Iterable[Rounding]], ...] = (
 def _float_scales() -> list[Family]:
     """The integer functions of scales that are floats: how they are found, their product, and what is done over it.
 
-    No solver answers in minutes what a product of a tensor scale with a scale of more than 8 bits is.
+    How scales are found, and their product, is asked of NVFP4's alone: of larger ones no solver answers within minutes.
     """
     found = []
     for element_name, scale_name, sources, roundings in _OVER_FLOATS:
         element, scale = ELEMENTS[element_name], SCALES[scale_name]
-        has_tensor_scale = number_of(scale).bits == 8
-        if has_tensor_scale:
-            both = _word("scale", 8), _word("tensor", 32)
+        is_nvfp4 = (element_name, scale_name) == ("e2m1", "e4m3")
+        if is_nvfp4:
+            both = _word("scale", number_of(scale).bits), _word("tensor", 32)
             parts = tuple(Kernel(partial(_part_of_factor, scale, part), 64, both) for part in range(3))
             found.append(Family(f"factor/{scale_name}", parts, "fast", QUICK))
         factor = _word("exponent", 12, True), _word("significand", factor_width(scale) + 1), _word("kind", 2)
@@ -369,9 +370,13 @@ def _float_scales() -> list[Family]:
             code = _word("code", element.bits)
             decode = Kernel(partial(make_decode_over, element, scale, source), 64, (code, *factor))
             found.append(Family(f"decode_over/{name}", (decode,), tier, QUICK))
-            if has_tensor_scale:
-                find = Kernel(partial(make_tensor_scale, source, element, scale), 64, (_word("amax", source.bits - 1),))
+            if is_nvfp4:
+                amax, tensor = _word("amax", source.bits - 1), _word("tensor", 32)
+                find = Kernel(partial(make_tensor_scale, source, element, scale), 64, (amax,))
                 found.append(Family(f"tensor_scale/{name}", (find,), tier, QUICK))
+                for rule in (FloatScaleRule.NEAREST, FloatScaleRule.RCEIL):
+                    find = Kernel(partial(make_float_scale, source, element, scale, rule), 64, (amax, tensor))
+                    found.append(Family(f"float_scale/{rule}/{name}", (find,), "full", QUICK))
     return found
 
 
