@@ -20,7 +20,7 @@ STATEMENT = (
     "The optimised LLVM IR that numba makes of the kernel, called with the types named below, returns for every input "
     "what the Python function object returns, and no undefined behaviour or poison takes part in it."
 )
-#: What no solver answers within minutes: tests run it.
+#: Left to tests: what a solver did not answer within minutes, and its like.
 _UNANSWERED = (
     "encode_over/sr/",
     *(f"float_scale/{rule}/{source}/" for rule in ("nearest", "rceil") for source in ("float32", "float64")),

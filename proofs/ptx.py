@@ -37,7 +37,7 @@ STATEMENT = (
     "run it, returns what the Python function object returns, for every input."
 )
 COMPUTE_CAPABILITY = (9, 0)
-#: What no solver answers within minutes: tests run it, in the simulator.
+#: Left to tests: what a solver did not answer within minutes, and its like.
 _UNANSWERED = (
     "encode_over/sr/float64/", "float_scale/nearest/float64/", "float_scale/rceil/float64/",
 )  # fmt: skip

@@ -347,7 +347,7 @@ _OVER_FLOATS: tuple[tuple[str, str, Iterable[str], Iterable[Rounding]], ...] = (
 def _float_scales() -> list[Family]:
     """The integer functions of scales that are floats: how they are found, their product, and what is done over it.
 
-    How scales are found, and their product, is asked of NVFP4's alone: of larger ones no solver answers within minutes.
+    How scales are found, and their product, is asked of NVFP4's alone: of float32's no solver answered within minutes.
     """
     found = []
     for element_name, scale_name, sources, roundings in _OVER_FLOATS:
