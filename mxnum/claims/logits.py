@@ -49,7 +49,7 @@ def overflowing_logits(context: Context) -> Evidence:
         found = _of_the_study(context.json(STUDY))
         more = _of_other_settings(context.json(MORE)) if context.has(MORE) else ()
         most = _of_many_symbols(context.json(MOST)) if context.has(MOST) else ()
-        long = [_at_convergence(context.json(name), size) for size, name in LONG.items() if context.has(name)]
+        long = [_trained_longer(context.json(name), size) for size, name in LONG.items() if context.has(name)]
         return replace(found, statements=(*found.statements, *more, *most, *long))
     missing = [name for name in ("torch", "scipy") if importlib.util.find_spec(name) is None]
     if missing:
@@ -115,10 +115,10 @@ def _of_many_symbols(table: dict[str, Any]) -> tuple[Statement, ...]:
     )
 
 
-def _at_convergence(table: dict[str, Any], size: int) -> Statement:
+def _trained_longer(table: dict[str, Any], size: int) -> Statement:
     """The test of the long studies, which says nothing where float32 is far from the entropy."""
     above = _above(table)
-    what = f"with {size:,} symbols, trained to convergence, it is at rest where it should be"
+    what = f"with {size:,} symbols, trained until float32 is near the entropy, it is at rest where it should be"
     found = _sized(table, what, ("E4M3, centred",))
     numbers = f"{found.numbers}, {len(gaps(table, 'E4M3, centred'))} seeds; float32 is {above:.3f} above the entropy"
     return replace(found, holds=found.holds if above < NEAR else None, numbers=numbers)
