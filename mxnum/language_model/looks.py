@@ -114,4 +114,4 @@ def _any_of_block(marks: Tensor, operand: Operand) -> Tensor:
 def centring(x: Tensor, operand: Operand, axis: int, **drawn: Any) -> Tensor:
     """The usual rounding, and then the mean over the last axis, which is the vocabulary, taken away."""
     rounded: Tensor = mx.fake_quantize(x, operand.mx_format, **operand.keywords(axis), **drawn)
-    return rounded - rounded.mean(-1, keepdim=True)
+    return rounded.sub_(rounded.mean(-1, keepdim=True))
