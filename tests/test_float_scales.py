@@ -47,12 +47,15 @@ COMPILED = {
 }
 
 
-#: Those that are tried in every run; what a case costs is what it compiles.
+#: Those that are tried in every run, in one order of memory each; what a case costs is what it compiles.
 SAMPLE = "comparisons along rows", "quotients", "stochastic", "four over six"
 
 
-@pytest.mark.parametrize("what", [w if w in SAMPLE else pytest.param(w, marks=pytest.mark.full) for w in COMPILED])
-def test_compiled(what):
+@pytest.mark.parametrize(
+    ("what", "orders"),
+    [(w, "kept") for w in SAMPLE] + [pytest.param(w, "any", marks=pytest.mark.full) for w in COMPILED],
+)
+def test_compiled(what, orders):
     name, dtype, layout, options = COMPILED[what]
     rng, fmt = generator(what), formats.get(name)
     decoded = cases.DTYPES[[*SAMPLE, *COMPILED].index(what) % 4].name  # (all of them in the sample)
@@ -60,13 +63,13 @@ def test_compiled(what):
         for _ in range(6):
             x = cases.numbers(rng, shape, np.dtype(dtype) if dtype != "bfloat16" else cases.DTYPES[2])
             blocks = mx.layout.resolve_blocks(shape, fmt.block, **layout)
-            given = dict(options)
+            given, drawn = dict(options), rng if orders == "any" else generator(what, orders)
             if "seed" in given:
                 words = reference.random_words(shape, seed=given.pop("seed"))
-                cases.check(x, name, layout, blocks, {**given, "random_bits": words}, rng, decoded)
+                cases.check(x, name, layout, blocks, {**given, "random_bits": words}, drawn, decoded)
                 assert mx.quantize(x, name, **options).equals(mx.quantize(x, name, random_bits=words, **given))
             else:
-                cases.check(x, name, layout, blocks, given, rng, decoded)
+                cases.check(x, name, layout, blocks, given, drawn, decoded)
 
 
 def test_the_definition_takes_what_fast_loops_leave():

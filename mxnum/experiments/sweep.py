@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import queue
@@ -216,7 +217,17 @@ def _start_worker(progress: Any, niceness: int) -> None:
     os.nice(niceness)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     signal.signal(signal.SIGTERM, _leave)
+    _keep_freed_memory()
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
+
+
+def _keep_freed_memory() -> None:
+    """Large arrays come again at every step; glibc gives them back and would have the system clear them each time."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
+    if mallopt is not None:
+        trim_threshold, mmap_threshold = -1, -3  # as in malloc.h
+        for parameter in (trim_threshold, mmap_threshold):
+            mallopt(parameter, 2**31 - 1)
 
 
 def _leave(number: int, frame: Any) -> None:

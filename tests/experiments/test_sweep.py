@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import os
+import platform
 
+import numpy as np
 import pytest
 
 from mxnum.experiments import sweep
@@ -72,6 +74,28 @@ def test_a_process_that_dies_fails_its_task_alone():
         assert workers.submit(abs, -3).result() == 3
     finally:
         workers.shutdown()
+
+
+def page_faults(megabytes):
+    """How often the system is asked for memory when the same array is made again, and the first time."""
+    import resource
+
+    counts = []
+    for _ in range(2):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        np.ones(megabytes << 17)
+        counts.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    return counts[::-1]
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+def test_freed_memory_stays_with_a_process():
+    workers = sweep.Workers(1)
+    try:
+        again, first = workers.submit(page_faults, 64).result()
+    finally:
+        workers.shutdown()
+    assert again < first / 10
 
 
 def test_an_interruption_says_that_it_waits(monkeypatch, tmp_path):
