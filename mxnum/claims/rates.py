@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mxnum.analysis import stability_limit
-from mxnum.claims import decoders
+from mxnum.claims import decoders, paper_size
 from mxnum.claims.evidence import Comparison, Evidence, Statement
 from mxnum.claims.registry import Context, check
 from mxnum.claims.training import LEVEL as FIXED_LEVEL
@@ -117,6 +117,7 @@ def differences(context: Context) -> Evidence:
                 f"{a.events} of {a.runs} runs as shipped, {b.events} of {b.runs} as the text has it, {test}",
             ),
         )
+    statements.append(paper_size.released_code(context))
     others = "; ".join(told[name] for name in told if after[name] >= LEVEL) or "none"
     again = context.json("runaway-switches.json")["arms"] if context.has("runaway-switches.json") else {}
     fresh = ""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mxnum.analysis import dead_zone, dwell
+from mxnum.claims import paper_size
 from mxnum.claims.evidence import Evidence, Statement
 from mxnum.claims.registry import Context, check
 from mxnum.experiments import Experiment, Operand, Precision, Training, interventions, report
@@ -25,7 +26,6 @@ ACTION_LEVEL, FEWEST = 0.05, 10
 #: I6: this share of recovered runs, of at least so many with an excursion, makes them spikes; and so many runaways more
 #: than the control's make them runaways.
 SPIKES, ENOUGH = 0.9, 5
-_SCALE = "at the paper's size (d = 512, 4 layers, batch 2048)"
 _ARMS = ("E4M3", "E2M1", "LN E2M1")
 #: Studies that looked for runaways, besides `recovery`: a control for each condition is the FP32 arm there.
 SEARCHES = (
@@ -85,7 +85,7 @@ def zeta_grows(context: Context) -> Evidence:
                     "look before it, one in 250 steps",
                 )
             )
-    statements.append(Statement(f"the same {_SCALE}", None))
+    statements += paper_size.growth(context)
     note = "zeta is the lower bound |g~ - g| / |g| on the same parameters and batch; the released code logs its square."
     return Evidence(statements=tuple(statements), note=note, configuration=settings(table))
 
@@ -129,7 +129,7 @@ def runaway(context: Context) -> Evidence:
         )
     if context.has("hazard.json"):
         statements.append(hazard_of_e4m3(context.json("hazard.json")))
-    statements.append(Statement(f"E4M3 diverges where FP32 does not, {_SCALE}", None, "not run"))
+    statements += paper_size.divergence(context)
     note = (
         f"{_in_one_sentence(context, table)}{_watched_longer(context)} An excursion is a loss above 20 times the least "
         "running median; a runaway is one that was not back at twice the horizon. LN E2M1 is bfloat16 with only gamma "
@@ -225,7 +225,7 @@ def actions(context: Context) -> Evidence:
             sure = row.arm.runs >= FEWEST and row.p < ACTION_LEVEL
             what = f"{row.name}: averts or delays the rise of the loss"
             statements.append(Statement(what, row.delay[0] > 0 if sure else None, row.numbers))
-    statements.append(Statement(f"the same {_SCALE}", None))
+    statements.append(paper_size.actions(context))
     seeds = [s["seed"] for s in table["seeds"]]
     note = (
         f"Decided from {FEWEST} seeds on, by the exact sign-flip test of the delays at the level of {ACTION_LEVEL:.0%} "
@@ -259,7 +259,7 @@ def ablations(context: Context) -> Evidence:
         numbers = f"{a.events} of {a.runs} runs against {b.events} of {b.runs}, {test}"
         numbers += "" if comparable else "; a hundredfold rise is still below .02 there, so these are not excursions"
         statements.append(Statement(what, test.comes_sooner if sure else None, numbers))
-    statements.append(Statement(f"the same in E4M3 {_SCALE}", None))
+    statements.append(paper_size.variants(context))
     return Evidence(statements=tuple(statements), note=report.note(table), configuration=settings(table))
 
 

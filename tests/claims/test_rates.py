@@ -48,7 +48,7 @@ def test_b4(tmp_path):
     names = list(studies.get("factorial").arms)
     arms = {n: runs(NEVER if row[0] > 0 else ALWAYS) for n, row in zip(names, studies.fraction(), strict=True)}
     found = rates.differences(context(tmp_path, "factorial", arms))
-    assert [s.holds for s in found.statements] == [False, True]  # as shipped: none; the switch removes it
+    assert [s.holds for s in found.statements] == [False, True, None]  # as shipped: none; the switch; larger: not run
     assert found.statements[1].numbers.count("the code's way") == 1
     assert studies.DIFFERENCES[0] in found.statements[1].numbers
     assert all(name in found.note for name in studies.DIFFERENCES[1:])
@@ -59,7 +59,7 @@ def test_b4(tmp_path):
     note = rates.differences(context(tmp_path, "factorial", turned)).note
     assert f"later with: none; sooner with: {studies.DIFFERENCES[0]}." in note
     found = rates.differences(context(tmp_path, "factorial", dict.fromkeys(names, runs(NEVER))))
-    assert [s.holds for s in found.statements] == [False, None]
+    assert [s.holds for s in found.statements] == [False, None, None]
     assert found.verdict == Verdict.NOT_REPRODUCED
     again = context(tmp_path, "runaway-switches", {rates.SHIPPED: followed([(100, 300), None])})
     assert "on fresh seeds to 1,000 steps: 1 of 2, 1 back with an excursion" in rates.differences(again).note

@@ -1,0 +1,105 @@
+"""What rows I5 to I8 and B4 say of the size that the paper has: width 512, 4 layers, batches of 2048, rate 6e-4.
+
+A run takes an hour or two of one core, so there are few: an arm is decided from `SEEDS` seeds on, and before that its
+runs are told.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mxnum.claims.evidence import Statement
+from mxnum.claims.registry import Context
+from mxnum.experiments import report
+from mxnum.experiments.excursions import Course
+
+WHERE = "at the paper's size (d = 512, 4 layers, batch 2048)"
+SEEDS = 2
+_FILE, _PREFIX = "paper-scale.json", "paper scale, "
+_CONTROL = f"{_PREFIX}FP32"
+#: Looks that are averaged, early and late.
+_LOOKS = 10
+
+
+def divergence(context: Context) -> list[Statement]:
+    """Whether each arm diverges where FP32 does not."""
+    table = _table(context)
+    names = [name for name in table["arms"] if name != _CONTROL]
+    if not names:
+        return [Statement(f"E4M3 diverges where FP32 does not, {WHERE}", None, "not run")]
+    controls = report.courses(table, _CONTROL) if _CONTROL in table["arms"] else []
+    fp32 = f"FP32: {_told(controls)}" if controls else "FP32 was not run"
+    found = []
+    for name in names:
+        runs = report.courses(table, name)
+        what = f"{name.removeprefix(_PREFIX)} diverges where FP32 does not, {WHERE}"
+        found.append(Statement(what, _diverges(runs, controls), f"{_told(runs)}; {fp32}"))
+    return found
+
+
+def growth(context: Context) -> list[Statement]:
+    """What zeta is early, late and at most."""
+    found = []
+    for name, arm in _table(context)["arms"].items():
+        zeta = [[z for z in run["measured"]["zeta"][1:] if z is not None] for run in arm["runs"]]
+        if name == _CONTROL or not zeta:
+            continue
+        early, late = (np.mean([z[part] for z in zeta]) for part in (slice(_LOOKS), slice(-_LOOKS, None)))
+        numbers = (
+            f"on average {early:.2f} over the first ten looks, one in 50 steps, and {late:.2f} over the last ten; "
+            f"{max(map(max, zeta)):.2f} at most; {_counted(len(zeta), 'run')}"
+        )
+        found.append(Statement(f"{name.removeprefix(_PREFIX)}: zeta grows during training, {WHERE}", None, numbers))
+    return found or [Statement(f"the same {WHERE}", None, "not run")]
+
+
+def released_code(context: Context) -> Statement:
+    """The arm with the six switches as the code was released."""
+    what = "released code"
+    found = [s for s in divergence(context) if s.what.startswith(what)]
+    return found[0] if found else Statement(f"{what} diverges where FP32 does not, {WHERE}", None, "not run")
+
+
+def actions(context: Context) -> Statement:
+    """Actions need something to avert."""
+    table = _table(context)
+    runs = [run for name in table["arms"] if name != _CONTROL for run in report.courses(table, name)]
+    calm = bool(runs) and not any(run.counted for run in runs)
+    numbers = f"nothing to avert: none of {_counted(len(runs), 'run')} had an excursion" if calm else "not run"
+    return Statement(f"the same {WHERE}", None, numbers)
+
+
+def variants(context: Context) -> Statement:
+    """Activations and layer norm."""
+    numbers = "only GELU with layer norm was run, see I6" if _table(context)["arms"] else "not run"
+    return Statement(f"the same in E4M3 {WHERE}", None, numbers)
+
+
+def _table(context: Context) -> dict[str, Any]:
+    table: dict[str, Any] = context.json(_FILE) if context.has(_FILE) else {"arms": {}}
+    return table
+
+
+def _diverges(runs: list[Course], controls: list[Course]) -> bool | None:
+    """Each seed against FP32 of the same seed; None where they do not agree, or are too few."""
+    others = {run.seed: run for run in controls}
+    pairs = [(run, others[run.seed]) for run in runs if run.seed in others]
+    if len(pairs) < SEEDS:
+        return None
+    if all(not run.counted for run, _ in pairs):
+        return False
+    stayed = all(run.counted and run.counted[-1].end is None for run, _ in pairs)
+    return True if stayed and not any(control.counted for _, control in pairs) else None
+
+
+def _told(runs: list[Course]) -> str:
+    risen, ends = sum(bool(run.counted) for run in runs), [run.final for run in runs if run.final is not None]
+    steps = min(run.steps for run in runs)
+    text = f"{risen} of {_counted(len(runs), 'run')} with an excursion in {steps:,} steps"
+    return text + (f", ending at {min(ends):.4f}" + (f" to {max(ends):.4f}" if len(ends) > 1 else "") if ends else "")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("s" if count != 1 else "")

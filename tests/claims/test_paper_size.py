@@ -1,0 +1,51 @@
+"""What is said of few long runs, on made-up results."""
+
+from __future__ import annotations
+
+import pytest
+
+from mxnum.claims import paper_size
+from mxnum.claims.registry import Context
+from tests.claims.test_training import context, followed
+
+pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
+FP32, E4M3, CODE = "paper scale, FP32", "paper scale, E4M3", "paper scale, released code"
+CALM, AWAY, BACK = None, (500, None), (500, 600)
+
+
+@pytest.mark.parametrize(
+    ("spans", "of_fp32", "holds"),
+    [
+        ([CALM, CALM], [CALM, CALM], False),
+        ([CALM, CALM], [AWAY, CALM], False),
+        ([AWAY, AWAY], [CALM, CALM], True),
+        ([AWAY, AWAY], [CALM, BACK], None),
+        ([AWAY, BACK], [CALM, CALM], None),
+        ([CALM], [CALM], None),
+        ([CALM, CALM], [CALM], None),
+    ],
+)
+def test_an_arm_is_decided_from_two_pairs_on(tmp_path, spans, of_fp32, holds):
+    found = paper_size.divergence(context(tmp_path, "paper-scale", {FP32: followed(of_fp32), E4M3: followed(spans)}))
+    assert [s.holds for s in found] == [holds]
+    assert found[0].what.startswith("E4M3 diverges")
+
+
+def test_what_was_run_is_told(tmp_path):
+    arms = {E4M3: followed([CALM]), CODE: followed([BACK])}
+    made = context(tmp_path, "paper-scale", arms)
+    text = "\n".join(map(str, paper_size.divergence(made)))
+    assert "0 of 1 run with an excursion in 1,000 steps" in text
+    assert "FP32 was not run" in text
+    assert "1 of 1 run" in paper_size.released_code(made).numbers
+    assert "nothing to avert" not in paper_size.actions(made).numbers
+    calm = context(tmp_path, "paper-scale", {E4M3: followed([CALM])})
+    assert "nothing to avert: none of 1 run had" in paper_size.actions(calm).numbers
+    assert paper_size.released_code(calm).numbers == "not run"
+
+
+def test_without_results_nothing_is_said(tmp_path):
+    nothing = Context(tmp_path)
+    of_one = (paper_size.released_code, paper_size.actions, paper_size.variants)
+    found = [*paper_size.divergence(nothing), *paper_size.growth(nothing), *(f(nothing) for f in of_one)]
+    assert [(s.holds, s.numbers) for s in found] == [(None, "not run")] * 5
