@@ -19,8 +19,8 @@ from mxnum.claims.registry import Context, check
 from mxnum.experiments.inference import sign_flip
 
 STUDY, MORE, MOST = (f"logits/{name}.json" for name in ("logits", "logits-more", "logits-4096"))
-#: The same until float32 is near the entropy, by the number of symbols.
-LONG = {size: f"logits/logits-{size}-long.json" for size in (1024, 4096)}
+#: The same until float32 is near the entropy.
+LONG = tuple(f"logits/logits-{name}.json" for name in ("1024-long", "4096-long", "4096-rest"))
 MENDED = tuple(f"last x 2^({k}/8)" for k in range(2, 8))
 #: What is trained where the stored study is not at hand: one seed, half of the steps.
 QUICK: dict[str, dict[str, Any]] = {
@@ -49,7 +49,7 @@ def overflowing_logits(context: Context) -> Evidence:
         found = _of_the_study(context.json(STUDY))
         more = _of_other_settings(context.json(MORE)) if context.has(MORE) else ()
         most = _of_many_symbols(context.json(MOST)) if context.has(MOST) else ()
-        long = [_trained_longer(context.json(name), size) for size, name in LONG.items() if context.has(name)]
+        long = [_trained_longer(context.json(name)) for name in LONG if context.has(name)]
         return replace(found, statements=(*found.statements, *more, *most, *long))
     missing = [name for name in ("torch", "scipy") if importlib.util.find_spec(name) is None]
     if missing:
@@ -115,10 +115,13 @@ def _of_many_symbols(table: dict[str, Any]) -> tuple[Statement, ...]:
     )
 
 
-def _trained_longer(table: dict[str, Any], size: int) -> Statement:
+def _trained_longer(table: dict[str, Any]) -> Statement:
     """The test of the long studies, which says nothing where float32 is far from the entropy."""
-    above = _above(table)
-    what = f"with {size:,} symbols, trained until float32 is near the entropy, it is at rest where it should be"
+    above, setting = _above(table), table["arms"]["float32"]["experiment"]
+    tokens = setting["steps"] * setting["sequences"] * setting["context"]
+    what = (
+        f"with {setting['vocabulary']:,} symbols and {tokens / 1e6:.1f} million tokens it is at rest where it should be"
+    )
     found = _sized(table, what, ("E4M3, centred",))
     numbers = f"{found.numbers}, {len(gaps(table, 'E4M3, centred'))} seeds; float32 is {above:.3f} above the entropy"
     return replace(found, holds=found.holds if above < NEAR else None, numbers=numbers)

@@ -20,7 +20,7 @@ class Lines:
     """One line now and then, for logs."""
 
     def __init__(self) -> None:
-        self._begun: dict[str, tuple[float, float]] = {}
+        self._begun: dict[str, float] = {}
         self._shown: dict[str, float] = {}
 
     def say(self, text: str) -> None:
@@ -32,13 +32,12 @@ class Lines:
         from mxnum.experiments.sweep import duration
 
         now = time.monotonic()
-        begun, done_before = self._begun.setdefault(part, (now, done))  # before: in a checkpoint
+        begun = self._begun.setdefault(part, now)
         if now - self._shown.get(part, begun) < EVERY:
             return
         self._shown[part] = now
-        done_here = done - done_before
-        is_known = total * TELLING <= done_here and done_here > 0 and done < total
-        left = f", about {duration((now - begun) * (total - done) / done_here)} left" if is_known else ""
+        is_known = total * TELLING <= done and 0 < done < total
+        left = f", about {duration((now - begun) * (total - done) / done)} left" if is_known else ""
         share = f" {done / total:.0%}{left}:" if total else ""
         self.say(f"{part}{share} {what}")
 

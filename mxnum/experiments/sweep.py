@@ -102,7 +102,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class State:
-    """How far a sweep is; steps are counted for each seed."""
+    """How far a sweep is; steps are counted for each seed, and those that stood in checkpoints not at all."""
 
     done: int
     total: int
@@ -332,6 +332,7 @@ def follow(
     """Submit the tasks, show what is going on, and collect the failures."""
     futures: dict[Future[list[Failure]], Work] = {executor.submit(_guarded, task): task for task in tasks}
     by_label = {task.label: task for task in tasks}
+    began: dict[str, int] = {}
     now: dict[str, int] = {}
     waiting, failures, done = set(futures), [], 0
     total = sum(task.steps for task in tasks)
@@ -342,6 +343,7 @@ def follow(
             while progress is not None:
                 label, step = progress.get_nowait()
                 if label in by_label:
+                    began.setdefault(label, step)
                     now[label] = step
         except queue.Empty:
             pass
@@ -358,23 +360,24 @@ def follow(
             for failure in found:
                 say(f"  {failure}")
         part = done + sum(step * len(by_label[label].seeds) for label, step in now.items())
-        show(State(part, total, dict(now)))
+        held = sum(step * len(by_label[label].seeds) for label, step in began.items())
+        show(State(part - held, total - held, dict(now)))
     return failures
 
 
 def every(seconds: float, say: Say) -> Show:
     """A `Show` that says a line with an estimate of the time that is left, from time to time."""
     shown = time.monotonic()
-    began: tuple[float, int] | None = None  # what was done before is that of a checkpoint
+    began: float | None = None
 
     def show(state: State) -> None:
         nonlocal shown, began
         now = time.monotonic()
-        began = began or ((now, state.done) if state.done else None)
+        began = began or (now if state.running else None)
         if began and now - shown >= seconds and state.done < state.total:
-            shown, done_here = now, state.done - began[1]
-            has_started = 100 * done_here >= state.total  # before, what is seen is compilation
-            left = (now - began[0]) * (state.total - state.done) / max(done_here, 1)
+            shown = now
+            has_started = 100 * state.done >= state.total  # before, what is seen is compilation
+            left = (now - began) * (state.total - state.done) / max(state.done, 1)
             say(f"{state.done / state.total:4.0%}{f', at most {duration(left)} left' * has_started}. {state}")
 
     return show

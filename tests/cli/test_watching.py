@@ -24,15 +24,6 @@ def test_lines_come_now_and_then_with_an_estimate(capsys, monkeypatch):
     assert err.splitlines() == ["hello", "training 50%, about 20 s left: step 2", "training 100%: step 4"]
 
 
-def test_what_a_checkpoint_had_took_no_time(capsys, monkeypatch):
-    clock = iter([0.0, 20.0])
-    monkeypatch.setattr(watching.time, "monotonic", lambda: next(clock))
-    lines = Lines()
-    for done in (50, 60):
-        lines.at("training", done, 100, f"step {done}")
-    assert capsys.readouterr().err == "training 60%, about 80 s left: step 60\n"
-
-
 def test_no_estimate_while_little_is_done(capsys, monkeypatch):
     clock = iter([0.0, 20.0, 40.0])
     monkeypatch.setattr(watching.time, "monotonic", lambda: next(clock))
