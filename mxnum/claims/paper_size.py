@@ -18,7 +18,7 @@ from mxnum.experiments.excursions import Course
 WHERE = "at the paper's size (d = 512, 4 layers, batch 2048)"
 SEEDS = 2
 _FILE, _PREFIX = "paper-scale.json", "paper scale, "
-_CONTROL = f"{_PREFIX}FP32"
+_CONTROL, _CODE = f"{_PREFIX}FP32", "the released code"
 #: Looks that are averaged, early and late.
 _LOOKS = 10
 
@@ -34,7 +34,8 @@ def divergence(context: Context) -> list[Statement]:
     found = []
     for name in names:
         runs = report.courses(table, name)
-        what = f"{name.removeprefix(_PREFIX)} diverges where FP32 does not, {WHERE}"
+        arm = name.removeprefix(_PREFIX).replace("released code", _CODE)
+        what = f"{arm} diverges where FP32 does not, {WHERE}"
         found.append(Statement(what, _diverges(runs, controls), f"{_told(runs)}; {fp32}"))
     return found
 
@@ -57,9 +58,8 @@ def growth(context: Context) -> list[Statement]:
 
 def released_code(context: Context) -> Statement:
     """The arm with the six switches as the code was released."""
-    what = "released code"
-    found = [s for s in divergence(context) if s.what.startswith(what)]
-    return found[0] if found else Statement(f"{what} diverges where FP32 does not, {WHERE}", None, "not run")
+    found = [s for s in divergence(context) if s.what.startswith(_CODE)]
+    return found[0] if found else Statement(f"{_CODE} diverges where FP32 does not, {WHERE}", None, "not run")
 
 
 def actions(context: Context) -> Statement:
