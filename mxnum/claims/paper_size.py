@@ -1,6 +1,6 @@
 """What rows I5 to I8 and B4 say of the size that the paper has: width 512, 4 layers, batches of 2048, rate 6e-4.
 
-A run takes an hour or two of one core, so there are few: an arm is decided from `SEEDS` seeds on, and before that its
+A run takes hours of one core, so there are few: an arm is decided from `SEEDS` seeds on, and before that its
 runs are told.
 """
 
