@@ -20,12 +20,12 @@ def _on_claims(report: Report) -> str:
     decided = [entry for entry in report if entry.verdict in _DECIDED]
     holding = sum(entry.verdict == Verdict.REPRODUCED for entry in decided)
     if not decided:
-        return f"None of the {_counted(len(report), 'claim')} could be decided by what was run."
+        return f"None of the {counted(len(report), 'claim')} could be decided by what was run."
     other = ", ".join(entry.claim.id for entry in decided if entry.verdict != Verdict.REPRODUCED)
     differing = f"; {other} {'does' if other.count(',') == 0 else 'do'} not" if other else ""
-    told = f"{holding} of the {_counted(len(decided), 'claim')} that could be decided came out as stated{differing}"
+    told = f"{holding} of the {counted(len(decided), 'claim')} that could be decided came out as stated{differing}"
     left = len(report) - len(decided)
-    return told + (f", and {_counted(left, 'claim')} could not be decided." if left else ".")
+    return told + (f", and {counted(left, 'claim')} could not be decided." if left else ".")
 
 
 def _on_numbers(entry: Entry | None) -> str:
@@ -49,7 +49,12 @@ def _on_training(entry: Entry | None) -> str:
     return f"In training (I6), {'; '.join(parts)}."
 
 
-def _counted(number: int, what: str) -> str:
+def counted(number: int, what: str) -> str:
+    """A number of things in words.
+
+    >>> counted(1, "run"), counted(2, "run")
+    ('1 run', '2 runs')
+    """
     return f"{number} {what}{'s' * (number != 1)}"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mxnum.claims.evidence import Statement
+from mxnum.claims.findings import counted
 from mxnum.claims.registry import Context
 from mxnum.experiments import report
 from mxnum.experiments.excursions import Course
@@ -50,7 +51,7 @@ def growth(context: Context) -> list[Statement]:
         early, late = (np.mean([z[part] for z in zeta]) for part in (slice(_LOOKS), slice(-_LOOKS, None)))
         numbers = (
             f"on average {early:.2f} over the first ten looks, one in 50 steps, and {late:.2f} over the last ten; "
-            f"{max(map(max, zeta)):.2f} at most; {_counted(len(zeta), 'run')}"
+            f"{max(map(max, zeta)):.2f} at most; {counted(len(zeta), 'run')}"
         )
         found.append(Statement(f"{name.removeprefix(_PREFIX)}: zeta grows during training, {WHERE}", None, numbers))
     return found or [Statement(f"the same {WHERE}", None, "not run")]
@@ -67,7 +68,7 @@ def actions(context: Context) -> Statement:
     table = _table(context)
     runs = [run for name in table["arms"] if name != _CONTROL for run in report.courses(table, name)]
     calm = bool(runs) and not any(run.counted for run in runs)
-    numbers = f"nothing to avert: none of {_counted(len(runs), 'run')} had an excursion" if calm else "not run"
+    numbers = f"nothing to avert: none of {counted(len(runs), 'run')} had an excursion" if calm else "not run"
     return Statement(f"the same {WHERE}", None, numbers)
 
 
@@ -97,9 +98,5 @@ def _diverges(runs: list[Course], controls: list[Course]) -> bool | None:
 def _told(runs: list[Course]) -> str:
     risen, ends = sum(bool(run.counted) for run in runs), [run.final for run in runs if run.final is not None]
     steps = min(run.steps for run in runs)
-    text = f"{risen} of {_counted(len(runs), 'run')} with an excursion in {steps:,} steps"
+    text = f"{risen} of {counted(len(runs), 'run')} with an excursion in {steps:,} steps"
     return text + (f", ending at {min(ends):.4f}" + (f" to {max(ends):.4f}" if len(ends) > 1 else "") if ends else "")
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" + ("s" if count != 1 else "")

@@ -44,6 +44,17 @@ def test_what_was_run_is_told(tmp_path):
     assert paper_size.released_code(calm).numbers == "not run"
 
 
+def test_zeta_is_told_early_and_late_without_the_start(tmp_path):
+    made = followed([CALM, CALM])
+    for run in made:
+        run["measured"]["zeta"] = [100.0, *[0.2] * 10, 3.0, *[0.4] * 9, None, 0.5]
+    (found,) = paper_size.growth(context(tmp_path, "paper-scale", {FP32: followed([CALM]), E4M3: made}))
+    assert found.what.startswith("E4M3: zeta grows")
+    assert found.numbers == (
+        "on average 0.20 over the first ten looks, one in 50 steps, and 0.41 over the last ten; 3.00 at most; 2 runs"
+    )
+
+
 def test_without_results_nothing_is_said(tmp_path):
     nothing = Context(tmp_path)
     of_one = (paper_size.released_code, paper_size.actions, paper_size.variants)
