@@ -52,6 +52,10 @@ class Statement:
     holds: bool | None
     numbers: str = ""
 
+    def __post_init__(self) -> None:
+        """numpy's own truth values cannot be stored."""
+        object.__setattr__(self, "holds", None if self.holds is None else bool(self.holds))
+
     def __str__(self) -> str:
         answer = {True: "yes", False: "no", None: "cannot be told"}[self.holds]
         return f"{self.what}: {answer}" + (f" ({self.numbers})" if self.numbers else "")

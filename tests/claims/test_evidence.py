@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+
+import numpy as np
 import pytest
 
 from mxnum.claims import Comparison, Evidence, Statement, Verdict
@@ -67,3 +71,9 @@ def test_evidence_through_json():
 
     found = Evidence((Comparison("a", 1, 2, 0.5),), (Statement("b", None, "c"),), "d", {"e": [1]})
     assert evidence_from(json.loads(json.dumps(dataclasses.asdict(found)))) == found
+
+
+@pytest.mark.parametrize("holds", [np.True_, np.False_])
+def test_what_numpy_found_can_be_stored(holds):
+    statement = Statement("it is so", holds)
+    assert json.loads(json.dumps(asdict(statement)))["holds"] is bool(holds)
