@@ -1,10 +1,15 @@
 """What tests and proofs have in common: their tiers, notes of what was skipped and compiled, and who runs which."""
 
+import gc
 from typing import Any
 
 import pytest
 
 pytest_plugins = ["tests.tiers", "tests.skipped", "tests.compiled"]
+
+# Compilers and collected tests make millions of objects that stay: looking for cycles among them again and again took
+# a twelfth of a run.
+gc.set_threshold(100_000, 50, 50)
 
 
 @pytest.hookimpl(optionalhook=True)

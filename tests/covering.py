@@ -10,7 +10,7 @@ has the cases of the covering in the fast tier, and all others in the full one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import prod
@@ -38,10 +38,16 @@ class Covering:
     possible: Rows
     #: Which of them were chosen.
     chosen: tuple[int, ...]
+    #: For choices of which it is the kind that has to meet others: the number of the kind of each value.
+    kinds: dict[str, tuple[int, ...]]
 
     def __str__(self) -> str:
-        sizes = ", ".join(f"{name} ({len(values)})" for name, values in self.choices.items())
-        met = "; ".join(" with ".join(names) for names in self.together)
+        of_kinds = {name: f", {len(set(numbers))} kinds" for name, numbers in self.kinds.items()}
+        sizes = ", ".join(f"{name} ({len(values)}{of_kinds.get(name, '')})" for name, values in self.choices.items())
+        met = "; ".join(
+            " with ".join(f"kind of {name}" if name in self.kinds and len(names) > 1 else name for name in names)
+            for names in self.together
+        )
         return f"{len(self)} of {len(self.possible)} cases of {sizes}. Every value of these meets: {met}."
 
     def __len__(self) -> int:
@@ -67,7 +73,10 @@ class Covering:
         for group in self.together:
             number = np.zeros(len(self.possible), np.int64)
             for name in group:
-                number = number * len(self.choices[name]) + self.possible[:, names.index(name)]
+                places = self.possible[:, names.index(name)]
+                if name in self.kinds and len(group) > 1:
+                    places = np.array(self.kinds[name])[places]
+                number = number * len(self.choices[name]) + places
             columns.append(number + first)
             first += prod(len(self.choices[name]) for name in group)
         return np.stack(columns, axis=1)
@@ -96,12 +105,14 @@ def covering(
     strength: int = 2,
     apart: Iterable[tuple[str, str]] = (),
     where: Callable[..., bool] | None = None,
+    kinds: Mapping[str, Callable[[Any], Any]] | None = None,
     **choices: Iterable[Any],
 ) -> Covering:
     """Cases in which every `strength` values of different choices meet, if any possible case has them.
 
     `where` says of a case whether it is possible. Pairs in `apart` need not meet: what both choices are about is
-    compiled for each pair, say, and tested elsewhere. The cases are the same in every run.
+    compiled for each pair, say, and tested elsewhere. Where `kinds` says of what kind a value is, the kinds meet other
+    choices instead of the values, each of which occurs. The cases are the same in every run.
     """
     values = {name: tuple(some) for name, some in choices.items()}
     size = prod(map(len, values.values()))
@@ -114,9 +125,13 @@ def covering(
         for names in combinations(values, min(strength, len(values)))
         if not any(frozenset(pair) in left_out for pair in combinations(names, 2))
     ]
-    met = {name for names in together for name in names}
+    met = {name for names in together for name in names if len(names) == 1 or name not in (kinds or {})}
     together += [(name,) for name in values if name not in met]
-    found = Covering(values, tuple(together), rows, ())
+    numbers = {}
+    for name, kind_of in (kinds or {}).items():
+        found_kinds = [kind_of(value) for value in values[name]]
+        numbers[name] = tuple(map(found_kinds.index, found_kinds))
+    found = Covering(values, tuple(together), rows, (), numbers)
     if where is not None:
         found = replace(found, possible=rows[[where(**found.case(number)) for number in range(size)]])
     return replace(found, chosen=tuple(sorted(_greedy(found.meetings()))))

@@ -132,6 +132,12 @@ def check(x, name, layout, blocks, options, rng, dtype=None):
     assert same(mx.fake_quantize(x, name, **layout, **options), values), told
 
 
+def made_by_the_reference(x, name, **options):
+    """An array to keep or to look at: nothing is compiled for it, and the engine's is the same, as `check` says."""
+    made = reference.quantize(x, name, **options)
+    return mx.MXArray.from_parts(made.codes, made.scales, name, tensor_scale=made.tensor_scale)
+
+
 def run_cases(seed, count):
     """So many cases."""
     rng = np.random.default_rng(seed)

@@ -20,6 +20,12 @@ FLOATS = tuple(formats.FLOATS)
 SEED = 20260101
 
 
+def kind(name: str) -> str:
+    """What parts elements where they are rounded: those of one kind differ in widths alone."""
+    element = formats.element(name)
+    return "integers" if element.integer else "finite" if element.nan_code is None else "with NaN"
+
+
 def generator(*key: object) -> np.random.Generator:
     """A generator of its own for each test case, the same in every run."""
     return np.random.default_rng([SEED, *("|".join(map(str, key))).encode()])

@@ -68,6 +68,15 @@ def test_it_says_what_it_covers():
     assert told == "6 of 12 cases of a (3), b (2), c (2). Every value of these meets: a with c; b with c."
 
 
+def test_kinds_meet_instead_of_values():
+    found = covering(a=range(8), b=range(7), kinds={"a": lambda a: a % 3})
+    assert found.missing() == 0
+    assert {(case["a"] % 3, case["b"]) for case in found} == set(product(range(3), range(7)))
+    assert meetings(found, "a") == {(a,) for a in range(8)}
+    assert len(found) == 21
+    assert str(found) == "21 of 56 cases of a (8, 3 kinds), b (7). Every value of these meets: kind of a with b; a."
+
+
 def test_marks_tell_the_tiers_apart():
     found = covering(a=range(4), b=range(3), c=range(2))
     fast = found.parametrize.args[1]

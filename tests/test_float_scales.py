@@ -136,16 +136,11 @@ def test_views_keep_the_scales_that_belong_to_them(tensor_scale):
     "name", ["nvfp4", WIDE, "e2m1:scale=ue5m3", "int8:block=7,scale=bfloat16", "e3m2:scale=float16"]
 )
 def test_files(tmp_path, name):
-    q = mx.quantize(X, name)
-    q.save(tmp_path / "q.npz")
-    assert mx.MXArray.load(tmp_path / "q.npz").equals(q)
-    if q.tensor_scale is not None:
-        rows = mx.quantize(X, name, tensor_scale="row")
-        rows.save(tmp_path / "rows.npz")
-        assert mx.MXArray.load(tmp_path / "rows.npz").equals(rows)
-    scalar = mx.quantize(np.float32(3), name)
-    scalar.save(tmp_path / "scalar.npz")
-    assert mx.MXArray.load(tmp_path / "scalar.npz").equals(scalar)
+    several = [{}, {"tensor_scale": "row"}] if formats.get(name).tensor_scale else [{}]
+    for x, options in [(X, options) for options in several] + [(np.float32(3), {})]:
+        q = cases.made_by_the_reference(x, name, **options)
+        q.save(tmp_path / "q.npz")
+        assert mx.MXArray.load(tmp_path / "q.npz").equals(q)
 
 
 def test_out_and_again():

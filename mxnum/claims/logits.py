@@ -19,9 +19,16 @@ from mxnum.claims.registry import Context, check
 from mxnum.experiments.inference import sign_flip
 
 STUDY, MORE, MOST = (f"logits/{name}.json" for name in ("logits", "logits-more", "logits-4096"))
-#: The same until float32 is near the entropy.
-LONG = tuple(f"logits/logits-{name}.json" for name in ("1024-long", "4096-long", "4096-rest"))
-MENDED = tuple(f"last x 2^({k}/8)" for k in range(2, 8))
+#: How far above the entropy float32 is at it.
+AT_THE_ENTROPY = 0.02
+#: The same until float32 is near the entropy, and what counts as near (by the README, too).
+LONG = {
+    f"logits/logits-{name}.json": near
+    for name, near in (("256-long", 0.1), ("1024-long", 0.1), ("4096-long", 0.1), ("4096-rest", 0.1),
+                       ("4096-classes", AT_THE_ENTROPY))
+}  # fmt: skip
+#: All arms of the first two until float32 is at the entropy.
+CONVERGED = "logits/logits-converged.json"
 #: What is trained where the stored study is not at hand: one seed, half of the steps.
 QUICK: dict[str, dict[str, Any]] = {
     "float32": {},
@@ -31,7 +38,7 @@ QUICK: dict[str, dict[str, Any]] = {
 }
 QUICK_SEED, QUICK_STEPS = 10090111, 200
 #: Limits of the README.
-SIZE, SIZE_REFUTED, BIAS, BIAS_REFUTED, NEAR = 0.015, 0.03, 0.005, 0.02, 0.1
+SIZE, SIZE_REFUTED, BIAS, BIAS_REFUTED = 0.015, 0.03, 0.005, 0.02
 
 
 def leaves(what: str, left: Sequence[float], whole: Sequence[float]) -> Statement:
@@ -49,32 +56,37 @@ def overflowing_logits(context: Context) -> Evidence:
         found = _of_the_study(context.json(STUDY))
         more = _of_other_settings(context.json(MORE)) if context.has(MORE) else ()
         most = _of_many_symbols(context.json(MOST)) if context.has(MOST) else ()
-        long = [_trained_longer(context.json(name)) for name in LONG if context.has(name)]
-        return replace(found, statements=(*found.statements, *more, *most, *long))
+        long = [_trained_longer(context.json(name), near) for name, near in LONG.items() if context.has(name)]
+        converged = _to_the_end(context.json(CONVERGED)) if context.has(CONVERGED) else ()
+        return replace(found, statements=(*found.statements, *more, *most, *long, *converged))
     missing = [name for name in ("torch", "scipy") if importlib.util.find_spec(name) is None]
     if missing:
         return Evidence(note=f"To train it here, install {missing[0]} (extras torch and experiments).")
     return _of_one_seed(_trained(context))
 
 
-def _of_the_study(table: dict[str, Any]) -> Evidence:
-    one, centred = gaps(table, "last x 1"), gaps(table, "last x 1, centred")
-    drawn, everywhere = gaps(table, "last x 1, stochastic"), gaps(table, "all")
+def _what_decides(table: dict[str, Any], sequences: int) -> tuple[Statement, ...]:
+    """The tests that `logits` and `logits-converged` share."""
+    one, everywhere = gaps(table, "last x 1"), gaps(table, "all")
+    centred, drawn = gaps(table, "last x 1, centred"), gaps(table, "last x 1, stochastic")
     kept = float(np.mean(drawn) / np.mean(one))
     worse = all(a > b for a, b in zip(one, centred, strict=True))
-    statements = (
-        leaves("it is overflow: factors from 2^(2/8) to 2^(7/8) take it away", _mean(table, MENDED), one),
+    return (
+        leaves("it is overflow: factors from 2^(2/8) to 2^(7/8) take it away", _mended(table), one),
         Statement(
             "the drift hurts: centring the rounded gradient ends lower on every seed", worse,
             f"{np.mean(centred):+.4f} against {np.mean(one):+.4f} nats",
         ),
         Statement("it is not rounding: stochastic rounding keeps at least half", kept >= 0.5, f"{kept:.0%}"),
         leaves("the rule rceil takes it away", gaps(table, "last x 1, rceil"), one),
-        leaves("a batch that is no power of two takes it away", gaps(table, "last x 1, 12 sequences"), one),
+        leaves("a batch that is no power of two takes it away", gaps(table, f"last x 1, {sequences} sequences"), one),
         leaves("it is the last layer: E4M3 in all others has none of it", gaps(table, "all but last"), everywhere),
         leaves("E4M3 everywhere with rceil has none of it", gaps(table, "all, rceil"), everywhere),
-        *_biases(table),
     )  # fmt: skip
+
+
+def _of_the_study(table: dict[str, Any]) -> Evidence:
+    statements = (*_what_decides(table, 12), *_biases(table))
     comparisons = tuple(
         Comparison(what, table["arms"][arm]["at_rest"], float(np.mean(gaps(table, arm))), SIZE)
         for what, arm in (
@@ -87,14 +99,16 @@ def _of_the_study(table: dict[str, Any]) -> Evidence:
         f"{np.mean(gaps(table, 'last x 1, NVFP4')):.3f}, as their other "
         "components are not right on average, which the derivation assumes. One model, one source, one N."
     )
-    return Evidence(comparisons, statements, note, {"study": "logits", "seeds": len(one)})
+    return Evidence(comparisons, statements, note, {"study": "logits", "seeds": len(gaps(table, "all"))})
 
 
-def _sized(table: dict[str, Any], what: str, arms: Sequence[str]) -> Statement:
+def _sized(
+    table: dict[str, Any], what: str, arms: Sequence[str], within: float = SIZE, refuted: float = SIZE_REFUTED
+) -> Statement:
     """Whether gaps are what the analysis has at rest."""
     rest = {arm: table["arms"][arm]["at_rest"] for arm in arms}
     off = max(abs(float(np.mean(gaps(table, arm))) - rest[arm]) for arm in arms)
-    holds = decided(off <= SIZE, off > SIZE_REFUTED)
+    holds = decided(off <= within, off > refuted)
     numbers = (f"{arm} {np.mean(gaps(table, arm)):+.4f}, predicted {rest[arm]:.4f}" for arm in arms)
     return Statement(what, holds, "; ".join(numbers))
 
@@ -115,16 +129,16 @@ def _of_many_symbols(table: dict[str, Any]) -> tuple[Statement, ...]:
     )
 
 
-def _trained_longer(table: dict[str, Any]) -> Statement:
-    """The test of the long studies, which says nothing where float32 is far from the entropy."""
+def _trained_longer(table: dict[str, Any], near: float) -> Statement:
+    """The test of the long studies, which says nothing where float32 is not near the entropy."""
     above, setting = _above(table), table["arms"]["float32"]["experiment"]
     tokens = setting["steps"] * setting["sequences"] * setting["context"]
-    what = (
-        f"with {setting['vocabulary']:,} symbols and {tokens / 1e6:.1f} million tokens it is at rest where it should be"
-    )
+    of_classes = f" of {setting['classes']} classes" if setting.get("classes") else ""
+    trained = f"with {setting['vocabulary']:,} symbols{of_classes} and {tokens / 1e6:.1f} million tokens"
+    what = f"{trained} it is at rest where it should be"
     found = _sized(table, what, ("E4M3, centred",))
     numbers = f"{found.numbers}, {len(gaps(table, 'E4M3, centred'))} seeds; float32 is {above:.3f} above the entropy"
-    return replace(found, holds=found.holds if above < NEAR else None, numbers=numbers)
+    return replace(found, holds=found.holds if above < near else None, numbers=numbers)
 
 
 def _of_other_settings(table: dict[str, Any]) -> tuple[Statement, ...]:
@@ -156,9 +170,37 @@ def _of_other_settings(table: dict[str, Any]) -> tuple[Statement, ...]:
     )  # fmt: skip
 
 
-def _mean(table: dict[str, Any], arms: Sequence[str]) -> list[float]:
-    found: list[float] = np.mean([gaps(table, arm) for arm in arms], axis=0).tolist()
+def _mended(table: dict[str, Any]) -> list[float]:
+    """The gaps where a factor should take them away, means over the factors."""
+    found: list[float] = np.mean([gaps(table, f"last x 2^({k}/8)") for k in range(2, 8)], axis=0).tolist()
     return found
+
+
+def _to_the_end(table: dict[str, Any]) -> list[Statement]:
+    """The tests of `logits-converged`, which say nothing where float32 is not at the entropy."""
+    below, above = float(np.mean(_mended(table))), _above(table)
+    found = (
+        _sized(
+            table,
+            "it has the size that was derived",
+            ("last x 1, centred", "E5M2, centred", "E3M2, centred", "last x 2^(1/8), centred", "E2M3"),
+        ),
+        *_what_decides(table, 24),
+        leaves("labels smoothed by 0.1 take it away", gaps(table, "E4M3, smoothing 0.1"), gaps(table, "last x 1")),
+        Statement(
+            "where a factor takes it away, it ends where float32 does",
+            decided(abs(below) <= BIAS, abs(below) > BIAS_REFUTED), f"{below:+.4f} nats",
+        ),
+        _sized(
+            table,
+            "centring leaves what was derived where other components are not right on average",
+            ("E2M1, centred", "E2M1, rceil, centred", "NVFP4, centred"),
+            2 * SIZE, 2 * SIZE_REFUTED,
+        ),
+    )  # fmt: skip
+    start = f"trained until float32 is {above:.3f} above the entropy: "
+    near = above < AT_THE_ENTROPY
+    return [replace(s, what=start + s.what, holds=s.holds if near else None) for s in found]
 
 
 def _biases(table: dict[str, Any]) -> list[Statement]:

@@ -212,9 +212,7 @@ def train(
     looks_at = range(0, setting.steps, measure_every) if measure_every > 0 else range(0)
     watch = mxt.watch(model, steps=[step + 1 for step in looks_at])  # (an emulation counts from 1)
     parameters = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(
-        parameters, setting.rate, (setting.beta1, setting.beta2), setting.epsilon, setting.weight_decay, fused=True
-    )
+    optimizer = optimizer_of(setting, parameters)
 
     def batch(what: int, index: int) -> Tensor:
         random = generator(seed, [what, index])
@@ -279,6 +277,14 @@ def operands_at_the_end(run: Run) -> dict[str, Any]:
 def gradient_of_logits(setting: Setting) -> Operand:
     """How the gradient of the logits is rounded."""
     return setting.recipe.gradients if setting.where in ("all", "last") else Operand()
+
+
+def optimizer_of(setting: Setting, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimizer of a setting; `train` sets its rate at each step."""
+    rate, decay = setting.rate, setting.weight_decay
+    if setting.optimizer == "sgd":
+        return torch.optim.SGD(parameters, rate, setting.beta1, weight_decay=decay)
+    return torch.optim.AdamW(parameters, rate, (setting.beta1, setting.beta2), setting.epsilon, decay, fused=True)
 
 
 def rate_at(setting: Setting, step: int) -> float:

@@ -25,6 +25,8 @@ class Setting:
     order: int = 1
     choices: int = 4
     ratio: float = 1.0
+    #: Classes of words that have the same choices: the fewer, the sooner they are learnt; 0: each word has its own.
+    classes: int = 0
     #: Hidden states ("hidden_markov").
     states: int = 8
     source_seed: int = 0
@@ -49,6 +51,9 @@ class Setting:
     context: int = 64
     sequences: int = 32
     steps: int = 1000
+    #: AdamW, or stochastic gradient descent whose momentum is `beta1`; it has no `beta2` and no `epsilon`, and needs
+    #: other rates.
+    optimizer: Literal["adamw", "sgd"] = "adamw"
     rate: float = 3e-3
     beta1: float = 0.9
     beta2: float = 0.95
@@ -82,7 +87,7 @@ class Setting:
             if get_args(hint):
                 errors.choose(name, value, get_args(hint))
             elif hint is int:
-                errors.integer(name, value, 0 if name == "source_seed" else 1, _LARGEST)
+                errors.integer(name, value, 0 if name in ("source_seed", "classes") else 1, _LARGEST)
             elif hint is bool:
                 errors.require_type(isinstance(value, bool), name, "True or False", value)
             elif hint is float:
@@ -100,6 +105,7 @@ class Setting:
         elif self.source == "markov":
             accepted = f"at most the vocabulary, {self.vocabulary}"
             errors.require(self.choices <= self.vocabulary, "choices", accepted, self.choices)
+            errors.require(self.classes <= self.vocabulary, "classes", accepted, self.classes)
         if self.centred:
             alone = Recipe(gradients=self.recipe.gradients, gradients_for_weights=self.recipe.gradients_for_weights)
             fits = self.where == "last" and self.recipe == alone

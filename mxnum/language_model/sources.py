@@ -40,16 +40,22 @@ class Source(Protocol):
 class Markov:
     """A chain of any order: after each word of `order` symbols come `choices` others, by probabilities that are the
     same for every word; which ones, looks random. So the entropy is that of the probabilities, exactly, whatever the
-    words' frequencies are, and there is no table of words.
+    words' frequencies are, and there is no table of words. With `classes` (not 0) a word's choices depend on its class
+    alone; with vocabulary / choices of them each symbol is the choice of one.
     """
 
-    def __init__(self, vocabulary: int, order: int = 1, choices: int = 4, ratio: float = 1.0, seed: int = 0):
+    def __init__(
+        self, vocabulary: int, order: int = 1, choices: int = 4, ratio: float = 1.0, seed: int = 0, classes: int = 0
+    ):
         self.vocabulary, self.order = vocabulary, order
         weights = np.power(ratio, np.arange(choices), dtype=np.float64)
         self.probabilities = weights / weights.sum()
         random = np.random.default_rng([seed, vocabulary, order, choices])
         #: The symbol at a place, and how far from the place of a word its choices are.
         self._symbols, self._apart = random.permutation(vocabulary), random.permutation(vocabulary)[:choices]
+        self._places = classes or vocabulary
+        if classes:
+            self._apart = np.arange(choices) * (vocabulary // choices)
         self._multipliers = random.integers(1 << 62, size=order, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
 
     @property
@@ -63,7 +69,7 @@ class Markov:
             mixed = ((words.astype(np.uint64) + np.uint64(1)) * self._multipliers).sum(axis=-1, dtype=np.uint64)
             for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # the finalizer of splitmix64
                 mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-        places = ((mixed ^ (mixed >> np.uint64(31))) % np.uint64(self.vocabulary)).astype(np.int64)
+        places = ((mixed ^ (mixed >> np.uint64(31))) % np.uint64(self._places)).astype(np.int64)
         found: Array = self._symbols[(places[..., None] + self._apart) % self.vocabulary]
         return found
 
@@ -180,7 +186,8 @@ def source_of(setting: Setting) -> Source:
         return Text(setting.text, setting.vocabulary)
     if setting.source == "hidden_markov":
         return HiddenMarkov(setting.vocabulary, setting.states, setting.source_seed)
-    return Markov(setting.vocabulary, setting.order, setting.choices, setting.ratio, setting.source_seed)
+    chain = setting.order, setting.choices, setting.ratio, setting.source_seed, setting.classes
+    return Markov(setting.vocabulary, *chain)
 
 
 #: Numbers that keep the draws of a run apart.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from fractions import Fraction
 
@@ -13,20 +12,21 @@ import mxnum as mx
 from mxnum.analysis.cluster import Model, moments, probability_above, window
 from mxnum.formats import ELEMENTS
 from mxnum.modes import Rounding, ScaleRule
+from tests.covering import covering
 
 
 def model(element="e4m3", rule="floor", rounding="rne", block=32, distribution="normal", prescale=1):
     return Model(ELEMENTS[element], ScaleRule(rule), Rounding(rounding), block, distribution, Fraction(prescale))
 
 
-@pytest.mark.parametrize("distribution", ["normal", "uniform"])
-@pytest.mark.parametrize("element", ELEMENTS)
-def test_probabilities_add_up_to_one(element, distribution):
+@covering(
+    element=ELEMENTS, distribution=["normal", "uniform"], rule=["floor", "even", "rceil"], block=[1, 2, 32]
+).parametrize_in_tiers
+def test_probabilities_add_up_to_one(element, distribution, rule, block):
     mu, sigma = (v.ravel() for v in np.meshgrid([0.0, 0.93, -1.0, 3e-4, 1e9], [1e-9, 0.02, 0.5, 1.0]))
     sigma = sigma * np.where(mu == 0, 1, abs(mu))
-    for rule, block in itertools.product(("floor", "even", "rceil"), (1, 2, 32)):
-        found = moments(model(element, rule, block=block, distribution=distribution), mu, sigma)
-        assert abs(found.single["mass"] - 1).max() < 1e-14
+    found = moments(model(element, rule, block=block, distribution=distribution), mu, sigma)
+    assert abs(found.single["mass"] - 1).max() < 1e-14
 
 
 def test_mirror_images_have_the_same_errors():

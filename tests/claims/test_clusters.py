@@ -9,8 +9,8 @@ from mxnum.claims import Verdict, clusters, reproduce
 
 
 @pytest.fixture(scope="module")
-def entry():
-    return reproduce(["B1"])["B1"]
+def entry(checked):
+    return checked("B1")
 
 
 def test_reproduced(entry):

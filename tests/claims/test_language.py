@@ -11,13 +11,13 @@ from mxnum.claims import Verdict, language, losses, reproduce
 
 
 @pytest.fixture(scope="module")
-def i10():
-    return reproduce(["I10"])["I10"]
+def i10(checked):
+    return checked("I10")
 
 
 @pytest.fixture(scope="module")
-def i9():
-    return reproduce(["I9"])["I9"]
+def i9(checked):
+    return checked("I9")
 
 
 @pytest.fixture

@@ -58,21 +58,52 @@ def test_other_settings():
 
 
 @pytest.mark.parametrize(
-    ("gap", "above", "holds"), [(0.06, 0.05, True), (0.03, 0.05, False), (0.045, 0.05, None), (0.06, 0.2, None)]
-)
-def test_a_longer_study(gap, above, holds):
+    ("gap", "above", "near", "holds"),
+    [(0.06, 0.05, 0.1, True), (0.03, 0.05, 0.1, False), (0.045, 0.05, 0.1, None), (0.06, 0.2, 0.1, None),
+     (0.06, 0.05, 0.02, None), (0.06, 0.01, 0.02, True)],
+)  # fmt: skip
+def test_a_longer_study(gap, above, near, holds):
     """It says nothing where float32 is far from the entropy."""
 
     def arm(loss):
         runs = [{"seed": s, "evaluation": loss, "entropy": [2.7, 2.7]} for s in range(3)]
-        setting = {"vocabulary": 4096, "steps": 1000, "sequences": 64, "context": 32}
+        setting = {"vocabulary": 4096, "classes": 256, "steps": 1000, "sequences": 64, "context": 32}
         return {"runs": runs, "at_rest": 0.069, "experiment": setting}
 
     arms = {"float32": arm(2.7 + above), "E4M3, centred": arm(2.7 + above + gap)}
-    found = logits._trained_longer({"control": "float32", "controls": {}, "arms": arms})
+    found = logits._trained_longer({"control": "float32", "controls": {}, "arms": arms}, near)
     assert found.holds is holds
-    assert found.what.startswith("with 4,096 symbols and 2.0 million tokens")
+    assert found.what.startswith("with 4,096 symbols of 256 classes and 2.0 million tokens")
     assert "3 seeds" in found.numbers
+
+
+@pytest.mark.parametrize(("above", "size", "below", "e2m1", "wrong"), [
+    (0.01, 0.05, 0.0, 0.16, {}),
+    (0.01, 0.085, 0.0, 0.16, {"it has the size that was derived": False}),
+    (0.01, 0.05, -0.03, 0.16, {"where a factor takes it away, it ends where float32 does": False}),
+    (0.01, 0.05, 0.0, 0.2,
+     {"centring leaves what was derived where other components are not right on average": None}),
+    (0.03, 0.1, 0.0, 0.16, None),
+])  # fmt: skip
+def test_the_study_to_the_end(above, size, below, e2m1, wrong):
+    rests = {"last x 1": (0.09, 0.05), "last x 1, stochastic": (0.1, 0.05), "all": (0.09, 0.05), "E2M3": (0.01, 0.0)}
+    rests |= {f"{arm}, centred": (size, 0.05) for arm in ("last x 1", "E5M2", "E3M2")}
+    rests |= {"last x 2^(1/8), centred": (0.015, 0.016), "E2M1, centred": (e2m1, 0.16), "NVFP4, centred": (0.02, 0.007)}
+    mended = ("last x 1, rceil", "last x 1, 24 sequences", "all but last", "all, rceil", "E4M3, smoothing 0.1")
+    rests |= dict.fromkeys((*mended, "E2M1, rceil, centred", "float32"), (0.0, 0.0))
+    rests |= {f"last x 2^({k}/8)": (below, 0.0) for k in range(2, 8)}
+
+    def arm(gap, rest):
+        runs = [{"seed": s, "evaluation": 2.7 + above + s / 10 + gap, "entropy": [2.7 + s / 10] * 2} for s in range(6)]
+        return {"runs": runs, "at_rest": rest}
+
+    arms = {name: arm(*values) for name, values in rests.items()}
+    found = logits._to_the_end({"control": "float32", "controls": {}, "arms": arms})
+    assert len(found) == 11
+    for statement in found:
+        start, what = statement.what.split(": ", 1)
+        assert start == f"trained until float32 is {above:.3f} above the entropy"
+        assert statement.holds is (None if wrong is None else wrong.get(what, True)), what
 
 
 def test_one_seed_is_trained_where_the_study_is_not_there(tmp_path):

@@ -9,13 +9,13 @@ from mxnum.claims import Verdict, normal, reproduce
 
 
 @pytest.fixture(scope="module")
-def report():
-    return reproduce(["M3", "M4", "B5"])
+def report(checked):
+    return {id: checked(id) for id in ("M3", "M4", "B5")}
 
 
 def test_verdicts(report):
-    assert [e.verdict for e in report] == [Verdict.UNDECIDED, Verdict.DIFFERS, Verdict.REPRODUCED]
-    for entry in report:
+    assert [entry.verdict for entry in report.values()] == [Verdict.UNDECIDED, Verdict.DIFFERS, Verdict.REPRODUCED]
+    for entry in report.values():
         assert entry.evidence.statements[0].holds, str(entry.evidence.statements[0])
 
 

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
-PLUGIN = Path(__file__).parents[2] / "mxnum" / "conformance"
-KERNEL = """
-import mxnum as mx
+import numba
 
-def test_kernel(mx_check):
+PLUGIN = Path(__file__).parents[2] / "mxnum" / "conformance"
+KERNELS = """
+import mxnum as mx
+import pytest
+
+@pytest.mark.parametrize("claimed", ["rna", "rne"])
+def test_kernel(mx_check, claimed):
     kernel = lambda x: mx.encode(x, "e2m1", rounding="rna")
-    report = mx_check(kernel, format="mxfp4_e2m1", operation="encode", rounding="{}")
+    report = mx_check(kernel, format="mxfp4_e2m1", operation="encode", rounding=claimed)
     assert report.cases > 5000
 
 def test_arrays(mx_check_arrays):
@@ -36,17 +41,21 @@ def pytest_run(path):
     ]
     root = str(PLUGIN.parents[1])
     environment = {"PYTHONPATH": f"{PLUGIN}:{root}", "PATH": "/usr/bin:/bin", "HOME": str(path.parent)}
+    if numba.config.CACHE_DIR:  # what tests have compiled before is not compiled again
+        environment["NUMBA_CACHE_DIR"] = str(numba.config.CACHE_DIR)
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # an installed mxnum registers the plugin by itself
     return subprocess.run(command, capture_output=True, text=True, cwd=path.parent, env=environment)
 
 
-def test_the_fixture(tmp_path):
-    for claimed, status in (("rna", 0), ("rne", 1)):
-        path = tmp_path / f"test_{claimed}.py"
-        path.write_text(KERNEL.format(claimed))
-        answer = pytest_run(path)
-        assert answer.returncode == status, answer.stdout
-        assert ("Smallest failing input found" in answer.stdout) == (status == 1)
+def test_the_fixtures(tmp_path):
+    """Those of what is right pass, and the one of what is wrong fails and says why; nothing else does."""
+    path = tmp_path / "test_kernels.py"
+    path.write_text(KERNELS)
+    answer = pytest_run(path)
+    assert answer.returncode == 1, answer.stdout
+    assert re.findall(r"^FAILED .*::(\S+)", answer.stdout, re.M) == ["test_kernel[rne]"]
+    assert "1 failed, 2 passed" in answer.stdout
+    assert answer.stdout.count("Smallest failing input found") == 1
 
 
 def test_loading_the_plugin_imports_nothing():

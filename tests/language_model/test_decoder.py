@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 from mxnum.language_model import Decoder, Setting, train  # noqa: E402
 from mxnum.language_model.decoder import rate_at  # noqa: E402
 from mxnum.language_model.looks import centring  # noqa: E402
+from mxnum.language_model.sources import TRAINING, generator, source_of  # noqa: E402
 from mxnum.recipe import Operand  # noqa: E402
 
 TINY = Setting(vocabulary=40, choices=2, width=32, heads=2, layers=1, context=16, sequences=2, steps=6)
@@ -47,8 +48,26 @@ def test_it_learns():
     assert run.evaluation < 2.2
 
 
-def test_it_goes_on_bit_for_bit(tmp_path):
-    stochastic = TINY.but(recipe={"gradients": {"format": "mxfp8_e4m3", "rounding": "sr"}}, where="last")
+def test_sgd_is_what_one_computes_by_hand():
+    setting = TINY.but(optimizer="sgd", rate=0.5, schedule="constant", warm_up=0.0, clip=1e9, steps=3, weight_decay=0.1)
+    model = Decoder(setting, 40, 2)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    momenta = [torch.zeros_like(p) for p in parameters]
+    for step in range(3):
+        symbols = torch.from_numpy(source_of(setting).batch(generator(2, [TRAINING, step]), 2, 17))
+        loss = torch.nn.functional.cross_entropy(model(symbols[:, :-1]).flatten(0, 1), symbols[:, 1:].flatten())
+        for i, gradient in enumerate(torch.autograd.grad(loss, parameters)):
+            momenta[i] = setting.beta1 * momenta[i] + gradient + 0.1 * parameters[i].detach()
+            parameters[i].data -= 0.5 * momenta[i]
+    trained = train(setting, 2).model
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(trained.get_parameter(name), parameter, rtol=1e-5, atol=1e-6, msg=name)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+def test_it_goes_on_bit_for_bit(tmp_path, optimizer):
+    drawn = {"gradients": {"format": "mxfp8_e4m3", "rounding": "sr"}}
+    stochastic = TINY.but(optimizer=optimizer, recipe=drawn, where="last")
     whole = train(stochastic, 3, measure_every=2)
     again = train(stochastic, 3, measure_every=2)
     assert whole.losses == again.losses

@@ -40,6 +40,18 @@ def test_choices_differ_between_words_and_seeds():
     assert len(np.unique(first[:, 0])) > 30
 
 
+def test_words_of_a_class_have_the_same_choices():
+    source = source_of(Setting(vocabulary=96, choices=4, classes=24))
+    rows = source.next_of(np.arange(96)[:, None])
+    classes = np.unique(np.sort(rows, axis=1), axis=0)
+    assert len(classes) <= 24 < len(np.unique(Markov(96, 1, 4).next_of(np.arange(96)[:, None]), axis=0))
+    assert len(classes) > 15
+    assert len(np.unique(classes)) == classes.size, "classes share no symbol"
+    assert source.entropy == pytest.approx((math.log(4), math.log(4)))
+    with pytest.raises(ValueError, match=r"'classes' must be at most the vocabulary, 64"):
+        Setting(classes=65)
+
+
 @pytest.mark.parametrize(("vocabulary", "states"), [(8, 3), (64, 8)])
 def test_the_entropy_of_hidden_states_is_enclosed(vocabulary, states):
     source = HiddenMarkov(vocabulary, states, seed=1)

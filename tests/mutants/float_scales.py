@@ -34,8 +34,8 @@ FLOAT_SCALES = (
     (
         "float-scales-tensor-of-the-first-block",
         LOOP,
-        "t = wide(load(tensor, (place + b) * step))\n",
-        "t = wide(load(tensor, place * step))\n",
+        "t = common if step == 0 else wide(load(tensor, place + b))\n",
+        "t = common\n",
         "The scales of a panel are found with the tensor scale of its first block.",
         CASES,
     ),

@@ -127,19 +127,20 @@ def convert(
                         skipped += 1
                         continue
                 is_right = True
+                common = wide(load(tensor, place * step))  # (one load for each block would be a gather)
                 for b in range(blocks):
-                    t = wide(load(tensor, (place + b) * step))
+                    t = common if step == 0 else wide(load(tensor, place + b))
                     scale = wide(find_code(wide(amax[b]), t)) if FINDS else wide(load(scales, place + b))
                     if READS_FLOATS and IS_DEFINITION and NAN_CODE > 0:
                         scale = wide(NAN_CODE) if specials[b] != 0 else scale
                     if READS_FLOATS:
                         store(scales, place + b, scale)
                 for b in range(blocks):  # (loops apart, since compilers make vectors of few streams alone)
-                    scale, t = wide(load(scales, place + b)), wide(load(tensor, (place + b) * step))
+                    scale, t = wide(load(scales, place + b)), common if step == 0 else wide(load(tensor, place + b))
                     is_right &= prepare(scale, t, tables, b, room)
                 if PREPARES_MORE:
                     for b in range(blocks):
-                        scale, t = wide(load(scales, place + b)), wide(load(tensor, (place + b) * step))
+                        scale, t = wide(load(scales, place + b)), common if step == 0 else wide(load(tensor, place + b))
                         prepare_more(scale, t, tables, b, room)
                 if IS_DEFINITION:
                     marks[number] = 0
@@ -164,8 +165,8 @@ def convert(
                     if RUN > 1:
                         for b in range(whole):
                             constants, start = at(tables, b, room), base + b * RUN
-                            ask_for(x, start, RUN, READ_AHEAD)
-                            ask_for(out, start, RUN, WRITE_AHEAD)
+                            ask_for(x, start >> READS_PACKED, RUN, READ_AHEAD)
+                            ask_for(out, start >> WRITES_PACKED, RUN, WRITE_AHEAD)
                             if IN_VECTORS:
                                 for i in range(start, start + RUN, LENGTH):
                                     if READS_PACKED:

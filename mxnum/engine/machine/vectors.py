@@ -132,7 +132,7 @@ def _total(context, vector):
 
 compile_directly(total_float32, _total)
 
-_BYTES, _HALF = ir.VectorType(ir.IntType(8), LENGTH // 2), ir.VectorType(_I32, LENGTH // 2)
+_BYTES, _HALF, _PAIRS = (ir.VectorType(ir.IntType(bits), LENGTH // 2) for bits in (8, 32, 64))
 
 
 def _chosen(places: list[int]) -> Any:
@@ -155,10 +155,8 @@ def _load_nibbles(context, array, index):
 def _store_nibbles(context, array, index, vector):
     def generate(target, builder, signature, arguments):
         pointer, codes = lanes._element_pointer(target, builder, array, *arguments[:2]), arguments[2]
-        nothing = ir.Constant(_VECTOR, ir.Undefined)
-        low = builder.shuffle_vector(codes, nothing, _chosen(list(range(0, LENGTH, 2))))
-        high = builder.shuffle_vector(codes, nothing, _chosen(list(range(1, LENGTH, 2))))
-        both = builder.or_(low, builder.shl(high, ir.Constant(_HALF, [4] * (LENGTH // 2))))
+        pairs = builder.bitcast(codes, _PAIRS)  # the second code of a pair is in the upper half
+        both = builder.or_(pairs, builder.lshr(pairs, ir.Constant(_PAIRS, [28] * (LENGTH // 2))))
         builder.store(builder.trunc(both, _BYTES), builder.bitcast(pointer, _BYTES.as_pointer()), align=1)
         return target.get_dummy_value()
 

@@ -4,7 +4,7 @@ A factor, scale times tensor scale, has at most 11 + 24 significant bits, and is
 with any value of an element, and with any place halfway between two.
 
 - Elements of four bits have seven places at which the result of rounding |x| changes. Each is multiplied by the factor,
-  exactly, once for a block, and |x| is compared with all: no division, and nothing is rounded.
+  exactly, once for a block, and |x| is compared with them: no division, and nothing is rounded.
 - Others take the quotient |x| / factor to 53 bits. It lies on the same side of every place as the exact one: places
   have at most 8 bits, so that place * factor has at most 43, and x at most 48 (of a float64 number the leading 48, the
   last of which says whether there are others). If x is not place * factor, they differ by 2**-48 of either at least,
@@ -215,9 +215,10 @@ def by_places(
     def to_code(x, c, random):
         x = x if IS_WIDE else widen(x)
         magnitude = x & MAGNITUDE
-        code = select(magnitude < c[0], 0, 1) + select(magnitude < c[1], 0, 1) + select(magnitude < c[2], 0, 1)
-        code = code + select(magnitude < c[3], 0, 1) + select(magnitude < c[4], 0, 1)
-        code = code + select(magnitude < c[5], 0, 1) + select(magnitude < c[6], 0, 1)
+        low = magnitude < c[3]  # (places ascend: three comparisons with the right ones do for seven)
+        lower = magnitude < select(low, c[1], c[5])
+        lowest = magnitude < select(low, select(lower, c[0], c[2]), select(lower, c[4], c[6]))
+        code = select(low, 0, 4) + select(lower, 0, 2) + select(lowest, 0, 1)
         sign = x >> SIGN_DOWN
         if FLIP:
             return ((code ^ sign) - sign) & 15

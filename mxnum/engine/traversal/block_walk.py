@@ -23,6 +23,9 @@ PIECE = 4096
 GROUP = 32
 #: Elements of a panel of columns: while one is done, the next is fetched to the first caches. And its columns, at most.
 PANEL, WIDEST_PANEL = 1 << 14, 3072
+#: The same along rows, for loops that take bands: as many float32 numbers as they ask for ahead, so that one panel is
+#: fetched while the one before it is done.
+ROW_PANEL = 2048
 #: Below this many elements a thread costs more than it saves.
 ELEMENTS_PER_THREAD = 1 << 19
 #: Columns below which blocks of several rows of a larger array are worth a copy in which they are rows.
@@ -77,7 +80,7 @@ class Walk:
         """Columns of a panel, a multiple of run."""
         if self.fixed_panel:
             return self.fixed_panel
-        fits = min(WIDEST_PANEL, max(PANEL // self.k, 64), self.columns)
+        fits = min(ROW_PANEL if self.along_rows else WIDEST_PANEL, max(PANEL // self.k, 64), self.columns)
         return max(1, fits // self.run) * self.run
 
     @cached_property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from mxnum.engine.loops import marked
 from mxnum.engine.loops.random_bits import NO_DRAW, draw_from_words
@@ -13,6 +12,7 @@ from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
 from mxnum.scalar.convert import make_decode, make_encode
 from tests import samples
+from tests.covering import covering
 
 FLOAT32 = FLOATS["float32"]
 
@@ -28,8 +28,7 @@ def converted(loop, x, scale, dtype, words=0, nan=0):
     return out
 
 
-@pytest.mark.parametrize("rounding", Rounding)
-@pytest.mark.parametrize("name", samples.ELEMENTS)
+@covering(name=samples.ELEMENTS, rounding=Rounding, kinds={"name": samples.kind}).parametrize_in_tiers
 def test_compiled_encoders_equal_the_definition_on_numpy(name, rounding):
     target, stochastic = ELEMENTS[name], rounding == Rounding.SR
     bits = np.concatenate(
