@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mxnum.analysis.machines import Enclosure
     from mxnum.analysis.modes import Arrest, arrest, inverse_participation, mode_limit
     from mxnum.analysis.piecewise import PiecewiseQuantizer
+    from mxnum.analysis.sampled_rest import sampled_logit_rest
     from mxnum.analysis.scale_theory import OverflowRegion, overflow_region, relative_gaps, scale_threshold
     from mxnum.analysis.scaling_law import ScalingFit, ScalingLaw, fit_scaling_law
     from mxnum.analysis.speed_up import Projection, Recipe, TransformerShape, project, project_range, project_shares
@@ -87,6 +88,7 @@ _HOMES = {
     "read_losses": "loss_tables",
     "relative_gaps": "scale_theory",
     "sawtooth": "averages",
+    "sampled_logit_rest": "sampled_rest",
     "scale_threshold": "scale_theory",
     "stability_expression": "stability",
     "stability_limit": "stability",
@@ -149,6 +151,7 @@ __all__ = [
     "project_shares",
     "read_losses",
     "relative_gaps",
+    "sampled_logit_rest",
     "sawtooth",
     "scale_threshold",
     "stability_expression",

@@ -56,9 +56,7 @@ def logit_rest(q: Any, bias: LogitGradientBias) -> Equilibrium:
     >>> round(logit_rest(q, logit_gradient_bias("mxfp8_e4m3", 2048, scale_rule="rceil")).excess, 3)
     0.0
     """
-    wanted = np.asarray(q, np.float64)
-    fits = wanted.ndim == 1 and bool((wanted >= 0).all()) and abs(float(wanted.sum()) - 1) < 1e-9
-    errors.require(fits, "q", "a vector of probabilities that sum to 1", q)
+    wanted = probabilities_of(q)
 
     def resting(common: float) -> Array:
         low, high = np.zeros_like(wanted), np.ones_like(wanted)
@@ -77,6 +75,14 @@ def logit_rest(q: Any, bias: LogitGradientBias) -> Equilibrium:
     drift = common * float((p > 2.0 ** (1 - _HALVINGS)).sum())  # others would rest below zero: they vanish
     excess = float((wanted[inside] * np.log(wanted[inside] / p[inside])).sum())
     return Equilibrium(p, excess, drift, -drift / pull if pull else 0.0)
+
+
+def probabilities_of(q: Any) -> Array:
+    """q as a vector of float64; ValueError unless it is one of probabilities."""
+    wanted = np.asarray(q, np.float64)
+    fits = wanted.ndim == 1 and bool((wanted >= 0).all()) and abs(float(wanted.sum()) - 1) < 1e-9
+    errors.require(fits, "q", "a vector of probabilities that sum to 1", q)
+    return wanted
 
 
 @dataclass(frozen=True)
