@@ -61,7 +61,7 @@ def sampled_logit_rest(
     format, scale_rule, rounding, block_size
         As in `mxnum.fake_quantize`.
     rows, seed
-        How many contexts are drawn, and from which seed.
+        How many contexts are drawn, and from which seed; where there is a tensor scale, as many as a step has tokens.
 
     In the answer p and the excess are means over contexts, and the excess is that beyond a model with the same noise
     whose gradient is not rounded.

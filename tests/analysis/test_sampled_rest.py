@@ -72,7 +72,7 @@ def test_descent_comes_to_the_same_rest(options, along):
             mean = np.bincount(symbols.ravel(), gradient.ravel()) / rows
             logits -= np.clip((mean - mean.mean()) / np.maximum(p.mean(axis=0), 1e-6), -0.5, 0.5) * 20 / (20 + step)
     measured = np.mean(excess["rounded"]) - np.mean(excess["plain"])
-    found = sampled_logit_rest(q, tokens=512, noise=noise, along=along, **options).excess
+    found = sampled_logit_rest(q, tokens=512, noise=noise, along=along, rows=rows, **options).excess
     assert found == pytest.approx(measured, abs=0.005 + 0.05 * found)
 
 
