@@ -6,8 +6,9 @@ The tests and their limits are those of `docs/results/logits/README.md`, written
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,10 @@ LONG = {
     for name, near in (("256-long", 0.1), ("1024-long", 0.1), ("4096-long", 0.1), ("4096-rest", 0.1),
                        ("4096-classes", AT_THE_ENTROPY))
 }  # fmt: skip
-#: All arms of the first two until float32 is at the entropy.
-CONVERGED = "logits/logits-converged.json"
+#: All arms of the first two until float32 is at the entropy, and four of them without Adam.
+CONVERGED, DESCENT = "logits/logits-converged.json", "logits/logits-sgd.json"
+#: Where nothing but targets overflows, and where p is just below a power of two.
+FAR, BELOW = "logits/logits-24.json", "logits/logits-1024-classes.json"
 #: What is trained where the stored study is not at hand: one seed, half of the steps.
 QUICK: dict[str, dict[str, Any]] = {
     "float32": {},
@@ -38,7 +41,9 @@ QUICK: dict[str, dict[str, Any]] = {
 }
 QUICK_SEED, QUICK_STEPS = 10090111, 200
 #: Limits of the README.
-SIZE, SIZE_REFUTED, BIAS, BIAS_REFUTED = 0.015, 0.03, 0.005, 0.02
+SIZE, SIZE_REFUTED, BIAS, BIAS_REFUTED, NEAR_ENOUGH = 0.015, 0.03, 0.005, 0.02, 0.05
+#: Contexts that are drawn for what is at rest by the kernels.
+ROWS = 512
 
 
 def leaves(what: str, left: Sequence[float], whole: Sequence[float]) -> Statement:
@@ -54,18 +59,25 @@ def overflowing_logits(context: Context) -> Evidence:
     """The seven tests of the stored study; or, without it, the first and the fifth on one seed."""
     if context.has(STUDY):
         found = _of_the_study(context.json(STUDY))
-        more = _of_other_settings(context.json(MORE)) if context.has(MORE) else ()
-        most = _of_many_symbols(context.json(MOST)) if context.has(MOST) else ()
-        long = [_trained_longer(context.json(name), near) for name, near in LONG.items() if context.has(name)]
-        converged = _to_the_end(context.json(CONVERGED)) if context.has(CONVERGED) else ()
-        return replace(found, statements=(*found.statements, *more, *most, *long, *converged))
+        further: tuple[tuple[Callable[..., Sequence[Statement]], tuple[str, ...]], ...] = (
+            (_of_other_settings, (MORE,)), (_of_many_symbols, (MOST,)),
+            *((partial(_trained_longer, near=near), (name,)) for name, near in LONG.items()),
+            (_to_the_end, (CONVERGED,)), (_without_adam, (DESCENT, CONVERGED)), (_far_from_a_power_of_two, (FAR,)),
+            (_just_below_one, (BELOW,)),
+        )  # fmt: skip
+        told = [
+            statement
+            for statements_of, names in further if all(map(context.has, names))
+            for statement in statements_of(*map(context.json, names))
+        ]  # fmt: skip
+        return replace(found, statements=(*found.statements, *told))
     missing = [name for name in ("torch", "scipy") if importlib.util.find_spec(name) is None]
     if missing:
         return Evidence(note=f"To train it here, install {missing[0]} (extras torch and experiments).")
     return _of_one_seed(_trained(context))
 
 
-def _what_decides(table: dict[str, Any], sequences: int) -> tuple[Statement, ...]:
+def _what_decides(table: dict[str, Any], sequences: int) -> Sequence[Statement]:
     """The tests that `logits` and `logits-converged` share."""
     one, everywhere = gaps(table, "last x 1"), gaps(table, "all")
     centred, drawn = gaps(table, "last x 1, centred"), gaps(table, "last x 1, stochastic")
@@ -113,12 +125,12 @@ def _sized(
     return Statement(what, holds, "; ".join(numbers))
 
 
-def _above(table: dict[str, Any]) -> float:
+def _above(table: dict[str, Any], control: str = "float32") -> float:
     """How far float32 ends above the entropy."""
-    return float(np.mean([run["evaluation"] - run["entropy"][1] for run in table["arms"]["float32"]["runs"]]))
+    return float(np.mean([run["evaluation"] - run["entropy"][1] for run in table["arms"][control]["runs"]]))
 
 
-def _of_many_symbols(table: dict[str, Any]) -> tuple[Statement, ...]:
+def _of_many_symbols(table: dict[str, Any]) -> Sequence[Statement]:
     """The test of `logits-4096`."""
     rceil = gaps(table, "E4M3, rceil")
     found = _sized(table, "with 4,096 symbols, after 1,600 steps, it is at rest where it should be", ("E4M3, centred",))
@@ -129,7 +141,7 @@ def _of_many_symbols(table: dict[str, Any]) -> tuple[Statement, ...]:
     )
 
 
-def _trained_longer(table: dict[str, Any], near: float) -> Statement:
+def _trained_longer(table: dict[str, Any], near: float) -> Sequence[Statement]:
     """The test of the long studies, which says nothing where float32 is not near the entropy."""
     above, setting = _above(table), table["arms"]["float32"]["experiment"]
     tokens = setting["steps"] * setting["sequences"] * setting["context"]
@@ -138,10 +150,10 @@ def _trained_longer(table: dict[str, Any], near: float) -> Statement:
     what = f"{trained} it is at rest where it should be"
     found = _sized(table, what, ("E4M3, centred",))
     numbers = f"{found.numbers}, {len(gaps(table, 'E4M3, centred'))} seeds; float32 is {above:.3f} above the entropy"
-    return replace(found, holds=found.holds if above < near else None, numbers=numbers)
+    return [replace(found, holds=found.holds if above < near else None, numbers=numbers)]
 
 
-def _of_other_settings(table: dict[str, Any]) -> tuple[Statement, ...]:
+def _of_other_settings(table: dict[str, Any]) -> Sequence[Statement]:
     """The tests of `logits-more`: other formats, smoothed labels, larger vocabularies."""
     one, sizes = gaps(table, "E4M3"), (256, 1024)
     return (
@@ -176,7 +188,7 @@ def _mended(table: dict[str, Any]) -> list[float]:
     return found
 
 
-def _to_the_end(table: dict[str, Any]) -> list[Statement]:
+def _to_the_end(table: dict[str, Any]) -> Sequence[Statement]:
     """The tests of `logits-converged`, which say nothing where float32 is not at the entropy."""
     below, above = float(np.mean(_mended(table))), _above(table)
     found = (
@@ -203,7 +215,48 @@ def _to_the_end(table: dict[str, Any]) -> list[Statement]:
     return [replace(s, what=start + s.what, holds=s.holds if near else None) for s in found]
 
 
-def _biases(table: dict[str, Any]) -> list[Statement]:
+def _without_adam(table: dict[str, Any], adam: dict[str, Any]) -> Sequence[Statement]:
+    """The tests of `logits-sgd`, beside the same seeds with Adam."""
+    arm = "last x 1, centred"
+    pairs = list(zip(gaps(table, arm), gaps(adam, arm), strict=False))
+    above, apart = all(a > b for a, b in pairs), float(np.mean([a - b for a, b in pairs]))
+    return [
+        _sized(table, "with SGD instead of Adam it is at rest where it should be", (arm,), BIAS, SIZE),
+        Statement(
+            "it is Adam that rests below what was derived: SGD ends above it on every seed",
+            decided(above, apart < 0), f"{apart:+.4f} nats on {len(pairs)} seeds",
+        ),
+    ]  # fmt: skip
+
+
+def _far_from_a_power_of_two(table: dict[str, Any]) -> Sequence[Statement]:
+    """The test of `logits-24`."""
+    what = "with 24 choices, where nothing but targets overflows, it is at rest where it should be"
+    found = _sized(table, what, ("E4M3, centred", "E4M3, centred, 4096"))
+    above = [_above(table, control) for control in ("float32", "float32, 4096")]
+    numbers = f"{found.numbers}; float32 is {above[0]:.3f} and {above[1]:.3f} above the entropy"
+    return [replace(found, holds=found.holds if max(above) < NEAR_ENOUGH else None, numbers=numbers)]
+
+
+def _just_below_one(table: dict[str, Any]) -> Sequence[Statement]:
+    """The test of `logits-1024-classes`, whose prediction needs float32's own excess."""
+    from mxnum.analysis import sampled_logit_rest
+
+    above, gap = _above(table), float(np.mean(gaps(table, "E4M3, centred")))
+    setting = table["arms"]["float32"]["experiment"]
+    vocabulary, choices = setting["vocabulary"], setting["choices"]
+    q = np.repeat([1 / choices, 0], [choices, vocabulary - choices])
+    rest = sampled_logit_rest(q, tokens=setting["sequences"] * setting["context"], noise=above, rows=ROWS).excess
+    off = abs(gap - rest)
+    numbers = f"{gap:+.4f}, predicted {rest:.4f} by the kernels, {table['arms']['E4M3, centred']['at_rest']:.4f} by "
+    what = (
+        f"with {vocabulary:,} symbols of {setting['classes']} classes it is at rest where pushes that overflow put it"
+    )
+    holds = decided(off <= BIAS, off > SIZE) if above < AT_THE_ENTROPY else None
+    return [Statement(what, holds, f"{numbers}targets alone; float32 is {above:.3f} above the entropy")]
+
+
+def _biases(table: dict[str, Any]) -> Sequence[Statement]:
     """The relative change of the targets' pull, beside the analysis at the probabilities of the run."""
     groups: dict[str, list[float]] = {"in E4M3 and E2M1": [], "in NVFP4": []}
     for arm in table["arms"]:

@@ -71,7 +71,7 @@ def test_a_longer_study(gap, above, near, holds):
         return {"runs": runs, "at_rest": 0.069, "experiment": setting}
 
     arms = {"float32": arm(2.7 + above), "E4M3, centred": arm(2.7 + above + gap)}
-    found = logits._trained_longer({"control": "float32", "controls": {}, "arms": arms}, near)
+    (found,) = logits._trained_longer({"control": "float32", "controls": {}, "arms": arms}, near)
     assert found.holds is holds
     assert found.what.startswith("with 4,096 symbols of 256 classes and 2.0 million tokens")
     assert "3 seeds" in found.numbers
@@ -104,6 +104,60 @@ def test_the_study_to_the_end(above, size, below, e2m1, wrong):
         start, what = statement.what.split(": ", 1)
         assert start == f"trained until float32 is {above:.3f} above the entropy"
         assert statement.holds is (None if wrong is None else wrong.get(what, True)), what
+
+
+def made(gaps, above=0.01, rests=None, **setting):
+    """A table of arms with these gaps to float32, which ends so far above the entropy."""
+
+    def arm(name, gap):
+        runs = [{"seed": s, "evaluation": 2.7 + above + s / 10 + gap, "entropy": [2.7 + s / 10] * 2} for s in range(6)]
+        return {"runs": runs, "at_rest": (rests or {}).get(name), "experiment": setting}
+
+    arms = {name: arm(name, gap) for name, gap in gaps.items()}
+    return {"control": "float32", "controls": {}, "arms": arms}
+
+
+@pytest.mark.parametrize(
+    ("sgd", "adam", "holds"),
+    [(0.048, 0.044, [True, True]), (0.042, 0.044, [None, False]), (0.03, 0.02, [False, True])],
+)
+def test_without_adam(sgd, adam, holds):
+    arm = "last x 1, centred"
+    tables = (made({"float32": 0, arm: gap}, rests={arm: 0.0504}) for gap in (sgd, adam))
+    assert [s.holds for s in logits._without_adam(*tables)] == holds
+
+
+@pytest.mark.parametrize(
+    ("gaps", "above", "holds"),
+    [
+        ((0.08, 0.085), 0.01, True),
+        ((0.08, 0.055), 0.01, False),
+        ((0.08, 0.07), 0.01, None),
+        ((0.08, 0.085), 0.06, None),
+    ],
+)
+def test_far_from_a_power_of_two(gaps, above, holds):
+    arms = ("E4M3, centred", "E4M3, centred, 4096")
+    table = made(
+        {"float32": 0, "float32, 4096": 0} | dict(zip(arms, gaps, strict=True)), above, dict.fromkeys(arms, 0.09)
+    )
+    (found,) = logits._far_from_a_power_of_two(table)
+    assert found.holds is holds
+    assert f"{above:.3f} and {above:.3f} above the entropy" in found.numbers
+
+
+@pytest.mark.parametrize(
+    ("gap", "above", "holds"), [(0.042, 0.006, True), (0.068, 0.006, False), (0.05, 0.006, None), (0.042, 0.03, None)]
+)
+def test_just_below_a_power_of_two(gap, above, holds):
+    """The prediction is computed, with float32's own excess; here it is near .04, and .05 for the larger one."""
+    setting = {"vocabulary": 256, "choices": 16, "classes": 16, "sequences": 16, "context": 32}
+    (found,) = logits._just_below_one(
+        made({"float32": 0, "E4M3, centred": gap + 0.005}, above, {"E4M3, centred": 0.0643}, **setting)
+    )
+    assert found.holds is holds
+    assert "256 symbols of 16 classes" in found.what
+    assert "0.0643 by targets alone" in found.numbers
 
 
 def test_one_seed_is_trained_where_the_study_is_not_there(tmp_path):
