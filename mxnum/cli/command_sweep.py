@@ -31,9 +31,7 @@ def sweep(
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Run on this dask.distributed cluster.")
     ] = None,
-    machine: Annotated[
-        str, typer.Option(help="cpu; amx for products in bfloat16 (extra `torch`); cuda for a GPU (extra `cuda`).")
-    ] = "cpu",
+    machine: options.Machine = "cpu",
     as_json: options.AsJson = False,
 ) -> None:
     """Train every setting of a file on the same seeds, and compare what their losses do.

@@ -41,4 +41,11 @@ AsDtype = Annotated[
     str | None, typer.Option("--as", help="Read 2-byte elements as bfloat16 (numpy files cannot say that).")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")]
+Machine = Annotated[
+    str,
+    typer.Option(
+        help="cpu; amx or avx512_bf16, where the processor has it, for products in bfloat16 (extra `torch`); "
+        "cuda for a GPU (extra `cuda`)."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document for scripts.")]

@@ -21,9 +21,9 @@ def products_alone(experiment: Experiment, runs: int, machine: Machine = CPU) ->
     """The six products of every layer, on arrays of their shapes."""
     e, p, rng = experiment, experiment.precision, generator(0, 0)
     ways = (
-        machine.product(p.activations, p.weights),
-        machine.product(p.of_weight_gradient, p.activations_backward),
-        machine.product(p.gradients, p.weights_backward),
+        machine.product(p.activations, p.weights, bf16=p.bf16),
+        machine.product(p.of_weight_gradient, p.activations_backward, bf16=p.bf16),
+        machine.product(p.gradients, p.weights_backward, bf16=p.bf16),
     )
 
     def array(*shape: int) -> Array:

@@ -246,8 +246,8 @@ def train(
     report
         Called after each step with the step, the losses and the runs.
     machine
-        "cpu"; "amx", a CPU with units for products in bfloat16; or "cuda", the current GPU, by CuPy. The trajectories
-        differ in their last bits, and so in the end.
+        "cpu"; "amx" or "avx512_bf16", a CPU with products in bfloat16; or "cuda", the current GPU, by CuPy. The
+        trajectories differ in their last bits, and so in the end.
     """
     training = Training(experiment, seeds, machine_named(machine))
     if checkpoint is not None and checkpoint.exists():

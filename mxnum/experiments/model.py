@@ -144,9 +144,9 @@ class Network:
         beta = self._affine("beta", p.beta, step, 1)
         w1, w2 = of_layers("w1", p.weights, -1, "w1"), of_layers("w2", p.weights, -1, "w2")
 
-        forward = self.machine.product(p.activations, p.weights)
-        of_weights = self.machine.product(p.of_weight_gradient, p.activations_backward)
-        of_inputs = self.machine.product(p.gradients, p.weights_backward)
+        forward = self.machine.product(p.activations, p.weights, bf16=bf16)
+        of_weights = self.machine.product(p.of_weight_gradient, p.activations_backward, bf16=bf16)
+        of_inputs = self.machine.product(p.gradients, p.weights_backward, bf16=bf16)
 
         # Forward.
         stream = make("stream", x.shape)
@@ -252,7 +252,7 @@ _PLACES |= dict.fromkeys(("h along batch", "z along batch", "w1", "w2", "w1 back
 def quantized_product(precision: Precision, bf16: int, machine: Machine = CPU) -> Any:
     """x W^T with both operands quantized as in the student's forward pass: for a teacher that is quantized too."""
 
-    times = machine.product(precision.activations, precision.weights)
+    times = machine.product(precision.activations, precision.weights, bf16=bf16)
 
     def multiply(x: Array, weight: Array) -> Array:
         left = rounded(x, precision.activations, -1, machine.xp.empty_like(x), kernels=machine.kernels)

@@ -90,23 +90,17 @@ def rounded(
 def _released_bump(x: Array, operand: Operand, axis: int) -> Array:
     """The released code's bump: an element's exponent is one more if the largest magnitude *at its offset*, over all
     blocks of its row, has a mantissa above that of the format's maximum. Neighbours in a block may differ in scale."""
-    xp = library(x)
-    if axis != -1:
-        return xp.swapaxes(_released_bump(xp.ascontiguousarray(xp.swapaxes(x, axis, -1)), operand, -1), axis, -1)
-    fmt = operand.mx_format
-    block = operand.block_size or fmt.block
-    if x.shape[-1] % block:
-        raise ValueError(
-            f"Scale rule 'released_bump' needs rows of whole blocks of {block}, not {x.shape[-1]} elements."
-        )
-    scales = mx.shared_scale(x, fmt, block_size=block)
-    magnitude = xp.abs(x).reshape(*x.shape[:-1], -1, block).max(axis=-2, keepdims=True)
-    mantissa = 2 * xp.frexp(magnitude)[0]
-    bumped = xp.broadcast_to(mantissa > _ratio(fmt), (*x.shape[:-1], x.shape[-1] // block, block)).reshape(x.shape)
-    given: dict[str, Any] = {"rounding": operand.rounding, "block_size": block}
+    xp, fmt, place = library(x), operand.mx_format, axis % x.ndim
+    block, length = operand.block_size or fmt.block, x.shape[place]
+    if length % block:
+        raise ValueError(f"Scale rule 'released_bump' needs rows of whole blocks of {block}, not {length} elements.")
+    blocks = (*x.shape[:place], length // block, block, *x.shape[place + 1 :])
+    mantissa = 2 * xp.frexp(xp.abs(x).reshape(blocks).max(axis=place, keepdims=True))[0]
+    scales = mx.shared_scale(x, fmt, axis=axis, block_size=block)
+    given: dict[str, Any] = {"rounding": operand.rounding, "axis": axis, "block_size": block, "threads": 1}
     kept = mx.fake_quantize(x, fmt, scales=scales, **given)
-    higher = xp.minimum(scales, 253) + np.uint8(1)
-    return xp.where(bumped, mx.fake_quantize(x, fmt, scales=higher, **given), kept)
+    higher = mx.fake_quantize(x, fmt, scales=xp.minimum(scales, 253) + np.uint8(1), **given)
+    return xp.where(mantissa > _ratio(fmt), higher.reshape(blocks), kept.reshape(blocks)).reshape(x.shape)
 
 
 def _ratio(fmt: mx.MXFormat) -> float:

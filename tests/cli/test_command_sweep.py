@@ -92,7 +92,7 @@ def test_a_machine_that_is_not_there(run, tmp_path, monkeypatch):
     options = "--out", tmp_path / "o", "--machine"
     told = run("sweep", tmp_path / "mine.toml", *options, "tpu", status=2)
     assert told.startswith("Error: ")
-    assert " must be one of ['cpu', 'amx', 'cuda'], not 'tpu'" in told
+    assert " must be one of ['cpu', 'amx', 'avx512_bf16', 'cuda'], not 'tpu'" in told
     assert run("sweep", tmp_path / "mine.toml", *options, "cuda", status=2).count("\n") == 1
     runtime = SimpleNamespace(getDeviceCount=lambda: 0, CUDARuntimeError=OSError)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
