@@ -85,7 +85,7 @@ def sampled_logit_rest(
 
     def rounded(gradient: Array, pulls: Array, step: int) -> tuple[Array, Array]:
         options: dict[str, Any] = {"scale_rule": scale_rule, "rounding": mode}
-        options |= {"seed": seed, "stream": step} if mode == Rounding.SR else {}
+        options |= {"seed": seed, "stream": step} if mode.is_stochastic else {}
         if fmt.tensor_scale is not None:
             options["tensor_scale"] = np.float32(np.abs(gradient).max() * unit / float(largest))
         whole, alone = (np.asarray(each * unit, np.float32) for each in (gradient, pulls))

@@ -6,7 +6,7 @@
 ``mxnum ledger`` runs every check that needs no more than this machine and minutes, and writes the ledger.
 """
 
-from mxnum.claims.evidence import Comparison, Evidence, Statement, Verdict
+from mxnum.claims.evidence import Comparison, Evidence, Statement, Verdict, Whose
 from mxnum.claims.ledger import CLAIMS, Claim
 from mxnum.claims.registry import Context, Entry, Report, check, reproduce
 
@@ -20,6 +20,7 @@ __all__ = [
     "Report",
     "Statement",
     "Verdict",
+    "Whose",
     "check",
     "reproduce",
 ]

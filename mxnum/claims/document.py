@@ -15,7 +15,7 @@ from mxnum import errors
 from mxnum.claims import figures, findings
 from mxnum.claims.evidence import Verdict
 from mxnum.claims.ledger import SOURCES
-from mxnum.claims.page import MEANINGS, plain
+from mxnum.claims.page import MEANINGS, headed, plain
 from mxnum.claims.registry import Entry, Report
 from mxnum.claims.report_folder import ReportFolder
 from mxnum.experiments.sweep import duration
@@ -26,7 +26,7 @@ FOLDED = 8
 _HERE = Path(__file__).parent
 _CLASSES = {
     Verdict.REPRODUCED: "good", Verdict.DIFFERS: "odd", Verdict.NOT_REPRODUCED: "bad", Verdict.UNDECIDED: "none",
-    Verdict.NOT_RUN: "none", Verdict.FAILED: "bad",
+    Verdict.NOT_RUN: "none", Verdict.FAILED: "bad", Verdict.CONFIRMED: "good", Verdict.CORRECTED: "odd",
 }  # fmt: skip
 _UNCHECKED = (Verdict.NOT_RUN, Verdict.FAILED)
 _MARKS = {True: ("✓", "good", "holds"), False: ("✗", "bad", "does not hold"), None: ("?", "none", "cannot be told")}
@@ -62,6 +62,7 @@ def html(report: Report, command: str, facts: Mapping[str, Any], store: ReportFo
         facts=facts,
         sources=SOURCES,
         meanings=MEANINGS,
+        headed=headed,
         classes=_CLASSES,
         marks=_MARKS,
         folded=FOLDED,

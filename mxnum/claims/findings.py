@@ -9,6 +9,7 @@ from mxnum.claims.registry import Entry, Report
 SHOWN = ("I1", "I6", "B1", "M2", "I10")
 
 _DECIDED = (Verdict.REPRODUCED, Verdict.DIFFERS, Verdict.NOT_REPRODUCED)
+_OURS = (Verdict.CONFIRMED, Verdict.CORRECTED)
 
 
 def sentences(report: Report) -> list[str]:
@@ -17,15 +18,21 @@ def sentences(report: Report) -> list[str]:
 
 
 def _on_claims(report: Report) -> str:
-    decided = [entry for entry in report if entry.verdict in _DECIDED]
-    holding = sum(entry.verdict == Verdict.REPRODUCED for entry in decided)
-    if not decided:
+    papers = [entry for entry in report if entry.verdict in _DECIDED]
+    ours = [entry for entry in report if entry.verdict in _OURS]
+    left = len(report) - len(papers) - len(ours)
+    if not papers and not ours:
         return f"None of the {counted(len(report), 'claim')} could be decided by what was run."
-    other = ", ".join(entry.claim.id for entry in decided if entry.verdict != Verdict.REPRODUCED)
-    differing = f"; {other} {'does' if other.count(',') == 0 else 'do'} not" if other else ""
-    told = f"{holding} of the {counted(len(decided), 'claim')} that could be decided came out as stated{differing}"
-    left = len(report) - len(decided)
-    return told + (f", and {counted(left, 'claim')} could not be decided." if left else ".")
+    of_papers = f"{counted(len(papers), 'claim')} of papers that could be decided came out as stated"
+    told = [_how_many(papers, Verdict.REPRODUCED, of_papers)] if papers else []
+    told += [_how_many(ours, Verdict.CONFIRMED, f"{len(ours)} of our own came out as expected")] if ours else []
+    return "; ".join(told) + (f"; {counted(left, 'claim')} could not be decided." if left else ".")
+
+
+def _how_many(entries: list[Entry], good: Verdict, what: str) -> str:
+    other = [entry.claim.id for entry in entries if entry.verdict != good]
+    differing = f" ({', '.join(other)} {'does' if len(other) == 1 else 'do'} not)" if other else ""
+    return f"{len(entries) - len(other)} of {what}{differing}"
 
 
 def _on_numbers(entry: Entry | None) -> str:

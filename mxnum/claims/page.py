@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mxnum.claims.evidence import Verdict
+from mxnum.claims.evidence import Evidence, Verdict, Whose
 from mxnum.claims.ledger import SOURCES
 from mxnum.claims.registry import Entry, Report
 
@@ -14,10 +14,19 @@ MEANINGS = {
     Verdict.REPRODUCED: "every figure agrees and every statement holds.",
     Verdict.DIFFERS: "something does not; both numbers are given.",
     Verdict.NOT_REPRODUCED: "the claim makes statements, and none holds.",
+    Verdict.CONFIRMED: "no paper claims it; what was expected here is so.",
+    Verdict.CORRECTED: "no paper claims it; something that was expected here is not so.",
     Verdict.UNDECIDED: "what was run agrees where it can be compared, but cannot decide all of the claim.",
     Verdict.NOT_RUN: "nothing was run; the remark says what would.",
 }
 _MEANINGS = "\n".join(f"- **{verdict}**: {text}" for verdict, text in MEANINGS.items())
+
+#: What stands above the part of the evidence that is somebody's.
+HEADINGS = {
+    Whose.PAPER: "What the paper says:",
+    Whose.OURS: "What is ours, and no paper says:",
+    Whose.KEPT: "Figures of ours that are kept so that a change is noticed:",
+}
 
 _HEAD = f"""# The claims ledger
 
@@ -26,6 +35,9 @@ Written by `{COMMAND}`; the verdicts follow from the evidence by the rule in `mx
 types one in.
 
 {_MEANINGS}
+
+Where a paper says something of a row, the verdict is on that alone; what this library adds to it, and figures of its
+own that are kept so that a change is noticed, stand apart.
 
 A figure is followed by the one claimed and by how far apart they may be: half a unit of the last digit claimed, and
 5 standard errors where ours comes from a sample.
@@ -51,6 +63,12 @@ def summary(report: Report, command: str) -> str:
     )
     parts.append("| id | claim | evidence | verdict |\n|---|---|---|---|\n" + rows)
     return "\n".join([*parts, *_sections(report)])
+
+
+def headed(evidence: Evidence) -> list[tuple[str, Evidence]]:
+    """The parts of the evidence with what stands above each: nothing, where all of it is a paper's."""
+    alone = list(evidence.parts) == [Whose.PAPER]
+    return [("" if alone else HEADINGS[whose], part) for whose, part in evidence.parts.items()]
 
 
 def _cell(text: str) -> str:
@@ -94,10 +112,8 @@ def _section(entry: Entry) -> str:
         f"*How it is checked.* {claim.how}\n",
     ]
     lines.append(f"*Verdict.* **{entry.verdict}**. {entry.remark}".rstrip() + "\n")
-    found = [*evidence.statements, *evidence.comparisons]
-    if found:
-        lines += [f"- {item}" for item in found]
-        lines.append("")
+    for heading, part in headed(evidence):
+        lines += [f"{heading}\n"] * bool(heading) + [f"- {item}" for item in part.items] + [""]
     if evidence.note:
         lines.append(evidence.note + "\n")
     if claim.scale and claim.scale not in entry.remark:

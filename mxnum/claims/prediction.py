@@ -10,7 +10,7 @@ import numpy as np
 from mxnum import formats
 from mxnum.analysis import block_error
 from mxnum.claims import decoders
-from mxnum.claims.evidence import Evidence
+from mxnum.claims.evidence import Evidence, ours
 from mxnum.claims.judged import correlates
 from mxnum.claims.recipes import gaps
 from mxnum.claims.registry import Context, check
@@ -57,10 +57,12 @@ def error_predicts_loss(context: Context) -> Evidence:
         correlates(
             "on a residual MLP the R-MSE of a recipe's operands correlates with its gap in loss", points, _percent
         ),
-        correlates(
-            "so it does within the recipes in E2M1, where formats do not differ",
-            {name: point for name, point in points.items() if name in in_e2m1},
-            _percent,
+        *ours(
+            correlates(
+                "so it does within the recipes in E2M1, where formats do not differ",
+                {name: point for name, point in points.items() if name in in_e2m1},
+                _percent,
+            )
         ),
         *decoders.error_and_gap(context),
     )

@@ -180,7 +180,7 @@ def entry(id: str, found: Check | None, context: Context) -> Entry:
     if found is None:
         return Entry(claim, Verdict.NOT_RUN, remark=f"No check of this claim exists here. {claim.scale}".strip())
     try:
-        evidence = found.run(context)
+        evidence = found.run(context).of(claim.whose)
     except Exception as problem:  # a broken check must not hide the verdicts of the others
         place = traceback.extract_tb(problem.__traceback__)[-1]
         return Entry(claim, Verdict.FAILED, remark=f"{type(problem).__name__}: {problem} ({place.name})")

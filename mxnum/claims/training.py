@@ -10,7 +10,7 @@ import numpy as np
 
 from mxnum.analysis import dead_zone, dwell
 from mxnum.claims import paper_size
-from mxnum.claims.evidence import Evidence, Statement
+from mxnum.claims.evidence import Evidence, Statement, Whose, ours
 from mxnum.claims.registry import Context, check
 from mxnum.experiments import Experiment, Operand, Precision, Training, interventions, report
 from mxnum.experiments.config import experiment_from
@@ -27,6 +27,8 @@ ACTION_LEVEL, FEWEST = 0.05, 10
 #: than the control's make them runaways.
 SPIKES, ENOUGH = 0.9, 5
 _ARMS = ("E4M3", "E2M1", "LN E2M1")
+#: What is said of the others is ours.
+_OF_THE_PAPER = "E4M3"
 #: Studies that looked for runaways, besides `recovery`: a control for each condition is the FP32 arm there.
 SEARCHES = (
     *("recovery-long", "runaway-32", "runaway-64", "runaway-128", "runaway-batch", "runaway-switches"),
@@ -36,6 +38,10 @@ SEARCHES = (
 
 def _run(study: str) -> str:
     return f"mxnum experiments run {study} --results docs/results"
+
+
+def _whose(arm: str) -> Whose:
+    return Whose.PAPER if arm == _OF_THE_PAPER else Whose.OURS
 
 
 def settings(table: dict[str, Any]) -> dict[str, Any]:
@@ -72,7 +78,8 @@ def zeta_grows(context: Context) -> Evidence:
         p, mean = sign_flip(growth), math.exp(np.mean(growth))
         numbers = f"by the factor {mean:.2f}, in {sum(g > 0 for g in growth)} of {len(growth)} runs, exact p {p:.2g}"
         holds = mean > 1 if p < LEVEL else None
-        statements.append(Statement(f"{arm}: zeta grows during training", holds, numbers))
+        whose = _whose(arm)
+        statements.append(Statement(f"{arm}: zeta grows during training", holds, numbers, whose))
         limits = mean_interval(last)
         if limits is not None:
             centre, low, high = (math.exp(v) for v in limits)
@@ -83,6 +90,7 @@ def zeta_grows(context: Context) -> Evidence:
                     True if inside else False if outside else None,
                     f"geometric mean {centre:.2f} (95 %: {low:.2f} to {high:.2f}) over {len(last)} runs at their last "
                     "look before it, one in 250 steps",
+                    whose,
                 )
             )
     statements += paper_size.growth(context)
@@ -106,29 +114,28 @@ def runaway(context: Context) -> Evidence:
     away, first = (report.compared(table, others, "FP32", event) for event in ("away", "first"))
     counts = {arm: report.outcomes(table, arm) for arm in (*arms, "FP32")}
     for arm in arms:
-        ours, events = counts[arm], len(table["arms"][arm]["runs"]) - counts[arm][Outcome.NONE]
-        p, more = away[arm].corrected_p, ours[Outcome.RUNAWAY] - counts["FP32"][Outcome.RUNAWAY]
+        theirs, events = counts[arm], len(table["arms"][arm]["runs"]) - counts[arm][Outcome.NONE]
+        p, more = away[arm].corrected_p, theirs[Outcome.RUNAWAY] - counts["FP32"][Outcome.RUNAWAY]
         holds = None
         if more >= ENOUGH and p is not None and p < LEVEL and away[arm].comes_sooner:
             holds = True
-        elif events == 0 or (events >= ENOUGH and ours[Outcome.RECOVERED] >= SPIKES * events):
+        elif events == 0 or (events >= ENOUGH and theirs[Outcome.RECOVERED] >= SPIKES * events):
             holds = False
         numbers = (
-            f"{events} of {len(table['arms'][arm]['runs'])} runs have an excursion: {ours[Outcome.RECOVERED]} "
-            f"recovered, {ours[Outcome.RUNAWAY]} ran away, {ours[Outcome.OPEN]} open"
+            f"{events} of {len(table['arms'][arm]['runs'])} runs have an excursion: {theirs[Outcome.RECOVERED]} "
+            f"recovered, {theirs[Outcome.RUNAWAY]} ran away, {theirs[Outcome.OPEN]} open"
         )
         if p is not None and away[arm].p is not None:
             numbers += f"; {counts['FP32'][Outcome.RUNAWAY]} of FP32 ran away, {away[arm]}"
-        statements.append(Statement(f"{arm} runs away where FP32 does not", holds, numbers))
+        statements.append(Statement(f"{arm} runs away where FP32 does not", holds, numbers, _whose(arm)))
     for arm in arms:
         test, (a, b) = first[arm], (report.arm_of(table, name) for name in (arm, "FP32"))
         sure = test.corrected_p is not None and test.corrected_p < LEVEL
         numbers = f"{a.events} of {a.runs} runs against {b.events} of {b.runs}, {test}"
-        statements.append(
-            Statement(f"{arm} has excursions sooner than FP32", test.comes_sooner if sure else None, numbers)
-        )
+        holds = test.comes_sooner if sure else None
+        statements.append(Statement(f"{arm} has excursions sooner than FP32", holds, numbers, Whose.OURS))
     if context.has("hazard.json"):
-        statements.append(hazard_of_e4m3(context.json("hazard.json")))
+        statements += ours(hazard_of_e4m3(context.json("hazard.json")))
     statements += paper_size.divergence(context)
     note = (
         f"{_in_one_sentence(context, table)}{_watched_longer(context)} An excursion is a loss above 20 times the least "

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from mxnum.cli import options
-
-if TYPE_CHECKING:
-    from mxnum.claims.registry import Entry
 
 
 def ledger(
@@ -32,7 +29,7 @@ def ledger(
     Examples: `mxnum ledger`; `mxnum ledger --only I1,M4`; `mxnum ledger --out page.md`.
     """
     from mxnum.claims.evidence import Verdict
-    from mxnum.claims.page import PAGE, markdown
+    from mxnum.claims.page import PAGE, headed, markdown
     from mxnum.claims.registry import reproduce
     from mxnum.cli.console import print_json
     from mxnum.cli.main import FAILED
@@ -58,16 +55,12 @@ def ledger(
         print(report.text())
         for entry in report if ids is not None else ():
             print(f"\n{entry.claim.id} {entry.verdict}. {entry.remark}".rstrip())
-            for item in _details(entry):
-                print(f"  {item}")
+            for heading, part in headed(entry.evidence):
+                print(*[heading] * bool(heading), *(f"  {item}" for item in part.items), sep="\n")
     for entry in broken:
         print(f"Error: the check of {entry.claim.id} broke: {entry.remark}", file=sys.stderr)
     if not whole:
         raise typer.Exit(FAILED)
-
-
-def _details(entry: Entry) -> list[object]:
-    return [*entry.evidence.statements, *entry.evidence.comparisons]
 
 
 def _show(done: int, total: int, what: str) -> None:

@@ -13,8 +13,8 @@ def entry(checked):
     return checked("B1")
 
 
-def test_reproduced(entry):
-    assert entry.verdict == Verdict.REPRODUCED, [str(s) for s in entry.evidence.statements]
+def test_confirmed(entry):
+    assert entry.verdict == Verdict.CONFIRMED, [str(s) for s in entry.evidence.statements]
     assert len(entry.evidence.comparisons) == 17
 
 

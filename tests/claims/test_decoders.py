@@ -47,7 +47,7 @@ def recipes(**changes):
     arms |= {"E4M3 forward only": arm(0.001), "E4M3 weights alone, bf16 activations": arm(0.009)}
     for rule, (nearest, drawn) in {"": (0.1, 0.1), " even": (0.1, 0.02), " rceil": (0.1, 0.2)}.items():
         arms |= {f"E2M1{rule}": arm(nearest, 0.2), f"E2M1{rule}, SR gradients": arm(drawn, 0.2)}
-    for name in decoders._FOUR_BITS:
+    for name in (*decoders._NAMED, *decoders._FURTHER):
         arms.setdefault(name, arm(0.03))
     return arms | changes
 

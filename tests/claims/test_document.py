@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from mxnum.claims import CLAIMS, Comparison, Entry, Evidence, Report, Statement, Verdict, document
+from mxnum.claims import CLAIMS, Comparison, Entry, Evidence, Report, Statement, Verdict, Whose, document
 from mxnum.claims.report_folder import ReportFolder
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
@@ -97,10 +97,12 @@ def test_without_matplotlib_the_page_says_so(tmp_path, monkeypatch):
 def test_the_top_says_what_was_found_and_shows_two_figures(tmp_path):
     pytest.importorskip("matplotlib", reason="the extra plots is not installed")
     i6 = entry("I6", Statement("E2M1 runs away", True), Statement("E4M3 runs away", None), Statement("LN does", False))
-    text = page([entry("I1", Statement("so", True)), i6, entry("B1", Statement("so", True))], tmp_path)
+    b1 = Entry(CLAIMS["B1"], Verdict.CONFIRMED, Evidence(statements=(Statement("so", True),)).of(Whose.OURS))
+    text = page([entry("I1", Statement("so", True)), i6, b1], tmp_path)
     top = text[text.index('<div id="found">') : text.index("mxnum reproduce --quick</code>")]
     assert re.findall("<p>(.*)</p>", top) == [
-        "2 of the 3 claims that could be decided came out as stated; I6 does not.",
+        "1 of 2 claims of papers that could be decided came out as stated (I6 does not); 1 of 1 of our own came out as "
+        "expected.",
         "In E4M3 under the floor rule, a block whose largest number has a mantissa above 1.75 lies beyond the largest "
         "element and comes out up to an eighth too small (I1); under rceil none does.",
         "In training (I6), it holds that E2M1 runs away; it does not hold that LN does; it cannot be told whether E4M3 "

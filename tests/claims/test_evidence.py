@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
-from mxnum.claims import Comparison, Evidence, Statement, Verdict
+from mxnum.claims import CLAIMS, Comparison, Evidence, Statement, Verdict, Whose
+from mxnum.claims.evidence import ours
+from mxnum.claims.page import HEADINGS, headed
 
 YES, NO, OPEN = (Statement("it is so", holds) for holds in (True, False, None))
 AGREES, DIFFERS = Comparison("x", 1.0, 1.004, 0.005), Comparison("x", 1.0, 1.006, 0.005)
@@ -36,6 +38,48 @@ AGREES, DIFFERS = Comparison("x", 1.0, 1.004, 0.005), Comparison("x", 1.0, 1.006
 )
 def test_rule(comparisons, statements, verdict):
     assert Evidence(comparisons, statements).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "statements", "verdict"),
+    [
+        ((), (), Verdict.NOT_RUN),
+        ((), (OPEN,), Verdict.UNDECIDED),
+        ((AGREES,), (YES,), Verdict.CONFIRMED),
+        ((AGREES,), (YES, OPEN), Verdict.UNDECIDED),
+        ((AGREES, DIFFERS), (), Verdict.CORRECTED),
+        ((), (YES, NO, OPEN), Verdict.CORRECTED),
+        ((), (NO,), Verdict.CORRECTED),
+    ],
+)
+@pytest.mark.parametrize("whose", [Whose.OURS, Whose.KEPT])
+def test_rule_where_no_paper_says_anything(comparisons, statements, verdict, whose):
+    assert Evidence(comparisons, statements).of(whose).verdict == verdict
+
+
+@pytest.mark.parametrize("papers", [YES, NO, OPEN])
+@pytest.mark.parametrize("others", [YES, NO, OPEN])
+def test_what_is_ours_changes_no_verdict_on_a_paper(papers, others):
+    kept = replace(DIFFERS, whose=Whose.KEPT)
+    mixed = Evidence((kept,), (papers, *ours(others))).of(Whose.PAPER)
+    assert mixed.verdict == Evidence(statements=(papers,)).verdict
+    assert list(mixed.parts) == [Whose.PAPER, Whose.OURS, Whose.KEPT]
+    assert [heading for heading, _ in headed(mixed)] == list(HEADINGS.values())
+    assert [item for _, part in headed(mixed) for item in part.items] == [*mixed.statements, *mixed.comparisons]
+    assert mixed.counts.endswith("; kept: 0 of 1 figures agree")
+
+
+def test_what_says_whose_it_is_keeps_it():
+    mixed = Evidence(statements=(YES, *ours(NO)))
+    assert [s.whose for s in mixed.of(Whose.PAPER).statements] == [Whose.PAPER, Whose.OURS]
+    assert mixed.of(Whose.OURS).verdict == Verdict.CORRECTED
+    assert [heading for heading, _ in headed(Evidence(statements=(YES,)))] == [""]
+
+
+def test_rows_beyond_both_papers_are_ours_unless_they_name_a_paper():
+    for claim in CLAIMS.values():
+        names_a_paper = "arXiv" in claim.sentence
+        assert (claim.whose == Whose.OURS) == (claim.id == "M4" or (claim.id[0] == "B" and not names_a_paper)), claim.id
 
 
 def test_nan_never_agrees():
@@ -69,7 +113,7 @@ def test_evidence_through_json():
     from mxnum.claims import Comparison, Evidence, Statement
     from mxnum.claims.evidence import evidence_from
 
-    found = Evidence((Comparison("a", 1, 2, 0.5),), (Statement("b", None, "c"),), "d", {"e": [1]})
+    found = Evidence((Comparison("a", 1, 2, 0.5, Whose.KEPT),), (Statement("b", None, "c"),), "d", {"e": [1]})
     assert evidence_from(json.loads(json.dumps(dataclasses.asdict(found)))) == found
 
 

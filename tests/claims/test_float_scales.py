@@ -16,7 +16,7 @@ def report(checked):
 def test_verdicts(report):
     found = {id: entry.verdict for id, entry in report.items()}
     assert found == {
-        "B7": Verdict.DIFFERS, "B8": Verdict.REPRODUCED, "B9": Verdict.REPRODUCED, "B10": Verdict.REPRODUCED,
+        "B7": Verdict.CORRECTED, "B8": Verdict.REPRODUCED, "B9": Verdict.REPRODUCED, "B10": Verdict.REPRODUCED,
     }  # fmt: skip
     for entry in report.values():
         assert all(s.holds for s in entry.evidence.statements), [str(s) for s in entry.evidence.statements]

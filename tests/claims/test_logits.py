@@ -36,7 +36,7 @@ def test_a_gap_that_stays_refutes(tmp_path):
     (tmp_path / logits.STUDY).write_text(json.dumps(table))
     evidence = reproduce(["B11"], results=tmp_path)["B11"].evidence
     assert [s.holds for s in evidence.statements if "rceil takes" in s.what] == [False]
-    assert evidence.verdict == Verdict.DIFFERS
+    assert evidence.verdict == Verdict.CORRECTED
     assert logits.leaves("", [0.03], [0.1]).holds is None
 
 

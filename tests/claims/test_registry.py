@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mxnum.claims import Evidence, Statement, Verdict, check, registry, reproduce
+from mxnum.claims import Evidence, Statement, Verdict, Whose, check, registry, reproduce
 from mxnum.claims.registry import checks
 
 HOLDS = Evidence(statements=(Statement("so", True),), configuration={"seed": 1})
@@ -31,7 +31,7 @@ def test_a_check_decides_its_claim():
     check("I6")(lambda context: HOLDS)
     report = reproduce(["I6", "I7"])
     assert [e.verdict for e in report] == [Verdict.REPRODUCED, Verdict.NOT_RUN]
-    assert report["I6"].evidence is HOLDS
+    assert report["I6"].evidence == HOLDS.of(Whose.PAPER)
     assert "1 reproduced, 1 not run" in repr(report)
 
 
@@ -100,7 +100,7 @@ def test_plain_data_for_json():
     read = json.loads(json.dumps(reproduce(["I6"]).as_dict()))
     (claim,) = read["claims"]
     assert (claim["id"], claim["verdict"], claim["configuration"]) == ("I6", "reproduced", {"seed": 1})
-    assert claim["statements"] == [{"what": "so", "holds": True, "numbers": ""}]
+    assert claim["statements"] == [{"what": "so", "holds": True, "numbers": "", "whose": "paper"}]
     assert {"mxnum", "numpy", "machine"} <= set(read["machine"])
 
 

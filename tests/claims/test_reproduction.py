@@ -144,7 +144,7 @@ def test_the_full_scale_makes_what_is_no_study(tmp_path, monkeypatch):
     for _ in range(2):
         told = Told()
         found = reproduce_into(tmp_path / "r", ["B2", "I7"], full=True, watch=told)
-        assert found.report["B2"].verdict == Verdict.REPRODUCED
+        assert found.report["B2"].verdict == Verdict.CONFIRMED
         assert found.report["I7"].evidence.statements
         assert told.said[-2:] == ["Training 1 of 2: sgd-limits, for B2.", "Training 2 of 2: interventions, for I7."]
     assert calls == [(39304300, 39304301, 39304302, 39304303)]
