@@ -21,7 +21,7 @@ from mxnum.engine.products import sums
 from mxnum.engine.products.operands import Operand
 from mxnum.engine.quantizing import conversion, host
 from mxnum.engine.request import Request, must_look
-from mxnum.engine.rounding import any_scale, float_additions, formulation, paths
+from mxnum.engine.rounding import any_scale, float_additions, formulation
 from mxnum.reference import numbers
 from mxnum.scalar.convert import make_encode
 from mxnum.scalar.offset import make_half_range_scale
@@ -76,7 +76,7 @@ def added(enum):
 ROUNDING, OVERFLOW = added(modes.Rounding), added(modes.Overflow)
 RULE, NONFINITE = added(modes.ScaleRule), added(modes.Nonfinite)
 RANGE, ACCUMULATE = added(modes.OffsetRange), added(modes.Accumulate)
-FLOAT32, FLOAT64, E4M3, E2M1 = (formats.element(name) for name in ("float32", "float64", "e4m3", "e2m1"))
+FLOAT32, E4M3, E2M1 = (formats.element(name) for name in ("float32", "e4m3", "e2m1"))
 RNE, SATURATE, FLOOR = modes.Rounding.RNE, modes.Overflow.SATURATE, modes.ScaleRule.FLOOR
 
 
@@ -135,9 +135,6 @@ MAKERS = {
     "fast code anywhere": lambda: any_scale.make_code_anywhere(ROUNDING, False),
     "fast value anywhere": lambda: any_scale.make_value_anywhere(ROUNDING, False),
     "constants, scale": lambda: float_additions.constants(E4M3, rule=RULE),
-    "paths": lambda: paths.rounds_fast(FLOAT32, E4M3, ROUNDING),
-    "fast quantizing": lambda: formulation.fast_quantizing(FLOAT64, E4M3, ROUNDING, SATURATE, FLOOR, None),
-    "fast quantizing, rounding": lambda: formulation.fast_quantizing(FLOAT32, E4M3, ROUNDING, SATURATE, FLOOR, None),
     "fast quantizing, overflow": lambda: formulation.fast_quantizing(FLOAT32, E2M1, RNE, OVERFLOW, FLOOR, None),
     "fast quantizing, scale": lambda: formulation.fast_quantizing(FLOAT32, E4M3, RNE, SATURATE, RULE, None),
     "quantizing anywhere": lambda: formulation.quantizing_anywhere(FLOAT32, E2M1, RNE, OVERFLOW, None),

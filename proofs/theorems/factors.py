@@ -23,6 +23,7 @@ import z3
 from mxnum import formats
 from mxnum.engine.machine import lanes
 from mxnum.engine.rounding import as_float32, by_factors, float_additions
+from mxnum.engine.rounding import paths as fast_paths
 from mxnum.modes import FloatScaleRule, Overflow, Rounding
 from mxnum.scalar import float_scale
 from mxnum.scalar.convert import make_encode
@@ -71,10 +72,10 @@ FACTOR = "x is any finite number and the factor any finite one: a scale code tim
 LEADING = 48
 #: Ratios beyond 2**±`FAR` are on the same side of all places.
 FAR = 16
-BY_PLACES = tuple(e for e in formats.ELEMENTS.values() if by_factors.has_places(e, Rounding.RNE))
-BY_PLACES_ROUNDINGS = tuple(r for r in Rounding if by_factors.has_places(BY_PLACES[0], r))
-QUOTIENT_ROUNDINGS = tuple(r for r in Rounding if not r.is_stochastic)
-FOUND_BY = FloatScaleRule.NEAREST, FloatScaleRule.RCEIL
+BY_PLACES = tuple(formats.ELEMENTS[name] for name in fast_paths.PLACES.elements)
+BY_PLACES_ROUNDINGS = fast_paths.PLACES.roundings
+QUOTIENT_ROUNDINGS = fast_paths.QUOTIENTS.roundings
+FOUND_BY = fast_paths.FOUND.rules
 #: Digits of which every sequence is gone through.
 MOST_DIGITS = 10
 SCALES: Any = tuple(scale for scale in formats.SCALES.values() if scale.number is not None)

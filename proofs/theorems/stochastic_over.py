@@ -19,6 +19,7 @@ import z3
 
 from mxnum import formats
 from mxnum.engine.rounding import as_float32, by_factors, stochastic_over
+from mxnum.engine.rounding.paths import DRAWN
 from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding
 from mxnum.scalar import float_scale, random
@@ -60,8 +61,8 @@ CHOSEN = (
     "The code is the one toward zero, or the next one if x goes up and that is not the largest; a value is the one of "
     "this code times the factor; both have the sign of x."
 )
-FAST = tuple(e for e in ELEMENTS.values() if stochastic_over.covers(FLOAT32, e, SCALES[0]))
-SOURCES = tuple(s for s in FLOATS.values() if stochastic_over.covers(s, FAST[0], SCALES[0]))
+FAST = tuple(ELEMENTS[name] for name in DRAWN.elements)
+SOURCES = tuple(FLOATS[name] for name in DRAWN.float_types)
 DIGITS_OF_FACTOR = stochastic_over._DIGITS
 #: Exponents of factors; that of none is the greatest.
 LEAST_EXPONENT, NO_EXPONENT = -1100, stochastic_over._FAR

@@ -309,8 +309,8 @@ ENGINE = (
     (
         "offsets-in-any-environment",
         "mxnum/engine/quantizing/transforms.py",
-        "by_floats = paths.subtracts_fast(source) and float_environment.is_default()",
-        "by_floats = paths.subtracts_fast(source)",
+        "by_floats = subtracts_fast and float_environment.is_default()",
+        "by_floats = subtracts_fast",
         "Offsets are taken away by hardware that rounds in another direction.",
         ("tests/test_float_environment.py",),
     ),

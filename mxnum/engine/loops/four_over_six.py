@@ -109,8 +109,9 @@ def choose(source: ElementFormat, element: ElementFormat, scale: ScaleFormat, ru
     The scale of each block; where `undecided` becomes 1 it is the first candidate's. `source` is float32 or float64.
     """
     MAGNITUDE, MAX, SQUARES = (1 << (source.bits - 1)) - 1, source.max_code, rule.error_power == 2
-    make_scale = by_factors.make_scale if paths.finds_fast(source, element, scale, FloatScaleRule.NEAREST) else None
-    six_of, four_of = ((make_scale or make_float_scale)(source, element, scale, rule, aim) for aim in (None, FOUR))
+    finds_fast = paths.FOUND.covers(source, element, scale=scale, rule=FloatScaleRule.NEAREST)
+    make_scale = by_factors.make_scale if finds_fast else make_float_scale
+    six_of, four_of = (make_scale(source, element, scale, rule, aim) for aim in (None, FOUR))
     exact_six_of, exact_four_of = (make_float_scale(source, element, scale, rule, aim) for aim in (None, FOUR))
     IN_VECTORS = source.bits == 32 and vectors.available()
 

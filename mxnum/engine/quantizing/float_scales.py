@@ -91,7 +91,8 @@ def _finding(asked: Settings) -> tuple[Callable[..., Any] | None, Callable[..., 
         return None, None, nan_code
     how = asked.source, asked.element, scale, asked.float_rule
     defined = _defined_scale(*how)
-    return (by_factors.make_scale(*how) if paths.finds_fast(*how) else defined), defined, nan_code
+    finds_fast = paths.FOUND.covers(asked.source, asked.element, scale=scale, rule=asked.float_rule)
+    return (by_factors.make_scale(*how) if finds_fast else defined), defined, nan_code
 
 
 _defined_scale = lru_cache(maxsize=1024)(make_float_scale)
@@ -104,20 +105,21 @@ def _quantizing(asked: Settings, target: ElementFormat | None) -> Conversion:
 
 def _fast(asked: Settings, target: ElementFormat | None) -> Formulation | None:
     source, element, scale = asked.source, asked.element, asked.format.scale
-    if target is not None and not paths.multiplies_fast(element, scale, target):
+    if target is not None and not paths.MULTIPLIED.covers(target, element, scale=scale):
         return None
-    if asked.rounding.is_stochastic and stochastic_over.covers(source, element, scale):
+    if paths.DRAWN.covers(source, element, rounding=asked.rounding, scale=scale):
         return stochastic_over.by_products(source, element, scale, target)
-    if paths.compares_fast(source, element, scale, asked.rounding):
+    if paths.PLACES.covers(source, element, rounding=asked.rounding, scale=scale):
         return by_factors.by_places(source, element, scale, asked.rounding, target)
-    if not paths.divides_fast(source, element, scale, asked.rounding):
-        return None
-    return by_factors.by_quotients(source, element, scale, asked.rounding, asked.overflow, target)
+    if paths.QUOTIENTS.covers(source, element, rounding=asked.rounding, scale=scale):
+        return by_factors.by_quotients(source, element, scale, asked.rounding, asked.overflow, target)
+    return None
 
 
 def _decoding(asked: DecodingSettings) -> Conversion:
     how = asked.element, asked.scale, asked.target
-    fast = by_factors.decoding(*how) if paths.multiplies_fast(*how) else None
+    multiplies_fast = paths.MULTIPLIED.covers(asked.target, asked.element, scale=asked.scale)
+    fast = by_factors.decoding(*how) if multiplies_fast else None
     return Conversion(None, fast, formulation.decoding(*how), None, None, 0)
 
 

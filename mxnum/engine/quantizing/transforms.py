@@ -132,6 +132,7 @@ class Offsets(ByBytes):
 
         def along(walk: Walk, draw: Draw) -> Run:
             of_differences, bands = quantize(walk, draw), walk.in_bands
+            subtracts_fast = paths.OFFSETS.covers(source)
 
             def apply(x: Array, codes: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
                 (scales, offsets), room, numbers = (
@@ -141,7 +142,7 @@ class Offsets(ByBytes):
                 )
                 ends = np.empty((2, scales.size), loops.ordered_type(source))
                 loops.find_offsets(source)(numbers, offsets, bands.shape, bands.whole, *ends)
-                by_floats = paths.subtracts_fast(source) and float_environment.is_default()
+                by_floats = subtracts_fast and float_environment.is_default()
                 subtract = loops.subtract_offsets(source, by_floats)
                 subtract(numbers, signed_bits(room), offsets, offsets, bands.shape, bands.whole)
                 if in_halves:
@@ -175,10 +176,11 @@ class Offsets(ByBytes):
 
         def along(walk: Walk, draw: Draw) -> Run:
             to_values, bands = from_codes_alone(walk, draw), walk.in_bands
+            adds_fast = target.name == "float32" and paths.OFFSETS.covers(target, element)
 
             def undo(codes: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
                 (scales, offsets), values = _flat(sides), stored_bits(out.ravel())
-                may_add = paths.adds_fast(element, target) and float_environment.is_default()
+                may_add = adds_fast and float_environment.is_default()
                 if may_add and loops.may_add(scales, offsets, element):
                     to_values(codes, out, (scales,), words, threads)
                     loops.add_offsets()(values, values, scales, offsets, bands.shape, bands.whole)

@@ -140,18 +140,6 @@ def _places(element: ElementFormat, rounding: Rounding) -> list[tuple[float, boo
     return made
 
 
-#: Whether the magnitude alone says what a number is rounded to.
-_BY_MAGNITUDE = {
-    Rounding.RNE: True, Rounding.RNA: True, Rounding.RTZ: True, Rounding.RTO: True, Rounding.RTP: False,
-    Rounding.RTN: False, Rounding.SR: False,
-}  # fmt: skip
-
-
-def has_places(element: ElementFormat, rounding: Rounding) -> bool:
-    """Whether comparisons with seven numbers make the code, whatever the sign."""
-    return _BY_MAGNITUDE[rounding] and element.bits == 4 and element.specials == "none" and abs(element.bias) < 64
-
-
 @cache
 def by_places(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, target: ElementFormat | None

@@ -54,12 +54,12 @@ def fast_quantizing(
 ) -> Fast | None:
     """From a float to the element's code, or with `target` to the value of that code; None where `paths` has none."""
     can_round = paths.rounds_fast(source, element, rounding)
-    if not can_round or (target is not None and not paths.decodes_fast(element, target)):
+    if not can_round or (target is not None and not paths.DECODING.covers(target, element)):
         return None
     overflow = overflow.of(element.specials)
     least, greatest, greatest_x = float_additions.domain(element, rounding)
     by_parity = float_additions.breaks_ties_by_parity(element)
-    has_values = paths.has_values(element)
+    has_values = paths.VALUES.covers(float_additions.FLOAT32, element)
     if target is None or not has_values:
         function = _rounding(source, rounding, float_additions.make_code(rounding, by_parity))
     else:
@@ -79,7 +79,7 @@ def fast_quantizing(
 @cache
 def fast_decoding(element: ElementFormat, target: ElementFormat) -> Fast | None:
     """From an element's code to its value under the scale; None where `paths` has none."""
-    if not paths.decodes_fast(element, target):
+    if not paths.DECODING.covers(target, element):
         return None
     function, constants, domain = (
         _decoding(target),
@@ -87,7 +87,7 @@ def fast_decoding(element: ElementFormat, target: ElementFormat) -> Fast | None:
         float_additions.decoding_domain(element),
     )
     special = None
-    if paths.decodes_by_product(element, target):
+    if paths.PRODUCTS.covers(target, element):
         special, domain = (
             _with_constants(_by_product(element, target), constants),
             float_additions.product_domain(element),
@@ -104,7 +104,8 @@ def quantizing_anywhere(
     target: ElementFormat | None,
 ) -> Definition | None:
     """What `fast_quantizing` does, for finite x and every scale but NaN; None where `paths` has none."""
-    if not paths.reaches_all(source, element, rounding) or (target is not None and target.name != "float32"):
+    reaches_all = paths.BEYOND.covers(source, element, rounding=rounding)
+    if not reaches_all or (target is not None and target.name != "float32"):
         return None
     overflow, by_parity = overflow.of(element.specials), float_additions.breaks_ties_by_parity(element)
     make = any_scale.make_code_anywhere if target is None else any_scale.make_value_anywhere
@@ -115,7 +116,7 @@ def quantizing_anywhere(
 @cache
 def decoding_anywhere(element: ElementFormat, target: ElementFormat) -> Definition | None:
     """What `fast_decoding` does, for every scale but NaN; None where `paths` has none."""
-    if target.name != "float32" or not paths.reaches_all(target, element):
+    if target.name != "float32" or not paths.BEYOND.covers(target, element):
         return None
 
     return _anywhere(_decode_anywhere, float_additions.constants(element))

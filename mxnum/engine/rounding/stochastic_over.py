@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any
 
 from mxnum.engine.machine.lanes import load, store
-from mxnum.engine.rounding import as_float32, by_factors, paths
+from mxnum.engine.rounding import as_float32, by_factors
 from mxnum.engine.rounding.float_scales import Formulation
 from mxnum.formats import ElementFormat, ScaleFormat
 from mxnum.modes import Rounding
@@ -30,11 +30,6 @@ _DIGITS = 28
 #: In place of the exponent of a factor that is zero: nothing reaches it.
 _FAR = 1 << 20
 _HALF = 1 << 31
-
-
-def covers(source: ElementFormat, element: ElementFormat, scale: ScaleFormat) -> bool:
-    """Whether `by_products` may be asked for."""
-    return paths.compares_fast(source, element, scale, Rounding.RTZ) and paths.draws_fast(source, element, scale)
 
 
 @cache

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mxnum.engine.rounding import by_factors, float_scales
+from mxnum.engine.rounding import by_factors, float_scales, paths
 from mxnum.formats import ELEMENTS, FLOATS, SCALES, ElementFormat
 from mxnum.modes import FloatScaleRule, Overflow, Rounding
 from mxnum.reference import numbers
@@ -62,7 +62,7 @@ def test_elements(source, scale_name):
             overflow, target = [*Overflow][rng.integers(2)], (None, source)[rng.integers(2)]
             how = source, element, scale, rounding
             makers = [by_factors.by_quotients(*how, overflow, target)]
-            if by_factors.has_places(element, rounding):
+            if paths.PLACES.covers(source, element, rounding=rounding, scale=scale):
                 makers.append(by_factors.by_places(*how, target))
             defined = float_scales.quantizing(*how, overflow, target)
             for code, tensor in cases(rng, scale, 2):

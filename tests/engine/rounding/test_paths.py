@@ -67,49 +67,63 @@ def test_formats_of_users():
     assert not paths.rounds_fast(float32, wide, Rounding.RNE)
     canonical = dataclasses.replace(ELEMENTS["e5m2"], name="mine", canonical_nan=True)
     assert not paths.rounds_fast(float32, canonical, Rounding.RNE)
-    assert not paths.decodes_fast(canonical, float32)
-    assert not paths.has_values(user)
-    assert paths.decodes_fast(user, float64)
-    assert not paths.decodes_fast(wide, float64)
-    assert not paths.reaches_all(float32, user)
+    assert not paths.DECODING.covers(float32, canonical)
+    assert not paths.VALUES.covers(float32, user)
+    assert paths.DECODING.covers(float64, user)
+    assert not paths.DECODING.covers(float64, wide)
+    assert not paths.BEYOND.covers(float32, user)
     assert not paths.rounds_fast(dataclasses.replace(float32, bias=126), user, Rounding.RNE)
 
 
-def test_a_rounding_that_is_not_proved_is_left_to_the_definition(monkeypatch):
+def test_what_is_new_is_left_to_the_definition(monkeypatch):
+    """Not so for elements before: all that were listed were taken for proved."""
     float32, e4m3 = FLOATS["float32"], ELEMENTS["e4m3"]
-    assert list(paths.ROUNDINGS) == [*Rounding]
-    monkeypatch.setitem(paths.ROUNDINGS, Rounding.RTO, False)
-    assert not paths.rounds_fast(float32, e4m3, Rounding.RTO)
-    assert not paths.reaches_all(float32, e4m3, Rounding.RTO)
-    assert paths.rounds_fast(float32, e4m3, Rounding.RTZ)
-    assert paths.reaches_all(float32, e4m3, Rounding.RTZ)
+    new = str.__new__(Rounding, "new")
+    assert not any(path.covers(float32, e4m3, rounding=new) for path in paths.PATHS)
+    assert not paths.rounds_fast(float32, e4m3, new)
+    element = dataclasses.replace(ELEMENTS["e3m2"], name="new", mantissa_bits=4)
+    monkeypatch.setitem(ELEMENTS, "new", element)
+    proved_for_any = {path for path in paths.PATHS if path.evidence_for_any}
+    assert {path for path in paths.PATHS for type_ in FLOATS.values() if path.covers(type_, element)} == proved_for_any
+    assert not paths.rounds_fast(FLOATS["float64"], element, Rounding.SR)
+
+
+def test_what_is_proved_is_used():
+    from proofs import spec, tables
+
+    assert {*paths.ROUNDING.elements} == {*tables.ELEMENTS}
+    assert {*paths.ROUNDING.roundings} == {*spec.ROUNDINGS}
 
 
 def test_dispatch_of_the_rest():
     float32, e4m3, e2m1 = FLOATS["float32"], ELEMENTS["e4m3"], ELEMENTS["e2m1"]
-    assert paths.reaches_all(FLOATS["float16"], e2m1)
-    assert not paths.reaches_all(FLOATS["float64"], e2m1)
-    assert paths.decodes_fast(e4m3, FLOATS["float64"])
-    assert not paths.decodes_fast(FLOATS["bfloat16"], float32)
-    assert paths.subtracts_fast(FLOATS["float16"])
-    assert not paths.subtracts_fast(FLOATS["float64"])
-    assert paths.adds_fast(e2m1, float32)
-    assert not paths.adds_fast(e2m1, FLOATS["bfloat16"])
-    assert not paths.adds_fast(dataclasses.replace(e2m1, bias=2), float32)
+    assert paths.BEYOND.covers(FLOATS["float16"], e2m1, rounding=Rounding.SR)
+    assert not paths.BEYOND.covers(FLOATS["float64"], e2m1)
+    assert paths.DECODING.covers(FLOATS["float64"], e4m3)
+    assert not paths.DECODING.covers(float32, FLOATS["bfloat16"])
+    assert paths.OFFSETS.covers(FLOATS["float16"])
+    assert not paths.OFFSETS.covers(FLOATS["float64"])
+    assert paths.OFFSETS.covers(float32, e2m1)
+    assert not paths.OFFSETS.covers(float32, dataclasses.replace(e2m1, bias=2))
 
 
 def test_float_scales():
     float32, float64, e2m1, e4m3 = FLOATS["float32"], FLOATS["float64"], ELEMENTS["e2m1"], ELEMENTS["e4m3"]
-    scale, rne = SCALES["e4m3"], Rounding.RNE
-    assert paths.compares_fast(float32, e2m1, scale, rne)
-    assert not paths.compares_fast(float32, e4m3, scale, rne)
-    assert not paths.compares_fast(float32, e2m1, scale, Rounding.RTP)
-    assert not paths.compares_fast(float32, e2m1, SCALES["e8m0"], rne)
-    assert not paths.compares_fast(float32, dataclasses.replace(e2m1, bias=2), scale, rne)
-    assert paths.divides_fast(float64, e4m3, SCALES["float32"], Rounding.RTN)
-    assert not paths.divides_fast(float64, e4m3, scale, Rounding.SR)
-    assert paths.multiplies_fast(e4m3, scale, float64)
-    assert not paths.multiplies_fast(dataclasses.replace(e4m3, bias=8), scale, float64)
-    assert paths.finds_fast(float32, e2m1, scale, FloatScaleRule.RCEIL)
-    assert not paths.finds_fast(float32, e2m1, scale, FloatScaleRule.FOUR_OVER_SIX_SQUARED)
-    assert not paths.finds_fast(float32, e2m1, dataclasses.replace(scale, nan_code=0), FloatScaleRule.NEAREST)
+    scale, rne, by_places, quotients = SCALES["e4m3"], Rounding.RNE, paths.PLACES, paths.QUOTIENTS
+    assert by_places.covers(float32, e2m1, scale=scale, rounding=rne)
+    assert not by_places.covers(float32, e4m3, scale=scale, rounding=rne)
+    assert not by_places.covers(float32, e2m1, scale=scale, rounding=Rounding.RTP)
+    assert not by_places.covers(float32, e2m1, scale=SCALES["e8m0"], rounding=rne)
+    assert not by_places.covers(float32, dataclasses.replace(e2m1, bias=2), scale=scale, rounding=rne)
+    assert quotients.covers(float64, e4m3, scale=SCALES["float32"], rounding=Rounding.RTN)
+    assert not quotients.covers(float64, e4m3, scale=scale, rounding=Rounding.SR)
+    assert paths.MULTIPLIED.covers(float64, e4m3, scale=scale)
+    assert not paths.MULTIPLIED.covers(float64, dataclasses.replace(e4m3, bias=8), scale=scale)
+    assert paths.FOUND.covers(float32, e2m1, scale=scale, rule=FloatScaleRule.RCEIL)
+    assert not paths.FOUND.covers(float32, e2m1, scale=scale, rule=FloatScaleRule.FOUR_OVER_SIX_SQUARED)
+    other = dataclasses.replace(scale, nan_code=0)
+    assert not paths.FOUND.covers(float32, e2m1, scale=other, rule=FloatScaleRule.NEAREST)
+    assert paths.DRAWN.covers(float32, e2m1, scale=scale, rounding=Rounding.SR)
+    assert not paths.DRAWN.covers(float32, e2m1, scale=scale, rounding=Rounding.RTZ)
+    assert not paths.DRAWN.covers(float64, e2m1, scale=scale, rounding=Rounding.SR)
+    assert not paths.DRAWN.covers(float32, ELEMENTS["int4"], scale=scale, rounding=Rounding.SR)

@@ -60,11 +60,3 @@ def test_is_the_definition(name):
             assert below + up == encode(bits, *over, random), (x, factor, random)
             ups += up
     assert ups > 1000
-
-
-def test_what_it_covers():
-    e2m1, int4 = ELEMENTS["e2m1"], ELEMENTS["int4"]
-    assert stochastic_over.covers(FLOAT32, e2m1, E4M3)
-    assert not stochastic_over.covers(FLOAT32, int4, E4M3)
-    assert not stochastic_over.covers(FLOATS["float64"], e2m1, E4M3)
-    assert not stochastic_over.covers(FLOAT32, ELEMENTS["e4m3"], SCALES["float32"])
