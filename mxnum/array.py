@@ -21,6 +21,7 @@ from mxnum.arguments import (
     copied_if_overlapping,
     host_options,
     layout_of,
+    on_host,
     owned,
     packed_layout,
 )
@@ -32,7 +33,7 @@ from mxnum.files import reading, written_whole
 from mxnum.formats import MXFormat
 from mxnum.layout import Blocks, block_lengths, normalize_axis, packed_length, scales_shape
 from mxnum.tensors import answer, host_view, in_kind, is_tensor
-from mxnum.views import along, block_slice, is_contiguous, locked, padded_with_zeros, unpacked, viewed
+from mxnum.views import along, block_slice, is_contiguous, leaves_alike, locked, padded_with_zeros, unpacked, viewed
 
 _BYTE = np.dtype(np.uint8)
 #: What `MXArray.save` stores.
@@ -48,7 +49,7 @@ class MXArray:
     `MXArray.from_packed`. Arithmetic on it is refused on purpose; `dequantize` (or `numpy.asarray`) gives the values.
     """
 
-    __slots__ = ("_packed_shape", "_stored", "blocks", "format", "offsets", "scales", "tensor_scale")
+    __slots__ = ("_is_part", "_packed_shape", "_stored", "blocks", "format", "offsets", "scales", "tensor_scale")
 
     #: Operators with numpy arrays raise TypeError instead of computing on codes.
     __array_ufunc__ = None
@@ -66,6 +67,8 @@ class MXArray:
         """`stored` are codes, or the bytes that `pack` makes of codes of shape `packed_shape`; nothing is checked."""
         self._stored = stored
         self._packed_shape = packed_shape
+        #: Whether the tensor scale is also that of other elements of an array, of which this is a view.
+        self._is_part = False
         #: Of shape ceil(shape / blocks): codes of eight bits as uint8 (E8M0, E4M3, UE5M3), others as floats.
         self.scales = scales
         self.format = format
@@ -189,7 +192,22 @@ class MXArray:
 
     def _with(self, stored: Any, packed_shape: tuple[int, ...] | None) -> Self:
         """The same with its codes held otherwise."""
-        return type(self)(stored, self.scales, self.format, self.blocks, self.offsets, packed_shape, self.tensor_scale)
+        return self._seen(stored, self.scales, self.blocks, self.offsets, packed_shape, self.tensor_scale)
+
+    def _seen(
+        self,
+        stored: Array,
+        scales: Array,
+        blocks: Blocks,
+        offsets: Array | None,
+        packed_shape: tuple[int, ...] | None,
+        tensor_scale: Array | None,
+        is_part: bool = False,
+    ) -> Self:
+        """An array on memory of this one; `is_part` if that tensor scale is also that of what is left out."""
+        made = type(self)(stored, scales, self.format, blocks, offsets, packed_shape, tensor_scale)
+        made._is_part = self._is_part or is_part
+        return made
 
     # Shape and size
 
@@ -241,7 +259,7 @@ class MXArray:
                 return self
             stored, scales, offsets = self.held_parts
             tensor = None if self.tensor_scale is None else as_array("tensor_scale", self.tensor_scale)
-            return type(self)(stored, scales, self.format, self.blocks, offsets, self._packed_shape, tensor)
+            return self._seen(stored, scales, self.blocks, offsets, self._packed_shape, tensor)
         from mxnum.engine.cuda import arrays
 
         stored, scales, offsets, tensor = (
@@ -365,10 +383,9 @@ class MXArray:
         order = tuple(normalize_axis(axis, self.ndim) for axis in axes) or tuple(reversed(range(self.ndim)))
         errors.require(sorted(order) == list(range(self.ndim)), "axes", f"a permutation of {self.ndim} axes", axes)
         keeps_rows = self._packed_shape is not None and order[-1:] == (self.ndim - 1,)
-        return type(self)(
+        return self._seen(
             viewed(self._stored if keeps_rows else self.codes, lambda x: x.transpose(order)),
             viewed(self.scales, lambda x: x.transpose(order)),
-            self.format,
             tuple(self.blocks[axis] for axis in order),
             viewed(self.offsets, lambda x: x.transpose(order)),
             tuple(self.shape[axis] for axis in order) if keeps_rows else None,
@@ -399,14 +416,14 @@ class MXArray:
             )  # fmt: skip
         stored, packed_shape = self._stored_at(keys)
         # Ending with an ellipsis keeps an array, and a view, where all axes are dropped.
-        return type(self)(
+        return self._seen(
             stored,
             viewed(self.scales, lambda x: x[(*of_scales, ...)]),
-            self.format,
             tuple(b for b, item in zip(self.blocks, keys, strict=True) if isinstance(item, slice)),
             viewed(self.offsets, lambda x: x[(*of_scales, ...)]),
             packed_shape,
             viewed(self.tensor_scale, lambda x: x[(*along(keys, x.shape), ...)] if x.ndim else x),
+            self.tensor_scale is not None and leaves_alike(keys, self.shape, self.tensor_scale.shape),
         )
 
     def _stored_at(self, keys: tuple[Any, ...]) -> tuple[Array, tuple[int, ...] | None]:
@@ -488,3 +505,11 @@ class MXArray:
             f"<MXArray {self.format.name} {self.shape}, blocks {self.blocks}{offsets}: "
             f"{self.packed_nbytes} bytes{', held packed' if self.is_packed else ' packed'}>"
         )
+
+
+def tensor_scale_room(out: MXArray, tensor: Any) -> Any:
+    """Where `out` holds its tensor scale, which `tensor` is to replace; refused where other elements have it too."""
+    room = checked_out(host_view("out.tensor_scale", out.tensor_scale), tensor.shape, tensor.dtype)
+    if out._is_part and on_host(room).tobytes() != on_host(tensor).tobytes():
+        raise errors.shared_tensor_scale("out")
+    return room

@@ -109,6 +109,14 @@ def outside(argument: str, index: tuple[int, ...], accepted: str, found: object)
     return ValueError(f"Argument {argument!r} must be {accepted}, not {found!r} at index {place}.")
 
 
+def shared_tensor_scale(argument: str) -> ValueError:
+    """A part of an array was to get a tensor scale that the rest does not have; nothing was written."""
+    return ValueError(
+        f"Argument {argument!r} must be a whole array where its tensor scale would change, not a part, whose rest has "
+        "the same tensor scale."
+    )
+
+
 def mixed_places(argument: str, place: str, other: str, other_place: str) -> ValueError:
     """Arrays of one call that live apart; nothing is copied to bring them together."""
     return ValueError(f"Argument {argument!r} must live where argument {other!r} does, {other_place}, not {place}.")

@@ -19,7 +19,7 @@ from mxnum.arguments import (
     owned,
     random_copied_if_overlapping,
 )
-from mxnum.array import MXArray
+from mxnum.array import MXArray, tensor_scale_room
 from mxnum.device import on_device
 from mxnum.dtypes import Array, as_array, code_dtype, float_array, numpy_dtype, result_format, scale_dtype
 from mxnum.engine import dispatch
@@ -104,7 +104,8 @@ def quantize(
         The result does not depend on it.
     out
         An MX array of the same shape, format and blocks to write to, as it holds its codes; fresh memory costs more
-        than quantizing. In host memory it may share memory with anything that is read.
+        than quantizing. In host memory it may share memory with anything that is read. A part of an array that has one
+        tensor scale may not get another one: give it as `tensor_scale`.
 
     Examples
     --------
@@ -139,7 +140,7 @@ def quantize(
     if out is None:
         return _mx_array(x, engine.quantize(request), settings, settings.shape if is_packed else None, tensor)
     if tensor is not None:
-        room = checked_out(host_view("out.tensor_scale", out.tensor_scale), tensor.shape, tensor.dtype)
+        room = tensor_scale_room(out, tensor)
     engine.quantize(request, into)
     if tensor is not None:
         np.copyto(room, tensor)

@@ -21,6 +21,14 @@ def along(keys: tuple[Any, ...], lengths: tuple[int, ...]) -> tuple[Any, ...]:
     )
 
 
+def leaves_alike(keys: tuple[Any, ...], shape: tuple[int, ...], lengths: Any) -> bool:
+    """Whether keys leave out some that have the same number of an array of these lengths as what they select."""
+    return any(
+        alike == 1 and (len(range(length)[key]) if isinstance(key, slice) else 1) < length
+        for key, length, alike in zip(keys, shape, tuple(lengths) or (1,) * len(shape), strict=True)
+    )
+
+
 def viewed(array: Any, view: Callable[[Any], Any]) -> Any:
     """A view of a part of an MX array, of the same kind."""
     if array is None or isinstance(array, np.ndarray):

@@ -158,6 +158,58 @@ def test_out_and_again():
     assert mx.shared_scale(X, WIDE).dtype == np.float32
 
 
+#: Parts of an array that have the tensor scale of the rest.
+PARTS = {
+    "rows": lambda q: q[:2],
+    "a row": lambda q: q[1],
+    "nothing": lambda q: q[:0],
+    "columns": lambda q: q[:, 16:],
+    "with a step": lambda q: q[::2],
+    "transposed": lambda q: q.T[:, 2:],
+    "a part of a part": lambda q: q[:3][1:2],
+    "a view of a part": lambda q: q[:2].T[:].to_host(),
+    "codes apart": lambda q: q[:2].packed(),
+}
+
+
+@pytest.mark.parametrize("tensor_scale", [None, np.ones((1, 1), np.float32)])
+@pytest.mark.parametrize("what", PARTS)
+def test_a_part_keeps_the_tensor_scale_that_the_rest_has(what, tensor_scale):
+    """No test saw it: `out` was always a whole array."""
+    q, before = (mx.quantize(X, "nvfp4", tensor_scale=tensor_scale) for _ in range(2))
+    part = PARTS[what](q)
+    x, has = part.dequantize() / 4, part.tensor_scale
+    for other in (None, np.nextafter(has, np.float32(2)), np.full_like(has, 0.5)):
+        if tensor_scale is None or other is not None:  # (what is found has no axes)
+            with pytest.raises(
+                ValueError, match="'out' must be a whole array where its tensor scale would change, not a"
+            ):
+                mx.quantize(x, "nvfp4", blocks=part.blocks, tensor_scale=other, out=part)
+        assert q.equals(before)
+    options = {"blocks": part.blocks, "tensor_scale": has}
+    want = mx.quantize(x, "nvfp4", **options)
+    assert mx.quantize(x, "nvfp4", out=part, **options).equals(want)
+    assert np.array_equal(q.tensor_scale, before.tensor_scale)
+
+
+def test_what_has_a_tensor_scale_of_its_own_takes_another():
+    q = mx.quantize(X, "nvfp4")
+    for whole in (q, q[:], q[::-1], q.T, q.packed()):
+        x = 8 * whole.dequantize()
+        want = mx.quantize(x, "nvfp4", blocks=whole.blocks)
+        assert mx.quantize(x, "nvfp4", blocks=whole.blocks, out=whole).equals(want)
+    largest = np.unravel_index(np.abs(X).argmax(), X.shape)[0]
+    q, row = mx.quantize(X, "nvfp4"), slice(largest, largest + 1)
+    assert mx.quantize(X[row], "nvfp4", out=q[row]).equals(q[row])  # (what is found is what it has)
+    q = mx.quantize(X, "nvfp4", tensor_scale="row")
+    kept = q[2:].dequantize()
+    mx.quantize(8 * X[:2], "nvfp4", tensor_scale="row", out=q[:2])
+    assert q[:2].equals(mx.quantize(8 * X[:2], "nvfp4", tensor_scale="row"))
+    with pytest.raises(ValueError, match="'out' must be a whole array where its tensor scale would change"):
+        mx.quantize(X[2:, :16] / 2, "nvfp4", tensor_scale="row", out=q[2:, :16])
+    assert cases.same(q[2:].dequantize(), kept)
+
+
 @pytest.mark.parametrize("how", ["exact", "sequential", "blas"])
 def test_products_take_the_values(how):
     q = mx.quantize(X, "nvfp4")
