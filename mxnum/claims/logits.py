@@ -32,6 +32,8 @@ LONG = {
 CONVERGED, DESCENT = "logits/logits-converged.json", "logits/logits-sgd.json"
 #: Where nothing but targets overflows, and where p is just below a power of two.
 FAR, BELOW = "logits/logits-24.json", "logits/logits-1024-classes.json"
+#: Factors in other formats.
+FACTORS = "logits/logits-factors.json"
 #: What is trained where the stored study is not at hand: one seed, half of the steps.
 QUICK: dict[str, dict[str, Any]] = {
     "float32": {},
@@ -42,8 +44,7 @@ QUICK: dict[str, dict[str, Any]] = {
 QUICK_SEED, QUICK_STEPS = 10090111, 200
 #: Limits of the README.
 SIZE, SIZE_REFUTED, BIAS, BIAS_REFUTED, NEAR_ENOUGH = 0.015, 0.03, 0.005, 0.02, 0.05
-#: Contexts that are drawn for what is at rest by the kernels.
-ROWS = 512
+ALIKE, OTHER = 0.01, 0.02
 
 
 def leaves(what: str, left: Sequence[float], whole: Sequence[float]) -> Statement:
@@ -63,7 +64,7 @@ def overflowing_logits(context: Context) -> Evidence:
             (_of_other_settings, (MORE,)), (_of_many_symbols, (MOST,)),
             *((partial(_trained_longer, near=near), (name,)) for name, near in LONG.items()),
             (_to_the_end, (CONVERGED,)), (_without_adam, (DESCENT, CONVERGED)), (_far_from_a_power_of_two, (FAR,)),
-            (_just_below_one, (BELOW,)),
+            (_just_below_one, (BELOW,)), (_of_factors, (FACTORS,)), (_without_notice, (FACTORS, CONVERGED)),
         )  # fmt: skip
         told = [
             statement
@@ -240,20 +241,69 @@ def _far_from_a_power_of_two(table: dict[str, Any]) -> Sequence[Statement]:
 
 def _just_below_one(table: dict[str, Any]) -> Sequence[Statement]:
     """The test of `logits-1024-classes`, whose prediction needs float32's own excess."""
-    from mxnum.analysis import sampled_logit_rest
-
     above, gap = _above(table), float(np.mean(gaps(table, "E4M3, centred")))
-    setting = table["arms"]["float32"]["experiment"]
-    vocabulary, choices = setting["vocabulary"], setting["choices"]
-    q = np.repeat([1 / choices, 0], [choices, vocabulary - choices])
-    rest = sampled_logit_rest(q, tokens=setting["sequences"] * setting["context"], noise=above, rows=ROWS).excess
-    off = abs(gap - rest)
-    numbers = f"{gap:+.4f}, predicted {rest:.4f} by the kernels, {table['arms']['E4M3, centred']['at_rest']:.4f} by "
-    what = (
-        f"with {vocabulary:,} symbols of {setting['classes']} classes it is at rest where pushes that overflow put it"
-    )
+    setting, arm = table["arms"]["float32"]["experiment"], table["arms"]["E4M3, centred"]
+    off = abs(gap - arm["sampled_rest"])
+    numbers = f"{gap:+.4f}, predicted {arm['sampled_rest']:.4f} by the kernels, {arm['at_rest']:.4f} by "
+    symbols = f"{setting['vocabulary']:,} symbols of {setting['classes']} classes"
+    what = f"with {symbols} it is at rest where pushes that overflow put it"
     holds = decided(off <= BIAS, off > SIZE) if above < AT_THE_ENTROPY else None
     return [Statement(what, holds, f"{numbers}targets alone; float32 is {above:.3f} above the entropy")]
+
+
+def _by_the_kernels(table: dict[str, Any], what: str, arms: Sequence[str], within: float = SIZE) -> Statement:
+    """Whether gaps are those at which logits rest by the kernels; one that is off by twice the limit refutes it."""
+    pairs = {arm: (float(np.mean(gaps(table, arm))), table["arms"][arm]["sampled_rest"]) for arm in arms}
+    off = max(abs(gap - rest) for gap, rest in pairs.values())
+    numbers = (
+        f"{arm.removesuffix(', centred')} {gap:+.4f}, predicted {rest:.4f}" for arm, (gap, rest) in pairs.items()
+    )
+    return Statement(what, decided(off <= within, off > 2 * within), "; ".join(numbers))
+
+
+def _of_factors(table: dict[str, Any]) -> Sequence[Statement]:
+    """Four of the tests of `logits-factors`."""
+    gap = {arm: float(np.mean(gaps(table, arm))) for arm in table["arms"] if arm.endswith(", centred")}
+    plain = [arm for arm in gap if not any(word in arm for word in ("rceil", "stochastic", "spread", "NVFP4"))]
+    half, quarter = "E5M2 x 2^(4/8)", "E5M2 x 2^(2/8)"
+    left = gap[f"{half}, stochastic, centred"] / gap[f"{half}, centred"]
+    apart = max(abs(gap[f"{at}, rceil, centred"] - gap[f"{at}, centred"]) for at in (half, quarter))
+    spread, usual = (f"{at}, spread, centred" for at in (half, "E4M3 x 1"))
+    off = abs(gap[usual] - table["arms"][usual]["sampled_rest"])
+    return (
+        _by_the_kernels(
+            table, "a factor leaves what the kernels say in formats of 6 and 8 bits",
+            [arm for arm in plain if not arm.startswith("E2M1")],
+        ),
+        Statement(
+            "where nothing overflows, what is left is rounding to nearest: stochastic rounding leaves less than a "
+            "fifth, and rceil does not help",
+            decided(left < 0.2 and apart <= ALIKE, left > 0.5 or apart > OTHER),
+            f"E5M2 at 2^(4/8) {gap[f'{half}, centred']:+.4f}, stochastic {gap[f'{half}, stochastic, centred']:+.4f}; "
+            f"rceil is off by {apart:.4f} at most",
+        ),
+        _by_the_kernels(
+            table, "a factor leaves what the kernels say in E2M1",
+            [arm for arm in plain if arm.startswith("E2M1")] + ["E2M1 x 2^(4/8), rceil, centred"], 2 * SIZE,
+        ),
+        Statement(
+            "rounding to nearest averages out where probabilities are spread",
+            decided(gap[spread] < ALIKE and off <= SIZE, gap[spread] > OTHER or off > SIZE_REFUTED),
+            f"E5M2 at 2^(4/8) {gap[spread]:+.4f}; E4M3 without a factor {gap[usual]:+.4f}, predicted "
+            f"{table['arms'][usual]['sampled_rest']:.4f}",
+        ),
+    )  # fmt: skip
+
+
+def _without_notice(factors: dict[str, Any], converged: dict[str, Any]) -> Sequence[Statement]:
+    """The other one: NVFP4's tensor scale goes with the factor."""
+    pair = [
+        float(np.mean(gaps(table, arm)))
+        for table, arm in ((factors, "NVFP4 x 2^(4/8), centred"), (converged, "NVFP4, centred"))
+    ]
+    off = abs(pair[0] - pair[1])
+    numbers = f"{pair[0]:+.4f} nats with a factor of 2^(4/8), {pair[1]:+.4f} without"
+    return [Statement("NVFP4 does not notice a factor", decided(off <= ALIKE, off > OTHER), numbers)]
 
 
 def _biases(table: dict[str, Any]) -> Sequence[Statement]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
-from mxnum.analysis import logit_gradient_bias, logit_rest, measure
+from mxnum.analysis import logit_gradient_bias, logit_rest, measure, sampled_logit_rest
 from mxnum.experiments import report, storage, sweep
 from mxnum.experiments.inference import mean_interval, sign_flip
 from mxnum.experiments.study_file import combinations
@@ -195,6 +195,10 @@ def collect(study: Study, runs: Path) -> dict[str, Any]:
                 table["environment"] = storage.read_json(path)["environment"]
         if found:
             table["arms"][name] = {"experiment": setting.to_dict(), "at_rest": predicted_gap(setting), "runs": found}
+    for name, arm in table["arms"].items():
+        setting, control = study.arms[name], table["arms"].get(study.controls.get(name, study.control))
+        if setting.centred and arm["at_rest"] is not None and control is not None:
+            arm["sampled_rest"] = sampled_gap(setting, excess_of(control))
     errors.require(bool(table["arms"]), "runs", "a folder with runs of the study", str(runs))
     return table
 
@@ -260,20 +264,37 @@ def predicted_gap(setting: Setting) -> float | None:
         return None
     if not operand.is_mx:
         return 0.0
-    source = source_of(setting)
-    assert isinstance(source, Markov)
-    q = np.zeros(source.vocabulary)
-    q[: len(source.probabilities)] = source.probabilities
     bias = logit_gradient_bias(
         operand.mx_format, setting.tokens, setting.factor, scale_rule=operand.scale_rule, rounding=operand.rounding,
         block_size=operand.block_size,
     )  # fmt: skip
-    return logit_rest(q, bias).excess
+    return logit_rest(_probabilities(setting), bias).excess
+
+
+def sampled_gap(setting: Setting, noise: float) -> float:
+    """The same by the kernels, where all is rounded and nothing drifts, for a model that is `noise` above the entropy."""
+    operand, rows = gradient_of_logits(setting), min(512, 2**18 // setting.vocabulary)
+    found = sampled_logit_rest(
+        _probabilities(setting), operand.mx_format, setting.tokens, setting.factor, noise=max(noise, 0.0),
+        scale_rule=operand.scale_rule, rounding=operand.rounding, block_size=operand.block_size, rows=rows,
+    )  # fmt: skip
+    return float(f"{found.excess:.4g}")
+
+
+def excess_of(arm: Mapping[str, Any]) -> float:
+    """How far an arm ends above the entropy of its source, on average."""
+    return float(np.mean([run["evaluation"] - run["entropy"][1] for run in arm["runs"]]))
+
+
+def _probabilities(setting: Setting) -> Any:
+    source = source_of(setting)
+    assert isinstance(source, Markov)
+    return np.append(source.probabilities, np.zeros(source.vocabulary - len(source.probabilities)))
 
 
 HEADINGS = (
-    "arm", "seeds", "loss", "above the entropy", "gap to control", "95 %", "p", "gap predicted at rest", "bias",
-    "bias predicted", "beyond max", "sum", "common weight", "error",
+    "arm", "seeds", "loss", "above the entropy", "gap to control", "95 %", "p", "gap predicted at rest", "by kernels",
+    "bias", "bias predicted", "beyond max", "sum", "common weight", "error",
 )  # fmt: skip
 #: What a reader of the table must know.
 NOTE = (
@@ -281,7 +302,8 @@ NOTE = (
     "relative change of the targets' pull, *sum* that of all components of a token over the mean target, both means "
     "over the looks; *common weight* is the norm of the last layer's mean row over that of a row's deviation from it, "
     "at the last look. *Error* is the relative root mean square error of the rounded operands, over layers, operands "
-    "and looks. *Gap predicted at rest* is `analysis.logit_rest` of the source; *bias predicted* is "
+    "and looks. *Gap predicted at rest* is `analysis.logit_rest` of the source, *by kernels* what "
+    "`analysis.sampled_logit_rest` has with the control's excess as its noise; *bias predicted* is "
     "`analysis.logit_gradient_bias` at the probabilities of the run."
 )
 
@@ -303,7 +325,8 @@ def rows(table: dict[str, Any]) -> list[tuple[str, ...]]:
         cells += ["" if is_control or not gaps else f"{np.mean(gaps):+.4f}"]
         cells += ["" if is_control or interval is None else f"{interval[1]:+.4f} to {interval[2]:+.4f}"]
         cells += ["" if is_control or not gaps else f"{sign_flip(gaps):.3g}"]
-        cells += ["-" if rest is None else f"{rest:.4f}"]
+        sampled = arm.get("sampled_rest")
+        cells += ["-" if rest is None else f"{rest:.4f}", "-" if sampled is None else f"{sampled:.4f}"]
         biases = [np.mean(run["predicted_bias"]) for run in runs.values() if run["predicted_bias"]]
         cells += [
             _mean(runs, "gradient_bias", "{:+.1%}"),

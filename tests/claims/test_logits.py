@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -150,14 +151,49 @@ def test_far_from_a_power_of_two(gaps, above, holds):
     ("gap", "above", "holds"), [(0.042, 0.006, True), (0.068, 0.006, False), (0.05, 0.006, None), (0.042, 0.03, None)]
 )
 def test_just_below_a_power_of_two(gap, above, holds):
-    """The prediction is computed, with float32's own excess; here it is near .04, and .05 for the larger one."""
-    setting = {"vocabulary": 256, "choices": 16, "classes": 16, "sequences": 16, "context": 32}
-    (found,) = logits._just_below_one(
-        made({"float32": 0, "E4M3, centred": gap + 0.005}, above, {"E4M3, centred": 0.0643}, **setting)
-    )
+    table = made({"float32": 0, "E4M3, centred": gap}, above, {"E4M3, centred": 0.0643}, vocabulary=256, classes=16)
+    table["arms"]["E4M3, centred"]["sampled_rest"] = 0.0415
+    (found,) = logits._just_below_one(table)
     assert found.holds is holds
     assert "256 symbols of 16 classes" in found.what
     assert "0.0643 by targets alone" in found.numbers
+
+
+def factors(**changed):
+    """A table of `logits-factors` in which every gap is what the kernels say, but for those that are changed."""
+    study = tomllib.loads((Path(logits.__file__).parents[1] / "language_model/studies/logits-factors.toml").read_text())
+    rests = {arm: 0.04 for arm in study["arms"] if arm.endswith("centred")}
+    rests |= {"E5M2 x 2^(4/8), stochastic, centred": 0.0, "E5M2 x 2^(4/8), spread, centred": 0.001}
+    table = made({"float32": 0, "float32, spread": 0} | rests | changed)
+    table["controls"] = {arm: each["control"] for arm, each in study["arms"].items() if "control" in each}
+    for arm, rest in rests.items():
+        table["arms"][arm]["sampled_rest"] = rest
+    assert set(table["arms"]) == set(study["arms"])
+    return table
+
+
+@pytest.mark.parametrize(("changed", "holds"), [
+    ({}, [True, True, True, True]),
+    ({"E5M2 x 2^(6/8), centred": 0.06}, [None, True, True, True]),
+    ({"E5M2 x 2^(6/8), centred": 0.08}, [False, True, True, True]),
+    ({"E2M3 x 2^(1/16), centred": 0.0}, [False, True, True, True]),
+    ({"E2M1 x 2^(1/8), centred": 0.08}, [True, True, None, True]),
+    ({"E2M1 x 2^(4/8), rceil, centred": 0.11}, [True, True, False, True]),
+    ({"E5M2 x 2^(4/8), stochastic, centred": 0.03}, [True, False, True, True]),
+    ({"E5M2 x 2^(2/8), rceil, centred": 0.025}, [True, None, True, True]),
+    ({"E5M2 x 2^(2/8), rceil, centred": 0.0}, [True, False, True, True]),
+    ({"E5M2 x 2^(4/8), spread, centred": 0.015}, [True, True, True, None]),
+    ({"E4M3 x 1, spread, centred": 0.08}, [True, True, True, False]),
+    ({"NVFP4 x 2^(4/8), centred": 0.5}, [True, True, True, True]),
+])  # fmt: skip
+def test_factors_in_other_formats(changed, holds):
+    assert [s.holds for s in logits._of_factors(factors(**changed))] == holds
+
+
+@pytest.mark.parametrize(("without", "holds"), [(0.035, True), (0.055, None), (0.07, False)])
+def test_a_factor_in_nvfp4(without, holds):
+    (found,) = logits._without_notice(factors(), made({"float32": 0, "NVFP4, centred": without}))
+    assert found.holds is holds
 
 
 def test_one_seed_is_trained_where_the_study_is_not_there(tmp_path):
