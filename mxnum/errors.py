@@ -99,14 +99,17 @@ def exclusive(first: str, second: str) -> ValueError:
 
 def nonfinite(argument: str, index: tuple[int, ...], accepted: str, found: str) -> ValueError:
     """A NaN or infinity where there must be none, with the first index it was found at."""
-    place = index[0] if len(index) == 1 else index
-    return ValueError(f"Argument {argument!r} must be {accepted}; there is {found} at index {place}.")
+    return ValueError(f"Argument {argument!r} must be {accepted}; there is {found}{_place(index)}.")
 
 
 def outside(argument: str, index: tuple[int, ...], accepted: str, found: object) -> ValueError:
     """A number of an array that is out of range, with the first index it was found at."""
-    place = index[0] if len(index) == 1 else index
-    return ValueError(f"Argument {argument!r} must be {accepted}, not {found!r} at index {place}.")
+    return ValueError(f"Argument {argument!r} must be {accepted}, not {found!r}{_place(index)}.")
+
+
+def _place(index: tuple[int, ...]) -> str:
+    """Where something is in an array; nothing for the only number of one without axes."""
+    return f" at index {index[0] if len(index) == 1 else index}" if index else ""
 
 
 def shared_tensor_scale(argument: str) -> ValueError:

@@ -86,16 +86,17 @@ def reading(path: str | os.PathLike[str], what: str = "cannot be read") -> Itera
 
     They raise all there is about files that are damaged, and some of it is advice for their own callers.
     """
+    named = f"{'Folder' if os.path.isdir(path) else 'File'} {str(path)!r} "
     try:
         yield
     except OSError as problem:
         if problem.filename is not None:
             raise
-        raise ValueError(f"File {str(path)!r} {what}: {_why(problem)}.") from None
+        raise ValueError(f"{named}{what}: {_why(problem)}.") from None
     except Exception as problem:
-        if str(problem).startswith(f"File {str(path)!r} "):
+        if str(problem).startswith(named):
             raise
-        raise ValueError(f"File {str(path)!r} {what}: {_why(problem)}.") from None
+        raise ValueError(f"{named}{what}: {_why(problem)}.") from None
 
 
 def _why(problem: Exception) -> str:

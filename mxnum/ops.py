@@ -428,7 +428,8 @@ def _on_host(array: Any) -> Array:
 
 def _check_alone(arithmetic: str, settings: Settings, *others: Any) -> None:
     """A stack's arithmetic is for nvfp4, and says itself what the other arguments would."""
-    stacks.of(arithmetic)
+    if not isinstance(arithmetic, stacks.Stack):
+        errors.choose("arithmetic", arithmetic, ("exact", *stacks.STACKS))
     errors.require(settings.format == formats.get("nvfp4"), "arithmetic", f"'exact' for {settings.format}", arithmetic)
     usual = settings.rounding, settings.overflow, settings.nonfinite
     is_alone = usual == _DEFAULTS and all(other is None for other in others)

@@ -198,7 +198,7 @@ def dequantize(made: Quantized, stack: str | Stack, *, threads: int | None = Non
 
 def of(stack: str | Stack) -> Stack:
     """The stack of that name."""
-    return stack if isinstance(stack, Stack) else STACKS[errors.choose("arithmetic", stack, tuple(STACKS))]
+    return stack if isinstance(stack, Stack) else STACKS[errors.choose("stack", stack, tuple(STACKS))]
 
 
 def _encoded(x: Array, element: ElementFormat) -> Array:

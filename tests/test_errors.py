@@ -78,6 +78,7 @@ CASES = {
     "raise": (lambda: mx.quantize(np.array([[1, 2], [np.inf, 3]]), "mxint8", nonfinite="raise"), "'x' must be finite everywhere with nonfinite='raise'; there is a NaN or infinity at index (1, 0)"),
     "raise in encode": (lambda: mx.encode(np.array([1.0, -np.inf]), "e4m3", nonfinite="raise"), "at index 1."),
     "raise in shared_scale": (lambda: mx.shared_scale([np.nan], "mxint8", nonfinite="raise"), "at index 0."),
+    "raise without axes": (lambda: mx.quantize(np.float32("inf"), "mxint8", nonfinite="raise"), "there is a NaN or infinity."),
     "NaN without a code": (lambda: mx.encode(np.array([np.inf, 1, np.nan]), "e2m1"), "'x' must be free of NaN for e2m1, which has no NaN code; there is a NaN at index 2"),
     "NaN in a block": (lambda: mx.quantize(np.array([[1, np.nan]]), "mxint8", nonfinite="element"), "there is a NaN at index (0, 1)"),
     # parts

@@ -236,6 +236,8 @@ REFUSED = {
     "a tensor scale": (lambda: mx.quantize(X, "mxint8", tensor_scale=1.0), "'tensor_scale' must be left out for mxint8, which has none"),
     "none": (lambda: mx.MXArray.from_parts(q_of().codes, q_of().scales, "nvfp4"), "'tensor_scale' must be given for nvfp4"),
     "negative": (lambda: mx.quantize(X, "nvfp4", tensor_scale=-1.0), "'tensor_scale' must be positive and finite, not -1.0"),
+    # No test saw where a number was said to be: the index of one without axes is ().
+    "not a number": (lambda: mx.quantize(X, "nvfp4", tensor_scale=float("nan")), "'tensor_scale' must be positive and finite, not nan."),
     "too exact": (lambda: mx.quantize(X, "nvfp4", tensor_scale=0.1), "'tensor_scale' must be a float32 number, not 0.1"),
     "another word": (lambda: mx.quantize(X, "nvfp4", tensor_scale="column"), "'tensor_scale' must be one of ['row']"),
     "a shape": (lambda: mx.quantize(X, "nvfp4", tensor_scale=np.ones(4, np.float32)), "'tensor_scale' must be of no axes, or of 2"),

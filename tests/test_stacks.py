@@ -400,6 +400,11 @@ def test_what_stack_arithmetic_is_not_for():
     x = np.ones(16, np.float32)
     with pytest.raises(ValueError, match=r"did you mean 'torchao'\?"):
         mx.quantize(x, "nvfp4", arithmetic="torcha")
+    # No test saw that 'exact' was not on the list: what was asked for was always like a stack.
+    with pytest.raises(
+        ValueError, match=r"'arithmetic' must be one of \['exact', 'transformer_engine', .*did you mean 'exact'\?"
+    ):
+        mx.quantize(x, "nvfp4", arithmetic="Exact")
     with pytest.raises(ValueError, match="'arithmetic' must be 'exact' for"):
         mx.quantize(x, "mxfp4_e2m1", arithmetic="torchao")
     for given in ({"rounding": "rtz"}, {"scale_rule": "rceil"}, {"tensor_scale": 1.0}, {"nonfinite": "raise"}):
@@ -410,7 +415,7 @@ def test_what_stack_arithmetic_is_not_for():
 
 
 def test_what_is_refused():
-    with pytest.raises(ValueError, match=r"one of .*'torchao'"):
+    with pytest.raises(ValueError, match=r"'stack' must be one of \['transformer_engine', .*'torchao'"):
         stacks.quantize(np.ones((1, 16), np.float32), "torcha")
     with pytest.raises(ValueError, match=r"'x' must be blocks as rows, of shape \(n, 16\)"):
         stacks.quantize(np.ones(16, np.float32), "torchao")

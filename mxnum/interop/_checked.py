@@ -44,8 +44,10 @@ def in_rows(argument: str, q: Any, element: str, scale: str, block: int) -> MXAr
 
 def require_rows(argument: str, q: MXArray, block: int) -> None:
     """An error unless the last axis is a whole number of blocks of that length, and no other axis is blocked."""
-    rows = q.ndim >= 1 and q.blocks == (*(1,) * (q.ndim - 1), block) and q.shape[-1] % block == 0
-    errors.require(rows, argument, f"in whole blocks of {block} along the last axis", q.blocks)
+    in_blocks = q.ndim >= 1 and q.blocks == (*(1,) * (q.ndim - 1), block)
+    errors.require(in_blocks, argument, f"in whole blocks of {block} along the last axis", q.blocks)
+    accepted = f"of a shape in whole blocks of {block} along the last axis"
+    errors.require(q.shape[-1] % block == 0, argument, accepted, q.shape)
 
 
 def typed_scales(q: MXArray) -> Array:

@@ -28,6 +28,7 @@ from mxnum.interop.fp8 import from_fp8, to_fp8
 from mxnum.interop.gpt_oss import from_gpt_oss, to_gpt_oss
 from mxnum.interop.nvfp4 import DIRECTIONS, from_nvfp4, to_nvfp4
 from mxnum.interop.safetensors import File
+from mxnum.layout import block_lengths
 
 #: The layouts that `to_tensors` writes, and whether a global scale multiplies what is encoded or decoded.
 LAYOUTS = "compressed_tensors", "modelopt", "deepseek", "gpt_oss"
@@ -64,8 +65,8 @@ class Checkpoint:
         is_folder = self._path.is_dir()
         config = _quantization_config(self._path if is_folder else self._path.parent)
         self._direction, self._method = direction, str(config.get("quant_method"))
-        tile = config.get("weight_block_size") if block_shape is None else block_shape
-        self._tile = None if tile is None else tuple(tile)
+        given = block_lengths("block_shape", block_shape)
+        self._tile = given or block_lengths("weight_block_size", config.get("weight_block_size"))
         #: The file of each tensor: parts of a weight may lie in two.
         self._files: dict[str, File] = {}
         own, kinds = list[str](), dict[str, str]()
@@ -126,7 +127,8 @@ def _shards(folder: Path) -> list[Path]:
     """The files of a checkpoint: those that its index names, or all."""
     for index in sorted(folder.glob("*.safetensors.index.json")):
         with reading(index, "must be an index in JSON"):
-            return [folder / name for name in sorted(set(json.loads(index.read_text())["weight_map"].values()))]
+            files = _table("weight_map", _table("its content", json.loads(index.read_text()))["weight_map"])
+            return [folder / name for name in sorted(set(files.values()))]
     found = sorted(folder.glob("*.safetensors"))
     if not found:
         raise ValueError(f"Folder {str(folder)!r} must hold files that end in .safetensors; it has none.")
@@ -139,9 +141,15 @@ def _quantization_config(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     with reading(path, "must be a configuration in JSON"):
-        found = json.loads(path.read_text()).get("quantization_config") or {}
-        errors.require_type(isinstance(found, dict), "quantization_config", "a table", found)
-        return dict(found)
+        found = _table("its content", json.loads(path.read_text())).get("quantization_config") or {}
+        return _table("quantization_config", found)
+
+
+def _table(name: str, found: Any) -> dict[str, Any]:
+    """What a file in JSON has there, which has to be a table."""
+    if not isinstance(found, dict):
+        raise TypeError(f"{name} is a {type(found).__name__}, not a table")
+    return found
 
 
 def _weights_of(kinds: dict[str, str]) -> dict[str, _Weight]:

@@ -56,6 +56,8 @@ def from_nvfp4(packed: Any, scales: Any, global_scale: Any, *, direction: str) -
 def to_nvfp4(q: MXArray, *, direction: str, global_scale: Any = None) -> tuple[Array, Array, Array]:
     """Bytes, scales (float8_e4m3fn) and global scale of an array of NVFP4 in whole blocks along the last axis.
 
+    There is one tensor scale, or one for each expert, an index of the first of three axes: of those of rows both
+    packages would make other values, or none.
     A global scale of encoding is a float32 number whose reciprocal is the tensor scale; give the one that a file had as
     `global_scale`, since several may have the same reciprocal. Not every float32 number is the reciprocal of one: with
     ``tensor_scale=1 / global_scale`` in float32, or ``arithmetic="compressed_tensors"``, `mxnum.quantize` makes one
@@ -65,8 +67,8 @@ def to_nvfp4(q: MXArray, *, direction: str, global_scale: Any = None) -> tuple[A
     q = in_rows("q", q, "e2m1", "e4m3", 16)
     errors.require(q.tensor_scale is not None, "q", "of a format with a tensor scale", q.format.name)
     tensor = np.asarray(q.tensor_scale)
-    own = tensor.ndim == 0 or all(length == 1 for length in tensor.shape[1:])
-    errors.require(own, "q", "of one tensor scale, or one for each index of the first axis", tensor.shape)
+    own = tensor.size == 1 or (tensor.ndim > 2 and tensor.size == len(tensor))
+    errors.require(own, "q", "of one tensor scale, or one for each index of the first of three axes", tensor.shape)
     number = _global_scale(tensor, direction, global_scale)
     return q.pack(), np.ascontiguousarray(typed_scales(q)), number
 

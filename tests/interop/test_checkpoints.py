@@ -59,16 +59,30 @@ def test_a_folder_with_a_configuration(tmp_path):
     other = example("nvfp4")
     safetensors.save(tmp_path / "model-1.safetensors", to_tensors("a.weight", q, "deepseek"))
     safetensors.save(tmp_path / "model-2.safetensors", to_tensors("b.weight", other, "modelopt"))
-    with pytest.raises(ValueError, match=r"File '.*' must hold 'a.weight' as fp8 has it: Argument 'scales' must be of"):
+    # No test saw that a folder was called a file: this one had it so.
+    with pytest.raises(
+        ValueError, match=r"Folder '.*' must hold 'a.weight' as fp8 has it: Argument 'scales' must be of"
+    ):
         Checkpoint(tmp_path).tensor("a.weight")
+    with pytest.raises(ValueError, match=r"File '.*' must hold 'a.weight' as fp8 has it: Argument 'scales' must be of"):
+        Checkpoint(tmp_path / "model-1.safetensors").tensor("a.weight")
     assert Checkpoint(tmp_path, block_shape=(64, 64)).tensor("a.weight").equals(q)
     config = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [64, 64]}}
     (tmp_path / "config.json").write_text(json.dumps(config))
     checkpoint = Checkpoint(tmp_path)
     assert checkpoint.tensor("a.weight").equals(q)
     assert checkpoint.tensor("b.weight").equals(other)
-    (tmp_path / "config.json").write_text("{")
-    with pytest.raises(ValueError, match=r"File '.*config.json' must be a configuration in JSON"):
+    # No test saw what is JSON and no table: the only wrong one was cut off.
+    for text, why in [
+        ("{", "Expecting"),
+        ("[]", "its content is a list, not a table"),
+        ('{"quantization_config": "fp8"}', "quantization_config is a str, not a table"),
+    ]:
+        (tmp_path / "config.json").write_text(text)
+        with pytest.raises(ValueError, match=rf"^File '.*config.json' must be a configuration in JSON: {why}"):
+            Checkpoint(tmp_path)
+    (tmp_path / "config.json").write_text('{"quantization_config": {"weight_block_size": 64}}')
+    with pytest.raises(TypeError, match="'weight_block_size' must be a tuple of block lengths, not 64"):
         Checkpoint(tmp_path)
     (tmp_path / "config.json").unlink()
     safetensors.save(tmp_path / "model-3.safetensors", to_tensors("b.weight", other, "modelopt"))
@@ -79,9 +93,14 @@ def test_a_folder_with_a_configuration(tmp_path):
     checkpoint = Checkpoint(tmp_path, block_shape=(64, 64))
     assert checkpoint.tensor("a.weight").equals(q)
     assert checkpoint.tensor("b.weight").equals(other)
-    (tmp_path / "model.safetensors.index.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"index.json' must be an index in JSON: it lacks 'weight_map'"):
-        Checkpoint(tmp_path)
+    for text, why in [
+        ("{}", "it lacks 'weight_map'"),
+        ("[]", "its content is a list, not a table"),
+        ('{"weight_map": []}', "weight_map is a list, not a table"),
+    ]:
+        (tmp_path / "model.safetensors.index.json").write_text(text)
+        with pytest.raises(ValueError, match=rf"index.json' must be an index in JSON: {why}"):
+            Checkpoint(tmp_path)
 
 
 def test_parts_of_a_weight_may_lie_in_two_files(tmp_path):

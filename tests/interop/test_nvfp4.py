@@ -122,6 +122,23 @@ def test_what_modelopt_writes_is_read():
     assert q.scales.data_ptr() == scales.data_ptr()
 
 
+def test_modelopt_has_no_tensor_scales_of_rows():
+    """Why they are refused; no test saw it: each wrote one tensor scale, or one for each expert."""
+    tensor = module("modelopt", "modelopt.torch.quantization.qtensor.nvfp4_tensor").NVFP4QTensor
+    import torch
+
+    q = mx.quantize(np.outer([1.0, 2, 3, 4], np.ones(64)), "nvfp4", tensor_scale="row")
+    bytes_, scale, number = tensors_of(q.pack(), q.scales.view(E4M3), q.tensor_scale[:, 0])
+
+    def read(rows):
+        made = tensor(torch.Size((rows, 64)), torch.float32, bytes_[:rows])
+        return made.dequantize(torch.float32, scale=scale[:rows], double_scale=number[:rows], block_sizes={-1: 16})
+
+    assert not np.array_equal(read(4).numpy(), q.dequantize())  # (as many rows as blocks in one)
+    with pytest.raises(RuntimeError, match="size of tensor"):
+        read(3)
+
+
 @pytest.mark.parametrize("direction", nvfp4.DIRECTIONS)
 def test_experts_have_a_global_scale_each(direction):
     packed, scales = stored((3, 4, 32))
@@ -164,6 +181,16 @@ def test_reciprocals_that_exist_are_found_and_others_refused():
     assert 20 < refused < 200
 
 
+@pytest.mark.parametrize("shape", [(2, 2, 16), (1, 2, 16), (2, 16)])
+@pytest.mark.parametrize("direction", nvfp4.DIRECTIONS)
+def test_tensor_scales_of_rows_are_refused(direction, shape):
+    q = mx.quantize(np.ones(shape), "nvfp4", tensor_scale="row")
+    with pytest.raises(
+        ValueError, match="'q' must be of one tensor scale, or one for each index of the first of three"
+    ):
+        nvfp4.to_nvfp4(q, direction=direction)
+
+
 def test_mistakes():
     packed, scales = stored()
     one = np.float32(1)
@@ -181,9 +208,10 @@ def test_mistakes():
         (lambda: nvfp4.values_of(q, "transformer_engine"), r"'stack' must be one of \['compressed_tensors', 'vllm'"),
         (lambda: nvfp4.to_nvfp4(q, direction="decode", global_scale=one), "'global_scale' must be left out"),
         (lambda: nvfp4.to_nvfp4(mx.quantize(np.ones(32), "mxfp4_e2m1"), direction="decode"), "of E4M3 scales"),
-        (lambda: nvfp4.to_nvfp4(mx.quantize(np.ones(24), "nvfp4"), direction="decode"), "in whole blocks of 16"),
-        (lambda: nvfp4.to_nvfp4(mx.quantize(np.ones((2, 2, 16)), "nvfp4", tensor_scale="row"), direction="decode"),
-         "of one tensor scale, or one for each index"),
+        (lambda: nvfp4.to_nvfp4(mx.quantize(np.ones((2, 24)), "nvfp4"), direction="decode"),
+         r"'q' must be of a shape in whole blocks of 16 along the last axis, not \(2, 24\)"),
+        (lambda: nvfp4.to_nvfp4(mx.quantize(np.ones((16, 2)), "nvfp4", axis=0), direction="decode"),
+         r"'q' must be in whole blocks of 16 along the last axis, not \(16, 1\)"),
     ]:  # fmt: skip
         with pytest.raises((ValueError, TypeError), match=message):
             call()
