@@ -34,6 +34,8 @@ CONVERGED, DESCENT = "logits/logits-converged.json", "logits/logits-sgd.json"
 FAR, BELOW = "logits/logits-24.json", "logits/logits-1024-classes.json"
 #: Factors in other formats.
 FACTORS = "logits/logits-factors.json"
+#: Studies beside the first, which the check takes where they are there.
+FURTHER = (MORE, MOST, *LONG, CONVERGED, DESCENT, FAR, BELOW, FACTORS)
 #: What is trained where the stored study is not at hand: one seed, half of the steps.
 QUICK: dict[str, dict[str, Any]] = {
     "float32": {},

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mxnum import errors
-from mxnum.claims import document, page
+from mxnum.claims import document, logits, page
 from mxnum.claims.evidence import Verdict
 from mxnum.claims.ledger import CLAIMS
 from mxnum.claims.registry import Check, Context, Entry, Report, checks, entry, machine
@@ -26,13 +26,18 @@ QUICK = ("quick.json",)
 FULL = (
     "small.json", "sgd-limits.json", "interventions.json", "recipes.json", "confirm.json", "ablations.json",
     "language/rates.json", "language/recipes.json", "language/ladder.json", "logits/logits.json", "factorial.json",
-    "critical-rate.json",
+    "critical-rate.json", "language/organisation.json", "language/lost.json", "language/lost-again.json",
+    *logits.FURTHER,
 )  # fmt: skip
 #: Those that checks take where they are there, and can do without.
 TAKEN = {
     "small.json": ("I6",), "language/rates.json": ("B6",), "language/recipes.json": ("I9", "M1", "M8", "M10"),
-    "language/ladder.json": ("I10",), "logits/logits.json": ("B11",),
+    "language/ladder.json": ("I10",), "language/organisation.json": ("M7",),
+    **dict.fromkeys(("language/lost.json", "language/lost-again.json"), ("B6",)),
+    **dict.fromkeys((logits.STUDY, *logits.FURTHER), ("B11",)),
 }  # fmt: skip
+#: Studies that need what the layers multiply at the end of each run.
+KEEPING = ("language/organisation.json",)
 #: Seeds that one process trains together: few enough that processes end at about the same time.
 STACK = 3
 #: The actions of I7 on the arm "E2M1" of the study "small", and how many seeds; the seeds of the limits of B2.
@@ -147,6 +152,10 @@ class _Session:
         if self.entries or self.store.number_of_runs():
             found = f"{len(self.entries)} of {len(first)} checks and {self.store.number_of_runs()} training runs"
             self.watch.say(f"Continuing in {self.store.folder}: {found} are there.")
+        if importlib.util.find_spec("torch") is None and (wanted := [name for name in self.files if "/" in name]):
+            self.impossible = dict.fromkeys(wanted, f"Language models need PyTorch: {errors.install('torch')}")
+            self.watch.say(self.impossible[wanted[0]])
+            self.files = [name for name in self.files if name not in wanted]
         left = [id for id in first if id not in self.entries]
         # The checks run beside the training, on what the processes leave of the cores.
         beside = threading.Thread(target=self._check_all, args=(left,), daemon=True)
@@ -219,19 +228,19 @@ class _Session:
             storage.write_json(path, outcome.table)
 
     def _train_language_models(self, name: str, seed: int) -> None:
-        if importlib.util.find_spec("torch") is None:
-            self.impossible[name] = f"Language models need PyTorch: {errors.install('torch')}"
-            self.watch.say(self.impossible[name])
-            return
         from mxnum.language_model import study as language_models
 
         path = self.store.results / name
         study = language_models.read(path.stem)
         study = replace(study, first_seed=seed) if self.facts["fresh"] else study
+        here = {arm: each for arm, each in study.arms.items() if each.source != "text" or Path(each.text).is_file()}
+        if left := [arm for arm in study.arms if arm not in here]:
+            self.watch.say(f"{study.name}: without {', '.join(left)}, whose texts are not in this folder.")
+        study = replace(study, arms=here)
         runs = self.store.runs / "language" / study.name
         self.failures += language_models.run_study(
-            study, runs, processes=self.request.processes or os.cpu_count() or 1, say=self.watch.say,
-            show=lambda state: self.watch.at("training", state.done, state.total, str(state)),
+            study, runs, processes=self.request.processes or os.cpu_count() or 1, keep_operands=name in KEEPING,
+            say=self.watch.say, show=lambda state: self.watch.at("training", state.done, state.total, str(state)),
         )  # fmt: skip
         if next(runs.rglob("seed-*.json"), None) is not None:
             language_models.store(language_models.collect(study, runs), path.parent)

@@ -272,7 +272,7 @@ def predicted_gap(setting: Setting) -> float | None:
 
 
 def sampled_gap(setting: Setting, noise: float) -> float:
-    """The same by the kernels, where all is rounded and nothing drifts, for a model that is `noise` above the entropy."""
+    """The same by the kernels, where all is rounded and nothing drifts, for a model `noise` above the entropy."""
     operand, rows = gradient_of_logits(setting), min(512, 2**18 // setting.vocabulary)
     found = sampled_logit_rest(
         _probabilities(setting), operand.mx_format, setting.tokens, setting.factor, noise=max(noise, 0.0),

@@ -191,8 +191,28 @@ def test_language_models_are_trained_for_what_takes_them(tmp_path, monkeypatch):
     seen = {}
     monkeypatch.setattr(reproduction, "entry", lambda id, check, context: seen.update(table=context.json(logits.STUDY)))
     monkeypatch.setattr(reproduction._Session, "_write", lambda self, interrupted: self._entry("B11"))
+    monkeypatch.setattr(reproduction, "FULL", (logits.STUDY,))
     reproduce_into(tmp_path / "with", ["B11"], full=True, processes=1)
     assert set(seen["table"]["arms"]) == {"float32", "last x 1"}
+
+
+def test_arms_on_a_text_that_is_not_there_are_left_out_and_operands_are_kept(tmp_path, monkeypatch):
+    pytest.importorskip("torch", reason="the extra torch is not installed")
+    from mxnum.language_model import study
+
+    path = tmp_path / "organisation.toml"
+    base = "width = 32\nvocabulary = 32\nlayers = 1\ncontext = 8\nsequences = 2\nsteps = 2\n"
+    on_text = f"[arms.text]\nsource = 'text'\ntext = '{tmp_path / 'none.txt'}'\nvocabulary = 256\n"
+    path.write_text(f"seeds = 1\nfirst_seed = 3\n[base]\n{base}[arms.chain]\n{on_text}")
+    monkeypatch.setitem(study.STUDIES, "organisation", path)
+    seen, told = {}, Told()
+    name = "language/organisation.json"
+    monkeypatch.setattr(reproduction, "entry", lambda id, check, context: seen.update(table=context.json(name)))
+    monkeypatch.setattr(reproduction._Session, "_write", lambda self, interrupted: self._entry("M7"))
+    reproduce_into(tmp_path / "r", ["M7"], full=True, processes=1, watch=told)
+    assert "organisation: without text, whose texts are not in this folder." in told.said
+    assert set(seen["table"]["arms"]) == {"chain"}
+    assert "organisations" in seen["table"]["arms"]["chain"]["runs"][0]
 
 
 def test_what_each_scale_makes():
@@ -201,7 +221,13 @@ def test_what_each_scale_makes():
     assert Request(("I1", "M4")).files(known) == []
     assert set(Request(tuple(CLAIMS), full=True).files(known)) == set(reproduction.FULL)
     assert Request(("I6",), full=True).files(known) == ["small.json", "confirm.json"]
-    assert Request(("I10", "B11"), full=True).files(known) == ["language/ladder.json", "logits/logits.json"]
+    of_logits = ["logits/logits.json", *logits.FURTHER]
+    assert Request(("I10", "B11"), full=True).files(known) == ["language/ladder.json", *of_logits]
+    stored = {
+        str(path.relative_to(RESULTS)) for kind in ("language", "logits") for path in (RESULTS / kind).glob("*.json")
+    }
+    read_by_pages_alone = {f"language/{name}.json" for name in ("drift", "operands", "text", "lost-elsewhere")}
+    assert stored - set(reproduction.FULL) == read_by_pages_alone
     needed = {name for each in known.values() for names in each.alternatives for name in names}
     swept = {path.with_suffix(".json").name for path in (RESULTS / "runaway").glob("*.toml")}  # (mxnum sweep)
     assert needed <= {*reproduction.QUICK, *reproduction.FULL, *swept}, "a claim that no command decides"
