@@ -61,11 +61,19 @@ _HEADINGS = {"bits/element": "bits per element"}
 def _cells(row: dict[str, Any]) -> list[str]:
     """Numbers as people read them: the smallest ones are powers of two."""
     powers = {name: f"2^{int(math.log2(row[name]))}" for name in ("min normal", "min positive")}
-    return [f"{value:.9g}" if isinstance(value, float) else str(value) for value in (row | powers).values()]
+    shown = row | powers | {"tensor scale": row["tensor scale"] or "none"}
+    return [f"{value:.9g}" if isinstance(value, float) else str(value) for value in shown.values()]
 
 
 def _row(fmt: MXFormat) -> dict[str, Any]:
-    return {"format": fmt.name, "block": fmt.block, "bits/element": fmt.bits_per_element, **_element_row(fmt.element)}
+    return {
+        "format": fmt.name,
+        "block": fmt.block,
+        "scale": fmt.scale.name,
+        "tensor scale": fmt.tensor_scale,
+        "bits/element": fmt.bits_per_element,
+        **_element_row(fmt.element),
+    }
 
 
 def _element_row(e: ElementFormat) -> dict[str, Any]:

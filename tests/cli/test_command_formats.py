@@ -9,6 +9,19 @@ def test_list(run):
     assert [row["format"] for row in run.json("formats")] == list(mx.formats.names())
 
 
+def test_scales(run):
+    """No test saw that nvfp4 was listed without what its scales are: its name was there."""
+    rows = {row["format"]: row for row in run.json("formats")}
+    assert (rows["nvfp4"]["scale"], rows["nvfp4"]["tensor scale"]) == ("e4m3", "float32")
+    assert (rows["mxint8"]["scale"], rows["mxint8"]["tensor scale"]) == ("e8m0", None)
+    assert run.json("formats", "nvfp4") == rows["nvfp4"]
+    head, _, *lines = [line.split() for line in run("formats").splitlines() if line.strip()]
+    assert head[2:5] == ["scale", "tensor", "scale"]
+    cells = {line[0]: line[1:5] for line in lines}
+    assert cells["nvfp4"] == ["16", "e4m3", "float32", "4.5"]
+    assert cells["mxfp4_e2m1"] == ["32", "e8m0", "none", "4.25"]
+
+
 def test_values(run):
     assert run.json("formats", "e2m1", "--values")["values"] == list(mx.formats.element("e2m1").values())
     printed = run("formats", "mxfp8_e5m2", "--values")
