@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import starmap
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,18 @@ Operation = Callable[[Walk, Draw], Run]
 PackedOperation = Callable[[Walk, Draw], "Run | None"]
 #: The shape and the dtype of an array.
 Kind = tuple[tuple[int, ...], np.dtype[Any]]
+
+
+class Call(NamedTuple):
+    """What `Plan.run` is given, where it does not go to the loops as it is."""
+
+    x: Array
+    out: Any
+    sides: Any
+    given_scales: Array | None
+    random: RandomBits | None
+    threads: int | None
+    tensor_scale: Array | None
 
 
 class Plan:
@@ -102,7 +114,7 @@ class Plan:
             if not (self.reads_packed or self.writes_packed):
                 order = memory_order(x if out is None or out.itemsize <= x.itemsize else out)
                 if any(axis != place for place, axis in enumerate(order)):
-                    return self._run_turned(order, x, out, sides, given_scales, random, threads, tensor_scale)
+                    return self._run_turned(order, Call(x, out, sides, given_scales, random, threads, tensor_scale))
         if out is None:
             out = np.empty(*self.out)
         elif not out.flags.c_contiguous or _may_share(x, out):
@@ -121,7 +133,7 @@ class Plan:
             else:
                 direct = None
         if direct is None:
-            self._run_in_parts(x, out, sides, given_scales, random, threads, tensor_scale)
+            self._run_in_parts(Call(x, out, sides, given_scales, random, threads, tensor_scale))
             return out, sides
         if given_scales is not None:
             sides[0][...] = given_scales
@@ -133,18 +145,13 @@ class Plan:
         direct(x, out, (*sides, tensor_scale), words, threads)
         return out, sides
 
-    def _run_turned(
-        self,
-        order: Order,
-        x: Array,
-        out: Array | None,
-        sides: tuple[Array, ...] | None,
-        given_scales: Array | None,
-        random: RandomBits | None,
-        threads: int | None,
-        tensor_scale: Array | None,
-    ) -> tuple[Array, tuple[Array, ...]]:
+    def _run_turned(self, order: Order, call: Call) -> tuple[Array, tuple[Array, ...]]:
         """The same by the plan for arrays whose axes are in the order that memory has them."""
+        x, out, sides, given_scales, random, threads, tensor_scale = call
+
+        def turned(array: Any) -> Any:
+            return array if array is None or array.ndim == 0 else array.transpose(order)
+
         if order not in self._turned:
             shape, blocks = _in_order(order, self.shape), _in_order(order, self.blocks)
             kind = _in_order(order, self.out[0]), self.out[1]
@@ -157,30 +164,17 @@ class Plan:
         if random is not None and random.words is not None:
             random = RandomBits(random.sr_bits, words=random.words.transpose(order))
         made, of_blocks = self._turned[order].run(
-            x.transpose(order),
-            None if out is None else out.transpose(order),
-            None if sides is None else tuple(side.transpose(order) for side in sides),
-            None if given_scales is None else given_scales.transpose(order),
-            random,
-            threads,
-            tensor_scale.transpose(order) if tensor_scale is not None and tensor_scale.ndim else tensor_scale,
-        )
+            turned(x), turned(out), None if sides is None else tuple(map(turned, sides)), turned(given_scales),
+            random, threads, turned(tensor_scale),
+        )  # fmt: skip
         original = tuple(order.index(axis) for axis in range(len(order)))
         if out is None:
             out = made.transpose(original)
         return out, tuple(side.transpose(original) for side in of_blocks) if sides is None else sides
 
-    def _run_in_parts(
-        self,
-        x: Array,
-        out: Array,
-        sides: tuple[Array, ...],
-        given_scales: Array | None,
-        random: RandomBits | None,
-        threads: int | None,
-        tensor_scale: Array | None,
-    ) -> None:
+    def _run_in_parts(self, call: Call) -> None:
         """Fill arrays that loops do not take as they are."""
+        x, out, sides, given_scales, random, threads, tensor_scale = call
         if self.size == 0:
             return
         is_same = (x.ctypes.data, x.strides, x.dtype) == (out.ctypes.data, out.strides, out.dtype)
