@@ -38,6 +38,22 @@ def test_a_study_is_run_and_shown(tmp_path, capsys):
     assert "plain" in capsys.readouterr().out
 
 
+def test_the_same_on_a_cluster(tmp_path):
+    distributed = pytest.importorskip("distributed", reason="the extra 'distributed' is not installed")
+    config, out = tmp_path / "one.toml", tmp_path / "out"
+    config.write_text(TEXT + "[arms.wide]\nwidth = 16\n")
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster:
+        assert main(["language-model", str(config), "-o", str(out), "--scheduler", cluster.scheduler_address]) == 0
+    table = json.loads((out / "one.json").read_text())
+    assert {name: len(arm["runs"]) for name, arm in table["arms"].items()} == {"plain": 1, "wide": 1}
+    assert main(["language-model", str(config), "-o", str(tmp_path / "here")]) == 0
+    here = json.loads((tmp_path / "here" / "one.json").read_text())
+    assert [arm["runs"][0]["evaluation"] for arm in here["arms"].values()] == [
+        arm["runs"][0]["evaluation"] for arm in table["arms"].values()
+    ], "bit for bit"
+
+
 def test_a_wrong_file_is_an_error(tmp_path, capsys):
     config = tmp_path / "one.toml"
     config.write_text(TEXT.replace("width = 8", "width = 9"))
