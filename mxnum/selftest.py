@@ -191,7 +191,7 @@ def _quantized(name: str, source: str = "float32", packed: bool = False, **setti
     x = _numbers(fmt, formats.FLOATS[source])
     if settings.get("offset"):
         x = np.clip(np.nan_to_num(x.astype(np.float64)), -1e4, 1e4).astype(x.dtype)  # offsets are float16
-    if settings.get("rounding") == "sr":
+    if Rounding(settings.get("rounding", "rne")).is_stochastic:
         settings["random_bits"] = np.random.default_rng(SEED).integers(0, 1 << 32, x.shape, np.uint32)
     ours = mx.quantize(x, fmt, packed=packed, **settings)
     right = reference.quantize(x, fmt, **settings)

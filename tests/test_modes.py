@@ -180,7 +180,7 @@ def test_the_same_with_a_mode_that_is_handled():
             maker()
 
 
-ENUMS = {"Rounding", "Overflow", "ScaleRule", "Nonfinite", "OffsetRange", "Accumulate"}
+ENUMS = {"Rounding", "Overflow", "ScaleRule", "FloatScaleRule", "Nonfinite", "OffsetRange", "Accumulate"}
 #: What else may compare with one mode: it asks which other mode an answer fits; what is not this one goes on to where
 #: all of them are handled; or it makes numbers for functions that are made for all of them.
 ASKS = {

@@ -144,10 +144,8 @@ def _codes(x: Any, *rest: Any, fmt: MXFormat, settings: dict[str, Any]) -> Any:
 
 def _scales(x: Any, *rest: Any, fmt: MXFormat, settings: dict[str, Any]) -> Any:
     options = _options(rest, settings)
-    if (
-        options.get("rounding", "rne") == "sr" and fmt.scale.power_of_two
-    ):  # these do not depend on how elements are rounded
-        options["rounding"] = "rne"
+    if mx.Rounding(options.get("rounding", "rne")).is_stochastic and fmt.scale.power_of_two:
+        options["rounding"] = "rne"  # these scales do not depend on how elements are rounded
         for name in ("sr_bits", "random_bits"):
             options.pop(name, None)
     return mx.quantize(np.asarray(x), fmt, **options).scales

@@ -105,7 +105,7 @@ class Operand:
     @property
     def is_stochastic(self) -> bool:
         """Whether rounding draws random bits."""
-        return self.is_mx and self.rounding == "sr"
+        return self.is_mx and Rounding(self.rounding).is_stochastic
 
     def keywords(self, axis: int) -> dict[str, Any]:
         """The keywords of `mxnum.quantize` for blocks along that axis."""
