@@ -50,23 +50,27 @@ class FloatScales:
     def _quantizing(self, asked: Settings, target: ElementFormat | None) -> Any:
         if asked.float_rule.error_power and not asked.scales_given:
             then = replace(asked, scales_given=True)
-            return _after_choosing(asked, _along(_quantizing(then, target)))
-        return _along(_quantizing(asked, target))
+            return _after_choosing(asked, by_loops(_quantizing(then, target)))
+        return by_loops(_quantizing(asked, target))
 
     def undo(self, asked: DecodingSettings) -> Any:
-        return _along(_decoding(asked))
+        return by_loops(_decoding(asked))
 
     def apply_packed(self, asked: Settings) -> Any:
         """As `apply`, to packed codes, along walks that allow it; None where codes have to have a byte each first."""
         is_simple = asked.element.bits == 4 and (asked.scales_given or not asked.float_rule.error_power)
-        return _along_packed(_quantizing(asked, None)) if is_simple else None
+        return by_packed_loops(_quantizing(asked, None)) if is_simple else None
 
     def undo_packed(self, asked: DecodingSettings) -> Any:
         """As `undo`, the same of packed codes."""
-        return _along_packed(_decoding(asked)) if asked.element.bits == 4 else None
+        return by_packed_loops(_decoding(asked)) if asked.element.bits == 4 else None
 
 
 transform = lru_cache(maxsize=None)(FloatScales)
+
+
+class Left(Exception):
+    """Loops are not right for some block, and there is no definition; what was written is of no use."""
 
 
 class Conversion(NamedTuple):
@@ -75,7 +79,7 @@ class Conversion(NamedTuple):
     #: None where codes are read.
     source: ElementFormat | None
     fast: Formulation | None
-    #: None where nothing is left to it.
+    #: None where what is left to it is an error.
     definition: Formulation | None
     #: None where scales are there.
     find_fast: Callable[..., Any] | None
@@ -123,22 +127,21 @@ def _decoding(asked: DecodingSettings) -> Conversion:
     return Conversion(None, fast, formulation.decoding(*how), None, None, 0)
 
 
-def _along_packed(conversion: Conversion) -> Any:
+def by_packed_loops(conversion: Conversion) -> Any:
+    """The loops of a conversion that read or write packed codes of four bits; None along walks that have none."""
+    in_vectors = conversion.fast is not None and conversion.fast.in_vectors and vectors.available()
+
     @lru_cache(maxsize=256)
     def along(walk: Walk, draw: Draw) -> Any:
-        return _PackedLoops(conversion, walk, draw) if packs_along(conversion, walk) else None
+        has_loops = walk.k == 1 and 1 < walk.run in loops.RUNS and walk.columns % walk.run == 0
+        return _PackedLoops(conversion, walk, draw) if in_vectors and has_loops else None
 
     return along
 
 
-def packs_along(conversion: Conversion, walk: Walk) -> bool:
-    """Whether loops read or write packed codes of four bits along a walk."""
-    fast, run = conversion.fast, walk.run
-    in_vectors = fast is not None and fast.in_vectors and vectors.available()
-    return in_vectors and walk.k == 1 and run > 1 and run in loops.RUNS and walk.columns % run == 0
+def by_loops(conversion: Conversion) -> Any:
+    """The loops of a conversion."""
 
-
-def _along(conversion: Conversion) -> Any:
     @lru_cache(maxsize=256)
     def along(walk: Walk, draw: Draw) -> Any:
         return Loops(conversion, walk, draw)
@@ -149,13 +152,13 @@ def _along(conversion: Conversion) -> Any:
 class Loops:
     """The loops of a conversion along one walk."""
 
-    def __init__(self, conversion: Conversion, walk: Walk, draw: Draw, packed: bool = False) -> None:
+    def __init__(self, conversion: Conversion, walk: Walk, draw: Draw) -> None:
         self.conversion, self.walk, self.draw = conversion, walk.in_bands, draw
         done, run = conversion, walk.run if walk.run in loops.RUNS else 0
         limit = 0 if done.source is None else done.source.max_code
         self.fast, self.how = None, (done.fast, done.source, done.find_fast, draw, limit, done.nan_code, run)
         if done.fast is not None:
-            self.fast = loops.convert(*self.how, packed=packed)
+            self.fast = loops.convert(*self.how)
 
     def __call__(self, x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
         """Convert contiguous arrays; the sides are the scales and the tensor scale, one or one for each block."""
@@ -166,7 +169,9 @@ class Loops:
                 return
         else:
             marks.fill(loops.LEFT)
-        assert done.definition is not None  # (compiled when something is left for it)
+        if done.definition is None:
+            raise Left
+        # Compiled when something is left for it.
         defined = loops.convert(done.definition, done.source, done.find, self.draw, -1, done.nan_code, 0)
         self.run_loop(defined, arrays, marks, words, threads)
 
@@ -174,7 +179,7 @@ class Loops:
         """Contiguous arrays as the loops take them."""
         scales, tensor = (*sides, _ONE)[:2]
         read = x.ravel() if self.conversion.source is None else signed_bits(x.ravel())
-        return read, stored_bits(out.ravel()), stored_bits(scales.ravel()), tensor.ravel().view(np.uint32)
+        return read, stored_bits(out.ravel()), stored_bits(scales.ravel()), stored_bits(tensor.ravel())
 
     def run_loop(self, loop: Any, arrays: Any, marks: Array, words: Any, threads: int | None) -> int:
         return in_threads(loop, self.walk)(threads, arrays, marks, words)
@@ -183,11 +188,15 @@ class Loops:
 class _PackedLoops(Loops):
     """The same where codes of four bits are packed, in rows of whole bytes."""
 
+    def __init__(self, conversion: Conversion, walk: Walk, draw: Draw) -> None:
+        super().__init__(conversion, walk, draw)
+        self.packed = loops.convert(*self.how, packed=True)
+
     def __call__(self, x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
         """Convert contiguous arrays; if anything is left to the definition, all by way of a byte for each code."""
         if float_environment.is_default():
             arrays, marks = self._flat(x, out, sides), np.zeros(self.walk.groups, np.uint8)
-            if self.run_loop(loops.convert(*self.how, packed=True), arrays, marks, words, threads) == 0:
+            if self.run_loop(self.packed, arrays, marks, words, threads) == 0:
                 return
         count, reads = self.walk.elements, self.conversion.source is None
         codes = unpack(x.reshape(1, -1), 4, count) if reads else np.empty((1, count), np.uint8)
