@@ -331,19 +331,3 @@ def one_blas_thread() -> AbstractContextManager[Any]:
     threadpoolctl = errors.package("threadpoolctl", "experiments")
     limits: AbstractContextManager[Any] = threadpoolctl.threadpool_limits(1, user_api="blas")
     return limits
-
-
-def progress_line(total: int, label: str) -> Callable[[int, Array, list[Run]], None]:
-    """A `report` for `train` that prints a line from time to time."""
-    last = time.monotonic()
-
-    def report(step: int, losses: Array, runs: list[Run]) -> None:
-        nonlocal last
-        if time.monotonic() - last > 20 or step == total:
-            last = time.monotonic()
-            print(
-                f"{label}: step {step} of {total}, {len(runs)} running, median loss {np.median(losses):.2e}",
-                flush=True,
-            )
-
-    return report

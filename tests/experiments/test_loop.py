@@ -20,7 +20,7 @@ from mxnum.experiments.config import (
     experiment_from,
     uniform_precision,
 )
-from mxnum.experiments.loop import Training, load, progress_line, save, train
+from mxnum.experiments.loop import Training, load, save, train
 from mxnum.experiments.model import KINDS, Network
 
 pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
@@ -281,9 +281,3 @@ def losses_in_a_new_process(threads):
 
 def test_bits_do_not_depend_on_the_number_of_threads():
     assert losses_in_a_new_process(1) == losses_in_a_new_process(2)
-
-
-def test_progress_line(capsys, monkeypatch):
-    report = progress_line(12, "small")
-    train(SMALL, (1, 2), report=report)
-    assert "small: step 12 of 12, 2 running" in capsys.readouterr().out

@@ -22,7 +22,7 @@ from mxnum.formats import FLOATS, ElementFormat
 #: Rows and indices of a tile.
 _SIDE = 8
 
-_I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+_I16, _I32, _I64 = (ir.IntType(bits) for bits in (16, 32, 64))
 
 
 def new_panels(rows: int, length: int, width: int, word: str) -> Array:

@@ -18,10 +18,9 @@ from mxnum.scalar.pack import make_pack
 from mxnum.scalar.unpack import FINITE, INFINITE, NAN, make_unpack
 from mxnum.scalar.word import dialect
 
+#: Bits of a digit, which leave room in 64 for a sum of 2**14 of either sign, the most that there are in a block.
 _DIGIT = 48
 _MASK = (1 << _DIGIT) - 1
-#: Digits of 48 bits leave so many bits for a sum of `GREATEST_SIZE` of either sign.
-GREATEST_SIZE = 1 << 14
 #: Significand width of a sum that is handed to rounding.
 _WIDTH = 60
 
