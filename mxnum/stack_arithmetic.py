@@ -218,6 +218,8 @@ class Stack:
     #: Where block scales begin in the type of the tensor rather than in float32: what makes `block_scale` of the
     #: rounding of a float32 number to that type.
     block_scale_in: Callable[[Any], Any] | None = None
+    #: The types of tensors that the source takes.
+    takes: tuple[str, ...] = ("float32", "bfloat16", "float16")
 
     def tensor_scale(self, global_scale: Any) -> Any:
         """The global scale as a factor of decoding, in float32."""
@@ -228,6 +230,7 @@ class Stack:
 _TRANSFORMER_ENGINE = "NVIDIA/TransformerEngine: transformer_engine/common/cast/nvfp4/core_nvfp4.cuh"
 _CORE = f"{_TRANSFORMER_ENGINE} (compute_global_encode_scaling_factor_FP4, compute_decoding_scaling_factor)"
 _TORCHAO = "pytorch/ao 0.18: torchao/prototype/mx_formats/nvfp4_tensor.py (nvfp4_quantize)"
+_TORCHAO_TAKES = "float32", "bfloat16"
 
 _TE = _transformer_engine_global, _transformer_engine_block, _transformer_engine_factor, _transformer_engine_decoded
 STACKS = {
@@ -244,11 +247,11 @@ STACKS = {
         ),
         Stack(
             "torchao", f"{_TORCHAO} with per_tensor_amax_to_scale, on a CPU",
-            "decode", _torchao_global, _torchao_block, _torchao_factor, _torchao_decoded,
+            "decode", _torchao_global, _torchao_block, _torchao_factor, _torchao_decoded, takes=_TORCHAO_TAKES,
         ),
         Stack(
             "torchao_single", f"{_TORCHAO} without a tensor scale, its default, on a CPU",
-            "none", _no_global, _torchao_single_block, _torchao_factor, _torchao_decoded,
+            "none", _no_global, _torchao_single_block, _torchao_factor, _torchao_decoded, takes=_TORCHAO_TAKES,
         ),
         Stack(
             "vllm",

@@ -55,7 +55,7 @@ def quantize(
     packed: bool = False,
     threads: int | None = None,
 ) -> Quantized:
-    """NVFP4 of an array of float32, bfloat16 or float16, as `stack` computes it.
+    """NVFP4 of an array of float32, bfloat16 or (but for torchao, which refuses it) float16, as `stack` computes it.
 
     `blocks` has the length of a block along each axis; by default they are the rows of x, of shape (n, 16), and the
     scales are of shape (n,).
@@ -92,12 +92,12 @@ def fake_quantize(x: Array, stack: str | Stack, *, blocks: Blocks | None = None,
 
 def _checked(x: Array, stack: str | Stack, blocks: Blocks | None) -> tuple[Stack, Blocks, bool]:
     """The stack, the blocks, and whether they are rows because nothing was said."""
-    name = x.dtype.name
-    errors.require_type(name in ("float32", "bfloat16", "float16"), "x", "of float32, bfloat16 or float16", name)
+    chosen, name = of(stack), x.dtype.name
+    errors.require_type(name in chosen.takes, "x", f"of {errors.joined(chosen.takes)} for {chosen.name}", name)
     if blocks is not None:
-        return of(stack), blocks, False
+        return chosen, blocks, False
     errors.require(x.ndim == 2 and x.shape[1] == BLOCK, "x", f"blocks as rows, of shape (n, {BLOCK})", x.shape)
-    return of(stack), (1, BLOCK), True
+    return chosen, (1, BLOCK), True
 
 
 def _loops(size: int, stack: Stack) -> Any:

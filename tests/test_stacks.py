@@ -20,23 +20,29 @@ import pytest
 import mxnum as mx
 from mxnum import reference, stacks
 
-MAX = np.finfo(np.float32).max
-#: Tensors of 4096 blocks: what a draw makes of a generator and a shape.
+#: Tensors of 4096 blocks: what a draw makes of a generator, a shape, and the limits of a type.
 FAMILIES = {
-    "normal": lambda draw, shape: draw.standard_normal(shape),
-    "a range of sizes": lambda draw, shape: draw.standard_normal(shape) * 2.0 ** draw.uniform(-100, 100),
-    "heavy tails": lambda draw, shape: signs(draw, shape) * np.exp(3 * draw.standard_normal(shape)),
-    "every exponent": lambda draw, shape: signs(draw, shape) * 2.0 ** draw.uniform(-149, 127.9, shape),
-    "blocks of every size": lambda draw, shape: (
+    "normal": lambda draw, shape, of: draw.standard_normal(shape),
+    "a range of sizes": lambda draw, shape, of: (
+        draw.standard_normal(shape) * 2.0 ** (of.minexp * draw.uniform(-0.8, 0.8))
+    ),
+    "heavy tails": lambda draw, shape, of: signs(draw, shape) * np.exp(3 * draw.standard_normal(shape)),
+    "every exponent": lambda draw, shape, of: (
+        signs(draw, shape) * 2.0 ** draw.uniform(of.minexp - of.nmant, of.maxexp - 0.1, shape)
+    ),
+    "blocks of every size": lambda draw, shape, of: (
         draw.standard_normal(shape) * 2.0 ** draw.uniform(-30, 0, (shape[0], 1))
     ),
-    "near ties": lambda draw, shape: draw.integers(-48, 49, shape) * np.float32(2.0 ** draw.integers(-20, 20) / 3),
-    "zeros among others": lambda draw, shape: draw.standard_normal(shape) * (draw.random((shape[0], 1)) < 0.9),
-    "large": lambda draw, shape: draw.uniform(-1, 1, shape) * float(MAX),
-    "small": lambda draw, shape: draw.uniform(-1, 1, shape) * 2.0**-110,
-    "subnormal": lambda draw, shape: draw.uniform(-1, 1, shape) * 2.0**-126,
-    "infinities": lambda draw, shape: np.where(draw.random(shape) < 1e-4, np.inf, draw.standard_normal(shape)),
+    "near ties": lambda draw, shape, of: (
+        draw.integers(-48, 49, shape) * np.float32(2.0 ** draw.integers(of.minexp // 7, -of.minexp // 7) / 3)
+    ),
+    "zeros among others": lambda draw, shape, of: draw.standard_normal(shape) * (draw.random((shape[0], 1)) < 0.9),
+    "large": lambda draw, shape, of: draw.uniform(-1, 1, shape) * float(of.max),
+    "small": lambda draw, shape, of: draw.uniform(-1, 1, shape) * 2.0 ** (0.87 * of.minexp),
+    "subnormal": lambda draw, shape, of: draw.uniform(-1, 1, shape) * 2.0**of.minexp,
+    "infinities": lambda draw, shape, of: np.where(draw.random(shape) < 1e-4, np.inf, draw.standard_normal(shape)),
 }
+NARROW = "bfloat16", "float16"
 
 
 def signs(draw, shape):
@@ -44,10 +50,11 @@ def signs(draw, shape):
 
 
 @cache
-def tensors(family):
+def tensors(family, dtype="float32"):
+    kind = np.dtype(dtype)
     draw = np.random.default_rng(list(FAMILIES).index(family))
     with np.errstate(all="ignore"):
-        return [FAMILIES[family](draw, (4096, 16)).astype(np.float32) for _ in range(5)]
+        return [FAMILIES[family](draw, (4096, 16), ml_dtypes.finfo(kind)).astype(kind) for _ in range(5)]
 
 
 def nvfp4_of(package, path):
@@ -183,10 +190,16 @@ def check(stack, x, codes, scales, global_scale):
     assert np.array_equal(got.codes[~is_nan], codes[~is_nan])
 
 
+#: Whose source takes tensors of these types.
+TAKING = {name: [s for s in PACKAGES if name in stacks.of(s).takes] for name in ("float32", *NARROW)}
+COMPARED = [(stack, name) for name, several in TAKING.items() for stack in several]
+
+
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("stack", PACKAGES)
-def test_equals_the_package(stack, family):
-    for x in tensors(family):
+@pytest.mark.parametrize(("stack", "dtype"), COMPARED)
+def test_equals_the_package(stack, dtype, family):
+    """No test saw other than ordinary magnitudes in bfloat16, nor float16 at all: five families of one were tried."""
+    for x in tensors(family, dtype):
         made = PACKAGES[stack](x)
         if (stack, family) == ("torchao", "subnormal") and (x == 0).any():  # 0 * (1 / tiny): NaN with any sign
             with pytest.raises(ValueError, match="does not turn into NaN"):
@@ -195,20 +208,27 @@ def test_equals_the_package(stack, family):
             check(stack, x, *made)
 
 
-@pytest.mark.parametrize("family", ["normal", "heavy tails", "blocks of every size", "zeros among others", "small"])
-@pytest.mark.parametrize("stack", PACKAGES)
-def test_equals_the_package_in_bfloat16(stack, family):
-    for x in tensors(family)[:2]:
-        x = x.astype(ml_dtypes.bfloat16)
-        check(stack, x, *PACKAGES[stack](x))
+@pytest.mark.parametrize("stack", ["torchao", "torchao_single"])
+def test_what_the_package_refuses(stack):
+    """No test saw that float16 was taken, which torchao refuses: it was not tried."""
+    x = tensors("normal", "float16")[0]
+    for call in (stacks.quantize, stacks.fake_quantize):
+        with pytest.raises(TypeError, match=rf"'x' must be of float32 or bfloat16 for {stack}, not 'float16'"):
+            call(x, stack)
+    with pytest.raises(AssertionError, match="float16 not supported"):
+        PACKAGES[stack](x)
 
 
-@pytest.mark.parametrize("family", ["normal", "heavy tails", "small"])
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("stack", ["torchao", "modelopt", "compressed_tensors"])
 def test_reads_what_the_package_reads(stack, family):
-    for x in tensors(family)[:2]:
-        blocks = stacks.quantize(x, stack)
-        assert np.array_equal(stacks.dequantize(blocks, stack), READERS[stack](x, blocks))
+    for x in tensors(family):
+        try:
+            blocks = stacks.quantize(x, stack)
+        except ValueError:  # (as above)
+            assert (stack, family) == ("torchao", "subnormal")
+            continue
+        assert np.array_equal(stacks.dequantize(blocks, stack), READERS[stack](x, blocks), equal_nan=True)
 
 
 def torchao_reads(x, blocks):
@@ -234,34 +254,44 @@ def compressed_tensors_reads(x, blocks):
 READERS = {"torchao": torchao_reads, "modelopt": modelopt_reads, "compressed_tensors": compressed_tensors_reads}
 
 
-def test_elements_equal_onnx():
-    """ONNX says what an element is under given scales: x over the scale, to nearest even. So have it the dividers."""
+@pytest.mark.parametrize("family", FAMILIES)
+def test_elements_equal_onnx(family):
+    """ONNX says what an element is under given scales: x over the scale, to nearest even. So have it the dividers.
+
+    Under a scale that is NaN, as ModelOpt's are beside infinities, ONNX has zeros and ModelOpt sixes; all read NaN.
+    """
     onnx = nvfp4_of("onnx", "onnx")
     evaluator = nvfp4_of("onnx", "onnx.reference").ReferenceEvaluator
     make = onnx.helper
     node = make.make_node(
         "QuantizeLinear", ["x", "s"], ["y"], axis=1, block_size=16, output_dtype=onnx.TensorProto.FLOAT4E2M1
     )
-    x_type = make.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [None, 16])
     s_type = make.make_tensor_value_info("s", onnx.TensorProto.FLOAT, [None, 1])
     y_type = make.make_tensor_value_info("y", onnx.TensorProto.FLOAT4E2M1, [None, 16])
-    graph = make.make_graph([node], "g", [x_type, s_type], [y_type])
-    model = make.make_model(graph, opset_imports=[make.make_opsetid("", 23)])
-    for stack, factor in (("modelopt", np.multiply), ("compressed_tensors", np.divide)):
-        for x in (tensors(family)[0] for family in ("normal", "near ties", "blocks of every size")):
-            blocks = stacks.quantize(x, stack)
-            scales = factor(mx.decode(blocks.scales, "e4m3"), blocks.global_scale)[:, None]
-            (got,) = evaluator(model).run(None, {"x": x, "s": scales})
-            assert np.array_equal(got.view(np.uint8) & 7, blocks.codes & 7)
+    for dtype in ("float32", *NARROW):
+        x_type = make.make_tensor_value_info(
+            "x", getattr(onnx.TensorProto, dtype.removesuffix("32").upper()), [None, 16]
+        )
+        graph = make.make_graph([node], "g", [x_type, s_type], [y_type])
+        quantize = evaluator(make.make_model(graph, opset_imports=[make.make_opsetid("", 23)]))
+        for stack, factor in (("modelopt", np.multiply), ("compressed_tensors", np.divide)):
+            for x in tensors(family, dtype):
+                blocks = stacks.quantize(x, stack)
+                with np.errstate(all="ignore"):
+                    scales = factor(mx.decode(blocks.scales, "e4m3"), blocks.global_scale)
+                (got,) = quantize.run(None, {"x": x, "s": scales[:, None]})
+                same = ~np.isnan(scales) | (stack != "modelopt")
+                assert same.all() or np.isinf(x).any()
+                assert np.array_equal(got.view(np.uint8)[same] & 7, blocks.codes[same] & 7)
 
 
-def test_roundings_equal_gfloat():
+@pytest.mark.parametrize("family", FAMILIES)
+def test_roundings_equal_gfloat(family):
     """gfloat leaves the scales to its caller; what it rounds to E2M1 and E4M3 is what is rounded here."""
     gfloat = nvfp4_of("gfloat", "gfloat")
     known = nvfp4_of("gfloat", "gfloat.formats")
     for element, info in (("e2m1", known.format_info_ocp_e2m1), ("e4m3", known.format_info_ocp_e4m3)):
-        for family in ("normal", "near ties"):
-            x = tensors(family)[0]
+        for x in (x for dtype in ("float32", *NARROW) for x in tensors(family, dtype)):
             got = gfloat.round_ndarray(info, x.astype(np.float64), sat=True)
             assert np.array_equal(mx.decode(mx.encode(x, element), element), got.astype(np.float32))
 
@@ -410,7 +440,7 @@ def test_what_stack_arithmetic_is_not_for():
     for given in ({"rounding": "rtz"}, {"scale_rule": "rceil"}, {"tensor_scale": 1.0}, {"nonfinite": "raise"}):
         with pytest.raises(ValueError, match="'arithmetic' must be 'exact' where rounding"):
             mx.fake_quantize(x, "nvfp4", arithmetic="torchao", **given)
-    with pytest.raises(TypeError, match="'x' must be of float32, bfloat16 or float16, not 'float64'"):
+    with pytest.raises(TypeError, match="'x' must be of float32 or bfloat16 for torchao, not 'float64'"):
         mx.quantize(x.astype(float), "nvfp4", arithmetic="torchao")
 
 

@@ -28,7 +28,8 @@ def applicable(task: Task) -> Iterator[Stack]:
     if (task.rounding, task.overflow) != (Rounding.RNE, Overflow.SATURATE):
         return
     for stack in stacks.STACKS.values():
-        if fmt.tensor_scale is not None or stack.direction == "none":
+        takes = task.source.name in stack.takes or task.operation == "dequantize"  # (there it is the type of values)
+        if takes and (fmt.tensor_scale is not None or stack.direction == "none"):
             yield stack
 
 
