@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -206,9 +205,3 @@ def _calls(x: Any, out: Any) -> Iterator[tuple[str, float, float | None, Callabl
     yield "fake_quantize mxfp8_e4m3, sr by seed", COPIED, None, partial(fake, rounding="sr", seed=1)
     yield "fake_quantize mxfp8_e4m3, columns", COPIED + 4, None, partial(fake, axis=0)
     yield "pack mxfp4_e2m1", 1.5, None, mx.quantize(x, "mxfp4_e2m1").pack
-
-
-if __name__ == "__main__":
-    from benchmarks.command import main
-
-    sys.exit(main(["cuda", *sys.argv[1:]]))

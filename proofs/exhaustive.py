@@ -4,15 +4,14 @@ Fast tier: the function objects, run over numpy arrays, at the breakpoints of al
 the decoders; the float32 loops, compiled as users get them, at the same breakpoints. Full tier: the compiled loops over
 all 2**32 float32 patterns, all 16-bit patterns under all scales, all codes, and the float64 breakpoints.
 
-    python -m proofs.exhaustive [--only PATTERN] [--minutes M] [--again] [--list]
+    python -m proofs --tier full --only sweep/
 
-runs the full tier alone. It can be interrupted and continues where it was; `sweeps.json` records what has finished.
+runs the sweeps alone. They can be interrupted and continue where they were; `sweeps.json` records what has finished.
+What is said of a loop is proved of its source too: a change to it makes the ledger stale.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -125,7 +124,7 @@ def _encode_theorem(
     if machine == "loop" and rounding == "sr":  # another bit count is another compilation of the same alignment
         words = tuple(word for word in breakpoints.WORDS if word.bits == breakpoints.WORDS[0].bits)
     kernel = loops.encode_kernel(source, element, rounding, overflow)
-    of_loop = partial(loops.encode_loop, source, element, rounding, overflow, words[0])
+    of_loop = partial(loops.encode_loop, source, element, rounding, overflow, words[0]) if machine == "loop" else None
     checks = tuple(partial(check, machine, source, element, rounding, overflow, word) for word in words)
     hypotheses = [f"x is at a breakpoint of {source}" if check is breakpoints.check_encode else f"x is any {source}"]
     hypotheses.append("scale code in 0..255")
@@ -138,7 +137,7 @@ def _encode_theorem(
         check=partial(_check_once, name, checks, of_loop if tier == "full" else None),
         hypotheses=tuple(hypotheses),
         tier=tier,
-        functions=(kernel,),
+        functions=(kernel,) if of_loop is None else (kernel, loops.source_of(of_loop())),
     )
 
 
@@ -166,16 +165,16 @@ def _decode_theorems(machine: Machine) -> Iterator[Theorem]:
             prefix, tier = ("codes", "fast") if machine == "definition" else ("sweep", "full")
             name = f"{prefix}/decode/{element}/{target}"
             kernel = loops.decode_kernel(element, target)
-            of_loop = partial(loops.decode_loop, element, target)
+            of_loop = partial(loops.decode_loop, element, target) if machine == "loop" else None
             check = partial(breakpoints.check_decode, machine, element, target)
             yield Theorem(
                 name=name,
                 statement=DECODE_CODES if machine == "definition" else DECODE_SWEEP,
                 kernels=(kernel.__name__,),
-                check=partial(_check_once, name, (check,), of_loop if machine == "loop" else None),
+                check=partial(_check_once, name, (check,), of_loop),
                 hypotheses=(f"code is any {element} code", "scale code in 0..255"),
                 tier=tier,  # type: ignore[arg-type]
-                functions=(kernel,),
+                functions=(kernel,) if of_loop is None else (kernel, loops.source_of(of_loop())),
             )
 
 
@@ -231,8 +230,11 @@ class EncodeTask:
             self.name, "int32", self.prepare, partial(encode_runs, *modes, scale=self.scale, random=self.random)
         )
 
+    def loop(self) -> Any:
+        return loops.encode_loop("float32", self.element, self.rounding, self.overflow, self.random)
+
     def prepare(self) -> tuple[Evaluate, Any]:
-        loop = loops.encode_loop("float32", self.element, self.rounding, self.overflow, self.random)
+        loop = self.loop()
         scales = np.array([self.scale], np.uint8)
         words = loops.words_for((1, sweeps.CHUNK), self.random)
 
@@ -259,6 +261,9 @@ class ScaleTask:
 
     def sweep(self) -> Sweep:
         return Sweep(self.name, "int32", self.prepare, partial(scale_runs, "float32", self.element, self.rule))
+
+    def loop(self) -> Any:
+        return loops.scale_loop("float32", self.element, self.rule)[0]
 
     def prepare(self) -> tuple[Evaluate, Any]:
         loop, numbers = loops.scale_loop("float32", self.element, self.rule)
@@ -296,63 +301,16 @@ def _sweep_theorem(task: EncodeTask | ScaleTask, kernel: Callable[..., Any], sta
         check=partial(check_sweep, task),
         hypotheses=task.hypotheses,
         tier="full",
-        functions=(kernel,),
+        functions=(kernel, loops.source_of(task.loop())),
     )
 
 
-def check_sweep(
-    task: EncodeTask | ScaleTask,
-    *,
-    again: bool = False,
-    deadline: float | None = None,
-    progress: sweeps.Progress | None = None,
-) -> Outcome:
-    """Run or continue a sweep, and enter it in the record when it has finished."""
-    state = sweeps.run(task.sweep(), again=again, deadline=deadline, progress=progress)
-    if not state.finished:
-        return Outcome("unknown", "sweep", state.seconds, f"stopped after {state.next} of {state.end} patterns")
+def check_sweep(task: EncodeTask | ScaleTask) -> Outcome:
+    """Run or continue a sweep, and enter it in the record."""
+    state = sweeps.run(task.sweep())
     sweeps.add_to_record(task.name, state)
     if state.first_mismatch is not None:
         pattern, right, found = state.first_mismatch
         first = f"first: pattern {pattern:#x}, got {found:#x}, expected {right:#x}"
         return Outcome("refuted", "sweep", state.seconds, f"{state.mismatches} mismatches; {first}")
     return Outcome("proved", "sweep", state.seconds, f"{state.end} inputs, swept on {state.finished_on}")
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run the full tier; 1 if anything was refuted."""
-    parser = argparse.ArgumentParser(
-        prog="python -m proofs.exhaustive", description="Exhaustive sweeps of the array loops."
-    )
-    parser.add_argument("--only", default="", metavar="PATTERN", help="sweeps whose name contains this")
-    parser.add_argument("--minutes", type=float, metavar="M", help="stop after this long; a later run continues")
-    parser.add_argument("--again", action="store_true", help="start over what has finished")
-    parser.add_argument("--list", action="store_true", help="print the names and stop")
-    options = parser.parse_args(arguments)
-    chosen = [theorem for theorem in sweep_theorems() if options.only in theorem.name]
-    deadline = None if options.minutes is None else time.monotonic() + 60 * options.minutes
-    failed = False
-    for number, theorem in enumerate(chosen, 1):
-        if options.list:
-            print(theorem.name)
-            continue
-        if deadline is not None and time.monotonic() > deadline:
-            print(f"out of time before {theorem.name}")
-            break
-        check = theorem.check
-        if isinstance(check, partial) and check.func is check_sweep:
-            check = partial(check, again=options.again, deadline=deadline, progress=partial(_show, number, len(chosen)))
-        outcome = check()
-        failed |= outcome.verdict == "refuted"
-        print(f"{outcome.verdict:8} {outcome.seconds:7.1f} s  {theorem.name}: {outcome.detail}", flush=True)
-    return int(failed)
-
-
-def _show(number: int, count: int, name: str, done: int, end: int, rate: float) -> None:
-    left = (end - done) / rate
-    line = f"{number}/{count} {name} {done / end:4.0%} {rate / 1e6:.0f} M/s, {left:.0f} s left"
-    print(f"\r{line:110}\r", end="", file=sys.stderr, flush=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -70,6 +70,12 @@ def encode_loop(source: str, element: str, rounding: str, overflow: str, random:
     return marked.convert(formulation.quantizing(*modes), draw, None)
 
 
+def source_of(loop: Any) -> Callable[..., Any]:
+    """What a loop was compiled of."""
+    function: Callable[..., Any] = loop.py_func
+    return function
+
+
 def words_for(shape: tuple[int, ...], random: Random | None) -> Any:
     """What an encoding loop draws from: an array of one repeated word, or what is not looked at."""
     return 0 if random is None else np.full(shape, random.word, np.uint32).reshape(-1)

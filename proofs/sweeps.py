@@ -2,7 +2,7 @@
 
 The state of a sweep is a small file under ``proofs/.cache``, named after the sweep and holding a key over the kernel's
 source, the reference and the versions; with any of them changed it starts over. Finished sweeps are also written to
-``proofs/sweeps.json``, which is committed and read by the ledger.
+``proofs/sweeps.json``, which is committed.
 """
 
 from __future__ import annotations
@@ -43,8 +43,6 @@ STARTED = time.time()
 
 #: (bit patterns as signed integers, results to fill in)
 Evaluate = Callable[[Array, Array], None]
-#: (sweep name, patterns done, patterns in all, patterns per second of this run)
-Progress = Callable[[str, int, int, float], None]
 
 
 @dataclass(frozen=True)
@@ -125,23 +123,16 @@ def _code_text(function: FunctionType | Callable[..., Any]) -> str:
     return ast.unparse(tree)
 
 
-def run(
-    sweep: Sweep,
-    *,
-    states: Path | None = None,
-    again: bool = False,
-    deadline: float | None = None,
-    progress: Progress | None = None,
-) -> State:
-    """The state of the sweep when it has finished or `deadline` (of `time.monotonic`) has passed.
+def run(sweep: Sweep) -> State:
+    """The state of the sweep when it has finished.
 
     It continues from the state on disk if that belongs to the same kernel, reference and versions.
     """
     runs = sweep.reference()
     evaluate, loop = sweep.prepare()
     state = _fresh(runs, kernel_hash(loop))
-    path = (states or STATES) / (sweep.name.replace("/", ".") + ".json")
-    if not again and (found := _load(path)) is not None and found.key == state.key:
+    path = STATES / (sweep.name.replace("/", ".") + ".json")
+    if (found := _load(path)) is not None and found.key == state.key:
         state = found
     bits = np.empty(CHUNK, sweep.dtype)
     ramp = np.arange(CHUNK, dtype=sweep.dtype)
@@ -149,7 +140,7 @@ def run(
     started = saved = time.monotonic()
     begun_at, seconds_before = state.next, state.seconds
     try:
-        while not state.finished and (deadline is None or time.monotonic() < deadline):
+        while not state.finished:
             count = min(CHUNK, runs.end - state.next)
             np.add(ramp, np.array([state.next], np.uint64).astype(sweep.dtype), out=bits)
             evaluate(bits[:count], results[:count])
@@ -159,8 +150,6 @@ def run(
                 saved = now
                 state = replace(state, seconds=seconds_before + now - started)
                 _save(path, state)
-                if progress is not None:
-                    progress(sweep.name, state.next, runs.end, (state.next - begun_at) / (now - started))
     finally:
         if state.next > begun_at:
             finished_on = date.today().isoformat() if state.finished else ""
