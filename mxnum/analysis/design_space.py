@@ -32,6 +32,8 @@ SAMPLE = 1 << 18
 USUAL_RULES = (ScaleRule.FLOOR, ScaleRule.CEIL, ScaleRule.EVEN, ScaleRule.RCEIL)
 USUAL_FLOAT_RULES = (FloatScaleRule.NEAREST, FloatScaleRule.RCEIL, FloatScaleRule.FOUR_OVER_SIX_SQUARED)
 ORGANISATIONS = ("row", "column", "tile")
+#: Elements of a block that are compared unless others are asked for, beside those of the format.
+USUAL_SIZES = (16, 32)
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ def explore(
     formats: Sequence[str | MXFormat] | None = None,
     scale_rules: Sequence[str] | None = None,
     roundings: Sequence[str] = tuple(Rounding),
-    block_sizes: Sequence[int] = (16, 32),
+    block_sizes: Sequence[int] | None = None,
     organisations: Sequence[str] = ORGANISATIONS,
     asymmetric: Sequence[bool] = (False, True),
     sample: int | None = SAMPLE,
@@ -172,11 +174,11 @@ def explore(
     x
         An array of floats. It is seen as a matrix: all axes but the last are one.
     formats, scale_rules, roundings, block_sizes, organisations, asymmetric
-        The choices; by default all of them, with blocks of 16 and 32, but for two scale rules: `half_up` is `even` in
-        e2m1 and nearly `rceil` in e4m3, `floor_plus_one` is `ceil` but for powers of two. A block lies along a row,
-        along a column, or is a tile as square as its size allows. A format is combined with those rules that its kind
-        of scale has (nvfp4: `nearest`, `rceil`, four over six), and without offsets where scales are floats. A tensor
-        scale is that of all of x.
+        The choices; by default all of them, with blocks of 16 and 32 and those of the format, but for two scale rules:
+        `half_up` is `even` in e2m1 and nearly `rceil` in e4m3, `floor_plus_one` is `ceil` but for powers of two. A
+        block lies along a row, along a column, or is a tile as square as its size allows. A format is combined with
+        those rules that its kind of scale has (nvfp4: `nearest`, `rceil`, four over six), and without offsets where
+        scales are floats. A tensor scale is that of all of x.
     sample
         Look at no more than about so many elements, in evenly spaced bands of rows; None for all.
     seed
@@ -203,16 +205,14 @@ def explore(
             errors.choose(name, value, accepted)
     choices: dict[str, Sequence[Any]] = {
         "formats": chosen, "scale_rules": _RULES if scale_rules is None else scale_rules, "roundings": roundings,
-        "block_sizes": block_sizes, "organisations": organisations, "asymmetric": asymmetric,
+        "block_sizes": USUAL_SIZES if block_sizes is None else block_sizes, "organisations": organisations,
+        "asymmetric": asymmetric,
     }  # fmt: skip
     for name, several in choices.items():
         errors.require(len(several) > 0, name, "at least one choice", several)
     matrix = array.reshape(-1, array.shape[-1]) if array.ndim else array.reshape(1, 1)
-    shapes = [s for k in block_sizes for s in block_shapes(errors.positive_integer("block_sizes", k), organisations)]
-    sizes = f"{errors.joined(block_sizes)} element{'s' * (max(block_sizes) > 1)}"
-    with_blocks = f"'row' or 'column', because a block of {sizes} has no tile"
-    errors.require(bool(shapes), "organisations", with_blocks, list(organisations))
-    looked_at = bands(matrix, sample, math.lcm(*(rows for rows, _ in shapes)))
+    shapes = {fmt: _shapes_of(fmt, block_sizes, organisations) for fmt in chosen}
+    looked_at = bands(matrix, sample, math.lcm(*(rows for several in shapes.values() for rows, _ in several)))
     tensor_scales = {fmt: found_tensor_scale(matrix, fmt) for fmt in chosen}
     # Formats change fastest: whoever interrupts has seen all of them for the first choices of everything else.
     settings = _combinations(asymmetric, shapes, roundings, {fmt: _rules_of(fmt, scale_rules) for fmt in chosen})
@@ -245,9 +245,19 @@ def _rules_of(fmt: MXFormat, asked: Sequence[str] | None) -> list[str]:
     return found
 
 
+def _shapes_of(fmt: MXFormat, asked: Sequence[int] | None, organisations: Sequence[str]) -> list[tuple[int, int]]:
+    """The blocks to combine a format with: of the sizes asked for, or of the usual ones and its own."""
+    sizes = tuple(dict.fromkeys((*USUAL_SIZES, fmt.block))) if asked is None else asked
+    found = [s for k in sizes for s in block_shapes(errors.positive_integer("block_sizes", k), organisations)]
+    elements = f"{errors.joined(sizes)} element{'s' * (max(sizes) > 1)}"
+    accepted = f"'row' or 'column', because a block of {elements} has no tile"
+    errors.require(bool(found), "organisations", accepted, list(organisations))
+    return found
+
+
 def _combinations(
     asymmetric: Sequence[bool],
-    shapes: Sequence[tuple[int, int]],
+    shapes: dict[MXFormat, list[tuple[int, int]]],
     roundings: Sequence[str],
     rules: dict[MXFormat, list[str]],
 ) -> list[tuple[bool, tuple[int, int], str, str, MXFormat]]:
@@ -258,11 +268,11 @@ def _combinations(
         errors.require(
             False, "asymmetric", f"a list with False in it for {name}, whose scales are floats", list(asymmetric)
         )
-    in_order = dict.fromkeys(rule for several in rules.values() for rule in several)
+    all_rules, all_shapes = (dict.fromkeys(itertools.chain(*each.values())) for each in (rules, shapes))
     return [
         (offset, shape, rounding, rule, fmt)
-        for offset, shape, rounding, rule, fmt in itertools.product(asymmetric, shapes, roundings, in_order, rules)
-        if rule in rules[fmt] and not (offset and fmt in of_floats)
+        for offset, shape, rounding, rule, fmt in itertools.product(asymmetric, all_shapes, roundings, all_rules, rules)
+        if rule in rules[fmt] and shape in shapes[fmt] and not (offset and fmt in of_floats)
     ]
 
 

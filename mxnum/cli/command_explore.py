@@ -25,7 +25,8 @@ def explore(
     ] = None,
     roundings: Annotated[Several, typer.Option("--rounding", help="Only this rounding; repeatable.")] = None,
     block_sizes: Annotated[
-        list[int] | None, typer.Option("--block-size", help="Elements in a block; repeatable (default: 16 and 32).")
+        list[int] | None,
+        typer.Option("--block-size", help="Elements in a block; repeatable (default: 16, 32, and the format's own)."),
     ] = None,
     organisations: Annotated[
         Several, typer.Option("--organisation", help="Only blocks along a row, a column, or a tile; repeatable.")

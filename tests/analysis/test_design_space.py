@@ -39,6 +39,21 @@ def test_by_default_everything_is_tried(monkeypatch):
     assert explore(X).total == len(tried) == (8 * 4 * 2 + 3) * 7 * 2 * 3
 
 
+def test_the_block_of_a_format_is_tried():
+    """No test saw that it was not: formats that have a name have blocks of 16 or 32."""
+    wide, few = "e4m3:block=128,scale=float32", {"scale_rules": ["rceil"], "roundings": ["rne"], "asymmetric": [False]}
+    found = explore(X, formats=["mxint8", wide], organisations=["row"], **few)
+    (other, name) = (formats.get(each).name for each in ("mxint8", wide))
+    tried = {kind: [c.block for c in found.candidates if c.format == kind] for kind in (other, name)}
+    assert tried == {other: ["1x16", "1x32"], name: ["1x16", "1x32", "1x128"]}
+    assert found.total == len(found.candidates) == 5
+    got = measure(X, wide, scale_rule="rceil", block_shape=(1, 128))
+    assert found.ranked(block="1x128")[0].normalized_rmse == got.normalized_rmse
+    assert {c.block for c in explore(X, formats=[wide], **few).candidates} >= {"128x1", "8x16", "1x128"}
+    asked = explore(X, formats=[wide], organisations=["row"], block_sizes=[32], **few)
+    assert [c.block for c in asked.candidates] == ["1x32"]
+
+
 def test_nvfp4_beside_mxfp4():
     """One table: each format with the rules of its kind; the tensor scale is of the whole tensor, not the sample."""
     x = X.copy()
