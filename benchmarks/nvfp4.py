@@ -13,6 +13,7 @@ import mxnum as mx
 from benchmarks.data import Array, normal, one_thread, size_name
 from benchmarks.questions import Case, Cells, Session
 from benchmarks.record import Table
+from mxnum import stacks
 
 TITLE = "How fast is NVFP4, beside the packages that make it?"
 TEXT = """float32, blocks of 16 along rows, E4M3 scales and a tensor scale that is found, one thread, against
@@ -51,7 +52,7 @@ def _own(x: Array) -> Iterator[Case]:
     yield Case("fake_quantize, stochastic, out=", "there and back", fake(rounding="sr", seed=1), limit=6.0)
     for rule in ("four_over_six_absolute", "four_over_six_squared"):
         yield Case(f"fake_quantize, {rule}, out=", "there and back", fake(scale_rule=rule), limit=6.0)
-    for stack in ("torchao", "transformer_engine", "compressed_tensors"):
+    for stack in stacks.STACKS:
         how: dict[str, Any] = {"arithmetic": stack}
         yield Case(f"arithmetic={stack!r}", "there and back", partial(mx.fake_quantize, x, "nvfp4", **how), limit=3.0)
         packed = partial(mx.quantize, x, "nvfp4", packed=True, **how)

@@ -10,9 +10,23 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from benchmarks import child, cliff, command, conversions, data, earlier, emulation, peers, questions, record, threads
+from benchmarks import (
+    child,
+    cliff,
+    command,
+    conversions,
+    data,
+    earlier,
+    emulation,
+    nvfp4,
+    peers,
+    questions,
+    record,
+    threads,
+)
 from benchmarks.questions import Case, Session
 from benchmarks.record import Measurement, Table
+from mxnum import stacks
 
 TABLE = Table("t", "A table", "× nothing", "none")
 
@@ -316,3 +330,10 @@ def test_every_line_of_the_common_set_can_be_run():
             run()
     assert earlier.functions(16, "mxfp8_e4m3", 1)["fake_quantize"]().shape == (16,)
     assert earlier.products(32, 1)["matmul"]().shape == (32, 32)
+
+
+def test_nvfp4_is_measured_in_the_arithmetic_of_every_stack():
+    """No test saw that four of seven were not: what the question lists was not looked at."""
+    cases = [(case.row, case.column) for case in nvfp4._own(np.ones((2, 32), np.float32))]
+    for stack in stacks.STACKS:
+        assert [column for row, column in cases if row == f"arithmetic={stack!r}"] == ["there and back", "to codes"]
