@@ -65,8 +65,8 @@ class Checkpoint:
         is_folder = self._path.is_dir()
         config = _quantization_config(self._path if is_folder else self._path.parent)
         self._direction, self._method = direction, str(config.get("quant_method"))
-        given = block_lengths("block_shape", block_shape)
-        self._tile = given or block_lengths("weight_block_size", config.get("weight_block_size"))
+        tile = block_lengths("block_shape", block_shape)
+        self._tile: Any = tile or block_lengths("weight_block_size", config.get("weight_block_size"))
         #: The file of each tensor: parts of a weight may lie in two.
         self._files: dict[str, File] = {}
         own, kinds = list[str](), dict[str, str]()
