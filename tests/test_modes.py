@@ -136,7 +136,6 @@ MAKERS = {
     "fast value anywhere": lambda: any_scale.make_value_anywhere(ROUNDING, False),
     "constants, scale": lambda: float_additions.constants(E4M3, rule=RULE),
     "fast quantizing, overflow": lambda: formulation.fast_quantizing(FLOAT32, E2M1, RNE, OVERFLOW, FLOOR, None),
-    "fast quantizing, scale": lambda: formulation.fast_quantizing(FLOAT32, E4M3, RNE, SATURATE, RULE, None),
     "quantizing anywhere": lambda: formulation.quantizing_anywhere(FLOAT32, E2M1, RNE, OVERFLOW, None),
     "quantizing": lambda: formulation.quantizing(FLOAT32, E2M1, RNE, OVERFLOW),
     "requantizing": lambda: formulation.requantizing(FLOAT32, E4M3, ROUNDING, SATURATE, FLOAT32),

@@ -75,7 +75,7 @@ FAR = 16
 BY_PLACES = tuple(formats.ELEMENTS[name] for name in fast_paths.PLACES.elements)
 BY_PLACES_ROUNDINGS = fast_paths.PLACES.roundings
 QUOTIENT_ROUNDINGS = fast_paths.QUOTIENTS.roundings
-FOUND_BY = fast_paths.FOUND.rules
+FOUND_BY: Any = fast_paths.FOUND.rules
 #: Digits of which every sequence is gone through.
 MOST_DIGITS = 10
 SCALES: Any = tuple(scale for scale in formats.SCALES.values() if scale.number is not None)

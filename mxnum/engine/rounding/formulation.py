@@ -53,7 +53,7 @@ def fast_quantizing(
     target: ElementFormat | None,
 ) -> Fast | None:
     """From a float to the element's code, or with `target` to the value of that code; None where `paths` has none."""
-    can_round = paths.rounds_fast(source, element, rounding)
+    can_round = paths.rounds_fast(source, element, rounding, rule)
     if not can_round or (target is not None and not paths.DECODING.covers(target, element)):
         return None
     overflow = overflow.of(element.specials)

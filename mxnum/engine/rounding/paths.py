@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mxnum.formats import ELEMENTS, FLOATS, SCALES, ElementFormat, ScaleFormat
-from mxnum.modes import FloatScaleRule, Rounding
+from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 
 #: Width of codes that loops store in a byte.
 MOST_BITS = 8
@@ -18,6 +18,9 @@ _FLOATS = "float64", "float32", "bfloat16", "float16"
 _FLOAT_SCALES = "e4m3", "ue5m3", "float16", "bfloat16", "float32"
 _BY_MAGNITUDE = Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.RTO
 _NOT_DRAWN = (*_BY_MAGNITUDE, Rounding.RTP, Rounding.RTN)
+_RULES = (
+    ScaleRule.FLOOR, ScaleRule.CEIL, ScaleRule.EVEN, ScaleRule.RCEIL, ScaleRule.HALF_UP, ScaleRule.FLOOR_PLUS_ONE,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -34,9 +37,9 @@ class FastPath:
     evidence_for_any: tuple[str, ...] = ()
     roundings: tuple[Rounding, ...] = (*_NOT_DRAWN, Rounding.SR)
     roundings_for_any: tuple[Rounding, ...] = (*_NOT_DRAWN, Rounding.SR)
-    #: Scales that are floats, and their rules.
+    #: Scales that are floats; and the rules of scales that are found.
     scales: tuple[str, ...] = ()
-    rules: tuple[FloatScaleRule, ...] = ()
+    rules: tuple[ScaleRule | FloatScaleRule, ...] = ()
 
     def covers(
         self,
@@ -45,7 +48,7 @@ class FastPath:
         *,
         rounding: Rounding | None = None,
         scale: ScaleFormat | None = None,
-        rule: FloatScaleRule | None = None,
+        rule: ScaleRule | FloatScaleRule | None = None,
     ) -> bool:
         """Whether the formulation is proved for these; a format made by a user is another one whatever its name."""
         if float_type.name not in self.float_types or float_type != FLOATS[float_type.name]:
@@ -66,6 +69,7 @@ ROUNDING = FastPath(
     elements=_ELEMENTS,
     evidence=("magic/code/{element}/{rounding}/{overflow}", "magic/scale/{rule}"),
     evidence_for_any=("any/code/m{m}/{rounding}/{overflow}", "any/scale/m{m}/{type}"),
+    rules=_RULES,
 )
 WIDENED = FastPath(
     name="16 bits widened to float32 first",
@@ -73,6 +77,7 @@ WIDENED = FastPath(
     elements=_ELEMENTS,
     evidence=("magic/widen/{type}", "widening/{type}/{element}"),
     evidence_for_any=("any/source/m{m}/{type}", "any/scale/m{m}/{type}"),
+    rules=_RULES,
 )
 NARROWED = FastPath(
     name="64 bits narrowed to float32 first",
@@ -81,6 +86,7 @@ NARROWED = FastPath(
     evidence=("narrowing/{element}/{rounding}/{overflow}", "narrowing/scale/{rule}", "narrowing/conversion"),
     evidence_for_any=("any/source/m{m}/{type}", "any/scale/m{m}/{type}", "narrowing/conversion"),
     roundings_for_any=_NOT_DRAWN,
+    rules=_RULES,
 )
 VALUES = FastPath(
     name="float32 additions round to a value",
@@ -182,6 +188,6 @@ PATHS = (
 )  # fmt: skip
 
 
-def rounds_fast(source: ElementFormat, element: ElementFormat, rounding: Rounding) -> bool:
-    """Whether `float_additions.make_code` may be used, after `make_widen` or what `as_float32` has."""
-    return any(path.covers(source, element, rounding=rounding) for path in (ROUNDING, WIDENED, NARROWED))
+def rounds_fast(source: ElementFormat, element: ElementFormat, rounding: Rounding, rule: ScaleRule) -> bool:
+    """Whether `float_additions` may make scales and codes, after `make_widen` or what `as_float32` has."""
+    return any(path.covers(source, element, rounding=rounding, rule=rule) for path in (ROUNDING, WIDENED, NARROWED))

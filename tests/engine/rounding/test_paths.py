@@ -13,11 +13,13 @@ from mxnum.modes import FloatScaleRule, Overflow, Rounding, ScaleRule
 
 pytest.importorskip("z3", reason="theorems are stated with z3")
 
+FLOOR = ScaleRule.FLOOR
+
 
 def scales(path):
     """(rule of E8M0, rule of floats, float) of a path."""
     if not path.scales:
-        return [(rule, None, None) for rule in ScaleRule]
+        return [(rule, None, None) for rule in path.rules or [None]]
     return [(None, rule, scale) for rule in path.rules or [None] for scale in path.scales]
 
 
@@ -52,27 +54,27 @@ def test_every_row_names_theorems_that_exist(path):
 def test_dispatch_reads_the_table():
     float32, e4m3, e2m1 = FLOATS["float32"], ELEMENTS["e4m3"], ELEMENTS["e2m1"]
     rne, sr = Rounding.RNE, Rounding.SR
-    assert paths.rounds_fast(float32, e4m3, rne)
-    assert paths.rounds_fast(FLOATS["bfloat16"], ELEMENTS["e3m0"], rne)
-    assert paths.rounds_fast(FLOATS["float64"], e2m1, sr)
+    assert paths.rounds_fast(float32, e4m3, rne, FLOOR)
+    assert paths.rounds_fast(FLOATS["bfloat16"], ELEMENTS["e3m0"], rne, FLOOR)
+    assert paths.rounds_fast(FLOATS["float64"], e2m1, sr, FLOOR)
 
 
 def test_formats_of_users():
     float32, float64 = FLOATS["float32"], FLOATS["float64"]
     user = dataclasses.replace(ELEMENTS["e4m3"], bias=8)
     wide = dataclasses.replace(user, mantissa_bits=4)
-    assert paths.rounds_fast(float32, user, Rounding.SR)
-    assert paths.rounds_fast(float64, user, Rounding.RNE)
-    assert not paths.rounds_fast(float64, user, Rounding.SR)
-    assert not paths.rounds_fast(float32, wide, Rounding.RNE)
+    assert paths.rounds_fast(float32, user, Rounding.SR, FLOOR)
+    assert paths.rounds_fast(float64, user, Rounding.RNE, FLOOR)
+    assert not paths.rounds_fast(float64, user, Rounding.SR, FLOOR)
+    assert not paths.rounds_fast(float32, wide, Rounding.RNE, FLOOR)
     canonical = dataclasses.replace(ELEMENTS["e5m2"], name="mine", canonical_nan=True)
-    assert not paths.rounds_fast(float32, canonical, Rounding.RNE)
+    assert not paths.rounds_fast(float32, canonical, Rounding.RNE, FLOOR)
     assert not paths.DECODING.covers(float32, canonical)
     assert not paths.VALUES.covers(float32, user)
     assert paths.DECODING.covers(float64, user)
     assert not paths.DECODING.covers(float64, wide)
     assert not paths.BEYOND.covers(float32, user)
-    assert not paths.rounds_fast(dataclasses.replace(float32, bias=126), user, Rounding.RNE)
+    assert not paths.rounds_fast(dataclasses.replace(float32, bias=126), user, Rounding.RNE, FLOOR)
 
 
 def test_what_is_new_is_left_to_the_definition(monkeypatch):
@@ -80,19 +82,21 @@ def test_what_is_new_is_left_to_the_definition(monkeypatch):
     float32, e4m3 = FLOATS["float32"], ELEMENTS["e4m3"]
     new = str.__new__(Rounding, "new")
     assert not any(path.covers(float32, e4m3, rounding=new) for path in paths.PATHS)
-    assert not paths.rounds_fast(float32, e4m3, new)
+    assert not paths.rounds_fast(float32, e4m3, new, FLOOR)
+    assert not paths.rounds_fast(float32, e4m3, Rounding.RNE, str.__new__(ScaleRule, "new"))
     element = dataclasses.replace(ELEMENTS["e3m2"], name="new", mantissa_bits=4)
     monkeypatch.setitem(ELEMENTS, "new", element)
     proved_for_any = {path for path in paths.PATHS if path.evidence_for_any}
     assert {path for path in paths.PATHS for type_ in FLOATS.values() if path.covers(type_, element)} == proved_for_any
-    assert not paths.rounds_fast(FLOATS["float64"], element, Rounding.SR)
+    assert not paths.rounds_fast(FLOATS["float64"], element, Rounding.SR, FLOOR)
 
 
 def test_what_is_proved_is_used():
-    from proofs import spec, tables
+    from proofs import exhaustive, spec, tables
 
     assert {*paths.ROUNDING.elements} == {*tables.ELEMENTS}
     assert {*paths.ROUNDING.roundings} == {*spec.ROUNDINGS}
+    assert {*paths.ROUNDING.rules} == {*exhaustive.RULES}
 
 
 def test_dispatch_of_the_rest():
