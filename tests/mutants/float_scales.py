@@ -1,10 +1,11 @@
-"""Mistakes planted by hand in scales that are floats; the lines are as those of `products`."""
+"""Mistakes planted by hand in scales that are floats, and what these use; the lines are as those of `products`."""
 
 from __future__ import annotations
 
 LOOP, FILE = "mxnum/engine/loops/float_scales.py", "tests/test_float_scales.py"
 #: Without compilation the definition does it all: mistakes of fast loops alone are for the others.
 CASES, COMPILED = (f"{FILE}::test_random_cases_without_compilation",), (f"{FILE}::test_compiled",)
+ROUNDING, STACKS = "tests/engine/rounding", ("tests/engine/quantizing/test_by_stack.py",)
 
 FLOAT_SCALES = (
     (
@@ -54,5 +55,87 @@ FLOAT_SCALES = (
         "if errors[1] > errors[0]:",
         "Of two scales, where floats do not decide, the one with larger errors is kept.",
         CASES,
+    ),
+    (
+        "four-over-six-takes-the-worse-by-vectors",
+        "mxnum/engine/loops/four_over_six.py",
+        "four if balance < 0.0 else six",
+        "four if balance > 0.0 else six",
+        "Of two scales, where float32 decides, the one with larger errors is taken.",
+        COMPILED,
+    ),
+    (
+        "tensor-scale-of-an-infinity",
+        "mxnum/engine/quantizing/float_scales.py",
+        "return found if found <= source.max_code else int(",
+        "return found if found <= source.max_code + 1 else int(",
+        "One infinity makes the tensor scale, and every other number zero.",
+        CASES,
+    ),
+    (
+        "float-scales-divided-by-zero",
+        "mxnum/engine/rounding/by_factors.py",
+        "store(tables, b, select(factor == 0, _INFINITY, factor))",
+        "store(tables, b, factor)",
+        "Under a scale that is zero, numbers are not zero.",
+        (f"{ROUNDING}/test_by_factors.py::test_elements",),
+    ),
+    (
+        "float-scales-drawn-the-other-way",
+        "mxnum/engine/rounding/stochastic_over.py",
+        "<< SR_BITS) - random)",
+        "<< SR_BITS) + random)",
+        "Random bits that should take a number up keep it down.",
+        (f"{ROUNDING}/test_stochastic_over.py",),
+    ),
+    (
+        "float-scales-values-without-random-bits",
+        "mxnum/engine/rounding/float_scales.py",
+        "factor[2], random), factor[0]",
+        "factor[2], 0), factor[0]",
+        "Values that are rounded stochastically by the definition all go down.",
+        CASES,
+    ),
+    (
+        "float64-products-are-sums",
+        "mxnum/engine/machine/float64_words.py",
+        '_compiled(multiply_float64, "fmul")',
+        '_compiled(multiply_float64, "fadd")',
+        "Compiled, a factor is the sum of scale and tensor scale.",
+        COMPILED,
+    ),
+    # Stacks
+    (
+        "stack-divides-for-multiplying",
+        "mxnum/engine/rounding/by_stack.py",
+        "if DIVIDES else multiply",
+        "if not DIVIDES else multiply",
+        "Loops divide by the factor of a stack that multiplies, and multiply by that of one that divides.",
+        STACKS,
+    ),
+    (
+        "stack-refuses-infinities",
+        "mxnum/engine/quantizing/by_stack.py",
+        "except Left:\n        return None",
+        "except Left:\n        raise",
+        "A tensor of which loops leave a block is an error, and not left to numpy.",
+        STACKS,
+    ),
+    # The machine
+    (
+        "nibbles-lose-their-second",
+        "mxnum/engine/machine/vectors.py",
+        "ir.Constant(_PAIRS, [28] *",
+        "ir.Constant(_PAIRS, [24] *",
+        "Of two codes packed in a byte by vectors the second is cut off.",
+        STACKS,
+    ),
+    (
+        "lanes-of-bytes-with-signs",
+        "mxnum/engine/machine/lanes.py",
+        "return (builder.sext if signed else builder.zext)(value, _I32)",
+        "return builder.sext(value, _I32)",
+        "Codes and scales from 128 on are negative in a lane.",
+        ("tests/engine/machine/test_lanes.py::test_memory",),
     ),
 )

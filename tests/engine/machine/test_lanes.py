@@ -139,14 +139,17 @@ def test_memory(dtype):
     info = np.iinfo(dtype)
     source = np.array([0, 1, info.min, info.max, 77], dtype)
 
-    def copy(x, out):
+    def copy(x, out, words):
         for i in range(x.size):
             store(out, i, load(x, i))
+            words[i] = wide(load(x, i))
 
     for function in (copy, numba.njit(copy)):
-        out = np.zeros_like(source)
-        function(source, out)
+        out, words = np.zeros_like(source), np.zeros(source.size, np.int64)
+        function(source, out, words)
         assert np.array_equal(out, source)
+        # Not seen before: what is stored again is right whatever bits are above it.
+        assert np.array_equal(words, source) or dtype is np.uint32  # (whose words have a sign when compiled)
 
 
 def test_without_compilation_a_lane_is_an_integer():
