@@ -15,6 +15,7 @@ import z3
 from mxnum import formats
 from mxnum.engine.machine import lanes
 from mxnum.engine.rounding import as_float32, float_additions
+from mxnum.engine.rounding.paths import ROUNDINGS, RULES
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_decode, make_encode
 from mxnum.scalar.pack import SR_BITS
@@ -87,7 +88,7 @@ def check_source(mantissa_bits: int, type_name: str) -> Outcome:
     source = formats.FLOATS[type_name]
     cases = [
         (f"{rounding} {overflow} {kind}", partial(_check_source, source, mantissa_bits, kind, rounding, overflow))
-        for rounding, overflow in product(Rounding, Overflow)
+        for rounding, overflow in product(ROUNDINGS, Overflow)
         if not (source.bits == 64 and rounding == Rounding.SR)
         for kind in kinds(mantissa_bits, specials_met=overflow == Overflow.IEEE)
     ]
@@ -130,7 +131,7 @@ def _widening(source: Any) -> Callable[..., Any]:
 def check_scale(mantissa_bits: int, type_name: str) -> Outcome:
     return together(
         (f"{rule} {kind}", partial(_check_scale, formats.FLOATS[type_name], mantissa_bits, kind, rule))
-        for rule in ScaleRule
+        for rule in RULES
         for kind in kinds(mantissa_bits, specials_met=False)
     )
 
@@ -193,7 +194,7 @@ def theorems() -> list[Theorem]:
 
 
 def _code_theorems() -> Iterator[Theorem]:
-    for mantissa_bits, rounding, overflow in product(MANTISSAS, Rounding, Overflow):
+    for mantissa_bits, rounding, overflow in product(MANTISSAS, ROUNDINGS, Overflow):
         code = float_additions.make_code(rounding, mantissa_bits == 0)
         example = make_encode(FLOAT32, formats.ELEMENTS["e4m3"], rounding, overflow)
         yield Theorem(
@@ -211,8 +212,8 @@ def _other_theorems() -> Iterator[Theorem]:
     e4m3 = formats.ELEMENTS["e4m3"]
     for mantissa_bits, source in product(MANTISSAS, formats.FLOATS.values()):
         widen, decode = _widening(source), make_decode(e4m3, source)
-        encodes = tuple(make_encode(source, e4m3, rounding, Overflow.IEEE) for rounding in Rounding)
-        scales = tuple(make_shared_scale(source, e4m3, rule) for rule in ScaleRule)
+        encodes = tuple(make_encode(source, e4m3, rounding, Overflow.IEEE) for rounding in ROUNDINGS)
+        scales = tuple(make_shared_scale(source, e4m3, rule) for rule in RULES)
         about: list[tuple[str, str, Callable[..., Outcome], tuple[Callable[..., Any], ...]]] = [
             ("scale", SCALE, check_scale, (float_additions.fast_scale, float_additions.constants, widen, *scales)),
             ("decode", DECODING, check_decoding, (float_additions.value_of_code, float_additions.constants, decode)),

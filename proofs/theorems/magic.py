@@ -14,6 +14,7 @@ import z3
 from mxnum import formats
 from mxnum.engine.machine import lanes
 from mxnum.engine.rounding import as_float32, float_additions
+from mxnum.engine.rounding.paths import ROUNDINGS, RULES
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_decode, make_encode
 from mxnum.scalar.pack import SR_BITS
@@ -102,7 +103,7 @@ def _check_scale(name: str, rule: ScaleRule) -> Outcome:
     finite = [amax >= 0, amax <= FLOAT32.max_code]
     got, safe = run_fast(lambda amax: float_additions.fast_scale(amax, constants), amax)
     want, _ = run(make_shared_scale(FLOAT32, element, rule), amax)
-    least = min(float_additions.domain(element, rounding).least_scale for rounding in Rounding)
+    least = min(float_additions.domain(element, rounding).least_scale for rounding in ROUNDINGS)
     right = z3.If(z3.Or(amax == 0, amax >= 1 << 23), got == want, got < least)
     return prove(finite, z3.And(right, *safe), show=(amax,))
 
@@ -151,7 +152,7 @@ def check_widening(type_name: str) -> Outcome:
     widen = as_float32.make_widen(source)
     got, want = [widen(x)], [make_decode(source, FLOAT32)(x, formats.E8M0.bias)]
     amax = x[x <= source.max_code]
-    for element, rule in product(formats.ELEMENTS.values(), ScaleRule):
+    for element, rule in product(formats.ELEMENTS.values(), RULES):
         got.append(make_shared_scale(FLOAT32, element, rule)(widen(amax)))
         want.append(make_shared_scale(source, element, rule)(amax))
     return swept(np.concatenate(got), np.concatenate(want), 32, started)
@@ -189,7 +190,7 @@ def theorems() -> list[Theorem]:
 
 def _rounding_theorems() -> Iterator[Theorem]:
     for name, element in formats.ELEMENTS.items():
-        for rounding, overflow, value in product(Rounding, Overflow, (False, True)):
+        for rounding, overflow, value in product(ROUNDINGS, Overflow, (False, True)):
             if overflow == Overflow.IEEE and element.specials == "none":
                 continue
             functions = (
@@ -210,7 +211,7 @@ def _rounding_theorems() -> Iterator[Theorem]:
 
 
 def _scale_theorems() -> Iterator[Theorem]:
-    for rule in ScaleRule:
+    for rule in RULES:
         functions = (
             float_additions.fast_scale,
             float_additions.constants,

@@ -12,6 +12,7 @@ import z3
 from mxnum import formats
 from mxnum.engine.machine import lanes
 from mxnum.engine.rounding import as_float32, float_additions
+from mxnum.engine.rounding.paths import ROUNDINGS, RULES
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_encode
 from mxnum.scalar.pack import SR_BITS
@@ -103,7 +104,7 @@ def _check_scale(name: str, rule: ScaleRule) -> Outcome:
     narrowed, safe = run(as_float32.to_odd, amax)
     got, more = run(lambda narrowed: float_additions.fast_scale(narrowed, constants), narrowed)
     want, _ = run(make_shared_scale(FLOAT64, element, rule), amax)
-    domains = [float_additions.domain(element, rounding) for rounding in Rounding]
+    domains = [float_additions.domain(element, rounding) for rounding in ROUNDINGS]
     in_domain = z3.And(
         got >= min(domain.least_scale for domain in domains),
         got <= max(domain.greatest_scale for domain in domains),
@@ -127,7 +128,7 @@ def theorems() -> list[Theorem]:
 
 
 def _rounding_theorems() -> Iterator[Theorem]:
-    for (name, element), rounding, overflow in product(formats.ELEMENTS.items(), Rounding, Overflow):
+    for (name, element), rounding, overflow in product(formats.ELEMENTS.items(), ROUNDINGS, Overflow):
         if overflow == Overflow.IEEE and element.specials == "none":
             continue
         encode = make_encode(FLOAT64, element, rounding, overflow)
@@ -157,7 +158,7 @@ def _rounding_theorems() -> Iterator[Theorem]:
 
 
 def _scale_theorems() -> Iterator[Theorem]:
-    for rule in ScaleRule:
+    for rule in RULES:
         example = make_shared_scale(FLOAT64, formats.ELEMENTS["e4m3"], rule)
         functions: tuple[Callable[..., Any], ...] = (
             float_additions.fast_scale,

@@ -17,8 +17,9 @@ _ELEMENTS = "e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "int8", "e3m0", "int4"
 _FLOATS = "float64", "float32", "bfloat16", "float16"
 _FLOAT_SCALES = "e4m3", "ue5m3", "float16", "bfloat16", "float32"
 _BY_MAGNITUDE = Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.RTO
-_NOT_DRAWN = (*_BY_MAGNITUDE, Rounding.RTP, Rounding.RTN)
-_RULES = (
+_NOT_DRAWN = Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.RTP, Rounding.RTN, Rounding.RTO
+ROUNDINGS = (*_NOT_DRAWN, Rounding.SR)
+RULES = (
     ScaleRule.FLOOR, ScaleRule.CEIL, ScaleRule.EVEN, ScaleRule.RCEIL, ScaleRule.HALF_UP, ScaleRule.FLOOR_PLUS_ONE,
 )  # fmt: skip
 
@@ -35,8 +36,8 @@ class FastPath:
     evidence: tuple[str, ...]
     #: Those about every element of at most `MOST_BITS`, by its mantissa bits; empty where there are none.
     evidence_for_any: tuple[str, ...] = ()
-    roundings: tuple[Rounding, ...] = (*_NOT_DRAWN, Rounding.SR)
-    roundings_for_any: tuple[Rounding, ...] = (*_NOT_DRAWN, Rounding.SR)
+    roundings: tuple[Rounding, ...] = ROUNDINGS
+    roundings_for_any: tuple[Rounding, ...] = ROUNDINGS
     #: Scales that are floats; and the rules of scales that are found.
     scales: tuple[str, ...] = ()
     rules: tuple[ScaleRule | FloatScaleRule, ...] = ()
@@ -69,7 +70,7 @@ ROUNDING = FastPath(
     elements=_ELEMENTS,
     evidence=("magic/code/{element}/{rounding}/{overflow}", "magic/scale/{rule}"),
     evidence_for_any=("any/code/m{m}/{rounding}/{overflow}", "any/scale/m{m}/{type}"),
-    rules=_RULES,
+    rules=RULES,
 )
 WIDENED = FastPath(
     name="16 bits widened to float32 first",
@@ -77,7 +78,7 @@ WIDENED = FastPath(
     elements=_ELEMENTS,
     evidence=("magic/widen/{type}", "widening/{type}/{element}"),
     evidence_for_any=("any/source/m{m}/{type}", "any/scale/m{m}/{type}"),
-    rules=_RULES,
+    rules=RULES,
 )
 NARROWED = FastPath(
     name="64 bits narrowed to float32 first",
@@ -86,7 +87,7 @@ NARROWED = FastPath(
     evidence=("narrowing/{element}/{rounding}/{overflow}", "narrowing/scale/{rule}", "narrowing/conversion"),
     evidence_for_any=("any/source/m{m}/{type}", "any/scale/m{m}/{type}", "narrowing/conversion"),
     roundings_for_any=_NOT_DRAWN,
-    rules=_RULES,
+    rules=RULES,
 )
 VALUES = FastPath(
     name="float32 additions round to a value",

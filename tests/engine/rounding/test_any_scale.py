@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mxnum.engine.rounding import any_scale, float_additions
+from mxnum.engine.rounding import any_scale, float_additions, paths
 from mxnum.formats import ELEMENTS, FLOATS
-from mxnum.modes import Overflow, Rounding
+from mxnum.modes import Overflow
 from mxnum.scalar.convert import make_decode, make_encode
 from tests import samples
 
 FLOAT32 = FLOATS["float32"]
 
 
-@pytest.mark.parametrize("rounding", Rounding)
+@pytest.mark.parametrize("rounding", paths.ROUNDINGS)
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_codes_and_values_equal_the_definition(name, rounding):
     element = ELEMENTS[name]

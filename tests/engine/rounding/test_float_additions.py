@@ -10,9 +10,9 @@ import pytest
 
 from mxnum.engine.machine.jit import register
 from mxnum.engine.machine.lanes import integer, lane
-from mxnum.engine.rounding import float_additions
+from mxnum.engine.rounding import float_additions, paths
 from mxnum.formats import ELEMENTS, ElementFormat
-from mxnum.modes import Overflow, Rounding, ScaleRule
+from mxnum.modes import Overflow, Rounding
 from mxnum.scalar.convert import make_decode, make_encode
 from mxnum.scalar.scale import make_shared_scale
 from mxnum.scalar.word import dialect
@@ -30,7 +30,7 @@ def in_domain(element, scale, rounding=Rounding.RNE):
 
 
 @pytest.mark.parametrize("overflow", Overflow)
-@pytest.mark.parametrize("rounding", Rounding)
+@pytest.mark.parametrize("rounding", paths.ROUNDINGS)
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_codes_equal_the_definition(name, rounding, overflow):
     element = ELEMENTS[name]
@@ -69,7 +69,7 @@ def any_format(seed):
 def test_formats_of_users(seed):
     """Codes and their values under every scale of the domain's ends and middle; proofs/theorems/any_format.py."""
     element, rng = any_format(seed), samples.generator("modes", seed)
-    for rounding, overflow in product(Rounding, Overflow):
+    for rounding, overflow in product(paths.ROUNDINGS, Overflow):
         least, greatest, _ = float_additions.domain(element, rounding)
         decodable = float_additions.decoding_domain(element)
         encode = make_encode(float_additions.FLOAT32, element, rounding, overflow)
@@ -89,7 +89,7 @@ def test_formats_of_users(seed):
 
 
 @pytest.mark.parametrize("overflow", Overflow)
-@pytest.mark.parametrize("rounding", Rounding)
+@pytest.mark.parametrize("rounding", paths.ROUNDINGS)
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_values_equal_the_definition(name, rounding, overflow):
     element = ELEMENTS[name]
@@ -108,7 +108,7 @@ def test_values_equal_the_definition(name, rounding, overflow):
         samples.assert_same(f"value {name} {rounding} {overflow} {scale}", bits, got, want)
 
 
-@pytest.mark.parametrize("rule", ScaleRule)
+@pytest.mark.parametrize("rule", paths.RULES)
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_scales_equal_the_definition_where_magnitudes_are_normal(name, rule):
     element = ELEMENTS[name]
