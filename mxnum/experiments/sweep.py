@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import multiprocessing
 import os
 import queue
@@ -169,8 +170,8 @@ def run_task(task: Task, progress: Any = None) -> None:
 
 
 def telling(label: str, progress: Any) -> Callable[[int], None]:
-    """What tells a queue the step that was reached, about once a second; without a queue nobody is told."""
-    last = time.monotonic()
+    """What tells a queue the step that was reached, the first one and about once a second; without a queue nobody."""
+    last = -math.inf
 
     def tell(step: int) -> None:
         nonlocal last
@@ -343,7 +344,7 @@ def follow(
             while progress is not None:
                 label, step = progress.get_nowait()
                 if label in by_label:
-                    began.setdefault(label, step)
+                    began.setdefault(label, step - 1)  # (told when it is made)
                     now[label] = step
         except queue.Empty:
             pass

@@ -150,7 +150,17 @@ def test_what_a_checkpoint_had_is_not_counted(monkeypatch, tmp_path):
 
     monkeypatch.setattr(sweep, "wait", wait)
     sweep.follow(Slow(), [fresh, resumed], progress, lambda text: None, shown.append)
-    assert [(state.done, state.total) for state in shown] == [(20, 398), (40, 236), (236, 236)]
+    assert [(state.done, state.total) for state in shown] == [(22, 400), (44, 240), (240, 240)]
+
+
+def test_the_first_step_is_told_at_once(monkeypatch):
+    """It was told after a second, and what had been made until then was taken for a checkpoint's on a busy machine."""
+    progress, now = queue.Queue(), iter((5.0, 5.0, 5.5, 6.5, 6.5))
+    monkeypatch.setattr(sweep.time, "monotonic", lambda: next(now))
+    tell = sweep.telling("a", progress)
+    for step in (1, 2, 3):
+        tell(step)
+    assert [progress.get_nowait() for _ in range(progress.qsize())] == [("a", 1), ("a", 3)]
 
 
 def test_names_of_arms_that_share_a_folder_are_refused(tmp_path):
