@@ -180,6 +180,10 @@ def run_study(
     return []
 
 
+#: A control that ends further above the entropy, in nats, has learnt nothing that could be at rest.
+MOST_NOISE = 10.0
+
+
 def collect(study: Study, runs: Path) -> dict[str, Any]:
     """What was run, as a table that `mxnum.experiments.report` reads too; missing runs are left out."""
     table: dict[str, Any] = {
@@ -197,7 +201,8 @@ def collect(study: Study, runs: Path) -> dict[str, Any]:
             table["arms"][name] = {"experiment": setting.to_dict(), "at_rest": predicted_gap(setting), "runs": found}
     for name, arm in table["arms"].items():
         setting, control = study.arms[name], table["arms"].get(study.controls.get(name, study.control))
-        if setting.centred and arm["at_rest"] is not None and control is not None:
+        rests = setting.centred and arm["at_rest"] is not None and gradient_of_logits(setting).is_mx
+        if rests and control is not None and excess_of(control) < MOST_NOISE:  # (not where it is NaN)
             arm["sampled_rest"] = sampled_gap(setting, excess_of(control))
     errors.require(bool(table["arms"]), "runs", "a folder with runs of the study", str(runs))
     return table
@@ -273,7 +278,7 @@ def predicted_gap(setting: Setting) -> float | None:
 
 def sampled_gap(setting: Setting, noise: float) -> float:
     """The same by the kernels, where all is rounded and nothing drifts, for a model `noise` above the entropy."""
-    operand, rows = gradient_of_logits(setting), min(512, 2**18 // setting.vocabulary)
+    operand, rows = gradient_of_logits(setting), max(1, min(512, 2**18 // setting.vocabulary))
     found = sampled_logit_rest(
         _probabilities(setting), operand.mx_format, setting.tokens, setting.factor, noise=max(noise, 0.0),
         scale_rule=operand.scale_rule, rounding=operand.rounding, block_size=operand.block_size, rows=rows,

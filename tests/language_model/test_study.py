@@ -185,3 +185,20 @@ def test_a_text_that_is_not_there_is_said_before_anything_runs(tmp_path):
     )
     with pytest.raises(ValueError, match=r"^Argument 'text' must be a file that is there, not 'nowhere.txt'\.$"):
         studies.run_study(read(path), tmp_path / "runs")
+
+
+@pytest.mark.parametrize("most", [None, 0.0])
+def test_only_what_comes_to_rest_has_a_rest_by_the_kernels(most, tmp_path, monkeypatch):
+    """A centred arm in bfloat16, or a control that learnt nothing, ended a study after its training."""
+    if most is not None:
+        monkeypatch.setattr(studies, "MOST_NOISE", most)
+    path = tmp_path / "tiny.toml"
+    arms = "".join(
+        f"[arms.{name}]\nwhere = 'last'\ncentred = true\nrecipe = {{gradients = '{fmt}'}}\n"
+        for name, fmt in (("wide", "bfloat16"), ("both", "mxfp8_e4m3"))
+    )
+    path.write_text(TEXT.replace("seeds = 2", "seeds = 1") + arms)
+    study = read(path)
+    run_study(study, tmp_path / "runs", say=lambda line: None)
+    arms_with = [name for name, arm in collect(study, tmp_path / "runs")["arms"].items() if "sampled_rest" in arm]
+    assert arms_with == ([] if most == 0.0 else ["both"])
