@@ -192,6 +192,9 @@ class ScaleFormat:
     #: The float whose codes they are; None where a code means 2**(code - bias).
     number: ElementFormat | None = None
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # (a string remembers its own)
+
     @classmethod
     def of_floats(cls, name: str, number: ElementFormat) -> ScaleFormat:
         """The nonnegative numbers of a float format that has a NaN."""

@@ -201,49 +201,28 @@ def sign_bit(pattern: z3.BitVecRef) -> z3.BoolRef:
     return z3.Extract(pattern.size() - 1, pattern.size() - 1, pattern) == 1
 
 
-class Conversion:
-    """What must become of x / 2**(scale - 127) in another type: finite, infinite and NaN x, and scale 0xFF."""
+class Rounding:
+    """What must become of a real number in a type: rounded once, kept within its range as the overflow mode says."""
 
     def __init__(
         self,
-        source: Float,
+        number: Exact,
+        negative: z3.BoolRef,
         target: Element | Float,
         rounding: str,
-        x: z3.BitVecRef,
-        scale: z3.BitVecRef,
         random: z3.BitVecRef,
+        definitions: Definitions,
     ) -> None:
-        self.definitions: Definitions = []
-        self.target = target
-        self.rounding = rounding
-        self.scale = scale
-        self.negative = sign_bit(x)
-        self.x = widen(x, source, wide_sort(source, target))
-        self.number = unscaled(self.x, scale, self.definitions)
+        self.number, self.negative, self.target, self.rounding = number, negative, target, rounding
         if isinstance(target, Element) or rounding not in MODES:
             mantissa = target.mantissa if isinstance(target, Element) else target.precision - 1
-            self.result = rounded(self.number, mantissa, target.emin, rounding, random, self.definitions)
+            self.result = rounded(number, mantissa, target.emin, rounding, random, definitions)
 
-    def gives(self, overflow: str, code: z3.BitVecRef) -> z3.BoolRef:
-        """That `code` is the required one under this overflow mode."""
+    def finite(self, overflow: str, code: z3.BitVecRef) -> z3.BoolRef:
+        """That `code` is the required one under this overflow mode, of a finite number."""
         if isinstance(self.target, Element):
-            finite, special = self._finite_element(self.target, overflow, code), element_special(self.target)
-            nan = (
-                self.target.last if self.target.nan is None else with_sign(self.target, self.negative, self.target.nan)
-            )
-        else:
-            finite, special = self._finite_float(self.target, overflow, code), self.target.infinity
-            nan = self.target.nan
-        infinite = self.target.last if special is None or overflow == "saturate" else special
-        return z3.If(
-            self.scale == SCALE_NAN,
-            code == 0,
-            z3.If(
-                z3.fpIsNaN(self.x),
-                code == nan,
-                z3.If(z3.fpIsInf(self.x), code == with_sign(self.target, self.negative, infinite), finite),
-            ),
-        )
+            return self._finite_element(self.target, overflow, code)
+        return self._finite_float(self.target, overflow, code)
 
     def _finite_element(self, target: Element, overflow: str, code: z3.BitVecRef) -> z3.BoolRef:
         special = element_special(target)
@@ -274,6 +253,46 @@ class Conversion:
             z3.fpGT(z3.fpAbs(self.result), widen(z3.BitVecVal(target.last, target.bits), target, self.number.sort)),
             code == with_sign(target, self.negative, over),
             z3.And(z3.fpEQ(widen(code, target, self.number.sort), self.result), sign_bit(code) == self.negative),
+        )
+
+
+class Conversion(Rounding):
+    """What must become of x / 2**(scale - 127) in another type: finite, infinite and NaN x, and scale 0xFF."""
+
+    def __init__(
+        self,
+        source: Float,
+        target: Element | Float,
+        rounding: str,
+        x: z3.BitVecRef,
+        scale: z3.BitVecRef,
+        random: z3.BitVecRef,
+    ) -> None:
+        self.definitions: Definitions = []
+        self.scale = scale
+        self.x = widen(x, source, wide_sort(source, target))
+        number = unscaled(self.x, scale, self.definitions)
+        super().__init__(number, sign_bit(x), target, rounding, random, self.definitions)
+
+    def gives(self, overflow: str, code: z3.BitVecRef) -> z3.BoolRef:
+        """That `code` is the required one under this overflow mode."""
+        if isinstance(self.target, Element):
+            finite, special = self.finite(overflow, code), element_special(self.target)
+            nan = (
+                self.target.last if self.target.nan is None else with_sign(self.target, self.negative, self.target.nan)
+            )
+        else:
+            finite, special = self.finite(overflow, code), self.target.infinity
+            nan = self.target.nan
+        infinite = self.target.last if special is None or overflow == "saturate" else special
+        return z3.If(
+            self.scale == SCALE_NAN,
+            code == 0,
+            z3.If(
+                z3.fpIsNaN(self.x),
+                code == nan,
+                z3.If(z3.fpIsInf(self.x), code == with_sign(self.target, self.negative, infinite), finite),
+            ),
         )
 
 

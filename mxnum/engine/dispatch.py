@@ -34,9 +34,9 @@ def engine(**arguments: Any) -> Any:
 
 
 def engine_of(x: Any, scales: Any, random_bits: Any, out: Any) -> Any:
-    """The same for the arrays of a quantization; asked soonest for one array in host memory."""
-    if type(x) is ndarray and scales is random_bits is out is None:
-        return host_engine()
+    """The same for the arrays of a quantization; asked soonest for arrays in host memory."""
+    if type(x) is ndarray and scales is random_bits is None and (out is None or type(out) is ndarray):
+        return _chosen.get() or _compiled()
     return engine(x=x, scales=scales, random_bits=random_bits, out=out)
 
 

@@ -14,7 +14,7 @@ from mxnum.formats import ELEMENTS, FLOATS, SCALES
 from mxnum.scalar import float_scale, random
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems import four_over_six, stochastic_over
-from proofs.theorems.factor_mutants import variant
+from proofs.theorems.factor_mutants import functions_of, variant
 
 STATEMENT = "A mistake planted in what chooses among two codes, or among two scales, is refuted by the theorem on it."
 FLOAT32, E2M1 = FLOATS["float32"], ELEMENTS["e2m1"]
@@ -85,6 +85,7 @@ def theorems() -> list[Theorem]:
             kernels=(module.__name__,),
             check=partial(check, module, old, new, theorem),
             hypotheses=(f"{old!r} becomes {new!r} in {module.__name__}",),
+            functions=functions_of(module),
         )
         for name, module, old, new, theorem in MUTANTS
     ]

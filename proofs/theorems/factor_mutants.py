@@ -12,14 +12,14 @@ from typing import Any
 from mxnum.engine.rounding import by_factors
 from mxnum.formats import ELEMENTS, FLOATS, SCALES
 from mxnum.modes import FloatScaleRule, Overflow, Rounding
-from mxnum.scalar import float_scale
+from mxnum.scalar import float_scale, pack
 from proofs.theorem import Outcome, Theorem
-from proofs.theorems import factors
+from proofs.theorems import factors, float_definition
 
 STATEMENT = (
     "A mistake planted in a formulation of float scales, or in their definition, is refuted by the theorem on it."
 )
-MODULES = {"fast": by_factors, "over": float_scale}
+MODULES = {"fast": by_factors, "over": float_scale, "pack_module": pack}
 FLOAT32, E4M3 = FLOATS["float32"], SCALES["e4m3"]
 
 
@@ -35,13 +35,25 @@ def found(rule: FloatScaleRule) -> Callable[..., Outcome]:
     return partial(factors.check_found, E4M3, rule)
 
 
+def packed(element: str, rounding: str) -> Callable[..., Outcome]:
+    """The definition's packing, of the module `pack_module`."""
+    number, mode = ELEMENTS[element], Rounding(rounding)
+    digits = number.mantissa_bits + (31 if mode.is_stochastic else 2)
+
+    def theorem(pack_module: ModuleType) -> Outcome:
+        return float_definition.check_packed(number, ((mode, Overflow.SATURATE),), digits, pack_module.make_pack)
+
+    return theorem
+
+
 DIGITS = partial(factors.check_digits, FLOAT32, 3)
 SCALE_DIGITS = partial(factors.check_scale_digits, FLOAT32, E4M3)
 EXACT = partial(factors.check_exact, E4M3)
 VALUES = partial(factors.check_values, ELEMENTS["e2m1"], FLOAT32)
+TENSOR = partial(float_definition.check_tensor, FLOAT32)
 UP = FloatScaleRule.RCEIL
 
-#: (name, "fast" or "over", text, what becomes of it, the theorem that must refute it)
+#: (name, one of `MODULES`, text, what becomes of it, the theorem that must refute it)
 MUTANTS: tuple[tuple[str, str, str, str, Callable[..., Outcome]], ...] = (
     ("ties-to-odd", "fast", "code % 2 == 0))", "code % 2 == 1))", places("e2m1", "rne")),
     ("places-of-truncation", "fast", "made.append((high, True))", "made.append((high, False))", places("e2m1", "rtz")),
@@ -50,8 +62,8 @@ MUTANTS: tuple[tuple[str, str, str, str, Callable[..., Outcome]], ...] = (
     ("sign-bit", "fast", "code | (sign & 8)", "code | (sign & 4)", places("e2m1", "rne")),
     ("no-twos-complement", "fast", "((code ^ sign) - sign) & 15", "(code ^ sign) & 15", places("int4", "rne")),
     ("no-last-place", "fast", "select(lower, c[4], c[6])", "select(lower, c[4], c[5])", places("e2m1", "rne")),
-    ("factor-zero", "fast", "select(is_zero, NEVER, first_from(multiply_float64(factor, p3), f3))",
-     "first_from(multiply_float64(factor, p3), f3)", places("e2m1", "rne")),
+    ("factor-zero", "fast", "select(is_zero, NEVER, first_from(multiply_float64(factor, p4), f4))",
+     "first_from(multiply_float64(factor, p4), f4)", places("e2m1", "rne")),
     ("first-at", "fast", "select(back < place, 1, 0) if", "select(back > place, 1, 0) if",
      partial(factors.check_first, True)),
     ("first-above", "fast", "select(back <= place, 1, 0)", "select(back < place, 1, 0)",
@@ -86,6 +98,19 @@ MUTANTS: tuple[tuple[str, str, str, str, Callable[..., Outcome]], ...] = (
     ("divisor-not-lowered", "over", "quotient = divide(exponent, significand, exponent_d, divisor << lowered)",
      "quotient = divide(exponent, significand, exponent_d, divisor << 1)", SCALE_DIGITS),
     ("scale-not-up", "over", "Rounding.RTP if rule.rounds_up else Rounding.RNE", "Rounding.RNE", found(UP)),
+    ("tensor-of-zeros", "over", "select(significand == 0, ONE,", "select(significand == 0, 0,", TENSOR),
+    ("tensor-zero", "over", "select(code < LEAST, LEAST, code))", "code)", TENSOR),
+    ("tensor-divisor", "over", "DIVISOR = exponent_of_greatest + exponent_of_scale, greatest * greatest_scale",
+     "DIVISOR = exponent_of_greatest + exponent_of_scale, greatest_scale", TENSOR),
+    ("tensor-digit-less", "over", "make_divide(source.mantissa_bits, DIVISOR_WIDTH, mantissa + 2)",
+     "make_divide(source.mantissa_bits, DIVISOR_WIDTH, mantissa + 1)", TENSOR),
+    ("tensor-truncated", "over", "make_pack(TENSOR_SCALE, Rounding.RNE", "make_pack(TENSOR_SCALE, Rounding.RTZ",
+     TENSOR),
+    ("packed-ties", "pack_module", "(rest >> 1) + (kept & 1)", "(rest >> 1) + 1", packed("e2m1", "rne")),
+    ("packed-beyond", "pack_module", "select(code > BEYOND, BEYOND, code)", "select(code > MANTISSA, BEYOND, code)",
+     packed("e2m1", "rtz")),
+    ("packed-drawn", "pack_module", "random >> (SR_BITS - shift)", "random >> (SR_BITS - shift + 1)",
+     packed("e2m1", "sr")),
     ("factor-exponent", "over", "exponent + exponent_t + 1 - carries", "exponent + exponent_t", EXACT),
 )  # fmt: skip
 
@@ -98,6 +123,12 @@ def variant(module: ModuleType, old: str, new: str) -> ModuleType:
     changed = ModuleType(module.__name__)
     exec(compile(text.replace(old, new), f"<{module.__name__}>", "exec"), changed.__dict__)
     return changed
+
+
+def functions_of(module: ModuleType) -> tuple[Callable[..., Any], ...]:
+    """What a module defines: a mutant of it is tried again after it changes."""
+    found = (inspect.unwrap(value) for value in vars(module).values() if callable(value))
+    return tuple(value for value in found if inspect.isfunction(value) and value.__module__ == module.__name__)
 
 
 def check(place: str, old: str, new: str, theorem: Callable[..., Outcome]) -> Outcome:
@@ -116,6 +147,7 @@ def theorems() -> list[Theorem]:
             kernels=(MODULES[place].__name__,),
             check=partial(check, place, old, new, theorem),
             hypotheses=(f"{old!r} becomes {new!r} in {MODULES[place].__name__}",),
+            functions=functions_of(MODULES[place]),
         )
         for name, place, old, new, theorem in MUTANTS
     ]

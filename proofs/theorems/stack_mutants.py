@@ -12,7 +12,7 @@ from mxnum.engine.rounding import by_stack
 from mxnum.formats import FLOATS
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems import stacks
-from proofs.theorems.factor_mutants import variant
+from proofs.theorems.factor_mutants import functions_of, variant
 
 STATEMENT = "A mistake planted in the arithmetic of a stack, or in the functions around it, is refuted by the theorem."
 MODULES = {"arithmetic": stack_arithmetic, "fast": by_stack}
@@ -109,6 +109,7 @@ def theorems() -> list[Theorem]:
             kernels=(MODULES[place].__name__,),
             check=partial(check, place, old, new, theorem),
             hypotheses=(f"{old!r} becomes {new!r} in {MODULES[place].__name__}",),
+            functions=functions_of(MODULES[place]),
         )
         for name, place, old, new, theorem in MUTANTS
     ]
