@@ -7,6 +7,7 @@ infinite. Such arrays, and small ones, for which nothing is compiled, are done b
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,11 +68,11 @@ def quantize(
     largest = found if largest is None else largest
     tensor = _global_scale(chosen, x.dtype, largest) if global_scale is None else np.float32(global_scale)
     largest = np.float32(largest)
-    loops = _loops(x.size, chosen)
-    made = loops and loops.quantize(x, blocks, chosen, tensor, largest, packed, threads)
-    codes, scales = made or _by_numpy(x, blocks, chosen, tensor)
-    if packed and made is None:
-        codes = dispatch.host_engine().pack(codes if codes.ndim else codes[None], E2M1.bits)
+    by_numpy, loops = partial(_by_numpy, x, blocks, chosen, tensor, packed), _loops(x.size, chosen)
+    if loops is None:
+        codes, scales = by_numpy()
+    else:
+        codes, scales = loops.quantize(x, blocks, chosen, tensor, largest, packed, threads, by_numpy)
     decoding = np.float32(chosen.tensor_scale(tensor))
     return Quantized(codes, scales[:, 0] if by_rows else scales, tensor, decoding, largest, blocks)
 
@@ -79,15 +80,19 @@ def quantize(
 def fake_quantize(x: Array, stack: str | Stack, *, blocks: Blocks | None = None, threads: int | None = None) -> Array:
     """Quantize and dequantize as `stack` does, in the type of the array."""
     chosen, blocks, _ = _checked(x, stack, blocks)
+
+    def by_way_of_codes() -> Array:
+        made = quantize(x, chosen, blocks=blocks, threads=threads)
+        with np.errstate(over="ignore"):
+            return dequantize(made, chosen, threads=threads).astype(x.dtype)
+
     loops = _loops(x.size, chosen)
-    if loops and x.dtype == np.float32:
-        largest = _largest(x, chosen, threads)
-        tensor = _global_scale(chosen, x.dtype, largest)
-        values: Array | None = loops.fake_quantize(x, blocks, chosen, tensor, largest, threads)
-        if values is not None:
-            return values
-    with np.errstate(over="ignore"):
-        return dequantize(quantize(x, chosen, blocks=blocks, threads=threads), chosen, threads=threads).astype(x.dtype)
+    if loops is None or x.dtype != np.float32:
+        return by_way_of_codes()
+    largest = _largest(x, chosen, threads)
+    tensor = _global_scale(chosen, x.dtype, largest)
+    values: Array = loops.fake_quantize(x, blocks, chosen, tensor, largest, threads, by_way_of_codes)
+    return values
 
 
 def _checked(x: Array, stack: str | Stack, blocks: Blocks | None) -> tuple[Stack, Blocks, bool]:
@@ -132,12 +137,14 @@ def block_scale_of(stack: Stack, dtype: Any) -> Callable[[Any, Any], Any]:
     return of_narrowed
 
 
-def _by_numpy(x: Array, blocks: Blocks, stack: Stack, tensor: Any) -> tuple[Array, Array]:
+def _by_numpy(x: Array, blocks: Blocks, stack: Stack, tensor: Any, packed: bool) -> tuple[Array, Array]:
     """Codes and scales."""
     codes, scales = np.empty(x.shape, np.uint8), np.empty(scales_shape(x.shape, blocks), np.uint8)
     with np.errstate(all="ignore"):
         for part in chunks(x.shape, blocks, PIECE):
             codes[part], scales[of_blocks(part, blocks)] = _quantized(stack, x[part], blocks, tensor)
+    if packed:
+        codes = dispatch.host_engine().pack(codes if codes.ndim else codes[None], E2M1.bits)
     return codes, scales
 
 
@@ -181,18 +188,22 @@ def _largest_of_blocks(magnitudes: Array, blocks: Blocks) -> Array:
 def dequantize(made: Quantized, stack: str | Stack, *, threads: int | None = None) -> Array:
     """The values as the stack computes them, in float32; codes take a byte each."""
     chosen, sides = of(stack), made.scales.reshape(scales_shape(made.codes.shape, made.blocks))
-    loops = _loops(made.codes.size, chosen)
-    if loops:
-        of_tensor = made.global_scale, made.largest
-        found: Array | None = loops.dequantize(made.codes, sides, made.blocks, chosen, *of_tensor, threads)
-        if found is not None:
-            return found
+    by_numpy, loops = partial(_read_by_numpy, made, chosen, sides), _loops(made.codes.size, chosen)
+    if loops is None:
+        return by_numpy()
+    of_tensor = made.global_scale, made.largest
+    values: Array = loops.dequantize(made.codes, sides, made.blocks, chosen, *of_tensor, threads, by_numpy)
+    return values
+
+
+def _read_by_numpy(made: Quantized, stack: Stack, sides: Array) -> Array:
+    """The same, in pieces."""
     values = np.empty(made.codes.shape, np.float32)
     for part in chunks(values.shape, made.blocks, PIECE):
         elements = _values(made.codes[part], E2M1)
         scales = spread(_values(sides[of_blocks(part, made.blocks)], E4M3), made.blocks, elements.shape)
         with np.errstate(all="ignore"):
-            values[part] = chosen.decoded(elements, scales, made.global_scale, made.largest)
+            values[part] = stack.decoded(elements, scales, made.global_scale, made.largest)
     return values
 
 

@@ -10,19 +10,19 @@ from proofs.theorems import products
 def test_a_plan_that_trusts_floats_too_far_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert products.check("e3m2", "e3m2").verdict == "proved"
     monkeypatch.setattr(exactness, "_EXACT", {"float32": 30, "float64": 53})
-    monkeypatch.setattr(exactness, "plan", exactness.plan.__wrapped__)
+    monkeypatch.setattr(exactness, "exactness_of", exactness.exactness_of.__wrapped__)
     outcome = products.check("e3m2", "e3m2")
     assert outcome.verdict == "refuted"
     assert "can exceed 2**24 units" in outcome.detail
 
 
 def test_units_that_are_too_coarse_are_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exactness, "plan", lambda a, b, run: exactness.Plan("float64", True, True, -2, -3))
+    monkeypatch.setattr(exactness, "exactness_of", lambda a, b, run: exactness.Exactness("float64", True, True, -2, -3))
     assert products.check("e2m3", "e2m3").verdict == "refuted"
 
 
 def test_no_plan_at_all_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exactness, "plan", lambda a, b, run: None)
+    monkeypatch.setattr(exactness, "exactness_of", lambda a, b, run: None)
     assert "nothing was checked" in products.check("e2m1", "e2m1").detail
 
 

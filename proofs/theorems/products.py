@@ -43,23 +43,23 @@ def check(a: str, b: str) -> Outcome:
             return outcome("refuted", f"{element.name}: a code is unpacked to something else")
     planned = 0
     for run in range(1, LONGEST + 1):
-        plan = exactness.plan(ELEMENTS[a], ELEMENTS[b], run)
-        if plan is None:
+        how = exactness.exactness_of(ELEMENTS[a], ELEMENTS[b], run)
+        if how is None:
             continue
         planned += 1
         largest = []
-        for element, unit in ((first, plan.unit_a), (second, plan.unit_b)):
+        for element, unit in ((first, how.unit_a), (second, how.unit_b)):
             # The most negative integer code decodes, one beyond the largest magnitude.
             most = element.magnitudes[-1] + (1 if element.twos_complement else 0)
             if element.unit < unit:
                 return outcome("refuted", f"{element.name} has values between units of 2**{unit}")
             largest.append(most << (element.unit - unit))
-        pieces = [largest[0]] if plan.always else []
-        if plan.if_split and not plan.always:
+        pieces = [largest[0]] if how.always else []
+        if how.if_split and not how.always:
             pieces = [largest[0] >> exactness.SPLIT, (1 << exactness.SPLIT) - 1]
-        if max(pieces, default=0) * largest[1] * run > 1 << EXACT[plan.word]:
-            return outcome("refuted", f"blocks of {run}: sums can exceed 2**{EXACT[plan.word]} units")
-        if not plan.always and run << exactness.bits_to_spare(run) > 1 << EXACT["float64"]:
+        if max(pieces, default=0) * largest[1] * run > 1 << EXACT[how.word]:
+            return outcome("refuted", f"blocks of {run}: sums can exceed 2**{EXACT[how.word]} units")
+        if not how.always and run << exactness.bits_to_spare(run) > 1 << EXACT["float64"]:
             return outcome("refuted", f"blocks of {run}: widths are compared with too many bits")
     if not planned:
         return outcome("refuted", "no block length has a plan: nothing was checked")
@@ -121,7 +121,7 @@ def theorems() -> list[Theorem]:
             check=partial(check, a, b),
             hypotheses=(f"blocks of 1 to {LONGEST} elements",),
             functions=(
-                inspect.unwrap(exactness.plan),
+                inspect.unwrap(exactness.exactness_of),
                 exactness.held,
                 exactness.bits_to_spare,
                 exactness.widths,

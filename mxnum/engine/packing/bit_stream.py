@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from mxnum.engine.machine.lanes import load, store
+from mxnum.engine.machine.lanes import lane, load, store, wide
 from mxnum.scalar.word import dialect
 
 
@@ -19,19 +19,17 @@ def codes_in_whole_bytes(bits: int) -> int:
 @cache
 def make_pack_run(bits: int) -> Callable[..., Any]:
     """(codes, first, count, packed, into): codes that follow each other, from a byte on."""
-    rest, CODES, BYTES, FITS = _pack_rest(bits), *_together(bits)
+    rest, CODES, BYTES, in_word = _pack_rest(bits), *_together(bits)
 
     @dialect
     def pack_run(codes, first, count, packed, into):
-        done = 0
-        if FITS:  # without carrying bits from one step to the next
-            for i in range(count // CODES):
-                word = load(codes, first + CODES * i)
-                for j in range(1, CODES):
-                    word = word | (load(codes, first + CODES * i + j) << (bits * j))
-                for j in range(BYTES):
-                    store(packed, into + BYTES * i + j, word >> (8 * j))
-            done = count // CODES * CODES
+        for i in range(count // CODES):  # without carrying bits from one step to the next
+            word = in_word(load(codes, first + CODES * i))
+            for j in range(1, CODES):
+                word = word | (in_word(load(codes, first + CODES * i + j)) << (bits * j))
+            for j in range(BYTES):
+                store(packed, into + BYTES * i + j, word >> (8 * j))
+        done = count // CODES * CODES
         rest(codes, first + done, first + count, packed, into + done * bits // 8)
 
     return pack_run
@@ -40,29 +38,27 @@ def make_pack_run(bits: int) -> Callable[..., Any]:
 @cache
 def make_unpack_run(bits: int) -> Callable[..., Any]:
     """(packed, first, count, codes, into): the inverse of `make_pack_run`."""
-    rest, CODES, BYTES, FITS = _unpack_rest(bits), *_together(bits)
+    rest, CODES, BYTES, in_word = _unpack_rest(bits), *_together(bits)
     MASK = (1 << bits) - 1
 
     @dialect
     def unpack_run(packed, first, count, codes, into):
-        done = 0
-        if FITS:
-            for i in range(count // CODES):
-                word = load(packed, first + BYTES * i)
-                for j in range(1, BYTES):
-                    word = word | (load(packed, first + BYTES * i + j) << (8 * j))
-                for j in range(CODES):
-                    store(codes, into + CODES * i + j, (word >> (bits * j)) & MASK)
-            done = count // CODES * CODES
+        for i in range(count // CODES):
+            word = in_word(load(packed, first + BYTES * i))
+            for j in range(1, BYTES):
+                word = word | (in_word(load(packed, first + BYTES * i + j)) << (8 * j))
+            for j in range(CODES):
+                store(codes, into + CODES * i + j, (word >> (bits * j)) & MASK)
+        done = count // CODES * CODES
         rest(codes, into + done, into + count, packed, first + done * bits // 8)
 
     return unpack_run
 
 
-def _together(bits: int) -> tuple[int, int, bool]:
-    """How many codes fill how many bytes, and whether those are a word."""
+def _together(bits: int) -> tuple[int, int, Any]:
+    """How many codes fill how many bytes, and what makes words that hold those."""
     codes = codes_in_whole_bytes(bits)
-    return codes, codes * bits // 8, codes * bits <= 32
+    return codes, codes * bits // 8, lane if codes * bits <= 32 else wide
 
 
 @cache

@@ -38,7 +38,7 @@ class Held:
 def held(a: Operand, b: Operand) -> Held | None:
     """How to hold the block sums of two matrices that are `by_rows`; None where floats cannot."""
     run = min(a.blocks[-1], a.array.shape[-1])
-    how = plan(a.format, b.format, run) if run else None
+    how = exactness_of(a.format, b.format, run) if run else None
     if how is None:
         return None
     if how.word == "float32" and _scales_are_float32(a, b, run):
@@ -49,7 +49,7 @@ def held(a: Operand, b: Operand) -> Held | None:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Exactness:
     """How the block sums of two element formats can be held."""
 
     word: str
@@ -62,7 +62,7 @@ class Plan:
 
 
 @cache
-def plan(a: ElementFormat, b: ElementFormat, run: int) -> Plan | None:
+def exactness_of(a: ElementFormat, b: ElementFormat, run: int) -> Exactness | None:
     """The cheapest way to hold sums of `run` products exactly, or None. Elements are held as normal float32 numbers."""
     units, largest = [], []
     for element in (a, b):
@@ -75,10 +75,10 @@ def plan(a: ElementFormat, b: ElementFormat, run: int) -> Plan | None:
         units.append(unit)
     total, unit = largest[0] * largest[1] * run, sum(units)
     if total <= 1 << _EXACT["float32"] and -149 <= unit <= 103:
-        return Plan("float32", True, True, *units)
+        return Exactness("float32", True, True, *units)
     parts = max(largest[0] >> SPLIT, 1 << SPLIT)
     if_split = parts * largest[1] * run <= 1 << _EXACT["float64"]
-    return Plan("float64", total <= 1 << _EXACT["float64"], if_split, *units)
+    return Exactness("float64", total <= 1 << _EXACT["float64"], if_split, *units)
 
 
 def is_normal_float32(element: ElementFormat) -> bool:

@@ -1,7 +1,11 @@
-"""NVFP4 in the arithmetic of a software stack, as a transform of blocks; what its loops leave is not done at all."""
+"""NVFP4 in the arithmetic of a software stack, as a transform of blocks.
+
+Where its loops leave a block, all is done `otherwise`, by numpy: `mxnum.stacks` has the definition.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -32,21 +36,39 @@ def largest(x: Array, threads: int | None) -> Any:
 
 
 def quantize(
-    x: Array, blocks: Blocks, arithmetic: Arithmetic, global_scale: Any, largest: Any, packed: bool, threads: int | None
-) -> tuple[Array, Array] | None:
-    """Codes and scales; None if some block is left."""
+    x: Array,
+    blocks: Blocks,
+    arithmetic: Arithmetic,
+    global_scale: Any,
+    largest: Any,
+    packed: bool,
+    threads: int | None,
+    otherwise: Callable[[], tuple[Array, Array]],
+) -> tuple[Array, Array]:
+    """Codes and scales."""
     plan = _quantizing(x.shape, blocks, FLOATS[x.dtype.name], arithmetic, False, packed)
-    made = _run(plan, x, None, tensor_word(global_scale, largest), threads)
-    return None if made is None else (made[0], made[1][0])
+    try:
+        codes, (scales,) = plan.run(x, threads=threads, tensor_scale=tensor_word(global_scale, largest))
+    except Left:
+        return otherwise()
+    return codes, scales
 
 
 def fake_quantize(
-    x: Array, blocks: Blocks, arithmetic: Arithmetic, global_scale: Any, largest: Any, threads: int | None
-) -> Array | None:
+    x: Array,
+    blocks: Blocks,
+    arithmetic: Arithmetic,
+    global_scale: Any,
+    largest: Any,
+    threads: int | None,
+    otherwise: Callable[[], Array],
+) -> Array:
     """What the codes of float32 numbers read as."""
     plan = _quantizing(x.shape, blocks, FLOATS[x.dtype.name], arithmetic, True, False)
-    made = _run(plan, x, None, tensor_word(global_scale, largest), threads)
-    return None if made is None else made[0]
+    try:
+        return plan.run(x, threads=threads, tensor_scale=tensor_word(global_scale, largest))[0]
+    except Left:
+        return otherwise()
 
 
 def dequantize(
@@ -57,18 +79,15 @@ def dequantize(
     global_scale: Any,
     largest: Any,
     threads: int | None,
-) -> Array | None:
+    otherwise: Callable[[], Array],
+) -> Array:
     """What codes, a byte each, read as in float32."""
     plan = _dequantizing(codes.shape, blocks, arithmetic)
-    made = _run(plan, codes, (scales,), tensor_word(global_scale, largest), threads)
-    return None if made is None else made[0]
-
-
-def _run(plan: Plan, x: Array, sides: Any, tensor: Array, threads: int | None) -> Any:
+    tensor = tensor_word(global_scale, largest)
     try:
-        return plan.run(x, None, sides, threads=threads, tensor_scale=tensor)
+        return plan.run(codes, sides=(scales,), threads=threads, tensor_scale=tensor)[0]
     except Left:
-        return None
+        return otherwise()
 
 
 @lru_cache(maxsize=1024)

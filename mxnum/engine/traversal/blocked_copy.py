@@ -12,7 +12,7 @@ from mxnum.dtypes import Array
 Order = tuple[int, ...]
 
 #: Elements on the side of a tile that is copied at once, where the memory of two arrays runs along different axes.
-_SIDE = 64
+_SIDE = 128
 
 
 def memory_order(array: Array) -> Order:
@@ -39,10 +39,11 @@ def copy(source: Array, target: Array) -> None:
     """Fill `target` with the elements of `source`, of the same shape and dtype, which it does not overlap.
 
     numpy goes along the memory of the target, and touches a line of the cache for each element where that of the source
-    runs along another axis. Tile by tile, every line is still there when its next element is asked for.
+    runs along another axis. Of a tile that was copied as it lies, every line is still there when its next element is
+    asked for; of the source's own lines, powers of two apart, the cache keeps few.
     """
     fast, slow = _innermost(target), _innermost(source)
-    if fast == slow or min(source.shape[fast], source.shape[slow]) < _SIDE // 8:
+    if fast == slow or min(source.shape[fast], source.shape[slow]) < _SIDE // 16:
         target[...] = source
         return
     others = [axis for axis in range(source.ndim) if axis not in (fast, slow)]
@@ -51,7 +52,7 @@ def copy(source: Array, target: Array) -> None:
     starts = (range(0, length, _SIDE) for length in source.shape[-2:])
     for row, column in product(*starts):
         tile = ..., slice(row, row + _SIDE), slice(column, column + _SIDE)
-        target[tile] = source[tile]
+        target[tile] = source[tile].copy(order="K")
 
 
 def _innermost(array: Array) -> int:

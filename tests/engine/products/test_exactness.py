@@ -20,18 +20,18 @@ def test_plans():
     """The ways of holding sums of 32 products, by how many bits these take."""
     narrow = ("e3m2", "e2m3", "e2m1", "int8", "e3m0", "int4")
     for a, b in product(ELEMENTS, ELEMENTS):
-        how = exactness.plan(ELEMENTS[a], ELEMENTS[b], 32)
+        how = exactness.exactness_of(ELEMENTS[a], ELEMENTS[b], 32)
         assert how.word == ("float32" if a in narrow and b in narrow else "float64")
         assert how.always != ("e5m2" in (a, b) and {a, b} <= {"e4m3", "e5m2"})
         assert how.if_split
     e3m2, e5m2 = ELEMENTS["e3m2"], ELEMENTS["e5m2"]
-    assert exactness.plan(e3m2, e3m2, 83).word == "float32"  # 83 * 448**2 < 2**24
-    assert exactness.plan(e3m2, e3m2, 84).word == "float64"
-    assert exactness.plan(e5m2, e5m2, 36).if_split
-    assert not exactness.plan(e5m2, e5m2, 37).if_split
+    assert exactness.exactness_of(e3m2, e3m2, 83).word == "float32"  # 83 * 448**2 < 2**24
+    assert exactness.exactness_of(e3m2, e3m2, 84).word == "float64"
+    assert exactness.exactness_of(e5m2, e5m2, 36).if_split
+    assert not exactness.exactness_of(e5m2, e5m2, 37).if_split
     tiny, small = (mx.ElementFormat("e2m1", 2, 1, bias) for bias in (140, 90))
-    assert exactness.plan(tiny, tiny, 1) is None
-    assert exactness.plan(small, small, 1).word == "float64"
+    assert exactness.exactness_of(tiny, tiny, 1) is None
+    assert exactness.exactness_of(small, small, 1).word == "float64"
 
 
 def needed_bits(a, b, run):
