@@ -101,8 +101,15 @@ def _fingerprint(value: Any) -> str:
         if is_code:
             parts.append(f"{name}={_fingerprint_once(inner)}")
         elif isinstance(inner, int | str | float | tuple | bool | np.generic | None):
-            parts.append(f"{name}={inner!r}")
+            parts.append(f"{name}={_text(inner)}")
     return _digest(parts)
+
+
+def _text(value: Any) -> str:
+    """As Python writes it; of functions in a tuple their fingerprint, since they are written with where they lie."""
+    if isinstance(value, tuple) and any(isinstance(each, FunctionType) for each in value):
+        return _digest([_fingerprint(each) for each in value])
+    return repr(value)
 
 
 @cache
