@@ -17,6 +17,8 @@ import numpy as np
 
 #: Multiples of X and of D must fit this word.
 WORD = 64
+#: What an addition to the exponent does to a normal number, as bits of float32 and of bfloat16.
+DOUBLED = {1 << 23: 2, 2 << 23: 4, 1 << 7: 2, 2 << 7: 4}
 
 
 class Hidden(Exception):
@@ -162,7 +164,10 @@ def covers(found: list[Ratios], low: Fraction, high: Fraction) -> bool:
 
 @dataclass(frozen=True)
 class Place:
-    """A float that |x| is compared with: the place itself, or the next number above it."""
+    """A float that |x| is compared with: the place itself, or the next number above it.
+
+    One more in the exponent makes it twice as large, as factors/doubled says.
+    """
 
     at: Fraction
     above: bool = False
@@ -170,6 +175,8 @@ class Place:
     def __add__(self, other: int) -> Place:
         if other == 1 and not self.above:
             return Place(self.at, True)
+        if other in DOUBLED:
+            return Place(self.at * DOUBLED[other], self.above)
         return self if other == 0 else NotImplemented
 
 

@@ -18,7 +18,9 @@ from mxnum.formats import get as get_format
 from mxnum.formats import names as format_names
 from mxnum.ops import shared_scale
 
-LIBRARIES = ("ml_dtypes", "gfloat", "torch", "torchao", "onnx", "gguf")
+LIBRARIES = (
+    "ml_dtypes", "gfloat", "torch", "torchao", "compressed-tensors", "nvidia-modelopt", "onnx", "gguf",
+)  # fmt: skip
 _FLOAT_ELEMENTS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 
 
@@ -51,6 +53,8 @@ def peers(library: str) -> list[Peer]:
         "gfloat": _gfloat,
         "torch": _torch,
         "torchao": _torchao,
+        "compressed-tensors": _compressed_tensors,
+        "nvidia-modelopt": _modelopt,
         "onnx": _onnx,
         "gguf": _gguf,
     }
@@ -168,7 +172,7 @@ def _torch() -> Iterator[Peer]:
 
 def _torchao() -> Iterator[Peer]:
     import torch
-    from torchao.prototype.mx_formats import mx_tensor
+    from torchao.prototype.mx_formats import mx_tensor, nvfp4_tensor
 
     dtypes: dict[str, Any] = {
         "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "e3m2": "fp6_e3m2", "e2m3": "fp6_e2m3",
@@ -199,6 +203,46 @@ def _torchao() -> Iterator[Peer]:
             claims = {"scale_rule": rule.value}
             yield Peer("torchao", f"to_mx, {rule.name}", "quantize", name, quantizing(element, rule), claims)
         yield Peer("torchao", "to_dtype, float32", "dequantize", name, dequantizing(element))
+
+    def nvfp4(x: Array) -> tuple[Any, Any]:
+        tensor = torch.from_numpy(x)
+        of_tensor = nvfp4_tensor.per_tensor_amax_to_scale(tensor.abs().max())
+        scales, data = nvfp4_tensor.nvfp4_quantize(tensor, 16, of_tensor)
+        return data, scales
+
+    yield Peer("torchao", "per_tensor_amax_to_scale, nvfp4_quantize", "quantize", "nvfp4", nvfp4)
+
+
+def _compressed_tensors() -> Iterator[Peer]:
+    import torch
+    from compressed_tensors.compressors.nvfp4.helpers import quantize_and_pack_fp4
+    from compressed_tensors.quantization import QuantizationArgs
+    from compressed_tensors.quantization.utils.helpers import calculate_qparams, generate_gparam
+
+    how = QuantizationArgs(
+        num_bits=4, type="float", strategy="tensor_group", group_size=16, scale_dtype=torch.float8_e4m3fn
+    )
+
+    def nvfp4(x: Array) -> tuple[Any, Any]:
+        tensor = torch.from_numpy(x)
+        of_tensor = generate_gparam(tensor.min(), tensor.max())
+        scales, _ = calculate_qparams(tensor.amin(1), tensor.amax(1), how, of_tensor)
+        data = quantize_and_pack_fp4(tensor, scales[:, None], of_tensor, None, 16)
+        return data, scales.to(torch.float8_e4m3fn)
+
+    call = "generate_gparam, calculate_qparams, quantize_and_pack_fp4"
+    yield Peer("compressed-tensors", call, "quantize", "nvfp4", nvfp4)
+
+
+def _modelopt() -> Iterator[Peer]:
+    import torch
+    from modelopt.torch.quantization.qtensor.nvfp4_tensor import NVFP4QTensor
+
+    def nvfp4(x: Array) -> tuple[Any, Any]:
+        made, scales, _ = NVFP4QTensor.quantize(torch.from_numpy(x), 16)
+        return made._quantized_data, scales
+
+    yield Peer("nvidia-modelopt", "NVFP4QTensor.quantize", "quantize", "nvfp4", nvfp4)
 
 
 def _onnx() -> Iterator[Peer]:

@@ -29,7 +29,9 @@ What other libraries answer, compared with the right answers: every rounding bou
 values, all scale extremes (level 1 of the test vectors). *By choice* counts differences in what the standard leaves
 open (see {doc}`/howto/check-a-kernel`); *wrong* counts those that no choice explains. A finding says what gives all the
 wrong answers where that is known; the same then gives all the right ones too. A conversion written for another purpose
-(say, without subnormal scales) may be right for that purpose.
+(say, without subnormal scales) may be right for that purpose. Of NVFP4 the right answer is the exact definition, which
+no package computes: there *wrong* is what float32 makes of it, and the finding says whose arithmetic that is
+({doc}`/explanation/which-nvfp4`).
 
 Made by `mxnum conformance --force --out docs/reference/conformance.md`.
 

@@ -29,7 +29,7 @@ from mxnum.scalar import float_scale
 from mxnum.scalar.convert import make_encode
 from mxnum.scalar.pack import make_pack
 from mxnum.scalar.unpack import FINITE, ZERO_EXPONENT
-from proofs.ratios import EXPONENTS, Form, Hidden, Place, Ratios, Size, covers, leading, paths
+from proofs.ratios import DOUBLED, EXPONENTS, Form, Hidden, Place, Ratios, Size, covers, leading, paths
 from proofs.solve import prove, together
 from proofs.sym import Sym, run
 from proofs.theorem import Outcome, Theorem, Verdict
@@ -67,6 +67,12 @@ FIRST = (
     "A float32 magnitude is at or above (or above) a float64 number iff its bits are those of the first such float32 "
     "number, or more."
 )
+DOUBLED_NUMBERS = (
+    "For a factor that blocks of E2M1 are not left with, one more in the exponent makes of the first float32 number at "
+    "or above a place that at or above its double, and of a rounded value the rounded double; two more do so twice, "
+    "one less makes the rounded half. No sum leaves the nonnegative words of 32 bits."
+)
+CONVERSIONS = "conversions round to nearest even"
 FACTOR = "x is any finite number and the factor any finite one: a scale code times a tensor scale without sign"
 #: Leading bits of a float64 number that are divided, the last of which says whether there are others.
 LEADING = 48
@@ -113,6 +119,10 @@ def check_places(
     def problems() -> Iterator[str]:
         if not all(2.0 ** (1 - FAR) < value < 2.0 ** (FAR - 1) for value in map(element.value, (1, element.max_code))):
             yield "places lie too far away"
+        if fast.by_places(source, element, scale, rounding, None) is not _by_places(fast, source, element)(
+            source, element, scale, rounding, None
+        ):
+            yield "other functions are used"
         code_of, of_nothing = _code_by_places(fast, source, element, scale, rounding)
         every = []
         for ratios, sign, wanted in _defined_codes(over, source, element, scale, rounding):
@@ -144,6 +154,12 @@ def _outcome(problems: Iterator[str], started: float, detail: Callable[[], str])
     return Outcome(verdict, "ratios", time.perf_counter() - started, problem or detail())
 
 
+def _by_places(fast: Any, source: Any, element: Any) -> Any:
+    """What `by_places` takes."""
+    doubles = element.mantissa_bits == 1 and source.name in ("float32", "bfloat16")
+    return fast.by_doublings if doubles else fast.by_seven_places
+
+
 def _code_by_places(
     fast: Any, source: Any, element: Any, scale: Any, rounding: Rounding
 ) -> tuple[Callable[[Size], int], Callable[[int], int]]:
@@ -169,7 +185,8 @@ def _code_by_places(
         ),
         patched(fast.as_float32, make_widen=lambda source: lambda x: x),
     ):
-        made, constants = inspect.unwrap(fast.by_places)(source, element, scale, rounding, None), []
+        made = inspect.unwrap(_by_places(fast, source, element))(source, element, scale, rounding, None)
+        constants = []
         for factor in (0, 1):
             table: dict[int, Any] = {}
             made.prepare(factor, 0, table, 0, 1)
@@ -422,6 +439,56 @@ def _unpack_once() -> Any:
 def check_first(from_on: bool, fast: Any = by_factors) -> Outcome:
     place, magnitude = z3.BitVec("place", 64), z3.BitVec("magnitude", 32)
     results, obligations = list[z3.BoolRef](), list[z3.BoolRef]()
+    first = _bits_of_first(fast, from_on, Sym(place, obligations), results)
+    single, double = z3.Float32(), z3.Float64()
+    compare = z3.fpGEQ if from_on else z3.fpGT
+    exact = compare(z3.fpFPToFP(z3.RNE(), z3.fpBVToFP(magnitude, single), double), z3.fpBVToFP(place, double))
+    low = z3.Extract(31, 0, first)
+    goal = z3.And((magnitude >= low) == exact, z3.SignExt(32, low) == first, *obligations)
+    premises = [place >= 0, place < 0x7FF << 52, magnitude >= 0, magnitude <= FLOAT32.max_code, *results]
+    return prove(premises, goal, engines=("bitwuzla",), show=(place, magnitude))
+
+
+def check_doubled(target: Any, fast: Any = by_factors) -> Outcome:
+    """Of all places and values that are doubled; the ends of factors are those that `prepare` asks for."""
+    least, most = fast._DOUBLES_FROM, fast._DOUBLES_TO
+    e2m1, roundings = formats.ELEMENTS["e2m1"], fast_paths.PLACES.roundings
+    doubled = [place for rounding in roundings for place, _ in fast._places(e2m1, rounding)[2:4]]
+    if not all(1 <= number <= 2 for number in (*doubled, e2m1.value(2), e2m1.value(3))):
+        return Outcome("refuted", "-", 0.0, "what is doubled is not between the factor and its double")
+    one = 1 << (FLOAT32.mantissa_bits - 32 + target.bits)
+    ways: list[tuple[str, Any, int]] = [
+        (f"first {from_on}", partial(_bits_of_first, fast, from_on), fast._DOUBLE) for from_on in (True, False)
+    ]
+    ways.append(("value", partial(_bits_of_value, fast, target), one))
+    cases = []
+    for name, bits_of, double in ways:
+        for steps in (1, 2) if name != "value" else (-1, 1, 2):
+            cases.append((f"{name} {steps}", partial(_doubled, bits_of, double, steps, least, most)))
+    return together(cases)
+
+
+def _doubled(bits_of: Any, double: int, steps: int, least: int, most: int) -> Outcome:
+    number, results, obligations = z3.BitVec("number", 64), list[z3.BoolRef](), list[z3.BoolRef]()
+    once = bits_of(Sym(number, obligations), results)
+    changed = bits_of(Sym(number + (steps << 52), obligations), results)
+    goal = z3.And(changed == once + steps * double, z3.Extract(31, 31, changed) == 0, once > 0)
+    premises = [number >= least, number < most + (1 << 52), *results]
+    return prove(premises, goal, engines=("bitwuzla",), show=(number,))
+
+
+def _bits_of_first(fast: Any, from_on: bool, word: Sym, results: list[z3.BoolRef]) -> z3.BitVecRef:
+    with patched(fast, **_conversions(results, word.obligations)):
+        return inspect.unwrap(fast._first_from)(False)(word, from_on).value
+
+
+def _bits_of_value(fast: Any, target: Any, word: Sym, results: list[z3.BoolRef]) -> z3.BitVecRef:
+    with patched(fast, **_conversions(results, word.obligations)):
+        return inspect.unwrap(fast.make_narrow)(target)(word).value
+
+
+def _conversions(results: list[z3.BoolRef], obligations: list[z3.BoolRef]) -> dict[str, Any]:
+    """Of floats into one another, to nearest even."""
 
     def converted(size: int, sort: Any, of: Any) -> Any:
         def convert(word: Sym) -> Sym:
@@ -432,19 +499,12 @@ def check_first(from_on: bool, fast: Any = by_factors) -> Outcome:
 
         return convert
 
-    single, double = z3.Float32(), z3.Float64()
-    with patched(
-        fast,
-        float64_to_float32=converted(32, single, double),
-        float32_to_float64=converted(64, double, single),
-    ):
-        first = inspect.unwrap(fast._first_from)(False)(Sym(place, obligations), from_on).value
-    compare = z3.fpGEQ if from_on else z3.fpGT
-    exact = compare(z3.fpFPToFP(z3.RNE(), z3.fpBVToFP(magnitude, single), double), z3.fpBVToFP(place, double))
-    low = z3.Extract(31, 0, first)
-    goal = z3.And((magnitude >= low) == exact, z3.SignExt(32, low) == first, *obligations)
-    premises = [place >= 0, place < 0x7FF << 52, magnitude >= 0, magnitude <= FLOAT32.max_code, *results]
-    return prove(premises, goal, engines=("bitwuzla",), show=(place, magnitude))
+    single, double, half = z3.Float32(), z3.Float64(), z3.Float16()
+    return {
+        "float64_to_float32": converted(32, single, double),
+        "float32_to_float64": converted(64, double, single),
+        "float32_to_float16": converted(16, half, single),
+    }
 
 
 def factor_bits(scale: Any) -> int:
@@ -586,6 +646,12 @@ class _Product:
 
     __ror__ = __or__
 
+    def __add__(self, doublings: int) -> _Product:
+        return replace(self, number=self.number * DOUBLED[doublings]) if doublings else self
+
+    def __sub__(self, doublings: int) -> _Product:
+        return replace(self, number=self.number / DOUBLED[doublings])
+
 
 def check_values(element: Any, target: Any, over: Any = float_scale, fast: Any = by_factors) -> Outcome:
     """That both ways multiply the factor by the same number, exactly; `check_narrowed` is about the rounding."""
@@ -658,7 +724,7 @@ def _value_by_places(fast: Any, element: Any, target: Any, code: int) -> Any:
         return _values(fast, element, target)(code)
     size = Size(Ratios(Fraction(element.value(magnitude)), Fraction(element.value(magnitude))), sign)
     with _on_products(fast), patched(fast.as_float32, make_widen=lambda source: lambda x: x):
-        made = inspect.unwrap(fast.by_places)(target, element, SCALES[0], Rounding.RNE, target)
+        made = inspect.unwrap(_by_places(fast, target, element))(target, element, SCALES[0], Rounding.RNE, target)
         table: dict[int, Any] = {}
         made.prepare("factor", 0, table, 0, 1)
         for place, value in table.items():
@@ -711,6 +777,9 @@ class _Factor:
     def __lt__(self, other: int) -> bool:
         return True
 
+    def __ge__(self, other: int) -> bool:
+        return True
+
 
 def check_narrowed(target: Any, fast: Any = by_factors) -> Outcome:
     """Of numbers with as many bits as products have: by the processor, and by packing."""
@@ -721,23 +790,7 @@ def check_narrowed(target: Any, fast: Any = by_factors) -> Outcome:
 
 def _narrowed(target: Any, width: int, fast: Any) -> Outcome:
     p, results, obligations = z3.BitVec("product", 64), list[z3.BoolRef](), list[z3.BoolRef]()
-
-    def converted(size: int, sort: Any, of: Any) -> Any:
-        def convert(word: Sym) -> Sym:
-            bits = z3.FreshConst(z3.BitVecSort(size), "converted")
-            low = z3.Extract(of.ebits() + of.sbits() - 1, 0, word.value)
-            results.append(z3.fpBVToFP(bits, sort) == z3.fpFPToFP(z3.RNE(), z3.fpBVToFP(low, of), sort))
-            return Sym(z3.SignExt(64 - size, bits) if size < 64 else bits, obligations)
-
-        return convert
-
-    with patched(
-        fast,
-        float64_to_float32=converted(32, z3.Float32(), z3.Float64()),
-        float32_to_float64=converted(64, z3.Float64(), z3.Float32()),
-        float32_to_float16=converted(16, z3.Float16(), z3.Float32()),
-    ):
-        got = inspect.unwrap(fast.make_narrow)(target)(Sym(p, obligations)).value
+    got = _bits_of_value(fast, target, Sym(p, obligations), results)
     fraction, zero = (p & ((1 << 52) - 1)) | (1 << 52), z3.BitVecVal(0, 64)
     significand = z3.LShR(fraction, 52 - width) if width < 52 else fraction << (width - 52)
     exponent = z3.If(p == 0, z3.BitVecVal(ZERO_EXPONENT, 64), z3.LShR(p, 52) - 1023)
@@ -872,6 +925,15 @@ def _other_theorems() -> Iterator[Theorem]:
             check=partial(check_first, from_on),
             hypotheses=("the float64 number is any finite one without sign", "conversions round to nearest even"),
             functions=(by_factors._first_from(False),),
+        )
+    for target in (FLOAT32, formats.FLOATS["bfloat16"]):
+        yield Theorem(
+            name=f"factors/doubled/{target.name}",
+            statement=DOUBLED_NUMBERS,
+            kernels=("_first_from", by_factors.make_narrow(target).__name__),
+            check=partial(check_doubled, target),
+            hypotheses=("the number is any from the least factor on and below twice the greatest", CONVERSIONS),
+            functions=(by_factors._first_from(False), by_factors.make_narrow(target)),
         )
     for scale in SCALES:
         is_alone = scale.number.bits > 16

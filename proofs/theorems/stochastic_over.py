@@ -252,13 +252,13 @@ class _Anything:
 
 def check_constants(fast: Any = stochastic_over) -> Outcome:
     factor, obligations, table = z3.BitVec("factor", 64), list[z3.BoolRef](), dict[int, Sym]()
-    real = inspect.unwrap(by_factors.by_places)
+    real = inspect.unwrap(by_factors.by_seven_places)
 
-    def by_places(*how: Any) -> Any:
+    def by_seven_places(*how: Any) -> Any:
         return real(*how)._replace(prepare=lambda *of_block: _Anything())
 
     with (
-        patched(by_factors, by_places=by_places, _make_factor=lambda scale: lambda code, tensor: code),
+        patched(by_factors, by_seven_places=by_seven_places, _make_factor=lambda scale: lambda code, tensor: code),
         patched(fast, **ON_DICTIONARIES),
     ):
         made = inspect.unwrap(fast.by_products)(FLOAT32, FAST[0], SCALES[0], None)
@@ -286,9 +286,9 @@ class _Number:
 def check_chosen(element: ElementFormat, target: ElementFormat | None, fast: Any = stochastic_over) -> Outcome:
     """Of every code toward zero, and both decisions."""
     started, source, up = time.perf_counter(), target or FLOAT32, 0
-    real, asked, kept = inspect.unwrap(by_factors.by_places), list[tuple[Any, ...]](), ("significand", "exponent")
+    real, asked, kept = inspect.unwrap(by_factors.by_seven_places), list[tuple[Any, ...]](), ("significand", "exponent")
 
-    def by_places(source: Any, element: Any, scale: Any, rounding: Rounding, target: Any) -> Any:
+    def by_seven_places(source: Any, element: Any, scale: Any, rounding: Rounding, target: Any) -> Any:
         return real(source, element, scale, rounding, target)._replace(element=lambda x, c, random: x.code)
 
     def goes_up(*arguments: Any) -> int:
@@ -320,7 +320,7 @@ def check_chosen(element: ElementFormat, target: ElementFormat | None, fast: Any
 
     with (
         _on_products(by_factors),
-        patched(by_factors, by_places=by_places),
+        patched(by_factors, by_seven_places=by_seven_places),
         patched(as_float32, make_widen=lambda source: lambda x: x),
         patched(fast, make_goes_up=lambda element: goes_up, **ON_DICTIONARIES),
     ):

@@ -14,7 +14,7 @@ def test_every_conversion_answers(library):
     if version(library) is None:
         pytest.skip(f"{library} is not installed")
     listed = peers(library)
-    assert len({(p.operation, p.format, p.call, str(p.claims)) for p in listed}) == len(listed) > 1
+    assert len({(p.operation, p.format, p.call, str(p.claims)) for p in listed}) == len(listed) > 0
     for peer in listed[:: max(1, len(listed) // 6)]:
         task = make_task(peer.operation, peer.format, **peer.claims)
         inputs = {name: column[:70] for name, column in next(cases(task)).items()}

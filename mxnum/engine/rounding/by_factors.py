@@ -4,7 +4,8 @@ A factor, scale times tensor scale, has at most 11 + 24 significant bits, and is
 with any value of an element, and with any place halfway between two.
 
 - Elements of four bits have seven places at which the result of rounding |x| changes. Each is multiplied by the factor,
-  exactly, once for a block, and |x| is compared with them: no division, and nothing is rounded.
+  exactly, once for a block, and |x| is compared with them: no division, and nothing is rounded. Of E2M1 three are twice
+  or four times another, and so are its values: there four products and two values do.
 - Others take the quotient |x| / factor to 53 bits. It lies on the same side of every place as the exact one: places
   have at most 8 bits, so that place * factor has at most 43, and x at most 48 (of a float64 number the leading 48, the
   last of which says whether there are others). If x is not place * factor, they differ by 2**-48 of either at least,
@@ -51,6 +52,10 @@ _HUGE = (_BIAS + 700) << _MANTISSA
 _INFINITY = 0x7FF << _MANTISSA
 #: In place of float64 numbers below it, of which every quotient is far below all places.
 _TINY = (_BIAS - 600) << _MANTISSA
+#: Sources that vectors have.
+_IN_VECTORS = "float32", "bfloat16"
+#: What doubles a normal float32 number, and from which factors on, and below which, places and values stay normal.
+_DOUBLE, _DOUBLES_FROM, _DOUBLES_TO = 1 << 23, (_BIAS - 125) << _MANTISSA, (_BIAS + 125) << _MANTISSA
 
 
 def _bits(number: float) -> int:
@@ -140,11 +145,20 @@ def _places(element: ElementFormat, rounding: Rounding) -> list[tuple[float, boo
     return made
 
 
-@cache
 def by_places(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, target: ElementFormat | None
 ) -> Formulation:
     """Elements of four bits by comparisons: codes, or values in `target`, which is the source."""
+    doubles = element.mantissa_bits == 1 and source.name in _IN_VECTORS
+    make: Callable[..., Formulation] = by_doublings if doubles else by_seven_places
+    return make(source, element, scale, rounding, target)
+
+
+@cache
+def by_seven_places(
+    source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, target: ElementFormat | None
+) -> Formulation:
+    """The same of any element: with a product for each place, and each value."""
     IS_WIDE, MAKES_VALUES, FLIP = source.bits == 64, target is not None, -1 if element.integer else 0
     p1, p2, p3, p4, p5, p6, p7 = (_bits(place) for place, _ in _places(element, rounding))
     f1, f2, f3, f4, f5, f6, f7 = (from_on for _, from_on in _places(element, rounding))
@@ -229,9 +243,89 @@ def by_places(
         return select(magnitude < c[0], 0, value | sign)
 
     at, make = (places_and_values_at, to_value) if MAKES_VALUES else (places_at, to_code)
-    in_vectors = source.name in ("float32", "bfloat16")
     count, more = (14, prepare_values) if MAKES_VALUES else (7, None)
-    return Formulation(prepare, at, make, count, IS_WIDE, IS_WIDE, in_vectors, more)
+    return Formulation(prepare, at, make, count, IS_WIDE, IS_WIDE, source.name in _IN_VECTORS, more)
+
+
+@cache
+def by_doublings(
+    source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, target: ElementFormat | None
+) -> Formulation:
+    """The same of an element with one mantissa bit: from its least normal number on, places and values double.
+
+    Doubled without leaving the normal numbers, a place is the first number from it on doubled, and a value the value
+    doubled: an addition to the exponent. Blocks with other factors are left.
+    """
+    MAKES_VALUES = target is not None
+    (p1, f1), (p2, f2), (p3, f3), (p4, f4) = ((_bits(place), on) for place, on in _places(element, rounding)[:4])
+    UNIT_VALUE, MORE = (_bits(element.value(code)) for code in (2, 3))
+    DOWN = 0 if target is None else 32 - target.bits
+    DOUBLE_VALUE = _DOUBLE >> DOWN
+    factor_of, widen, first_from = _make_factor(scale), as_float32.make_widen(source), _first_from(False)
+    narrow: Any = None if target is None else make_narrow(target)
+    SIGN_UP = 0 if target is None else target.bits - 1
+
+    @dialect
+    def prepare(code, tensor, tables, b, room):
+        factor = factor_of(code, tensor)
+        is_zero = factor == 0
+        fourth = first_from(multiply_float64(factor, p4), f4)
+        store(tables, b, select(is_zero, _NEVER, first_from(multiply_float64(factor, p1), f1)))
+        store(tables, room + b, select(is_zero, _NEVER, first_from(multiply_float64(factor, p2), f2)))
+        store(tables, 2 * room + b, first_from(multiply_float64(factor, p3), f3))
+        store(tables, 3 * room + b, select(is_zero, _NEVER, fourth))
+        store(tables, 4 * room + b, fourth + _DOUBLE)
+        return is_zero | ((factor >= _DOUBLES_FROM) & (factor < _DOUBLES_TO))
+
+    @dialect
+    def prepare_values(code, tensor, tables, b, room):
+        if MAKES_VALUES:
+            factor = factor_of(code, tensor)
+            unit = narrow(multiply_float64(factor, UNIT_VALUE))
+            store(tables, 5 * room + b, unit)
+            store(tables, 6 * room + b, narrow(multiply_float64(factor, MORE)))
+            store(tables, 7 * room + b, unit - DOUBLE_VALUE)
+
+    @dialect
+    def places_at(tables, b, room):
+        return (
+            load(tables, b), load(tables, room + b), load(tables, 2 * room + b), load(tables, 3 * room + b),
+            load(tables, 4 * room + b),
+        )  # fmt: skip
+
+    @dialect
+    def places_and_values_at(tables, b, room):
+        return (
+            load(tables, b), load(tables, room + b), load(tables, 2 * room + b), load(tables, 3 * room + b),
+            load(tables, 4 * room + b), load(tables, 5 * room + b), load(tables, 6 * room + b),
+            load(tables, 7 * room + b),
+        )  # fmt: skip
+
+    @dialect
+    def compared(magnitude, c):
+        low = magnitude < c[3]  # (places ascend: three comparisons with the right ones do for seven)
+        lower = magnitude < select(low, c[1], c[4])
+        doubled = select(low, 0, select(lower, _DOUBLE, 2 * _DOUBLE))
+        third = c[2] + doubled
+        return low, lower, magnitude < select(low, select(lower, c[0], third), third), doubled
+
+    @dialect
+    def to_code(x, c, random):
+        x = widen(x)
+        low, lower, lowest, _ = compared(x & _NEVER, c)
+        return (select(low, 0, 4) + select(lower, 0, 2) + select(lowest, 0, 1)) | ((x >> 31) & 8)
+
+    @dialect
+    def to_value(x, c, random):
+        x = widen(x)
+        low, lower, lowest, doubled = compared(x & _NEVER, c)
+        value = select(lowest, c[5], c[6]) + (doubled >> DOWN)
+        value = select(low, select(lower, select(lowest, 0, c[7]), value), value)
+        return value | ((x >> 31) << SIGN_UP)
+
+    at, make = (places_and_values_at, to_value) if MAKES_VALUES else (places_at, to_code)
+    count, more = (8, prepare_values) if MAKES_VALUES else (5, None)
+    return Formulation(prepare, at, make, count, is_wide=False, in_wide_words=False, in_vectors=True, prepare_more=more)
 
 
 @cache

@@ -1,8 +1,8 @@
 """Stochastic rounding of elements of four bits under scales that are floats: by one product of integers.
 
 |x| lies between two values of the element times the factor, v * f and (v + w) * f, where w is a power of two and v a
-small multiple of it; comparisons say which (`by_factors.by_places`, toward zero). It goes up if floor(d * 2**30) + R is
-at least 2**30, where d = (|x| / f - v) / w; that is if
+small multiple of it; comparisons say which (`by_factors.by_seven_places`, toward zero). It goes up if
+floor(d * 2**30) + R is at least 2**30, where d = (|x| / f - v) / w; that is if
 
     |x| * 2**30 >= f * (v * 2**30 + w * (2**30 - R)) = f * w * ((v / w + 1) * 2**30 - R),
 
@@ -37,8 +37,8 @@ def by_products(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, target: ElementFormat | None
 ) -> Formulation:
     """Codes of elements, or their values in `target`, which is the source."""
-    places = by_factors.by_places(source, element, scale, Rounding.RTZ, target)
-    codes = by_factors.by_places(source, element, scale, Rounding.RTZ, None)
+    places = by_factors.by_seven_places(source, element, scale, Rounding.RTZ, target)
+    codes = by_factors.by_seven_places(source, element, scale, Rounding.RTZ, None)
     prepare_places, code_toward_zero = places.prepare, codes.element
     factor_of, widen = by_factors._make_factor(scale), as_float32.make_widen(source)
     goes_up, COUNT = make_goes_up(element), places.constants

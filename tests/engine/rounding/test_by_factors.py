@@ -71,7 +71,12 @@ def test_elements(source, scale_name):
                 exact, _ = constants(defined, code, tensor)
                 for fast in makers:
                     made, is_right = constants(fast, code, tensor)
-                    assert is_right
+                    doubles = (
+                        fast is not makers[0] and element.mantissa_bits == 1 and source.name in by_factors._IN_VECTORS
+                    )
+                    assert is_right == (not doubles or factor == 0 or 2.0**-125 <= factor < 2.0**125)
+                    if not is_right:
+                        continue
                     mask = (1 << (8 if target is None else target.bits)) - 1
                     for x in inputs(rng, element, source, factor):
                         word = signed(x, source.bits)
