@@ -1,4 +1,4 @@
-"""What loops leave of a tensor in the arithmetic of a stack is not done by them at all; the rest is in test_stacks."""
+"""Where loops leave a block of a tensor, in the arithmetic of a stack, all is done otherwise; see also test_stacks."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ TORCHAO = stacks.STACKS["torchao"]
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_what_is_left_makes_all_of_it_none(packed):
+def test_a_block_that_is_left_has_all_of_it_done_otherwise(packed):
     x = samples.generator("left").standard_normal((8, 64)).astype(np.float32)
     largest = by_stack.largest(x, None)
     assert largest == np.abs(x).max()
     of_tensor = TORCHAO.global_scale(np.asarray(largest)), largest
 
     def quantize():
-        return by_stack.quantize(x, (1, 16), TORCHAO, *of_tensor, packed, None)
+        return by_stack.quantize(x, (1, 16), TORCHAO, *of_tensor, packed, None, lambda: None)
 
     made = quantize()
     assert made is not None
