@@ -238,6 +238,72 @@ def cost_of_the_drift(context: Context) -> list[Statement]:
     return made
 
 
+
+def four_bits_in_two_layers(context: Context) -> list[Statement]:
+    """B6: how E2M1 with the floor rule runs away where nothing else does, and what that begins with."""
+    table = study(context, "two-layers")
+    if table is None:
+        return []
+    whole, alone, centred = "E2M1", "E2M1, logits", "E2M1, logits, centred"
+    others, forward, backward = "E2M1, all but the last layer", "E2M1, forward only", "E2M1, gradients alone"
+    mended = "E2M1 even, SR gradients"
+
+    def shares(arm: str, of: str = whole) -> list[float]:
+        return [a / b for a, b in zip(gaps(table, arm), gaps(table, of), strict=True)]
+
+    def share(arm: str) -> float:
+        return float(np.mean(gaps(table, arm)) / np.mean(gaps(table, whole)))
+
+    def told(values: Sequence[float]) -> str:
+        return ", ".join(f"{value:.2f}" for value in values)
+
+    ends, nothing = list(losses(table, whole).values()), math.log(table["arms"][whole]["experiment"]["vocabulary"])
+    rows = {
+        arm: float(np.mean([run["measured"]["common_weight"][-1] for run in table["arms"][arm]["runs"]]))
+        for arm in table["arms"]
+        if arm != PLAIN
+    }
+    loses = {arm: float(np.mean(gaps(table, arm))) > 0.5 for arm in rows}
+    wrong = [arm for arm, row in rows.items() if (row > 0.5) != loses[arm]]
+    in_part = [shares(forward), shares(backward)]
+    return [
+        Statement(
+            "two layers, E2M1 floor with layer norm in float32: it ends worse than knowing nothing",
+            decided(min(ends) > nothing, max(ends) < 3.5),
+            f"{told(ends)} nats, knowing nothing {nothing:.2f}, float32 {told(list(losses(table, PLAIN).values()))}",
+        ),
+        Statement(
+            "there it is the gradient of the logits: that alone has more than half of the gap, all other layers less "
+            "than a fifth",
+            decided(share(alone) > 0.5 and share(others) < 0.2, share(alone) < 0.2),
+            f"{share(alone):.2f} and {share(others):.2f}",
+        ),
+        Statement(
+            "there it is the drift: centring leaves less than a fifth of what that gradient costs",
+            decided(max(shares(centred, alone)) < 0.2, min(shares(centred, alone)) > 0.5),
+            f"{told(shares(centred, alone))} of it",
+        ),
+        Statement(
+            "there even with stochastic gradients leaves less than a third",
+            decided(max(shares(mended)) < 1 / 3, min(shares(mended)) > 2 / 3),
+            f"{told(shares(mended))} of the gap",
+        ),
+        Statement(
+            "there it is the backward pass: forward only leaves less than a third, gradients alone more than two thirds",
+            decided(
+                max(in_part[0]) < 1 / 3 and min(in_part[1]) > 2 / 3,
+                min(in_part[0]) > 2 / 3 and max(in_part[1]) < 1 / 3,
+            ),
+            f"{told(in_part[0])} and {told(in_part[1])} of the gap",
+        ),
+        Statement(
+            "there the mean row of the last layer goes with what is lost",
+            not wrong,
+            "; ".join(f"{arm} {row:.2f}" for arm, row in rows.items()),
+        ),
+    ]
+
+
 def ladder(context: Context) -> str:
     """I10: what laws a ladder of small models of our own follows, in float32 and in low precisions."""
     path = context.results / "language" / "ladder.csv"

@@ -167,7 +167,9 @@ def critical_rates(context: Context) -> Evidence:
     for name in ("runaway-32", "runaway-64"):
         if context.has(f"{name}.json"):
             statements += _runaways(context.json(f"{name}.json"))
-    for of_language_models in (decoders.lost_runs, decoders.lost_to_the_drift, decoders.cost_of_the_drift):
+    for of_language_models in (
+        decoders.lost_runs, decoders.lost_to_the_drift, decoders.cost_of_the_drift, decoders.four_bits_in_two_layers,
+    ):  # fmt: skip
         statements += of_language_models(context)
     note = (
         f"Exact log-rank tests within seeds, stratified by rate, at {LEVEL:.0%} after Holm's correction: 8 seeds "

@@ -101,9 +101,14 @@ def read_run(path: Path, arm: str, experiment: Experiment) -> dict[str, Any]:
     return stored
 
 
-def summary(stored: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
-    """What a table keeps of a stored run."""
+#: Losses nearer to the least that can be are told apart by chance alone.
+MOST_EXACT = 1e-3
+
+
+def summary(stored: dict[str, Any], arrays: dict[str, Any], least: float = 0.0) -> dict[str, Any]:
+    """What a table keeps of a stored run; excursions are those of the loss above the `least` that can be."""
     losses, at = arrays["losses"], arrays["measured_at"]
+    above = np.maximum(losses - least, MOST_EXACT) if least else losses
     edges = np.unique(np.linspace(0, len(losses), CURVE_POINTS + 1).astype(int))
     with np.errstate(all="ignore"):
         curve = [_short(np.median(losses[a:b])) for a, b in pairwise(edges)]
@@ -131,9 +136,9 @@ def summary(stored: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
                 "peak": _short(e.peak),
                 "area": _short(e.area),
             }
-            for e in excursions(losses)
+            for e in excursions(above)
         ],
-        "highest": _short(highest(losses)) if len(losses) else None,
+        "highest": _short(highest(above)) if len(losses) else None,
         "curve": curve,
         "measured_at": at.tolist(),
         "measured": measured,

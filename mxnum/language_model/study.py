@@ -214,7 +214,7 @@ def _summary(path: Path, name: str, setting: Setting) -> dict[str, Any]:
         raise ValueError(
             f"The run {str(path)!r} does not have the setting of arm {name!r}; remove it or rename the arm."
         )
-    kept = report.summary(stored, arrays)
+    kept = report.summary(stored, arrays, least=stored["entropy"][0] if stored["entropy"] else 0.0)
     measured = {
         key.removeprefix("measured_"): [float(f"{v:.4g}") for v in values.reshape(len(values), -1).mean(-1)]
         for key, values in arrays.items()
@@ -298,12 +298,13 @@ def _probabilities(setting: Setting) -> Any:
 
 
 HEADINGS = (
-    "arm", "seeds", "loss", "above the entropy", "gap to control", "95 %", "p", "gap predicted at rest", "by kernels",
-    "bias", "bias predicted", "beyond max", "sum", "common weight", "error",
+    "arm", "seeds", "excursions", "loss", "above the entropy", "gap to control", "95 %", "p", "gap predicted at rest",
+    "by kernels", "bias", "bias predicted", "beyond max", "sum", "common weight", "error",
 )  # fmt: skip
 #: What a reader of the table must know.
 NOTE = (
-    "Losses are in nats, of fresh batches at the end, means over seeds; gaps in pairs of the same seed. *Bias* is the "
+    "Losses are in nats, of fresh batches at the end, means over seeds; gaps in pairs of the same seed. *Excursions* are "
+    "runs whose loss above the entropy rose to twenty times what it had been, and what became of them. *Bias* is the "
     "relative change of the targets' pull, *sum* that of all components of a token over the mean target, both means "
     "over the looks; *common weight* is the norm of the last layer's mean row over that of a row's deviation from it, "
     "at the last look. *Error* is the relative root mean square error of the rounded operands, over layers, operands "
@@ -325,7 +326,9 @@ def rows(table: dict[str, Any]) -> list[tuple[str, ...]]:
         entropy = next(iter(runs.values()))["entropy"]
         loss = float(np.mean([run["evaluation"] for run in runs.values()]))
         rest = arm["at_rest"]
-        cells = [name, str(len(runs)), f"{loss:.4f}", "-" if entropy is None else f"{loss - entropy[1]:.4f}"]
+        strayed = any(course.counted for course in report.courses(table, name))
+        cells = [name, str(len(runs)), report.told(table, name) if strayed else "-", f"{loss:.4f}"]
+        cells += ["-" if entropy is None else f"{loss - entropy[1]:.4f}"]
         is_control = name in (table["control"], *table["controls"].values())
         cells += ["" if is_control or not gaps else f"{np.mean(gaps):+.4f}"]
         cells += ["" if is_control or interval is None else f"{interval[1]:+.4f} to {interval[2]:+.4f}"]

@@ -162,3 +162,28 @@ def test_what_the_drift_costs(context):
     assert judged() == [True, True, True, None, False]
     assert judged(**{"E4M3, all but the last layer": 0.06, "E4M3": 0.5}) == [None, False, True, None, False]
     assert judged(**{"E4M3, all but the last layer": 0.2})[0] is False
+
+
+def test_four_bits_in_two_layers(context):
+    """Knowing nothing is 5 nats here, and float32 ends at 1."""
+    assert decoders.four_bits_in_two_layers(context) == []
+    ends = {"float32": (1, 0), "E2M1": (6, 2), "E2M1, all but the last layer": (1.2, 0), "E2M1, logits": (4, 2)}
+    ends |= {"E2M1, logits, centred": (1.1, 0), "E2M1 even, SR gradients": (2, 0)}
+    ends |= {"E2M1, forward only": (1.1, 0), "E2M1, gradients alone": (5, 2)}
+
+    def judged(**changes):
+        arms = {}
+        for name, (loss, row) in (ends | changes).items():
+            arms[name] = ending(*(loss + s / 100 for s in range(4)))
+            for run in arms[name]["runs"]:
+                run["measured"] = {"common_weight": [9, row]}
+        store(context, "two-layers", arms)
+        return [s.holds for s in decoders.four_bits_in_two_layers(context)]
+
+    assert judged() == [True] * 5 + [False], "even with stochastic gradients loses a nat without a mean row"
+    assert judged(**{"E2M1 even, SR gradients": (1.4, 0)}) == [True] * 6
+    assert judged(**{"E2M1": (4.98, 2)})[0] is None
+    assert judged(**{"E2M1": (3, 2)})[0] is False
+    assert judged(**{"E2M1, logits": (1.5, 2)})[1:3] == [False, None]
+    assert judged(**{"E2M1, logits, centred": (3.9, 2)})[2] is False
+    assert judged(**{"E2M1, forward only": (5, 2), "E2M1, gradients alone": (2, 2)})[4] is False

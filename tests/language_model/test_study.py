@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,6 +120,22 @@ def test_a_study_runs_goes_on_and_is_collected(study, tmp_path):
         collect(changed, tmp_path / "runs")
     with pytest.raises(ValueError, match="'runs' must be a folder with runs"):
         collect(study, tmp_path / "nothing")
+
+
+def test_excursions_are_those_of_the_loss_above_the_entropy(study, tmp_path):
+    """No loss of a language model rises to twenty times what it was: before, none had an excursion."""
+    run_study(study, tmp_path / "runs", seeds=1, say=lambda text: None)
+    path = next((tmp_path / "runs").glob("plain/seed-5.npz"))
+    arrays = dict(np.load(path))
+    (entropy, _) = json.loads(path.with_suffix(".json").read_text())["entropy"]
+    arrays["losses"] = entropy + np.array([2.0] * 10 + [0.02] * 300 + [1.0] * 40)
+    np.savez(path, **arrays)
+    table = collect(study, tmp_path / "runs")
+    (excursion,) = table["arms"]["plain"]["runs"][0]["excursions"]
+    assert (excursion["start"], excursion["end"], excursion["peak"]) == (310, None, pytest.approx(1))
+    table["arms"]["plain"]["experiment"]["steps"] = 350
+    (row,) = (row for row in studies.rows(table) if row[0] == "plain")
+    assert row[studies.HEADINGS.index("excursions")].startswith("1 of 1")
 
 
 def test_processes_give_the_same_runs_and_isolate_failures(study, tmp_path):
