@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from mxnum.claims import last_layer
 from mxnum.claims.decoders import gaps
 from mxnum.claims.evidence import Comparison, Evidence, Statement
 from mxnum.claims.judged import decided
@@ -73,6 +74,8 @@ def overflowing_logits(context: Context) -> Evidence:
             for statements_of, names in further if all(map(context.has, names))
             for statement in statements_of(*map(context.json, names))
         ]  # fmt: skip
+        for of_the_last_layer in (last_layer.shares_of_operands, last_layer.what_centring_takes, last_layer.on_text):
+            told += of_the_last_layer(context)
         return replace(found, statements=(*found.statements, *told))
     missing = [name for name in ("torch", "scipy") if importlib.util.find_spec(name) is None]
     if missing:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mxnum.analysis import stability_limit
-from mxnum.claims import decoders, paper_size
+from mxnum.claims import decoders, last_layer, paper_size
 from mxnum.claims.evidence import Comparison, Evidence, Statement
 from mxnum.claims.registry import Context, check
 from mxnum.claims.training import LEVEL as FIXED_LEVEL
@@ -169,6 +169,7 @@ def critical_rates(context: Context) -> Evidence:
             statements += _runaways(context.json(f"{name}.json"))
     for of_language_models in (
         decoders.lost_runs, decoders.lost_to_the_drift, decoders.cost_of_the_drift, decoders.four_bits_in_two_layers,
+        last_layer.lost_in_other_settings,
     ):  # fmt: skip
         statements += of_language_models(context)
     note = (

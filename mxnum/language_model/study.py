@@ -303,12 +303,12 @@ HEADINGS = (
 )  # fmt: skip
 #: What a reader of the table must know.
 NOTE = (
-    "Losses are in nats, of fresh batches at the end, means over seeds; gaps in pairs of the same seed. *Excursions* are "
-    "runs whose loss above the entropy rose to twenty times what it had been, and what became of them. *Bias* is the "
-    "relative change of the targets' pull, *sum* that of all components of a token over the mean target, both means "
-    "over the looks; *common weight* is the norm of the last layer's mean row over that of a row's deviation from it, "
-    "at the last look. *Error* is the relative root mean square error of the rounded operands, over layers, operands "
-    "and looks. *Gap predicted at rest* is `analysis.logit_rest` of the source, *by kernels* what "
+    "Losses are in nats, of fresh batches at the end, means over seeds; gaps in pairs of the same seed. *Excursions* "
+    "are runs whose loss above the entropy rose to twenty times what it had been, and what became of them. *Bias* is "
+    "the relative change of the targets' pull, *sum* that of all components of a token over the mean target, both "
+    "means over the looks; *common weight* is the norm of the last layer's mean row over that of a row's deviation "
+    "from it, at the last look. *Error* is the relative root mean square error of the rounded operands, over layers, "
+    "operands and looks. *Gap predicted at rest* is `analysis.logit_rest` of the source, *by kernels* what "
     "`analysis.sampled_logit_rest` has with the control's excess as its noise; *bias predicted* is "
     "`analysis.logit_gradient_bias` at the probabilities of the run."
 )

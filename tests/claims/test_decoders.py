@@ -171,9 +171,9 @@ def test_four_bits_in_two_layers(context):
     ends |= {"E2M1, logits, centred": (1.1, 0), "E2M1 even, SR gradients": (2, 0)}
     ends |= {"E2M1, forward only": (1.1, 0), "E2M1, gradients alone": (5, 2)}
 
-    def judged(**changes):
+    def judged(changes=None):
         arms = {}
-        for name, (loss, row) in (ends | changes).items():
+        for name, (loss, row) in (ends | (changes or {})).items():
             arms[name] = ending(*(loss + s / 100 for s in range(4)))
             for run in arms[name]["runs"]:
                 run["measured"] = {"common_weight": [9, row]}
@@ -181,9 +181,9 @@ def test_four_bits_in_two_layers(context):
         return [s.holds for s in decoders.four_bits_in_two_layers(context)]
 
     assert judged() == [True] * 5 + [False], "even with stochastic gradients loses a nat without a mean row"
-    assert judged(**{"E2M1 even, SR gradients": (1.4, 0)}) == [True] * 6
-    assert judged(**{"E2M1": (4.98, 2)})[0] is None
-    assert judged(**{"E2M1": (3, 2)})[0] is False
-    assert judged(**{"E2M1, logits": (1.5, 2)})[1:3] == [False, None]
-    assert judged(**{"E2M1, logits, centred": (3.9, 2)})[2] is False
-    assert judged(**{"E2M1, forward only": (5, 2), "E2M1, gradients alone": (2, 2)})[4] is False
+    assert judged({"E2M1 even, SR gradients": (1.4, 0)}) == [True] * 6
+    assert judged({"E2M1": (4.98, 2)})[0] is None
+    assert judged({"E2M1": (3, 2)})[0] is False
+    assert judged({"E2M1, logits": (1.5, 2)})[1:3] == [False, None]
+    assert judged({"E2M1, logits, centred": (3.9, 2)})[2] is False
+    assert judged({"E2M1, forward only": (5, 2), "E2M1, gradients alone": (2, 2)})[4] is False

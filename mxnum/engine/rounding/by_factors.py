@@ -42,8 +42,7 @@ from mxnum.scalar.word import dialect, select
 
 UNIT = 127
 _BIAS, _MANTISSA = 1023, 52
-_NEVER = 0x7FFFFFFF
-_NEVER_WIDE = 0x7FFFFFFFFFFFFFFF
+_NEVER, _NEVER_WIDE = 0x7FFFFFFF, 0x7FFFFFFFFFFFFFFF
 #: Every element takes this quotient for too large.
 _GREATEST = (UNIT + 100) << 23
 #: Above every factor that is a number, and every scale.
@@ -54,7 +53,7 @@ _INFINITY = 0x7FF << _MANTISSA
 _TINY = (_BIAS - 600) << _MANTISSA
 #: Sources that vectors have.
 _IN_VECTORS = "float32", "bfloat16"
-#: What doubles a normal float32 number, and from which factors on, and below which, places and values stay normal.
+#: What doubles a normal float32 number; from which factors on, and below which, places and values stay normal.
 _DOUBLE, _DOUBLES_FROM, _DOUBLES_TO = 1 << 23, (_BIAS - 125) << _MANTISSA, (_BIAS + 125) << _MANTISSA
 
 
@@ -149,8 +148,7 @@ def by_places(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, target: ElementFormat | None
 ) -> Formulation:
     """Elements of four bits by comparisons: codes, or values in `target`, which is the source."""
-    doubles = element.mantissa_bits == 1 and source.name in _IN_VECTORS
-    make: Callable[..., Formulation] = by_doublings if doubles else by_seven_places
+    make = by_doublings if element.mantissa_bits == 1 and source.name in _IN_VECTORS else by_seven_places
     return make(source, element, scale, rounding, target)
 
 
@@ -205,9 +203,7 @@ def by_seven_places(
 
     @dialect
     def places_and_values_at(tables, b, room):
-        return (
-            load(tables, b), load(tables, room + b), load(tables, 2 * room + b), load(tables, 3 * room + b),
-            load(tables, 4 * room + b), load(tables, 5 * room + b), load(tables, 6 * room + b),
+        return places_at(tables, b, room) + (
             load(tables, 7 * room + b), load(tables, 8 * room + b), load(tables, 9 * room + b),
             load(tables, 10 * room + b), load(tables, 11 * room + b), load(tables, 12 * room + b),
             load(tables, 13 * room + b),
@@ -253,17 +249,15 @@ def by_doublings(
 ) -> Formulation:
     """The same of an element with one mantissa bit: from its least normal number on, places and values double.
 
-    Doubled without leaving the normal numbers, a place is the first number from it on doubled, and a value the value
-    doubled: an addition to the exponent. Blocks with other factors are left.
+    Of normal numbers that is an addition to the exponent, before or after rounding; other blocks are left.
     """
     MAKES_VALUES = target is not None
     (p1, f1), (p2, f2), (p3, f3), (p4, f4) = ((_bits(place), on) for place, on in _places(element, rounding)[:4])
     UNIT_VALUE, MORE = (_bits(element.value(code)) for code in (2, 3))
-    DOWN = 0 if target is None else 32 - target.bits
-    DOUBLE_VALUE = _DOUBLE >> DOWN
+    BITS = 32 if target is None else target.bits
+    DOWN, SIGN_UP, DOUBLE_VALUE = 32 - BITS, BITS - 1, _DOUBLE >> (32 - BITS)
     factor_of, widen, first_from = _make_factor(scale), as_float32.make_widen(source), _first_from(False)
     narrow: Any = None if target is None else make_narrow(target)
-    SIGN_UP = 0 if target is None else target.bits - 1
 
     @dialect
     def prepare(code, tensor, tables, b, room):
@@ -288,18 +282,13 @@ def by_doublings(
 
     @dialect
     def places_at(tables, b, room):
-        return (
-            load(tables, b), load(tables, room + b), load(tables, 2 * room + b), load(tables, 3 * room + b),
-            load(tables, 4 * room + b),
-        )  # fmt: skip
+        first = load(tables, b), load(tables, room + b), load(tables, 2 * room + b)
+        return first + (load(tables, 3 * room + b), load(tables, 4 * room + b))
 
     @dialect
     def places_and_values_at(tables, b, room):
-        return (
-            load(tables, b), load(tables, room + b), load(tables, 2 * room + b), load(tables, 3 * room + b),
-            load(tables, 4 * room + b), load(tables, 5 * room + b), load(tables, 6 * room + b),
-            load(tables, 7 * room + b),
-        )  # fmt: skip
+        values = load(tables, 5 * room + b), load(tables, 6 * room + b), load(tables, 7 * room + b)
+        return places_at(tables, b, room) + values
 
     @dialect
     def compared(magnitude, c):

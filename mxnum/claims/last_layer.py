@@ -1,0 +1,176 @@
+"""What small language models say of their last layer: which operand costs, what centring takes away, and text; for B11.
+
+The rules are those of `docs/results/language/README.md`, written before the models were trained.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mxnum.claims.decoders import PLAIN, Table, ends_of, gaps, losses, study, words
+from mxnum.claims.evidence import Statement
+from mxnum.claims.judged import LEVEL, below, decided
+from mxnum.claims.registry import Context
+from mxnum.experiments.inference import holm, sign_flip
+
+_OF_THE_FORWARD_PASS = "layer norm", "embedding", "attention", "weights", "activations"
+#: Recipes whose gradient of the logits alone is rounded: plain, and centred.
+_DRIFTING = "E2M1 even", "E2M1 rceil", "E2M1 SR"
+
+
+def mean(table: Table, arm: str) -> float:
+    """The mean gap of an arm."""
+    return float(np.mean(gaps(table, arm)))
+
+
+def rows(table: Table, arm: str) -> float:
+    """The norm of the mean row of the last layer at the last look, over seeds."""
+    return float(np.mean([run["measured"]["common_weight"][-1] for run in table["arms"][arm]["runs"]]))
+
+
+def shares_of_operands(context: Context) -> list[Statement]:
+    """The share of a format's gap that each part alone has."""
+    table = study(context, "operands")
+    if table is None:
+        return []
+
+    def share(name: str, part: str) -> float:
+        return mean(table, f"{name}, {part}") / mean(table, f"{name}, all")
+
+    last, rest = ({name: share(name, part) for name in ("E4M3", "E2M1")} for part in
+                  ("last layer", "all but the last layer"))  # fmt: skip
+    others = {part: share("E4M3", part) for part in _OF_THE_FORWARD_PASS}
+    of_weights = share("E4M3", "gradients for weights")
+    return [
+        Statement(
+            "of E4M3's gap the last layer has more than .8 and all others less than .2",
+            last["E4M3"] > 0.8 and rest["E4M3"] < 0.2,
+            f"{last['E4M3']:.2f} and {rest['E4M3']:.2f}",
+        ),
+        Statement(
+            "of E2M1's gap the last layer has more than half",
+            last["E2M1"] > 0.5,
+            f"{last['E2M1']:.2f}; all others {rest['E2M1']:.2f}",
+        ),
+        Statement(
+            "of E4M3's gap layer norm, embedding, attention, weights and activations have less than a tenth each",
+            max(others.values()) < 0.1,
+            ", ".join(f"{part} {value:.2f}" for part, value in others.items()),
+        ),
+        Statement(
+            "of E4M3's gap the gradients for weights alone have more than half", of_weights > 0.5, f"{of_weights:.2f}"
+        ),
+    ]  # fmt: skip
+
+
+def what_centring_takes(context: Context) -> list[Statement]:
+    """The drift in four bits: the gradient of the logits alone, as it is and centred."""
+    table = study(context, "drift")
+    if table is None:
+        return []
+    at_rest = {arm: float(table["arms"][arm]["at_rest"]) for arm in table["arms"] if arm != PLAIN}
+    centred = {arm: arm.removesuffix(", centred") for arm in at_rest if arm.endswith(", centred")}
+    left = {arm: mean(table, f"{arm}, centred") for arm in _DRIFTING}
+    near = {arm: abs(left[arm] - at_rest[f"{arm}, centred"]) for arm in _DRIFTING}
+    parts = {arm: left[arm] / mean(table, arm) for arm in _DRIFTING}
+    taken = all(parts[arm] < 0.2 or near[arm] < 0.02 for arm in _DRIFTING)
+    kept = any(parts[arm] > 0.5 and near[arm] > 0.03 for arm in _DRIFTING)
+    apart = abs(mean(table, "E2M1") - mean(table, "E2M1, centred")) / mean(table, "E2M1")
+    drifts = {arm: arm not in centred and mean(table, arm) > 2 * at_rest[arm] for arm in at_rest}
+    row = {arm: rows(table, arm) for arm in at_rest}
+    right = all(row[arm] > 0.5 if drifts[arm] else row[arm] < 0.2 for arm in at_rest)
+    reversed_ = any(row[arm] < 0.2 if drifts[arm] else row[arm] > 0.5 for arm in at_rest)
+    off = {arm: abs(mean(table, arm) - at_rest[arm]) for arm in centred}
+    return [
+        Statement(
+            "in four bits centring the gradient of the logits takes the cost of the drift",
+            decided(taken, kept),
+            "; ".join(f"{arm} {mean(table, arm):.3f}, centred {left[arm]:.3f}" for arm in _DRIFTING),
+        ),
+        Statement(
+            "E2M1 with floor, to nearest, does not drift",
+            decided(apart < 0.2, apart > 0.5),
+            f"{mean(table, 'E2M1'):.3f}, centred {mean(table, 'E2M1, centred'):.3f}",
+        ),
+        Statement(
+            "in four bits the mean row of the last layer goes with the drift",
+            decided(right, reversed_),
+            ", ".join(f"{arm} {value:.2f}" for arm, value in row.items()),
+        ),
+        Statement(
+            "centred, four bits cost what is derived of the target at rest",
+            decided(max(off.values()) < 0.02, max(off.values()) > 0.05),
+            ", ".join(f"{centred[arm]} {mean(table, arm):.3f}, derived {at_rest[arm]:.3f}" for arm in centred),
+        ),
+    ]
+
+
+def on_text(context: Context) -> list[Statement]:
+    """The same questions of a text, read by bytes."""
+    table = study(context, "text")
+    if table is None:
+        return []
+    last, rest = (mean(table, f"E4M3, {part}") / mean(table, "E4M3") for part in
+                  ("last layer", "all but the last layer"))  # fmt: skip
+    nearest, mended = ("E2M1 even", "E2M1 rceil"), "E2M1 rceil, SR gradients"
+    more = {rule: [a - b for a, b in zip(gaps(table, rule), gaps(table, "E2M1"), strict=True)] for rule in nearest}
+    p = holm({"E4M3": sign_flip(gaps(table, "E4M3")), **{rule: sign_flip(more[rule]) for rule in nearest}})
+    fifth, half = (gaps(table, "E4M3 rceil", share=part, of="E4M3") for part in (0.2, 0.5))
+    over = {arm: rows(table, arm) - rows(table, PLAIN) for arm in (*nearest, mended)}
+    with_row = all(over[arm] > 0.5 for arm in nearest) and over[mended] < 0.2
+    costs = [p[rule] < LEVEL and float(np.mean(more[rule])) for rule in nearest]
+    left = gaps(table, mended, share=0.5, of="E2M1")
+    return [
+        Statement(
+            "on text E4M3's gap is overflow: rceil leaves less than a fifth",
+            decided(p["E4M3"] < LEVEL and below(fifth, 0, LEVEL) is True, below(half, 0, LEVEL) is False),
+            f"{words(gaps(table, 'E4M3'))}, p {p['E4M3']:.2g}; with rceil {words(gaps(table, 'E4M3 rceil'))}",
+        ),
+        Statement(
+            "on text it is the last layer: that alone has more than .8, all others less than .2",
+            decided(last > 0.8 and rest < 0.2, last < 0.5),
+            f"{last:.2f} and {rest:.2f}",
+        ),
+        Statement(
+            "on text E2M1 to nearest costs more with even and with rceil than with floor",
+            decided(all(cost > 0 for cost in costs), any(cost < 0 for cost in costs)),
+            "; ".join(f"{rule} {words(more[rule])} more, p {p[rule]:.2g}" for rule in nearest),
+        ),
+        Statement(
+            "on text rceil and stochastic gradients together cost less than half of what floor to nearest does",
+            below(left, 0, LEVEL),
+            f"{words(gaps(table, mended))} and {words(gaps(table, 'E2M1'))}",
+        ),
+        Statement(
+            "on text the mean row of the last layer goes with that",
+            decided(with_row, all(over[arm] < 0.2 for arm in nearest)),
+            ", ".join(f"{arm} {value:+.2f}" for arm, value in over.items()) + " over float32's",
+        ),
+    ]
+
+
+def lost_in_other_settings(context: Context) -> list[Statement]:
+    """At a rate at which E4M3 is lost: other models and sources."""
+    table = study(context, "lost-elsewhere")
+    if table is None:
+        return []
+    made: list[Statement] = []
+    for place in dict.fromkeys(name.rpartition(", ")[0] for name in table["arms"]):
+        plain, floor, rceil = (losses(table, f"{place}, {kind}") for kind in (PLAIN, "E4M3", "E4M3 rceil"))
+        learns = max(plain.values()) < ends_of(table, f"{place}, {PLAIN}")
+        gap: dict[str, list[float]] = {
+            name: [found[seed] - plain[seed] for seed in plain] for name, found in (("floor", floor), ("rceil", rceil))
+        }
+        holds: Any = min(gap["floor"]) > 0.5 and max(gap["rceil"]) < 0.1
+        listed = "; ".join(f"{name} {min(g):+.2f} to {max(g):+.2f}" for name, g in gap.items())
+        made.append(
+            Statement(
+                f"{place}: E4M3 with floor ends more than half a nat above float32 on every seed, with rceil less than "
+                ".1",
+                bool(holds) if learns else None,
+                listed if learns else f"float32 does not learn there; {listed}",
+            )
+        )
+    return made
