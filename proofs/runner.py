@@ -28,7 +28,7 @@ OPTIONAL_MODULES = ("proofs.llvm", "proofs.ptx", "proofs.mutants", "proofs.exhau
 #: Seconds after which a theorem is given up, whatever it is doing.
 HARD_LIMIT = {"fast": 900, "full": 6 * 3600}
 #: As multiples of the median: what the quickest theorem of a family, and others of it, may take to be in the sample.
-QUICK_FAMILY, QUICK = 10.0, 1.5
+QUICK_FAMILY, QUICK = 10.0, 1.0
 
 
 @dataclass(frozen=True)

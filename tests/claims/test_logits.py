@@ -29,7 +29,11 @@ def test_the_stored_study():
     where = "centring leaves what was derived where other components are not right on average"
     assert held.pop(to_the_end + where) is False
     assert held.pop("a factor leaves what the kernels say in E2M1") is False
-    assert set(held.values()) == {True}
+    assert held.pop("of E4M3's gap the gradients for weights alone have more than half") is False
+    assert held.pop("on text the mean row of the last layer goes with that") is False
+    open_ = {what for what, holds in held.items() if holds is None}
+    assert len(open_) == 4, "two of four bits, two of text"
+    assert set(held.values()) == {True, None}
     assert all(c.agrees for c in evidence.comparisons)
     assert evidence.comparisons[0].claimed == pytest.approx(0.0504, abs=5e-4)
     assert "p 0.031 on 6 seeds" in evidence.statements[0].numbers
