@@ -167,8 +167,8 @@ def lost_in_other_settings(context: Context) -> list[Statement]:
         listed = "; ".join(f"{name} {min(g):+.2f} to {max(g):+.2f}" for name, g in gap.items())
         made.append(
             Statement(
-                f"at a rate of .192, {place}: E4M3 with floor ends more than half a nat above float32 on every seed, with "
-                "rceil less than .1",
+                f"at a rate of .192, {place}: E4M3 with floor ends more than half a nat above float32 on every seed, "
+                "with rceil less than .1",
                 bool(holds) if learns else None,
                 listed if learns else f"float32 does not learn there; {listed}",
             )
