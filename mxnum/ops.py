@@ -130,13 +130,12 @@ def quantize(
         return _mx_array(x, parts, settings, packed_shape, np.array(made.tensor_scale))
     given = None if scales is None else checked_scales(scales, settings.scales_shape, settings.format.scale)
     random = _random(array.shape, settings.rounding, random_bits, seed, stream, first, sr_bits)
-    is_packed = _stores_packed(packed, settings, out)
-    into = None if out is None else _writable_parts(out)
+    is_packed, into = _stores_packed(packed, settings, out), None if out is None else _writable_parts(out)
     random = random if random is None or into is None else random_copied_if_overlapping(random, *into)
     words = None if random is None else random.words
     engine = dispatch.engine_of(array, given, words, None if into is None else into[0])
-    tensor = _tensor_scale(engine, array, settings, tensor_scale, threads)
-    request = Request(settings, array, given, random, checked_threads(threads), is_packed, tensor)
+    request = Request(settings, array, given, random, checked_threads(threads), is_packed)
+    request.tensor_scale = tensor = _tensor_scale(engine, request, tensor_scale)
     if out is None:
         return _mx_array(x, engine.quantize(request), settings, settings.shape if is_packed else None, tensor)
     if tensor is not None:
@@ -197,8 +196,8 @@ def fake_quantize(
     random = None if random is None else random_copied_if_overlapping(random, into)
     words = None if random is None else random.words
     engine = dispatch.engine_of(array, given, words, into)
-    tensor = _tensor_scale(engine, array, settings, tensor_scale, threads)
-    request = Request(settings, array, given, random, checked_threads(threads), False, tensor)
+    request = Request(settings, array, given, random, checked_threads(threads))
+    request.tensor_scale = _tensor_scale(engine, request, tensor_scale)
     return answer(engine.fake_quantize(request, into), x, out)
 
 
@@ -289,8 +288,8 @@ def shared_scale(
     kind = settings.scales_shape, scale_dtype(settings.format.scale)
     into = None if out is None else checked_out(host_view("out", out), *kind)
     engine = dispatch.engine(x=array, out=into)
-    tensor = _tensor_scale(engine, array, settings, tensor_scale, threads)
-    request = Request(settings, array, threads=checked_threads(threads), tensor_scale=tensor)
+    request = Request(settings, array, threads=checked_threads(threads))
+    request.tensor_scale = _tensor_scale(engine, request, tensor_scale)
     made = engine.shared_scale(request, into)
     return answer(made, x, out)
 
@@ -370,11 +369,12 @@ def _mx_array(
     return MXArray(codes, scales, settings.format, settings.blocks, offsets, packed_shape, tensor)
 
 
-def _tensor_scale(engine: Any, array: Any, settings: Settings, asked: Any, threads: int | None) -> Any:
+def _tensor_scale(engine: Any, request: Request, asked: Any) -> Any:
     """The tensor scale as an array, found or given; None where the format has none."""
-    fmt, shape = settings.format, settings.shape
+    array, settings = request.x, request.settings
     if asked is None and settings.by_powers_of_two:  # (quick)
         return None
+    fmt, shape = settings.format, settings.shape
     if fmt.tensor_scale is None or not (asked is None or isinstance(asked, str)):
         given = checked_tensor_scale(asked, shape, settings.blocks, fmt, positive=True, beside=array)
         dispatch.engine(x=array, tensor_scale=given)
@@ -384,7 +384,7 @@ def _tensor_scale(engine: Any, array: Any, settings: Settings, asked: Any, threa
         errors.require(bool(shape), "tensor_scale", "left out for an array without axes", asked)
         is_of_rows = all(block == 1 for block in settings.blocks[:-1])
         errors.require(is_of_rows, "tensor_scale", "left out where blocks span rows", asked)
-    return engine.tensor_scale(array, settings, asked is not None, checked_threads(threads))
+    return engine.tensor_scale(request, asked is not None)
 
 
 def _stores_packed(packed: Any, settings: Settings, out: Any) -> bool:

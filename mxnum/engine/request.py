@@ -95,6 +95,8 @@ class Request:
     packed: bool = False
     #: The tensor scale, where the format has one: a float32 array that broadcasts with x.
     tensor_scale: Any = None
+    #: The largest magnitude of each block as a bit pattern, where they were looked at for the tensor scale.
+    maxima: Any = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -89,6 +89,14 @@ FLOAT_SCALES = (
         (f"{ROUNDING}/test_by_factors.py::test_elements",),
     ),
     (
+        "float-scales-maxima-of-all-before",
+        "mxnum/engine/loops/float_scales.py",
+        "store(maxima, b, found)",
+        "store(maxima, b, max(greatest, found))",
+        "The largest magnitude of a block is that of all blocks before it, too.",
+        CASES,
+    ),
+    (
         "float-scales-drawn-the-other-way",
         "mxnum/engine/rounding/stochastic_over.py",
         "<< SR_BITS) - random)",

@@ -12,7 +12,7 @@ from mxnum.dtypes import Array, scale_dtype
 from mxnum.engine.cuda import arrays, driver, float_scales, kernels
 from mxnum.engine.cuda.functions import make_power_of_two
 from mxnum.engine.cuda.launches import by_blocks, flat, map_over, padded, queue, random_source
-from mxnum.engine.request import Request, Settings
+from mxnum.engine.request import Request
 from mxnum.scalar import float_scale
 
 
@@ -53,11 +53,9 @@ def run_over(request: Request, out: DeviceArray, stream: int | None, *, values: 
     return scales
 
 
-def tensor_scale(x: DeviceArray, asked: Settings, by_rows: bool, threads: int | None) -> DeviceArray:
-    """The tensor scale of an array, or of each row of its last axis, which stays as one of length 1.
-
-    A GPU has its own threads.
-    """
+def tensor_scale(request: Request, by_rows: bool) -> DeviceArray:
+    """The tensor scale of an array, or of each row of its last axis, which stays as one of length 1."""
+    x, asked = request.x, request.settings
     source, element, scale = asked.source, asked.element, asked.format.scale
     function = float_scales.make_tensor_scale_of(source, element, scale)
     with queue(x) as stream:

@@ -39,14 +39,16 @@ def convert(
     nan_code: int,
     run: int,
     packed: bool = False,
+    knows_maxima: bool = False,
 ) -> Any:
-    """(x, out, scales, tensor scales, shape, bounds, marks, words) -> panels left.
+    """(x, out, scales, tensor scales, maxima, shape, bounds, marks, words) -> panels left.
 
     With a `source` floats are read, else codes. `find_scale`: (amax, tensor scale) -> code, where scales are not there
     already. A panel is left, and marked, if a magnitude is above `limit` or the formulation is not right for a scale.
     The definition has the limit -1: it takes all panels that are marked, and with `nan_code` (not 0) gives that scale
     to blocks that hold a NaN or an infinity. `run` is the length of blocks along rows, or 0 for any. With `packed`
     codes of four bits are read or written two in a byte, by vectors, along rows of whole blocks of a length in `RUNS`.
+    If it `knows_maxima`, the largest magnitude of each such block is in `maxima`, and not looked for.
     """
     READS_FLOATS, FINDS = source is not None, find_scale is not None
     IS_DEFINITION, NAN_CODE, RUN = limit < 0, nan_code, run
@@ -63,8 +65,9 @@ def convert(
     prepare_random, random_at, BUFFERED = draw.prepare, draw.at, draw.buffered
     READS_PACKED, WRITES_PACKED = packed and source is None, packed and source is not None
     IN_VECTORS = formulation.in_vectors and vectors.available()
+    KNOWS_MAXIMA = knows_maxima
 
-    def loop(x, out, scales, tensor, shape, bounds, marks, words):
+    def loop(x, out, scales, tensor, maxima, shape, bounds, marks, words):
         _, columns, _, run, panel = shape
         run = RUN if RUN > 0 else run
         first, last, begin, end = bounds
@@ -87,7 +90,10 @@ def convert(
                 place = band * per_row + column // run
                 most = Magnitude(0)
                 if READS_FLOATS:
-                    if RUN > 1 and last_row - first_row == 1:
+                    if KNOWS_MAXIMA:
+                        for b in range(blocks):
+                            amax[b] = Magnitude(integer(load(maxima, place + b)))
+                    elif RUN > 1 and last_row - first_row == 1:
                         start = first_row * columns + column
                         for b in range(whole):
                             amax[b] = Magnitude(greatest_of(x, start + b * RUN, RUN, MAGNITUDE))
@@ -188,5 +194,22 @@ def convert(
                             taken = word(random_at(words, buffer, random + i))
                             store(out, i, element(word(load(x, i)), constants, taken))
         return skipped
+
+    return compile_loop(loop)
+
+
+@cache
+def block_maxima(source: ElementFormat, run: int) -> Any:
+    """(x, maxima) -> the greatest magnitude as a bit pattern; of each block of `run` numbers it goes to `maxima`."""
+    RUN, MAGNITUDE = run, (1 << (source.bits - 1)) - 1
+    Magnitude: Any = np.int64 if source.bits > 32 else np.int32
+
+    def loop(x, maxima):
+        greatest = Magnitude(0)
+        for b in range(maxima.size):
+            found = Magnitude(greatest_of(x, b * RUN, RUN, MAGNITUDE))
+            store(maxima, b, found)
+            greatest = max(greatest, found)
+        return greatest
 
     return compile_loop(loop)

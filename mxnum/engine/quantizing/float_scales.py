@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from mxnum.engine.machine import float_environment, vectors
 from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.engine.packing.arrays import pack, unpack
 from mxnum.engine.quantizing import choosing
-from mxnum.engine.request import DecodingSettings, Settings
+from mxnum.engine.request import DecodingSettings, Request, Settings
 from mxnum.engine.rounding import by_factors, paths, stochastic_over
 from mxnum.engine.rounding import float_scales as formulation
 from mxnum.engine.rounding.float_scales import Formulation
@@ -29,6 +29,8 @@ from mxnum.scalar.float_scale import make_float_scale, make_tensor_scale
 
 #: The tensor scale of formats without one.
 _ONE = np.ones(1, np.float32)
+#: Scales and the tensor scale; the largest magnitudes of blocks, where they are not known.
+_SIDES, _NONE = 2, np.zeros(1, np.int32)
 #: Elements of rows whose largest are found at a time.
 _PIECE = 1 << 18
 
@@ -160,12 +162,21 @@ class Loops:
         if done.fast is not None:
             self.fast = loops.convert(*self.how)
 
+    @cached_property
+    def knowing(self) -> Any:
+        """The fast loop where the largest magnitudes of blocks are known."""
+        return loops.convert(*self.how, knows_maxima=True)
+
     def __call__(self, x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
-        """Convert contiguous arrays; the sides are the scales and the tensor scale, one or one for each block."""
+        """Convert contiguous arrays; the sides are the scales and the tensor scale, one or one for each block.
+
+        After them the largest magnitudes of blocks may follow, where they are known.
+        """
         done, arrays = self.conversion, self._flat(x, out, sides)
         marks = np.zeros(self.walk.groups, np.uint8)
         if self.fast is not None and float_environment.is_default():
-            if self.run_loop(self.fast, arrays, marks, words, threads) == 0:
+            fast = self.knowing if len(sides) > _SIDES else self.fast
+            if self.run_loop(fast, arrays, marks, words, threads) == 0:
                 return
         else:
             marks.fill(loops.LEFT)
@@ -179,7 +190,8 @@ class Loops:
         """Contiguous arrays as the loops take them."""
         scales, tensor = (*sides, _ONE)[:2]
         read = x.ravel() if self.conversion.source is None else signed_bits(x.ravel())
-        return read, stored_bits(out.ravel()), stored_bits(scales.ravel()), stored_bits(tensor.ravel())
+        maxima = sides[_SIDES] if len(sides) > _SIDES else _NONE
+        return read, stored_bits(out.ravel()), stored_bits(scales.ravel()), stored_bits(tensor.ravel()), maxima
 
     def run_loop(self, loop: Any, arrays: Any, marks: Array, words: Any, threads: int | None) -> int:
         return in_threads(loop, self.walk)(threads, arrays, marks, words)
@@ -192,11 +204,16 @@ class _PackedLoops(Loops):
         super().__init__(conversion, walk, draw)
         self.packed = loops.convert(*self.how, packed=True)
 
+    @cached_property
+    def packed_knowing(self) -> Any:
+        return loops.convert(*self.how, packed=True, knows_maxima=True)
+
     def __call__(self, x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
         """Convert contiguous arrays; if anything is left to the definition, all by way of a byte for each code."""
         if float_environment.is_default():
             arrays, marks = self._flat(x, out, sides), np.zeros(self.walk.groups, np.uint8)
-            if self.run_loop(self.packed, arrays, marks, words, threads) == 0:
+            packed = self.packed_knowing if len(sides) > _SIDES else self.packed
+            if self.run_loop(packed, arrays, marks, words, threads) == 0:
                 return
         count, reads = self.walk.elements, self.conversion.source is None
         codes = unpack(x.reshape(1, -1), 4, count) if reads else np.empty((1, count), np.uint8)
@@ -222,21 +239,34 @@ def _after_choosing(asked: Settings, then: Any) -> Any:
     return along
 
 
-def tensor_scale(x: Array, asked: Settings, by_rows: bool, threads: int | None) -> Array:
-    """The tensor scale of an array, or of each row of its last axis, which stays as one of length 1."""
-    source = asked.source
+def tensor_scale(request: Request, by_rows: bool) -> Array:
+    """The tensor scale of an array, or of each row of its last axis, which stays as one of length 1.
+
+    Where blocks follow each other in memory, their largest magnitudes are kept in the request.
+    """
+    x, asked = request.x, request.settings
+    source, bits = asked.source, signed_bits(x)
     find = make_tensor_scale(source, asked.element, asked.format.scale)
     if by_rows:
-        found = np.asarray(find(_largest_of_rows(signed_bits(x), source)))
+        found = np.asarray(find(_largest_of_rows(bits, source)))
+        return found.astype(np.uint32).view(np.float32)
+    *others, run = asked.blocks or (1,)
+    flat = bits.ravel(order="K")
+    if run in loops.RUNS[1:] and x.flags.c_contiguous and x.shape[-1] % run == 0 and set(others) <= {1}:
+        request.maxima = np.empty(x.size // run, bits.dtype)
+        largest = _largest_of_blocks(flat, source, run, request.maxima, request.threads)
     else:
-        found = np.array(find(_largest(signed_bits(x).ravel(order="K"), source, threads)))
-    return found.astype(np.uint32).view(np.float32)
+        largest = greatest(flat, source, request.threads)
+    largest = largest if largest <= source.max_code else int(_finite(flat, source).max(initial=0))
+    return np.array(find(largest)).astype(np.uint32).view(np.float32)
 
 
-def _largest(bits: Array, source: ElementFormat, threads: int | None) -> int:
-    """The largest finite magnitude, as a bit pattern."""
-    found = greatest(bits, source, threads)
-    return found if found <= source.max_code else int(_finite(bits, source).max(initial=0))
+def _largest_of_blocks(flat: Array, source: ElementFormat, run: int, maxima: Array, threads: int | None) -> int:
+    """The greatest magnitude of a flat array, and of each run."""
+    cuts = bounds(maxima.size, worth(flat.size, ELEMENTS_PER_THREAD, threads))
+    loop = loops.block_maxima(source, run)
+    pieces = [(flat[run * a : run * b], maxima[a:b]) for a, b in pairwise(cuts)]
+    return int(max(run_in_threads(lambda piece: loop(*piece), pieces), default=0))
 
 
 def greatest(bits: Array, source: ElementFormat, threads: int | None) -> int:

@@ -65,7 +65,9 @@ def quantize(request: Request, out: Quantized | None = None) -> Quantized:
     if out is not None:
         codes, scales, offsets = out
         sides = (scales,) if offsets is None else (scales, offsets)
-    codes, made = plan.run(request.x, codes, sides, request.scales, random, request.threads, request.tensor_scale)
+    codes, made = plan.run(
+        request.x, codes, sides, request.scales, random, request.threads, request.tensor_scale, request.maxima
+    )
     return codes, made[0], made[1] if len(made) > 1 else None
 
 
@@ -75,7 +77,9 @@ def fake_quantize(request: Request, out: Array | None = None) -> Array:
     if asked.must_look:
         check_finite(request.x, asked.source, asked.element, asked.nonfinite)
     plan = to_values_plan(asked, NO_DRAW if random is None else drawn(random))
-    return plan.run(request.x, out, None, request.scales, random, request.threads, request.tensor_scale)[0]
+    return plan.run(
+        request.x, out, None, request.scales, random, request.threads, request.tensor_scale, request.maxima
+    )[0]
 
 
 def fake_quantizer(request: Request, out: Array) -> Callable[[], Array]:

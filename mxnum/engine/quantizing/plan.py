@@ -102,11 +102,13 @@ class Plan:
         random: RandomBits | None = None,
         threads: int | None = None,
         tensor_scale: Array | None = None,
+        maxima: Array | None = None,
     ) -> tuple[Array, tuple[Array, ...]]:
         """Fill arrays, new ones where none are given, and return them.
 
         New ones have their axes in the order of the memory of x, as numpy's own functions do it. A `tensor_scale` is
-        read as what belongs to blocks is, after that; it broadcasts with it.
+        read as what belongs to blocks is, after that; it broadcasts with it. `maxima` are taken by loops that get x as
+        it is.
         """
         direct, words = self.direct, NO_WORDS
         if not x.flags.c_contiguous:
@@ -142,7 +144,8 @@ class Plan:
             return out, sides
         if tensor_scale.size > 1:
             tensor_scale = np.ascontiguousarray(np.broadcast_to(tensor_scale, sides[0].shape))
-        direct(x, out, (*sides, tensor_scale), words, threads)
+        known = () if maxima is None else (maxima,)
+        direct(x, out, (*sides, tensor_scale, *known), words, threads)
         return out, sides
 
     def _run_turned(self, order: Order, call: Call) -> tuple[Array, tuple[Array, ...]]:
