@@ -67,8 +67,8 @@ FLOAT_SCALES = (
     (
         "tensor-scale-of-an-infinity",
         "mxnum/engine/quantizing/float_scales.py",
-        "return found if found <= source.max_code else int(",
-        "return found if found <= source.max_code + 1 else int(",
+        "largest = largest if largest <= source.max_code else int(",
+        "largest = largest if largest <= source.max_code + 1 else int(",
         "One infinity makes the tensor scale, and every other number zero.",
         CASES,
     ),
