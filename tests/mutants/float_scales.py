@@ -94,7 +94,7 @@ FLOAT_SCALES = (
         "store(maxima, b, found)",
         "store(maxima, b, max(greatest, found))",
         "The largest magnitude of a block is that of all blocks before it, too.",
-        CASES,
+        ("tests/engine/quantizing/test_float_scales.py",),
     ),
     (
         "float-scales-drawn-the-other-way",
