@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cache, lru_cache, partial
 from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
@@ -158,14 +158,10 @@ class Loops:
         self.conversion, self.walk, self.draw = conversion, walk.in_bands, draw
         done, run = conversion, walk.run if walk.run in loops.RUNS else 0
         limit = 0 if done.source is None else done.source.max_code
-        self.fast, self.how = None, (done.fast, done.source, done.find_fast, draw, limit, done.nan_code, run)
-        if done.fast is not None:
-            self.fast = loops.convert(*self.how)
-
-    @cached_property
-    def knowing(self) -> Any:
-        """The fast loop where the largest magnitudes of blocks are known."""
-        return loops.convert(*self.how, knows_maxima=True)
+        #: (whether codes are packed, whether the largest magnitudes of blocks are known) -> the fast loop.
+        self.fast_loop = cache(
+            partial(loops.convert, done.fast, done.source, done.find_fast, draw, limit, done.nan_code, run)
+        )
 
     def __call__(self, x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
         """Convert contiguous arrays; the sides are the scales and the tensor scale, one or one for each block.
@@ -174,9 +170,8 @@ class Loops:
         """
         done, arrays = self.conversion, self._flat(x, out, sides)
         marks = np.zeros(self.walk.groups, np.uint8)
-        if self.fast is not None and float_environment.is_default():
-            fast = self.knowing if len(sides) > _SIDES else self.fast
-            if self.run_loop(fast, arrays, marks, words, threads) == 0:
+        if done.fast is not None and float_environment.is_default():
+            if self.run_loop(self.fast_loop(False, len(sides) > _SIDES), arrays, marks, words, threads) == 0:
                 return
         else:
             marks.fill(loops.LEFT)
@@ -200,20 +195,11 @@ class Loops:
 class _PackedLoops(Loops):
     """The same where codes of four bits are packed, in rows of whole bytes."""
 
-    def __init__(self, conversion: Conversion, walk: Walk, draw: Draw) -> None:
-        super().__init__(conversion, walk, draw)
-        self.packed = loops.convert(*self.how, packed=True)
-
-    @cached_property
-    def packed_knowing(self) -> Any:
-        return loops.convert(*self.how, packed=True, knows_maxima=True)
-
     def __call__(self, x: Array, out: Array, sides: tuple[Array, ...], words: Any, threads: int | None) -> None:
         """Convert contiguous arrays; if anything is left to the definition, all by way of a byte for each code."""
         if float_environment.is_default():
             arrays, marks = self._flat(x, out, sides), np.zeros(self.walk.groups, np.uint8)
-            packed = self.packed_knowing if len(sides) > _SIDES else self.packed
-            if self.run_loop(packed, arrays, marks, words, threads) == 0:
+            if self.run_loop(self.fast_loop(True, len(sides) > _SIDES), arrays, marks, words, threads) == 0:
                 return
         count, reads = self.walk.elements, self.conversion.source is None
         codes = unpack(x.reshape(1, -1), 4, count) if reads else np.empty((1, count), np.uint8)

@@ -106,7 +106,7 @@ def shared_scale(request: Request, out: Array | None = None) -> Array:
         check_finite(request.x, asked.source, asked.element, asked.nonfinite)
     sides = None if out is None else (out,)
     plan, tensor = to_codes_plan(asked, False, NO_DRAW), request.tensor_scale
-    return plan.run(request.x, None, sides, threads=request.threads, tensor_scale=tensor)[1][0]
+    return plan.run(request.x, None, sides, threads=request.threads, tensor_scale=tensor, maxima=request.maxima)[1][0]
 
 
 def encode(
