@@ -6,7 +6,8 @@ The rules are those of `docs/results/language/README.md`, written before the mod
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ ENTROPY = 2.3701
 _NAMED = ("E2M1 even, SR gradients", "E2M1 ceil, SR gradients", "E2M1 even, E3M0 ceil SR gradients")
 _FURTHER = ("E2M1 rceil, SR gradients", "INT4 ceil, SR gradients", "NVFP4, SR gradients", "NVFP4 as NVIDIA trains")
 Table = dict[str, Any]
+#: Studies of recipes, and what the ledger calls their models.
+RECIPES = {"recipes": "a small language model of our own", "recipes-converged": "the same, trained to the end"}
 _WAYS = {"centred": "centring", "rceil": "the rule rceil", "factor": "a factor of 2^(2/8) on the loss"}
 _RULES = {"floor": "E2M1", "even": "E2M1 even", "rceil": "E2M1 rceil"}
 
@@ -33,6 +36,14 @@ def study(context: Context, name: str) -> Table | None:
     path = f"language/{name}.json"
     found: Table | None = context.json(path) if context.has(path) else None
     return found
+
+
+def of_recipes(context: Context) -> Iterator[tuple[str, Table]]:
+    """Each stored study of recipes, with what its models are called."""
+    for name, model in RECIPES.items():
+        table = study(context, name)
+        if table is not None:
+            yield model, table
 
 
 def losses(table: Table, arm: str) -> dict[int, float]:
@@ -57,67 +68,64 @@ def words(values: Sequence[float]) -> str:
 
 def stochastic_gradients(context: Context) -> list[Statement]:
     """M1: gradients rounded to nearest and stochastically, in E2M1 under three scale rules."""
-    table, made = study(context, "recipes"), []
-    if table is None:
-        return [Statement("the same for language models", None, "not run")]
-    pairs = {rule: gaps(table, f"{arm}, SR gradients", arm) for rule, arm in _RULES.items()}
-    corrected = holm({rule: sign_flip(values) for rule, values in pairs.items()})
-    for rule, values in pairs.items():
-        holds = bool(np.mean(values) < 0) if corrected[rule] < LEVEL else None
-        what = f"a small language model, E2M1 {rule}: stochastic gradients reach a lower loss"
-        whose = Whose.OURS if rule == "rceil" else Whose.PAPER  # the paper does not have it
-        made.append(Statement(what, holds, f"by {words(values)} nats, p {corrected[rule]:.2g} after Holm", whose))
-    return made
+    made = []
+    for model, table in of_recipes(context):
+        pairs = {rule: gaps(table, f"{arm}, SR gradients", arm) for rule, arm in _RULES.items()}
+        corrected = holm({rule: sign_flip(values) for rule, values in pairs.items()})
+        for rule, values in pairs.items():
+            holds = bool(np.mean(values) < 0) if corrected[rule] < LEVEL else None
+            what = f"{model}, E2M1 {rule}: stochastic gradients reach a lower loss"
+            whose = Whose.OURS if rule == "rceil" else Whose.PAPER  # the paper does not have it
+            made.append(Statement(what, holds, f"by {words(values)} nats, p {corrected[rule]:.2g} after Holm", whose))
+    return made or [Statement("the same for language models", None, "not run")]
 
 
 def recipes(context: Context) -> list[Statement]:
     """M10: the gaps to bfloat16 of formats in 8 and 6 bits, and those of recipes in 4 bits."""
-    table = study(context, "recipes")
-    if table is None:
-        return [Statement("gaps of about 0.02 in the loss of language models", None, "not run")]
     made = []
-    for arm in ("E4M3", "E2M3", "E3M2"):
-        values = gaps(table, arm, BFLOAT16)
-        what = f"a small language model, {arm}: ends less than .025 nats above bfloat16"
-        made.append(Statement(what, below(values, 0.025, LEVEL), words(values)))
-    for arm in (*_NAMED, *_FURTHER):
-        values, half = gaps(table, arm, BFLOAT16), gaps(table, arm, share=0.5, of="E2M1")
-        what = f"a small language model, {arm}: closes more than half of the gap of E2M1 floor"
-        whose = Whose.PAPER if arm in _NAMED else Whose.OURS
-        made.append(Statement(what, below(half, 0.0, LEVEL), f"{words(values)} nats above bfloat16", whose))
-    return made
+    for model, table in of_recipes(context):
+        for arm in ("E4M3", "E2M3", "E3M2"):
+            values = gaps(table, arm, BFLOAT16)
+            what = f"{model}, {arm}: ends less than .025 nats above bfloat16"
+            made.append(Statement(what, below(values, 0.025, LEVEL), words(values)))
+        for arm in (*_NAMED, *_FURTHER):
+            values, half = gaps(table, arm, BFLOAT16), gaps(table, arm, share=0.5, of="E2M1")
+            what = f"{model}, {arm}: closes more than half of the gap of E2M1 floor"
+            whose = Whose.PAPER if arm in _NAMED else Whose.OURS
+            made.append(Statement(what, below(half, 0.0, LEVEL), f"{words(values)} nats above bfloat16", whose))
+    return made or [Statement("gaps of about 0.02 in the loss of language models", None, "not run")]
 
 
 def mitigations(context: Context) -> list[Statement]:
-    """I9: the two mitigations of E4M3."""
-    table = study(context, "recipes")
-    if table is None:
-        return []
+    """I9: the two mitigations of formats in eight bits."""
     made = []
-    for arm in ("E4M3 forward only", "E4M3 weights alone, bf16 activations"):
-        half, values = gaps(table, arm, share=0.5, of="E4M3"), gaps(table, arm)
-        what = f"a small language model of our own, {arm}: leaves less than half of E4M3's gap"
-        made.append(Statement(what, below(half, 0.0, LEVEL), f"{words(values)}; E4M3 {words(gaps(table, 'E4M3'))}"))
+    for model, table in of_recipes(context):
+        for kind, way in product(("E4M3", "E5M2"), ("forward only", "weights alone, bf16 activations")):
+            arm = f"{kind} {way}"
+            if arm not in table["arms"]:
+                continue
+            half, values = gaps(table, arm, share=0.5, of=kind), gaps(table, arm)
+            what = f"{model}, {arm}: leaves less than half of {kind}'s gap"
+            made.append(Statement(what, below(half, 0.0, LEVEL), f"{words(values)}; {kind} {words(gaps(table, kind))}"))
     return list(ours(*made))
 
 
 def error_and_gap(context: Context) -> list[Statement]:
     """M8: the measured error of the operands beside the gap, over all recipes and over those in E2M1."""
-    table = study(context, "recipes")
-    if table is None:
-        return [Statement("the same for language models", None, "not run")]
-    points = {}
-    for arm, found in table["arms"].items():
-        errors = [np.mean(run["measured"]["error"]) for run in found["runs"] if run["measured"].get("error")]
-        if errors and arm != PLAIN:
-            points[arm] = float(np.mean(errors)), float(np.mean(gaps(table, arm)))
-    in_e2m1 = {arm: point for arm, point in points.items() if arm.startswith("E2M1") and "E3M0" not in arm}
-    return [
-        correlates(
-            "in a small language model the error of its real operands correlates with the gap", points, "{:+.3f}".format
-        ),
-        *ours(correlates("so it does there within the recipes in E2M1", in_e2m1, "{:+.3f}".format)),
-    ]
+    made: list[Statement] = []
+    for model, table in of_recipes(context):
+        points = {}
+        for arm, found in table["arms"].items():
+            errors = [np.mean(run["measured"]["error"]) for run in found["runs"] if run["measured"].get("error")]
+            if errors and arm != PLAIN:
+                points[arm] = float(np.mean(errors)), float(np.mean(gaps(table, arm)))
+        in_e2m1 = {arm: point for arm, point in points.items() if arm.startswith("E2M1") and "E3M0" not in arm}
+        what = f"{model}: the error of its real operands correlates with the gap"
+        made += [
+            correlates(what, points, "{:+.3f}".format),
+            *ours(correlates("so it does there within the recipes in E2M1", in_e2m1, "{:+.3f}".format)),
+        ]
+    return made or [Statement("the same for language models", None, "not run")]
 
 
 def lost_runs(context: Context) -> list[Statement]:

@@ -32,37 +32,105 @@ def rows(table: Table, arm: str) -> float:
 
 def shares_of_operands(context: Context) -> list[Statement]:
     """The share of a format's gap that each part alone has."""
-    table = study(context, "operands")
-    if table is None:
-        return []
+    return [
+        statement
+        for name, when in (("operands", ""), ("operands-converged", ", trained to the end"))
+        if (table := study(context, name)) is not None
+        for statement in _shares(table, when)
+    ]
 
+
+def _shares(table: Table, when: str) -> list[Statement]:
     def share(name: str, part: str) -> float:
         return mean(table, f"{name}, {part}") / mean(table, f"{name}, all")
 
-    last, rest = ({name: share(name, part) for name in ("E4M3", "E2M1")} for part in
-                  ("last layer", "all but the last layer"))  # fmt: skip
+    last, rest, of_weights = (
+        {name: share(name, part) for name in ("E4M3", "E2M1")}
+        for part in ("last layer", "all but the last layer", "gradients for weights")
+    )
     others = {part: share("E4M3", part) for part in _OF_THE_FORWARD_PASS}
-    of_weights = share("E4M3", "gradients for weights")
-    return [
+    made = [
         Statement(
-            "of E4M3's gap the last layer has more than .8 and all others less than .2",
+            f"of E4M3's gap the last layer has more than .8 and all others less than .2{when}",
             last["E4M3"] > 0.8 and rest["E4M3"] < 0.2,
             f"{last['E4M3']:.2f} and {rest['E4M3']:.2f}",
         ),
         Statement(
-            "of E2M1's gap the last layer has more than half",
+            f"of E2M1's gap the last layer has more than half{when}",
             last["E2M1"] > 0.5,
-            f"{last['E2M1']:.2f}; all others {rest['E2M1']:.2f}",
+            f"{last['E2M1']:.2f}; all others {rest['E2M1']:.2f}, gradients for weights {of_weights['E2M1']:.2f}",
         ),
         Statement(
-            "of E4M3's gap layer norm, embedding, attention, weights and activations have less than a tenth each",
+            f"of E4M3's gap layer norm, embedding, attention, weights, activations have less than a tenth each{when}",
             max(others.values()) < 0.1,
             ", ".join(f"{part} {value:.2f}" for part, value in others.items()),
         ),
         Statement(
-            "of E4M3's gap the gradients for weights alone have more than half", of_weights > 0.5, f"{of_weights:.2f}"
+            f"of E4M3's gap the gradients for weights alone have more than half{when}",
+            of_weights["E4M3"] > 0.5,
+            f"{of_weights['E4M3']:.2f}",
         ),
-    ]  # fmt: skip
+    ]
+    if when:  # expected of these alone
+        what = f"of E2M1's gap the gradients for weights alone have more than a third{when}"
+        made.append(Statement(what, of_weights["E2M1"] > 1 / 3, f"{of_weights['E2M1']:.2f}"))
+    return made
+
+
+def recipes_at_the_end(context: Context) -> list[Statement]:
+    """What decides the gaps of recipes whose models were trained until float32 was at the entropy."""
+    table, early = study(context, "recipes-converged"), study(context, "recipes")
+    if table is None:
+        return []
+
+    def mended(*kinds: str) -> Statement:
+        fifth, half = (
+            [below(gaps(table, f"{kind} rceil", share=part, of=kind), 0, LEVEL) for kind in kinds]
+            for part in (0.2, 0.5)
+        )
+        what = f"trained to the end, the gap of {', '.join(kinds)} is overflow: rceil leaves less than a fifth"
+        told = (f"{kind} {mean(table, kind):.4f}, rceil {mean(table, f'{kind} rceil'):.4f}" for kind in kinds)
+        return Statement(what, decided(all(each is True for each in fifth), False in half), "; ".join(told))
+
+    normed = {
+        kind: [a - b for a, b in zip(gaps(table, f"{kind}, layer norm too"), gaps(table, kind), strict=True)]
+        for kind in ("E4M3", "E2M1")
+    }
+    p = holm({kind: sign_flip(values) for kind, values in normed.items()})
+    alike = {
+        kind: below(values, mean(table, kind) / 10, LEVEL)
+        and below([-v for v in values], mean(table, kind) / 10, LEVEL)
+        for kind, values in normed.items()
+    }
+    wide = mean(table, "E5M2")
+    of_gradients, of_weights = (mean(table, f"E5M2 {part}, all else E4M3") for part in ("gradients", "weights"))
+    made = [
+        mended("E4M3"),
+        mended("E5M2", "E2M3", "E3M2"),
+        Statement(
+            "trained to the end, layer norm in the format matters",
+            decided(max(p.values()) < LEVEL, all(alike.values())),
+            "; ".join(f"{kind} {words(values)} more, p {p[kind]:.2g} after Holm" for kind, values in normed.items()),
+        ),
+        Statement(
+            "trained to the end, the format of the gradients decides and not that of the weights",
+            abs(of_gradients - wide) < abs(of_weights - wide),
+            f"E4M3 {mean(table, 'E4M3'):.3f}, E5M2 {wide:.3f}; E5M2 gradients alone {of_gradients:.3f}, "
+            f"E5M2 weights alone {of_weights:.3f}",
+        ),
+    ]
+    if early is not None:
+        grown = {arm: mean(table, arm) / mean(early, arm) for arm in early["arms"] if arm != PLAIN
+                 and mean(early, arm) > 0.02}  # fmt: skip
+        made.append(
+            Statement(
+                "gaps of recipes shrink below half when models are trained to the end",
+                decided(max(grown.values()) < 0.5, min(grown.values()) > 0.9),
+                "times "
+                + ", ".join(f"{value:.2f} ({arm})" for arm, value in sorted(grown.items(), key=lambda g: g[1])),
+            )
+        )
+    return made
 
 
 def what_centring_takes(context: Context) -> list[Statement]:
@@ -174,3 +242,7 @@ def lost_in_other_settings(context: Context) -> list[Statement]:
             )
         )
     return made
+
+
+#: Those of B11.
+STATEMENTS = shares_of_operands, recipes_at_the_end, what_centring_takes, on_text

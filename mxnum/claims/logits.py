@@ -74,7 +74,7 @@ def overflowing_logits(context: Context) -> Evidence:
             for statements_of, names in further if all(map(context.has, names))
             for statement in statements_of(*map(context.json, names))
         ]  # fmt: skip
-        for of_the_last_layer in (last_layer.shares_of_operands, last_layer.what_centring_takes, last_layer.on_text):
+        for of_the_last_layer in last_layer.STATEMENTS:
             told += of_the_last_layer(context)
         return replace(found, statements=(*found.statements, *told))
     missing = [name for name in ("torch", "scipy") if importlib.util.find_spec(name) is None]

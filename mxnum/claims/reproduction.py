@@ -24,17 +24,18 @@ from mxnum.files import written_whole
 #: The results files that minutes can make, and those that take hours; the cheap ones first.
 QUICK = ("quick.json",)
 OF_HIGH_RATES = tuple(f"language/{name}.json" for name in ("lost", "lost-again", "lost-elsewhere", "two-layers"))
-OF_THE_LAST_LAYER = tuple(f"language/{name}.json" for name in ("operands", "drift", "text"))
+OF_THE_LAST_LAYER = tuple(f"language/{name}.json" for name in ("operands", "operands-converged", "drift", "text"))
+OF_RECIPES = tuple(f"language/{name}.json" for name in ("recipes", "recipes-converged"))
 FULL = (
     "small.json", "sgd-limits.json", "interventions.json", "recipes.json", "confirm.json", "ablations.json",
-    "language/rates.json", "language/recipes.json", "language/ladder.json", "logits/logits.json", "factorial.json",
+    "language/rates.json", *OF_RECIPES, "language/ladder.json", "logits/logits.json", "factorial.json",
     "critical-rate.json", "language/organisation.json", *OF_HIGH_RATES, *OF_THE_LAST_LAYER, *logits.FURTHER,
 )  # fmt: skip
 #: Those that checks take where they are there, and can do without.
 TAKEN = {
-    "small.json": ("I6",), "language/rates.json": ("B6",), "language/recipes.json": ("I9", "M1", "M8", "M10"),
+    "small.json": ("I6",), "language/rates.json": ("B6",),
     "language/ladder.json": ("I10",), "language/organisation.json": ("M7",),
-    **dict.fromkeys(OF_HIGH_RATES, ("B6",)),
+    **dict.fromkeys(OF_RECIPES, ("I9", "M1", "M8", "M10", "B11")), **dict.fromkeys(OF_HIGH_RATES, ("B6",)),
     **dict.fromkeys((logits.STUDY, *logits.FURTHER, *OF_THE_LAST_LAYER), ("B11",)),
 }  # fmt: skip
 #: Studies that need what the layers multiply at the end of each run.

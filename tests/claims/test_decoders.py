@@ -75,6 +75,17 @@ def test_recipes_and_mitigations(context):
     assert [s.holds for s in decoders.mitigations(context)] == [True, False]
 
 
+def test_recipes_to_the_end_are_told_beside_those(context):
+    arms = recipes(**{"E5M2": arm(0.2), "E5M2 forward only": arm(0.15), "E5M2 weights alone, bf16 activations": arm(0)})
+    store(context, "recipes", recipes())
+    store(context, "recipes-converged", arms)
+    told = [s.what for s in decoders.recipes(context)]
+    assert [sum(what.startswith(model) for what in told) for model in decoders.RECIPES.values()] == [len(told) / 2] * 2
+    assert [s.holds for s in decoders.mitigations(context)] == [True, False, True, False, False, True]
+    assert len(decoders.stochastic_gradients(context)) == 6
+    assert len(decoders.error_and_gap(context)) == 4
+
+
 def test_error_and_gap(context):
     rising = {f"recipe {k}": arm(0.01 * k, 0.05 * k) for k in range(1, 7)}
     alike = {f"E2M1 {k}": arm(0.01 * k, 0.2) for k in range(5)}

@@ -37,8 +37,7 @@ def judged(context, study, rule, arms, plain=PLAIN):
 
 
 def test_nothing_is_said_of_what_was_not_run(context):
-    for rule in (last_layer.shares_of_operands, last_layer.what_centring_takes, last_layer.on_text,
-                 last_layer.lost_in_other_settings):  # fmt: skip
+    for rule in (*last_layer.STATEMENTS, last_layer.lost_in_other_settings):
         assert rule(context) == []
 
 
@@ -52,6 +51,49 @@ def test_shares_of_operands(context):
     assert judged(context, *how, arms | {"E2M1, last layer": (0.4, 0, 0)}) == [True, False, True, True]
     assert judged(context, *how, arms | {"E4M3, attention": (0.2, 0, 0)}) == [True, True, False, True]
     assert judged(context, *how, arms | {"E4M3, gradients for weights": (0.4, 0, 0)}) == [True, True, True, False]
+
+
+def test_shares_of_operands_at_the_end(context):
+    """What was expected of gradients for weights in E2M1 was expected of these models alone."""
+    parts = {"all": 1, "last layer": 0.9, "all but the last layer": 0.1, "gradients for weights": 0.6}
+    parts |= dict.fromkeys(last_layer._OF_THE_FORWARD_PASS, 0.05)
+    arms = {f"{name}, {part}": (share, 0, 0) for part, share in parts.items() for name in ("E4M3", "E2M1")}
+    how = "operands-converged", last_layer.shares_of_operands
+    assert judged(context, *how, arms) == [True] * 5
+    assert judged(context, *how, arms | {"E2M1, gradients for weights": (0.3, 0, 0)})[4] is False
+
+
+def test_recipes_at_the_end(context):
+    kinds = {"E4M3": 0.1, "E5M2": 0.2, "E2M3": 0.05, "E3M2": 0.15, "E2M1": 0.1}
+    arms = {kind: (gap, 0, 0) for kind, gap in kinds.items()}
+    arms |= {f"{kind} rceil": (gap / 20, 0, 0) for kind, gap in kinds.items()}
+    arms |= {f"{kind}, layer norm too": (2 * kinds[kind], 0, 0) for kind in ("E4M3", "E2M1")}
+    arms |= {"E5M2 gradients, all else E4M3": (0.18, 0, 0), "E5M2 weights, all else E4M3": (0.12, 0, 0)}
+    how = "recipes-converged", last_layer.recipes_at_the_end
+    assert judged(context, *how, arms) == [True] * 4
+    assert judged(context, *how, arms | {"E2M3 rceil": (0.04, 0, 0)})[1] is False
+    assert judged(context, *how, arms | {"E2M3 rceil": (0.02, 0, 0)})[1] is None
+    same = {f"{kind}, layer norm too": (kinds[kind] * 1.01, 0, 0) for kind in ("E4M3", "E2M1")}
+    assert judged(context, *how, arms | {"E4M3, layer norm too": (0.1, 0, 0)})[2] is None
+    assert judged(context, *how, arms | {name: (kinds[name[:4]], 0, 0) for name in same})[2] is False
+    assert judged(context, *how, arms | {"E5M2 weights, all else E4M3": (0.19, 0, 0)})[3] is False
+
+
+def test_gaps_that_grow_or_shrink(context):
+    """Beside the study that stops early; what cost little there does not count."""
+    kinds = "E4M3", "E5M2", "E2M3", "E3M2"
+    names = [
+        *kinds,
+        "E2M1",
+        *(f"{kind} rceil" for kind in kinds),
+        *(f"{kind}, layer norm too" for kind in ("E4M3", "E2M1")),
+    ]
+    names += [f"E5M2 {part}, all else E4M3" for part in ("gradients", "weights")]
+    arms = dict.fromkeys(names, (0.1, 0, 0))
+    for then, holds in ((0.3, True), (0.15, None), (0.1, False)):
+        early = {"E4M3": (then, 0, 0), "E2M1": (0.3 if holds else then, 0, 0), "E4M3 rceil": (0.01, 0, 0)}
+        judged(context, "recipes", lambda _: [], early)
+        assert judged(context, "recipes-converged", last_layer.recipes_at_the_end, arms)[4] is holds
 
 
 def test_what_centring_takes(context):
