@@ -19,7 +19,12 @@ from mxnum.claims.registry import Context
 from mxnum.experiments.inference import holm, mean_interval, sign_flip
 
 PLAIN, BFLOAT16 = "float32", "bfloat16"
-#: Of the Markov source of the ladder.
+#: Ladders of one source on the same seeds, and their recipes; the first has those that others are compared to.
+LADDERS = {
+    "ladder": (PLAIN, BFLOAT16, "E4M3", "E4M3 weights alone, bf16 activations", "E2M1 rceil, SR gradients"),
+    "ladder-four-bits": ("E2M1", "E2M1 even, SR gradients"),
+}
+#: Of the Markov source of the ladders.
 ENTROPY = 2.3701
 #: Recipes for 4 bits that the paper of [M] names, and others.
 _NAMED = ("E2M1 even, SR gradients", "E2M1 ceil, SR gradients", "E2M1 even, E3M0 ceil SR gradients")
@@ -321,21 +326,23 @@ def four_bits_in_two_layers(context: Context) -> list[Statement]:
 
 def ladder(context: Context) -> str:
     """I10: what laws a ladder of small models of our own follows, in float32 and in low precisions."""
-    path = context.results / "language" / "ladder.csv"
-    if not path.is_file():
+    paths = {name: context.results / "language" / f"{name}.csv" for name in LADDERS}
+    if not paths["ladder"].is_file():
         return ""
-    arms = (PLAIN, BFLOAT16, "E4M3", "E4M3 weights alone, bf16 activations", "E2M1 rceil, SR gradients")
-    fits = {arm: fit_scaling_law(read_losses(path, where={"arm": arm})) for arm in arms}
+    fits = {
+        arm: fit_scaling_law(read_losses(paths[name], where={"arm": arm}))
+        for name, arms in LADDERS.items() if paths[name].is_file() for arm in arms
+    }  # fmt: skip
     plain, table = fits[PLAIN], fits[PLAIN].table
     low, high = plain.bootstrap(level=0.9)["E"]
     parts = []
-    for arm in arms[2:]:
+    for arm in list(fits)[2:]:
         found = compare_laws(fits[BFLOAT16], fits[arm], level=1 - LEVEL)
         told = "can be told from" if found.told_apart else "cannot be told from"
         numbers = f"{found.distance:.2%} apart, p {found.p:.2g}, at most {found.at_most:.2%}"
-        parts.append(f"that of {arm} {told} it ({numbers})")
+        parts.append(f"that of {arm}, E {fits[arm].law.E:.4f}, {told} it ({numbers})")
     return (
-        f"A ladder of our own, {len(table)} runs of each of {len(arms)} recipes, from {table.parameters.min():,.0f} to "
+        f"A ladder of our own, {len(table)} runs of each of {len(fits)} recipes, from {table.parameters.min():,.0f} to "
         f"{table.parameters.max():,.0f} parameters and {table.tokens.min():,.0f} to {table.tokens.max():,.0f} tokens: "
         f"in float32 E is {plain.law.E:.4f} (90 % bootstrap interval {low:.4f} to {high:.4f}), where the entropy of "
         f"the source is {ENTROPY}. Beside the law of bfloat16, {'; '.join(parts)}. It is small, and decides nothing "

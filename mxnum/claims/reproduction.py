@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mxnum import errors
-from mxnum.claims import document, logits, page
+from mxnum.claims import decoders, document, logits, page
 from mxnum.claims.evidence import Verdict
 from mxnum.claims.ledger import CLAIMS
 from mxnum.claims.registry import Check, Context, Entry, Report, checks, entry, machine
@@ -25,16 +25,17 @@ from mxnum.files import written_whole
 QUICK = ("quick.json",)
 OF_HIGH_RATES = tuple(f"language/{name}.json" for name in ("lost", "lost-again", "lost-elsewhere", "two-layers"))
 OF_THE_LAST_LAYER = tuple(f"language/{name}.json" for name in ("operands", "operands-converged", "drift", "text"))
+LADDERS = tuple(f"language/{name}.json" for name in decoders.LADDERS)
 OF_RECIPES = tuple(f"language/{name}.json" for name in ("recipes", "recipes-converged"))
 FULL = (
     "small.json", "sgd-limits.json", "interventions.json", "recipes.json", "confirm.json", "ablations.json",
-    "language/rates.json", *OF_RECIPES, "language/ladder.json", "logits/logits.json", "factorial.json",
+    "language/rates.json", *OF_RECIPES, *LADDERS, "logits/logits.json", "factorial.json",
     "critical-rate.json", "language/organisation.json", *OF_HIGH_RATES, *OF_THE_LAST_LAYER, *logits.FURTHER,
 )  # fmt: skip
 #: Those that checks take where they are there, and can do without.
 TAKEN = {
     "small.json": ("I6",), "language/rates.json": ("B6",),
-    "language/ladder.json": ("I10",), "language/organisation.json": ("M7",),
+    **dict.fromkeys(LADDERS, ("I10",)), "language/organisation.json": ("M7",),
     **dict.fromkeys(OF_RECIPES, ("I9", "M1", "M8", "M10", "B11")), **dict.fromkeys(OF_HIGH_RATES, ("B6",)),
     **dict.fromkeys((logits.STUDY, *logits.FURTHER, *OF_THE_LAST_LAYER), ("B11",)),
 }  # fmt: skip

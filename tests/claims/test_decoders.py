@@ -134,10 +134,19 @@ def test_a_ladder(context):
     (context.results / "language" / "ladder.csv").write_text("\n".join(lines))
     text = decoders.ladder(context)
     assert "32 runs of each of 5 recipes, from 2,000 to 60,000 parameters and 100,000 to 800,000 tokens" in text
-    assert "that of E4M3 can be told from it" in text
-    assert "that of E4M3 weights alone, bf16 activations cannot be told from it" in text
+    assert re.search(r"that of E4M3, E \S+, can be told from it", text)
+    assert re.search(r"that of E4M3 weights alone, bf16 activations, E \S+, cannot be told from it", text)
     low, high = (float(part) for part in re.search(r"interval (\S+) to ([\d.]+)\)", text).groups())
     assert low < decoders.ENTROPY < high
+
+    four_bits = [lines[0]]
+    four_bits += [line.replace("float32", "E2M1", 1) for line in lines if line.startswith("float32,")]
+    four_bits += [line.replace("E4M3,", '"E2M1 even, SR gradients",', 1) for line in lines if line.startswith("E4M3,")]
+    (context.results / "language" / "ladder-four-bits.csv").write_text("\n".join(four_bits))
+    text = decoders.ladder(context)
+    assert "each of 7 recipes" in text
+    assert re.search(r"that of E2M1, E \S+, cannot be told from it", text)
+    assert re.search(r"that of E2M1 even, SR gradients, E \S+, can be told from it", text)
 
 
 def test_runs_that_are_lost_to_the_drift(context):

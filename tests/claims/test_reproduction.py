@@ -222,7 +222,11 @@ def test_what_each_scale_makes():
     assert set(Request(tuple(CLAIMS), full=True).files(known)) == set(reproduction.FULL)
     assert Request(("I6",), full=True).files(known) == ["small.json", "confirm.json"]
     of_logits = ["logits/logits.json", *reproduction.OF_THE_LAST_LAYER, *logits.FURTHER]
-    assert Request(("I10", "B11"), full=True).files(known) == ["language/ladder.json", *of_logits]
+    assert Request(("I10", "B11"), full=True).files(known) == [
+        *reproduction.OF_RECIPES,
+        *reproduction.LADDERS,
+        *of_logits,
+    ]
     stored = {
         str(path.relative_to(RESULTS)) for kind in ("language", "logits") for path in (RESULTS / kind).glob("*.json")
     }

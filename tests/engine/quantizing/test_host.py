@@ -306,15 +306,14 @@ def test_elements_alone(view):
         samples.assert_same(f"{view} {target}", None, values.view(np.uint32), expected.view(np.uint32))
 
 
-def test_every_code_under_every_scale_dequantizes_as_defined():
-    for element in ELEMENTS.values():
-        codes = np.tile(np.arange(1 << element.bits, dtype=np.uint8), (256, 1))
-        every = np.arange(256, dtype=np.uint8).reshape(256, 1)
-        last = np.where(every == 255, every, np.uint8(127))
-        for dtype, target in FLOATS.items():
-            for scales in (every, last):
-                blocks = (1, codes.shape[1])
-                got = values_of(codes, scales, element, blocks, target)
-                want = naive.dequantize(codes, scales, None, element, blocks, target)
-                as_bits = f"u{got.dtype.itemsize}"
-                samples.assert_same(f"{element} {dtype}", None, got.view(as_bits), want.view(as_bits))
+@covering(element=ELEMENTS, dtype=FLOATS, strength=1).parametrize_in_tiers
+def test_every_code_under_every_scale_dequantizes_as_defined(element, dtype):
+    element, target = ELEMENTS[element], FLOATS[dtype]
+    codes = np.tile(np.arange(1 << element.bits, dtype=np.uint8), (256, 1))
+    every = np.arange(256, dtype=np.uint8).reshape(256, 1)
+    for scales in (every, np.where(every == 255, every, np.uint8(127))):
+        blocks = (1, codes.shape[1])
+        got = values_of(codes, scales, element, blocks, target)
+        want = naive.dequantize(codes, scales, None, element, blocks, target)
+        as_bits = f"u{got.dtype.itemsize}"
+        samples.assert_same(f"{element} {dtype}", None, got.view(as_bits), want.view(as_bits))
