@@ -26,7 +26,7 @@ QUICK = ("quick.json",)
 OF_HIGH_RATES = tuple(f"language/{name}.json" for name in ("lost", "lost-again", "lost-elsewhere", "two-layers"))
 OF_THE_LAST_LAYER = tuple(f"language/{name}.json" for name in ("operands", "operands-converged", "drift", "text"))
 LADDERS = tuple(f"language/{name}.json" for name in decoders.LADDERS)
-OF_RECIPES = tuple(f"language/{name}.json" for name in ("recipes", "recipes-converged"))
+OF_RECIPES = tuple(f"language/{name}.json" for name in decoders.RECIPES)
 FULL = (
     "small.json", "sgd-limits.json", "interventions.json", "recipes.json", "confirm.json", "ablations.json",
     "language/rates.json", *OF_RECIPES, *LADDERS, "logits/logits.json", "factorial.json",
