@@ -41,26 +41,28 @@ def test_nothing_is_said_of_what_was_not_run(context):
         assert rule(context) == []
 
 
-def test_shares_of_operands(context):
-    parts = {"all": 1, "last layer": 0.9, "all but the last layer": 0.1, "gradients for weights": 0.6}
-    parts |= dict.fromkeys(last_layer._OF_THE_FORWARD_PASS, 0.05)
-    arms = {f"{name}, {part}": (share, 0, 0) for part, share in parts.items() for name in ("E4M3", "E2M1")}
+@pytest.fixture
+def parts():
+    """Arms of operands of which all that was expected holds."""
+    shares = {"all": 1, "last layer": 0.9, "all but the last layer": 0.1, "gradients for weights": 0.6}
+    shares |= dict.fromkeys(last_layer._OF_THE_FORWARD_PASS, 0.05)
+    return {f"{name}, {part}": (share, 0, 0) for part, share in shares.items() for name in ("E4M3", "E2M1")}
+
+
+def test_shares_of_operands(context, parts):
     how = "operands", last_layer.shares_of_operands
-    assert judged(context, *how, arms) == [True] * 4
-    assert judged(context, *how, arms | {"E4M3, all but the last layer": (0.3, 0, 0)}) == [False, True, True, True]
-    assert judged(context, *how, arms | {"E2M1, last layer": (0.4, 0, 0)}) == [True, False, True, True]
-    assert judged(context, *how, arms | {"E4M3, attention": (0.2, 0, 0)}) == [True, True, False, True]
-    assert judged(context, *how, arms | {"E4M3, gradients for weights": (0.4, 0, 0)}) == [True, True, True, False]
+    assert judged(context, *how, parts) == [True] * 4
+    assert judged(context, *how, parts | {"E4M3, all but the last layer": (0.3, 0, 0)}) == [False, True, True, True]
+    assert judged(context, *how, parts | {"E2M1, last layer": (0.4, 0, 0)}) == [True, False, True, True]
+    assert judged(context, *how, parts | {"E4M3, attention": (0.2, 0, 0)}) == [True, True, False, True]
+    assert judged(context, *how, parts | {"E4M3, gradients for weights": (0.4, 0, 0)}) == [True, True, True, False]
 
 
-def test_shares_of_operands_at_the_end(context):
+def test_shares_of_operands_at_the_end(context, parts):
     """What was expected of gradients for weights in E2M1 was expected of these models alone."""
-    parts = {"all": 1, "last layer": 0.9, "all but the last layer": 0.1, "gradients for weights": 0.6}
-    parts |= dict.fromkeys(last_layer._OF_THE_FORWARD_PASS, 0.05)
-    arms = {f"{name}, {part}": (share, 0, 0) for part, share in parts.items() for name in ("E4M3", "E2M1")}
     how = "operands-converged", last_layer.shares_of_operands
-    assert judged(context, *how, arms) == [True] * 5
-    assert judged(context, *how, arms | {"E2M1, gradients for weights": (0.3, 0, 0)})[4] is False
+    assert judged(context, *how, parts) == [True] * 5
+    assert judged(context, *how, parts | {"E2M1, gradients for weights": (0.3, 0, 0)})[4] is False
 
 
 def test_recipes_at_the_end(context):
