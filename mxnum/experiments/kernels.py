@@ -55,6 +55,29 @@ def round_in_place(bits, bf16):
         bits[i] = _rounded(bits[i], bf16)
 
 
+@_jit
+def largest_of_blocks(bits, largest):
+    """The largest magnitude at each offset of (rows, blocks, offsets), as bits, of which NaN's are the largest."""
+    for row in range(bits.shape[0]):
+        found = largest[row]
+        found[:] = 0
+        for block in range(bits.shape[1]):
+            here = bits[row, block]
+            for i in range(here.size):
+                found[i] = max(found[i], np.int32(here[i] & np.int32(0x7FFFFFFF)))
+
+
+@_jit
+def take_where(x, other, where):
+    """x = other at the chosen offsets of (rows, blocks, offsets)."""
+    for row in range(x.shape[0]):
+        chosen = where[row]
+        for block in range(x.shape[1]):
+            here, there = x[row, block], other[row, block]
+            for i in range(here.size):
+                here[i] = there[i] if chosen[i] else here[i]
+
+
 @_inline
 def _round_in_place(x, bf16):
     """Two arguments for one array would make the compiler fear that they overlap only in part."""

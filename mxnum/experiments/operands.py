@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -76,8 +77,7 @@ def rounded(
         kernels.round_bf16(source, out.reshape(-1).view(np.int32), 1 if operand.rounding == "rne" else 2)
         return out
     if operand.scale_rule == "released_bump":
-        out[...] = _released_bump(x, operand, axis)
-        return out
+        return _released_bump(x, operand, axis, out, kernels)
     keywords: dict[str, Any] = {"threads": 1, **operand.keywords(axis)}
     if operand.rounding == "sr":
         for run, seed in enumerate(seeds):
@@ -87,20 +87,24 @@ def rounded(
     return mx.fake_quantize(x, operand.mx_format, out=out, **keywords)
 
 
-def _released_bump(x: Array, operand: Operand, axis: int) -> Array:
+def _released_bump(x: Array, operand: Operand, axis: int, out: Array, kernels: Any) -> Array:
     """The released code's bump: an element's exponent is one more if the largest magnitude *at its offset*, over all
     blocks of its row, has a mantissa above that of the format's maximum. Neighbours in a block may differ in scale."""
     xp, fmt, place = library(x), operand.mx_format, axis % x.ndim
     block, length = operand.block_size or fmt.block, x.shape[place]
     if length % block:
         raise ValueError(f"Scale rule 'released_bump' needs rows of whole blocks of {block}, not {length} elements.")
-    blocks = (*x.shape[:place], length // block, block, *x.shape[place + 1 :])
-    mantissa = 2 * xp.frexp(xp.abs(x).reshape(blocks).max(axis=place, keepdims=True))[0]
+    offsets = (-1, length // block, block * math.prod(x.shape[place + 1 :]))  # rows, blocks, offsets in a block
+    parts = xp.ascontiguousarray(x).reshape(offsets)
+    largest = xp.empty((len(parts), offsets[2]), np.int32)
+    kernels.largest_of_blocks(parts.view(np.int32), largest)
+    is_higher = 2 * xp.frexp(largest.view(np.float32))[0] > _ratio(fmt)
     scales = mx.shared_scale(x, fmt, axis=axis, block_size=block)
     given: dict[str, Any] = {"rounding": operand.rounding, "axis": axis, "block_size": block, "threads": 1}
-    kept = mx.fake_quantize(x, fmt, scales=scales, **given)
     higher = mx.fake_quantize(x, fmt, scales=xp.minimum(scales, 253) + np.uint8(1), **given)
-    return xp.where(mantissa > _ratio(fmt), higher.reshape(blocks), kept.reshape(blocks)).reshape(x.shape)
+    kept = mx.fake_quantize(x, fmt, scales=scales, out=out, **given)
+    kernels.take_where(kept.reshape(offsets), higher.reshape(offsets), is_higher)
+    return kept
 
 
 def _ratio(fmt: mx.MXFormat) -> float:

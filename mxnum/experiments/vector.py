@@ -47,6 +47,16 @@ def round_in_place(bits: Array, bf16: int) -> None:
     bits[...] = _rounded_bits(bits, bf16)
 
 
+def largest_of_blocks(bits: Array, largest: Array) -> None:
+    """The largest magnitude at each offset of (rows, blocks, offsets), as bits, of which NaN's are the largest."""
+    largest[...] = (bits & 0x7FFFFFFF).max(axis=1)
+
+
+def take_where(x: Array, other: Array, where: Array) -> None:
+    """x = other at the chosen offsets of (rows, blocks, offsets)."""
+    x[...] = np.where(where[:, None], other, x)
+
+
 def add_rounded_bias(x: Array, bias: Array, stream: Array, bf16: int) -> None:
     """stream += round(round(x) + bias)."""
     stream += _rounded(_rounded(x, bf16) + bias[:, None], bf16)

@@ -72,6 +72,18 @@ def test_rounding_is_bit_for_bit_the_same():
         assert np.array_equal(in_place, theirs)
 
 
+def test_largest_of_blocks_and_what_is_taken():
+    x, other = floats(3, 4, 5), floats(3, 4, 5, seed=1)
+    x[0, 1, 2], x[1, 0, 0], x[2, 3, 4] = np.nan, -np.inf, -0.0
+    where = np.random.default_rng(2).random((3, 5)) < 0.5
+    for module in (kernels, vector):
+        largest, taken = np.empty((3, 5), np.int32), x.copy()
+        module.largest_of_blocks(x.view(np.int32), largest)
+        module.take_where(taken, other, where)
+        assert np.array_equal(largest.view(np.float32), np.abs(x).max(axis=1), equal_nan=True)
+        assert np.array_equal(taken, np.where(where[:, None], other, x), equal_nan=True)
+
+
 def test_loss_and_optimizers():
     prediction, target = floats(*TALL), floats(*TALL, seed=1)
     results = []
