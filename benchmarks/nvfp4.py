@@ -53,10 +53,9 @@ def _own(x: Array) -> Iterator[Case]:
     for rule in ("four_over_six_absolute", "four_over_six_squared"):
         yield Case(f"fake_quantize, {rule}, out=", "there and back", fake(scale_rule=rule), limit=6.0)
     for stack in stacks.STACKS:
-        how: dict[str, Any] = {"arithmetic": stack}
-        yield Case(f"arithmetic={stack!r}", "there and back", partial(mx.fake_quantize, x, "nvfp4", **how), limit=3.0)
-        packed = partial(mx.quantize, x, "nvfp4", packed=True, **how)
-        yield Case(f"arithmetic={stack!r}", "to codes", packed, limit=3.0)
+        row, packed = f"arithmetic={stack!r}, out=", partial(mx.quantize, x, "nvfp4", arithmetic=stack, out=held)
+        yield Case(row, "there and back", fake(arithmetic=stack), limit=3.0)
+        yield Case(row, "to codes", packed, limit=3.0)
 
 
 def _packages(x: Array) -> Iterator[Case]:

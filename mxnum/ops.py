@@ -122,15 +122,19 @@ def quantize(
         block_lengths("blocks", blocks), rounding, scale_rule, overflow, nonfinite, offset, offset_range,
         scales is not None,
     )  # fmt: skip
+    is_packed, into = _stores_packed(packed, settings, out), None if out is None else _writable_parts(out)
     if arithmetic != "exact":
-        _check_alone(arithmetic, settings, scale_rule, scales, tensor_scale, seed, random_bits, out)
-        is_packed, workers = _stores_packed(packed, settings, None), checked_threads(threads)
-        made = stacks.quantize(_on_host(array), arithmetic, blocks=settings.blocks, packed=is_packed, threads=workers)
-        parts, packed_shape = (made.codes, made.scales, None), settings.shape if is_packed else None
-        return _mx_array(x, parts, settings, packed_shape, np.array(made.tensor_scale))
+        arrays, workers = (array, None if into is None else into[0]), checked_threads(threads)
+        _check_alone(arithmetic, settings, arrays, scale_rule, scales, tensor_scale, seed, random_bits)
+        made = stacks.quantize(array, arithmetic, blocks=settings.blocks, packed=is_packed, threads=workers)
+        parts, tensor = (made.codes, made.scales), np.array(made.tensor_scale)
+        if out is None or into is None:
+            return _mx_array(x, (*parts, None), settings, settings.shape if is_packed else None, tensor)
+        for room, part in zip((*into[:2], tensor_scale_room(out, tensor)), (*parts, tensor), strict=True):
+            np.copyto(room, part)
+        return out
     given = None if scales is None else checked_scales(scales, settings.scales_shape, settings.format.scale)
     random = _random(array.shape, settings.rounding, random_bits, seed, stream, first, sr_bits)
-    is_packed, into = _stores_packed(packed, settings, out), None if out is None else _writable_parts(out)
     random = random if random is None or into is None else random_copied_if_overlapping(random, *into)
     words = None if random is None else random.words
     engine = dispatch.engine_of(array, given, words, None if into is None else into[0])
@@ -186,13 +190,14 @@ def fake_quantize(
         block_lengths("blocks", blocks), rounding, scale_rule, overflow, nonfinite, offset, offset_range,
         scales is not None,
     )  # fmt: skip
+    into = None if out is None else checked_out(host_view("out", out), array.shape, array.dtype)
     if arithmetic != "exact":
-        _check_alone(arithmetic, settings, scale_rule, scales, tensor_scale, seed, random_bits, out)
-        host, workers = _on_host(array), checked_threads(threads)
-        return answer(stacks.fake_quantize(host, arithmetic, blocks=settings.blocks, threads=workers), x, None)
+        _check_alone(arithmetic, settings, (array, into), scale_rule, scales, tensor_scale, seed, random_bits)
+        workers = checked_threads(threads)
+        made = stacks.fake_quantize(array, arithmetic, blocks=settings.blocks, threads=workers, out=into)
+        return answer(made, x, out)
     given = None if scales is None else checked_scales(scales, settings.scales_shape, settings.format.scale)
     random = _random(array.shape, settings.rounding, random_bits, seed, stream, first, sr_bits)
-    into = None if out is None else checked_out(host_view("out", out), array.shape, array.dtype)
     random = None if random is None else random_copied_if_overlapping(random, into)
     words = None if random is None else random.words
     engine = dispatch.engine_of(array, given, words, into)
@@ -419,24 +424,18 @@ def _writable_parts(out: MXArray) -> tuple[Any, Any, Any]:
     return parts
 
 
-def _on_host(array: Any) -> Array:
-    """The array, which must not live on a GPU."""
-    if not isinstance(array, np.ndarray):
-        raise errors.on_gpu("x", "copy it first, or leave out `arithmetic`")
-    return array
-
-
-def _check_alone(arithmetic: str, settings: Settings, *others: Any) -> None:
-    """A stack's arithmetic is for nvfp4, and says itself what the other arguments would."""
+def _check_alone(arithmetic: str, settings: Settings, arrays: tuple[Any, Any], *others: Any) -> None:
+    """A stack's arithmetic is for nvfp4 in host memory, and says itself what the other arguments would."""
     if not isinstance(arithmetic, stacks.Stack):
         errors.choose("arithmetic", arithmetic, ("exact", *stacks.STACKS))
     errors.require(settings.format == formats.get("nvfp4"), "arithmetic", f"'exact' for {settings.format}", arithmetic)
     usual = settings.rounding, settings.overflow, settings.nonfinite
     is_alone = usual == _DEFAULTS and all(other is None for other in others)
-    accepted = (
-        "'exact' where rounding, scale_rule, overflow, nonfinite, scales, tensor_scale, random bits or `out` are given"
-    )
+    accepted = "'exact' where rounding, scale_rule, overflow, nonfinite, scales, tensor_scale or random bits are given"
     errors.require(is_alone, "arithmetic", accepted, arithmetic)
+    for name, array in zip(("x", "out"), arrays, strict=True):
+        if array is not None and not isinstance(array, np.ndarray):
+            raise errors.on_gpu(name, "copy it first, or leave out `arithmetic`")
 
 
 @memo

@@ -77,8 +77,10 @@ def quantize(
     return Quantized(codes, scales[:, 0] if by_rows else scales, tensor, decoding, largest, blocks)
 
 
-def fake_quantize(x: Array, stack: str | Stack, *, blocks: Blocks | None = None, threads: int | None = None) -> Array:
-    """Quantize and dequantize as `stack` does, in the type of the array."""
+def fake_quantize(
+    x: Array, stack: str | Stack, *, blocks: Blocks | None = None, threads: int | None = None, out: Array | None = None
+) -> Array:
+    """Quantize and dequantize as `stack` does, in the type of the array; `out` is an array to write to, x too."""
     chosen, blocks, _ = _checked(x, stack, blocks)
 
     def by_way_of_codes() -> Array:
@@ -88,11 +90,17 @@ def fake_quantize(x: Array, stack: str | Stack, *, blocks: Blocks | None = None,
 
     loops = _loops(x.size, chosen)
     if loops is None or x.dtype != np.float32:
-        return by_way_of_codes()
-    largest = _largest(x, chosen, threads)
-    tensor = _global_scale(chosen, x.dtype, largest)
-    values: Array = loops.fake_quantize(x, blocks, chosen, tensor, largest, threads, by_way_of_codes)
-    return values
+        values = by_way_of_codes()
+    else:
+        largest = _largest(x, chosen, threads)
+        tensor = _global_scale(chosen, x.dtype, largest)
+        # What loops leave is done from the start, so that x may not be written to meanwhile.
+        into = None if out is None or np.may_share_memory(x, out) else out
+        values = loops.fake_quantize(x, blocks, chosen, tensor, largest, threads, into, by_way_of_codes)
+    if out is None or values is out:
+        return values
+    np.copyto(out, values)
+    return out
 
 
 def _checked(x: Array, stack: str | Stack, blocks: Blocks | None) -> tuple[Stack, Blocks, bool]:

@@ -16,8 +16,8 @@ needs_typer = pytest.mark.skipif(importlib.util.find_spec("typer") is None, reas
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three of its cases."""
-    kept = ("mxfp4_e2m1", "mxfp4_e2m1, packed", "random bits")
+    """Three of its cases, of which one is not common."""
+    kept = ("mxfp4_e2m1", "mxfp4_e2m1, packed", "many threads")
     cases = [case for case in selftest._cases() if case[0] in kept]
     monkeypatch.setattr(selftest, "_cases", lambda: cases)
 
@@ -35,7 +35,13 @@ def test_right(short: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["selftest"]) == 0
     told = capsys.readouterr().out
     assert f"mxnum        {mx.__version__}" in told
-    assert "2 kinds of call equal the exact reference, bit for bit." in told
+    assert "2 kinds of call equal the exact reference, bit for bit. --all tries everything else, too." in told
+    assert main(["selftest", "--all"]) == 0
+    assert "3 kinds of call equal the exact reference, bit for bit.\n" in capsys.readouterr().out
+
+
+def test_what_is_common_is_tried() -> None:
+    assert set(selftest.COMMON) < {what for what, _ in selftest._cases()}
 
 
 @needs_typer

@@ -427,6 +427,35 @@ def test_quantize_and_fake_quantize(stack):
     assert mx.fake_quantize(narrow, "nvfp4", arithmetic=stack).dtype == narrow.dtype
 
 
+@pytest.mark.parametrize("stack", ["transformer_engine", "torchao"])
+@pytest.mark.parametrize("rows", [4, 8192])  # by numpy and by loops
+def test_out(stack, rows):
+    x = np.resize(tensors("normal")[0], (rows, 16))
+    odd = x.copy()
+    odd[1, 3] = np.inf  # loops leave it, with some blocks written
+    for array in (x, odd, x.astype(ml_dtypes.bfloat16), np.asfortranarray(x)):
+        want, out = mx.fake_quantize(array, "nvfp4", arithmetic=stack), np.empty_like(array)
+        assert mx.fake_quantize(array, "nvfp4", arithmetic=stack, out=out) is out
+        assert out.tobytes() == want.tobytes()
+        room = np.concatenate([array, array[:1]])
+        for place in (slice(0, rows), slice(1, rows + 1)):  # x itself; some of it
+            room[:rows] = array
+            mx.fake_quantize(room[:rows], "nvfp4", arithmetic=stack, out=room[place])
+            assert room[place].tobytes() == want.tobytes()
+        for packed in (False, True):
+            q = mx.quantize(np.zeros_like(array), "nvfp4", packed=packed)
+            assert mx.quantize(array, "nvfp4", arithmetic=stack, out=q) is q
+            assert q.is_packed == packed
+            assert q.equals(mx.quantize(array, "nvfp4", arithmetic=stack, packed=packed))
+    with pytest.raises(ValueError, match="'out' must be of shape"):
+        mx.fake_quantize(x, "nvfp4", arithmetic=stack, out=np.empty((rows, 15), np.float32))
+    part = mx.quantize(np.ones((rows + 1, 16), np.float32), "nvfp4")
+    before = part.codes.copy()
+    with pytest.raises(ValueError, match="tensor scale"):
+        mx.quantize(x, "nvfp4", arithmetic=stack, out=part[:rows])
+    assert np.array_equal(part.codes, before)
+
+
 def test_what_stack_arithmetic_is_not_for():
     x = np.ones(16, np.float32)
     with pytest.raises(ValueError, match=r"did you mean 'torchao'\?"):

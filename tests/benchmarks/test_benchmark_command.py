@@ -336,4 +336,7 @@ def test_nvfp4_is_measured_in_the_arithmetic_of_every_stack():
     """No test saw that four of seven were not: what the question lists was not looked at."""
     cases = [(case.row, case.column) for case in nvfp4._own(np.ones((2, 32), np.float32))]
     for stack in stacks.STACKS:
-        assert [column for row, column in cases if row == f"arithmetic={stack!r}"] == ["there and back", "to codes"]
+        assert [column for row, column in cases if row == f"arithmetic={stack!r}, out="] == [
+            "there and back",
+            "to codes",
+        ]

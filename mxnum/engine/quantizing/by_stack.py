@@ -61,12 +61,13 @@ def fake_quantize(
     global_scale: Any,
     largest: Any,
     threads: int | None,
+    out: Array | None,
     otherwise: Callable[[], Array],
 ) -> Array:
-    """What the codes of float32 numbers read as."""
+    """What the codes of float32 numbers read as, in `out` unless it is done otherwise."""
     plan = _quantizing(x.shape, blocks, FLOATS[x.dtype.name], arithmetic, True, False)
     try:
-        return plan.run(x, threads=threads, tensor_scale=tensor_word(global_scale, largest))[0]
+        return plan.run(x, out, threads=threads, tensor_scale=tensor_word(global_scale, largest))[0]
     except Left:
         return otherwise()
 
