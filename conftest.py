@@ -12,6 +12,11 @@ pytest_plugins = ["tests.tiers", "tests.skipped", "tests.compiled"]
 gc.set_threshold(100_000, 50, 50)
 
 
+def pytest_collection_finish() -> None:
+    """What was collected is not looked through any more."""
+    gc.freeze()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give each worker tests that stand beside each other: they run the same loops, which one worker then compiles."""
