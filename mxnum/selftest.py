@@ -27,8 +27,8 @@ from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 PACKAGES = ("numpy", "numba", "llvmlite", "ml_dtypes", "numba-cuda", "torch")
 #: The formats that modes are tried with.
 WIDE, NARROW = "mxfp8_e4m3", "mxfp4_e2m1"
-#: What is tried without ``--all``: the formats of OCP MX to nearest even, and packed codes.
-COMMON = (*formats.names()[:6], f"{NARROW}, packed")
+#: What is tried without ``--all``, which compiles for some seconds.
+COMMON = (WIDE, NARROW, "mxint8", f"{NARROW}, packed")
 SEED = 20250630
 #: Rows of a block and most of another: ends that are no whole vector are part of the test.
 COLUMNS = 55
@@ -76,7 +76,7 @@ class SelfTest:
 
 
 def selftest(done: Callable[[Check, int], Any] = lambda check, of: None, *, everything: bool = False) -> SelfTest:
-    """Try the formats of OCP MX, or `everything`: each format, rounding, scale rule, float type and layout once.
+    """Try three common formats, or `everything`: each format, rounding, scale rule, float type and layout once.
 
     `done` hears of each, and of how many.
 

@@ -16,7 +16,7 @@ def selftest(
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Are the bits right on this machine? Try the formats of OCP MX against the exact reference; or everything.
+    """Are the bits right on this machine? Try three common formats against the exact reference, or everything.
 
     It says what is installed, which loops run, and whether a GPU was found. Paste it into an issue, best with --all.
     What is tried is compiled the first time: seconds, and about a minute for everything.
