@@ -93,10 +93,13 @@ def test_those_named_first_come_first():
     assert tool.chosen(None) == list(MUTANTS)
 
 
-def test_arguments(capsys):
+def test_arguments(capsys, monkeypatch):
     assert tool.main(["--only", "no such mutant"]) == 2
     assert tool.main(["--list", "--only", "mxnum/formats.py"]) == 0
     assert "bias-of-e3m0 (mxnum/formats.py): All values" in capsys.readouterr().out
     whole, part = (Mutant(name, "", "", "", "", (test,)) for name, test in (("a", "a.py"), ("b", "a.py::test_it")))
     assert tool.tests_of([whole, part]) == ["a.py"]
     assert tool.tests_of([part]) == ["a.py::test_it"]
+    monkeypatch.setattr(tool, "is_fresh", lambda mutant: True)
+    assert tool.main(["--stale"]) == 0
+    assert capsys.readouterr().out == "None is stale.\n"

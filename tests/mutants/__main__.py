@@ -165,6 +165,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for mutant in mutants:
             print(f"{mutant.name} ({mutant.file}): {mutant.wrong} {last_seen(mutant)}")
         return 0
+    if not mutants:
+        print("None is stale.")
+        return 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = copy_of_repository(Path(temporary))
         for mutant in mutants:
