@@ -92,11 +92,14 @@ def tables(
     unfinished: Annotated[
         bool, typer.Option("--unfinished", help="Also runs under way, as far as their last checkpoints.")
     ] = False,
+    add: Annotated[
+        bool, typer.Option("--add", help="Keep what the table there has of other runs, as of another machine.")
+    ] = False,
 ) -> None:
     """Write the tables of the runs that exist."""
     from mxnum.experiments import report, studies
 
-    report.write(studies.get(study), runs, results or runs / "results", unfinished=unfinished)
+    report.write(studies.get(study), runs, results or runs / "results", unfinished=unfinished, add=add)
 
 
 def interventions(

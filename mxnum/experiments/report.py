@@ -306,9 +306,21 @@ def page(table: dict[str, Any]) -> str:
         setting + ".",
         markdown(table),
         verdicts,
+        _under_way_told(table),
         f"Run with {environment}.",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _under_way_told(table: dict[str, Any]) -> str:
+    """How far the runs are that are not at their end."""
+    told = [
+        f"{name}, seed {run['seed']}, at step {run['steps']} of {arm['experiment']['steps']}"
+        for name, arm in table["arms"].items()
+        for run in arm["runs"]
+        if run["diverged"] is None and run["steps"] < arm["experiment"]["steps"]
+    ]
+    return f"Under way, and calm so far: {'; '.join(told)}." if told else ""
 
 
 def conclusions(table: dict[str, Any]) -> list[str]:
@@ -380,12 +392,42 @@ def loss_figure(
 
 
 def write(
-    study: Study, root: Path, results: Path, say: Callable[[str], None] = print, *, unfinished: bool = False
+    study: Study,
+    root: Path,
+    results: Path,
+    say: Callable[[str], None] = print,
+    *,
+    unfinished: bool = False,
+    add: bool = False,
 ) -> dict[str, Any]:
-    """Collect a study into `results/NAME.json` and `NAME.md`, and say the table."""
+    """Collect a study into `results/NAME.json` and `NAME.md`, with `add` to the runs there, and say the table."""
     table = collect(study, root, unfinished=unfinished)
+    if add and (results / f"{study.name}.json").exists():
+        table = joined(study, stored(results, study.name), table)
     store(table, results, say)
     return table
+
+
+def joined(study: Study, *tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables of one study as one, as of several machines; of a run that two have, what was trained longer."""
+    arms: dict[str, Any] = {}
+    for name in study.arms:
+        found = [table["arms"][name] for table in tables if name in table["arms"]]
+        if any(experiment_from(arm["experiment"]) != study.arms[name] for arm in found):
+            raise ValueError(f"The table there does not have the configuration of arm {name!r}; use another folder.")
+        runs = sorted((run for arm in found for run in arm["runs"]), key=lambda run: (run["seed"], run["steps"]))
+        if runs:
+            arms[name] = {
+                "experiment": found[0]["experiment"],
+                "runs": list({run["seed"]: run for run in runs}.values()),
+            }
+    control = study.control if study.control in arms else next(iter(arms))
+    environments = [table["environment"] for table in tables]
+    environment = {
+        key: " and ".join(dict.fromkeys(str(each[key]) for each in environments if each.get(key)))
+        for key in dict.fromkeys(key for each in environments for key in each)
+    }
+    return {**tables[-1], "control": control, "arms": arms, "environment": environment}
 
 
 def store(table: dict[str, Any], results: Path, say: Callable[[str], None] = print) -> None:

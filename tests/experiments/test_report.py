@@ -127,6 +127,36 @@ def test_runs_on_disk_become_a_table(tmp_path):
         report.collect(changed, tmp_path)
 
 
+def test_tables_of_several_machines_become_one(tmp_path):
+    pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
+    tiny = Experiment(width=32, layers=1, batch=32, steps=20)
+    study, results = (
+        studies.Study("tiny", "?", {"FP32": tiny, "low": tiny.but(rate=0.5)}, 4, "FP32", 20),
+        tmp_path / "r",
+    )
+    for machine, arm, seeds in (("here", "low", (3,)), ("there", "low", (1, 3)), ("there", "FP32", (3,))):
+        for task in sweep.tasks_for({arm: study.arms[arm]}, seeds, tmp_path / machine / study.setting):
+            sweep.run_task(task)
+    report.write(study, tmp_path / "here", results, add=True)  # (where there is nothing yet)
+    before = report.stored(results, "tiny")
+    before["environment"]["system"], before["arms"]["low"]["runs"][0]["steps"] = "Other", 90
+    storage.write_json(results / "tiny.json", before)
+    made = report.write(study, tmp_path / "there", results, add=True)
+    assert json.loads(json.dumps(made)) == report.stored(results, "tiny")
+    assert list(made["arms"]) == ["FP32", "low"]
+    assert made["control"] == "FP32"
+    assert [(run["seed"], run["steps"]) for run in made["arms"]["low"]["runs"]] == [(1, 20), (3, 90)]
+    assert made["environment"]["system"].startswith("Other and ")
+    assert made["environment"]["numpy"] == before["environment"]["numpy"]
+    assert [run["seed"] for run in report.write(study, tmp_path / "here", results)["arms"]["low"]["runs"]] == [3]
+    other = replace(study, arms={"low": tiny})
+    shutil.rmtree(tmp_path / "there")
+    for task in sweep.tasks_for(other.arms, (3,), tmp_path / "there" / study.setting):
+        sweep.run_task(task)
+    with pytest.raises(ValueError, match="does not have the configuration of arm 'low'"):
+        report.write(other, tmp_path / "there", results, add=True)
+
+
 def test_runs_under_way_are_as_far_as_their_checkpoints(tmp_path):
     pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
     from mxnum.experiments.loop import Training, load, save
@@ -143,6 +173,9 @@ def test_runs_under_way_are_as_far_as_their_checkpoints(tmp_path):
     runs = report.collect(study, tmp_path, unfinished=True)["arms"]["FP32"]["runs"]
     assert [(run["seed"], run["steps"], run["measured_at"]) for run in runs] == [(4, 30, [0, 20]), (9, 30, [0, 20])]
     assert len(runs[1]["measured"]["second_moment_least"]) == 2
+    report.write(study, tmp_path, tmp_path / "results", unfinished=True)
+    told = "Under way, and calm so far: FP32, seed 4, at step 30 of 50; FP32, seed 9, at step 30 of 50."
+    assert told in (tmp_path / "results" / "tiny.md").read_text()
     shutil.copytree(path.parent, tmp_path / study.setting / "other")  # of another configuration
     assert list(report.collect(study, tmp_path, unfinished=True)["arms"]) == ["FP32"]
     with pytest.raises(ValueError, match="was made with another configuration; remove it"):
