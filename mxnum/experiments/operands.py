@@ -102,7 +102,7 @@ def _released_bump(x: Array, operand: Operand, axis: int, out: Array, kernels: A
     scales = mx.shared_scale(x, fmt, axis=axis, block_size=block)
     given: dict[str, Any] = {"rounding": operand.rounding, "axis": axis, "block_size": block, "threads": 1}
     higher = mx.fake_quantize(x, fmt, scales=xp.minimum(scales, 253) + np.uint8(1), **given)
-    kept = mx.fake_quantize(x, fmt, scales=scales, out=out, **given)
+    kept = xp.ascontiguousarray(mx.fake_quantize(x, fmt, scales=scales, out=out, **given))
     kernels.take_where(kept.reshape(offsets), higher.reshape(offsets), is_higher)
     return kept
 

@@ -56,6 +56,9 @@ def test_released_bump_by_its_definition():
         np.ascontiguousarray(x.T), Operand("mxfp8_e4m3", scale_rule="released_bump"), -2, np.empty((64, 1), np.float32)
     )
     assert np.array_equal(transposed.T, ours)
+    rows = np.asfortranarray(np.vstack([x, -x]))
+    in_columns = rounded(rows, Operand("mxfp8_e4m3", scale_rule="released_bump"), -1, np.empty_like(rows))
+    assert np.array_equal(in_columns, np.vstack([ours, -ours]))
     with pytest.raises(ValueError, match="needs rows of whole blocks of 32, not 40 elements"):
         rounded(x[:, :40], Operand("mxfp8_e4m3", scale_rule="released_bump"), -1, np.empty((1, 40), np.float32))
 
