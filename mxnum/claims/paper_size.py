@@ -1,4 +1,4 @@
-"""What rows I5 to I8 and B4 say of the size that the paper has: width 512, 4 layers, batches of 2048, rate 6e-4.
+"""What rows I5 to I8, B4 and B6 say of the size that the paper has: width 512, 4 layers, batches of 2048, rate 6e-4.
 
 A run takes hours of one core, so there are few: an arm is decided from `SEEDS` seeds on, and before that its
 runs are told.
@@ -13,12 +13,12 @@ import numpy as np
 from mxnum.claims.evidence import Statement
 from mxnum.claims.findings import counted
 from mxnum.claims.registry import Context
-from mxnum.experiments import report
+from mxnum.experiments import critical, report
 from mxnum.experiments.excursions import Course
 
 WHERE = "at the paper's size (d = 512, 4 layers, batch 2048)"
 SEEDS = 2
-_FILE, _PREFIX = "paper-scale.json", "paper scale, "
+_FILE, _RATES, _PREFIX = "paper-scale.json", "paper-rates.json", "paper scale, "
 _CONTROL, _CODE = f"{_PREFIX}FP32", "the released code"
 #: Looks that are averaged, early and late.
 _LOOKS = 10
@@ -78,9 +78,35 @@ def variants(context: Context) -> Statement:
     return Statement(f"the same in E4M3 {WHERE}", None, numbers)
 
 
-def _table(context: Context) -> dict[str, Any]:
-    table: dict[str, Any] = context.json(_FILE) if context.has(_FILE) else {"arms": {}}
+def rates(context: Context) -> list[Statement]:
+    """At which rates each kind rises, beside FP32 on the same seeds."""
+    runs: dict[str, dict[float, list[Course]]] = {}
+    table = _table(context, _RATES)
+    for name in table["arms"]:
+        kind, rate = critical.rate_of(name)
+        runs.setdefault(kind, {})[rate] = report.courses(table, name)
+    controls = runs.pop("FP32", {})
+    found = []
+    for kind, own in runs.items():
+        numbers = "; ".join(f"{rate:g}: {_told(own[rate])}" for rate in sorted(own))
+        fp32 = "; ".join(f"{rate:g}: {_told(controls[rate])}" for rate in sorted(controls)) or "not run"
+        what = f"{kind} has a lower critical rate of excursions than FP32, {WHERE}"
+        found.append(Statement(what, _rises_at_less(own, controls), f"{numbers}; FP32: {fp32}"))
+    return found or [Statement(f"E4M3 has a lower critical rate of excursions than FP32, {WHERE}", None, "not run")]
+
+
+def _table(context: Context, file: str = _FILE) -> dict[str, Any]:
+    table: dict[str, Any] = context.json(file) if context.has(file) else {"arms": {}}
     return table
+
+
+def _rises_at_less(own: dict[float, list[Course]], controls: dict[float, list[Course]]) -> bool | None:
+    """Whether all of this kind and none of FP32 rise at the least rate where any does; None where it is not clear."""
+    for rate in sorted(own.keys() & controls.keys()):
+        ours, theirs = ([bool(run.counted) for run in kind[rate]] for kind in (own, controls))
+        if min(len(ours), len(theirs)) >= SEEDS and any(ours + theirs):
+            return True if all(ours) and not any(theirs) else False if all(theirs) else None
+    return None
 
 
 def _diverges(runs: list[Course], controls: list[Course]) -> bool | None:

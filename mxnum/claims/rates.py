@@ -167,6 +167,7 @@ def critical_rates(context: Context) -> Evidence:
     for name in ("runaway-32", "runaway-64"):
         if context.has(f"{name}.json"):
             statements += _runaways(context.json(f"{name}.json"))
+    statements += paper_size.rates(context)
     for of_language_models in (
         decoders.lost_runs, decoders.lost_to_the_drift, decoders.cost_of_the_drift, decoders.four_bits_in_two_layers,
         last_layer.lost_in_other_settings,

@@ -265,6 +265,14 @@ _PAPER = {
 }
 _PAPER["paper scale, released code"] = with_differences((1,) * 6, "mxfp8_e4m3").but(**PAPER_SCALE)
 
+#: Steps of the square root of 2 above the paper's rate.
+PAPER_RATES = (8.5e-4, 1.2e-3, 1.7e-3, 2.4e-3, 3.4e-3, 4.8e-3, 6.8e-3)
+_PAPER_RATES = {
+    f"{name}, rate {rate:g}": _PAPER_SCALE.but(rate=rate, steps=6000, precision=precision)
+    for name, precision in {"FP32": Precision(), "E4M3": uniform_precision("mxfp8_e4m3")}.items()
+    for rate in PAPER_RATES
+}
+
 STUDIES = {
     study.name: study
     for study in (
@@ -334,6 +342,15 @@ STUDIES = {
             _PAPER,
             2,
             "paper scale, FP32",
+            measure_every=50,
+            measure_above=3.0,
+        ),
+        Study(
+            "paper-rates",
+            "At which rates do E4M3 and FP32 rise at the paper's size?",
+            _PAPER_RATES,
+            2,
+            "FP32, rate 0.0012",
             measure_every=50,
             measure_above=3.0,
         ),

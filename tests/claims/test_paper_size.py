@@ -44,6 +44,29 @@ def test_what_was_run_is_told(tmp_path):
     assert paper_size.released_code(calm).numbers == "not run"
 
 
+@pytest.mark.parametrize(
+    ("e4m3", "fp32", "holds"),
+    [
+        ([[CALM, CALM], [AWAY, BACK]], [[CALM, CALM], [CALM, CALM]], True),
+        ([[AWAY, BACK], [AWAY, AWAY]], [[CALM, CALM], [AWAY, AWAY]], True),
+        ([[CALM, CALM], [AWAY, AWAY]], [[CALM, CALM], [AWAY, AWAY]], False),
+        ([[CALM, CALM], [AWAY, AWAY]], [[AWAY, AWAY], [AWAY, AWAY]], False),
+        ([[CALM, AWAY], [AWAY, AWAY]], [[CALM, CALM], [CALM, CALM]], None),
+        ([[CALM, CALM], [CALM, CALM]], [[CALM, CALM], [CALM, CALM]], None),
+        ([[CALM], [AWAY]], [[CALM], [CALM]], None),
+    ],
+)
+def test_rates_are_compared_where_something_rises_first(tmp_path, e4m3, fp32, holds):
+    arms = {f"E4M3, rate {rate}": followed(spans) for rate, spans in zip((0.1, 0.2), e4m3, strict=True)}
+    arms |= {f"FP32, rate {rate}": followed(spans) for rate, spans in zip((0.1, 0.2), fp32, strict=True)}
+    (found,) = paper_size.rates(context(tmp_path, "paper-rates", arms))
+    assert found.holds is holds
+    assert found.what.startswith("E4M3 has a lower critical rate")
+    assert "0.1: " in found.numbers
+    (alone,) = paper_size.rates(context(tmp_path, "paper-rates", {"E4M3, rate 0.1": followed([AWAY, AWAY])}))
+    assert (alone.holds, alone.numbers.rpartition("; ")[2]) == (None, "FP32: not run")
+
+
 def test_zeta_is_told_early_and_late_without_the_start(tmp_path):
     made = followed([CALM, CALM])
     for run in made:
@@ -58,5 +81,6 @@ def test_zeta_is_told_early_and_late_without_the_start(tmp_path):
 def test_without_results_nothing_is_said(tmp_path):
     nothing = Context(tmp_path)
     of_one = (paper_size.released_code, paper_size.actions, paper_size.variants)
-    found = [*paper_size.divergence(nothing), *paper_size.growth(nothing), *(f(nothing) for f in of_one)]
-    assert [(s.holds, s.numbers) for s in found] == [(None, "not run")] * 5
+    found = [*paper_size.divergence(nothing), *paper_size.growth(nothing), *paper_size.rates(nothing)]
+    found += [f(nothing) for f in of_one]
+    assert [(s.holds, s.numbers) for s in found] == [(None, "not run")] * 6
