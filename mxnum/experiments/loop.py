@@ -229,6 +229,7 @@ def train(
     checkpoint: Path | None = None,
     checkpoint_every: int = 500,
     checkpoint_seconds: float = 120,
+    keep_checkpoint: bool = False,
     report: Callable[[int, Array, list[Run]], None] | None = None,
     machine: str = "cpu",
 ) -> list[Run]:
@@ -242,7 +243,8 @@ def train(
         Make them also at every step after a loss that is more than this times the least so far, of any seed.
     checkpoint
         A file to write every `checkpoint_every` steps, after `checkpoint_seconds` and before an interruption, and to
-        continue from if it exists. The trajectory is the same bit for bit. It is deleted at the end.
+        continue from if it exists. The trajectory is the same bit for bit. It is deleted at the end, or with
+        `keep_checkpoint` written once more, so that a call with more steps goes on.
     report
         Called after each step with the step, the losses and the runs.
     machine
@@ -267,7 +269,9 @@ def train(
             interruptions.deliver()
     for index, run in enumerate(training.runs):
         run.parameters = training.network.parameters.run(index)
-    if checkpoint is not None:
+    if checkpoint is not None and keep_checkpoint:
+        save(training, checkpoint)
+    elif checkpoint is not None:
         checkpoint.unlink(missing_ok=True)
     return training.runs
 

@@ -54,12 +54,17 @@ def collect(
                 runs.append(summary(stored, arrays))
                 table["environment"] = stored["environment"]
         if runs:
-            table["arms"][name] = {"experiment": to_dict(experiment), "runs": runs}
+            table["arms"][name] = {"experiment": to_dict(experiment), "runs": _longest(runs)}
     if not table["arms"]:
         raise ValueError(f"Folder {str(root / study.setting)!r} has no run of the study {study.name!r}.")
     if study.control not in table["arms"]:
         table["control"] = next(iter(table["arms"]))
     return table
+
+
+def _longest(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of each seed the run that was trained longest."""
+    return list({run["seed"]: run for run in sorted(runs, key=lambda run: (run["seed"], run["steps"]))}.values())
 
 
 def _under_way(directory: Path, experiment: Experiment) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
@@ -69,7 +74,8 @@ def _under_way(directory: Path, experiment: Experiment) -> Iterator[tuple[dict[s
     for path in sorted(directory.glob("checkpoint-*.npz")):
         arrays = storage.read_arrays(path)
         found, about = origin(arrays)
-        for index, seed in enumerate(about.get("seeds", ()) if found == experiment else ()):
+        is_of_arm = found is not None and found.but(steps=experiment.steps) == experiment
+        for index, seed in enumerate(about.get("seeds", ()) if is_of_arm else ()):
             losses, at, diverged, measured = history(arrays, index)
             stored = {"seed": seed, "diverged": diverged, "steps": len(losses), "environment": about["environment"]}
             values = {f"measured_{name}": np.stack(each) for name, each in measured.items()}
@@ -87,9 +93,9 @@ def stored(results: Path, name: str) -> dict[str, Any]:
 
 
 def read_run(path: Path, arm: str, experiment: Experiment) -> dict[str, Any]:
-    """The stored facts of a run, if it is one of this arm; else ValueError."""
+    """The stored facts of a run, if it is one of this arm, of however many steps; else ValueError."""
     stored: dict[str, Any] = storage.read_json(path)
-    found = experiment_from(stored["experiment"])
+    found = experiment_from(stored["experiment"]).but(steps=experiment.steps)
     if found != experiment:
         pairs = {f.name: (getattr(found, f.name), getattr(experiment, f.name)) for f in fields(Experiment)}
         simple = [f"{n} {a}, not {b}" for n, (a, b) in pairs.items() if a != b and n != "precision"]
@@ -191,8 +197,10 @@ def arm_of(table: dict[str, Any], name: str, horizon: int | None = None, event: 
 
 
 def horizon_of(table: dict[str, Any]) -> int:
-    """The step before which what starts counts."""
-    return int(table.get("horizon") or max(int(arm["experiment"]["steps"]) for arm in table["arms"].values()))
+    """The step before which what starts counts: that of the study, or of its longest run."""
+    arms = table["arms"].values()
+    planned = max(int(arm["experiment"]["steps"]) for arm in arms)
+    return int(table.get("horizon") or max(planned, *(run["steps"] for arm in arms for run in arm["runs"])))
 
 
 def compared(table: dict[str, Any], names: Iterable[str], control: str, event: str = "first") -> dict[str, Comparison]:
@@ -413,14 +421,12 @@ def joined(study: Study, *tables: Mapping[str, Any]) -> dict[str, Any]:
     arms: dict[str, Any] = {}
     for name in study.arms:
         found = [table["arms"][name] for table in tables if name in table["arms"]]
-        if any(experiment_from(arm["experiment"]) != study.arms[name] for arm in found):
+        steps = study.arms[name].steps
+        if any(experiment_from(arm["experiment"]).but(steps=steps) != study.arms[name] for arm in found):
             raise ValueError(f"The table there does not have the configuration of arm {name!r}; use another folder.")
-        runs = sorted((run for arm in found for run in arm["runs"]), key=lambda run: (run["seed"], run["steps"]))
-        if runs:
-            arms[name] = {
-                "experiment": found[0]["experiment"],
-                "runs": list({run["seed"]: run for run in runs}.values()),
-            }
+        if found:
+            runs = _longest(run for arm in found for run in arm["runs"])
+            arms[name] = {"experiment": found[0]["experiment"], "runs": runs}
     control = study.control if study.control in arms else next(iter(arms))
     environments = [table["environment"] for table in tables]
     environment = {

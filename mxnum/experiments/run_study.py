@@ -62,7 +62,8 @@ def run_study(
         Only these arms; how many seeds, and the first (default: the study's). The records that come back are of
         everything in the store.
     changes
-        Other values for fields of every `Experiment`, as ``{"steps": 200}``; use a store of its own for them.
+        Other values for fields of every `Experiment`, as ``{"rate": 0.1}``; use a store of its own for them. More
+        ``"steps"`` prolong the runs that are there.
     processes, stack, niceness, scheduler
         How many processes (default: one for each core), how many seeds each trains together, how politely; or the
         address of a dask.distributed scheduler. The bits depend on none of them.
@@ -95,6 +96,7 @@ def run_study(
         measure_every=whole.measure_every,
         machine=machine,
         measure_above=whole.measure_above,
+        keeps_checkpoint=whole.keeps_checkpoints,
     )
     say(f"{whole.name}: {len(wanted)} arms, {count} seeds from {first}, {len(tasks)} tasks to do.")
     if scheduler:

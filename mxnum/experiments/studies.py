@@ -41,6 +41,8 @@ class Study:
     horizon: int | None = None
     #: Measure also at every step after a loss above this times the least so far.
     measure_above: float | None = None
+    #: Whether runs keep their last checkpoint, so that more steps can follow: as large as three times the parameters.
+    keeps_checkpoints: bool = False
 
     @property
     def setting(self) -> str:
@@ -344,6 +346,7 @@ STUDIES = {
             "paper scale, FP32",
             measure_every=50,
             measure_above=3.0,
+            keeps_checkpoints=True,
         ),
         Study(
             "paper-rates",
@@ -353,6 +356,7 @@ STUDIES = {
             "FP32, rate 0.0012",
             measure_every=50,
             measure_above=3.0,
+            keeps_checkpoints=True,
         ),
     )
 }

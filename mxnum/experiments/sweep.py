@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from mxnum import errors
+from mxnum.experiments import storage
 from mxnum.experiments.config import Experiment
 
 Say = Callable[[str], None]
@@ -71,6 +72,7 @@ class Task:
     measure_every: int = 0
     machine: str = "cpu"
     measure_above: float | None = None
+    keeps_checkpoint: bool = False
 
     @property
     def label(self) -> str:
@@ -133,8 +135,9 @@ def tasks_for(
     measure_every: int = 0,
     machine: str = "cpu",
     measure_above: float | None = None,
+    keeps_checkpoint: bool = False,
 ) -> list[Task]:
-    """The runs that are not yet on disk, seeds in groups of `stack`, first seeds of every arm first."""
+    """The runs that are not on disk with all their steps, in groups of `stack` seeds, first seeds of each arm first."""
     seeds = list(seeds)
     if len({arm_directory(root, arm) for arm in arms}) < len(arms):
         raise ValueError(f"Argument 'arms' must not have names that lead to the same folder: {sorted(arms)}.")
@@ -142,10 +145,15 @@ def tasks_for(
     for start in range(0, len(seeds), stack):
         for arm, experiment in arms.items():
             directory = arm_directory(root, arm)
-            group = tuple(s for s in seeds[start : start + stack] if not (directory / f"seed-{s}.json").exists())
+            group = tuple(s for s in seeds[start : start + stack] if _lacks(directory / f"seed-{s}.json", experiment))
             if group:
-                tasks.append(Task(arm, experiment, group, directory, measure_every, machine, measure_above))
+                how = measure_every, machine, measure_above, keeps_checkpoint
+                tasks.append(Task(arm, experiment, group, directory, *how))
     return tasks
+
+
+def _lacks(run: Path, experiment: Experiment) -> bool:
+    return not run.exists() or storage.read_json(run)["experiment"]["steps"] < experiment.steps
 
 
 def run_task(task: Task, progress: Any = None) -> None:
@@ -161,6 +169,7 @@ def run_task(task: Task, progress: Any = None) -> None:
         measure_every=task.measure_every,
         measure_above=task.measure_above,
         checkpoint=task.directory / name,
+        keep_checkpoint=task.keeps_checkpoint,
         report=lambda step, losses, training: tell(step),
         machine=task.machine,
     )

@@ -3,9 +3,10 @@ from __future__ import annotations
 import sys
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from mxnum.experiments import studies
+from mxnum.experiments import report, studies
 from mxnum.experiments.config import Experiment, Operand
 from mxnum.experiments.run_study import run_study
 
@@ -51,9 +52,32 @@ def test_nothing_but_failures(tmp_path):
 
 def test_runs_of_another_configuration_are_refused_before_anything_runs(tmp_path):
     run_study("quick", tmp_path, arms=["FP32"], seeds=1, changes=TINY, processes=1, say=lambda line: None)
-    with pytest.raises(ValueError, match=r"does not have the configuration of arm 'FP32' \(steps 6, not 7\)"):
-        run_study("quick", tmp_path, seeds=2, changes=TINY | {"steps": 7}, processes=1)
+    with pytest.raises(ValueError, match=r"does not have the configuration of arm 'FP32' \(rate 0.012, not 0.5\)"):
+        run_study("quick", tmp_path, seeds=2, changes=TINY | {"rate": 0.5}, processes=1)
     assert len(list(tmp_path.rglob("seed-*.json"))) == 1
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_more_steps_prolong_the_runs_that_are_there(tmp_path, keeps):
+    tiny = Experiment(**TINY)
+    study = studies.Study("mine", "?", {"a": tiny, "b": tiny.but(rate=0.1)}, 2, "a", keeps_checkpoints=keeps)
+    run_study(study, tmp_path / "r", processes=1)
+    assert len(list(tmp_path.rglob("checkpoint-*"))) == (2 if keeps else 0)
+    said: list[str] = []
+    run_study(study, tmp_path / "r", arms=["b"], changes={"steps": 9}, processes=1, say=said.append)
+    assert said[0].endswith("1 tasks to do.")
+    run_study(study, tmp_path / "at once", arms=["b"], changes={"steps": 9}, processes=1)
+    for seed in (39304300, 39304301):
+        prolonged, whole = (next((tmp_path / store).rglob(f"b/seed-{seed}.npz")) for store in ("r", "at once"))
+        assert np.load(prolonged)["losses"].tobytes() == np.load(whole)["losses"].tobytes()
+    outcome = run_study(study, tmp_path / "r", processes=1, say=said.append)  # shorter again: nothing to do
+    assert "0 tasks to do" in said[-1]
+    report.write(study, tmp_path / "r", tmp_path / "results", add=True)
+    again = report.write(study, tmp_path / "r", tmp_path / "results", unfinished=True, add=True)
+    for table in (outcome.table, again):
+        steps = {name: [run["steps"] for run in arm["runs"]] for name, arm in table["arms"].items()}
+        assert steps == {"a": [6, 6], "b": [9, 9]}
+        assert report.horizon_of(table) == 9
 
 
 def test_mistakes(tmp_path):
