@@ -118,11 +118,13 @@ def _diverges(runs: list[Course], controls: list[Course]) -> bool | None:
     if all(not run.counted for run, _ in pairs):
         return False
     stayed = all(run.counted and run.counted[-1].end is None for run, _ in pairs)
-    return True if stayed and not any(control.counted for _, control in pairs) else None
+    calm = all(not fp32.counted and (not run.counted or fp32.steps > run.counted[0].start) for run, fp32 in pairs)
+    return True if stayed and calm else None
 
 
 def _told(runs: list[Course]) -> str:
     risen, ends = sum(bool(run.counted) for run in runs), [run.final for run in runs if run.final is not None]
-    steps = min(run.steps for run in runs)
-    text = f"{risen} of {counted(len(runs), 'run')} with an excursion in {steps:,} steps"
+    least, most = (limit(run.steps for run in runs) for limit in (min, max))
+    steps = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    text = f"{risen} of {counted(len(runs), 'run')} with an excursion in {steps} steps"
     return text + (f", ending at {min(ends):.4f}" + (f" to {max(ends):.4f}" if len(ends) > 1 else "") if ends else "")

@@ -31,6 +31,14 @@ def test_an_arm_is_decided_from_two_pairs_on(tmp_path, spans, of_fp32, holds):
     assert found[0].what.startswith("E4M3 diverges")
 
 
+def test_a_control_that_ended_before_the_excursion_decides_nothing(tmp_path):
+    arms = {FP32: followed([CALM, CALM], steps=500), E4M3: followed([AWAY, AWAY])}
+    arms[E4M3][0]["steps"] = 900
+    (found,) = paper_size.divergence(context(tmp_path, "paper-scale", arms))
+    assert found.holds is None
+    assert "2 of 2 runs with an excursion in 900 to 1,000 steps" in found.numbers
+
+
 def test_what_was_run_is_told(tmp_path):
     arms = {E4M3: followed([CALM]), CODE: followed([BACK])}
     made = context(tmp_path, "paper-scale", arms)
