@@ -215,7 +215,11 @@ class _Session:
         if name == "interventions.json":
             seeds, small = range(seed, seed + ACTED_ON), studies.get("small")
             try:
-                found = interventions.gather(small, "E2M1", seeds, PLAN, self.store.runs, self._aside(study))
+                found = interventions.gather(
+                    small, "E2M1", seeds, PLAN, self.store.runs, processes=self.request.processes,
+                    say=self._aside(study),
+                    show=lambda state: self.watch.at("training", state.done, state.total, str(state)),
+                )  # fmt: skip
             except interventions.NothingDivergedError as error:
                 self.impossible[name] = str(error)
                 self.watch.say(str(error))

@@ -39,9 +39,9 @@ def run(
     arms: Annotated[str | None, typer.Option(help="Only these arms, separated by semicolons.")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Draw new seeds instead of the recorded ones.")] = False,
-    processes: Annotated[int | None, typer.Option(min=1, help="Processes (default: one for each core).")] = None,
+    processes: options.Processes = None,
     stack: Annotated[int, typer.Option(min=1, help="Seeds that one process trains together.")] = 6,
-    nice: Annotated[int, typer.Option(min=0, max=19, help="Lower the priority of the processes by this.")] = 0,
+    nice: options.Nice = 0,
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Run on this dask.distributed cluster.")
     ] = None,
@@ -109,18 +109,35 @@ def interventions(
     lead: Annotated[int, typer.Option(min=1, help="Steps before the divergence.")] = 300,
     watch: Annotated[int, typer.Option(min=1, help="Steps to watch after the action.")] = 1500,
     perturbed: Annotated[int, typer.Option(min=1, help="Perturbed controls for each seed.")] = 4,
+    first_seed: Annotated[int | None, typer.Option(help="The first of the seeds (default: the study's).")] = None,
+    processes: options.Processes = None,
+    nice: options.Nice = 0,
+    machine: options.Machine = "cpu",
     runs: Runs = Path("runs"),
     results: Results = None,
 ) -> None:
-    """Act at a checkpoint before the blow-up; seeds that are on disk are not run again."""
+    """Act at a checkpoint before the blow-up; the same command continues after Ctrl-C or a failure.
+
+    A seed begins at the checkpoint of its run of the study, if one is in the same folder and not of after the blow-up.
+    """
     from mxnum import errors
+    from mxnum.cli.main import INTERRUPTED
+    from mxnum.cli.watching import ended_by_signals
+    from mxnum.experiments import machine as machines
     from mxnum.experiments import storage, studies
     from mxnum.experiments.interventions import Plan, gather, summary
 
     chosen = studies.get(study)
     arm = errors.choose("base", base, tuple(chosen.arms))
-    drawn = range(studies.FIRST_SEED, studies.FIRST_SEED + seeds)
-    table = gather(chosen, arm, drawn, Plan(lead, watch, perturbed), runs)
+    machines.check(machine)
+    first = chosen.first_seed if first_seed is None else first_seed
+    plan, drawn = Plan(lead, watch, perturbed), range(first, first + seeds)
+    try:
+        with ended_by_signals():
+            table = gather(chosen, arm, drawn, plan, runs, machine=machine, processes=processes, niceness=nice)
+    except KeyboardInterrupt:
+        typer.echo("Interrupted; the same command continues.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
     folder, text = results or runs / "results", summary(table)
     storage.write_json(folder / "interventions.json", table)
     storage.write_text(folder / "interventions.md", text + "\n")

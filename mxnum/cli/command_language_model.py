@@ -24,8 +24,8 @@ def language_model(
         Path | None, typer.Option("--out", "-o", help="Folder of runs and tables (default: named as the study).")
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds, instead of those of the file.")] = None,
-    processes: Annotated[int | None, typer.Option(min=1, help="Processes (default: one for each core).")] = None,
-    nice: Annotated[int, typer.Option(min=0, max=19, help="Lower the priority of the processes by this.")] = 0,
+    processes: options.Processes = None,
+    nice: options.Nice = 0,
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Run on this dask.distributed cluster.")
     ] = None,

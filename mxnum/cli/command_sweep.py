@@ -23,11 +23,11 @@ def sweep(
         Path | None, typer.Option("--out", "-o", help="Folder of runs and tables (default: named as the study).")
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds, instead of those of the file.")] = None,
-    processes: Annotated[int | None, typer.Option(min=1, help="Processes (default: one for each core).")] = None,
+    processes: options.Processes = None,
     stack: Annotated[
         int | None, typer.Option(min=1, help="Seeds that one process trains together (default: 3).")
     ] = None,
-    nice: Annotated[int, typer.Option(min=0, max=19, help="Lower the priority of the processes by this.")] = 0,
+    nice: options.Nice = 0,
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Run on this dask.distributed cluster.")
     ] = None,

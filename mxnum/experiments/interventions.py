@@ -6,7 +6,7 @@ the same step again, and controls whose parameters were changed by one part in a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,11 @@ from mxnum.experiments import storage
 from mxnum.experiments.config import BFLOAT16, FLOAT32, Experiment, Operand, Precision
 from mxnum.experiments.divergence import IN_A_ROW
 from mxnum.experiments.inference import holm, mean_interval, sign_flip
-from mxnum.experiments.loop import Training, one_blas_thread
+from mxnum.experiments.loop import Training, load, one_blas_thread, save, train
+from mxnum.experiments.machine import machine as machine_named
 from mxnum.experiments.studies import Study
 from mxnum.experiments.survival import Arm
+from mxnum.experiments.sweep import Show, arm_directory, checkpoint_name, run_all, telling
 
 Array = Any
 PERTURBATION = 1e-6
@@ -60,53 +62,182 @@ class Plan:
     every: int = 50
 
 
-def act(base: Experiment, seed: int, plan: Plan, say: Callable[[str], None] = print) -> dict[str, Any] | None:
-    """One seed: the base run up to its divergence, and every action from the checkpoint. None if it never diverges."""
-    training, states = Training(base, (seed,)), {}
-    with one_blas_thread():
-        while training.step < base.steps and training.runs[0].diverged is None:
-            if training.step % plan.every == 0:
-                states[training.step] = training.state()
-                for old in [s for s in states if s < training.step - plan.lead - IN_A_ROW - 2 * plan.every]:
-                    del states[old]
-            training.advance()
+@dataclass(frozen=True)
+class Base:
+    """A run up to its divergence; `start.npz` is its state some steps before, and `base.json` says when these were.
+
+    Its last states are on disk, so that it can be interrupted. It goes on from a run of the study where a checkpoint of
+    one is there that has not diverged, and prolongs itself where more steps are asked for.
+    """
+
+    experiment: Experiment
+    seeds: tuple[int, ...]
+    directory: Path
+    plan: Plan
+    machine: str = "cpu"
+    checkpoint: Path | None = None
+    arm: str = "base"
+
+    @property
+    def label(self) -> str:
+        return f"up to the divergence, seed {self.seeds[0]}"
+
+    @property
+    def steps(self) -> int:
+        return self.experiment.steps
+
+    def found(self) -> dict[str, Any] | None:
+        """When it diverged, and the step of the state before; None where this is not known yet."""
+        path = self.directory / "base.json"
+        found: dict[str, Any] | None = storage.read_json(path) if path.exists() else None
+        return None if found and found["diverged"] is None and found["steps"] < self.steps else found
+
+    def run(self, progress: Any) -> None:
+        """Train until the loss rises, or to the end."""
+        training = Training(self.experiment, self.seeds, machine_named(self.machine))
+        tell = telling(self.label, progress)
+        states = {int(path.stem.removeprefix("state-")): path for path in self.directory.glob("state-*.npz")}
+        if states:
+            load(training, states[max(states)])
+        elif self.checkpoint is not None and self.checkpoint.exists() and not _has_diverged(self.checkpoint):
+            load(training, self.checkpoint)
+        with one_blas_thread():
+            while training.step < self.steps and training.runs[0].diverged is None:
+                if training.step % self.plan.every == 0 or not states:
+                    states[training.step] = self.directory / f"state-{training.step}.npz"
+                    save(training, states[training.step])
+                    for old in [s for s in states if s < training.step - self.plan.lead - IN_A_ROW - self.plan.every]:
+                        states.pop(old).unlink()
+                training.advance()
+                tell(training.step)
         diverged = training.runs[0].diverged
+        found: dict[str, Any] = {"seed": self.seeds[0], "diverged": diverged, "steps": training.step}
         if diverged is None:
-            say(f"seed {seed}: no divergence in {base.steps} steps")
+            save(training, self.directory / f"state-{training.step}.npz")
+        else:
+            before = [step for step in states if step <= diverged - self.plan.lead]
+            found["start"] = max(before, default=min(states))
+            states.pop(found["start"]).replace(self.directory / "start.npz")
+            for path in states.values():
+                path.unlink()
+        storage.write_json(self.directory / "base.json", found)
+
+
+@dataclass(frozen=True)
+class Branch:
+    """What becomes of a run from a state of it, under other rules or from slightly other parameters."""
+
+    arm: str
+    experiment: Experiment
+    seeds: tuple[int, ...]
+    directory: Path
+    #: Where the state is, and the step of it.
+    state: Path
+    start: int
+    watch: int
+    #: Which perturbation, if one.
+    perturbed: int | None = None
+    machine: str = "cpu"
+
+    @property
+    def label(self) -> str:
+        return f"{self.arm}, seed {self.seeds[0]}"
+
+    @property
+    def steps(self) -> int:
+        return self.watch
+
+    def run(self, progress: Any) -> None:
+        """Train for the steps of the watch, and save the run."""
+        tell, seed = telling(self.label, progress), self.seeds[0]
+        arrays = storage.read_arrays(self.state)
+        state = {name[6:]: value for name, value in arrays.items() if name.startswith("state_")}
+        if self.perturbed is not None:
+            normal = np.random.default_rng([seed, self.perturbed]).standard_normal(state["parameters"].shape)[0]
+            state["parameters"][0] *= 1 + PERTURBATION * normal
+        (run,) = train(
+            self.experiment.but(steps=self.start + self.watch), self.seeds, machine=self.machine, state=state,
+            checkpoint=self.directory / f"checkpoint-{seed}.npz", report=lambda step, *_: tell(step - self.start),
+        )  # fmt: skip
+        run.save(self.directory)
+
+    def outcome(self) -> dict[str, Any] | None:
+        """In numbers; None if it was not run."""
+        path = self.directory / f"seed-{self.seeds[0]}.json"
+        if not path.exists():
             return None
-        start = max(s for s in states if s <= max(diverged - plan.lead, 0))
-        say(f"seed {seed}: diverges at {diverged}; acting at {start}")
-        outcome: dict[str, Any] = {"seed": seed, "diverged": diverged, "start": start, "outcomes": {}}
-
-        def follow(names: list[str], experiment: Experiment, state: dict[str, Array]) -> None:
-            branch = Training(experiment, (seed,) * len(names))
-            branch.restore(state)
-            while branch.step < start + plan.watch:
-                branch.advance()
-            for name, run in zip(names, branch.runs, strict=True):
-                after = None if run.diverged is None else run.diverged - start
-                outcome["outcomes"][name] = {
-                    "diverged_after": after,
-                    "watched": run.steps,
-                    "last_loss": float(np.median(run.losses[-50:])),
-                }
-                say(f"  {name}: " + (f"not in {run.steps} steps" if after is None else f"after {after} steps"))
-
-        state = states[start]
-        controls = ["unperturbed"] + [f"perturbed {index + 1}" for index in range(plan.perturbed)]
-        follow(controls, base, _perturbed(state, seed, plan.perturbed))
-        for name, experiment in actions(base).items():
-            follow([name], experiment, state)
-    return outcome
+        run, losses = storage.read_json(path), storage.read_arrays(path.with_suffix(".npz"))["losses"]
+        after = None if run["diverged"] is None else run["diverged"] - self.start
+        return {"diverged_after": after, "watched": run["steps"], "last_loss": float(np.median(losses[-50:]))}
 
 
-def _perturbed(state: dict[str, Array], seed: int, count: int) -> dict[str, Array]:
-    """The state of one run, and copies of it with slightly other parameters, as the states of a stack."""
-    stack = {name: value if value.ndim == 0 else np.repeat(value, 1 + count, axis=0) for name, value in state.items()}
-    for index in range(count):
-        normal = np.random.default_rng([seed, index]).standard_normal(state["parameters"].shape)[0]
-        stack["parameters"][index + 1] *= 1 + PERTURBATION * normal
-    return stack
+def _has_diverged(checkpoint: Path) -> bool:
+    return bool((storage.read_arrays(checkpoint)["diverged"] >= 0).any())
+
+
+def branches(base: Base) -> list[Branch]:
+    """The controls and the actions of a run that diverged, from the state before."""
+    found = base.found()
+    if found is None or found["diverged"] is None:
+        return []
+
+    def branch(name: str, experiment: Experiment, perturbed: int | None = None) -> Branch:
+        state, start, watch = base.directory / "start.npz", found["start"], base.plan.watch
+        folder = arm_directory(base.directory, name)
+        return Branch(name, experiment, base.seeds, folder, state, start, watch, perturbed, base.machine)
+
+    controls = [branch(f"perturbed {i + 1}", base.experiment, i) for i in range(base.plan.perturbed)]
+    acted = [branch(name, experiment) for name, experiment in actions(base.experiment).items()]
+    return [branch("unperturbed", base.experiment), *controls, *acted]
+
+
+class NothingDivergedError(ValueError):
+    """There is nothing to act on."""
+
+
+def gather(
+    study: Study,
+    base: str,
+    seeds: Iterable[int],
+    plan: Plan,
+    runs: Path,
+    *,
+    machine: str = "cpu",
+    processes: int | None = None,
+    niceness: int = 0,
+    say: Callable[[str], None] = print,
+    show: Show | None = None,
+) -> dict[str, Any]:
+    """Each seed of an arm that diverges, and every action from a state of it before: a table for `rows`.
+
+    It may be interrupted: the same call goes on, and what is on disk is not run again. Where a run of the study is
+    in the same folder, on the same machine, and its checkpoint is of before a divergence, the seed begins there.
+    """
+    experiment, own = study.arms[base], arm_directory(runs / study.setting, base)
+    name = f"{base}-lead-{plan.lead}-watch-{plan.watch}-{plan.perturbed}"
+    folder = arm_directory(runs / study.setting / "interventions", name if machine == "cpu" else f"{name}-{machine}")
+    bases = [
+        Base(experiment, (s,), folder / f"seed-{s}", plan, machine, own / checkpoint_name((s,), machine)) for s in seeds
+    ]
+    _all_run([each for each in bases if each.found() is None], processes, niceness, say, show)
+    acted = {each: branches(each) for each in bases}
+    _all_run([b for each in acted.values() for b in each if b.outcome() is None], processes, niceness, say, show)
+    done = [
+        (one.found() or {}) | {"outcomes": {branch.arm: branch.outcome() for branch in each}}
+        for one, each in acted.items()
+        if each
+    ]
+    if not done:
+        raise NothingDivergedError("No seed diverged, so there is nothing to act on; take more seeds or another arm.")
+    environment = storage.environment() | dict(machine_named(machine).about)
+    return {"study": study.name, "base": base, "plan": vars(plan), "seeds": done, "environment": environment}
+
+
+def _all_run(tasks: Sequence[Base | Branch], *how: Any) -> None:
+    processes, niceness, say, show = how
+    failed = run_all(tasks, processes=processes, niceness=niceness, say=say, show=show)
+    if failed:
+        raise RuntimeError(f"{failed[0]}; the same command tries again.")
 
 
 @dataclass(frozen=True)
@@ -197,26 +328,3 @@ def _reading(arm: Arm, delay: tuple[float, float, float] | None, p: float) -> st
     if delay[0] < 0:
         return "hastened"
     return "averted while watched" if arm.events == 0 else "delayed"
-
-
-class NothingDivergedError(ValueError):
-    """There is nothing to act on."""
-
-
-def gather(
-    study: Study, base: str, seeds: Iterable[int], plan: Plan, runs: Path, say: Callable[[str], None] = print
-) -> dict[str, Any]:
-    """What `act` gives for each seed of an arm that diverges; seeds that are on disk are not run again."""
-    name = f"{base}-lead-{plan.lead}-watch-{plan.watch}-{plan.perturbed}"
-    folder, done = runs / study.setting / "interventions" / name, []
-    for seed in seeds:
-        path = folder / f"seed-{seed}.json"
-        if not path.exists():
-            storage.write_json(path, act(study.arms[base], seed, plan, say))
-        outcome = storage.read_json(path)
-        if outcome is not None:
-            done.append(outcome)
-    if not done:
-        raise NothingDivergedError("No seed diverged, so there is nothing to act on; take more seeds or another arm.")
-    environment = storage.environment()
-    return {"study": study.name, "base": base, "plan": vars(plan), "seeds": done, "environment": environment}

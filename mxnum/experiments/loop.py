@@ -230,6 +230,7 @@ def train(
     checkpoint_every: int = 500,
     checkpoint_seconds: float = 120,
     keep_checkpoint: bool = False,
+    state: dict[str, Array] | None = None,
     report: Callable[[int, Array, list[Run]], None] | None = None,
     machine: str = "cpu",
 ) -> list[Run]:
@@ -245,6 +246,8 @@ def train(
         A file to write every `checkpoint_every` steps, after `checkpoint_seconds` and before an interruption, and to
         continue from if it exists. The trajectory is the same bit for bit. It is deleted at the end, or with
         `keep_checkpoint` written once more, so that a call with more steps goes on.
+    state
+        Begin from this `Training.state` of the same seeds, perhaps of another experiment; the histories begin there.
     report
         Called after each step with the step, the losses and the runs.
     machine
@@ -254,6 +257,8 @@ def train(
     training = Training(experiment, seeds, machine_named(machine))
     if checkpoint is not None and checkpoint.exists():
         load(training, checkpoint)
+    elif state is not None:
+        training.restore(state)
     saved, rises = time.monotonic(), False
     with one_blas_thread(), Interruptions() as interruptions:
         while training.step < experiment.steps:
