@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     path = (Path(options.out) if options.out else RESULTS) / f"{_stem(asked, session)}.json"
     result = _started(asked, session, _command(options))
     if options.resume:
-        _take_finished(result, path)
+        _take_earlier(result, path)
     interrupted = _run(result, session, path)
     for answer in result.answers:
         print(f"\n{answer.title}\n")
@@ -94,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sizes", nargs="+", default=[], metavar="N", help="element counts: 64K 16M 2^24")
     parser.add_argument("--seed", type=int, default=1, help="of the input data (default: 1)")
     parser.add_argument("--out", metavar="FOLDER", help="where to save (default: benchmarks/results)")
-    parser.add_argument("--resume", action="store_true", help="keep the answers that an interrupted run has finished")
+    parser.add_argument("--resume", action="store_true", help="keep what an interrupted run has measured")
     parser.add_argument(
         "--render",
         nargs="?",
@@ -152,8 +153,8 @@ def _started(asked: list[str], session: Session, command: str) -> Result:
     return Result(machine.describe(), settings)
 
 
-def _take_finished(result: Result, path: Path) -> None:
-    """Keep the finished answers of an earlier run of the same sources, machine and settings."""
+def _take_earlier(result: Result, path: Path) -> None:
+    """Keep the answers, whole or not, of an earlier run of the same sources, machine and settings."""
     if not path.exists():
         return
     try:
@@ -169,7 +170,7 @@ def _take_finished(result: Result, path: Path) -> None:
     if differing:
         print(f"not resumed: another {', '.join(differing)}", file=sys.stderr)
         return
-    result.answers = [answer for answer in earlier.answers if answer.finished]
+    result.answers = earlier.answers
     result.machine, result.quietness = earlier.machine, earlier.quietness
 
 
@@ -180,16 +181,17 @@ def _run(result: Result, session: Session, path: Path) -> bool:
     result.answers = []
     names = result.settings["questions"]
     for number, name in enumerate(names, 1):
-        if name in done:
+        if name in done and done[name].finished:
             result.answers.append(done[name])
             continue
         question = questions.get(name)
         answer = Answer(name, question.TITLE, question.TEXT)
         result.answers.append(answer)
+        asked = replace(session, earlier=done[name].known()) if name in done else session
         begun = saved = monotonic()
         progress = _Progress(f"[{number}/{len(names)}] {name}")
         try:
-            for table, measurement in question.measure(session):
+            for table, measurement in question.measure(asked):
                 answer.add(table, measurement)
                 progress.show(f"{measurement.row}, {measurement.column}: {tables.cell(measurement)}")
                 if monotonic() - saved > SAVE_EVERY:

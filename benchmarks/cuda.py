@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
+import multiprocessing
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 import mxnum as mx
-from benchmarks import data
+from benchmarks import cuda_bits, data, machine
 from benchmarks.questions import Case, Cells, Session
 from benchmarks.record import Measurement, Table
-from mxnum import formats
 
 TITLE = "On a GPU: the same bits, and how close to a copy?"
-TEXT = """First the bits: what kernels make is compared with what the CPU makes, for random numbers in every format and
-rounding, with types, scale rules, overflows and layouts in turn, and for every float32 bit pattern under eight scales.
-Then the speed: times are multiples of the device's own copy, counting bytes. 1.00 is a kernel that reads and writes as
-fast as a copy does; the goal of 85 % of its bandwidth is 1.18. Ten calls are queued for each measurement."""
+TEXT = """First the bits. Arrays of each library, on the default stream and on one of their own. What kernels make
+beside what the CPU makes: random numbers in every format and rounding, with types, scale rules, overflows and layouts
+in turn; packed codes; products; every number of 16 bits; every float32 bit pattern under eight scales. The tests of the
+CUDA engine. Then the speed: times are multiples of the device's own copy, counting bytes. 1.00 is a kernel that reads
+and writes as fast as a copy does; the goal of 85 % of its bandwidth is 1.18. Ten calls are queued at a time."""
 
 DEVICE = Table("device", "The device", "", plot="none")
+SUITE = Table("suite", "Tests", "", plot="none")
+LIBRARIES = Table("libraries", "Elements of arrays of each library, all equal", "elements", plot="none")
 EQUALITY = Table("equality", "Elements compared with the CPU, all equal", "elements", plot="none")
 SPEED = Table("speed", "Time per byte, in multiples of the device's copy", "the device's copy")
 
@@ -31,7 +39,7 @@ LIMIT = 1 / 0.85
 CALLS = 10
 #: Bytes that a copy of float32 moves for each element.
 COPIED = 8.0
-SCALES = (0, 1, 90, 127, 128, 170, 253, 254)
+_TESTS = "tests/engine/cuda"
 
 
 def require() -> None:
@@ -48,7 +56,9 @@ def measure(session: Session) -> Cells:
     """What the device is, whether its bits are right, and how fast it is."""
     require()
     yield from _device()
+    yield from _libraries(session)
     yield from _equality(session)
+    yield from _suite(session)
     yield from _speed(session)
 
 
@@ -72,98 +82,81 @@ def _device() -> Cells:
 # Equality
 
 
+def _suite(session: Session) -> Cells:
+    """The tests of the CUDA engine, as CI has them in the simulator."""
+
+    def run() -> Measurement:
+        if session.quick:
+            return Measurement(_TESTS, "passed", skipped="a quick run")
+        workers = ["-n", str(_processes())] if importlib.util.find_spec("xdist") else []
+        command = [sys.executable, "-m", "pytest", "-q", _TESTS, *workers]
+        done = subprocess.run(command, cwd=machine.ROOT, capture_output=True, text=True)
+        last = (done.stdout.strip().splitlines() or [done.stderr.strip()])[-1].strip("= ")
+        return Measurement(
+            _TESTS, "passed", text=last if done.returncode == 0 else "", failed=last * bool(done.returncode)
+        )
+
+    yield session.cell(SUITE, _TESTS, "passed", run)
+
+
+def _libraries(session: Session) -> Cells:
+    count = 1 << 10 if session.quick else 1 << 24
+    for name, on_stream in itertools.product(cuda_bits.LIBRARIES, (False, True)):
+        column = "on a stream of its own" if on_stream else "arrays"
+        yield session.cell(LIBRARIES, name, column, partial(_of_library, name, column, on_stream, count, session.seed))
+
+
+def _of_library(name: str, column: str, on_stream: bool, count: int, seed: int) -> Measurement:
+    try:
+        number, wrong = cuda_bits.of_library(name, on_stream, count, seed)
+    except ImportError as problem:
+        return Measurement(name, column, skipped=str(problem))
+    return _said(name, column, number, wrong)
+
+
 def _equality(session: Session) -> Cells:
-    count = 1 << 12 if session.quick else 1 << 22
-    whole = 1 << 14 if session.quick else 1 << 32
+    """In processes of their own on a GPU: compiling is most of it."""
+    count, patterns = (1 << 12, 1 << 14) if session.quick else (1 << 22, 1 << 32)
     if session.sizes:
-        count, whole = min(session.sizes), 2 * min(session.sizes)
-    for name in formats.names("e8m0"):
-        for column, comparisons in (
-            ("random patterns", _random(name, count, session)),
-            ("every float32", _all(name, whole)),
-        ):
-            compared, wrong = 0, ""
-            for size, difference in comparisons:
-                compared += size
-                wrong = wrong or difference
-                if wrong:
-                    break
-            yield EQUALITY, Measurement(name, column, text=f"{compared:,}" if not wrong else "", failed=wrong)
+        count, patterns = min(session.sizes), 2 * min(session.sizes)
+    every = list(cuda_bits.comparisons(count, patterns, session.seed))
+    left = [one for one in every if session.known(EQUALITY, one.format, one.kind) is None]
+    with _workers() as submit:
+        answers = {one: submit(one.run) for one in left}
+        for one in every:
+            run = partial(_compared, one, answers.get(one))
+            yield session.cell(EQUALITY, one.format, one.kind, run)
 
 
-#: How many elements were compared, and what was different, in words.
-Compared = Iterator[tuple[int, str]]
+def _compared(one: cuda_bits.Comparison, answer: Any) -> Measurement:
+    try:
+        return _said(one.format, one.kind, *answer())
+    except Exception as error:
+        return Measurement(one.format, one.kind, failed=f"{type(error).__name__}: {error}".splitlines()[0])
 
 
-def _random(name: str, count: int, session: Session) -> Compared:
-    """Random bit patterns, in blocks of like magnitude, under every rounding, type and layout in turn."""
-    rng = np.random.default_rng(session.seed)
-    layouts: tuple[dict[str, Any], ...] = ({}, {"axis": 0}, {"block_shape": (4, 8)}, {"block_size": 100})
-    rules, overflows = list(mx.ScaleRule), list(mx.Overflow)
-    dtypes, place = list(formats.FLOATS), list(formats.names("e8m0")).index(name)
-    for number, rounding in enumerate(mx.Rounding):
-        turn, dtype = number + 3 * place, dtypes[(number + place) % 4]
-        x = _patterns(rng, dtype, data.shape(count))
-        modes: dict[str, Any] = {
-            "rounding": rounding,
-            "scale_rule": rules[turn % 4],
-            "overflow": overflows[turn % 2],
-            **layouts[turn % 3 if turn % 5 else 3],
-        }
-        if rounding == mx.Rounding.SR:
-            modes |= {"seed": turn, "stream": 1 << 33, "sr_bits": 1 + turn % 30}
-        if turn % 7 == 3:
-            modes["offset"] = "float16"
-        yield from _compare(x, name, modes)
+def _said(row: str, column: str, compared: int, wrong: str) -> Measurement:
+    return Measurement(row, column, text="" if wrong else f"{compared:,}", failed=wrong)
 
 
-def _patterns(rng: np.random.Generator, dtype: str, shape: tuple[int, int]) -> Any:
-    """Numbers of neighbouring magnitudes in each row, and anywhere a NaN, an infinity, a subnormal."""
-    fmt = formats.FLOATS[dtype]
-    as_dtype = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
-    spread = (1 << (fmt.exponent_bits - 1)) - 2
-    with np.errstate(all="ignore"):
-        x = rng.standard_normal(shape) * np.exp2(rng.integers(-spread, spread, (shape[0], 1)))
-        x = np.ascontiguousarray((x * np.exp2(rng.integers(-14, 1, shape))).astype(as_dtype))
-    odd = rng.integers(0, x.size, max(1, x.size // 2000))
-    kind = f"u{x.itemsize}"
-    x.reshape(-1).view(kind)[odd] = rng.integers(0, 1 << 16, odd.size, dtype=np.uint16).astype(kind) << (fmt.bits - 16)
-    return x
+@contextmanager
+def _workers() -> Iterator[Callable[[Callable[[], Any]], Callable[[], Any]]]:
+    """What gives a function to another process, and answers with what waits for its result; here in the simulator."""
+    from numba.cuda.core import config
+
+    if config.ENABLE_CUDASIM:
+        yield lambda run: run
+        return
+    pool = ProcessPoolExecutor(_processes(), multiprocessing.get_context("spawn"))
+    try:
+        yield lambda run: pool.submit(run).result
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _all(name: str, whole: int) -> Compared:
-    """Every float32 bit pattern, block by block under another scale."""
-    piece = min(whole, 1 << 26)
-    for first in range(0, whole, piece):
-        step = (1 << 32) // whole
-        patterns = (np.arange(first, first + piece, dtype=np.uint64) * step).astype(np.uint32)
-        x = patterns.view(np.float32)
-        scales = np.resize(np.array(SCALES, np.uint8), x.size // 32)
-        np.random.default_rng(first).shuffle(scales)
-        yield from _compare(x, name, {"scales": scales})
-
-
-def _compare(x: Any, name: str, modes: dict[str, Any]) -> Compared:
-    from numba import cuda
-
-    there = dict(modes)
-    if "scales" in modes:
-        there["scales"] = cuda.to_device(modes["scales"])
-    on_gpu = cuda.to_device(x)
-    said = ", ".join(f"{key}={value}" for key, value in modes.items() if key != "scales")
-    what = f"{x.dtype.name}, {said or 'given scales'}"
-    q, expected = mx.quantize(on_gpu, name, **there), mx.quantize(x, name, **modes)
-    if not q.to_host().equals(expected):
-        yield 0, f"quantize differs: {what}"
-    results: tuple[tuple[str, Any, Any], ...] = (
-        ("dequantize", q.dequantize(), expected.dequantize()),
-        ("fake_quantize", mx.fake_quantize(on_gpu, name, **there), mx.fake_quantize(x, name, **modes)),
-    )
-    for label, got, want in results:
-        bits = f"u{want.itemsize}"
-        if not np.array_equal(got.copy_to_host().view(bits), want.view(bits)):
-            yield 0, f"{label} differs: {what}"
-    yield x.size, ""
+def _processes() -> int:
+    """Each holds some two gigabytes, there and here."""
+    return max(1, min(8, (os.cpu_count() or 1) // 2))
 
 
 # Speed
@@ -172,7 +165,7 @@ def _compare(x: Any, name: str, modes: dict[str, Any]) -> Compared:
 def _speed(session: Session) -> Cells:
     from numba import cuda
 
-    for size in session.sizes_or((1 << 28, 1 << 29), (1 << 20,)):
+    for size in session.sizes_or((1 << 24, 1 << 26, 1 << 28), (1 << 20,)):
         x = cuda.to_device(data.normal(size, session.seed))
         out = cuda.device_array(x.shape, np.float32)
         copy = _queued(partial(out.copy_to_device, x))
@@ -204,4 +197,6 @@ def _calls(x: Any, out: Any) -> Iterator[tuple[str, float, float | None, Callabl
     yield "fake_quantize mxfp8_e4m3, rtz", COPIED, None, partial(fake, rounding="rtz")
     yield "fake_quantize mxfp8_e4m3, sr by seed", COPIED, None, partial(fake, rounding="sr", seed=1)
     yield "fake_quantize mxfp8_e4m3, columns", COPIED + 4, None, partial(fake, axis=0)
+    yield "fake_quantize mxfp8_e4m3, tiles", COPIED + 4, None, partial(fake, block_shape=(16, 16))
+    yield "quantize mxfp4_e2m1, packed", 4.5 + 1 / 32, None, partial(mx.quantize, x, "mxfp4_e2m1", packed=True)
     yield "pack mxfp4_e2m1", 1.5, None, mx.quantize(x, "mxfp4_e2m1").pack

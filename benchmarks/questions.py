@@ -8,8 +8,9 @@ A question is a module of this package with a `TITLE`, a `TEXT` that says what i
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import Protocol
 
@@ -64,6 +65,8 @@ class Session:
     rounds: int = 21
     seconds: float = 1.5
     least: int = 3
+    #: What an interrupted run has of this question, by table, row and column.
+    earlier: Mapping[tuple[str, str, str], Measurement] = field(default_factory=dict)
 
     @classmethod
     def quickly(cls, sizes: tuple[int, ...] | None = None, seed: int = 1) -> Session:
@@ -77,7 +80,17 @@ class Session:
     def compare(self, table: Table, baseline: timing.Function, *cases: Case) -> Cells:
         """Each case against the baseline. An error in one is recorded and does not end the others."""
         for case in cases:
-            yield table, self._measured(baseline, case)
+            yield self.cell(table, case.row, case.column, partial(self._measured, baseline, case))
+
+    def known(self, table: Table, row: str, column: str) -> Measurement | None:
+        """What an interrupted run has found."""
+        return self.earlier.get((table.key, row, column))
+
+    def cell(
+        self, table: Table, row: str, column: str, measure: Callable[[], Measurement]
+    ) -> tuple[Table, Measurement]:
+        """A cell, measured unless it is known."""
+        return table, self.known(table, row, column) or measure()
 
     def _measured(self, baseline: timing.Function, case: Case) -> Measurement:
         if case.run is None:

@@ -66,6 +66,10 @@ class Answer:
     def add(self, table: Table, measurement: Measurement) -> None:
         self.tables.setdefault(table.key, (table, []))[1].append(measurement)
 
+    def known(self) -> dict[tuple[str, str, str], Measurement]:
+        """The cells that did not fail, by table, row and column."""
+        return {(k, m.row, m.column): m for k, (_, found) in self.tables.items() for m in found if not m.failed}
+
     def measurements(self) -> Iterator[Measurement]:
         for _, measurements in self.tables.values():
             yield from measurements

@@ -213,14 +213,14 @@ class _Session:
             self._train_language_models(name, seed)
             return
         if name == "interventions.json":
-            seeds, small = range(seed, seed + ACTED_ON), studies.get("small")
             try:
                 found = interventions.gather(
-                    small, "E2M1", seeds, PLAN, self.store.runs, processes=self.request.processes,
-                    say=self._aside(study),
+                    studies.get("small"), "E2M1", PLAN, self.store.runs, seeds=ACTED_ON, first_seed=seed,
+                    processes=self.request.processes, say=self._aside(study),
                     show=lambda state: self.watch.at("training", state.done, state.total, str(state)),
                 )  # fmt: skip
-            except interventions.NothingDivergedError as error:
+            except (interventions.NothingDivergedError, interventions.RunsFailedError) as error:
+                self.failures += getattr(error, "failures", [])
                 self.impossible[name] = str(error)
                 self.watch.say(str(error))
             else:

@@ -118,23 +118,22 @@ def interventions(
 ) -> None:
     """Act at a checkpoint before the blow-up; the same command continues after Ctrl-C or a failure.
 
-    A seed begins at the checkpoint of its run of the study, if one is in the same folder and not of after the blow-up.
+    The runs are those of `run STUDY` in the same folder; what is missing of them is run first.
     """
     from mxnum import errors
     from mxnum.cli.main import INTERRUPTED
     from mxnum.cli.watching import ended_by_signals
-    from mxnum.experiments import machine as machines
     from mxnum.experiments import storage, studies
     from mxnum.experiments.interventions import Plan, gather, summary
 
     chosen = studies.get(study)
     arm = errors.choose("base", base, tuple(chosen.arms))
-    machines.check(machine)
-    first = chosen.first_seed if first_seed is None else first_seed
-    plan, drawn = Plan(lead, watch, perturbed), range(first, first + seeds)
     try:
         with ended_by_signals():
-            table = gather(chosen, arm, drawn, plan, runs, machine=machine, processes=processes, niceness=nice)
+            table = gather(
+                chosen, arm, Plan(lead, watch, perturbed), runs, seeds=seeds, first_seed=first_seed, machine=machine,
+                processes=processes, niceness=nice,
+            )  # fmt: skip
     except KeyboardInterrupt:
         typer.echo("Interrupted; the same command continues.", err=True)
         raise typer.Exit(INTERRUPTED) from None

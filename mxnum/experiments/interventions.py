@@ -6,7 +6,7 @@ the same step again, and controls whose parameters were changed by one part in a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,13 @@ from mxnum.experiments import storage
 from mxnum.experiments.config import BFLOAT16, FLOAT32, Experiment, Operand, Precision
 from mxnum.experiments.divergence import IN_A_ROW
 from mxnum.experiments.inference import holm, mean_interval, sign_flip
-from mxnum.experiments.loop import Training, load, one_blas_thread, save, train
+from mxnum.experiments.loop import Training, origin, save, train
 from mxnum.experiments.machine import machine as machine_named
+from mxnum.experiments.report import read_run
+from mxnum.experiments.run_study import run_study
 from mxnum.experiments.studies import Study
 from mxnum.experiments.survival import Arm
-from mxnum.experiments.sweep import Show, arm_directory, checkpoint_name, run_all, telling
+from mxnum.experiments.sweep import Failure, Show, arm_directory, run_all, telling
 
 Array = Any
 PERTURBATION = 1e-6
@@ -54,7 +56,7 @@ def actions(base: Experiment) -> dict[str, Experiment]:
 
 @dataclass(frozen=True)
 class Plan:
-    """How far before the divergence to act, and how long to watch."""
+    """How far before the divergence to act (at a multiple of `every`), and how long to watch."""
 
     lead: int = 300
     watch: int = 1500
@@ -63,85 +65,85 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Base:
-    """A run up to its divergence; `start.npz` is its state some steps before, and `base.json` says when these were.
+class Approach:
+    """A run again, up to some steps before its divergence: `start.npz` is its state there.
 
-    Its last states are on disk, so that it can be interrupted. It goes on from a run of the study where a checkpoint of
-    one is there that has not diverged, and prolongs itself where more steps are asked for.
+    It begins at the latest checkpoint of the run that is of before that, if there is one.
     """
 
     experiment: Experiment
-    seeds: tuple[int, ...]
+    seed: int
+    start: int
     directory: Path
-    plan: Plan
+    #: The folder of the run.
+    own: Path
     machine: str = "cpu"
-    checkpoint: Path | None = None
-    arm: str = "base"
+    arm: str = "before the divergence"
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return (self.seed,)
 
     @property
     def label(self) -> str:
-        return f"up to the divergence, seed {self.seeds[0]}"
+        return f"{self.arm}, seed {self.seed}"
 
     @property
     def steps(self) -> int:
-        return self.experiment.steps
+        return self.start
 
-    def found(self) -> dict[str, Any] | None:
-        """When it diverged, and the step of the state before; None where this is not known yet."""
-        path = self.directory / "base.json"
-        found: dict[str, Any] | None = storage.read_json(path) if path.exists() else None
-        return None if found and found["diverged"] is None and found["steps"] < self.steps else found
+    @property
+    def state(self) -> Path:
+        return self.directory / "start.npz"
 
     def run(self, progress: Any) -> None:
-        """Train until the loss rises, or to the end."""
-        training = Training(self.experiment, self.seeds, machine_named(self.machine))
-        tell = telling(self.label, progress)
-        states = {int(path.stem.removeprefix("state-")): path for path in self.directory.glob("state-*.npz")}
-        if states:
-            load(training, states[max(states)])
-        elif self.checkpoint is not None and self.checkpoint.exists() and not _has_diverged(self.checkpoint):
-            load(training, self.checkpoint)
-        with one_blas_thread():
-            while training.step < self.steps and training.runs[0].diverged is None:
-                if training.step % self.plan.every == 0 or not states:
-                    states[training.step] = self.directory / f"state-{training.step}.npz"
-                    save(training, states[training.step])
-                    for old in [s for s in states if s < training.step - self.plan.lead - IN_A_ROW - self.plan.every]:
-                        states.pop(old).unlink()
-                training.advance()
-                tell(training.step)
-        diverged = training.runs[0].diverged
-        found: dict[str, Any] = {"seed": self.seeds[0], "diverged": diverged, "steps": training.step}
-        if diverged is None:
-            save(training, self.directory / f"state-{training.step}.npz")
+        """Train."""
+        way = self.directory / "way.npz"
+        if self.start:
+            tell, experiment = telling(self.label, progress), self.experiment.but(steps=self.start)
+            train(
+                experiment, self.seeds, machine=self.machine, state=self._checkpoint(), checkpoint=way,
+                keep_checkpoint=True, report=lambda step, *_: tell(step),
+            )  # fmt: skip
         else:
-            before = [step for step in states if step <= diverged - self.plan.lead]
-            found["start"] = max(before, default=min(states))
-            states.pop(found["start"]).replace(self.directory / "start.npz")
-            for path in states.values():
-                path.unlink()
-        storage.write_json(self.directory / "base.json", found)
+            save(Training(self.experiment, self.seeds, machine_named(self.machine)), way)
+        way.replace(self.state)
+
+    def _checkpoint(self) -> dict[str, Array] | None:
+        found = None
+        for path in self.own.glob("checkpoint-*.npz"):
+            arrays = storage.read_arrays(path)
+            experiment, about = origin(arrays)
+            fits = experiment is not None and experiment.but(steps=self.experiment.steps) == self.experiment
+            if fits and self.seed in about["seeds"] and _is_here(about["environment"], self.machine):
+                state = _row_of_state(arrays, about["seeds"].index(self.seed))
+                if state["step"] <= self.start and (found is None or state["step"] > found["step"]):
+                    found = state
+        return found
 
 
 @dataclass(frozen=True)
 class Branch:
-    """What becomes of a run from a state of it, under other rules or from slightly other parameters."""
+    """What becomes of a run from there, under other rules or from slightly other parameters."""
 
+    approach: Approach
     arm: str
     experiment: Experiment
-    seeds: tuple[int, ...]
-    directory: Path
-    #: Where the state is, and the step of it.
-    state: Path
-    start: int
     watch: int
     #: Which perturbation, if one.
     perturbed: int | None = None
-    machine: str = "cpu"
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return self.approach.seeds
+
+    @property
+    def directory(self) -> Path:
+        return arm_directory(self.approach.directory, f"{self.arm}, {self.watch} steps")
 
     @property
     def label(self) -> str:
-        return f"{self.arm}, seed {self.seeds[0]}"
+        return f"{self.arm}, seed {self.approach.seed}"
 
     @property
     def steps(self) -> int:
@@ -149,46 +151,47 @@ class Branch:
 
     def run(self, progress: Any) -> None:
         """Train for the steps of the watch, and save the run."""
-        tell, seed = telling(self.label, progress), self.seeds[0]
-        arrays = storage.read_arrays(self.state)
-        state = {name[6:]: value for name, value in arrays.items() if name.startswith("state_")}
+        tell, start, seed = telling(self.label, progress), self.approach.start, self.approach.seed
+        state = _row_of_state(storage.read_arrays(self.approach.state), 0)
         if self.perturbed is not None:
             normal = np.random.default_rng([seed, self.perturbed]).standard_normal(state["parameters"].shape)[0]
             state["parameters"][0] *= 1 + PERTURBATION * normal
         (run,) = train(
-            self.experiment.but(steps=self.start + self.watch), self.seeds, machine=self.machine, state=state,
-            checkpoint=self.directory / f"checkpoint-{seed}.npz", report=lambda step, *_: tell(step - self.start),
+            self.experiment.but(steps=start + self.watch), self.seeds, machine=self.approach.machine, state=state,
+            checkpoint=self.directory / f"checkpoint-{seed}.npz", report=lambda step, *_: tell(step - start),
         )  # fmt: skip
         run.save(self.directory)
+        (self.directory / f"failed-{seed}.txt").unlink(missing_ok=True)
 
     def outcome(self) -> dict[str, Any] | None:
         """In numbers; None if it was not run."""
-        path = self.directory / f"seed-{self.seeds[0]}.json"
+        path, start = self.directory / f"seed-{self.approach.seed}.json", self.approach.start
         if not path.exists():
             return None
-        run, losses = storage.read_json(path), storage.read_arrays(path.with_suffix(".npz"))["losses"]
-        after = None if run["diverged"] is None else run["diverged"] - self.start
-        return {"diverged_after": after, "watched": run["steps"], "last_loss": float(np.median(losses[-50:]))}
+        run = read_run(path, self.arm, self.experiment)
+        last = storage.read_arrays(path.with_suffix(".npz"))["losses"][-50:]
+        after = None if run["diverged"] is None else run["diverged"] - start
+        return {"diverged_after": after, "watched": run["steps"], "last_loss": float(np.median(last))}
 
 
-def _has_diverged(checkpoint: Path) -> bool:
-    return bool((storage.read_arrays(checkpoint)["diverged"] >= 0).any())
+def branches(approach: Approach, plan: Plan) -> list[Branch]:
+    """The controls and the actions."""
+    base = approach.experiment
+    controls = [Branch(approach, f"perturbed {i + 1}", base, plan.watch, i) for i in range(plan.perturbed)]
+    acted = [Branch(approach, name, experiment, plan.watch) for name, experiment in actions(base).items()]
+    return [Branch(approach, "unperturbed", base, plan.watch), *controls, *acted]
 
 
-def branches(base: Base) -> list[Branch]:
-    """The controls and the actions of a run that diverged, from the state before."""
-    found = base.found()
-    if found is None or found["diverged"] is None:
-        return []
+def _row_of_state(arrays: dict[str, Array], index: int) -> dict[str, Array]:
+    """The state of one run in a checkpoint."""
+    state = {name[6:]: value for name, value in arrays.items() if name.startswith("state_")}
+    return {name: value if value.ndim == 0 else value[index : index + 1] for name, value in state.items()}
 
-    def branch(name: str, experiment: Experiment, perturbed: int | None = None) -> Branch:
-        state, start, watch = base.directory / "start.npz", found["start"], base.plan.watch
-        folder = arm_directory(base.directory, name)
-        return Branch(name, experiment, base.seeds, folder, state, start, watch, perturbed, base.machine)
 
-    controls = [branch(f"perturbed {i + 1}", base.experiment, i) for i in range(base.plan.perturbed)]
-    acted = [branch(name, experiment) for name, experiment in actions(base.experiment).items()]
-    return [branch("unperturbed", base.experiment), *controls, *acted]
+def _is_here(environment: dict[str, Any], machine: str) -> bool:
+    """Whether the sums of a run were made as they are made here."""
+    here = storage.environment() | dict(machine_named(machine).about)
+    return all(environment.get(name) == here.get(name) for name in ("blas", "products", "gpu", "cupy"))
 
 
 class NothingDivergedError(ValueError):
@@ -198,10 +201,11 @@ class NothingDivergedError(ValueError):
 def gather(
     study: Study,
     base: str,
-    seeds: Iterable[int],
     plan: Plan,
     runs: Path,
     *,
+    seeds: int = 1,
+    first_seed: int | None = None,
     machine: str = "cpu",
     processes: int | None = None,
     niceness: int = 0,
@@ -210,34 +214,57 @@ def gather(
 ) -> dict[str, Any]:
     """Each seed of an arm that diverges, and every action from a state of it before: a table for `rows`.
 
-    It may be interrupted: the same call goes on, and what is on disk is not run again. Where a run of the study is
-    in the same folder, on the same machine, and its checkpoint is of before a divergence, the seed begins there.
+    The runs themselves are those of the study in the same folder; what is missing of them is run first. It may be
+    interrupted: the same call goes on, and what is on disk is not run again. As `run_study`, call it under
+    ``if __name__ == "__main__":``.
     """
     experiment, own = study.arms[base], arm_directory(runs / study.setting, base)
-    name = f"{base}-lead-{plan.lead}-watch-{plan.watch}-{plan.perturbed}"
-    folder = arm_directory(runs / study.setting / "interventions", name if machine == "cpu" else f"{name}-{machine}")
-    bases = [
-        Base(experiment, (s,), folder / f"seed-{s}", plan, machine, own / checkpoint_name((s,), machine)) for s in seeds
-    ]
-    _all_run([each for each in bases if each.found() is None], processes, niceness, say, show)
-    acted = {each: branches(each) for each in bases}
-    _all_run([b for each in acted.values() for b in each if b.outcome() is None], processes, niceness, say, show)
-    done = [
-        (one.found() or {}) | {"outcomes": {branch.arm: branch.outcome() for branch in each}}
-        for one, each in acted.items()
-        if each
-    ]
-    if not done:
+    first = study.first_seed if first_seed is None else first_seed
+    how: dict[str, Any] = {"processes": processes, "niceness": niceness, "say": say, "show": show}
+    trained = run_study(
+        study, runs, arms=[base], seeds=seeds, first_seed=first, stack=3, machine=machine, **how
+    )  # fmt: skip
+    _raise_for(trained.failed)
+    folder = arm_directory(runs / study.setting / "interventions", base if machine == "cpu" else f"{base}-{machine}")
+    diverged, all_branches = {}, {}
+    for seed in range(first, first + seeds):
+        run = read_run(own / f"seed-{seed}.json", base, experiment)
+        if run["diverged"] is not None:
+            start = max(run["diverged"] - plan.lead, 0) // plan.every * plan.every
+            approach = Approach(experiment, seed, start, folder / f"seed-{seed}-from-{start}", own, machine)
+            diverged[seed], all_branches[seed] = run["diverged"], branches(approach, plan)
+    if not diverged:
         raise NothingDivergedError("No seed diverged, so there is nothing to act on; take more seeds or another arm.")
+    left = [b for each in all_branches.values() for b in each if b.outcome() is None]
+    ways = dict.fromkeys(b.approach for b in left if not b.approach.state.exists())
+    failed = run_all(list(ways), **how)
+    failed += run_all([b for b in left if b.approach.state.exists()], **how)
+    _raise_for(failed)
+    done = []
+    for seed, each in all_branches.items():
+        outcomes, start = {branch.arm: branch.outcome() for branch in each}, each[0].approach.start
+        again = (outcomes["unperturbed"] or {})["diverged_after"]
+        if again != diverged[seed] - start and diverged[seed] - start <= plan.watch - IN_A_ROW:
+            raise ValueError(
+                f"The unperturbed control of seed {seed} does not diverge at step {diverged[seed]} as its run in "
+                f"{str(own)!r} did, which was made on another machine; use another folder."
+            )
+        done.append({"seed": seed, "diverged": diverged[seed], "start": start, "outcomes": outcomes})
     environment = storage.environment() | dict(machine_named(machine).about)
     return {"study": study.name, "base": base, "plan": vars(plan), "seeds": done, "environment": environment}
 
 
-def _all_run(tasks: Sequence[Base | Branch], *how: Any) -> None:
-    processes, niceness, say, show = how
-    failed = run_all(tasks, processes=processes, niceness=niceness, say=say, show=show)
-    if failed:
-        raise RuntimeError(f"{failed[0]}; the same command tries again.")
+class RunsFailedError(RuntimeError):
+    """Some runs ended with an exception."""
+
+    def __init__(self, failures: list[Failure]) -> None:
+        super().__init__("; ".join(map(str, failures)) + "; the same command tries again.")
+        self.failures = failures
+
+
+def _raise_for(failures: list[Failure]) -> None:
+    if failures:
+        raise RunsFailedError(failures)
 
 
 @dataclass(frozen=True)

@@ -160,13 +160,15 @@ def run_task(task: Task, progress: Any = None) -> None:
     """Train and save; continue from a checkpoint if there is one."""
     from mxnum.experiments.loop import train
 
+    where = "" if task.machine == "cpu" else f"-{task.machine}"  # bits differ between machines
+    name = f"checkpoint-{task.seeds[0]}-{task.seeds[-1]}-{len(task.seeds)}{where}.npz"
     tell = telling(task.label, progress)
     runs = train(
         task.experiment,
         task.seeds,
         measure_every=task.measure_every,
         measure_above=task.measure_above,
-        checkpoint=task.directory / checkpoint_name(task.seeds, task.machine),
+        checkpoint=task.directory / name,
         keep_checkpoint=task.keeps_checkpoint,
         report=lambda step, losses, training: tell(step),
         machine=task.machine,
@@ -174,11 +176,6 @@ def run_task(task: Task, progress: Any = None) -> None:
     for run in runs:
         run.save(task.directory)
         (task.directory / f"failed-{run.seed}.txt").unlink(missing_ok=True)
-
-
-def checkpoint_name(seeds: Sequence[int], machine: str) -> str:
-    """The file of some seeds that are trained together; bits differ between machines."""
-    return f"checkpoint-{seeds[0]}-{seeds[-1]}-{len(seeds)}{'' if machine == 'cpu' else '-' + machine}.npz"
 
 
 def telling(label: str, progress: Any) -> Callable[[int], None]:

@@ -110,6 +110,27 @@ def test_an_interrupted_run_keeps_what_it_has_and_goes_on(asked, tmp_path, capsy
     assert "not resumed" not in capsys.readouterr().err
 
 
+def test_an_interrupted_question_is_told_what_it_has(asked, tmp_path, monkeypatch):
+    seen = []
+
+    def measure(session):
+        for row in ("first", "second"):
+            yield session.cell(TABLE, row, "c", lambda row=row: (seen.append(row), Measurement(row, "c", text=row))[1])
+            if asked.fault and row == "first":
+                raise asked.fault
+
+    monkeypatch.setattr(
+        questions, "get", lambda name: SimpleNamespace(TITLE="Question?", TEXT="Text.", measure=measure)
+    )
+    asked.fault = KeyboardInterrupt()
+    assert command.main(["a", "--out", str(tmp_path)]) == 130
+    asked.fault = None
+    assert command.main(["a", "--out", str(tmp_path), "--resume"]) == 0
+    assert seen == ["first", "second"]
+    (table,) = saved(tmp_path, "a.json")["questions"][0]["tables"]
+    assert [measurement["text"] for measurement in table["measurements"]] == ["first", "second"]
+
+
 def test_an_error_ends_the_run_but_what_was_measured_is_saved(asked, tmp_path):
     asked.fault = RuntimeError("a bug")
     with pytest.raises(RuntimeError, match="a bug"):

@@ -1,17 +1,17 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 
 from mxnum.experiments import interventions, storage
-from mxnum.experiments.config import Experiment, uniform_precision
+from mxnum.experiments.config import Experiment, Operand, uniform_precision
 from mxnum.experiments.interventions import (
-    Base,
+    Approach,
     NothingDivergedError,
     Plan,
+    RunsFailedError,
     actions,
     branches,
     gather,
@@ -36,56 +36,117 @@ def test_every_action_changes_something_and_all_of_the_list_are_there():
     assert not made["GELU not rounded"].precision.round_activation
 
 
-#: Diverges at step 24 on seed 2.
-SOON = Experiment(width=32, layers=2, batch=32, steps=300, optimizer="sgd", rate=5, precision=BASE.precision)
+#: On seed 2 it diverges at step 24, on seed 1 it does not.
+SOON = Experiment(width=32, layers=2, batch=32, steps=60, optimizer="sgd", rate=5, precision=BASE.precision)
+TOY = Study("toy", "?", {"soon": SOON}, 1, "soon")
 PLAN = Plan(lead=10, watch=40, perturbed=2, every=5)
 
 
-def test_the_unperturbed_control_diverges_at_the_same_step(tmp_path):
-    base = Base(SOON, (2,), tmp_path, PLAN)
-    assert branches(base) == []
-    base.run(None)
-    found = base.found()
-    assert 10 <= found["diverged"] - found["start"] < 15
-    made = branches(base)
-    assert len(made) == 1 + 2 + 10
-    for branch in made[:4]:
-        assert branch.outcome() is None
-        branch.run(None)
-    outcomes = {branch.arm: branch.outcome() for branch in made[:4]}
-    assert list(outcomes) == ["unperturbed", "perturbed 1", "perturbed 2", "FP32"]
-    assert outcomes["unperturbed"]["diverged_after"] == found["diverged"] - found["start"]
-    losses = [storage.read_arrays(b.directory / "seed-2.npz")["losses"] for b in made[:4]]
-    (whole,) = train(SOON.but(steps=found["start"] + 40), (2,))
-    np.testing.assert_array_equal(losses[0], whole.losses[found["start"] :])
-    assert len({tuple(each) for each in losses}) == 4
-    np.testing.assert_allclose(losses[1][:2], losses[0][:2], rtol=1e-4)
-    table = {"seeds": [found | {"outcomes": outcomes}], "plan": {"watch": 40}}
+def quiet(line):
+    """Nobody listens."""
+
+
+def approached(folder, start=10):
+    approach = Approach(SOON, 2, start, folder, folder / "own")
+    approach.run(None)
+    return approach
+
+
+def test_each_seed_that_diverges_is_acted_on(tmp_path):
+    table = gather(TOY, "soon", PLAN, tmp_path, seeds=2, first_seed=1, processes=2, say=quiet)
+    (only,) = table["seeds"]
+    assert (only["seed"], only["diverged"], only["start"]) == (2, 24, 10)
+    assert list(only["outcomes"]) == ["unperturbed", "perturbed 1", "perturbed 2", *actions(SOON)]
+    assert only["outcomes"]["unperturbed"]["diverged_after"] == 14
+    assert {each["watched"] for each in only["outcomes"].values()} == {40}
     assert "| unperturbed | 1 of 1 |" in summary(table)
-    assert "| FP32 |" in summary(table)
+    said = []
+    again = gather(TOY, "soon", PLAN, tmp_path, seeds=2, first_seed=1, say=said.append)
+    assert repr(again["seeds"]) == repr(table["seeds"])
+    assert said == ["toy: 1 arms, 2 seeds from 1, 0 tasks to do."]
 
 
-def test_a_base_goes_on_where_it_was_left_and_from_a_run_of_the_study(tmp_path):
-    """In the same bits; but not from a run that has diverged."""
-    Base(SOON, (2,), tmp_path / "whole", PLAN).run(None)
-    whole = Base(SOON, (2,), tmp_path / "whole", PLAN).found()
-    before, after = whole["start"], whole["diverged"] + 30
+def test_branches_begin_in_the_state_that_the_run_had(tmp_path):
+    made = {branch.arm: branch for branch in branches(approached(tmp_path), PLAN)}
+    losses = {}
+    for name in ("unperturbed", "perturbed 1", "perturbed 2", "FP32"):
+        assert made[name].outcome() is None
+        made[name].run(None)
+        losses[name] = storage.read_arrays(made[name].directory / "seed-2.npz")["losses"]
+    (whole,) = train(SOON, (2,))
+    np.testing.assert_array_equal(losses["unperturbed"], whole.losses[10:50])
+    assert len({tuple(each) for each in losses.values()}) == 4
+    np.testing.assert_allclose(losses["perturbed 1"][:2], losses["unperturbed"][:2], rtol=1e-4)
 
-    short = Base(SOON.but(steps=before), (2,), tmp_path / "short", PLAN)
-    short.run(None)
-    assert short.found()["diverged"] is None
-    longer = replace(short, experiment=SOON)
-    assert longer.found() is None
-    longer.run(None)
-    assert longer.found() == whole
 
-    for steps in (before, after):
-        own = tmp_path / f"{steps}.npz"
-        train(SOON.but(steps=steps), (2,), checkpoint=own, keep_checkpoint=True)
-        base = Base(SOON, (2,), tmp_path / f"from {steps}", PLAN, checkpoint=own)
-        base.run(None)
-        assert base.found() == whole
-        assert [path.name for path in base.directory.glob("*.npz")] == ["start.npz"]
+def test_the_first_step_is_a_state_too(tmp_path):
+    branch = branches(approached(tmp_path, start=0), PLAN)[0]
+    branch.run(None)
+    assert branch.outcome()["diverged_after"] == 24
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "begins_at"),
+    [(8, 8), (10, 10), (12, 0), ("another rate", 0), ("another machine", 0), ("two seeds", 8)],
+)
+def test_the_way_up_to_there_begins_at_a_checkpoint_of_the_run(tmp_path, monkeypatch, checkpoint, begins_at):
+    """If that is of before, of the same experiment, and made on such a machine."""
+    experiment, steps = SOON, checkpoint if isinstance(checkpoint, int) else 8
+    if checkpoint == "another rate":
+        experiment = SOON.but(rate=4)
+    seeds = (1, 2) if checkpoint == "two seeds" else (2,)
+    train(experiment.but(steps=steps), seeds, checkpoint=tmp_path / "own/checkpoint-1.npz", keep_checkpoint=True)
+    if checkpoint == "another machine":
+        monkeypatch.setattr(storage, "_blas", lambda: "another")
+    seen = []
+
+    def advance(self, *arguments, real=Training.advance):
+        seen.append(self.step)
+        return real(self, *arguments)
+
+    monkeypatch.setattr(Training, "advance", advance)
+    approach = approached(tmp_path)
+    assert seen == list(range(begins_at, 10))
+    monkeypatch.undo()
+    (whole,) = train(SOON, (2,))
+    branch = branches(approach, PLAN)[0]
+    branch.run(None)
+    assert branch.outcome()["diverged_after"] == 14
+    np.testing.assert_array_equal(storage.read_arrays(branch.directory / "seed-2.npz")["losses"], whole.losses[10:50])
+
+
+@pytest.mark.parametrize("what", ["approach", "branch"])
+def test_what_is_interrupted_goes_on(tmp_path, monkeypatch, what):
+    approach = Approach(SOON, 2, 10, tmp_path, tmp_path / "own")
+    if what == "branch":
+        approach.run(None)
+    work = approach if what == "approach" else branches(approach, PLAN)[1]
+
+    def stop(self, *arguments, advance=Training.advance):
+        if self.step == (7 if what == "approach" else 30):
+            raise KeyboardInterrupt
+        return advance(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "advance", stop)
+        patch.setattr(interventions, "train", partial(train, checkpoint_every=5))
+        with pytest.raises(KeyboardInterrupt):
+            work.run(None)
+    work.run(None)
+    whole = branches(approached(tmp_path / "whole"), PLAN)[1]
+    branch = branches(approach, PLAN)[1]
+    for each in (whole, branch):
+        each.run(None)
+    found = [storage.read_arrays(each.directory / "seed-2.npz")["losses"] for each in (whole, branch)]
+    np.testing.assert_array_equal(*found)
+
+
+def test_a_run_that_was_made_elsewhere_is_not_acted_on(tmp_path):
+    gather(TOY, "soon", PLAN, tmp_path, first_seed=2, processes=1, say=quiet)
+    (path,) = (tmp_path / TOY.setting / "soon").glob("seed-2.json")
+    storage.write_json(path, storage.read_json(path) | {"diverged": 23})
+    with pytest.raises(ValueError, match=r"seed 2 does not diverge at step 23 as its run .* another machine"):
+        gather(TOY, "soon", PLAN, tmp_path, first_seed=2, processes=1, say=quiet)
 
 
 def made_up(after, count=10):
@@ -124,30 +185,14 @@ def test_readings(after, delay, reading):
     assert five.reading == "no effect shown"  # five seeds cannot give a p-value below 1 / 16
 
 
-def test_a_branch_that_is_interrupted_goes_on(tmp_path, monkeypatch):
-    base = Base(SOON, (2,), tmp_path, PLAN)
-    base.run(None)
-    branch = branches(base)[1]
-    branch.run(None)
-    whole = storage.read_arrays(branch.directory / "seed-2.npz")["losses"]
-    (branch.directory / "seed-2.json").unlink()
-
-    def stop(self, *arguments, advance=Training.advance, at=base.found()["start"] + 20):
-        if self.step == at:
-            raise KeyboardInterrupt
-        return advance(self, *arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Training, "advance", stop)
-        patch.setattr(interventions, "train", partial(train, checkpoint_every=5))
-        with pytest.raises(KeyboardInterrupt):
-            branch.run(None)
-    assert branch.outcome() is None
-    branch.run(None)
-    np.testing.assert_array_equal(storage.read_arrays(branch.directory / "seed-2.npz")["losses"], whole)
-
-
 def test_where_nothing_diverges_there_is_nothing_to_act_on(tmp_path):
-    study = Study("toy", "?", {"E2M1": BASE.but(steps=5)}, 1, "E2M1")
     with pytest.raises(NothingDivergedError, match="No seed diverged"):
-        gather(study, "E2M1", [1], PLAN, tmp_path, processes=1, say=lambda line: None)
+        gather(TOY, "soon", PLAN, tmp_path, first_seed=1, processes=1, say=quiet)
+
+
+def test_what_fails_is_named(tmp_path):
+    broken = SOON.but(weights=Operand("mxfp4_e2m1", scale_rule="released_bump", block_size=24))
+    study = Study("toy", "?", {"broken": broken}, 1, "broken")
+    with pytest.raises(RunsFailedError, match=r"broken, seed 2: .*; the same command tries again") as caught:
+        gather(study, "broken", PLAN, tmp_path, first_seed=2, processes=1, say=quiet)
+    assert [failure.seed for failure in caught.value.failures] == [2]
