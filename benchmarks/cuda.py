@@ -39,6 +39,8 @@ LIMIT = 1 / 0.85
 CALLS = 10
 #: Bytes that a copy of float32 moves for each element.
 COPIED = 8.0
+#: Of float32, written as codes of a byte with a scale for 32.
+_CODES = 5 + 1 / 32
 _TESTS = "tests/engine/cuda"
 
 
@@ -172,6 +174,20 @@ def _speed(session: Session) -> Cells:
         for row, moved, limit, call in _calls(x, out):
             case = Case(row, data.size_name(size), _queued(call), share=moved / COPIED, limit=limit)
             yield from session.compare(SPEED, copy, case)
+        yield from session.compare(SPEED, copy, _torchao(x, data.size_name(size)))
+
+
+def _torchao(x: Any, column: str) -> Case:
+    """To codes, as torchao's kernels do it when compiled by PyTorch."""
+    row, share = "torchao to_mx mxfp8_e4m3, compiled", _CODES / COPIED
+    try:
+        import torch
+        from torchao.prototype.mx_formats.mx_tensor import to_mx
+
+        tensor = torch.as_tensor(x, device="cuda")
+    except (ImportError, RuntimeError, AssertionError) as problem:
+        return Case(row, column, None, skipped=str(problem).splitlines()[0])
+    return Case(row, column, _queued(partial(torch.compile(to_mx), tensor, torch.float8_e4m3fn, 32)), share=share)
 
 
 def _queued(call: Callable[[], object]) -> Callable[[], object]:
@@ -188,11 +204,10 @@ def _queued(call: Callable[[], object]) -> Callable[[], object]:
 
 def _calls(x: Any, out: Any) -> Iterator[tuple[str, float, float | None, Callable[[], object]]]:
     """(what, bytes moved for each element, goal, call)."""
-    codes = 5 + 1 / 32
     for fmt in ("mxfp8_e4m3", "mxfp4_e2m1", "mxint8"):
         yield f"fake_quantize {fmt}", COPIED, LIMIT, partial(mx.fake_quantize, x, fmt, out=out)
-        yield f"quantize {fmt}", codes, LIMIT, partial(mx.quantize, x, fmt)
-        yield f"dequantize {fmt}", codes, None, partial(mx.quantize(x, fmt).dequantize, out=out)
+        yield f"quantize {fmt}", _CODES, LIMIT, partial(mx.quantize, x, fmt)
+        yield f"dequantize {fmt}", _CODES, None, partial(mx.quantize(x, fmt).dequantize, out=out)
     fake = partial(mx.fake_quantize, x, "mxfp8_e4m3", out=out)
     yield "fake_quantize mxfp8_e4m3, rtz", COPIED, None, partial(fake, rounding="rtz")
     yield "fake_quantize mxfp8_e4m3, sr by seed", COPIED, None, partial(fake, rounding="sr", seed=1)
