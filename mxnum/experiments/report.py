@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
@@ -40,6 +40,7 @@ def collect(
     table: dict[str, Any] = {"study": study.name, "question": study.question, "control": study.control, "arms": {}}
     if study.horizon is not None:
         table["horizon"] = study.horizon
+    environments = []
     for name, experiment in (study.arms if arms is None else arms).items():
         runs = []
         paths = sorted(
@@ -48,18 +49,27 @@ def collect(
         for path in paths[: study.seeds]:
             stored = read_run(path, name, experiment)
             runs.append(summary(stored, storage.read_arrays(path.with_suffix(".npz"))))
-            table["environment"] = stored["environment"]
+            environments.append(stored["environment"])
         if unfinished:
             for stored, arrays in _under_way(arm_directory(root / study.setting, name), experiment):
                 runs.append(summary(stored, arrays))
-                table["environment"] = stored["environment"]
+                environments.append(stored["environment"])
         if runs:
             table["arms"][name] = {"experiment": to_dict(experiment), "runs": _longest(runs)}
     if not table["arms"]:
         raise ValueError(f"Folder {str(root / study.setting)!r} has no run of the study {study.name!r}.")
     if study.control not in table["arms"]:
         table["control"] = next(iter(table["arms"]))
-    return table
+    return table | {"environment": _together(environments)}
+
+
+def _together(environments: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What runs depend on that were made on several machines: one of each kind, or all that there were."""
+    found: dict[str, Any] = {}
+    for key in dict.fromkeys(key for each in environments for key in each):
+        values = dict.fromkeys(part for each in environments if each.get(key) for part in str(each[key]).split(" and "))
+        found[key] = " and ".join(values)
+    return found
 
 
 def _longest(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -293,6 +303,9 @@ def note(table: dict[str, Any], control: str | None = None) -> str:
         f"the same seeds; {seeds} of them cannot give a p-value below {2.0 ** (1 - seeds):.2g}. "
     )
     if is_followed(table):
+        steps = [run["steps"] for arm in table["arms"].values() for run in arm["runs"]]
+        if min(steps) < max(steps):
+            words += f"The runs have {min(steps):,} to {max(steps):,} steps. "
         return words + "Peaks are in units of the base, the least running median before."
     return words + (
         "These runs ended at their first rise, 20 losses above 100 times the least: that is what counts here, and "
@@ -428,12 +441,12 @@ def joined(study: Study, *tables: Mapping[str, Any]) -> dict[str, Any]:
             runs = _longest(run for arm in found for run in arm["runs"])
             arms[name] = {"experiment": found[0]["experiment"], "runs": runs}
     control = study.control if study.control in arms else next(iter(arms))
-    environments = [table["environment"] for table in tables]
-    environment = {
-        key: " and ".join(dict.fromkeys(str(each[key]) for each in environments if each.get(key)))
-        for key in dict.fromkeys(key for each in environments for key in each)
+    return {
+        **tables[-1],
+        "control": control,
+        "arms": arms,
+        "environment": _together([table["environment"] for table in tables]),
     }
-    return {**tables[-1], "control": control, "arms": arms, "environment": environment}
 
 
 def store(table: dict[str, Any], results: Path, say: Callable[[str], None] = print) -> None:

@@ -146,7 +146,12 @@ def test_tables_of_several_machines_become_one(tmp_path):
     assert list(made["arms"]) == ["FP32", "low"]
     assert made["control"] == "FP32"
     assert [(run["seed"], run["steps"]) for run in made["arms"]["low"]["runs"]] == [(1, 20), (3, 90)]
-    assert made["environment"]["system"].startswith("Other and ")
+    system = made["environment"]["system"]
+    assert system.startswith("Other and ")
+    assert report.write(study, tmp_path / "there", results, add=True)["environment"]["system"] == system
+    (path,) = (tmp_path / "there" / study.setting / "low").glob("seed-3.json")
+    storage.write_json(path, storage.read_json(path) | {"environment": before["environment"] | {"system": "Third"}})
+    assert report.collect(study, tmp_path / "there")["environment"]["system"].endswith(" and Third")
     assert made["environment"]["numpy"] == before["environment"]["numpy"]
     assert [run["seed"] for run in report.write(study, tmp_path / "here", results)["arms"]["low"]["runs"]] == [3]
     other = replace(study, arms={"low": tiny})
