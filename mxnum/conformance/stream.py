@@ -79,7 +79,10 @@ def verify(
             stated.compare(inputs, first)
     count = header.get("cases", "")
     if count.isdecimal() and judge.cases != int(count):
-        raise Incomplete(f"There must be answers for {count} cases, as the header says, not for {judge.cases}.")
+        raise Incomplete(
+            f"There must be answers for {count} cases, as the header says, not for {judge.cases}; cases of "
+            "your own need no line '# cases: ...'."
+        )
     if judge.cases == 0:
         raise Incomplete("There must be at least one answer; there is none.")
     if stated:

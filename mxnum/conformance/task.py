@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,6 +33,12 @@ DECIDES = {
     "dot_blocks": ("dot",),
     "block": ("quantize", "scale", "dot"),
 }
+
+#: What a header of vectors may say; other lines are comments.
+_HEADER = (
+    *("operation", "format", "block", "source", "result", "rounding", "scale_rule", "overflow", "nonfinite", "sr_bits"),
+    *("accumulate", "dot_blocks", "inputs", "outputs", "mxnum", "level", "seed", "cases", "answers"),
+)
 
 #: Columns of one kind, many cases: an array (cases, fields) of unsigned integers for each name.
 Columns = dict[str, Array]
@@ -162,6 +169,13 @@ class Task:
         for key in ("operation", "format"):
             if key not in facts:
                 raise ValueError(f"The header of the vectors must have a line '# {key}: ...'.")
+        for key in facts.keys() - set(_HEADER):
+            if close := difflib.get_close_matches(key.lower().replace("-", "_"), _HEADER, n=1, cutoff=0.8):
+                raise ValueError(
+                    f"The header of the vectors has a line '# {key}: ...'; did you mean '# {close[0]}: ...'?"
+                )
+        if facts.get("rounding") == Rounding.SR and facts["operation"] in DECIDES["sr_bits"] and "sr_bits" not in facts:
+            raise ValueError("The header of the vectors must have a line '# sr_bits: ...' under '# rounding: sr'.")
         given: dict[str, Any] = {
             key: facts[key]
             for key in ("rounding", "scale_rule", "overflow", "nonfinite", "accumulate", "source", "block")
