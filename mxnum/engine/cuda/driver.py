@@ -33,6 +33,8 @@ from mxnum.engine.machine.lanes import LANE
 from mxnum.engine.products.float32_by_integers import make_add_float32, make_fma_float32
 from mxnum.scalar.word import dialect
 
+_NO_COMPILER = "its compiler (NVVM) was not found; CUDA_HOME can say where CUDA is"
+
 #: Whether kernels run as Python in numba's simulator.
 SIMULATED = bool(config.ENABLE_CUDASIM)
 
@@ -72,7 +74,7 @@ def check() -> None:
         return
     try:
         available = cuda.is_available()
-        reason = "no GPU was found" if available else cuda.cuda_error()
+        reason = "no GPU was found" if available else cuda.cuda_error() or _NO_COMPILER
     except Exception as problem:  # whatever the driver's bindings raise
         available, reason = False, problem
     if not available:
@@ -101,7 +103,13 @@ def _multiprocessors(number: int) -> int:
 
 def stream_of(handle: int | None) -> Any:
     """A stream of numba for a handle as the array interface has it."""
-    return 0 if SIMULATED or not handle else cuda.external_stream(handle)
+    return 0 if SIMULATED or not handle else _external_stream(handle)
+
+
+@cache
+def _external_stream(handle: int) -> Any:
+    """One object for each: kernels remember how they are launched by it."""
+    return cuda.external_stream(handle)
 
 
 def wait(stream: int | None, other: int | None) -> None:
@@ -117,7 +125,7 @@ def synchronize(stream: int | None) -> None:
     if SIMULATED:
         return
     if stream:
-        cuda.external_stream(stream).synchronize()
+        stream_of(stream).synchronize()
     else:
         cuda.default_stream().synchronize()
 

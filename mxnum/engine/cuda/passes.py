@@ -33,6 +33,7 @@ def quantize(request: Request, out: None = None) -> tuple[Any, Any, Any]:
         codes = arrays.empty(request.x, request.x.shape, np.uint8)
         scales, offsets = _run(request, codes, stream, values=False)
         stored = codes.owner
+        assert scales is not None
     if request.packed:
         stored = pack(codes if codes.shape else codes.reshaped((1,)), request.settings.element.bits)
     return stored, scales.owner, None if offsets is None else offsets.owner
@@ -53,8 +54,8 @@ def fake_quantize(request: Request, out: DeviceArray | None = None) -> Any:
 
 def _run(
     request: Request, out: DeviceArray, stream: int | None, *, values: bool
-) -> tuple[DeviceArray, DeviceArray | None]:
-    """Fill `out` with codes or values; the scales and offsets that were used."""
+) -> tuple[DeviceArray | None, DeviceArray | None]:
+    """Fill `out` with codes or values; the scales, where they were kept, and the offsets."""
     asked, x, random = request.settings, request.x, request.random
     source, element, blocks, nonfinite = asked.source, asked.element, asked.blocks, asked.nonfinite
     _check(x, source, element, nonfinite, stream)
@@ -63,7 +64,6 @@ def _run(
     modes = source, element, asked.rounding, asked.overflow.of(element.specials)
     how, sr_bits, key = random_source(random)
     words = x if random is None or random.words is None else random.words
-    scales = arrays.empty(x, asked.scales_shape, np.uint8)
     function = (make_fake_quantized if values else make_quantized)(*modes, nonfinite)
     if asked.offset_range is None and key[4] % 4 == 0 and _are_quads(blocks, source, x, out, words):
         given = request.scales
@@ -76,11 +76,12 @@ def _run(
         )  # fmt: skip
         quads = x.size // 4
         target = flat(out) if values else driver.at_address(out.pointer, quads, "u4", out.owner)
-        codes_of = scales if given is None else given
-        arguments = flat(x, signed=True), flat(codes_of), flat(scales), flat(words), key, target
-        driver.launch(kernel, quads, stream, quads, *arguments)
+        scales = None if values else arrays.empty(x, asked.scales_shape, np.uint8)
+        written = driver.at_address(out.pointer, 0, "u1", out.owner) if scales is None else flat(scales)
+        read = written if given is None else flat(given)
+        driver.launch(kernel, quads, stream, quads, flat(x, signed=True), read, written, flat(words), key, target)
         return scales, None
-    offsets = None
+    scales, offsets = arrays.empty(x, asked.scales_shape, np.uint8), None
     if asked.offset_range is not None:
         offsets = arrays.empty(x, scales.shape, np.float16)
     fill_scales(request, x, scales, offsets, stream)

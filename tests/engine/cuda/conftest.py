@@ -48,6 +48,6 @@ def _quiet_floats():
 @pytest.fixture
 def device():
     """numpy array -> the same on the device, as a numba device array."""
-    from numba import cuda
+    from benchmarks.cuda_bits import to_gpu
 
-    return lambda array: cuda.to_device(np.ascontiguousarray(array)) if array.ndim else cuda.to_device(array)
+    return lambda array: to_gpu(np.ascontiguousarray(array) if array.ndim else array)

@@ -10,7 +10,11 @@ import mxnum as mx
 from benchmarks import cuda as question
 from benchmarks import cuda_bits
 from benchmarks.questions import Session
-from benchmarks.record import Answer
+from benchmarks.record import Answer, Measurement
+from tests.engine.cuda.conftest import SIMULATED
+
+if not SIMULATED:
+    pytest.skip("on a GPU the benchmark runs these tests, and each of its cells in a process", allow_module_level=True)
 
 QUICK = Session(quick=True, sizes=(256,), rounds=1, seconds=0.0, least=1)
 
@@ -34,7 +38,7 @@ def test_what_an_interrupted_run_has_is_not_compared_again(monkeypatch: pytest.M
     ran = []
     monkeypatch.setattr(cuda_bits.Comparison, "run", lambda self: (ran.append(self.kind), (7, ""))[1])
     again = list(question._equality(replace(QUICK, earlier=had.known())))
-    assert ran == [cells[-1][1].column]
+    assert ran == ["every 16-bit number"]
     assert again[:-1] == cells[:-1]
     assert again[-1][1].text == "7"
 
@@ -83,4 +87,7 @@ def test_speed_is_measured_and_the_device_named(monkeypatch: pytest.MonkeyPatch)
     assert all(measurement.median for _, measurement in found[:-1])
     assert found[-1][1].median or found[-1][1].skipped
     assert not any(measurement.failed for _, measurement in found)
-    assert next(measurement.row for _, measurement in question._device()) == "name"
+    assert next(measurement.row for _, measurement in question._device(QUICK)) == "name"
+    earlier = {("device", "name", "device"): Measurement("name", "device", text="another GPU")}
+    with pytest.raises(RuntimeError, match="ran on another device, another GPU: leave out --resume"):
+        next(question._device(replace(QUICK, earlier=earlier)))
