@@ -27,11 +27,14 @@ _HEAD = """# Conformance of other libraries
 
 What other libraries answer, compared with the right answers: every rounding boundary and its neighbours, all special
 values, all scale extremes (level 1 of the test vectors). *By choice* counts differences in what the standard leaves
-open (see {doc}`/howto/check-a-kernel`); *wrong* counts those that no choice explains. A finding says what gives all the
-wrong answers where that is known; the same then gives all the right ones too. A conversion written for another purpose
-(say, without subnormal scales) may be right for that purpose. Of NVFP4 the right answer is the exact definition, which
-no package computes: there *wrong* is what float32 makes of it, and the finding says whose arithmetic that is
-({doc}`/explanation/which-nvfp4`).
+open (see {doc}`/howto/check-a-kernel`); *wrong* counts those that no choice explains. Of a block with an infinity two
+answers count as choices: NaN for the whole block, and the infinity alone, under the scale of the finite elements; a
+third one counts as wrong, though the standard says nothing of it. A finding names the one hypothesis, where there is
+one, that explains all wrong answers and all right ones. *Claims* are the modes that the call was taken to have. A
+conversion written for another purpose (say, without subnormal scales) may be right for that purpose. For NVFP4 *wrong*
+means only that an answer is not that of this library's exact definition, which no package computes; the finding says
+whose arithmetic it is ({doc}`/explanation/which-nvfp4`). In a finding `[inf 1 0 x30]` is a block: infinity, 1 and 30
+zeros; a class such as *tie* or *scale at its limit* says what kind of case it is.
 
 Made by `mxnum conformance --force --out docs/reference/conformance.md`.
 
