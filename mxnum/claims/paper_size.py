@@ -13,12 +13,13 @@ import numpy as np
 from mxnum.claims.evidence import Statement
 from mxnum.claims.findings import counted
 from mxnum.claims.registry import Context
-from mxnum.experiments import critical, report
+from mxnum.experiments import critical, interventions, report
 from mxnum.experiments.excursions import Course
 
 WHERE = "at the paper's size (d = 512, 4 layers, batch 2048)"
 SEEDS = 2
 _FILE, _RATES, _PREFIX = "paper-scale.json", "paper-rates.json", "paper scale, "
+_ACTIONS = "paper-scale/interventions.json"
 _CONTROL, _CODE = f"{_PREFIX}FP32", "the released code"
 #: Looks that are averaged, early and late.
 _LOOKS = 10
@@ -64,12 +65,24 @@ def released_code(context: Context) -> Statement:
 
 
 def actions(context: Context) -> Statement:
-    """Actions need something to avert."""
+    """What becomes of a jump after each action; one seed decides nothing."""
+    if context.has(_ACTIONS):
+        acted = context.json(_ACTIONS)
+        told = [_acted(row, acted["plan"]["watch"]) for row in interventions.rows(acted)]
+        seeds = counted(len(acted["seeds"]), "seed")
+        what = f"the same in {acted['base'].removeprefix(_PREFIX)} {WHERE}"
+        return Statement(what, None, f"{seeds}, rises after each: {'; '.join(told)}")
     table = _table(context)
     runs = [run for name in table["arms"] if name != _CONTROL for run in report.courses(table, name)]
     calm = bool(runs) and not any(run.counted for run in runs)
     numbers = f"nothing to avert: none of {counted(len(runs), 'run')} had an excursion" if calm else "not run"
     return Statement(f"the same {WHERE}", None, numbers)
+
+
+def _acted(row: interventions.Row, watch: int) -> str:
+    after = row.arm.median_time()
+    when = f"not in {watch} steps" if after is None else f"after {after:.0f} steps"
+    return f"{row.name}: {row.arm.events} of {row.arm.runs}, {when}"
 
 
 def variants(context: Context) -> Statement:

@@ -32,7 +32,7 @@ LEVEL = 0.05
 
 
 def actions(base: Experiment) -> dict[str, Experiment]:
-    """Row I7: what is changed at the checkpoint."""
+    """Row I7: what is changed at the checkpoint; what an arm has already is left out."""
     p = base.precision
 
     def without(*names: str, by: Operand = FLOAT32) -> Experiment:
@@ -40,7 +40,7 @@ def actions(base: Experiment) -> dict[str, Experiment]:
 
     mx = ("weights", "activations", "weights_backward", "activations_backward", "gradients")
     bumped = {n: replace(getattr(p, n), scale_rule="rceil") for n in (*mx, "gamma", "beta") if getattr(p, n).is_mx}
-    return {
+    changed = {
         "FP32": base.but(precision=Precision()),
         "scale bumped on overflow": base.but(**bumped),
         "LN in FP32": without("gamma", "beta"),
@@ -52,6 +52,7 @@ def actions(base: Experiment) -> dict[str, Experiment]:
         "weights bfloat16": without("weights", "weights_backward", by=BFLOAT16),
         "beta2 0.95": base.but(betas=(0.9, 0.95)),
     }
+    return {name: experiment for name, experiment in changed.items() if experiment != base}
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from mxnum.claims import paper_size
@@ -11,6 +13,21 @@ from tests.claims.test_training import context, followed
 pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 FP32, E4M3, CODE = "paper scale, FP32", "paper scale, E4M3", "paper scale, released code"
 CALM, AWAY, BACK = None, (500, None), (500, 600)
+
+
+def test_actions_on_one_jump_are_told_and_decide_nothing(tmp_path):
+    after = {"unperturbed": 204, "perturbed 1": 210, "perturbed 2": None, "FP32": None, "weights bfloat16": 190}
+    seed = {"seed": 1, "diverged": 904, "start": 700, "outcomes": {k: {"diverged_after": v} for k, v in after.items()}}
+    (tmp_path / "paper-scale").mkdir(exist_ok=True)
+    table = {"base": "paper scale, E4M3", "plan": {"watch": 500}, "seeds": [seed]}
+    (tmp_path / "paper-scale" / "interventions.json").write_text(json.dumps(table))
+    found = paper_size.actions(context(tmp_path, "paper-scale", {E4M3: followed([AWAY])}))
+    assert found.holds is None
+    assert found.what.startswith("the same in E4M3 at the paper's size")
+    assert found.numbers == (
+        "1 seed, rises after each: unperturbed: 1 of 1, after 204 steps; perturbed: 1 of 2, after 210 steps; "
+        "FP32: 0 of 1, not in 500 steps; weights bfloat16: 1 of 1, after 190 steps"
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mxnum.experiments import interventions, storage
-from mxnum.experiments.config import Experiment, Operand, uniform_precision
+from mxnum.experiments.config import BFLOAT16, Experiment, Operand, uniform_precision
 from mxnum.experiments.interventions import (
     Approach,
     NothingDivergedError,
@@ -34,6 +34,8 @@ def test_every_action_changes_something_and_all_of_the_list_are_there():
     assert made["scale bumped on overflow"].precision.gamma.scale_rule == "rceil"
     assert made["no backward quantization"].precision.weights == BASE.precision.weights
     assert not made["GELU not rounded"].precision.round_activation
+    has_one = BASE.but(gamma=BFLOAT16, beta=BFLOAT16)
+    assert set(made) - set(actions(has_one)) == {"LN in bfloat16"}
 
 
 #: On seed 2 it diverges at step 24, on seed 1 it does not.

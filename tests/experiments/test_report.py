@@ -200,9 +200,9 @@ def test_stored_pages_are_what_this_code_says_of_the_stored_runs(name):
     assert (RESULTS / f"{name}.md").read_text() == report.page(report.stored(RESULTS, name))
 
 
-def test_the_stored_page_of_actions_too():
-    table = storage.read_json(RESULTS / "interventions.json")
-    assert (RESULTS / "interventions.md").read_text() == interventions.summary(table) + "\n"
+@pytest.mark.parametrize("path", sorted(RESULTS.rglob("interventions.json")), ids=lambda path: path.parent.name)
+def test_stored_pages_of_actions_too(path):
+    assert path.with_suffix(".md").read_text() == interventions.summary(storage.read_json(path)) + "\n"
 
 
 FIRST_BIN = """
