@@ -38,7 +38,8 @@ def divergence(context: Context) -> list[Statement]:
         runs = report.courses(table, name)
         arm = name.removeprefix(_PREFIX).replace("released code", _CODE)
         what = f"{arm} diverges where FP32 does not, {WHERE}"
-        found.append(Statement(what, _diverges(runs, controls), f"{_told(runs)}; {fp32}"))
+        whole = all(run.steps >= table["arms"][name]["experiment"]["steps"] for run in runs)
+        found.append(Statement(what, _diverges(runs, controls, whole), f"{_told(runs)}; {fp32}"))
     return found
 
 
@@ -122,14 +123,14 @@ def _rises_at_less(own: dict[float, list[Course]], controls: dict[float, list[Co
     return None
 
 
-def _diverges(runs: list[Course], controls: list[Course]) -> bool | None:
-    """Each seed against FP32 of the same seed; None where they do not agree, or are too few."""
+def _diverges(runs: list[Course], controls: list[Course], whole: bool) -> bool | None:
+    """Each seed against FP32 of the same seed; None where they do not agree, are too few, or calm but not `whole`."""
     others = {run.seed: run for run in controls}
     pairs = [(run, others[run.seed]) for run in runs if run.seed in others]
     if len(pairs) < SEEDS:
         return None
     if all(not run.counted for run, _ in pairs):
-        return False
+        return False if whole else None
     stayed = all(run.counted and run.counted[-1].end is None for run, _ in pairs)
     calm = all(not fp32.counted and (not run.counted or fp32.steps > run.counted[0].start) for run, fp32 in pairs)
     return True if stayed and calm else None

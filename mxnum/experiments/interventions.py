@@ -243,7 +243,8 @@ def gather(
     _raise_for(failed)
     done = []
     for seed, each in all_branches.items():
-        outcomes, start = {branch.arm: branch.outcome() for branch in each}, each[0].approach.start
+        start = each[0].approach.start
+        outcomes = {branch.arm: branch.outcome() for branch in sorted(each, key=lambda branch: branch.arm)}  # as stored
         again = (outcomes["unperturbed"] or {})["diverged_after"]
         if again != diverged[seed] - start and diverged[seed] - start <= plan.watch - IN_A_ROW:
             raise ValueError(

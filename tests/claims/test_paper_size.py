@@ -56,6 +56,13 @@ def test_a_control_that_ended_before_the_excursion_decides_nothing(tmp_path):
     assert "2 of 2 runs with an excursion in 900 to 1,000 steps" in found.numbers
 
 
+def test_a_calm_run_that_is_under_way_decides_nothing(tmp_path):
+    arms = {FP32: followed([CALM, CALM]), E4M3: followed([CALM, CALM])}
+    arms[E4M3][1]["steps"] = 400
+    (found,) = paper_size.divergence(context(tmp_path, "paper-scale", arms))
+    assert found.holds is None
+
+
 def test_what_was_run_is_told(tmp_path):
     arms = {E4M3: followed([CALM]), CODE: followed([BACK])}
     made = context(tmp_path, "paper-scale", arms)
