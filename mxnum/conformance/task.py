@@ -174,8 +174,6 @@ class Task:
                 raise ValueError(
                     f"The header of the vectors has a line '# {key}: ...'; did you mean '# {close[0]}: ...'?"
                 )
-        if facts.get("rounding") == Rounding.SR and facts["operation"] in DECIDES["sr_bits"] and "sr_bits" not in facts:
-            raise ValueError("The header of the vectors must have a line '# sr_bits: ...' under '# rounding: sr'.")
         given: dict[str, Any] = {
             key: facts[key]
             for key in ("rounding", "scale_rule", "overflow", "nonfinite", "accumulate", "source", "block")
@@ -184,7 +182,10 @@ class Task:
         given |= {key: facts[key] for key in ("sr_bits", "dot_blocks") if key in facts}
         if "result" in facts:
             given["source"] = facts["result"]
-        return make_task(facts["operation"], facts["format"], **given)
+        task = make_task(facts["operation"], facts["format"], **given)
+        if task.is_stochastic and "sr_bits" not in facts:
+            raise ValueError("The header of the vectors must have a line '# sr_bits: ...' under '# rounding: sr'.")
+        return task
 
 
 def make_task(
