@@ -87,7 +87,7 @@ def _device(session: Session) -> Cells:
         yield DEVICE, Measurement(row, "device", text=text)
 
 
-# Equality
+# Bits
 
 
 def _suite(session: Session) -> Cells:
@@ -128,7 +128,7 @@ def _of_library(name: str, column: str, on_stream: bool, count: int, seed: int) 
 
 
 def _equality(session: Session) -> Cells:
-    """In processes of their own on a GPU: compiling is most of it."""
+    """In processes of their own on a GPU: each compiles kernels of its own."""
     count, patterns = (1 << 12, 1 << 14) if session.quick else (1 << 22, 1 << 32)
     if session.sizes:
         count, patterns = min(session.sizes), 2 * min(session.sizes)

@@ -241,19 +241,23 @@ def gather(
     failed = run_all(list(ways), **how)
     failed += run_all([b for b in left if b.approach.state.exists()], **how)
     _raise_for(failed)
-    done = []
-    for seed, each in all_branches.items():
-        start = each[0].approach.start
-        outcomes = {branch.arm: branch.outcome() for branch in sorted(each, key=lambda branch: branch.arm)}  # as stored
-        again = (outcomes["unperturbed"] or {})["diverged_after"]
-        if again != diverged[seed] - start and diverged[seed] - start <= plan.watch - IN_A_ROW:
-            raise ValueError(
-                f"The unperturbed control of seed {seed} does not diverge at step {diverged[seed]} as its run in "
-                f"{str(own)!r} did, which was made on another machine; use another folder."
-            )
-        done.append({"seed": seed, "diverged": diverged[seed], "start": start, "outcomes": outcomes})
+    done = [_of_seed(each, diverged[seed], plan) for seed, each in all_branches.items()]
     environment = storage.environment() | dict(machine_named(machine).about)
     return {"study": study.name, "base": base, "plan": vars(plan), "seeds": done, "environment": environment}
+
+
+def _of_seed(each: list[Branch], diverged: int, plan: Plan) -> dict[str, Any]:
+    """What became of all branches of a seed, its unperturbed control having done what its run did."""
+    approach = each[0].approach
+    outcomes = {branch.arm: branch.outcome() for branch in sorted(each, key=lambda branch: branch.arm)}  # as stored
+    again = (outcomes["unperturbed"] or {})["diverged_after"]
+    after = diverged - approach.start
+    if again != after and after <= plan.watch - IN_A_ROW:
+        raise ValueError(
+            f"The unperturbed control of seed {approach.seed} does not diverge at step {diverged} as its run in "
+            f"{str(approach.own)!r} did, which was made on another machine; use another folder."
+        )
+    return {"seed": approach.seed, "diverged": diverged, "start": approach.start, "outcomes": outcomes}
 
 
 class RunsFailedError(RuntimeError):
