@@ -111,7 +111,7 @@ def runaway(context: Context) -> Evidence:
     arms = [arm for arm in _ARMS if arm in table["arms"]]
     statements = []
     others = [name for name in table["arms"] if name != "FP32"]  # all that the table compares count in the correction
-    away, first = (report.compared(table, others, "FP32", event) for event in ("away", "first"))
+    away, first = (report.compared(table, dict.fromkeys(others, "FP32"), event) for event in ("away", "first"))
     counts = {arm: report.outcomes(table, arm) for arm in (*arms, "FP32")}
     for arm in arms:
         theirs, events = counts[arm], len(table["arms"][arm]["runs"]) - counts[arm][Outcome.NONE]

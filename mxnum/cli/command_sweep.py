@@ -81,7 +81,7 @@ def _print(outcome: Outcome, folder: Path) -> None:
         losses = {arm: [run["last_loss"] for run in found["runs"]] for arm, found in outcome.table["arms"].items()}
         ends = (f"{arm} {median(inf if x is None else x for x in of):.4g}" for arm, of in losses.items())
         print(f"Loss at the end, median of the seeds: {'; '.join(ends)}.")
-        print(f"Runs and tables: {folder}")
+        print(f"Seeds: {report.seeds_told(outcome.table)}. Runs and tables: {folder}")
     for failure in outcome.failed:
         print(f"Failed: {failure}")
     if outcome.failed:

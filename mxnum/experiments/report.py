@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
@@ -31,27 +30,30 @@ _KEPT_MEASUREMENTS = (
 
 
 def collect(
-    study: Study, root: Path, arms: Mapping[str, Experiment] | None = None, *, unfinished: bool = False
+    study: Study, root: Path, seeds: Collection[int] | None = None, *, unfinished: bool = False
 ) -> dict[str, Any]:
     """What was run of a study, in one table; arms and seeds that are not there are left out.
 
-    With `unfinished` runs under way are there too, as far as their last checkpoints.
+    Without `seeds` it has as many as the study, the lowest that there are. With `unfinished` runs under way are there
+    too, as far as their last checkpoints.
     """
     table: dict[str, Any] = {"study": study.name, "question": study.question, "control": study.control, "arms": {}}
+    if study.controls:
+        table["controls"] = dict(study.controls)
     if study.horizon is not None:
         table["horizon"] = study.horizon
     environments = []
-    for name, experiment in (study.arms if arms is None else arms).items():
+    for name, experiment in study.arms.items():
         runs = []
-        paths = sorted(
-            arm_directory(root / study.setting, name).glob("seed-*.json"), key=lambda p: int(re.sub(r"\D", "", p.stem))
-        )
-        for path in paths[: study.seeds]:
+        folder = arm_directory(root / study.setting, name)
+        there = sorted(int(path.stem.removeprefix("seed-")) for path in folder.glob("seed-*.json"))
+        for seed in there[: study.seeds] if seeds is None else [seed for seed in there if seed in seeds]:
+            path = folder / f"seed-{seed}.json"
             stored = read_run(path, name, experiment)
             runs.append(summary(stored, storage.read_arrays(path.with_suffix(".npz"))))
             environments.append(stored["environment"])
         if unfinished:
-            for stored, arrays in _under_way(arm_directory(root / study.setting, name), experiment):
+            for stored, arrays in _under_way(folder, experiment):
                 runs.append(summary(stored, arrays))
                 environments.append(stored["environment"])
         if runs:
@@ -213,11 +215,25 @@ def horizon_of(table: dict[str, Any]) -> int:
     return int(table.get("horizon") or max(planned, *(run["steps"] for arm in arms for run in arm["runs"])))
 
 
-def compared(table: dict[str, Any], names: Iterable[str], control: str, event: str = "first") -> dict[str, Comparison]:
-    """Each arm against the control on the same seeds, with p-values corrected by Holm over the arms named."""
-    reference = arm_of(table, control, event=event)
-    found = {name: compare([(arm_of(table, name, event=event), reference)]) for name in names}
+def control_of(table: dict[str, Any], name: str) -> str:
+    """The arm that one is compared with: its own control or that of the study; itself where there is none."""
+    found = str(table.get("controls", {}).get(name, table["control"]))
+    return found if found in table["arms"] else name
+
+
+def compared(table: dict[str, Any], controls: Mapping[str, str], event: str = "first") -> dict[str, Comparison]:
+    """Each arm against its control on the same seeds, with p-values corrected by Holm over the arms named."""
+    found = {
+        name: compare([(arm_of(table, name, event=event), arm_of(table, control, event=event))])
+        for name, control in controls.items()
+    }
     return corrected(found)
+
+
+def _controls(table: dict[str, Any], control: str | None = None) -> dict[str, str]:
+    """The arms that are compared, and with which: with `control`, or each with its own."""
+    pairs = {name: control or control_of(table, name) for name in table["arms"]}
+    return {name: other for name, other in pairs.items() if name != other}
 
 
 def outcomes(table: dict[str, Any], name: str) -> dict[Outcome, int]:
@@ -264,17 +280,17 @@ HEADINGS = (
 
 def rows(table: dict[str, Any], control: str | None = None) -> list[tuple[str, ...]]:
     """One row for each arm: what became of its runs, when, and the test against the control on the same seeds."""
-    reference, result = control or table["control"], []
-    tests = compared(table, [name for name in table["arms"] if name != reference], reference)
+    controls, result = _controls(table, control), []
+    tests = compared(table, controls)
     for name in table["arms"]:
         arm, count, runs = arm_of(table, name), outcomes(table, name), courses(table, name)
-        median, high = arm.median_time(), degraded(table, name, reference)
+        median, high = arm.median_time(), degraded(table, name, controls.get(name, name))
         peaks = [run.peak for run in runs if run.peak is not None and not math.isnan(run.peak)]
         cells = [name, f"{arm.events} of {arm.runs}"]
         cells += [str(count[o]) if arm.events else "-" for o in (Outcome.RECOVERED, Outcome.RUNAWAY, Outcome.OPEN)]
-        cells += [f"{high[0]} of {high[1]}" if high[1] and name != reference else "-"]
+        cells += [f"{high[0]} of {high[1]}" if high[1] and name in controls else "-"]
         cells += ["-" if median is None else f"{median:.0f}", f"{np.median(peaks):.0f}" if peaks else "-"]
-        if name == reference:
+        if name not in controls:
             cells += ["", "", ""]
         else:
             test = tests[name]
@@ -298,19 +314,30 @@ def markdown(table: dict[str, Any], control: str | None = None) -> str:
 def note(table: dict[str, Any], control: str | None = None) -> str:
     """What a reader of the table must know."""
     seeds = max(len(arm["runs"]) for arm in table["arms"].values())
+    own = table.get("controls") and control is None
+    against = "the control of each arm" if own else f"'{control or table['control']}'"
     words = (
-        f"Excursions that start before step {horizon_of(table)}. Tests are against '{control or table['control']}' on "
+        f"Excursions that start before step {horizon_of(table)}. Tests are against {against} on "
         f"the same seeds; {seeds} of them cannot give a p-value below {2.0 ** (1 - seeds):.2g}. "
     )
     if is_followed(table):
         steps = [run["steps"] for arm in table["arms"].values() for run in arm["runs"]]
         if min(steps) < max(steps):
             words += f"The runs have {min(steps):,} to {max(steps):,} steps. "
+        elif any(steps[0] > arm["experiment"]["steps"] for arm in table["arms"].values()):
+            words += f"The runs have {steps[0]:,} steps, more than were asked for. "
         return words + "Peaks are in units of the base, the least running median before."
     return words + (
         "These runs ended at their first rise, 20 losses above 100 times the least: that is what counts here, and "
         "whether they would have come back is not known ('open')."
     )
+
+
+def seeds_told(table: dict[str, Any]) -> str:
+    """The seeds of a table: "3 to 8" where none is missing, else one by one."""
+    seeds = sorted({run["seed"] for arm in table["arms"].values() for run in arm["runs"]})
+    is_whole = len(seeds) > 2 and seeds[-1] - seeds[0] + 1 == len(seeds)
+    return f"{seeds[0]} to {seeds[-1]}" if is_whole else ", ".join(map(str, seeds))
 
 
 def page(table: dict[str, Any]) -> str:
@@ -345,11 +372,11 @@ def _under_way_told(table: dict[str, Any]) -> str:
 
 
 def conclusions(table: dict[str, Any]) -> list[str]:
-    """What the exact tests of each arm against the control support at the level of one percent, after Holm."""
-    reference, lines = table["control"], []
-    for name, test in compared(table, [n for n in table["arms"] if n != table["control"]], reference).items():
-        ours, theirs = (arm_of(table, each) for each in (name, reference))
-        counts = f"{ours.events} of {ours.runs} against {theirs.events} of {theirs.runs} of {reference}"
+    """What the exact tests of each arm against its control support at the level of one percent, after Holm."""
+    controls, lines = _controls(table), []
+    for name, test in compared(table, controls).items():
+        ours, theirs = (arm_of(table, each) for each in (name, controls[name]))
+        counts = f"{ours.events} of {ours.runs} against {theirs.events} of {theirs.runs} of {controls[name]}"
         if test.p is None:
             lines.append(f"{name}: no pair of runs differs ({counts}); the horizon cannot tell them apart.")
         elif test.corrected_p is not None and test.corrected_p < 0.01:

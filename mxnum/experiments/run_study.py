@@ -20,7 +20,7 @@ from mxnum.files import remove_abandoned
 class Outcome:
     """What a study came to."""
 
-    #: The records of all runs in the store: arms with their configurations and runs, as `report.collect` gives them.
+    #: The records of the runs in the store: arms with their configurations and runs, as `report.collect` gives them.
     table: dict[str, Any]
     #: One sentence for each arm against the control arm.
     verdict: list[str]
@@ -59,8 +59,8 @@ def run_study(
     store
         The folder of the runs. Studies of one width share arms there, so `confirm` continues `quick`.
     arms, seeds, first_seed
-        Only these arms; how many seeds, and the first (default: the study's). The records that come back are of
-        everything in the store.
+        Only these arms; how many seeds, and the first (default: the study's). The records that come back are of all
+        arms in the store, and of these seeds (of the study's number, where fewer are asked for).
     changes
         Other values for fields of every `Experiment`, as ``{"rate": 0.1}``; use a store of its own for them. More
         ``"steps"`` prolong the runs that are there.
@@ -87,7 +87,9 @@ def run_study(
     remove_abandoned(root)
     for name, experiment in wanted.items():
         for path in sweep.arm_directory(root / whole.setting, name).glob("seed-*.json"):
-            report.read_run(path, name, experiment)
+            steps = report.read_run(path, name, experiment)["steps"]
+            if steps > experiment.steps:
+                say(f"{str(path)!r} has {steps} steps, not {experiment.steps}: it is kept, and told whole.")
     tasks = sweep.tasks_for(
         wanted,
         range(first, first + count),
@@ -105,7 +107,7 @@ def run_study(
         failed = sweep.run_all(tasks, processes=processes, niceness=niceness, say=say, show=show)
     # The table has every arm that is there, also those that this call did not ask for.
     try:
-        table = report.collect(replace(whole, seeds=max(whole.seeds, count)), root)
+        table = report.collect(whole, root, range(first, first + max(whole.seeds, count)))
     except ValueError:
         if not failed:
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 from mxnum import errors
@@ -43,6 +43,8 @@ class Study:
     measure_above: float | None = None
     #: Whether runs keep their last checkpoint, so that more steps can follow: as large as three times the parameters.
     keeps_checkpoints: bool = False
+    #: Arms with a control of their own, as FP32 at their rate.
+    controls: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def setting(self) -> str:
@@ -53,6 +55,11 @@ class Study:
 def layer_norm_only(gamma: Operand, beta: Operand | None = None) -> Precision:
     """bfloat16 vector operations, float32 products, and only the layer-norm parameters rounded otherwise."""
     return Precision(gamma=gamma, beta=gamma if beta is None else beta, vector="bfloat16")
+
+
+def _at_own_rate(arms: Mapping[str, Experiment]) -> dict[str, str]:
+    """The FP32 arm of each arm's rate."""
+    return {name: f"FP32, rate {arm.rate:g}" for name, arm in arms.items()}
 
 
 BASE = Experiment()
@@ -328,7 +335,14 @@ STUDIES = {
             "bf16, 1500 steps",
             measure_every=50,
         ),
-        Study("critical-rate", "How likely is divergence at each rate?", _CRITICAL, 8, "FP32, rate 0.024"),
+        Study(
+            "critical-rate",
+            "How likely is divergence at each rate?",
+            _CRITICAL,
+            8,
+            "FP32, rate 0.024",
+            controls=_at_own_rate(_CRITICAL),
+        ),
         Study("recipes", "How far from FP32 do the recipes for 6 and 4 bits end?", _RECIPES, 8, "recipe FP32"),
         Study("ablations", "What do layer norm and the activation do?", small(_ABLATIONS), 8, "gelu, FP32"),
         Study(
@@ -357,6 +371,7 @@ STUDIES = {
             measure_every=50,
             measure_above=3.0,
             keeps_checkpoints=True,
+            controls=_at_own_rate(_PAPER_RATES),
         ),
     )
 }

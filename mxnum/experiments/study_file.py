@@ -19,10 +19,9 @@ from mxnum.experiments.config import (
     Precision,
     experiment_from,
     to_dict,
-    uniform_precision,
 )
 from mxnum.experiments.studies import FIRST_SEED, Study
-from mxnum.recipe import OPERANDS
+from mxnum.recipe import OPERANDS, Recipe
 
 #: Names at the top of a file, and the type of each.
 _TOP: dict[str, Any] = {
@@ -31,7 +30,7 @@ _TOP: dict[str, Any] = {
 }  # fmt: skip
 #: Seeds of such a study that one process trains together.
 STACK = 3
-#: One operand for weights, activations, gradients and layer norm, forward and backward.
+#: One operand for weights, activations, gradients and layer norm, forward and backward; nothing else changes.
 UNIFORM = "uniform"
 
 
@@ -40,7 +39,7 @@ def read(path: Path) -> Study:
 
     Both take fields of `Experiment`, fields of `Precision` (as in ``gamma = "mxfp4_e2m1"`` or ``gamma = {format =
     "mxfp4_e2m1", scale_rule = "rceil"}``), and ``uniform``, an operand for all of them. ``[grid]`` has lists: every arm
-    is run with every combination.
+    is run with every combination, and compared with the control in the same one.
     """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -56,6 +55,7 @@ def read(path: Path) -> Study:
         )
     base = _changed(Experiment(), table.get("base", {}), f"[base] of {where}")
     made: dict[str, Experiment] = {}
+    own: dict[str, str] = {}
     grid = table.get("grid", {})
     with _named(f"[grid] of {where}"):
         combined = combinations(grid)
@@ -67,11 +67,13 @@ def read(path: Path) -> Study:
         for suffix, values in combined:
             try:
                 made[name + suffix] = _changed(base, changes | values, place)
+                own[name + suffix] = suffix
             except (ValueError, TypeError):
                 _changed(base, changes, place)  # it is the arm
                 _changed(base, changes | values, f"[grid] for {place}")  # it is what the grid makes of it
     with _named(where):
-        control = errors.choose("control", table.get("control", next(iter(made))), tuple(made))
+        control = errors.choose("control", table.get("control", next(iter(arms))), (*arms, *made))
+        controls = {arm: control + suffix for arm, suffix in own.items()} if grid and control in arms else {}
         seeds = errors.integer("seeds", table.get("seeds", 6), 1, 1 << 20)
         every = errors.integer("measure_every", table.get("measure_every", 250), 0, 1 << 40)
         first = errors.integer("first_seed", table.get("first_seed", FIRST_SEED), 0, 1 << 60)
@@ -82,7 +84,8 @@ def read(path: Path) -> Study:
     if above is not None:
         errors.require(above > 1, "measure_above", "greater than 1", above)
     name, question = table.get("name", path.stem), table.get("question", "")
-    return Study(name, question, made, seeds, control, every, first, horizon, above)
+    one = controls.get(next(iter(made)), control)
+    return Study(name, question, made, seeds, one, every, first, horizon, above, controls=controls)
 
 
 def places(study: Study, folder: Path | None = None) -> tuple[Path, Path]:
@@ -134,19 +137,16 @@ def _changed(base: Experiment, changes: Mapping[str, Any], where: str) -> Experi
     values = dict(changes)
     with _named(where):
         if UNIFORM in values:
-            base = base.but(precision=uniform_precision(**_operand(values.pop(UNIFORM))))
+            all_of_it = Recipe.from_dict({UNIFORM: values.pop(UNIFORM)})
+            base = base.but(**{operand: getattr(all_of_it, operand) for operand in OPERANDS})
         table = to_dict(base)
         inner = values.pop("precision", {})
         for name, value in {
             **inner,
             **{n: values.pop(n) for n in list(values) if n in get_type_hints(Precision)},
         }.items():
-            table["precision"][name] = _operand(value) if name in OPERANDS and value is not None else value
+            table["precision"][name] = to_dict(Operand.of(value)) if name in OPERANDS and value is not None else value
         return experiment_from(table | values)
-
-
-def _operand(value: str | dict[str, Any]) -> dict[str, Any]:
-    return {"format": value} if isinstance(value, str) else value
 
 
 def _accept(name: str, value: Any, accepted: Mapping[str, Any], where: str) -> None:

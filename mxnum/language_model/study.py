@@ -210,9 +210,15 @@ def collect(study: Study, runs: Path) -> dict[str, Any]:
 
 def _summary(path: Path, name: str, setting: Setting) -> dict[str, Any]:
     stored, arrays = storage.read_json(path), storage.read_arrays(path.with_suffix(".npz"))
-    if Setting.from_dict(stored["setting"]) != setting:
+    found, wanted = Setting.from_dict(stored["setting"]).to_dict(), setting.to_dict()
+    if found != wanted:
+        listed = "; ".join(
+            f"{key} {found.get(key)}, not {wanted.get(key)}"
+            for key in dict.fromkeys((*wanted, *found))
+            if found.get(key) != wanted.get(key)
+        )
         raise ValueError(
-            f"The run {str(path)!r} does not have the setting of arm {name!r}; remove it or rename the arm."
+            f"The run {str(path)!r} does not have the setting of arm {name!r} ({listed}); remove it or rename the arm."
         )
     kept = report.summary(stored, arrays, least=stored["entropy"][0] if stored["entropy"] else 0.0)
     measured = {

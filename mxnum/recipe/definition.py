@@ -282,7 +282,8 @@ class Recipe:
         for name in OPERANDS:
             value = getattr(self, name)
             if value is not None:
-                groups.setdefault(value.describe(), []).append(name.replace("_", " "))
+                is_half = value != FLOAT32 and getattr(self, f"{name}_backward", value) == FLOAT32
+                groups.setdefault(value.describe(), []).append(name.replace("_", " ") + " (forward only)" * is_half)
         (first, _), *others = sorted(groups.items(), key=lambda group: -len(group[1]))
         words = [first] + [f"{', '.join(names)} {what}" for what, names in others]
         if self.vector != "float32":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
@@ -57,6 +58,8 @@ class Emulation:
         self.left_alone: dict[str, str] = {}
         #: The forward pass whose backward pass this is.
         self._returning: Any = None
+        #: Whether a step was counted for what is computed now.
+        self._counted = False
         self._hooks: list[int] = []
         self._fast_paths: list[tuple[nn.Module, str, Any]] = []
 
@@ -74,6 +77,10 @@ class Emulation:
     def step(self) -> int:
         """How often the model ran forward in training, this time included."""
         return int(self.position[0])
+
+    def advance_step(self) -> None:
+        """Begin a step by hand, where training calls methods or parts of the model and not the model itself."""
+        self.position, self._counted = moved(self.position, self._next), True
 
     def set_samples(self, first: int, count: int) -> None:
         """From now on this process holds `count` samples of the whole batch, from number `first` on.
@@ -103,14 +110,23 @@ class Emulation:
     def advance(self, module: nn.Module, _: Any) -> None:
         """Count a step, unless this is recomputed for the backward pass, or exported. (A hook of the model.)"""
         if module.training and not recomputing() and not exporting():
-            self.position = moved(self.position, self._next)
+            self.advance_step()
+
+    def check_counted(self, name: str) -> None:
+        """Nothing, if a step was counted for what that module computes in training; else its bits would be the last."""
+        if not (self._counted or recomputing() or exporting()):
+            raise RuntimeError(
+                f"Module {name!r} draws random bits in training, but the emulated model was not called itself, so that "
+                "no step was counted: call the model, or emulation.advance_step() before each step."
+            )
 
     def remember(self, module: nn.Module, _: Any, output: Any) -> None:
         """Tell the backward pass which step its output is of: another may have begun. (A hook of the model.)"""
-        if not module.training or torch.compiler.is_compiling() or recomputing():
+        if not module.training or recomputing() or exporting():
             return
-        for y in tree_leaves(output):
-            if isinstance(y, torch.Tensor) and y.grad_fn is not None:
+        self._counted = False
+        for y in [] if torch.compiler.is_compiling() else _tensors(output):
+            if y.grad_fn is not None:
                 y.register_hook(partial(self._return_to, self.position))
 
     def _return_to(self, position: Any, _: Any) -> None:
@@ -254,6 +270,17 @@ def set_recipe(model: nn.Module, recipe: Recipes | None) -> None:
     hows = {name: site.how.but(made[name]) for name, site in emulation.sites.items()}
     for name, site in emulation.sites.items():
         site.how = hows[name]
+
+
+def _tensors(output: Any) -> list[Any]:
+    """The tensors in what a model returns, be it a tensor, containers or a dataclass."""
+    found = []
+    for leaf in tree_leaves(output):
+        if isinstance(leaf, torch.Tensor):
+            found.append(leaf)
+        elif is_dataclass(leaf) and not isinstance(leaf, type):
+            found += _tensors([getattr(leaf, each.name) for each in fields(leaf)])
+    return found
 
 
 def _calls_attention(module: nn.Module) -> bool:

@@ -56,6 +56,14 @@ class Emulated:
     emulates: Any
     _mx: Site
 
+    @property
+    def _mx_key(self) -> Key:
+        """What the operations of this call draw from."""
+        site, training = self._mx, self.training  # type: ignore[attr-defined]
+        if training and site.how.is_stochastic:
+            site.emulation.check_counted(site.name)
+        return site.key
+
     def extra_repr(self) -> str:
         """The module's own, and the recipe."""
         usual: str = self.emulates.extra_repr(self)
@@ -121,24 +129,24 @@ def _made_again(cls: Any, kind: str) -> Any:
 
 
 def _linear(self: Any, input: Tensor) -> Tensor:
-    return linear_how(input, self.weight, self.bias, self._mx.how, self._mx.key)
+    return linear_how(input, self.weight, self.bias, self._mx.how, self._mx_key)
 
 
 def _layer_norm(self: Any, input: Tensor) -> Tensor:
     site = self._mx
-    return layer_norm_how(input, self.normalized_shape, self.weight, self.bias, self.eps, site.how, site.key)
+    return layer_norm_how(input, self.normalized_shape, self.weight, self.bias, self.eps, site.how, self._mx_key)
 
 
 def _rms_norm(self: Any, x: Tensor) -> Tensor:
-    return rms_norm_how(x, self.normalized_shape, self.weight, self.eps, self._mx.how, self._mx.key)
+    return rms_norm_how(x, self.normalized_shape, self.weight, self.eps, self._mx.how, self._mx_key)
 
 
 def _embedding(self: Any, input: Tensor) -> Tensor:
     site, of_rows = self._mx, self._mx.how.takes_rows
-    weight = self.weight if of_rows else weights_how(self.weight, site.how, site.key)
+    weight = self.weight if of_rows else weights_how(self.weight, site.how, self._mx_key)
     options = (self.padding_idx, None, 2.0, self.scale_grad_by_freq, self.sparse)
     found = functional.embedding(input, weight, *options)
-    return weights_how(found, site.how, site.key) if of_rows else found
+    return weights_how(found, site.how, self._mx_key) if of_rows else found
 
 
 def _convolution(self: Any, input: Tensor) -> Tensor:
@@ -149,12 +157,12 @@ def _convolution(self: Any, input: Tensor) -> Tensor:
         mode = "constant" if self.padding_mode == "zeros" else self.padding_mode
         x, padding = functional.pad(x, self._reversed_padding_repeated_twice, mode=mode), [0] * count
     geometry = list(self.stride), list(padding), list(self.dilation)
-    y = convolution_how(x, self.weight, self.bias, geometry, site.how, site.key)
+    y = convolution_how(x, self.weight, self.bias, geometry, site.how, self._mx_key)
     return y[0] if is_alone else y
 
 
 def _attention(self: Any, *arguments: Any, **keywords: Any) -> Any:
-    site, mode = self._mx, Intercepted(attention_functions(self._mx.how, self._mx.key))
+    site, mode = self._mx, Intercepted(attention_functions(self._mx.how, self._mx_key))
     with mode:
         y = self.emulates.forward(self, *arguments, **keywords)
     if not (mode.was_used or torch.compiler.is_compiling() or any(map(_attends, list(self.modules())[1:]))):

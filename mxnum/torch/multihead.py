@@ -30,7 +30,7 @@ def forward(
     """The forward pass of the module."""
     if is_causal and attn_mask is None:
         raise ValueError("Argument 'attn_mask' must be given with is_causal=True, which is a hint.")
-    how, drawn, heads = self._mx.how, self._mx.key, self.num_heads
+    how, drawn, heads = self._mx.how, self._mx_key, self.num_heads
     is_batch, is_self = query.ndim == 3, query is key and key is value
     query, key, value = (_batch_first(x, is_batch, self.batch_first) for x in (query, key, value))
     q, k, v = _projected(self, query, key, value, is_self, how, drawn)

@@ -57,6 +57,16 @@ def test_runs_of_another_configuration_are_refused_before_anything_runs(tmp_path
     assert len(list(tmp_path.rglob("seed-*.json"))) == 1
 
 
+def test_the_table_is_of_the_seeds_that_were_asked_for(tmp_path):
+    # It had the lowest numbers in the folder: fresh seeds were trained, and the old ones told again.
+    study = studies.Study("mine", "?", {"a": Experiment(**TINY)}, 2, "a")
+    for first, seeds in ((9, None), (100, None), (100, 1), (9, 3)):
+        table = run_study(study, tmp_path, first_seed=first, seeds=seeds, processes=1, say=lambda line: None).table
+        count = max(2, seeds or 2)
+        assert [run["seed"] for run in table["arms"]["a"]["runs"]] == list(range(first, first + count))
+    assert report.seeds_told(table) == "9 to 11"
+
+
 @pytest.mark.parametrize("keeps", [True, False])
 def test_more_steps_prolong_the_runs_that_are_there(tmp_path, keeps):
     tiny = Experiment(**TINY)
@@ -72,6 +82,11 @@ def test_more_steps_prolong_the_runs_that_are_there(tmp_path, keeps):
         assert np.load(prolonged)["losses"].tobytes() == np.load(whole)["losses"].tobytes()
     outcome = run_study(study, tmp_path / "r", processes=1, say=said.append)  # shorter again: nothing to do
     assert "0 tasks to do" in said[-1]
+    assert [line.endswith("has 9 steps, not 6: it is kept, and told whole.") for line in said[-3:]] == [
+        True,
+        True,
+        False,
+    ]
     report.write(study, tmp_path / "r", tmp_path / "results", add=True)
     again = report.write(study, tmp_path / "r", tmp_path / "results", unfinished=True, add=True)
     for table in (outcome.table, again):

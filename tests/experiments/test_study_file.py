@@ -6,6 +6,7 @@ import pytest
 
 from mxnum.experiments import storage, study_file
 from mxnum.experiments.config import Experiment, Operand, experiment_from, uniform_precision
+from mxnum.recipe import Recipe
 
 TOML = """
 name = "mine"
@@ -39,7 +40,7 @@ def test_a_study_from_a_file(tmp_path):
     assert (arm.steps, arm.rate, arm.precision.vector, arm.betas) == (10, 1, "bfloat16", (0.9, 0.95))
     assert arm.precision.gamma == Operand("mxfp4_e2m1", scale_rule="rceil")
     assert (arm.injection.mean, arm.injection.where) == (0.5, "layer_norm")
-    expected = Experiment(width=32, rate=1, train_beta=False, precision=uniform_precision("mxfp8_e4m3"))
+    expected = Experiment(width=32, rate=1, train_beta=False, precision=uniform_precision("mxfp8_e4m3"))  # (bfloat16)
     assert study.arms["all"] == expected.but(gamma=Operand("bfloat16"))
 
 
@@ -50,6 +51,23 @@ def test_a_grid_is_every_combination(tmp_path):
     arm = study.arms["b, rate 0.25, uniform mxfp4_e2m1 even"]
     assert (arm.rate, arm.steps, arm.precision.weights) == (0.25, 3, Operand("mxfp4_e2m1", scale_rule="even"))
     assert (study.name, study.control) == ("some", "a, rate 0.5, uniform mxfp8_e4m3")
+    # Each is compared within its own combination: else rates would be compared, and not arms.
+    assert study.controls["b, rate 0.25, uniform mxfp4_e2m1 even"] == "a, rate 0.25, uniform mxfp4_e2m1 even"
+    for control, expected in (("b", "b, rate 0.25"), ("b, rate 0.5", "b, rate 0.5")):
+        study = read(tmp_path, f"control = '{control}'\n[arms.a]\n[arms.b]\n[grid]\nrate = [0.5, 0.25]\n")
+        assert study.controls.get("a, rate 0.25", study.control) == expected
+
+
+def test_uniform_is_the_operands_and_nothing_else(tmp_path):
+    # It switched the vector operations of its arm to bfloat16, whatever [base] said.
+    arms = '[arms.plain]\n[arms.all]\nuniform = "mxfp8_e4m3"\ngamma = "float32"\nbeta = "float32"\n'
+    arms += '[arms.named]\nuniform = {format = "mxfp8_e4m3", scale_rule = "rceil"}\nvector = "bfloat16"\n'
+    study = read(tmp_path, "[base]\nround_activation = false\n" + arms)
+    plain, every, named = (study.arms[name].precision for name in ("plain", "all", "named"))
+    assert plain == Recipe(round_activation=False)
+    assert every == Recipe.uniform("mxfp8_e4m3", layer_norm="float32").but(round_activation=False)
+    expected = Recipe.uniform("mxfp8_e4m3", scale_rule="rceil").but(vector="bfloat16", round_activation=False)
+    assert named == expected
 
 
 @pytest.mark.parametrize(
@@ -99,6 +117,7 @@ def test_the_example_of_the_documentation(tmp_path):
     study = read(tmp_path, page.split("```toml\n")[1].split("```")[0])
     assert len(study.arms) == 6
     assert (study.seeds, study.control, study.setting) == (8, "plain, rate 0.012", "width-32")
+    assert study.controls["E2M1 everywhere, rate 0.024"] == "plain, rate 0.024"
     assert study.arms["gamma in E2M1, rate 0.024"].precision.beta.rounding == "sr"
     assert study.arms["E2M1 everywhere, rate 0.012"].precision.weights.format == "mxfp4_e2m1"
 

@@ -116,7 +116,7 @@ def test_a_study_runs_goes_on_and_is_collected(study, tmp_path):
     studies.store(table, tmp_path)
     assert "| last |" in (tmp_path / "tiny.md").read_text()
     changed = studies.Study("tiny", "", {"plain": study.arms["plain"].but(rate=1e-4)}, 2, 5, "plain")
-    with pytest.raises(ValueError, match="does not have the setting of arm 'plain'"):
+    with pytest.raises(ValueError, match=r"does not have the setting of arm 'plain' \(rate .*, not 0.0001\)"):
         collect(changed, tmp_path / "runs")
     with pytest.raises(ValueError, match="'runs' must be a folder with runs"):
         collect(study, tmp_path / "nothing")

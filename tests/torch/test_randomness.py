@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 
 import mxnum as mx
@@ -114,6 +116,28 @@ def test_what_is_computed_again_belongs_to_its_own_step(reentrant, order):
     assert same(*found)
 
 
+@dataclass
+class Output:
+    loss: torch.Tensor
+    name: str = "plain"
+
+
+class Told(Model):
+    """A model that returns a dataclass."""
+
+    def forward(self, x):
+        return Output(super().forward(x).square().mean())
+
+
+def test_what_is_computed_again_belongs_to_its_own_step_in_a_dataclass_too():
+    plain, checkpointed = Told(), Told(False)
+    for model in (plain, checkpointed):
+        mxt.emulate(model, STOCHASTIC, seed=3)
+        for output in [model(x()) for _ in range(3)][::-1]:
+            output.loss.backward()
+    assert same([p.grad for p in plain.parameters()], [p.grad for p in checkpointed.parameters()])
+
+
 def test_whatever_the_context_the_step_can_be_kept_for_the_way_back():
     model, other = Model(), Model()
     mxt.emulate(other, STOCHASTIC, seed=3)
@@ -222,3 +246,39 @@ def test_gradient_accumulation_may_hold_two_graphs():
     other(x()).sum().backward()
     for a, p in zip(together, other.parameters(), strict=True):
         assert torch.allclose(a, p.grad, rtol=1e-4, atol=1e-4)
+
+
+class Trained(nn.Module):
+    """Trained by a method of its own, as PyTorch Lightning does it."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(32, 32)
+
+    def training_step(self, x):
+        return self.net(x).sum()
+
+
+def test_a_step_that_nobody_counts_is_refused():
+    # The counter sits in the model's own forward pass: each step would have drawn the bits of the first.
+    model = Trained()
+    emulation = mxt.emulate(model, STOCHASTIC, seed=1)
+    with pytest.raises(RuntimeError, match=r"Module 'net' draws .* call the model, or emulation.advance_step\(\)"):
+        model.training_step(x())
+    model.eval()
+    model.training_step(x())  # (without training the bits are always those of the same step)
+    model.train()
+    seen = []
+    for _ in range(2):
+        emulation.advance_step()
+        seen.append(model.training_step(x()))
+    assert emulation.step == 2
+    assert not torch.equal(*seen)
+
+
+def test_after_the_model_itself_its_parts_are_refused():
+    model = nn.Sequential(nn.Linear(32, 32))
+    mxt.emulate(model, STOCHASTIC, seed=1)
+    model(x())
+    with pytest.raises(RuntimeError, match="Module '0' draws random bits"):
+        model[0](x())
