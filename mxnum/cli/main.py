@@ -6,8 +6,8 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TextIO
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any, TextIO
 
 from mxnum import errors
 
@@ -22,13 +22,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by whoever called
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
-    status = _status(arguments)
-    for stream in (sys.stdout, sys.stderr):
-        try:
+    out, err = _Text(sys.stdout), _Text(sys.stderr)
+    with redirect_stdout(out), redirect_stderr(err):
+        status = _status(arguments)
+        for stream in (out, err):
             stream.flush()
-        except BrokenPipeError:
-            _discard(stream)
     return status
+
+
+class _Text:
+    """A stream that drops text which nobody reads (``| head``): a command goes on, and ends with its own status."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write or drop it."""
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            self._discard()
+            return len(text)
+
+    def flush(self) -> None:
+        """Write or drop what is left."""
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._discard()
+
+    def _discard(self) -> None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
 
 def _status(arguments: Sequence[str] | None) -> int:
@@ -44,8 +71,8 @@ def _status(arguments: Sequence[str] | None) -> int:
         with _telling_once():
             app_of(given)(args=given, prog_name="mxnum")
     except SystemExit as stop:
-        if isinstance(stop.__context__, BrokenPipeError):  # typer and rich both answer it with status 1
-            return _unread(stop.__context__)
+        if isinstance(stop.__context__, BrokenPipeError):  # bytes that nobody reads: typer answers with status 1
+            return OK
         return stop.code if isinstance(stop.code, int) else OK
     except OSError as problem:
         where = f" {str(problem.filename)!r}" if problem.filename else ""
@@ -78,21 +105,7 @@ def _telling_once() -> Iterator[None]:
         logger.setLevel(before)
 
 
-def _unread(problem: BrokenPipeError) -> int:
-    """The status where the reader has seen enough (``| head``)."""
-    _discard(sys.stdout)
-    return getattr(problem.__context__, "exit_code", OK)  # what was being told may have been a mistake
-
-
 def _failed(told: object) -> int:
-    """Say what was wrong; the status is the same where nobody reads it."""
-    try:
-        print(f"Error: {told}", file=sys.stderr, flush=True)
-    except BrokenPipeError:
-        _discard(sys.stderr)
+    """Say what was wrong."""
+    print(f"Error: {told}", file=sys.stderr, flush=True)
     return FAILED
-
-
-def _discard(stream: TextIO) -> None:
-    """What is left in the buffer has nowhere to go."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
