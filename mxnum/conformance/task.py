@@ -35,7 +35,7 @@ DECIDES = {
 }
 
 #: What a header of vectors may say; other lines are comments.
-_HEADER = (
+HEADER = (
     *("operation", "format", "block", "source", "result", "rounding", "scale_rule", "overflow", "nonfinite", "sr_bits"),
     *("accumulate", "dot_blocks", "inputs", "outputs", "mxnum", "level", "seed", "cases", "answers"),
 )
@@ -169,8 +169,8 @@ class Task:
         for key in ("operation", "format"):
             if key not in facts:
                 raise ValueError(f"The header of the vectors must have a line '# {key}: ...'.")
-        for key in facts.keys() - set(_HEADER):
-            if close := difflib.get_close_matches(key.lower().replace("-", "_"), _HEADER, n=1, cutoff=0.8):
+        for key in facts.keys() - set(HEADER):
+            if close := difflib.get_close_matches(key.lower().replace("-", "_"), HEADER, n=1, cutoff=0.8):
                 raise ValueError(
                     f"The header of the vectors has a line '# {key}: ...'; did you mean '# {close[0]}: ...'?"
                 )

@@ -12,11 +12,11 @@ from typing import BinaryIO
 import numpy as np
 
 from mxnum.conformance.answers import fitted
-from mxnum.conformance.task import Columns, Field, Task
+from mxnum.conformance.task import HEADER, Columns, Field, Task
 from mxnum.dtypes import Array, code_dtype
 
 VERSION = "1"
-_FIRST = "# mxnum-vectors"
+_NAME = "mxnum-vectors"
 _DIGITS = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 _VALUES = np.full(256, 255, np.uint8)
 _VALUES[list(b"0123456789")] = range(10)
@@ -29,7 +29,7 @@ CHUNK = 8192
 def header_lines(task: Task, **more: object) -> bytes:
     """The head of a file: what is tested, and how the cases were made."""
     facts = {**task.header(), **{key: str(value) for key, value in more.items()}}
-    lines = [f"{_FIRST} {VERSION}", *(f"# {key}: {value}" for key, value in facts.items())]
+    lines = [f"# {_NAME} {VERSION}", *(f"# {key}: {value}" for key, value in facts.items())]
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -132,7 +132,7 @@ def _number(word: bytes, field: Field, bits: int, line: int, said: int | None = 
 
 
 class Reader:
-    """Header and lines of a stream, the header lines first (a later comment is skipped)."""
+    """Header and lines of a stream, the header lines first; other lines that begin with ``#`` are comments."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -146,11 +146,14 @@ class Reader:
                     self._next = line
                     break
                 continue
-            key, colon, value = line[1:].decode(errors="replace").strip().partition(":")
-            if colon:
-                self.header[key.strip()] = value.strip()
-            elif key.startswith(_FIRST[2:]) and key.split()[-1] != VERSION:
-                raise ValueError(f"The vectors must be of version {VERSION}, not {key.split()[-1]!r}.")
+            key, value = _stated(line)
+            if key == _NAME and value != VERSION:
+                raise ValueError(f"The vectors must be of version {VERSION}, not {value!r}.")
+            if key in HEADER and self.header.get(key, value) != value:
+                both = f"not {self.header[key]!r} and {value!r}"
+                raise ValueError(f"The header of the vectors must have one line '# {key}: ...', {both}.")
+            if key not in ("", _NAME):
+                self.header[key] = value
 
     def chunks(self, size: int = CHUNK) -> Iterator[tuple[int, list[bytes]]]:
         """The number of the first line and the lines, comments and empty lines left out."""
@@ -161,6 +164,11 @@ class Reader:
         for line in self._stream:
             self.line += 1
             if line.startswith(b"#") or not line.strip():
+                if _stated(line)[0] in (_NAME, *HEADER):
+                    shown = line.decode(errors="replace").strip()
+                    raise ValueError(
+                        f"Line {self.line} must be a case or a comment, not {shown!r}: one header comes first."
+                    )
                 if pending:  # keep line numbers true
                     yield first, pending
                     pending = []
@@ -173,3 +181,16 @@ class Reader:
                 pending = []
         if pending:
             yield first, pending
+
+
+def _stated(line: bytes) -> tuple[str, str]:
+    """The key and the value that a line of the head states; no key where it is a comment."""
+    text = line[1:].decode(errors="replace").strip()
+    if text.startswith(_NAME):
+        return _NAME, text.removeprefix(_NAME).strip()
+    key, equals, value = text.partition("=")
+    if equals and key.strip() in HEADER:
+        key, value = key.strip(), value.strip()
+        raise ValueError(f"The header of the vectors must have a line '# {key}: {value}', not '# {text}'.")
+    key, colon, value = text.partition(":")
+    return (key.strip(), value.strip()) if colon else ("", "")

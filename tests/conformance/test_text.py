@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import numpy as np
 import pytest
@@ -74,3 +75,29 @@ def test_reader_keeps_line_numbers():
     assert list(reader.chunks()) == [(5, [b"1 2\n"]), (8, [b"3 4\n", b"5 6\n"])]
     with pytest.raises(ValueError, match="must be of version 1, not '2'"):
         text.Reader(io.BytesIO(b"# mxnum-vectors 2\n"))
+
+
+HEAD = b"# mxnum-vectors 1\n# operation: encode\n# format: mxfp4_e2m1\n# from: Tuesday\n# from: a simulation\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (b"# rounding: rtz\n# rounding: rna\n3F800000 2\n", "have one line '# rounding: ...', not 'rtz' and 'rna'."),
+        (b"# rounding = rtz\n3F800000 2\n", "must have a line '# rounding: rtz', not '# rounding = rtz'."),
+        (b"3F800000 2\n# rounding: rtz\n", "Line 7 must be a case or a comment, not '# rounding: rtz': one"),
+        (b"3F800000 2\n# rounding=rtz\n", "must have a line '# rounding: rtz', not '# rounding=rtz'."),
+        (b"3F800000 2\n" + HEAD + b"3F800000 2\n", "Line 7 must be a case or a comment, not '# mxnum-vectors 1': one"),
+    ],
+)  # fmt: skip
+def test_what_a_header_states_counts_or_is_refused(lines, message):
+    # No test saw that one of them was dropped without a word: each wrote its header once, with colons, and first.
+    with pytest.raises(ValueError, match=re.escape(message)):
+        list(text.Reader(io.BytesIO(HEAD + lines)).chunks())
+
+
+def test_comments_are_free():
+    comments = b"# rounding: rtz\n# rounding: rtz\n# rounding is rtz\n# a = b\n#\n3F800000 2\n# x: 3\n# seed, of 4\n"
+    reader = text.Reader(io.BytesIO(HEAD + comments))
+    assert list(reader.chunks()) == [(11, [b"3F800000 2\n"])]
+    assert {"rounding": "rtz", "from": "a simulation"}.items() <= reader.header.items()
