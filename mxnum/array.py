@@ -281,6 +281,12 @@ class MXArray:
         offsets = None if self.offsets is None else as_array("offsets", self.offsets)
         return as_array("codes", self._stored), as_array("scales", self.scales), offsets
 
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        """Raises: whether codes, values or objects are meant is for the caller to say."""
+        raise TypeError("An MXArray is not compared with == or !=: use a.equals(b), or compare values, a.dequantize().")
+
     # Values
 
     def dequantize(self, dtype: Any = "float32", *, threads: int | None = None, out: Array | None = None) -> Array:
@@ -477,7 +483,8 @@ class MXArray:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what `save` wrote."""
         with reading(path, "must be one that MXArray.save wrote"):
-            with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
+            with open(path, "rb") as stream:
+                file = np.load(stream, allow_pickle=False)
                 errors.require_type(not isinstance(file, np.ndarray), "path", "an archive", "one array")
                 parts = {name: file[name] for name in _PARTS if name in file.files}
             description = json.loads(str(parts["description"]))
@@ -489,6 +496,7 @@ class MXArray:
             # A scalar is packed as a row of one, and read back as such.
             row_shape, row_blocks = shape or (1,), blocks or (1,)
             side = scales_shape(row_shape, row_blocks)
+            errors.require(scales.size == math.prod(side), "scales", f"of shape {side}", scales.shape)
             offsets = parts["offsets"].reshape(side) if "offsets" in parts else None
             array = cls.from_packed(
                 packed, scales.reshape(side), fmt, length=row_shape[-1], blocks=row_blocks, offsets=offsets,

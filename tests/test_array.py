@@ -175,6 +175,28 @@ def test_files_that_are_not_ours(tmp_path):
         mx.MXArray.load(Path(tmp_path / "missing.npz"))
 
 
+def test_files_of_something_else_are_told_in_words(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones(3))
+    with pytest.raises(ValueError, match=r"x.npy' must be one .* 'path' must be an archive, not 'one array'"):
+        mx.MXArray.load(tmp_path / "x.npy")
+    mx.quantize(np.ones((4, 96), np.float32), "mxfp4").save(tmp_path / "q.npz")
+    with np.load(tmp_path / "q.npz") as file:
+        parts = dict(file)
+    np.savez(tmp_path / "few.npz", **(parts | {"scales": parts["scales"][:2]}))
+    with pytest.raises(ValueError, match=r"few.npz' must be one .* 'scales' must be of shape \(4, 3\), not \(2, 3\)"):
+        mx.MXArray.load(tmp_path / "few.npz")
+
+
+def test_arrays_are_not_compared_with_signs():
+    # == was the identity of the objects: two equal arrays were unequal without a word.
+    x = np.ones(32, np.float32)
+    a, b = mx.quantize(x, "mxfp4"), mx.quantize(x, "mxfp4")
+    for compare in (lambda: a == b, lambda: a != b, lambda: a == x, lambda: x == a):
+        with pytest.raises(TypeError, match=r"use a.equals\(b\)"):
+            compare()
+    assert len({a, b}) == 2
+
+
 def test_elements_are_a_view_of_an_ml_dtypes_type():
     types = {"mxfp8_e4m3": ml_dtypes.float8_e4m3fn, "mxfp4_e2m1": ml_dtypes.float4_e2m1fn, "mxint8": np.int8}
     for fmt, dtype in types.items():

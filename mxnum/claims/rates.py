@@ -160,7 +160,7 @@ def critical_rates(context: Context) -> Evidence:
         if limits is not None:
             numbers += "; critical rate over FP32's {:.2f} (95 %: {:.2f} to {:.2f})".format(*limits)
         sure = test.corrected_p is not None and test.corrected_p < LEVEL
-        what = f"{kind} has a lower critical rate of excursions than FP32"
+        what = f"{kind} has excursions sooner than FP32, over {len(strata[kind])} rates"
         statements.append(Statement(what, test.comes_sooner if sure else None, numbers))
     if context.has("hazard.json"):
         statements.append(hazard_of_e4m3(context.json("hazard.json")))

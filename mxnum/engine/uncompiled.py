@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -55,4 +56,4 @@ def pack(codes: Array, bits: int, out: Array | None = None) -> Array:
         packed: Array = __getattr__("pack")(codes, bits, out)
         return packed
     stream = np.unpackbits(codes[..., np.newaxis], axis=-1, count=bits, bitorder="little")
-    return np.packbits(stream.reshape(*codes.shape[:-1], -1), axis=-1, bitorder="little")
+    return np.packbits(stream.reshape(*codes.shape[:-1], math.prod(codes.shape[-1:]) * bits), axis=-1, bitorder="little")

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
+from mxnum.array import MXArray
 from mxnum.dtypes import Array, as_array
+from mxnum.interop._checked import SCALE_TYPES
 from mxnum.tensors import in_kind
 
 _ROWS, _COLUMNS = 128, 4
@@ -25,8 +27,7 @@ def swizzle_scales(scales: Any) -> Array:
     >>> swizzle_scales(np.arange(128 * 4, dtype=np.uint8).reshape(128, 4))[:8]
     array([  0,   1,   2,   3, 128, 129, 130, 131], dtype=uint8)
     """
-    array = as_array("scales", scales, anywhere=False)
-    errors.require_dtype("scales", array.dtype, np.dtype(np.uint8), " of E8M0 codes")
+    array = _codes("scales", scales)
     errors.require(array.ndim == 2, "scales", "two-dimensional", array.shape)
     tiles = _tiles(array.shape)
     padded = np.zeros((tiles[0] * _ROWS, tiles[1] * _COLUMNS), np.uint8)
@@ -38,8 +39,7 @@ def swizzle_scales(scales: Any) -> Array:
 
 def unswizzle_scales(swizzled: Any, shape: tuple[int, int]) -> Array:
     """The scale codes of that shape from what `swizzle_scales` returns; padding is dropped."""
-    array = as_array("swizzled", swizzled, anywhere=False)
-    errors.require_dtype("swizzled", array.dtype, np.dtype(np.uint8), " of E8M0 codes")
+    array = _codes("swizzled", swizzled)
     tiles = _tiles(shape)
     expected = tiles[0] * tiles[1] * _ROWS * _COLUMNS
     errors.require(array.size == expected, "swizzled", f"of {expected} bytes for scales of {shape}", array.size)
@@ -47,6 +47,16 @@ def unswizzle_scales(swizzled: Any, shape: tuple[int, int]) -> Array:
     padded = np.ascontiguousarray(split).reshape(tiles[0] * _ROWS, tiles[1] * _COLUMNS)
     scales: Array = in_kind(padded[: shape[0], : shape[1]].copy(), swizzled)
     return scales
+
+
+def _codes(argument: str, scales: Any) -> Array:
+    """Scale codes as bytes: they come as such, or in the type that torch and ml_dtypes have for them."""
+    is_array = isinstance(scales, MXArray)
+    errors.require_type(not is_array, argument, "the scales of the array, q.scales", type(scales).__name__)
+    array: Array = as_array(argument, scales, anywhere=False)
+    array = array.view(np.uint8) if array.dtype.name in SCALE_TYPES.values() else array
+    errors.require_dtype(argument, array.dtype, np.dtype(np.uint8), " of scale codes")
+    return array
 
 
 def _tiles(shape: tuple[int, ...]) -> tuple[int, int]:

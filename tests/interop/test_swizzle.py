@@ -3,7 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import mxnum as mx
 from mxnum.interop.swizzle import swizzle_scales, unswizzle_scales
+from mxnum.interop.torch import to_torch
 from tests import samples
 
 
@@ -29,7 +31,21 @@ def test_torchao_has_the_same_order(shape):
     assert np.array_equal(utils.to_blocked(torch.from_numpy(scales)).numpy(), swizzle_scales(scales))
 
 
+def test_scales_in_the_types_that_others_have_for_them():
+    # What the library's own converters make was refused.
+    scales = np.arange(20, dtype=np.uint8).reshape(4, 5)
+    expected = swizzle_scales(scales)
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    for name in ("float8_e8m0fnu", "float8_e4m3fn"):
+        assert swizzle_scales(scales.view(getattr(ml_dtypes, name))).tobytes() == expected.tobytes()
+    torch = pytest.importorskip("torch", reason="the extra torch is not installed")
+    tensors = to_torch(mx.quantize(np.linspace(-3, 900, 640, dtype=np.float32).reshape(4, 160), "mxfp8_e4m3"))
+    assert torch.equal(swizzle_scales(tensors.scales), swizzle_scales(tensors.scales.view(torch.uint8)))
+
+
 def test_mistakes():
+    with pytest.raises(TypeError, match=r"must be the scales of the array, q.scales, not 'MXArray'"):
+        swizzle_scales(mx.quantize(np.ones((4, 32), np.float32), "mxfp4"))
     with pytest.raises(ValueError, match="two-dimensional"):
         swizzle_scales(np.zeros(4, np.uint8))
     with pytest.raises(TypeError, match="uint8"):
