@@ -74,10 +74,7 @@ def _level_1(task: Task, words: Words) -> Columns:
         case "scale":
             return {"x": _scale_blocks(task, words)}
         case "dequantize":
-            scales = np.unique(
-                np.concatenate([np.arange(0, 256, 5), np.arange(6), np.arange(100, 156, 3), [127, 254, 255]])
-            )
-            return _grid_of_codes(task, scales)
+            return _every_pair(task, np.arange(256 << task.element.bits))
         case _:
             return dots.boundary_dots(task, words)
 
@@ -96,19 +93,20 @@ def _level_2(task: Task, words: Words, size: int, start: int) -> Columns:
                 return {"x": x}
             return _with_random(task, words, {"x": x})
         case "dequantize":
-            codes = 1 << task.element.bits
-            index = np.arange(start, start + size) % (256 * codes)  # every pair in turn
-            return {
-                "scale": (index // codes).astype(np.uint8).reshape(-1, 1),
-                "code": (index % codes).astype(np.uint8).reshape(-1, 1),
-            }
+            return _every_pair(task, np.arange(start, start + size))
         case _:
             return dots.random_dots(task, words, size)
 
 
 def _numbers(task: Task) -> Array:
-    """Bit patterns for element conversion at scale 1: boundaries, powers of two, special values; neighbours of all."""
+    """Bit patterns for element conversion at scale 1: boundaries, powers of two, special values; neighbours of all.
+
+    Of 16 bits, every one.
+    """
     source = task.source
+    if source.bits == 16:
+        every = np.arange(1 << 16, dtype=np.uint16)
+        return every[task.takes_nan | ~np.isnan(grid.as_magnitudes(every, source))]
     lowest = source.emin - source.mantissa_bits
     powers = np.ldexp(1.0, np.arange(max(lowest, -1074), source.emax + 1))
     points = np.concatenate([grid.points(task.element), powers, powers[1:] * 1.5])
@@ -199,7 +197,7 @@ def _scale_blocks(task: Task, words: Words) -> Array:
     sign = rest & rest.dtype.type(1 << (source.bits - 1))
     blocks = np.minimum(magnitude, limit[:, None]) | sign
     blocks[np.arange(len(near)), words.integers(0, k - 1, len(near))] = near
-    return np.concatenate([few_values(task, near[:16], words), blocks])
+    return np.concatenate([few_values(task, near[: len(near) // 2], words), blocks])
 
 
 def _random_numbers(task: Task, words: Words, shape: tuple[int, ...], scales: Array) -> Array:
@@ -230,11 +228,12 @@ def _random_blocks(task: Task, words: Words, size: int) -> Array:
     return np.where(words.chance(0.02, (size, 1)) & words.chance(0.1, (size, k)), special, x)
 
 
-def _grid_of_codes(task: Task, scales: Array) -> Columns:
-    codes = np.arange(1 << task.element.bits, dtype=np.uint8)
+def _every_pair(task: Task, index: Array) -> Columns:
+    """The pairs of a scale code and an element code at these places of their order, again and again."""
+    codes = 1 << task.element.bits
     return {
-        "scale": np.repeat(scales.astype(np.uint8), len(codes)).reshape(-1, 1),
-        "code": np.tile(codes, len(scales)).reshape(-1, 1),
+        "scale": (index // codes % 256).astype(np.uint8).reshape(-1, 1),
+        "code": (index % codes).astype(np.uint8).reshape(-1, 1),
     }
 
 

@@ -11,7 +11,11 @@ from mxnum.dtypes import Array
 
 
 def few_values(task: Task, anchors: Array, words: Words) -> Array:
-    """Blocks of few values: zeros of both signs, one number, one NaN or infinity, falling powers, changing signs."""
+    """Blocks of few values: zeros of both signs, one number, one NaN or infinity, falling powers, changing signs.
+
+    The last ones have the middle one of the `anchors`, bit patterns of maxima, at each place with each sign, among
+    numbers of a fourth of it: the element there alone decides the scale.
+    """
     source, k = task.source, task.block
     dtype = anchors.dtype
     sign = dtype.type(1 << (source.bits - 1))
@@ -34,4 +38,7 @@ def few_values(task: Task, anchors: Array, words: Words) -> Array:
         constant, single = np.full(k, anchor), np.zeros(k, dtype)
         single[words.integers(0, k - 1, 1)[0]] = anchor
         rows += [constant, single]
-    return np.stack(rows)
+    middle = np.sort(anchors)[len(anchors) // 2]
+    places = np.full((2 * k, k), max(int(middle) - (2 << source.mantissa_bits), 0), dtype)
+    places[np.arange(2 * k), np.arange(2 * k) % k] = np.repeat([middle, middle | sign], k)
+    return np.concatenate([np.stack(rows), places])

@@ -32,17 +32,17 @@ def boundaries(task: Task, words: Words) -> Columns:
     if task.operation == "dequantize":
         codes = _scale_codes(task, words, 128)
         return _pairs(task, words, codes, np.arange(1 << task.element.bits), largest_of_tensors(task))
-    made = []
+    made, tops = [], []
     for number, largest in enumerate(largest_of_tensors(task)):
         tensor = _tensor_scale(task, largest)
         everything = task.scale_bits <= 8 and number < WHOLE
         codes = np.arange(_most(task) + 1) if everything else _scale_codes(task, words, SAMPLE)
         anchors = _anchors(task, codes, tensor, largest)
+        tops.append(anchors)
         made.append(_rows_of(task, words, anchors, tensor, largest))
         if number < WHOLE:
             made.append(_rows_of(task, words, anchors[:: max(1, len(anchors) // 6)], tensor, largest, whole=True))
-    anchors = made[0]["x"].max(axis=1) & made[0]["x"].dtype.type((1 << (task.source.bits - 1)) - 1)
-    few = few_values(task, anchors, words)
+    few = few_values(task, tops[0], words)
     made.append({"x": few, **({"largest": np.zeros((len(few), 1), few.dtype)} if task.has_tensor else {})})
     return joined(made)
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -59,6 +61,24 @@ def test_level_1_of_quantize_reaches_every_scale_extreme_and_class():
         assert {code & 0x7F for code in codes.ravel().tolist()} == set(range(128)) - unreached
 
 
+@pytest.mark.parametrize("operation", ["quantize", "scale"])
+@pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "nvfp4", "e4m3:block=128,scale=float32"])
+def test_each_element_alone_decides_a_scale_with_each_sign(operation, fmt):
+    # No test saw that maxima which never look at one place passed: the largest element lay at random places.
+    task = make_task(operation, fmt)
+    inputs = gathered(task)
+    of_scale = replace(task, operation="scale")
+    finite = np.isfinite(as_floats(inputs["x"], task.source)).all(axis=1)
+    some = {name: column[finite] for name, column in inputs.items()}
+    want = expected(of_scale, some)["scale"]
+    for place in range(task.block):
+        x = some["x"].copy()
+        x[:, place] = 0
+        differs = (expected(of_scale, {**some, "x": x})["scale"] != want)[:, 0]
+        signs = np.signbit(as_floats(some["x"], task.source)[differs, place])
+        assert set(signs.tolist()) == {True, False}, place
+
+
 def test_no_nan_where_the_element_has_no_answer():
     for operation, modes in (("encode", {}), ("quantize", {"nonfinite": "element"})):
         task = make_task(operation, "mxfp4_e2m1", **modes)
@@ -81,10 +101,21 @@ def test_random_words_come_on_both_sides_of_the_threshold(operation):
     assert np.array_equal(expected(task, inputs)[name], expected(task, high)[name])
 
 
-def test_level_2_of_dequantize_is_exhaustive():
+@pytest.mark.parametrize("options", [{}, {"level": 2, "count": 256 * 16}])
+def test_dequantize_has_every_pair(options):
+    # At level 1, of which the page said so, no test saw that it had 72 scale codes.
     task = make_task("dequantize", "mxfp4_e2m1")
-    inputs = gathered(task, level=2, count=256 * 16)
+    inputs = gathered(task, **options)
     assert len(set(zip(inputs["scale"][:, 0].tolist(), inputs["code"][:, 0].tolist(), strict=True))) == 256 * 16
+
+
+@pytest.mark.parametrize("source", ["bfloat16", "float16"])
+def test_encode_has_every_number_of_16_bits(source):
+    task = make_task("encode", "mxfp8_e4m3", source=source)
+    assert gathered(task)["x"][:, 0].tolist() == list(range(1 << 16))
+    task = make_task("encode", "mxfp4_e2m1", source=source)
+    nans = 2 * ((1 << task.source.mantissa_bits) - 1)
+    assert len(np.unique(gathered(task)["x"])) == number_of_cases(task) == (1 << 16) - nans
 
 
 def test_mistakes():
