@@ -6,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, Self
 
 import numpy as np
@@ -453,20 +454,17 @@ class MXArray:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an ``.npz`` file with packed codes, scales, offsets and a description; all of it or nothing."""
         self._require_host("array", "call to_host() first")
-        q, e = self.to_host(), self.format.element
+        q = self.to_host()
         description = {
             "mxnum": 1,
             "name": self.format.name,
             "block": self.format.block,
             "scale": self.format.scale.name,
             "tensor_scale": self.format.tensor_scale,
-            "element": {
-                "name": e.name, "exponent_bits": e.exponent_bits, "mantissa_bits": e.mantissa_bits, "bias": e.bias,
-                "specials": e.specials, "integer": e.integer,
-            },
+            "element": asdict(self.format.element),
             "shape": self.shape,
             "blocks": self.blocks,
-        }  # fmt: skip
+        }
         parts: dict[str, Any] = {
             "description": np.array(json.dumps(description)),
             "packed": q.pack(),
@@ -488,9 +486,8 @@ class MXArray:
                 errors.require_type(not isinstance(file, np.ndarray), "path", "an archive", "one array")
                 parts = {name: file[name] for name in _PARTS if name in file.files}
             description = json.loads(str(parts["description"]))
-            element = formats.ElementFormat(**description["element"])
             kind = description["scale"], description["block"], description["name"], description.get("tensor_scale")
-            fmt = MXFormat(element, *kind)
+            fmt = MXFormat(formats.ElementFormat(**description["element"]), *kind)
             shape, blocks = tuple(description["shape"]), tuple(description["blocks"])
             packed, scales = parts["packed"], parts["scales"].view(scale_dtype(fmt.scale))
             # A scalar is packed as a row of one, and read back as such.

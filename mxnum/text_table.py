@@ -1,4 +1,4 @@
-"""Tables of plain text, no wider than a terminal where its width is given."""
+"""Tables of plain text, no wider than a terminal where its width is given, and of Markdown."""
 
 from __future__ import annotations
 
@@ -39,6 +39,18 @@ def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int |
         text_table([names[i] for i in part], zip(*(columns[i] for i in part), strict=True), width, keep)
         for part in (range(shown), second)
     )
+
+
+def markdown_table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Rows under the names of their columns, in Markdown.
+
+    >>> print(markdown_table(["format", "bits"], [("mxfp4_e2m1", "4.25")]))
+    | format | bits |
+    |---|---|
+    | mxfp4_e2m1 | 4.25 |
+    """
+    names_first, *lines = (f"| {' | '.join(cells)} |" for cells in (names, *rows))
+    return "\n".join([names_first, "|" + "---|" * len(names), *lines])
 
 
 def _lines(names: Sequence[str], columns: Cells, is_broken: bool, gap: int) -> list[str]:

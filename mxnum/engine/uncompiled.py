@@ -56,4 +56,5 @@ def pack(codes: Array, bits: int, out: Array | None = None) -> Array:
         packed: Array = __getattr__("pack")(codes, bits, out)
         return packed
     stream = np.unpackbits(codes[..., np.newaxis], axis=-1, count=bits, bitorder="little")
-    return np.packbits(stream.reshape(*codes.shape[:-1], math.prod(codes.shape[-1:]) * bits), axis=-1, bitorder="little")
+    rows = stream.reshape(*codes.shape[:-1], math.prod(codes.shape[-1:]) * bits)
+    return np.packbits(rows, axis=-1, bitorder="little")

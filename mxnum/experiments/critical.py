@@ -13,6 +13,7 @@ from mxnum.experiments import report, storage
 from mxnum.experiments.config import Experiment, Injection, to_dict
 from mxnum.experiments.inference import mean_interval, wilson
 from mxnum.experiments.loop import train
+from mxnum.text_table import markdown_table
 
 
 def predicted_ratio(mean: float, deviation: float) -> float:
@@ -182,14 +183,13 @@ def markdown(table: dict[str, Any], control: str = "FP32") -> str:
     """Runs with an excursion at each rate, and the shift of the critical rate."""
     found = curve(table)
     rates = sorted({rate for points in found.values() for rate, _, _ in points})
-    lines = ["| | " + " | ".join(f"{rate:g}" for rate in rates) + f" | critical rate over {control}'s |"]
-    lines.append("|" + "---|" * (len(rates) + 2))
+    lines = []
     for kind, points in found.items():
         at = {rate: f"{events} of {runs}" for rate, events, runs in points}
         limits = None if kind == control else shift(table, kind, control)
         last = "" if limits is None else "{:.2f} ({:.2f} to {:.2f})".format(*limits)
-        lines.append("| " + " | ".join([kind, *(at.get(rate, "-") for rate in rates), last]) + " |")
-    return "\n".join(lines)
+        lines.append([kind, *(at.get(rate, "-") for rate in rates), last])
+    return markdown_table(["", *(f"{rate:g}" for rate in rates), f"critical rate over {control}'s"], lines)
 
 
 def figure(table: dict[str, Any], axes: Any) -> Any:

@@ -24,6 +24,7 @@ from mxnum.experiments.run_study import run_study
 from mxnum.experiments.studies import Study
 from mxnum.experiments.survival import Arm
 from mxnum.experiments.sweep import Failure, Show, arm_directory, run_all, telling
+from mxnum.text_table import markdown_table
 
 Array = Any
 PERTURBATION = 1e-6
@@ -335,19 +336,19 @@ def rows(table: dict[str, Any]) -> list[Row]:
 def summary(table: dict[str, Any]) -> str:
     """A table of the rows."""
     headings = ("from the checkpoint", "rose", "median time", "delay (95 % limits)", "exact p after Holm", "reading")
-    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+    found = []
     for row in rows(table):
         median = row.arm.median_time()
         cells = [row.name, f"{row.arm.events} of {row.arm.runs}", "-" if median is None else f"{median:.0f}"]
         cells += ["" if row.delay is None else _delay(row.delay), "" if row.p is None else f"{row.p:.3f}", row.reading]
-        lines.append("| " + " | ".join(cells) + " |")
+        found.append(cells)
     note = (
         f"Watched for {table['plan']['watch']} steps; a run whose loss did not rise counts with these. Delays are "
         "seed by seed against its perturbed controls, in steps, and tested by all choices of their signs: "
         f"{len(table['seeds'])} seeds cannot give a p-value below {2.0 ** (1 - len(table['seeds'])):.2g}, times the "
         "number of actions."
     )
-    return "\n".join([*lines, "", note])
+    return f"{markdown_table(headings, found)}\n\n{note}"
 
 
 def _delay(delay: tuple[float, float, float]) -> str:

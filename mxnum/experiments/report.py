@@ -19,6 +19,7 @@ from mxnum.experiments.inference import Comparison, compare, corrected
 from mxnum.experiments.studies import Study
 from mxnum.experiments.survival import Arm, kaplan_meier
 from mxnum.experiments.sweep import arm_directory
+from mxnum.text_table import markdown_table
 
 #: Points of each stored loss curve and digits of each stored number: a study stays below a few hundred kilobytes.
 CURVE_POINTS, DIGITS = 40, 4
@@ -306,9 +307,7 @@ def _p(value: float | None) -> str:
 
 def markdown(table: dict[str, Any], control: str | None = None) -> str:
     """The table of a study."""
-    lines = ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
-    lines += ["| " + " | ".join(row) + " |" for row in rows(table, control)]
-    return "\n".join([*lines, "", note(table, control)])
+    return f"{markdown_table(HEADINGS, rows(table, control))}\n\n{note(table, control)}"
 
 
 def note(table: dict[str, Any], control: str | None = None) -> str:

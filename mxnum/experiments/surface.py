@@ -8,6 +8,7 @@ import numpy as np
 
 from mxnum.experiments import report
 from mxnum.experiments.inference import mean_interval
+from mxnum.text_table import markdown_table
 
 Limits = tuple[float, float, float]
 
@@ -48,7 +49,7 @@ def markdown(table: dict[str, Any], kind: str) -> str:
     """Median height in each cell, with the runs that had an excursion and what became of them."""
     places = cells(table, kind)
     rates, betas = sorted({rate for _, rate in places}), sorted({beta2 for beta2, _ in places})
-    lines = ["| beta2 | " + " | ".join(f"rate {rate:g}" for rate in rates) + " |", "|---" * (len(rates) + 1) + "|"]
+    lines = []
     for beta2 in betas:
         words = []
         for rate in rates:
@@ -59,5 +60,5 @@ def markdown(table: dict[str, Any], kind: str) -> str:
             values = list(heights(table, name).values())
             middle = f"{np.median(values):.3g}" if len(values) == len(table["arms"][name]["runs"]) else "not finite"
             words.append(f"{middle} ({report.told(table, name)})")
-        lines.append("| " + " | ".join([f"{beta2:g}", *words]) + " |")
-    return "\n".join(lines)
+        lines.append([f"{beta2:g}", *words])
+    return markdown_table(["beta2", *(f"rate {rate:g}" for rate in rates)], lines)

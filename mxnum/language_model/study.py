@@ -21,6 +21,7 @@ from mxnum.experiments.sweep import arm_directory
 from mxnum.language_model.decoder import Decoder, gradient_of_logits, operands_at_the_end, train
 from mxnum.language_model.setting import Setting
 from mxnum.language_model.sources import Markov, source_of
+from mxnum.text_table import markdown_table
 
 #: Blocks of sixteen within a row (a token; a row of weights), within a column, and both, whose errors are compared.
 ORGANISATIONS = {"row": (1, 16), "column": (16, 1), "tile": (4, 4)}
@@ -362,11 +363,10 @@ def page(table: dict[str, Any]) -> str:
     """A page of Markdown: the question and the table."""
     found = list(zip(HEADINGS, *rows(table), strict=True))
     columns = [column for column in found if set(column[1:]) - {"-", ""}]
-    lines = ["| " + " | ".join(row) + " |" for row in zip(*columns, strict=True)]
-    lines.insert(1, "|" + "---|" * len(columns))
+    headings, *lines = zip(*columns, strict=True)
     environment = table.get("environment", {})
     listed = ", ".join(f"{key} {value}" for key, value in environment.items() if value)
-    parts = [f"# {table['study']}", table["question"], "\n".join(lines), NOTE, f"Run with {listed}."]
+    parts = [f"# {table['study']}", table["question"], markdown_table(headings, lines), NOTE, f"Run with {listed}."]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
