@@ -142,16 +142,13 @@ def _average(element: ElementFormat, rule: ScaleRule, rounding: Rounding, densit
 
     f, primitives = _primitives(density)
 
-    def rational(value: Fraction) -> Any:
-        return sympy.Rational(value.numerator, value.denominator)
-
     def integral(power: int, tooth: Tooth) -> Any:
         primitive = primitives[power]
-        return primitive.subs(f, rational(tooth.upper)) - primitive.subs(f, rational(tooth.lower))
+        return primitive.subs(f, sympy.Rational(tooth.upper)) - primitive.subs(f, sympy.Rational(tooth.lower))
 
     ratio = mean = square = overflow = beyond = sympy.Integer(0)
     for tooth in _teeth(element, rule, rounding):
-        below, above = rational(tooth.below), rational(tooth.above)
+        below, above = sympy.Rational(tooth.below), sympy.Rational(tooth.above)
         mass = integral(0, tooth)
         if below == above:
             error = below * integral(-1, tooth) - mass

@@ -121,13 +121,10 @@ class LogitGradientBias:
         """E[Q]/A - 1 as a sympy Piecewise in the symbol p."""
         import sympy
 
-        def rational(x: Fraction) -> Any:
-            return sympy.Rational(x.numerator, x.denominator)
-
         cases = []
         for piece in self.pieces(binades):
-            value = sympy.Integer(0) if piece.level is None else rational(piece.level) / (1 - p) - 1
-            cases.append((value, p < rational(piece.upper)))
+            value = sympy.Integer(0) if piece.level is None else sympy.Rational(piece.level) / (1 - p) - 1
+            cases.append((value, p < sympy.Rational(piece.upper)))
         return sympy.Piecewise(*cases)
 
     def shrinking(self, p: Any) -> Shrinking:

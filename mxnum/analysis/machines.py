@@ -91,7 +91,7 @@ class SympyMachine:
         self.variable = sympy.Symbol("x", real=True)
 
     def number(self, value: Fraction) -> Any:
-        return self._sympy.Rational(value.numerator, value.denominator)
+        return self._sympy.Rational(value)
 
     def erf(self, x: Any) -> Any:
         return self._sympy.erf(x)

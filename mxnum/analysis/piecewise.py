@@ -67,10 +67,7 @@ class PiecewiseQuantizer:
         """E[Q(x)] as a sympy Piecewise in the symbol x."""
         import sympy
 
-        def rational(value: Fraction) -> Any:
-            return sympy.Rational(value.numerator, value.denominator)
-
-        cases = []
+        cases, rational = [], sympy.Rational
         for place, point in enumerate(self.breakpoints):
             level = x if self.lower[place] != self.upper[place] else rational(self.lower[place])
             cases += [(level, x < rational(point)), (rational(self.at[place]), sympy.Eq(x, rational(point)))]

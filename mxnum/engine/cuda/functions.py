@@ -12,7 +12,7 @@ from typing import Any
 
 from mxnum.engine.cuda import scaled
 from mxnum.engine.machine.lanes import integer, lane
-from mxnum.formats import E8M0, ELEMENTS, FLOATS, ElementFormat
+from mxnum.formats import E8M0, ELEMENTS, ElementFormat
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
 from mxnum.scalar.convert import make_decode, make_encode
 from mxnum.scalar.offset import difference_format, make_decode_offset, make_difference
@@ -202,6 +202,3 @@ def make_offset_dequantized(element: ElementFormat, target: ElementFormat) -> Ca
         return plain(decode_offset(word(code), word(scale), word(offset))) & STORED
 
     return offset_dequantized
-
-
-FLOAT32 = FLOATS["float32"]

@@ -1,4 +1,4 @@
-"""The operations on arrays that live on a GPU: the same checked requests as `engine.host`, run by kernels.
+"""The operations on arrays that live on a GPU: the same checked requests as `engine.quantizing.host`, run by kernels.
 
 Everything is queued on the stream of the first array; other arrays' streams are waited for there, and the host waits
 only where it must look at data: for the policies that can raise, and for checks of given codes. A `Request` and its

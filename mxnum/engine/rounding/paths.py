@@ -26,7 +26,7 @@ RULES = (
 
 @dataclass(frozen=True)
 class FastPath:
-    """One formulation. Its loop uses it inside the domain that `magic` states, and the definition elsewhere."""
+    """One formulation. Its loop uses it inside the domain that its module states, and the definition elsewhere."""
 
     name: str
     #: Float types of the input of a quantization, or of the result of a decoding.
