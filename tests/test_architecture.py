@@ -87,7 +87,7 @@ ALLOWED = {
         "claims",
     },
     "experiments": {"amx", "errors", "files", "formats", "modes", "recipe", "analysis", "experiments"},
-    "torch": {"amx", "errors", "formats", "modes", "recipe", "interop", "tensors", "text_table", "torch"},
+    "torch": {"amx", "errors", "formats", "modes", "recipe", "interop", "tensors", "text_table", "engine", "torch"},
     "language_model": {
         "errors",
         "files",

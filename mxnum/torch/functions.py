@@ -22,6 +22,7 @@ from mxnum.modes import Accumulate
 from mxnum.recipe import Operand, Recipe, known
 from mxnum.torch import library as library
 from mxnum.torch.operands import AMX, BETA, GAMMA, RIGHT, Product, operand_text
+from mxnum.torch.operands import Key as OperandKey
 from mxnum.torch.randomness import seed_of, signed
 from mxnum.torch.stepwise import LayerNorm
 
@@ -144,13 +145,16 @@ def fake_quantize(
 
 
 def quantize(x: Tensor, format: str | MXFormat | Operand, *, axis: int = -1, **operand: Any) -> mx.MXArray:
-    """Codes and scales, as an `MXArray` of tensors; no gradient goes through them (`fake_quantize` has one)."""
+    """Codes and scales, as an `MXArray` of tensors; no gradient goes through them (`fake_quantize` has one).
+
+    `seed` and `stream` are as in `fake_quantize`, whose values it gives.
+    """
     _check(x=x)
     how = Operand.of(format)
     seed, stream = operand.pop("seed", None), operand.pop("stream", 0)
     how = replace(how, **known(operand, Operand, "an operand", ("seed", "stream"))) if operand else how
     _refuse_alone(how)
-    drawn = {"seed": seed_of(seed), "stream": stream} if how.is_stochastic else {}
+    drawn = OperandKey(*_key(how.is_stochastic, seed, stream)[:3]).keywords(how, 0, x.numel())
     return mx.quantize(x.detach(), how.mx_format, **how.keywords(axis), **drawn)
 
 

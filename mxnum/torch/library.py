@@ -120,8 +120,7 @@ def _matmul(
     make = _operation(how)
     left = make(a, how.left, -1, key, LEFT, watch, **places[0])
     right = make(b, how.right, -1 if transposed else -2, key, RIGHT, watch, **places[1])
-    y = multiply(left, _turned(right) if transposed else right, how, (how.left, how.right), a.dtype)
-    return y if bias is None else y.add_(bias)
+    return multiply(left, _turned(right) if transposed else right, how, (how.left, how.right), a.dtype, bias)
 
 
 @_implementation("matmul_backward")

@@ -6,6 +6,7 @@ Nothing here knows of autograd: these are the bodies of the operations in `libra
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -191,17 +192,34 @@ def quantized(x: Tensor, operand: Operand, axis: int, key: Key, slot: int, watch
     return made
 
 
-def multiply(a: Any, b: Any, how: Product, operands: tuple[Operand, Operand], dtype: Any) -> Tensor:
-    """The product of two operands, as they come from `rounded` or `quantized`."""
+def multiply(
+    a: Any, b: Any, how: Product, operands: tuple[Operand, Operand], dtype: Any, bias: Tensor | None = None
+) -> Tensor:
+    """The product of two operands, as they come from `rounded` or `quantized`, and a bias of its columns."""
     if how.by_floats:
         are_narrow = dtype == torch.float32 and not _others and all(map(_fits_bfloat16, operands))
-        return amx.multiply(a, b) if how.accumulate == AMX and are_narrow else torch.matmul(a, b)
+        y = amx.multiply(a, b) if how.accumulate == AMX and are_narrow else torch.matmul(a, b)
+        return y if bias is None else y.add_(bias)
     tensors = [isinstance(part, torch.Tensor) for part in (a, b)]
     if how.accumulate == "block" and any(tensors):
         raise ValueError("Argument 'recipe' must quantize both operands of each product when accumulate='block'.")
     if dtype == torch.float64:
         raise ValueError(f"Argument 'accumulate' must be None for torch.float64, not {how.accumulate!r}.")
-    return mx.matmul(a, b, accumulate=cast(str, how.accumulate), out_dtype=dtype)
+    if bias is None:
+        return mx.matmul(a, b, accumulate=cast(str, how.accumulate), out_dtype=dtype)
+    y = cast(Tensor, mx.matmul(a, b, accumulate=cast(str, how.accumulate)))
+    if y.is_cpu:  # (as in `mxnum.linear_forward`, right in any floating-point environment)
+        from mxnum.engine.products.by_definition import add_to_rows
+
+        add_to_rows(host_array("y", y.flatten(0, -2)), host_array("bias", bias.float().contiguous()))
+    else:
+        y.add_(bias).nan_to_num_(math.nan, math.inf, -math.inf)  # (its NaN are not canonical)
+    return y if dtype == torch.float32 else _narrowed(y, dtype)
+
+
+def _narrowed(x: Tensor, dtype: Any, rounding: str = "rne") -> Tensor:
+    """x in bfloat16 or float16, rounded once; a magnitude beyond the type is infinite, a NaN canonical."""
+    return mx.encode(x, str(dtype).removeprefix("torch."), rounding=rounding, overflow="ieee").view(dtype)
 
 
 def _fits_bfloat16(operand: Operand) -> bool:
@@ -214,9 +232,9 @@ def to_bfloat16(x: Tensor, rounding: str) -> Tensor:
     if x.dtype == torch.bfloat16:
         return x
     if rounding == "rne" and x.dtype != torch.float64:  # (which torch rounds to float32 first)
-        return x.to(torch.bfloat16).to(x.dtype)
-    codes = mx.encode(x, "bfloat16", rounding=rounding, overflow="ieee")
-    return codes.view(torch.bfloat16).to(x.dtype)
+        # (torch's cast writes NaN of other bits.)
+        return x.to(torch.bfloat16).to(x.dtype).nan_to_num_(math.nan, math.inf, -math.inf)
+    return _narrowed(x, torch.bfloat16, rounding).to(x.dtype)
 
 
 def cut(grad: Tensor, x: Tensor, operand: Operand, axis: int) -> Tensor:
@@ -226,13 +244,13 @@ def cut(grad: Tensor, x: Tensor, operand: Operand, axis: int) -> Tensor:
     if operand.transform:
         x, grad = hadamard(x, axis), hadamard(grad, axis)
     fmt, keywords = prepared(operand, axis, x.ndim)
-    grad = grad * ~is_beyond_max(x, mx.quantize(x, fmt, **{**keywords, "rounding": "rne"}))
+    grad = grad.masked_fill(is_beyond_max(x, mx.quantize(x, fmt, **{**keywords, "rounding": "rne"})), 0)
     return hadamard(grad, axis, inverse=True) if operand.transform else grad
 
 
 def is_beyond_max(x: Tensor, q: mx.MXArray) -> Tensor:
     """Which elements of x, quantized to nearest, lie beyond the largest value of their block."""
-    element, value = q.format.element, cast(Tensor, q.dequantize(x.dtype))
+    element, value = q.format.element, cast(Tensor, q.dequantize(torch.float64))  # (exact)
     at_largest = cast(Tensor, mx.decode(q.codes, element)).abs() == float(element.max)
     return at_largest & (value.abs() < x.abs())
 

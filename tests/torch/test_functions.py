@@ -50,6 +50,22 @@ def test_a_layer_has_the_bits_of_linear_forward_and_linear_backward(name, accumu
     assert all(torch.equal(mine, other) for mine, other in zip(made, usual, strict=True))
 
 
+@pytest.mark.parametrize("accumulate", ["block", "sequential"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_bias_is_added_before_the_sum_is_narrowed(dtype, accumulate):
+    # The bias was added to what had been narrowed; the test above, in float32, has nothing to narrow.
+    x, w, b = numbers(37, 64, dtype=dtype), numbers(40, 64, seed=1, dtype=dtype), numbers(80, seed=2, dtype=dtype)[::2]
+    with torch.no_grad():
+        b[0], x[0] = torch.inf, torch.nan
+    y = mxt.linear(x, w, b, accumulate=accumulate)
+    how = {"accumulate": accumulate, "out_dtype": str(dtype).removeprefix("torch.")}
+    want, context = mx.linear_forward(x.detach(), w.detach(), b.detach(), **how)
+    assert torch.equal(y.view(torch.int16), want.view(torch.int16))
+    grad, made = gradients(y, x, w, b)
+    usual = mx.linear_backward(grad, context, gradients="mxfp8_e4m3")
+    assert all(torch.equal(a.view(torch.int16), b.view(torch.int16)) for a, b in zip(made, usual, strict=True))
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_products_of_rounded_operands_are_torchs(dtype):
     x, w = numbers(7, 64, dtype=dtype), numbers(32, 64, seed=1, dtype=dtype)
@@ -128,6 +144,34 @@ def test_the_gradient_is_cut_where_numbers_were_clamped(format):
     assert (dw[:, ::32] == 0).all()
 
 
+def test_the_gradient_is_cut_beyond_the_exact_largest_value():
+    # What was clamped was compared with its value rounded to bfloat16, which can be x again.
+    x = numbers(512, 16, dtype=torch.bfloat16)
+    q = mx.quantize(x.detach(), "nvfp4")
+    largest = 6 * mx.decode(q.scales, "e4m3", dtype="float64") * q.tensor_scale.double()
+    beyond = x.abs() > largest
+    assert (beyond & (q.dequantize(torch.bfloat16) == x)).any()
+    (dx,) = torch.autograd.grad(mxt.fake_quantize(x, "nvfp4", gradient="clipped").sum(), x)
+    assert torch.equal(dx == 0, beyond)
+
+
+def test_an_infinite_gradient_is_cut_too():
+    # A gradient was multiplied by 0, which makes NaN of an infinity.
+    x = torch.tensor([500.0, 1.0], requires_grad=True)
+    y = mxt.fake_quantize(x, "mxfp8_e4m3", gradient="clipped")
+    (dx,) = torch.autograd.grad(y, x, torch.tensor([torch.inf, torch.inf]))
+    assert dx.tolist() == [0, torch.inf]
+
+
+@pytest.mark.parametrize("rounding", ["rne", "rna"])
+def test_nan_in_bfloat16_is_canonical(rounding):
+    # NaN were those of torch's cast; `torch.equal` saw none.
+    bits = torch.tensor([0x7F800001, 0x7FFFFFFF, -1, -0x7FFFFF, 0x7F800000, -0x800000], dtype=torch.int32)
+    y = mxt.fake_quantize(bits.repeat(8).view(torch.float32), "bfloat16", rounding=rounding)
+    want = torch.tensor([0x7FC00000] * 4 + [0x7F800000, -0x800000], dtype=torch.int32)
+    assert torch.equal(y.view(torch.int32), want.repeat(8))
+
+
 def test_quantize_and_dequantize():
     x = numbers(6, 64)
     q = mxt.quantize(x, "mxfp6_e2m3", axis=0)
@@ -138,6 +182,9 @@ def test_quantize_and_dequantize():
     drawn = mxt.quantize(x, "mxint8", rounding="sr", seed=4)
     assert drawn.equals(mx.quantize(x.detach(), "mxint8", rounding="sr", seed=4))
     assert isinstance(mxt.dequantize(mx.quantize(x.detach().numpy(), "mxint8")), torch.Tensor)
+    # With one stream, which no test gave, it drew other words than fake_quantize.
+    drawn = {"rounding": "sr", "seed": 4, "stream": 3}
+    assert torch.equal(mxt.quantize(x, "mxint8", **drawn).dequantize(), mxt.fake_quantize(x, "mxint8", **drawn))
 
 
 def test_norms():
