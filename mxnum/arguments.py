@@ -13,7 +13,7 @@ from mxnum.dtypes import as_array, code_dtype, scale_dtype
 from mxnum.engine.dispatch import engine as dispatch_engine
 from mxnum.engine.dispatch import host_engine
 from mxnum.engine.request import RandomBits
-from mxnum.formats import E8M0, MXFormat, ScaleFormat
+from mxnum.formats import E8M0, FLOATS, MXFormat, ScaleFormat
 from mxnum.layout import Blocks, packed_length, resolve_blocks, scales_shape
 from mxnum.memo import memo
 
@@ -86,10 +86,12 @@ def checked_tensor_scale(
         return None
     errors.require(value is not None, "tensor_scale", f"given for {fmt.name}", value)
     if isinstance(value, float | int) and not isinstance(value, bool):
+        units = value * 2.0**149  # (of the subnormal numbers, of which a processor may be told to make zeros)
         with np.errstate(all="ignore"):
-            narrowed = np.float32(value)
-        errors.require(float(narrowed) == value or value != value, "tensor_scale", "a float32 number", value)
-        value = np.array(narrowed)
+            code = np.uint32(units) if 0 < units < 1 << 23 else np.float32(value).view(np.uint32)
+        is_exact = FLOATS["float32"].value(int(code)) == value
+        errors.require(is_exact or value != value, "tensor_scale", "a float32 number", value)
+        value = np.array(code).view(np.float32)
         value = dispatch_engine(x=beside).beside(value, beside)
     tensor = as_array("tensor_scale", value)
     errors.require_dtype("tensor_scale", tensor.dtype, np.dtype(np.float32))
@@ -103,7 +105,8 @@ def checked_tensor_scale(
     errors.require(fits, "tensor_scale", accepted, tensor.shape)
     if positive:
         numbers = on_host(tensor)
-        wrong = ~((numbers > 0) & np.isfinite(numbers))
+        codes = numbers.view(np.uint32)
+        wrong = (codes == 0) | (codes > FLOATS["float32"].max_code)
         if wrong.any():
             raise errors.outside(
                 "tensor_scale", first_index(wrong), "positive and finite", float(numbers[wrong].flat[0])

@@ -32,10 +32,10 @@ from mxnum.scalar.word import dialect, select
 
 _ONE = np.float32(1)
 _SIX = np.float32(6)
-_SIXTH = np.float32(1) / np.float32(6)
+_SIXTH = np.float32(0xAAAAAB * 2.0**-26)  # 1 / 6, rounded, whatever the environment of the import
 _E4M3_LEAST, _E4M3_MAX = np.float32(-448), np.float32(448)
 _BOTH_MAX = np.float32(448 * 6)
-_BOTH_MAX_INVERSE = np.float32(1) / np.float32(448 * 6)
+_BOTH_MAX_INVERSE = np.float32(0xC30C31 * 2.0**-35)  # the same of 1 / 2688
 _FLOAT32_MAX = np.finfo(np.float32).max
 _1E8 = np.float32(1e8)
 _LEAST_NORMAL_E4M3, _LEAST_E4M3 = np.float32(2**-6), np.float32(2**-9)

@@ -1,7 +1,8 @@
 """NVFP4 as each software stack computes it, bit for bit: arrays in the arithmetic of `mxnum.stack_arithmetic`.
 
 Large arrays are done by compiled loops, which leave what is seldom: infinities, NaN scales, factors that are zero or
-infinite. Such arrays, and small ones, for which nothing is compiled, are done by numpy.
+infinite. Such arrays, and small ones, for which nothing is compiled, are done by numpy. Both compute by the processor's
+floats, and raise RuntimeError where these do not round to nearest even or do not keep subnormals.
 """
 
 from __future__ import annotations
@@ -106,11 +107,23 @@ def fake_quantize(
 def _checked(x: Array, stack: str | Stack, blocks: Blocks | None) -> tuple[Stack, Blocks, bool]:
     """The stack, the blocks, and whether they are rows because nothing was said."""
     chosen, name = of(stack), x.dtype.name
+    _check_environment(chosen)
     errors.require_type(name in chosen.takes, "x", f"of {errors.joined(chosen.takes)} for {chosen.name}", name)
     if blocks is not None:
         return chosen, blocks, False
     errors.require(x.ndim == 2 and x.shape[1] == BLOCK, "x", f"blocks as rows, of shape (n, {BLOCK})", x.shape)
     return chosen, (1, BLOCK), True
+
+
+def _check_environment(stack: Stack) -> None:
+    """The operations are the processor's, numpy's too: in another environment these are other numbers."""
+    from mxnum.engine.machine import float_environment
+
+    if not float_environment.is_unchanged():
+        raise RuntimeError(
+            f"The arithmetic of {stack.name} needs floats that are rounded to nearest even with subnormals kept, as by "
+            "default: this thread has another setting, such as that of torch.set_flush_denormal(True)."
+        )
 
 
 def _loops(size: int, stack: Stack) -> Any:
@@ -196,6 +209,7 @@ def _largest_of_blocks(magnitudes: Array, blocks: Blocks) -> Array:
 def dequantize(made: Quantized, stack: str | Stack, *, threads: int | None = None) -> Array:
     """The values as the stack computes them, in float32; codes take a byte each."""
     chosen, sides = of(stack), made.scales.reshape(scales_shape(made.codes.shape, made.blocks))
+    _check_environment(chosen)
     by_numpy, loops = partial(_read_by_numpy, made, chosen, sides), _loops(made.codes.size, chosen)
     if loops is None:
         return by_numpy()

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import mxnum as mx
+from mxnum import reference, stacks
 from tests import samples
 
 pytestmark = pytest.mark.skipif(
@@ -93,3 +94,45 @@ def test_results_do_not_change(dtype, bits):
     with control_bits(bits):
         got = everything(x)
     assert got == want
+
+
+RULE = "four_over_six_absolute"
+#: What is said of the tensor scale: nothing, or a subnormal one.
+TENSOR_SCALES = {
+    "found": {},
+    "number": {"tensor_scale": 3 * 2.0**-140},
+    "array": {"tensor_scale": np.array([[0x123]], np.uint32).view(np.float32)},
+}
+
+
+@pytest.mark.parametrize("bits", [FLUSH_TO_ZERO | DENORMALS_ARE_ZERO, UPWARD | FLUSH_TO_ZERO], ids=hex)
+@pytest.mark.parametrize("tensor_scale", TENSOR_SCALES)
+def test_four_over_six_of_subnormal_numbers(tensor_scale, bits):
+    # Sums by fractions were made of floats, which are read as zeros; nothing here had scales that are floats.
+    draw = samples.generator("four over six", tensor_scale)
+    x = (draw.integers(1, 1 << 22, (24, 16)) >> draw.integers(0, 9, (24, 1))).astype(np.uint32).view(np.float32)
+    options = TENSOR_SCALES[tensor_scale]
+    as_array = {name: np.asarray(value, np.float32) for name, value in options.items()}
+    want, six = (mx.quantize(x, "nvfp4", scale_rule=rule, **options) for rule in (RULE, "nearest"))
+    assert (want.scales != six.scales).any()
+    with control_bits(bits):
+        got = mx.quantize(x, "nvfp4", scale_rule=RULE, **options)
+        made = reference.quantize(x, "nvfp4", scale_rule=RULE, **as_array)
+    assert got.equals(want)
+    assert np.array_equal(made.codes, want.codes)
+    assert np.array_equal(made.scales, want.scales)
+    assert made.tensor_scale.tobytes() == want.tensor_scale.tobytes()
+
+
+@pytest.mark.parametrize("bits", [FLUSH_TO_ZERO, DENORMALS_ARE_ZERO, UPWARD], ids=hex)
+def test_the_arithmetic_of_a_stack_is_refused(bits):
+    # It was computed all the same, to other bits: no test of it left the default environment.
+    x = np.full((1, 16), 1e-41, np.float32)
+    made = stacks.quantize(x, "vllm")
+    for call in (
+        lambda: stacks.quantize(x, "vllm"),
+        lambda: stacks.dequantize(made, "vllm"),
+        lambda: mx.fake_quantize(x, "nvfp4", arithmetic="vllm"),
+    ):
+        with control_bits(bits), pytest.raises(RuntimeError, match="vllm needs floats that are rounded to nearest"):
+            call()

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum import reference, stacks
+from mxnum import reference, stack_arithmetic, stacks
 
 #: Tensors of 4096 blocks: what a draw makes of a generator, a shape, and the limits of a type.
 FAMILIES = {
@@ -472,6 +472,11 @@ def test_what_stack_arithmetic_is_not_for():
             mx.fake_quantize(x, "nvfp4", arithmetic="torchao", **given)
     with pytest.raises(TypeError, match="'x' must be of float32 or bfloat16 for torchao, not 'float64'"):
         mx.quantize(x.astype(float), "nvfp4", arithmetic="torchao")
+
+
+def test_constants_are_rounded_quotients():
+    for constant, divisor in ((stack_arithmetic._SIXTH, 6), (stack_arithmetic._BOTH_MAX_INVERSE, 2688)):
+        assert constant == 1 / np.float32(divisor)
 
 
 def test_what_is_refused():

@@ -48,6 +48,12 @@ def from_bits(bits: Sequence[int], e: ElementFormat) -> Array:
     return np.array(bits, f"uint{8 * dtype.itemsize}").view(dtype)
 
 
+def _exact(x: Array) -> list[Exact]:
+    """The numbers of a float array, from their bits: a processor may be told to read subnormal floats as zeros."""
+    e = FLOATS[x.dtype.name]
+    return [decode_exact(int(code), e) for code in x.astype(e.name).view(f"uint{e.bits}").flat]
+
+
 class Blocks:
     """How an array divides: `counts` is the shape of the scales; iterating gives (scale index, element index)."""
 
@@ -134,7 +140,7 @@ def quantize(
     codes, out_scales = np.zeros(array.shape, np.uint8), np.zeros(division.counts, f"u{fmt.scale.bits // 8}")
     offsets = np.zeros(division.counts, np.float16)
     for place, where in division:
-        values = [exact(float(v)) for v in array[where].flat]
+        values = _exact(array[where])
         randoms = [random_of(mode, word, sr_bits) for word in words[where].flat]
         finite = [v.number for v in values if v.kind == "finite"]
         if policy.by_block and len(finite) < len(values):
@@ -187,17 +193,17 @@ def _tensor_scale(array: Array, fmt: MXFormat, asked: Any) -> Array | None:
     rows = [array] if asked is None else [array[place] for place in np.ndindex(array.shape[:-1])]
     found = []
     for row in rows:
-        values = (exact(float(v)) for v in row.flat)
-        found.append(float(tensor_scale([v.number for v in values if v.kind == "finite"], fmt)))
-    return np.array(found, np.float32).reshape(() if asked is None else (*array.shape[:-1], 1))
+        scale = tensor_scale([v.number for v in _exact(row) if v.kind == "finite"], fmt)
+        found.append(round_to(exact(scale), FLOAT32))
+    return from_bits(found, FLOAT32).reshape(() if asked is None else (*array.shape[:-1], 1))
 
 
 def _factor_of(tensor: Array | None, shape: tuple[int, ...], where: Any) -> Exact:
     """The tensor scale of a block; 1 without one."""
     if tensor is None:
         return exact(1.0)
-    (number,) = set(np.broadcast_to(tensor, shape)[where].flat)
-    return exact(float(number))
+    (code,) = set(np.broadcast_to(tensor.view(np.uint32), shape)[where].flat)
+    return decode_exact(int(code), FLOAT32)
 
 
 def dequantize(

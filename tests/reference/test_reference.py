@@ -994,6 +994,14 @@ def test_errors() -> None:
             call()
 
 
+def test_a_tensor_scale_that_is_nan() -> None:
+    # It raised for more than one element: no two NaN of a set are equal.
+    parts = np.array([[1, 2, 3]]), np.array([[0x38]], np.uint8)
+    for tensor_scale in (NAN, [[-NAN]]):
+        values = dequantize(*parts, "nvfp4", tensor_scale=tensor_scale)
+        assert bits_of(values[0]) == [0x7FC00000] * 3
+
+
 def test_nothing_is_shared_with_the_fast_code() -> None:
     tree = ast.parse("\n".join(path.read_text() for path in sorted(Path(reference.__file__).parent.glob("*.py"))))
     imported: set[str] = set()

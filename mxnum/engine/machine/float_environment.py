@@ -24,14 +24,17 @@ _HALF_WAY, _NEARER = _number(970 << 52), _number((970 << 52) + (1 << 51))
 _TINY, _HALF, _TWO = (_number(bits) for bits in (1 << 52, 1022 << 52, 1024 << 52))
 
 
-def is_default() -> bool:
+def is_unchanged() -> bool:
     """Whether this thread rounds to nearest even and keeps subnormals, as IEEE 754 has it by default.
 
-    Python's own float64 arithmetic tells: processors have one state for both widths. Without compilation
-    (NUMBA_DISABLE_JIT=1) the answer is no: the code that relies on it cannot run.
+    Python's own float64 arithmetic tells: processors have one state for both widths.
     """
     return (
         _ONE + _HALF_WAY + _NEARER == _NEXT  # beyond it if rounding up, 1 if down or to zero
         and _TINY * _HALF * _TWO == _TINY  # 0 if subnormal results are flushed, or subnormal operands read as zero
-        and not numba.config.DISABLE_JIT
     )
+
+
+def is_default() -> bool:
+    """The same for compiled code: without compilation (NUMBA_DISABLE_JIT=1) what relies on it cannot run."""
+    return is_unchanged() and not numba.config.DISABLE_JIT

@@ -29,17 +29,24 @@ def choose_scales(x: Array, scales: Array, tensor: Array, walk: Walk, asked: Set
         return
     four_of = make_float_scale(source, asked.element, scale, asked.float_rule, loops.FOUR)
     for place in np.flatnonzero(undecided):
-        block = _block(numbers, int(place), walk.shape)
-        block = block[np.isfinite(block)]
-        t = tensors[int(place) if tensors.size > 1 else 0]
-        amax = int(signed_bits(np.abs(block)).max())
-        four, of_tensor = int(four_of(amax, int(t))), Fraction(float(t.view(np.float32)))
+        magnitudes = _block(bits, int(place), walk.shape) & ((1 << (source.bits - 1)) - 1)
+        magnitudes = magnitudes[magnitudes <= source.max_code]
+        t = int(tensors[int(place) if tensors.size > 1 else 0])
+        four, of_tensor = int(four_of(int(magnitudes.max()), t)), _number(t, FLOATS["float32"])
+        block = [_number(code, source) for code in magnitudes.tolist()]
         errors = [
             _error(block, Fraction(scale.value(code)) * of_tensor, asked.element, asked.float_rule.error_power)
             for code in (int(codes[place]), four)
         ]
         if errors[1] < errors[0]:
             codes[place] = four
+
+
+def _number(code: int, fmt: ElementFormat) -> Fraction:
+    """The number of a magnitude code, from its fields: a processor may be told to read a subnormal float as zero."""
+    exponent, mantissa = divmod(code, 1 << fmt.mantissa_bits)
+    significand = mantissa + (exponent > 0) * (1 << fmt.mantissa_bits)
+    return significand * Fraction(2) ** (max(exponent, 1) - fmt.bias - fmt.mantissa_bits)
 
 
 def _block(numbers: Array, place: int, shape: tuple[int, ...]) -> Array:
@@ -50,12 +57,12 @@ def _block(numbers: Array, place: int, shape: tuple[int, ...]) -> Array:
     return numbers[first * columns : last * columns].reshape(last - first, columns)[:, at * run : (at + 1) * run]
 
 
-def _error(numbers: Array, factor: Fraction, element: ElementFormat, power: int) -> Fraction:
+def _error(magnitudes: list[Fraction], factor: Fraction, element: ElementFormat, power: int) -> Fraction:
     """The exact sum of the errors of rounding to nearest even, or of their squares."""
     values: list[Any] = [Fraction(element.value(code)) * factor for code in range(element.max_code + 1)]
     total = Fraction(0)
-    for number in numbers.flat:
-        x, code = abs(Fraction(float(number))), 0
+    for x in magnitudes:
+        code = 0
         for above, (low, high) in enumerate(pairwise(values), 1):
             middle = (low + high) / 2
             code = above if x > middle or (x == middle and above % 2 == 0) else code
