@@ -278,7 +278,9 @@ def shared_scale(
     threads: int | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Only the scales that `quantize` would choose: codes of eight bits, or floats. It takes the same keywords.
+    """Only the scales that `quantize` chooses, without offsets: codes of eight bits, or floats.
+
+    With ``nonfinite="element"`` a NaN is passed over, in an element without NaN too, where `quantize` raises.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.shared_scale(np.array([[1.0, 500.0]]), "mxfp8_e4m3", scale_rule="rceil")
@@ -295,8 +297,7 @@ def shared_scale(
     engine = dispatch.engine(x=array, out=into)
     request = Request(settings, array, threads=checked_threads(threads))
     request.tensor_scale = _tensor_scale(engine, request, tensor_scale)
-    made = engine.shared_scale(request, into)
-    return answer(made, x, out)
+    return answer(engine.shared_scale(request, into), x, out)
 
 
 def encode(
