@@ -86,7 +86,7 @@ ALLOWED = {
         "plots",
         "claims",
     },
-    "experiments": {"amx", "errors", "files", "formats", "modes", "recipe", "analysis", "experiments"},
+    "experiments": {"amx", "errors", "files", "formats", "modes", "recipe", "text_table", "analysis", "experiments"},
     "torch": {"amx", "errors", "formats", "modes", "recipe", "interop", "tensors", "text_table", "engine", "torch"},
     "language_model": {
         "errors",
@@ -98,6 +98,7 @@ ALLOWED = {
         "torch",
         "language_model",
         "ops",
+        "text_table",
     },
     "plots": {"errors", "formats", "modes", "dtypes", "layout", "by_numpy", "ops", "analysis", "palette"},
     "interop": {
