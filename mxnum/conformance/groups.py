@@ -36,18 +36,16 @@ def causes(task: Task, inputs: Columns, answers: Columns, want: Columns, found: 
             result["scale code"] = want["scale"][:, 0].astype(object)
             bad = wrong_codes(found.labels["codes"])
             place = np.where(bad.any(axis=1), bad.argmax(axis=1), 0)
-            largest = as_magnitudes(inputs["x"], task.source)
-            largest = np.where(np.isfinite(largest), largest, -1).argmax(axis=1)
             wrong_code = np.asarray(bad.any(axis=1))
             result["element"] = _or_none(wrong_code, place)
-            bits = inputs["x"][rows, np.where(wrong_code, place, largest)]  # a wrong scale comes from the maximum
+            decides = np.where(wrong_code, place, place_of_largest(task, inputs["x"]))  # of a wrong scale the maximum
+            bits = inputs["x"][rows, decides]
             got, right = answers["codes"][rows, place], want["codes"][rows, place]
             of_scale = answers["scale"][:, 0].astype(np.int64) - want["scale"][:, 0]
             result["direction"] = np.where(wrong_code, _direction(task, got, right), np.sign(of_scale).astype(object))
         case "scale":
             result["scale code"] = want["scale"][:, 0].astype(object)
-            largest = as_magnitudes(inputs["x"], task.source)
-            bits = inputs["x"][rows, np.where(np.isfinite(largest), largest, -1).argmax(axis=1)]
+            bits = inputs["x"][rows, place_of_largest(task, inputs["x"])]
             result["direction"] = np.sign(answers["scale"][:, 0].astype(np.int64) - want["scale"][:, 0]).astype(object)
         case _:
             bits = want["value"][:, 0]
@@ -60,6 +58,12 @@ def causes(task: Task, inputs: Columns, answers: Columns, want: Columns, found: 
     result["exponent"] = _or_none(known, exponent)
     result["sign"] = np.where(bits >> bits.dtype.type(task.source.bits - 1), "-", "+").astype(object)
     return result
+
+
+def place_of_largest(task: Task, x: Array) -> Array:
+    """Where in each block the largest finite element lies."""
+    magnitude = as_magnitudes(x, task.source)
+    return np.asarray(np.where(np.isfinite(magnitude), magnitude, -1).argmax(axis=1))
 
 
 def _direction(task: Task, got: Array, want: Array) -> Array:
@@ -80,8 +84,9 @@ class Groups:
 
     def __init__(self) -> None:
         self.counts: dict[str, Counter[Any]] = {}
-        #: Wrong codes by their place in the block.
+        #: Wrong codes by their place in the block, wrong scales by the place of the largest element.
         self.places: Counter[int] = Counter()
+        self.maxima: Counter[int] = Counter()
         self._examples: dict[Cause, Any] = {}
         self._sizes: Counter[Cause] = Counter()
 
@@ -103,6 +108,7 @@ class Groups:
         for name, counts in other.counts.items():
             self.counts.setdefault(name, Counter()).update(counts)
         self.places.update(other.places)
+        self.maxima.update(other.maxima)
         for combination, example in other._examples.items():
             self._examples.setdefault(combination, example)
             self._sizes[combination] += other._sizes[combination]
@@ -122,8 +128,10 @@ class Groups:
     def lines(self, block: int) -> list[str]:
         """A line for each cause that tells something; class and part have lines of their own."""
         told = []
-        if 0 < len(self.places) < block:
-            told.append(f"Wrong codes by place in the block: {_ranges('place', self.places)}")
+        named = {"codes by place in the block": self.places, "scales by place of the largest element": self.maxima}
+        for what, places in named.items():
+            if 0 < len(places) < block:
+                told.append(f"Wrong {what}: {_ranges('place', places)}")
         for name, counts in self.counts.items():
             known = {value: count for value, count in counts.items() if value is not None}
             if known and name not in ("class", "part", "direction", "element"):

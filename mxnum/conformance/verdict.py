@@ -9,7 +9,7 @@ import numpy as np
 
 from mxnum.conformance.diagnosis import Diagnosis, Explanation
 from mxnum.conformance.expected import expected
-from mxnum.conformance.groups import Groups, causes
+from mxnum.conformance.groups import Groups, causes, place_of_largest
 from mxnum.conformance.judge import (
     BUG,
     LABELS,
@@ -76,6 +76,9 @@ class Judge:
             group.add(common, rows, case)
             if "codes" in found.labels:
                 group.places.update(np.nonzero(wrong_codes(found.labels["codes"][rows]))[1].tolist())
+            if "scale" in found.labels:
+                wrong = rows[wrong_codes(found.labels["scale"][rows, 0])]
+                group.maxima.update(place_of_largest(self.task, inputs["x"][wrong]).tolist())
         for row in np.flatnonzero(found.verdicts & BUG):
             part = str(found.parts[row])
             if part not in self._by_part:

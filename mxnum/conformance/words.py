@@ -12,6 +12,7 @@ from mxnum.conformance.explain import explain_element, explain_scale
 from mxnum.conformance.judge import nan_codes, wrong_elements
 from mxnum.conformance.task import Columns, Task
 from mxnum.conformance.values import NO_CODE
+from mxnum.dtypes import Array
 from mxnum.formats import ElementFormat
 
 
@@ -24,7 +25,7 @@ def describe(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
         case "quantize":
             return _block(task, inputs, got, want)
         case "scale":
-            return f"{block_text(task, inputs['x'])}{_of_tensor(inputs)}: {scale(task, inputs, got, want)}"
+            return f"{block_text(task, _there(inputs))}{_of_tensor(inputs)}: {scale(task, inputs, got, want)}"
         case "dequantize":
             code, s = int(inputs["code"][0, 0]), int(inputs["scale"][0, 0])
             meaning = f"code {hexadecimal(code, task.element.bits)} ({plain(task.element.value(code))}) at scale "
@@ -43,7 +44,7 @@ def element(
     """About one element code."""
     e = task.element
     steps = explain_element(task, x, scale_code, random, tensor)
-    given = f"x = {hexadecimal(x, task.source.bits)} ({plain(steps.x)})"
+    given = f"x = bits:{hexadecimal(x, task.source.bits)[2:]} ({plain(steps.x)})"
     if task.is_stochastic:
         given += f", random 0x{random:08X}"
     wanted = f"want {hexadecimal(want, e.bits)} ({plain(e.value(want))})"
@@ -106,7 +107,7 @@ def value(target: ElementFormat, got: Columns, want: Columns) -> str:
 
 def _block(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
     x = inputs["x"][0]
-    start, scale_bits = block_text(task, inputs["x"]) + _of_tensor(inputs), task.scale_bits
+    start, scale_bits = block_text(task, _there(inputs)) + _of_tensor(inputs), task.scale_bits
     s = int(got["scale"][0, 0])
     wrong = wrong_elements(task, inputs, got)
     codes, right = got["codes"][0], want["codes"][0]
@@ -130,8 +131,14 @@ def _block(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
         at = f"element {place}: got {misfit(int(codes[place]), task.element.bits)}, want 0x{int(right[place]):X}."
     else:
         at = f"element codes in a block of NaN, element {place} 0x{int(codes[place]):X}."
-    several = f"{len(wrong)} of its {len(x)} codes are wrong; " if len(wrong) > 1 else ""
+    several = f"{len(wrong)} of its {_there(inputs).size} codes are wrong; " if len(wrong) > 1 else ""
     return f"{start}: {several}{at}"
+
+
+def _there(inputs: Columns) -> Array:
+    """The elements of a block, without what fills a short one."""
+    x: Array = inputs["x"][0]
+    return x[~inputs["padding"][0]] if "padding" in inputs else x
 
 
 def misfit(code: int, bits: int) -> str:

@@ -26,7 +26,7 @@ def test_status_and_words(run, answers):
     assert run.json("verify", answers)["bugs"] == 0
     answers.write_text(answers.read_text().replace("\n3FA00000 2\n", "\n3FA00000 3\n"))
     printed = run("verify", answers, status=1)
-    assert "x = 0x3FA00000 (1.25): got 0x3 (1.5), want 0x2 (1), 1 code too high" in printed
+    assert "x = bits:3FA00000 (1.25): got 0x3 (1.5), want 0x2 (1), 1 code too high" in printed
     assert "ties" not in printed or "even" in printed
 
 

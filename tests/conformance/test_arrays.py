@@ -251,3 +251,18 @@ def test_what_float_scales_have_not():
         check_arrays(wide, format=WIDE, scales="swizzled")
     with pytest.raises(ValueError, match="must have a parameter called"):
         check_arrays(lambda codes, scales: codes, format="nvfp4", operation="dequantize", shapes=[(1, 1)])
+
+
+def test_a_short_block_is_shown_as_long_as_it_is():
+    # No test saw "x = [1 0 x31]" for one element: the numbers that fill a short block were shown with it.
+    def kernel(x):
+        codes, scales = quantize(x)
+        return codes ^ 1, scales
+
+    with pytest.raises(ConformanceError) as caught:
+        check_arrays(kernel, format="mxfp4_e2m1", shapes=[(1, 1), (1, 34)], layouts="contiguous")
+    lines = {
+        line.split("]: x")[0].split(" [")[0].strip(): line for line in str(caught.value).splitlines() if "]: x" in line
+    }
+    assert re.search(r"x = \[\S+\]: element 0", lines["array of shape (1, 1), contiguous, block (0, 0)"])
+    assert re.search(r"x = \[\S+ \S+\]: 2 of its 2 codes", lines["array of shape (1, 34), contiguous, block (0, 1)"])

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+import mxnum as mx
+from mxnum.conformance import ConformanceError, check
 from mxnum.conformance.groups import Groups
 
 
@@ -38,3 +41,16 @@ def test_groups_are_joined():
     groups.include(other)
     assert groups.counts["part"] == {"tie": 1, "zero": 2}
     assert groups.different(1) == [0]
+
+
+@pytest.mark.parametrize("operation", ["quantize", "scale"])
+def test_a_maximum_that_misses_one_place_is_named(operation):
+    # No test saw that the place was not said: places were counted of wrong codes alone.
+    def kernel(x):
+        seen = x.copy()
+        seen[:, 14] = 0
+        of_scales = mx.shared_scale(seen, "mxfp4_e2m1")
+        return of_scales if operation == "scale" else (mx.quantize(x, "mxfp4_e2m1", scales=of_scales).codes, of_scales)
+
+    with pytest.raises(ConformanceError, match=r"Wrong scales by place of the largest element: 14: \d+\n"):
+        check(kernel, format="mxfp4_e2m1", operation=operation, shrink=False)
