@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 def explain(
+    context: typer.Context,
     values: Annotated[
         list[str],
         typer.Argument(help="A number, or the numbers of a block: 0.1, -3e-5, 0x1.8p3, inf, bits:3DCCCCCD."),
@@ -45,13 +46,14 @@ def explain(
     """
     from mxnum import errors
     from mxnum.cli.console import print_json
+    from mxnum.cli.naming import asked, given
     from mxnum.conformance import make_task
     from mxnum.conformance.explain import explain_block, explain_element
+    from mxnum.conformance.task import DECIDES, without_bits
 
-    task = make_task(
-        "quantize", format, source=source, rounding=rounding, scale_rule=scale_rule, overflow=overflow,
-        nonfinite=nonfinite, sr_bits=sr_bits,
-    )  # fmt: skip
+    task = make_task("quantize", format, **asked(context, DECIDES))
+    if given(context, "random") and not task.is_stochastic:
+        raise ValueError(without_bits("random", task.rounding))
     for value in values:
         if value.startswith("--"):  # numbers may be negative, so that typer takes what it does not know for a number
             raise ValueError(f"No such option: {value}. `mxnum explain --help` lists them.")
@@ -107,6 +109,8 @@ def parsed(text: str, source: Any, argument: str = "values") -> int:
 
     if text.startswith("bits:"):
         return _hexadecimal(argument, text[5:], source.bits)
+    if "0x" in text.lower() and "p" not in text.lower():
+        raise ValueError(f"Argument {argument!r} must be like bits:3E800001 or 0x1p3 in hexadecimal, not {text!r}.")
     try:
         value = float.fromhex(text) if "0x" in text.lower() else float(text)
     except (ValueError, OverflowError):

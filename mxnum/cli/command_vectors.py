@@ -29,6 +29,7 @@ def vectors(
     accumulate: Annotated[
         str | None, typer.Option(help="block, exact or sequential.  [default: block; exact where scales are floats]")
     ] = None,
+    dot_blocks: Annotated[int, typer.Option(help="Blocks in each operand of a dot product.")] = 4,
     block_size: options.BlockSize = None,
     inputs_only: Annotated[bool, typer.Option("--inputs-only", help="Leave out the right answers.")] = False,
     output: Annotated[
@@ -44,25 +45,15 @@ def vectors(
     Examples: `mxnum vectors encode -f mxfp8_e4m3 | ./mine | mxnum verify`;
     `mxnum vectors quantize -f mxfp4_e2m1 --level 2 -o cases.txt`; `mxnum vectors quantize -f nvfp4`.
     """
-    from mxnum import errors
     from mxnum.cli.console import progress
-    from mxnum.cli.naming import given
+    from mxnum.cli.naming import asked
     from mxnum.cli.outputs import check_output
     from mxnum.conformance import make_task, write_vectors
     from mxnum.conformance.cases import number_of_cases
     from mxnum.conformance.task import DECIDES
     from mxnum.files import written_whole
 
-    task = make_task(
-        operation, format, source=source, rounding=rounding, scale_rule=scale_rule, overflow=overflow,
-        nonfinite=nonfinite, sr_bits=sr_bits, accumulate=accumulate, block=block_size,
-    )  # fmt: skip
-    for setting, accepted in DECIDES.items():
-        option = given(context, setting)
-        if option and operation not in accepted:
-            raise ValueError(
-                f"Option {option} must be left out for {operation!r}; it is for {errors.joined(accepted)}."
-            )
+    task = make_task(operation, format, **asked(context, DECIDES))
     output = None if str(output) == "-" else output
     check_output("Option --output", output, force)
     total = number_of_cases(task, level=level, seed=seed, count=count)

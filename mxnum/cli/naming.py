@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,11 @@ def given(context: Any, argument: str) -> str | None:
     found = _parameter(context, argument)
     is_given = found is not None and context.get_parameter_source(found.name).name == "COMMANDLINE"
     return _typed(found)[0] if is_given else None
+
+
+def asked(context: Any, arguments: Iterable[str]) -> dict[str, Any]:
+    """Those of these arguments whose options were typed, and what was typed for them."""
+    return {name: context.params[_OTHER.get(name, name)] for name in arguments if given(context, name)}
 
 
 def reworded(message: str, context: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import mxnum as mx
-from mxnum import by_numpy, errors, formats
+from mxnum import by_numpy, errors
 from mxnum.conformance.answers import both, called, element_codes, fitted, floats, packed_shape, scale_codes, told
 from mxnum.conformance.cases import BATCH, cases
 from mxnum.conformance.check import ConformanceError
@@ -21,7 +21,7 @@ from mxnum.conformance.placement import LAYOUTS, Shape, checked_shapes, from_blo
 from mxnum.conformance.randomness import Words
 from mxnum.conformance.rearranged import Answered, arrangements, repeated
 from mxnum.conformance.report import ArrayResult, Profile, Report
-from mxnum.conformance.task import Columns, Task, known, make_task
+from mxnum.conformance.task import Columns, Task, in_blocks, known, make_task
 from mxnum.conformance.tensors import chosen
 from mxnum.conformance.verdict import Judge
 from mxnum.dtypes import Array, code_dtype, scale_dtype
@@ -134,10 +134,11 @@ class _Kernel:
     ) -> None:  # fmt: skip
         self.function, self.arrays = function, chosen(arrays)
         self.scales = errors.choose("scales", scales, SCALES)
-        plain = make_task(operation, formats.get(format), **known(modes))
+        others = {name: mode for name, mode in known(modes).items() if name != "block"}
+        plain = make_task(operation, in_blocks(format, modes.get("block")), **others)
         along = None if block_shape is not None else axis
         self.blocks: Blocks = resolve_blocks((1, 1), plain.block, axis=along, block_shape=block_shape)
-        self.task: Task = make_task(operation, plain.format, **{**modes, "block": math.prod(self.blocks)})
+        self.task: Task = replace(plain, format=in_blocks(plain.format, math.prod(self.blocks)))
         errors.require(self.scales != "swizzled" or self.blocks[0] == 1, "scales", f"one of {SCALES[:2]} here", scales)
         few = self.scales != "swizzled" or self.task.scale_bits <= 8
         errors.require(few, "scales", f"one of {SCALES[:2]} for scales of more than 8 bits", scales)

@@ -83,7 +83,8 @@ def check(
         (`mxnum.interop.swizzle`), for a matrix of n rows and one column of scales.
     **modes
         ``source``, ``rounding``, ``scale_rule``, ``overflow``, ``nonfinite``, ``sr_bits``, ``accumulate``, ``block``:
-        what the callable claims to do.
+        what the callable claims to do; those that decide nothing are refused. ``dot_blocks``: how many blocks each
+        operand of ``dot`` has, four by default, from which on the order of their sums shows.
 
     Examples
     --------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,10 @@ from mxnum.dtypes import code_dtype
 
 
 def boundary_dots(task: Task, words: Words) -> Columns:
-    """Hand-made rows: one product, all products, cancellation across blocks, ties of the sum, NaN scales, specials."""
+    """Hand-made rows: one product, all products, cancellation across blocks, ties of the sum, NaN scales, specials.
+
+    Blocks that cancel lie at every two places, so that another order of their sums shows.
+    """
     element, k, count = task.element, task.block, task.dot_blocks
     largest = element.max_code
     one = min(range(largest + 1), key=lambda code: abs(element.value(code) - 1))  # 1, or what comes nearest
@@ -45,6 +49,11 @@ def boundary_dots(task: Task, words: Words) -> Columns:
     for gap in range(0, 40, 1):  # a large block, then ever smaller ones: where float32 addition rounds
         add(one, np.where(first, one, 0), powers(task, gap - rising * gap))
         add(np.where(halves, largest, negative(largest)), largest, powers(task, 23 - rising * gap))
+    place, block = np.arange(length) % k, np.arange(length) // k
+    for i, j in combinations(range(count), 2):  # opposites, beside which what is added between them is lost
+        large = np.where((rising == i) | (rising == j), 12, -12 - rising)
+        opposite = np.where(block == j, negative(one), one)
+        add(np.where(place == 0, one, 0), opposite, powers(task, large), powers(task, large))
     for code in range(1 << element.bits):
         add(np.where(first, code, one), one)
         add(np.where(first, code, 0), 0)  # 0 times NaN or infinity

@@ -34,6 +34,12 @@ DECIDES = {
     "block": ("quantize", "scale", "dot"),
 }
 
+#: What they are where they are left out; the scale rule and the accumulation follow the format.
+_DEFAULTS: dict[str, Any] = {
+    "source": "float32", "rounding": "rne", "overflow": "saturate", "nonfinite": "block", "sr_bits": 30,
+    "dot_blocks": 4,
+}  # fmt: skip
+
 #: What a header of vectors may say; other lines are comments.
 HEADER = (
     *("operation", "format", "block", "source", "result", "rounding", "scale_rule", "overflow", "nonfinite", "sr_bits"),
@@ -73,8 +79,8 @@ class Task:
     nonfinite: Nonfinite = Nonfinite.BLOCK
     sr_bits: int = 30
     accumulate: Accumulate = Accumulate.BLOCK
-    #: Blocks in each operand of a dot product.
-    dot_blocks: int = 2
+    #: Blocks in each operand of a dot product: so many that the order of their sums shows.
+    dot_blocks: int = 4
 
     @property
     def element(self) -> ElementFormat:
@@ -174,15 +180,10 @@ class Task:
                 raise ValueError(
                     f"The header of the vectors has a line '# {key}: ...'; did you mean '# {close[0]}: ...'?"
                 )
-        given: dict[str, Any] = {
-            key: facts[key]
-            for key in ("rounding", "scale_rule", "overflow", "nonfinite", "accumulate", "source", "block")
-            if key in facts
-        }
-        given |= {key: facts[key] for key in ("sr_bits", "dot_blocks") if key in facts}
+        given: dict[str, Any] = {key: facts[key] for key in DECIDES if key in facts and key != "block"}
         if "result" in facts:
             given["source"] = facts["result"]
-        task = make_task(facts["operation"], facts["format"], **given)
+        task = make_task(facts["operation"], in_blocks(facts["format"], facts.get("block")), **given)
         if task.is_stochastic and "sr_bits" not in facts:
             raise ValueError("The header of the vectors must have a line '# sr_bits: ...' under '# rounding: sr'.")
         return task
@@ -192,51 +193,69 @@ def make_task(
     operation: str,
     format: str | MXFormat,
     *,
-    source: str = "float32",
-    rounding: str = "rne",
+    source: str | None = None,
+    rounding: str | None = None,
     scale_rule: str | None = None,
-    overflow: str = "saturate",
-    nonfinite: str = "block",
-    sr_bits: int | str = 30,
+    overflow: str | None = None,
+    nonfinite: str | None = None,
+    sr_bits: int | str | None = None,
     accumulate: str | None = None,
-    dot_blocks: int | str = 2,
+    dot_blocks: int | str | None = None,
     block: int | str | None = None,
 ) -> Task:
     """A task from strings and numbers as users write them, checked. `format` may also be the name of an element.
 
-    The default of `scale_rule` is that of `mxnum.quantize`, of `accumulate` ``"block"``, or ``"exact"`` where scales
-    are floats.
+    What is left out has the default of `Task`; `scale_rule` has that of `mxnum.quantize`, and `accumulate` is
+    ``"exact"`` where scales are floats. What would decide nothing about the answers is refused.
     """
+    given: dict[str, Any] = {key: value for key, value in locals().items() if key in DECIDES and value is not None}
     operation = errors.choose("operation", operation, tuple(OPERATIONS))
-    if isinstance(format, str) and format in formats.ELEMENTS:
-        format = formats.of_element(format)
-    fmt = formats.get(format)
-    if block is not None and _integer("block", block, 1, 4096) != fmt.block:
-        name = fmt.name if fmt.name in formats.names() else ""
-        fmt = MXFormat(fmt.element, fmt.scale, int(block), name, fmt.tensor_scale)
+    for name in given:
+        if operation not in DECIDES[name]:
+            accepted = errors.joined(DECIDES[name])
+            raise ValueError(f"Argument {name!r} must be left out for {operation!r}; it is for {accepted}.")
+    fmt = in_blocks(format, block)
+    asked = _DEFAULTS | given
     rules = scale_rules(fmt.scale.power_of_two)
-    rule = rules[0] if scale_rule is None else errors.choose_member("scale_rule", scale_rule, rules)
+    rule = errors.choose_member("scale_rule", asked.get("scale_rule", rules[0]), rules)
     if isinstance(rule, FloatScaleRule) and rule.error_power:
         accepted = f"'nearest' or 'rceil' for {fmt.element.name} elements"
         errors.require(fmt.element.name == "e2m1", "scale_rule", accepted, str(rule))
     ways = Accumulate.BLOCK, Accumulate.EXACT, Accumulate.SEQUENTIAL
-    mode = _of_kind(fmt)[0] if accumulate is None else errors.choose_member("accumulate", accumulate, ways)
+    mode = errors.choose_member("accumulate", asked.get("accumulate", _of_kind(fmt)[0]), ways)
     if operation == "dot":
         names = " or ".join(repr(str(each)) for each in _of_kind(fmt))
         accepted = f"{names} for {fmt.name}, whose scales are {fmt.scales}"
         errors.require(mode in _of_kind(fmt), "accumulate", accepted, str(mode))
-    return Task(
+    task = Task(
         operation=operation,
         format=fmt,
-        source=FLOATS[errors.choose("source", source if operation != "dot" else "float32", tuple(FLOATS))],
-        rounding=errors.choose_member("rounding", rounding, Rounding),
+        source=FLOATS[errors.choose("source", asked["source"], tuple(FLOATS))],
+        rounding=errors.choose_member("rounding", asked["rounding"], Rounding),
         scale_rule=rule,
-        overflow=errors.choose_member("overflow", overflow, Overflow),
-        nonfinite=errors.choose_member("nonfinite", nonfinite, (Nonfinite.BLOCK, Nonfinite.ELEMENT)),
-        sr_bits=_integer("sr_bits", sr_bits, 1, 30),
+        overflow=errors.choose_member("overflow", asked["overflow"], Overflow),
+        nonfinite=errors.choose_member("nonfinite", asked["nonfinite"], (Nonfinite.BLOCK, Nonfinite.ELEMENT)),
+        sr_bits=_integer("sr_bits", asked["sr_bits"], 1, 30),
         accumulate=mode,
-        dot_blocks=_integer("dot_blocks", dot_blocks, 1, 64),
+        dot_blocks=_integer("dot_blocks", asked["dot_blocks"], 1, 64),
     )
+    if "sr_bits" in given and not task.is_stochastic:
+        raise ValueError(without_bits("sr_bits", task.rounding))
+    return task
+
+
+def without_bits(argument: str, rounding: Rounding) -> str:
+    """What is said of an argument about random bits where none are drawn."""
+    return f"Argument {argument!r} must be left out for rounding='{rounding}', which draws no random bits."
+
+
+def in_blocks(format: str | MXFormat, block: int | str | None) -> MXFormat:
+    """The format or the default one of the element of that name, in blocks of so many elements if that is said."""
+    fmt = formats.of_element(format) if isinstance(format, str) and format in formats.ELEMENTS else formats.get(format)
+    if block is None or _integer("block", block, 1, 4096) == fmt.block:
+        return fmt
+    name = fmt.name if fmt.name in formats.names() else ""
+    return MXFormat(fmt.element, fmt.scale, int(block), name, fmt.tensor_scale)
 
 
 def known(modes: Mapping[str, Any]) -> Mapping[str, Any]:

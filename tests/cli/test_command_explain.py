@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -52,7 +53,27 @@ def test_mistakes(run):
     assert "Option --scale must be between 0 and 255" in run("explain", "1", "--scale", 256, status=2)
     assert run("explain", "3", "--formt", "x", status=2).startswith("Error: No such option: --formt.")
     assert "hexadecimal digits of at most 32 bits" in run("explain", "bits:123456789", status=2)
-    assert "hexadecimal digits of at most 32 bits" in run("explain", "1", "--random", "xyz", status=2)
+    sr = ("explain", "1", "--rounding", "sr", "--random")
+    assert "hexadecimal digits of at most 32 bits" in run(*sr, "xyz", status=2)
+
+
+def test_what_would_be_read_otherwise_or_not_at_all(run):
+    # No test saw 0x3E800001 read as 1048576001, nor random words and bits that nothing draws.
+    for typed in ("0x3E800001", "-0x3E800001", "0x1.8"):
+        told = run("explain", "--", typed, status=2)
+        assert f"must be like bits:3E800001 or 0x1p3 in hexadecimal, not '{typed}'." in told
+    assert "--random must be left out for --rounding rne, which" in run("explain", "1", "--random", "ff", status=2)
+    assert "--sr-bits must be left out for --rounding rna, which" in run(
+        "explain", "1", "--rounding", "rna", "--sr-bits", 8, status=2
+    )
+
+
+def test_what_reports_print_can_be_typed(run, tmp_path):
+    path = tmp_path / "answers.txt"
+    run("vectors", "encode", "-f", "mxfp4_e2m1", "-o", path)
+    path.write_text(path.read_text().replace("\n3FA00000 2\n", "\n3FA00000 3\n"))
+    (typed,) = re.findall(r"x = (\S+) ", run("verify", path, status=1))
+    assert run.json("explain", typed, "--scale", 127)["elements"][0]["x"] == 1.25
 
 
 def test_what_reads_the_same_is_written_once(run):

@@ -26,6 +26,13 @@ def test_standard_output():
     assert head.stderr == ""
 
 
+def test_dot_products_of_other_lengths(run, tmp_path):
+    path = tmp_path / "cases.txt"
+    run("vectors", "dot", "-f", "mxfp4_e2m1", "--dot-blocks", 3, "-o", path)
+    assert "\n# inputs: a_scale[3] a[96] b_scale[3] b[96]\n" in path.read_text()
+    assert run.json("verify", path)["bugs"] == 0
+
+
 def test_mistakes_leave_no_file(run, tmp_path):
     assert "'operation' must be one of" in run("vectors", "encod", "-o", tmp_path / "x", status=2)
     assert "left out at level 1" in run("vectors", "encode", "--count", 5, "-o", tmp_path / "x", status=2)
@@ -54,6 +61,8 @@ def test_an_interruption_has_its_own_status_and_leaves_nothing(run, tmp_path, mo
         ),
         ("encode --accumulate sequential", "Option --accumulate must be left out for 'encode'; it is for dot."),
         ("dequantize --overflow ieee", "Option --overflow must be left out for 'dequantize'; "),
+        ("quantize --sr-bits 8", "--sr-bits must be left out for --rounding rne, which draws no random bits."),
+        ("scale --block-size 16 --dot-blocks 3", "Option --dot-blocks must be left out for 'scale'; it is for dot."),
         ("scale --sr-bits 30", "Option --sr-bits must be left out for 'scale'; it is for encode or quantize."),
     ],
 )
@@ -65,7 +74,8 @@ def test_every_setting_decides_answers_of_the_operations_that_have_it():
     from mxnum.conformance.task import DECIDES, OPERATIONS, make_task
 
     for operation in OPERATIONS:
-        header = make_task(operation, "mxfp8_e4m3", rounding="sr").header()
+        rounding = {"rounding": "sr"} if operation in DECIDES["rounding"] else {}
+        header = make_task(operation, "mxfp8_e4m3", **rounding).header()
         header |= {"source": header["result"]} if "result" in header else {}
         for setting in set(DECIDES) - {"block"}:  # says of what format the codes are, too
             assert (setting in header) == (operation in DECIDES[setting]), (operation, setting)

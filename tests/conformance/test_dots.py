@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 
@@ -51,3 +53,31 @@ def test_random_rows_are_mostly_finite(fmt):
     task = make_task("dot", fmt)
     values = as_floats(expected(task, dots.random_dots(task, Words(0), 400))["value"], task.source)
     assert 0.85 < np.isfinite(values).mean() < 1
+
+
+def test_every_order_of_the_blocks_can_be_told_apart():
+    # No test saw that other orders passed: two blocks have one order.
+    task = make_task("dot", "mxfp4_e2m1")
+    inputs = dots.boundary_dots(task, Words(0))
+    values = np.array(task.element.values())
+    products = (values[inputs["a"]] * values[inputs["b"]]).reshape(-1, 4, 32).sum(axis=2)
+    exponents = inputs["a_scale"].astype(int) + inputs["b_scale"] - 254
+    nan = (inputs["a_scale"] == 255) | (inputs["b_scale"] == 255)
+    with np.errstate(all="ignore"):
+        first, second, third, fourth = terms = np.where(nan, np.nan, np.ldexp(products, exponents)).astype(np.float32).T
+        sums = {order: sum((terms[i] for i in order), np.float32(0)) for order in permutations(range(4))}
+        pairwise = [(first + second) + (third + fourth), (first + third) + (second + fourth)]
+    right = as_floats(expected(task, inputs)["value"][:, 0], task.source)
+    same = {order for order, found in sums.items() if np.array_equal(found, right, equal_nan=True)}
+    assert same == {(0, 1, 2, 3), (1, 0, 2, 3)}  # (0 + a + b is 0 + b + a)
+    assert not any(np.array_equal(found, right, equal_nan=True) for found in pairwise)
+
+
+@pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "nvfp4"])
+def test_the_exact_sum_has_no_order(fmt):
+    task = make_task("dot", fmt, accumulate="exact")
+    inputs = dots.boundary_dots(task, Words(0))
+    backwards = {
+        name: column.reshape(len(column), 4, -1)[:, ::-1].reshape(column.shape) for name, column in inputs.items()
+    }
+    assert np.array_equal(expected(task, inputs)["value"], expected(task, backwards)["value"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -64,7 +66,7 @@ def test_quantize_and_scale(fmt, modes):
     task = make_task("quantize", fmt, **modes)
     inputs = some(task, 40)
     got = expected(task, inputs)
-    scales = expected(make_task("scale", fmt, **modes), {"x": inputs["x"]})["scale"]
+    scales = expected(replace(task, operation="scale"), {"x": inputs["x"]})["scale"]
     assert np.array_equal(scales, got["scale"])
     for i, x in enumerate(as_floats(inputs["x"], task.source)):
         want = reference.quantize(

@@ -9,12 +9,13 @@ import pytest
 from mxnum.conformance import text
 from mxnum.conformance.randomness import Words
 from mxnum.conformance.task import OPERATIONS, make_task
+from tests.conformance.test_task import deciding
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize(("fmt", "source"), [("mxfp4_e2m1", "float64"), ("mxfp6_e3m2", "bfloat16")])
 def test_what_is_written_is_read(operation, fmt, source):
-    task = make_task(operation, fmt, source=source, rounding="sr")
+    task = make_task(operation, fmt, **deciding(operation, source=source, rounding="sr"))
     fields = (*task.inputs, *task.outputs)
     columns = {
         f.name: Words(i).integers(0, (1 << min(f.bits, 52)) - 1, (20, f.count)).astype(np.uint64)
