@@ -201,7 +201,7 @@ def collect(study: Study, runs: Path) -> dict[str, Any]:
         if found:
             table["arms"][name] = {"experiment": setting.to_dict(), "at_rest": predicted_gap(setting), "runs": found}
     for name, arm in table["arms"].items():
-        setting, control = study.arms[name], table["arms"].get(study.controls.get(name, study.control))
+        setting, control = study.arms[name], table["arms"].get(study.control_of(name))
         rests = setting.centred and arm["at_rest"] is not None and gradient_of_logits(setting).is_mx
         if rests and control is not None and excess_of(control) < MOST_NOISE:  # (not where it is NaN)
             arm["sampled_rest"] = sampled_gap(setting, excess_of(control))
