@@ -6,6 +6,7 @@ runs are told.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,8 @@ SEEDS = 2
 _FILE, _RATES, _PREFIX = "paper-scale.json", "paper-rates.json", "paper scale, "
 _ACTIONS = "paper-scale/interventions.json"
 _CONTROL, _CODE = f"{_PREFIX}FP32", "the released code"
-#: Looks that are averaged, early and late.
-_LOOKS = 10
+#: Looks that are averaged, early and late, and the steps from one to the next; there are more where a loss is high.
+_LOOKS, _EVERY = 10, 50
 
 
 def divergence(context: Context) -> list[Statement]:
@@ -44,19 +45,26 @@ def divergence(context: Context) -> list[Statement]:
 
 
 def growth(context: Context) -> list[Statement]:
-    """What zeta is early, late and at most."""
+    """What zeta is early, late and at most, as long as nothing has risen."""
     found = []
     for name, arm in _table(context)["arms"].items():
-        zeta = [[z for z in run["measured"]["zeta"][1:] if z is not None] for run in arm["runs"]]
+        zeta = [_calm_looks(run) for run in arm["runs"]]
         if name == _CONTROL or not zeta:
             continue
         early, late = (np.mean([z[part] for z in zeta]) for part in (slice(_LOOKS), slice(-_LOOKS, None)))
         numbers = (
-            f"on average {early:.2f} over the first ten looks, one in 50 steps, and {late:.2f} over the last ten; "
-            f"{max(map(max, zeta)):.2f} at most; {counted(len(zeta), 'run')}"
+            f"before any excursion, one look in {_EVERY} steps: on average {early:.2f} over the first ten and "
+            f"{late:.2f} over the last ten; {max(map(max, zeta)):.2f} at most; {counted(len(zeta), 'run')}"
         )
         found.append(Statement(f"{name.removeprefix(_PREFIX)}: zeta grows during training, {WHERE}", None, numbers))
     return found or [Statement(f"the same {WHERE}", None, "not run")]
+
+
+def _calm_looks(run: dict[str, Any]) -> list[float]:
+    """Zeta at the regular looks before the first excursion, without the first step."""
+    end = run["excursions"][0]["start"] if run["excursions"] else math.inf
+    pairs = zip(run["measured_at"], run["measured"]["zeta"], strict=True)
+    return [zeta for at, zeta in pairs if zeta is not None and 0 < at < end and at % _EVERY == 0]
 
 
 def released_code(context: Context) -> Statement:
@@ -69,10 +77,10 @@ def actions(context: Context) -> Statement:
     """What becomes of a jump after each action; one seed decides nothing."""
     if context.has(_ACTIONS):
         acted = context.json(_ACTIONS)
-        told = [_acted(row, acted["plan"]["watch"]) for row in interventions.rows(acted)]
-        seeds = counted(len(acted["seeds"]), "seed")
+        told = list(map(_acted, interventions.rows(acted)))
+        seeds, watch = counted(len(acted["seeds"]), "seed"), acted["plan"]["watch"]
         what = f"the same in {acted['base'].removeprefix(_PREFIX)} {WHERE}"
-        return Statement(what, None, f"{seeds}, rises after each: {'; '.join(told)}")
+        return Statement(what, None, f"{seeds}; how many rose within {watch} steps: {'; '.join(told)}")
     table = _table(context)
     runs = [run for name in table["arms"] if name != _CONTROL for run in report.courses(table, name)]
     calm = bool(runs) and not any(run.counted for run in runs)
@@ -80,10 +88,9 @@ def actions(context: Context) -> Statement:
     return Statement(f"the same {WHERE}", None, numbers)
 
 
-def _acted(row: interventions.Row, watch: int) -> str:
+def _acted(row: interventions.Row) -> str:
     after = row.arm.median_time()
-    when = f"not in {watch} steps" if after is None else f"after {after:.0f} steps"
-    return f"{row.name}: {row.arm.events} of {row.arm.runs}, {when}"
+    return f"{row.name} {row.arm.events} of {row.arm.runs}" + ("" if after is None else f" (after {after:.0f})")
 
 
 def variants(context: Context) -> Statement:
@@ -141,4 +148,6 @@ def _told(runs: list[Course]) -> str:
     least, most = (limit(run.steps for run in runs) for limit in (min, max))
     steps = f"{least:,}" if least == most else f"{least:,} to {most:,}"
     text = f"{risen} of {counted(len(runs), 'run')} with an excursion in {steps} steps"
-    return text + (f", ending at {min(ends):.4f}" + (f" to {max(ends):.4f}" if len(ends) > 1 else "") if ends else "")
+    starts = [f"seed {run.seed} from step {run.counted[0].start:,}" for run in runs if run.counted]
+    text += f" ({', '.join(starts)})" if starts else ""
+    return text + (f", ending at {min(ends):.3g}" + (f" to {max(ends):.3g}" if len(ends) > 1 else "") if ends else "")

@@ -25,8 +25,8 @@ def test_actions_on_one_jump_are_told_and_decide_nothing(tmp_path):
     assert found.holds is None
     assert found.what.startswith("the same in E4M3 at the paper's size")
     assert found.numbers == (
-        "1 seed, rises after each: unperturbed: 1 of 1, after 204 steps; perturbed: 1 of 2, after 210 steps; "
-        "FP32: 0 of 1, not in 500 steps; weights bfloat16: 1 of 1, after 190 steps"
+        "1 seed; how many rose within 500 steps: unperturbed 1 of 1 (after 204); perturbed 1 of 2 (after 210); "
+        "FP32 0 of 1; weights bfloat16 1 of 1 (after 190)"
     )
 
 
@@ -100,13 +100,18 @@ def test_rates_are_compared_where_something_rises_first(tmp_path, e4m3, fp32, ho
 
 
 def test_zeta_is_told_early_and_late_without_the_start(tmp_path):
-    made = followed([CALM, CALM])
+    # Looks near a jump and after it are not among them: the last ten were ten steps in a row.
+    made = followed([CALM, (1100, None)])
     for run in made:
-        run["measured"]["zeta"] = [100.0, *[0.2] * 10, 3.0, *[0.4] * 9, None, 0.5]
+        run["measured_at"] = [*range(0, 1100, 50), 1051]
+        run["measured"]["zeta"] = [100.0, *[0.2] * 10, 3.0, *[0.4] * 9, None, 9.0]
+    made[1]["measured_at"].append(1100)
+    made[1]["measured"]["zeta"].append(9.0)
     (found,) = paper_size.growth(context(tmp_path, "paper-scale", {FP32: followed([CALM]), E4M3: made}))
     assert found.what.startswith("E4M3: zeta grows")
     assert found.numbers == (
-        "on average 0.20 over the first ten looks, one in 50 steps, and 0.41 over the last ten; 3.00 at most; 2 runs"
+        "before any excursion, one look in 50 steps: on average 0.20 over the first ten and 0.66 over the last ten; "
+        "3.00 at most; 2 runs"
     )
 
 
