@@ -78,7 +78,7 @@ def _codes(stack: Stack, task: Task, inputs: Columns, largest: Array) -> Array:
     scales = scale_numbers(task, inputs["scale"]).astype(np.float32)
     factor = np.asarray(stack.factor(scales, _global(stack, task, largest)), np.float32)
     scaled = x / factor if stack.divides else x * factor
-    code = by_numpy.encode(np.where(np.isnan(scaled), np.float32(0), scaled), ELEMENTS["e2m1"])
+    code = by_numpy.encode(np.where(np.isnan(scaled), np.float32(0), scaled), ELEMENTS["e2m1"], task.rounding)
     if not stack.keeps_negative_zero:
         code = np.where(scaled == 0, 0, code)
     if stack.nan_element is None:  # the machine decides, through the sign of its NaN

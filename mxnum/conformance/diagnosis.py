@@ -2,34 +2,37 @@
 
 A hypothesis is dropped at the first answer that it does not give. What it may differ in is what the implementation
 chooses otherwise throughout: numbers that a choice explains are left aside, and so are the sign of a zero and the code
-of a NaN where these are chosen.
+of a NaN where these are chosen. Where no hypothesis is left, two slips at once are tried, and then each class of cases
+by itself.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from mxnum.conformance.answers import fits
-from mxnum.conformance.expected import is_nan_scale, scaled, tensor_scales
+from mxnum.conformance.expected import expected, is_nan_scale, scaled, tensor_scales
 from mxnum.conformance.grid import as_magnitudes
-from mxnum.conformance.hypotheses import Hypothesis, hypotheses
-from mxnum.conformance.judge import BUG, LABELS, UNJUDGED, wrong_codes
+from mxnum.conformance.hypotheses import Hypothesis, hypotheses, pairs
+from mxnum.conformance.judge import BUG, LABELS, UNJUDGED, class_names, classify, wrong_codes
 from mxnum.conformance.task import Columns, Field, Task
 from mxnum.dtypes import Array, code_dtype
 
 #: Wrong numbers, and right ones, that a hypothesis is tried on before it is tried on whole batches.
-FIRST = 64
-#: Bytes of batches without a bug that are kept in case one comes.
+FIRST = 16
+#: Wrong answers that a hypothesis has to give at least, lest it be named of a class by chance.
+FEWEST = 4
+#: Bytes of batches that are kept for what is tried later.
 KEPT = 1 << 27
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Hypotheses that all explain every case that was looked at."""
+    """Hypotheses that all explain every case that was looked at, or every one of some classes."""
 
     field: str
     #: The likeliest first.
@@ -38,6 +41,8 @@ class Explanation:
     right: int
     #: Of codes: whether they are what is given for wrong scales as well.
     at_any_scale: bool = True
+    #: If not all: the classes whose cases they explain.
+    classes: tuple[str, ...] = ()
 
     @property
     def claim(self) -> str:
@@ -47,7 +52,9 @@ class Explanation:
         given = ", for the scales answered," if self.at_any_scale else ", at scales that are right,"
         given = given if self.field == "codes" else ""
         first = self.names[0] if self.names[0].startswith("the right") else f"what {self.names[0]} gives"
-        return f"all {self.wrong} {subject} are{given} {first}{others}"
+        where = ", ".join(map(repr, self.classes))
+        where = f" in the class{'es' * (len(self.classes) > 1)} {where}" if where else ""
+        return f"all {self.wrong} {subject}{where} are{given} {first}{others}"
 
     def sentence(self) -> str:
         """The claim, with the right answers that it holds of as well."""
@@ -75,10 +82,10 @@ class _Tried:
 class Diagnosis:
     """Fed with judged batches; says at the end what explains them all."""
 
-    def __init__(self, task: Task) -> None:
-        self.task = task
+    def __init__(self, task: Task, made: Callable[[Task], Iterable[Hypothesis]] = hypotheses) -> None:
+        self.task, self._made = task, made
         self._alive: list[_Tried] | None = None  # None until the first bug
-        self._waiting: list[tuple[Columns, Columns, Columns]] = []
+        self._kept: list[tuple[Columns, Columns, Columns]] = []
         self._size = 0
         #: Rows with choices or bugs, by their labels taken together.
         self._wrong: dict[str, Counter[int]] = {output.name: Counter() for output in task.outputs}
@@ -86,22 +93,19 @@ class Diagnosis:
 
     def add(self, inputs: Columns, answers: Columns, labels: Columns) -> None:
         """Take a batch into account. Hypotheses cost time, so that none is tried before there is a bug."""
-        bug = any(wrong_codes(found).any() for found in labels.values())
-        if self._alive is None and not bug:
-            size = sum(column.nbytes for columns in (inputs, answers, labels) for column in columns.values())
-            if self._size + size <= KEPT:
-                self._size += size
-                self._waiting.append((inputs, answers, labels))
-            return
-        self._start()
-        self._try(inputs, answers, labels)
+        if any(wrong_codes(found).any() for found in labels.values()):
+            self._start()
+        if self._alive is not None:
+            self._try(inputs, answers, labels)
+        self._size += sum(column.nbytes for columns in (inputs, answers, labels) for column in columns.values())
+        if self._size <= KEPT:
+            self._kept.append((inputs, answers, labels))
 
     def _start(self) -> None:
         if self._alive is None:
-            self._alive = [_Tried(one) for one in hypotheses(self.task)]
-        waiting, self._waiting = self._waiting, []
-        for batch in waiting:
-            self._try(*batch)
+            self._alive = [_Tried(one) for one in self._made(self.task)]
+            for batch in self._kept:
+                self._try(*batch)
 
     def _try(self, inputs: Columns, answers: Columns, labels: Columns) -> None:
         assert self._alive is not None
@@ -177,22 +181,53 @@ class Diagnosis:
         return np.asarray(beyond & (got == sign) & (theirs == sign + 1))
 
     def explanations(self, steady: Collection[str], inconsistent: Collection[str]) -> list[Explanation]:
-        """What explains each field that is wrong somewhere.
+        """What explains each field that is wrong somewhere: one slip, or else two, or else one in each of some classes.
 
         `steady` names the choices that are not contradicted, `inconsistent` those that are followed in part.
         """
+        found = self._found(steady, inconsistent)
+        fields = {output.name for output in self.task.outputs if self._count(output, inconsistent)}
+        if self._size <= KEPT and fields > {one.field for one in found}:
+            found += self._again(pairs, fields - {one.field for one in found})._found(steady, inconsistent)
+            fields -= {one.field for one in found}
+            each = [
+                (name, one)
+                for index, name in enumerate(class_names(self.task) if fields else ())
+                for one in self._again(hypotheses, fields, index)._found(steady, inconsistent)
+            ]
+            for field_name in sorted(fields):
+                joined = _joined({name: one for name, one in each if one.field == field_name})
+                found += [one for one in joined if one.wrong >= FEWEST]
+        return found
+
+    def _again(
+        self, made: Callable[[Task], Iterable[Hypothesis]], fields: Collection[str], of_class: int | None = None
+    ) -> Diagnosis:
+        """The same batches, or their cases of a class, with other hypotheses, about some fields."""
+        again = Diagnosis(self.task, lambda task: [one for one in made(task) if one.field in fields])
+        for inputs, answers, labels in self._kept:
+            classes = classify(self.task, inputs, expected(self.task, inputs))
+            rows = slice(None) if of_class is None else classes == of_class
+            again.add(*({name: column[rows] for name, column in c.items()} for c in (inputs, answers, labels)))
+        return again
+
+    def _found(self, steady: Collection[str], inconsistent: Collection[str]) -> list[Explanation]:
+        """What explains each field everywhere."""
         found = []
         for output in self.task.outputs:
             fitting = self._fitting(output, steady)
             fitting.sort(key=lambda tried: tried.misses.total())  # those first that need no choice
             at_any_scale = not all(tried.elsewhere for tried in fitting)
             names = tuple(tried.hypothesis.name for tried in fitting if tried.elsewhere != at_any_scale)
-            # Answers that follow a choice in some places alone are wrong, too.
-            mask = BUG | sum(bit for name, bit in LABELS.items() if name in inconsistent)
-            wrong = sum(count for labels, count in self._wrong[output.name].items() if labels & mask)
+            wrong = self._count(output, inconsistent)
             if names and wrong:
                 found.append(Explanation(output.name, names, wrong, self._right[output.name], at_any_scale))
         return found
+
+    def _count(self, output: Field, inconsistent: Collection[str]) -> int:
+        """How many are wrong; answers that follow a choice in some places alone are, too."""
+        mask = BUG | sum(bit for name, bit in LABELS.items() if name in inconsistent)
+        return sum(count for labels, count in self._wrong[output.name].items() if labels & mask)
 
     def stacks(self, steady: Collection[str]) -> tuple[str, ...]:
         """The stacks whose arithmetic gives all answers, in every field."""
@@ -214,3 +249,23 @@ class Diagnosis:
             and all(name in steady for name, count in tried.misses.items() if count)
             and not (tried.misses["minus_zero"] and tried.minus_zeros)
         ]
+
+
+def _joined(by_class: dict[str, Explanation]) -> Iterator[Explanation]:
+    """The explanations of a field in its classes, those with a hypothesis in common as one; that of the most first."""
+    while by_class:
+        counts: Counter[str] = Counter()
+        for one in by_class.values():
+            counts.update(dict.fromkeys(one.names, one.wrong))
+        best = max(counts, key=counts.__getitem__)
+        taken = {name: one for name, one in by_class.items() if best in one.names}
+        by_class = {name: one for name, one in by_class.items() if name not in taken}
+        same = list(taken.values())
+        yield Explanation(
+            same[0].field,
+            tuple(name for name in same[0].names if all(name in one.names for one in same)),
+            sum(one.wrong for one in same),
+            sum(one.right for one in same),
+            all(one.at_any_scale for one in same),
+            tuple(taken),
+        )

@@ -19,7 +19,7 @@ from mxnum.conformance.orders import orders
 from mxnum.conformance.task import Columns, Field, Task
 from mxnum.dtypes import Array, numpy_dtype
 from mxnum.formats import E8M0, FLOATS
-from mxnum.modes import Accumulate, Overflow, Rounding, ScaleRule
+from mxnum.modes import Accumulate, Overflow, Rounding, ScaleRule, scale_rules
 
 Answer = Callable[[Task, Columns], Array]
 #: Scale rules that few follow: what a wrong comparison in another explains as well is named after that.
@@ -73,6 +73,36 @@ def hypotheses(task: Task) -> list[Hypothesis]:
     return found
 
 
+def pairs(task: Task) -> Iterator[Hypothesis]:
+    """Two slips at once: one under another rounding or scale rule, and the codes of one in another order."""
+    singles = hypotheses(task)
+    others = {f"rounding {mode}": replace(task, rounding=mode) for mode in Rounding}
+    rules = scale_rules(task.format.scale.power_of_two)
+    others |= {f"scale rule {rule}": replace(task, scale_rule=rule) for rule in rules}
+    of_stacks = [one for one in singles if one.stack and one.field == "codes"]
+    for mode in singles:
+        if other := others.get(mode.name):
+            for one in [*of_stacks, *(one for one in hypotheses(other) if not one.stack)]:
+                if one.field == mode.field and not any(name in one.name for name in ("the right", *others)):
+                    yield Hypothesis(f"{one.name} under {mode.name}", one.field, _under(other, one.answer))
+    for name, change in orders(task.block, task.element.bits):
+        for one in singles:
+            if one.field == "codes" and not one.name.startswith("the right"):
+                yield Hypothesis(f"{name}, after {one.name}", "codes", _ordered(change, one.answer))
+
+
+def _under(other: Task, answer: Answer) -> Answer:
+    return lambda task, inputs: answer(other, inputs)
+
+
+def _ordered(change: Callable[[Array], Array], answer: Answer) -> Answer:
+    def ordered(task: Task, inputs: Columns) -> Array:
+        places = change(np.arange(task.block)[None])[0]
+        return change(answer(task, {**inputs, "answered": inputs["answered"][:, np.argsort(places)]}))
+
+    return ordered
+
+
 def _zeros(task: Task, inputs: Columns) -> Array:
     return np.zeros_like(inputs["answered"])
 
@@ -124,14 +154,6 @@ def _elements(task: Task) -> Iterator[tuple[str, Answer]]:
     if task.element.bits < 8:
         yield "codes with their sign extended to 8 bits", lambda t, i: _extended(_codes(t, i), sign, 256)
     yield "codes as negative numbers", lambda t, i: _extended(_codes(t, i), sign, 0)
-    if not (task.is_stochastic or task.element.integer):
-        for mode in Rounding:
-            if mode not in (task.rounding, Rounding.SR):  # two slips at once
-                yield f"rounding {mode} with subnormal results flushed to zero", _with_flushed(mode)
-
-
-def _with_flushed(mode: Rounding) -> Answer:
-    return lambda task, inputs: _flushed(task, _with(rounding=mode)(task, inputs))
 
 
 def _with(**modes: object) -> Answer:
@@ -250,12 +272,8 @@ def _at_other_scales(task: Task) -> Iterator[tuple[str, Answer]]:
 
 def _orders(task: Task) -> Iterator[tuple[str, Answer]]:
     """The right codes in another order within their block."""
-
-    def ordered(change: Callable[[Array], Array]) -> Answer:
-        return lambda t, i: change(_codes(t, i))
-
     for name, change in orders(task.block, task.element.bits):
-        yield name, ordered(change)
+        yield name, _ordered(change, _codes)
 
 
 def _scales(task: Task) -> Iterator[tuple[str, Answer]]:

@@ -112,12 +112,13 @@ class Judge:
         steady = set(LABELS) - set(inconsistent)
         explanations = self._diagnosis.explanations(steady, inconsistent) if bugs else []
         stacks = self._diagnosis.stacks(steady) if bugs else ()
-        as_choice = _of_random_bits(explanations) if len(explanations) == 1 else None
-        if as_choice and explanations[0].wrong == bugs:
+        whole = [explanation for explanation in explanations if not explanation.classes]
+        as_choice = _of_random_bits(whole) if len(whole) == 1 else None
+        if as_choice and whole[0].wrong == bugs:
             choices[as_choice] += bugs
             bugs, explanations = 0, []
         # What is explained does not look like a choice any more.
-        explained = {explanation.field for explanation in explanations}
+        explained = {explanation.field for explanation in whole}
         of_blocks = {"nonfinite", "zero_scale"} if self.task.operation in ("quantize", "scale") else set()
         inconsistent = {
             name: tally

@@ -125,6 +125,18 @@ def nibbles_swapped(x):
     return codes[:, 1::2] | codes[:, 0::2] << 4, scales
 
 
+def torchao_with_nibbles_swapped(x):
+    codes, scales = torchao(x)
+    return codes[:, 1::2] | codes[:, 0::2] << 4, scales
+
+
+def torchao_with_ties_away(x):
+    tensor = abs(x).max() / F(2688)
+    codes, scales = torchao(x)
+    y = x * (F(1) / tensor / scales.astype(F))[:, None]
+    return np.where(np.isin(abs(y), (0.25, 1.25, 2.5, 5)), codes + 1, codes).astype(np.uint8), scales
+
+
 def element_divided_twice(x):
     """By the block scale, then by the tensor scale, each in float32."""
     _, scales = exact(x)
@@ -133,6 +145,8 @@ def element_divided_twice(x):
     return np.where(np.isnan(number), np.uint8(0), e2m1(scaled)).astype(np.uint8), scales
 
 
+SWAPPED = "the right codes with the two nibbles of each byte swapped"
+
 #: The mistake, and the field and the words that name it.
 MISTAKES = {
     scales_rounded_down: ("scale", "rounding scales down"),
@@ -140,6 +154,8 @@ MISTAKES = {
     subnormal_scales_flushed: ("scale", "flushing subnormal scales to zero"),
     small_scales_flushed_before_rounding: ("scale", "flushing scales below the least normal to zero before rounding"),
     tensor_scale_ignored: ("scale", "a tensor scale of 1"),
-    nibbles_swapped: ("codes", "the right codes with the two nibbles of each byte swapped"),
+    nibbles_swapped: ("codes", SWAPPED),
+    torchao_with_nibbles_swapped: ("codes", f"{SWAPPED}, after torchao's arithmetic"),
+    torchao_with_ties_away: ("codes", "torchao's arithmetic under rounding rna"),
     element_divided_twice: ("codes", "x / s / t in float32"),
 }

@@ -258,6 +258,22 @@ def test_quotients_rounded_twice():
     assert 0 < report.explanations[0].wrong < report.cases
 
 
+def test_the_same_where_scales_of_zero_are_divided_by():
+    """Not seen before: the kernel above, with a mistake in a few extreme blocks, was not explained at all."""
+
+    def kernel(x):
+        with np.errstate(all="ignore"):
+            scales = abs(x).max(axis=1) / np.float32(448)
+            return (x / scales[:, None]).astype(ml_dtypes.float8_e4m3fn), scales
+
+    with pytest.raises(ConformanceError) as caught:
+        check(kernel, format=WIDE, shrink=False)
+    explanation = next(e for e in caught.value.report.explanations if e.field == "codes")
+    assert "x / (s t) in float32" in explanation.names
+    assert {"ordinary", "maximum beyond the largest"} <= set(explanation.classes)
+    assert "scale zero" not in explanation.classes
+
+
 @pytest.mark.parametrize("operation", ["quantize", "scale", "dequantize"])
 @pytest.mark.parametrize("fmt", ["nvfp4", WIDE])
 def test_each_hypothesis_differs_somewhere_and_fits(fmt, operation):

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from mxnum.conformance.cases import cases
 from mxnum.conformance.expected import expected
-from mxnum.conformance.hypotheses import hypotheses, right
+from mxnum.conformance.hypotheses import hypotheses, pairs, right
 from mxnum.conformance.task import OPERATIONS, make_task
 
 #: The fields in which float32 numbers below 2^-126 are like zero, whatever reads them.
@@ -37,3 +39,15 @@ def test_the_answers_that_are_right_for_a_scale_that_is_not():
     x = np.full((1, 32), 4, np.float32).view(np.uint32)
     assert right(task, {"x": x, "scale": np.array([[126]], np.uint8)}, "codes").tolist() == [[7] * 32]
     assert right(task, {"x": x}, "scale").tolist() == [[127]]
+
+
+@pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "nvfp4"])
+def test_two_slips_are_others_than_each_alone(fmt):
+    task = make_task("quantize", fmt)
+    names = [(one.field, one.name) for one in pairs(task)]
+    assert len(set(names)) == len(names)
+    assert not set(names) & {(one.field, one.name) for one in hypotheses(task)}
+    assert ("codes", "reading subnormal inputs as zero under rounding rna") in names
+    assert ("codes", "the right codes of each block in reverse, after rounding rtz") in names
+    assert not any(re.search("(rounding r|scale rule ).* under", name) for _, name in names)
+    assert all("scale rule" in name for field, name in names if field == "scale")

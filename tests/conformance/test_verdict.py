@@ -7,7 +7,8 @@ import pytest
 
 from mxnum.conformance.cases import cases
 from mxnum.conformance.expected import as_floats, expected
-from mxnum.conformance.judge import CHOICES
+from mxnum.conformance.grid import PLACES
+from mxnum.conformance.judge import CHOICES, classify
 from mxnum.conformance.report import Profile
 from mxnum.conformance.task import make_task
 from mxnum.conformance.verdict import Judge
@@ -57,6 +58,17 @@ def test_fewer_random_bits_are_a_choice():
     assert list(got.choices) == ["sr_bits (5)"]
     wrong = report(task, lambda inputs: {"code": expected(task, inputs)["code"] ^ (inputs["random"] % 97 == 0)})
     assert not wrong.conforms
+    # In one class alone they are none.
+    fewer = replace(task, sr_bits=5)
+
+    def in_a_class(inputs):
+        want, other = expected(task, inputs)["code"], expected(fewer, inputs)["code"]
+        small = classify(task, inputs, {"code": want}) == PLACES.index("subnormal result")
+        return {"code": np.where(small[:, None], other, want)}
+
+    partly = report(task, in_a_class)
+    assert not partly.conforms
+    assert "in the class 'subnormal result' are what sr_bits (5) gives" in partly.text()
 
 
 def test_a_choice_is_followed_everywhere_or_it_is_a_bug():
