@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from mxnum import errors
 from mxnum.device import DeviceArray, described, on_device
-from mxnum.formats import FLOATS, ElementFormat, ScaleFormat
+from mxnum.formats import ELEMENTS, FLOATS, ElementFormat, ScaleFormat
 from mxnum.tensors import host_view
 
 Array = npt.NDArray[Any]
@@ -88,15 +88,21 @@ def result_format(dtype: Any, argument: str = "dtype", accepted: tuple[str, ...]
     return FLOATS[errors.choose(argument, dtype, accepted)]
 
 
+def known_name(fmt: ElementFormat) -> str:
+    """The name of an element or a float that is the known one of that name, else nothing: e2m1:bias=2 is no e2m1."""
+    return fmt.name if fmt in (ELEMENTS.get(fmt.name), FLOATS.get(fmt.name)) else ""
+
+
 @lru_cache(maxsize=64)
 def numpy_dtype(fmt: ElementFormat) -> np.dtype[Any]:
     """The dtype whose memory holds codes of `fmt` as numbers: numpy's own, or one of ml_dtypes."""
-    if fmt.name in ("float64", "float32", "float16"):
-        return np.dtype(fmt.name)
+    name = known_name(fmt)
+    if name in ("float64", "float32", "float16"):
+        return np.dtype(name)
     import ml_dtypes
 
-    errors.require(fmt.name in ML_DTYPES, "format", f"one of {sorted(ML_DTYPES)} for a view", fmt.name)
-    return np.dtype(getattr(ml_dtypes, ML_DTYPES[fmt.name], None) or ML_DTYPES[fmt.name])
+    errors.require(name in ML_DTYPES, "format", f"one of {sorted(ML_DTYPES)} as they are known for a view", fmt)
+    return np.dtype(getattr(ml_dtypes, ML_DTYPES[name], None) or ML_DTYPES[name])
 
 
 @lru_cache(maxsize=64)

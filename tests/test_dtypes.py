@@ -40,6 +40,9 @@ def test_code_types():
     assert [dtypes.code_dtype(b).name for b in (4, 8, 16, 32, 64)] == ["uint8", "uint8", "uint16", "uint32", "uint64"]
     with pytest.raises(ValueError, match="for a view"):
         dtypes.numpy_dtype(formats.element("e3m0"))
+    # No test saw it: elements had names of their own, and this one was taken for ml_dtypes' E2M1.
+    with pytest.raises(ValueError, match="for a view, not <ElementFormat e2m1: 4 bits, max 3>"):
+        dtypes.numpy_dtype(formats.element("e2m1:bias=2"))
 
 
 def test_signed_bits_share_memory():

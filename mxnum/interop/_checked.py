@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from mxnum import errors
 from mxnum.array import MXArray
-from mxnum.dtypes import Array
-from mxnum.formats import ScaleFormat
+from mxnum.dtypes import Array, known_name
+from mxnum.formats import MXFormat, ScaleFormat
 
 #: The name that ml_dtypes and torch have for scales of eight bits; UE5M3 has none. Others are floats as they are.
 SCALE_TYPES = {"e8m0": "float8_e8m0fnu", "e4m3": "float8_e4m3fn"}
@@ -36,10 +37,15 @@ def in_rows(argument: str, q: Any, element: str, scale: str, block: int) -> MXAr
     """The same in host memory, of these elements and scales, in whole blocks of that length along the last axis."""
     made = in_host_memory(argument, without_offsets(argument, q))
     fmt = made.format
-    errors.require(fmt.element.name == element, argument, f"of {element} elements", fmt.name)
+    require_element(argument, fmt, [element])
     errors.require(fmt.scale.name == scale, argument, f"of {scale.upper()} scales", fmt.name)
     require_rows(argument, made, block)
     return made
+
+
+def require_element(argument: str, fmt: MXFormat, names: Collection[str]) -> None:
+    """An error unless the elements are those that are known by one of the names."""
+    errors.require(known_name(fmt.element) in names, argument, f"of {errors.joined(names)} elements", fmt.notation)
 
 
 def require_rows(argument: str, q: MXArray, block: int) -> None:

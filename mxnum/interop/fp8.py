@@ -15,7 +15,14 @@ from mxnum import errors
 from mxnum.array import MXArray
 from mxnum.dtypes import Array, as_array
 from mxnum.formats import SCALES, MXFormat
-from mxnum.interop._checked import SCALE_TYPES, in_host_memory, typed_scales, untyped_scales, without_offsets
+from mxnum.interop._checked import (
+    SCALE_TYPES,
+    in_host_memory,
+    require_element,
+    typed_scales,
+    untyped_scales,
+    without_offsets,
+)
 from mxnum.layout import Blocks, block_lengths, scales_shape
 from mxnum.tensors import in_kind
 
@@ -68,7 +75,7 @@ def _blocks(shape: tuple[int, ...], scales: Array, kind: str, given: Blocks | No
 def to_fp8(q: MXArray) -> tuple[Array, Array]:
     """The elements in their float8 type and the scales of an array of E4M3 or E5M2, in blocks of any shape."""
     q = in_host_memory("q", without_offsets("q", q))
-    errors.require(q.format.element.name in _ELEMENTS.values(), "q", "of e4m3 or e5m2 elements", q.format.name)
+    require_element("q", q.format, _ELEMENTS.values())
     known = q.format.scale.name in _SCALES.values() and q.format.tensor_scale is None
     errors.require(
         known, "q", f"of {errors.joined(sorted(set(_SCALES.values())))} scales, without a tensor scale", q.format.name

@@ -15,7 +15,7 @@ from mxnum.arguments import first_index
 from mxnum.array import MXArray
 from mxnum.dtypes import Array
 from mxnum.formats import MXFormat
-from mxnum.interop._checked import in_host_memory, typed_scales, untyped_scales, without_offsets
+from mxnum.interop._checked import in_host_memory, require_element, typed_scales, untyped_scales, without_offsets
 
 #: ONNX's name for the elements it has a type for.
 TYPES = {
@@ -39,8 +39,7 @@ def to_onnx(q: MXArray, name: str) -> tuple[Any, Any]:
     onnx = _onnx()
     q = in_host_memory("q", without_offsets("q", q))
     element = q.format.element
-    if element.name not in TYPES:
-        raise ValueError(f"Argument 'q' must have elements of {errors.joined(TYPES)}, not {element.name}.")
+    require_element("q", q.format, TYPES)
     kind = getattr(onnx.TensorProto, TYPES[element.name], None)
     if kind is None:
         raise ValueError(f"Elements of {element.name} need an onnx with {TYPES[element.name]}, not {onnx.__version__}.")
@@ -98,7 +97,7 @@ def from_onnx(
         fmt = formats.of_element(name) if scale == "e8m0" else MXFormat(name, scale, block_size or 32)
     else:
         fmt = formats.get(format)
-    errors.require(fmt.element.name == name, "format", f"one of {name} elements", fmt.name)
+    require_element("format", fmt, [name])
     errors.require(fmt.scale.name == scale, "format", f"one of {scale} scales", fmt.name)
     codes = onnx.numpy_helper.to_array(elements).view(np.uint8)
     scale_codes = untyped_scales(onnx.numpy_helper.to_array(scales), fmt.scale)

@@ -14,6 +14,7 @@ import mmap
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import numpy as np
 
 from mxnum import errors
 from mxnum.array import MXArray
-from mxnum.dtypes import Array, as_array
+from mxnum.dtypes import Array, as_array, known_name
 from mxnum.files import written_whole
 from mxnum.formats import ElementFormat, MXFormat
 from mxnum.interop._checked import in_host_memory, typed_scales
@@ -266,13 +267,9 @@ def _parts(q: MXArray) -> tuple[dict[str, Array], str]:
     e = q.format.element
     note = {
         "name": q.format.name, "block": q.format.block, "scale": q.format.scale.name, "shape": q.shape,
-        "blocks": q.blocks, "tensor_scale": q.format.tensor_scale,
-        "element": {
-            "name": e.name, "exponent_bits": e.exponent_bits, "mantissa_bits": e.mantissa_bits, "bias": e.bias,
-            "specials": e.specials, "integer": e.integer,
-        },
+        "blocks": q.blocks, "tensor_scale": q.format.tensor_scale, "element": asdict(e),
     }  # fmt: skip
-    typed = e.name in ("e4m3", "e5m2", "int8")
+    typed = known_name(e) in ("e4m3", "e5m2", "int8")
     elements = q.elements if typed else q.codes if e.bits == 8 else q.pack()
     parts = {"elements": elements, "scales": typed_scales(q), "offsets": q.offsets, "tensor_scale": q.tensor_scale}
     return {part: array for part, array in parts.items() if array is not None}, json.dumps(note)

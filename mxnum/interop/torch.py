@@ -13,7 +13,7 @@ import numpy as np
 
 from mxnum import errors, formats, tensors
 from mxnum.array import MXArray
-from mxnum.dtypes import Array
+from mxnum.dtypes import Array, known_name
 from mxnum.formats import MXFormat
 from mxnum.interop._checked import SCALE_TYPES, without_offsets
 
@@ -23,7 +23,7 @@ _LARGEST = (1 << 32) - 1
 
 
 class MXTensors(NamedTuple):
-    """An MX array as tensors. Types that torch lacks (6 bits, e3m0, int4) are packed bytes, as from `MXArray.pack`.
+    """An MX array as tensors. Types that torch lacks (6 bits, int4, e4m3:bias=8) are bytes, as from `MXArray.pack`.
 
     Scales are of float8_e8m0fnu, float8_e4m3fn or the float type that they are; UE5M3, which torch lacks, are bytes.
     """
@@ -137,11 +137,12 @@ def to_torch(q: MXArray) -> MXTensors:
     errors.require(not theirs, "q", "in host memory or made of tensors", f"of {type(q.scales).__module__} arrays")
     scales, kind = _tensor_of(q.scales), SCALE_TYPES.get(q.format.scale.name)
     scales = scales if kind is None else scales.view(getattr(torch, kind))
-    odd = element.name == "e2m1" and q.ndim > 0 and q.shape[-1] % 2
+    name = known_name(element)
+    odd = name == "e2m1" and q.ndim > 0 and q.shape[-1] % 2
     errors.require(not odd, "q", "of even length along its last axis for float4_e2m1fn_x2", q.shape)
     codes = _tensor_of(q.codes if element.bits == 8 else q.pack())
-    if element.name in DTYPES:
-        codes = codes.view(getattr(torch, DTYPES[element.name]))
+    if name in DTYPES:
+        codes = codes.view(getattr(torch, DTYPES[name]))
     return MXTensors(codes, scales, q.format, q.blocks, _tensor_of(q.tensor_scale))
 
 
@@ -174,7 +175,7 @@ def from_torch(
         raise TypeError(f"Argument 'format' must be given unless elements are {listed}, not {elements.dtype}.")
     of_type = formats.of_element(known[elements.dtype]) if format is None else format
     fmt = formats.get(of_type)
-    own = known.get(elements.dtype) == fmt.element.name
+    own = elements.dtype in known and known[elements.dtype] == known_name(fmt.element)
     accepted = f"torch.uint8 or the type of {fmt.element.name} for {fmt.name}"
     errors.require_type(own or elements.dtype == torch.uint8, "elements", accepted, elements.dtype)
     scale_types = (

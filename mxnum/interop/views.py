@@ -10,7 +10,7 @@ from mxnum import errors, formats
 from mxnum.array import MXArray
 from mxnum.dtypes import ML_DTYPES, Array, as_array
 from mxnum.formats import MXFormat
-from mxnum.interop._checked import in_host_memory, typed_scales, untyped_scales, without_offsets
+from mxnum.interop._checked import in_host_memory, require_element, typed_scales, untyped_scales, without_offsets
 from mxnum.tensors import in_kind
 
 #: The elements whose codes ml_dtypes stores alike, one byte each with the value in the low bits.
@@ -53,7 +53,7 @@ def from_views(
     if name not in known:
         raise TypeError(f"Argument 'elements' must be an array of {errors.joined(known)}, not {name}.")
     fmt = formats.get(format) if format is not None else formats.of_element(known[name])
-    errors.require(fmt.element.name == known[name], "format", f"one of {known[name]} elements", fmt.name)
+    require_element("format", fmt, [known[name]])
     stored, given = in_kind(array.view(np.uint8), elements), untyped_scales(codes, fmt.scale)
     layout: dict[str, Any] = {"axis": axis, "block_size": block_size, "block_shape": block_shape, "blocks": blocks}
     return MXArray.from_parts(stored, given, fmt, **layout, tensor_scale=tensor_scale)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum.interop import gguf, gpt_oss, safetensors, views
+from mxnum.interop import checkpoints, fp8, gguf, gpt_oss, nvfp4, safetensors, views
 from mxnum.interop._checked import in_host_memory, without_offsets
 
 
@@ -35,3 +35,23 @@ def test_offsets_are_not_dropped_in_silence():
             call(q)
         with pytest.raises(TypeError, match="'q' must be an MXArray, not 'ndarray'"):
             call(np.ones(32))
+
+
+@pytest.mark.parametrize(
+    ("fmt", "call"),
+    [
+        ("e2m1:bias=2", gpt_oss.to_gpt_oss),
+        ("e2m1:bias=2", gguf.to_gguf_blocks),
+        ("e2m1:bias=2,block=16,scale=e4m3,tensor_scale=float32", lambda q: nvfp4.to_nvfp4(q, direction="decode")),
+        ("e2m1:bias=2", lambda q: checkpoints.to_tensors("w", q, "compressed_tensors")),
+        ("e2m1:bias=2", views.to_views),
+        ("e4m3:bias=8", views.to_views),
+        ("e4m3:bias=8,scale=float32", fp8.to_fp8),
+        ("e4m3:bias=7", fp8.to_fp8),  # without a NaN
+    ],
+)
+def test_elements_of_a_known_name_and_other_values_are_refused(fmt, call):
+    # No test saw it: elements were known by their names alone, and these were written as twice what they are.
+    q = mx.quantize(np.ones((2, 64), np.float32), fmt)
+    with pytest.raises(ValueError, match=r"(of|one of) .*e[24]m[13].*, not .*e[24]m[13]"):
+        call(q)

@@ -104,8 +104,13 @@ def test_int8_is_six_powers_of_two_apart(onnx):
 def test_what_would_be_read_as_something_else_is_refused(onnx):
     # No test saw these: formats were those of the elements, and scales of int8 were never so large that 6 more wrapped.
     elements, scales = mx_onnx.to_onnx(mx.quantize(np.ones(32), "mxfp8_e4m3"), "x")
-    with pytest.raises(ValueError, match="'format' must be one of e4m3 elements, not 'mxfp8_e5m2'"):
+    with pytest.raises(ValueError, match="'format' must be of e4m3 elements, not 'mxfp8_e5m2'"):
         mx_onnx.from_onnx(elements, scales, format="mxfp8_e5m2")
+    for fmt in ("e4m3:bias=8", "e4m3:specials=none"):  # which have that name and other values
+        with pytest.raises(ValueError, match=f"must be of e4m3 elements, not '{fmt[:5]}"):
+            mx_onnx.from_onnx(elements, scales, format=fmt)
+        with pytest.raises(ValueError, match=f"must be of e4m3, .* elements, not '{fmt[:5]}"):
+            mx_onnx.to_onnx(mx.quantize(np.ones(32), fmt), "x")
     elements, scales = mx_onnx.to_onnx(mx.quantize(np.full(32, 2.0**127), "mxint8"), "x")
     assert mx_onnx.from_onnx(elements, scales).scales == [254]
     scales.raw_data = bytes([249])
@@ -150,7 +155,7 @@ def test_scales_that_onnx_has_no_place_for(onnx):
 
 
 def test_mistakes(onnx, monkeypatch):
-    with pytest.raises(ValueError, match="must have elements of e4m3"):
+    with pytest.raises(ValueError, match=r"must be of e4m3, .* elements"):
         mx_onnx.to_onnx(mx.quantize(np.ones(32), "mxint4"), "x")
     with pytest.raises(ValueError, match="whose scale codes are at least 6"):
         mx_onnx.to_onnx(mx.quantize(np.zeros(32), "mxint8"), "x")

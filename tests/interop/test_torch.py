@@ -162,6 +162,14 @@ def test_what_would_be_read_as_something_else_is_refused(torch):
         mx_torch.to_torch(torch.ones(3))
     with pytest.raises(ValueError, match="'packed' must be an array of at least one axis"):
         mx_torch.from_torch(torch.tensor(3, dtype=torch.uint8), tensors.scales, format="mxfp4_e2m1")
+    # Elements of a known name with another bias were tensors of the type of that name.
+    for fmt in ("e2m1:bias=2", "e4m3:bias=8"):
+        q = mx.quantize(np.ones((2, 64), np.float32), fmt)
+        own = mx_torch.to_torch(q)
+        assert own.elements.dtype == torch.uint8
+        assert mx_torch.from_torch(own.elements, own.scales, format=fmt).equals(q)
+    with pytest.raises(TypeError, match=r"'elements' must be torch.uint8"):
+        mx_torch.from_torch(tensors.elements, tensors.scales, format="e4m3:bias=8")
 
 
 def test_arrays_that_tensors_cannot_share(torch):

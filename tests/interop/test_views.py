@@ -45,7 +45,7 @@ def test_axis_and_format():
     assert (q.dequantize() == 2).all()
     with pytest.raises(TypeError, match="'elements' must be an array of float8_e4m3fn"):
         views.from_views(np.ones(4), np.zeros(1, np.uint8))
-    with pytest.raises(ValueError, match="one of e2m1 elements, not 'mxfp8_e4m3'"):
+    with pytest.raises(ValueError, match="of e2m1 elements, not 'mxfp8_e4m3'"):
         views.from_views(elements, np.full((3, 4), 128, np.uint8), format="mxfp8_e4m3")
 
 
