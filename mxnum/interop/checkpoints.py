@@ -49,7 +49,8 @@ class Checkpoint:
 
     For NVFP4 the names say what the global scale multiplies; where the ``quant_method`` of the ``config.json`` beside
     it says otherwise, `direction` has to be given. `block_shape` is that of the tiles of FP8; without it the
-    configuration's ``weight_block_size``, or what `from_fp8` takes by itself.
+    configuration's ``weight_block_size``, or what `from_fp8` takes by itself: files do not say it, and 96 x 96 may have
+    as many scales as 128 x 128.
     """
 
     def __init__(
@@ -105,11 +106,17 @@ class Checkpoint:
             if layout == "mxfp4 compressed_tensors":
                 codes = stored[1].view(np.uint8)
                 return MXArray.from_packed(stored[0], codes, "mxfp4_e2m1", length=2 * stored[0].shape[-1])
-            tiled = stored[1].size > 1 and parts[1].endswith("_scale_inv")
-            return from_fp8(*stored, block_shape=self._tile if tiled else None)
+            return from_fp8(*stored, block_shape=self._tile_of(stored[0], stored[1], parts[1].endswith("_scale_inv")))
 
     def _found(self, name: str) -> _Weight:
         return self._weights[errors.choose("name", name, list(self._weights))]
+
+    def _tile_of(self, weight: Array, scales: Array, is_inverse: bool) -> Any:
+        """The tile that was given, unless the scales are one, or, by their name and shape, of rows or parts of them."""
+        if self._tile is None or scales.size == 1:
+            return None
+        fits = scales.shape[-2:] == tuple(-(-n // t) for n, t in zip(weight.shape[-2:], self._tile, strict=False))
+        return self._tile if is_inverse or fits or scales.shape[:-1] != weight.shape[:-1] else None
 
     def _direction_of(self, layout: str, name: str) -> str:
         if self._direction is not None:
@@ -189,7 +196,8 @@ def to_tensors(name: str, q: MXArray, layout: str, *, global_scale: Any = None) 
     """The tensors that a weight is in one of `LAYOUTS`, by their names in a file; see `mxnum.interop.safetensors.save`.
 
     ``compressed_tensors``: NVFP4 (`global_scale` as in `to_nvfp4`), MXFP4 and FP8; ``modelopt``: NVFP4 and FP8;
-    ``deepseek``: FP8, whose scales it calls ``weight_scale_inv``, others ``weight_scale``; ``gpt_oss``: MXFP4.
+    ``deepseek``: FP8, whose scales it calls ``weight_scale_inv``, others ``weight_scale``; ``gpt_oss``: MXFP4. Tiles of
+    FP8 other than 128 x 128 have to be the ``weight_block_size`` of the ``quantization_config`` in ``config.json``.
     """
     errors.choose("layout", layout, LAYOUTS)
     errors.require_type(isinstance(q, MXArray), "q", "an MXArray", type(q).__name__)

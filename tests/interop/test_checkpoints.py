@@ -111,6 +111,22 @@ def test_parts_of_a_weight_may_lie_in_two_files(tmp_path):
     assert Checkpoint(tmp_path).tensor("w").equals(q)
 
 
+@pytest.mark.parametrize("layout", ["deepseek", "modelopt", "compressed_tensors"])
+@pytest.mark.parametrize("tile", [(96, 96), (64, 32), (1, 40)])
+def test_tiles_are_those_that_are_given_under_each_name(tmp_path, layout, tile):
+    # No test saw it: they were given for weight_scale_inv only, and 96 x 96 was read as 128 x 128 under weight_scale.
+    q = example(f"e4m3:block={tile[1]},scale=float32", (192, 192), block_shape=tile)
+    rows = example("e4m3:block=192,scale=float32", (192, 192))
+    one = example("e4m3:block=192,scale=float32", (192, 192), block_shape=(192, 192))
+    parts = {"rows": rows.elements, "rows_scale": rows.scales, "one": one.elements, "one_scale_inv": one.scales}
+    safetensors.save(tmp_path / "m.safetensors", {**to_tensors("w", q, layout), **parts})
+    checkpoint = Checkpoint(tmp_path / "m.safetensors", block_shape=tile)
+    for name, want in (("w", q), ("rows", rows), ("one", one)):
+        assert np.array_equal(checkpoint.tensor(name).dequantize(), want.dequantize())
+    with pytest.raises(ValueError, match="'scales' must be of shape"):
+        Checkpoint(tmp_path / "m.safetensors", block_shape=(200, 200)).tensor("w")
+
+
 def test_the_direction_of_a_global_scale_is_said_by_names_or_the_caller(tmp_path):
     q = mx.quantize(np.ones((2, 32), np.float32), "nvfp4", tensor_scale=2.0**-3)
     path = tmp_path / "m.safetensors"
