@@ -4,7 +4,8 @@ Of 32 elements of four bits, byte i holds element i (low bits) and element i + 1
 2i with 2i + 1 instead (`mxnum.interop.gpt_oss`): mixed up, the values are silently permuted.
 
 - MXFP4: the E8M0 code and 16 bytes.
-- NVFP4: four E4M3 codes, then 8 bytes for the 16 elements of each; ``e2m1:block=16,scale=e4m3``: no tensor scale.
+- NVFP4: four E4M3 codes, then 8 bytes for the 16 elements of each; ``e2m1:block=16,scale=e4m3``: a tensor scale is a
+  tensor of its own (`load_tensor`).
 - Q8_0: d in float16 and 32 integers n of two's complement; a value is d * n. That is ``int8:block=32,scale=float16``,
   whose elements are n / 64, so that its scales are 64 d.
 - Q4_0: d in float16, *with a sign*, and 32 integers n + 8. Scales have no sign here, and -8 with its sign turned has no
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from functools import cache
 from typing import Any
 
@@ -180,31 +182,50 @@ def _written_q4_0(n: Array, is_negative: Array, d: Array) -> tuple[Array, Array]
 
 def names(path: str | os.PathLike[str]) -> list[str]:
     """The tensors of a GGUF file that `load_tensor` reads."""
-    return list(_tensors(path))
+    return _readable(path, _tensors(path)[0])
 
 
 def load_tensor(path: str | os.PathLike[str], name: str) -> MXArray:
     """The tensor `name` of a GGUF file (extra ``gguf``), of a type in `KINDS`; axes in numpy order, inputs last.
 
-    Its bytes are mapped, and read when it is asked for.
+    Its bytes are mapped, and read when it is asked for. Beside a weight of NVFP4 llama.cpp has its tensor scale, or one
+    for each expert, under ``scale`` in place of ``weight``: then the format is ``nvfp4``.
     """
-    tensors = _tensors(path)
-    tensor = tensors[errors.choose("name", name, list(tensors))]
+    tensors, is_big = _tensors(path)
+    tensor = tensors[errors.choose("name", name, _readable(path, tensors))]
+    kind, beside = tensor.tensor_type.name, f"{name.removesuffix('weight')}scale"
     with reading(path, "must be a whole GGUF file"):
         shape = tuple(int(length) for length in reversed(tensor.shape))
         blocks = np.asarray(tensor.data).view(np.uint8).reshape(*shape[:-1], -1)
-        return from_gguf_blocks(blocks, shape, kind=tensor.tensor_type.name)
+        if is_big and kind in ("Q8_0", "Q4_0"):  # whose blocks begin with d
+            rows = blocks.reshape(-1, KINDS[kind][2])
+            blocks = np.concatenate([rows[:, 1::-1], rows[:, 2:]], axis=1).reshape(blocks.shape)
+        q = from_gguf_blocks(blocks, shape, kind=kind)
+    if not name.endswith(".weight") or beside not in tensors:
+        return q
+    with reading(path, f"must hold {beside!r} as the float32 tensor scale of NVFP4"):
+        errors.require(kind == "NVFP4", "kind", "NVFP4", kind)
+        number = np.asarray(tensors[beside].data)
+        errors.require_dtype(beside, number.dtype.newbyteorder("="), np.dtype(np.float32))
+        number = number.astype(np.float32).reshape(() if number.size == 1 else (-1, *(1,) * (q.ndim - 1)))
+        return MXArray.from_parts(q.codes, q.scales, "nvfp4", tensor_scale=number)
 
 
-def _tensors(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What the package's reader says of each tensor of a type in `KINDS`."""
+def _readable(path: str | os.PathLike[str], tensors: dict[str, Any]) -> list[str]:
+    """The names of those of a type in `KINDS`."""
+    found = [name for name, tensor in tensors.items() if tensor.tensor_type.name in KINDS]
+    if not found:
+        raise ValueError(f"File {str(path)!r} must hold tensors of {errors.joined(KINDS)}; it has none.")
+    return found
+
+
+def _tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Any], bool]:
+    """What the package's reader says of each tensor, and whether numbers are in big-endian order."""
     gguf = errors.package("gguf", "gguf")
     with reading(path, "must be a whole GGUF file"), np.errstate(over="raise"):  # (it adds numpy's integers)
-        every = _reader(gguf)(path).tensors
-    tensors = {tensor.name: tensor for tensor in every if tensor.tensor_type.name in KINDS}
-    if not tensors:
-        raise ValueError(f"File {str(path)!r} must hold tensors of {errors.joined(KINDS)}; it has none.")
-    return tensors
+        reader = _reader(gguf)(path)
+    is_other = reader.byte_order == "S"
+    return {tensor.name: tensor for tensor in reader.tensors}, is_other == (sys.byteorder == "little")
 
 
 @cache

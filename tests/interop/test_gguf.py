@@ -194,6 +194,63 @@ def test_groups_in_a_file_that_the_real_library_wrote(gguf, tmp_path, kind, elem
     assert np.array_equal(mx_gguf.to_gguf_blocks(read, kind=kind), blocks)
 
 
+@pytest.mark.parametrize(("kind", "fmt"), [("Q8_0", "int8"), ("Q4_0", "int4"), ("MXFP4", "e2m1")])
+def test_files_of_big_endian_machines(gguf, tmp_path, kind, fmt):
+    # No test saw it: files were little-endian, and the bytes of d, which no reader swaps, were read in that order.
+    scale = "" if kind == "MXFP4" else ",scale=float16"
+    q = mx.quantize(samples.generator("big").standard_normal((2, 6, 64)), f"{fmt}:block=32{scale}")
+    blocks = mx_gguf.to_gguf_blocks(q, kind=kind)
+    stored = blocks.reshape(-1, mx_gguf.KINDS[kind][2]).copy()
+    if scale:
+        stored[:, :2] = stored[:, :2][:, ::-1]
+    big = gguf.GGUFEndian.BIG
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "test", endianess=big)
+    kinds = gguf.GGMLQuantizationType
+    writer.add_tensor("w", stored.reshape(blocks.shape), raw_dtype=kinds[kind], tensor_endianess=big)
+    finished(writer)
+    read = mx_gguf.load_tensor(tmp_path / "m.gguf", "w")
+    assert np.array_equal(mx_gguf.to_gguf_blocks(read, kind=kind), blocks)
+
+
+def finished(writer):
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+@pytest.mark.parametrize("big", [False, True])
+def test_the_tensor_scale_that_lies_beside_a_weight(gguf, tmp_path, big):
+    # No test saw it: files had the weight alone, and the scale that llama.cpp stores beside it was dropped.
+    q = mx.quantize(samples.generator("beside").standard_normal((3, 4, 64)), "e2m1:block=16,scale=e4m3")
+    order, kind = gguf.GGUFEndian.BIG if big else gguf.GGUFEndian.LITTLE, gguf.GGMLQuantizationType.NVFP4
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "test", endianess=order)
+    of_experts = np.array([3, 0.5, 0.1], np.float32)
+    weights = {"one": (q[0], of_experts[2:]), "each": (q, of_experts), "none": (q, None),
+               "other": (q, of_experts.astype(np.float16)), "wrong": (q[0], of_experts)}  # fmt: skip
+    for name, (weight, scale) in weights.items():
+        blocks = mx_gguf.to_gguf_blocks(weight, kind="NVFP4")
+        writer.add_tensor(f"{name}.weight", blocks, raw_dtype=kind, tensor_endianess=order)
+        if scale is not None:
+            writer.add_tensor(f"{name}.scale", scale.copy())
+    blocks = mx_gguf.to_gguf_blocks(mx.quantize(np.ones((2, 64)), "mxfp4_e2m1"))
+    writer.add_tensor("mx.weight", blocks, raw_dtype=gguf.GGMLQuantizationType.MXFP4, tensor_endianess=order)
+    writer.add_tensor("mx.scale", np.ones(1, np.float32))
+    finished(writer)
+    path = tmp_path / "m.gguf"
+    assert mx_gguf.names(path) == [*(f"{name}.weight" for name in weights), "mx.weight"]
+    for name in ("one", "each", "none"):
+        weight, scale = weights[name]
+        read = mx_gguf.load_tensor(path, f"{name}.weight")
+        assert read.format.name == ("mx_e2m1_16_e4m3" if scale is None else "nvfp4")
+        factor = np.float64(1 if scale is None else scale).reshape(-1, *(1,) * (weight.ndim - 1))
+        assert np.array_equal(read.dequantize(), (weight.dequantize("float64") * factor).astype(np.float32))
+    for name, why in (("other", "must be a float32 array"), ("wrong", "'tensor_scale' must be"), ("mx", "not 'MXFP4'")):
+        of = rf"must hold '{name}.scale' as the float32 tensor scale of NVFP4: .*{why}"
+        with pytest.raises(ValueError, match=of):
+            mx_gguf.load_tensor(path, f"{name}.weight")
+
+
 @pytest.fixture
 def path(gguf, tmp_path):
     writer = gguf.GGUFWriter(tmp_path / "m.gguf", "test")
