@@ -42,12 +42,31 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
 
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    for name in (f"a/.x.npz.{gone.pid}.partial", f".y.json.{os.getpid()}.partial", ".z.partial", "kept.json"):
+    for name in (f"a/.x.npz.1f0e.{gone.pid}.partial", f".y.json.{os.getpid()}.partial", ".z.partial", "kept.json"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
     remove_abandoned(tmp_path)
     left = sorted(p.name for p in tmp_path.rglob("*") if p.is_file())
     assert left == [f".y.json.{os.getpid()}.partial", ".z.partial", "kept.json"]
+
+
+def test_two_writers_do_not_mix(tmp_path):
+    # No test saw it: one wrote at a time. The second threw away what the first had begun, and both wrote into one file.
+    path = tmp_path / "x.bin"
+    with written_whole(path) as first:
+        first.write_bytes(b"first")
+        with written_whole(path) as second:
+            second.write_bytes(b"second")
+        assert path.read_bytes() == b"second"
+    assert path.read_bytes() == b"first"
+    assert os.listdir(tmp_path) == ["x.bin"]
+
+
+def test_long_names(tmp_path):
+    # No test saw it: the name of what is written meanwhile was longer, and too long for names that are not.
+    for name in ("n" * 255, "\N{GRINNING FACE}" * 63):
+        write(tmp_path / name)
+        assert (tmp_path / name).read_bytes() == b"new"
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
@@ -166,7 +185,7 @@ def test_what_cannot_be_written_is_named(tmp_path, monkeypatch):
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["x.bin"]
     with pytest.raises(OSError, match="File name too long") as raised:
-        write(tmp_path / ("n" * 250))
+        write(tmp_path / ("n" * 256))
     assert raised.value.filename.endswith("nnn")
 
 
