@@ -134,7 +134,7 @@ def _curvature(
     size = np.abs(residuals)
     slope = weights * np.clip(residuals, -delta, delta)
     g = np.stack([*shares, -x * shares[0], -y * shares[1]], axis=-1)
-    above = _outer(weights * delta / np.maximum(size, delta), g)
+    above = _outer(weights / np.maximum(size / delta, 1), g)
     hessian = _outer(weights * (size < delta) - slope, g)
     for k, (term, exponent, u) in enumerate(((0, 3, x), (1, 4, y))):
         pull = slope * shares[k]

@@ -21,7 +21,7 @@ class LawComparison:
     larger ones, and of the runs as they are: where all share one seed, another may shift them all.
     """
 
-    #: Root mean square of the difference of the laws' logarithms over the cells that lie in the range of both tables.
+    #: Median size of the difference of the laws' logarithms over the cells that lie in the range of both tables.
     distance: float
     #: How often two fits to drawn tables lie as far apart as that by chance alone.
     p: float
@@ -42,8 +42,13 @@ class LawComparison:
 def compare_laws(
     first: ScalingFit, second: ScalingFit, *, level: float = 0.95, draws: int = 400, seed: int = 0
 ) -> LawComparison:
-    """Resample both tables, cell by cell, and see how far the two laws move relative to each other."""
-    errors.positive_integer("draws", draws)
+    """Resample both tables, cell by cell, and see how far the two laws move relative to each other.
+
+    p is at least 1 / (1 + draws), so that few draws could not tell any laws apart: they are refused.
+    """
+    errors.require(0 < level < 1, "level", "between 0 and 1", level)
+    enough = (1 + errors.positive_integer("draws", draws)) * (1 - level) > 1
+    errors.require(enough, "draws", f"above {1 / (1 - level) - 1:.6g} for the level {level}", draws)
     points = _common_ground(first.table, second.table)
     cells = sorted(set(first.table.cells) | set(second.table.cells))
     both = set(first.table.cells) & set(second.table.cells)

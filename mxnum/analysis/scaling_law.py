@@ -161,8 +161,9 @@ def fit_scaling_law(
 ) -> ScalingFit:
     """The law of least mean Huber loss of log L; `parameters` may be a `LossTable` instead of the three sequences.
 
-    `starts` is a sequence of (ln A, ln B, ln E, alpha, beta); by default a grid of 16. Of the minima that they lead to
-    the lowest is taken, and `agreeing` says how many led there: where few did, give more.
+    An infinite `delta` means least squares. `starts` is a sequence of (ln A, ln B, ln E, alpha, beta); by default a
+    grid of 16. Of the minima that they lead to the lowest is taken, and `agreeing` says how many led there: where few
+    did, give more.
     """
     if isinstance(parameters, LossTable):
         errors.require(tokens is None and losses is None, "tokens", "left out beside a table", tokens)
@@ -171,7 +172,8 @@ def fit_scaling_law(
         table = loss_table(parameters, tokens, losses)
     errors.require(delta > 0, "delta", "positive", delta)
     grid = _grid() if starts is None else np.array(starts, np.float64)
-    errors.require(grid.ndim == 2 and grid.shape[1:] == (5,), "starts", "a sequence of five numbers each", starts)
+    fits = grid.ndim == 2 and grid.shape[1:] == (5,) and len(grid) > 0 and bool(np.isfinite(grid).all())
+    errors.require(fits, "starts", "a sequence of five finite numbers each", starts)
     weights = np.full(len(table), 1 / len(table))
     found = _minimize(table, _moved(grid, table), weights, delta)
     best = int(np.argmin(found.loss))

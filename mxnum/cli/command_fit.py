@@ -42,7 +42,7 @@ def fit(
     delta: Annotated[float, typer.Option(help="Relative misses beyond this count linearly, not squared.")] = 1e-3,
     level: Annotated[float, typer.Option(help="What share the intervals hold.")] = 0.9,
     draws: Annotated[int, typer.Option(min=1, help="Tables drawn for the bootstrap.")] = 400,
-    seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
     plot: Annotated[Path | None, typer.Option(help="Draw the law and its misses there: .png, .svg or .pdf.")] = None,
     force: options.Force = False,
     as_json: options.AsJson = False,
@@ -177,7 +177,7 @@ def _print(found: ScalingFit, facts: dict[str, Any], compared: LawComparison | N
 def _print_comparison(found: LawComparison) -> None:
     from mxnum.cli.console import print_table
 
-    answer = "differ" if found.told_apart else "are indistinguishable"
+    answer = "differ" if found.told_apart else "cannot be told apart by these runs"
     print(
         f"\nThe laws {answer}: they lie {found.distance:.2%} apart where both tables reach (p {found.p:.2g}), and at "
         f"most {found.at_most:.2%}. {found.shared_cells} sizes are in both."

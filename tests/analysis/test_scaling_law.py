@@ -59,6 +59,17 @@ def test_runs_that_went_astray_do_not_bend_the_law():
     assert abs(bent.law.beta - TRUTH.beta) > 10 * abs(fit.law.beta - TRUTH.beta)
 
 
+def test_an_infinite_delta_is_least_squares():
+    """A start came back as the fit: the curvature was inf / inf, and every step NaN."""
+    losses = noisy(TRUTH, 0.004)
+    plain, wide = (fit_scaling_law(N, D, losses, delta=delta) for delta in (float("inf"), 10.0))
+    np.testing.assert_allclose(plain.law.as_parameters, wide.law.as_parameters, atol=1e-6)
+    low, high = plain.bootstrap(draws=20)["alpha"]
+    assert low < plain.law.alpha < high
+    with pytest.raises(ValueError, match="'starts' must be a sequence of five finite numbers each"):
+        fit_scaling_law(N, D, losses, starts=[[5, 5, np.nan, 0.4, 0.4]])
+
+
 def test_the_loss_is_the_mean_huber_loss_of_the_residuals():
     losses = noisy(TRUTH, 0.004)
     fit = fit_scaling_law(N, D, losses)
@@ -145,7 +156,7 @@ def test_arguments_that_are_refused():
     fit = fit_scaling_law(N, D, losses)
     for call, said in (
         (lambda: fit_scaling_law(N, D, losses, delta=0), "'delta' must be positive"),
-        (lambda: fit_scaling_law(N, D, losses, starts=[1, 2]), "'starts' must be a sequence of five numbers each"),
+        (lambda: fit_scaling_law(N, D, losses, starts=[1, 2]), "'starts' must be a sequence of five finite numbers each"),
         (lambda: fit_scaling_law(fit.table, D), "'tokens' must be left out beside a table"),
         (lambda: fit.bootstrap(level=1), "'level' must be between 0 and 1"),
         (lambda: fit.bootstrap(draws=0), "'draws' must be at least 1"),

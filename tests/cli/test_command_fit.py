@@ -44,6 +44,13 @@ def test_table(run, table):
     assert "no law" not in printed
 
 
+def test_a_law_beside_itself(run, table):
+    """They were called indistinguishable, which the comparison cannot say."""
+    printed = run("fit", table, "--where", "arm=a", "--against", "arm=a", *FEW)
+    assert "The laws cannot be told apart by these runs: they lie 0.00% apart" in printed
+    assert "seed" in run("fit", table, "--seed", "-1", status=2)
+
+
 def test_losses_that_rise_are_called_no_law(run, tmp_path):
     rows = "\n".join(f"{n},{d},{1 + 30 / n**0.2 + d / 1e11}" for n, d in zip(N, D, strict=True))
     (tmp_path / "y.csv").write_text("N,D,L\n" + rows + "\n")
@@ -64,6 +71,7 @@ def test_figure(run, table, tmp_path):
         (["--against", "arm=c"], "must have a row with arm=c; it has none."),
         (["--at", "1e9"], "Option --at must be written N,D with two positive numbers, not '1e9'."),
         (["--level", "2"], "Option --level must be between 0 and 1, not 2.0."),
+        (["--against", "arm=b", "--draws", "5"], "Option --draws must be above 9 for the level 0.9, not 5."),
         (["--delta", "0"], "Option --delta must be positive, not 0.0."),
         (["--plot", "x.gif"], "Option --plot must be a .png, .svg or .pdf file"),
         (["--plot", "nowhere/x.png"], "No such folder: 'nowhere'."),
