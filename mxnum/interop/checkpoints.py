@@ -71,15 +71,24 @@ class Checkpoint:
         #: The file of each tensor: parts of a weight may lie in two.
         self._files: dict[str, File] = {}
         own, kinds = list[str](), dict[str, str]()
-        for file in map(File, _shards(self._path) if is_folder else [self._path]):
-            plain, mx_names = file.plain_names(), file.mx_names()
+        for shard, indexed in (_shards(self._path) if is_folder else {self._path: []}).items():
+            file = File(shard)
+            plain, mx_names, stored = file.plain_names(), file.mx_names(), set(file.names())
+            for name in indexed:
+                if name not in stored:
+                    raise ValueError(f"File {str(shard)!r} must hold {name!r}, as the index of its folder says.")
             for name in (*mx_names, *plain):
                 if name in self._files:
                     raise ValueError(f"Checkpoint {str(path)!r} must hold each tensor once, not {name!r} twice.")
                 self._files[name] = file
             own += mx_names
             kinds |= {name: file.dtype(name) for name in plain}
-        self._weights = {**{name: _Weight("mxnum", (name,)) for name in own}, **_weights_of(kinds)}
+        self._weights: dict[str, _Weight] = {}
+        for name, weight in (*((name, _Weight("mxnum", (name,))) for name in own), *_weights_of(kinds)):
+            if name in self._weights:
+                layouts = f"{self._weights[name].layout} and {weight.layout}"
+                raise ValueError(f"Checkpoint {str(path)!r} must hold each weight once, not {name!r} as {layouts}.")
+            self._weights[name] = weight
 
     def names(self) -> list[str]:
         """Every weight, quantized or not, under one name."""
@@ -130,16 +139,24 @@ class Checkpoint:
         return by_name
 
 
-def _shards(folder: Path) -> list[Path]:
-    """The files of a checkpoint: those that its index names, or all."""
-    for index in sorted(folder.glob("*.safetensors.index.json")):
+def _shards(folder: Path) -> dict[Path, list[str]]:
+    """The files of a checkpoint, those that its index names or all, and the tensors that the index has there."""
+    indexes = sorted(folder.glob("*.safetensors.index.json"))
+    if len(indexes) > 1:
+        named = " and ".join(repr(index.name) for index in indexes)
+        raise ValueError(f"Folder {str(folder)!r} must hold one index, not {named}.")
+    found: dict[Path, list[str]] = {path: [] for path in sorted(folder.glob("*.safetensors")) if not indexes}
+    for index in indexes:
         with reading(index, "must be an index in JSON"):
             files = _table("weight_map", _table("its content", json.loads(index.read_text()))["weight_map"])
-            return [folder / name for name in sorted(set(files.values()))]
-    found = sorted(folder.glob("*.safetensors"))
-    if not found:
+            for name, file in files.items():
+                # (By its text: in a cache it may be a link that leads elsewhere.)
+                if not isinstance(file, str) or Path(file).anchor or ".." in Path(file).parts:
+                    raise ValueError(f"it says that {name!r} is in {file!r}, which is no file of its folder")
+                found.setdefault(folder / file, []).append(name)
+    if not (found or indexes):
         raise ValueError(f"Folder {str(folder)!r} must hold files that end in .safetensors; it has none.")
-    return found
+    return dict(sorted(found.items()))
 
 
 def _quantization_config(folder: Path) -> dict[str, Any]:
@@ -159,15 +176,15 @@ def _table(name: str, found: Any) -> dict[str, Any]:
     return found
 
 
-def _weights_of(kinds: dict[str, str]) -> dict[str, _Weight]:
-    """Weights by name, and of what each is made, by the types of all tensors."""
-    found, used = dict[str, _Weight](), set[str]()
+def _weights_of(kinds: dict[str, str]) -> list[tuple[str, _Weight]]:
+    """Names of weights, and of what each is made, by the types of all tensors."""
+    found, used = list[tuple[str, _Weight]](), set[str]()
     for name in kinds:
         for weight, layout, parts in _readings(name, kinds):
-            found[weight] = _Weight(layout, parts)
+            found.append((weight, _Weight(layout, parts)))
             used |= set(parts)
             break
-    return {**found, **{name: _Weight("plain", (name,)) for name in kinds if name not in used}}
+    return found + [(name, _Weight("plain", (name,))) for name in kinds if name not in used]
 
 
 def _readings(name: str, kinds: dict[str, str]) -> Any:

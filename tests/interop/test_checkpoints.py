@@ -97,10 +97,49 @@ def test_a_folder_with_a_configuration(tmp_path):
         ("{}", "it lacks 'weight_map'"),
         ("[]", "its content is a list, not a table"),
         ('{"weight_map": []}', "weight_map is a list, not a table"),
+        # No test saw these: indexes were right. Files elsewhere were read, and 3 had no `<`.
+        ('{"weight_map": {"a": 3, "b": "c"}}', "it says that 'a' is in 3, which is no file of its folder"),
+        ('{"weight_map": {"a": "../x"}}', "it says that 'a' is in '../x', which is no file of its folder"),
+        ('{"weight_map": {"a": "b/../../x"}}', "it says that 'a' is in 'b/../../x', which"),
+        (json.dumps({"weight_map": {"a": str(tmp_path / "model-1.safetensors")}}), "it says that 'a' is in '/"),
     ]:
         (tmp_path / "model.safetensors.index.json").write_text(text)
         with pytest.raises(ValueError, match=rf"index.json' must be an index in JSON: {why}"):
             Checkpoint(tmp_path)
+    (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {"c": "model-1.safetensors"}}')
+    with pytest.raises(ValueError, match=r"model-1.safetensors' must hold 'c', as the index of its folder says\.$"):
+        Checkpoint(tmp_path)
+    (tmp_path / "consolidated.safetensors.index.json").write_text('{"weight_map": {}}')
+    with pytest.raises(ValueError, match=r"must hold one index, not 'consolidated.* and 'model.safetensors.index"):
+        Checkpoint(tmp_path)
+
+
+def test_an_index_leads_to_links_and_folders(tmp_path):
+    """As caches have them: what is behind the link lies elsewhere."""
+    q = example("mxfp4_e2m1")
+    (tmp_path / "blobs").mkdir()
+    safetensors.save(tmp_path / "blobs/1", to_tensors("w", q, "gpt_oss"))
+    (tmp_path / "model/part").mkdir(parents=True)
+    (tmp_path / "model/part/a.safetensors").symlink_to(tmp_path / "blobs/1")
+    index = {"weight_map": {"w_blocks": "part/a.safetensors", "w_scales": "part/a.safetensors"}}
+    (tmp_path / "model/model.safetensors.index.json").write_text(json.dumps(index))
+    assert Checkpoint(tmp_path / "model").tensor("w").equals(q)
+
+
+def test_two_weights_of_one_name_are_refused(tmp_path):
+    # No test saw it: names of weights differed, and of two of one name the later was the only one.
+    q = example("mxfp4_e2m1")
+    packed, blocks = to_tensors("w", q, "compressed_tensors"), to_tensors("w", q, "gpt_oss")
+    dots = {name.replace("_", "."): part for name, part in blocks.items()}
+    for tensors, layouts in [
+        ({**packed, "w": np.ones(3)}, "mxfp4 compressed_tensors and plain"),
+        ({**packed, "w": q}, "mxnum and mxfp4 compressed_tensors"),
+        ({**packed, "w": np.ones((8, 64), E4M3)}, "mxfp4 compressed_tensors and fp8"),
+        ({**blocks, **dots}, "mxfp4 gpt_oss and mxfp4 gpt_oss"),
+    ]:
+        safetensors.save(tmp_path / "m.safetensors", tensors)
+        with pytest.raises(ValueError, match=rf"must hold each weight once, not 'w' as {layouts}\.$"):
+            Checkpoint(tmp_path / "m.safetensors")
 
 
 def test_parts_of_a_weight_may_lie_in_two_files(tmp_path):
