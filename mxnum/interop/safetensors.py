@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from mxnum.files import written_whole
 from mxnum.formats import ElementFormat, MXFormat
 from mxnum.interop._checked import in_host_memory, typed_scales
 
-#: numpy or ml_dtypes names of the types a file may hold; F4 and F6 are packed, and read as bytes.
+#: numpy or ml_dtypes names of the types that are read as such.
 DTYPES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16",
     "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8",
@@ -35,8 +36,8 @@ DTYPES = {
     "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu",
 }  # fmt: skip
 _NAMES = {name: code for code, name in DTYPES.items()}
-#: Bits of types that are read as bytes.
-PACKED = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
+#: Bits of the types that are read as bytes: with those above all that the format's own library knows.
+PACKED = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "C64": 64}
 _LONGEST_HEADER = 100_000_000
 _METADATA = "__metadata__"
 #: What is stored of an MX array.
@@ -123,7 +124,8 @@ class File:
             header = self._parsed(file.read(length))
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._start = 8 + length
-        notes = header.pop(_METADATA, None) or {}
+        notes = header.pop(_METADATA, None)
+        notes = {} if notes is None else notes
         if not (isinstance(notes, dict) and all(isinstance(text, str) for text in notes.values())):
             raise self._damaged("its metadata are not strings")
         self.metadata: dict[str, str] = notes
@@ -133,6 +135,9 @@ class File:
                 raise self._damaged(f"the entry of {name!r} makes no sense")
             if self._start + entry["data_offsets"][1] > size:
                 raise self._damaged(f"it ends before the data of {name!r} do")
+            begin, end = entry["data_offsets"]
+            if math.prod(entry["shape"]) * _bits(entry["dtype"]) != 8 * (end - begin):
+                raise self._damaged(f"the shape of {name!r} does not fit its data")
         place = 0
         for name, entry in sorted(header.items(), key=lambda item: tuple(item[1]["data_offsets"])):
             begin, end = entry["data_offsets"]
@@ -144,7 +149,10 @@ class File:
 
     def _parsed(self, text: bytes) -> dict[str, Any]:
         try:
-            header = json.loads(text.decode(), object_pairs_hook=_without_repetition)
+            header = json.loads(
+                text.decode(), object_pairs_hook=_without_repetition, parse_int=_integer, parse_constant=_no_number
+            )
+            json.dumps(header, ensure_ascii=False).encode()  # which fails where an escape is half of a character
         except RecursionError:
             raise self._damaged("its header is nested too deeply") from None
         except ValueError:
@@ -171,14 +179,11 @@ class File:
         return str(self._entry(name)["dtype"])
 
     def tensor(self, name: str) -> Array:
-        """A tensor as a read-only array on the mapped file; packed types (F4, F6) as bytes."""
+        """A tensor as a read-only array on the mapped file; those of `PACKED` types as bytes."""
         entry = self._entry(name)
         begin, end = entry["data_offsets"]
         raw = np.frombuffer(self._map, np.uint8, end - begin, self._start + begin)
         kind, shape = entry["dtype"], entry["shape"]
-        bits = 8 * _dtype(kind).itemsize if kind in DTYPES else PACKED.get(kind)
-        if bits is not None and math.prod(shape) * bits != 8 * (end - begin):
-            raise self._damaged(f"the shape of {name!r} does not fit its data")
         if kind not in DTYPES:
             return raw
         try:
@@ -227,9 +232,18 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
+def _integer(text: str) -> int | float:
+    """An integer; -0 is none in JSON as the format's own library reads it."""
+    return -0.0 if text == "-0" else int(text)
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is not JSON")
+
+
 def _is_entry(entry: Any) -> bool:
     """Whether what the header says of a tensor has the form that it should have."""
-    if not isinstance(entry, dict) or not isinstance(entry.get("dtype"), str):
+    if not isinstance(entry, dict) or entry.get("dtype") not in (*DTYPES, *PACKED):
         return False
     shape, place = entry.get("shape"), entry.get("data_offsets")
     if not isinstance(shape, list) or not isinstance(place, list) or len(place) != 2:
@@ -237,6 +251,11 @@ def _is_entry(entry: Any) -> bool:
     return all(type(number) is int and number >= 0 for number in (*shape, *place)) and place[0] <= place[1]
 
 
+def _bits(kind: str) -> int:
+    return PACKED.get(kind) or 8 * _dtype(kind).itemsize
+
+
+@cache
 def _dtype(kind: str) -> np.dtype[Any]:
     import ml_dtypes
 

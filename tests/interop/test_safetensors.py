@@ -155,8 +155,22 @@ CRAFTED = [
     (file_of({**F32, "y": entry("U8", [8], 4, 12)}, bytes(12)), "data of 'y' begin at 4"),
     (file_of({"x": entry("U8", [8], 4, 12)}, bytes(12)), "data of 'x' begin at 4, not where others end, at 0"),
     (file_of(F32, bytes(11)), "3 bytes at its end belong to no tensor"),
+    # What the format's own library refuses, and was read here.
+    *((file_of({"__metadata__": notes, **F32}, bytes(8)), "its metadata are not strings") for notes in ([], 0, "")),
+    (file_of({"x": entry("F7", [8], 0, 8)}, bytes(8)), "entry of 'x' makes no sense"),
+    (file_of({"x": {**F32["x"], "y": float("nan")}}, bytes(8)), "its header is not JSON"),
+    (file_of(json.dumps(F32).replace("[0,", "[-0,").encode(), bytes(8)), "entry of 'x' makes no sense"),
+    (file_of({"\ud800": F32["x"]}, bytes(8)), "its header is not JSON"),
+    (file_of({"__metadata__": {"k": "\udc00"}, **F32}, bytes(8)), "its header is not JSON"),
     (file_of({"w": entry("U8", [0], 0, 0), "__metadata__": {"mxnum.w": "{}"}}), "'w' is the name of a tensor and"),
 ]  # fmt: skip
+
+
+def test_types_that_numpy_lacks_are_bytes(tmp_path):
+    for kind, bits in safetensors.PACKED.items():
+        (tmp_path / "x").write_bytes(file_of({"x": entry(kind, [8], 0, bits)}, bytes(range(bits))))
+        assert safetensors.File(tmp_path / "x").dtype("x") == kind
+        assert safetensors.load(tmp_path / "x")["x"].tolist() == list(range(bits))
 
 
 @pytest.mark.parametrize(("content", "message"), CRAFTED, ids=[message for _, message in CRAFTED])
