@@ -486,12 +486,12 @@ class MXArray:
                 errors.require_type(not isinstance(file, np.ndarray), "path", "an archive", "one array")
                 parts = {name: file[name] for name in _PARTS if name in file.files}
             description = json.loads(str(parts["description"]))
+            errors.require(description["mxnum"] == 1, "mxnum", "version 1 of its description", description["mxnum"])
             kind = description["scale"], description["block"], description["name"], description.get("tensor_scale")
             fmt = MXFormat(formats.ElementFormat(**description["element"]), *kind)
             shape, blocks = tuple(description["shape"]), tuple(description["blocks"])
             packed, scales = parts["packed"], parts["scales"].view(scale_dtype(fmt.scale))
-            # A scalar is packed as a row of one, and read back as such.
-            row_shape, row_blocks = shape or (1,), blocks or (1,)
+            row_shape, row_blocks = shape or (1,), blocks or (1,)  # (a scalar is packed as a row of one)
             side = scales_shape(row_shape, row_blocks)
             errors.require(scales.size == math.prod(side), "scales", f"of shape {side}", scales.shape)
             offsets = parts["offsets"].reshape(side) if "offsets" in parts else None

@@ -52,7 +52,7 @@ def _from_archive(path: Path, tensor: str | None) -> Array | MXArray:
                 raise ValueError("it is not an .npz archive, or it is truncated")
             stream.seek(0)
             archive = np.load(stream, allow_pickle=False)
-        if "description" in archive.files:
+        if {"description", "packed", "scales"} <= set(archive.files):
             return MXArray.load(path)
         name = chosen(archive.files, tensor)
         with reading(path):

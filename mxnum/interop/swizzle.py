@@ -40,6 +40,7 @@ def swizzle_scales(scales: Any) -> Array:
 def unswizzle_scales(swizzled: Any, shape: tuple[int, int]) -> Array:
     """The scale codes of that shape from what `swizzle_scales` returns; padding is dropped."""
     array = _codes("swizzled", swizzled)
+    shape = tuple(errors.integer("shape", length, 0, 1 << 62) for length in shape)  # type: ignore[assignment]
     tiles = _tiles(shape)
     expected = tiles[0] * tiles[1] * _ROWS * _COLUMNS
     errors.require(array.size == expected, "swizzled", f"of {expected} bytes for scales of {shape}", array.size)
