@@ -11,6 +11,7 @@ import operator
 import warnings
 from collections.abc import Hashable, Iterable, Sequence
 from enum import StrEnum
+from fractions import Fraction
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -90,6 +91,15 @@ def positive_integer(argument: str, value: Any) -> int:
     number = integer(argument, value, -(1 << 63), (1 << 63) - 1)
     require(number >= 1, argument, "at least 1", number)
     return number
+
+
+def fraction(argument: str, value: Any) -> Fraction:
+    """`value` exactly: a number, numpy's included, or a text such as "3/4"."""
+    try:
+        return Fraction(value.item() if hasattr(value, "item") else value)
+    except (TypeError, ValueError, ArithmeticError) as problem:
+        kind = TypeError if isinstance(problem, TypeError) else ValueError
+        raise kind(f"Argument {argument!r} must be a finite number or a text like '3/4', not {shown(value)}.") from None
 
 
 def exclusive(first: str, second: str) -> ValueError:

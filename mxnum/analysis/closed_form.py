@@ -90,6 +90,10 @@ class Normal:
         """Whether |X| < t is impossible."""
         return False
 
+    def within(self, a: Fraction, b: Fraction) -> tuple[Fraction, Fraction]:
+        """The part of [a, b] where X can be."""
+        return a, b
+
     def density(self, at: Fraction) -> Any:
         return self._once("density", at, lambda z: self._m.exp(-z * z) / self._norm)
 
@@ -130,7 +134,7 @@ class Uniform:
         self._width = high - low
 
     def _power(self, n: int, a: Fraction, b: Fraction) -> Any:
-        a, b = max(a, self._low), min(b, self._high)
+        a, b = self.within(a, b)
         if a >= b:
             return self._m.number(Fraction(0))
         return self._m.number((b**n - a**n) / (n * self._width))
@@ -142,6 +146,9 @@ class Uniform:
     def avoids(self, t: Fraction) -> bool:
         return self._low >= t or self._high <= -t
 
+    def within(self, a: Fraction, b: Fraction) -> tuple[Fraction, Fraction]:
+        return max(a, self._low), min(b, self._high)
+
     def mass(self, a: Fraction, b: Fraction) -> Any:
         return self._power(1, a, b)
 
@@ -152,9 +159,7 @@ class Uniform:
         return self._power(3, a, b)
 
     def inverse(self, a: Fraction, b: Fraction) -> Any:
-        a, b = max(a, self._low), min(b, self._high)
-        if a >= b:
-            return self._m.number(Fraction(0))
+        a, b = self.within(a, b)
         return self._m.log(self._m.number(b / a)) / self._m.number(self._width)
 
     def inverse_square(self, a: Fraction, b: Fraction) -> Any:
@@ -179,7 +184,7 @@ def expectation(machine: Machine, law: Any, model: Model, cut: Cut, integrate: A
         inner = outer = machine.number(Fraction(0))
         for piece in pieces(model, scale, cut):
             for low, high, is_inner in ((-end, -begin, False), (-begin, begin, True), (begin, end, False)):
-                a, b = max(piece.lower, low), min(piece.upper, high)
+                a, b = law.within(max(piece.lower, low), min(piece.upper, high))
                 if a < b:
                     value = integrate(piece, a, b)
                     inner, outer = (inner + value, outer) if is_inner else (inner, outer + value)

@@ -206,9 +206,12 @@ def _integrals(model: Model, mu: Array, sigma: Array, units: Array, begins: Arra
         piece = np.searchsorted(breaks, c * middle / p[:, 0])
     below, above = (level[piece][:, None] * p / c for level in (lower, upper))
     stochastic = below != above
-    error = np.where(stochastic, 0.0, below - x)
-    up = np.where(stochastic, (x - below) / np.where(stochastic, above - below, 1.0), 0.0)  # P(Q = above)
-    noise = up * (above - x) * stochastic * (above - below)
+    # x less a level, by the digits of z where these are more.
+    m, dz = m[owner], d[owner] * z
+    past, short = (np.where(abs(dz) < abs(m) / 2, (m - level) + dz, x - level) for level in (below, above))
+    error = np.where(stochastic, 0.0, -past)
+    up = np.where(stochastic, past / np.where(stochastic, above - below, 1.0), 0.0)  # P(Q = above)
+    noise = up * -short * stochastic * (above - below)
     beyond = (abs(middle) * c > model.element.max * p[:, 0]) & (p[:, 0] > 0)
     top = upper[-1] * p / c
     on_max = ((abs(below) == top) * (1 - up) + (abs(above) == top) * up) * (p > 0)

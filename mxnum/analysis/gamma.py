@@ -178,7 +178,8 @@ def gamma_bias(
     format
         An MX format or its name; `block_size` replaces its block length.
     mu, sigma
-        Mean and standard deviation of the cluster, broadcast together. sigma = 0 is a block of equal numbers.
+        Mean and standard deviation of the cluster, broadcast together. sigma = 0 is a block of equal numbers; up to
+        1e-13 abs(mu) it counts as 0, which is outside the accuracy below where Q or the scale jumps in the cluster.
     scale_rule, rounding
         As in `mxnum.quantize`; ``"sr"`` has infinitely many random bits here.
     distribution
@@ -274,7 +275,7 @@ def _question(
 ) -> tuple[Model, Array, Array]:
     """The arguments, checked."""
     fmt = formats.get(format)
-    factor = Fraction(prescale)
+    factor = errors.fraction("prescale", prescale)
     errors.require(0 < factor <= 1, "prescale", "above 0 and at most 1", prescale)
     model = Model(
         fmt.element,
@@ -291,7 +292,9 @@ def _question(
     for name, values in (("mu", m), ("sigma", d)):
         errors.require(bool(np.isfinite(values).all()), name, "finite", "NaN or infinite")
     errors.require(bool((d >= 0).all()), "sigma", "at least 0", d.min() if d.size else None)
-    errors.require(bool((abs(m) + d > 0).all()), "sigma", "positive where mu is 0", 0.0)
+    # (squares of what is smaller leave the range of float64)
+    accepted = "positive where mu is 0, and above 2**-400 where mu is not"
+    errors.require(bool((abs(m) + d > 2.0**-400).all()), "sigma", accepted, (abs(m) + d).min(initial=1))
     reach = abs(m) + cluster.REACH * d
     errors.require(bool((reach < 2.0**120).all()), "mu", "small enough, below 2**120", reach.max(initial=0))
     return model, m, d
@@ -308,9 +311,7 @@ def _factors(fmt: MXFormat, tensor_scale: Any, headroom: Any) -> tuple[Fraction,
     has_tensor_scale, given = fmt.tensor_scale is not None, tensor_scale is not None
     accepted = "given" if has_tensor_scale else "left out"
     errors.require(has_tensor_scale == given, "tensor_scale", f"{accepted} for {fmt.name}", tensor_scale)
-    made = Fraction(tensor_scale) if given else Fraction(1), Fraction(headroom)
-    for name, value in zip(("tensor_scale", "headroom"), made, strict=True):
-        errors.require(Fraction(1, 2**150) <= value <= 2**130, name, "between 2**-150 and 2**130", float(value))
+    made = errors.fraction("tensor_scale", tensor_scale if given else 1), errors.fraction("headroom", headroom)
     errors.require(made[1] == 1 or not fmt.scale.power_of_two, "headroom", f"left out for {fmt.name}", headroom)
     return made
 

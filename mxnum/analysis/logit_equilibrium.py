@@ -57,6 +57,7 @@ def logit_rest(q: Any, bias: LogitGradientBias) -> Equilibrium:
     0.0
     """
     wanted = probabilities_of(q)
+    errors.require_type(isinstance(bias, LogitGradientBias), "bias", "what logit_gradient_bias returns", bias)
 
     def resting(common: float) -> Array:
         low, high = np.zeros_like(wanted), np.ones_like(wanted)
@@ -72,9 +73,11 @@ def logit_rest(q: Any, bias: LogitGradientBias) -> Equilibrium:
         least, most = (common, most) if float(resting(common).sum()) < 1 else (least, common)
     p = resting(common)
     inside, pull = wanted > 0, float((wanted * (1 - p)).sum())
-    drift = common * float((p > 2.0 ** (1 - _HALVINGS)).sum())  # others would rest below zero: they vanish
+    resolution = 2.0 ** (1 - _HALVINGS)
+    count = float((p > resolution).sum())  # others would rest below zero: they vanish
+    drift = common * count
     excess = float((wanted[inside] * np.log(wanted[inside] / p[inside])).sum())
-    return Equilibrium(p, excess, drift, -drift / pull if pull else 0.0)
+    return Equilibrium(p, excess, drift, -drift / pull if pull > count * resolution else 0.0)
 
 
 def probabilities_of(q: Any) -> Array:
@@ -126,7 +129,9 @@ def logit_advice(
     Or leave the gradients of the last layer in higher precision.
     """
     law = Beta("1/2", 8) if p is None else p
-    c = Fraction(factor)
+    c = errors.fraction("factor", factor)
+    accepted = "between 2**-40 and 2**39, since up to twice as much is tried"
+    errors.require(Fraction(1, 2**40) <= c <= 2**39, "factor", accepted, factor)
 
     def at(factor: Fraction, rule: Any) -> Shrinking:
         return logit_gradient_bias(format, tokens, factor, scale_rule=rule, rounding=rounding).shrinking(law)

@@ -36,6 +36,8 @@ DEPTH = 40
 ROUNDINGS = (Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.SR)
 #: Bits of mpmath, and what an enclosure has beside those asked for.
 _FLOAT_BITS, _EXTRA_BITS = 100, 60
+#: Parameters of a beta distribution that mpmath's series still converge with.
+_LARGEST = 2048
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,8 @@ class Beta:
 
     def __init__(self, a: Any, b: Any):
         for name, value in (("a", a), ("b", b)):
-            exact = Fraction(value)
-            errors.require(0 < exact < 2**20, name, "above 0 and below 2**20", value)
+            exact = errors.fraction(name, value)
+            errors.require(0 < exact <= _LARGEST, name, f"above 0 and at most {_LARGEST}", value)
             object.__setattr__(self, name, exact)
 
 
@@ -297,10 +299,10 @@ def logit_gradient_bias(
     0.0
     """
     fmt = formats.get(format)
-    count, c = errors.positive_integer("tokens", tokens), Fraction(factor)
+    count, c = errors.positive_integer("tokens", tokens), errors.fraction("factor", factor)
     errors.require(Fraction(1, 2**40) <= c <= 2**40, "factor", "between 2**-40 and 2**40", factor)
     errors.require(count <= 2**40, "tokens", "at most 2**40", count)
-    chance = Fraction(frequency)
+    chance = errors.fraction("frequency", frequency)
     errors.require(0 <= chance <= 1, "frequency", "between 0 and 1", frequency)
     mode = errors.choose_member("rounding", rounding, ROUNDINGS)
     length = fmt.block if block_size is None else errors.positive_integer("block_size", block_size)
@@ -315,9 +317,8 @@ def logit_gradient_bias(
         has = fmt.tensor_scale is not None
         errors.require(has or tensor_scale is None, "tensor_scale", f"left out for {fmt.name}", tensor_scale)
         usual = unit / largest if has else Fraction(1)
-        ladder = floats(
-            fmt.element, fmt.scale, rule, usual if tensor_scale is None else Fraction(tensor_scale), Fraction(1)
-        )
+        factor = usual if tensor_scale is None else errors.fraction("tensor_scale", tensor_scale)
+        ladder = floats(fmt.element, fmt.scale, rule, factor, Fraction(1))
     return LogitGradientBias(fmt.element, ladder, mode, unit, length, chance)
 
 

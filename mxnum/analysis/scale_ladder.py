@@ -77,6 +77,8 @@ def floats(
     element: ElementFormat, scale: ScaleFormat, rule: FloatScaleRule, tensor_scale: Fraction, headroom: Fraction
 ) -> Ladder:
     """Floats: headroom * A / (largest element * tensor scale), rounded by a rule that asks for A alone."""
+    for name, value in (("tensor_scale", tensor_scale), ("headroom", headroom)):
+        errors.require(Fraction(1, 2**150) <= value <= 2**130, name, "between 2**-150 and 2**130", float(value))
     errors.require(scale.bits <= _MOST_BITS, "format", "one whose scales have 16 bits or fewer", scale.name)
     errors.require(rule.error_power == 0, "scale_rule", "'nearest' or 'rceil': others look at all numbers", str(rule))
     values = [Fraction(scale.value(code)) for code in range(scale.max_code + 1)]

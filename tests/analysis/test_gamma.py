@@ -310,9 +310,11 @@ def test_without_flint_the_error_names_the_extra(monkeypatch):
         ({"mu": np.nan}, "Argument 'mu' must be finite"),
         ({"sigma": -1.0}, "Argument 'sigma' must be at least 0, not -1.0."),
         ({"mu": 0.0, "sigma": 0.0}, "Argument 'sigma' must be positive where mu is 0"),
+        ({"mu": 0.0, "sigma": 1e-170}, "above 2\\*\\*-400 where mu is not, not 1e-170"),  # its gain was NaN
         ({"mu": 1e38}, "small enough, below 2"),
         ({"distribution": "norma"}, "did you mean 'normal'"),
         ({"prescale": 2}, "Argument 'prescale' must be above 0 and at most 1"),
+        ({"prescale": "a"}, "Argument 'prescale' must be a finite number or a text like '3/4', not 'a'."),
         ({"scale_rule": "flor"}, "did you mean 'floor'"),
         ({"block_size": 0}, "Argument 'block_size' must be at least 1"),
     ],
@@ -321,6 +323,17 @@ def test_arguments_are_checked(arguments, message):
     arguments = {"mu": 0.9, "sigma": 0.01} | arguments
     with pytest.raises(ValueError, match=message):
         gamma_bias("mxfp8_e4m3", **arguments)
+
+
+def test_numbers_of_numpy_are_numbers():
+    """A float32, as tensor scales are, was no "Rational instance"; tests had written them as floats."""
+    options = {"prescale": np.float32(0.75), "tensor_scale": np.float32(0.25), "headroom": np.array(1)}
+    found = gamma_bias("nvfp4", 0.9, 0.01, **options)
+    assert found.bias == gamma_bias("nvfp4", 0.9, 0.01, prescale="3/4", tensor_scale=0.25).bias
+    with pytest.raises(TypeError, match=r"'prescale' must be a finite number or a text like '3/4', not \[\]"):
+        gamma_bias("mxfp8_e4m3", 0.9, 0.01, prescale=[])
+    with pytest.raises(ValueError, match="'tensor_scale' must be between"):
+        gamma_bias("nvfp4", 0.9, 0.01, tensor_scale=0)
 
 
 def test_formulas_and_enclosures_need_one_point():

@@ -72,3 +72,13 @@ def test_advice():
 def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="'q' must be a vector of probabilities that sum to 1"):
         logit_rest([0.5, 0.6], logit_gradient_bias())
+    with pytest.raises(TypeError, match="'bias' must be what logit_gradient_bias returns, not 'mxfp8_e4m3'"):
+        logit_rest([0.5, 0.5], "mxfp8_e4m3")
+    with pytest.raises(ValueError, match=r"'factor' must be between 2\*\*-40 and 2\*\*39, .* not 1099511627776.0"):
+        logit_advice(factor=2.0**40)
+
+
+def test_where_nothing_pulls_there_is_no_change_of_the_pull():
+    """Noise of the bisection over noise was 1."""
+    assert logit_rest([1.0], logit_gradient_bias("mxfp8_e4m3", 2048)).bias == 0
+    assert logit_rest([1.0, 0.0], logit_gradient_bias("mxfp8_e4m3", 2048)).bias == 0

@@ -149,6 +149,7 @@ def test_the_formula_is_the_number():
         ({"factor": 0}, "Argument 'factor' must be between"),
         ({"frequency": 2}, "Argument 'frequency' must be between 0 and 1"),
         ({"tensor_scale": 1}, "Argument 'tensor_scale' must be left out for mxfp8_e4m3"),
+        ({"format": "nvfp4", "tensor_scale": 0}, "Argument 'tensor_scale' must be between"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):
@@ -156,3 +157,11 @@ def test_bad_arguments_are_refused(arguments, message):
         logit_gradient_bias(**arguments)
     with pytest.raises(ValueError, match="'p' must be probabilities"):
         logit_gradient_bias().at(1.5)
+
+
+def test_a_beta_that_is_taken_is_computed():
+    """Larger ones were taken, too, and the series of mpmath did not converge."""
+    found = logit_gradient_bias("mxfp8_e4m3", np.int64(2048), np.float32(1)).shrinking(Beta(2048, 2048))
+    assert -0.13 < found.bias < 0
+    with pytest.raises(ValueError, match="'a' must be above 0 and at most 2048, not 20000"):
+        Beta(20_000, 1)
