@@ -114,7 +114,8 @@ def limit_cycle(target: float | Fraction, level_below: float | Fraction, level_a
     >>> limit_cycle(Fraction(29, 32), Fraction(7, 8), 1)
     LimitCycle(duty=Fraction(1, 4), period=Fraction(4, 1), mean_square=Fraction(3, 1024))
     """
-    w, below, above = Fraction(target), Fraction(level_below), Fraction(level_above)
+    named = {"target": target, "level_below": level_below, "level_above": level_above}
+    w, below, above = (errors.fraction(name, value) for name, value in named.items())
     errors.require(below < w < above, "target", "between level_below and level_above", target)
     duty = (w - below) / (above - below)
     return LimitCycle(duty, 1 / min(duty, 1 - duty), (w - below) * (above - w))
@@ -129,6 +130,10 @@ def dwell(start: float, crossing: float, drift: float) -> int:
     >>> dwell(0.9, 1.0, 0.001)
     100
     """
+    start, crossing, drift = float(start), float(crossing), float(drift)
     errors.require(drift > 0, "drift", "positive", drift)
-    errors.require(start < crossing, "start", "below the crossing", start)
-    return math.ceil(round((crossing - start) / drift, 9))
+    errors.require(-math.inf < start < crossing, "start", "below the crossing", start)
+    errors.require(crossing < math.inf, "crossing", "finite", crossing)
+    # What decimals lose when they become floats does not cost a step.
+    lost = 1e-15 * max(abs(start), crossing)
+    return max(1, math.ceil((crossing - start - lost) / drift))

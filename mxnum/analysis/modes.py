@@ -68,9 +68,14 @@ def arrest(
     """
     errors.require(0 < beta2 < 1, "beta2", "between 0 and 1", beta2)
     errors.require(0 < start < QUIET, "start", f"above 0 and below {QUIET}", start)
-    errors.require(ceiling > 1, "ceiling", "above 1, so that the limit is crossed", ceiling)
+    errors.require(1 < ceiling < math.inf, "ceiling", "above 1, so that the limit is crossed", ceiling)
+    errors.require(sharpening > 0, "sharpening", "positive", sharpening)
+    errors.integer("after", after, 0, 2**40)
+    errors.positive_integer("copies", copies)
     rng, limit = np.random.default_rng(seed), float(stability_limit(momentum=momentum))
     quiet, crossing = (math.ceil(math.log(share / start) / sharpening) for share in (QUIET, ceiling))
+    accepted = f"small enough for two steps from `start` to {QUIET} of the limit"
+    errors.require(quiet > 1, "sharpening", accepted, sharpening)
     x, first, second = np.zeros(copies), np.zeros(copies), np.ones(copies)
     losses, curvature = np.empty((crossing + after, copies)), start * limit
     for loss in losses:

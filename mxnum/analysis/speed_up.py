@@ -10,6 +10,7 @@ more for quantizing its operands. Everything else stays as it was.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -147,14 +148,17 @@ def project_shares(
         errors.choose("rates", name, tuple(RATES)[1:])
         errors.require(rate > 0, name, "a positive rate", rate)
         known[name] = rate
-    errors.require(conversion >= 0, "conversion", "at least 0", conversion)
+    errors.require(0 <= conversion < math.inf, "conversion", "at least 0 and finite", conversion)
+    errors.require_type(isinstance(recipe, Recipe), "recipe", "a Recipe", recipe)
+    whole = sum(shares.values())
+    fits = all(share >= 0 for share in shares.values()) and 0 < whole < math.inf
+    errors.require(fits, "shares", "times of at least 0 each, finite and not all 0", dict(shares))
     times, converting = {}, 0.0
     for part, share in shares.items():
         products = recipe.products(part) if part in _LINEAR else ("bf16",)
         each = share / len(products)
         times[part] = sum(each / known[precision] for precision in products)
         converting += conversion * each * sum(precision != "bf16" for precision in products)
-    whole = sum(shares.values())
     return Projection(whole / (sum(times.values()) + converting), times | {"conversion": converting})
 
 

@@ -60,7 +60,8 @@ def stability_limit(bias: Any = 0.0, variance: Any = 0.0, *, momentum: float = 0
     """
     errors.require(0 <= momentum < 1, "momentum", "at least 0 and below 1", momentum)
     gain, v = np.broadcast_arrays(1 + np.asarray(bias, float), np.asarray(variance, float))
-    errors.require(bool((v >= 0).all()), "variance", "at least 0", float(v.min(initial=0)))
+    errors.require(bool(np.isfinite(gain).all()), "bias", "finite", bias)
+    errors.require(bool(((v >= 0) & np.isfinite(v)).all()), "variance", "at least 0 and finite", variance)
     with np.errstate(divide="ignore", invalid="ignore"):
         limit = 2 * gain * (1 + momentum) / ((1 - momentum) * gain**2 + (1 + momentum) * v)
     return np.where(gain > 0, limit, 0.0)[()]

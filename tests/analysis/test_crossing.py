@@ -105,3 +105,13 @@ def test_arguments_are_checked():
         dwell(0.9, 1.0, 0.0)
     with pytest.raises(ValueError, match="'start' must be below"):
         dwell(1.0, 1.0, 0.1)
+    with pytest.raises(ValueError, match="'crossing' must be finite"):
+        dwell(1.0, np.inf, 0.1)
+
+
+def test_a_crossing_takes_a_step_however_near_it_is():
+    """Steps were rounded to nine decimals, so that small ones were none."""
+    assert dwell(0, 1e-11, 1.0) == 1
+    assert dwell(1 - 1e-12, 1.0, 1e-13) == 10
+    assert [dwell(0.0, k / 10, 0.1) for k in range(1, 100)] == list(range(1, 100))
+    assert dwell(0.0, 0.3 + 1e-12, 0.1) == 4

@@ -60,7 +60,14 @@ def test_only_a_mode_that_goes_on_sharpening_rises_higher_under_a_slow_second_mo
     assert bounded < 3 < going_on
 
 
-@pytest.mark.parametrize("changes", [{"start": 0.9}, {"start": 0.0}, {"ceiling": 0.9}, {"beta2": 1.0}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"start": 0.9}, {"start": 0.0}, {"ceiling": 0.9}, {"beta2": 1.0},
+        # These divided by zero, walked backwards, or took the median of nothing.
+        {"sharpening": 0}, {"sharpening": -1e-3}, {"sharpening": 1.0}, {"copies": 0}, {"after": -1},
+    ],
+)  # fmt: skip
 def test_arguments_of_arrest(changes):
     with pytest.raises(ValueError, match=f"Argument '{next(iter(changes))}' must be"):
         arrest(**({"beta2": 0.99} | changes))

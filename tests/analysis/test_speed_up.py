@@ -86,6 +86,9 @@ def test_a_range_of_one_point_is_the_projection():
         (lambda: Recipe.of("fp8", attention="int8"), "'attention' must be one of"),
         (lambda: project(TINY, Recipe.of("fp8"), other=1), "'other' must be at least 0 and below 1"),
         (lambda: project(TINY, Recipe.of("fp8"), conversion=-1), "'conversion' must be at least 0"),
+        (lambda: project(TINY, Recipe.of("fp8"), conversion=math.inf), "'conversion' must be at least 0 and finite"),
+        (lambda: project_shares({}, Recipe.of("fp8")), "'shares' must be times of at least 0 each, finite"),
+        (lambda: project_shares({"mlp": math.nan}, Recipe.of("fp8")), "'shares' must be times"),
         (lambda: project(TINY, Recipe.of("fp8"), rates={"fp8": 0}), "'fp8' must be a positive rate, not 0"),
         (lambda: project(TINY, Recipe.of("fp8"), rates={"bf16": 2}), "'rates' must be one of"),
         (lambda: project_range(TINY, Recipe.of("fp8"), {"fp8": (2, 1)}), "a lower and an upper end"),
@@ -97,3 +100,8 @@ def test_a_range_of_one_point_is_the_projection():
 def test_arguments_that_are_refused(call, said):
     with pytest.raises(ValueError, match=said):
         call()
+
+
+def test_a_precision_is_no_recipe():
+    with pytest.raises(TypeError, match="'recipe' must be a Recipe, not 'fp8'"):
+        project("llama-3-8b", "fp8")
