@@ -19,7 +19,7 @@ from mxnum.by_numpy import scale_numbers
 from mxnum.dtypes import Array, float_array
 from mxnum.formats import MXFormat
 from mxnum.layout import resolve_blocks, scales_shape
-from mxnum.modes import FloatScaleRule, ScaleRule
+from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 from mxnum.modes import scale_rules as known_rules
 from mxnum.ops import shared_scale
 from mxnum.palette import COLOURS, colour
@@ -44,9 +44,9 @@ _MAPPED = {
 def histogram(x: Any, format: str | MXFormat, *, scale_rule: str | None = None, ax: Any = None, **layout: Any) -> Any:
     """Where the elements of a tensor lie in the range of the element format, once their block's scale is applied.
 
-    The share left of the smallest value or beyond the largest is written beside it. `layout` is axis, block_size,
-    block_shape or blocks, as in `mxnum.quantize`. Zeros, NaN blocks and non-finite elements are left out, and so are
-    blocks whose scale is zero. A tensor scale is a part of the scale.
+    The share that goes to zero or is beyond the largest value is written above. `layout` is axis, block_size,
+    block_shape or blocks, as in `mxnum.quantize`. NaN blocks and non-finite elements are left out. Zeros, and blocks
+    whose scale is zero, have no place on the axis, but count where shares are. A tensor scale is a part of the scale.
     """
     fmt = formats.get(format)
     array, _ = float_array("x", x)
@@ -65,7 +65,7 @@ def histogram(x: Any, format: str | MXFormat, *, scale_rule: str | None = None, 
     top, bottom = np.log2(element.max), np.log2(smallest)
     low = min(max(np.floor(np.quantile(place, 0.001)), bottom - 8), bottom - 2)
     edges = np.arange(low, np.ceil(max(place.max(), top)) + 0.5, 0.25)
-    weights = np.full(place.shape, 100 / place.size)
+    weights = np.full(place.shape, 100 / got.measured)
     ax.hist(
         np.maximum(place, low), edges, weights=weights, color=COLOURS[5], edgecolor="white", linewidth=0.3, zorder=2
     )
@@ -90,7 +90,7 @@ def histogram(x: Any, format: str | MXFormat, *, scale_rule: str | None = None, 
         xlim=(edges[0], edges[-1]),
         ylim=(0, 1.18 * height),
         xlabel="log2 of the magnitude / scale",
-        ylabel="% of the elements that are not zero",
+        ylabel="% of the elements",
     )
     rates = f"{got.beyond_max_rate:.2%} beyond the largest value, {got.underflow_rate:.2%} to zero"
     ax.set_title(f"{fmt.name}, {_rule(fmt, scale_rule)}: {rates}", fontsize=10)
@@ -144,6 +144,8 @@ def sawtooth(
     A tensor scale is that of the largest value drawn.
     """
     fmt = formats.get(format)
+    mode = errors.choose_member("rounding", rounding, Rounding)
+    errors.require(not mode.is_stochastic, "rounding", "deterministic", str(mode))
     values = np.exp2(np.linspace(0, binades, points, endpoint=False)).astype(np.float32)
     ax = _axes(ax, (7.2, 3.8))
     ax.axhline(0, color="0.6", linewidth=0.8)
@@ -167,8 +169,11 @@ def design_space(exploration: Exploration, *, ax: Any = None, **wanted: Any) -> 
 
     `wanted` selects by the fields of a candidate, for example ``rounding="rne", block="1x32"``.
     """
-    chosen = [c for c in exploration.ranked(**wanted) if c.normalized_rmse > 0]
-    errors.require(bool(chosen), "wanted", "fields that some candidate has", wanted)
+    ranked = exploration.ranked(**wanted)
+    errors.require(bool(ranked), "wanted", "fields that some candidate has", wanted)
+    chosen = [c for c in ranked if c.normalized_rmse > 0]
+    accepted = "of a tensor that candidates store with an error above zero, which a logarithmic axis can show"
+    errors.require(bool(chosen), "exploration", accepted, {c.normalized_rmse for c in ranked})
     order = sorted(
         {c.format for c in chosen},
         key=lambda name: -min(c.normalized_rmse for c in chosen if c.format == name),
@@ -232,7 +237,8 @@ def law_residuals(fit: ScalingFit, *, ax: Any = None) -> Any:
     table = fit.table
     ax = _axes(ax, (7.2, 3.0))
     delta = 100 * fit.delta
-    ax.axhspan(-delta, delta, color=COLOURS[2], alpha=0.25, linewidth=0, label=f"within {fit.delta:g}")
+    if np.isfinite(delta):
+        ax.axhspan(-delta, delta, color=COLOURS[2], alpha=0.25, linewidth=0, label=f"within {fit.delta:g}")
     ax.axhline(0, color="0.6", linewidth=0.8)
     thirds = np.searchsorted(np.quantile(table.parameters, [1 / 3, 2 / 3]), table.parameters)
     for i, name in enumerate(("small models", "middle", "large")):
@@ -252,7 +258,8 @@ def _rule(fmt: MXFormat, asked: str | None) -> str:
 
 
 def _ticks(binades: float) -> list[float]:
-    return [t * 2**e for e in range(int(np.ceil(binades))) for t in (1.0, 1.25, 1.5, 1.75)] + [2**binades]
+    inner = [t * 2**e for e in range(int(np.ceil(binades))) for t in (1.0, 1.25, 1.5, 1.75)]
+    return [t for t in inner if t < 2**binades] + [2**binades]
 
 
 def _axes(ax: Any, size: tuple[float, float]) -> Any:

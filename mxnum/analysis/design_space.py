@@ -180,7 +180,8 @@ def explore(
         those rules that its kind of scale has (nvfp4: `nearest`, `rceil`, four over six), and without offsets where
         scales are floats. A tensor scale is that of all of x.
     sample
-        Look at no more than about so many elements, in evenly spaced bands of rows; None for all.
+        Look at about so many elements at most, in evenly spaced bands of rows; None for all. A band has as many rows
+        as the blocks of all choices fit into, and no fewer than 256 columns: that much is looked at in any case.
     seed
         For stochastic rounding.
     progress
@@ -195,6 +196,14 @@ def explore(
     """
     array, _ = float_array("x", x)
     errors.require(array.size > 0, "x", "of at least one element", array.shape)
+    lists: dict[str, Any] = {
+        "formats": formats, "scale_rules": scale_rules, "roundings": roundings, "block_sizes": block_sizes,
+        "organisations": organisations, "asymmetric": asymmetric,
+    }  # fmt: skip
+    for name, several in lists.items():
+        is_list = several is None or (hasattr(several, "__len__") and not isinstance(several, str))
+        errors.require_type(is_list, name, "a list of choices", several)
+        errors.require(several is None or len(several) > 0, name, "at least one choice", several)
     chosen = [known_formats.get(f) for f in (formats if formats is not None else known_formats.names())]
     for name, values, accepted in (
         ("scale_rules", scale_rules or (), _RULES),
@@ -203,13 +212,6 @@ def explore(
     ):
         for value in values:
             errors.choose(name, value, accepted)
-    choices: dict[str, Sequence[Any]] = {
-        "formats": chosen, "scale_rules": _RULES if scale_rules is None else scale_rules, "roundings": roundings,
-        "block_sizes": USUAL_SIZES if block_sizes is None else block_sizes, "organisations": organisations,
-        "asymmetric": asymmetric,
-    }  # fmt: skip
-    for name, several in choices.items():
-        errors.require(len(several) > 0, name, "at least one choice", several)
     matrix = array.reshape(-1, array.shape[-1]) if array.ndim else array.reshape(1, 1)
     shapes = {fmt: _shapes_of(fmt, block_sizes, organisations) for fmt in chosen}
     looked_at = bands(matrix, sample, math.lcm(*(rows for several in shapes.values() for rows, _ in several)))

@@ -15,7 +15,7 @@ from mxnum.array import MXArray
 from mxnum.chunks import Slices, chunks, gather, of_blocks, positions, random_words
 from mxnum.dtypes import Array, as_array, float_array
 from mxnum.formats import FLOATS, ElementFormat, MXFormat
-from mxnum.layout import Blocks, normalize_axis, resolve_blocks, scales_shape
+from mxnum.layout import Blocks, resolve_blocks, scales_shape
 from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule, scale_rules
 from mxnum.ops import quantize, shared_scale
 
@@ -366,7 +366,8 @@ def _group(per: str | int, shape: tuple[int, ...], layout: Blocks) -> _Group:
         kind = errors.choose("per", per, ("tensor", "block"))
         return _Group(kind, () if kind == "tensor" else scales_shape(shape, layout), layout)
     errors.require(len(shape) > 0, "per", "'tensor' or 'block' for an array without axes", per)
-    axis = normalize_axis(per, len(shape))
+    errors.require_type(not isinstance(per, bool), "per", "'tensor', 'block' or an axis", per)
+    axis = errors.integer("per", per, -len(shape), len(shape) - 1) % len(shape)
     return _Group("axis", (shape[axis],), layout, axis)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -119,7 +120,10 @@ def parsed(text: str, source: Any, argument: str = "values") -> int:
         negative = text.strip().startswith("-")
         code: int = reference.encode(float("nan"), source, overflow="ieee")
         return code | (1 << (source.bits - 1)) if negative else code
-    return int(reference.encode(np.float64(value).item(), source, overflow="ieee"))
+    found = int(reference.encode(np.float64(value).item(), source, overflow="ieee"))
+    if found == reference.encode(math.copysign(math.inf, value), source, overflow="ieee") and "inf" not in text.lower():
+        raise ValueError(f"Argument {argument!r} must be numbers in the range of {source.name}, or inf, not {text!r}.")
+    return found
 
 
 def _hexadecimal(argument: str, text: str, bits: int) -> int:

@@ -154,6 +154,13 @@ def test_any_rank(shape):
     assert found.best().normalized_rmse == 0
 
 
+@pytest.mark.parametrize("wrong", [{"block_sizes": 32}, {"formats": "mxfp8_e4m3"}, {"asymmetric": True}])
+def test_a_choice_alone_is_no_list(wrong):
+    """A number had no length, and a name was read letter by letter."""
+    with pytest.raises(TypeError, match=f"Argument '{next(iter(wrong))}' must be a list of choices, not"):
+        explore(X, **wrong)
+
+
 def test_block_shapes():
     assert list(block_shapes(32)) == [(1, 32), (32, 1), (4, 8)]
     assert list(block_shapes(16)) == [(1, 16), (16, 1), (4, 4)]

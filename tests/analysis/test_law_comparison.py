@@ -63,7 +63,7 @@ def test_tables_of_other_sizes_are_compared_where_both_reach():
     with pytest.raises(ValueError, match="'draws' must be at least 1"):
         compare_laws(small, small, draws=0)
     # p is at least 1 / (1 + draws): these found no difference whatever the laws were.
-    with pytest.raises(ValueError, match="'draws' must be above 19 for the level 0.95, not 18"):
+    with pytest.raises(ValueError, match=r"'draws' must be above 19 for the level 0\.95, not 18"):
         compare_laws(small, small, draws=18)
     with pytest.raises(ValueError, match="'level' must be between 0 and 1, not 2"):
         compare_laws(small, small, level=2)

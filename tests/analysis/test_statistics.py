@@ -308,7 +308,7 @@ def test_nan_under_the_element_policy_is_named_by_its_place_in_the_whole_array(m
     ("options", "message"),
     [
         ({"per": "row"}, "'per' must be one of"),
-        ({"per": 2}, "'axis' must be between -2 and 1"),
+        ({"per": 2}, "'per' must be between -2 and 1"),
         ({"nonfinite": "raise"}, "'nonfinite' must be one of"),
         ({"rounding": "sr"}, "'random_bits' or 'seed' must be given"),
         ({"scales": np.zeros((1, 1), np.uint8)}, "'scales' must be of shape"),
@@ -334,6 +334,8 @@ def test_small_shapes(shape):
 def test_the_axis_of_a_scalar_is_refused():
     with pytest.raises(ValueError, match="'per' must be 'tensor' or 'block' for an array without axes"):
         measure(np.float32(1), "mxint8", per=0)
+    with pytest.raises(TypeError, match="'per' must be 'tensor', 'block' or an axis, not True"):  # it was axis 1
+        measure(np.ones((4, 64)), "mxint8", per=True)
 
 
 def test_derived_figures():

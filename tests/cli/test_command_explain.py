@@ -68,6 +68,14 @@ def test_what_would_be_read_otherwise_or_not_at_all(run):
     )
 
 
+def test_what_is_beyond_the_source_is_not_inf(run):
+    """It was read as inf, as if that had been typed."""
+    for typed, source in (("1e300", "float32"), ("-1e300", "float32"), ("1e400", "float64"), ("65520", "float16")):
+        told = run("explain", "--source", source, "--", typed, status=2)
+        assert f"must be numbers in the range of {source}, or inf, not '{typed}'." in told
+    assert "x = -inf" in run("explain", "--", "-Infinity")
+
+
 def test_what_reports_print_can_be_typed(run, tmp_path):
     path = tmp_path / "answers.txt"
     run("vectors", "encode", "-f", "mxfp4_e2m1", "-o", path)
