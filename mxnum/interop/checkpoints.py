@@ -141,7 +141,8 @@ class Checkpoint:
 
 def _shards(folder: Path) -> dict[Path, list[str]]:
     """The files of a checkpoint, those that its index names or all, and the tensors that the index has there."""
-    indexes = sorted(folder.glob("*.safetensors.index.json"))
+    usual = folder / "model.safetensors.index.json"  # (others lie beside it where a model is stored twice)
+    indexes = [usual] if usual.exists() else sorted(folder.glob("*.safetensors.index.json"))
     if len(indexes) > 1:
         named = " and ".join(repr(index.name) for index in indexes)
         raise ValueError(f"Folder {str(folder)!r} must hold one index, not {named}.")

@@ -110,7 +110,10 @@ def test_a_folder_with_a_configuration(tmp_path):
     with pytest.raises(ValueError, match=r"model-1.safetensors' must hold 'c', as the index of its folder says\.$"):
         Checkpoint(tmp_path)
     (tmp_path / "consolidated.safetensors.index.json").write_text('{"weight_map": {}}')
-    with pytest.raises(ValueError, match=r"must hold one index, not 'consolidated.* and 'model.safetensors.index"):
+    with pytest.raises(ValueError, match=r"must hold 'c', as the index"):  # that of the usual name counts
+        Checkpoint(tmp_path)
+    (tmp_path / "model.safetensors.index.json").rename(tmp_path / "other.safetensors.index.json")
+    with pytest.raises(ValueError, match=r"must hold one index, not 'consolidated.* and 'other.safetensors.index"):
         Checkpoint(tmp_path)
 
 
