@@ -92,7 +92,7 @@ def test_curve_and_shift_of_critical_rates():
     assert shift(table, "odd")[0] == pytest.approx((1 / 8 * 1 / 4 * 1 / 2) ** (1 / 3))
     assert shift(studied(FP32={1: [NO] * 3}, E2M1={1: [YES] * 3}), "E2M1") is None
     lines = markdown(studied(FP32=plain, E2M1=low)).splitlines()
-    assert lines[0] == "| | 1 | 2 | 4 | critical rate over FP32's |"
+    assert lines[0] == "|  | 1 | 2 | 4 | critical rate over FP32's |"
     assert lines[2] == "| FP32 | 0 of 3 | 1 of 3 | 2 of 3 |  |"
     assert lines[3] == "| E2M1 | 1 of 3 | 2 of 3 | 3 of 3 | 0.50 (0.50 to 0.50) |"
 
