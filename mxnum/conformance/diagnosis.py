@@ -190,10 +190,11 @@ class Diagnosis:
         if self._size <= KEPT and fields > {one.field for one in found}:
             found += self._again(pairs, fields - {one.field for one in found})._found(steady, inconsistent)
             fields -= {one.field for one in found}
+            classes = [classify(self.task, x, expected(self.task, x)) for x, _, _ in self._kept] if fields else []
             each = [
                 (name, one)
                 for index, name in enumerate(class_names(self.task) if fields else ())
-                for one in self._again(hypotheses, fields, index)._found(steady, inconsistent)
+                for one in self._again(hypotheses, fields, [of == index for of in classes])._found(steady, inconsistent)
             ]
             for field_name in sorted(fields):
                 joined = _joined({name: one for name, one in each if one.field == field_name})
@@ -201,14 +202,13 @@ class Diagnosis:
         return found
 
     def _again(
-        self, made: Callable[[Task], Iterable[Hypothesis]], fields: Collection[str], of_class: int | None = None
+        self, made: Callable[[Task], Iterable[Hypothesis]], fields: Collection[str], chosen: list[Array] | None = None
     ) -> Diagnosis:
-        """The same batches, or their cases of a class, with other hypotheses, about some fields."""
+        """The same batches, or the `chosen` rows of each, with other hypotheses, about some fields."""
         again = Diagnosis(self.task, lambda task: [one for one in made(task) if one.field in fields])
-        for inputs, answers, labels in self._kept:
-            classes = classify(self.task, inputs, expected(self.task, inputs))
-            rows = slice(None) if of_class is None else classes == of_class
-            again.add(*({name: column[rows] for name, column in c.items()} for c in (inputs, answers, labels)))
+        for index, batch in enumerate(self._kept):
+            rows = slice(None) if chosen is None else chosen[index]
+            again.add(*({name: column[rows] for name, column in columns.items()} for columns in batch))
         return again
 
     def _found(self, steady: Collection[str], inconsistent: Collection[str]) -> list[Explanation]:

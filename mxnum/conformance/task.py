@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,12 +33,6 @@ DECIDES = {
     "dot_blocks": ("dot",),
     "block": ("quantize", "scale", "dot"),
 }
-
-#: What they are where they are left out; the scale rule and the accumulation follow the format.
-_DEFAULTS: dict[str, Any] = {
-    "source": "float32", "rounding": "rne", "overflow": "saturate", "nonfinite": "block", "sr_bits": 30,
-    "dot_blocks": 4,
-}  # fmt: skip
 
 #: What a header of vectors may say; other lines are comments.
 HEADER = (
@@ -215,30 +209,27 @@ def make_task(
             accepted = errors.joined(DECIDES[name])
             raise ValueError(f"Argument {name!r} must be left out for {operation!r}; it is for {accepted}.")
     fmt = in_blocks(format, block)
-    asked = _DEFAULTS | given
     rules = scale_rules(fmt.scale.power_of_two)
-    rule = errors.choose_member("scale_rule", asked.get("scale_rule", rules[0]), rules)
+    rule = errors.choose_member("scale_rule", given.get("scale_rule", rules[0]), rules)
     if isinstance(rule, FloatScaleRule) and rule.error_power:
         accepted = f"'nearest' or 'rceil' for {fmt.element.name} elements"
         errors.require(fmt.element.name == "e2m1", "scale_rule", accepted, str(rule))
     ways = Accumulate.BLOCK, Accumulate.EXACT, Accumulate.SEQUENTIAL
-    mode = errors.choose_member("accumulate", asked.get("accumulate", _of_kind(fmt)[0]), ways)
+    mode = errors.choose_member("accumulate", given.get("accumulate", _of_kind(fmt)[0]), ways)
     if operation == "dot":
         names = " or ".join(repr(str(each)) for each in _of_kind(fmt))
         accepted = f"{names} for {fmt.name}, whose scales are {fmt.scales}"
         errors.require(mode in _of_kind(fmt), "accumulate", accepted, str(mode))
-    task = Task(
-        operation=operation,
-        format=fmt,
-        source=FLOATS[errors.choose("source", asked["source"], tuple(FLOATS))],
-        rounding=errors.choose_member("rounding", asked["rounding"], Rounding),
-        scale_rule=rule,
-        overflow=errors.choose_member("overflow", asked["overflow"], Overflow),
-        nonfinite=errors.choose_member("nonfinite", asked["nonfinite"], (Nonfinite.BLOCK, Nonfinite.ELEMENT)),
-        sr_bits=_integer("sr_bits", asked["sr_bits"], 1, 30),
-        accumulate=mode,
-        dot_blocks=_integer("dot_blocks", asked["dot_blocks"], 1, 64),
-    )
+    checks: dict[str, Callable[[Any], Any]] = {
+        "source": lambda value: FLOATS[errors.choose("source", value, tuple(FLOATS))],
+        "rounding": lambda value: errors.choose_member("rounding", value, Rounding),
+        "overflow": lambda value: errors.choose_member("overflow", value, Overflow),
+        "nonfinite": lambda value: errors.choose_member("nonfinite", value, (Nonfinite.BLOCK, Nonfinite.ELEMENT)),
+        "sr_bits": lambda value: _integer("sr_bits", value, 1, 30),
+        "dot_blocks": lambda value: _integer("dot_blocks", value, 1, 64),
+    }
+    checked = {name: check(given[name]) for name, check in checks.items() if name in given}
+    task = Task(operation, fmt, scale_rule=rule, accumulate=mode, **checked)
     if "sr_bits" in given and not task.is_stochastic:
         raise ValueError(without_bits("sr_bits", task.rounding))
     return task

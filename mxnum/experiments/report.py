@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from mxnum.experiments.survival import Arm, kaplan_meier
 from mxnum.experiments.sweep import arm_directory
 from mxnum.text_table import markdown_table
 
-#: Points of each stored loss curve and digits of each stored number: a study stays below a few hundred kilobytes.
+#: Points of each stored loss curve and digits of each stored number: a study stays below a megabyte.
 CURVE_POINTS, DIGITS = 40, 4
 _KEPT_MEASUREMENTS = (
     *("zeta", "zeta_gamma", "zeta_beta", "zeta_w1", "zeta_w2", "cosine"),
@@ -110,14 +109,18 @@ def read_run(path: Path, arm: str, experiment: Experiment) -> dict[str, Any]:
     stored: dict[str, Any] = storage.read_json(path)
     found = experiment_from(stored["experiment"]).but(steps=experiment.steps)
     if found != experiment:
-        pairs = {f.name: (getattr(found, f.name), getattr(experiment, f.name)) for f in fields(Experiment)}
-        simple = [f"{n} {a}, not {b}" for n, (a, b) in pairs.items() if a != b and n != "precision"]
-        listed = "; ".join(simple + ["other precisions"] * (pairs["precision"][0] != pairs["precision"][1]))
         raise ValueError(
-            f"The run {str(path)!r} does not have the configuration of arm {arm!r} ({listed}); remove it, rename the "
-            "arm, or use another folder."
+            f"The run {str(path)!r} does not have the configuration of arm {arm!r} "
+            f"({differences(to_dict(found), to_dict(experiment))}); remove it, rename the arm, or use another folder."
         )
     return stored
+
+
+def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """In what settings differ, as "rate 0.1, not 0.2"; tables among them differ, or do not."""
+    pairs = {name: (value, wanted[name]) for name, value in found.items() if value != wanted[name]}
+    told = (f"other {n}" if dict in (type(a), type(b)) else f"{n} {a}, not {b}" for n, (a, b) in pairs.items())
+    return "; ".join(told)
 
 
 #: Losses nearer to the least that can be are told apart by chance alone.

@@ -89,7 +89,7 @@ def run_study(
         for path in sweep.arm_directory(root / whole.setting, name).glob("seed-*.json"):
             steps = report.read_run(path, name, experiment)["steps"]
             if steps > experiment.steps:
-                say(f"{str(path)!r} has {steps} steps, not {experiment.steps}: it is kept, and told whole.")
+                say(f"{str(path)!r} has {steps} steps, not {experiment.steps}: it is kept, and reported whole.")
     tasks = sweep.tasks_for(
         wanted,
         range(first, first + count),

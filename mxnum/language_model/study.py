@@ -213,13 +213,9 @@ def _summary(path: Path, name: str, setting: Setting) -> dict[str, Any]:
     stored, arrays = storage.read_json(path), storage.read_arrays(path.with_suffix(".npz"))
     found, wanted = Setting.from_dict(stored["setting"]).to_dict(), setting.to_dict()
     if found != wanted:
-        listed = "; ".join(
-            f"{key} {found.get(key)}, not {wanted.get(key)}"
-            for key in dict.fromkeys((*wanted, *found))
-            if found.get(key) != wanted.get(key)
-        )
         raise ValueError(
-            f"The run {str(path)!r} does not have the setting of arm {name!r} ({listed}); remove it or rename the arm."
+            f"The run {str(path)!r} does not have the setting of arm {name!r} "
+            f"({report.differences(found, wanted)}); remove it or rename the arm."
         )
     kept = report.summary(stored, arrays, least=stored["entropy"][0] if stored["entropy"] else 0.0)
     measured = {

@@ -82,7 +82,7 @@ def test_more_steps_prolong_the_runs_that_are_there(tmp_path, keeps):
         assert np.load(prolonged)["losses"].tobytes() == np.load(whole)["losses"].tobytes()
     outcome = run_study(study, tmp_path / "r", processes=1, say=said.append)  # shorter again: nothing to do
     assert "0 tasks to do" in said[-1]
-    assert [line.endswith("has 9 steps, not 6: it is kept, and told whole.") for line in said[-3:]] == [
+    assert [line.endswith("has 9 steps, not 6: it is kept, and reported whole.") for line in said[-3:]] == [
         True,
         True,
         False,
