@@ -55,6 +55,9 @@ def explain(
     task = make_task("quantize", format, **asked(context, DECIDES))
     if given(context, "random") and not task.is_stochastic:
         raise ValueError(without_bits("random", task.rounding))
+    for argument in ("scale_rule", "nonfinite"):
+        if scale is not None and given(context, argument):
+            raise ValueError(f"Argument {argument!r} must be left out with --scale, which says what the scale is.")
     for value in values:
         if value.startswith("--"):  # numbers may be negative, so that typer takes what it does not know for a number
             raise ValueError(f"No such option: {value}. `mxnum explain --help` lists them.")
