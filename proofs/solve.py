@@ -65,7 +65,7 @@ def prove(
 
 
 def together(cases: Iterable[tuple[str, Callable[[], Outcome]]]) -> Outcome:
-    """One outcome for a family: proved if each case is, else the first case that is not, by its label."""
+    """One outcome for a family: proved if each case is and there is one, else the first that is not, by its label."""
     seconds, solvers = 0.0, dict[str, None]()
     for label, check in cases:
         outcome = check()
@@ -73,6 +73,8 @@ def together(cases: Iterable[tuple[str, Callable[[], Outcome]]]) -> Outcome:
         solvers[outcome.solver] = None
         if outcome.verdict != "proved":
             return Outcome(outcome.verdict, outcome.solver, seconds, f"{label}: {outcome.detail}")
+    if not solvers:
+        return Outcome("error", "-", seconds, "there is no case: nothing was checked")
     return Outcome("proved", ", ".join(solvers), seconds)
 
 

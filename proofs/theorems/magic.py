@@ -159,6 +159,8 @@ def check_widening(type_name: str) -> Outcome:
 
 
 def swept(got: Any, want: Any, bits: int, started: float) -> Outcome:
+    if not want.size or got.shape != want.shape:
+        return Outcome("error", "sweep", time.perf_counter() - started, f"{got.shape} is compared with {want.shape}")
     mask = (1 << bits) - 1
     different = (
         int(np.count_nonzero((got & mask) != (want & mask))) if bits < 64 else int(np.count_nonzero(got != want))
