@@ -36,7 +36,10 @@ def read(path: Path, tensor: str | None = None) -> Array | MXArray:
     if path.suffix == ".npy":
         with reading(path):
             array: Array = np.load(path, mmap_mode="r" if path.stat().st_size else None, allow_pickle=False)
-            errors.require_type(isinstance(array, np.ndarray), "array", "one array", "an archive")
+            is_array = isinstance(array, np.ndarray)
+            if not is_array:
+                array.close()
+            errors.require_type(is_array, "array", "one array", "an archive")
         return array
     if path.suffix == ".gguf":
         from mxnum.interop import gguf

@@ -251,5 +251,5 @@ class Tally:
 
 def counted(codes: Array, bits: int) -> Array:
     """The column in which each code is counted."""
-    column: Array = np.where((codes >= 0) & (codes < 1 << bits), codes, NO_CODE)
+    column: Array = np.where((codes >= 0) & (codes < 1 << bits), codes.astype(np.int64), NO_CODE)
     return column

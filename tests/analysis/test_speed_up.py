@@ -55,7 +55,7 @@ def test_amdahl():
 def test_no_step_is_faster_than_its_fastest_product(forward, backward, other, conversion):
     recipe = Recipe.of(forward, backward)
     got = project("llama-3-405b", recipe, other=other, conversion=conversion)
-    assert got.speed_up <= max(RATES[forward], RATES[backward])
+    assert got.speed_up <= max(RATES[forward], RATES[backward]) * (1 + 1e-12)  # shares are rounded
     assert sum(got.times.values()) == pytest.approx(1 / got.speed_up)
     assert got.speed_up <= project("llama-3-405b", recipe, other=other).speed_up
     if forward == backward == "bf16":
