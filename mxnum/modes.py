@@ -13,6 +13,9 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Self, assert_never
 
+from mxnum import errors
+from mxnum.formats import ELEMENTS, MXFormat
+
 #: What is public; `which` is for the package.
 __all__ = ["Accumulate", "FloatScaleRule", "Nonfinite", "OffsetRange", "Overflow", "Rounding", "ScaleRule"]
 
@@ -162,9 +165,18 @@ class FloatScaleRule(_DocumentedEnum):
                 assert_never(self)
 
 
-def scale_rules(are_powers_of_two: bool) -> tuple[ScaleRule | FloatScaleRule, ...]:
-    """The rules for scales of that kind; the first is the default."""
-    return tuple(ScaleRule) if are_powers_of_two else tuple(FloatScaleRule)
+def scale_rules(fmt: MXFormat) -> tuple[ScaleRule | FloatScaleRule, ...]:
+    """The rules for the scales of a format; the first is the default."""
+    if fmt.scale.power_of_two:
+        return tuple(ScaleRule)
+    is_e2m1 = fmt.element == ELEMENTS["e2m1"]
+    return tuple(rule for rule in FloatScaleRule if is_e2m1 or not rule.error_power)
+
+
+def scale_rule_of(fmt: MXFormat, asked: str | ScaleRule | FloatScaleRule | None) -> ScaleRule | FloatScaleRule:
+    """The rule that was asked for, one of the format's; None is the default."""
+    rules = scale_rules(fmt)
+    return rules[0] if asked is None else errors.choose_member("scale_rule", asked, rules)
 
 
 class Nonfinite(_DocumentedEnum):

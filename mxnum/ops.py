@@ -27,7 +27,7 @@ from mxnum.engine.request import RandomBits, Request, Settings
 from mxnum.formats import ElementFormat, MXFormat
 from mxnum.layout import block_lengths, resolve_blocks
 from mxnum.memo import memo
-from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule, scale_rules
+from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule, scale_rule_of
 from mxnum.tensors import answer, host_view, in_kind, is_tensor
 
 _DETERMINISTIC = tuple(mode for mode in Rounding if not mode.is_stochastic)
@@ -474,23 +474,12 @@ def _settings(
         source=formats.FLOATS[source],
         blocks=layout,
         rounding=mode,
-        scale_rule=_rule(fmt, scale_rule),
+        scale_rule=scale_rule_of(fmt, scale_rule),
         overflow=errors.choose_member("overflow", overflow, Overflow),
         nonfinite=errors.choose_member("nonfinite", nonfinite, Nonfinite),
         offset_range=None if offset is None else used_range,
         scales_given=scales_given,
     )
-
-
-def _rule(fmt: MXFormat, asked: str | ScaleRule | FloatScaleRule | None) -> ScaleRule | FloatScaleRule:
-    """The rule of the kind that the scales of a format have; None is the default."""
-    rules = scale_rules(fmt.scale.power_of_two)
-    rule = rules[0] if asked is None else errors.choose_member("scale_rule", asked, rules)
-    if isinstance(rule, FloatScaleRule) and rule.error_power:
-        element = fmt.element
-        is_e2m1 = element == formats.ELEMENTS["e2m1"]
-        errors.require(is_e2m1, "scale_rule", f"'nearest' or 'rceil' for {element.name} elements", str(rule))
-    return rule
 
 
 def _random(

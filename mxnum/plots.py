@@ -254,7 +254,7 @@ def law_residuals(fit: ScalingFit, *, ax: Any = None) -> Any:
 
 
 def _rule(fmt: MXFormat, asked: str | None) -> str:
-    return str(known_rules(fmt.scale.power_of_two)[0] if asked is None else asked)
+    return str(known_rules(fmt)[0] if asked is None else asked)
 
 
 def _ticks(binades: float) -> list[float]:

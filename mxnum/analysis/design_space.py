@@ -230,18 +230,13 @@ def explore(
 
 
 #: Every rule of either kind; `rceil` is one of both.
-_RULES = tuple(dict.fromkeys(str(rule) for is_power in (True, False) for rule in known_rules(is_power)))
+_RULES = tuple(dict.fromkeys(str(rule) for rule in (*ScaleRule, *FloatScaleRule)))
 
 
 def _rules_of(fmt: MXFormat, asked: Sequence[str] | None) -> list[str]:
     """The rules to combine a format with: those asked for that its kind of scale has."""
-    is_power = fmt.scale.power_of_two
-    usual = USUAL_RULES if is_power else USUAL_FLOAT_RULES
-    of_kind = [
-        str(rule)
-        for rule in known_rules(is_power)
-        if not (isinstance(rule, FloatScaleRule) and rule.error_power) or fmt.element.name == "e2m1"
-    ]
+    usual = USUAL_RULES if fmt.scale.power_of_two else USUAL_FLOAT_RULES
+    of_kind = [str(rule) for rule in known_rules(fmt)]
     found = [rule for rule in map(str, usual if asked is None else asked) if rule in of_kind]
     errors.require(bool(found), "scale_rules", f"at least one of {of_kind} for {fmt.name}", list(asked or ()))
     return found

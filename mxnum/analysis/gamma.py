@@ -21,7 +21,7 @@ from mxnum.analysis.machines import ArbMachine, Enclosure, IntervalMachine, Symp
 from mxnum.analysis.piecewise import PiecewiseQuantizer
 from mxnum.dtypes import Array
 from mxnum.formats import MXFormat
-from mxnum.modes import FloatScaleRule, Rounding, ScaleRule, scale_rules
+from mxnum.modes import FloatScaleRule, Rounding, ScaleRule, scale_rule_of
 
 DISTRIBUTIONS = ("normal", "uniform")
 BACKENDS = ("arb", "iv")
@@ -279,7 +279,7 @@ def _question(
     errors.require(0 < factor <= 1, "prescale", "above 0 and at most 1", prescale)
     model = Model(
         fmt.element,
-        _rule(fmt, scale_rule),
+        scale_rule_of(fmt, scale_rule),
         errors.choose_member("rounding", rounding, Rounding),
         fmt.block if block_size is None else errors.positive_integer("block_size", block_size),
         errors.choose("distribution", distribution, DISTRIBUTIONS),
@@ -298,12 +298,6 @@ def _question(
     reach = abs(m) + cluster.REACH * d
     errors.require(bool((reach < 2.0**120).all()), "mu", "small enough, below 2**120", reach.max(initial=0))
     return model, m, d
-
-
-def _rule(fmt: MXFormat, asked: str | ScaleRule | FloatScaleRule | None) -> ScaleRule | FloatScaleRule:
-    """The scale rule, of the kind that the scales of a format have; None is the default."""
-    rules = scale_rules(fmt.scale.power_of_two)
-    return rules[0] if asked is None else errors.choose_member("scale_rule", asked, rules)
 
 
 def _factors(fmt: MXFormat, tensor_scale: Any, headroom: Any) -> tuple[Fraction, Fraction]:

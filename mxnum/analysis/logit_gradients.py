@@ -28,7 +28,7 @@ from mxnum.analysis.piecewise import PiecewiseQuantizer
 from mxnum.analysis.scale_ladder import Ladder, floats, powers_of_two
 from mxnum.dtypes import Array
 from mxnum.formats import ElementFormat, MXFormat
-from mxnum.modes import FloatScaleRule, Rounding, ScaleRule, scale_rules
+from mxnum.modes import FloatScaleRule, Rounding, ScaleRule, scale_rule_of
 
 #: Binades of 1 - p that are gone through; what is below is bounded in enclosures and left out elsewhere.
 DEPTH = 40
@@ -306,8 +306,7 @@ def logit_gradient_bias(
     errors.require(0 <= chance <= 1, "frequency", "between 0 and 1", frequency)
     mode = errors.choose_member("rounding", rounding, ROUNDINGS)
     length = fmt.block if block_size is None else errors.positive_integer("block_size", block_size)
-    rules = scale_rules(fmt.scale.power_of_two)
-    rule: Any = rules[0] if scale_rule is None else errors.choose_member("scale_rule", scale_rule, rules)
+    rule = scale_rule_of(fmt, scale_rule)
     unit, ladder = c / count, None
     if isinstance(rule, ScaleRule):
         errors.require(tensor_scale is None, "tensor_scale", f"left out for {fmt.name}", tensor_scale)

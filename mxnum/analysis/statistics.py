@@ -16,7 +16,7 @@ from mxnum.chunks import Slices, chunks, gather, of_blocks, positions, random_wo
 from mxnum.dtypes import Array, as_array, float_array
 from mxnum.formats import FLOATS, ElementFormat, MXFormat
 from mxnum.layout import Blocks, resolve_blocks, scales_shape
-from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule, scale_rules
+from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule, scale_rule_of
 from mxnum.ops import quantize, shared_scale
 
 #: Elements held at once; a piece needs about 130 bytes for each.
@@ -373,8 +373,7 @@ def _group(per: str | int, shape: tuple[int, ...], layout: Blocks) -> _Group:
 
 def _settings(options: dict[str, Any], fmt: MXFormat) -> by_numpy.Settings:
     offset_range = None if options["offset"] is None else OffsetRange(options["offset_range"])
-    rules = scale_rules(fmt.scale.power_of_two)
-    rule = rules[0] if options["scale_rule"] is None else type(rules[0])(options["scale_rule"])
+    rule = scale_rule_of(fmt, options["scale_rule"])
     modes = options["rounding"], Overflow(options["overflow"]), rule, options["nonfinite"]
     return by_numpy.Settings(*modes, offset_range, options["sr_bits"])
 

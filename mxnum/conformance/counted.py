@@ -44,7 +44,7 @@ def judge_scales(report: StochasticReport, tally: Tally) -> None:
     if (np.count_nonzero(got, axis=1) > 1).any():
         report.problem("Scales", "The same block gets different scales: they are drawn, or depend on other blocks.")
     rules = []
-    for rule in scale_rules(task.format.scale.power_of_two):
+    for rule in scale_rules(task.format):
         if looks_at_elements(rule):
             continue
         other = expected(replace(task, operation="scale", scale_rule=rule), inputs_of(task, tile.x))["scale"][:, 0]

@@ -77,7 +77,7 @@ def pairs(task: Task) -> Iterator[Hypothesis]:
     """Two slips at once: one under another rounding or scale rule, and the codes of one in another order."""
     singles = hypotheses(task)
     others = {f"rounding {mode}": replace(task, rounding=mode) for mode in Rounding}
-    rules = scale_rules(task.format.scale.power_of_two)
+    rules = scale_rules(task.format)
     others |= {f"scale rule {rule}": replace(task, scale_rule=rule) for rule in rules}
     of_stacks = [one for one in singles if one.stack and one.field == "codes"]
     for mode in singles:

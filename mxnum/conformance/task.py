@@ -11,7 +11,7 @@ import mxnum
 from mxnum import errors, formats
 from mxnum.dtypes import Array
 from mxnum.formats import FLOATS, ElementFormat, MXFormat
-from mxnum.modes import Accumulate, FloatScaleRule, Nonfinite, Overflow, Rounding, ScaleRule, scale_rules
+from mxnum.modes import Accumulate, FloatScaleRule, Nonfinite, Overflow, Rounding, ScaleRule, scale_rule_of
 
 OPERATIONS = {
     "encode": "a number to an element code, at scale 1",
@@ -209,11 +209,7 @@ def make_task(
             accepted = errors.joined(DECIDES[name])
             raise ValueError(f"Argument {name!r} must be left out for {operation!r}; it is for {accepted}.")
     fmt = in_blocks(format, block)
-    rules = scale_rules(fmt.scale.power_of_two)
-    rule = errors.choose_member("scale_rule", given.get("scale_rule", rules[0]), rules)
-    if isinstance(rule, FloatScaleRule) and rule.error_power:
-        accepted = f"'nearest' or 'rceil' for {fmt.element.name} elements"
-        errors.require(fmt.element.name == "e2m1", "scale_rule", accepted, str(rule))
+    rule = scale_rule_of(fmt, given.get("scale_rule"))
     ways = Accumulate.BLOCK, Accumulate.EXACT, Accumulate.SEQUENTIAL
     mode = errors.choose_member("accumulate", given.get("accumulate", _of_kind(fmt)[0]), ways)
     if operation == "dot":

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from mxnum import errors, formats
 from mxnum.formats import MXFormat
-from mxnum.modes import Rounding, scale_rules
+from mxnum.modes import Rounding, ScaleRule, scale_rules
 
 #: How the error of a quantized layer-norm parameter is applied; see `Operand.error`.
 ERRORS = ("quantize", "clamp", "random_sign", "one_sided", "shuffle", "grid")
@@ -56,7 +56,7 @@ class Operand:
         given: Any = self.format
         if isinstance(given, MXFormat):
             object.__setattr__(self, "format", given.notation)
-        rules = scale_rules(self.format in (None, "bfloat16") or formats.get(self.format).scale.power_of_two)
+        rules = tuple(ScaleRule) if self.format in (None, "bfloat16") else scale_rules(formats.get(self.format))
         if self.scale_rule is None:
             object.__setattr__(self, "scale_rule", str(rules[0]))
         elif self.scale_rule != "released_bump":
