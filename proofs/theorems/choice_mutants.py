@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import partial
 from types import ModuleType
-from typing import Any
 
 from mxnum.engine.loops import four_over_six as choice
 from mxnum.engine.rounding import stochastic_over as fast
 from mxnum.formats import ELEMENTS, FLOATS, SCALES
 from mxnum.scalar import float_scale, random
+from proofs.module_mutants import stated
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems import four_over_six, stochastic_over
-from proofs.theorems.factor_mutants import functions_of, variant
 
 STATEMENT = "A mistake planted in what chooses among two codes, or among two scales, is refuted by the theorem on it."
 FLOAT32, E2M1 = FLOATS["float32"], ELEMENTS["e2m1"]
@@ -69,23 +67,8 @@ MUTANTS: tuple[tuple[str, ModuleType, str, str, Callable[..., Outcome]], ...] = 
 )  # fmt: skip
 
 
-def check(module: ModuleType, old: str, new: str, theorem: Callable[..., Outcome]) -> Outcome:
-    """Proved if the theorem refutes the mutant."""
-    started = time.perf_counter()
-    outcome = theorem(variant(module, old, new))
-    verdict: Any = "proved" if outcome.verdict == "refuted" else "refuted"
-    return Outcome(verdict, outcome.solver, time.perf_counter() - started, f"{outcome.verdict}: {outcome.detail}")
-
-
 def theorems() -> list[Theorem]:
     return [
-        Theorem(
-            name=f"factors/choice-mutant/{name}",
-            statement=STATEMENT,
-            kernels=(module.__name__,),
-            check=partial(check, module, old, new, theorem),
-            hypotheses=(f"{old!r} becomes {new!r} in {module.__name__}",),
-            functions=functions_of(module),
-        )
+        stated(f"factors/choice-mutant/{name}", STATEMENT, module, old, new, theorem)
         for name, module, old, new, theorem in MUTANTS
     ]

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import inspect
-import time
 from collections.abc import Callable
 from functools import partial
 from types import ModuleType
-from typing import Any
 
 from mxnum.engine.rounding import by_factors
 from mxnum.formats import ELEMENTS, FLOATS, SCALES
 from mxnum.modes import FloatScaleRule, Overflow, Rounding
 from mxnum.scalar import float_scale, pack
+from proofs.module_mutants import given_as, stated
 from proofs.theorem import Outcome, Theorem
-from proofs.theorems import factors, float_definition
+from proofs.theorems import (
+    factor_arithmetic,
+    factor_places,
+    factor_quotients,
+    factor_scales,
+    factor_values,
+    float_definition,
+)
 
 STATEMENT = (
     "A mistake planted in a formulation of float scales, or in their definition, is refuted by the theorem on it."
@@ -24,15 +29,15 @@ FLOAT32, E4M3 = FLOATS["float32"], SCALES["e4m3"]
 
 
 def places(element: str, rounding: str) -> Callable[..., Outcome]:
-    return partial(factors.check_places, FLOAT32, ELEMENTS[element], E4M3, Rounding(rounding))
+    return partial(factor_places.check_places, FLOAT32, ELEMENTS[element], E4M3, Rounding(rounding))
 
 
 def rounded(element: str, rounding: str) -> Callable[..., Outcome]:
-    return partial(factors.check_rounded, ELEMENTS[element], Rounding(rounding), Overflow.SATURATE)
+    return partial(factor_quotients.check_rounded, ELEMENTS[element], Rounding(rounding), Overflow.SATURATE)
 
 
 def found(rule: FloatScaleRule) -> Callable[..., Outcome]:
-    return partial(factors.check_found, E4M3, rule)
+    return partial(factor_scales.check_found, E4M3, rule)
 
 
 def packed(element: str, rounding: str) -> Callable[..., Outcome]:
@@ -46,10 +51,10 @@ def packed(element: str, rounding: str) -> Callable[..., Outcome]:
     return theorem
 
 
-DIGITS = partial(factors.check_digits, FLOAT32, 3)
-SCALE_DIGITS = partial(factors.check_scale_digits, FLOAT32, E4M3)
-EXACT = partial(factors.check_exact, E4M3)
-VALUES = partial(factors.check_values, ELEMENTS["e2m1"], FLOAT32)
+DIGITS = partial(factor_quotients.check_digits, FLOAT32, 3)
+SCALE_DIGITS = partial(factor_scales.check_scale_digits, FLOAT32, E4M3)
+EXACT = partial(factor_arithmetic.check_exact, E4M3)
+VALUES, VALUES_OF_E3M0 = (partial(factor_values.check_values, ELEMENTS[name], FLOAT32) for name in ("e2m1", "e3m0"))
 TENSOR = partial(float_definition.check_tensor, FLOAT32)
 UP = FloatScaleRule.RCEIL
 
@@ -68,16 +73,16 @@ MUTANTS: tuple[tuple[str, str, str, str, Callable[..., Outcome]], ...] = (
     ("doubled-once", "fast", "select(lower, _DOUBLE, 2 * _DOUBLE)", "_DOUBLE", places("e2m1", "rtz")),
     ("doubled-sign", "fast", "((x >> 31) & 8)", "((x >> 31) & 4)", places("e2m1", "rto")),
     ("not-halved", "fast", "unit - DOUBLE_VALUE", "unit", VALUES),
-    ("doubled-too-small", "fast", "(_BIAS - 125)", "(_BIAS - 127)", partial(factors.check_doubled, FLOAT32)),
-    ("doubled-too-large", "fast", "(_BIAS + 125)", "(_BIAS + 127)", partial(factors.check_doubled, FLOAT32)),
+    ("doubled-too-small", "fast", "(_BIAS - 125)", "(_BIAS - 127)", partial(factor_arithmetic.check_doubled, FLOAT32)),
+    ("doubled-too-large", "fast", "(_BIAS + 125)", "(_BIAS + 127)", partial(factor_arithmetic.check_doubled, FLOAT32)),
     ("first-at", "fast", "select(back < place, 1, 0) if", "select(back > place, 1, 0) if",
-     partial(factors.check_first, True)),
+     partial(factor_arithmetic.check_first, True)),
     ("first-above", "fast", "select(back <= place, 1, 0)", "select(back < place, 1, 0)",
-     partial(factors.check_first, False)),
+     partial(factor_arithmetic.check_first, False)),
     ("quotient-sign", "fast", "((wide(x) >> SIGN_DOWN) & 1) << 31", "((wide(x) >> SIGN_DOWN) & 0) << 31",
      rounded("e4m3", "rtp")),
     ("leading-without-rest", "fast", "select((magnitude & 31) == 0, 0, 32)", "select((magnitude & 31) == 0, 0, 0)",
-     factors.check_gap),
+     factor_arithmetic.check_gap),
     ("scale-up-always", "fast", "(total, magic) < quotient", "(total, magic) <= quotient",
      found(UP)),
     ("scale-unbounded", "fast", "return select(code > MAX, MAX, code)", "return code", found(FloatScaleRule.NEAREST)),
@@ -87,11 +92,11 @@ MUTANTS: tuple[tuple[str, str, str, str, Callable[..., Outcome]], ...] = (
     ("scale-number", "fast", "subnormal, moved + REBIAS", "subnormal, moved + LEAST", EXACT),
     ("nan-as-scale", "fast", "select(code > LIMIT, _NEVER_WIDE, ", "select(code > LIMIT, 0, ", EXACT),
     ("value-of-another", "fast", "9 * room + b, narrow(multiply_float64(factor, v3))",
-     "9 * room + b, narrow(multiply_float64(factor, v4))", partial(factors.check_values, ELEMENTS["e3m0"], FLOAT32)),
+     "9 * room + b, narrow(multiply_float64(factor, v4))", VALUES_OF_E3M0),
     ("values-chosen", "fast", "select(odd, c[1], c[2])", "select(odd, c[2], c[1])", VALUES),
     ("value-sign", "fast", "& select(magnitude > 0x7F800000, 0, 1)", "& 0", VALUES),
     ("narrowed-twice", "fast", "return below | select(back == number, 0, 1)", "return near",
-     partial(factors.check_narrowed, FLOATS["bfloat16"])),
+     partial(factor_values.check_narrowed, FLOATS["bfloat16"])),
     ("value-digit", "over", "total << (lowered + UP)", "total << UP", VALUES),
     ("no-rest", "over", "(quotient << 1) | select(rest == 0, 0, 1)", "quotient << 1", DIGITS),
     ("rest-of-nothing", "over", "(quotient << 1) | select(rest == 0, 0, 1)", "(quotient << 1) | 1", DIGITS),
@@ -121,39 +126,8 @@ MUTANTS: tuple[tuple[str, str, str, str, Callable[..., Outcome]], ...] = (
 )  # fmt: skip
 
 
-def variant(module: ModuleType, old: str, new: str) -> ModuleType:
-    """The module with one change, which must have exactly one place to go."""
-    text = inspect.getsource(module)
-    if (count := text.count(old)) != 1:
-        raise ValueError(f"{old!r} occurs {count} times in {module.__name__}, not once")
-    changed = ModuleType(module.__name__)
-    exec(compile(text.replace(old, new), f"<{module.__name__}>", "exec"), changed.__dict__)
-    return changed
-
-
-def functions_of(module: ModuleType) -> tuple[Callable[..., Any], ...]:
-    """What a module defines: a mutant of it is tried again after it changes."""
-    found = (inspect.unwrap(value) for value in vars(module).values() if callable(value))
-    return tuple(value for value in found if inspect.isfunction(value) and value.__module__ == module.__name__)
-
-
-def check(place: str, old: str, new: str, theorem: Callable[..., Outcome]) -> Outcome:
-    """Proved if the theorem refutes the mutant."""
-    started = time.perf_counter()
-    outcome = theorem(**{place: variant(MODULES[place], old, new)})
-    verdict: Any = "proved" if outcome.verdict == "refuted" else "refuted"
-    return Outcome(verdict, outcome.solver, time.perf_counter() - started, f"{outcome.verdict}: {outcome.detail}")
-
-
 def theorems() -> list[Theorem]:
     return [
-        Theorem(
-            name=f"factors/mutant/{name}",
-            statement=STATEMENT,
-            kernels=(MODULES[place].__name__,),
-            check=partial(check, place, old, new, theorem),
-            hypotheses=(f"{old!r} becomes {new!r} in {MODULES[place].__name__}",),
-            functions=functions_of(MODULES[place]),
-        )
+        stated(f"factors/mutant/{name}", STATEMENT, MODULES[place], old, new, given_as(place, theorem))
         for name, place, old, new, theorem in MUTANTS
     ]

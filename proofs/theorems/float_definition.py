@@ -1,7 +1,8 @@
 """Scales that are floats: the definition is what the specification says, a number rounded once.
 
 The definition divides, keeps the leading digits and whether any are left, and packs them. That the digits are right is
-said of elements and scales by `factors`, of tensor scales here; and here of all three that packing them is rounding.
+said of elements by `factor_quotients`, of scales by `factor_scales`, of tensor scales here; and here of all three that
+packing them is rounding.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from mxnum.scalar import float_scale
 from mxnum.scalar.pack import SR_BITS, make_pack
 from mxnum.scalar.unpack import FINITE, ZERO_EXPONENT
 from proofs import inputs, spec, tables
+from proofs.checks import patched
+from proofs.float_scales import FLOAT32, SCALES
 from proofs.long_division import divide
 from proofs.solve import prove, together
 from proofs.sym import run
 from proofs.theorem import Outcome, Theorem
-from proofs.theorems.factors import SCALES, patched
 
 PACKED = (
     "Packing leading digits, and a last one that says whether others follow, gives what the specification gives of "
@@ -39,7 +41,6 @@ TENSOR = (
 DIGITS = "the digits are any that `divide` gives, the exponent any of x over a factor; or both are those of zero"
 #: Exponents of quotients: as in `ratios.EXPONENTS`.
 MOST = 1400
-FLOAT32 = formats.FLOATS["float32"]
 #: What the standards say of the numbers that scales are.
 NUMBERS: dict[str, Any] = {**tables.ELEMENTS, **tables.FLOATS, "e5m3": tables.E5M3}
 

@@ -6,9 +6,7 @@ where nothing is in doubt; what is left is added in rational numbers. Here is wh
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
@@ -23,19 +21,11 @@ from mxnum.engine.machine import lanes, vectors
 from mxnum.modes import FloatScaleRule
 from mxnum.scalar import float_scale, word
 from proofs import tables
-from proofs.ratios import Ratios, paths
+from proofs.checks import outcome_of, patched
+from proofs.float_scales import MOST_DIGITS, SCALES, is_leading, over_tensor_scales, pack_nothing, unpacking
+from proofs.ratios import EXPONENTS, Ratios
 from proofs.solve import prove
 from proofs.theorem import Outcome, Theorem
-from proofs.theorems.factors import (
-    FLOAT32,
-    MOST_DIGITS,
-    SCALES,
-    _is_leading,
-    _outcome,
-    _pack_nothing,
-    _unpack_once,
-    patched,
-)
 
 AIM = (
     "Before it is packed as the scale that makes 4 of the largest magnitude, the definition has the leading digits of "
@@ -65,22 +55,19 @@ UNDERFLOW = Fraction(1, 2**150)
 
 
 def check_aim(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
-    started, count, number = time.perf_counter(), [0], tables.ELEMENTS["e2m1"].value(four_over_six.FOUR)
+    count, number = [0], tables.ELEMENTS["e2m1"].value(four_over_six.FOUR)
 
     def problems() -> Iterator[str]:
         if number != 4:
             yield f"the aim is {number}"
-        with patched(over, make_unpack=_unpack_once(), make_pack=_pack_nothing):
+        with patched(over, make_unpack=unpacking(over.make_unpack, EXPONENTS, 0), make_pack=pack_nothing):
             find = over.make_float_scale(source, E2M1, scale, RULE, four_over_six.FOUR)
-        bits = source.mantissa_bits + 1, FLOAT32.mantissa_bits + 1
-        unit = Fraction(2) ** (FLOAT32.mantissa_bits - source.mantissa_bits)
-        low, high = Fraction(1 << bits[0] - 1, 1 << bits[1]), Fraction(1 << bits[0], 1 << bits[1] - 1)
-        for ratios, got in paths(find, bits, low, high):
+        for ratios, got in over_tensor_scales(find, source):
             count[0] += 1
-            if not _is_leading(got, ratios.times(unit), scale.number.mantissa_bits + 2, 2):
+            if not is_leading(got, ratios, scale.number.mantissa_bits + 2, 2):
                 yield f"digits of {ratios.low} to {ratios.high} are not {got[1]:#b}"
 
-    return _outcome(problems(), started, lambda: f"{count[0]} intervals of ratios")
+    return outcome_of(problems(), "ratios", lambda: f"{count[0]} intervals of ratios")
 
 
 class _Size:
@@ -97,7 +84,7 @@ class _Size:
 
 
 def check_nearest(nearest: Any = four_over_six._nearest) -> Outcome:
-    started, table = time.perf_counter(), tables.ELEMENTS["e2m1"]
+    table = tables.ELEMENTS["e2m1"]
     values = [table.value(code) for code in range(table.last + 1)]
     ends = sorted({*values, *((a + b) / 2 for a, b in pairwise(values)), Fraction(1 << 20)})
     every = [(a, a) for a in ends] + list(pairwise(ends))
@@ -110,7 +97,7 @@ def check_nearest(nearest: Any = four_over_six._nearest) -> Outcome:
             if got != values[want]:
                 yield f"x / factor from {low} to {high}: {got}"
 
-    return replace(_outcome(problems(), started, lambda: f"{len(every)} intervals of ratios"), solver="ratios")
+    return outcome_of(problems(), "ratios", lambda: f"{len(every)} intervals of ratios")
 
 
 # Differences
@@ -184,7 +171,7 @@ lanes.FLOAT_ARITHMETIC[_Near] = _rounded
 
 def check_terms(difference: Any = four_over_six._difference) -> Outcome:
     """With the factor as the unit: nothing else that is known hangs on its size."""
-    started, known = time.perf_counter(), list[z3.BoolRef]()
+    known = list[z3.BoolRef]()
     x, largest = z3.Reals("x largest")
     got = difference(_Near(x, known), _Near(_near(z3.RealVal(1), known), known)).value
     distances = [x - z3.RealVal(tables.ELEMENTS["e2m1"].value(code)) for code in range(8)]
@@ -204,12 +191,12 @@ def check_terms(difference: Any = four_over_six._difference) -> Outcome:
         if solver.check() != z3.unsat:
             yield f"{solver.check()}: {solver.reason_unknown() if solver.check() == z3.unknown else solver.model()}"
 
-    return replace(_outcome(problems(), started, lambda: ""), solver="z3")
+    return outcome_of(problems(), "z3")
 
 
 def check_added(loop: Any = four_over_six) -> Outcome:
     """In rational numbers, for a largest element of 1, which is at least 2**-50."""
-    started, one = time.perf_counter(), 1 + HALF_UNIT
+    one = 1 + HALF_UNIT
     levels = 4
     # Of n elements each difference is rounded, then added four times, then in float64 to up to 2**31 others.
     by_adding = one ** (levels + 1) - 1 + Fraction(1, 2**26)
@@ -230,14 +217,14 @@ def check_added(loop: Any = four_over_six) -> Outcome:
         ):
             yield "products are no normal numbers"
 
-    return replace(_outcome(problems(), started, lambda: ""), solver="rationals")
+    return outcome_of(problems(), "rationals")
 
 
 # Sums as pairs of float64 numbers
 
 
 def check_lost(loop: Any = four_over_six) -> Outcome:
-    started, unit = time.perf_counter(), Fraction(1, 2**53)
+    unit = Fraction(1, 2**53)
 
     def problems() -> Iterator[str]:
         # Each error of a sum of at most 1 is at most `unit`, so that the sum of k of them, `low`, is at most k * unit,
@@ -267,7 +254,7 @@ def check_lost(loop: Any = four_over_six) -> Outcome:
         if sign.check() != z3.unsat:
             yield "the sign of a difference"
 
-    return replace(_outcome(problems(), started, lambda: ""), solver="z3")
+    return outcome_of(problems(), "z3")
 
 
 def theorems() -> Iterator[Theorem]:

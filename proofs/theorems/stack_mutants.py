@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,9 +9,9 @@ from typing import Any
 from mxnum import stack_arithmetic
 from mxnum.engine.rounding import by_stack
 from mxnum.formats import FLOATS
+from proofs.module_mutants import given_as, stated
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems import stacks
-from proofs.theorems.factor_mutants import functions_of, variant
 
 STATEMENT = "A mistake planted in the arithmetic of a stack, or in the functions around it, is refuted by the theorem."
 MODULES = {"arithmetic": stack_arithmetic, "fast": by_stack}
@@ -93,23 +92,8 @@ MUTANTS: tuple[tuple[str, str, str, str, Callable[..., Outcome]], ...] = (
 )  # fmt: skip
 
 
-def check(place: str, old: str, new: str, theorem: Callable[..., Outcome]) -> Outcome:
-    """Proved if the theorem refutes the mutant."""
-    started = time.perf_counter()
-    outcome = theorem(**{place: variant(MODULES[place], old, new)})
-    verdict: Any = "proved" if outcome.verdict == "refuted" else "refuted"
-    return Outcome(verdict, outcome.solver, time.perf_counter() - started, f"{outcome.verdict}: {outcome.detail}")
-
-
 def theorems() -> list[Theorem]:
     return [
-        Theorem(
-            name=f"stacks/mutant/{name}",
-            statement=STATEMENT,
-            kernels=(MODULES[place].__name__,),
-            check=partial(check, place, old, new, theorem),
-            hypotheses=(f"{old!r} becomes {new!r} in {MODULES[place].__name__}",),
-            functions=functions_of(MODULES[place]),
-        )
+        stated(f"stacks/mutant/{name}", STATEMENT, MODULES[place], old, new, given_as(place, theorem))
         for name, place, old, new, theorem in MUTANTS
     ]

@@ -7,9 +7,7 @@ Both sides are IEEE operations of the solver: what `mxnum` runs, on symbolic wor
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,11 +18,11 @@ from mxnum.engine.machine import lanes
 from mxnum.engine.rounding import by_factors, by_stack
 from mxnum.formats import FLOATS
 from proofs import spec, tables
+from proofs.checks import ON_DICTIONARIES, outcome_of, patched
 from proofs.solve import prove
 from proofs.stack_statements import STATEMENTS, e2m1
 from proofs.symbolic_floats import DTYPES, SORTS, Machine, Number, Word, bits_of, number_of, value_of
 from proofs.theorem import Outcome, Theorem
-from proofs.theorems.factors import _outcome, patched
 
 TENSOR = "What is kept for a tensor is, in the type of the tensor or in float32, what the stack's source computes."
 SCALE = (
@@ -151,11 +149,7 @@ def check_factor(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_s
 
 def _tables(scale: Word) -> dict[str, Any]:
     """Constants of a block in a dictionary, made of that number of its scale."""
-    return {
-        "_number_of_scale": lambda code: number_of(scale),
-        "store": lambda table, index, value: table.__setitem__(index, value),
-        "load": lambda table, index: table[index],
-    }
+    return {"_number_of_scale": lambda code: number_of(scale), **ON_DICTIONARIES}
 
 
 def check_element(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_stack, at: Numbers = ()) -> Outcome:
@@ -200,14 +194,13 @@ def check_reads(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_st
 
 def check_number(fast: Any = by_stack) -> Outcome:
     """Of every code of a number, by running the function."""
-    started = time.perf_counter()
 
     def problems() -> Iterator[str]:
         for code in range(tables.E4M3.last + 1):
             if float(fast._number_of_scale(code)) != tables.E4M3.value(code):
                 yield f"code {code:#x}"
 
-    return replace(_outcome(problems(), started, lambda: f"{tables.E4M3.last + 1} codes"), solver="sweep")
+    return outcome_of(problems(), "sweep", lambda: f"{tables.E4M3.last + 1} codes")
 
 
 def check_narrowed(source: Any, fast: Any = by_stack) -> Outcome:

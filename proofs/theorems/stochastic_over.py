@@ -8,9 +8,7 @@ steps is exact is proved on symbolic words, of 64 bits and of 32 that wrap aroun
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -23,15 +21,16 @@ from mxnum.engine.rounding.paths import DRAWN
 from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding
 from mxnum.scalar import float_scale, random
-from mxnum.scalar.pack import make_pack
 from mxnum.scalar.unpack import FINITE, ZERO_EXPONENT
 from proofs import tables
+from proofs.checks import ON_DICTIONARIES, outcome_of, patched
+from proofs.float_scales import FACTOR, FLOAT32, SCALES, pack_nothing, packing, unpacking
 from proofs.long_division import divide
 from proofs.solve import prove, together
 from proofs.sym import Sym, run
 from proofs.tables import RANDOM_BITS
 from proofs.theorem import Outcome, Theorem
-from proofs.theorems.factors import FACTOR, FLOAT32, SCALES, _on_products, _outcome, _pack_nothing, _zeros_too, patched
+from proofs.theorems.factor_values import on_products, product_of
 from proofs.theorems.stochastic import WIDE, Gap
 from proofs.words import Factor, Lane, select
 
@@ -66,27 +65,21 @@ SOURCES = tuple(FLOATS[name] for name in DRAWN.float_types)
 DIGITS_OF_FACTOR = stochastic_over._DIGITS
 #: Exponents of factors; that of none is the greatest.
 LEAST_EXPONENT, NO_EXPONENT = -1100, stochastic_over._FAR
-#: Tables that are dictionaries.
-ON_DICTIONARIES: dict[str, Any] = {
-    "store": lambda table, index, value: table.__setitem__(index, value),
-    "load": lambda table, index: table[index],
-}
 
 
 def check_digits(source: ElementFormat, mantissa_bits: int, over: Any = float_scale) -> Outcome:
-    started, digits = time.perf_counter(), mantissa_bits + RANDOM_BITS + 1
+    digits = mantissa_bits + RANDOM_BITS + 1
     element = ElementFormat("any", 7 - mantissa_bits, mantissa_bits, 1)
 
     def problems() -> Iterator[str]:
         for scale in SCALES:
-            unpacked = {"make_unpack": lambda source, width: lambda x: (0, 0, x, FINITE)}
-            with patched(over, make_pack=_pack_nothing, **unpacked):
+            with patched(over, make_unpack=unpacking(over.make_unpack, 0), make_pack=pack_nothing):
                 encode = over.make_encode_over(source, element, scale, Rounding.SR, Overflow.SATURATE)
             widths = source.mantissa_bits, over.factor_width(scale)
             for problem in divide(partial(_divided, encode), widths, digits):
                 yield f"{scale.name}: {problem}"
 
-    return replace(_outcome(problems(), started, lambda: f"{digits} digits"), solver="z3")
+    return outcome_of(problems(), "z3", lambda: f"{digits} digits")
 
 
 def _divided(encode: Any, x: Any, factor: Any) -> Any:
@@ -94,13 +87,12 @@ def _divided(encode: Any, x: Any, factor: Any) -> Any:
 
 
 def check_threshold(element: ElementFormat, over: Any = float_scale) -> Outcome:
-    table, kept = tables.ELEMENTS[element.name], dict[str, Any]()
-    with patched(over, make_pack=lambda *how: kept.setdefault("pack", make_pack(*how))):
-        over.make_encode_over(FLOAT32, element, SCALES[0], Rounding.SR, Overflow.SATURATE)
+    table = tables.ELEMENTS[element.name]
+    pack = packing(over, "make_encode_over", FLOAT32, element, SCALES[0], Rounding.SR, Overflow.SATURATE)
     leading = element.mantissa_bits + RANDOM_BITS + 2
     exponent, significand, bits = (z3.BitVec(name, 64) for name in ("exponent", "significand", "random"))
     sign = z3.BitVec("sign", 64)
-    packed, safe = run(kept["pack"], sign, exponent, significand, z3.BitVecVal(FINITE, 64), bits)
+    packed, safe = run(pack, sign, exponent, significand, z3.BitVecVal(FINITE, 64), bits)
     code = z3.If(sign == 0, packed, (1 << element.bits) - packed if element.integer else packed)
     magnitude = z3.Extract(element.bits - 1, 0, code) & ((1 << (element.bits - 1)) - 1)
     # floor(quotient * 2**30), in units of the smallest step. The digit that says whether others are left does not
@@ -138,8 +130,6 @@ def check_threshold(element: ElementFormat, over: Any = float_scale) -> Outcome:
 
 
 def check_compared() -> Outcome:
-    started = time.perf_counter()
-
     def problems() -> Iterator[str]:
         whole, integer, divisor, dividend = z3.Ints("whole integer divisor dividend")
         more = whole - integer
@@ -164,7 +154,7 @@ def check_compared() -> Outcome:
         if threshold.check() != z3.unsat:
             yield "thresholds differ"
 
-    return replace(_outcome(problems(), started, lambda: ""), solver="z3")
+    return outcome_of(problems(), "z3")
 
 
 # Words
@@ -285,7 +275,7 @@ class _Number:
 
 def check_chosen(element: ElementFormat, target: ElementFormat | None, fast: Any = stochastic_over) -> Outcome:
     """Of every code toward zero, and both decisions."""
-    started, source, up = time.perf_counter(), target or FLOAT32, 0
+    source, up = target or FLOAT32, 0
     real, asked, kept = inspect.unwrap(by_factors.by_seven_places), list[tuple[Any, ...]](), ("significand", "exponent")
 
     def by_seven_places(source: Any, element: Any, scale: Any, rounding: Rounding, target: Any) -> Any:
@@ -314,17 +304,17 @@ def check_chosen(element: ElementFormat, target: ElementFormat | None, fast: Any
                 yield f"code {code}: another question"
             if target is None and got != after + 8 * sign:
                 yield f"code {code}: got {got}"
-            value = None if target is None else _zeros_too(got)
+            value = None if target is None else product_of(got)
             if value is not None and (float(value.number), value.sign) != (element.value(after), sign):
                 yield f"code {code}: got {value}"
 
     with (
-        _on_products(by_factors),
+        on_products(by_factors),
         patched(by_factors, by_seven_places=by_seven_places),
         patched(as_float32, make_widen=lambda source: lambda x: x),
         patched(fast, make_goes_up=lambda element: goes_up, **ON_DICTIONARIES),
     ):
-        return replace(_outcome(problems(), started, lambda: "32 cases"), solver="sweep")
+        return outcome_of(problems(), "sweep", lambda: "32 cases")
 
 
 def theorems() -> Iterator[Theorem]:

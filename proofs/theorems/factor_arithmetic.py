@@ -1,0 +1,273 @@
+"""Scales that are floats, between floats and real numbers: what the fast formulations do with factors is exact.
+
+Products are exact, thresholds are right in float32, and no quotient of 53 bits hides on which side of a place the exact
+one lies.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+import z3
+
+from mxnum import formats
+from mxnum.engine.rounding import by_factors
+from mxnum.engine.rounding import paths as fast_paths
+from mxnum.scalar import float_scale
+from mxnum.scalar.unpack import FINITE
+from proofs.checks import outcome_of, patched
+from proofs.float_scales import FLOAT32, SCALES, unpacking
+from proofs.ratios import EXPONENTS, Form, paths
+from proofs.solve import prove, together
+from proofs.sym import Sym, run
+from proofs.theorem import Outcome, Theorem
+
+GAP = (
+    "A quotient of 53 bits lies where the exact one does, below, at or above every place: of a dividend and a product "
+    "of place and divisor, both of at most 48 bits, that differ, the lesser is below the greater by 2**-48 of it at "
+    "least, and a correctly rounded quotient is off by 2**-53 of itself at most."
+)
+EXACT = (
+    "Products of scale and tensor scale are the factors of the definition, and they, their products with the places "
+    "and values of elements, and those of tensor scales with largest elements, have at most 53 bits and are normal "
+    "float64 numbers, as are quotients by them."
+)
+FIRST = (
+    "A float32 magnitude is at or above (or above) a float64 number iff its bits are those of the first such float32 "
+    "number, or more."
+)
+DOUBLED_NUMBERS = (
+    "For a factor that blocks of E2M1 are not left with, one more in the exponent makes of the first float32 number at "
+    "or above a place that at or above its double, and of a rounded value the rounded double; two more do so twice, "
+    "one less makes the rounded half. No sum leaves the nonnegative words of 32 bits."
+)
+CONVERSIONS = "conversions round to nearest even"
+#: Leading bits of a float64 number that are divided, the last of which says whether there are others.
+LEADING = 48
+
+
+def check_first(from_on: bool, fast: Any = by_factors) -> Outcome:
+    place, magnitude = z3.BitVec("place", 64), z3.BitVec("magnitude", 32)
+    results, obligations = list[z3.BoolRef](), list[z3.BoolRef]()
+    first = _bits_of_first(fast, from_on, Sym(place, obligations), results)
+    single, double = z3.Float32(), z3.Float64()
+    compare = z3.fpGEQ if from_on else z3.fpGT
+    exact = compare(z3.fpFPToFP(z3.RNE(), z3.fpBVToFP(magnitude, single), double), z3.fpBVToFP(place, double))
+    low = z3.Extract(31, 0, first)
+    goal = z3.And((magnitude >= low) == exact, z3.SignExt(32, low) == first, *obligations)
+    premises = [place >= 0, place < 0x7FF << 52, magnitude >= 0, magnitude <= FLOAT32.max_code, *results]
+    return prove(premises, goal, engines=("bitwuzla",), show=(place, magnitude))
+
+
+def check_doubled(target: Any, fast: Any = by_factors) -> Outcome:
+    """Of all places and values that are doubled; the ends of factors are those that `prepare` asks for."""
+    least, most = fast._DOUBLES_FROM, fast._DOUBLES_TO
+    e2m1, roundings = formats.ELEMENTS["e2m1"], fast_paths.PLACES.roundings
+    doubled = [place for rounding in roundings for place, _ in fast._places(e2m1, rounding)[2:4]]
+    if not all(1 <= number <= 2 for number in (*doubled, e2m1.value(2), e2m1.value(3))):
+        return Outcome("refuted", "-", 0.0, "what is doubled is not between the factor and its double")
+    one = 1 << (FLOAT32.mantissa_bits - 32 + target.bits)
+    ways: list[tuple[str, Any, int]] = [
+        (f"first {from_on}", partial(_bits_of_first, fast, from_on), fast._DOUBLE) for from_on in (True, False)
+    ]
+    ways.append(("value", partial(bits_of_value, fast, target), one))
+    cases = []
+    for name, bits_of, double in ways:
+        for steps in (1, 2) if name != "value" else (-1, 1, 2):
+            cases.append((f"{name} {steps}", partial(_doubled, bits_of, double, steps, least, most)))
+    return together(cases)
+
+
+def _doubled(bits_of: Any, double: int, steps: int, least: int, most: int) -> Outcome:
+    number, results, obligations = z3.BitVec("number", 64), list[z3.BoolRef](), list[z3.BoolRef]()
+    once = bits_of(Sym(number, obligations), results)
+    changed = bits_of(Sym(number + (steps << 52), obligations), results)
+    goal = z3.And(changed == once + steps * double, z3.Extract(31, 31, changed) == 0, once > 0)
+    premises = [number >= least, number < most + (1 << 52), *results]
+    return prove(premises, goal, engines=("bitwuzla",), show=(number,))
+
+
+def _bits_of_first(fast: Any, from_on: bool, word: Sym, results: list[z3.BoolRef]) -> z3.BitVecRef:
+    with patched(fast, **_conversions(results, word.obligations)):
+        return inspect.unwrap(fast._first_from)(False)(word, from_on).value
+
+
+def bits_of_value(fast: Any, target: Any, word: Sym, results: list[z3.BoolRef]) -> z3.BitVecRef:
+    with patched(fast, **_conversions(results, word.obligations)):
+        return inspect.unwrap(fast.make_narrow)(target)(word).value
+
+
+def _conversions(results: list[z3.BoolRef], obligations: list[z3.BoolRef]) -> dict[str, Any]:
+    """Of floats into one another, to nearest even."""
+
+    def converted(size: int, sort: Any, of: Any) -> Any:
+        def convert(word: Sym) -> Sym:
+            bits = z3.FreshConst(z3.BitVecSort(size), "converted")
+            low = z3.Extract(of.ebits() + of.sbits() - 1, 0, word.value)
+            results.append(z3.fpBVToFP(bits, sort) == z3.fpFPToFP(z3.RNE(), z3.fpBVToFP(low, of), sort))
+            return Sym(z3.SignExt(64 - size, bits) if size < 64 else bits, obligations)
+
+        return convert
+
+    single, double, half = z3.Float32(), z3.Float64(), z3.Float16()
+    return {
+        "float64_to_float32": converted(32, single, double),
+        "float32_to_float64": converted(64, double, single),
+        "float32_to_float16": converted(16, half, single),
+    }
+
+
+def _factor_bits(scale: Any) -> int:
+    """Significant bits of a factor; scales that reach all numbers have no tensor scale."""
+    alone = scale.name in formats._REACH_ALL
+    return int(scale.number.mantissa_bits + 1 + (0 if alone else FLOAT32.mantissa_bits + 1))
+
+
+def check_gap(fast: Any = by_factors) -> Outcome:
+    def problems() -> Iterator[str]:
+        for scale in SCALES:
+            tensor = _factor_bits(scale) - scale.number.mantissa_bits - 1
+            products = [m + 3 + _factor_bits(scale) for m in range(7)]
+            products.append(scale.number.mantissa_bits + 3 + tensor + 7)  # (largest elements have 7 bits at most)
+            if max(products) >= LEADING:
+                yield f"{scale.name}: products of {max(products)} bits"
+        x, p = z3.Ints("x p")
+        for shift in range(-LEADING - 1, LEADING + 2):
+            a, b = x * 2 ** max(shift, 0), p * 2 ** max(-shift, 0)
+            within = [x >= 1, x < 2**LEADING, p >= 1, p < 2**LEADING, a != b]
+            lesser, greater = z3.If(a < b, a, b), z3.If(a < b, b, a)
+            solver = z3.Solver()
+            solver.add(*within, (greater - lesser) * 2**LEADING < lesser)
+            if solver.check() != z3.unsat:
+                yield f"x 2**{shift} and p are too near"
+        gap, rounded = 1 + Fraction(1, 2**LEADING), Fraction(1, 2**53)
+        if not ((1 + rounded) / gap < 1 < (1 - rounded) * gap):
+            yield "rounding reaches over the gap"
+        # Of float64 numbers the leading bits are divided.
+        magnitude, place = z3.BitVec("magnitude", 64), z3.BitVec("place", 64)
+        kept, safe = run(fast.make_number(formats.FLOATS["float64"]), magnitude)
+        below, above = (kept < place) == (magnitude < place), (kept > place) == (magnitude > place)
+        normal = [
+            place >= 0,
+            place < 0x7FF << 52,
+            place & 63 == 0,
+            magnitude >= by_factors._TINY,
+            magnitude < 0x7FF << 52,
+        ]
+        if prove(normal, z3.And(below, above, *safe)).verdict != "proved":
+            yield "the leading bits of float64 numbers lie on another side"
+
+    return outcome_of(problems(), "z3")
+
+
+def check_exact(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> Outcome:
+    number = scale.number
+
+    def problems() -> Iterator[str]:
+        goals = [7] * (_factor_bits(scale) > number.mantissa_bits + 1)
+        if _factor_bits(scale) + 8 > 53 or any(FLOAT32.mantissa_bits + 1 + bits > 53 for bits in goals):
+            yield "products of more than 53 bits"
+        lowest, highest = (2.0**-149, FLOAT32.max) if goals else (1.0, 1.0)  # of tensor scales, where there are any
+        least, greatest = number.value(1) * lowest, number.max * highest
+        if not (least > 2.0**-200 and greatest < 2.0**200):
+            yield "factors, or quotients by them, are no normal float64 numbers"
+        codes = np.arange(0, scale.max_code + 1)
+        bits = fast.make_number_of_scale(scale)(codes)
+        if [float(v) for v in bits.view(np.float64)] != [number.value(int(code)) for code in codes]:
+            yield "scales are not their numbers"
+        no_numbers = np.array([0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF])[:, None]
+        factors = inspect.unwrap(fast._make_factor)(scale)
+        beyond = np.arange(scale.max_code + 1, 1 << (number.bits - 1))
+        if not (np.all(factors(codes, no_numbers) >= fast._HUGE) and np.all(factors(beyond, 0 * beyond) >= fast._HUGE)):
+            yield "what is no number is taken for one"
+        width = over.factor_width(scale)
+        one = FLOAT32.mantissa_bits + 1
+        for code in codes.tolist():
+            with patched(over, make_unpack=unpacking(over.make_unpack, None, EXPONENTS)):
+                factor = inspect.unwrap(over.make_factor)(scale)
+
+            def normalized(_: Form, tensor: Form, factor: Any = factor, code: int = code) -> Any:
+                exponent, total, kind = factor(code, tensor)
+                return exponent, total, kind, total < (1 << width), total < (1 << width + 1)
+
+            for _, (exponent, total, kind, is_low, is_high) in paths(
+                normalized, (one, one), Fraction(1, 2), Fraction(2)
+            ):
+                if code == 0:
+                    is_right = isinstance(total, int) and total == 0 and kind == FINITE
+                else:
+                    value = total.b * Fraction(2) ** (int(exponent[0] - EXPONENTS[0]) - width + FLOAT32.mantissa_bits)
+                    is_right = value == Fraction(number.value(code)) and not is_low and is_high and kind == FINITE
+                    is_right = is_right and bool(np.all(exponent - exponent[0] == EXPONENTS - EXPONENTS[0]))
+                if not is_right:
+                    yield f"the factor of code {code}"
+
+    return outcome_of(problems(), "sweep")
+
+
+def check_exact_alone(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> Outcome:
+    """Without a tensor scale, by the solver: of more codes than can be gone through."""
+    code, results, obligations = z3.BitVec("code", 64), list[z3.BoolRef](), list[z3.BoolRef]()
+
+    def subtract(a: Sym, b: int) -> Sym:
+        bits = z3.FreshConst(z3.BitVecSort(64), "difference")
+        a, b = z3.fpBVToFP(a.value, z3.Float64()), z3.fpBVToFP(z3.BitVecVal(b, 64), z3.Float64())
+        results.append(z3.fpBVToFP(bits, z3.Float64()) == z3.fpSub(z3.RNE(), a, b))
+        return Sym(bits, obligations)
+
+    with patched(fast, subtract_float64=subtract):
+        got = inspect.unwrap(fast.make_number_of_scale)(scale)(Sym(code, obligations)).value
+    words = code, z3.BitVecVal(float_scale.ONE, 64)
+    (exponent, significand, kind), safe = run(inspect.unwrap(over.make_factor)(scale), *words)
+    width, one = over.factor_width(scale), z3.BitVecVal(1, 64)
+    fraction = (significand - (one << width)) << (52 - width)
+    want = z3.If(significand == 0, z3.BitVecVal(0, 64), ((exponent + 1023) << 52) + fraction)
+    normal = z3.Or(significand == 0, z3.LShR(significand, width) == 1)
+    premises = [code >= 0, code <= scale.max_code, *results]
+    goal = z3.And(got == want, normal, kind == FINITE, *obligations, *safe)
+    return prove(premises, goal, engines=("bitwuzla",), show=(code,))
+
+
+def theorems() -> Iterator[Theorem]:
+    for from_on, name in ((True, "at"), (False, "above")):
+        yield Theorem(
+            name=f"factors/first/{name}",
+            statement=FIRST,
+            kernels=("_first_from",),
+            check=partial(check_first, from_on),
+            hypotheses=("the float64 number is any finite one without sign", CONVERSIONS),
+            functions=(by_factors._first_from(False),),
+        )
+    for target in (FLOAT32, formats.FLOATS["bfloat16"]):
+        yield Theorem(
+            name=f"factors/doubled/{target.name}",
+            statement=DOUBLED_NUMBERS,
+            kernels=("_first_from", by_factors.make_narrow(target).__name__),
+            check=partial(check_doubled, target),
+            hypotheses=("the number is any from the least factor on and below twice the greatest", CONVERSIONS),
+            functions=(by_factors._first_from(False), by_factors.make_narrow(target)),
+        )
+    for scale in SCALES:
+        is_alone = scale.number.bits > 16
+        functions = float_scale.make_factor(scale), by_factors._make_factor(scale)
+        yield Theorem(
+            name=f"factors/exact/{scale.name}",
+            statement=EXACT,
+            kernels=tuple(function.__name__ for function in functions),
+            check=partial(check_exact_alone if is_alone else check_exact, scale),
+            hypotheses=("there is no tensor scale" if is_alone else "the tensor scale is any without sign",),
+            functions=functions,
+        )
+    yield Theorem(
+        name="factors/gap",
+        statement=GAP,
+        kernels=("divide_float64", "make_number"),
+        check=check_gap,
+        hypotheses=("quotients are rounded to nearest even", "dividends of float64 have their leading 48 bits"),
+        functions=tuple(by_factors.make_number(source) for source in formats.FLOATS.values()),
+    )

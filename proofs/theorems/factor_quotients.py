@@ -1,0 +1,146 @@
+"""Scales that are floats, all elements: the digits that the definition divides to, and codes made of a quotient.
+
+No quotient of 53 bits hides on which side of a place the exact one lies: `factor_arithmetic` says so.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import partial
+from itertools import product
+from typing import Any
+
+import z3
+
+from mxnum import formats
+from mxnum.engine.machine import lanes
+from mxnum.engine.rounding import as_float32, by_factors, float_additions
+from mxnum.engine.rounding import paths as fast_paths
+from mxnum.modes import Overflow, Rounding
+from mxnum.scalar import float_scale
+from mxnum.scalar.convert import make_encode
+from proofs.checks import outcome_of, patched
+from proofs.float_scales import (
+    FACTOR,
+    FLOAT32,
+    SCALES,
+    any_quotient,
+    is_leading,
+    leading_of_float64,
+    over_factors,
+    pack_nothing,
+    packing,
+    unpacking,
+)
+from proofs.ratios import EXPONENTS, covers
+from proofs.solve import prove
+from proofs.sym import Sym, run
+from proofs.theorem import Outcome, Theorem
+from proofs.theorems.narrowing import low_word
+
+DIVIDED = (
+    "Before it is packed, the definition has the leading digits of x over the factor, and whether any are left, for "
+    "every x and every factor."
+)
+ROUNDED = (
+    "The code made of a float64 quotient is what the definition packs of its leading digits and whether any are left, "
+    "for every quotient."
+)
+QUOTIENT_ROUNDINGS = fast_paths.QUOTIENTS.roundings
+
+
+def check_digits(source: Any, mantissa_bits: int, over: Any = float_scale) -> Outcome:
+    """Of every scale, and all elements with so many mantissa bits."""
+    element = formats.ElementFormat("any", 7 - mantissa_bits, mantissa_bits, 1)
+    count = [0]
+
+    def problems() -> Iterator[str]:
+        for scale in SCALES:
+            with patched(over, make_unpack=unpacking(over.make_unpack, EXPONENTS), make_pack=pack_nothing):
+                encode = over.make_encode_over(source, element, scale, Rounding.RNE, Overflow.SATURATE)
+            every = []
+            for ratios, got in over_factors(encode, source, over.factor_width(scale)):
+                count[0] += 1
+                every.append(ratios)
+                if not is_leading(got, ratios, mantissa_bits + 2):
+                    yield f"{scale.name}: digits of {ratios.low} to {ratios.high} are not {got[1]:#b}"
+            if not covers(every, Fraction(1, 2), Fraction(2)):
+                yield f"{scale.name}: not every ratio was gone through"
+
+    return outcome_of(problems(), "ratios", lambda: f"{count[0]} intervals of ratios")
+
+
+def check_rounded(
+    element: Any, rounding: Rounding, overflow: Overflow, over: Any = float_scale, fast: Any = by_factors
+) -> Outcome:
+    """By `magic/code` and `narrowing/conversion`, a code is the definition's, of the quotient rounded to odd."""
+    lanes.LOW_WORD[Sym] = low_word
+    domain = float_additions.domain(element, rounding)
+    if not (domain.least_scale <= fast.UNIT <= domain.greatest_scale and domain.greatest_x >= fast._GREATEST):
+        return Outcome("refuted", "-", 0.0, "quotients leave the domain of magic/code")
+    encode32 = make_encode(FLOAT32, element, rounding, overflow)
+    (q, finite), x = any_quotient(), z3.BitVec("x", 64)
+    obligations: list[z3.BoolRef] = []
+    additions = _Changed(
+        fast.float_additions, make_code=lambda *how: lambda x, scale, random, e: encode32(x, scale, random)
+    )
+    with patched(
+        fast,
+        float_additions=additions,
+        _make_factor=lambda scale: None,
+        make_number=lambda source: lambda x: x,
+        divide_float64=lambda a, b: Sym(q, obligations),
+        to_odd_by_conversion=as_float32.to_odd,
+        wide=lambda word: word,
+    ):
+        made = inspect.unwrap(fast.by_quotients)(FLOAT32, element, SCALES[0], rounding, overflow, None)
+        got = made.element(Sym(x, obligations), (None, None), 0).value
+    pack = packing(over, "make_encode_over", FLOAT32, element, SCALES[0], rounding, overflow)
+    exponent, significand = leading_of_float64(q, element.mantissa_bits + 2)
+    sign, zero = z3.LShR(x, 31) & 1, z3.BitVecVal(0, 64)
+    want, safe = run(pack, sign, exponent, significand, zero, zero)
+    goal = z3.And(z3.SignExt(32, got) & ((1 << element.bits) - 1) == want, *obligations, *safe)
+    return prove(finite, goal, engines=("bitwuzla",), show=(q, x), example=((q, 0x3FF << 52), (x, 0)))
+
+
+class _Changed:
+    """A module with other values of some names."""
+
+    def __init__(self, module: Any, **names: Any) -> None:
+        self.module, self.names = module, names
+
+    def __getattr__(self, name: str) -> Any:
+        return self.names[name] if name in self.names else getattr(self.module, name)
+
+
+def theorems() -> Iterator[Theorem]:
+    e4m3 = formats.SCALES["e4m3"]
+    for source, mantissa_bits in product(formats.FLOATS.values(), range(7)):
+        element = formats.ElementFormat("any", 7 - mantissa_bits, mantissa_bits, 1)
+        yield Theorem(
+            name=f"factors/digits/{source.name}/m{mantissa_bits}",
+            statement=DIVIDED,
+            kernels=("make_encode_over",),
+            check=partial(check_digits, source, mantissa_bits),
+            hypotheses=(FACTOR, "the element is any with so many mantissa bits, and the scale any float"),
+            functions=(float_scale.make_encode_over(source, element, e4m3, Rounding.RNE, Overflow.SATURATE),),
+        )
+    for element, rounding, overflow in product(formats.ELEMENTS.values(), QUOTIENT_ROUNDINGS, Overflow):
+        if overflow == Overflow.IEEE and element.specials == "none":
+            continue
+        encode = float_scale.make_encode_over(FLOAT32, element, e4m3, rounding, overflow)
+        divided = by_factors.by_quotients(FLOAT32, element, e4m3, rounding, overflow, None)
+        assert divided is not None
+        yield Theorem(
+            name=f"factors/rounded/{element.name}/{rounding}/{overflow}",
+            statement=ROUNDED,
+            kernels=("by_quotients", encode.__name__),
+            check=partial(check_rounded, element, rounding, overflow),
+            hypotheses=(
+                "the quotient is any float64 number but a subnormal one, infinity included",
+                "made by to_odd and the definition of float32, which narrowing/conversion and magic/code are about",
+            ),
+            functions=(divided.prepare, divided.at, divided.element, encode, as_float32.to_odd),
+        )

@@ -1,0 +1,166 @@
+"""Scales that are floats, and how they are found: of the largest magnitude over the largest element times the tensor
+scale the definition has the leading digits, and the fast way a quotient.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import partial
+from itertools import product
+from typing import Any
+
+import z3
+
+from mxnum import formats
+from mxnum.engine.rounding import by_factors
+from mxnum.engine.rounding import paths as fast_paths
+from mxnum.modes import FloatScaleRule
+from mxnum.scalar import float_scale
+from proofs.checks import outcome_of, patched
+from proofs.float_scales import (
+    FLOAT32,
+    MOST_DIGITS,
+    SCALES,
+    any_quotient,
+    is_leading,
+    leading_of_float64,
+    over_tensor_scales,
+    pack_nothing,
+    packing,
+    unpacking,
+)
+from proofs.ratios import EXPONENTS
+from proofs.solve import prove, together
+from proofs.sym import Sym, run
+from proofs.theorem import Outcome, Theorem
+
+FOUND = "The scale made of a float64 quotient is what the definition packs of its digits, for every quotient."
+DIVIDED = (
+    "Before it is packed as a scale, the definition has the leading digits of the largest magnitude over the largest "
+    "element times the tensor scale, and whether any are left, for every such pair."
+)
+FOUND_BY: Any = fast_paths.FOUND.rules
+
+
+def check_found(scale: Any, rule: FloatScaleRule, over: Any = float_scale, fast: Any = by_factors) -> Outcome:
+    (q, finite), obligations, results = any_quotient(), list[z3.BoolRef](), list[z3.BoolRef]()
+
+    def arithmetic(operation: Any) -> Any:
+        def result(a: Any, b: Any) -> Sym:
+            bits = z3.FreshConst(z3.BitVecSort(64), "result")
+            a, b = (
+                z3.fpBVToFP(word.value if isinstance(word, Sym) else z3.BitVecVal(word, 64), z3.Float64())
+                for word in (a, b)
+            )
+            results.append(z3.fpBVToFP(bits, z3.Float64()) == operation(z3.RNE(), a, b))
+            return Sym(bits, obligations)
+
+        return result
+
+    element = formats.ELEMENTS["e2m1"]
+    with patched(
+        fast,
+        make_number=lambda source: lambda x: x,
+        multiply_float64=lambda a, b: a,
+        float32_to_float64=lambda a: a,
+        low_word=lambda a: a,
+        divide_float64=lambda a, b: Sym(q, obligations),
+        add_float64=arithmetic(z3.fpAdd),
+        subtract_float64=arithmetic(z3.fpSub),
+    ):
+        got = inspect.unwrap(fast.make_scale)(FLOAT32, element, scale, rule)(q, q).value
+    pack = packing(over, "make_float_scale", FLOAT32, element, scale, rule)
+    exponent, significand = leading_of_float64(q, scale.number.mantissa_bits + 2)
+    zero = z3.BitVecVal(0, 64)
+    want, safe = run(pack, zero, exponent, significand, zero, zero)
+    premises, goal = [*finite, *results], z3.And(got == want, *obligations, *safe)
+    return prove(premises, goal, engines=("bitwuzla",), show=(q,))
+
+
+def check_scale_digits(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
+    count, digits = [0], scale.number.mantissa_bits + 2
+
+    def problems() -> Iterator[str]:
+        for goal, (element, shift) in _goals().items():
+            with patched(over, make_unpack=unpacking(over.make_unpack, EXPONENTS, 0), make_pack=pack_nothing):
+                find = over.make_float_scale(source, element, scale, FloatScaleRule.NEAREST)
+            for ratios, got in over_tensor_scales(find, source):
+                count[0] += 1
+                if ratios.low > ratios.high or not is_leading(got, ratios.times(Fraction(1, goal)), digits, shift):
+                    yield f"{element.name}: digits of {ratios.low} to {ratios.high} are not {got[1]:#b}"
+
+    return outcome_of(problems(), "ratios", lambda: f"{count[0]} intervals of ratios")
+
+
+def check_scale_digits_alone(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
+    """Without a tensor scale the divisor is one of few integers; by the solver, since the digits are too many."""
+    return together(
+        (element.name, partial(_digits_alone, source, element, scale, over)) for element, _ in _goals().values()
+    )
+
+
+def _goals() -> dict[int, tuple[Any, int]]:
+    """An element and its exponent for each significand that a largest element has."""
+    largest = (
+        (element, *float_scale._number_of_code(element, element.max_code)) for element in formats.ELEMENTS.values()
+    )
+    return {goal: (element, shift) for element, goal, shift in largest}
+
+
+def _digits_alone(source: Any, element: Any, scale: Any, over: Any) -> Outcome:
+    x, obligations = z3.BitVec("x", 64), list[z3.BoolRef]()
+    with patched(over, make_unpack=unpacking(over.make_unpack, 0, None), make_pack=pack_nothing):
+        find = over.make_float_scale(source, element, scale, FloatScaleRule.NEAREST)
+    exponent, quotient = find(Sym(x, obligations), float_scale.ONE)
+    goal, shift = float_scale._number_of_code(element, element.max_code)
+    last, digits, wide = goal.bit_length() - 1, scale.number.mantissa_bits + 2, 160 - 64
+    is_less = z3.SignExt(wide, -(exponent.value + shift + last))
+    amount, found = z3.ZeroExt(wide, x), z3.ZeroExt(wide, quotient.value)
+    whole, rest = z3.LShR(found, 1), found & 1
+    # x / 2**mantissa over goal / 2**last, in units of its last digit, times goal * 2**mantissa
+    exact = amount << (digits + last + is_less)
+    low, high = (whole * goal) << source.mantissa_bits, ((whole + 1) * goal) << source.mantissa_bits
+    right = [
+        z3.ULE(is_less, 1),
+        z3.UGE(whole, 1 << digits),
+        z3.ULT(whole, 2 << digits),
+        z3.ULT(exact, high),
+        z3.If(rest == 0, exact == low, z3.UGT(exact, low)),
+    ]
+    premises = [z3.LShR(x, source.mantissa_bits) == 1]
+    return prove(premises, z3.And(*right, *obligations), engines=("bitwuzla",), show=(x,))
+
+
+def theorems() -> Iterator[Theorem]:
+    e2m1 = formats.ELEMENTS["e2m1"]
+    for scale, rule in product(SCALES, FOUND_BY):
+        fast, defined = (
+            make(FLOAT32, e2m1, scale, rule) for make in (by_factors.make_scale, float_scale.make_float_scale)
+        )
+        yield Theorem(
+            name=f"factors/scale/{scale.name}/{rule}",
+            statement=FOUND,
+            kernels=(fast.__name__, defined.__name__),
+            check=partial(check_found, scale, rule),
+            hypotheses=(
+                "the quotient is any float64 number but a subnormal one, infinity included",
+                "float64 sums and differences round to nearest even",
+            ),
+            functions=(fast, defined),
+        )
+    for source, scale in product(formats.FLOATS.values(), SCALES):
+        is_alone = scale.number.mantissa_bits > MOST_DIGITS
+        defined = float_scale.make_float_scale(source, e2m1, scale, FloatScaleRule.NEAREST)
+        yield Theorem(
+            name=f"factors/scale-digits/{source.name}/{scale.name}",
+            statement=DIVIDED,
+            kernels=("make_float_scale",),
+            check=partial(check_scale_digits_alone if is_alone else check_scale_digits, source, scale),
+            hypotheses=(
+                "the largest magnitude is any finite number, the element one of the eight",
+                "there is no tensor scale" if is_alone else "the tensor scale is any without sign",
+            ),
+            functions=(defined,),
+        )
