@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tests.mutants.engine import ENGINE
 from tests.mutants.float_scales import FLOAT_SCALES
+from tests.mutants.loops import LOOPS
 from tests.mutants.products import PRODUCTS
 
 
@@ -177,13 +178,13 @@ MUTANTS = (
         "Rounding.SR: math.floor(delta * 2**sr_bits) + random >= 2**sr_bits,",
         "Rounding.SR: math.floor(delta * 2**sr_bits) + random > 2**sr_bits,",
         "The oracle rounds away too seldom by one random word.",
-        ("tests/reference/test_reference.py",),
+        ("tests/reference/test_rounding.py",),
     ),
     Mutant(
         "oracle-sign-of-zero-sums", "mxnum/reference/numbers.py",
         "a.negative and b.negative if total == 0", "a.negative or b.negative if total == 0",
         "In the oracle +0 and -0 add up to -0.",
-        ("tests/reference/test_reference.py",),
+        ("tests/reference/test_offsets.py",),
     ),
     # Products and layers
     Mutant(
@@ -243,5 +244,5 @@ MUTANTS = (
         "Every negative number that became zero is called a choice about -0.",
         ("tests/conformance/test_judge.py",),
     ),
-    *(Mutant(*line) for line in (*PRODUCTS, *ENGINE, *FLOAT_SCALES)),
+    *(Mutant(*line) for line in (*PRODUCTS, *ENGINE, *LOOPS, *FLOAT_SCALES)),
 )  # fmt: skip
