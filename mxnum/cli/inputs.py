@@ -35,11 +35,12 @@ def read(path: Path, tensor: str | None = None) -> Array | MXArray:
         raise ValueError(f"File {str(path)!r} must be a file, not a directory.")
     if path.suffix == ".npy":
         with reading(path):
-            array: Array = np.load(path, mmap_mode="r" if path.stat().st_size else None, allow_pickle=False)
-            is_array = isinstance(array, np.ndarray)
+            loaded: Any = np.load(path, mmap_mode="r" if path.stat().st_size else None, allow_pickle=False)
+            is_array = isinstance(loaded, np.ndarray)
             if not is_array:
-                array.close()
+                loaded.close()
             errors.require_type(is_array, "array", "one array", "an archive")
+            array: Array = loaded
         return array
     if path.suffix == ".gguf":
         from mxnum.interop import gguf
