@@ -16,9 +16,9 @@ PACKAGE = ROOT / "mxnum"
 #: Each module and what it may import from the package, at module level or inside functions.
 ALLOWED = {
     "errors": set(),
-    "modes": set(),
     "aliases": {"errors"},
     "formats": {"errors", "aliases", "text_table"},
+    "modes": {"errors", "formats"},
     "reference": {"errors", "formats", "modes", "reference"},
     "tensors": {"errors"},
     "device": {"errors", "tensors"},
