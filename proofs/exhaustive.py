@@ -1,4 +1,4 @@
-"""The array loops against exact rationals: every float32 pattern, and every breakpoint under every scale code.
+"""The loops of the definition against exact rationals: every float32 pattern, and breakpoints under every scale code.
 
 Fast tier: the function objects, run over numpy arrays, at the breakpoints of all four input types and on every code of
 the decoders; the float32 loops, compiled as users get them, at the same breakpoints. Full tier: the compiled loops over
@@ -41,18 +41,21 @@ _AT_BREAKPOINTS = (
     "this extends to all inputs of the type."
 )
 BREAKPOINTS = f"The encoder gives the exactly rounded code {_AT_BREAKPOINTS}"
-LOOP_BREAKPOINTS = f"The compiled array loop gives the exactly rounded code {_AT_BREAKPOINTS}"
-ENCODE_SWEEP = "The compiled array loop gives the exactly rounded code for every one of the 2**32 float32 bit patterns."
-NARROW_SWEEP = (
-    "The compiled array loop gives the exactly rounded code for every 16-bit pattern under all 256 scale codes."
-)
+#: `engine.loops.marked`; that fast loops compute the same is a theorem about their formulations, and tested.
+_LOOP = "The compiled array loop of the definition, to which fast loops leave what they are not proved for,"
+LOOP_BREAKPOINTS = f"{_LOOP} gives the exactly rounded code {_AT_BREAKPOINTS}"
+ENCODE_SWEEP = f"{_LOOP} gives the exactly rounded code for every one of the 2**32 float32 bit patterns."
+NARROW_SWEEP = f"{_LOOP} gives the exactly rounded code for every 16-bit pattern under all 256 scale codes."
 _ALL_CODES = (
     "gives the exact product of element value and scale, rounded once to nearest even, for every code under all 256 "
     "scale codes."
 )
 DECODE_CODES = f"The decoder {_ALL_CODES}"
-DECODE_SWEEP = f"The compiled array loop {_ALL_CODES}"
-SCALE_SWEEP = "The compiled loop over blocks gives the scale code of its rule for every finite non-negative float32."
+DECODE_SWEEP = f"{_LOOP} {_ALL_CODES}"
+SCALE_SWEEP = (
+    "The compiled loop that finds scales of blocks by the definition gives the scale code of its rule for every finite "
+    "non-negative float32."
+)
 SCALE_BREAKPOINTS = (
     "Around each of the 254 amax thresholds of each scale rule, and at zero and the extremes of the type, the scale "
     "code is the rule's; codes grow with amax, so that this extends to every finite amax."

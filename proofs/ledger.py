@@ -12,14 +12,15 @@ import importlib.metadata
 import inspect
 import json
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from mxnum.formats import ElementFormat, ScaleFormat
 from proofs.runner import Collection
 from proofs.theorem import Outcome, Theorem
 
@@ -27,7 +28,7 @@ RECORD = Path(__file__).with_name("ledger.json")
 KILLS = Path(__file__).with_name("kills.json")
 PAGE = Path(__file__).with_name("LEDGER.md")
 #: Packages whose version a verdict depends on.
-TOOLS = ("z3-solver", "bitwuzla", "numba", "llvmlite", "python-flint")
+TOOLS = ("z3-solver", "bitwuzla", "numba", "llvmlite", "numba-cuda")
 
 TRUSTED = (
     "The literal tables of proofs/tables.py say what OCP MX v1.0, OFP8 v1.0 and IEEE 754 say. A test compares them "
@@ -44,22 +45,32 @@ TRUSTED = (
     "numbers at once; a comparison of anything else raises.",
     "CPython runs a function object on symbolic words as it runs it on ints. No kernel branches on data: it would "
     "raise.",
-    "Two lemmas of arithmetic that are stated and not proved here: a sum rounded to odd to two more bits than the "
-    "type it is rounded to next is as good as exact (Boldo and Melquiond 2008; offset/…), and a step to the next "
-    "float, repeated, reaches every larger one (structure/monotone).",
+    "Lemmas of arithmetic that are stated and not proved here: a sum rounded to odd to two more bits than the type it "
+    "is rounded to next is as good as exact (Boldo and Melquiond 2008; offset/…); a step to the next float, repeated, "
+    "reaches every larger one (structure/monotone); where leading digits are the same, all numbers are rounded alike "
+    "(float-definition/…); a block's largest value is one of the two that its largest magnitude can be rounded to "
+    "(idempotent/…); and how single rounding errors add up to the bounds that factors/choice/added and "
+    "factors/choice/lost compare with limits.",
+    "How words are put to a solver is in no hash. A record becomes stale with a theorem's words, with the functions of "
+    "mxnum that it lists and all that they use, and with the versions of tools. Functions of proofs/ are no part of "
+    "it: each run of the tests proves a sample of the fast tier by those that there are, the rest is as old as its "
+    "record.",
 )
 
 NOT_PROVED = (
     "Array loops, packing, dispatch, the choice of blocks and machine code: tested, exhaustively where a sweep below "
-    "says so. LLVM IR and PTX are proved equivalent to the function objects (llvm/…, ptx/…), but not what turns them "
-    "into machine code.",
+    "says so. LLVM IR and PTX are proved equivalent to the function objects (llvm/…, ptx/…), of each function compiled "
+    "by itself: not of the copies that loops and GPU kernels inline, nor what turns them into machine code.",
     "That software stacks compute on a given machine what their sources say: mxnum.stacks is compared with those that "
     "install on a CPU.",
     "Philox (mxnum.scalar.random): it multiplies, which the dialect's words do not; it is tested against published "
     "vectors.",
     "The definition against the specification, for elements other than the eight: the factories are the same, the "
     "theorems are not. That the fast formulations equal the definition is about every element of at most 8 bits "
-    "(any/…).",
+    "(any/…), in words of 32 and 64 bits; that the definition stays within them is said of the eight (safety/…), and "
+    "of float32 for others (any/safety/…).",
+    "The fast loops over arrays, on every number: the loops of the sweeps are those of the definition, which redo what "
+    "fast ones leave.",
 )
 
 
@@ -88,21 +99,45 @@ def _digest(parts: Iterable[str]) -> str:
 
 
 def _fingerprint(value: Any) -> str:
-    value = inspect.unwrap(value) if isinstance(value, FunctionType) else value
+    value = _plain(value)
     if not isinstance(value, FunctionType):
         return repr(value)
     closure = zip(value.__code__.co_freevars, (cell.cell_contents for cell in value.__closure__ or ()), strict=True)
-    used = [(name, value.__globals__[name]) for name in value.__code__.co_names if name in value.__globals__]
+    names = list(dict.fromkeys(_names(value.__code__)))
+    used = [(name, value.__globals__[name]) for name in names if name in value.__globals__]
+    modules = [inner for _, inner in used if isinstance(inner, ModuleType) and inner.__name__.startswith("mxnum")]
+    used += [(name, vars(module)[name]) for module in modules for name in names if name in vars(module)]
     parts = [_source(value.__code__), repr(value.__defaults__)]
     for name, inner in sorted([*closure, *used], key=lambda item: item[0]):
+        inner = _plain(inner)
         is_code = isinstance(inner, FunctionType) and inner.__module__.startswith("mxnum")
-        if is_code and inspect.unwrap(inner) is value:  # (it calls itself)
+        if is_code and inner is value:  # (it calls itself)
             continue
         if is_code:
             parts.append(f"{name}={_fingerprint_once(inner)}")
-        elif isinstance(inner, int | str | float | tuple | bool | np.generic | None):
+        elif _is_constant(inner):
             parts.append(f"{name}={_text(inner)}")
     return _digest(parts)
+
+
+def _plain(value: Any) -> Any:
+    """A function without what caches, registers or compiles it."""
+    return inspect.unwrap(value) if callable(value) and not isinstance(value, type) else value
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """Of globals and attributes, in functions inside it too."""
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _names(inner)
+
+
+def _is_constant(value: Any) -> bool:
+    """Whether it is written as what it is: numbers, names, formats, and tables of these."""
+    if isinstance(value, dict):
+        return bool(value) and all(map(_is_constant, value.values()))
+    return isinstance(value, int | str | float | tuple | bool | np.generic | ElementFormat | ScaleFormat | None)
 
 
 def _text(value: Any) -> str:
@@ -153,8 +188,9 @@ def fresh(theorem: Theorem, record: dict[str, Any]) -> bool:
 
 
 def stale(theorems: Iterable[Theorem]) -> list[Theorem]:
-    """Those that have no record of a proof of the code and the words that they have now."""
-    records = read()["theorems"]
+    """Those that have no record of a proof of the code and the words that they have, by the tools that there are."""
+    ledger = read()
+    records = ledger["theorems"] if ledger["versions"] == versions() else {}
 
     def is_proved(theorem: Theorem) -> bool:
         record = records.get(theorem.name)
@@ -212,7 +248,8 @@ def render(theorems: Iterable[Theorem], ledger: dict[str, Any]) -> str:
         "# Ledger of proofs",
         "",
         "Generated by `python -m proofs --ledger`; do not edit. One section per family of theorems. Seconds are of the",
-        "recorded run, on one core. The fast tier is what CI checks; the full tier adds what takes longer.",
+        "recorded run, on one core. Each run of the tests proves a sample of the fast tier again; the full tier adds",
+        "what takes longer.",
         "",
         "Tools: " + ", ".join(f"{tool} {version}" for tool, version in ledger["versions"].items()) + ".",
         "",
@@ -253,7 +290,8 @@ def _section(title: str, group: list[Theorem], known: list[dict[str, Any]], verd
     listed = kernels if len(kernels) <= 4 else [kernels[0], kernels[1], "…", kernels[-1]]
     hypotheses = dict.fromkeys(hypothesis for theorem in group for hypothesis in theorem.hypotheses)
     details = list(dict.fromkeys(record["detail"] for record in known if record["detail"]))
-    noticed = mutants_noticed().get(group[0].name.split("/")[0])
+    family = group[0].name.split("/")[0]
+    noticed = mutants_noticed().get(family)
     lines = [
         f"### `{title}`",
         "",
@@ -267,6 +305,6 @@ def _section(title: str, group: list[Theorem], known: list[dict[str, Any]], verd
         lines.append(f"- For example: {details[0]}.")
     if noticed is not None:
         worth = f"{len(noticed)} planted mistakes" if noticed else "no planted mistake, so what it is worth is open"
-        lines.append(f"- Theorems named {group[0].name.split('/')[0]}/… notice {worth}.")
+        lines.append(f"- Theorems named {family}/… notice {worth}.")
     fingerprint = _digest([text_hash(theorem) + code_hash(theorem.functions) for theorem in group])
     return [*lines, f"- Text and code: {fingerprint}.", ""]

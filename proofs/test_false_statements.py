@@ -1,11 +1,15 @@
-"""Kernels that do something else than their theorem says: it refutes them."""
+"""Kernels that do something else than their theorem says: it refutes them. Of nothing, nothing is proved."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+import z3
 
 from mxnum.modes import Overflow
+from proofs import translation
 from proofs.theorems import encode
+from proofs.theorems.magic import swept
 
 make_encode = encode.make_encode
 
@@ -23,3 +27,16 @@ def test_an_element_without_special_codes_has_one_encoder_for_both(monkeypatch):
         encode, "make_encode", lambda source, to, mode, over: make_encode(source, to, mode, Overflow.IEEE)
     )
     assert encode.check("float32", "e2m1", "rne", ("bitwuzla",)).verdict == "proved"
+
+
+def test_a_family_without_kernels_is_not_translated():
+    machine = translation.Execution(z3.BitVec("result", 32))
+    assert translation.check(translation.Family("none", ()), lambda *_: machine).verdict == "error"
+
+
+def test_a_sweep_over_nothing_or_over_something_else_proves_nothing():
+    none, one = np.zeros((0, 3), np.int64), np.zeros((1, 3), np.int64)
+    assert swept(none, none, 32, 0.0).verdict == "error"
+    assert swept(one, none, 32, 0.0).verdict == "error"
+    assert swept(one, one, 32, 0.0).verdict == "proved"
+    assert swept(one, one + 1, 32, 0.0).verdict == "refuted"

@@ -13,13 +13,12 @@ import z3
 
 from mxnum import formats
 from mxnum.scalar.word import select
-from proofs import solve, tables, translation
+from proofs import solve, tables
 from proofs.__main__ import main
 from proofs.runner import Collection, check_all, choose
 from proofs.solve import prove, together
 from proofs.sym import run
 from proofs.theorem import Outcome, Theorem
-from proofs.theorems.magic import swept
 
 X, Y = z3.BitVecs("x y", 32)
 
@@ -157,16 +156,7 @@ def test_a_family_names_the_case_that_fails() -> None:
     assert outcome.verdict == "refuted"
     assert outcome.detail.startswith("bad: ")
     assert together(cases[:1]).verdict == "proved"
-
-
-def test_nothing_is_proved_of_no_case() -> None:
     assert together([]).verdict == "error"
-    assert translation.check(translation.Family("none", ()), lambda *_: translation.Execution(X)).verdict == "error"
-    none, one = np.zeros((0, 3), np.int64), np.zeros((1, 3), np.int64)
-    assert swept(none, none, 32, 0.0).verdict == "error"
-    assert swept(one, none, 32, 0.0).verdict == "error"
-    assert swept(one, one, 32, 0.0).verdict == "proved"
-    assert swept(one, one + 1, 32, 0.0).verdict == "refuted"
 
 
 # --- the runner

@@ -34,9 +34,14 @@ SOURCE = (
 )
 SCALE = "The scale made by one addition is the shared scale where that is in any domain, for every such element."
 DECODING = "The value made of a code, in any float type, is that of the definition, for every such element."
+SAFE = (
+    "Within the limits no intermediate of encoding float32 and decoding to it by the definition, nor of a value made "
+    "of a code, leaves a word of 32 bits, for every element with these mantissa bits."
+)
 ANY = f"the element has at most {MOST_BITS} bits, and any exponent bits, bias and special codes"
 LIMITS = "scale and x are within the limits of the float additions"
 RANDOM = "random in 0..2**30-1"
+NOT_DRAWN = "the rounding is any but the stochastic one"
 ENVIRONMENT = "float32 operations round to nearest even"
 #: bitwuzla answers in seconds, z3 in minutes.
 ENGINES = ("bitwuzla",)
@@ -158,7 +163,6 @@ def check_decoding(mantissa_bits: int, type_name: str) -> Outcome:
 def _check_decoding(mantissa_bits: int, kind: str, type_name: str) -> Outcome:
     target, element = formats.FLOATS[type_name], any_element(mantissa_bits, kind)
     code, scale = z3.BitVec("code", 32), z3.BitVec("scale", 32)
-    least, greatest = map(_value, float_additions.decoding_domain(element))  # type: ignore[arg-type]
     constants = float_additions.constants(element)  # type: ignore[arg-type]
     value, safe = run_fast(lambda code, scale: float_additions.value_of_code(code, scale, constants), code, scale)
     wide, premises = element, [*element.premises, *float_results()]
@@ -168,11 +172,54 @@ def _check_decoding(mantissa_bits: int, kind: str, type_name: str) -> Outcome:
     extended = [z3.SignExt(target.bits - 32, word) if target.bits == 64 else word for word in (code, scale)]
     want, _ = run(make_decode(wide, target), *extended)  # type: ignore[arg-type]
     got = _converted(value, target)
-    premises += [code >= 0, code < z3.BitVecVal(1, 32) << element.bits.value, scale >= 0, scale <= 254]
-    premises += [scale >= least, scale <= greatest]
-    if kind == "float":  # codes above the largest are what "nan" and "ieee" are about
-        premises.append((code & ((z3.BitVecVal(1, 32) << (element.bits.value - 1)) - 1)) <= element.max_code.value)
+    premises += _codes(element, kind, code, scale)
     return prove(premises, z3.And(got == want, *safe), engines=ENGINES, show=(code, scale, *element.words))
+
+
+def _codes(element: AnyElement, kind: str, code: Any, scale: Any) -> list[z3.BoolRef]:
+    """Which codes and scales are decoded fast."""
+    least, greatest = map(_value, float_additions.decoding_domain(element))  # type: ignore[arg-type]
+    within = [code >= 0, code < z3.BitVecVal(1, 32) << element.bits.value, scale >= 0, scale <= 254]
+    within += [scale >= least, scale <= greatest]
+    if kind == "float":  # codes above the largest are what "nan" and "ieee" are about
+        within.append((code & ((z3.BitVecVal(1, 32) << (element.bits.value - 1)) - 1)) <= element.max_code.value)
+    return within
+
+
+def check_safety(mantissa_bits: int) -> Outcome:
+    """What runs owe; of an operation whose left side is a word of the element, that word's list has it."""
+    drawn = (Rounding.SR,), tuple(rounding for rounding in ROUNDINGS if rounding != Rounding.SR)  # by their domains
+    cases = [
+        (f"encode {kind} {overflow} {some[0]}", partial(_check_safe_encoding, mantissa_bits, kind, overflow, some))
+        for overflow, some in product(Overflow, drawn)
+        for kind in kinds(mantissa_bits, specials_met=overflow == Overflow.IEEE)
+    ]
+    found = {*kinds(mantissa_bits, specials_met=False), *kinds(mantissa_bits, specials_met=True)}
+    cases += [(f"decode {kind}", partial(_check_safe_decoding, mantissa_bits, kind)) for kind in sorted(found)]
+    return together(cases)
+
+
+def _check_safe_encoding(mantissa_bits: int, kind: str, overflow: Overflow, roundings: tuple[Rounding, ...]) -> Outcome:
+    element = any_element(mantissa_bits, kind)
+    x, scale, random = (z3.BitVec(name, 32) for name in ("x", "scale", "random"))
+    owed = []
+    for rounding in roundings:
+        owed += run(make_encode(FLOAT32, element, rounding, overflow), x, scale, random)[1]  # type: ignore[arg-type]
+    return _prove_safe(element, _within(element, roundings[0], x, scale, random), owed, x, scale, random)
+
+
+def _check_safe_decoding(mantissa_bits: int, kind: str) -> Outcome:
+    element, code, scale = any_element(mantissa_bits, kind), z3.BitVec("code", 32), z3.BitVec("scale", 32)
+    constants = float_additions.constants(element)  # type: ignore[arg-type]
+    _, owed = run_fast(lambda code, scale: float_additions.value_of_code(code, scale, constants), code, scale)
+    results = float_results()
+    owed += run(make_decode(element, FLOAT32), code, scale)[1]  # type: ignore[arg-type]
+    return _prove_safe(element, [*element.premises, *_codes(element, kind, code, scale), *results], owed, code, scale)
+
+
+def _prove_safe(element: AnyElement, premises: list[z3.BoolRef], owed: list[z3.BoolRef], *show: Any) -> Outcome:
+    distinct = {one.get_id(): one for one in (*owed, *element.max_code.obligations)}
+    return prove(premises, z3.And(*distinct.values()), engines=ENGINES, show=(*show, *element.words))
 
 
 def _converted(value: z3.BitVecRef, target: Any) -> z3.BitVecRef:
@@ -190,7 +237,7 @@ def _converted(value: z3.BitVecRef, target: Any) -> z3.BitVecRef:
 
 
 def theorems() -> list[Theorem]:
-    return [*_code_theorems(), *_other_theorems()]
+    return [*_code_theorems(), *_other_theorems(), *_safety_theorems()]
 
 
 def _code_theorems() -> Iterator[Theorem]:
@@ -218,6 +265,7 @@ def _other_theorems() -> Iterator[Theorem]:
             ("scale", SCALE, check_scale, (float_additions.fast_scale, float_additions.constants, widen, *scales)),
             ("decode", DECODING, check_decoding, (float_additions.value_of_code, float_additions.constants, decode)),
         ]
+        given = (NOT_DRAWN,) if source.bits == 64 else (RANDOM,)
         if source.name in SOURCES:
             about.append(("source", SOURCE, check_source, (widen, *encodes)))
         for family, statement, check, functions in about:
@@ -226,7 +274,26 @@ def _other_theorems() -> Iterator[Theorem]:
                 statement=statement,
                 kernels=tuple(function.__name__ for function in functions),
                 check=partial(check, mantissa_bits, source.name),
-                hypotheses=(ANY, LIMITS, RANDOM) if family == "source" else (ANY, LIMITS),
+                hypotheses=(ANY, LIMITS, *given) if family == "source" else (ANY, LIMITS),
                 tier="full",
-                functions=functions,
+                functions=(*functions, float_additions.domain, float_additions.decoding_domain),
             )
+
+
+def _safety_theorems() -> Iterator[Theorem]:
+    e4m3 = formats.ELEMENTS["e4m3"]
+    encodes = tuple(
+        make_encode(FLOAT32, e4m3, rounding, overflow) for rounding, overflow in product(ROUNDINGS, Overflow)
+    )
+    functions: list[Callable[..., Any]] = [*encodes, make_decode(e4m3, FLOAT32), float_additions.value_of_code]
+    functions += [float_additions.constants, float_additions.domain, float_additions.decoding_domain]
+    for mantissa_bits in MANTISSAS:
+        yield Theorem(
+            name=f"any/safety/m{mantissa_bits}",
+            statement=SAFE,
+            kernels=("make_encode", "make_decode", float_additions.value_of_code.__name__),
+            check=partial(check_safety, mantissa_bits),
+            hypotheses=(ANY, LIMITS, RANDOM),
+            tier="full",
+            functions=tuple(functions),
+        )

@@ -81,7 +81,7 @@ def _rounding_theorems() -> Iterator[Theorem]:
             kernels=tuple(function.__name__ for function in functions),
             check=partial(check_code, name, rounding, overflow),
             hypotheses=("x is any finite float32", "scale is any code but NaN", ENVIRONMENT),
-            functions=functions,
+            functions=(*functions, float_additions.domain),
         )
 
 
@@ -100,5 +100,5 @@ def _decoding_theorems() -> Iterator[Theorem]:
             kernels=tuple(function.__name__ for function in functions),
             check=partial(check_decoding, name),
             hypotheses=("code is any element code", "scale is any code but NaN", ENVIRONMENT),
-            functions=functions,
+            functions=(*functions, float_additions.decoding_domain),
         )

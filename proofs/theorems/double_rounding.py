@@ -23,7 +23,7 @@ INNOCUOUS = (
 )
 HARMFUL = (
     "Rounding to nearest even into bfloat16 first does change codes, in every element; so does rounding to odd in "
-    "e4m3 below scale code 5, in e5m2 below 12, and in int8, which has only one bit less than bfloat16 (each shown by "
+    "e4m3 under scale code 4, in e5m2 under 11, and in int8, which has only one bit less than bfloat16 (each shown by "
     "a float32)."
 )
 LEAST_SCALE = {"e4m3": 5, "e5m2": 12, "e3m2": 0, "e2m3": 0, "e2m1": 0, "e3m0": 0, "int4": 0}

@@ -99,5 +99,7 @@ def theorems() -> Iterator[Theorem]:
                 "code is any element code and scale any within the float additions' `decoding_domain`", finite, rounding
             ),
             tier="fast" if name == "e2m1" else "full",
-            functions=(*functions, float_additions.constants, as_float32.make_widen(OFFSET)),
+            functions=(
+                *functions, float_additions.constants, float_additions.decoding_domain, as_float32.make_widen(OFFSET)
+            ),
         )  # fmt: skip

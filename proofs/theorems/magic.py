@@ -208,7 +208,7 @@ def _rounding_theorems() -> Iterator[Theorem]:
                 check=partial(check, name, rounding, overflow, value),
                 hypotheses=ROUNDING_HYPOTHESES,
                 tier="fast" if rounding == Rounding.RNE or (name, overflow) == ("e2m1", "saturate") else "full",
-                functions=functions,
+                functions=(*functions, float_additions.domain),
             )
 
 
@@ -219,13 +219,14 @@ def _scale_theorems() -> Iterator[Theorem]:
             float_additions.constants,
             make_shared_scale(FLOAT32, formats.ELEMENTS["e4m3"], rule),
         )
+        of_others = [make_shared_scale(FLOAT32, element, rule) for element in formats.ELEMENTS.values()]
         yield Theorem(
             name=f"magic/scale/{rule}",
             statement=SCALE,
             kernels=tuple(function.__name__ for function in functions),
             check=partial(check_scale, rule, tuple(formats.ELEMENTS)),
             hypotheses=("amax is any nonnegative finite float32",),
-            functions=functions,
+            functions=(*functions, float_additions.domain, *of_others),
         )
 
 
@@ -243,7 +244,7 @@ def _decoding_theorems() -> Iterator[Theorem]:
             kernels=tuple(function.__name__ for function in functions),
             check=partial(check_decoding, name),
             hypotheses=(of_scale,),
-            functions=functions,
+            functions=(*functions, float_additions.decoding_domain),
         )
         functions = (
             float_additions.make_value_by_product(element),
@@ -256,7 +257,7 @@ def _decoding_theorems() -> Iterator[Theorem]:
             kernels=tuple(function.__name__ for function in functions),
             check=partial(check_product, name),
             hypotheses=("code is any element code and scale any within the float additions' `product_domain`",),
-            functions=functions,
+            functions=(*functions, float_additions.product_domain),
         )
         for type_name, target in formats.FLOATS.items():
             functions = (
@@ -271,16 +272,18 @@ def _decoding_theorems() -> Iterator[Theorem]:
                 kernels=tuple(function.__name__ for function in functions),
                 check=partial(check_conversion, name, type_name),
                 hypotheses=(of_scale,),
-                functions=functions,
+                functions=(*functions, float_additions.decoding_domain),
             )
     for type_name in ("bfloat16", "float16"):
         source = formats.FLOATS[type_name]
         pair = as_float32.make_widen(source), make_decode(source, FLOAT32)
+        both = product((source, FLOAT32), formats.ELEMENTS.values(), RULES)
+        scales = [make_shared_scale(of, element, rule) for of, element, rule in both]
         yield Theorem(
             name=f"magic/widen/{type_name}",
             statement=WIDENING,
             kernels=tuple(function.__name__ for function in pair),
             check=partial(check_widening, type_name),
             hypotheses=("x is any finite pattern",),
-            functions=pair,
+            functions=(*pair, *scales),
         )

@@ -153,7 +153,7 @@ def _rounding_theorems() -> Iterator[Theorem]:
             check=partial(check, name, rounding, overflow),
             hypotheses=HYPOTHESES,
             tier="full" if rounding == Rounding.SR else "fast",
-            functions=functions,
+            functions=(*functions, float_additions.domain),
         )
 
 
@@ -166,11 +166,12 @@ def _scale_theorems() -> Iterator[Theorem]:
             as_float32.to_odd,
             example,
         )
+        of_others = [make_shared_scale(FLOAT64, element, rule) for element in formats.ELEMENTS.values()]
         yield Theorem(
             name=f"narrowing/scale/{rule}",
             statement=SCALE,
             kernels=tuple(function.__name__ for function in functions),
             check=partial(check_scale, rule),
             hypotheses=("amax is any finite float64 that is not negative",),
-            functions=functions,
+            functions=(*functions, float_additions.domain, *of_others),
         )

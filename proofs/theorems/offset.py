@@ -29,8 +29,10 @@ TIMEOUT = 3600
 #: The sums that the fast tier checks; the others take minutes each.
 FAST = ("midpoint/bfloat16", "difference/float32", "decode/e2m1/bfloat16")
 
-MIDPOINT = "The offset of a block is (largest + smallest) / 2, exact, rounded once to nearest even to float16, "
-"saturated at 65504."
+MIDPOINT = (
+    "The offset of a block is (largest + smallest) / 2, exact, rounded once to nearest even to float16, saturated at "
+    "65504."
+)
 DIFFERENCE = (
     "x - offset is the IEEE 754 difference, to nearest even, in float32 (float64 for float64 input): infinities, "
     "signed zeros and subnormals included. A NaN keeps the sign of a NaN x."

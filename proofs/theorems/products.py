@@ -117,7 +117,7 @@ def theorems() -> list[Theorem]:
         Theorem(
             name=f"products/{a}/{b}",
             statement=STATEMENT,
-            kernels=("register_tile.multiply", "panels.pack"),
+            kernels=("exactness_of", "panels.pack"),
             check=partial(check, a, b),
             hypotheses=(f"blocks of 1 to {LONGEST} elements",),
             functions=(

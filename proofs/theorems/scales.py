@@ -20,7 +20,8 @@ from proofs.theorem import Outcome, Theorem
 
 DEFINITION = (
     "The scale code is E - emax (floor), one more iff f > 1 (ceil), iff f >= 2 - 2**-(m+1) (even), iff f exceeds the "
-    "significand of the largest value (rceil), plus 127, clamped to 0..254; 0 for A = 0."
+    "significand of the largest value (rceil), iff f >= 7/4 (half_up), always (floor_plus_one), plus 127, clamped to "
+    "0..254; 0 for A = 0."
 )
 CLAMP = (
     "Under floor and even a block's largest element lies beyond the largest value iff f exceeds the significand of the "
@@ -29,7 +30,7 @@ CLAMP = (
 NEVER_EXCEEDS = (
     "Under ceil and rceil no element of the block exceeds the largest value, unless the scale is clamped at 254."
 )
-MINIMAL = "Under rceil the scale is the least that serves: with one less, A would exceed the largest value."
+MINIMAL = "Under rceil no smaller scale serves: with one less, A would exceed the largest value."
 EVEN = (
     "The even rule is: round A to the element's mantissa width, ties to even, then apply floor to the result (which "
     "may have reached the next power of two)."
