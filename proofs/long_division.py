@@ -146,6 +146,10 @@ def divide(function: Callable[..., tuple[Any, Any]], widths: tuple[int, int], di
         (z3.And(quotient >= 2 << digits, quotient < 4 << digits), "the leading digit"),
     ):
         division.require(goal, division.known, what)
+    some = z3.Solver()
+    some.add(*division.known, a == (2 << widths[0]) - 1, d == 1 << widths[1])
+    if some.check() != z3.sat:
+        division.problems.append("the premises are not shown to be satisfiable")
     return division.problems
 
 

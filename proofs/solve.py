@@ -78,6 +78,17 @@ def together(cases: Iterable[tuple[str, Callable[[], Outcome]]]) -> Outcome:
     return Outcome("proved", ", ".join(solvers), seconds)
 
 
+def follows(goal: z3.BoolRef, *premises: z3.BoolRef) -> bool:
+    """Whether premises about integers or reals, which something satisfies, imply the goal; by z3."""
+    solver = z3.Solver()
+    solver.set("timeout", TIMEOUT * 1000)
+    solver.add(*premises)
+    if solver.check() != z3.sat:
+        return False
+    solver.add(z3.Not(goal))
+    return bool(solver.check() == z3.unsat)
+
+
 def witness(assertions: Sequence[z3.BoolRef], show: Sequence[z3.ExprRef], timeout: int = TIMEOUT) -> str:
     """Values of `show` in one model, in hexadecimal."""
     solver = z3.Solver()

@@ -16,7 +16,7 @@ from mxnum.scalar.word import select
 from proofs import solve, tables
 from proofs.__main__ import main
 from proofs.runner import Collection, check_all, choose
-from proofs.solve import prove, together
+from proofs.solve import follows, prove, together
 from proofs.sym import run
 from proofs.theorem import Outcome, Theorem
 
@@ -132,6 +132,13 @@ def test_nothing_is_proved_of_an_empty_set() -> None:
     assert prove([X > 5, X < 5], X == 0).verdict == "error"
     assert prove([X > 5], X > 4, example=[(X, 3)]).verdict == "error"
     assert prove([X > 5], X > 4, example=[(X, 6)]).verdict == "proved"
+
+
+def test_what_follows_from_premises_that_nothing_satisfies_does_not_count() -> None:
+    a = z3.Int("a")
+    assert follows(a >= 2, a > 1)
+    assert not follows(a >= 3, a > 1)
+    assert not follows(a >= 3, a > 1, a < 0)
 
 
 def test_a_disagreement_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

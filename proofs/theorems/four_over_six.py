@@ -24,7 +24,7 @@ from proofs import tables
 from proofs.checks import outcome_of, patched
 from proofs.float_scales import MOST_DIGITS, SCALES, is_leading, over_tensor_scales, pack_nothing, unpacking
 from proofs.ratios import EXPONENTS, Ratios
-from proofs.solve import prove
+from proofs.solve import follows, prove
 from proofs.theorem import Outcome, Theorem
 
 AIM = (
@@ -230,28 +230,21 @@ def check_lost(loop: Any = four_over_six) -> Outcome:
         # Each error of a sum of at most 1 is at most `unit`, so that the sum of k of them, `low`, is at most k * unit,
         # and what adding to it loses is `unit` of that. One step; then all, twice as many as there are terms.
         low, error, k, made, lost = z3.Reals("low error k made lost")
-        step = z3.Solver()
         more = 1 + z3.RealVal(Fraction(1, 2**20))
         u = z3.RealVal(unit)
-        step.add(k >= 0, k <= 2**32, low >= 0, low <= k * u * more, error >= 0, error <= u)
-        step.add(
-            made == low + error,
-            lost == made * u,
-            z3.Not(z3.And(made * (1 + u) <= (k + 1) * u * more, lost <= (k + 1) * u * u * more)),
-        )
-        if step.check() != z3.unsat:
+        step = [k >= 0, k <= 2**32, low >= 0, low <= k * u * more, error >= 0, error <= u]
+        step += [made == low + error, lost == made * u]
+        if not follows(z3.And(made * (1 + u) <= (k + 1) * u * more, lost <= (k + 1) * u * u * more), *step):
             yield "a step loses more"
         most = 4 * unit**2 * (1 + Fraction(1, 2**20)) * (1 + Fraction(1, 2**20))
         if 2 * most > Fraction(loop._LOST):
             yield "all steps lose more"
         total, rest, gone, limit, e1, e2, e3 = z3.Reals("total rest gone limit e1 e2 e3")
         sizes = [z3.If(e < 0, -e, e) for e in (e1, e2, e3, gone, total)]
-        sign = z3.Solver()
-        sign.add(limit >= 0, sizes[3] <= limit, 2 * rest >= sizes[0] + sizes[1] + sizes[2])
-        sign.add(2 * sizes[4] > 4 * rest + 2 * limit)
+        sign = [limit >= 0, sizes[3] <= limit, 2 * rest >= sizes[0] + sizes[1] + sizes[2]]
+        sign.append(2 * sizes[4] > 4 * rest + 2 * limit)
         exact = total + e1 + e2 + e3 + gone
-        sign.add(z3.Not(z3.And((exact < 0) == (total < 0), exact != 0)))
-        if sign.check() != z3.unsat:
+        if not follows(z3.And((exact < 0) == (total < 0), exact != 0), *sign):
             yield "the sign of a difference"
 
     return outcome_of(problems(), "z3")

@@ -26,7 +26,7 @@ from proofs import tables
 from proofs.checks import ON_DICTIONARIES, outcome_of, patched
 from proofs.float_scales import FACTOR, FLOAT32, SCALES, pack_nothing, packing, unpacking
 from proofs.long_division import divide
-from proofs.solve import prove, together
+from proofs.solve import follows, prove, together
 from proofs.sym import Sym, run
 from proofs.tables import RANDOM_BITS
 from proofs.theorem import Outcome, Theorem
@@ -133,25 +133,19 @@ def check_compared() -> Outcome:
     def problems() -> Iterator[str]:
         whole, integer, divisor, dividend = z3.Ints("whole integer divisor dividend")
         more = whole - integer
-        solver = z3.Solver()
-        solver.add(divisor > 0, whole * divisor <= dividend, dividend < whole * divisor + divisor)
-        # The product of two numbers of known sign, in both cases, which is all that is not linear.
-        solver.add(z3.Implies(more >= 0, more * divisor >= 0), z3.Implies(more <= -1, more * divisor <= -divisor))
         product = z3.Int("product")  # integer * divisor
-        solver.add(product == whole * divisor - more * divisor)
-        solver.add((integer <= whole) != (product <= dividend))
-        if solver.check() != z3.unsat:
+        premises = [divisor > 0, whole * divisor <= dividend, dividend < whole * divisor + divisor]
+        # The product of two numbers of known sign, in both cases, which is all that is not linear.
+        premises += [z3.Implies(more >= 0, more * divisor >= 0), z3.Implies(more <= -1, more * divisor <= -divisor)]
+        premises.append(product == whole * divisor - more * divisor)
+        if not follows((integer <= whole) == (product <= dividend), *premises):
             yield "an integer lies on another side of a quotient than of its whole part"
-        for sign in (0, 1):
-            signs = z3.Solver()
-            signs.add(divisor > 0, more <= -1 if sign else more >= 0)
-            signs.add(more * divisor > -divisor if sign else more * divisor < 0)
-            if signs.check() != z3.unsat:
-                yield "signs of products"
+        if not follows(more * divisor >= 0, divisor > 0, more >= 0):
+            yield "signs of products"
+        if not follows(more * divisor <= -divisor, divisor > 0, more <= -1):
+            yield "signs of products"
         (gaps, delta, bits), one = z3.Ints("gaps delta30 bits"), 1 << RANDOM_BITS
-        threshold = z3.Solver()
-        threshold.add((delta + bits >= one) != (gaps * one + delta >= (gaps + 1) * one - bits))
-        if threshold.check() != z3.unsat:
+        if not follows((delta + bits >= one) == (gaps * one + delta >= (gaps + 1) * one - bits)):
             yield "thresholds differ"
 
     return outcome_of(problems(), "z3")
