@@ -120,7 +120,11 @@ def theorems() -> list[Theorem]:
                         STATEMENT,
                         tuple(dict.fromkeys(kernel.__name__ for kernel in used)),
                         partial(check_all, source, element, rule),
-                        (*HYPOTHESES, f"A is rounded in {'every mode' if 'rtz' in modes else 'rne or rna'}"),
+                        (
+                            *HYPOTHESES,
+                            f"A is rounded in {'every mode' if 'rtz' in modes else 'rne or rna'}",
+                            "an infinity may saturate" if INFINITY in modes else "no infinity is in the block",
+                        ),
                         "fast" if (source, element) in FAST else "full",
                         tuple(used),
                     )
