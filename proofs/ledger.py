@@ -306,7 +306,7 @@ def _section(title: str, group: list[Theorem], known: list[dict[str, Any]], verd
     if details:
         lines.append(f"- For example: {details[0]}.")
     if noticed is not None:
-        worth = f"{len(noticed)} planted mistakes" if noticed else "no planted mistake, so what it is worth is open"
-        lines.append(f"- Theorems named {family}/… notice {worth}.")
+        worth = f"at least {len(noticed)} planted mistakes" if noticed else "none of the planted mistakes"
+        lines.append(f"- Theorems named {family}/… notice {worth} (proofs/kills.json).")
     fingerprint = _digest([text_hash(theorem) + code_hash(theorem.functions) for theorem in group])
     return [*lines, f"- Text and code: {fingerprint}.", ""]

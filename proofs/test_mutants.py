@@ -96,6 +96,15 @@ def test_the_real_kernels_satisfy_the_exact_references(probe: Any) -> None:
         assert probe.correct(found, *values), [hex(value) for value in values]
 
 
+def test_what_is_recorded_as_noticed_is_planted_and_no_family_of_the_definition_is_idle() -> None:
+    planted = {f"{mutant.module}/{mutant.name}" for mutant in mutants() if mutant.fate != "equivalent"}
+    noticed = kills.read()
+    assert all(set(names) <= planted for names in noticed.values())
+    own = {"factors", "float-definition", "products", "stacks"}  # tried by mistakes of their own
+    assert {kills._family(theorem) for theorem in kills._stated()} - own == set(noticed)
+    assert all(noticed.values())
+
+
 def test_a_planted_mutant_is_noticed_and_removed() -> None:
     by_name = {f"{mutant.module}/{mutant.name}": mutant for mutant in mutants()}
     assert kills.noticing(by_name["scale/ceil-bumps-powers"]) != []

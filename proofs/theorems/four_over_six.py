@@ -285,7 +285,12 @@ def theorems() -> Iterator[Theorem]:
     )
     limits = f"{four_over_six._TERM!r}, {four_over_six._SQUARE!r} and {four_over_six._LOST!r}"
     yield Theorem(
-        "factors/choice/added", ADDED, ("choose",), check_added, (f"the loop's limits are the first two of {limits}",)
+        "factors/choice/added",
+        ADDED,
+        ("choose",),
+        check_added,
+        (f"the loop's limits are the first two of {limits}",),
+        functions=(four_over_six.choose,),
     )
     yield Theorem(
         "factors/choice/lost",
@@ -297,4 +302,5 @@ def theorems() -> Iterator[Theorem]:
             "sums and products are exact as two numbers, the second of which is the error (Knuth 1969, Dekker 1971)",
             "of sums of limits in float64 less than half is lost",
         ),
+        functions=(four_over_six.choose,),
     )
