@@ -86,6 +86,11 @@ def versions() -> dict[str, str]:
     return found
 
 
+def same_tools(recorded: dict[str, str]) -> bool:
+    """Whether these are the tools that there are; theorems about PTX alone need one that may be absent."""
+    return all(recorded.get(tool) == version for tool, version in versions().items() if version != "absent")
+
+
 def text_hash(theorem: Theorem) -> str:
     """Changes with what the theorem says: sentence, hypotheses, kernels."""
     return _digest([theorem.name, theorem.statement, *map(str, theorem.hypotheses), "|", *map(str, theorem.kernels)])
@@ -192,7 +197,7 @@ def fresh(theorem: Theorem, record: dict[str, Any]) -> bool:
 def stale(theorems: Iterable[Theorem]) -> list[Theorem]:
     """Those that have no record of a proof of the code and the words that they have, by the tools that there are."""
     ledger = read()
-    records = ledger["theorems"] if ledger["versions"] == versions() else {}
+    records = ledger["theorems"] if same_tools(ledger["versions"]) else {}
 
     def is_proved(theorem: Theorem) -> bool:
         record = records.get(theorem.name)
@@ -206,12 +211,12 @@ def update(collection: Collection, outcomes: dict[str, Outcome]) -> None:
     if collection.skipped:
         raise ValueError(f"the ledger needs every theorem, but {', '.join(collection.skipped)} cannot be read here")
     before = read()
-    same_tools = before["versions"] == versions()
+    is_same = same_tools(before["versions"])
     records = {}
     for name, theorem in sorted(collection.theorems.items()):
         if name in outcomes:
             records[name] = record_of(theorem, outcomes[name])
-        elif same_tools and name in before["theorems"] and fresh(theorem, before["theorems"][name]):
+        elif is_same and name in before["theorems"] and fresh(theorem, before["theorems"][name]):
             records[name] = before["theorems"][name]
 
     ledger: dict[str, Any] = {"versions": versions(), "theorems": dict(sorted(records.items()))}
