@@ -39,8 +39,8 @@ TRUSTED = (
     "started from the bit-vector question into which z3 turned the floating-point one.",
     "proofs/sym.py gives each dialect operator its meaning on signed words. Under the int-safety theorems (safety/…) "
     "that meaning is the one of Python ints and of int32 and int64 alike; tests compare them on random programs. Of "
-    "scales that are floats factors/… and float-definition/… show it by the way; where a zero is divided, digits that "
-    "nothing looks at can leave 64 bits.",
+    "scales that are floats factors/… and float-definition/… show it by the way; where a zero is divided, or by zero, "
+    "digits that nothing looks at can leave 64 bits.",
     "What hardware is believed of IEEE 754 in factors/…: a float64 product that is a float64 number is that number; a "
     "quotient is the float64 number nearest to the exact one, so that a float64 number that is no greater, or no less, "
     "than one of them is so for the other; widening is exact. proofs/ratios.py runs the functions on all ratios of two "
