@@ -72,7 +72,8 @@ NOT_PROVED = (
     "(any/…), in words of 32 and 64 bits; that the definition stays within them is said of the eight (safety/…), and "
     "of float32 for others (any/safety/…).",
     "The fast loops over arrays, on every number: the loops of the sweeps are those of the definition, which redo what "
-    "fast ones leave.",
+    "fast ones leave. Nor is LLVM IR of fast formulations (magic/…, narrowing/…, beyond/…, factors/…, stacks/…): these "
+    "theorems are about the function objects, llvm/… about those of the definition, ptx/… about these and scaled/….",
 )
 
 
