@@ -23,7 +23,7 @@ from mxnum.scalar.unpack import FINITE
 from proofs.checks import outcome_of, patched
 from proofs.float_scales import FLOAT32, SCALES, unpacking
 from proofs.ratios import EXPONENTS, Form, paths
-from proofs.solve import prove, together
+from proofs.solve import follows, prove, together
 from proofs.sym import Sym, run
 from proofs.theorem import Outcome, Theorem
 
@@ -141,9 +141,7 @@ def check_gap(fast: Any = by_factors) -> Outcome:
             a, b = x * 2 ** max(shift, 0), p * 2 ** max(-shift, 0)
             within = [x >= 1, x < 2**LEADING, p >= 1, p < 2**LEADING, a != b]
             lesser, greater = z3.If(a < b, a, b), z3.If(a < b, b, a)
-            solver = z3.Solver()
-            solver.add(*within, (greater - lesser) * 2**LEADING < lesser)
-            if solver.check() != z3.unsat:
+            if not follows((greater - lesser) * 2**LEADING >= lesser, *within):
                 yield f"x 2**{shift} and p are too near"
         gap, rounded = 1 + Fraction(1, 2**LEADING), Fraction(1, 2**53)
         if not ((1 + rounded) / gap < 1 < (1 - rounded) * gap):

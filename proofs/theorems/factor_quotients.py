@@ -142,5 +142,5 @@ def theorems() -> Iterator[Theorem]:
                 "the quotient is any float64 number but a subnormal one, infinity included",
                 "made by to_odd and the definition of float32, which narrowing/conversion and magic/code are about",
             ),
-            functions=(divided.prepare, divided.at, divided.element, encode, as_float32.to_odd),
+            functions=(divided.prepare, divided.at, divided.element, encode, as_float32.to_odd, float_additions.domain),
         )

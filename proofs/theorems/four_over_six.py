@@ -23,7 +23,7 @@ from mxnum.scalar import float_scale, word
 from proofs import tables
 from proofs.checks import outcome_of, patched
 from proofs.float_scales import MOST_DIGITS, SCALES, is_leading, over_tensor_scales, pack_nothing, unpacking
-from proofs.ratios import EXPONENTS, Ratios
+from proofs.ratios import EXPONENTS, Ratios, covers
 from proofs.solve import follows, prove
 from proofs.theorem import Outcome, Theorem
 
@@ -62,10 +62,14 @@ def check_aim(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
             yield f"the aim is {number}"
         with patched(over, make_unpack=unpacking(over.make_unpack, EXPONENTS, 0), make_pack=pack_nothing):
             find = over.make_float_scale(source, E2M1, scale, RULE, four_over_six.FOUR)
+        every = []
         for ratios, got in over_tensor_scales(find, source):
             count[0] += 1
+            every.append(ratios)
             if not is_leading(got, ratios, scale.number.mantissa_bits + 2, 2):
                 yield f"digits of {ratios.low} to {ratios.high} are not {got[1]:#b}"
+        if not covers(every, Fraction(1, 2), Fraction(2)):
+            yield "not every ratio was gone through"
 
     return outcome_of(problems(), "ratios", lambda: f"{count[0]} intervals of ratios")
 
