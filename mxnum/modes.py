@@ -176,7 +176,13 @@ def scale_rules(fmt: MXFormat) -> tuple[ScaleRule | FloatScaleRule, ...]:
 def scale_rule_of(fmt: MXFormat, asked: str | ScaleRule | FloatScaleRule | None) -> ScaleRule | FloatScaleRule:
     """The rule that was asked for, one of the format's; None is the default."""
     rules = scale_rules(fmt)
-    return rules[0] if asked is None else errors.choose_member("scale_rule", asked, rules)
+    if asked is None:
+        return rules[0]
+    kinds: tuple[ScaleRule | FloatScaleRule, ...] = tuple(type(rules[0]))
+    rule = errors.choose_member("scale_rule", asked, kinds)
+    accepted = errors.joined(repr(str(each)) for each in rules)
+    errors.require(rule in rules, "scale_rule", f"{accepted} for {fmt.element.name} elements", str(rule))
+    return rule
 
 
 class Nonfinite(_DocumentedEnum):
