@@ -134,7 +134,7 @@ F32 = {"x": entry("F32", [2], 0, 8)}
 #: No test saw these: the damaged ones were cut short, or named nothing.
 CRAFTED = [
     (file_of(b"[" * 100_000), "its header is nested too deeply"),
-    (file_of(b'{"x":' * 50_000), "its header is nested too deeply"),
+    (file_of(b'{"x":' * 50_000), "its header is (nested too deeply|not JSON)"),  # (Python 3.14 nests farther)
     (file_of(json.dumps(F32).encode("utf-16"), bytes(8)), "its header is not JSON"),
     (file_of(b'{"x":' + json.dumps(F32["x"]).encode() + b',"x":' + json.dumps(F32["x"]).encode() + b"}", bytes(8)),
      "not JSON, or has a name twice"),
