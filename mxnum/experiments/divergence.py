@@ -2,7 +2,7 @@
 
 It can be told while a run goes on, so that it says where to act (`interventions`) and what a rate does (`critical`).
 It says nothing about whether the loss comes back: that is told afterwards, by `excursions`. Studies that were stored
-before there were excursions ended their runs at it.
+before there were excursions ended their runs at it. `is_near_spike` says where to look more closely.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import numpy as np
 
 Array = Any
 FACTOR, IN_A_ROW = 100.0, 20
+#: So many losses, the last among them, say whether it is near a spike.
+NEAR = 500
 
 
 class Watch:
@@ -31,6 +33,19 @@ class Watch:
         started = np.where(finite, step - IN_A_ROW + 1, step)
         now = (self.first < 0) & (~finite | (self.above >= IN_A_ROW))
         self.first = np.where(now, started, self.first)
+
+
+def is_near_spike(losses: list[float], above: float) -> bool:
+    """Whether the last loss is more than `above` times the least of the last 500; one that is not a number is infinite.
+
+    On a plateau that 500 losses have reached it is not, however high that lies.
+
+    >>> is_near_spike([1.0, 3.1], 3.0), is_near_spike([1.0, 3.0], 3.0), is_near_spike([1.0, *[9.0] * 500], 3.0)
+    (True, False, False)
+    """
+    recent = np.array(losses[-NEAR:])
+    recent[np.isnan(recent)] = np.inf
+    return recent.size > 0 and bool(recent[-1] > above * recent.min())
 
 
 def first_divergence(losses: Array) -> int | None:

@@ -16,7 +16,7 @@ from mxnum import errors
 from mxnum.experiments import storage
 from mxnum.experiments.config import Experiment, Operand, experiment_from, to_dict
 from mxnum.experiments.data import INJECTION, Batches, generator
-from mxnum.experiments.divergence import Watch
+from mxnum.experiments.divergence import Watch, is_near_spike
 from mxnum.experiments.interruptions import Interruptions
 from mxnum.experiments.machine import CPU, Machine
 from mxnum.experiments.machine import machine as machine_named
@@ -241,7 +241,7 @@ def train(
     measure_every
         Make the `measurements` every so many steps; 0: never.
     measure_above
-        Make them also at every step after a loss that is more than this times the least so far, of any seed.
+        Make them also at every step after a loss that is more than this times the least of the last 500, of any seed.
     checkpoint
         A file to write every `checkpoint_every` steps, after `checkpoint_seconds` and before an interruption, and to
         continue from if it exists. The trajectory is the same bit for bit. It is deleted at the end, or with
@@ -259,12 +259,13 @@ def train(
         load(training, checkpoint)
     elif state is not None:
         training.restore(state)
-    saved, rises = time.monotonic(), False
+    saved = time.monotonic()
     with one_blas_thread(), Interruptions() as interruptions:
         while training.step < experiment.steps:
-            losses = training.advance(rises or (measure_every > 0 and training.step % measure_every == 0))
+            measures = measure_every > 0 and training.step % measure_every == 0
             if measure_above is not None:
-                rises = not bool((losses <= measure_above * training.watch.least).all())
+                measures |= any(is_near_spike(run.losses, measure_above) for run in training.runs)
+            losses = training.advance(measures)
             if report is not None:
                 report(training.step, losses, training.runs)
             is_due = training.step % checkpoint_every == 0 or time.monotonic() - saved >= checkpoint_seconds

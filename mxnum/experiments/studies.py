@@ -39,7 +39,7 @@ class Study:
     first_seed: int = FIRST_SEED
     #: Excursions that start before it count, and are watched up to twice of it; None: all that were run.
     horizon: int | None = None
-    #: Measure also at every step after a loss above this times the least so far.
+    #: Measure also at every step after a loss above this times the least of the last 500.
     measure_above: float | None = None
     #: Whether runs keep their last checkpoint, so that more steps can follow: as large as three times the parameters.
     keeps_checkpoints: bool = False

@@ -1,6 +1,6 @@
 import numpy as np
 
-from mxnum.experiments.divergence import Watch, first_divergence
+from mxnum.experiments.divergence import Watch, first_divergence, is_near_spike
 
 
 def test_twenty_in_a_row_are_needed():
@@ -21,3 +21,15 @@ def test_the_first_step_is_kept():
     for step in range(60):
         watch.see(step, np.array([1.0, 1.0 if step < 10 or step > 40 else 1000.0]))
     assert watch.first.tolist() == [-1, 10]
+
+
+def test_near_a_spike():
+    assert not is_near_spike([], 3.0)
+    assert not is_near_spike([9.0], 3.0)
+    assert is_near_spike([1.0] * 600 + [4.0] * 499, 3.0)
+    assert not is_near_spike([1.0] * 600 + [4.0] * 500, 3.0)
+    assert is_near_spike([1.0] * 600 + [4.0] * 500 + [12.1], 3.0)  # a second one from a plateau
+    for lost in (np.nan, np.inf):
+        assert is_near_spike([1.0, lost], 3.0)
+        assert not is_near_spike([lost], 3.0)
+        assert not is_near_spike([1.0] + [lost] * 500, 3.0)
