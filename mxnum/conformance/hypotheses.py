@@ -56,7 +56,7 @@ def hypotheses(task: Task) -> list[Hypothesis]:
                 ("codes", float_scale_hypotheses.codes), ("codes", _elements), ("codes", _orders),
             ],
             "scale": [("scale", float_scale_hypotheses.scales), ("scale", _scales_of_others)],
-            "dequantize": [("value", float_scale_hypotheses.values), ("value", _values_of_others)],
+            "dequantize": [("value", float_scale_hypotheses.values), ("value", _without_subnormals)],
         }  # fmt: skip
     found = [
         Hypothesis(f"{stack.name}'s arithmetic", field.name, as_stacks.answer(stack, field.name), stack.name)
@@ -410,7 +410,7 @@ def _values(task: Task) -> Iterator[tuple[str, Answer]]:
         bits = value(task, inputs)
         return np.where(inputs["scale"] == 0, bits & bits.dtype.type(1 << (task.source.bits - 1)), bits)
 
-    yield from _values_of_others(task)
+    yield from _without_subnormals(task)
     yield "reading scale 0x00 as zero", with_zero
     yield "reading scale 0x00 as 2^-126", at_other_scales(lambda s: np.maximum(s, 1))
     yield "reading scale 0xFF as 2^127", at_other_scales(lambda s: np.minimum(s, 254))
@@ -419,22 +419,25 @@ def _values(task: Task) -> Iterator[tuple[str, Answer]]:
     yield "no scale at all", at_other_scales(lambda s: np.full_like(s, E8M0.bias))
 
 
-def _values_of_others(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Values without what is subnormal."""
+def _without_subnormals(task: Task) -> Iterator[tuple[str, Answer]]:
+    """Values without what is subnormal, in codes or results."""
 
-    def flushed(task: Task, inputs: Columns) -> Array:
+    def flushed(task: Task, inputs: Columns, sign_bit: int = 1 << (task.source.bits - 1)) -> Array:
         bits = right(task, inputs, "value")
         magnitude = bits & bits.dtype.type((1 << (task.source.bits - 1)) - 1)
-        sign = bits & bits.dtype.type(1 << (task.source.bits - 1))
-        return np.where(magnitude < (1 << task.source.mantissa_bits), sign, bits)
+        return np.where(magnitude < (1 << task.source.mantissa_bits), bits & bits.dtype.type(sign_bit), bits)
 
     def subnormal_codes_as_zero(task: Task, inputs: Columns) -> Array:
         sign = 1 << (task.element.bits - 1)
-        code = inputs["code"]
-        small = (code & (sign - 1)) < (1 << task.element.mantissa_bits)
-        return right(task, {**inputs, "code": np.where(small, code & sign, code).astype(code.dtype)}, "value")
+        changed = {}
+        for name in {"code", "a", "b"} & set(inputs):
+            code = inputs[name]
+            small = (code & (sign - 1)) < (1 << task.element.mantissa_bits)
+            changed[name] = np.where(small, code & sign, code).astype(code.dtype)
+        return right(task, {**inputs, **changed}, "value")
 
     yield "flushing subnormal results to zero", flushed
+    yield "flushing subnormal results to zero without a sign", lambda t, i: flushed(t, i, 0)
     if not task.element.integer:
         yield "reading subnormal codes as zero", subnormal_codes_as_zero
 
@@ -452,6 +455,7 @@ def _dots(task: Task) -> Iterator[tuple[str, Answer]]:
     def accumulated(mode: Accumulate) -> Answer:
         return lambda t, i: value(replace(t, accumulate=mode), i)
 
+    yield from _without_subnormals(task)
     for mode in (Accumulate.EXACT, Accumulate.BLOCK, Accumulate.SEQUENTIAL):
         if mode != task.accumulate and (task.format.scale.power_of_two or not mode.by_block):
             yield f"accumulation {mode}", accumulated(mode)

@@ -91,6 +91,11 @@ def flushed(y):
     return np.where(np.abs(y) < np.float32(2) ** -126, np.copysign(np.float32(0), y), y)
 
 
+def normal(codes):
+    """E2M1 without ±0.5."""
+    return np.where(codes & 6, codes, codes & 8)
+
+
 def compared_otherwise(rule, fraction, step):
     """Scales where a maximum at the threshold of the rule, f = 2 * fraction, goes the other way."""
 
@@ -219,6 +224,10 @@ WRONG = [
     ("no NaN", lambda c, s: values(c, np.minimum(s, 254)), VALUES, "are what reading scale 0xFF as 2.127 gives"),
     ("half", lambda c, s: values(c, np.where((s > 0) & (s < 255), s - 1, s)), VALUES, "are what a scale that is 1 lower"),
     ("sums", lambda *a: dots(*a, accumulate="exact"), DOT, "are what accumulation exact gives"),
+    ("sums flushed", lambda *a: flushed(dots(*a)), DOT, "are what flushing subnormal results to zero gives"),
+    ("sums flushed to +0", lambda *a: flushed(dots(*a)) + np.float32(0), DOT, "results to zero without a sign gives"),
+    ("small codes in sums", lambda a, s, b, t: dots(normal(a), s, normal(b), t), DOT,
+     "are what reading subnormal codes as zero gives"),
     ("scales of a alone", lambda a, s, b, t: dots(a, s, b, s), DOT, "the scales of a in place of those of b"),
 ]  # fmt: skip
 
