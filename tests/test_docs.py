@@ -36,6 +36,7 @@ LANGUAGES = {
     "{include}": "the build of the documentation",
     "{note}": "nobody: it is text",
     "c": "tests/cli/test_command_verify.py",
+    "systemverilog": "tests/cli/test_command_verify.py",
     "toml": "tests/experiments",
     "python": "this file, or tests/test_examples.py",
     "sh": "this file",
@@ -43,7 +44,7 @@ LANGUAGES = {
 }
 #: What a block of Python may import, and which package that needs beyond those that the tests need.
 OPTIONAL = {
-    **{name: name for name in ("torch", "torchao", "onnx", "dask", "cupy", "triton")},
+    **{name: name for name in ("torch", "torchao", "onnx", "dask", "cupy", "triton", "cocotb")},
     "mxnum.language_model": "torch",
 }
 #: What a block that computes for minutes is made to do here instead; everything else is run as it stands.
@@ -187,7 +188,9 @@ def test_commands_exist_with_their_options(where, line):
         elif name.startswith("python"):
             assert (ROOT / rest[0]).exists() or rest[0] == "-c", f"{where}: {line!r}"
         else:
-            assert name in ("ruff", "mypy", "sed", "head", "tail", "mine", "e2m1"), f"{where}: {line!r}"
+            assert name in ("ruff", "mypy", "sed", "head", "tail", "grep", "iverilog", "vvp", "mine", "e2m1"), (
+                f"{where}: {line!r}"
+            )
 
 
 def takes_options(where, line, words):

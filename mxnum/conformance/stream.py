@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import BinaryIO
 
 import numpy as np
@@ -153,7 +154,7 @@ def _alone(task: Task, reader: text.Reader, given: text.Reader) -> Iterator[tupl
     fields = (*task.inputs, *(task.outputs if with_answers else ()))
     cases_in = (line for _, lines in given.chunks() for line in lines)
     for first, lines in reader.chunks():
-        matching = [line for line, _ in zip(cases_in, lines, strict=False)]
+        matching = list(islice(cases_in, len(lines)))
         if len(matching) < len(lines):
             raise ValueError(
                 f"There must be one answer for each case; from line {first + len(matching)} on there are more."

@@ -27,7 +27,7 @@ _HEAD = """# Conformance of other libraries
 
 What other libraries answer, compared with the right answers: every rounding boundary and its neighbours, all special
 values, all scale extremes (level 1 of the test vectors). *By choice* counts differences in what the standard leaves
-open (see {doc}`/howto/check-a-kernel`); *wrong* counts those that no choice explains. Of a block with an infinity two
+open (see {doc}`/reference/test-vectors`); *wrong* counts those that no choice explains. Of a block with an infinity two
 answers count as choices: NaN for the whole block, and the infinity alone, under the scale of the finite elements; a
 third one counts as wrong, though the standard says nothing of it. A finding names the one hypothesis, where there is
 one, that explains all wrong answers and all right ones. *Claims* are the modes that the call was taken to have. A

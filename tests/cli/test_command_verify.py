@@ -12,7 +12,7 @@ import pytest
 
 from mxnum.conformance import CHOICES
 
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "check-a-kernel.md"
+HOWTO = Path(__file__).parents[2] / "docs" / "howto"
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def test_what_cannot_be_read(run, tmp_path, answers):
     assert "must be answers for 5584 cases" in run("verify", answers, status=2)
 
 
-def programs():
-    return re.findall(r"```c\n(.*?)```", PAGE.read_text(), re.S)
+def programs(language="c", page="check-a-program.md"):
+    return re.findall(rf"```{language}\n(.*?)```", (HOWTO / page).read_text(), re.S)
 
 
 @pytest.mark.parametrize("index", [0, 1])
@@ -66,6 +66,39 @@ def test_the_c_programs_of_the_documentation(tmp_path, index):
     answer = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert answer.returncode == (1, 0)[index], answer.stdout + answer.stderr
     assert ("All 8 wrong answers are what rounding rna gives" in answer.stdout) == (index == 0)
+
+
+@pytest.fixture(params=[False, True], ids=["flushing", "mended"])
+def unit_is_mended(request, tmp_path):
+    """The unit of the documentation and its testbench, in this folder."""
+    if shutil.which("iverilog") is None:
+        pytest.skip("Icarus Verilog is not installed")
+    unit, testbench, mended = programs("systemverilog", "check-rtl.md")
+    if request.param:
+        unit = re.sub(r" *else value = .*// subnormal results become zero\n", lambda found: mended, unit)
+    (tmp_path / "mxfp4_dot.sv").write_text(unit)
+    (tmp_path / "testbench.sv").write_text(testbench)
+    return request.param
+
+
+FLUSHES = "All 17 wrong answers are what flushing subnormal results to zero gives"
+
+
+def test_the_unit_of_the_documentation(unit_is_mended, tmp_path):
+    pytest.importorskip("typer", reason="the extra cli is not installed")
+    commands = "".join(programs("sh", "check-rtl.md")).replace("mxnum ", f"{sys.executable} -m mxnum ")
+    answer = subprocess.run(["bash", "-c", commands], cwd=tmp_path, capture_output=True, text=True)
+    assert answer.returncode == (0 if unit_is_mended else 1), answer.stdout + answer.stderr
+    assert (FLUSHES in answer.stdout) != unit_is_mended
+
+
+def test_the_unit_of_the_documentation_with_cocotb(unit_is_mended, tmp_path):
+    pytest.importorskip("cocotb", reason="cocotb is not installed")
+    (tmp_path / "test_dot.py").write_text(programs("python", "check-rtl.md")[0])
+    (tmp_path / "run.py").write_text(programs("text", "check-rtl.md")[0])
+    answer = subprocess.run([sys.executable, "run.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert f"PASS={int(unit_is_mended)} FAIL={int(not unit_is_mended)}" in answer.stdout, answer.stdout + answer.stderr
+    assert (FLUSHES in answer.stdout) != unit_is_mended
 
 
 @pytest.mark.parametrize("operation", ["encode", "quantize", "scale", "dequantize", "dot"])

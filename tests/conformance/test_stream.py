@@ -6,6 +6,7 @@ import pytest
 
 from mxnum.conformance.stream import Incomplete, verify, write_vectors
 from mxnum.conformance.task import OPERATIONS, make_task
+from mxnum.conformance.text import CHUNK
 from tests.conformance.test_task import deciding
 
 
@@ -27,9 +28,10 @@ def test_the_vectors_own_answers_conform(operation, modes):
     assert report.task.header() == task.header()
 
 
-def test_answers_alone():
+@pytest.mark.parametrize("options", [{}, {"level": 2, "count": 2 * CHUNK + 1}])
+def test_answers_alone(options):
     task = make_task("encode", "mxfp4_e2m1")
-    whole, inputs = vectors(task), vectors(task, answers=False)
+    whole, inputs = vectors(task, **options), vectors(task, answers=False, **options)
     alone = b"\n".join(line.split()[-1] for line in whole.splitlines() if not line.startswith(b"#"))
     for given in (whole, inputs):
         assert verify(io.BytesIO(alone), io.BytesIO(given)).is_equal
