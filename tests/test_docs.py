@@ -280,3 +280,9 @@ def test_an_id_of_the_ledger_is_a_link_to_its_row(monkeypatch):
     assert [part["refuri"] for part in parts if hasattr(part, "attributes")] == ["claims.html#i6", "claims.html#m10"]
     rows = (DOCS / "claims.md").read_text()
     assert set(re.findall(r'<a id="(\w+)"></a>', rows)) == {claim.lower() for claim in CLAIMS}
+
+
+def test_every_extra_is_on_the_page_about_the_installation():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    rows = re.findall(r"^\| (`.*?) \|", (DOCS / "howto" / "install.md").read_text(), re.M)
+    assert {name for row in rows for name in re.findall(r"`(.*?)`", row)} == set(extras)
