@@ -166,6 +166,8 @@ def test_commands_exist_with_their_options(where, line):
     for words in split(line):
         words = [word for word in words if "=" not in word or word.startswith("-")] or words
         program, *rest = words
+        if program == ".":
+            continue
         name = program.split("/")[-1]
         if name.startswith("python") and rest[:1] == ["-m"]:
             module, *rest = rest[1:]
