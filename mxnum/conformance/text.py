@@ -68,7 +68,7 @@ def parse_lines(
     result = {
         f.name: np.zeros((len(lines), f.count), np.int64 if f.name in loose else code_dtype(f.bits)) for f in fields
     }
-    buses = [field for field in answers if field.kind == "element" and field.count > 1]
+    buses = [field for field in fields if field.kind == "element" and field.count > 1]
     for row, line in enumerate(lines):
         words = line.split()
         if buses and len(words) == total - sum(field.count - 1 for field in buses):

@@ -69,6 +69,20 @@ def test_answers_may_be_too_large():
         text.parse_lines(fields, [line.replace(b"A2", b"F" * 16)], 1, task.outputs)
 
 
+def test_codes_may_be_one_number():
+    # No test saw that the operands of dot products could not: buses were tried as answers alone.
+    task = make_task("dot", "mxfp6_e3m2:block=4", dot_blocks=1)
+    fields = (*task.inputs, *task.outputs)
+    one_by_one = b"7F 01 02 03 04 80 3F 3E 3D 3C 42000000\n"
+    as_buses = b"7f 103081 80 F3DFBF 42000000\n"
+    wanted, found = (text.parse_lines(fields, [line], 1, task.outputs) for line in (one_by_one, as_buses))
+    assert {name: column.tolist() for name, column in found.items()} == {
+        name: column.tolist() for name, column in wanted.items()
+    }
+    with pytest.raises(ValueError, match="must give 'b' as hexadecimal digits of 24 bits, not '1F3DFBF'"):
+        text.parse_lines(fields, [as_buses.replace(b"F3D", b"1F3D")], 1, task.outputs)
+
+
 def test_reader_keeps_line_numbers():
     stream = io.BytesIO(b"# mxnum-vectors 1\n# operation: encode\n#\n\n1 2\n# note\n\n3 4\n5 6\n")
     reader = text.Reader(stream)
