@@ -37,6 +37,8 @@ Choice = str | Iterable[str] | Callable[[str, nn.Module], bool]
 _ATTRIBUTE = "_mx_emulation"
 #: Why attention was left alone.
 _UNNAMED = "calls scaled_dot_product_attention, which is emulated where attention= names the module"
+#: Why a part of attention was left alone: the whole reads its parameters, and never calls it.
+_PART = "is inside a MultiheadAttention that is left out"
 #: Where encoders of torch look whether they may.
 _FAST_PATHS = (
     (nn.TransformerEncoderLayer, "activation_relu_or_gelu"),
@@ -197,19 +199,21 @@ def emulate(
     emulation = Emulation(seed_of(seed), worker_of(worker))
     recipe_of, chosen, attends = _recipes(recipe), _choice("filter", filter), _choice("attention", attention)
     found: list[tuple[str, nn.Module, str, How]] = []
-    inside: tuple[str, ...] = ()
+    emulated: tuple[str, ...] = ()  # what the names of parts of a MultiheadAttention begin with; and of any
+    attentions: tuple[str, ...] = ()
     for name, module in model.named_modules():
         if isinstance(module, Emulated):
             raise ValueError(
                 f"Argument 'model' must not have emulated modules, but {name!r} is one: restore() it first."
             )
-        if inside and name.startswith(inside):
+        if name.startswith(emulated):
             continue
+        is_part, within = name.startswith(attentions), f"{name}." if name else ""
         is_attention = attends is not None and attends(name, module)
         kind = kind_of(module, is_attention)
         calls = kind is None and _calls_attention(module)
         if kind == "multihead_attention":
-            inside += (f"{name}." if name else "",)
+            attentions += (within,)
         if kind is None and not calls and next(module.parameters(recurse=False), None) is None:
             continue
         if chosen is not None and not chosen(name, module):
@@ -217,11 +221,12 @@ def emulate(
         wanted = recipe_of(name, module)
         if wanted is None:
             continue
-        reason = _UNNAMED if calls else why_not(module, kind, accumulate)
+        reason = _UNNAMED if calls else _PART if is_part else why_not(module, kind, accumulate)
         if reason is not None or kind is None:
             emulation.left_alone[name] = f"({type(module).__name__}) {reason}"
             continue
         found.append((name, module, kind, How(Recipe.of(wanted), accumulate, gradient)))
+        emulated += (within,) * (kind == "multihead_attention")
     for pattern in _unused(recipe_of) + _unused(chosen) + _unused(attends):
         raise ValueError(f"Pattern {pattern!r} must match the name of a module of the model.")
     for name, module, kind, how in found:  # nothing was changed before all was understood

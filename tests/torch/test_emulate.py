@@ -334,6 +334,19 @@ def test_layers_that_are_left_alone_say_why():
     assert str(emulation).startswith("No module is emulated. Left alone: grouped (Conv1d) convolves in groups; ")
 
 
+@pytest.mark.parametrize("options", [{"filter": lambda name, module: isinstance(module, nn.Linear)},
+                                     {"recipe": {"*.self_attn": None, "*": "mxint8"}}])  # fmt: skip
+def test_parts_of_attention_that_is_left_out_say_so(options):
+    """They were not listed: a filter was not asked for them, and each test had one for all or for no part."""
+    model = nn.Sequential(nn.TransformerEncoderLayer(32, 2, 64), nn.MultiheadAttention(32, 2))
+    emulation = mxt.emulate(model, filter=options.get("filter"), recipe=options.get("recipe", "mxint8"))
+    assert {"0.linear1", "0.linear2"} <= set(emulation.modules)
+    reason = "(NonDynamicallyQuantizableLinear) is inside a MultiheadAttention that is left out"
+    left = ["0.self_attn.out_proj"] + ["1.out_proj"] * ("filter" in options)
+    assert emulation.left_alone == dict.fromkeys(left, reason)
+    assert mxt.emulate(nn.MultiheadAttention(32, 2)).left_alone == {}
+
+
 def test_convolutions_have_no_defined_sums():
     emulation = mxt.emulate(nn.Sequential(nn.Conv1d(4, 4, 3), nn.Linear(6, 2)), "mxint8", accumulate="block")
     assert emulation.unknown == "Left alone: 0 (Conv1d) has sums of torch alone."
