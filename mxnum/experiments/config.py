@@ -88,6 +88,7 @@ class Experiment:
         errors.choose("initialization", self.initialization, ("uniform", "xavier"))
         errors.choose("optimizer", self.optimizer, ("adam", "sgd"))
         errors.choose("gelu", self.gelu, ("exact", "tanh"))
+        object.__setattr__(self, "precision", Recipe.of(self.precision))
         for name in ("width", "layers", "batch", "steps"):
             errors.integer(name, getattr(self, name), 1, 1 << 40)
         for name in ("rate", "w1_rate", "beta_rate", "w1_start"):
@@ -128,7 +129,7 @@ class Experiment:
         inner = {f.name for f in fields(Precision)} & set(changes)
         known(dict.fromkeys(set(changes) - inner), Experiment, "an experiment")
         if inner:
-            precision = changes.pop("precision", self.precision)
+            precision = Recipe.of(changes.pop("precision", self.precision))
             changes["precision"] = replace(precision, **{name: changes.pop(name) for name in inner})
         return replace(self, **changes)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -254,7 +254,7 @@ def train(
         "cpu"; "amx" or "avx512_bf16", a CPU with products in bfloat16; or "cuda", the current GPU, by CuPy. The
         trajectories differ in their last bits, and so in the end.
     """
-    training = Training(experiment, seeds, machine_named(machine))
+    training = Training(experiment, _checked(seeds), machine_named(machine))
     if checkpoint is not None and checkpoint.exists():
         load(training, checkpoint)
     elif state is not None:
@@ -280,6 +280,13 @@ def train(
     elif checkpoint is not None:
         checkpoint.unlink(missing_ok=True)
     return training.runs
+
+
+def _checked(seeds: Any) -> tuple[int, ...]:
+    errors.require_type(isinstance(seeds, Iterable), "seeds", "a list of integers", seeds)
+    checked = tuple(errors.integer("seeds", seed, 0, (1 << 63) - 1) for seed in seeds)
+    errors.require(bool(checked), "seeds", "a list of at least one integer", checked)
+    return checked
 
 
 def _rounded_in_place(parameters: Parameters, format: str, machine: Machine) -> None:

@@ -2,6 +2,7 @@ import pytest
 
 from mxnum.experiments.config import (
     BFLOAT16,
+    FLOAT32,
     Experiment,
     Injection,
     Operand,
@@ -30,6 +31,17 @@ def test_changes_reach_the_precision():
     assert experiment.but(vector_rounding="rna").precision.bf16 == 2
     assert Precision().is_float32
     assert not experiment.precision.is_float32
+
+
+def test_precision_is_a_recipe_or_what_people_write_for_one():
+    """It was not converted, and failed as an attribute of a str: tests gave recipes alone."""
+    for written in ("mxfp8_e4m3", {"uniform": "mxfp8_e4m3", "gamma": "float32", "beta": "float32"}):
+        assert Experiment(precision=written).precision == uniform_precision("mxfp8_e4m3", layer_norm=FLOAT32).but(
+            vector="float32"
+        )
+    assert Experiment().but(precision="mxint8", gamma="mxint8").precision.beta == FLOAT32
+    with pytest.raises(TypeError, match="must be a Recipe, a name, a format or a mapping, not None"):
+        Experiment(precision=None)
 
 
 def test_hidden_widths():

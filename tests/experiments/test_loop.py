@@ -36,6 +36,20 @@ def test_a_loss_falls():
     assert np.mean(run.losses[-10:]) < 0.2 * run.losses[0]
 
 
+@pytest.mark.parametrize(
+    ("seeds", "message"),
+    [
+        (1, "Argument 'seeds' must be a list of integers, not 1"),
+        ((1.5,), "Argument 'seeds' must be an integer, not 1.5"),
+        ((-1,), "Argument 'seeds' must be between 0 and"),
+        ((), "Argument 'seeds' must be a list of at least one integer"),
+    ],
+)
+def test_wrong_seeds_are_refused_in_a_sentence(seeds, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        train(SMALL, seeds)
+
+
 def test_resume_gives_the_same_trajectory(tmp_path):
     injected = SMALL.but(injection=Injection(0.1, 0.5), gamma=Operand("mxfp4_e2m1", rounding="sr"))
     for experiment in (SMALL, injected, SMALL.but(optimizer="sgd", momentum=0.9)):
