@@ -60,7 +60,8 @@ def float_array(argument: str, value: Any, *, anywhere: bool = False) -> tuple[A
         return array, source
     name = array.dtype.name
     if name not in FLOATS:
-        raise TypeError(f"Argument {argument!r} must be an array of {errors.joined(FLOATS)}, not {name}.")
+        got = "strings" if array.dtype.kind in "SUT" else name
+        raise TypeError(f"Argument {argument!r} must be an array of {errors.joined(FLOATS)}, not {got}.")
     errors.require(not isinstance(array, DeviceArray), argument, "in native byte order", array.dtype.str)
     return array.astype(array.dtype.newbyteorder("=")), FLOATS[name]
 

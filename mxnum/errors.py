@@ -52,9 +52,21 @@ def choose(argument: str, value: Any, accepted: Sequence[str]) -> str:
     if isinstance(value, str) and value in accepted:
         return str(value)
     message = f"Argument {argument!r} must be one of {[str(a) for a in accepted]}, not {value!r}"
-    close = difflib.get_close_matches(value, accepted, n=1) if isinstance(value, str) else []
-    hint = f"; did you mean {str(close[0])!r}?" if close else "."
-    raise (ValueError if isinstance(value, str) else TypeError)(message + hint)
+    raise (ValueError if isinstance(value, str) else TypeError)(message + _guess(value, accepted))
+
+
+def choose_name(where: str, name: Any, accepted: Sequence[str]) -> str:
+    """The same for the name of a keyword or of a key itself; `where` says of what: "an operand"."""
+    if name in accepted:
+        return str(name)
+    raise ValueError(f"Name {name!r} in {where} must be one of {list(accepted)}{_guess(name, accepted)}")
+
+
+def _guess(value: Any, accepted: Sequence[str]) -> str:
+    """The end of a sentence that lists what is accepted: the one that is close, or that the value ends with."""
+    text = value if isinstance(value, str) else ""
+    close = difflib.get_close_matches(text, accepted, n=1) or [a for a in accepted if text.endswith(f"_{a}")]
+    return f"; did you mean {str(close[0])!r}?" if close else "."
 
 
 def choose_member(argument: str, value: Any, members: Iterable[Member]) -> Member:

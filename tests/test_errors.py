@@ -27,6 +27,8 @@ CASES = {
     "unknown nonfinite": (lambda: mx.quantize(X, "mxint8", nonfinite="ignore"), "'nonfinite' must be one of"),
     "encode has no block policy": (lambda: mx.encode(X, "e4m3", nonfinite="block"), "must be one of ['element', 'raise'], not 'block'"),
     "unknown element": (lambda: mx.encode(X, "e4m4"), "'element' must be one of .* did you mean 'e4m3'?"),
+    "a format for an element": (lambda: mx.encode(X, "mxfp4_e2m1"), "'element' must be one of .* not 'mxfp4_e2m1'; did you mean 'e2m1'?"),
+    "strings": (lambda: mx.quantize(np.array(["12.5"]), "mxint8"), "'x' must be an array of float64, float32, bfloat16 or float16, not strings."),
     "unknown dtype": (lambda: Q.dequantize("float8"), "'dtype' must be one of ['float64', 'float32', 'bfloat16', 'float16'], not 'float8'"),
     "integer dtype": (lambda: Q.dequantize(np.int32), "'dtype' must be one of"),
     "dtype that is none": (lambda: Q.dequantize(object()), "'dtype' must be one of"),

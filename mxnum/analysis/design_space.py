@@ -92,7 +92,7 @@ class Exploration:
     def ranked(self, **wanted: Any) -> list[Candidate]:
         """Candidates by normalized R-MSE, the best first; only those with the fields given: ``asymmetric=False``."""
         for name in wanted:
-            errors.choose("wanted", name, _SELECTABLE)
+            errors.choose_name("a candidate", name, _SELECTABLE)
         chosen = [c for c in self.candidates if all(getattr(c, name) == value for name, value in wanted.items())]
         return sorted(chosen, key=lambda c: (math.isnan(c.normalized_rmse), c.normalized_rmse, c.bits_per_element))
 

@@ -160,7 +160,8 @@ class Recipe:
     activations: Operand = FLOAT32
     weights_backward: Operand = FLOAT32
     activations_backward: Operand = FLOAT32
-    #: Output gradients, in the product that gives the input's gradient; and in the other one too, unless
+    #: Output gradients, in the product that gives the input's gradient; and in the one that gives the weight's, too,
+    #: unless `gradients_for_weights` says otherwise.
     gradients: Operand = FLOAT32
     gamma: Operand = FLOAT32
     beta: Operand = FLOAT32
@@ -169,7 +170,7 @@ class Recipe:
     vector_rounding: Literal["rne", "rna"] = "rne"
     #: Whether `vector` rounds the input and output of the activation.
     round_activation: bool = True
-    #: the product that gives the weight's gradient takes them otherwise; None: as `gradients`.
+    #: Output gradients in the product that gives the weight's gradient; None: as `gradients`.
     gradients_for_weights: Operand | None = None
     #: Whether layer norm rounds each of its steps, as microxcaling does, and not its input and output alone. Only in
     #: `mxnum.torch`.
@@ -363,7 +364,7 @@ def known(table: dict[str, Any], kind: Any, where: str, also: tuple[str, ...] = 
     """The table, if it has only names that `kind` has; else ValueError."""
     names = [f.name for f in fields(kind)] + list(also)
     for name in table:
-        errors.choose(f"name in {where}", name, names)
+        errors.choose_name(where, name, names)
     return table
 
 

@@ -103,6 +103,8 @@ def test_ranking_and_frontier():
     assert [c.bits_per_element for c in front] == sorted({c.bits_per_element for c in front})
     with pytest.raises(ValueError, match="did you mean 'rounding'"):
         found.ranked(roundings="rne")
+    with pytest.raises(ValueError, match=r"^Name 'by' in a candidate must be one of \['format', .*\]\.$"):
+        found.ranked(by="bias")
     with pytest.raises(ValueError, match="'wanted' must be fields that some candidate has"):
         found.best(format="mxint8")
 

@@ -76,7 +76,7 @@ WRONG = {
     "none": (lambda: Recipe.of(None), "Argument 'recipe' must be a Recipe, a name, a format or a mapping, not None"),
     "field": (lambda: Recipe.of({"weight": "mxint8"}), "did you mean 'weights'"),
     "operand": (lambda: Recipe(weights=3), "must be a format, 'float32', a mapping or an Operand, not 3"),
-    "key": (lambda: Recipe(weights={"fmt": "mxint8"}), "name in an operand"),
+    "key": (lambda: Recipe(weights={"fmt": "mxint8"}), r"^Name 'fmt' in an operand must be one of \['format', "),
     "turned": (lambda: Recipe(weights=Operand("mxint8", transform="hadamard")), "'activations.transform' must be 'had"),
     "transform": (lambda: Operand("mxint8", transform="fourier"), "Argument 'transform' must be one of"),
     "two": (lambda: Operand("mxint8", block_size=2, block_shape=(2, 2)), "must not be given together"),
