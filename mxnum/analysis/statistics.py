@@ -146,7 +146,7 @@ class Statistics:
 
     @property
     def bias(self) -> Any:
-        """Mean of x_q - x."""
+        """Mean of x_q - x, in the unit of x; `gain` is the relative one."""
         return _ratio(self.sum_error, self.compared)
 
     @property
@@ -172,6 +172,8 @@ class Statistics:
             )
             clamping = int(np.count_nonzero(np.nan_to_num(clamp) > 0))
             return f"<Statistics of {np.shape(self.size)} groups: {spread}; {clamping} of {clamp.size} clamp>"
+        if self.measured == 0:
+            return f"<Statistics of {self.size} elements: nothing measured, since no block without NaN holds a number>"
         excluded = self.size - self.compared
         return (
             "\n".join(
