@@ -86,6 +86,7 @@ def checked_tensor_scale(
         return None
     errors.require(value is not None, "tensor_scale", f"given for {fmt.name}", value)
     if isinstance(value, float | int) and not isinstance(value, bool):
+        errors.require(isinstance(value, float) or abs(value) < 1 << 128, "tensor_scale", "a float32 number", value)
         units = value * 2.0**149  # (of the subnormal numbers, of which a processor may be told to make zeros)
         with np.errstate(all="ignore"):
             code = np.uint32(units) if 0 < units < 1 << 23 else np.float32(value).view(np.uint32)

@@ -216,7 +216,7 @@ def _check_blocks(
     for name, options in ((first, a), (second, b)):
         if options is None:
             raise ValueError(f"Argument {name!r} must not be None with accumulate='block'.")
-    sizes = [options.get("block_size", options["format"].block) for options in (a, b) if options is not None]
+    sizes = [(options.get("block_size") or options["format"].block) for options in (a, b) if options is not None]
     accepted = f"in blocks of {sizes[1]} like {second!r} with accumulate='block'"
     errors.require(sizes[0] == sizes[1], first, accepted, sizes[0])
 

@@ -466,6 +466,8 @@ def _settings(
     used_range = errors.choose_member("offset_range", offset_range, OffsetRange)
     if offset is not None and not is_power:
         raise ValueError(f"Argument 'offset' must be left out for {fmt.name}, whose scales are {fmt.scales}.")
+    if scales_given and scale_rule is not None:
+        raise errors.exclusive("scale_rule", "scales")
     if offset is None and used_range.is_half:
         raise ValueError("Argument 'offset_range' must be left out unless offset='float16' is given.")
     return Settings(
@@ -491,14 +493,15 @@ def _random(
         stream = errors.integer("stream", stream, 0, _LARGEST_WORD)
     if not (type(first) is int and 0 <= first <= _LARGEST_INDEX):  # (quick)
         first = errors.integer("first", first, 0, _LARGEST_INDEX)
+    of_seed = "seed" if seed is not None else "stream" if stream else "first" if first else None
     if not rounding.is_stochastic:
-        if random_bits is None and seed is None and sr_bits == 30:
-            return None
-        name = "random_bits" if random_bits is not None else "seed" if seed is not None else "sr_bits"
-        raise ValueError(f"Argument {name!r} must be left out unless rounding='sr'.")
+        name = "random_bits" if random_bits is not None else of_seed or ("sr_bits" if sr_bits != 30 else None)
+        if name is not None:
+            raise ValueError(f"Argument {name!r} must be left out unless rounding='sr'.")
+        return None
     if random_bits is not None:
-        if seed is not None:
-            raise errors.exclusive("seed", "random_bits")
+        if of_seed is not None:
+            raise errors.exclusive(of_seed, "random_bits")
         words = as_array("random_bits", random_bits)
         others = "; mxnum.interop.torch takes integers of any type" if is_tensor(random_bits) else ""
         errors.require_dtype("random_bits", words.dtype, np.dtype(np.uint32), others)

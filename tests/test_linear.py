@@ -91,6 +91,12 @@ def test_an_operand_left_unquantized(kind):
     assert gradients.weight.tobytes() == mx.matmul(g[0].T, x[0], accumulate="sequential").tobytes()
 
 
+def test_a_block_size_of_none_is_that_of_the_format():
+    want, _ = mx.linear_forward(X, W)
+    got, _ = mx.linear_forward(X, W, activations={"format": "mxfp8_e4m3", "block_size": None})
+    assert np.array_equal(got, want)
+
+
 def test_shapes_that_are_empty_or_vectors():
     y, context = mx.linear_forward(X[0, 0], W)
     assert y.shape == (7,)

@@ -452,3 +452,28 @@ def test_dequantize_function_and_numpy_protocol():
     assert np.array_equal(np.asarray(q), q.dequantize())
     assert np.asarray(q, dtype=np.float64).dtype == np.float64
     assert mx.dequantize(q, ml_dtypes.bfloat16).dtype == ml_dtypes.bfloat16
+
+
+SR = {"rounding": "sr", "random_bits": np.zeros((2, 32), np.uint32)}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"stream": 5}, "'stream' must be left out unless rounding='sr'"),
+        ({"first": 9}, "'first' must be left out unless rounding='sr'"),
+        ({**SR, "stream": 5}, "'stream' must not be given together with 'random_bits'"),
+        ({**SR, "first": 9}, "'first' must not be given together with 'random_bits'"),
+        ({"scales": np.full((2, 1), 127, np.uint8), "scale_rule": "ceil"}, "'scale_rule' must not be given together with 'scales'"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("function", [mx.quantize, mx.fake_quantize])
+def test_what_would_decide_nothing_is_refused(function, options, says):
+    with pytest.raises(ValueError, match=says):
+        function(np.ones((2, 32)), "mxfp8_e4m3", **options)
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400), 1 << 128, 1e300])
+def test_a_tensor_scale_that_is_no_float32(number):
+    with pytest.raises(ValueError, match="'tensor_scale' must be a float32 number, not "):
+        mx.quantize(np.ones(3), "nvfp4", tensor_scale=number)

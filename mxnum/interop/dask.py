@@ -36,7 +36,7 @@ def quantize(x: Any, format: str | MXFormat, **options: Any) -> MXChunks:
     Takes the keywords of `mxnum.quantize` except `arithmetic`, `offset`, `scales`, `out`, and `seed`: which random word
     an element gets would depend on the chunks. `random_bits` may be a dask array of uint32. A tensor scale (``nvfp4``)
     is one for all chunks: a number that is given, or found in a pass of its own. Mistakes raise here, but for what only
-    the numbers tell (``nonfinite="raise"``).
+    the numbers tell (``nonfinite="raise"``, which names the index within its chunk).
     """
     inputs, tensor, settings, fmt, array = _prepared(x, options, format)
     blocks = settings["blocks"]
@@ -68,6 +68,8 @@ def _prepared(x: Any, options: dict[str, Any], format: str | MXFormat) -> Any:
 def _tensor_scale(array: Any, fmt: MXFormat, given: Any) -> Any:
     """One tensor scale for all chunks, as a dask array without axes."""
     array_module = errors.package("dask.array", "distributed")
+    if array.size == 0:
+        given = 1
     if given is not None:
         return array_module.from_array(np.asarray(given, np.float32))
     largest = array.map_blocks(_finite_magnitudes, dtype=np.float64, meta=np.empty((0,) * array.ndim)).max()

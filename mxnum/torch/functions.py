@@ -137,11 +137,17 @@ def fake_quantize(
     whose bits are those of stream 8 `stream` there.
     """
     _check(x=x)
-    errors.require_type(isinstance(axis, int), "axis", "an integer", axis)
-    axis = axis - x.ndim if 0 <= axis < x.ndim else axis  # (those counted from the front are of convolutions)
+    axis = _from_the_end(axis, x)
     text, is_stochastic = _operand_ready(format, tuple(operand.items()))
     clipped = errors.choose("gradient", gradient, GRADIENTS) == "clipped"
     return _fake_quantize(x, text, axis, 0, clipped, _key(is_stochastic, seed, stream))
+
+
+def _from_the_end(axis: int, x: Tensor) -> int:
+    """The axis counted from the end; operations take those counted from the front for a convolution's."""
+    errors.require_type(isinstance(axis, int), "axis", "an integer", axis)
+    errors.require(-x.ndim <= axis < x.ndim or not x.ndim, "axis", f"between {-x.ndim} and {x.ndim - 1}", axis)
+    return axis - x.ndim if axis >= 0 else axis
 
 
 def quantize(x: Tensor, format: str | MXFormat | Operand, *, axis: int = -1, **operand: Any) -> mx.MXArray:
@@ -154,6 +160,7 @@ def quantize(x: Tensor, format: str | MXFormat | Operand, *, axis: int = -1, **o
     seed, stream = operand.pop("seed", None), operand.pop("stream", 0)
     how = replace(how, **known(operand, Operand, "an operand", ("seed", "stream"))) if operand else how
     _refuse_alone(how)
+    axis = _from_the_end(axis, x)
     drawn = OperandKey(*_key(how.is_stochastic, seed, stream)[:3]).keywords(how, 0, x.numel())
     return mx.quantize(x.detach(), how.mx_format, **how.keywords(axis), **drawn)
 

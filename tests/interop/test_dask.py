@@ -97,6 +97,12 @@ def test_chunks_do_not_show_where_scales_are_floats(da, fmt):
     assert np.array_equal(faked, mx.fake_quantize(x, fmt), equal_nan=True)
 
 
+def test_nothing(da):
+    nothing = np.zeros((0, 64), np.float32)
+    for fmt in ("nvfp4", "mxfp8_e4m3"):
+        assert mx_dask.quantize(da.from_array(nothing, chunks=(2, 32)), fmt).compute().equals(mx.quantize(nothing, fmt))
+
+
 def test_a_tensor_scale_may_be_given_and_words_with_it(da):
     x = samples.generator("dask tensor scale").standard_normal((4, 128)).astype(np.float32)
     lazy, words = da.from_array(x, chunks=(2, 64)), reference.random_words((4, 128), seed=3)
