@@ -79,12 +79,11 @@ def explore(
         found.to_csv(csv)
     if plot is not None and found.candidates:
         write_figure(plot, lambda: _draw(found))
-    shown = found.frontier() if frontier else found.ranked()
-    shown = shown[:top] if top and not frontier else shown
     if as_json:
-        print_json({**found.as_dict(), **({"frontier": _rows(shown)} if frontier else {})})
+        print_json({**found.as_dict(), **({"frontier": _rows(found.frontier())} if frontier else {})})
     else:
-        _print(found, shown)
+        shown = found.frontier() if frontier else found.ranked()
+        _print(found, shown[:top] if top else shown)
     if not found.complete:
         raise typer.Exit(INTERRUPTED)
 

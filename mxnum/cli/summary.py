@@ -51,7 +51,8 @@ class FloatSummary:
         self.blocks = self.nan_blocks = self.blocks_beyond_max = self.beyond_max = self.clamped = self.underflowed = 0
         self.zero_blocks = self.subnormal_scales = self.largest_scales = 0
         self.tensor_scale: Any = None
-        self.squared_error = self.squared = 0.0
+        self.compared = 0
+        self.error = self.error_times_x = self.squared_error = self.squared = 0.0
 
     def add(self, x: Array) -> None:
         """Count one piece."""
@@ -84,6 +85,9 @@ class FloatSummary:
         self.blocks += got.blocks
         self.nan_blocks += got.nan_blocks
         self.blocks_beyond_max += got.blocks_beyond_max
+        self.compared += got.compared
+        self.error += got.sum_error
+        self.error_times_x += got.sum_error_x
         self.squared_error += got.sum_error2
         self.squared += got.sum_x2
         self.subnormal_scales += got.subnormal_scales
@@ -111,10 +115,12 @@ class FloatSummary:
                 "blocks with an element beyond max": self.blocks_beyond_max,
                 "elements beyond max": self.beyond_max,
                 "elements clamped": self.clamped,
-                "elements underflown to zero": self.underflowed,
+                "elements that underflowed to zero": self.underflowed,
             }
             if 0 < self.squared < np.inf:
                 facts["relative root mean square error"] = (self.squared_error / self.squared) ** 0.5
+                facts["bias"] = self.error / self.compared
+                facts["gain"] = 1 + self.error_times_x / self.squared
         return facts
 
     def _of_scales(self, fmt: MXFormat) -> dict[str, Any]:

@@ -29,11 +29,13 @@ def test_json_is_the_ranking(run, tmp_path, weights):
 
 def test_table(run, tmp_path, weights):
     printed = run("explore", tmp_path / "x.npy", *FEW, "--top", 3)
-    best = explore(weights, **CHOICES).best()
-    lines = printed.splitlines()
+    best, lines = explore(weights, **CHOICES).best(), printed.splitlines()
     assert lines[0].strip() == "24 candidates; all elements"
     assert [line.split()[0] for line in lines if line.strip().startswith("mx")] == [best.format] * 3
     assert f"{best.normalized_rmse:.3g}" in printed
+    for top in (1, 2):
+        front = run("explore", tmp_path / "x.npy", *FEW, "--block-size", 16, "--frontier", "--top", top)
+        assert sum(line.strip().startswith("mx") for line in front.splitlines()) == top
     assert "3072 of 6144 elements" in run("explore", tmp_path / "x.npy", *FEW, "--sample", 2048)
     assert (
         len([s for s in run("explore", tmp_path / "x.npy", *FEW, "--top", 0).splitlines() if s.strip()[:2] == "mx"])
