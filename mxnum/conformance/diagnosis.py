@@ -17,7 +17,7 @@ import numpy as np
 from mxnum.conformance.answers import fits
 from mxnum.conformance.expected import expected, is_nan_scale, scaled, tensor_scales
 from mxnum.conformance.grid import as_magnitudes
-from mxnum.conformance.hypotheses import Hypothesis, hypotheses, pairs
+from mxnum.conformance.hypotheses import Hypothesis, hypotheses, pairs, stuck_bits
 from mxnum.conformance.judge import BUG, LABELS, UNJUDGED, class_names, classify, wrong_codes
 from mxnum.conformance.task import Columns, Field, Task
 from mxnum.dtypes import Array, code_dtype
@@ -79,10 +79,14 @@ class _Tried:
     elsewhere: bool = False
 
 
+def _singles(task: Task) -> list[Hypothesis]:
+    return [*hypotheses(task), *stuck_bits(task)]
+
+
 class Diagnosis:
     """Fed with judged batches; says at the end what explains them all."""
 
-    def __init__(self, task: Task, made: Callable[[Task], Iterable[Hypothesis]] = hypotheses) -> None:
+    def __init__(self, task: Task, made: Callable[[Task], Iterable[Hypothesis]] = _singles) -> None:
         self.task, self._made = task, made
         self._alive: list[_Tried] | None = None  # None until the first bug
         self._kept: list[tuple[Columns, Columns, Columns]] = []

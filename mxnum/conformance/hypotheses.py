@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -71,6 +72,24 @@ def hypotheses(task: Task) -> list[Hypothesis]:
             name = f"the right codes with other bits above their lowest {field.bits}"
             found.append(Hypothesis(name, field.name, _other_bits_above(field)))
     return found
+
+
+def stuck_bits(task: Task) -> Iterator[Hypothesis]:
+    """Codes with one bit that never changes. (That of a class of cases alone would be another mistake.)"""
+
+    def stuck(field: Field, bit: int, at: int) -> Answer:
+        def answer(task: Task, inputs: Columns) -> Array:
+            code = right(task, inputs, field.name)
+            mask = code.dtype.type(1 << bit)
+            return np.asarray(code | mask if at else code & ~mask)
+
+        return answer
+
+    for field in task.outputs:
+        if field.kind != "float":
+            for bit, at in product(range(field.bits), (0, 1)):
+                what = "scales" if field.kind == "scale" else "codes"
+                yield Hypothesis(f"the right {what} with bit {bit} stuck at {at}", field.name, stuck(field, bit, at))
 
 
 def pairs(task: Task) -> Iterator[Hypothesis]:
@@ -403,20 +422,40 @@ def _values(task: Task) -> Iterator[tuple[str, Answer]]:
     def value(task: Task, inputs: Columns) -> Array:
         return right(task, inputs, "value")
 
-    def at_other_scales(change: Callable[[Array], Array]) -> Answer:
-        return lambda t, i: value(t, {**i, "scale": change(i["scale"].astype(np.int64)).astype(np.uint8)})
-
     def with_zero(task: Task, inputs: Columns) -> Array:
         bits = value(task, inputs)
         return np.where(inputs["scale"] == 0, bits & bits.dtype.type(1 << (task.source.bits - 1)), bits)
 
     yield from _without_subnormals(task)
     yield "reading scale 0x00 as zero", with_zero
-    yield "reading scale 0x00 as 2^-126", at_other_scales(lambda s: np.maximum(s, 1))
-    yield "reading scale 0xFF as 2^127", at_other_scales(lambda s: np.minimum(s, 254))
-    yield "a scale that is 1 higher", at_other_scales(lambda s: np.where(s < 254, s + 1, s))
-    yield "a scale that is 1 lower", at_other_scales(lambda s: np.where((s > 0) & (s < 255), s - 1, s))
-    yield "no scale at all", at_other_scales(lambda s: np.full_like(s, E8M0.bias))
+    yield from _ends_of_scales_misread()
+    yield "a scale that is 1 higher", _values_at(lambda s: np.where(s < 254, s + 1, s))
+    yield "a scale that is 1 lower", _values_at(lambda s: np.where((s > 0) & (s < 255), s - 1, s))
+    yield "no scale at all", _values_at(lambda s: np.full_like(s, E8M0.bias))
+    yield "a scale code read as a signed byte", _at_signed_scales
+
+
+def _values_at(change: Callable[[Array], Array]) -> Answer:
+    """The right values at other scales, in dot products of both operands."""
+
+    def answer(task: Task, inputs: Columns) -> Array:
+        names = {"scale", "a_scale", "b_scale"} & set(inputs)
+        others = {name: change(inputs[name].astype(np.int64)).astype(np.uint8) for name in names}
+        return right(task, {**inputs, **others}, "value")
+
+    return answer
+
+
+def _ends_of_scales_misread() -> Iterator[tuple[str, Answer]]:
+    yield "reading scale 0x00 as 2^-126", _values_at(lambda s: np.maximum(s, 1))
+    yield "reading scale 0xFF as 2^127", _values_at(lambda s: np.minimum(s, 254))
+
+
+def _at_signed_scales(task: Task, inputs: Columns) -> Array:
+    exponent = inputs["scale"].view(np.int8).astype(np.int64) - E8M0.bias
+    with np.errstate(all="ignore"):
+        values = np.ldexp(np.array(task.element.values())[inputs["code"]], exponent)
+        return as_bits(values.astype(numpy_dtype(task.source)), task.source)
 
 
 def _without_subnormals(task: Task) -> Iterator[tuple[str, Answer]]:
@@ -455,7 +494,14 @@ def _dots(task: Task) -> Iterator[tuple[str, Answer]]:
     def accumulated(mode: Accumulate) -> Answer:
         return lambda t, i: value(replace(t, accumulate=mode), i)
 
+    def with_zero(task: Task, inputs: Columns) -> Array:
+        zero = {side: np.repeat(inputs[f"{side}_scale"] == 0, task.block, axis=1) for side in ("a", "b")}
+        return value(task, {**inputs, **{side: np.where(zero[side], np.uint8(0), inputs[side]) for side in zero}})
+
     yield from _without_subnormals(task)
+    if task.format.scale.power_of_two:
+        yield "reading scale 0x00 as zero", with_zero
+        yield from _ends_of_scales_misread()
     for mode in (Accumulate.EXACT, Accumulate.BLOCK, Accumulate.SEQUENTIAL):
         if mode != task.accumulate and (task.format.scale.power_of_two or not mode.by_block):
             yield f"accumulation {mode}", accumulated(mode)

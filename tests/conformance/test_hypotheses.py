@@ -7,7 +7,7 @@ import pytest
 
 from mxnum.conformance.cases import cases
 from mxnum.conformance.expected import expected
-from mxnum.conformance.hypotheses import hypotheses, pairs, right
+from mxnum.conformance.hypotheses import hypotheses, pairs, right, stuck_bits
 from mxnum.conformance.task import OPERATIONS, make_task
 
 #: The fields in which float32 numbers below 2^-126 are like zero, whatever reads them.
@@ -39,6 +39,17 @@ def test_the_answers_that_are_right_for_a_scale_that_is_not():
     x = np.full((1, 32), 4, np.float32).view(np.uint32)
     assert right(task, {"x": x, "scale": np.array([[126]], np.uint8)}, "codes").tolist() == [[7] * 32]
     assert right(task, {"x": x}, "scale").tolist() == [[127]]
+
+
+def test_each_bit_of_scales_and_codes_may_be_stuck():
+    task = make_task("quantize", "mxfp4_e2m1")
+    found = {one.name: one for one in stuck_bits(task)}
+    assert len(found) == 2 * (8 + 4)
+    x = np.full((1, 32), -3, np.float32).view(np.uint32)  # scale 0x7E, codes 0xF
+    inputs = {"x": x, "scale": np.array([[126]], np.uint8)}
+    assert found["the right scales with bit 6 stuck at 0"].answer(task, inputs).tolist() == [[62]]
+    assert found["the right scales with bit 7 stuck at 1"].answer(task, inputs).tolist() == [[254]]
+    assert found["the right codes with bit 3 stuck at 0"].answer(task, inputs).tolist() == [[7] * 32]
 
 
 @pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "nvfp4"])
