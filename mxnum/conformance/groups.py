@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from mxnum.conformance.answers import fits
+from mxnum.conformance.chances import Chance
 from mxnum.conformance.grid import as_magnitudes
+from mxnum.conformance.hypotheses import right
 from mxnum.conformance.judge import Judgement, class_names, wrong_codes
 from mxnum.conformance.task import Columns, Task
 from mxnum.conformance.words import ordinal
@@ -79,6 +81,18 @@ def _or_none(known: Array, values: Array) -> Array:
     return result
 
 
+def mistaken(task: Task, inputs: Columns, answers: Columns, labels: Columns) -> Counter[str]:
+    """Wrong codes by what came and what was wanted at the scale that was answered; not those of a NaN without code."""
+    name = task.outputs[-1].name
+    got, wanted = answers[name], right(task, {**inputs, **answers}, name)
+    bad = wrong_codes(labels[name]) & fits(got, task.element.bits)
+    if task.element.nan_code is None:
+        bad &= ~np.isnan(as_magnitudes(inputs["x"], task.source))
+    pairs, counts = np.unique(np.stack([got[bad], wanted[bad]], axis=1), axis=0, return_counts=True)
+    texts = [" for ".join(Chance.code_text(task, code) for code in pair) for pair in pairs.tolist()]
+    return Counter(dict(zip(texts, counts.tolist(), strict=True)))
+
+
 class Groups:
     """Counts of cases by each cause, and one example for each combination."""
 
@@ -87,6 +101,8 @@ class Groups:
         #: Wrong codes by their place in the block, wrong scales by the place of the largest element.
         self.places: Counter[int] = Counter()
         self.maxima: Counter[int] = Counter()
+        #: Wrong codes by what came and what was wanted.
+        self.mistaken: Counter[str] = Counter()
         self._examples: dict[Cause, Any] = {}
         self._sizes: Counter[Cause] = Counter()
 
@@ -109,6 +125,7 @@ class Groups:
             self.counts.setdefault(name, Counter()).update(counts)
         self.places.update(other.places)
         self.maxima.update(other.maxima)
+        self.mistaken.update(other.mistaken)
         for combination, example in other._examples.items():
             self._examples.setdefault(combination, example)
             self._sizes[combination] += other._sizes[combination]
@@ -127,7 +144,7 @@ class Groups:
 
     def lines(self, block: int) -> list[str]:
         """A line for each cause that tells something; class and part have lines of their own."""
-        told = []
+        told = [f"Wrong codes: {_most(self.mistaken)}"] if self.mistaken else []
         named = {"codes by place in the block": self.places, "scales by place of the largest element": self.maxima}
         for what, places in named.items():
             if 0 < len(places) < block:
@@ -137,6 +154,13 @@ class Groups:
             if known and name not in ("class", "part", "direction", "element"):
                 told.append(f"Wrong by {name}: {_ranges(name, known)}")
         return told
+
+
+def _most(counts: Counter[str]) -> str:
+    """The most frequent ones."""
+    texts = [f"{text}: {count}" for text, count in counts.most_common(RANGES)]
+    others = counts.total() - sum(count for _, count in counts.most_common(RANGES))
+    return ", ".join([*texts, f"others: {others}"] if others else texts)
 
 
 def _ranges(name: str, counts: dict[Any, int]) -> str:

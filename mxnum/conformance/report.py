@@ -125,15 +125,14 @@ class Report:
         if self.nan_became:
             lines.append(f"NaN became {', '.join(f'{code} {count} times' for code, count in self.nan_became.items())}.")
         for name, (followed, kept) in sorted(self.inconsistent.items()):
-            lines.append(
-                f"{followed} answers look like the choice {name}, {kept} that could do not: all count as wrong."
-            )
+            others = f"but {kept} others that could do not"
+            lines.append(f"{followed} answers follow the choice {name}, {others}: all count as wrong.")
         if self.bugs:
             lines += self._array_lines()
             if self.stacks:
                 names = errors.joined(self.stacks)
                 lines.append(f"Not the exact definition, but in all cases what {names} computes (see mxnum.stacks).")
-            lines += [explanation.sentence() for explanation in self.explanations]
+            lines += [explanation.sentence() for explanation in self.explanations if not explanation.classes]
             if self.failures:
                 lines.append("Some of the failures, chosen to differ as much as possible:")
                 lines += [f"  {case.text(task)}" for case in self.failures]
@@ -141,6 +140,7 @@ class Report:
             lines += ["Wrong by class: " + _counts(wrong)] if wrong else []
             lines += ["Wrong by part: " + _counts(self.parts)] if self.parts else []
             lines += self.causes
+            lines += [explanation.sentence() for explanation in self.explanations if explanation.classes]
         return "\n".join(lines)
 
     def _array_lines(self) -> list[str]:

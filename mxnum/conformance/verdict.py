@@ -9,7 +9,7 @@ import numpy as np
 
 from mxnum.conformance.diagnosis import Diagnosis, Explanation
 from mxnum.conformance.expected import expected
-from mxnum.conformance.groups import Groups, causes, place_of_largest
+from mxnum.conformance.groups import Groups, causes, mistaken, place_of_largest
 from mxnum.conformance.judge import (
     BUG,
     LABELS,
@@ -74,6 +74,10 @@ class Judge:
             rows = np.flatnonzero(found.verdicts == verdict)
             group = self._groups.setdefault(verdict, Groups())
             group.add(common, rows, case)
+            if self.task.outputs[-1].kind == "element":
+                columns = (inputs, answers, found.labels)
+                some = ({name: column[rows] for name, column in one.items()} for one in columns)
+                group.mistaken.update(mistaken(self.task, *some))
             if "codes" in found.labels:
                 group.places.update(np.nonzero(wrong_codes(found.labels["codes"][rows]))[1].tolist())
             if "scale" in found.labels:

@@ -91,6 +91,16 @@ def flushed(y):
     return np.where(np.abs(y) < np.float32(2) ** -126, np.copysign(np.float32(0), y), y)
 
 
+def without_scale_zero(codes, of_scales):
+    return np.where(np.repeat(of_scales == 0, 32, axis=1), np.uint8(0), codes)
+
+
+def signed(codes, of_scales):
+    with np.errstate(all="ignore"):
+        table = np.array(mx.formats.element("e2m1").values(), np.float32)
+        return np.ldexp(table[codes], of_scales.view(np.int8).astype(int) - 127)
+
+
 def normal(codes):
     """E2M1 without ±0.5."""
     return np.where(codes & 6, codes, codes & 8)
@@ -109,6 +119,13 @@ def compared_otherwise(rule, fraction, step):
         return of_scales
 
     return wrong
+
+
+def from_five(x):
+    """5 goes to 6: a comparison with >= where > is meant."""
+    codes, of_scales = blocks(x)
+    y = np.ldexp(np.abs(x).astype(float), 127 - of_scales.astype(int))
+    return np.where(y == 5, codes | 1, codes), of_scales
 
 
 def from_a_table(x):
@@ -173,12 +190,13 @@ WRONG = [
     ("rna, flushed", lambda x: np.where(e2m1(x, rounding="rna") & 7 < 2, e2m1(x) & 8, e2m1(x, rounding="rna")), E2M1,
      "are what flushing subnormal results to zero under rounding rna gives"),
     ("bfloat16 first", lambda x: e2m1(x.astype(ml_dtypes.bfloat16)), E2M1, "are what rounding to bfloat16 first gives"),
+    ("bit 0 of codes at 0", lambda x: e2m1(x) & 14, E2M1, "All 2624 wrong answers are the right codes with bit 0 stuck at 0, "),
     ("one of 5584", at(e2m1, 4259, lambda c: c ^ 1), E2M1, " 1 wrong.*case 4260 "),
     ("nothing", lambda x: np.zeros(len(x), np.uint8), E2M1, "are what a kernel that leaves zeros gives"),
     ("NaN as largest", lambda x: np.where(np.isnan(x), 0x7E, e4m3(x)), E4M3, r"NaN.*got 0x7E \(448\), want 0x7F \(nan\)"),
     ("NaN as infinity", lambda x: np.where(np.isnan(x), 0x7C, mx.encode(x, "e5m2")), E5M2, "got 0x7C .inf., want 0x7F"),
     ("one sign saturates", lambda x: np.where(x > 0, e4m3(x, overflow="ieee"), e4m3(x)), E4M3,
-     "answers look like the choice overflow, [0-9]+ that could do not"),
+     "answers follow the choice overflow, but [0-9]+ others that could do not: all count as wrong"),
     ("NaN as anything", by_element(3), BLOCKS, r"NaN became 0x3 \d+ times.*got 0x3 .1.5., want one of: the largest"),
     ("NaN mixed", by_element(np.where(np.arange(32) % 2, 7, 0)), BLOCKS, r"NaN became 0x0 \d+ times, 0x7 \d+ times"),
     ("rtz, reading no subnormals", lambda x: blocks(flushed(x), rounding="rtz"), BLOCKS,
@@ -200,10 +218,11 @@ WRONG = [
     ("from 0x01", lambda x: np.maximum(scales(x), 1), SCALE, "are what a smallest scale code of 0x01 gives"),
     ("to 0xFC", lambda x: np.where(scales(x, scale_rule="ceil") == 253, 252, scales(x, scale_rule="ceil")), CEIL,
      "Wrong by scale code: 0xFD: "),
+    ("bit 0 of scales at 1", lambda x: scales(x) | 1, SCALE, "All 2789 wrong scales are the right scales with bit 0 stuck at 1, "),
     ("256 for NaN", lambda x: np.where(scales(x) == 255, 256, scales(x).astype(int)), SCALE, "0x100, which does not fit"),
     ("all but the last", lambda x: scales(x[:, :-1]), SCALE, "what a scale of all elements but the last gives"),
     ("the positive ones", lambda x: scales(np.where(np.signbit(x), 0, x)), SCALE, "the largest element, negative ones left out gives"),
-    ("zero at scale 1", at(scales, 0, lambda s: s * 0 + 127), SCALE, "the choice zero_scale, [0-9]+ that could do not"),
+    ("zero at scale 1", at(scales, 0, lambda s: s * 0 + 127), SCALE, "the choice zero_scale, but [0-9]+ others that"),
     # Blocks
     ("last element", with_codes(last_bit), BLOCKS, "Wrong codes by place in the block: 31: "),
     ("nibbles", with_codes(swap), BLOCKS, "the right codes with the two nibbles of each byte swapped, and so are the"),
@@ -216,6 +235,10 @@ WRONG = [
     ("bits from the top", most_significant_first, E3M2, "the right codes packed from the highest bit of each byte"),
     ("codes of another rule", lambda x: (blocks(x, scale_rule="ceil")[0], scales(x)), BLOCKS, r"\A(?!.*are what).* [1-9]\d* wrong"),
     ("another rule", lambda x: blocks(x, scale_rule="even"), BLOCKS, "wrong scales are what scale rule even gives"),
+    ("from 5", from_five, BLOCKS, r"\nWrong codes: 6 .0x7. for 4 .0x6.: \d+, -6 .0xF. for -4 .0xE.: \d+\n"),
+    ("bit 2 of codes at 1", with_codes(lambda c: c | 4), BLOCKS, "wrong codes are, .* the right codes with bit 2 stuck at 1"),
+    ("bit 7 of scales at 0", changed(blocks, lambda c, s: (c, s & 127)), BLOCKS,
+     "All 249 wrong scales are the right scales with bit 7 stuck at 0, .*Wrong codes: .*All 4 blocks of wrong codes in the cl"),
     ("rna in blocks", lambda x: blocks(x, rounding="rna"), BLOCKS, "are, for the scales answered, what rounding rna"),
     # Values and sums
     ("values flushed", lambda c, s: flushed(values(c, s)), VALUES, "are what flushing subnormal results to zero gives"),
@@ -223,11 +246,18 @@ WRONG = [
      "are what reading scale 0x00 as zero gives"),
     ("no NaN", lambda c, s: values(c, np.minimum(s, 254)), VALUES, "are what reading scale 0xFF as 2.127 gives"),
     ("half", lambda c, s: values(c, np.where((s > 0) & (s < 255), s - 1, s)), VALUES, "are what a scale that is 1 lower"),
+    ("signed scales", signed, VALUES, "are what a scale code read as a signed byte gives"),
     ("sums", lambda *a: dots(*a, accumulate="exact"), DOT, "are what accumulation exact gives"),
     ("sums flushed", lambda *a: flushed(dots(*a)), DOT, "are what flushing subnormal results to zero gives"),
     ("sums flushed to +0", lambda *a: flushed(dots(*a)) + np.float32(0), DOT, "results to zero without a sign gives"),
     ("small codes in sums", lambda a, s, b, t: dots(normal(a), s, normal(b), t), DOT,
      "are what reading subnormal codes as zero gives"),
+    ("no scale 0 in sums", lambda a, s, b, t: dots(without_scale_zero(a, s), s, without_scale_zero(b, t), t), DOT,
+     "are what reading scale 0x00 as zero gives"),
+    ("from scale 1 in sums", lambda a, s, b, t: dots(a, np.maximum(s, 1), b, np.maximum(t, 1)), DOT,
+     "are what reading scale 0x00 as 2.-126 gives"),
+    ("no NaN in sums", lambda a, s, b, t: dots(a, np.minimum(s, 254), b, np.minimum(t, 254)), DOT,
+     "are what reading scale 0xFF as 2.127 gives"),
     ("scales of a alone", lambda a, s, b, t: dots(a, s, b, s), DOT, "the scales of a in place of those of b"),
 ]  # fmt: skip
 

@@ -5,7 +5,9 @@ import pytest
 
 import mxnum as mx
 from mxnum.conformance import ConformanceError, check
-from mxnum.conformance.groups import Groups
+from mxnum.conformance.groups import Groups, mistaken
+from mxnum.conformance.judge import BUG, UNJUDGED
+from mxnum.conformance.task import make_task
 
 
 def column(*values):
@@ -36,11 +38,26 @@ def test_lines_have_ranges():
     assert many.lines(32)[0].endswith("0x0A: 1, elsewhere: 14")
 
 
+def test_wrong_codes_are_counted_by_what_came_for_what():
+    task = make_task("quantize", "mxfp4_e2m1", block=6)
+    x = np.array([[2, 2, 2, 3, np.nan, 2]], np.float32).view(np.uint32)
+    codes = np.array([[1, 1, 4, 0x15, 3, 1]])
+    labels = np.array([[BUG, BUG, 0, BUG, BUG, UNJUDGED]])
+    found = mistaken(task, {"x": x}, {"scale": np.array([[127]]), "codes": codes}, {"codes": labels})
+    assert found == {"0.5 (0x1) for 2 (0x4)": 2}
+    groups = grouped(part=["tie"])
+    groups.mistaken.update(found, **{f"{code}": 1 for code in "abcdefg"})
+    assert groups.lines(6)[0] == "Wrong codes: 0.5 (0x1) for 2 (0x4): 2, a: 1, b: 1, c: 1, d: 1, e: 1, others: 2"
+
+
 def test_groups_are_joined():
     groups, other = grouped(part=["tie"]), grouped(part=["zero", "zero"])
     groups.include(other)
     assert groups.counts["part"] == {"tie": 1, "zero": 2}
     assert groups.different(1) == [0]
+    other.mistaken["a"] = 2
+    groups.include(other)
+    assert groups.mistaken == {"a": 2}
 
 
 @pytest.mark.parametrize("operation", ["quantize", "scale"])

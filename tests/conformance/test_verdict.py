@@ -85,7 +85,7 @@ def test_a_choice_is_followed_everywhere_or_it_is_a_bug():
     got = report(task, only_positive)
     assert got.bugs > 1000
     assert set(got.inconsistent) == {"overflow", "infinity"}
-    assert "answers look like the choice overflow" in got.text()
+    assert "answers follow the choice overflow, but" in got.text()
     assert got.failures
     assert sum(wrong for _, wrong in got.classes.values()) == got.bugs
 
