@@ -19,7 +19,7 @@ from mxnum.conformance.float_scale_cases import ROWS, largest_of_tensors
 from mxnum.conformance.grid import as_magnitudes
 from mxnum.conformance.placement import LAYOUTS, Shape, checked_shapes, from_blocks, laid, shapes_of, to_blocks
 from mxnum.conformance.randomness import Words
-from mxnum.conformance.rearranged import Answered, arrangements, repeated
+from mxnum.conformance.rearranged import Answered, arrangements, element_columns, repeated
 from mxnum.conformance.report import ArrayResult, Profile, Report
 from mxnum.conformance.task import Columns, Task, in_blocks, known, make_task
 from mxnum.conformance.tensors import chosen
@@ -161,7 +161,7 @@ class _Kernel:
         except Exception as problem:
             said = " ".join(str(problem).split())
             return ArrayResult(shape, layout, count, count, f"{type(problem).__name__}: {said}"), None
-        columns = _element_columns(inputs, self.blocks) if of_values else self._block_columns(inputs)
+        columns = element_columns(inputs, self.blocks) if of_values else self._block_columns(inputs)
         columns |= repeated(tensor, count)
         given = {key: value.reshape(-1, 1) for key, value in answers.items()}
         if "codes" in answers:
@@ -178,8 +178,7 @@ class _Kernel:
                 {key: column[start : start + BATCH] for key, column in some.items()} for some in (columns, given)
             )
             wrong += judge.add(part, got, start, where)
-        kept = Answered(inputs, answers, self.blocks, layout, wrong, tensor) if not of_values else None
-        return ArrayResult(shape, layout, count, wrong), kept
+        return ArrayResult(shape, layout, count, wrong), Answered(inputs, answers, self.blocks, layout, wrong, tensor)
 
     def _numbers(self, shape: Shape, seed: int) -> dict[str, Array]:
         """An array of numbers as bit patterns, its blocks those of level 2; words of random bits if they are wanted."""
@@ -256,13 +255,6 @@ class _Kernel:
         columns = {name: to_blocks(array, self.blocks) for name, array in inputs.items()}
         columns["padding"] = to_blocks(np.ones(inputs["x"].shape, np.uint8), self.blocks) == 0
         return columns
-
-
-def _element_columns(inputs: dict[str, Array], blocks: Blocks) -> Columns:
-    """The elements of an array as cases, each with its scale."""
-    rows, columns = inputs["codes"].shape
-    scales = inputs["scales"].repeat(blocks[0], axis=0)[:rows].repeat(blocks[1], axis=1)[:, :columns]
-    return {"scale": scales.reshape(-1, 1), "code": inputs["codes"].reshape(-1, 1)}
 
 
 def as_floats_there(view: Array, task: Task) -> Array:

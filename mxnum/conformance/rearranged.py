@@ -14,7 +14,8 @@ import numpy as np
 
 from mxnum.conformance.answers import fits
 from mxnum.conformance.judge import BUG, judge
-from mxnum.conformance.placement import as_memory, laid, to_blocks
+from mxnum.conformance.orders import Change, orders
+from mxnum.conformance.placement import as_memory, from_blocks, laid, to_blocks
 from mxnum.conformance.task import Columns, Task
 from mxnum.dtypes import Array
 from mxnum.interop.swizzle import swizzle_scales, unswizzle_scales
@@ -28,9 +29,9 @@ FIRST, BATCH = 64, 8192
 class Answered:
     """An array of numbers and what was answered for it."""
 
-    #: ``x`` and perhaps ``random``.
+    #: ``x`` and perhaps ``random``; or ``codes`` and ``scales``.
     inputs: dict[str, Array]
-    #: ``scale`` and perhaps ``codes``, at their places.
+    #: ``scale`` and perhaps ``codes``, at their places; or ``value``.
     answers: dict[str, Array]
     blocks: Blocks
     layout: str
@@ -127,10 +128,36 @@ ARRANGEMENTS: dict[str, Arranged] = {
 }
 
 
+def element_columns(inputs: dict[str, Array], blocks: Blocks) -> Columns:
+    """The elements of an array as cases, each with its scale."""
+    rows, columns = inputs["codes"].shape
+    scales = inputs["scales"].repeat(blocks[0], axis=0)[:rows].repeat(blocks[1], axis=1)[:, :columns]
+    return {"scale": scales.reshape(-1, 1), "code": inputs["codes"].reshape(-1, 1)}
+
+
+def _values_of(task: Task, change: Change) -> Arranged:
+    """Values of codes that are read in another order within their row."""
+
+    def arrange(one: Answered) -> tuple[Columns, Columns]:
+        codes, rows = one.inputs["codes"], (1, task.block)
+        read = from_blocks(change(to_blocks(codes, rows)).astype(np.uint8), codes.shape, rows)
+        columns = element_columns({**one.inputs, "codes": read}, one.blocks)
+        return columns, {"value": one.answers["value"].reshape(-1, 1)}
+
+    return arrange
+
+
+def _tried(task: Task) -> dict[str, Arranged]:
+    if task.operation != "dequantize":
+        return ARRANGEMENTS
+    named = orders(task.block, task.element.bits)
+    return {f"they are for {name.replace('the right', 'the')}": _values_of(task, change) for name, change in named}
+
+
 def arrangements(task: Task, answered: list[Answered]) -> list[str]:
     """Which of the arrangements make every answer right."""
     found = []
-    for name, arrange in ARRANGEMENTS.items():
+    for name, arrange in _tried(task).items():
         if all(_is_right(task, one, arrange) for one in answered):
             found.append(name)
     return found
@@ -144,11 +171,12 @@ def _is_right(task: Task, one: Answered, arrange: Arranged) -> bool:
     answers = arranged[1]
     if any(not fits(answers[field.name], field.bits).all() for field in task.outputs):
         return False
-    count = len(answers["scale"])
+    count = len(next(iter(answers.values())))
     starts = [slice(0, FIRST), *(slice(start, start + BATCH) for start in range(FIRST, count, BATCH))]
     for rows in starts:
         some, got = ({name: column[rows] for name, column in columns.items()} for columns in arranged)
-        some |= repeated(one.tensor, len(got["scale"]))
-        if len(got["scale"]) and (judge(task, some, got, {}).verdicts & BUG).any():
+        size = len(next(iter(got.values())))
+        some |= repeated(one.tensor, size)
+        if size and (judge(task, some, got, {}).verdicts & BUG).any():
             return False
     return True

@@ -59,7 +59,7 @@ WRONG = [
     ),
     (
         lambda x: quantize(abs(x)),
-        r"shape \(128, 128\), contiguous, .*what losing all signs gives, and so are the right codes of \d+ blocks",
+        r"shape \(128, 128\), contiguous, .*what losing all signs gives .*, and so are the right codes of \d+ blocks",
     ),
     (transposed_scales, r"shape \(3, 65\), .*All answers are right if scales are read as written column by column"),
     (without_tails, r"shape \(3, 65\), contiguous, .*All answers are right if short last blocks are left zero"),
@@ -134,6 +134,37 @@ def test_dequantize():
     assert check_arrays(
         from_packed, format="mxfp4_e2m1", operation="dequantize", packed=True, shapes=[(3, 65)]
     ).is_equal
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda packed: packed << 4 | packed >> 4, "with the two nibbles of each byte swapped"),
+        (lambda packed: packed[:, ::-1], "of each block with its bytes in reverse (two codes a byte)"),
+    ],
+)
+def test_codes_that_are_read_in_another_order_are_named(change, says, axis):
+    # No test saw that nothing was said: orders were tried on the codes of quantizers alone.
+    def values(packed, scales):
+        return mx.MXArray.from_packed(change(packed), scales, "mxfp4_e2m1", length=32, axis=axis).dequantize()
+
+    with pytest.raises(ConformanceError, match=re.escape(f"All answers are right if they are for the codes {says}.")):
+        check_arrays(
+            values, format="mxfp4_e2m1", operation="dequantize", packed=True, axis=axis, shapes=[(3, 32), (40, 32)]
+        )
+
+
+def test_nibbles_that_are_swapped_in_rows_of_any_length():
+    def values(codes, scales):
+        even = np.pad(codes, ((0, 0), (0, codes.shape[1] % 2)))
+        read = even.reshape(len(codes), -1, 2)[:, :, ::-1].reshape(even.shape)[:, : codes.shape[1]]
+        return mx.MXArray.from_parts(np.ascontiguousarray(read), scales, "mxfp4_e2m1").dequantize()
+
+    with pytest.raises(ConformanceError, match="are right if they are for the codes with the two nibbles of each byte"):
+        check_arrays(values, **OPTIONS, operation="dequantize")
+    with pytest.raises(ConformanceError, match=r"\A(?!.*All answers are right)"):
+        check_arrays(lambda codes, scales: values(codes ^ 1, scales), **OPTIONS, operation="dequantize")
 
 
 def test_a_kernel_that_writes_into_its_argument_is_judged_by_what_it_gives():
