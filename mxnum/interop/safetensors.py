@@ -262,8 +262,10 @@ def _dtype(kind: str) -> np.dtype[Any]:
     return np.dtype(getattr(ml_dtypes, DTYPES[kind], None) or DTYPES[kind]).newbyteorder("<")
 
 
-def load(path: str | os.PathLike[str]) -> dict[str, Any]:
+def load(path: str | os.PathLike[str], *, arrays: str = "numpy") -> dict[str, Any]:
     """Everything in a file: MX arrays under the names they were saved by, other tensors as (mapped) arrays.
+
+    With ``arrays="torch"`` the others are tensors of torch, in memory of their own, as `load_state_dict` takes them.
 
     >>> import numpy as np, mxnum as mx, tempfile, os
     >>> from mxnum.interop import safetensors
@@ -272,11 +274,20 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     >>> safetensors.load(path)["w"]
     <MXArray mxfp4_e2m1 (4, 64), blocks (1, 32): 136 bytes, held packed>
     """
+    errors.choose("arrays", arrays, ("numpy", "torch"))
     file = File(path)
     names = file.mx_names()
     if twice := set(names) & set(file.names()):
         raise file._damaged(f"{min(twice)!r} is the name of a tensor and of an MX array")
-    return {**{n: file.mx(n) for n in names}, **{n: file.tensor(n) for n in file.plain_names()}}
+    plain = {n: file.tensor(n) for n in file.plain_names()}
+    return {n: file.mx(n) for n in names} | (plain if arrays == "numpy" else {n: _of_torch(plain[n]) for n in plain})
+
+
+def _of_torch(array: Array) -> Any:
+    """A copy as a tensor of torch, which takes types of ml_dtypes from no array."""
+    torch = errors.package("torch", "torch")
+    raw = torch.from_numpy(np.array(array).reshape(-1).view(np.uint8))
+    return raw.view(getattr(torch, array.dtype.name)).view(array.shape)
 
 
 def _parts(q: MXArray) -> tuple[dict[str, Array], str]:

@@ -253,6 +253,25 @@ def test_tensors_of_torch_are_stored(tmp_path):
     assert back["q"].equals(tensors["q"])
 
 
+def test_tensors_of_torch_are_loaded(tmp_path):
+    torch = pytest.importorskip("torch", reason="the extra torch is not installed")
+    model = torch.nn.Linear(4, 3).bfloat16()
+    others = {
+        "none": torch.zeros(0, 3), "one": torch.tensor(True), "byte": torch.arange(3, dtype=torch.uint8),
+        "e5m2": torch.ones(2, 2).to(torch.float8_e5m2), "long": torch.tensor([[-1, 1 << 40]]),
+    }  # fmt: skip
+    q = mx.quantize(np.ones((2, 32)), "mxint8")
+    safetensors.save(tmp_path / "x", {**model.state_dict(), **others, "q": q})
+    back = safetensors.load(tmp_path / "x", arrays="torch")
+    assert back.pop("q").equals(q)
+    for name, tensor in {**model.state_dict(), **others}.items():
+        assert (back[name].dtype, back[name].shape) == (tensor.dtype, tensor.shape)
+        assert back[name].tolist() == tensor.tolist()
+    torch.nn.Linear(4, 3).load_state_dict({name: back[name] for name in ("weight", "bias")})
+    with pytest.raises(ValueError, match="'arrays' must be one of"):
+        safetensors.load(tmp_path / "x", arrays="jax")
+
+
 def test_nothing_is_lost_or_unreadable_in_silence(tmp_path):
     # No test saw these: names never met, and metadata were texts.
     q, x = example("mxfp4_e2m1"), np.zeros(3)
