@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
 from mxnum.cli import options
 
+#: A list, so that of two the first is not dropped without a word.
+Formats = Annotated[list[str], typer.Option("--format", "-f", metavar="<str>", help=get_args(options.Format)[1].help)]
 Operation = Annotated[str, typer.Argument(help="encode, quantize, dequantize, scale or dot.")]
 
 
 def vectors(
     context: typer.Context,
     operation: Operation,
-    format: options.Format = "mxfp8_e4m3",
+    formats: Formats = ["mxfp8_e4m3"],  # noqa: B006
     level: Annotated[int, typer.Option(help="1: every boundary and special value; 2: random, a million or so.")] = 1,
     count: Annotated[int | None, typer.Option(help="Cases at level 2.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the cases.")] = 0,
@@ -53,7 +55,9 @@ def vectors(
     from mxnum.conformance.task import DECIDES
     from mxnum.files import written_whole
 
-    task = make_task(operation, format, **asked(context, DECIDES))
+    if len(formats) != 1:
+        raise ValueError(f"Option --format must be given once, not {len(formats)} times.")
+    task = make_task(operation, formats[0], **asked(context, DECIDES))
     output = None if str(output) == "-" else output
     check_output("Option --output", output, force)
     total = number_of_cases(task, level=level, seed=seed, count=count)
