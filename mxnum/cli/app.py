@@ -20,8 +20,8 @@ from mxnum.cli.naming import reworded
 
 #: In the order in which help has them.
 COMMANDS = (
-    "formats", "quantize", "inspect", "explore", "explain", "vectors", "verify", "reproduce", "sweep", "fit", "project",
-    "experiments", "language-model", "ledger", "conformance", "selftest",
+    "formats", "quantize", "inspect", "explore", "explain", "vectors", "answer", "verify", "reproduce", "sweep", "fit",
+    "project", "experiments", "language-model", "ledger", "conformance", "selftest",
 )  # fmt: skip
 #: Where negative numbers are numbers, not options.
 _TAKES_NUMBERS = ("explain",)

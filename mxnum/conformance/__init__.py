@@ -2,7 +2,8 @@
 
 `check` compares a Python callable with the right answers, `check_arrays` does so on whole arrays, and
 `check_stochastic` judges one that draws random bits of its own. `write_vectors` and `verify` compare through plain
-text, for any other language (``mxnum vectors`` and ``mxnum verify`` on the command line). `CHOICES` names what an
+text, for any other language, and `answer_vectors` answers cases of one's own (``mxnum vectors``, ``verify`` and
+``answer`` on the command line). `CHOICES` names what an
 implementation may legitimately do otherwise; a `Profile` says which of them it documents.
 """
 
@@ -12,7 +13,7 @@ from mxnum.conformance.judge import CHOICES
 from mxnum.conformance.outcome import StochasticReport
 from mxnum.conformance.report import Profile, Report
 from mxnum.conformance.stochastic import StochasticError, check_stochastic
-from mxnum.conformance.stream import verify, write_vectors
+from mxnum.conformance.stream import answer_vectors, verify, write_vectors
 from mxnum.conformance.task import OPERATIONS, Task, make_task
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "StochasticError",
     "StochasticReport",
     "Task",
+    "answer_vectors",
     "check",
     "check_arrays",
     "check_stochastic",

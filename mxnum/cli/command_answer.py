@@ -1,0 +1,45 @@
+"""``mxnum answer``."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mxnum.cli import options
+
+
+def answer(
+    cases: Annotated[Path | None, typer.Argument(help="A file of cases (default, and -: standard input).")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A file (default, and -: standard output).")
+    ] = None,
+    force: options.Force = False,
+) -> None:
+    """Write cases of your own with the right answers: golden values for a simulation.
+
+    The cases have a header, which says what is asked, and inputs, as `mxnum vectors --inputs-only` writes them; codes
+    of a block may be one number.
+
+    Examples: `mxnum answer cases.txt -o golden.txt`; `./stimuli | mxnum answer`.
+    """
+    from mxnum.cli.console import progress
+    from mxnum.cli.outputs import check_output
+    from mxnum.conformance import answer_vectors
+    from mxnum.files import written_whole
+
+    output = None if str(output) == "-" else output
+    check_output("Option --output", output, force)
+    with ExitStack() as stack:
+        is_stream = cases is None or str(cases) == "-"
+        stream = sys.stdin.buffer if is_stream else stack.enter_context(cases.open("rb"))  # type: ignore[union-attr]
+        advance = stack.enter_context(progress("Answering", None))
+        if output is None:
+            answer_vectors(stream, sys.stdout.buffer, advance=advance)
+            sys.stdout.buffer.flush()
+            return
+        with written_whole(output) as partial, partial.open("wb") as file:
+            answer_vectors(stream, file, advance=advance)

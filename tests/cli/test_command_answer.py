@@ -1,0 +1,56 @@
+"""Right answers to cases of one's own."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+
+import pytest
+
+from mxnum.conformance import OPERATIONS, answer_vectors, make_task, write_vectors
+
+HEAD = "# mxnum-vectors 1\n# operation: dot\n# format: mxfp4_e2m1:block=4\n# accumulate: exact\n# dot_blocks: 1\n"
+
+
+def body(text):
+    return [line for line in text.splitlines() if not line.startswith(b"#")]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("fmt", ["mxfp6_e3m2", "nvfp4"])
+def test_the_vectors_get_their_own_answers(operation, fmt):
+    task, inputs, whole, answered = make_task(operation, fmt), io.BytesIO(), io.BytesIO(), io.BytesIO()
+    for out, answers in ((inputs, False), (whole, True)):
+        write_vectors(task, out, level=2, count=300, answers=answers)
+    inputs.seek(0)
+    assert answer_vectors(inputs, answered) == len(body(whole.getvalue()))
+    assert body(answered.getvalue()) == body(whole.getvalue())
+
+
+def test_cases_of_ones_own(run, tmp_path):
+    cases, golden = tmp_path / "cases.txt", tmp_path / "golden.txt"
+    cases.write_text(HEAD + "7f 2222 7f 4312\n\n# (2 * 6) * (2 * -6)\n80 7 0 0 0  7f f 0 0 0\n")
+    run("answer", cases, "-o", golden)
+    lines = [line.split() for line in golden.read_text().splitlines() if not line.startswith("#")]
+    assert [line[-1] for line in lines] == ["40A00000", "C2900000"]
+    assert run.json("verify", golden)["bugs"] == 0
+    assert "exists" in run("answer", cases, "-o", golden, status=2)
+    piped = subprocess.run(
+        [sys.executable, "-m", "mxnum", "answer"], input=cases.read_bytes(), capture_output=True, check=True
+    )
+    assert piped.stdout == golden.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "'# operation: ...'"),
+        ("7f 2222 7f 4312\n", "'# operation: ...'"),
+        (HEAD + "7f 2222 7f 4312 40A00000\n", "Line 6 must hold 10 numbers"),
+        (HEAD + "7f 2222 7f 99999\n", "Line 6 must give 'b' as hexadecimal digits of 16 bits"),
+    ],
+)
+def test_what_cannot_be_read(run, tmp_path, text, says):
+    (tmp_path / "cases.txt").write_text(text)
+    assert says in run("answer", tmp_path / "cases.txt", status=2)
