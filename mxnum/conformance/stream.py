@@ -42,7 +42,7 @@ def write_vectors(
 
 
 def answer_vectors(cases: BinaryIO, out: BinaryIO, *, advance: Advance = lambda done: None) -> int:
-    """Write cases of your own, a header and inputs as `verify` reads them, with the right answers; returns their number."""
+    """Write cases of your own, a header and inputs as `verify` reads them, with right answers; returns their number."""
     reader = text.Reader(cases)
     task, total = Task.from_header(reader.header), 0
     out.write(text.header_lines(task, answers="yes"))

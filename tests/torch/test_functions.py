@@ -347,7 +347,7 @@ WRONG = {
     ),
     "study": (lambda: mxt.fake_quantize(empty(), "mxint8", error="clamp"), "'operand' must be one that quantizes: the"),
     "axis": (lambda: mxt.fake_quantize(empty(), "mxint8", axis="rows"), "'axis' must be an integer, not 'rows'"),
-    "no such axis": (lambda: mxt.fake_quantize(empty(), "mxint8", axis=3, block_shape=(2, 2)), "between -2 and 1, not 3"),
+    "no axis": (lambda: mxt.fake_quantize(empty(), "mxint8", axis=3, block_shape=(2, 2)), "between -2 and 1, not 3"),
     "nor there": (lambda: mxt.quantize(empty(), "mxint8", axis=-3, block_shape=(2, 2)), "between -2 and 1, not -3"),
     "length": (lambda: mxt.matmul(empty(), empty()), "'b' must be of length 32 along the summed axis"),
     "axes": (lambda: mxt.matmul(empty((32,)), empty((32, 4))), "'a' must be of at least two axes"),
