@@ -55,15 +55,17 @@ def save(path: str | os.PathLike[str], tensors: Mapping[str, Any], metadata: Map
     errors.require_type(metadata is None or isinstance(metadata, Mapping), "metadata", "a mapping of texts", metadata)
     stored: dict[str, Array] = {}
     notes: dict[str, str] = {}
+    ours = [name for name, value in tensors.items() if isinstance(value, MXArray)]
+    taken = {f"{name}.{part}": "a part of an MX array" for name in ours for part in _PARTS}
+    taken[_METADATA] = "the file's metadata"
     for name, value in tensors.items():
+        if name in taken:
+            raise ValueError(f"Argument 'tensors' must not have a tensor named {name!r}, the name of {taken[name]}.")
         parts: dict[str, Any] = {_checked_text("tensors", name): value}
         if isinstance(value, MXArray):
             of_array, notes[f"{_NOTE}{name}"] = _parts(value)
             parts = {f"{name}.{part}": array for part, array in of_array.items()}
         for part, array in parts.items():
-            if part in stored or part == _METADATA:
-                taken = "the name of the file's metadata" if part == _METADATA else "the name of a part of an MX array"
-                raise ValueError(f"Argument 'tensors' must not have a tensor named {part!r}, {taken}.")
             stored[part] = _stored(part, array)
     for key, text in (metadata or {}).items():
         is_ours = _checked_text("metadata", key).startswith(_NOTE)

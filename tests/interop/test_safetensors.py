@@ -278,6 +278,8 @@ def test_nothing_is_lost_or_unreadable_in_silence(tmp_path):
     wrong = [
         ({"w": q, "w.scales": x}, None, "not have a tensor named 'w.scales', the name of a part of an MX array"),
         ({"w.elements": x, "w": q}, None, "not have a tensor named 'w.elements', the name of a part"),
+        ({"w": q, "w.offsets": x}, None, "not have a tensor named 'w.offsets', the name of a part"),
+        ({"w.tensor_scale": x, "w": q}, None, "not have a tensor named 'w.tensor_scale', the name of a part"),
         ({"__metadata__": x}, None, "not have a tensor named '__metadata__', the name of the file's metadata"),
         ({"x": x}, {"mxnum.w": "{}"}, "'metadata' must hold no 'mxnum.w', which describes an MX array"),
         ({"w": q}, {"mxnum.w": "{}"}, "'metadata' must hold no 'mxnum.w'"),
