@@ -47,6 +47,7 @@ CASES = {
     "axis out of range": (lambda: mx.quantize(X, "mxint8", axis=2), "'axis' must be between -2 and 1, not 2"),
     "axis of a float": (lambda: mx.quantize(X, "mxint8", axis=0.5), "'axis' must be an integer, not 0.5"),
     "axis of a scalar": (lambda: mx.quantize(np.float32(1), "mxint8", axis=1), "'axis' must be 0 or -1 for an array without axes"),
+    "block_size that is True": (lambda: mx.quantize(X, "mxint8", block_size=True), "'block_size' must be an integer, not True"),
     "block_size zero": (lambda: mx.quantize(X, "mxint8", block_size=0), "'block_size' must be at least 1, not 0"),
     "block_shape and axis": (lambda: mx.quantize(X, "mxint8", axis=0, block_shape=(2, 2)), "'axis' must not be given together with 'block_shape'"),
     "block_shape and blocks": (lambda: mx.quantize(X, "mxint8", blocks=(2, 2), block_shape=(2, 2)), "must not be given together with 'blocks'"),
