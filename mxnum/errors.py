@@ -91,7 +91,9 @@ def ambiguous(argument: str, value: str, accepted: Iterable[str]) -> ValueError:
 def integer(argument: str, value: Any, low: int, high: int) -> int:
     """`value` as a Python int within low..high."""
     try:
-        number = operator.index(value if not isinstance(value, bool) else None)
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)
     except TypeError:
         raise TypeError(f"Argument {argument!r} must be an integer, not {value!r}.") from None
     require(low <= number <= high, argument, f"between {low} and {high}", number)

@@ -13,14 +13,14 @@ from itertools import product
 
 import numpy as np
 
-from mxnum.conformance import as_stacks, float_scale_hypotheses
+from mxnum.conformance import as_stacks, float_scale_hypotheses, value_hypotheses
 from mxnum.conformance.expected import as_bits, as_floats, element_codes, expected, scaled, tensor_scales
 from mxnum.conformance.grid import PLACES, as_magnitudes, neighbours, places, threshold
 from mxnum.conformance.orders import orders
 from mxnum.conformance.task import Columns, Field, Task
 from mxnum.dtypes import Array, numpy_dtype
 from mxnum.formats import E8M0, FLOATS
-from mxnum.modes import Accumulate, Overflow, Rounding, ScaleRule, scale_rules
+from mxnum.modes import Overflow, Rounding, ScaleRule, scale_rules
 
 Answer = Callable[[Task, Columns], Array]
 #: Scale rules that few follow: what a wrong comparison in another explains as well is named after that.
@@ -47,8 +47,8 @@ def hypotheses(task: Task) -> list[Hypothesis]:
         "encode": [("code", _elements)],
         "quantize": [("scale", _scales), ("codes", _elements), ("codes", _at_other_scales), ("codes", _orders)],
         "scale": [("scale", _scales)],
-        "dequantize": [("value", _values)],
-        "dot": [("value", _dots)],
+        "dequantize": [("value", value_hypotheses.values)],
+        "dot": [("value", value_hypotheses.dots)],
     }
     if not task.format.scale.power_of_two:
         makers |= {
@@ -57,7 +57,7 @@ def hypotheses(task: Task) -> list[Hypothesis]:
                 ("codes", float_scale_hypotheses.codes), ("codes", _elements), ("codes", _orders),
             ],
             "scale": [("scale", float_scale_hypotheses.scales), ("scale", _scales_of_others)],
-            "dequantize": [("value", float_scale_hypotheses.values), ("value", _without_subnormals)],
+            "dequantize": [("value", float_scale_hypotheses.values), ("value", value_hypotheses.without_subnormals)],
         }  # fmt: skip
     found = [
         Hypothesis(f"{stack.name}'s arithmetic", field.name, as_stacks.answer(stack, field.name), stack.name)
@@ -414,97 +414,3 @@ def _all_but_last(inputs: Columns) -> Columns:
 def _positive(task: Task, inputs: Columns) -> Columns:
     x = inputs["x"]
     return {**inputs, "x": np.where(x >> (task.source.bits - 1), x.dtype.type(0), x)}
-
-
-def _values(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Other values of codes at scales."""
-
-    def value(task: Task, inputs: Columns) -> Array:
-        return right(task, inputs, "value")
-
-    def with_zero(task: Task, inputs: Columns) -> Array:
-        bits = value(task, inputs)
-        return np.where(inputs["scale"] == 0, bits & bits.dtype.type(1 << (task.source.bits - 1)), bits)
-
-    yield from _without_subnormals(task)
-    yield "reading scale 0x00 as zero", with_zero
-    yield from _ends_of_scales_misread()
-    yield "a scale that is 1 higher", _values_at(lambda s: np.where(s < 254, s + 1, s))
-    yield "a scale that is 1 lower", _values_at(lambda s: np.where((s > 0) & (s < 255), s - 1, s))
-    yield "no scale at all", _values_at(lambda s: np.full_like(s, E8M0.bias))
-    yield "a scale code read as a signed byte", _at_signed_scales
-
-
-def _values_at(change: Callable[[Array], Array]) -> Answer:
-    """The right values at other scales, in dot products of both operands."""
-
-    def answer(task: Task, inputs: Columns) -> Array:
-        names = {"scale", "a_scale", "b_scale"} & set(inputs)
-        others = {name: change(inputs[name].astype(np.int64)).astype(np.uint8) for name in names}
-        return right(task, {**inputs, **others}, "value")
-
-    return answer
-
-
-def _ends_of_scales_misread() -> Iterator[tuple[str, Answer]]:
-    yield "reading scale 0x00 as 2^-126", _values_at(lambda s: np.maximum(s, 1))
-    yield "reading scale 0xFF as 2^127", _values_at(lambda s: np.minimum(s, 254))
-
-
-def _at_signed_scales(task: Task, inputs: Columns) -> Array:
-    exponent = inputs["scale"].view(np.int8).astype(np.int64) - E8M0.bias
-    with np.errstate(all="ignore"):
-        values = np.ldexp(np.array(task.element.values())[inputs["code"]], exponent)
-        return as_bits(values.astype(numpy_dtype(task.source)), task.source)
-
-
-def _without_subnormals(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Values without what is subnormal, in codes or results."""
-
-    def flushed(task: Task, inputs: Columns, sign_bit: int = 1 << (task.source.bits - 1)) -> Array:
-        bits = right(task, inputs, "value")
-        magnitude = bits & bits.dtype.type((1 << (task.source.bits - 1)) - 1)
-        return np.where(magnitude < (1 << task.source.mantissa_bits), bits & bits.dtype.type(sign_bit), bits)
-
-    def subnormal_codes_as_zero(task: Task, inputs: Columns) -> Array:
-        sign = 1 << (task.element.bits - 1)
-        changed = {}
-        for name in {"code", "a", "b"} & set(inputs):
-            code = inputs[name]
-            small = (code & (sign - 1)) < (1 << task.element.mantissa_bits)
-            changed[name] = np.where(small, code & sign, code).astype(code.dtype)
-        return right(task, {**inputs, **changed}, "value")
-
-    yield "flushing subnormal results to zero", flushed
-    yield "flushing subnormal results to zero without a sign", lambda t, i: flushed(t, i, 0)
-    if not task.element.integer:
-        yield "reading subnormal codes as zero", subnormal_codes_as_zero
-
-
-def _dots(task: Task) -> Iterator[tuple[str, Answer]]:
-    """Other sums of products."""
-
-    def value(task: Task, inputs: Columns) -> Array:
-        return right(task, inputs, "value")
-
-    def with_first_scale(task: Task, inputs: Columns) -> Array:
-        first = {s: np.repeat(inputs[s][:, :1], task.dot_blocks, axis=1) for s in ("a_scale", "b_scale")}
-        return value(task, {**inputs, **first})
-
-    def accumulated(mode: Accumulate) -> Answer:
-        return lambda t, i: value(replace(t, accumulate=mode), i)
-
-    def with_zero(task: Task, inputs: Columns) -> Array:
-        zero = {side: np.repeat(inputs[f"{side}_scale"] == 0, task.block, axis=1) for side in ("a", "b")}
-        return value(task, {**inputs, **{side: np.where(zero[side], np.uint8(0), inputs[side]) for side in zero}})
-
-    yield from _without_subnormals(task)
-    if task.format.scale.power_of_two:
-        yield "reading scale 0x00 as zero", with_zero
-        yield from _ends_of_scales_misread()
-    for mode in (Accumulate.EXACT, Accumulate.BLOCK, Accumulate.SEQUENTIAL):
-        if mode != task.accumulate and (task.format.scale.power_of_two or not mode.by_block):
-            yield f"accumulation {mode}", accumulated(mode)
-    yield "the scales of the first block for all", with_first_scale
-    yield "the scales of a in place of those of b", lambda t, i: value(t, {**i, "b_scale": i["a_scale"]})
-    yield "the scales of b in place of those of a", lambda t, i: value(t, {**i, "a_scale": i["b_scale"]})
