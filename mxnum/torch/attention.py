@@ -15,6 +15,8 @@ from mxnum.torch.functions import How, Key, _check, _key, made_ready, matmul_how
 Tensor = Any
 #: Tells the seed of the second product from that of the first.
 _SECOND = 0x5BD1E9959E3779B9
+#: The operands of the products, by what their seeds differ in from the module's.
+OPERANDS = {0: ("queries", "keys"), _SECOND: ("probabilities", "values")}
 
 
 def attention(

@@ -176,7 +176,8 @@ def emulate(
         recipe}``, of which the first that fits counts and None leaves a module as it is; or a function of name and
         module.
     filter
-        Which modules: patterns of names, or a function of name and module; all without it.
+        Which modules: patterns of names, or a function of name and module; all without it. A MultiheadAttention goes as
+        a whole.
     attention
         Names of modules, in the same way, inside which `scaled_dot_product_attention` is emulated. One that does not
         call it raises.

@@ -14,6 +14,8 @@ from mxnum.torch.functions import How, Key, linear_how
 Tensor = Any
 #: Tells the seeds of the projections from each other.
 _STEP = 0x1E3779B97F4A7C15 >> 3
+#: The projections after the first one (of queries, or of all three), by what their seeds differ in from the module's.
+PROJECTIONS = {2 * _STEP: "k_proj", 3 * _STEP: "v_proj", 4 * _STEP: "out_proj"}
 
 
 def forward(

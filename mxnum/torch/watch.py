@@ -19,7 +19,9 @@ import mxnum as mx
 from mxnum import errors
 from mxnum.recipe import Operand, Recipe
 from mxnum.text_table import text_table
+from mxnum.torch.attention import OPERANDS
 from mxnum.torch.emulate import emulation_of
+from mxnum.torch.multihead import PROJECTIONS
 from mxnum.torch.operands import BETA, GAMMA, GRADIENT, LEFT, RIGHT, Key, is_beyond_max, prepared, watching
 from mxnum.torch.randomness import recomputing
 
@@ -45,8 +47,8 @@ class Watch:
     def __init__(self, model: nn.Module, is_step: Callable[[int], bool]):
         self._model, self._is_step = weakref.ref(model), is_step
         self._rows: list[dict[str, Any]] = []
-        self._codes: dict[Any, Tensor] = {}
-        self._count: Counter[Any] = Counter()
+        self._codes: dict[tuple[str, str], Tensor] = {}
+        self._count: Counter[tuple[str, int, str]] = Counter()
         self._numbers: list[int] = []
         self._written, self._is_quiet = 0, False
 
@@ -142,18 +144,23 @@ class Watch:
     def _follow(self, name: str, number: int) -> None:
         def see(slot: int, operand: Operand, axis: int, x: Tensor, value: Tensor, key: Key) -> None:
             step, model = key.step, self._model()
+            if model is None or self._is_quiet or not (model.training and self._is_step(step)):
+                return
             again = slot in _FORWARD and recomputing()
-            is_wanted = not self._is_quiet and model is not None and model.training and self._is_step(step)
-            if is_wanted and operand.is_mx and not again and x.numel():
-                self._see(name, step, slot, operand, axis, x.detach(), value.detach())
+            if operand.is_mx and not again and x.numel():
+                is_parameter = slot in _PARAMETERS and not key.of_samples
+                what = _called(slot, key, emulation_of(model).seed_of(name))
+                self._see(name, step, what, is_parameter, operand, axis, x.detach(), value.detach())
 
         watching[number] = see
         self._numbers.append(number)
 
-    def _see(self, name: str, step: int, slot: int, operand: Operand, axis: int, x: Tensor, value: Tensor) -> None:
-        self._count[name, step, slot] += 1
-        index = self._count[name, step, slot]
-        what = NAMES[slot] + (f" {index}" if index > 1 else "")
+    def _see(
+        self, name: str, step: int, what: str, is_parameter: bool, operand: Operand, axis: int, x: Tensor, value: Tensor
+    ) -> None:
+        self._count[name, step, what] += 1
+        index = self._count[name, step, what]
+        what += f" {index}" if index > 1 else ""
         row: dict[str, Any] = {"step": step, "module": name, "operand": what}
         wide, error = x.double(), value.double() - x.double()
         row["rmse"] = math.sqrt(error.square().sum() / wide.square().sum()) if wide.any() else 0.0
@@ -165,7 +172,7 @@ class Watch:
         row["scale_least"], row["scale_greatest"] = scales.min().item(), scales.max().item()
         if scales.dtype == torch.uint8:
             row["scales_at_ends"] = int(((scales == 0) | (scales == fmt.scale.max_code)).sum())
-        if slot in _PARAMETERS:
+        if is_parameter:
             before, self._codes[name, what] = self._codes.get((name, what)), q.codes
             if before is not None and before.shape == q.codes.shape:
                 row["flips"] = float((before != q.codes).double().mean())
@@ -176,7 +183,8 @@ def watch(model: nn.Module, every: int = 1, *, steps: Iterable[int] | None = Non
     """Look at all operands of an emulated model in training, at each step that `every` divides, or at `steps`.
 
     A step that is looked at costs about as much again as its rounding; the others cost nothing. Operands of a module
-    that are seen several times in a step are numbered: "activations", "activations 2".
+    that are seen several times in a step are numbered: "activations", "activations 2". Attention has "queries",
+    "keys", "probabilities" and "values"; the last projection of a MultiheadAttention, "weights of out_proj".
     """
     emulation = emulation_of(model)
     every = errors.positive_integer("every", every)
@@ -188,6 +196,17 @@ def watch(model: nn.Module, every: int = 1, *, steps: Iterable[int] | None = Non
             raise ValueError("Argument 'model' must not be watched already: call stop() on the other watch first.")
         made._follow(name, site.number)
     return made
+
+
+def _called(slot: int, key: Key, seed: int) -> str:
+    """The name of an operand of a module with that seed; what the key's differs in tells the products apart."""
+    which = key.seed ^ seed
+    if not key.of_samples:
+        return NAMES[slot] + (f" of {PROJECTIONS[which]}" if which in PROJECTIONS else "")
+    left, right = OPERANDS[which]
+    if slot in (GRADIENT, GRADIENT + 1):
+        return f"gradients_for_{left if slot == GRADIENT else right}"
+    return (left if slot in (LEFT, LEFT + 1) else right) + "_backward" * (slot in (LEFT + 1, RIGHT + 1))
 
 
 def _gradients(loss: Callable[[], Tensor], named: list[tuple[str, Tensor]]) -> list[Tensor]:

@@ -134,6 +134,43 @@ def test_what_is_computed_again_and_shared_modules():
     ]  # fmt: skip
 
 
+def test_operands_of_attention_have_their_own_names():
+    """Keys and values were called weights, queries and probabilities activations: no test watched attention."""
+    torch.manual_seed(0)
+    net = nn.MultiheadAttention(64, 2, batch_first=True)
+    mxt.emulate(net, "mxfp4_e2m1")
+    watch, x = mxt.watch(net), torch.randn(4, 48, 64)
+    for _ in range(2):
+        net(x.requires_grad_(), x, x)[0].square().sum().backward()
+    of_layer = (
+        "activations",
+        "weights",
+        "gradients",
+        "weights_backward",
+        "gradients_for_weights",
+        "activations_backward",
+    )
+    parts = ("queries", "keys", "probabilities", "values")
+    want = {*of_layer, *(f"{name} of out_proj" for name in of_layer)}
+    want |= {name for part in parts for name in (part, f"{part}_backward", f"gradients_for_{part}")}
+    assert sorted(row["operand"] for row in of(watch, step=2)) == sorted(want)
+    (row,) = of(watch, step=1, operand="weights_backward of out_proj")
+    weight = net.out_proj.weight.detach().numpy()
+    assert row["rmse"] == pytest.approx(measure(weight, "mxfp4_e2m1", axis=0).normalized_rmse)
+    with torch.no_grad():
+        keys = (
+            mxt.linear(x, net.in_proj_weight[64:128], net.in_proj_bias[64:128], "mxfp4_e2m1")
+            .unflatten(-1, (2, 32))
+            .transpose(1, 2)
+        )
+    (row,) = of(watch, step=1, operand="keys")
+    assert row["rmse"] == pytest.approx(measure(keys.numpy(), "mxfp4_e2m1").normalized_rmse)
+    flipping = {row["operand"] for row in of(watch, step=2) if "flips" in row}
+    assert flipping == {name for name in want if name.startswith("weights")}
+    net(x, x[:, :5], x[:, :5])
+    assert {"weights of k_proj", "weights of v_proj"} <= {row["operand"] for row in of(watch, step=3)}
+
+
 def test_a_compiled_model_is_watched_too():
     net, twin = model(), model()
     for each in (net, twin):
