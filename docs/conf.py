@@ -26,6 +26,7 @@ myst_heading_anchors = 3
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
+nb_merge_streams = True  # what a program prints comes in pieces
 nb_render_markdown_format = "myst"  # tables that cells display are tables
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
