@@ -243,7 +243,7 @@ CLAIMS = {
             "B5",
             "Unbiased stochastic rounding to MXFP4",
             "Floor MXFP4 with stochastic rounding is biased by clipping, and a factor makes it unbiased: scale from x, "
-            "then 3/4 before rounding and 4/3 after (arXiv 2502.20586). For N(0, 1), block 32, the gain is .98958 with variance .02351, and "
+            "then 3/4 before rounding and 4/3 after. For N(0, 1), block 32, the gain is .98958 with variance .02351, and "
             "1.00000 with .02818; with 3/4 before the scale is chosen it is .98205.",
             "The exact expectation from `mxnum.analysis`, which normal numbers through the real kernels must match within 5 standard errors.",
             whose=Whose.OURS,
