@@ -79,6 +79,7 @@ def case(rng):
         options |= tensor_scale(rng, shape, blocks)
     if rng.random() < 0.2:
         options["scales"] = scales(rng, fmt.scale, scales_shape(shape, blocks))
+        options.pop("scale_rule", None)
     if options["nonfinite"] == "element" and fmt.element.nan_code is None:
         x = np.where(np.isnan(x.astype(np.float64)), dtype.type(0), x).astype(dtype)
     return x, name, layout, blocks, options

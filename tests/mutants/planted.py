@@ -63,8 +63,8 @@ MUTANTS = (
     ),
     Mutant(
         "seed-without-stochastic-rounding", "mxnum/ops.py",
-        "if random_bits is None and seed is None and sr_bits == 30:",
-        "if random_bits is None and sr_bits == 30:",
+        'of_seed = "seed" if seed is not None else',
+        'of_seed = "seed" if random_bits is not None and seed is not None else',
         "A seed without rounding='sr' is ignored in silence.",
         ("tests/test_errors.py",),
     ),

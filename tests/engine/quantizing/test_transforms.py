@@ -41,7 +41,7 @@ def same(label, mine, its):
 
 def settings(x, fmt="mxfp4_e2m1", *, scales=None, **options):
     names = ("axis", "block_size", "block_shape", "blocks", "rounding", "scale_rule", "overflow", "nonfinite")
-    kind = dict.fromkeys(names) | {"rounding": "rne", "scale_rule": "floor", "overflow": "saturate"}
+    kind = dict.fromkeys(names) | {"rounding": "rne", "overflow": "saturate"}
     kind |= {"nonfinite": "block", "offset_range": "exact"} | options
     return mx.ops._settings(
         fmt, x.shape, x.dtype.name, kind["axis"], kind["block_size"], kind["block_shape"], kind["blocks"],
