@@ -189,7 +189,8 @@ def from_torch(
     layout: dict[str, Any] = {"axis": axis, "block_size": block_size, "block_shape": block_shape, "blocks": blocks}
     layout["tensor_scale"] = None if tensor_scale is None else _checked("tensor_scale", tensor_scale)
     if fmt.element.bits == 8:
-        errors.require(length is None, "length", "left out for elements of 8 bits, of which it is known", length)
+        row = codes.shape[-1] if codes.ndim else 1
+        errors.require(length in (None, row), "length", f"{row}, the codes of a row, or left out", length)
         return MXArray.from_parts(codes, scale_codes, fmt, **layout)
     if length is None:
         errors.require(8 % fmt.element.bits == 0, "length", "given for elements of 6 bits", None)

@@ -199,7 +199,7 @@ def test_mistakes(torch):
     with pytest.raises(ValueError, match="'length' must be given"):
         mx_torch.from_torch(torch.zeros(24, dtype=torch.uint8), torch.zeros(1, dtype=torch.uint8), format="mxfp6_e3m2")
     codes = torch.zeros(32, dtype=torch.uint8)
-    with pytest.raises(ValueError, match="'length' must be left out for elements of 8 bits"):
+    with pytest.raises(ValueError, match="'length' must be 32, the codes of a row, or left out, not 5"):
         mx_torch.from_torch(codes, torch.zeros(1, dtype=torch.uint8), format="mxfp8_e4m3", length=5)
     with pytest.raises(ValueError, match="of even length"):
         mx_torch.to_torch(mx.quantize(np.ones(5), "mxfp4_e2m1"))
