@@ -16,7 +16,7 @@ import typer.core
 
 import mxnum
 from mxnum.cli.main import INTERRUPTED
-from mxnum.cli.naming import reworded
+from mxnum.cli.naming import name_of, reworded
 
 #: In the order in which help has them.
 COMMANDS = (
@@ -40,7 +40,16 @@ class Commands(typer.core.TyperGroup):  # type: ignore[misc]
 
 
 class Command(typer.core.TyperCommand):  # type: ignore[misc]
-    """One of them; its errors name what can be typed."""
+    """One of them; its errors name what can be typed, and of an option given twice neither is dropped."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """What was typed."""
+        _, _, typed = self.make_parser(ctx).parse_args(args=list(args))
+        for parameter in typed:
+            is_single = parameter.param_type_name == "option" and not (parameter.multiple or parameter.is_flag)
+            if is_single and typed.count(parameter) > 1:
+                raise ValueError(f"Option {name_of(parameter)} must be given once, not {typed.count(parameter)} times.")
+        return super().parse_args(ctx, args)  # type: ignore[no-any-return]
 
     def invoke(self, ctx: Any) -> Any:
         """Run it."""

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated
 
 import typer
 
 from mxnum.cli import options
 
-#: A list, so that of two the first is not dropped without a word.
-Formats = Annotated[list[str], typer.Option("--format", "-f", metavar="<str>", help=get_args(options.Format)[1].help)]
 Operation = Annotated[str, typer.Argument(help="encode, quantize, dequantize, scale or dot.")]
 
 
 def vectors(
     context: typer.Context,
     operation: Operation,
-    formats: Formats = ["mxfp8_e4m3"],  # noqa: B006
+    format: options.Format = "mxfp8_e4m3",
     level: Annotated[int, typer.Option(help="1: every boundary and special value; 2: random, a million or so.")] = 1,
     count: Annotated[int | None, typer.Option(help="Cases at level 2.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the cases.")] = 0,
@@ -55,9 +53,7 @@ def vectors(
     from mxnum.conformance.task import DECIDES
     from mxnum.files import written_whole
 
-    if len(formats) != 1:
-        raise ValueError(f"Option --format must be given once, not {len(formats)} times.")
-    task = make_task(operation, formats[0], **asked(context, DECIDES))
+    task = make_task(operation, format, **asked(context, DECIDES))
     output = None if str(output) == "-" else output
     check_output("Option --output", output, force)
     total = number_of_cases(task, level=level, seed=seed, count=count)

@@ -14,14 +14,19 @@ _OTHER = {"block": "block_size"}
 def option(context: Any, argument: str) -> str | None:
     """The option of the command that was called which gives this argument, as it is typed; None if there is none."""
     found = _parameter(context, argument)
-    return _typed(found)[0] if found is not None else None
+    return name_of(found) if found is not None else None
 
 
 def given(context: Any, argument: str) -> str | None:
     """The same, if the option was typed."""
     found = _parameter(context, argument)
     is_given = found is not None and context.get_parameter_source(found.name).name == "COMMANDLINE"
-    return _typed(found)[0] if is_given else None
+    return name_of(found) if is_given else None
+
+
+def name_of(parameter: Any) -> str:
+    """An option as it is typed."""
+    return _typed(parameter)[0]
 
 
 def asked(context: Any, arguments: Iterable[str]) -> dict[str, Any]:

@@ -22,8 +22,20 @@ def test_every_command_takes_json(run):
     from mxnum.cli.app import COMMANDS
 
     for name in COMMANDS:
-        if name not in ("vectors", "conformance", "experiments"):  # text of their own, a page, files of tables
+        if name not in ("vectors", "answer", "conformance", "experiments"):  # text of their own, a page, tables
             assert "--json" in run(name, "--help"), name
+
+
+def test_of_an_option_given_twice_neither_is_dropped(run, tmp_path):
+    losses = tmp_path / "losses.csv"
+    for *call, option in (
+        ("vectors", "dot", "--format"),
+        ("quantize", "0.5", "--format"),
+        ("fit", losses, "--loss"),
+        ("experiments", "run", "tiny", "--seeds"),
+    ):
+        told = run(*call, option, "1", option, "2", status=2)
+        assert f"Option {option} must be given once, not 2 times." in told, call
 
 
 def test_a_call_loads_the_module_of_its_command_alone():
@@ -38,4 +50,6 @@ def test_a_call_loads_the_module_of_its_command_alone():
         return done.stdout.splitlines()[-1].split()
 
     assert loaded("formats") == ["mxnum.cli.command_formats"]
-    assert len(loaded("--help")) == 16
+    from mxnum.cli.app import COMMANDS
+
+    assert len(loaded("--help")) == len(COMMANDS)

@@ -39,14 +39,6 @@ def test_mistakes_leave_no_file(run, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_one_format_at_a_time(run, tmp_path):
-    # No test saw that the last of two was written without a word.
-    told = run("vectors", "dot", "-f", "mxfp6_e3m2", "-f", "mxfp6_e2m3", "-o", tmp_path / "x", status=2)
-    assert "Option --format must be given once, not 2 times." in told
-    assert not (tmp_path / "x").exists()
-    assert "Option --format must be" in run("vectors", "dot", "-f", "mxfp6_e3m3", status=2)
-
-
 def test_an_interruption_has_its_own_status_and_leaves_nothing(run, tmp_path, monkeypatch):
     from mxnum.conformance import stream
 
