@@ -315,11 +315,12 @@ def save(training: Training, path: Path) -> None:
 def load(training: Training, path: Path) -> None:
     """Continue a training that was just made with the same experiment (but for its steps) and seeds."""
     arrays = storage.read_arrays(path)
-    experiment, _ = origin(arrays)
-    if experiment is not None and experiment.but(steps=training.experiment.steps) != training.experiment:
+    experiment, about = origin(arrays)
+    same = about.get("seeds") == [run.seed for run in training.runs]
+    if experiment is not None and not (same and experiment.but(steps=training.experiment.steps) == training.experiment):
         raise ValueError(
-            f"The checkpoint {str(path)!r} was made with another configuration; remove it, rename the arm, or use "
-            "another folder."
+            f"The checkpoint {str(path)!r} was made with another configuration or other seeds; remove it, rename the "
+            "arm, or use another folder."
         )
     for index, run in enumerate(training.runs):
         run.losses, run.measured_at, run.diverged, run.measured = history(arrays, index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -320,9 +321,10 @@ def save(path: Path, run: Run, optimizer: Any, emulation: mxt.Emulation) -> None
     """Everything that `load` needs."""
     assert run.model is not None
     measured = {name: torch.from_numpy(np.stack(values)) for name, values in run.measured.items()}
+    about = json.dumps({"setting": run.setting.to_dict(), "seed": run.seed})
     state = {
         "model": run.model.state_dict(), "optimizer": optimizer.state_dict(), "emulation": emulation.state_dict(),
-        "losses": run.losses, "measured_at": run.measured_at, "measured": measured,
+        "losses": run.losses, "measured_at": run.measured_at, "measured": measured, "about": about,
     }  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as partial:
@@ -333,6 +335,12 @@ def load(path: Path, run: Run, optimizer: Any, emulation: mxt.Emulation) -> None
     """Go on with a run that was just made with the same setting and seed."""
     assert run.model is not None
     state = torch.load(path, weights_only=True)
+    about = json.loads(state.get("about", "{}"))  # (those of version 0.2 do not say)
+    if about and (Setting.from_dict(about["setting"]).to_dict(), about["seed"]) != (run.setting.to_dict(), run.seed):
+        raise ValueError(
+            f"The checkpoint {str(path)!r} was made with another setting or seed; remove it, rename the arm, or use "
+            "another folder."
+        )
     run.model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     emulation.load_state_dict(state["emulation"])

@@ -183,8 +183,9 @@ def test_runs_under_way_are_as_far_as_their_checkpoints(tmp_path):
     assert told in (tmp_path / "results" / "tiny.md").read_text()
     shutil.copytree(path.parent, tmp_path / study.setting / "other")  # of another configuration
     assert list(report.collect(study, tmp_path, unfinished=True)["arms"]) == ["FP32"]
-    with pytest.raises(ValueError, match="was made with another configuration; remove it"):
-        load(Training(study.arms["other"], (4, 9)), path)
+    for other in (Training(study.arms["other"], (4, 9)), Training(tiny, (4, 5)), Training(tiny, (4,))):
+        with pytest.raises(ValueError, match="was made with another configuration or other seeds; remove it"):
+            load(other, path)
     load(Training(tiny.but(steps=80), (4, 9)), path)  # more steps of the same
 
 

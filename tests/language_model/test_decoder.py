@@ -85,6 +85,11 @@ def test_it_goes_on_bit_for_bit(tmp_path, optimizer):
     went_on = train(stochastic, 3, measure_every=2, checkpoint=path, report=lambda step, loss: seen.append(step))
     assert seen == [5, 6]
     assert not path.exists()
+    with pytest.raises(KeyboardInterrupt):
+        train(stochastic, 3, checkpoint=path, checkpoint_every=2, report=stop)
+    for other, seed in ((stochastic.but(rate=1e-3), 3), (stochastic, 4)):  # its losses would be half of each
+        with pytest.raises(ValueError, match="was made with another setting or seed; remove it"):
+            train(other, seed, checkpoint=path)
     assert went_on.losses == whole.losses
     assert went_on.evaluation == whole.evaluation
     assert went_on.measured_at == whole.measured_at
