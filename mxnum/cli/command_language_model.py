@@ -37,7 +37,8 @@ def language_model(
     """Train small language models in every precision of a file on the same seeds, and compare their losses.
 
     The sources have known entropies, so that the excess is exact; the gradients of the logits are watched and compared
-    with what the analysis predicts. Runs that are in the folder are not run again, so that the same command continues.
+    with what the analysis predicts. Runs that are in the folder are not run again, so that the same command continues,
+    and with more seeds adds to them. A folder of something else is refused.
     Exit status 0: all runs are there; 1: some failed; 130: interrupted. Needs the extras `torch` and `experiments`.
 
     Example: `mxnum language-model logits --seeds 1`.
@@ -45,14 +46,15 @@ def language_model(
     from mxnum.cli.console import print_json, print_table
     from mxnum.cli.main import DIFFERS, INTERRUPTED
     from mxnum.cli.watching import ended_by_signals, watching
+    from mxnum.experiments.study_file import places
     from mxnum.language_model import study as studies
 
     study = studies.read(config)
-    folder = Path(study.name) if out is None else out
+    runs, folder = places(study.name, out)
     try:
         with ended_by_signals(), watching() as watch:
             failed = studies.run_study(
-                study, folder / "runs", seeds=seeds, processes=processes or os.cpu_count() or 1, niceness=nice,
+                study, runs, seeds=seeds, processes=processes or os.cpu_count() or 1, niceness=nice,
                 scheduler=scheduler, keep_operands=operands, say=watch.say,
                 show=lambda state: watch.at("training", state.done, state.total, str(state)),
             )  # fmt: skip
@@ -61,7 +63,9 @@ def language_model(
         raise typer.Exit(INTERRUPTED) from None
     for failure in failed:
         typer.echo(f"Failed: {failure}; the same command tries again.", err=True)
-    table = studies.collect(study, folder / "runs")
+    if failed and next(runs.rglob("seed-*.json"), None) is None:
+        raise typer.Exit(DIFFERS)
+    table = studies.collect(study, runs, seeds)
     studies.store(table, folder)
     if as_json:
         print_json(table)

@@ -49,7 +49,7 @@ def sweep(
     from mxnum.experiments.run_study import run_study
 
     study = study_file.read(config)
-    runs, folder = study_file.places(study, out)
+    runs, folder = study_file.places(study.name, out)
     try:
         with ended_by_signals(), watching() as watch:
             outcome = run_study(

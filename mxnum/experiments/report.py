@@ -62,10 +62,10 @@ def collect(
         raise ValueError(f"Folder {str(root / study.setting)!r} has no run of the study {study.name!r}.")
     if study.control not in table["arms"]:
         table["control"] = next(iter(table["arms"]))
-    return table | {"environment": _together(environments)}
+    return table | {"environment": together(environments)}
 
 
-def _together(environments: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def together(environments: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """What runs depend on that were made on several machines: one of each kind, or all that there were."""
     found: dict[str, Any] = {}
     for key in dict.fromkeys(key for each in environments for key in each):
@@ -474,7 +474,7 @@ def joined(study: Study, *tables: Mapping[str, Any]) -> dict[str, Any]:
         **tables[-1],
         "control": control,
         "arms": arms,
-        "environment": _together([table["environment"] for table in tables]),
+        "environment": together([table["environment"] for table in tables]),
     }
 
 

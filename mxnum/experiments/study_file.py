@@ -88,9 +88,9 @@ def read(path: Path) -> Study:
     return Study(name, question, made, seeds, one, every, first, horizon, above, controls=controls)
 
 
-def places(study: Study, folder: Path | None = None) -> tuple[Path, Path]:
+def places(name: str, folder: Path | None = None) -> tuple[Path, Path]:
     """The folders of the runs and of the tables of a study of your own; without a folder, one with its name."""
-    folder = Path(study.name) if folder is None else folder
+    folder = Path(name) if folder is None else folder
     runs = folder / "runs"
     is_new = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
     if not is_new and not runs.is_dir():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -140,14 +141,15 @@ class Task:
 
 
 def tasks_for(study: Study, runs: Path, seeds: int | None = None, keep_operands: bool = False) -> list[Task]:
-    """The runs that the folder lacks, the first seed of all arms before the second."""
+    """The runs that the folder lacks, or whose operands it lacks; the first seed of all arms before the second."""
     count = study.seeds if seeds is None else errors.positive_integer("seeds", seeds)
     tasks = [
         Task(name, setting, (seed,), arm_directory(runs, name), study.measure_every, keep_operands)
         for seed in range(study.first_seed, study.first_seed + count)
         for name, setting in study.arms.items()
     ]
-    return [task for task in tasks if not (task.directory / f"seed-{task.seeds[0]}.json").exists()]
+    ends = ".json", *(["-operands.npz"] if keep_operands else [])
+    return [task for task in tasks if not all((task.directory / f"seed-{task.seeds[0]}{e}").exists() for e in ends)]
 
 
 def run_study(
@@ -185,19 +187,23 @@ def run_study(
 MOST_NOISE = 10.0
 
 
-def collect(study: Study, runs: Path) -> dict[str, Any]:
-    """What was run, as a table that `mxnum.experiments.report` reads too; missing runs are left out."""
+def collect(study: Study, runs: Path, seeds: int | None = None) -> dict[str, Any]:
+    """What was run, as a table that `mxnum.experiments.report` reads too; missing runs are left out.
+
+    It has as many seeds as the study, and as `seeds` where these are more.
+    """
+    environments = []
     table: dict[str, Any] = {
         "study": study.name, "question": study.question, "control": study.control, "controls": dict(study.controls),
         "named": dict(study.named), "arms": {},
     }  # fmt: skip
     for name, setting in study.arms.items():
         found = []
-        for seed in range(study.first_seed, study.first_seed + study.seeds):
+        for seed in range(study.first_seed, study.first_seed + max(study.seeds, seeds or 0)):
             path = arm_directory(runs, name) / f"seed-{seed}.json"
             if path.exists():
                 found.append(_summary(path, name, setting))
-                table["environment"] = storage.read_json(path)["environment"]
+                environments.append(storage.read_json(path)["environment"])
         if found:
             table["arms"][name] = {"experiment": setting.to_dict(), "at_rest": predicted_gap(setting), "runs": found}
     for name, arm in table["arms"].items():
@@ -206,7 +212,7 @@ def collect(study: Study, runs: Path) -> dict[str, Any]:
         if rests and control is not None and excess_of(control) < MOST_NOISE:  # (not where it is NaN)
             arm["sampled_rest"] = sampled_gap(setting, excess_of(control))
     errors.require(bool(table["arms"]), "runs", "a folder with runs of the study", str(runs))
-    return table
+    return table | {"environment": report.together(environments)}
 
 
 def _summary(path: Path, name: str, setting: Setting) -> dict[str, Any]:
@@ -256,7 +262,8 @@ def predicted_biases(setting: Setting, probabilities: Any) -> list[float]:
         operand.mx_format, setting.tokens, setting.factor, scale_rule=operand.scale_rule, rounding="rne",
         block_size=operand.block_size,
     )  # fmt: skip
-    return [bias.shrinking(each).bias for each in probabilities]
+    # (of a model whose losses are not numbers any more, or that knows all, it says nothing)
+    return [bias.shrinking(each).bias if each.min() < 1 else math.nan for each in probabilities]
 
 
 def predicted_gap(setting: Setting) -> float | None:
@@ -335,7 +342,7 @@ def rows(table: dict[str, Any]) -> list[tuple[str, ...]]:
         is_control = name in (table["control"], *table["controls"].values())
         cells += ["" if is_control or not gaps else f"{np.mean(gaps):+.4f}"]
         cells += ["" if is_control or interval is None else f"{interval[1]:+.4f} to {interval[2]:+.4f}"]
-        cells += ["" if is_control or not gaps else f"{sign_flip(gaps):.3g}"]
+        cells += ["" if is_control or not gaps or np.isnan(gaps).any() else f"{sign_flip(gaps):.3g}"]
         sampled = arm.get("sampled_rest")
         cells += ["-" if rest is None else f"{rest:.4f}", "-" if sampled is None else f"{sampled:.4f}"]
         biases = [np.mean(run["predicted_bias"]) for run in runs.values() if run["predicted_bias"]]

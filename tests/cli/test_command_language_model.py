@@ -34,8 +34,28 @@ def test_a_study_is_run_and_shown(tmp_path, capsys):
     table = json.loads(capsys.readouterr().out)
     assert table["arms"]["plain"]["runs"][0]["steps"] == 2
     assert (out / "one.json").exists()
-    assert main(["language-model", str(config), "-o", str(out)]) == 0
+    assert main(["language-model", str(config), "-o", str(out), "--seeds", "2"]) == 0
     assert "plain" in capsys.readouterr().out
+    table = json.loads((out / "one.json").read_text())
+    assert [run["seed"] for run in table["arms"]["plain"]["runs"]] == [1, 2], "more than the file asks for"
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path, capsys):
+    (tmp_path / "one.toml").write_text(TEXT)
+    (tmp_path / "one.csv").write_text("mine")
+    assert main(["language-model", str(tmp_path / "one.toml"), "-o", str(tmp_path)]) == 2
+    assert "must be empty, or one that this command made before" in capsys.readouterr().err
+    assert (tmp_path / "one.csv").read_text() == "mine"
+
+
+def test_a_study_of_which_all_runs_fail_says_why_and_no_more(tmp_path, capsys):
+    (tmp_path / "short.txt").write_text("too short")
+    source = f"source = 'text'\ntext = '{tmp_path / 'short.txt'}'\nvocabulary = 256"
+    (tmp_path / "one.toml").write_text(TEXT.replace("vocabulary = 8", source))
+    assert main(["language-model", str(tmp_path / "one.toml"), "-o", str(tmp_path / "out")]) == 1
+    said = capsys.readouterr().err
+    assert "'text' must be a file of which each part has at least" in said
+    assert "Error:" not in said.replace("ValueError:", "")
 
 
 def test_the_same_on_a_cluster(tmp_path):

@@ -99,6 +99,43 @@ def test_operands_are_kept_and_compared(study, tmp_path):
     assert alone["column"] == pytest.approx(np.sqrt((e**2).sum() / (x.astype(np.float64) ** 2).sum()), rel=1e-3)
 
 
+def test_operands_are_kept_of_runs_that_are_there_without(study, tmp_path):
+    run_study(study, tmp_path, seeds=1, say=lambda text: None)
+    path = tmp_path / "plain" / "seed-5-operands.npz"
+    assert not path.exists()
+    said: list[str] = []
+    for _ in range(2):  # the second finds them
+        run_study(study, tmp_path, seeds=1, keep_operands=True, say=said.append)
+        assert path.exists()
+        assert len(said) == 3
+
+
+def test_a_run_whose_losses_are_not_numbers_leaves_the_others_their_table(study, tmp_path):
+    """The biases that the analysis predicts are those of probabilities, which such a run does not have."""
+    lost = replace(study, arms=study.arms | {"last": study.arms["last"].but(rate=1e38)})
+    run_study(lost, tmp_path, say=lambda text: None)
+    table = collect(lost, tmp_path)
+    studies.store(table, tmp_path)
+    rows = {row[0]: dict(zip(studies.HEADINGS, row, strict=True)) for row in studies.rows(table)}
+    assert rows["last"]["loss"] == "nan"
+    assert rows["last"]["excursions"].startswith("2 of 2")
+    assert rows["last"]["p"] == "", "nothing was tested"
+    assert float(rows["short"]["loss"]) > 0
+
+
+def test_seeds_beyond_those_of_the_study_and_machines_are_all_in_the_table(study, tmp_path):
+    run_study(study, tmp_path, seeds=3, say=lambda text: None)
+    path = tmp_path / "plain" / "seed-5.json"
+    elsewhere = json.loads(path.read_text())
+    elsewhere["environment"]["system"] = "Another"
+    path.write_text(json.dumps(elsewhere))
+    assert [len(arm["runs"]) for arm in collect(study, tmp_path)["arms"].values()] == [2] * 3
+    assert [len(arm["runs"]) for arm in collect(study, tmp_path, 1)["arms"].values()] == [2] * 3, "what is there"
+    table = collect(study, tmp_path, 3)
+    assert [len(arm["runs"]) for arm in table["arms"].values()] == [3] * 3
+    assert table["environment"]["system"].startswith("Another and ")
+
+
 def test_a_study_runs_goes_on_and_is_collected(study, tmp_path):
     said: list[str] = []
     run_study(study, tmp_path / "runs", seeds=1, say=said.append)
