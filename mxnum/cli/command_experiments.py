@@ -39,6 +39,9 @@ def run(
     arms: Annotated[str | None, typer.Option(help="Only these arms, separated by semicolons.")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Draw new seeds instead of the recorded ones.")] = False,
+    first_seed: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Go on with drawn ones: those of the folder RUNS/seeds-N.")
+    ] = None,
     processes: options.Processes = None,
     stack: Annotated[int, typer.Option(min=1, help="Seeds that one process trains together.")] = 6,
     nice: options.Nice = 0,
@@ -53,19 +56,25 @@ def run(
 ) -> None:
     """Run a study, or continue one: `run quick` has four arms, six seeds each, and takes minutes.
 
-    Runs that are on disk are not run again; the same command continues after Ctrl-C or a failure. Exit status 0: all
-    runs are there; 1: some failed; 130: interrupted.
+    Runs that are on disk are not run again; the same command continues after Ctrl-C or a failure (with --first-seed
+    instead of --fresh, which draws others). Exit status 0: all runs are there; 1: some failed; 130: interrupted.
     """
     import secrets
 
+    from mxnum import errors
     from mxnum.cli.main import DIFFERS, INTERRUPTED
     from mxnum.cli.watching import ended_by_signals
     from mxnum.experiments import report, studies
     from mxnum.experiments.run_study import run_study
 
     chosen = studies.get(study)
-    first = secrets.randbelow(10**6) * 100 if fresh else studies.FIRST_SEED
-    root, folder = runs / f"seeds-{first}" if fresh else runs, results or runs / "results"
+    if fresh and first_seed is not None:
+        raise errors.exclusive("fresh", "first_seed")
+    recorded = studies.FIRST_SEED if first_seed is None else first_seed
+    first = secrets.randbelow(10**6) * 100 if fresh else recorded
+    root = runs if first == studies.FIRST_SEED else runs / f"seeds-{first}"
+    folder = results or root / "results"
+    again = f"the same command with --first-seed {first} instead of --fresh" if fresh else "the same command"
     try:
         with ended_by_signals():
             outcome = run_study(
@@ -74,13 +83,13 @@ def run(
                 stack=stack, niceness=nice, scheduler=scheduler, machine=machine,
             )  # fmt: skip
     except KeyboardInterrupt:
-        typer.echo("Interrupted; the same command continues.", err=True)
+        typer.echo(f"Interrupted; {again} continues.", err=True)
         raise typer.Exit(INTERRUPTED) from None
     if outcome.table["arms"]:
         report.store(outcome.table, folder)
         print(f"{outcome.seconds:.0f} s. Runs in {root}, tables in {folder}.")
     for failure in outcome.failed:
-        print(f"Failed: {failure}; the same command tries again.")
+        print(f"Failed: {failure}; {again} tries again.")
     if outcome.failed:
         raise typer.Exit(DIFFERS)
 

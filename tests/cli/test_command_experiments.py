@@ -33,7 +33,34 @@ def test_fresh_seeds_are_others(run, tmp_path):
     arguments = ["run", "quick", "--fresh", "--seeds", "1", "--arms", "FP32", "--runs", tmp_path, *SMALL]
     said = run("experiments", *arguments)
     (folder,) = tmp_path.glob("seeds-*")
-    assert folder.name.removeprefix("seeds-") in said
+    seed = folder.name.removeprefix("seeds-")
+    assert seed in said
+    assert (folder / "results" / "quick.json").exists()
+    assert not (tmp_path / "results").exists(), "the table of the recorded seeds would have its name"
+    assert "0 tasks to do" in run(
+        "experiments", *[each for each in arguments if each != "--fresh"], "--first-seed", seed
+    )
+
+
+def test_after_an_interruption_fresh_seeds_can_be_continued(run, tmp_path, monkeypatch, capsys):
+    """The same command draws others: what it had trained would be lost."""
+    from mxnum.cli.main import main
+
+    asked = []
+
+    def interrupted(*arguments, **named):
+        asked.append(named["first_seed"])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mxnum.experiments.run_study.run_study", interrupted)
+    arguments = ["experiments", "run", "quick", "--runs", str(tmp_path)]
+    assert main([*arguments, "--fresh"]) == 130
+    again = ["--first-seed", str(asked[0])]
+    assert f"the same command with {' '.join(again)} instead of --fresh continues" in capsys.readouterr().err
+    assert main([*arguments, *again]) == 130
+    assert asked[0] == asked[1]
+    assert "Interrupted; the same command continues." in capsys.readouterr().err
+    assert "--fresh" in run(*arguments, "--fresh", *again, status=2)
 
 
 def test_a_machine_that_is_not_there_is_told_before_anything_runs(run, tmp_path, monkeypatch):
