@@ -138,8 +138,12 @@ class ScalingFit:
         """
         _check_level(level)
         size = np.abs(self.residuals)
-        inside = float(np.mean(size < self.delta))
-        scale = np.square(np.minimum(size, self.delta)).sum() / max(len(size) - 5, 1) / max(inside, 1 / len(size))
+        # Near `delta` = 0 a fit goes through five of the runs, which says nothing of the others' noise; and too few of
+        # these lie within a small `delta` to be counted, so that it is their median which says how many there would be.
+        others = np.sort(size)[5:]
+        usual = float(np.median(others))
+        inside = np.mean(others <= max(usual, self.delta)) * (1 if usual <= self.delta else self.delta / usual)
+        scale = np.square(np.minimum(size, self.delta)).sum() / len(others) / inside
         rise = NormalDist().inv_cdf((1 + level) / 2) ** 2 * scale / (2 * len(size))
         ends = _profile_ends(self.table, self.law.as_parameters, self.delta, self.loss + rise)
         ends[:, :3] = np.exp(ends[:, :3])
