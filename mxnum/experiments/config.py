@@ -89,8 +89,12 @@ class Experiment:
         errors.choose("optimizer", self.optimizer, ("adam", "sgd"))
         errors.choose("gelu", self.gelu, ("exact", "tanh"))
         object.__setattr__(self, "precision", Recipe.of(self.precision))
-        for name in ("width", "layers", "batch", "steps"):
+        for name in ("width", "layers", "batch", "expansion", "steps"):
             errors.integer(name, getattr(self, name), 1, 1 << 40)
+        for name, values in (("betas", self.betas), ("momentum", (self.momentum,))):
+            errors.require(all(0 <= v < 1 for v in values), name, "at least 0 and below 1", getattr(self, name))
+        low, high = self.gamma_start or (1, 1)
+        errors.require(low <= high, "gamma_start", "a lower and an upper bound", self.gamma_start)
         for name in ("rate", "w1_rate", "beta_rate", "w1_start"):
             errors.require(getattr(self, name) > 0, name, "positive", getattr(self, name))
         turned = [name for name in OPERANDS if getattr(getattr(self.precision, name), "transform", None)]
