@@ -33,10 +33,10 @@ class MXChunks(NamedTuple):
 def quantize(x: Any, format: str | MXFormat, **options: Any) -> MXChunks:
     """`mxnum.quantize` of a dask array, lazily. Blocks must not straddle chunks: each inner chunk holds whole blocks.
 
-    Takes the keywords of `mxnum.quantize` except `arithmetic`, `offset`, `scales`, `out`, and `seed`: which random word
-    an element gets would depend on the chunks. `random_bits` may be a dask array of uint32. A tensor scale (``nvfp4``)
-    is one for all chunks: a number that is given, or found in a pass of its own. Mistakes raise here, but for what only
-    the numbers tell (``nonfinite="raise"``, which names the index within its chunk).
+    Takes the keywords of `mxnum.quantize` except `arithmetic`, `offset`, `scales`, `out`, `packed` and `seed`: which
+    random word an element gets would depend on the chunks. `random_bits` may be a dask array of uint32. A tensor scale
+    (``nvfp4``) is one for all chunks: a number that is given, or found in a pass of its own. Mistakes raise here, but
+    for what only the numbers tell (``nonfinite="raise"``, which names the index within its chunk).
     """
     inputs, tensor, settings, fmt, array = _prepared(x, options, format)
     blocks = settings["blocks"]
@@ -93,7 +93,8 @@ def _checked(x: Any, options: dict[str, Any], format: str | MXFormat) -> tuple[A
     fmt, options = formats.get(format), dict(options)
     exact = options.pop("arithmetic", "exact") == "exact"
     errors.require(exact, "arithmetic", "'exact' for a dask array", "the name of a stack")
-    for name in ("seed", "offset", "scales", "out"):
+    options["packed"] = options.get("packed") or None
+    for name in ("seed", "offset", "scales", "out", "packed"):
         if options.pop(name, None) is not None:
             instead = " (give random_bits instead)" if name == "seed" else ""
             raise ValueError(f"Argument {name!r} must be left out for a dask array{instead}.")

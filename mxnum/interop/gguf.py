@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from mxnum import errors
+from mxnum import errors, formats
 from mxnum.arguments import first_index
 from mxnum.array import MXArray
 from mxnum.dtypes import Array, as_array
@@ -59,7 +59,7 @@ def from_gguf_blocks(blocks: Any, shape: tuple[int, ...] | None = None, *, kind:
     errors.require(whole, "shape", f"of {array.size // size} blocks of {elements} along the last axis", shape)
     rows = np.ascontiguousarray(array).reshape(-1, size)
     codes, scales = _READERS[kind](rows)
-    of_scales = (*shape[:-1], scales.size // max(1, math.prod(shape[:-1])))
+    of_scales = (*shape[:-1], shape[-1] // formats.get(name).block)
     return MXArray.from_parts(in_kind(codes.reshape(shape), blocks), scales.reshape(of_scales), name)
 
 
@@ -138,7 +138,8 @@ def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
         q = in_host_memory("q", without_offsets("q", q))
         n, is_negative, d = _integers(q)
         parts = _written_q8_0(n, d) if kind == "Q8_0" else _written_q4_0(n, is_negative, d)
-    return np.concatenate(parts, axis=1).reshape(*q.shape[:-1], -1)
+    _, elements, size = KINDS[kind]
+    return np.concatenate(parts, axis=1).reshape(*q.shape[:-1], q.shape[-1] // elements * size)
 
 
 def _integers(q: MXArray) -> tuple[Array, Array, Array]:

@@ -73,9 +73,10 @@ def attend(
 ) -> tuple[Tensor, Tensor]:
     """The sums of values, and the probabilities; where a mask of booleans is True, a key is looked at."""
     scores = matmul_how(query, key, how, drawn, transposed=True) * scale
+    dtype = scores.dtype  # (a mask may be of a wider one)
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
-    probabilities = (scores.softmax(-1) if mask is None else _softmax(scores)).to(scores.dtype)
+    probabilities = (scores.softmax(-1) if mask is None else _softmax(scores)).to(dtype)
     if dropout > 0:
         probabilities = torch.dropout(probabilities, dropout, True)
     return matmul_how(probabilities, value, how, (drawn[0] ^ _SECOND, *drawn[1:])), probabilities

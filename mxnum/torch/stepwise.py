@@ -35,6 +35,7 @@ class LayerNorm(torch.autograd.Function):
         ctx.rounding = inputs[4]
 
     @staticmethod
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Any, ...]:
         """The three gradients, each step rounded."""
         gamma, normal, variance = ctx.saved_tensors

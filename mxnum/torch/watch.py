@@ -21,6 +21,7 @@ from mxnum.recipe import Operand, Recipe
 from mxnum.text_table import text_table
 from mxnum.torch.attention import OPERANDS
 from mxnum.torch.emulate import emulation_of
+from mxnum.torch.functions import How
 from mxnum.torch.multihead import PROJECTIONS
 from mxnum.torch.operands import BETA, GAMMA, GRADIENT, LEFT, RIGHT, Key, is_beyond_max, prepared, watching
 from mxnum.torch.randomness import recomputing
@@ -120,7 +121,7 @@ class Watch:
         try:
             reduced = _gradients(loss, named)
             for site in emulation.sites.values():
-                site.how = site.how.but(Recipe())
+                site.how = How(Recipe())  # (as torch sums: sums by blocks need operands in a format)
             emulation.position = position
             exact = _gradients(loss, named)
         finally:

@@ -59,6 +59,7 @@ def test_mistakes_raise_before_anything_is_computed(da):
         ),
         (ValueError, r"'random_bits' must be of shape \(4, 128\)", lazy, {"rounding": "sr", "random_bits": words[:1]}),
         (ValueError, "'out' must be left out", lazy, {"out": words}),
+        (ValueError, "'packed' must be left out", lazy, {"packed": True}),  # it was taken and did nothing
         (TypeError, "unexpected keyword argument 'axes'", lazy, {"axes": 1}),
     ]
     for kind, message, x, options in wrong:

@@ -135,6 +135,16 @@ def test_nvfp4_is_what_the_real_library_reads(gguf):
             mx_gguf.to_gguf_blocks(q, kind="NVFP4")
 
 
+@pytest.mark.parametrize("kind", mx_gguf.KINDS)
+def test_no_rows(kind):
+    # No test saw it: numpy cannot guess a length where there are no elements.
+    fmt, elements, size = mx_gguf.KINDS[kind]
+    q = mx.quantize(np.zeros((0, 2 * elements), np.float32), fmt)
+    blocks = mx_gguf.to_gguf_blocks(q, kind=kind)
+    assert blocks.shape == (0, 2 * size)
+    assert mx_gguf.from_gguf_blocks(blocks, kind=kind).equals(q)
+
+
 def test_signs_of_zeros_and_of_scales():
     # d, integers, what is written in their place where d and -d say the same
     two = np.float16(2)

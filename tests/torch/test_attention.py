@@ -47,6 +47,14 @@ def test_groups_of_heads_and_rows_without_keys():
     assert torch.equal(torch.autograd.grad(y.sum(), q)[0], torch.zeros_like(q))
 
 
+def test_a_mask_of_a_wider_type():
+    # No test saw it: masks had the type of what they mask.
+    q, mask = numbers(2, 8, 32).bfloat16(), numbers(8, 8, seed=1)
+    y, want = mxt.attention(q, q, q, mask, recipe="float32"), plain(q, q, q, mask)
+    assert y.dtype == want.dtype
+    assert torch.allclose(y.float(), want.float(), atol=0.05)
+
+
 def test_both_products_are_quantized_along_what_they_sum():
     q, k, v = numbers(2, 8, 64), numbers(2, 32, 64, seed=1), numbers(2, 32, 16, seed=2)
     y = mxt.attention(q, k, v, recipe="mxfp4_e2m1")
