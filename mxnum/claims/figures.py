@@ -225,11 +225,16 @@ def _recipes(ax: Any, entry: Entry, store: ReportFolder) -> str | None:
     table = _table(store, "recipes.json")
     if table is None:
         return None
-    reference = {r["seed"]: r["last_loss"] for r in table["arms"]["recipe FP32"]["runs"]}
-    names = [name for name in table["arms"] if name != "recipe FP32"][::-1]
+    ends = {
+        name: {r["seed"]: r["last_loss"] for r in arm["runs"] if r["last_loss"] is not None}
+        for name, arm in table["arms"].items()
+    }
+    reference = ends.pop("recipe FP32", {})
+    names = [name for name, of in ends.items() if of.keys() & reference.keys()][::-1]
+    if not names:
+        return None
     for at, name in enumerate(names):
-        runs = [r for r in table["arms"][name]["runs"] if r["last_loss"] is not None]
-        gaps = [100 * (r["last_loss"] / reference[r["seed"]] - 1) for r in runs]
+        gaps = [100 * (loss / reference[seed] - 1) for seed, loss in ends[name].items() if seed in reference]
         ax.plot(gaps, [at] * len(gaps), "o", ms=3, alpha=0.5, color="C0")
         ax.plot([np.median(gaps)], [at], "|", ms=12, color="C1")
     ax.set_yticks(range(len(names)), [name.removeprefix("recipe ") for name in names], fontsize=8)

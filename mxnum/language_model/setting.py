@@ -106,6 +106,7 @@ class Setting:
             accepted = f"at most the vocabulary, {self.vocabulary}"
             errors.require(self.choices <= self.vocabulary, "choices", accepted, self.choices)
             errors.require(self.classes <= self.vocabulary, "classes", accepted, self.classes)
+            errors.require(self.order <= self.context, "order", f"at most the context, {self.context}", self.order)
         if self.centred:
             alone = Recipe(gradients=self.recipe.gradients, gradients_for_weights=self.recipe.gradients_for_weights)
             fits = self.where == "last" and self.recipe == alone

@@ -50,6 +50,18 @@ def test_figures_are_part_of_the_page(store, id):
     assert found or id in ("M1", "M10", "B6"), "no figure, although its results are stored"
 
 
+def test_a_run_that_failed_does_not_cost_the_figure_of_the_others(store):
+    """A recipe's seed that FP32 lacks ended the whole report in a KeyError; the stored studies lack none."""
+    path = store.results / "recipes.json"
+    table = json.loads(path.read_text())
+    del table["arms"]["recipe FP32"]["runs"][0]
+    path.write_text(json.dumps(table))
+    assert len(figures_of(entry("M1"), store)) == 1
+    del table["arms"]["recipe FP32"]
+    path.write_text(json.dumps(table))
+    assert figures_of(entry("M1"), store) == []
+
+
 def test_without_results_there_is_no_figure(tmp_path):
     for id in ("I5", "I6", "I7", "M1", "B2", "B3", "B6"):
         assert figures_of(entry(id), ReportFolder(tmp_path)) == []
