@@ -277,6 +277,8 @@ class Workers(Executor):
         except BrokenExecutor:
             self._local.pool = None
             raise RuntimeError("its process died; perhaps there was not enough memory") from None
+        except SystemExit:  # of `_leave`; here it would end this process, with the status of success
+            raise RuntimeError("its process was asked to end; what it had is in its last checkpoint") from None
 
     def terminate(self) -> None:
         """End the processes now; their runs are at their last checkpoints."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import platform
 import queue
+import signal
 from concurrent.futures import Executor, Future
 
 import numpy as np
@@ -73,6 +74,9 @@ def test_a_process_that_dies_fails_its_task_alone():
     try:
         with pytest.raises(RuntimeError, match="process died"):
             workers.submit(os._exit, 3).result()
+        assert workers.submit(abs, -3).result() == 3
+        with pytest.raises(RuntimeError, match="process was asked to end"):  # the sweep ended, with status 0
+            workers.submit(signal.raise_signal, signal.SIGTERM).result()
         assert workers.submit(abs, -3).result() == 3
     finally:
         workers.shutdown()
