@@ -13,7 +13,9 @@ from mxnum.cli import options
 
 def ledger(
     only: Annotated[str | None, typer.Option(metavar="IDS", help="Only these claims, as in I6,I7; no page.")] = None,
-    results: Annotated[Path, typer.Option(help="Folder of results files of training runs.")] = Path("docs/results"),
+    results: Annotated[
+        Path | None, typer.Option(help="Folder of results files of training runs (default: docs/results).")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Where the page goes (default: docs/claims.md, which is replaced)."),
@@ -28,6 +30,8 @@ def ledger(
 
     Examples: `mxnum ledger`; `mxnum ledger --only I1,M4`; `mxnum ledger --out page.md`.
     """
+    from mxnum import errors
+    from mxnum.claims import CLAIMS
     from mxnum.claims.evidence import Verdict
     from mxnum.claims.page import PAGE, headed, markdown
     from mxnum.claims.registry import reproduce
@@ -37,16 +41,17 @@ def ledger(
     from mxnum.files import written_whole
 
     check_output("Option --out", out, force)
-    ids = None if only is None else [each.strip().upper() for each in only.split(",")]
-    report = reproduce(ids, results=str(results), progress=_show)
+    ids = None if only is None else [errors.choose("only", id.strip().upper(), tuple(CLAIMS)) for id in only.split(",")]
+    if results is not None and not results.is_dir():
+        raise ValueError(f"Option --results must be a folder, not {str(results)!r}.")
+    page = out or Path(PAGE)
+    writes = ids is None or out is not None
+    if writes and not page.parent.is_dir():
+        raise ValueError(f"Folder {str(page.parent)!r} does not exist; run this where it does, or give another file.")
+    report = reproduce(ids, results=results or "docs/results", progress=_show)
     broken = [entry for entry in report if entry.verdict == Verdict.FAILED]
     whole = not broken and not report.interrupted
-    if whole and (ids is None or out):
-        page = out or Path(PAGE)
-        if not page.parent.is_dir():
-            raise ValueError(
-                f"Folder {str(page.parent)!r} does not exist; run this where it does, or give another file."
-            )
+    if whole and writes:
         with written_whole(page) as partial:
             partial.write_text(markdown(report))
     if as_json:

@@ -39,7 +39,17 @@ def test_another_file(run, tmp_path):
 def test_errors_are_one_sentence(run):
     said = run("ledger", status=2)
     assert said == "Error: Folder 'docs' does not exist; run this where it does, or give another file.\n"
-    assert "'ids' must be one of" in run("ledger", "--only", "M99", status=2)
+    assert "Option --only must be one of" in run("ledger", "--only", "M99", status=2)
+
+
+def test_mistakes_are_said_before_any_check_is_run_and_cost_no_page(run, tmp_path):
+    """A folder of results that is not there wrote a page on which nothing had been run."""
+    check("I1")(lambda context: pytest.fail("it was run"))
+    run("ledger", status=2)
+    (tmp_path / "docs").mkdir()
+    said = run("ledger", "--results", "doc/results", status=2)
+    assert said == "Error: Option --results must be a folder, not 'doc/results'.\n"
+    assert list((tmp_path / "docs").iterdir()) == []
 
 
 def test_a_broken_check_writes_no_page_and_fails(run, tmp_path):
