@@ -29,6 +29,14 @@ def test_without_events_there_is_no_median():
     assert Arm("a", (9, 9), (False, False)).median_time() is None
 
 
+def test_the_median_of_any_number_of_runs_of_which_half_have_an_event():
+    """Of 24 runs the product of the shares is 0.5000000000000001 after twelve: there was no median, or a later one."""
+    for runs in range(2, 61, 2):
+        half = runs // 2
+        times = (*range(100, 100 + half), *[1000] * half)
+        assert Arm("a", times, tuple(time < 1000 for time in times)).median_time() == 100 + half - 1, runs
+
+
 def test_events_after_the_horizon_are_censored():
     arm = Arm.of("a", [10, None, 70], [30, 100, 90], horizon=50)
     assert arm.times == (10, 50, 50)
