@@ -145,7 +145,8 @@ class Course:
             return Outcome.NONE
         if any(np.isinf(e.peak) for e in self.counted):
             return Outcome.RUNAWAY
-        if self.counted[-1].end is not None:
+        end = self.counted[-1].end
+        if end is not None and end <= 2 * self.horizon:  # (longer runs of an arm are judged as its others are)
             return Outcome.RECOVERED
         return Outcome.RUNAWAY if self.steps >= 2 * self.horizon else Outcome.OPEN
 
