@@ -126,6 +126,17 @@ def arm_directory(root: Path, arm: str) -> Path:
     return root / re.sub(r"[^A-Za-z0-9.]+", "-", arm).strip("-")
 
 
+def check_folders(arms: Iterable[str]) -> None:
+    """An error where two arms would write into one folder."""
+    by_folder: dict[Path, str] = {}
+    for arm in arms:
+        other = by_folder.setdefault(arm_directory(Path(), arm), arm)
+        if other != arm:
+            raise ValueError(
+                f"Argument 'arms' must not have names that lead to the same folder, as {other!r} and {arm!r} do."
+            )
+
+
 def tasks_for(
     arms: Mapping[str, Experiment],
     seeds: Iterable[int],
@@ -139,8 +150,7 @@ def tasks_for(
 ) -> list[Task]:
     """The runs that are not on disk with all their steps, in groups of `stack` seeds, first seeds of each arm first."""
     seeds = list(seeds)
-    if len({arm_directory(root, arm) for arm in arms}) < len(arms):
-        raise ValueError(f"Argument 'arms' must not have names that lead to the same folder: {sorted(arms)}.")
+    check_folders(arms)
     tasks = []
     for start in range(0, len(seeds), stack):
         for arm, experiment in arms.items():

@@ -143,6 +143,7 @@ class Task:
 def tasks_for(study: Study, runs: Path, seeds: int | None = None, keep_operands: bool = False) -> list[Task]:
     """The runs that the folder lacks, or whose operands it lacks; the first seed of all arms before the second."""
     count = study.seeds if seeds is None else errors.positive_integer("seeds", seeds)
+    sweep.check_folders(study.arms)
     tasks = [
         Task(name, setting, (seed,), arm_directory(runs, name), study.measure_every, keep_operands)
         for seed in range(study.first_seed, study.first_seed + count)

@@ -99,6 +99,13 @@ def test_operands_are_kept_and_compared(study, tmp_path):
     assert alone["column"] == pytest.approx(np.sqrt((e**2).sum() / (x.astype(np.float64) ** 2).sum()), rel=1e-3)
 
 
+def test_arms_whose_runs_would_lie_in_one_folder_are_refused(study, tmp_path):
+    alike = replace(study, arms=study.arms | {"last, x 1": study.arms["last"], "last x 1": study.arms["short"]})
+    with pytest.raises(ValueError, match="same folder, as 'last, x 1' and 'last x 1' do"):
+        run_study(alike, tmp_path / "runs", say=lambda text: None)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_operands_are_kept_of_runs_that_are_there_without(study, tmp_path):
     run_study(study, tmp_path, seeds=1, say=lambda text: None)
     path = tmp_path / "plain" / "seed-5-operands.npz"
