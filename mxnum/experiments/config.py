@@ -108,6 +108,9 @@ class Experiment:
                 errors.require(is_plain, name, "quantized: other errors are for gamma and beta", operand.describe())
         stepwise = self.precision.vector_steps
         errors.require(not stepwise, "precision", "a recipe without vector_steps, which mxnum.torch has", stepwise)
+        draws = "sr" in (self.precision.weights.rounding, self.precision.activations.rounding)
+        accepted = "False where weights or activations are rounded stochastically"
+        errors.require(not (self.quantized_teacher and draws), "quantized_teacher", accepted, True)
         if self.cap_norms_at is not None:
             errors.integer("cap_norms_at", self.cap_norms_at, 0, 1 << 40)
         for stored in (self.moments, self.masters):

@@ -69,6 +69,10 @@ def test_descriptions():
         (lambda: Experiment(rate=0), "Argument 'rate' must be positive, not 0"),
         (lambda: Experiment(width=0), "Argument 'width' must be between 1"),
         (lambda: Experiment(expansion=0), "Argument 'expansion' must be between 1"),  # each run divided by zero
+        (  # its labels were what lay in memory
+            lambda: Experiment(quantized_teacher=True, precision=uniform_precision("mxfp4_e2m1", rounding="sr")),
+            "'quantized_teacher' must be False where weights or activations are rounded stochastically",
+        ),
         (lambda: Experiment(betas=(0.9, 1.0)), "'betas' must be at least 0 and below 1"),  # NaN from the first step on
         (lambda: Experiment(momentum=-0.5), "'momentum' must be at least 0 and below 1"),
         (lambda: Experiment(gamma_start=(0.95, 0.9)), "must be a lower and an upper bound"),  # 0.95 throughout
