@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,15 @@ def boundary_dots(task: Task, words: Words) -> Columns:
         large = np.where((rising == i) | (rising == j), 12, -12 - rising)
         opposite = np.where(block == j, negative(one), one)
         add(np.where(place == 0, one, 0), opposite, powers(task, large), powers(task, large))
+    # 1, half of the last place of a float32, and what decides that tie, beyond the reach of a float64: in three blocks,
+    for places in permutations({0, count // 2, count - 1}, 3):
+        far = np.select([rising == each for each in places], [0, -24, -100], -127)
+        add(np.where(place == 0, one, 0), one, powers(task, far))
+    # and in one, where elements have such a range.
+    codes = {value: code for code, value in enumerate(element.values())}
+    powers_of_two = element.emax, element.emax - 12, element.emin - element.mantissa_bits
+    wide = np.select([place == at for at in (0, k // 2, k - 1)], [codes.get(2.0**p, 0) for p in powers_of_two], 0)
+    add(wide, np.where(block == 0, wide, 0))
     for code in range(1 << element.bits):
         add(np.where(first, code, one), one)
         add(np.where(first, code, 0), 0)  # 0 times NaN or infinity

@@ -1,6 +1,7 @@
 """What a wrong implementation of scales that are floats may have done: other rules, other orders, no tensor scale.
 
-m is the largest magnitude of a block, s its scale, t the tensor scale (1 without one), x a number.
+m is the largest magnitude of a block, s its scale, t the tensor scale (1 without one), x a number; A is the largest
+magnitude of the tensor, L the largest element and S the largest scale.
 """
 
 from __future__ import annotations
@@ -179,20 +180,28 @@ def _other_tensors(task: Task) -> Iterator[tuple[str, Callable[[Columns], Column
     if not task.has_tensor:
         return
 
-    def replaced(change: Callable[[Array], Array]) -> Callable[[Columns], Columns]:
+    def computed(change: Callable[[Array, Array], Array]) -> Callable[[Columns], Columns]:
+        """Of the largest magnitude of the tensor, and of its scale."""
+
         def replace_it(inputs: Columns) -> Columns:
+            largest = as_floats(inputs["largest"], task.source).astype(np.float64)
             with np.errstate(all="ignore"):
-                t = np.asarray(change(_tensor(inputs)), np.float32)
+                t = np.asarray(change(largest, _tensor(inputs)), np.float32)
+            t = np.where((t == 0) & (largest > 0), np.float32(2.0**-149), t)
             t = np.where((t > 0) & np.isfinite(t), t, _ONE)
             return {**inputs, "tensor_scale": t.view(np.uint32)}
 
         return replace_it
 
-    yield "a tensor scale of 1", replaced(np.ones_like)
-    yield "the tensor scale turned around (1 / t)", replaced(lambda t: _ONE / t)
-    greatest = np.float32(_number(task).max)
-    yield "a tensor scale without the largest scale", replaced(lambda t: t * greatest)
-    yield "a tensor scale without the largest element", replaced(lambda t: t * np.float32(task.element.max))
+    yield "a tensor scale of 1", computed(lambda A, t: np.ones_like(t))
+    yield "the tensor scale turned around (1 / t)", computed(lambda A, t: _ONE / t)
+    F, L, S = np.float32, np.float32(task.element.max), np.float32(_number(task).max)
+    yield "a tensor scale without the largest scale", computed(lambda A, t: A / L)
+    yield "a tensor scale without the largest element", computed(lambda A, t: A / S)
+    yield "a tensor scale of A / L / S in float32", computed(lambda A, t: A.astype(F) / L / S)
+    yield "a tensor scale of A / S / L in float32", computed(lambda A, t: A.astype(F) / S / L)
+    yield "a tensor scale of A * (1 / (L S)) in float32", computed(lambda A, t: A.astype(F) * (_ONE / (L * S)))
+    yield "a tensor scale of 1 / (L S / A) in float32", computed(lambda A, t: _ONE / (L * S / A.astype(F)))
 
 
 def _x(task: Task, inputs: Columns) -> Array:

@@ -25,6 +25,13 @@ from mxnum.modes import Overflow, Rounding, ScaleRule, scale_rules
 Answer = Callable[[Task, Columns], Array]
 #: Scale rules that few follow: what a wrong comparison in another explains as well is named after that.
 _SELDOM = (ScaleRule.HALF_UP, ScaleRule.FLOOR_PLUS_ONE)
+#: Where ties may go that do not go to even or away from zero, and the rounding that takes them there.
+_TIES = {
+    "toward zero": Rounding.RTZ,
+    "upward (floor(x + 1/2))": Rounding.RTP,
+    "downward (ceil(x - 1/2))": Rounding.RTN,
+    "to odd": Rounding.RTO,
+}
 #: Scale rules that add one from their threshold on; the others that have one do so above it.
 _FROM_THEIR_THRESHOLD = (ScaleRule.EVEN, ScaleRule.HALF_UP)
 
@@ -150,14 +157,15 @@ def _elements(task: Task) -> Iterator[tuple[str, Answer]]:
     """Other conversions of elements."""
     other = Overflow.IEEE if task.overflow == Overflow.SATURATE else Overflow.SATURATE
     overflows = (task.overflow, other) if task.element.nan_code is not None else (task.overflow,)
+    for overflow in overflows:
+        for mode in Rounding:
+            if mode not in (task.rounding, Rounding.SR):
+                also = "" if overflow == task.overflow else f" with overflow {overflow}"
+                yield f"rounding {mode}{also}", _with(rounding=mode, overflow=overflow)
     if not task.is_stochastic:
-        for overflow in overflows:
-            for mode in Rounding:
-                if mode not in (task.rounding, Rounding.SR):
-                    also = "" if overflow == task.overflow else f" with overflow {overflow}"
-                    yield f"rounding {mode}{also}", _with(rounding=mode, overflow=overflow)
         if task.rounding == Rounding.RNE:
-            yield "rounding to nearest with ties toward zero", _ties_toward_zero
+            for where, mode in _TIES.items():
+                yield f"rounding to nearest with ties {where}", _with_ties(mode)
             if task.element.nan_code is None and not task.element.integer:
                 yield "the first nearest entry of a table of values", _first_of_table
     else:
@@ -195,6 +203,8 @@ def _random_bits(task: Task) -> Iterator[tuple[str, Answer]]:
     yield "the highest bits of the random words", drawn(lambda words: words >> high)
     yield "`>` for `>=` where random bits are added", drawn(lambda words: (words & low) - ((words & low) > 0))
     yield "random bits taken away from all ones", drawn(lambda words: low - (words & low))
+    if task.operation == "quantize":
+        yield "the random word of its first element for a whole block", drawn(lambda words: words[:, :1] + 0 * words)
 
 
 def _nearest_fraction(task: Task, inputs: Columns) -> Array:
@@ -231,20 +241,28 @@ def _inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, An
 
         return narrow
 
+    def cut(task: Task, inputs: Columns) -> Array:
+        return answer(task, {**inputs, "x": inputs["x"] & np.uint32(0xFFFF0000)})
+
     yield "reading subnormal inputs as zero", flushed
+    if task.source.name == "float32":
+        yield "cutting to bfloat16 first (the upper 16 bits)", cut
     for name in {"float64": ["float32"], "float32": ["bfloat16", "float16"]}.get(task.source.name, []):
         yield f"rounding to {name} first", narrowed(name)
 
 
-def _ties_toward_zero(task: Task, inputs: Columns) -> Array:
-    y = scaled(task, inputs["x"], inputs.get("scale"), tensor_scales(inputs))
-    tie = places(y, task.element) == PLACES.index("tie")
-    return np.where(tie, _codes(replace(task, rounding=Rounding.RTZ), inputs), _codes(task, inputs))
+def _with_ties(mode: Rounding) -> Answer:
+    def answer(task: Task, inputs: Columns) -> Array:
+        y = scaled(task, inputs["x"], inputs.get("scale"), tensor_scales(inputs))
+        tie = places(y, task.element) == PLACES.index("tie")
+        return np.where(tie, _codes(replace(task, rounding=mode), inputs), _codes(task, inputs))
+
+    return answer
 
 
 def _first_of_table(task: Task, inputs: Columns) -> Array:
     """Ties go to the entry that comes first, so toward zero; so do zeros of both signs, and infinity, far from all."""
-    code = _ties_toward_zero(task, inputs)
+    code = _with_ties(Rounding.RTZ)(task, inputs)
     no_nearest = np.isinf(as_magnitudes(inputs["x"], task.source))
     return np.where(no_nearest | (code == 1 << (task.element.bits - 1)), 0, code)
 
@@ -334,6 +352,8 @@ def _scales(task: Task) -> Iterator[tuple[str, Answer]]:
     yield "the largest scale for a block with infinity", lambda t, i: _of_infinity(t, i, scale, E8M0.bias)
     yield "infinity taken for 2^128", lambda t, i: _of_infinity(t, i, scale, 128 - t.element.emax)
     yield "a smallest scale code of 0x01", at_least(1)
+    if task.source.emax - task.element.emax >= E8M0.bias:  # (else there is none beyond)
+        yield "a largest scale code of 0xFD", lambda t, i: np.where(scale(t, i) == 254, 253, scale(t, i))
     yield "a scale code that is 1 higher", shifted(1)
     yield "a scale code that is 1 lower", shifted(-1)
     if task.element.emax:

@@ -147,11 +147,29 @@ def _values_of(task: Task, change: Change) -> Arranged:
     return arrange
 
 
+def _values_at(change: Callable[[Array], Array | None]) -> Arranged:
+    """Values of codes at scales that are read in another order."""
+
+    def arrange(one: Answered) -> tuple[Columns, Columns] | None:
+        scales = change(one.inputs["scales"])
+        if scales is None:
+            return None
+        columns = element_columns({**one.inputs, "scales": scales}, one.blocks)
+        return columns, {"value": one.answers["value"].reshape(-1, 1)}
+
+    return arrange
+
+
 def _tried(task: Task) -> dict[str, Arranged]:
     if task.operation != "dequantize":
         return ARRANGEMENTS
     named = orders(task.block, task.element.bits)
-    return {f"they are for {name.replace('the right', 'the')}": _values_of(task, change) for name, change in named}
+    found = {f"they are for {name.replace('the right', 'the')}": _values_of(task, change) for name, change in named}
+    return found | {
+        "they are for the scales read as if they were written column by column": _values_at(_by_columns),
+        "they are for the scales read as swizzled": _values_at(_unswizzled),
+        "they are for the scales read as not swizzled": _values_at(_swizzled),
+    }
 
 
 def arrangements(task: Task, answered: list[Answered]) -> list[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from mxnum.conformance.expected import as_bits, expected
+from mxnum.conformance.expected import as_bits, as_floats, expected, scale_numbers
 from mxnum.conformance.task import Columns, Task
 from mxnum.dtypes import Array, numpy_dtype
 from mxnum.formats import E8M0
@@ -29,7 +30,16 @@ def values(task: Task) -> Iterator[tuple[str, Answer]]:
     yield "a scale that is 1 higher", _at_scales(lambda s: np.where(s < 254, s + 1, s))
     yield "a scale that is 1 lower", _at_scales(lambda s: np.where((s > 0) & (s < 255), s - 1, s))
     yield "no scale at all", _at_scales(lambda s: np.full_like(s, E8M0.bias))
-    yield "a scale code read as a signed byte", _at_signed_scales
+    yield "a scale code read as a signed byte", _product(lambda s: np.ldexp(1.0, s.astype(np.int8) - E8M0.bias))
+    yield "halving all values", _product(lambda s: _power(s) / 2)
+    yield "doubling all values", _product(lambda s: _power(s) * 2)
+    yield "reading scale 0xFF as infinity", _product(lambda s: np.where(s == E8M0.nan_code, np.inf, _power(s)))
+    yield "a scale code as the exponent bits of a float32 (0x00 is zero, 0xFF infinity)", _product(_exponent_bits)
+    yield "losing all signs", lambda task, inputs: _right(task, inputs) & ((1 << (task.source.bits - 1)) - 1)
+    if task.element.integer:
+        yield "codes read as unsigned", _product(_power, lambda code, sign: code)
+        in_signs = _product(_power, lambda code, sign: np.where(code < sign, code, -1.0 * (code - sign)))
+        yield "sign and magnitude in place of two's complement", in_signs
 
 
 def _at_scales(change: Callable[[Array], Array]) -> Answer:
@@ -48,11 +58,27 @@ def _ends_of_scales_misread() -> Iterator[tuple[str, Answer]]:
     yield "reading scale 0xFF as 2^127", _at_scales(lambda s: np.minimum(s, 254))
 
 
-def _at_signed_scales(task: Task, inputs: Columns) -> Array:
-    exponent = inputs["scale"].view(np.int8).astype(np.int64) - E8M0.bias
-    with np.errstate(all="ignore"):
-        values = np.ldexp(np.array(task.element.values())[inputs["code"]], exponent)
-        return as_bits(values.astype(numpy_dtype(task.source)), task.source)
+def _product(factor: Callable[[Array], Array], integer: Callable[[Array, int], Array] | None = None) -> Answer:
+    """The codes, or the integers that are made of them, times factors that are made of scale codes."""
+
+    def answer(task: Task, inputs: Columns) -> Array:
+        e, code = task.element, inputs["code"].astype(np.int64)
+        with np.errstate(all="ignore"):
+            values = np.array(e.values())[code]
+            if integer is not None:
+                values = np.ldexp(integer(code, 1 << (e.bits - 1)), -e.mantissa_bits)
+            values = values * factor(inputs["scale"].astype(np.int64))
+            return _as_answers(task, values.astype(numpy_dtype(task.source)))
+
+    return answer
+
+
+def _power(scale: Array) -> Array:
+    return np.where(scale == E8M0.nan_code, np.nan, np.ldexp(1.0, scale - E8M0.bias))
+
+
+def _exponent_bits(scale: Array) -> Array:
+    return (scale.astype(np.uint32) << 23).view(np.float32).astype(np.float64)
 
 
 def without_subnormals(task: Task) -> Iterator[tuple[str, Answer]]:
@@ -99,9 +125,50 @@ def dots(task: Task) -> Iterator[tuple[str, Answer]]:
     for mode in (Accumulate.EXACT, Accumulate.BLOCK, Accumulate.SEQUENTIAL):
         if mode != task.accumulate and (task.format.scale.power_of_two or not mode.by_block):
             yield f"accumulation {mode}", accumulated(mode)
+    if task.accumulate != Accumulate.EXACT:
+        yield "sums in reverse order", lambda t, i: _right(t, {name: column[:, ::-1] for name, column in i.items()})
+    if task.accumulate.by_block and task.dot_blocks > 3:  # (fewer are added in the same order)
+        yield "sums of blocks added in pairs (a tree)", _in_pairs
+    yield "sums in float64, in order", _in_type(np.float64)
+    yield "sums in float32 without fused multiply-add, in order", _in_type(np.float32)
     yield "the scales of the first block for all", with_first_scale
     yield "the scales of a in place of those of b", lambda t, i: _right(t, {**i, "b_scale": i["a_scale"]})
     yield "the scales of b in place of those of a", lambda t, i: _right(t, {**i, "a_scale": i["b_scale"]})
+
+
+def _in_pairs(task: Task, inputs: Columns) -> Array:
+    """Sums of two blocks, of two such sums, and so on."""
+    single, sides = replace(task, dot_blocks=1), {name: inputs[name] for name in ("a", "b", "a_scale", "b_scale")}
+    parts = [
+        {name: np.split(column, task.dot_blocks, axis=1)[i] for name, column in sides.items()}
+        for i in range(task.dot_blocks)
+    ]
+    sums = [as_floats(_right(single, part), task.source) for part in parts]
+    with np.errstate(all="ignore"):
+        while len(sums) > 1:
+            sums = [sum(sums[i + 1 : i + 2], sums[i]) for i in range(0, len(sums), 2)]
+    return _as_answers(task, sums[0])
+
+
+def _in_type(dtype: type[np.floating[Any]]) -> Answer:
+    """Values, products and their sum in order, each rounded to a type; float32 at the end."""
+
+    def answer(task: Task, inputs: Columns) -> Array:
+        values = np.array(task.element.values())
+        with np.errstate(all="ignore"):
+            a, b = (
+                (values[inputs[side]] * np.repeat(scale_numbers(task, inputs[f"{side}_scale"]), task.block, axis=1))
+                for side in ("a", "b")
+            )
+            total = np.cumsum(a.astype(dtype) * b.astype(dtype), axis=1)[:, -1:] + dtype(0)
+            return _as_answers(task, total.astype(np.float32))
+
+    return answer
+
+
+def _as_answers(task: Task, values: Array) -> Array:
+    bits = as_bits(values, task.source)
+    return np.where(np.isnan(values), bits.dtype.type(task.source.nan_code or 0), bits)
 
 
 def _right(task: Task, inputs: Columns) -> Array:

@@ -152,18 +152,20 @@ class Judge:
 
     def _inconsistent(self) -> dict[str, Consistency]:
         found: dict[str, Consistency] = {}
-        zero_codes = []
+        zero_codes: dict[str, int] = {}
         of_nan = []
         for label, tally in self._tallies.items():
             name = label.split(" (")[0]
             if name == "zero_scale":
-                zero_codes.append(tally.followed)
+                zero_codes[label] = tally.followed
             elif name == "nan_element":
                 of_nan.append(tally)
             elif not label.startswith(NAN_BECAME) and not tally.is_consistent:
                 found[name] = tally
-        if len(zero_codes) > 1:
-            found["zero_scale"] = Consistency(max(zero_codes), sum(zero_codes) - max(zero_codes))
+        right = zero_codes.pop("zero_scale (0)", 0)
+        if zero_codes and (right or len(zero_codes) > 1):
+            followed = max(zero_codes.values())
+            found["zero_scale"] = Consistency(followed, right + sum(zero_codes.values()) - followed)
         most = max(of_nan, key=lambda tally: tally.followed, default=Consistency())
         if most.followed and all(tally.kept for tally in of_nan):  # none of the rules is followed for every NaN
             found["nan_element"] = most

@@ -119,6 +119,17 @@ def tensor_scale_ignored(x):
     return exact(x, tensor_scale=1.0)
 
 
+def tensor_scale_rounded_twice(x):
+    largest = maxima(x).max()
+    found = largest / F(6) / F(448)
+    return exact(x, tensor_scale=np.maximum(found, F(2**-149)) if largest else F(1))
+
+
+def tensor_scale_without_the_largest_element(x):
+    largest = maxima(x).max()
+    return exact(x, tensor_scale=np.maximum(largest / F(448), F(2**-149)) if largest else F(1))
+
+
 def nibbles_swapped(x):
     """Packed, the second code in the lower half of each byte."""
     codes, scales = exact(x)
@@ -154,6 +165,8 @@ MISTAKES = {
     subnormal_scales_flushed: ("scale", "flushing subnormal scales to zero"),
     small_scales_flushed_before_rounding: ("scale", "flushing scales below the least normal to zero before rounding"),
     tensor_scale_ignored: ("scale", "a tensor scale of 1"),
+    tensor_scale_rounded_twice: ("codes", "a tensor scale of A / L / S in float32"),
+    tensor_scale_without_the_largest_element: ("scale", "a tensor scale without the largest element"),
     nibbles_swapped: ("codes", SWAPPED),
     torchao_with_nibbles_swapped: ("codes", f"{SWAPPED}, after torchao's arithmetic"),
     torchao_with_ties_away: ("codes", "torchao's arithmetic under rounding rna"),

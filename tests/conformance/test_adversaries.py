@@ -23,6 +23,8 @@ SCALE = {"format": "mxfp4_e2m1", "operation": "scale"}
 BLOCKS = {"format": "mxfp4_e2m1"}
 VALUES = {"format": "mxfp4_e2m1", "operation": "dequantize"}
 DOT = {"format": "mxfp4_e2m1", "operation": "dot"}
+EXACT, SEQUENTIAL = ({**DOT, "accumulate": how} for how in ("exact", "sequential"))
+INT8 = {"format": "mxint8", "operation": "encode"}
 
 
 def e2m1(x, **modes):
@@ -149,6 +151,51 @@ def last_bit(codes):
     return codes
 
 
+def int8(y):
+    return np.clip(y, -127, 127).astype(np.int8).view(np.uint8)
+
+
+def odd(y):
+    y = np.clip(y, -1000, 1000)
+    return np.where(y - np.floor(y) == 0.5, 2 * np.floor(np.floor(y) / 2) + 1, np.rint(y))
+
+
+def of_int8(x):
+    return mx.shared_scale(x, "mxint8").astype(int)
+
+
+def scaled(y, of_scales):
+    """Numbers at scales, in float32."""
+    with np.errstate(all="ignore"):
+        return (y * np.where(of_scales == 255, np.nan, np.exp2(of_scales - 127.0))).astype(np.float32)
+
+
+def times(codes, factors):
+    """Values of E2M1 times these, NaN where a scale is NaN or infinite and the element zero."""
+    with np.errstate(all="ignore"):
+        return (np.array(mx.formats.element("e2m1").values())[codes] * factors).astype(np.float32)
+
+
+def pairwise(a, a_scales, b, b_scales):
+    first, second, third, fourth = (
+        dots(a[:, 32 * i : 32 * i + 32], a_scales[:, i : i + 1], b[:, 32 * i : 32 * i + 32], b_scales[:, i : i + 1])
+        for i in range(4)
+    )
+    with np.errstate(all="ignore"):
+        return (first + second) + (third + fourth)
+
+
+def in_order(dtype, a, a_scales, b, b_scales):
+    """Sums of products, all in a type, and each step rounded to it."""
+    table = np.array(mx.formats.element("e2m1").values())
+    with np.errstate(all="ignore"):
+        left, right = (
+            (table[codes] * np.repeat(np.where(s == 255, np.nan, np.exp2(s - 127.0)), 32, axis=1)).astype(dtype)
+            for codes, s in ((a, a_scales), (b, b_scales))
+        )
+        return (np.cumsum(left * right, axis=1)[:, -1] + dtype(0)).astype(np.float32)
+
+
 CEIL, RCEIL, EVEN = ({**SCALE, "scale_rule": rule} for rule in ("ceil", "rceil", "even"))
 E5M2, E3M2 = {**E4M3, "format": "mxfp8_e5m2"}, {"format": "mxfp6_e3m2"}
 
@@ -189,6 +236,9 @@ WRONG = [
     ("flushed", lambda x: np.where(e2m1(x) & 7 < 2, e2m1(x) & 8, e2m1(x)), E2M1, "what flushing subnormal results to zero"),
     ("rna, flushed", lambda x: np.where(e2m1(x, rounding="rna") & 7 < 2, e2m1(x) & 8, e2m1(x, rounding="rna")), E2M1,
      "are what flushing subnormal results to zero under rounding rna gives"),
+    ("floor(x + 1/2)", lambda x: int8(np.floor(x.astype(float) * 64 + 0.5)), INT8, "with ties upward .floor.x . 1/2.. gives"),
+    ("ties to odd", lambda x: int8(odd(x.astype(float) * 64)), INT8, "are what rounding to nearest with ties to odd gives"),
+    ("cut", lambda x: e2m1((x.view(np.uint32) >> 16 << 16).view(np.float32)), E2M1, "are what cutting to bfloat16 first"),
     ("bfloat16 first", lambda x: e2m1(x.astype(ml_dtypes.bfloat16)), E2M1, "are what rounding to bfloat16 first gives"),
     ("bit 0 of codes at 0", lambda x: e2m1(x) & 14, E2M1, "All 2624 wrong answers are the right codes with bit 0 stuck at 0, "),
     ("one of 5584", at(e2m1, 4259, lambda c: c ^ 1), E2M1, " 1 wrong.*case 4260 "),
@@ -209,7 +259,9 @@ WRONG = [
     ("highest bits", lambda x, w: drawn(x, w >> 24), SR, "are what the highest bits of the random words gives"),
     ("greater", lambda x, w: drawn(x, (w & 255) - ((w & 255) > 0)), SR, "`>` for `>=` where random bits are added"),
     ("complement", lambda x, w: drawn(x, 255 - (w & 255)), SR, "random bits taken away from all ones"),
-    ("no random bits", lambda x, w: e2m1(x), SR, r"\A(?!.*are what).* [1-9]\d* wrong"),
+    ("no random bits", lambda x, w: e2m1(x), SR, "are what rounding rne gives"),
+    ("one word for a block", lambda x, w: blocks(x, rounding="sr", random_bits=w[:, :1] + 0 * w, sr_bits=8),
+     {**BLOCKS, "rounding": "sr", "sr_bits": 8}, "the random word of its first element for a whole block gives"),
     # Scales
     ("rceil, >=", compared_otherwise("rceil", 0.75, 1), RCEIL, "All .* wrong scales are what `>=` for `>` in scale rule rceil"),
     ("ceil, >=", compared_otherwise("ceil", 0.5, 1), CEIL, "All .* wrong scales are what `>=` for `>` in scale rule ceil"),
@@ -222,7 +274,9 @@ WRONG = [
     ("256 for NaN", lambda x: np.where(scales(x) == 255, 256, scales(x).astype(int)), SCALE, "0x100, which does not fit"),
     ("all but the last", lambda x: scales(x[:, :-1]), SCALE, "what a scale of all elements but the last gives"),
     ("the positive ones", lambda x: scales(np.where(np.signbit(x), 0, x)), SCALE, "the largest element, negative ones left out gives"),
-    ("zero at scale 1", at(scales, 0, lambda s: s * 0 + 127), SCALE, "the choice zero_scale, but [0-9]+ others that"),
+    ("zero at scale 1", at(scales, 0, lambda s: s * 0 + 127), SCALE, "\n1 answers follow the choice zero_scale, but [1-9]"),
+    ("to 0xFD", lambda x: np.minimum(of_int8(x), 253) + 2 * (of_int8(x) == 255), {**SCALE, "format": "mxint8"},
+     "All .* wrong scales are what a largest scale code of 0xFD gives"),
     # Blocks
     ("last element", with_codes(last_bit), BLOCKS, "Wrong codes by place in the block: 31: "),
     ("nibbles", with_codes(swap), BLOCKS, "the right codes with the two nibbles of each byte swapped, and so are the"),
@@ -246,8 +300,20 @@ WRONG = [
      "are what reading scale 0x00 as zero gives"),
     ("no NaN", lambda c, s: values(c, np.minimum(s, 254)), VALUES, "are what reading scale 0xFF as 2.127 gives"),
     ("half", lambda c, s: values(c, np.where((s > 0) & (s < 255), s - 1, s)), VALUES, "are what a scale that is 1 lower"),
+    ("bias 128", lambda c, s: times(c, np.where(s == 255, np.nan, np.exp2(s - 128.0))), VALUES, "All 35.* are what halving all values gives"),
+    ("exponent bits", lambda c, s: times(c, (s.astype(np.uint32) << 23).view(np.float32)), VALUES,
+     "All 28 wrong answers are what a scale code as the exponent bits of a float32"),
+    ("infinity", lambda c, s: times(c, np.where(s == 255, np.inf, np.exp2(s - 127.0))), VALUES, "0xFF as infinity gives"),
+    ("no signs in values", lambda c, s: abs(values(c, s)), VALUES, "are what losing all signs gives"),
+    ("unsigned", lambda c, s: scaled(c / 64, s), {**VALUES, "format": "mxint8"}, "are what codes read as unsigned gives"),
+    ("sign and magnitude", lambda c, s: scaled((c & 127) * np.where(c > 127, -1.0, 1.0) / 64, s),
+     {**VALUES, "format": "mxint8"}, "are what sign and magnitude in place of two's complement gives"),
     ("signed scales", signed, VALUES, "are what a scale code read as a signed byte gives"),
     ("sums", lambda *a: dots(*a, accumulate="exact"), DOT, "are what accumulation exact gives"),
+    ("backwards", lambda *a: dots(*(part[:, ::-1] for part in a)), DOT, "All 9 wrong answers are what sums in reverse order"),
+    ("a tree", lambda *a: pairwise(*a), DOT, "All 6 wrong answers are what sums of blocks added in pairs .a tree. gives"),
+    ("float64", lambda *a: in_order(np.float64, *a), EXACT, "are what sums in float64, in order gives"),
+    ("no fma", lambda *a: in_order(np.float32, *a), SEQUENTIAL, "in float32 without fused multiply-add, in order gives"),
     ("sums flushed", lambda *a: flushed(dots(*a)), DOT, "are what flushing subnormal results to zero gives"),
     ("sums flushed to +0", lambda *a: flushed(dots(*a)) + np.float32(0), DOT, "results to zero without a sign gives"),
     ("small codes in sums", lambda a, s, b, t: dots(normal(a), s, normal(b), t), DOT,

@@ -9,7 +9,7 @@ import pytest
 
 import mxnum as mx
 from mxnum.conformance import ConformanceError, check_arrays
-from mxnum.interop.swizzle import swizzle_scales
+from mxnum.interop.swizzle import swizzle_scales, unswizzle_scales
 
 SHAPES = [(1, 1), (5, 31), (5, 32), (3, 65), (128, 128), (7, 96)]
 OPTIONS = {"format": "mxfp4_e2m1", "shapes": SHAPES}
@@ -297,3 +297,20 @@ def test_a_short_block_is_shown_as_long_as_it_is():
     }
     assert re.search(r"x = \[\S+\]: element 0", lines["array of shape (1, 1), contiguous, block (0, 0)"])
     assert re.search(r"x = \[\S+ \S+\]: 2 of its 2 codes", lines["array of shape (1, 34), contiguous, block (0, 1)"])
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda s: s.ravel().reshape(s.shape[::-1]).T, "for the scales read as if they were written column by column"),
+        (lambda s: unswizzle_scales(s.ravel(), s.shape), "for the scales read as swizzled"),
+    ],
+)
+def test_values_at_scales_that_are_read_in_another_order_are_named(change, says):
+    """No test saw that these had no name: of values only the order of codes was looked for."""
+
+    def values(codes, scales):
+        return mx.MXArray.from_parts(codes, np.ascontiguousarray(change(scales)), "mxfp4_e2m1").dequantize()
+
+    with pytest.raises(ConformanceError, match=f"All answers are right if they are {says}"):
+        check_arrays(values, format="mxfp4_e2m1", operation="dequantize", shapes=[(128, 128), (256, 256)])

@@ -73,6 +73,24 @@ def test_every_order_of_the_blocks_can_be_told_apart():
     assert not any(np.array_equal(found, right, equal_nan=True) for found in pairwise)
 
 
+@pytest.mark.parametrize(("fmt", "dot_blocks"), [("mxfp4_e2m1", 4), ("mxint8", 3), ("mxfp8_e5m2", 1)])
+def test_an_exact_sum_is_not_one_in_float64(fmt, dot_blocks):
+    """No test saw that a unit that adds in float64 passed as exact: no sum had more than 53 bits."""
+    task = make_task("dot", fmt, accumulate="exact", dot_blocks=dot_blocks)
+    inputs = dots.boundary_dots(task, Words(0))
+    values = np.array(task.element.values())
+    with np.errstate(all="ignore"):
+        a, b = (
+            values[inputs[side]] * np.repeat(np.exp2(inputs[f"{side}_scale"] - 127.0), task.block, axis=1)
+            for side in ("a", "b")
+        )
+        sums = (np.cumsum(a * b, axis=1)[:, -1:] + 0.0).astype(np.float32)
+    finite = np.isfinite(a).all(axis=1) & np.isfinite(b).all(axis=1)
+    finite &= ((inputs["a_scale"] < 255) & (inputs["b_scale"] < 255)).all(axis=1)
+    right = as_floats(expected(task, inputs)["value"], task.source)
+    assert (sums != right)[finite].any()
+
+
 @pytest.mark.parametrize("fmt", ["mxfp4_e2m1", "nvfp4"])
 def test_the_exact_sum_has_no_order(fmt):
     task = make_task("dot", fmt, accumulate="exact")
