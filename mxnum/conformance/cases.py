@@ -47,7 +47,7 @@ def number_of_cases(task: Task, *, level: int = 1, seed: int = 0, count: int | N
     """How many cases there will be."""
     if level == 2:
         return LEVEL_2[task.operation] if count is None else errors.positive_integer("count", count)
-    return sum(len(next(iter(batch.values()))) for batch in cases(task, level=level, seed=seed))
+    return sum(len(next(iter(batch.values()))) for batch in cases(task, level=level, seed=seed, count=count))
 
 
 def without_nan(task: Task, inputs: Columns) -> Columns:

@@ -11,12 +11,14 @@ import numpy as np
 import mxnum
 from mxnum.conformance import text
 from mxnum.conformance.cases import cases, number_of_cases
-from mxnum.conformance.expected import expected
+from mxnum.conformance.expected import expected, tensor_scales
 from mxnum.conformance.report import Profile, Report
-from mxnum.conformance.task import Columns, Field, Task
+from mxnum.conformance.task import DECIDES, Columns, Field, Task
 from mxnum.conformance.verdict import Judge
 from mxnum.dtypes import Array
 
+#: Lines of headers that say what was asked.
+TASK = ("operation", "format", "block", "source", "result", *DECIDES)
 Advance = Callable[[int], object]
 
 
@@ -47,15 +49,23 @@ def answer_vectors(cases: BinaryIO, out: BinaryIO, *, advance: Advance = lambda 
     task, total = Task.from_header(reader.header), 0
     out.write(text.header_lines(task, answers="yes"))
     for first, lines in reader.chunks():
-        inputs = _named(text.parse_lines(task.inputs, lines, first), task.inputs)
+        inputs = _checked(text.parse_lines(task.inputs, lines, first), first)
         out.write(text.format_lines((*task.inputs, *task.outputs), {**inputs, **expected(task, inputs)}))
         advance(len(lines))
         total += len(lines)
+    if total == 0:
+        raise Incomplete("There must be at least one case below the header; there is none.")
+    count = reader.header.get("cases", "")
+    if count.isdecimal() and total != int(count):
+        raise Incomplete(
+            f"There must be {count} cases, as the header says, not {total}; cases of your own need no line "
+            "'# cases: ...'."
+        )
     return total
 
 
 class Incomplete(ValueError):
-    """The answers stop before the cases do."""
+    """The answers, or the cases, stop before the end."""
 
 
 def verify(
@@ -75,6 +85,12 @@ def verify(
     reader = text.Reader(answers)
     given = None if vectors is None else text.Reader(vectors)
     header = (given or reader).header
+    for key in header.keys() & reader.header.keys() & set(TASK):
+        if header[key] != reader.header[key]:
+            raise ValueError(
+                f"The header of the answers must state the task of the vectors: {key} {header[key]}, not "
+                f"{reader.header[key]}."
+            )
     if reader.line == 0:
         raise Incomplete("The answers must be of at least one case, not empty.")
     if given is None and task is None and not header:
@@ -159,7 +175,7 @@ def _stated_cases(task: Task, header: Mapping[str, str]) -> _Stated | None:
 def _together(task: Task, reader: text.Reader) -> Iterator[tuple[int, Columns, Columns]]:
     for first, lines in reader.chunks():
         columns = text.parse_lines((*task.inputs, *task.outputs), lines, first, task.outputs)
-        yield first, _named(columns, task.inputs), _named(columns, task.outputs)
+        yield first, _checked(_named(columns, task.inputs), first), _named(columns, task.outputs)
 
 
 def _alone(task: Task, reader: text.Reader, given: text.Reader) -> Iterator[tuple[int, Columns, Columns]]:
@@ -174,8 +190,19 @@ def _alone(task: Task, reader: text.Reader, given: text.Reader) -> Iterator[tupl
             )
         if len(lines[0].split()) == sum(field.count for field in (*task.inputs, *task.outputs)):
             raise ValueError("The answers must stand alone on their lines where the vectors are given (--vectors).")
-        inputs = text.parse_lines(fields, matching, first)
+        inputs = _checked(text.parse_lines(fields, matching, first), first)
         yield first, inputs, text.parse_lines(task.outputs, lines, first, task.outputs)
+
+
+def _checked(inputs: Columns, first: int) -> Columns:
+    """The inputs, if all tensor scales are such that numbers can be divided by them, or codes multiplied."""
+    tensor = tensor_scales(inputs)
+    if tensor is not None:
+        good = (tensor > 0) & np.isfinite(tensor) if "x" in inputs else ~np.signbit(tensor)
+        wanted = "positive and finite" if "x" in inputs else "without a sign"
+        for row in np.flatnonzero(~good):
+            raise ValueError(f"Line {first + row} must have a tensor scale that is {wanted}, not {tensor[row, 0]}.")
+    return inputs
 
 
 def _named(columns: Columns, fields: tuple[Field, ...]) -> Columns:

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from mxnum.conformance.stream import Incomplete, verify, write_vectors
+from mxnum.conformance.stream import Incomplete, answer_vectors, verify, write_vectors
 from mxnum.conformance.task import OPERATIONS, make_task
 from mxnum.conformance.text import CHUNK
 from tests.conformance.test_task import deciding
@@ -65,6 +65,44 @@ def test_truncated_answers_are_no_success():
         verify(io.BytesIO(b"00000000 0\n"))
     with pytest.raises(ValueError, match="must have a line '# operation"):
         verify(io.BytesIO(b"# format: mxfp4_e2m1\n00000000 0\n"))
+
+
+def test_a_mistake_in_the_arguments_writes_nothing():
+    # No test saw that the header came before the error.
+    out = io.BytesIO()
+    with pytest.raises(ValueError, match="'count' must be left out at level 1"):
+        write_vectors(make_task("encode", "mxfp4_e2m1"), out, count=5)
+    assert out.getvalue() == b""
+
+
+def test_answers_to_another_task_are_no_answers():
+    # No test saw it: what the header of answers that stand alone says was not looked at.
+    task = make_task("encode", "mxfp4_e2m1")
+    alone = b"".join(line.split()[-1] + b"\n" for line in vectors(task).splitlines() if not line.startswith(b"#"))
+    head = b"# operation: encode\n# rounding: %s\n"
+    assert verify(io.BytesIO(head % b"rne" + alone), io.BytesIO(vectors(task))).is_equal
+    with pytest.raises(ValueError, match="must state the task of the vectors: rounding rne, not rtz"):
+        verify(io.BytesIO(head % b"rtz" + alone), io.BytesIO(vectors(task)))
+
+
+@pytest.mark.parametrize(
+    ("case", "answer", "good", "bad"),
+    [
+        ("quantize", "7E 5 7", ("3A0C30C3",), ("00000000", "BF800000", "7F800000", "7FC00000")),
+        ("dequantize", "00000000", ("3A0C30C3", "00000000"), ("BF800000", "80000000")),
+    ],
+)
+def test_tensor_scales_that_no_number_can_be_divided_by(case, answer, good, bad):
+    # No test saw it: with one of 0, infinity or a sign there were "right" answers.
+    inputs = {"quantize": "3F800000 40000000 40000000", "dequantize": "38 7 40000000"}[case]
+    head = f"# operation: {case}\n# format: nvfp4\n# block: 2\n"
+    for tensor in good:
+        assert answer_vectors(io.BytesIO(f"{head}{inputs} {tensor}\n".encode()), io.BytesIO()) == 1
+    for tensor in bad:
+        with pytest.raises(ValueError, match="Line 4 must have a tensor scale that is"):
+            answer_vectors(io.BytesIO(f"{head}{inputs} {tensor}\n".encode()), io.BytesIO())
+        with pytest.raises(ValueError, match="Line 4 must have a tensor scale that is"):
+            verify(io.BytesIO(f"{head}{inputs} {tensor} {answer}\n".encode()))
 
 
 def test_a_wrong_answer_is_named_by_its_line():
