@@ -11,6 +11,7 @@ from mxnum.cli import options
 
 
 def inspect(
+    context: typer.Context,
     source: Annotated[
         Path, typer.Argument(metavar="FILE", help="A .npy, .npz, .safetensors or .gguf file, or a folder.")
     ],
@@ -33,13 +34,19 @@ def inspect(
     from mxnum.array import MXArray
     from mxnum.cli.console import bar, print_json, print_table, progress
     from mxnum.cli.inputs import as_floats, read
+    from mxnum.cli.naming import given
     from mxnum.cli.summary import FloatSummary, MXSummary, pieces
 
     found: Any = read(source, tensor)
     summary: FloatSummary | MXSummary
+    idle, why = ["axis", "block_size", "scale_rule"], "there is no --format, for which it would be"
     if isinstance(found, MXArray):
-        if format is not None:
-            raise ValueError(f"Option --format must be left out: {str(source)!r} is quantized already.")
+        idle, why = ["format", *idle, "as_dtype"], f"{str(source)!r} is quantized already"
+    elif format is not None:
+        idle = []
+    for option in filter(None, (given(context, name) for name in idle)):
+        raise ValueError(f"Option {option} must be left out: {why}.")
+    if isinstance(found, MXArray):
         summary, of_what = MXSummary(found), "blocks"
     else:
         found = as_floats(found, str(source), as_dtype)

@@ -86,7 +86,7 @@ def _quantized(x: Array, format: str, settings: dict[str, Any]) -> MXArray:
 
     is_power = formats.get(format).scale.power_of_two  # (others may have a scale of the whole)
     small = not is_power or x.ndim < 2 or x.size <= _PIECE or settings["axis"] % x.ndim == 0
-    if small or settings["seed"] is not None or settings["nonfinite"] == "raise":
+    if small or settings["seed"] is not None or settings["nonfinite"] != "block":  # (the others may name an index)
         return mx.quantize(x, format, **settings)
     first = mx.quantize(x[:1], format, **settings)
     scales = np.empty((len(x), *first.scales.shape[1:]), np.uint8)

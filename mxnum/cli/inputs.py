@@ -34,6 +34,7 @@ def read(path: Path, tensor: str | None = None) -> Array | MXArray:
     if path.is_dir():
         raise ValueError(f"File {str(path)!r} must be a file, not a directory.")
     if path.suffix == ".npy":
+        _refuse_name(tensor, path)
         with reading(path):
             loaded: Any = np.load(path, mmap_mode="r" if path.stat().st_size else None, allow_pickle=False)
             is_array = isinstance(loaded, np.ndarray)
@@ -49,6 +50,11 @@ def read(path: Path, tensor: str | None = None) -> Array | MXArray:
     return _from_archive(path, tensor) if path.suffix == ".npz" else _from_checkpoint(path, tensor)
 
 
+def _refuse_name(tensor: str | None, path: Path) -> None:
+    if tensor is not None:
+        raise ValueError(f"Option --tensor must be left out for {str(path)!r}, which holds one array without a name.")
+
+
 def _from_archive(path: Path, tensor: str | None) -> Array | MXArray:
     with path.open("rb") as stream:  # which numpy would leave open where it fails
         with reading(path):
@@ -57,6 +63,7 @@ def _from_archive(path: Path, tensor: str | None) -> Array | MXArray:
             stream.seek(0)
             archive = np.load(stream, allow_pickle=False)
         if {"description", "packed", "scales"} <= set(archive.files):
+            _refuse_name(tensor, path)
             return MXArray.load(path)
         name = chosen(archive.files, tensor)
         with reading(path):

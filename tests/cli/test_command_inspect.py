@@ -65,3 +65,20 @@ def test_empty(run, tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((0, 4), np.float32))
     for name in ("mxint8", "nvfp4"):
         assert run.json("inspect", tmp_path / "x.npy", "-f", name)["elements"] == 0
+
+
+def test_options_that_would_decide_nothing_are_refused(run, tmp_path):
+    # No test saw it: they were dropped, and even `--scale-rule nonsense` passed.
+    np.save(tmp_path / "x.npy", np.ones((4, 64), np.float32))
+    mx.quantize(np.ones((4, 64), np.float32), "mxint8").save(tmp_path / "q.npz")
+    of_quantizing = (("--axis", 0), ("--block-size", 4), ("--scale-rule", "rceil"))
+    for option in of_quantizing:
+        told = run("inspect", tmp_path / "x.npy", *option, status=2)
+        assert f"Option {option[0]} must be left out: there is no --format" in told
+    for option in (*of_quantizing, ("--as", "bfloat16"), ("--format", "mxint8")):
+        told = run("inspect", tmp_path / "q.npz", *option, status=2)
+        assert f"Option {option[0]} must be left out: " in told
+        assert "is quantized already" in told
+    for file in ("x.npy", "q.npz"):
+        told = run("inspect", tmp_path / file, "--tensor", "a", status=2)
+        assert "Option --tensor must be left out for" in told

@@ -27,6 +27,17 @@ def test_codes_and_scales(run, tmp_path, x, axis, piece, monkeypatch):
     assert mx.MXArray.load(tmp_path / "q.npz").equals(expected)
 
 
+def test_the_index_of_a_nan_is_that_in_the_whole_array(run, tmp_path, monkeypatch):
+    # No test saw it: of arrays that are done in pieces the index was that in its piece.
+    monkeypatch.setattr(command_quantize, "_PIECE", 100)
+    x = np.zeros((40, 70), np.float32)
+    x[33, 5] = np.nan
+    np.save(tmp_path / "x.npy", x)
+    for policy in ("element", "raise"):
+        options = ["-f", "mxfp4_e2m1", "--nonfinite", policy]
+        assert "at index (33, 5)" in run("quantize", tmp_path / "x.npy", tmp_path / "q.npz", *options, status=2)
+
+
 def test_values_and_seed(run, tmp_path, x):
     options = ["--values", "--rounding", "sr", "--seed", "5", "--sr-bits", "8"]
     facts = run.json("quantize", tmp_path / "x.npy", tmp_path / "y.npy", *options)
