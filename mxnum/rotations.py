@@ -88,7 +88,7 @@ def _checked_signs(signs: Any, size: int) -> Array:
         errors.require(size == len(signs), "size", f"{len(signs)} with signs by that name", size)
     given = as_array("signs", signs, anywhere=False)
     errors.require(given.shape == (size,), "signs", f"of shape {(size,)}", given.shape)
-    errors.require_type(given.dtype.kind in "if", "signs", "an array of integers or floats", given.dtype.name)
+    errors.require_type(given.dtype.kind in "iuf", "signs", "an array of integers or floats", given.dtype.name)
     wrong = np.flatnonzero(abs(given) != 1)
     if wrong.size:
         raise errors.outside("signs", (int(wrong[0]),), "1 or -1", given[wrong[0]].item())

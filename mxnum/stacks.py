@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mxnum import errors
+from mxnum.arguments import checked_out, checked_threads
 from mxnum.chunks import chunks, gather, of_blocks, spread
 from mxnum.dtypes import Array
 from mxnum.engine import dispatch
 from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
-from mxnum.layout import Blocks, scales_shape
+from mxnum.layout import Blocks, resolve_blocks, scales_shape
 from mxnum.modes import Nonfinite, Overflow, Rounding
 from mxnum.stack_arithmetic import STACKS, Stack
 
@@ -65,8 +66,9 @@ def quantize(
     `packed` codes are two in a byte, as `MXArray.pack` makes them.
     """
     chosen, blocks, by_rows = _checked(x, stack, blocks)
-    found = _largest(x, chosen, threads)  # (which looks for NaN)
+    threads, found = checked_threads(threads), _largest(x, chosen, threads)  # (which looks for NaN)
     largest = found if largest is None else largest
+    errors.require(bool(largest >= 0), "largest", "a magnitude", largest)
     tensor = _global_scale(chosen, x.dtype, largest) if global_scale is None else np.float32(global_scale)
     largest = np.float32(largest)
     by_numpy, loops = partial(_by_numpy, x, blocks, chosen, tensor, packed), _loops(x.size, chosen)
@@ -83,6 +85,7 @@ def fake_quantize(
 ) -> Array:
     """Quantize and dequantize as `stack` does, in the type of the array; `out` is an array to write to, x too."""
     chosen, blocks, _ = _checked(x, stack, blocks)
+    threads, out = checked_threads(threads), checked_out(out, x.shape, x.dtype)
 
     def by_way_of_codes() -> Array:
         made = quantize(x, chosen, blocks=blocks, threads=threads)
@@ -106,11 +109,12 @@ def fake_quantize(
 
 def _checked(x: Array, stack: str | Stack, blocks: Blocks | None) -> tuple[Stack, Blocks, bool]:
     """The stack, the blocks, and whether they are rows because nothing was said."""
+    errors.require_type(isinstance(x, np.ndarray), "x", "a numpy array", type(x).__name__)
     chosen, name = of(stack), x.dtype.name
     _check_environment(chosen)
     errors.require_type(name in chosen.takes, "x", f"of {errors.joined(chosen.takes)} for {chosen.name}", name)
     if blocks is not None:
-        return chosen, blocks, False
+        return chosen, resolve_blocks(x.shape, BLOCK, blocks=blocks), False
     errors.require(x.ndim == 2 and x.shape[1] == BLOCK, "x", f"blocks as rows, of shape (n, {BLOCK})", x.shape)
     return chosen, (1, BLOCK), True
 
@@ -208,6 +212,9 @@ def _largest_of_blocks(magnitudes: Array, blocks: Blocks) -> Array:
 
 def dequantize(made: Quantized, stack: str | Stack, *, threads: int | None = None) -> Array:
     """The values as the stack computes them, in float32; codes take a byte each."""
+    is_packed = made.codes.max(initial=0) > E2M1.max_code + (1 << (E2M1.bits - 1))
+    errors.require(not is_packed, "made", "of codes that take a byte each", "packed")
+    threads = checked_threads(threads)
     chosen, sides = of(stack), made.scales.reshape(scales_shape(made.codes.shape, made.blocks))
     _check_environment(chosen)
     by_numpy, loops = partial(_read_by_numpy, made, chosen, sides), _loops(made.codes.size, chosen)

@@ -51,6 +51,8 @@ def test_the_matrix_is_that_of_transformer_engine():
 
 def test_twice_is_once_where_nothing_is_rounded():
     x = samples.generator("integers").integers(-1000, 1000, (8, 64)).astype(np.float32)
+    # No test saw that integers without a sign were refused as if they were no integers.
+    assert (mx.hadamard(x, signs=np.ones(16, np.uint8)) == mx.hadamard(x)).all()
     for signs in (None, "transformer_engine"):
         once = mx.hadamard(x, signs=signs)
         assert (mx.hadamard(once, signs=signs, inverse=True) == x).all()

@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import importlib
 import os
+import re
 import warnings
 from fractions import Fraction
 from functools import cache
@@ -492,3 +493,22 @@ def test_what_is_refused():
     x[0, 0] = 1e-36
     with pytest.raises(ValueError, match=r"that torchao does not turn into NaN, not 0\.0"):
         stacks.quantize(x, "torchao")
+
+
+def test_arguments_that_were_not_looked_at():
+    # No test saw that packed codes were read as codes, and what came of the others.
+    x = np.ones((2, 16), np.float32)
+    with pytest.raises(ValueError, match="'made' must be of codes that take a byte each"):
+        stacks.dequantize(stacks.quantize(x, "vllm", packed=True), "vllm")
+    for wrong, says in (
+        ({"largest": np.nan}, "'largest' must be a magnitude, not nan"),
+        ({"blocks": (16,)}, "'blocks' must be a tuple of 2 block lengths"),
+        ({"blocks": (1, 0)}, "'blocks' must be at least 1, not 0"),
+        ({"threads": 0}, "'threads' must be at least 1, not 0"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(says)):
+            stacks.quantize(x, "vllm", **wrong)
+    with pytest.raises(TypeError, match="'x' must be a numpy array, not 'list'"):
+        stacks.quantize(x.tolist(), "vllm")
+    with pytest.raises(ValueError, match="'out' must be of dtype float32"):
+        stacks.fake_quantize(x, "vllm", blocks=(1, 16), out=np.zeros(x.shape))
