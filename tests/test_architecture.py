@@ -34,8 +34,8 @@ ALLOWED = {
     "by_numpy": {"formats", "modes", "dtypes", "layout", "scalar", "chunks"},
     "engine": {"errors", "formats", "modes", "device", "dtypes", "layout", "scalar", "chunks", "by_numpy", "engine"},
     "stack_arithmetic": {"formats", "scalar"},
-    "stacks": {"errors", "formats", "modes", "dtypes", "layout", "chunks", "engine", "stack_arithmetic"},
     "arguments": {"errors", "formats", "device", "dtypes", "layout", "memo", "engine"},
+    "stacks": {"errors", "formats", "modes", "dtypes", "layout", "chunks", "engine", "arguments", "stack_arithmetic"},
     "views": {"tensors", "device", "dtypes", "engine"},
     "array": {"errors", "formats", "tensors", "device", "dtypes", "layout", "files", "arguments", "views", "engine"},
     "ops": {
