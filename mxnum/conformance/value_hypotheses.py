@@ -129,6 +129,9 @@ def dots(task: Task) -> Iterator[tuple[str, Answer]]:
         yield "sums in reverse order", lambda t, i: _right(t, {name: column[:, ::-1] for name, column in i.items()})
     if task.accumulate.by_block and task.dot_blocks > 3:  # (fewer are added in the same order)
         yield "sums of blocks added in pairs (a tree)", _in_pairs
+    small, large = (pick(abs(v) for v in task.element.values() if 0 < abs(v) < np.inf) for pick in (min, max))
+    if task.accumulate.by_block and task.block * (large / small) ** 2 >= 1 << 24:  # (else these sums are exact)
+        yield "sums within each block in float32, in order", _blocks_in_float32
     yield "sums in float64, in order", _in_type(np.float64)
     yield "sums in float32 without fused multiply-add, in order", _in_type(np.float32)
     yield "the scales of the first block for all", with_first_scale
@@ -148,6 +151,15 @@ def _in_pairs(task: Task, inputs: Columns) -> Array:
         while len(sums) > 1:
             sums = [sum(sums[i + 1 : i + 2], sums[i]) for i in range(0, len(sums), 2)]
     return _as_answers(task, sums[0])
+
+
+def _blocks_in_float32(task: Task, inputs: Columns) -> Array:
+    values, shape = np.array(task.element.values(), np.float32), (-1, task.dot_blocks, task.block)
+    with np.errstate(all="ignore"):
+        sums = np.cumsum((values[inputs["a"]] * values[inputs["b"]]).reshape(shape), axis=2)[:, :, -1]
+        factor = scale_numbers(task, inputs["a_scale"]) * scale_numbers(task, inputs["b_scale"])
+        terms = (sums * factor).astype(np.float32)
+        return _as_answers(task, np.cumsum(terms, axis=1)[:, -1:] + np.float32(0))
 
 
 def _in_type(dtype: type[np.floating[Any]]) -> Answer:

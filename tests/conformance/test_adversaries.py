@@ -196,6 +196,20 @@ def in_order(dtype, a, a_scales, b, b_scales):
         return (np.cumsum(left * right, axis=1)[:, -1] + dtype(0)).astype(np.float32)
 
 
+def in_blocks(a, a_scales, b, b_scales):
+    """Sums of E4M3 in float32 within each block, and then of the blocks."""
+    table, total = np.array(mx.formats.element("e4m3").values(), np.float32), np.float32(0)
+    with np.errstate(all="ignore"):
+        for i in range(4):
+            found = np.float32(0)
+            for j in range(32 * i, 32 * i + 32):
+                found = found + table[a[:, j]] * table[b[:, j]]
+            exponent = a_scales[:, i].astype(int) + b_scales[:, i] - 254
+            isnan = (a_scales[:, i] == 255) | (b_scales[:, i] == 255)
+            total = total + np.where(isnan, np.nan, np.ldexp(found.astype(float), exponent)).astype(np.float32)
+    return total
+
+
 CEIL, RCEIL, EVEN = ({**SCALE, "scale_rule": rule} for rule in ("ceil", "rceil", "even"))
 E5M2, E3M2 = {**E4M3, "format": "mxfp8_e5m2"}, {"format": "mxfp6_e3m2"}
 
@@ -314,6 +328,7 @@ WRONG = [
     ("a tree", lambda *a: pairwise(*a), DOT, "All 6 wrong answers are what sums of blocks added in pairs .a tree. gives"),
     ("float64", lambda *a: in_order(np.float64, *a), EXACT, "are what sums in float64, in order gives"),
     ("no fma", lambda *a: in_order(np.float32, *a), SEQUENTIAL, "in float32 without fused multiply-add, in order gives"),
+    ("float32 in blocks", in_blocks, {**DOT, "format": "mxfp8_e4m3"}, "are what sums within each block in float32, in order"),
     ("sums flushed", lambda *a: flushed(dots(*a)), DOT, "are what flushing subnormal results to zero gives"),
     ("sums flushed to +0", lambda *a: flushed(dots(*a)) + np.float32(0), DOT, "results to zero without a sign gives"),
     ("small codes in sums", lambda a, s, b, t: dots(normal(a), s, normal(b), t), DOT,
