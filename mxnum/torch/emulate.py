@@ -103,8 +103,8 @@ class Emulation:
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Continue where another run stopped."""
         errors.require(set(state) == {"seed", "step"}, "state", "a mapping with 'seed' and 'step' alone", sorted(state))
-        self.seed = seed_of(state["seed"])
         step = errors.integer("step", state["step"], 0, STEPS - 1)
+        self.seed = seed_of(state["seed"])
         self.position = position_of(step, *self.position[1:].tolist())
         for name, site in self.sites.items():
             site.seed = self.seed_of(name)

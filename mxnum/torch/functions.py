@@ -145,8 +145,8 @@ def fake_quantize(
 
 def _from_the_end(axis: int, x: Tensor) -> int:
     """The axis counted from the end; operations take those counted from the front for a convolution's."""
-    errors.require_type(isinstance(axis, int), "axis", "an integer", axis)
-    errors.require(-x.ndim <= axis < x.ndim or not x.ndim, "axis", f"between {-x.ndim} and {x.ndim - 1}", axis)
+    most = max(x.ndim, 1)
+    axis = errors.integer("axis", axis, -most, most - 1)
     return axis - x.ndim if axis >= 0 else axis
 
 
@@ -287,8 +287,10 @@ def layer_norm_how(x: Tensor, shape: Any, weight: Any, bias: Any, eps: float, ho
     """`layer_norm` of a module."""
     gamma, beta = _affine(weight, how.gamma, GAMMA, how, key), _affine(bias, how.beta, BETA, how, key)
     if how.is_stepwise:
-        is_plain = len(shape) == 1 and gamma is not None and beta is not None
-        errors.require(is_plain, "normalized_shape", "one axis, with weight and bias, for vector_steps", tuple(shape))
+        last = x.shape[-1:]
+        is_plain = last == tuple(shape) and all(p is not None and p.shape == last for p in (gamma, beta))
+        accepted = "the last axis alone, with weight and bias of its length, for vector_steps"
+        errors.require(is_plain, "normalized_shape", accepted, tuple(shape))
         return LayerNorm.apply(x, gamma, beta, eps, how.rounding)[0]
     if not how.bf16:
         return torch.nn.functional.layer_norm(x, shape, gamma, beta, eps)

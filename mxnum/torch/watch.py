@@ -110,8 +110,9 @@ class Watch:
     def compare(self, model: nn.Module, loss: Callable[[], Tensor]) -> dict[str, Any]:
         """The gradients of the model as it is emulated beside those of float32, by the same loss on the same batch.
 
-        `loss` runs the model and returns the loss. It is called twice; the gradients that parameters hold, the step and
-        torch's random numbers stay as they are. The row of the whole model comes back: its operand is "gradient".
+        `loss` runs the model and returns the loss. It is called twice; the gradients that parameters hold, buffers
+        (as of batch norm), the step and torch's random numbers stay as they are. The row of the whole model comes back:
+        its operand is "gradient".
         """
         emulation = emulation_of(model)
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
@@ -119,11 +120,11 @@ class Watch:
         position, hows = emulation.position, {name: site.how for name, site in emulation.sites.items()}
         self._is_quiet = True
         try:
-            reduced = _gradients(loss, named)
+            reduced = _gradients(model, loss, named)
             for site in emulation.sites.values():
                 site.how = How(Recipe())  # (as torch sums: sums by blocks need operands in a format)
             emulation.position = position
-            exact = _gradients(loss, named)
+            exact = _gradients(model, loss, named)
         finally:
             self._is_quiet, emulation.position = False, position
             for name, site in emulation.sites.items():
@@ -190,6 +191,8 @@ def watch(model: nn.Module, every: int = 1, *, steps: Iterable[int] | None = Non
     emulation = emulation_of(model)
     every = errors.positive_integer("every", every)
     errors.require_type(steps is None or isinstance(steps, Iterable), "steps", "a list of steps", steps)
+    if steps is not None and every != 1:
+        raise errors.exclusive("every", "steps")
     chosen = None if steps is None else frozenset(errors.integer("steps", step, 0, 1 << 48) for step in steps)
     made = Watch(model, (lambda step: step % every == 0) if chosen is None else chosen.__contains__)
     for name, site in emulation.sites.items():
@@ -210,10 +213,19 @@ def _called(slot: int, key: Key, seed: int) -> str:
     return (left if slot in (LEFT, LEFT + 1) else right) + "_backward" * (slot in (LEFT + 1, RIGHT + 1))
 
 
-def _gradients(loss: Callable[[], Tensor], named: list[tuple[str, Tensor]]) -> list[Tensor]:
-    """Gradients by the loss, zero where there are none, with torch's random numbers put back."""
-    with torch.random.fork_rng(), torch.enable_grad():
-        made = torch.autograd.grad(loss(), [p for _, p in named], allow_unused=True)
+def _gradients(model: nn.Module, loss: Callable[[], Tensor], named: list[tuple[str, Tensor]]) -> list[Tensor]:
+    """Gradients by the loss, zero where there are none, with torch's random numbers and the buffers put back."""
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    try:
+        with torch.random.fork_rng(), torch.enable_grad():
+            value = loss()
+            is_number = isinstance(value, torch.Tensor) and value.numel() == 1
+            errors.require_type(is_number, "loss", "a function that returns a tensor of one number", value)
+            made = torch.autograd.grad(value, [p for _, p in named], allow_unused=True)
+    finally:
+        with torch.no_grad():
+            for buffer, before in buffers:
+                buffer.copy_(before)
     return [(torch.zeros_like(p) if g is None else g).double() for (_, p), g in zip(named, made, strict=True)]
 
 

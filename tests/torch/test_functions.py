@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import mxnum as mx
@@ -112,7 +113,8 @@ def test_six_operands_are_six():
 
 def test_fake_quantize():
     x = numbers(6, 70)
-    for options in ({}, {"axis": 0, "rounding": "rtz", "scale_rule": "even"}, {"block_shape": (4, 4)}):
+    other = {"axis": np.int64(1)}  # which was refused with "must be an integer, not np.int64(1)"
+    for options in ({}, {"axis": 0, "rounding": "rtz", "scale_rule": "even"}, {"block_shape": (4, 4)}, other):
         y = mxt.fake_quantize(x, "mxfp4_e2m1", **options)
         assert torch.equal(y, mx.fake_quantize(x.detach(), "mxfp4_e2m1", **options))
         grad, (dx,) = gradients(y, x)
@@ -347,8 +349,13 @@ WRONG = {
     "wide": (
         lambda: mxt.linear(empty(), empty(), empty(4, dtype=torch.float64)), "'bias' must be of torch.float32 like"
     ),
+    "steps": (  # (one number for 32 was spread over them)
+        lambda: mxt.layer_norm(empty(), 1, empty(1), empty(1), Recipe(vector="bfloat16", vector_steps=True)),
+        r"'normalized_shape' must be the last axis alone, .* not \(1,\)",
+    ),
     "study": (lambda: mxt.fake_quantize(empty(), "mxint8", error="clamp"), "'operand' must be one that quantizes: the"),
     "axis": (lambda: mxt.fake_quantize(empty(), "mxint8", axis="rows"), "'axis' must be an integer, not 'rows'"),
+    "no number": (lambda: mxt.fake_quantize(empty(), "mxint8", axis=True), "'axis' must be an integer, not True"),
     "no axis": (lambda: mxt.fake_quantize(empty(), "mxint8", axis=3, block_shape=(2, 2)), "between -2 and 1, not 3"),
     "nor there": (lambda: mxt.quantize(empty(), "mxint8", axis=-3, block_shape=(2, 2)), "between -2 and 1, not -3"),
     "length": (lambda: mxt.matmul(empty(), empty()), "'b' must be of length 32 along the summed axis"),

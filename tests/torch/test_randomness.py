@@ -83,6 +83,9 @@ def test_a_restart_goes_on():
     assert same(gradients(after, 2), want)
     with pytest.raises(ValueError, match="'state' must be a mapping with 'seed' and 'step'"):
         second.load_state_dict({"seed": 1})
+    with pytest.raises(ValueError, match="'step' must be between 0"):
+        second.load_state_dict({"seed": 1, "step": -1})
+    assert second.seed == 9  # (it had taken the seed)
 
 
 @pytest.mark.parametrize("reentrant", [False, True])

@@ -123,6 +123,19 @@ def test_gradients_beside_float32_where_sums_are_defined():
     assert 0 < found["zeta"] < 1
 
 
+def test_gradients_beside_float32_leave_the_model_as_it_was():
+    # No test saw it: no model had buffers that a forward pass changes.
+    net = nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32))
+    mxt.emulate(net, "mxfp4_e2m1")
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    watch = mxt.watch(net)
+    assert watch.compare(net, lambda: net(torch.randn(4, 64)).square().mean())["zeta"] > 0
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+    for loss in (lambda: net(torch.randn(4, 64)), lambda: 1.0):
+        with pytest.raises(TypeError, match="'loss' must be a function that returns a tensor of one number"):
+            watch.compare(net, loss)
+
+
 def test_what_is_computed_again_and_shared_modules():
     class Twice(nn.Module):
         def __init__(self):
@@ -286,6 +299,8 @@ def test_what_is_wrong_is_said_in_a_sentence():
         mxt.watch(net, 0)
     with pytest.raises(TypeError, match="'steps' must be a list of steps, not 3"):
         mxt.watch(net, steps=3)
+    with pytest.raises(ValueError, match="'every' must not be given together with 'steps'"):  # (it was ignored)
+        mxt.watch(net, 2, steps=[3])
     net.requires_grad_(False)
     with pytest.raises(ValueError, match="'model' must be one with parameters that require a gradient"):
         mxt.watch(net).compare(net, lambda: net(x()).sum())
