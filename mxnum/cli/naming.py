@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 #: Arguments whose options have another name.
-_OTHER = {"block": "block_size"}
+_OTHER = {"block": "block_size", "asymmetric": "offset"}
 
 
 def option(context: Any, argument: str) -> str | None:

@@ -90,3 +90,11 @@ def test_safetensors(run, tmp_path, weights):
 def test_blocks_that_have_no_tile(run, tmp_path, weights):
     told = run("explore", tmp_path / "x.npy", *FEW[:-3], "--block-size", 17, "--organisation", "tile", status=2)
     assert "a block of 17 elements has no tile" in told
+
+
+def test_an_offset_where_scales_are_floats(run, tmp_path):
+    # No test saw that the sentence named an argument that nobody can type.
+    np.save(tmp_path / "x.npy", np.ones((4, 64), np.float32))
+    told = run("explore", tmp_path / "x.npy", "-f", "nvfp4", "--offset", status=2)
+    assert "Option --offset must be" in told
+    assert "for nvfp4, whose scales are floats" in told
