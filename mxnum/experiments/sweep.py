@@ -236,9 +236,9 @@ def _start_worker(progress: Any, niceness: int) -> None:
     _progress = progress
     os.nice(niceness)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
-    signal.signal(signal.SIGTERM, _leave)
     _keep_freed_memory()
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    signal.signal(signal.SIGTERM, _leave)  # last: an exception in here would be shown as a failure
 
 
 def _keep_freed_memory() -> None:
