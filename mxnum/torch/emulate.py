@@ -49,8 +49,9 @@ _FAST_PATHS = (
 class Emulation:
     """An emulated model: what was exchanged, what was left alone, and the step that random bits depend on."""
 
-    def __init__(self, seed: int, worker: int):
+    def __init__(self, seed: int, worker: int, accumulate: str | None, gradient: str):
         self.seed = seed
+        self.accumulate, self.gradient = accumulate, gradient
         #: The step, the number of the first sample that is here, and how many are; a new tensor each time.
         self.position = position_of(0, worker, 1)
         self._next = position_of(1, 0, 0)
@@ -197,7 +198,7 @@ def emulate(
     _check_model(model)
     if _ATTRIBUTE in model.__dict__:
         raise ValueError("Argument 'model' must be one that is not emulated yet: restore() it, or set_recipe().")
-    emulation = Emulation(seed_of(seed), worker_of(worker))
+    emulation = Emulation(seed_of(seed), worker_of(worker), accumulate, gradient)
     recipe_of, chosen, attends = _recipes(recipe), _choice("filter", filter), _choice("attention", attention)
     found: list[tuple[str, nn.Module, str, How]] = []
     emulated: tuple[str, ...] = ()  # what the names of parts of a MultiheadAttention begin with; and of any
@@ -266,14 +267,14 @@ def restore(model: nn.Module) -> None:
 
 
 def set_recipe(model: nn.Module, recipe: Recipes | None) -> None:
-    """Go on with other recipes, given as to `emulate`; None and what no pattern fits is float32."""
+    """Go on with other recipes, given as to `emulate`; None and what no pattern fits is float32, as torch sums it."""
     emulation = emulation_of(model)
-    recipe_of = _recipes(Recipe() if recipe is None else recipe)
+    recipe_of = _recipes({} if recipe is None else recipe)
     wanted = {name: recipe_of(name, module) for name, module in emulation.modules.items()}
     for pattern in _unused(recipe_of):
         raise ValueError(f"Pattern {pattern!r} must match the name of an emulated module.")
-    made = {name: Recipe() if value is None else Recipe.of(value) for name, value in wanted.items()}
-    hows = {name: site.how.but(made[name]) for name, site in emulation.sites.items()}
+    rest = emulation.accumulate, emulation.gradient
+    hows = {name: How(Recipe()) if value is None else How(Recipe.of(value), *rest) for name, value in wanted.items()}
     for name, site in emulation.sites.items():
         site.how = hows[name]
 

@@ -94,10 +94,6 @@ class How:
         for name, value in ready.items():
             object.__setattr__(self, name, value)
 
-    def but(self, recipe: Recipe) -> How:
-        """The same of another recipe."""
-        return replace(self, recipe=recipe)
-
 
 @lru_cache(maxsize=1024)
 def _made_ready(recipe: Any, accumulate: Any, gradient: Any) -> How:

@@ -180,6 +180,18 @@ def test_another_recipe_in_mid_training():
     assert changed.head._mx.how.recipe == Recipe.of("mxint8")
 
 
+def test_no_recipe_is_float32_where_sums_are_by_blocks_too():
+    # It raised in the next forward pass: blocks need operands in a format.
+    x, changed = torch.randn(4, 64), nn.Sequential(nn.Linear(64, 8))
+    plain = copy.deepcopy(changed)
+    mxt.emulate(changed, "mxint8", accumulate="block", gradient="clipped")
+    first = changed[0]._mx.how
+    mxt.set_recipe(changed, None)
+    assert torch.equal(changed(x), plain(x))
+    mxt.set_recipe(changed, "mxint8")
+    assert changed[0]._mx.how == first
+
+
 @pytest.mark.parametrize("way", ["deepcopy", "pickle"])
 def test_copies(way):
     model = Model()
