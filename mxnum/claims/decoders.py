@@ -91,7 +91,7 @@ def recipes(context: Context) -> list[Statement]:
     for model, table in of_recipes(context):
         for arm in ("E4M3", "E2M3", "E3M2"):
             values = gaps(table, arm, BFLOAT16)
-            what = f"{model}, {arm}: ends less than .025 nats above bfloat16"
+            what = f"{model}, {arm}: ends less than 0.025 nats above bfloat16"
             made.append(Statement(what, below(values, 0.025, LEVEL), words(values)))
         for arm in (*_NAMED, *_FURTHER):
             values, half = gaps(table, arm, BFLOAT16), gaps(table, arm, share=0.5, of="E2M1")
@@ -241,7 +241,7 @@ def cost_of_the_drift(context: Context) -> list[Statement]:
     refuted = below(gaps(table, alone), 0.0, LEVEL) is not False or below(gaps(table, others), 0.1, LEVEL) is False
     made = [
         Statement(
-            "at a rate of .192 the gradient of the logits alone costs something in E4M3, and all other layers nothing",
+            "at a rate of 0.192 the gradient of the logits alone costs something in E4M3, and all other layers nothing",
             decided(bool(costs and rest), refuted),
             f"{words(gaps(table, alone))} nats, p {p['alone']:.2g} after Holm; all others {words(gaps(table, others))}",
         ),

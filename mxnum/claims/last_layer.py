@@ -51,7 +51,7 @@ def _shares(table: Table, when: str) -> list[Statement]:
     others = {part: share("E4M3", part) for part in _OF_THE_FORWARD_PASS}
     made = [
         Statement(
-            f"of E4M3's gap the last layer has more than .8 and all others less than .2{when}",
+            f"of E4M3's gap the last layer has more than 0.8 and all others less than 0.2{when}",
             last["E4M3"] > 0.8 and rest["E4M3"] < 0.2,
             f"{last['E4M3']:.2f} and {rest['E4M3']:.2f}",
         ),
@@ -197,7 +197,7 @@ def on_text(context: Context) -> list[Statement]:
             f"{words(gaps(table, 'E4M3'))}, p {p['E4M3']:.2g}; with rceil {words(gaps(table, 'E4M3 rceil'))}",
         ),
         Statement(
-            "on text it is the last layer: that alone has more than .8, all others less than .2",
+            "on text it is the last layer: that alone has more than 0.8, all others less than 0.2",
             decided(last > 0.8 and rest < 0.2, last < 0.5),
             f"{last:.2f} and {rest:.2f}",
         ),
@@ -235,8 +235,8 @@ def lost_in_other_settings(context: Context) -> list[Statement]:
         listed = "; ".join(f"{name} {min(g):+.2f} to {max(g):+.2f}" for name, g in gap.items())
         made.append(
             Statement(
-                f"at a rate of .192, {place}: E4M3 with floor ends more than half a nat above float32 on every seed, "
-                "with rceil less than .1",
+                f"at a rate of 0.192, {place}: E4M3 with floor ends more than half a nat above float32 on every seed, "
+                "with rceil less than 0.1",
                 bool(holds) if learns else None,
                 listed if learns else f"float32 does not learn there; {listed}",
             )

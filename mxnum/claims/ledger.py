@@ -146,8 +146,8 @@ CLAIMS = {
             "M4",
             "Mean squared error of normal numbers",
             "The paper compares formats and rules on tensors of its own. For N(0, 1) in blocks of 32 the mean squared error is, under "
-            "floor / even / ceil / rceil: E4M3 .000862 .000762 .000705 .000705, E3M2 .002911 .002791 .002791 .002791, E2M3 "
-            ".000805 .000797 .001329 .000802, E2M1 .013219 .012509 .020788 .013313, E3M0 .04943 .03778 .03779 .03779.",
+            "floor / even / ceil / rceil: E4M3 0.000862 0.000762 0.000705 0.000705, E3M2 0.002911 0.002791 0.002791 0.002791, E2M3 "
+            "0.000805 0.000797 0.001329 0.000802, E2M1 0.013219 0.012509 0.020788 0.013313, E3M0 0.04943 0.03778 0.03779 0.03779.",
             "The exact expectation from `mxnum.analysis`, which normal numbers through the real kernels must match within 5 standard errors.",
             whose=Whose.OURS,
         ),
@@ -243,8 +243,8 @@ CLAIMS = {
             "B5",
             "Unbiased stochastic rounding to MXFP4",
             "Floor MXFP4 with stochastic rounding is biased by clipping, and a factor makes it unbiased: scale from x, "
-            "then 3/4 before rounding and 4/3 after. For N(0, 1), block 32, the gain is .98958 with variance .02351, and "
-            "1.00000 with .02818; with 3/4 before the scale is chosen it is .98205.",
+            "then 3/4 before rounding and 4/3 after. For N(0, 1), block 32, the gain is 0.98958 with variance 0.02351, and "
+            "1.00000 with 0.02818; with 3/4 before the scale is chosen it is 0.98205.",
             "The exact expectation from `mxnum.analysis`, which normal numbers through the real kernels must match within 5 standard errors.",
             whose=Whose.OURS,
         ),
@@ -260,8 +260,8 @@ CLAIMS = {
             "B7",
             "Stochastic NVFP4 is biased",
             "Stochastic rounding to NVFP4 is biased: its E4M3 scale may be rounded down, and the block's largest number is "
-            "clamped then. For N(0, 1) the gain is .99657 at a mean squared error of .0188; with a head-room of 17/16 "
-            "before the scale is chosen it is 1.00003 at .0236.",
+            "clamped then. For N(0, 1) the gain is 0.99657 at a mean squared error of 0.0188; with a head-room of 17/16 "
+            "before the scale is chosen it is 1.00003 at 0.0236.",
             "The exact expectation from `mxnum.analysis`, which normal numbers through the real kernels must match within 5 standard errors.",
             whose=Whose.OURS,
         ),
@@ -276,7 +276,7 @@ CLAIMS = {
             "B9",
             "Four over six",
             "Of two scales, which make 6 or 4 of a block's largest number, NVFP4 takes the better one: the mean squared "
-            "error of N(0, 1) falls from .00904 to .00756, and 45 % of blocks take 4 (arXiv 2512.02010).",
+            "error of N(0, 1) falls from 0.00904 to 0.00756, and 45 % of blocks take 4 (arXiv 2512.02010).",
             "The first figure by formula, the others from normal numbers through the real kernels.",
         ),
         Claim(

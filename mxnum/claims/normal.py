@@ -104,7 +104,7 @@ def mean_squared_errors(context: Context) -> Evidence:
             exact = float(block_error(_FORMATS[fmt], scale_rule=rule).mse)
             comparisons.append(Comparison(f"{fmt} {rule}", want, exact, digit, Whose.KEPT))
             samples.append((exact, by_block(fmt, rule).mse))
-    note = "Figures of a quadrature, which stood here up to version 0.2, were off by up to .00002, and .0001 in E3M0."
+    note = "Figures of a quadrature, which stood here up to version 0.2, were off by up to 0.00002, and 0.0001 in E3M0."
     return Evidence(tuple(comparisons), (kernels_agree(samples),), note, _CONFIGURATION)
 
 

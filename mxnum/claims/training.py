@@ -264,7 +264,7 @@ def ablations(context: Context) -> Evidence:
         comparable = report.is_followed(table) or "without" not in what
         sure = comparable and test.corrected_p is not None and test.corrected_p < LEVEL
         numbers = f"{a.events} of {a.runs} runs against {b.events} of {b.runs}, {test}"
-        numbers += "" if comparable else "; a hundredfold rise is still below .02 there, so these are not excursions"
+        numbers += "" if comparable else "; a hundredfold rise is still below 0.02 there, so these are not excursions"
         statements.append(Statement(what, test.comes_sooner if sure else None, numbers))
     statements.append(paper_size.variants(context))
     return Evidence(statements=tuple(statements), note=report.note(table), configuration=settings(table))
