@@ -104,11 +104,18 @@ def tables(
     add: Annotated[
         bool, typer.Option("--add", help="Keep what the table there has of other runs, as of another machine.")
     ] = False,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="How many seeds of each arm, the lowest (default: as many as the study).")
+    ] = None,
 ) -> None:
     """Write the tables of the runs that exist."""
+    from dataclasses import replace
+
     from mxnum.experiments import report, studies
 
-    report.write(studies.get(study), runs, results or runs / "results", unfinished=unfinished, add=add)
+    chosen = studies.get(study)
+    chosen = chosen if seeds is None else replace(chosen, seeds=seeds)
+    report.write(chosen, runs, results or runs / "results", unfinished=unfinished, add=add)
 
 
 def interventions(

@@ -27,6 +27,8 @@ def test_tables_have_the_arms_of_earlier_calls(run, tmp_path, monkeypatch):
     assert "| a | 0 of 1 |" in last.rpartition("# tiny")[2]
     assert "| b | 0 of 1 |" in last
     assert "| b | 0 of 1 |" in run("experiments", "report", "tiny", "--runs", tmp_path)
+    run("experiments", "run", "tiny", "--seeds", "2", "--runs", tmp_path, "--processes", "1")
+    assert "| b | 0 of 2 |" in run("experiments", "report", "tiny", "--seeds", "2", "--runs", tmp_path)
 
 
 def test_fresh_seeds_are_others(run, tmp_path):
