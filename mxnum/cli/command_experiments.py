@@ -144,6 +144,13 @@ def interventions(
 
     chosen = studies.get(study)
     arm = errors.choose("base", base, tuple(chosen.arms))
+    folder = results or runs / "results"
+    stored = folder / "interventions.json"
+    there = storage.read_json(stored) if stored.exists() else None
+    if there is not None and (there["study"], there["base"]) != (study, base):
+        raise ValueError(
+            f"{str(stored)!r} is of {there['base']} in the study {there['study']}; give another folder (--results)."
+        )
     try:
         with ended_by_signals():
             table = gather(
@@ -153,8 +160,8 @@ def interventions(
     except KeyboardInterrupt:
         typer.echo("Interrupted; the same command continues.", err=True)
         raise typer.Exit(INTERRUPTED) from None
-    folder, text = results or runs / "results", summary(table)
-    storage.write_json(folder / "interventions.json", table)
+    text = summary(table)
+    storage.write_json(stored, table)
     storage.write_text(folder / "interventions.md", text + "\n")
     print(text)
 

@@ -79,6 +79,14 @@ def test_list(run):
     assert "    E2M1, LN FP32" in said
 
 
+def test_a_table_of_actions_is_not_replaced_by_another_arms(run, tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "interventions.json").write_text('{"study": "confirm", "base": "E2M1"}')
+    told = run("experiments", "interventions", "--base", "LN E2M1", "--runs", tmp_path, status=2)
+    assert "interventions.json' is of E2M1 in the study confirm; give another folder (--results)." in told
+    assert not (tmp_path / "width-32").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
