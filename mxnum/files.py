@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -115,11 +117,15 @@ def _why(problem: Exception) -> str:
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove what `written_whole` of processes that no longer exist left in a folder and below: they were killed."""
+    """Remove what `written_whole` of processes that no longer exist left in a folder and below: they were killed.
+
+    What was written to in the last hour stays: its process may be of another machine, with which the folder is shared.
+    """
     for partial in folder.rglob(".*.partial"):
-        owner = partial.name.split(".")[-2]
-        if owner.isdecimal() and not _exists(int(owner)):
-            partial.unlink(missing_ok=True)
+        own = re.search(r"\.[0-9a-f]{8}\.(\d+)\.partial$", partial.name)
+        with suppress(FileNotFoundError):  # (somebody else removed it)
+            if own and not _exists(int(own[1])) and time.time() - partial.stat().st_mtime > 3600:
+                partial.unlink()
 
 
 def _exists(process: int) -> bool:

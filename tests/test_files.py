@@ -42,12 +42,16 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
 
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    for name in (f"a/.x.npz.1f0e.{gone.pid}.partial", f".y.json.{os.getpid()}.partial", ".z.partial", "kept.json"):
+    kept = [f".y.json.0123abcd.{os.getpid()}.partial", f".y.part.{gone.pid}.partial", ".z.partial", "kept.json"]
+    of_another_machine = f".x.npz.89abcdef.{gone.pid}.partial"
+    for name in (f"a/.x.npz.0123abcd.{gone.pid}.partial", *kept, of_another_machine):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
+        os.utime(tmp_path / name, (0, 0))
+    os.utime(tmp_path / of_another_machine)
     remove_abandoned(tmp_path)
-    left = sorted(p.name for p in tmp_path.rglob("*") if p.is_file())
-    assert left == [f".y.json.{os.getpid()}.partial", ".z.partial", "kept.json"]
+    left = {p.name for p in tmp_path.rglob("*") if p.is_file()}
+    assert left == {*kept, of_another_machine}
 
 
 def test_two_writers_do_not_mix(tmp_path):
