@@ -211,8 +211,9 @@ def emulate(
         if name.startswith(emulated):
             continue
         is_part, within = name.startswith(attentions), f"{name}." if name else ""
-        is_attention = attends is not None and attends(name, module)
-        kind = kind_of(module, is_attention)
+        kind = kind_of(module)
+        if kind in (None, "multihead_attention") and attends is not None and attends(name, module):
+            kind = kind or "attention"
         calls = kind is None and _calls_attention(module)
         if kind == "multihead_attention":
             attentions += (within,)
@@ -229,8 +230,10 @@ def emulate(
             continue
         found.append((name, module, kind, How(Recipe.of(wanted), accumulate, gradient)))
         emulated += (within,) * (kind == "multihead_attention")
-    for pattern in _unused(recipe_of) + _unused(chosen) + _unused(attends):
+    for pattern in _unused(recipe_of) + _unused(chosen):
         raise ValueError(f"Pattern {pattern!r} must match the name of a module of the model.")
+    for pattern in _unused(attends):
+        raise ValueError(f"Pattern {pattern!r} must match the name of a module that computes attention.")
     for name, module, kind, how in found:  # nothing was changed before all was understood
         enter(module, kind, Site(name, how, emulation))
         emulation.modules[name] = module

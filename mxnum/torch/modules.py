@@ -75,12 +75,12 @@ class Emulated:
     _mx_kind: str
 
 
-def kind_of(module: nn.Module, is_attention: bool) -> str | None:
-    """The kind of emulation that fits a module, or None."""
+def kind_of(module: nn.Module) -> str | None:
+    """The kind of emulation that fits a module of torch, or None."""
     for kind, (base, _) in _KINDS.items():
         if base is not None and isinstance(module, base) and type(module).forward is base.forward:
             return kind
-    return "attention" if is_attention else None
+    return None
 
 
 def why_not(module: Any, kind: str | None, accumulate: str | None) -> str | None:

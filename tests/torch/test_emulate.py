@@ -299,6 +299,10 @@ WRONG = {
     "pattern": (lambda: mxt.emulate(Model(), {"haed": None, "*": "mxint8"}), "Pattern 'haed' must match the name of"),
     "filter": (lambda: mxt.emulate(Model(), "mxint8", "blocks.*"), r"Pattern 'blocks\.\*' must match"),
     "attention": (lambda: mxt.emulate(Model(), "mxint8", attention="att"), "Pattern 'att' must match"),
+    "attention of a Linear": (
+        lambda: mxt.emulate(Model(), "mxint8", attention="head"),
+        "Pattern 'head' must match the name of a module that computes attention",
+    ),
     "choice": (lambda: mxt.emulate(Model(), "mxint8", [3]), "'filter' must be patterns of names or a function"),
     "bool": (lambda: mxt.emulate(Model(), "mxint8", True), "'filter' must be patterns of names or a function, not T"),
     "accumulate": (lambda: mxt.emulate(Model(), "mxint8", accumulate="blk"), "'accumulate' must be one of"),
