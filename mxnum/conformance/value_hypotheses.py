@@ -125,8 +125,7 @@ def dots(task: Task) -> Iterator[tuple[str, Answer]]:
     for mode in (Accumulate.EXACT, Accumulate.BLOCK, Accumulate.SEQUENTIAL):
         if mode != task.accumulate and (task.format.scale.power_of_two or not mode.by_block):
             yield f"accumulation {mode}", accumulated(mode)
-    if task.accumulate != Accumulate.EXACT:
-        yield "sums in reverse order", lambda t, i: _right(t, {name: column[:, ::-1] for name, column in i.items()})
+    yield "sums in reverse order", lambda t, i: _right(t, {name: column[:, ::-1] for name, column in i.items()})
     if task.accumulate.by_block and task.dot_blocks > 3:  # (fewer are added in the same order)
         yield "sums of blocks added in pairs (a tree)", _in_pairs
     small, large = (pick(abs(v) for v in task.element.values() if 0 < abs(v) < np.inf) for pick in (min, max))

@@ -49,9 +49,8 @@ _FAST_PATHS = (
 class Emulation:
     """An emulated model: what was exchanged, what was left alone, and the step that random bits depend on."""
 
-    def __init__(self, seed: int, worker: int, accumulate: str | None, gradient: str):
+    def __init__(self, seed: int, worker: int):
         self.seed = seed
-        self.accumulate, self.gradient = accumulate, gradient
         #: The step, the number of the first sample that is here, and how many are; a new tensor each time.
         self.position = position_of(0, worker, 1)
         self._next = position_of(1, 0, 0)
@@ -63,6 +62,8 @@ class Emulation:
         self._returning: Any = None
         #: Whether a step was counted for what is computed now.
         self._counted = False
+        #: What `emulate` was told besides the recipe: how to sum, and the gradient of rounding.
+        self._told: tuple[str | None, str] = (None, "straight")
         self._hooks: list[int] = []
         self._fast_paths: list[tuple[nn.Module, str, Any]] = []
 
@@ -198,7 +199,8 @@ def emulate(
     _check_model(model)
     if _ATTRIBUTE in model.__dict__:
         raise ValueError("Argument 'model' must be one that is not emulated yet: restore() it, or set_recipe().")
-    emulation = Emulation(seed_of(seed), worker_of(worker), accumulate, gradient)
+    emulation = Emulation(seed_of(seed), worker_of(worker))
+    emulation._told = accumulate, gradient
     recipe_of, chosen, attends = _recipes(recipe), _choice("filter", filter), _choice("attention", attention)
     found: list[tuple[str, nn.Module, str, How]] = []
     emulated: tuple[str, ...] = ()  # what the names of parts of a MultiheadAttention begin with; and of any
@@ -276,8 +278,8 @@ def set_recipe(model: nn.Module, recipe: Recipes | None) -> None:
     wanted = {name: recipe_of(name, module) for name, module in emulation.modules.items()}
     for pattern in _unused(recipe_of):
         raise ValueError(f"Pattern {pattern!r} must match the name of an emulated module.")
-    rest = emulation.accumulate, emulation.gradient
-    hows = {name: How(Recipe()) if value is None else How(Recipe.of(value), *rest) for name, value in wanted.items()}
+    told = emulation._told
+    hows = {name: How(Recipe()) if value is None else How(Recipe.of(value), *told) for name, value in wanted.items()}
     for name, site in emulation.sites.items():
         site.how = hows[name]
 

@@ -28,7 +28,7 @@ def test_figures_that_are_kept_have_not_changed(report, id):
 
 def test_the_row_has_the_figures_that_are_compared():
     for figures, _ in normal._MSE.values():
-        assert " ".join(f"{figure:f}".strip("0") for figure in figures) in CLAIMS["M4"].sentence
+        assert " ".join(f"{figure:f}".rstrip("0") for figure in figures) in CLAIMS["M4"].sentence
 
 
 def test_the_sample_is_large_enough_to_refute():
