@@ -11,8 +11,9 @@ from mxnum.analysis import stability_limit
 from mxnum.claims import decoders, last_layer, paper_size
 from mxnum.claims.evidence import Comparison, Evidence, Statement
 from mxnum.claims.registry import Context, check
+from mxnum.claims.runaway import hazard_of_e4m3
 from mxnum.claims.training import LEVEL as FIXED_LEVEL
-from mxnum.claims.training import hazard_of_e4m3, settings
+from mxnum.claims.training import settings
 from mxnum.experiments import critical, report, studies
 from mxnum.experiments.excursions import Outcome
 from mxnum.experiments.inference import compare, corrected, holm, mean_interval, sign_flip

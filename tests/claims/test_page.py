@@ -57,5 +57,5 @@ def test_everything_that_weighs_is_shown():
         "**differs**", CLAIMS["M5"].scale, "Made with mxnum 1. Verdicts: 1 differs.",
     ):  # fmt: skip
         assert piece in text
-    not_run = markdown(Report((Entry(CLAIMS["I6"], Verdict.NOT_RUN, remark="Needs x: run `y`."),), {}))
+    not_run = markdown(Report((Entry(CLAIMS["I6a"], Verdict.NOT_RUN, remark="Needs x: run `y`."),), {}))
     assert "**not run**. Needs x: run `y`." in not_run
