@@ -143,7 +143,7 @@ def _zeta(ax: Any, entry: Entry, store: ReportFolder) -> str | None:
 @_figure("I6c", 3.2)
 def _losses(ax: Any, entry: Entry, store: ReportFolder) -> str | None:
     table = _table(store, "quick.json")
-    if table is None:
+    if table is None or not {"FP32", "E2M1"} <= set(table["arms"]):
         return None
     report.loss_figure(table, ["FP32", "E2M1"], axes=ax, colour=palette.colour, medians=True)
     return (
