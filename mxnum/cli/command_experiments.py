@@ -54,7 +54,7 @@ def run(
         typer.Option("--set", metavar="NAME=VALUE", help="Change a number of every arm, as in steps=200."),
     ] = None,
 ) -> None:
-    """Run a study, or continue one: `run quick` has four arms, six seeds each, and takes minutes.
+    """Run a study, or continue one: `run quick` has three arms, sixteen seeds each, and takes minutes.
 
     Runs that are on disk are not run again; the same command continues after Ctrl-C or a failure (with --first-seed
     instead of --fresh, which draws others). Exit status 0: all runs are there; 1: some failed; 130: interrupted.
@@ -70,9 +70,9 @@ def run(
     chosen = studies.get(study)
     if fresh and first_seed is not None:
         raise errors.exclusive("fresh", "first_seed")
-    recorded = studies.FIRST_SEED if first_seed is None else first_seed
+    recorded = chosen.first_seed if first_seed is None else first_seed
     first = secrets.randbelow(10**6) * 100 if fresh else recorded
-    root = runs if first == studies.FIRST_SEED else runs / f"seeds-{first}"
+    root = runs if first == chosen.first_seed else runs / f"seeds-{first}"
     folder = results or root / "results"
     again = f"the same command with --first-seed {first} instead of --fresh" if fresh else "the same command"
     try:
