@@ -49,7 +49,7 @@ def run_study(
     """Run what the store lacks of a study, on processes of this machine, and say what came out.
 
     It may be interrupted: the same call with the same store goes on from the last checkpoints, and the trajectories are
-    the same bit for bit. The quick study is ``run_study("quick", folder)``: its 48 runs take three minutes on two cores.
+    the same bit for bit. The quick study is ``run_study("quick", folder)``: 48 runs, three minutes on two cores.
     Call it under ``if __name__ == "__main__":``, because the processes import the main module.
 
     Parameters
