@@ -453,7 +453,10 @@ def _written_out(text: str) -> MXFormat:
     given: dict[str, str] = {}
     for part in filter(None, rest.split(",")):
         key, _, value = part.partition("=")
-        given[errors.choose("format key", key, (*_OF_ELEMENTS, *_OF_BLOCKS))] = value
+        errors.choose("format key", key, (*_OF_ELEMENTS, *_OF_BLOCKS))
+        if key in given:
+            raise ValueError(f"Format {text!r} must give {key} once, not as {given[key]!r} and {value!r}.")
+        given[key] = value
     of_element = [key for key in _OF_ELEMENTS if key in given]
     if base in _FORMATS:
         if set(given) - {"block"}:

@@ -210,6 +210,10 @@ def test_every_format_has_a_notation_that_is_read_back(integer):
         ("e7m0:bias=-897", "'bias' must be between -896 and 1023, so that the values are float64 numbers, not -897"),
         ("e1m6:bias=-1023", "'bias' must be between -1022 and 1023, so"),
         ("mxint4:bias=1", "nothing but 'block': 'mxint4' fixes the rest"),
+        # No test saw that of a key given twice the last one counted.
+        ("e4m3:block=16,block=32", "Format 'e4m3:block=16,block=32' must give block once, not as '16' and '32'"),
+        ("e4m3:block=16,block=16", "must give block once"),
+        ("mxint4:block=16,block=32", "must give block once"),
         ("f8:block=2", "must begin with e<bits>m<bits>, int<bits>, e4m3, "),
     ],
 )

@@ -169,9 +169,7 @@ def test_tiles_raise(onnx, fmt):
     """No test saw tensors that DequantizeLinear cannot read: all tests had blocks along the last axis."""
     x = samples.generator("onnx tiles").standard_normal((4, 4)).astype(np.float32)
     for blocks in ((2, 2), (4, 4)):
-        with pytest.raises(
-            ValueError, match=rf"'q' must be in blocks along one axis.*not \({blocks[0]}, {blocks[1]}\)"
-        ):
+        with pytest.raises(ValueError, match=rf"in blocks along one axis.* not \({blocks[0]}, {blocks[1]}\)"):
             mx_onnx.to_onnx(mx.quantize(x, fmt, blocks=blocks), "x")
 
 
