@@ -228,6 +228,7 @@ def test_readers_of_others_say_one_sentence_about_the_file(tmp_path):
 def test_an_empty_path_is_refused(tmp_path, monkeypatch):
     """No test saw that an empty text was the current folder, and a checkpoint there was read."""
     from mxnum import analysis, claims, language_model
+    from mxnum.claims.reproduction import reproduce_into
     from mxnum.experiments import study_file
     from mxnum.experiments.run_study import run_study
     from mxnum.interop import checkpoints, gguf, gpt_oss, safetensors
@@ -248,7 +249,7 @@ def test_an_empty_path_is_refused(tmp_path, monkeypatch):
         ("path", lambda: language_model.read("")),
         ("path", lambda: language_model.Text("")),
         ("store", lambda: run_study("quick", "")),
-        ("folder", lambda: claims.reproduce_into("")),
+        ("folder", lambda: reproduce_into("")),
         ("results", lambda: claims.reproduce([], results="")),
     ):
         with pytest.raises(ValueError, match=f"Argument '{argument}' must be the path of a file or a folder, not ''"):
