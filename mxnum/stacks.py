@@ -3,6 +3,9 @@
 Large arrays are done by compiled loops, which leave what is seldom: infinities, NaN scales, factors that are zero or
 infinite. Such arrays, and small ones, for which nothing is compiled, are done by numpy. Both compute by the processor's
 floats, and raise RuntimeError where these do not round to nearest even or do not keep subnormals.
+
+A scale that is NaN is 0x7F here. In the stacks its sign, and the elements of its block, come from the
+processor's NaN.
 """
 
 from __future__ import annotations
