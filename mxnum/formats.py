@@ -275,10 +275,15 @@ def _is_written_out(name: object) -> bool:
 
 
 def element(name: str | ElementFormat) -> ElementFormat:
-    """The element (or float type) of that name, or written out (see `get`); a description passes through."""
+    """Return the element (or float type) of that name, or written out (see `get`); a description passes through.
+
+    Keys of a format's blocks and scales raise ValueError, since an element has neither.
+    """
     if isinstance(name, ElementFormat):
         return name
     if _is_written_out(name):
+        if of_blocks := re.search(f"[:,]({'|'.join(_OF_BLOCKS)})=", name):
+            raise ValueError(f"Element {name!r} must not give {of_blocks[1]}, which is a format's.")
         return _written_out(name).element
     return _BY_NAME[aliases.meant("element", name, tuple(_BY_NAME))]
 

@@ -222,6 +222,16 @@ def test_formats_that_cannot_be_read(text, message):
         formats.get(text)
 
 
+@pytest.mark.parametrize("key", ["block=16", "scale=float32", "bias=3,block=16"])
+def test_an_element_has_no_blocks(key):
+    """No test saw that `MXFormat("e4m3:block=16")` had blocks of 32: its element was taken, and the rest dropped."""
+    message = f"Element 'e3m4:{key}' must not give (block|scale), which is a format's"
+    for call in (formats.element, formats.MXFormat, lambda text: mx.encode([1.0], text)):
+        with pytest.raises(ValueError, match=message):
+            call(f"e3m4:{key}")
+    assert formats.MXFormat("e3m4:bias=3", block=16) == formats.get("e3m4:bias=3,block=16")
+
+
 def test_what_has_no_notation():
     element = mx.ElementFormat("e5m2", 5, 2, 15, "ieee", canonical_nan=True)
     with pytest.raises(ValueError, match="cannot be written out: its element has canonical_nan=True"):

@@ -1,10 +1,11 @@
-"""What `mxnum.stacks.dequantize` reads, and what it refuses."""
+"""What `mxnum.stacks.dequantize` and the arithmetic of a stack refuse."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+import mxnum as mx
 from mxnum import stacks
 
 
@@ -29,3 +30,12 @@ def test_dequantize_refuses_scales_of_another_shape():
     made = stacks.quantize(np.ones((2, 64), np.float32), "vllm", blocks=(1, 16))
     with pytest.raises(ValueError, match=r"whose shapes fit blocks \(1, 16\), not \(\(2, 64\), \(4, 2\)\)"):
         stacks.dequantize(made._replace(scales=made.scales.T), "vllm")
+
+
+@pytest.mark.parametrize("given", [{"stream": 5}, {"first": 3}, {"sr_bits": 4}])
+def test_arithmetic_of_a_stack_refuses_what_random_bits_depend_on(given):
+    """No test saw that these were dropped beside `arithmetic`."""
+    x = np.ones((1, 16), np.float32)
+    for call in (mx.quantize, mx.fake_quantize):
+        with pytest.raises(ValueError, match=f"'{next(iter(given))}' must be left out unless rounding='sr'"):
+            call(x, "nvfp4", arithmetic="vllm", **given)
