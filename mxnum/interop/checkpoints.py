@@ -108,6 +108,9 @@ class Checkpoint:
         direction = self._direction_of(layout, name) if layout.startswith("nvfp4") else ""
         with reading(self._path, f"must hold {name!r} as {layout} has it"):
             stored = [self._files[part].tensor(part) for part in parts]
+            if (zero_point := f"{name}_zero_point") in self._files:
+                largest = np.abs(self._files[zero_point].tensor(zero_point).astype(np.float32)).max(initial=0)
+                errors.require(largest == 0, zero_point, "zero, since formats here have no zero point", largest)
             if direction:
                 return from_nvfp4(*stored, direction=direction)
             if layout == "mxfp4 gpt_oss":
