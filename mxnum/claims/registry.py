@@ -29,6 +29,7 @@ import mxnum
 from mxnum import errors
 from mxnum.claims.evidence import Evidence, Verdict
 from mxnum.claims.ledger import CLAIMS, Claim, chosen
+from mxnum.files import as_path
 
 #: The modules that register checks; imported when checks are run.
 MODULES: tuple[str, ...] = (
@@ -143,10 +144,11 @@ def reproduce(
     Interrupting (Ctrl-C) gives the verdicts reached so far; the other claims are "not run".
     """
     wanted = list(CLAIMS) if ids is None else chosen("ids", ids)
+    folder = as_path(results, "results")
     known, entries = checks(), []
     interrupted = False
     for done, id in enumerate(wanted):
-        context = Context(Path(results), _teller(progress, done, len(wanted), id))
+        context = Context(folder, _teller(progress, done, len(wanted), id))
         try:
             context.tell(CLAIMS[id].title)
             entries.append(_entry(id, known.get(id), context, interrupted))

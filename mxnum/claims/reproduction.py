@@ -19,7 +19,7 @@ from mxnum.claims.registry import Check, Context, Entry, Report, checks, entry, 
 from mxnum.claims.report_folder import ReportFolder
 from mxnum.experiments import critical, interventions, storage, studies, sweep
 from mxnum.experiments.run_study import run_study
-from mxnum.files import written_whole
+from mxnum.files import as_path, written_whole
 
 #: The results files that minutes can make, and those that take hours; the cheap ones first.
 QUICK = ("quick.json",)
@@ -127,7 +127,7 @@ def reproduce_into(
     """
     wanted = tuple(CLAIMS) if ids is None else chosen("ids", ids)
     request = Request(tuple(id for id in CLAIMS if id in wanted), full, processes)
-    return _Session(Path(folder), request, fresh, watch or Nobody()).run()
+    return _Session(as_path(folder, "folder"), request, fresh, watch or Nobody()).run()
 
 
 class _Session:

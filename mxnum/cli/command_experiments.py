@@ -79,7 +79,7 @@ def run(
         with ended_by_signals():
             outcome = run_study(
                 chosen, root, arms=[name.strip() for name in arms.split(";")] if arms else None, seeds=seeds,
-                first_seed=first, changes=dict(_change(text) for text in changes or []), processes=processes,
+                first_seed=first, changes=_changes(changes or []), processes=processes,
                 stack=stack, niceness=nice, scheduler=scheduler, machine=machine,
             )  # fmt: skip
     except KeyboardInterrupt:
@@ -219,6 +219,15 @@ def cost(
         found = measure(base.but(precision=uniform_precision(name)), runs=stack)
         share, bf16 = found["quantization"], found["bfloat16 step"]
         print(f"{name}: step {found['step']:.2f} x its products ({bf16:.2f} in bfloat16), quantization {share:.1%}")
+
+
+def _changes(texts: list[str]) -> dict[str, Any]:
+    """Return what ``--set`` changes; raise ValueError for a field that is set twice."""
+    changes: dict[str, Any] = {}
+    for name, value in map(_change, texts):
+        if changes.setdefault(name, value) != value:
+            raise ValueError(f"Option --set must give {name!r} once, not as {changes[name]} and {value}.")
+    return changes
 
 
 def _change(text: str) -> tuple[str, Any]:

@@ -70,7 +70,7 @@ class Operand:
         if self.block_shape is not None:
             if self.block_size is not None:
                 raise errors.exclusive("block_size", "block_shape")
-            lengths = tuple(errors.positive_integer("block_shape", length) for length in self.block_shape)
+            lengths = errors.block_lengths("block_shape", self.block_shape)
             errors.require(len(lengths) == 2, "block_shape", "two lengths", self.block_shape)
             object.__setattr__(self, "block_shape", lengths)
         if self.transform is not None:

@@ -80,6 +80,7 @@ WRONG = {
     "turned": (lambda: Recipe(weights=Operand("mxint8", transform="hadamard")), "'activations.transform' must be 'had"),
     "transform": (lambda: Operand("mxint8", transform="fourier"), "Argument 'transform' must be one of"),
     "two": (lambda: Operand("mxint8", block_size=2, block_shape=(2, 2)), "must not be given together"),
+    "number": (lambda: Operand("mxint8", block_shape=16), "'block_shape' must be a tuple of block lengths, not 16"),
     "shape": (lambda: Operand("mxint8", block_shape=(2, 2, 2)), "Argument 'block_shape' must be two lengths"),
     "vector": (lambda: Recipe(vector="float16"), "Argument 'vector' must be one of"),
     "json": (lambda: Recipe.from_json("{"), "Argument 'text' must be JSON: "),
