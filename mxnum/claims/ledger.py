@@ -314,6 +314,15 @@ CLAIMS = {
             "arms, half as long, where the stored study is not at hand.",
             whose=Whose.OURS,
         ),
+        Claim(
+            "B12",
+            "Which part of a 4-bit recipe does what",
+            "Expected after a rate of .024: 4-bit layer norm alone brings the jump of the loss sooner and comes back; 4-bit "
+            "products alone delay the jump; only both together run away.",
+            "The recipe and its parts at two more rates, by tests fixed before 24 fresh seeds; and single operands, scale "
+            "rules and roundings at the first rate.",
+            whose=Whose.OURS,
+        ),
     )
 }
 
