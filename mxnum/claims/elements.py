@@ -177,7 +177,7 @@ def multiplicative_bias(context: Context) -> Evidence:
         "The gradient becomes I + zeta times itself; clamping gives zeta one sign in every block, while rounding "
         f"errors cancel down to {leftover['not clamped']:.2f} of their mean size."
     )
-    return answered(evidence, answer, f"mean zeta / mean size {leftover['clamped']:.2f}")
+    return answered(evidence, answer, f"mean of zeta / its size: {leftover['clamped']:.2f}")
 
 
 @check("M9")

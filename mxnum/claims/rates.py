@@ -192,7 +192,7 @@ def critical_rates(context: Context) -> Evidence:
     statements += at_size
     answer = (
         f"In the toy the loss jumps sooner than in FP32 in {', '.join(sooner) or 'no format for sure'}"
-        + ", not in E4M3" * (hazard is not None and hazard.holds is False)
+        + ", not in E4M3" * (hazard is not None and hazard.holds is False and "E4M3" not in sooner)
         + decoders.answer_on_lost_runs(context)
         + ". Undecided: the paper's size" * (judged.unanimous(at_size) is None) + "."
     )  # fmt: skip
