@@ -140,11 +140,14 @@ def _answer(context: Context, statements: Sequence[Statement]) -> str:
                 if "mxfp6" not in recipe:
                     off[kind].append(abs(float(np.mean(gaps(each, arm))) - found["sampled_rest"]))
     sizes = {kind: f"{max(values):.3f}" for kind, values in off.items() if values}
-    met = f" Near the entropy the predicted size is met to {sizes.pop('near')} in 8 bits" if "near" in sizes else ""
+    told = "near" in sizes and len(sizes) > 1
+    met = (
+        f" With float32 near the entropy the size that the kernels predict is met to {sizes.pop('near', '')} in 8 bits"
+    )
     missed = ", ".join(f"{kind} ({size} off)" for kind, size in sizes.items())
     return (
         f"Under floor the target's gradient overflows: E4M3 loses {one:.2f} nats, of which rceil leaves {left:.4f}."
-        + (f"{met}. Not met: {missed}." if met and missed else "")
+        + (f"{met}. Not met: {missed}." if told else "")
     )
 
 
