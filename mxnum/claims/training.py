@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mxnum.analysis import dead_zone, dwell
-from mxnum.claims import paper_size
+from mxnum.claims import judged, paper_size
 from mxnum.claims.evidence import Evidence, Statement, Whose
 from mxnum.claims.registry import Context, check
 from mxnum.experiments import Experiment, Operand, Precision, Training, interventions, report
@@ -48,7 +48,7 @@ def zeta_grows(context: Context) -> Evidence:
     limits of its geometric mean lie between 1 and 4, and not if they lie outside.
     """
     table = context.first("confirm.json", "quick.json")
-    statements = []
+    statements, grown = [], {}
     for arm in ("E2M1", "LN E2M1", "E4M3"):
         if arm not in table["arms"]:
             continue
@@ -66,6 +66,7 @@ def zeta_grows(context: Context) -> Evidence:
         p, mean = sign_flip(growth), math.exp(np.mean(growth))
         numbers = f"by the factor {mean:.2f}, in {sum(g > 0 for g in growth)} of {len(growth)} runs, exact p {p:.2g}"
         holds = mean > 1 if p < LEVEL else None
+        grown[arm] = holds, mean, p
         whose = _whose(arm)
         statements.append(Statement(f"{arm}: zeta grows during training", holds, numbers, whose))
         limits = mean_interval(last)
@@ -83,7 +84,21 @@ def zeta_grows(context: Context) -> Evidence:
             )
     statements += paper_size.growth(context)
     note = "zeta is the lower bound |g~ - g| / |g| on the same parameters and batch; the released code logs its square."
-    return Evidence(statements=tuple(statements), note=note, configuration=settings(table))
+    answer, number = _of_growth(grown, statements) if grown else ("", "")
+    return Evidence((), tuple(statements), note, settings(table), answer, number)
+
+
+def _of_growth(grown: dict[str, tuple[bool | None, float, float]], statements: list[Statement]) -> tuple[str, str]:
+    """Return in which formats zeta grows, what is undecided, and the number of the paper's format."""
+    words, topics = {True: "grows in", False: "shrinks in", None: "shows no clear change in"}, []
+    for sure, text in words.items():
+        arms = [f"{arm} (factor {mean:.2f})" for arm, (holds, mean, _) in grown.items() if holds is sure]
+        topics += [f"{text} {' and '.join(arms)}"] if arms else []
+    parts = {"growth at the paper's size": paper_size.WHERE, "whether it is of order 2 before a rise": "order 2"}
+    undecided = [part for part, what in parts.items() if any(what in s.what and s.holds is None for s in statements)]
+    arm = _OF_THE_PAPER if _OF_THE_PAPER in grown else next(iter(grown))
+    answer = f"In the toy zeta {', '.join(topics)}." + f" Undecided: {' and '.join(undecided)}." * bool(undecided)
+    return answer, f"{arm}: factor {grown[arm][1]:.2f}, p {grown[arm][2]:.2g}"
 
 
 @check(
@@ -100,9 +115,10 @@ def actions(context: Context) -> Evidence:
     """
     table = context.json("interventions.json")
     claimed = ("LN in FP32", "activations bfloat16, everywhere", "activations bfloat16, forward")
-    statements = []
+    statements, delays = [], []
     for row in interventions.rows(table):
         if row.name in claimed and row.p is not None and row.delay is not None:
+            delays.append((row.delay[0], row.name, row.p))
             sure = row.arm.runs >= FEWEST and row.p < ACTION_LEVEL
             what = f"{row.name}: averts or delays the rise of the loss"
             statements.append(Statement(what, row.delay[0] > 0 if sure else None, row.numbers))
@@ -115,7 +131,14 @@ def actions(context: Context) -> Evidence:
         "one that would not, is not known. A switch of precision in the middle of a run is a shock of its own."
     )
     configuration = {"study": table["study"], "base": table["base"], "seeds": seeds, **table["plan"]}
-    return Evidence(statements=tuple(statements), note=note, configuration=configuration)
+    delay, name, p = max(delays, default=(0.0, "", 1.0))
+    answer = (
+        f"Undecided in the toy and at the paper's size: of the toy {len(seeds)} seeds were acted on ({FEWEST} are "
+        f"needed). In {table['base']} the longest delay is {delay:.0f} steps, with {name} (p {p:.2g} after Holm)."
+    )
+    open_ = bool(delays) and all(s.holds is None for s in statements)
+    number = f"{name}: p {p:.2g}" if delays else ""
+    return Evidence((), tuple(statements), note, configuration, answer if open_ else "", number)
 
 
 @check("I8", needs=("ablations.json",), command=_run("ablations"))
@@ -141,7 +164,21 @@ def ablations(context: Context) -> Evidence:
         numbers += "" if comparable else "; a hundredfold rise is still below 0.02 there, so these are not excursions"
         statements.append(Statement(what, test.comes_sooner if sure else None, numbers))
     statements.append(paper_size.variants(context))
-    return Evidence(statements=tuple(statements), note=report.note(table), configuration=settings(table))
+    normed = [
+        f"{a.events} of {a.runs} runs with {what.split()[0]} (FP32 {b.events})"
+        for what, (a, b) in times.items()
+        if "with layer norm: E2M1" in what
+    ]
+    p = min((test.p for test in found.values() if test.p is not None), default=1.0)
+    answer = (
+        f"With layer norm E2M1 jumps in {' and in '.join(normed)}. Undecided: whether any of {len(found)} comparisons "
+        "is a difference, and E4M3 at the paper's size."
+    )
+    open_ = bool(normed) and all(s.holds is None for s in statements)
+    return Evidence(
+        statements=tuple(statements), note=report.note(table), configuration=settings(table),
+        answer=answer if open_ else "", number=f"least p {p:.2g}",
+    )  # fmt: skip
 
 
 def clamped_block(steps: int = 260, rate: float = 1e-3, seed: int = 1) -> dict[str, Any]:
@@ -204,7 +241,11 @@ def dead_zone_in_a_run(context: Context) -> Evidence:
         "seed": 1,
         "block": "layer 0, 32 to 63",
     }
-    return Evidence(statements=statements, configuration=configuration)
+    answer = (
+        f"A clamped block reads 0.875 for {crossing} steps while its weights keep moving, and then jumps by "
+        f"{100 * jump:.1f} % in one step, as derived."
+    )
+    return judged.answered(Evidence((), statements, "", configuration), answer, f"{100 * jump:.1f} % in one step")
 
 
 def _after(jumps: Any, x: float) -> float:

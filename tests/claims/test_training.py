@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mxnum.claims import training
-from mxnum.claims.evidence import Verdict
+from mxnum.claims.evidence import Statement, Verdict
 from mxnum.claims.registry import Context, checks
 from mxnum.experiments import interventions, studies
 
@@ -64,12 +65,26 @@ NEVER, ALWAYS = [None] * N, [400 + 10 * i for i in range(N)]
 def test_i5(tmp_path):
     found = training.zeta_grows(context(tmp_path, "confirm", {"E2M1": runs(ALWAYS)}))
     assert [s.holds for s in found.statements] == [True, True, None]
+    assert found.answer == "In the toy zeta grows in E2M1 (factor 12.95). Undecided: growth at the paper's size."
     flat = context(tmp_path, "confirm", {"E2M1": runs(ALWAYS, [0.1, 0.1, 0.1, 0.1])})
     assert [s.holds for s in training.zeta_grows(flat).statements] == [None, False, None]
     shrinking = context(tmp_path, "confirm", {"E2M1": runs(ALWAYS, [1.0, 1.0, 0.9, 0.9])})
     assert [s.holds for s in training.zeta_grows(shrinking).statements] == [False, False, None]
+    both = context(tmp_path, "confirm", {"E2M1": runs(ALWAYS, [1.0, 1.0, 0.9, 1.3]), "E4M3": runs(ALWAYS, [1.0] * 4)})
+    told = training.zeta_grows(both)
+    assert "grows in E2M1 (factor 1.10), shows no clear change in E4M3 (factor 1.00)" in told.answer
+    assert told.number == "E4M3: factor 1.00, p 1", "the format that the paper speaks of"
     too_short = context(tmp_path, "confirm", {"E2M1": runs([150] * 8)})
     assert [s.holds for s in training.zeta_grows(too_short).statements] == [None]
+    assert not training.zeta_grows(too_short).answer
+
+
+def test_the_answer_of_i5_tells_what_is_undecided():
+    order = Statement("E2M1: before the loss rises zeta is of order 2", None)
+    answer, _ = training._of_growth({"E2M1": (False, 0.9, 0.001)}, [order])
+    assert answer == "In the toy zeta shrinks in E2M1 (factor 0.90). Undecided: whether it is of order 2 before a rise."
+    answer, _ = training._of_growth({"E2M1": (True, 2.0, 0.001)}, [replace(order, holds=True)])
+    assert answer == "In the toy zeta grows in E2M1 (factor 2.00)."
 
 
 def test_i8(tmp_path):
@@ -79,6 +94,9 @@ def test_i8(tmp_path):
     found = training.ablations(context(tmp_path, "ablations", arms))
     assert [s.holds for s in found.statements] == [True, True, True, None, None, None]
     assert "these are not excursions" in found.statements[3].numbers
+    assert not found.answer, "some of it is decided"
+    alike = training.ablations(context(tmp_path, "ablations", dict.fromkeys(arms, runs(NEVER))))
+    assert "jumps in 0 of 12 runs with gelu (FP32 0) and in 0 of 12 runs with swiglu (FP32 0)." in alike.answer
 
 
 def test_b3_in_a_real_run(tmp_path):
@@ -113,3 +131,4 @@ def test_i7(tmp_path):
         (tmp_path / "interventions.json").write_text(json.dumps(table))
         found = training.actions(Context(tmp_path))
         assert [s.holds for s in found.statements] == [holds, None]
+        assert (f"{count} seeds were acted on (10 are needed)" in found.answer) is (holds is None)
