@@ -19,8 +19,6 @@ from mxnum.text_table import text_table
 from mxnum.torch.operands import product, watching
 
 Tensor = Any
-#: How wide a table is at most.
-WIDTH = 80
 
 
 class Coverage:
@@ -68,8 +66,8 @@ class Coverage:
             line = pattern, row["product"], "yes" if row["emulated"] else "no"
             shares[line] = shares.get(line, 0.0) + row["share"]
         lines = [(name, kind, f"{share:.2%}", answer) for (name, kind, answer), share in shares.items()]
-        names = ["module", "product", "share of FLOPs", "emulated"]
-        return f"{text_table(names, lines, WIDTH)}\n\nEmulated: {self.emulated:.2%} of the FLOPs."
+        names = ["module", "product", "share", "emulated"]
+        return f"{text_table(names, lines)}\n\nEmulated: {self.emulated:.2%} of the FLOPs."
 
     __str__ = table
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -45,6 +46,8 @@ _ATTRIBUTE = "_mx_emulation"
 _UNNAMED = "calls scaled_dot_product_attention, which is emulated where attention= names the module"
 #: Why a part of attention was left alone: the whole reads its parameters, and never calls it.
 _PART = "is inside a MultiheadAttention that is left out"
+#: In names of parameters that are looked up or added, and in no product: positions, embeddings, tokens of classes.
+_TABLE = re.compile("pos|emb|token|bias")
 #: Where encoders of torch look whether they may.
 _FAST_PATHS = (
     (nn.TransformerEncoderLayer, "activation_relu_or_gelu"),
@@ -256,17 +259,7 @@ def emulate(
     hooks = model.register_forward_pre_hook(emulation.advance), model.register_forward_hook(emulation.remember)
     emulation._hooks = [hook.id for hook in hooks]
     model.__dict__[_ATTRIBUTE] = emulation
-    multiplying = {
-        name: why
-        for name, why in emulation.left_alone.items()
-        if not why.endswith(_PART) and _may_multiply(model.get_submodule(name))
-    }
-    if multiplying:
-        warnings.warn(
-            f"emulate() leaves alone what may multiply by its weights: {_reasons(multiplying)}. Name them in filter= or "
-            "give them the recipe None if that is meant; emulation.coverage(inputs) shows their share of the FLOPs.",
-            stacklevel=2,
-        )
+    _warn(model, emulation.left_alone)
     return emulation
 
 
@@ -326,7 +319,9 @@ def _attention_reason(module: nn.Module) -> str | None:
     if "ALL_ATTENTION_FUNCTIONS" in names:  # transformers calls what its configuration names
         way = getattr(getattr(module, "config", None), "_attn_implementation", None) or "eager"
         if "sdpa" not in way:
-            return f"computes attention by {way!r}, which is never emulated (call set_attn_implementation('sdpa') first)"
+            return (
+                f"computes attention by {way!r}, which is never emulated (call set_attn_implementation('sdpa') first)"
+            )
         return _UNNAMED
     return _UNNAMED if "scaled_dot_product_attention" in names else None
 
@@ -337,11 +332,26 @@ def _has_weights(module: nn.Module) -> bool:
 
 
 def _may_multiply(module: nn.Module) -> bool:
-    """Return True if a parameter of the module's own has two axes or more; tables of embeddings are looked up."""
+    """Return True if a parameter of the module's own has two axes or more, and is no table of embeddings."""
     if isinstance(module, nn.Embedding | nn.EmbeddingBag):
         return False
-    sizes = (2 if is_lazy(p) else p.squeeze().ndim for p in module.parameters(recurse=False))
-    return hasattr(module, "_packed_params") or max(sizes, default=0) > 1
+    parameters = [p for name, p in module.named_parameters(recurse=False) if not _TABLE.search(name)]
+    return hasattr(module, "_packed_params") or any(is_lazy(p) or p.squeeze().ndim > 1 for p in parameters)
+
+
+def _warn(model: nn.Module, left_alone: Mapping[str, str]) -> None:
+    """Warn of what is left alone and may multiply; parts of attention that a user left out are meant."""
+    multiplying = {
+        name: why
+        for name, why in left_alone.items()
+        if not why.endswith(_PART) and _may_multiply(model.get_submodule(name))
+    }
+    if multiplying:
+        warnings.warn(
+            f"emulate() leaves alone what may multiply by its weights: {_reasons(multiplying)}. Leave them out by "
+            "filter= or the recipe None if that is meant; emulation.coverage(inputs) shows their share of the FLOPs.",
+            stacklevel=3,
+        )
 
 
 def _reasons(left_alone: Mapping[str, str]) -> str:
