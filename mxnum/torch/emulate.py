@@ -219,6 +219,7 @@ def emulate(
     found: list[tuple[str, nn.Module, str, How]] = []
     emulated: tuple[str, ...] = ()  # what the names of parts of a MultiheadAttention begin with; and of any
     attentions: tuple[str, ...] = ()
+    attending: tuple[str, ...] = ()  # of modules that attention= names
     for name, module in model.named_modules():
         if isinstance(module, Emulated):
             raise ValueError(
@@ -233,9 +234,10 @@ def emulate(
             if why not in (None, _UNNAMED):
                 raise ValueError(f"Argument 'attention' must not name {name!r}, which {why}.")
             kind, why = kind or "attention", None
-        if kind == "multihead_attention":
+        if isinstance(module, nn.MultiheadAttention):
             attentions += (within,)
-        if kind is None and why is None and not _has_weights(module):
+        is_inside = why == _UNNAMED and name.startswith(attending)
+        if kind is None and (is_inside or (why is None and not _has_weights(module))):
             continue
         if chosen is not None and not chosen(name, module):
             continue
@@ -248,6 +250,7 @@ def emulate(
             continue
         found.append((name, module, kind, How(Recipe.of(wanted), accumulate, gradient)))
         emulated += (within,) * (kind == "multihead_attention")
+        attending += (within,) * (kind == "attention")
     for pattern in _unused(recipe_of) + _unused(chosen):
         raise ValueError(f"Pattern {pattern!r} must match the name of a module of the model.")
     for pattern in _unused(attends):
@@ -323,7 +326,9 @@ def _attention_reason(module: nn.Module) -> str | None:
                 f"computes attention by {way!r}, which is never emulated (call set_attn_implementation('sdpa') first)"
             )
         return _UNNAMED
-    return _UNNAMED if "scaled_dot_product_attention" in names else None
+    known = getattr(forward, "__globals__", {})
+    is_called = any(known.get(name) is nn.functional.scaled_dot_product_attention for name in names)
+    return _UNNAMED if is_called or "scaled_dot_product_attention" in names else None
 
 
 def _has_weights(module: nn.Module) -> bool:

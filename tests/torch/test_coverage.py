@@ -205,6 +205,47 @@ def test_one_warning_names_what_multiplies_by_weights():
     mxt.emulate(model, {"layers.*": None, "bilinear": None, "*": "mxint8"})  # no warning, which would be an error
 
 
+class Inner(nn.Module):
+    """Attention by torch's function, or written out."""
+
+    def __init__(self, written_out=False):
+        super().__init__()
+        self.written_out = written_out
+
+    def forward(self, x):
+        return (x @ x.mT).softmax(-1) @ x if self.written_out else attend(x, x, x)
+
+
+def test_attention_inside_a_module_that_is_named_is_not_called_left_alone():
+    # It was emulated, and listed as left alone.
+    model = nn.Sequential()
+    model.outer, model.other = nn.Sequential(Inner()), Inner()
+    model.outer.__class__ = type("Outer", (nn.Sequential,), {})
+    emulation = mxt.emulate(model, attention="outer")
+    assert set(emulation.left_alone) == {"other"}
+    found = {row["module"]: row["emulated"] for row in emulation.coverage(numbers(2, 8, 32)).rows()}
+    assert found == {"outer.0": True, "other": False}
+
+
+@pytest.mark.skipif(torch.__version__ < (2, 13), reason="compilers of older versions are not tried")
+def test_compiled_attention_that_is_written_out_raises():
+    # It raised only where it was not compiled.
+    model = nn.Sequential(Inner(written_out=True))
+    mxt.emulate(model, attention="0")
+    with pytest.raises(ValueError, match="names of modules that call scaled_dot_product_attention"):
+        torch.compile(model, backend="eager")(numbers(2, 8, 32))
+
+
+def test_parts_of_attention_of_your_own_class_are_not_called_emulated():
+    # The forward pass of a MultiheadAttention reads the weight of out_proj, and does not call it.
+    class Own(nn.MultiheadAttention):
+        def forward(self, x):
+            return super().forward(x, x, x)[0]
+
+    emulation = mxt.emulate(nn.Sequential(Own(32, 2)))
+    assert (set(emulation.modules), set(emulation.left_alone)) == (set(), {"0", "0.out_proj"})
+
+
 def test_quantized_modules_are_listed():
     model = nn.Sequential(nn.Linear(8, 8))
     model[0].__dict__["_packed_params"] = object()
