@@ -273,7 +273,7 @@ class Recipe:
         return replace(self, **known(changes, Recipe, "a recipe"))
 
     def forward_only(self) -> Recipe:
-        """The same in the forward pass, and gradients in float32."""
+        """Return the recipe with its backward pass in no format: in float32, or in bfloat16 with `vector`."""
         none = dict.fromkeys(("weights_backward", "activations_backward", "gradients"), FLOAT32)
         return self.but(**none, gradients_for_weights=None)
 
@@ -285,7 +285,7 @@ class Recipe:
         return self.describe()
 
     def describe(self) -> str:
-        """One line for tables: operands that are alike are named together.
+        """Return one line for tables; operands that are alike are named together.
 
         >>> Recipe.named("bfloat16").describe()
         'bfloat16; vector operations in bfloat16'

@@ -112,7 +112,7 @@ class _Products(TorchDispatchMode):
         self.names.append(name)
 
     def leave(self, *_: Any) -> None:
-        """End it. (A hook.)"""
+        """End the forward pass of a module. (A hook.)"""
         self.names.pop()
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
