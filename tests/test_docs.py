@@ -44,7 +44,7 @@ LANGUAGES = {
 }
 #: What a block of Python may import, and which package that needs beyond those that the tests need.
 OPTIONAL = {
-    **{name: name for name in ("torch", "torchao", "onnx", "dask", "cupy", "triton", "cocotb")},
+    **{name: name for name in ("torch", "torchao", "transformers", "onnx", "dask", "cupy", "triton", "cocotb")},
     "mxnum.language_model": "torch",
 }
 #: What a block that computes for minutes is made to do here instead; everything else is run as it stands.

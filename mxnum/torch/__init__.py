@@ -11,6 +11,7 @@ if (_version := errors.package("torch", "torch").__version__) < (2, 4):
     raise ImportError(f"mxnum.torch needs torch 2.4 or later, not {_version}: pip install --upgrade torch")
 
 from mxnum.torch.attention import attention
+from mxnum.torch.coverage import Coverage
 from mxnum.torch.emulate import Emulation, emulate, restore, set_recipe
 from mxnum.torch.functions import (
     dequantize,
@@ -25,6 +26,7 @@ from mxnum.torch.operands import rounding_by
 from mxnum.torch.watch import Watch, watch
 
 __all__ = [
+    "Coverage",
     "Emulation",
     "Watch",
     "attention",
