@@ -117,11 +117,11 @@ def power(stored: tuple[Arm, Arm], pairs: int, level: float, draws: int = 2000, 
     seeds, generator, shown = sorted(ours.keys() & theirs.keys()), np.random.default_rng(seed), 0
     for _ in range(draws):
         drawn = generator.choice(seeds, pairs)
-        a, b = (
-            Arm(arm.name, *zip(*(runs[each] for each in drawn), strict=True), tuple(range(pairs)))
+        sample = [
+            Arm(arm.name, tuple(runs[s][0] for s in drawn), tuple(runs[s][1] for s in drawn), tuple(range(pairs)))
             for arm, runs in zip(stored, (ours, theirs), strict=True)
-        )
-        found = compare([(a, b)], with_ratio=False)
+        ]
+        found = compare([(sample[0], sample[1])], with_ratio=False)
         shown += found.p is not None and found.p < level and found.comes_sooner
     return shown / draws
 
