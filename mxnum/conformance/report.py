@@ -12,6 +12,8 @@ from mxnum.conformance.diagnosis import Explanation
 from mxnum.conformance.judge import CHOICES
 from mxnum.conformance.task import Columns, Task
 
+#: Said where nothing tells how many answers there must be.
+UNCOUNTED = "No line '# cases: ...' says how many answers there must be: missing ones would go unnoticed."
 #: Lines about wrong arrays.
 ARRAYS = 16
 
@@ -100,6 +102,8 @@ class Report:
     arrangements: list[str] = field(default_factory=list)
     #: Where some are wrong: the stacks of `mxnum.stacks` that compute all of them so.
     stacks: tuple[str, ...] = ()
+    #: False if nothing says how many answers there must be, so that missing ones go unnoticed.
+    counted: bool = True
 
     @property
     def conforms(self) -> bool:
@@ -119,6 +123,7 @@ class Report:
         differing = sum(self.choices.values())
         head = f"{task.operation}, {task.format.name}: {what}"
         lines = [f"{head}, {self.cases - self.bugs - differing} right, {differing} by choice, {self.bugs} wrong."]
+        lines += [] if self.counted else [UNCOUNTED]
         for name, count in sorted(self.choices.items()):
             lines.append(f"Choice {name} ({count} cases): {_sentence(name)}.")
             lines += [f"  e.g. {self.examples[name].text(task)}"] if name in self.examples else []
@@ -166,6 +171,7 @@ class Report:
             **self.task.header(),
             "profile": self.profile.name,
             "cases": self.cases,
+            "counted": self.counted,
             "bugs": self.bugs,
             "choices": self.choices,
             "inconsistent": self.inconsistent,
@@ -179,6 +185,7 @@ class Report:
             "arrays": [vars(array) for array in self.arrays],
             "arrangements": self.arrangements,
             "conforms": self.conforms,
+            "equal": self.is_equal,
         }
 
 

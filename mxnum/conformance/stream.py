@@ -14,6 +14,7 @@ from mxnum.conformance.cases import cases, number_of_cases
 from mxnum.conformance.expected import expected, tensor_scales
 from mxnum.conformance.report import Profile, Report
 from mxnum.conformance.task import DECIDES, Columns, Field, Task
+from mxnum.conformance.text import Incomplete
 from mxnum.conformance.verdict import Judge
 from mxnum.dtypes import Array
 
@@ -44,10 +45,14 @@ def write_vectors(
 
 
 def answer_vectors(cases: BinaryIO, out: BinaryIO, *, advance: Advance = lambda done: None) -> int:
-    """Write cases of your own, a header and inputs as `verify` reads them, with right answers; returns their number."""
+    """Write cases of your own, a header and inputs as `verify` reads them, with right answers; returns their number.
+
+    The header states the number of cases if that of the input does; otherwise the last line does.
+    """
     reader = text.Reader(cases)
     task, total = Task.from_header(reader.header), 0
-    out.write(text.header_lines(task, answers="yes"))
+    stated = reader.header.get("cases", text.BELOW)
+    out.write(text.header_lines(task, cases=stated, answers="yes"))
     for first, lines in reader.chunks():
         inputs = _checked(text.parse_lines(task.inputs, lines, first), first)
         out.write(text.format_lines((*task.inputs, *task.outputs), {**inputs, **expected(task, inputs)}))
@@ -55,17 +60,12 @@ def answer_vectors(cases: BinaryIO, out: BinaryIO, *, advance: Advance = lambda 
         total += len(lines)
     if total == 0:
         raise Incomplete("There must be at least one case below the header; there is none.")
-    count = reader.header.get("cases", "")
-    if count.isdecimal() and total != int(count):
-        raise Incomplete(
-            f"There must be {count} cases, as the header says, not {total}; cases of your own need no line "
-            "'# cases: ...'."
-        )
+    count = reader.cases
+    if count not in (None, total):
+        raise Incomplete(f"There must be {count} cases, as the line '# cases: {count}' says, not {total}.")
+    if stated == text.BELOW:
+        out.write(b"# cases: %d\n" % total)
     return total
-
-
-class Incomplete(ValueError):
-    """The answers, or the cases, stop before the end."""
 
 
 def verify(
@@ -107,17 +107,19 @@ def verify(
         advance(len(next(iter(inputs.values()))))
         if stated:
             stated.compare(inputs, first)
-    count = header.get("cases", "")
-    if count.isdecimal() and judge.cases != int(count):
-        raise Incomplete(
-            f"There must be answers for {count} cases, as the header says, not for {judge.cases}; cases of "
-            "your own need no line '# cases: ...'."
-        )
+    counts = [one.cases for one in (given, reader) if one]
+    for count in counts:
+        if count not in (None, judge.cases):
+            raise Incomplete(
+                f"There must be answers for {count} cases, as the line '# cases: {count}' says, not for {judge.cases}."
+            )
     if judge.cases == 0:
         raise Incomplete("There must be at least one answer; there is none.")
     if stated:
         stated.require_all()
-    return judge.report()
+    report = judge.report()
+    report.counted = given is not None or counts != [None]
+    return report
 
 
 class _Stated:
@@ -182,6 +184,7 @@ def _alone(task: Task, reader: text.Reader, given: text.Reader) -> Iterator[tupl
     with_answers = given.header.get("answers", "yes") == "yes"
     fields = (*task.inputs, *(task.outputs if with_answers else ()))
     cases_in = (line for _, lines in given.chunks() for line in lines)
+    answered = 0
     for first, lines in reader.chunks():
         matching = list(islice(cases_in, len(lines)))
         if len(matching) < len(lines):
@@ -192,6 +195,9 @@ def _alone(task: Task, reader: text.Reader, given: text.Reader) -> Iterator[tupl
             raise ValueError("The answers must stand alone on their lines where the vectors are given (--vectors).")
         inputs = _checked(text.parse_lines(fields, matching, first), first)
         yield first, inputs, text.parse_lines(task.outputs, lines, first, task.outputs)
+        answered += len(lines)
+    if left := sum(1 for _ in cases_in):
+        raise Incomplete(f"There must be answers for the {answered + left} cases of the vectors, not for {answered}.")
 
 
 def _checked(inputs: Columns, first: int) -> Columns:

@@ -24,6 +24,8 @@ _VALUES[list(b"ABCDEF")] = range(10, 16)
 _VALUES[list(b"abcdef")] = range(10, 16)
 #: Lines parsed at a time.
 CHUNK = 8192
+#: The value of ``# cases:`` in a header whose file ends with that line, for writers that count as they go.
+BELOW = "stated below"
 
 
 def header_lines(task: Task, **more: object) -> bytes:
@@ -131,6 +133,10 @@ def _number(word: bytes, field: Field, bits: int, line: int, said: int | None = 
     return value
 
 
+class Incomplete(ValueError):
+    """The answers, or the cases, stop before the end."""
+
+
 class Reader:
     """Header and lines of a stream, the header lines first; other lines that begin with ``#`` are comments."""
 
@@ -149,22 +155,37 @@ class Reader:
             key, value = _stated(line)
             if key == _NAME and value != VERSION:
                 raise ValueError(f"The vectors must be of version {VERSION}, not {value!r}.")
+            if key == "cases" and not (value.isdecimal() or value == BELOW):
+                raise ValueError(f"The header of the vectors must have a number in its line '# cases:', not {value!r}.")
+            if key == "cases" and self.header.get(key) == BELOW:
+                self.header[key] = value
             if key in HEADER and self.header.get(key, value) != value:
                 both = f"not {self.header[key]!r} and {value!r}"
                 raise ValueError(f"The header of the vectors must have one line '# {key}: ...', {both}.")
             if key not in ("", _NAME):
                 self.header[key] = value
 
+    @property
+    def cases(self) -> int | None:
+        """Return how many cases the stream says that it has, once it is read; None if it does not say so."""
+        stated = self.header.get("cases")
+        if stated == BELOW:
+            raise Incomplete("The last line must be '# cases: ...', as the header says; there is none.")
+        return None if stated is None else int(stated)
+
     def chunks(self, size: int = CHUNK) -> Iterator[tuple[int, list[bytes]]]:
         """The number of the first line and the lines, comments and empty lines left out."""
         pending: list[bytes] = []
-        first = self.line
+        first, counted = self.line, False
         if self._next is not None:
             pending.append(self._next)
         for line in self._stream:
             self.line += 1
             if line.startswith(b"#") or not line.strip():
-                if _stated(line)[0] in (_NAME, *HEADER):
+                key, value = _stated(line)
+                if key == "cases" and value.isdecimal() and self.header.get(key) == BELOW:
+                    self.header[key], counted = value, True
+                elif key in (_NAME, *HEADER):
                     shown = line.decode(errors="replace").strip()
                     raise ValueError(
                         f"Line {self.line} must be a case or a comment, not {shown!r}: one header comes first."
@@ -173,6 +194,8 @@ class Reader:
                     yield first, pending
                     pending = []
                 continue
+            if counted:
+                raise ValueError(f"Line {self.line} must be a comment, since it follows the line '# cases: ...'.")
             if not pending:
                 first = self.line
             pending.append(line)

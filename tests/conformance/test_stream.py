@@ -54,7 +54,7 @@ def test_cases_of_ones_own_with_the_codes_of_a_block_as_one_number():
 
 def test_truncated_answers_are_no_success():
     lines = vectors(make_task("encode", "mxfp4_e2m1")).splitlines(keepends=True)
-    with pytest.raises(Incomplete, match="must be answers for 5584 cases, as the header says, not for 286; cases of"):
+    with pytest.raises(Incomplete, match="must be answers for 5584 cases, as the line '# cases: 5584' says, not for 286"):
         verify(io.BytesIO(b"".join(lines[:300])))
     head = [line for line in lines if line.startswith(b"#") and b"cases" not in line]
     with pytest.raises(Incomplete, match="at least one answer"):
@@ -154,3 +154,60 @@ def test_a_code_that_does_not_fit_is_a_wrong_answer():
     assert "got 0xA4, which does not fit in 4 bits, want 0x4 (2)" in report.text()
     alone = b"\n".join(line.split()[-1] for line in text.splitlines() if not line.startswith(b"#"))
     assert verify(io.BytesIO(alone), io.BytesIO(vectors(task))).bugs == 1
+
+
+OWN = b"# mxnum-vectors 1\n# operation: encode\n# format: mxfp4_e2m1\n"
+STIMULI = b"3F800000\n40000000\n40400000\n40800000\n"
+
+
+def golden(head=OWN):
+    out = io.BytesIO()
+    answer_vectors(io.BytesIO(head + STIMULI), out)
+    return out.getvalue().splitlines(keepends=True)
+
+
+def test_missing_answers_to_cases_of_ones_own_are_no_success():
+    # No test saw it: the cases were counted by their header alone, and these have no number there.
+    lines = golden()
+    whole, alone = b"".join(lines), [line.split()[1] + b"\n" for line in lines if line[:1] != b"#"]
+    assert (lines[-5], lines[-1]) == (b"3F800000 2\n", b"# cases: 4\n")
+    for vectors in (whole, OWN + b"# answers: no\n" + STIMULI):
+        assert verify(io.BytesIO(b"".join(alone)), io.BytesIO(vectors)).counted
+        with pytest.raises(Incomplete, match="must be answers for the 4 cases of the vectors, not for 2"):
+            verify(io.BytesIO(b"".join(alone[:2])), io.BytesIO(vectors))
+        with pytest.raises(ValueError, match="one answer for each case; from line 5 on there are more"):
+            verify(io.BytesIO(b"".join(alone + alone)), io.BytesIO(vectors))
+    report = verify(io.BytesIO(whole))
+    assert (report.cases, report.counted) == (4, True)
+    with pytest.raises(Incomplete, match="last line must be '# cases: ...'"):
+        verify(io.BytesIO(b"".join(lines[:-3])))
+    for some in (lines[:-3] + lines[-1:], lines[:-1] + lines[-5:]):  # two are missing, four come twice
+        with pytest.raises(Incomplete, match="as the line '# cases: 4' says, not for"):
+            verify(io.BytesIO(b"".join(some)))
+
+
+def test_a_number_of_cases_that_is_known_stands_in_the_header():
+    lines = golden(OWN + b"# cases: 4\n")
+    assert b"# cases: 4\n" in lines[:12]
+    assert lines[-1] == b"40800000 6\n"
+    notes_first = sorted(golden(), key=lambda line: line[:1] != b"#")  # a program that writes all comments at once
+    assert verify(io.BytesIO(b"".join(notes_first))).counted
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (b"# cases: four\n", b"", "must have a number in its line '# cases:', not 'four'"),
+        (b"# cases: stated below\n", b"# cases: 1\n40000000 4\n", "Line 7 must be a comment, since it follows"),
+        (b"# cases: 1\n", b"# cases: 1\n", "Line 6 must be a case or a comment"),
+    ],
+)
+def test_lines_about_the_number_of_cases_count_or_are_refused(before, after, message):
+    with pytest.raises(ValueError, match=message):
+        verify(io.BytesIO(OWN + before + b"3F800000 2\n" + after))
+
+
+def test_a_report_says_that_nothing_tells_how_many_answers_there_must_be():
+    report = verify(io.BytesIO(OWN + b"3F800000 2\n"))
+    assert "missing ones would go unnoticed" in report.text()
+    assert report.as_dict()["counted"] is False
