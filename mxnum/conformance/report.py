@@ -50,9 +50,13 @@ class Case:
     answers: Columns
     want: Columns
     part: str | None = None
+    #: The answer as it was written, if it has unknown bits.
+    written: str = ""
 
     def body(self, task: Task) -> str:
         """The difference in words."""
+        if self.written:
+            return words.describe_unknown(task, self.inputs, self.written, self.want)
         return words.describe(task, self.inputs, self.answers, self.want)
 
     def text(self, task: Task) -> str:
@@ -104,6 +108,8 @@ class Report:
     stacks: tuple[str, ...] = ()
     #: False if nothing says how many answers there must be, so that missing ones go unnoticed.
     counted: bool = True
+    #: Wrong answers with unknown bits, as logic simulators print them.
+    unknown: int = 0
 
     @property
     def conforms(self) -> bool:
@@ -132,6 +138,10 @@ class Report:
         for name, (followed, kept) in sorted(self.inconsistent.items()):
             others = f"but {kept} others that could do not"
             lines.append(f"{followed} answers follow the choice {name}, {others}: all count as wrong.")
+        if self.unknown:
+            lines.append(
+                f"{self.unknown} of the wrong answers have unknown bits (X or Z), which no explanation covers."
+            )
         if self.bugs:
             lines += self._array_lines()
             if self.stacks:
@@ -173,6 +183,7 @@ class Report:
             "cases": self.cases,
             "counted": self.counted,
             "bugs": self.bugs,
+            "unknown": self.unknown,
             "choices": self.choices,
             "inconsistent": self.inconsistent,
             "nan became": self.nan_became,

@@ -102,8 +102,8 @@ def verify(
     judge = Judge(task, profile, keep)
     stated = _stated_cases(task, header) if given is None else None
     pairs = _alone(task, reader, given) if given else _together(task, reader)
-    for first, inputs, answered in pairs:
-        judge.add(inputs, answered, first, lambda number: f"line {number}")
+    for first, inputs, answered, unknown in pairs:
+        _judge_known(judge, first, inputs, answered, unknown)
         advance(len(next(iter(inputs.values()))))
         if stated:
             stated.compare(inputs, first)
@@ -120,6 +120,18 @@ def verify(
     report = judge.report()
     report.counted = given is not None or counts != [None]
     return report
+
+
+def _judge_known(judge: Judge, first: int, inputs: Columns, answered: Columns, unknown: dict[int, str]) -> None:
+    """Judge a batch whose first case has that line; answers with unknown bits are wrong, whatever their other bits."""
+    count = len(next(iter(inputs.values())))
+    known = np.array([row for row in range(count) if row not in unknown], np.int64)
+    if known.size:
+        some, theirs = ({name: column[known] for name, column in columns.items()} for columns in (inputs, answered))
+        judge.add(some, theirs, first, lambda number: f"line {first + known[number - first]}")
+    for row, written in unknown.items():
+        one = {name: column[row : row + 1] for name, column in inputs.items()}
+        judge.add_unknown(one, written, first + row, f"line {first + row}")
 
 
 class _Stated:
@@ -174,13 +186,19 @@ def _stated_cases(task: Task, header: Mapping[str, str]) -> _Stated | None:
     return _Stated(cases(task, level=level, seed=seed, count=count if level == 2 else None))
 
 
-def _together(task: Task, reader: text.Reader) -> Iterator[tuple[int, Columns, Columns]]:
-    for first, lines in reader.chunks():
-        columns = text.parse_lines((*task.inputs, *task.outputs), lines, first, task.outputs)
-        yield first, _checked(_named(columns, task.inputs), first), _named(columns, task.outputs)
+#: Of a batch: the number of its first line, inputs, answers, and by row the answers with unknown bits.
+Batch = tuple[int, Columns, Columns, dict[int, str]]
 
 
-def _alone(task: Task, reader: text.Reader, given: text.Reader) -> Iterator[tuple[int, Columns, Columns]]:
+def _together(task: Task, reader: text.Reader) -> Iterator[Batch]:
+    fields = (*task.inputs, *task.outputs)
+    for first, written in reader.chunks():
+        lines, unknown = text.without_unknown(fields, written, task.outputs)
+        columns = text.parse_lines(fields, lines, first, task.outputs)
+        yield first, _checked(_named(columns, task.inputs), first), _named(columns, task.outputs), unknown
+
+
+def _alone(task: Task, reader: text.Reader, given: text.Reader) -> Iterator[Batch]:
     with_answers = given.header.get("answers", "yes") == "yes"
     fields = (*task.inputs, *(task.outputs if with_answers else ()))
     cases_in = (line for _, lines in given.chunks() for line in lines)
@@ -194,7 +212,8 @@ def _alone(task: Task, reader: text.Reader, given: text.Reader) -> Iterator[tupl
         if len(lines[0].split()) == sum(field.count for field in (*task.inputs, *task.outputs)):
             raise ValueError("The answers must stand alone on their lines where the vectors are given (--vectors).")
         inputs = _checked(text.parse_lines(fields, matching, first), first)
-        yield first, inputs, text.parse_lines(task.outputs, lines, first, task.outputs)
+        lines, unknown = text.without_unknown(task.outputs, lines, task.outputs)
+        yield first, inputs, text.parse_lines(task.outputs, lines, first, task.outputs), unknown
         answered += len(lines)
     if left := sum(1 for _ in cases_in):
         raise Incomplete(f"There must be answers for the {answered + left} cases of the vectors, not for {answered}.")

@@ -6,6 +6,7 @@ A reader takes lower case, ``0x``, several spaces and CRLF as well.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
@@ -18,6 +19,8 @@ from mxnum.dtypes import Array, code_dtype
 VERSION = "1"
 _NAME = "mxnum-vectors"
 _DIGITS = np.frombuffer(b"0123456789ABCDEF", np.uint8)
+#: A number as logic simulators print it where bits are unknown.
+_UNKNOWN = re.compile(rb"(0[xX])?[0-9a-fA-F]*[xXzZ][0-9a-fA-FxXzZ]*")
 _VALUES = np.full(256, 255, np.uint8)
 _VALUES[list(b"0123456789")] = range(10)
 _VALUES[list(b"ABCDEF")] = range(10, 16)
@@ -85,6 +88,34 @@ def parse_lines(
                 result[field.name][row, i] = _number(words[at + i], field, bits, first_line + row)
             at += field.count
     return {f.name: fitted(result[f.name], f.bits) if f.name in loose else result[f.name] for f in fields}
+
+
+def without_unknown(
+    fields: Sequence[Field], lines: Sequence[bytes], answers: Sequence[Field]
+) -> tuple[list[bytes], dict[int, str]]:
+    """Return the lines with zeros for unknown digits (x or z) of answers, and by row the answers with such digits.
+
+    The answers come last among the fields of a line.
+    """
+    cleaned, unknown = list(lines), dict[int, str]()
+    if not any(digit in line for line in lines for digit in b"xXzZ"):
+        return cleaned, unknown
+    total, one_by_one = (sum(field.count for field in some) for some in (fields, answers))
+    as_buses = sum(1 if field.kind == "element" else field.count for field in answers)
+    for row, line in enumerate(lines):
+        words = line.split()
+        at = len(words) - (one_by_one if len(words) == total else as_buses)
+        bad = [i for i, word in enumerate(words) if i >= at and _UNKNOWN.fullmatch(word) and not _is_number(word)]
+        if bad:
+            unknown[row] = b" ".join(words[at:]).decode()
+            for i in bad:
+                words[i] = b"0"
+            cleaned[row] = b" ".join(words) + b"\n"
+    return cleaned, unknown
+
+
+def _is_number(word: bytes) -> bool:
+    return re.fullmatch(rb"(0[xX])?[0-9a-fA-F]+", word) is not None
 
 
 def _one_by_one(words: list[bytes], fields: Sequence[Field], buses: Sequence[Field], line: int) -> list[bytes]:

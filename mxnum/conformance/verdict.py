@@ -17,12 +17,16 @@ from mxnum.conformance.judge import (
     Consistency,
     Judgement,
     class_names,
+    classify,
     judge,
     wrong_codes,
 )  # fmt: skip
 from mxnum.conformance.report import Case, Profile, Report
 from mxnum.conformance.task import Columns, Task
 from mxnum.conformance.words import hexadecimal
+
+#: The part that is wrong where bits of an answer are unknown.
+UNKNOWN = "unknown bits"
 
 
 class Judge:
@@ -38,10 +42,13 @@ class Judge:
         #: What cases of a verdict have in common, for each that is not simply right.
         self._groups: dict[int, Groups] = {}
         self._diagnosis = Diagnosis(task)
+        #: Answers with unknown bits: their classes, and the first of them.
+        self._unknown: Counter[int] = Counter()
+        self._with_unknown: list[Case] = []
 
     @property
     def cases(self) -> int:
-        return sum(self._counts.values())
+        return self._counts.total() + self._unknown.total()
 
     def add(self, inputs: Columns, answers: Columns, first: int = 1, where: Callable[[int], str] | None = None) -> int:
         """Judge a batch; how many of its cases are wrong by themselves.
@@ -56,6 +63,13 @@ class Judge:
             self._group(inputs, answers, found, first, where or (lambda number: f"case {number}"))
         self._diagnosis.add(inputs, answers, found.labels)
         return len(wrong)
+
+    def add_unknown(self, inputs: Columns, written: str, number: int, where: str) -> None:
+        """Count one case whose answer has unknown bits as wrong."""
+        want = expected(self.task, inputs)
+        self._unknown.update(classify(self.task, inputs, want).tolist())
+        if len(self._with_unknown) <= self.keep:
+            self._with_unknown.append(Case(where, number, inputs, {}, want, UNKNOWN, written))
 
     def _group(
         self, inputs: Columns, answers: Columns, found: Judgement, first: int, where: Callable[[int], str]
@@ -121,6 +135,7 @@ class Judge:
         if as_choice and whole[0].wrong == bugs:
             choices[as_choice] += bugs
             bugs, explanations = 0, []
+            wrong, wrong_classes, parts = Groups(), Counter(), Counter()
         # What is explained does not look like a choice any more.
         explained = {explanation.field for explanation in whole}
         of_blocks = {"nonfinite", "zero_scale"} if self.task.operation in ("quantize", "scale") else set()
@@ -129,18 +144,26 @@ class Judge:
             for name, tally in inconsistent.items()
             if bugs and not (explained & {"scale"} if name in of_blocks else explained - {"scale"})
         }
-        names_of_classes = class_names(self.task)
-        totals: Counter[int] = Counter()
-        for (_, of_class), count in self._counts.items():
-            totals[of_class] += count
+        failures = wrong.different(self.keep - bool(self._unknown))
+        failures += self._with_unknown[: self.keep - len(failures)]
+        if unknown := self._unknown.total():
+            bugs, parts = bugs + unknown, parts + Counter({UNKNOWN: unknown})
+            wrong_classes.update(self._unknown)
         return Report(
             self.task, self.profile, self.cases, bugs, dict(choices),
-            {name: (t.followed, t.kept) for name, t in inconsistent.items()},
-            {names_of_classes[i]: (n, wrong_classes[i] if bugs else 0) for i, n in sorted(totals.items())},
-            dict(parts) if bugs else {}, sorted(wrong.different(self.keep), key=_number) if bugs else [], examples,
-            self._by_part if bugs else {}, explanations, wrong.lines(self.task.block) if bugs else [],
-            self._nan_became(), stacks=stacks if bugs else (),
+            {name: (t.followed, t.kept) for name, t in inconsistent.items()}, self._by_class(wrong_classes),
+            dict(parts), sorted(failures, key=_number), examples,
+            self._by_part if bugs else {}, explanations, wrong.lines(self.task.block),
+            self._nan_became(), stacks=stacks if bugs else (), unknown=unknown,
         )  # fmt: skip
+
+    def _by_class(self, wrong: Counter[int]) -> dict[str, tuple[int, int]]:
+        """Count the cases of each class, and the wrong ones among them."""
+        names = class_names(self.task)
+        totals: Counter[int] = Counter(self._unknown)
+        for (_, of_class), count in self._counts.items():
+            totals[of_class] += count
+        return {names[i]: (count, wrong[i]) for i, count in sorted(totals.items())}
 
     def _nan_became(self) -> dict[str, int]:
         found = {
