@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mxnum.conformance.answers import fits
+from mxnum.conformance.coverage import has_nan
 from mxnum.conformance.expected import expected, is_nan_scale, scaled, tensor_scales
 from mxnum.conformance.grid import as_magnitudes
 from mxnum.conformance.hypotheses import Hypothesis, hypotheses, pairs, stuck_bits
@@ -97,6 +98,11 @@ class Diagnosis:
 
     def add(self, inputs: Columns, answers: Columns, labels: Columns) -> None:
         """Take a batch into account. Hypotheses cost time, so that none is tried before there is a bug."""
+        if not self.task.takes_nan:  # no hypothesis says what NaN becomes in an element without NaN
+            known = ~has_nan(self.task, inputs)
+            inputs, answers, labels = (
+                {name: column[known] for name, column in columns.items()} for columns in (inputs, answers, labels)
+            )
         if any(wrong_codes(found).any() for found in labels.values()):
             self._start()
         if self._alive is not None:

@@ -110,6 +110,9 @@ class Report:
     counted: bool = True
     #: Wrong answers with unknown bits, as logic simulators print them.
     unknown: int = 0
+    #: What the cases cover, in a sentence; and the exception that a function raises for NaNs without an answer.
+    tried: str = ""
+    refused: str = ""
 
     @property
     def conforms(self) -> bool:
@@ -129,11 +132,12 @@ class Report:
         differing = sum(self.choices.values())
         head = f"{task.operation}, {task.format.name}: {what}"
         lines = [f"{head}, {self.cases - self.bugs - differing} right, {differing} by choice, {self.bugs} wrong."]
+        lines[0] += f" {self.tried}" if self.tried else ""
         lines += [] if self.counted else [UNCOUNTED]
         for name, count in sorted(self.choices.items()):
             lines.append(f"Choice {name} ({count} cases): {_sentence(name)}.")
             lines += [f"  e.g. {self.examples[name].text(task)}"] if name in self.examples else []
-        if self.nan_became:
+        if self.nan_became and (self.bugs or self.choices):
             lines.append(f"NaN became {', '.join(f'{code} {count} times' for code, count in self.nan_became.items())}.")
         for name, (followed, kept) in sorted(self.inconsistent.items()):
             others = f"but {kept} others that could do not"
@@ -181,6 +185,7 @@ class Report:
             **self.task.header(),
             "profile": self.profile.name,
             "cases": self.cases,
+            "tried": self.tried,
             "counted": self.counted,
             "bugs": self.bugs,
             "unknown": self.unknown,

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 import mxnum
-from mxnum.conformance.answers import answers_of
 from mxnum.conformance.cases import cases
-from mxnum.conformance.check import smallest_failure
+from mxnum.conformance.check import judge_all, smallest_failure
 from mxnum.conformance.libraries import Peer, peers, version
 from mxnum.conformance.report import Report
 from mxnum.conformance.task import make_task
@@ -54,7 +53,8 @@ class Row:
         """The row of the table."""
         r = self.report
         claims = ", ".join(f"{key} {value}" for key, value in self.peer.claims.items() if key != "source") or "–"
-        choices = ", ".join(f"{name} ({count})" for name, count in sorted(r.choices.items())) or "–"
+        named = [f"{name} ({count})" for name, count in sorted(r.choices.items())]
+        choices = ", ".join([*named, *[f"NaN raises {r.refused}"] * bool(r.refused)]) or "–"
         return [
             self.peer.operation, r.task.format.name, f"`{self.peer.call}`", claims, str(r.cases), choices, str(r.bugs)
         ]  # fmt: skip
@@ -78,10 +78,7 @@ def row_of(peer: Peer) -> Row:
     """Run level 1 on one conversion."""
     task = make_task(peer.operation, peer.format, **peer.claims)
     judge = Judge(task)
-    number = 1
-    for inputs in cases(task):
-        judge.add(inputs, answers_of(peer.function, task, inputs), number)
-        number += len(next(iter(inputs.values())))
+    judge_all(judge, peer.function, cases(task), "numpy", "plain")
     report = judge.report()
     smallest = {}
     for part, first in list(report.by_part.items())[:PARTS]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from mxnum.conformance.coverage import Coverage
 from mxnum.conformance.diagnosis import Diagnosis, Explanation
 from mxnum.conformance.expected import expected
 from mxnum.conformance.groups import Groups, causes, mistaken, place_of_largest
@@ -42,6 +43,7 @@ class Judge:
         #: What cases of a verdict have in common, for each that is not simply right.
         self._groups: dict[int, Groups] = {}
         self._diagnosis = Diagnosis(task)
+        self.coverage = Coverage(task)
         #: Answers with unknown bits: their classes, and the first of them.
         self._unknown: Counter[int] = Counter()
         self._with_unknown: list[Case] = []
@@ -55,6 +57,7 @@ class Judge:
 
         Its first case has the number `first`; `where` says of a number where that case is (default: "case 17").
         """
+        self.coverage.add(inputs)
         found = judge(self.task, inputs, answers, self._tallies)
         self._counts.update(zip(found.verdicts.tolist(), found.classes.tolist(), strict=True))
         wrong = np.flatnonzero(found.verdicts & BUG)
@@ -66,6 +69,7 @@ class Judge:
 
     def add_unknown(self, inputs: Columns, written: str, number: int, where: str) -> None:
         """Count one case whose answer has unknown bits as wrong."""
+        self.coverage.add(inputs)
         want = expected(self.task, inputs)
         self._unknown.update(classify(self.task, inputs, want).tolist())
         if len(self._with_unknown) <= self.keep:
@@ -155,6 +159,7 @@ class Judge:
             dict(parts), sorted(failures, key=_number), examples,
             self._by_part if bugs else {}, explanations, wrong.lines(self.task.block),
             self._nan_became(), stacks=stacks if bugs else (), unknown=unknown,
+            tried=self.coverage.sentence(), refused=self.coverage.refused,
         )  # fmt: skip
 
     def _by_class(self, wrong: Counter[int]) -> dict[str, tuple[int, int]]:
