@@ -118,7 +118,7 @@ def _numbers(task: Task) -> Array:
     with np.errstate(over="ignore"):
         points = points[points <= float(source.max)]
     near = grid.with_neighbours(grid.narrowed(points, source), source, reach=2)
-    return np.concatenate([near, grid.special_patterns(source)])
+    return np.concatenate([near, grid.past_midpoints(task.element, source), grid.special_patterns(source)])
 
 
 def _anchors(task: Task) -> tuple[Array, Array]:
@@ -143,7 +143,8 @@ def _anchors(task: Task) -> tuple[Array, Array]:
         source.max_code - 1,
     ]
     bits = np.concatenate([grid.narrowed(values, source).astype(np.int64), np.array(extremes)])
-    bits = np.unique(np.concatenate([bits - 1, bits, bits + 1]))
+    around = grid.around_thresholds(element, source, [element.emax + 2, element.emax - 9])
+    bits = np.unique(np.concatenate([bits - 1, bits, bits + 1, around]))
     bits = bits[(bits >= 0) & (bits <= source.max_code)].astype(f"u{source.bits // 8}")
     return bits, floor_codes(task, bits)
 
@@ -164,6 +165,7 @@ def _blocks(task: Task, words: Words) -> Array:
     rows = []
     for anchor, code in zip(anchors.tolist(), codes.tolist(), strict=True):
         near = grid.with_neighbours(grid.narrowed(np.ldexp(points, code - 127), task.source), task.source)
+        near = np.concatenate([near, grid.past_midpoints(task.element, task.source, code - 127)])
         near = near[(near & near.dtype.type((1 << (task.source.bits - 1)) - 1)) <= anchor]
         # All the boundaries around scale 1, a sample of them elsewhere.
         count = max(1, -(-len(near) // max(1, k - 1))) if code in (126, 127, 128) else 2
@@ -196,6 +198,8 @@ def _scale_blocks(task: Task, words: Words) -> Array:
         values = np.ldexp(fractions[None, :], exponents[:, None]).ravel()
     values = values[(values <= float(source.max)) & (values > 0)]
     near = grid.with_neighbours(grid.narrowed(values, source), source)
+    around = grid.around_thresholds(task.element, source, [task.element.emax + 2, task.element.emax - 9])
+    near = np.concatenate([near, grid.with_neighbours(around, source, reach=0)])
     rest = words.patterns(source, (len(near), k))
     limit = near & near.dtype.type((1 << (source.bits - 1)) - 1)
     magnitude = rest & rest.dtype.type((1 << (source.bits - 1)) - 1)

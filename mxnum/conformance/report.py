@@ -112,6 +112,8 @@ class Report:
     unknown: int = 0
     #: What the cases cover, in a sentence; and the exception that a function raises for NaNs without an answer.
     tried: str = ""
+    #: Wrong answers (scales and codes count apart) that none of the explanations is about.
+    unexplained: int = 0
     refused: str = ""
 
     @property
@@ -160,6 +162,7 @@ class Report:
             lines += ["Wrong by part: " + _counts(self.parts)] if self.parts else []
             lines += self.causes
             lines += [explanation.sentence() for explanation in self.explanations if explanation.classes]
+            lines += [f"{self.unexplained} other wrong answers are not explained."] if self.unexplained else []
         return "\n".join(lines)
 
     def _array_lines(self) -> list[str]:
@@ -196,6 +199,7 @@ class Report:
             "parts": self.parts,
             "failures": [case.text(self.task) for case in self.failures],
             "explanations": [explanation.sentence() for explanation in self.explanations],
+            "unexplained": self.unexplained,
             "stacks": list(self.stacks),
             "causes": self.causes,
             "arrays": [vars(array) for array in self.arrays],

@@ -159,6 +159,7 @@ class Judge:
             dict(parts), sorted(failures, key=_number), examples,
             self._by_part if bugs else {}, explanations, wrong.lines(self.task.block),
             self._nan_became(), stacks=stacks if bugs else (), unknown=unknown,
+            unexplained=self._diagnosis.unexplained(explanations, set(inconsistent)) if explanations else 0,
             tried=self.coverage.sentence(), refused=self.coverage.refused,
         )  # fmt: skip
 
