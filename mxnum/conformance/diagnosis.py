@@ -44,7 +44,7 @@ class Explanation:
     at_any_scale: bool = True
     #: If not all: the classes whose cases they explain.
     classes: tuple[str, ...] = ()
-    #: Other answers that would be wrong in another way, or wrong and not right, if the first were so everywhere.
+    #: Other answers that the hypothesis would change, and that are not what it gives.
     contradicted: int = 0
 
     @property
@@ -66,8 +66,12 @@ class Explanation:
             "codes": f"the right codes of {self.right} blocks (those of NaN or with a wrong scale are not counted)",
         }.get(self.field, f"the {self.right} right ones")
         rest = f", and so are {right}" if self.right else ""
-        others = f"; but {self.contradicted} other answers contradict that" if self.contradicted else ""
-        return f"{self.claim[0].upper()}{self.claim[1:]}{rest}{others}."
+        return f"{self.claim[0].upper()}{self.claim[1:]}{rest}{self.doubt}."
+
+    @property
+    def doubt(self) -> str:
+        """Say how many other answers contradict the claim."""
+        return f"; but {self.contradicted} other answers contradict that" if self.contradicted else ""
 
 
 @dataclass
@@ -228,11 +232,11 @@ class Diagnosis:
         return [self._checked(one) for one in found] if self._size <= KEPT else found
 
     def unexplained(self, found: Collection[Explanation], inconsistent: Collection[str]) -> int:
-        """Return how many wrong answers none of these explanations is about."""
+        """Return how many wrong answers there are besides those that are explained; 0 if none is."""
         counts = {output.name: self._count(output, inconsistent) for output in self.task.outputs}
         for one in found:
             counts[one.field] -= one.wrong
-        return sum(counts.values())
+        return sum(counts.values()) if found else 0
 
     def _checked(self, found: Explanation) -> Explanation:
         """Return the explanation by the hypotheses that the fewest other answers contradict."""

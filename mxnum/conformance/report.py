@@ -112,7 +112,7 @@ class Report:
     unknown: int = 0
     #: What the cases cover, in a sentence; and the exception that a function raises for NaNs without an answer.
     tried: str = ""
-    #: Wrong answers (scales and codes count apart) that none of the explanations is about.
+    #: Wrong answers (scales and codes count apart) besides those that are explained; 0 if none is.
     unexplained: int = 0
     refused: str = ""
 

@@ -66,7 +66,7 @@ class Row:
             return None
         text = f"**{self.peer.operation}, {r.task.format.name}, `{self.peer.call}`**: {r.bugs} of {r.cases} cases"
         for explanation in r.explanations:
-            text += f"; {explanation.claim}"
+            text += f"; {explanation.claim}{explanation.doubt}"
         for name, (followed, kept) in r.inconsistent.items():
             text += f"; {followed} look like the choice {name}, which {kept} others do not follow"
         by_class = ", ".join(f"{name} {b} of {c}" for name, (c, b) in r.classes.items() if b)

@@ -134,11 +134,12 @@ class Judge:
         steady = set(LABELS) - set(inconsistent)
         explanations = self._diagnosis.explanations(steady, inconsistent) if bugs else []
         stacks = self._diagnosis.stacks(steady) if bugs else ()
+        unexplained = self._diagnosis.unexplained(explanations, inconsistent)
         whole = [explanation for explanation in explanations if not explanation.classes]
         as_choice = _of_random_bits(whole) if len(whole) == 1 else None
         if as_choice and whole[0].wrong == bugs:
             choices[as_choice] += bugs
-            bugs, explanations = 0, []
+            bugs, explanations, unexplained = 0, [], 0
             wrong, wrong_classes, parts = Groups(), Counter(), Counter()
         # What is explained does not look like a choice any more.
         explained = {explanation.field for explanation in whole}
@@ -159,7 +160,7 @@ class Judge:
             dict(parts), sorted(failures, key=_number), examples,
             self._by_part if bugs else {}, explanations, wrong.lines(self.task.block),
             self._nan_became(), stacks=stacks if bugs else (), unknown=unknown,
-            unexplained=self._diagnosis.unexplained(explanations, set(inconsistent)) if explanations else 0,
+            unexplained=unexplained,
             tried=self.coverage.sentence(), refused=self.coverage.refused,
         )  # fmt: skip
 
