@@ -12,8 +12,6 @@ from mxnum.conformance.diagnosis import Explanation
 from mxnum.conformance.judge import CHOICES
 from mxnum.conformance.task import Columns, Task
 
-#: Said where nothing tells how many answers there must be.
-UNCOUNTED = "No line '# cases: ...' says how many answers there must be: missing ones would go unnoticed."
 #: Lines about wrong arrays.
 ARRAYS = 16
 
@@ -106,8 +104,8 @@ class Report:
     arrangements: list[str] = field(default_factory=list)
     #: Where some are wrong: the stacks of `mxnum.stacks` that compute all of them so.
     stacks: tuple[str, ...] = ()
-    #: False if nothing says how many answers there must be, so that missing ones go unnoticed.
-    counted: bool = True
+    #: Why other or missing cases would go unnoticed, where they would.
+    unchecked: str = ""
     #: Wrong answers with unknown bits, as logic simulators print them.
     unknown: int = 0
     #: What the cases cover, in a sentence; and the exception that a function raises for NaNs without an answer.
@@ -135,7 +133,7 @@ class Report:
         head = f"{task.operation}, {task.format.name}: {what}"
         lines = [f"{head}, {self.cases - self.bugs - differing} right, {differing} by choice, {self.bugs} wrong."]
         lines[0] += f" {self.tried}" if self.tried else ""
-        lines += [] if self.counted else [UNCOUNTED]
+        lines += [self.unchecked] if self.unchecked else []
         for name, count in sorted(self.choices.items()):
             lines.append(f"Choice {name} ({count} cases): {_sentence(name)}.")
             lines += [f"  e.g. {self.examples[name].text(task)}"] if name in self.examples else []
@@ -189,7 +187,7 @@ class Report:
             "profile": self.profile.name,
             "cases": self.cases,
             "tried": self.tried,
-            "counted": self.counted,
+            "unchecked": self.unchecked,
             "bugs": self.bugs,
             "unknown": self.unknown,
             "choices": self.choices,

@@ -18,8 +18,8 @@ from mxnum.conformance.text import Incomplete
 from mxnum.conformance.verdict import Judge
 from mxnum.dtypes import Array
 
-#: Lines of headers that say what was asked.
-TASK = ("operation", "format", "block", "source", "result", *DECIDES)
+#: Lines of headers that say what was asked, and with which cases.
+ASKED = ("operation", "format", "block", "source", "result", *DECIDES, "level", "seed")
 Advance = Callable[[int], object]
 
 
@@ -85,7 +85,7 @@ def verify(
     reader = text.Reader(answers)
     given = None if vectors is None else text.Reader(vectors)
     header = (given or reader).header
-    for key in header.keys() & reader.header.keys() & set(TASK):
+    for key in header.keys() & reader.header.keys() & set(ASKED):
         if header[key] != reader.header[key]:
             raise ValueError(
                 f"The header of the answers must state the task of the vectors: {key} {header[key]}, not "
@@ -118,8 +118,19 @@ def verify(
     if stated:
         stated.require_all()
     report = judge.report()
-    report.counted = given is not None or counts != [None]
+    if given is None:
+        report.unchecked = _unchecked(header, counts[0], stated)
     return report
+
+
+def _unchecked(header: Mapping[str, str], count: int | None, stated: _Stated | None) -> str:
+    """Say what nothing tells about answers that come without the vectors."""
+    if count is None:
+        return "No line '# cases: ...' says how many answers there must be: missing ones would go unnoticed."
+    if stated is None and "level" in header:
+        made = header.get("mxnum", "(unknown)")
+        return f"mxnum {made} made these cases: that the answers are to all of them is checked with --vectors alone."
+    return ""
 
 
 def _judge_known(judge: Judge, first: int, inputs: Columns, answered: Columns, unknown: dict[int, str]) -> None:

@@ -155,7 +155,7 @@ def _parse_fixed(fields: Sequence[Field], text: Array) -> Columns | None:
 
 def _number(word: bytes, field: Field, bits: int, line: int, said: int | None = None) -> int:
     try:
-        value = int(word, 16) if b"_" not in word else -1
+        value = int(word, 16) if _is_number(word) else -1
     except ValueError:
         value = -1
     if not 0 <= value < 1 << bits:

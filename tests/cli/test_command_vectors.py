@@ -21,7 +21,7 @@ def test_standard_output():
     command = [sys.executable, "-m", "mxnum", "vectors", "encode", "-f", "e2m1", "--inputs-only"]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "# answers: no" in answer.stdout
-    assert answer.stdout.splitlines()[-1].strip() == "FF800000"
+    assert answer.stdout.splitlines()[-1].strip() == "FFFFFFFF"
     head = subprocess.run(["bash", "-c", f"{' '.join(command)} | head -n 2"], capture_output=True, text=True)
     assert head.stderr == ""
 
