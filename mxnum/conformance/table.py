@@ -33,7 +33,8 @@ one, that explains all wrong answers and all right ones. *Claims* are the modes 
 conversion written for another purpose (say, without subnormal scales) may be right for that purpose. For NVFP4 *wrong*
 means only that an answer is not that of this library's exact definition, which no package computes; the finding says
 whose arithmetic it is ({doc}`/explanation/which-nvfp4`). In a finding `[inf 1 0 x30]` is a block: infinity, 1 and 30
-zeros; a class such as *tie* or *scale at its limit* says what kind of case it is.
+zeros; a class such as *tie* or *scale at its limit* says what kind of case it is. Where a call raises for a NaN for
+which the element has no code, these cases are not counted.
 
 Made by `mxnum conformance --force --out docs/reference/conformance.md`.
 
