@@ -8,7 +8,7 @@ import numpy as np
 
 from mxnum import by_numpy, errors
 from mxnum.conformance import dots, float_scale_cases, grid
-from mxnum.conformance.coverage import has_nan
+from mxnum.conformance.covered import has_nan
 from mxnum.conformance.expected import as_floats, scaled, tensor_scales, unsigned, with_tensor
 from mxnum.conformance.few_values import few_values
 from mxnum.conformance.randomness import Words

@@ -10,7 +10,7 @@ import numpy as np
 from mxnum import errors
 from mxnum.conformance.answers import SCALES, answers_of
 from mxnum.conformance.cases import cases
-from mxnum.conformance.coverage import has_nan
+from mxnum.conformance.covered import has_nan
 from mxnum.conformance.judge import BUG, judge
 from mxnum.conformance.report import Case, Profile, Report
 from mxnum.conformance.task import Columns, known, make_task

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from mxnum.conformance.answers import fits
-from mxnum.conformance.coverage import has_nan
+from mxnum.conformance.covered import has_nan
 from mxnum.conformance.expected import expected, is_nan_scale, scaled, tensor_scales
 from mxnum.conformance.grid import as_magnitudes
 from mxnum.conformance.hypotheses import ZEROS, Hypothesis, hypotheses, pairs, right, stuck_bits

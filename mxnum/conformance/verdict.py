@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mxnum.conformance.coverage import Coverage
+from mxnum.conformance.covered import Coverage
 from mxnum.conformance.diagnosis import Diagnosis, Explanation
 from mxnum.conformance.expected import expected
 from mxnum.conformance.groups import Groups, causes, mistaken, place_of_largest
@@ -161,7 +161,7 @@ class Judge:
             self._by_part if bugs else {}, explanations, wrong.lines(self.task.block),
             self._nan_became(), stacks=stacks if bugs else (), unknown=unknown,
             unexplained=unexplained,
-            tried=self.coverage.sentence(), refused=self.coverage.refused,
+            tried=self.coverage.sentence() if self.cases else "", refused=self.coverage.refused,
         )  # fmt: skip
 
     def _by_class(self, wrong: Counter[int]) -> dict[str, tuple[int, int]]:

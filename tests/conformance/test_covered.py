@@ -6,7 +6,7 @@ import pytest
 import mxnum as mx
 from mxnum.conformance import ConformanceError, check
 from mxnum.conformance.cases import cases
-from mxnum.conformance.coverage import Coverage
+from mxnum.conformance.covered import Coverage
 from mxnum.conformance.task import make_task
 
 ENCODE = {"format": "mxfp4_e2m1", "operation": "encode"}
