@@ -140,9 +140,8 @@ def _judge_known(judge: Judge, first: int, inputs: Columns, answered: Columns, u
     if known.size:
         some, theirs = ({name: column[known] for name, column in columns.items()} for columns in (inputs, answered))
         judge.add(some, theirs, first, lambda number: f"line {first + known[number - first]}")
-    for row, written in unknown.items():
-        one = {name: column[row : row + 1] for name, column in inputs.items()}
-        judge.add_unknown(one, written, first + row, f"line {first + row}")
+    if unknown:
+        judge.add_unknown(inputs, unknown, first)
 
 
 class _Stated:

@@ -67,13 +67,16 @@ class Judge:
         self._diagnosis.add(inputs, answers, found.labels)
         return len(wrong)
 
-    def add_unknown(self, inputs: Columns, written: str, number: int, where: str) -> None:
-        """Count one case whose answer has unknown bits as wrong."""
-        self.coverage.add(inputs)
-        want = expected(self.task, inputs)
-        self._unknown.update(classify(self.task, inputs, want).tolist())
-        if len(self._with_unknown) <= self.keep:
-            self._with_unknown.append(Case(where, number, inputs, {}, want, UNKNOWN, written))
+    def add_unknown(self, inputs: Columns, written: dict[int, str], first: int) -> None:
+        """Count the cases of a batch whose answers, by row as they were written, have unknown bits as wrong."""
+        rows = np.array(list(written), np.int64)
+        some = {name: column[rows] for name, column in inputs.items()}
+        self.coverage.add(some)
+        want = expected(self.task, some)
+        self._unknown.update(classify(self.task, some, want).tolist())
+        for at, row in enumerate(rows[: self.keep - len(self._with_unknown)].tolist()):
+            one, right = ({name: column[at : at + 1].copy() for name, column in each.items()} for each in (some, want))
+            self._with_unknown.append(Case(f"line {first + row}", first + row, one, {}, right, UNKNOWN, written[row]))
 
     def _group(
         self, inputs: Columns, answers: Columns, found: Judgement, first: int, where: Callable[[int], str]
