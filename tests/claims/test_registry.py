@@ -22,7 +22,7 @@ def empty(monkeypatch):
 @pytest.mark.usefixtures("empty")
 def test_without_a_check_a_claim_is_not_run():
     report = reproduce()
-    assert report.counts == {"not run": 34}
+    assert report.counts == {"not run": 35}
     assert "d = 512" in report["I6a"].remark
 
 

@@ -19,7 +19,7 @@ def one_check(monkeypatch, tmp_path):
 
 def test_writes_the_page(run, tmp_path):
     (tmp_path / "docs").mkdir()
-    assert "1 reproduced, 33 not run" in run("ledger")
+    assert "1 reproduced, 34 not run" in run("ledger")
     assert "bits are bits: yes" in (tmp_path / "docs" / "claims.md").read_text()
 
 
