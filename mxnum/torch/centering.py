@@ -10,66 +10,62 @@ from torch import nn
 from mxnum import errors
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_ROWS = "the name of a torch.nn.Linear, whose weight has a row for each symbol"
 
 
-def center_output_weights(model: nn.Module, name: str, *, vocabulary: int | None = None) -> None:
-    """Subtract the mean row from the weight of the layer that makes the logits, in place; call it after each step.
+def center_output_weights(model: nn.Module, name: str, *, vocabulary: int | None = None, tied: bool = False) -> None:
+    """Subtract from the weight of the layer that makes the logits its mean row, in place; call it after each step.
 
         optimizer.step()
         mxt.center_output_weights(model, "lm_head")
 
     Every logit of a token changes by the same number, so softmax and the loss stay as they are, up to rounding. A bias
-    loses its mean too. Do not call it where logits go elsewhere than to softmax: to a cap, or a sigmoid.
+    loses its mean too. Where logits go elsewhere than to softmax (a cap, a sigmoid, z-loss), the loss changes.
 
     Parameters
     ----------
     model
-        The whole model, so that a weight that is tied to an embedding is seen, and refused: centering it would change
-        what the model reads.
+        The whole model, which shows whether another module has the same weight.
     name
-        The name of a `torch.nn.Linear` in it, emulated or not, whose weight has a row for each symbol. The weight may
-        be a DTensor, as `fully_shard` makes it.
+        The layer in it: a `torch.nn.Linear`, emulated or not. Its weight may be a DTensor, as `fully_shard` makes it.
     vocabulary
-        The number of symbols, where rows after them are padding: these do not count in the mean, but it is subtracted
-        from them too.
+        The number of symbols, where the rows after them are padding: the mean is over the symbols' rows alone, and is
+        subtracted from all.
+    tied
+        Center a weight that an embedding has too. What the model reads then changes, and so does the loss.
     """
     errors.require_type(isinstance(model, nn.Module), "model", "a torch.nn.Module", type(model).__name__)
     modules = dict(model.named_modules(remove_duplicate=False))
-    layer = modules.get(name)
-    errors.require(layer is not None, "name", "the name of a module of the model", name)
-    accepted = "the name of a torch.nn.Linear, whose weight has a row for each symbol"
-    errors.require(isinstance(layer, nn.Linear), "name", accepted, f"{name} ({type(layer).__name__})")
-    weight, bias = _parameter(layer, name, "weight", 2), _parameter(layer, name, "bias", 1)
+    errors.require(name in modules, "name", "the name of a module of the model", name)
+    layer = modules[name]
+    errors.require(isinstance(layer, nn.Linear), "name", _ROWS, f"{name}, a {type(layer).__name__}")
+    weight = _parameter(layer, name, "weight", 2)
+    bias = None if layer.bias is None else _parameter(layer, name, "bias", 1)
+    count = weight.shape[0]
+    if vocabulary is not None:
+        count = errors.integer("vocabulary", vocabulary, 1, count)
     for other, module in modules.items():
-        if module is not layer and any(each is weight for each in module._parameters.values()):
+        if not tied and module is not layer and any(each is weight for each in module._parameters.values()):
             raise ValueError(
-                f"Module {name!r} must have a weight of its own, but {other!r} has it too: centering would change what "
-                "that computes."
+                f"Module {name!r} must have a weight that no other module has, unless tied=True: {other!r} has it too."
             )
-    rows = weight.shape[0]
-    count = rows if vocabulary is None else errors.integer("vocabulary", vocabulary, 1, rows)
     with torch.no_grad():
         for parameter in (weight, bias):
             if parameter is not None:
                 wide = torch.promote_types(parameter.dtype, torch.float32)
-                counted = parameter if count == rows else parameter[:count]
-                parameter.sub_(counted.sum(0, dtype=wide) / count)
+                symbols = parameter if count == len(parameter) else parameter[:count]
+                parameter.sub_(symbols.sum(0, dtype=wide) / count)
 
 
 def _parameter(layer: Any, name: str, kind: str, axes: int) -> Any:
-    """Return a parameter of the layer, or None for a bias that it lacks; refuse what cannot be changed in place."""
-    if kind == "bias" and layer.bias is None:
-        return None
+    """Return a parameter of the layer if it can be changed in place and has all of its axes."""
     parameter = layer._parameters.get(kind)
-    if parameter is None:
+    if parameter is None:  # (torch.nn.utils.parametrize, weight_norm; FSDP 1 with flat parameters)
+        raise ValueError(f"Module {name!r} must have its {kind} as a parameter, not computed from others.")
+    is_known = type(parameter) is nn.Parameter or hasattr(parameter, "placements")  # (those of a DTensor)
+    if not is_known or parameter.ndim != axes or parameter.dtype not in _DTYPES or parameter.is_meta:
         raise ValueError(
-            f"Module {name!r} must have its {kind} as a parameter, not computed from others (parametrize, weight_norm)."
-        )
-    is_plain = type(parameter) is nn.Parameter or hasattr(parameter, "placements")  # (a DTensor has these)
-    if not is_plain or parameter.dtype not in _DTYPES or parameter.is_meta or parameter.ndim != axes:
-        raise ValueError(
-            f"Module {name!r} must have a {kind} of {axes} axes with 16-, 32- or 64-bit floats in memory, whole or a "
-            f"DTensor, not {type(parameter).__name__} of shape {tuple(parameter.shape)}, {parameter.dtype}, on "
-            f"{parameter.device}."
+            f"Module {name!r} must have a {kind} of {axes} axes, in floats of 16 bits or more and in memory, not "
+            f"{type(parameter).__name__}{list(parameter.shape)} of {parameter.dtype} on {parameter.device}."
         )
     return parameter
