@@ -1,4 +1,7 @@
-"""Draws the figure of the README: ``python docs/figure.py`` writes docs/figure.svg (needs the extra ``plots``)."""
+"""Draw the figures of the README: ``python docs/figure.py`` writes docs/figure.svg and docs/runaway.svg.
+
+It needs the extras ``plots`` and ``experiments``. The first figure is computed, the second shows runs that are stored.
+"""
 
 import sys
 from pathlib import Path
@@ -7,13 +10,36 @@ import matplotlib
 import matplotlib.pyplot as plt
 
 from mxnum import plots
+from mxnum.experiments import report
+from mxnum.palette import colour
 
+HERE = Path(__file__).parent
 matplotlib.use("svg")
 matplotlib.rcParams["svg.hashsalt"] = "mxnum"  # the same file from the same numbers
-figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained", sharey=True)
-for ax, fmt in zip(axes, ("mxfp8_e4m3", "mxfp4_e2m1"), strict=True):
-    plots.sawtooth(fmt, ax=ax)
-axes[1].set_ylabel("")
-axes[1].get_legend().remove()
-target = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent / "figure.svg")
-figure.savefig(target, metadata={"Date": None})
+
+
+def sawtooth() -> plt.Figure:
+    """Draw the error of blocks of equal numbers in two formats."""
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained", sharey=True)
+    for ax, fmt in zip(axes, ("mxfp8_e4m3", "mxfp4_e2m1"), strict=True):
+        plots.sawtooth(fmt, ax=ax)
+    axes[1].set_ylabel("")
+    axes[1].get_legend().remove()
+    return figure
+
+
+def runaway() -> plt.Figure:
+    """Draw the losses of the quick study beside each other: FP32, and everything in E2M1."""
+    table = report.stored(HERE / "results", "quick")
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained", sharey=True)
+    for ax, arm, title in zip(axes, ("FP32", "E2M1"), ("FP32", "everything in 4 bits (E2M1)"), strict=True):
+        report.loss_figure(table, [arm], ax, colour, medians=True)
+        ax.get_legend().remove()
+        ax.set_title(title)
+    axes[1].set_ylabel("")
+    return figure
+
+
+target = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE
+for name, draw in (("figure", sawtooth), ("runaway", runaway)):
+    draw().savefig(target / f"{name}.svg", metadata={"Date": None})

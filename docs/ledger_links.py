@@ -1,4 +1,4 @@
-"""The id of a row of the ledger, such as I6, is a link to that row, wherever a page mentions it."""
+"""The id of a row of the ledger, such as I6a, is a link to that row, wherever a page mentions it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from mxnum.claims import CLAIMS
 
 PAGE = "claims"
-_ID = re.compile(r"(?<![\w.])([IMB]\d{1,2})(?![\w.]\w)")
+_ID = re.compile(r"(?<![\w.])([IMB]\d{1,2}[abc]?)(?![\w.]\w)")
 #: What is within these stays as it is.
 _LEFT = (nodes.reference, nodes.literal, nodes.title, nodes.math, nodes.FixedTextElement, nodes.raw)
 
@@ -21,8 +21,9 @@ def linked(text: str, page: str) -> list[nodes.Node]:
     """A text in parts: what is no id, and links to the rows."""
     parts: list[nodes.Node] = []
     for at, part in enumerate(_ID.split(text)):  # every other part is an id
-        if at % 2 and part in CLAIMS:
-            parts.append(nodes.reference(part, part, refuri=f"{page}#{part.lower()}", internal=True))
+        row = next((id for id in CLAIMS if part in (id, id.rstrip("abc"))), None)  # I6 leads to I6a
+        if at % 2 and row is not None:
+            parts.append(nodes.reference(part, part, refuri=f"{page}#{row.lower()}", internal=True))
         elif part:
             parts.append(nodes.Text(part))
     return parts

@@ -30,7 +30,7 @@ from mxnum.device import described, on_device
 from mxnum.dtypes import Array, as_array, code_dtype, numpy_dtype, result_format, scale_dtype
 from mxnum.engine.dispatch import engine as dispatch_engine
 from mxnum.engine.request import DecodingRequest, decoding_settings
-from mxnum.files import reading, written_whole
+from mxnum.files import as_path, reading, written_whole
 from mxnum.formats import MXFormat
 from mxnum.layout import Blocks, block_lengths, normalize_axis, packed_length, scales_shape
 from mxnum.tensors import answer, host_view, in_kind, is_tensor
@@ -480,7 +480,7 @@ class MXArray:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what `save` wrote."""
-        with reading(path, "must be one that MXArray.save wrote"):
+        with reading(path := as_path(path), "must be one that MXArray.save wrote"):
             with open(path, "rb") as stream:
                 file = np.load(stream, allow_pickle=False)
                 errors.require_type(not isinstance(file, np.ndarray), "path", "an archive", "one array")

@@ -107,6 +107,12 @@ def positive_integer(argument: str, value: Any) -> int:
     return number
 
 
+def block_lengths(argument: str, values: Any) -> tuple[int, ...]:
+    """Return lengths of blocks as a tuple."""
+    require_type(isinstance(values, Iterable), argument, "a tuple of block lengths", values)
+    return tuple(positive_integer(argument, value) for value in values)
+
+
 def fraction(argument: str, value: Any) -> Fraction:
     """`value` exactly: a number, numpy's included, or a text such as "3/4"."""
     try:

@@ -16,6 +16,13 @@ from pathlib import Path
 from zipfile import BadZipFile
 
 
+def as_path(path: str | os.PathLike[str], argument: str = "path") -> Path:
+    """Return `path` as a `Path`; raise ValueError for an empty text, which `Path` takes for the current folder."""
+    if os.fspath(path) == "":
+        raise ValueError(f"Argument {argument!r} must be the path of a file or a folder, not ''.")
+    return Path(path)
+
+
 @contextmanager
 def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Another path to write to; what is there when the block ends takes the place of `path`, or goes where it leads.
@@ -23,7 +30,7 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     A regular file is replaced at once and keeps its mode; of a link, what it points to is replaced. Into FIFOs and
     devices the bytes are written when all are there. If the block fails, nothing has changed.
     """
-    path = Path(path)
+    path = as_path(path)
     with _naming(path):
         if is_stream(path):
             with tempfile.TemporaryDirectory() as folder:

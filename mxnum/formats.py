@@ -275,10 +275,15 @@ def _is_written_out(name: object) -> bool:
 
 
 def element(name: str | ElementFormat) -> ElementFormat:
-    """The element (or float type) of that name, or written out (see `get`); a description passes through."""
+    """Return the element (or float type) of that name, or written out (see `get`); a description passes through.
+
+    Keys of a format's blocks and scales raise ValueError, since an element has neither.
+    """
     if isinstance(name, ElementFormat):
         return name
     if _is_written_out(name):
+        if of_blocks := re.search(f"[:,]({'|'.join(_OF_BLOCKS)})=", name):
+            raise ValueError(f"Element {name!r} must not give {of_blocks[1]}, which is a format's.")
         return _written_out(name).element
     return _BY_NAME[aliases.meant("element", name, tuple(_BY_NAME))]
 
@@ -453,7 +458,10 @@ def _written_out(text: str) -> MXFormat:
     given: dict[str, str] = {}
     for part in filter(None, rest.split(",")):
         key, _, value = part.partition("=")
-        given[errors.choose("format key", key, (*_OF_ELEMENTS, *_OF_BLOCKS))] = value
+        errors.choose("format key", key, (*_OF_ELEMENTS, *_OF_BLOCKS))
+        if key in given:
+            raise ValueError(f"Format {text!r} must give {key} once, not as {given[key]!r} and {value!r}.")
+        given[key] = value
     of_element = [key for key in _OF_ELEMENTS if key in given]
     if base in _FORMATS:
         if set(given) - {"block"}:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mxnum import errors
@@ -81,11 +81,8 @@ def collapse(shape: tuple[int, ...], blocks: Blocks) -> tuple[tuple[int, ...], B
 
 
 def block_lengths(argument: str, values: Sequence[int] | None) -> Blocks | None:
-    """Lengths of blocks as a tuple, or None."""
-    if values is None:
-        return None
-    errors.require_type(isinstance(values, Iterable), argument, "a tuple of block lengths", values)
-    return tuple(errors.positive_integer(argument, value) for value in values)
+    """Return lengths of blocks as a tuple, or None."""
+    return None if values is None else errors.block_lengths(argument, values)
 
 
 def _sizes(argument: str, values: Sequence[int], count: int) -> Blocks:

@@ -3,6 +3,9 @@
 Large arrays are done by compiled loops, which leave what is seldom: infinities, NaN scales, factors that are zero or
 infinite. Such arrays, and small ones, for which nothing is compiled, are done by numpy. Both compute by the processor's
 floats, and raise RuntimeError where these do not round to nearest even or do not keep subnormals.
+
+A scale that is NaN is 0x7F here. In the stacks its sign, and the elements of its block, come from the
+processor's NaN.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ E4M3, E2M1, FLOAT32 = ELEMENTS["e4m3"], ELEMENTS["e2m1"], FLOATS["float32"]
 class Quantized(NamedTuple):
     """What a stack makes of a tensor."""
 
-    #: E2M1 codes, one a byte, shaped as x.
+    #: E2M1 codes: one a byte, shaped as x, or two where `packed` is True.
     codes: Array
     #: E4M3 codes, one for each block.
     scales: Array
@@ -46,6 +49,8 @@ class Quantized(NamedTuple):
     largest: np.float32
     #: The length of a block along each axis.
     blocks: Blocks
+    #: True if a byte of `codes` has two codes, as `MXArray.pack` makes them.
+    packed: bool = False
 
 
 def quantize(
@@ -77,7 +82,7 @@ def quantize(
     else:
         codes, scales = loops.quantize(x, blocks, chosen, tensor, largest, packed, threads, by_numpy)
     decoding = np.float32(chosen.tensor_scale(tensor))
-    return Quantized(codes, scales[:, 0] if by_rows else scales, tensor, decoding, largest, blocks)
+    return Quantized(codes, scales[:, 0] if by_rows else scales, tensor, decoding, largest, blocks, packed)
 
 
 def fake_quantize(
@@ -211,11 +216,10 @@ def _largest_of_blocks(magnitudes: Array, blocks: Blocks) -> Array:
 
 
 def dequantize(made: Quantized, stack: str | Stack, *, threads: int | None = None) -> Array:
-    """The values as the stack computes them, in float32; codes take a byte each."""
-    is_packed = made.codes.max(initial=0) > E2M1.max_code + (1 << (E2M1.bits - 1))
-    errors.require(not is_packed, "made", "of codes that take a byte each", "packed")
+    """Return the values as the stack computes them, in float32; codes take a byte each."""
+    errors.require(not made.packed, "made", "of codes that take a byte each", "packed")
     threads = checked_threads(threads)
-    chosen, sides = of(stack), made.scales.reshape(scales_shape(made.codes.shape, made.blocks))
+    chosen, sides = of(stack), _scales_by_block(made)
     _check_environment(chosen)
     by_numpy, loops = partial(_read_by_numpy, made, chosen, sides), _loops(made.codes.size, chosen)
     if loops is None:
@@ -223,6 +227,18 @@ def dequantize(made: Quantized, stack: str | Stack, *, threads: int | None = Non
     of_tensor = made.global_scale, made.largest
     values: Array = loops.dequantize(made.codes, sides, made.blocks, chosen, *of_tensor, threads, by_numpy)
     return values
+
+
+def _scales_by_block(made: Quantized) -> Array:
+    """Return the scales with the axes of the codes; raise ValueError unless shapes and codes fit each other."""
+    codes, scales = made.codes, made.scales
+    largest = codes.max(initial=0)
+    errors.require(largest < 1 << E2M1.bits, "made", f"of codes below {1 << E2M1.bits}, a byte each", largest)
+    by_rows = scales.ndim < codes.ndim  # what `quantize` makes without `blocks`
+    fits = codes.shape == (len(scales), BLOCK) if by_rows else scales.shape == scales_shape(codes.shape, made.blocks)
+    accepted = f"of codes, a byte each, and scales whose shapes fit blocks {made.blocks}"
+    errors.require(fits, "made", accepted, (codes.shape, scales.shape))
+    return scales[:, None] if by_rows else scales
 
 
 def _read_by_numpy(made: Quantized, stack: Stack, sides: Array) -> Array:

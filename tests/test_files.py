@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import importlib.util
 import os
 import stat
 import threading
@@ -9,6 +10,7 @@ from zipfile import BadZipFile
 
 import pytest
 
+import mxnum as mx
 from mxnum.files import is_stream, reading, remove_abandoned, written_whole
 
 
@@ -221,3 +223,38 @@ def test_readers_of_others_say_one_sentence_about_the_file(tmp_path):
         path.read_bytes()
     with pytest.raises(ValueError, match=r"^File '.*x.npz' is known already$"), reading(path):
         raise ValueError(f"File {str(path)!r} is known already")
+
+
+def test_an_empty_path_is_refused(tmp_path, monkeypatch):
+    """No test saw that an empty text was the current folder, and a checkpoint there was read."""
+    from mxnum import analysis, claims, language_model
+    from mxnum.claims.reproduction import reproduce_into
+    from mxnum.experiments import study_file
+    from mxnum.experiments.run_study import run_study
+    from mxnum.interop import checkpoints, gguf, gpt_oss, safetensors
+
+    monkeypatch.chdir(tmp_path)
+    q = mx.quantize([1.0] * 32, "mxfp4_e2m1")
+    safetensors.save("model.safetensors", {"w": q})
+    for argument, call in (
+        ("path", lambda: checkpoints.Checkpoint("")),
+        ("path", lambda: safetensors.load("")),
+        ("path", lambda: safetensors.save("", {"w": q})),
+        ("path", lambda: gpt_oss.load_tensor("", "w")),
+        ("path", lambda: mx.MXArray.load("")),
+        ("path", lambda: q.save("")),
+        ("path", lambda: analysis.read_losses("")),
+        ("path", lambda: study_file.read("")),
+        ("folder", lambda: study_file.places("mine", "")),
+        ("path", lambda: language_model.read("")),
+        ("path", lambda: language_model.Text("")),
+        ("store", lambda: run_study("quick", "")),
+        ("folder", lambda: reproduce_into("")),
+        ("results", lambda: claims.reproduce([], results="")),
+    ):
+        with pytest.raises(ValueError, match=f"Argument '{argument}' must be the path of a file or a folder, not ''"):
+            call()
+    if importlib.util.find_spec("gguf") is not None:
+        with pytest.raises(ValueError, match="Argument 'path' must be the path of a file or a folder, not ''"):
+            gguf.names("")
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]

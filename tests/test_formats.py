@@ -210,12 +210,26 @@ def test_every_format_has_a_notation_that_is_read_back(integer):
         ("e7m0:bias=-897", "'bias' must be between -896 and 1023, so that the values are float64 numbers, not -897"),
         ("e1m6:bias=-1023", "'bias' must be between -1022 and 1023, so"),
         ("mxint4:bias=1", "nothing but 'block': 'mxint4' fixes the rest"),
+        # No test saw that of a key given twice the last one counted.
+        ("e4m3:block=16,block=32", "Format 'e4m3:block=16,block=32' must give block once, not as '16' and '32'"),
+        ("e4m3:block=16,block=16", "must give block once"),
+        ("mxint4:block=16,block=32", "must give block once"),
         ("f8:block=2", "must begin with e<bits>m<bits>, int<bits>, e4m3, "),
     ],
 )
 def test_formats_that_cannot_be_read(text, message):
     with pytest.raises(ValueError, match=message):
         formats.get(text)
+
+
+@pytest.mark.parametrize("key", ["block=16", "scale=float32", "bias=3,block=16"])
+def test_an_element_has_no_blocks(key):
+    """No test saw that `MXFormat("e4m3:block=16")` had blocks of 32: its element was taken, and the rest dropped."""
+    message = f"Element 'e3m4:{key}' must not give (block|scale), which is a format's"
+    for call in (formats.element, formats.MXFormat, lambda text: mx.encode([1.0], text)):
+        with pytest.raises(ValueError, match=message):
+            call(f"e3m4:{key}")
+    assert formats.MXFormat("e3m4:bias=3", block=16) == formats.get("e3m4:bias=3,block=16")
 
 
 def test_what_has_no_notation():

@@ -10,7 +10,6 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -332,6 +331,6 @@ def bits_per_element(fmt: MXFormat, block: Sequence[int], asymmetric: bool = Fal
 
 def _written(text: str, path: str | os.PathLike[str] | None) -> str:
     if path is not None:
-        with written_whole(Path(path)) as partial:
+        with written_whole(path) as partial:
             partial.write_text(text)
     return text

@@ -14,6 +14,7 @@ import numpy as np
 
 from mxnum import errors
 from mxnum.dtypes import Array
+from mxnum.files import as_path
 
 #: What the columns of a file are called where it is not said; the first that is there.
 COLUMNS = {
@@ -98,7 +99,7 @@ def read_losses(
     whose columns have these values. Rows whose loss is blank or NaN are left out, and counted; anything else that is
     not a positive number is an error that names the line.
     """
-    path = Path(path)
+    path = as_path(path)
     rows, headings = _rows(path)
     names = {
         what: _column(path, what, given, headings)

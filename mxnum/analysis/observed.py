@@ -38,13 +38,13 @@ def of_elements(
         values = table[q.codes] * factor
         if q.offsets is not None:
             values += spread(q.offsets, layout, x.shape)
-        beyond = measured & (factor > 0) & (np.abs(held) > element.max * factor)
-        clamped = beyond.copy()
-        if beyond.any():
-            each = spread(scales, layout, x.shape)[beyond]
-            tensors = np.broadcast_to(np.float32(1) if tensor is None else tensor, x.shape)[beyond]
-            drawn = None if bits is None else bits[beyond]
-            clamped[beyond] = by_numpy.exceed(held[beyond], fmt, each, tensors, asked, drawn)
+        beyond = measured & (np.abs(held) > element.max * factor)
+        clamped, divided = beyond.copy(), beyond & (factor > 0)  # (a scale of zero clamps all but zeros)
+        if divided.any():
+            each = spread(scales, layout, x.shape)[divided]
+            tensors = np.broadcast_to(np.float32(1) if tensor is None else tensor, x.shape)[divided]
+            drawn = None if bits is None else bits[divided]
+            clamped[divided] = by_numpy.exceed(held[divided], fmt, each, tensors, asked, drawn)
         compared = measured & np.isfinite(values)
         x_or_0 = np.where(compared, exact, 0.0)
         error = np.where(compared, values, 0.0) - x_or_0

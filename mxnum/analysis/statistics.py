@@ -54,7 +54,8 @@ class Statistics:
     compared: Any = field(metadata=_COUNT)
     #: Before rounding the magnitude was above the largest value times the scale: last-bin occupancy, first definition.
     beyond_max: Any = field(metadata=_COUNT)
-    #: Rounding with an unbounded exponent gives more than the largest value: overflow="saturate" clamps exactly these.
+    #: Rounding with an unbounded exponent gives more than the largest value: overflow="saturate" clamps exactly these,
+    #: and a scale of zero all numbers but 0.
     clamped: Any = field(metadata=_COUNT)
     #: The code is that of the largest value: last-bin occupancy, second definition.
     at_max: Any = field(metadata=_COUNT)

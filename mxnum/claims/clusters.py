@@ -10,6 +10,7 @@ from mxnum import formats
 from mxnum.analysis import binade_average, gamma_bias
 from mxnum.claims.elements import mantissas
 from mxnum.claims.evidence import Comparison, Evidence, Statement
+from mxnum.claims.judged import answered
 from mxnum.claims.normal import SEED, SIGMA, kernels_agree
 from mxnum.claims.registry import Context, check
 from mxnum.dtypes import Array
@@ -86,9 +87,14 @@ def clustered_blocks(context: Context) -> Evidence:
     note = (
         "The clusters are of 32 normal numbers; blocks are independent, numbers in a block are not after quantization."
     )
-    return Evidence(
+    evidence = Evidence(
         tuple(comparisons),
         (grid, kernels_agree(samples)),
         note,
         {"clusters": [list(c) for c in CLUSTERS], "blocks": BLOCKS, "seed": SEED, "error bar": f"{SIGMA} sigma"},
     )
+    answer = (
+        f"The closed forms give all figures and the kernels agree: over a binade E4M3 under floor is off by "
+        f"{comparisons[0].found:.2f} % on average, of which clamping makes {100 * clamp:.2f} %."
+    )
+    return answered(evidence, answer)

@@ -14,7 +14,7 @@ import numpy as np
 
 from mxnum.analysis import compare_laws, fit_scaling_law, read_losses
 from mxnum.claims.evidence import Statement, Whose, ours
-from mxnum.claims.judged import LEVEL, below, correlates, decided
+from mxnum.claims.judged import LEVEL, below, correlates, decided, rho
 from mxnum.claims.registry import Context
 from mxnum.experiments.inference import holm, mean_interval, sign_flip
 
@@ -26,6 +26,10 @@ LADDERS = {
 }
 #: Of the Markov source of the ladders.
 ENTROPY = 2.3701
+#: What the paper's 0.02 nats may be, before rounding.
+NEAR = 0.025
+#: What a reader of p-values and limits must know.
+ONE_SOURCE = "All seeds of a study of language models share one source, so p-values cover starts and batches only."
 #: Recipes for 4 bits that the paper of [M] names, and others.
 _NAMED = ("E2M1 even, SR gradients", "E2M1 ceil, SR gradients", "E2M1 even, E3M0 ceil SR gradients")
 _FURTHER = ("E2M1 rceil, SR gradients", "INT4 ceil, SR gradients", "NVFP4, SR gradients", "NVFP4 as NVIDIA trains")
@@ -33,7 +37,7 @@ Table = dict[str, Any]
 #: Studies of recipes, and what the ledger calls their models.
 RECIPES = {"recipes": "a small language model of our own", "recipes-converged": "the same, trained to the end"}
 _WAYS = {"centred": "centring", "rceil": "the rule rceil", "factor": "a factor of 2^(2/8) on the loss"}
-_RULES = {"floor": "E2M1", "even": "E2M1 even", "rceil": "E2M1 rceil"}
+RULES = {"floor": "E2M1", "even": "E2M1 even", "rceil": "E2M1 rceil"}
 
 
 def study(context: Context, name: str) -> Table | None:
@@ -75,7 +79,7 @@ def stochastic_gradients(context: Context) -> list[Statement]:
     """M1: gradients rounded to nearest and stochastically, in E2M1 under three scale rules."""
     made = []
     for model, table in of_recipes(context):
-        pairs = {rule: gaps(table, f"{arm}, SR gradients", arm) for rule, arm in _RULES.items()}
+        pairs = {rule: gaps(table, f"{arm}, SR gradients", arm) for rule, arm in RULES.items()}
         corrected = holm({rule: sign_flip(values) for rule, values in pairs.items()})
         for rule, values in pairs.items():
             holds = bool(np.mean(values) < 0) if corrected[rule] < LEVEL else None
@@ -91,8 +95,8 @@ def recipes(context: Context) -> list[Statement]:
     for model, table in of_recipes(context):
         for arm in ("E4M3", "E2M3", "E3M2"):
             values = gaps(table, arm, BFLOAT16)
-            what = f"{model}, {arm}: ends less than 0.025 nats above bfloat16"
-            made.append(Statement(what, below(values, 0.025, LEVEL), words(values)))
+            what = f"{model}, {arm}: ends less than {NEAR} nats above bfloat16"
+            made.append(Statement(what, below(values, NEAR, LEVEL), words(values)))
         for arm in (*_NAMED, *_FURTHER):
             values, half = gaps(table, arm, BFLOAT16), gaps(table, arm, share=0.5, of="E2M1")
             what = f"{model}, {arm}: closes more than half of the gap of E2M1 floor"
@@ -119,18 +123,36 @@ def error_and_gap(context: Context) -> list[Statement]:
     """M8: the measured error of the operands beside the gap, over all recipes and over those in E2M1."""
     made: list[Statement] = []
     for model, table in of_recipes(context):
-        points = {}
-        for arm, found in table["arms"].items():
-            errors = [np.mean(run["measured"]["error"]) for run in found["runs"] if run["measured"].get("error")]
-            if errors and arm != PLAIN:
-                points[arm] = float(np.mean(errors)), float(np.mean(gaps(table, arm)))
+        points = _points(table)
         in_e2m1 = {arm: point for arm, point in points.items() if arm.startswith("E2M1") and "E3M0" not in arm}
         what = f"{model}: the error of its real operands correlates with the gap"
         made += [
             correlates(what, points, "{:+.3f}".format),
-            *ours(correlates("so it does there within the recipes in E2M1", in_e2m1, "{:+.3f}".format)),
+            *ours(
+                correlates("so it does there within the recipes in E2M1", in_e2m1, "{:+.3f}".format),
+                correlates("so it does there within all recipes in 4 bits", _in_4_bits(points), "{:+.3f}".format),
+            ),
         ]
     return made or [Statement("the same for language models", None, "not run")]
+
+
+def ranked(context: Context) -> list[tuple[float | None, float | None]]:
+    """Return for each study of recipes how error ranks the gap, over all recipes and over those in 4 bits."""
+    return [(rho(points), rho(_in_4_bits(points))) for points in (_points(table) for _, table in of_recipes(context))]
+
+
+def _points(table: Table) -> dict[str, tuple[float, float]]:
+    """Return the error of the operands and the gap of each recipe that was measured."""
+    points = {}
+    for arm, found in table["arms"].items():
+        errors = [np.mean(run["measured"]["error"]) for run in found["runs"] if run["measured"].get("error")]
+        if errors and arm != PLAIN:
+            points[arm] = float(np.mean(errors)), float(np.mean(gaps(table, arm)))
+    return points
+
+
+def _in_4_bits(points: dict[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    return {arm: point for arm, point in points.items() if arm.startswith(("E2M1", "E3M0", "INT4", "NVFP4"))}
 
 
 def lost_runs(context: Context) -> list[Statement]:
@@ -149,6 +171,17 @@ def lost_runs(context: Context) -> list[Statement]:
         numbers = f"lost, that is, above {limit_of(table):.3f} at the end: {'; '.join(counts)}; p {p:.2g}"
         made.append(Statement(what, sum(pairs) > 0 if p < LEVEL else None, numbers))
     return made
+
+
+def answer_on_lost_runs(context: Context) -> str:
+    """Return which formats lose runs at the highest rate, and which of them centring does not save; "" without runs."""
+    parts = []
+    for name, arm, told in (("rates", "E4M3", "E4M3"), ("lost", "E2M1 even, logits, centred", "centred E2M1 even")):
+        table = study(context, name)
+        if table is not None:
+            gone = lost(table, f"{arm}, {_rates(table)[-1]}")
+            parts.append(f"{told} loses {sum(gone.values())} of {len(gone)}")
+    return f". Of small language models at the highest rate {' and '.join(parts)}" if parts else ""
 
 
 def _rates(table: Table) -> list[str]:

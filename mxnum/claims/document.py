@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mxnum import errors
-from mxnum.claims import figures, findings
+from mxnum.claims import figures, findings, stored
 from mxnum.claims.evidence import Verdict
 from mxnum.claims.ledger import SOURCES
 from mxnum.claims.page import MEANINGS, headed, plain
@@ -68,6 +68,7 @@ def html(report: Report, command: str, facts: Mapping[str, Any], store: ReportFo
         folded=FOLDED,
         unchecked=_UNCHECKED,
         sentences=findings.sentences(report),
+        stored=stored.load(),
         leading=[(id, drawn[id][0]) for id in leading],
         style=(_HERE / "report.css").read_text(),
         draws=importlib.util.find_spec("matplotlib") is not None,

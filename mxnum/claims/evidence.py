@@ -90,6 +90,9 @@ class Evidence:
     note: str = ""
     #: Seeds, sizes, formats: what makes the numbers come out again.
     configuration: dict[str, Any] = field(default_factory=dict)
+    #: One sentence that says what is decided, and what is not; and the one number that decides it.
+    answer: str = ""
+    number: str = ""
 
     def of(self, whose: Whose) -> Evidence:
         """What does not say whose it is, belongs to whom the row belongs."""
@@ -180,6 +183,8 @@ def evidence_from(table: Mapping[str, Any]) -> Evidence:
         tuple(Statement(**_read(s)) for s in table["statements"]),
         table["note"],
         dict(table["configuration"]),
+        table["answer"],
+        table["number"],
     )
 
 

@@ -1,4 +1,4 @@
-"""What a report found, in three sentences for its top; which of its figures show that."""
+"""What a report found, in a few sentences for its top, and which of its figures show that."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from mxnum.claims.evidence import Verdict
 from mxnum.claims.registry import Entry, Report
 
 #: The claims whose first figures go to the top, where they have one: the first two of them.
-SHOWN = ("I1", "I6", "B1", "M2", "I10")
+SHOWN = ("I6c", "I1", "B1", "M2", "I10")
 
 _DECIDED = (Verdict.REPRODUCED, Verdict.DIFFERS, Verdict.NOT_REPRODUCED)
 _OURS = (Verdict.CONFIRMED, Verdict.CORRECTED)
 
 
 def sentences(report: Report) -> list[str]:
-    """On the claims, on the numbers and on training; each follows from the evidence."""
-    return [_on_claims(report), _on_numbers(_of(report, "I1")), _on_training(_of(report, "I6"))]
+    """Return the answer on runaway divergence first, then what was found of numbers and of all claims."""
+    return [*_on_runaways(_of(report, "I6c")), _on_numbers(_of(report, "I1")), _on_claims(report)]
 
 
 def _on_claims(report: Report) -> str:
@@ -46,14 +46,16 @@ def _on_numbers(entry: Entry | None) -> str:
     )
 
 
-def _on_training(entry: Entry | None) -> str:
-    statements = () if entry is None or entry.verdict == Verdict.FAILED else entry.evidence.statements
-    if not statements:
-        return "No training was run that could show whether low precision makes a loss run away (I6)."
-    yes, no, open_ = ([s.what for s in statements if s.holds is holds] for holds in (True, False, None))
-    told = (("it holds that", yes), ("it does not hold that", no), ("it cannot be told whether", open_))
-    parts = [f"{words} {', and '.join(what)}" for words, what in told if what]
-    return f"In training (I6), {'; '.join(parts)}."
+def _on_runaways(entry: Entry | None) -> list[str]:
+    """Return what this run found, with its number, and what stored studies add that it did not repeat."""
+    from mxnum.claims import stored  # reads studies with packages that a report of other claims can do without
+
+    if entry is None or not entry.evidence.answer:
+        here = "No training was run here that could show whether low precision makes a loss run away (I6c)."
+    else:
+        evidence = entry.evidence
+        here = f"{evidence.answer.removesuffix('.')} (exact paired log-rank test, {evidence.number}; row I6c)."
+    return [here, stored.sentence()]
 
 
 def counted(number: int, what: str) -> str:

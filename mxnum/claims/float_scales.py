@@ -11,6 +11,7 @@ import numpy as np
 
 from mxnum.analysis import block_error
 from mxnum.claims.evidence import Comparison, Evidence, Statement
+from mxnum.claims.judged import answered, unanimous
 from mxnum.claims.normal import SEED, SIGMA, kernels_agree, mean
 from mxnum.claims.registry import Context, check
 from mxnum.dtypes import Array
@@ -84,7 +85,15 @@ def biased_stochastic_rounding(context: Context) -> Evidence:
         f"The figures claimed are a sample's, made for this ledger; ours are exact for a tensor whose largest "
         f"magnitude is {LARGEST}. A gain above 1 cannot be: stochastic rounding is unbiased where it does not clamp."
     )
-    return Evidence(tuple(comparisons), statements, note, _CONFIGURATION | {"rounding": "sr"})
+    off = max(abs(c.found - c.claimed) for c in comparisons)
+    answer = (
+        "NVFP4 with stochastic rounding is biased by clamping, and head-room or rceil removes the bias. The claimed "
+        f"figures were a sample's, and are up to {off:.5f} off."
+    )
+    return Evidence(
+        tuple(comparisons), statements, note, _CONFIGURATION | {"rounding": "sr"},
+        answer if unanimous(statements) else "", f"gain {float(plain.gain):.5f}",
+    )  # fmt: skip
 
 
 #: Block sizes of `block_sizes`, and binary logarithms of the standard deviations.
@@ -150,7 +159,12 @@ def block_sizes(context: Context) -> Evidence:
         "So both are right: the effect exists, its cause is underflow, and a tensor scale ends it. UE5M3 moves it to "
         "where it does not matter."
     )
-    return Evidence((), statements, note, _CONFIGURATION | {"sizes": list(SIZES), "rounding": "rne"})
+    evidence = Evidence((), statements, note, _CONFIGURATION | {"sizes": list(SIZES), "rounding": "rne"})
+    answer = (
+        f"With E4M3 scales alone smaller blocks have larger errors at sigma 2^{max(rising['E4M3'], default=0)} and "
+        "below, by underflow of the scale; a tensor scale ends it, and UE5M3 moves it 8 binades down."
+    )
+    return answered(evidence, answer, f"{worst:.3f} against {least:.3f} sigma^2")
 
 
 @check("B9")
@@ -186,7 +200,12 @@ def four_over_six(context: Context) -> Evidence:
     note = (
         f"What is gained over one scale is a sample's, the same under both rules; its bar are {SIGMA} standard errors."
     )
-    return Evidence(comparisons, statements, note, _CONFIGURATION | {"rounding": "rne"})
+    evidence = Evidence(comparisons, statements, note, _CONFIGURATION | {"rounding": "rne"})
+    answer = (
+        f"Taking the better of two scales lowers the mean squared error of NVFP4 from {exact:.5f} to "
+        f"{exact + gained:.5f}; {100 * share:.0f} % of blocks take 4."
+    )
+    return answered(evidence, answer, f"{exact + gained:.5f}")
 
 
 #: Numbers of the crest factor, largest magnitude over root mean square, that part the blocks of 16.
@@ -268,7 +287,12 @@ def crest_factors(context: Context) -> Evidence:
         ),
     )  # fmt: skip
     note = "Relative errors of single blocks of 16, to nearest even; the tensor scale is that of each tensor."
-    return Evidence((), statements, note, {"seed": SEED, "blocks": BLOCKS // 4, "error bar": f"{SIGMA} sigma"})
+    evidence = Evidence((), statements, note, {"seed": SEED, "blocks": BLOCKS // 4, "error bar": f"{SIGMA} sigma"})
+    answer = (
+        f"With the transform NVINT4 beats NVFP4 on all {len(found)} tensors: it lowers the error of integers above the "
+        "crest factor 2.4 and raises it below 2, and the other way round for E2M1."
+    )
+    return answered(evidence, answer, beats[0][0])
 
 
 def _opposite(holds: bool | None) -> bool | None:

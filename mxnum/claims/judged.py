@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from mxnum.claims.evidence import Statement
+from mxnum.claims.evidence import Evidence, Statement
 from mxnum.experiments.inference import mean_interval, rank_correlation
 
 #: The level at which a correlation counts.
 LEVEL = 0.05
+
+
+def answered(evidence: Evidence, answer: str, number: str = "") -> Evidence:
+    """Return the evidence with an answer that is dropped unless all of it agrees; the number counts figures by default.
+
+    Without an answer the page gives the counts and what does not agree.
+    """
+    agree = [c.agrees for c in evidence.comparisons]
+    settled = all(agree) and all(s.holds for s in evidence.statements)
+    number = number or f"{sum(agree)} of {len(agree)} figures"
+    return replace(evidence, answer=answer if settled else "", number=number)
+
+
+def unanimous(statements: Iterable[Statement]) -> bool | None:
+    """Return what all statements say; None where they differ, cannot be decided, or are none."""
+    found = {s.holds for s in statements}
+    return found.pop() if len(found) == 1 else None
 
 
 def decided(holds: bool, refuted: bool) -> bool | None:
@@ -22,6 +40,12 @@ def below(values: Sequence[float], limit: float, level: float) -> bool | None:
     if found is None:
         return None
     return decided(found[2] < limit, found[1] > limit)
+
+
+def rho(points: Mapping[str, tuple[float, float]]) -> float | None:
+    """Return Spearman's coefficient of points; None of too few."""
+    found = rank_correlation((name, *pair) for name, pair in points.items())
+    return None if found is None else found.rho
 
 
 def correlates(what: str, points: Mapping[str, tuple[float, float]], told: Callable[[float], str]) -> Statement:

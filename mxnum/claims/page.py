@@ -28,10 +28,14 @@ HEADINGS = {
     Whose.KEPT: "Figures of ours that are kept so that a change is noticed:",
 }
 
-_HEAD = f"""# The claims ledger
+_HEAD = """# The claims ledger
 
-What two papers on training in MX formats claim, and some things that neither shows, with what this library finds.
-Written by `{COMMAND}`; the verdicts follow from the evidence by the rule in `mxnum.claims.evidence`, and nobody
+What two papers on training in MX formats claim, and what neither shows, with what this library finds.
+"""
+
+_RULES = f"""## How to read it
+
+`{COMMAND}` writes this page. The verdicts follow from the evidence by the rule in `mxnum.claims.evidence`; nobody
 types one in.
 
 {_MEANINGS}
@@ -47,21 +51,17 @@ A figure is followed by the one claimed and by how far apart they may be: half a
 def markdown(report: Report) -> str:
     """The page."""
     versions = ", ".join(f"{name} {version}" for name, version in report.machine.items())
-    parts = [_HEAD, f"Made with {versions}. Verdicts: {_counted(report)}.\n"]
-    parts += ["| claim | | verdict |\n|---|---|---|\n" + "".join(_row(entry) for entry in report)]
+    parts = [_HEAD, _table(report), _RULES, f"Made with {versions}. Verdicts: {_counted(report)}.\n"]
     return "\n".join([*parts, *_sections(report)])
 
 
 def summary(report: Report, command: str) -> str:
     """What a run on some machine found: a row for each claim with its evidence, then the sections."""
     versions = ", ".join(f"{name} {version}" for name, version in report.machine.items())
-    parts = [f"# What `{command}` found\n", f"Made with {versions}. Verdicts: {_counted(report)}.\n", _MEANINGS + "\n"]
+    parts = [f"# What `{command}` found\n"]
     if report.interrupted:
         parts.append("**Not complete**: the run was interrupted, and the same command continues it.\n")
-    rows = "".join(
-        f"| {e.claim.id} | {e.claim.title} | {_cell(e.remark or e.evidence.brief())} | {e.verdict} |\n" for e in report
-    )
-    parts.append("| id | claim | evidence | verdict |\n|---|---|---|---|\n" + rows)
+    parts += [_table(report), _MEANINGS + "\n", f"Made with {versions}. Verdicts: {_counted(report)}.\n"]
     return "\n".join([*parts, *_sections(report)])
 
 
@@ -89,8 +89,15 @@ def _counted(report: Report) -> str:
     return ", ".join(f"{number} {verdict}" for verdict, number in report.counts.items())
 
 
-def _row(entry: Entry) -> str:
-    return f"| [{entry.claim.id}](#{_anchor(entry)}) | {entry.claim.title} | {entry.verdict} |\n"
+def _table(report: Report) -> str:
+    """Return the table that opens the page: claim, verdict, one sentence, one number."""
+    rows = "".join(
+        f"| [{entry.claim.id}](#{_anchor(entry)}) | {entry.claim.title} | {entry.verdict} | "
+        f"{_cell(entry.remark or entry.evidence.answer or entry.evidence.brief())} | "
+        f"{_cell(entry.evidence.number)} |\n"
+        for entry in report
+    )
+    return "| | claim | verdict | in one sentence | number |\n|---|---|---|---|---|\n" + rows
 
 
 def _heading(entry: Entry) -> str:
@@ -111,7 +118,7 @@ def _section(entry: Entry) -> str:
         claim.sentence + "\n",
         f"*How it is checked.* {claim.how}\n",
     ]
-    lines.append(f"*Verdict.* **{entry.verdict}**. {entry.remark}".rstrip() + "\n")
+    lines.append(f"*Verdict.* **{entry.verdict}**. {entry.remark or evidence.answer}".rstrip() + "\n")
     for heading, part in headed(evidence):
         lines += [f"{heading}\n"] * bool(heading) + [f"- {item}" for item in part.items] + [""]
     if evidence.note:

@@ -11,7 +11,7 @@ from mxnum import formats
 from mxnum.analysis import block_error
 from mxnum.claims import decoders
 from mxnum.claims.evidence import Evidence, ours
-from mxnum.claims.judged import correlates
+from mxnum.claims.judged import correlates, rho, unanimous
 from mxnum.claims.recipes import gaps
 from mxnum.claims.registry import Context, check
 
@@ -53,6 +53,7 @@ def error_predicts_loss(context: Context) -> Evidence:
                 points[short] = of_recipe, float(np.mean(found))
                 if all(precision[operand]["format"] == "mxfp4_e2m1" for operand in OPERANDS):
                     in_e2m1.add(short)
+    of_models = decoders.error_and_gap(context)
     statements = (
         correlates(
             "on a residual MLP the R-MSE of a recipe's operands correlates with its gap in loss", points, _percent
@@ -64,13 +65,30 @@ def error_predicts_loss(context: Context) -> Evidence:
                 _percent,
             )
         ),
-        *decoders.error_and_gap(context),
+        *of_models,
     )
     note = (
         "R-MSE of normal numbers, root mean square over the operands; the gap is the mean over seeds of the logarithm "
         "of the losses' ratio over the last looks. Between formats the number of bits orders both."
     )
-    return Evidence(statements=statements, note=note, configuration={"studies": studies})
+    within = unanimous(s for s in of_models if "in 4 bits" in s.what)
+    answer, number = _answer(rho(points), decoders.ranked(context), within)
+    return Evidence(statements=statements, note=note, configuration={"studies": studies}, answer=answer, number=number)
+
+
+def _answer(
+    of_mlp: float | None, of_models: list[tuple[float | None, float | None]], within: bool | None
+) -> tuple[str, str]:
+    """Return what the coefficients say, over all recipes and within 4 bits, and those of the last models."""
+    if of_mlp is None or not of_models or None in [value for pair in of_models for value in pair]:
+        return "", ""
+    every, four = (" and ".join(f"{pair[side]:.2f}" for pair in of_models) for side in (0, 1))
+    words = {True: "it does, too", False: "it does not", None: "that is not shown"}
+    answer = (
+        f"Over all recipes, of 4 to 8 bits, R-MSE ranks the gap (rho {of_mlp:.2f} on an MLP, {every} in language "
+        f"models). Among the language models' 4-bit recipes {words[within]} (rho {four})."
+    )
+    return answer, f"rho {of_models[-1][0]:.2f}; within 4 bits {of_models[-1][1]:.2f}"
 
 
 def _percent(gap: float) -> str:

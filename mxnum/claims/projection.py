@@ -97,6 +97,13 @@ def speed_ups(context: Context) -> Evidence:
         f"only is {mlp_only[1][0]:.3f} ({mlp_only[1][1]:.3f} to {mlp_only[1][2]:.3f} within the rounding of 1.72 and "
         "2.73), which 2.48 does not exclude."
     )
+    names = " and ".join(f"{PUBLISHED[name][0]:g}" for name in ("FP8", "MX4"))
+    figure = comparisons[0]
+    answer = (
+        f"{names} {'fit' if statements[0].holds else 'do not fit'} one model of rates and shares. MX4 in the MLPs "
+        f"alone {'follows from it' if figure.agrees else 'does not'}: the shape gives {figure.found:.2f}, the paper "
+        f"{figure.claimed:g}. Open: the authors' own model."
+    )
     ranges = ", ".join(f"{name} {low:g} to {high:g}" for name, (low, high) in REASONABLE.items())
     configuration = {
         "shape": SHAPE,
@@ -104,7 +111,8 @@ def speed_ups(context: Context) -> Evidence:
         "linear layers' share of the products": f"{shape.linear_share:.4f}",
         "reasonable": ranges,
     }
-    return Evidence(comparisons, tuple(statements), note, configuration)
+    number = f"{figure.found:.2f} against {figure.claimed:g}"
+    return Evidence(comparisons, tuple(statements), note, configuration, answer, number)
 
 
 def _explained(models: list[Calibration], shape: TransformerShape) -> Statement:

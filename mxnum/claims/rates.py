@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from mxnum.analysis import stability_limit
-from mxnum.claims import decoders, last_layer, paper_size
+from mxnum.claims import decoders, judged, last_layer, paper_size
 from mxnum.claims.evidence import Comparison, Evidence, Statement
 from mxnum.claims.registry import Context, check
+from mxnum.claims.runaway import hazard_of_e4m3
 from mxnum.claims.training import LEVEL as FIXED_LEVEL
-from mxnum.claims.training import hazard_of_e4m3, settings
+from mxnum.claims.training import settings
 from mxnum.experiments import critical, report, studies
 from mxnum.experiments.excursions import Outcome
 from mxnum.experiments.inference import compare, corrected, holm, mean_interval, sign_flip
@@ -35,7 +36,8 @@ def noise_and_stability(context: Context) -> Evidence:
         for b, s in ((0, 0.5), (0, 1), (-0.5, 0.5), (-0.125, 0))
         for of_limit in (0.9, 1.1)
     ]
-    statements = []
+    statements: list[Statement] = []
+    groups: dict[str, list[Statement]] = {}
     for row in table["rows"]:
         what = f"residual MLP: limit with zeta of {critical.describe(row)}"
         limits = mean_interval([math.log(ratio) for ratio in row["ratios"]])
@@ -48,6 +50,8 @@ def noise_and_stability(context: Context) -> Evidence:
         else:
             above = True if low > row["predicted"] else False if high < row["predicted"] else None
             statements.append(Statement(f"{what}: lies above the quadratic's in one dimension", above, numbers))
+        kind = "noise common to all elements" if row["common"] else "noise of each element (less harm)"
+        groups.setdefault(kind if row["deviation"] else "a bias", []).append(statements[-1])
     note = (
         "The formula is of one dimension, where one zeta multiplies the whole gradient; noise that is drawn for each "
         "element spreads over all directions and destabilises less. A bias alone is a change of the rate, so that "
@@ -56,7 +60,15 @@ def noise_and_stability(context: Context) -> Evidence:
     configuration = {k: table["experiment"][k] for k in ("width", "layers", "batch", "steps")} | {
         "seeds": table["seeds"]
     }
-    return Evidence(tuple(comparisons), tuple(statements), note, configuration)
+    told: dict[bool | None, list[str]] = {True: [], False: [], None: []}
+    for kind, members in groups.items():
+        told[False if any(s.holds is False for s in members) else judged.unanimous(members)].append(kind)
+    words = {True: "As derived on the MLP", False: "Not as derived", None: "Undecided"}
+    agree = f"{sum(c.agrees for c in comparisons)} of {len(comparisons)} figures"
+    answer = f"On a quadratic {agree} agree. " + ". ".join(
+        f"{words[sure]}: {' and '.join(kinds)}" for sure, kinds in told.items() if kinds
+    )
+    return Evidence(tuple(comparisons), tuple(statements), note, configuration, f"{answer}.", agree)
 
 
 def _on_a_quadratic(bias: float, deviation: float, of_limit: float, steps: int = 3, runs: int = 400_000) -> Comparison:
@@ -106,8 +118,10 @@ def differences(context: Context) -> Evidence:
     sooner = ", ".join(name for name in acting if np.mean(effects[name]) < 0) or "none"
     statements = [Statement("some change when the loss rises", True if carrying else None, "; ".join(carrying))]
     shipped, text = "C" * len(studies.DIFFERENCES), "T" * len(studies.DIFFERENCES)
+    shown = ""
     if {shipped, text} <= set(arms):
         a, b = arms[shipped], arms[text]
+        shown = f"As shipped {a.events} of {a.runs} runs rise, by the text {b.events} of {b.runs}"
         test = compare([(a, b)])
         statements.insert(
             0,
@@ -117,7 +131,12 @@ def differences(context: Context) -> Evidence:
                 f"{a.events} of {a.runs} runs as shipped, {b.events} of {b.runs} as the text has it, {test}",
             ),
         )
-    statements.append(paper_size.released_code(context))
+    at_size = paper_size.released_code(context)
+    statements.append(at_size)
+    answer = (
+        f"Of {len(p)} differences {len(acting)} change when the loss rises in E2M1 (later: {later}; sooner: {sooner})."
+        + f" {shown}." * bool(shown) + " Undecided: E4M3 at the paper's size." * (at_size.holds is None)
+    )  # fmt: skip
     others = "; ".join(told[name] for name in told if after[name] >= LEVEL) or "none"
     again = context.json("runaway-switches.json")["arms"] if context.has("runaway-switches.json") else {}
     fresh = ""
@@ -132,7 +151,8 @@ def differences(context: Context) -> Evidence:
         f"Holm's correction over the six; not shown of: {others}. In E2M1, by the first rise; main effects, which this "
         f"fraction confounds with interactions of three and more switches.{fresh}"
     )
-    return Evidence(statements=tuple(statements), note=note, configuration=settings(table))
+    number = f"{len(acting)} of {len(p)} differences"
+    return Evidence((), tuple(statements), note, settings(table), answer, number)
 
 
 def _mean_time(arms: list[Arm], seed: int) -> float:
@@ -162,12 +182,20 @@ def critical_rates(context: Context) -> Evidence:
         sure = test.corrected_p is not None and test.corrected_p < LEVEL
         what = f"{kind} has excursions sooner than FP32, over {len(strata[kind])} rates"
         statements.append(Statement(what, test.comes_sooner if sure else None, numbers))
-    if context.has("hazard.json"):
-        statements.append(hazard_of_e4m3(context.json("hazard.json")))
+    sooner = [s.what.partition(" has ")[0] for s in statements if s.holds]
+    hazard = hazard_of_e4m3(context.json("hazard.json")) if context.has("hazard.json") else None
+    statements += [hazard] if hazard is not None else []
     for name in ("runaway-32", "runaway-64"):
         if context.has(f"{name}.json"):
             statements += _runaways(context.json(f"{name}.json"))
-    statements += paper_size.rates(context)
+    at_size = paper_size.rates(context)
+    statements += at_size
+    answer = (
+        f"In the toy the loss jumps sooner than in FP32 in {', '.join(sooner) or 'no format for sure'}"
+        + ", not in E4M3" * (hazard is not None and hazard.holds is False and "E4M3" not in sooner)
+        + decoders.answer_on_lost_runs(context)
+        + ". Undecided: the paper's size" * (judged.unanimous(at_size) is None) + "."
+    )  # fmt: skip
     for of_language_models in (
         decoders.lost_runs, decoders.lost_to_the_drift, decoders.cost_of_the_drift, decoders.four_bits_in_two_layers,
         last_layer.lost_in_other_settings,
@@ -176,9 +204,11 @@ def critical_rates(context: Context) -> Evidence:
     note = (
         f"Exact log-rank tests within seeds, stratified by rate, at {LEVEL:.0%} after Holm's correction: 8 seeds "
         "cannot give a p-value below 1 / 128. In the table of rates an excursion is the first rise, where these runs "
-        "ended; runaways, which did not come back while training went on, are counted apart."
+        f"ended; runaways, which did not come back while training went on, are counted apart. {decoders.ONE_SOURCE}"
     )
-    return Evidence(statements=tuple(statements), note=note, configuration=settings(table))
+    first = corrected(tests).get("E2M1")
+    number = "" if first is None or first.corrected_p is None else f"E2M1: p {first.corrected_p:.2g} after Holm"
+    return Evidence((), tuple(statements), note, settings(table), answer, number)
 
 
 def _runaways(table: dict[str, Any]) -> list[Statement]:

@@ -23,6 +23,11 @@ _OF_THE_PAPER = (
     "E3M0 ceil, SR gradients",
     "E2M1 ceil, E3M0 ceil SR gradients",
 )
+#: What the answer of M10 calls recipes of the paper; those in 4 bits have stochastic gradients.
+_LABELS = {
+    "E4M3": "E4M3", "E2M3": "E2M3", "E3M2": "E3M2", "E2M1 even": "E2M1 even, SR gradients",
+    "E2M1 ceil": "E2M1 ceil, SR gradients", "E2M1 with E3M0 gradients": "E2M1 even, E3M0 ceil SR gradients",
+}  # fmt: skip
 Limits = tuple[float, float, float]
 
 
@@ -65,8 +70,30 @@ def stochastic_gradients(context: Context) -> Evidence:
             what = f"E2M1 {rule}: stochastic rounding of the gradients reaches a lower loss"
             statements.append(Statement(what, holds, numbers))
     statements += decoders.stochastic_gradients(context)
-    note = f"Losses are means of the last {LOOKS} of 40 looks, compared on the same seeds."
-    return Evidence(statements=tuple(statements), note=note, configuration=settings(table))
+    note = f"Losses are means of the last {LOOKS} of 40 looks, compared on the same seeds. {decoders.ONE_SOURCE}"
+    answer, number = _of_gradients(context, statements)
+    return Evidence((), tuple(statements), note, settings(table), answer, number)
+
+
+def _of_gradients(context: Context, statements: list[Statement]) -> tuple[str, str]:
+    """Return under which rules stochastic gradients help language models, and by how much in the last study."""
+    tables = [table for _, table in decoders.of_recipes(context)]
+    if not tables:
+        return "", ""
+    made: dict[bool | None, list[str]] = {False: [], True: [], None: []}
+    for rule, arm in decoders.RULES.items():
+        more = float(np.mean(decoders.gaps(tables[-1], f"{arm}, SR gradients", arm)))
+        of_rule = [s for s in statements if f"E2M1 {rule}: stochastic gradients" in s.what]
+        made[judged.unanimous(of_rule)].append(f"{rule} ({more:+.2f})")
+    words = {True: "lower the loss under", False: "raise it under", None: "are undecided under"}
+    told = ", and ".join(f"{words[sure]} {' and '.join(made[sure])}" for sure in words if made[sure])
+    undecided = [s for s in statements if "stochastic rounding of the gradients" in s.what and s.holds is None]
+    answer = (
+        f"In E2M1 small language models, stochastic gradients {told} nats. "
+        f"Undecided: {'the MLP, and ' * bool(undecided)}rounding of weights and activations, which was not varied."
+    )
+    decisive = next(rule for rules in made.values() for rule in rules)
+    return answer, f"{decisive.replace('(', '').replace(')', '')} nats"
 
 
 @check("M10", needs=("recipes.json",), command=_COMMAND)
@@ -95,9 +122,30 @@ def recipes(context: Context) -> Evidence:
     statements += decoders.recipes(context)
     note = (
         f"Relative mean squared error of a residual MLP, layer norm in bfloat16, means of the last {LOOKS} of 40 "
-        "looks; and the loss at the end of a small language model on a Markov source."
+        f"looks; and the loss at the end of a small language model on a Markov source. {decoders.ONE_SOURCE}"
     )
-    return Evidence(statements=tuple(statements), note=note, configuration=settings(table))
+    answer, number = _of_bfloat16(context, statements)
+    return Evidence((), tuple(statements), note, settings(table), answer, number)
+
+
+def _of_bfloat16(context: Context, statements: list[Statement]) -> tuple[str, str]:
+    """Return which of the paper's recipes end near bfloat16 in the last study of language models."""
+    tables = [table for _, table in decoders.of_recipes(context)]
+    if not tables:
+        return "", ""
+    found = {label: float(np.mean(decoders.gaps(tables[-1], arm, decoders.BFLOAT16))) for label, arm in _LABELS.items()}
+    near, far = (
+        ", ".join(f"{label} ({gap:+.3f})" for label, gap in found.items() if (gap < decoders.NEAR) is is_near) or "none"
+        for is_near in (True, False)
+    )
+    on_mlp = [
+        s.holds for s in statements if "floor to FP32" in s.what and s.whose is Whose.PAPER and s.holds is not None
+    ]
+    answer = (
+        f"Small language models in {near} end within {decoders.NEAR} nats of bfloat16; beyond: {far}. On an MLP "
+        f"{sum(on_mlp)} of {len(on_mlp)} 4-bit recipes halve the gap. Undecided: large models."
+    )
+    return answer, f"E4M3 {found['E4M3']:+.3f} nats"
 
 
 def _closes(table: dict[str, Any], name: str, floor: str, plain: str) -> tuple[bool | None, str]:

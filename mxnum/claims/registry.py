@@ -5,8 +5,8 @@ A module that can decide claims registers functions and is named in `MODULES`:
     @check("M9")
     def bits_per_element(context: Context) -> Evidence: ...
 
-    @check("I6", needs=("quick.json",), command="mxnum reproduce --quick --only I6")
-    def runaway(context: Context) -> Evidence:
+    @check("I6c", needs=("quick.json",), command="mxnum reproduce --quick --only I6c")
+    def in_four_bits(context: Context) -> Evidence:
         table = context.json("quick.json")
 
 A check that needs results files is run where they all exist; otherwise its claim is "not run", with the command that
@@ -28,13 +28,15 @@ from typing import Any
 import mxnum
 from mxnum import errors
 from mxnum.claims.evidence import Evidence, Verdict
-from mxnum.claims.ledger import CLAIMS, Claim
+from mxnum.claims.ledger import CLAIMS, Claim, chosen
+from mxnum.files import as_path
 
 #: The modules that register checks; imported when checks are run.
 MODULES: tuple[str, ...] = (
     "mxnum.claims.elements",
     "mxnum.claims.design",
     "mxnum.claims.training",
+    "mxnum.claims.runaway",
     "mxnum.claims.recipes",
     "mxnum.claims.rates",
     "mxnum.claims.normal",
@@ -141,11 +143,12 @@ def reproduce(
 
     Interrupting (Ctrl-C) gives the verdicts reached so far; the other claims are "not run".
     """
-    wanted = list(CLAIMS) if ids is None else [errors.choose("ids", id, tuple(CLAIMS)) for id in ids]
+    wanted = list(CLAIMS) if ids is None else chosen("ids", ids)
+    folder = as_path(results, "results")
     known, entries = checks(), []
     interrupted = False
     for done, id in enumerate(wanted):
-        context = Context(Path(results), _teller(progress, done, len(wanted), id))
+        context = Context(folder, _teller(progress, done, len(wanted), id))
         try:
             context.tell(CLAIMS[id].title)
             entries.append(_entry(id, known.get(id), context, interrupted))
@@ -221,6 +224,8 @@ class Report:
                 "statements": [asdict(s) for s in e.evidence.statements],
                 "note": e.evidence.note,
                 "configuration": e.evidence.configuration,
+                "answer": e.evidence.answer,
+                "number": e.evidence.number,
             }
             for e in self.entries
         ]

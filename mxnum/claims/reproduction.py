@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Protocol
 
 from mxnum import errors
-from mxnum.claims import decoders, document, logits, page
+from mxnum.claims import decoders, document, logits, page, stored
 from mxnum.claims.evidence import Verdict
-from mxnum.claims.ledger import CLAIMS
+from mxnum.claims.ledger import CLAIMS, chosen
 from mxnum.claims.registry import Check, Context, Entry, Report, checks, entry, machine
 from mxnum.claims.report_folder import ReportFolder
 from mxnum.experiments import critical, interventions, storage, studies, sweep
 from mxnum.experiments.run_study import run_study
-from mxnum.files import written_whole
+from mxnum.files import as_path, written_whole
 
 #: The results files that minutes can make, and those that take hours; the cheap ones first.
 QUICK = ("quick.json",)
@@ -28,13 +28,13 @@ OF_THE_LAST_LAYER = tuple(f"language/{name}.json" for name in ("operands", "oper
 LADDERS = tuple(f"language/{name}.json" for name in decoders.LADDERS)
 OF_RECIPES = tuple(f"language/{name}.json" for name in decoders.RECIPES)
 FULL = (
-    "small.json", "sgd-limits.json", "interventions.json", "recipes.json", "confirm.json", "ablations.json",
+    "quick.json", "sgd-limits.json", "interventions.json", "recipes.json", "confirm.json", "ablations.json",
     "language/rates.json", *OF_RECIPES, *LADDERS, "logits/logits.json", "factorial.json",
     "critical-rate.json", "language/organisation.json", *OF_HIGH_RATES, *OF_THE_LAST_LAYER, *logits.FURTHER,
 )  # fmt: skip
 #: Those that checks take where they are there, and can do without.
 TAKEN = {
-    "small.json": ("I6",), "language/rates.json": ("B6",),
+    "language/rates.json": ("B6",),
     **dict.fromkeys(LADDERS, ("I10",)), "language/organisation.json": ("M7",),
     **dict.fromkeys(OF_RECIPES, ("I9", "M1", "M8", "M10", "B11")), **dict.fromkeys(OF_HIGH_RATES, ("B6",)),
     **dict.fromkeys((logits.STUDY, *logits.FURTHER, *OF_THE_LAST_LAYER), ("B11",)),
@@ -42,7 +42,7 @@ TAKEN = {
 #: Studies that need what the layers multiply at the end of each run.
 KEEPING = ("language/organisation.json",)
 #: Seeds that one process trains together: few enough that processes end at about the same time.
-STACK = 3
+STACK = 4
 #: The actions of I7 on the arm "E2M1" of the study "small", and how many seeds; the seeds of the limits of B2.
 PLAN, ACTED_ON, LIMITS = interventions.Plan(), 8, 4
 
@@ -125,9 +125,9 @@ def reproduce_into(
     same folder continues. Training runs on processes (default: one for each core), so call it under
     ``if __name__ == "__main__":``.
     """
-    wanted = list(CLAIMS) if ids is None else [errors.choose("ids", id, tuple(CLAIMS)) for id in ids]
+    wanted = tuple(CLAIMS) if ids is None else chosen("ids", ids)
     request = Request(tuple(id for id in CLAIMS if id in wanted), full, processes)
-    return _Session(Path(folder), request, fresh, watch or Nobody()).run()
+    return _Session(as_path(folder, "folder"), request, fresh, watch or Nobody()).run()
 
 
 class _Session:
@@ -227,7 +227,8 @@ class _Session:
                 storage.write_json(path, found)
             return
         outcome = run_study(
-            study, self.store.runs, first_seed=seed, processes=self.request.processes, stack=STACK,
+            study, self.store.runs, processes=self.request.processes, stack=STACK,
+            first_seed=seed if self.facts["fresh"] else None,
             say=self.watch.say, show=lambda state: self.watch.at("training", state.done, state.total, str(state)),
         )  # fmt: skip
         self.failures += outcome.failed
@@ -300,6 +301,8 @@ class _Session:
         if check.needs and not made:
             command = replace(self.request, ids=(id,), full=True).command
             remark = f"Needs more training than the quick runs: `{command}`."
+            if (answer := stored.load()["answers"].get(id)) is not None:
+                remark = f"Not run here. Stored runs say: {answer} Again, in a checkout: `{check.command}`."
         elif any(name in self.impossible for name in made):
             remark = next(self.impossible[name] for name in made if name in self.impossible)
         elif made and self.failures:

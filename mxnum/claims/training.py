@@ -1,20 +1,17 @@
-"""Checks that rest on training runs of `mxnum.experiments`: I5 to I8, and B3, whose run is short enough to be made."""
+"""Checks that rest on training runs of `mxnum.experiments`: I5, I7, I8, and B3, whose short run is made here."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
 from mxnum.analysis import dead_zone, dwell
-from mxnum.claims import paper_size
-from mxnum.claims.evidence import Evidence, Statement, Whose, ours
+from mxnum.claims import judged, paper_size
+from mxnum.claims.evidence import Evidence, Statement, Whose
 from mxnum.claims.registry import Context, check
 from mxnum.experiments import Experiment, Operand, Precision, Training, interventions, report
-from mxnum.experiments.config import experiment_from
-from mxnum.experiments.excursions import Course, Outcome
 from mxnum.experiments.inference import compare, corrected, mean_interval, sign_flip
 from mxnum.experiments.loop import one_blas_thread
 from mxnum.experiments.operands import affine
@@ -23,17 +20,8 @@ from mxnum.experiments.operands import affine
 LEVEL = 0.01
 #: I7 acts on few seeds: its level, and the number of seeds below which it is undecided.
 ACTION_LEVEL, FEWEST = 0.05, 10
-#: I6: this share of recovered runs, of at least so many with an excursion, makes them spikes; and so many runaways more
-#: than the control's make them runaways.
-SPIKES, ENOUGH = 0.9, 5
-_ARMS = ("E4M3", "E2M1", "LN E2M1")
 #: What is said of the others is ours.
 _OF_THE_PAPER = "E4M3"
-#: Studies that looked for runaways, besides `recovery`: a control for each condition is the FP32 arm there.
-SEARCHES = (
-    *("recovery-long", "runaway-32", "runaway-64", "runaway-128", "runaway-batch", "runaway-switches"),
-    *("hazard", "surface", "mediation", "dose"),
-)
 
 
 def _run(study: str) -> str:
@@ -60,7 +48,7 @@ def zeta_grows(context: Context) -> Evidence:
     limits of its geometric mean lie between 1 and 4, and not if they lie outside.
     """
     table = context.first("confirm.json", "quick.json")
-    statements = []
+    statements, grown = [], {}
     for arm in ("E2M1", "LN E2M1", "E4M3"):
         if arm not in table["arms"]:
             continue
@@ -78,6 +66,7 @@ def zeta_grows(context: Context) -> Evidence:
         p, mean = sign_flip(growth), math.exp(np.mean(growth))
         numbers = f"by the factor {mean:.2f}, in {sum(g > 0 for g in growth)} of {len(growth)} runs, exact p {p:.2g}"
         holds = mean > 1 if p < LEVEL else None
+        grown[arm] = holds, mean, p
         whose = _whose(arm)
         statements.append(Statement(f"{arm}: zeta grows during training", holds, numbers, whose))
         limits = mean_interval(last)
@@ -95,121 +84,21 @@ def zeta_grows(context: Context) -> Evidence:
             )
     statements += paper_size.growth(context)
     note = "zeta is the lower bound |g~ - g| / |g| on the same parameters and batch; the released code logs its square."
-    return Evidence(statements=tuple(statements), note=note, configuration=settings(table))
+    answer, number = _of_growth(grown, statements) if grown else ("", "")
+    return Evidence((), tuple(statements), note, settings(table), answer, number)
 
 
-@check("I6", needs=(("confirm.json", "quick.json"),), command=_run("confirm"))
-def runaway(context: Context) -> Evidence:
-    """Runaways and recovered excursions apart, against FP32 on the same seeds, initial parameters and batches.
-
-    The study `recovery` decides where it is there (``mxnum sweep docs/results/runaway/recovery.toml``): its runs
-    are watched for twice the horizon. An arm runs away if it has `ENOUGH` runaways more than FP32 and the exact test of
-    their times says so; it does not if at least `ENOUGH` runs have an excursion and 90 % of these recover, or if none
-    has one.
-    """
-    table = context.first("recovery.json", "confirm.json", "quick.json")
-    arms = [arm for arm in _ARMS if arm in table["arms"]]
-    statements = []
-    others = [name for name in table["arms"] if name != "FP32"]  # all that the table compares count in the correction
-    away, first = (report.compared(table, dict.fromkeys(others, "FP32"), event) for event in ("away", "first"))
-    counts = {arm: report.outcomes(table, arm) for arm in (*arms, "FP32")}
-    for arm in arms:
-        theirs, events = counts[arm], len(table["arms"][arm]["runs"]) - counts[arm][Outcome.NONE]
-        p, more = away[arm].corrected_p, theirs[Outcome.RUNAWAY] - counts["FP32"][Outcome.RUNAWAY]
-        holds = None
-        if more >= ENOUGH and p is not None and p < LEVEL and away[arm].comes_sooner:
-            holds = True
-        elif events == 0 or (events >= ENOUGH and theirs[Outcome.RECOVERED] >= SPIKES * events):
-            holds = False
-        numbers = (
-            f"{events} of {len(table['arms'][arm]['runs'])} runs have an excursion: {theirs[Outcome.RECOVERED]} "
-            f"recovered, {theirs[Outcome.RUNAWAY]} ran away, {theirs[Outcome.OPEN]} open"
-        )
-        if p is not None and away[arm].p is not None:
-            numbers += f"; {counts['FP32'][Outcome.RUNAWAY]} of FP32 ran away, {away[arm]}"
-        statements.append(Statement(f"{arm} runs away where FP32 does not", holds, numbers, _whose(arm)))
-    for arm in arms:
-        test, (a, b) = first[arm], (report.arm_of(table, name) for name in (arm, "FP32"))
-        sure = test.corrected_p is not None and test.corrected_p < LEVEL
-        numbers = f"{a.events} of {a.runs} runs against {b.events} of {b.runs}, {test}"
-        holds = test.comes_sooner if sure else None
-        statements.append(Statement(f"{arm} has excursions sooner than FP32", holds, numbers, Whose.OURS))
-    if context.has("hazard.json"):
-        statements += ours(hazard_of_e4m3(context.json("hazard.json")))
-    statements += paper_size.divergence(context)
-    note = (
-        f"{_in_one_sentence(context, table)}{_watched_longer(context)} An excursion is a loss above 20 times the least "
-        "running median; a runaway is one that was not back at twice the horizon. LN E2M1 is bfloat16 with only gamma "
-        "and beta in E2M1. FP32 is not immune; what differs is how soon and how often."
-    )
-    return Evidence(statements=tuple(statements), note=note, configuration=settings(table))
-
-
-def hazard_of_e4m3(table: dict[str, Any]) -> Statement:
-    """The hazard of an excursion in E4M3 against FP32, over the rates: Cox's ratio, limits over seeds."""
-    rates = sorted({arm["experiment"]["rate"] for arm in table["arms"].values()})
-    names = [(f"E4M3, rate {rate:g}", f"FP32, rate {rate:g}") for rate in rates]
-    test = compare(
-        [(report.arm_of(table, a), report.arm_of(table, b)) for a, b in names if {a, b} <= set(table["arms"])]
-    )
-    what = "over three rates the hazard of an excursion is higher in E4M3 than in FP32"
-    counts = "; ".join(f"{name} {report.told(table, name)}" for pair in names for name in pair if name in table["arms"])
-    if test.ratio is None:
-        return Statement(what, None, f"{counts}; {test}")
-    ratio, low, high = test.ratio
-    holds = True if low > 1 else False if low >= 0.5 and high <= 2 else None
-    return Statement(what, holds, f"hazard ratio {ratio:.2f} (95 %: {low:.2f} to {high:.2f}), {test}; {counts}")
-
-
-def _in_one_sentence(context: Context, table: dict[str, Any]) -> str:
-    """What became of the excursions that start in the first half of a run, in all studies that train on.
-
-    A seed of an arm counts once, as the longest run of it says.
-    """
-    tables = [table] + [context.json(f"{name}.json") for name in SEARCHES if context.has(f"{name}.json")]
-    longest: dict[tuple[Experiment, int], Course] = {}
-    for each in filter(report.is_followed, tables):
-        for name, arm in each["arms"].items():
-            for run in report.courses(each, name):
-                key = experiment_from(arm["experiment"]).but(steps=1), run.seed
-                if key not in longest or longest[key].steps < run.steps:
-                    longest[key] = replace(run, horizon=run.steps // 2)
-    risen = [(_is_low(experiment), run) for (experiment, _), run in longest.items() if run.counted]
-    away = [(low, run) for low, run in risen if run.outcome is Outcome.RUNAWAY]
-    if not risen:
-        return "Whether an excursion comes back is not known here, where runs ended at it or none had one."
-    back = f"{len(risen) - len(away)} came back"
-    if not away:
-        return f"No runaway was found in the MLP at this size: of {len(risen)} runs with an excursion {back}."
-    quantized, high = sum(low for low, _ in away), sum(run.ends_high for _, run in away)
-    return (
-        f"Of {len(risen)} runs with an excursion in their first half (each seed as its longest run says) {back} and "
-        f"{len(away)} ran away ({quantized} in "
-        f"low precision, {len(away) - quantized} in FP32 or bfloat16); of these {high} ended above the line at which "
-        "their excursion starts, the others below it, but not back at five times the base."
-    )
-
-
-def _watched_longer(context: Context) -> str:
-    """What became of the runs that were trained on longest."""
-    if not context.has("recovery-long.json"):
-        return ""
-    table = context.json("recovery-long.json")
-    told = []
-    for name, arm in table["arms"].items():
-        ends = [run["final_loss"] for run in arm["runs"] if run["final_loss"] is not None]
-        told.append(
-            f"{name} {report.told(table, name)}" + (f", ending at {min(ends):.2g} to {max(ends):.2g}" if ends else "")
-        )
-    steps = max(run["steps"] for arm in table["arms"].values() for run in arm["runs"])
-    return f" Trained on to {steps:,} steps: {'; '.join(told)}."
-
-
-def _is_low(experiment: Experiment) -> bool:
-    """Whether anything of it is in less than bfloat16."""
-    parts = [getattr(experiment.precision, field.name) for field in fields(experiment.precision)]
-    formats = [part.format for part in parts if isinstance(part, Operand)] + [experiment.masters, experiment.moments]
-    return any(format not in (None, "bfloat16") for format in formats)
+def _of_growth(grown: dict[str, tuple[bool | None, float, float]], statements: list[Statement]) -> tuple[str, str]:
+    """Return in which formats zeta grows, what is undecided, and the number of the paper's format."""
+    words, topics = {True: "grows in", False: "shrinks in", None: "shows no clear change in"}, []
+    for sure, text in words.items():
+        arms = [f"{arm} (factor {mean:.2f})" for arm, (holds, mean, _) in grown.items() if holds is sure]
+        topics += [f"{text} {' and '.join(arms)}"] if arms else []
+    parts = {"growth at the paper's size": paper_size.WHERE, "whether it is of order 2 before a rise": "order 2"}
+    undecided = [part for part, what in parts.items() if any(what in s.what and s.holds is None for s in statements)]
+    arm = _OF_THE_PAPER if _OF_THE_PAPER in grown else next(iter(grown))
+    answer = f"In the toy zeta {', '.join(topics)}." + f" Undecided: {' and '.join(undecided)}." * bool(undecided)
+    return answer, f"{arm}: factor {grown[arm][1]:.2f}, p {grown[arm][2]:.2g}"
 
 
 @check(
@@ -226,9 +115,10 @@ def actions(context: Context) -> Evidence:
     """
     table = context.json("interventions.json")
     claimed = ("LN in FP32", "activations bfloat16, everywhere", "activations bfloat16, forward")
-    statements = []
+    statements, delays = [], []
     for row in interventions.rows(table):
         if row.name in claimed and row.p is not None and row.delay is not None:
+            delays.append((row.delay[0], row.name, row.p))
             sure = row.arm.runs >= FEWEST and row.p < ACTION_LEVEL
             what = f"{row.name}: averts or delays the rise of the loss"
             statements.append(Statement(what, row.delay[0] > 0 if sure else None, row.numbers))
@@ -241,7 +131,14 @@ def actions(context: Context) -> Evidence:
         "one that would not, is not known. A switch of precision in the middle of a run is a shock of its own."
     )
     configuration = {"study": table["study"], "base": table["base"], "seeds": seeds, **table["plan"]}
-    return Evidence(statements=tuple(statements), note=note, configuration=configuration)
+    delay, name, p = max(delays, default=(0.0, "", 1.0))
+    answer = (
+        f"Undecided in the toy and at the paper's size: of the toy {len(seeds)} seeds were acted on ({FEWEST} are "
+        f"needed). In {table['base']} the longest delay is {delay:.0f} steps, with {name} (p {p:.2g} after Holm)."
+    )
+    open_ = bool(delays) and all(s.holds is None for s in statements)
+    number = f"{name}: p {p:.2g}" if delays else ""
+    return Evidence((), tuple(statements), note, configuration, answer if open_ else "", number)
 
 
 @check("I8", needs=("ablations.json",), command=_run("ablations"))
@@ -267,7 +164,21 @@ def ablations(context: Context) -> Evidence:
         numbers += "" if comparable else "; a hundredfold rise is still below 0.02 there, so these are not excursions"
         statements.append(Statement(what, test.comes_sooner if sure else None, numbers))
     statements.append(paper_size.variants(context))
-    return Evidence(statements=tuple(statements), note=report.note(table), configuration=settings(table))
+    normed = [
+        f"{a.events} of {a.runs} runs with {what.split()[0]} (FP32 {b.events})"
+        for what, (a, b) in times.items()
+        if "with layer norm: E2M1" in what
+    ]
+    p = min((test.p for test in found.values() if test.p is not None), default=1.0)
+    answer = (
+        f"With layer norm E2M1 jumps in {' and in '.join(normed)}. Undecided: whether any of {len(found)} comparisons "
+        "is a difference, and E4M3 at the paper's size."
+    )
+    open_ = bool(normed) and all(s.holds is None for s in statements)
+    return Evidence(
+        statements=tuple(statements), note=report.note(table), configuration=settings(table),
+        answer=answer if open_ else "", number=f"least p {p:.2g}",
+    )  # fmt: skip
 
 
 def clamped_block(steps: int = 260, rate: float = 1e-3, seed: int = 1) -> dict[str, Any]:
@@ -330,7 +241,11 @@ def dead_zone_in_a_run(context: Context) -> Evidence:
         "seed": 1,
         "block": "layer 0, 32 to 63",
     }
-    return Evidence(statements=statements, configuration=configuration)
+    answer = (
+        f"A clamped block reads 0.875 for {crossing} steps while its weights keep moving, and then jumps by "
+        f"{100 * jump:.1f} % in one step, as derived."
+    )
+    return judged.answered(Evidence((), statements, "", configuration), answer, f"{100 * jump:.1f} % in one step")
 
 
 def _after(jumps: Any, x: float) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -40,16 +41,22 @@ class Commands(typer.core.TyperGroup):  # type: ignore[misc]
 
 
 class Command(typer.core.TyperCommand):  # type: ignore[misc]
-    """One of them; its errors name what can be typed, and of an option given twice neither is dropped."""
+    """One of them; its errors name what can be typed. An option given twice and an empty path raise ValueError."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """What was typed."""
-        _, _, typed = self.make_parser(ctx).parse_args(args=list(args))
+        values, _, typed = self.make_parser(ctx).parse_args(args=list(args))
         for parameter in typed:
             is_single = parameter.param_type_name == "option" and not (parameter.multiple or parameter.is_flag)
             if is_single and typed.count(parameter) > 1:
                 raise ValueError(f"Option {name_of(parameter)} must be given once, not {typed.count(parameter)} times.")
-        return super().parse_args(ctx, args)  # type: ignore[no-any-return]
+        rest: list[str] = super().parse_args(ctx, args)
+        for parameter in typed:
+            if values[parameter.name] == "" and isinstance(ctx.params.get(parameter.name), Path):
+                is_option = parameter.param_type_name == "option"
+                name = f"Option {name_of(parameter)}" if is_option else parameter.metavar or parameter.name.upper()
+                raise ValueError(f"{name} must be the path of a file or a folder, not ''.")
+        return rest
 
     def invoke(self, ctx: Any) -> Any:
         """Run it."""

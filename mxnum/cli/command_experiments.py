@@ -54,7 +54,7 @@ def run(
         typer.Option("--set", metavar="NAME=VALUE", help="Change a number of every arm, as in steps=200."),
     ] = None,
 ) -> None:
-    """Run a study, or continue one: `run quick` has four arms, six seeds each, and takes minutes.
+    """Run a study, or continue one: `run quick` has three arms, sixteen seeds each, and takes minutes.
 
     Runs that are on disk are not run again; the same command continues after Ctrl-C or a failure (with --first-seed
     instead of --fresh, which draws others). Exit status 0: all runs are there; 1: some failed; 130: interrupted.
@@ -70,16 +70,16 @@ def run(
     chosen = studies.get(study)
     if fresh and first_seed is not None:
         raise errors.exclusive("fresh", "first_seed")
-    recorded = studies.FIRST_SEED if first_seed is None else first_seed
+    recorded = chosen.first_seed if first_seed is None else first_seed
     first = secrets.randbelow(10**6) * 100 if fresh else recorded
-    root = runs if first == studies.FIRST_SEED else runs / f"seeds-{first}"
+    root = runs if first == chosen.first_seed else runs / f"seeds-{first}"
     folder = results or root / "results"
     again = f"the same command with --first-seed {first} instead of --fresh" if fresh else "the same command"
     try:
         with ended_by_signals():
             outcome = run_study(
                 chosen, root, arms=[name.strip() for name in arms.split(";")] if arms else None, seeds=seeds,
-                first_seed=first, changes=dict(_change(text) for text in changes or []), processes=processes,
+                first_seed=first, changes=_changes(changes or []), processes=processes,
                 stack=stack, niceness=nice, scheduler=scheduler, machine=machine,
             )  # fmt: skip
     except KeyboardInterrupt:
@@ -219,6 +219,15 @@ def cost(
         found = measure(base.but(precision=uniform_precision(name)), runs=stack)
         share, bf16 = found["quantization"], found["bfloat16 step"]
         print(f"{name}: step {found['step']:.2f} x its products ({bf16:.2f} in bfloat16), quantization {share:.1%}")
+
+
+def _changes(texts: list[str]) -> dict[str, Any]:
+    """Return what ``--set`` changes; raise ValueError for a field that is set twice."""
+    changes: dict[str, Any] = {}
+    for name, value in map(_change, texts):
+        if changes.setdefault(name, value) != value:
+            raise ValueError(f"Option --set must give {name!r} once, not as {changes[name]} and {value}.")
+    return changes
 
 
 def _change(text: str) -> tuple[str, Any]:

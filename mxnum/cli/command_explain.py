@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
+from decimal import Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -106,9 +109,10 @@ def bits_array(bits: list[int], source: Any) -> Any:
 
 
 def parsed(text: str, source: Any, argument: str = "values") -> int:
-    """The bit pattern of a number that was typed: decimal, hexadecimal float, or ``bits:`` and hexadecimal digits."""
-    import numpy as np
+    """Return the bit pattern of a typed number: decimal, hexadecimal float, or ``bits:`` and hexadecimal digits.
 
+    The number that is written is rounded once, to `source`.
+    """
     from mxnum import reference
 
     if text.startswith("bits:"):
@@ -123,10 +127,30 @@ def parsed(text: str, source: Any, argument: str = "values") -> int:
         negative = text.strip().startswith("-")
         code: int = reference.encode(float("nan"), source, overflow="ieee")
         return code | (1 << (source.bits - 1)) if negative else code
-    found = int(reference.encode(np.float64(value).item(), source, overflow="ieee"))
-    if found == reference.encode(math.copysign(math.inf, value), source, overflow="ieee") and "inf" not in text.lower():
-        raise ValueError(f"Argument {argument!r} must be numbers in the range of {source.name}, or inf, not {text!r}.")
+    is_named = "inf" in text.lower()
+    exact = value if is_named or value in (0, math.inf, -math.inf) else _exactly(text)
+    found = int(reference.encode(exact, source, overflow="ieee"))
+    magnitude = found % (1 << (source.bits - 1))
+    is_zero = re.fullmatch(r"[0.]*", re.split("[ep]", _digits(text))[0]) is not None
+    if not is_named and (magnitude == source.infinity_code or (magnitude == 0 and not is_zero)):
+        accepted = f"numbers in the range of {source.name}, or {'inf' if magnitude else '0'}"
+        raise ValueError(f"Argument {argument!r} must be {accepted}, not {text!r}.")
     return found
+
+
+def _digits(text: str) -> str:
+    """Return a typed number in small letters, without sign, spaces, underscores and ``0x``."""
+    return text.strip().lower().lstrip("+-").removeprefix("0x").replace("_", "")
+
+
+def _exactly(text: str) -> Fraction:
+    """Return the number that is written, which float64 can hold but for rounding."""
+    if "0x" not in text.lower():
+        return Fraction(Decimal(text))
+    significand, _, power = _digits(text).partition("p")
+    whole, _, part = significand.partition(".")
+    exact = int(whole + part, 16) * Fraction(2) ** (int(power) - 4 * len(part))
+    return -exact if text.strip().startswith("-") else exact
 
 
 def _hexadecimal(argument: str, text: str, bits: int) -> int:

@@ -104,12 +104,16 @@ def fit(
 
 def _conditions(option: str, given: list[str] | None) -> dict[str, str]:
     """COLUMN=VALUE pairs."""
-    conditions = {}
+    conditions: dict[str, str] = {}
     for text in given or ():
         column, sign, value = text.partition("=")
         if not sign:
             raise ValueError(f"Option --{option} must be written COLUMN=VALUE, not {text!r}.")
-        conditions[column.strip()] = value.strip()
+        column, value = column.strip(), value.strip()
+        if conditions.setdefault(column, value) != value:
+            raise ValueError(
+                f"Option --{option} must give {column!r} once, not as {conditions[column]!r} and {value!r}."
+            )
     return conditions
 
 

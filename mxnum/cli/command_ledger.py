@@ -12,7 +12,7 @@ from mxnum.cli import options
 
 
 def ledger(
-    only: Annotated[str | None, typer.Option(metavar="IDS", help="Only these claims, as in I6,I7; no page.")] = None,
+    only: Annotated[str | None, typer.Option(metavar="IDS", help="Only these claims, as in I6c,I7; no page.")] = None,
     results: Annotated[
         Path | None, typer.Option(help="Folder of results files of training runs (default: docs/results).")
     ] = None,
@@ -30,9 +30,8 @@ def ledger(
 
     Examples: `mxnum ledger`; `mxnum ledger --only I1,M4`; `mxnum ledger --out page.md`.
     """
-    from mxnum import errors
-    from mxnum.claims import CLAIMS
     from mxnum.claims.evidence import Verdict
+    from mxnum.claims.ledger import chosen
     from mxnum.claims.page import PAGE, headed, markdown
     from mxnum.claims.registry import reproduce
     from mxnum.cli.console import print_json
@@ -41,7 +40,7 @@ def ledger(
     from mxnum.files import written_whole
 
     check_output("Option --out", out, force)
-    ids = None if only is None else [errors.choose("only", id.strip().upper(), tuple(CLAIMS)) for id in only.split(",")]
+    ids = None if only is None else chosen("only", only.split(","))
     if results is not None and not results.is_dir():
         raise ValueError(f"Option --results must be a folder, not {str(results)!r}.")
     page = out or Path(PAGE)

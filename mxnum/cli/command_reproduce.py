@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="What minutes can decide (the default).")] = False,
     full: Annotated[bool, typer.Option("--full", help="All that can be decided; many hours.")] = False,
-    only: Annotated[str | None, typer.Option(metavar="IDS", help="Only these claims, as in I6,I7.")] = None,
+    only: Annotated[str | None, typer.Option(metavar="IDS", help="Only these claims, as in I6c,I7.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the report and the data.")] = Path(
         "reproduce"
     ),
@@ -36,10 +36,10 @@ def reproduce(
     is refused. Exit status 0: done, whatever the verdicts; 1: a check or a training run failed; 130: interrupted, with
     a report of what is there.
 
-    Examples: `mxnum reproduce --quick`; `mxnum reproduce --only I6,M4 --out mine`; `mxnum reproduce --full --only B2`.
+    Examples: `mxnum reproduce --quick`; `mxnum reproduce --only I6c,M4 --out mine`; `mxnum reproduce --full --only B2`.
     """
     from mxnum import errors
-    from mxnum.claims import CLAIMS
+    from mxnum.claims.ledger import chosen
     from mxnum.claims.reproduction import reproduce_into
     from mxnum.cli.console import print_json
     from mxnum.cli.main import DIFFERS, INTERRUPTED
@@ -47,7 +47,7 @@ def reproduce(
 
     if quick and full:
         raise errors.exclusive("quick", "full")
-    ids = None if only is None else [errors.choose("only", id.strip().upper(), tuple(CLAIMS)) for id in only.split(",")]
+    ids = None if only is None else chosen("only", only.split(","))
     with ended_by_signals(), watching() as watch:
         found = reproduce_into(out, ids, full=full, fresh=fresh, processes=processes, watch=watch)
     if as_json:

@@ -27,7 +27,8 @@ def verify(
     """Compare an implementation's answers with the right ones, and say in words what differs.
 
     Exit status 0: no difference that legitimate choices do not explain; 1: there are such differences; 2: the answers
-    cannot be read or stop too early. Choices: overflow, infinity, minus_zero, nan_code, nonfinite, nan_block_codes,
+    cannot be read, are too few or too many, or (with --strict) nothing says which there must be. Digits x and z of
+    a simulator are wrong answers. Choices: overflow, infinity, minus_zero, nan_code, nonfinite, nan_block_codes,
     zero_scale, sr_bits, sr_fraction, most_negative, nan_element.
 
     Examples: `mxnum vectors encode | ./mine | mxnum verify`; `mxnum verify answers.txt --accept minus_zero,overflow`.
@@ -49,3 +50,5 @@ def verify(
         print(report.text())
     if not report.conforms or (strict and not report.is_equal):
         raise typer.Exit(DIFFERS)
+    if strict and report.unchecked:
+        raise ValueError(f"Option --strict needs to know the cases (--vectors). {report.unchecked}")

@@ -92,17 +92,16 @@ def chosen(names: list[str], tensor: str | None) -> str:
 
 
 def as_floats(array: Any, where: str, as_dtype: str | None = None) -> Array:
-    """The array if its elements are of a type that can be quantized; two raw bytes may be read as bfloat16."""
+    """Return the array if its type can be quantized; elements of two bytes other than float16 may be bfloat16."""
     result: Array = array
     if as_dtype is not None:
         errors.choose("as", as_dtype, ("bfloat16",))
-        if result.dtype.itemsize != 2:
-            raise ValueError(
-                f"File {where!r} must have elements of 2 bytes to be read as bfloat16, not {result.dtype}."
-            )
+        if result.dtype.itemsize != 2 or result.dtype == np.float16:
+            accepted = "elements of 2 bytes, and not float16, to be read as bfloat16"
+            raise ValueError(f"File {where!r} must have {accepted}, not {result.dtype}.")
         import ml_dtypes
 
-        result = result.view(ml_dtypes.bfloat16)
+        result = result.astype(result.dtype.newbyteorder("="), copy=False).view(ml_dtypes.bfloat16)
     if result.dtype.name not in FLOATS:
         hint = " (bfloat16? add --as bfloat16)" if result.dtype.kind == "V" and result.dtype.itemsize == 2 else ""
         raise ValueError(f"File {where!r} must hold {errors.joined(FLOATS)}, not {result.dtype.name}{hint}.")

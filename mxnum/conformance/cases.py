@@ -8,6 +8,7 @@ import numpy as np
 
 from mxnum import by_numpy, errors
 from mxnum.conformance import dots, float_scale_cases, grid
+from mxnum.conformance.covered import has_nan
 from mxnum.conformance.expected import as_floats, scaled, tensor_scales, unsigned, with_tensor
 from mxnum.conformance.few_values import few_values
 from mxnum.conformance.randomness import Words
@@ -22,16 +23,21 @@ BATCH = 8192
 
 
 def cases(task: Task, *, level: int = 1, seed: int = 0, count: int | None = None) -> Iterator[Columns]:
-    """The inputs of the cases, in batches. Level 1 has as many as it has; `count` shortens or lengthens level 2."""
+    """Return the inputs of the cases, in batches. Level 1 has as many as it has; `count` shortens or lengthens level 2.
+
+    A NaN for which an element without NaN has no answer is tried at level 1 alone.
+    """
     errors.require(level in (1, 2), "level", "1 or 2 (level 3 is check_arrays)", level)
     errors.integer("seed", seed, 0, (1 << 64) - 1)
     if level == 1:
         if count is not None:
             raise ValueError("Argument 'count' must be left out at level 1, whose cases are fixed.")
-        whole = with_tensor(task, without_nan(task, _level_1(task, Words(seed))))
-        total = len(next(iter(whole.values())))
-        for start in range(0, total, BATCH):
-            yield {name: column[start : start + BATCH] for name, column in whole.items()}
+        whole = with_tensor(task, _level_1(task, Words(seed)))
+        # A function may raise for NaNs that have no answer: their cases come last, in batches of their own.
+        last = has_nan(task, whole) & (not task.takes_nan)
+        for rows in (np.flatnonzero(~last), np.flatnonzero(last)):
+            for start in range(0, len(rows), BATCH):
+                yield {name: column[rows[start : start + BATCH]] for name, column in whole.items()}
         return
     left = number_of_cases(task, level=2, count=count)
     words = Words(seed)
@@ -105,15 +111,14 @@ def _numbers(task: Task) -> Array:
     """
     source = task.source
     if source.bits == 16:
-        every = np.arange(1 << 16, dtype=np.uint16)
-        return every[task.takes_nan | ~np.isnan(grid.as_magnitudes(every, source))]
+        return np.arange(1 << 16, dtype=np.uint16)
     lowest = source.emin - source.mantissa_bits
     powers = np.ldexp(1.0, np.arange(max(lowest, -1074), source.emax + 1))
     points = np.concatenate([grid.points(task.element), powers, powers[1:] * 1.5])
     with np.errstate(over="ignore"):
         points = points[points <= float(source.max)]
     near = grid.with_neighbours(grid.narrowed(points, source), source, reach=2)
-    return np.concatenate([near, grid.special_patterns(source, nan=task.takes_nan)])
+    return np.concatenate([near, grid.past_midpoints(task.element, source), grid.special_patterns(source)])
 
 
 def _anchors(task: Task) -> tuple[Array, Array]:
@@ -138,7 +143,8 @@ def _anchors(task: Task) -> tuple[Array, Array]:
         source.max_code - 1,
     ]
     bits = np.concatenate([grid.narrowed(values, source).astype(np.int64), np.array(extremes)])
-    bits = np.unique(np.concatenate([bits - 1, bits, bits + 1]))
+    around = grid.around_thresholds(element, source, [element.emax + 2, element.emax - 9])
+    bits = np.unique(np.concatenate([bits - 1, bits, bits + 1, around]))
     bits = bits[(bits >= 0) & (bits <= source.max_code)].astype(f"u{source.bits // 8}")
     return bits, floor_codes(task, bits)
 
@@ -159,6 +165,7 @@ def _blocks(task: Task, words: Words) -> Array:
     rows = []
     for anchor, code in zip(anchors.tolist(), codes.tolist(), strict=True):
         near = grid.with_neighbours(grid.narrowed(np.ldexp(points, code - 127), task.source), task.source)
+        near = np.concatenate([near, grid.past_midpoints(task.element, task.source, code - 127)])
         near = near[(near & near.dtype.type((1 << (task.source.bits - 1)) - 1)) <= anchor]
         # All the boundaries around scale 1, a sample of them elsewhere.
         count = max(1, -(-len(near) // max(1, k - 1))) if code in (126, 127, 128) else 2
@@ -191,6 +198,8 @@ def _scale_blocks(task: Task, words: Words) -> Array:
         values = np.ldexp(fractions[None, :], exponents[:, None]).ravel()
     values = values[(values <= float(source.max)) & (values > 0)]
     near = grid.with_neighbours(grid.narrowed(values, source), source)
+    around = grid.around_thresholds(task.element, source, [task.element.emax + 2, task.element.emax - 9])
+    near = np.concatenate([near, grid.with_neighbours(around, source, reach=0)])
     rest = words.patterns(source, (len(near), k))
     limit = near & near.dtype.type((1 << (source.bits - 1)) - 1)
     magnitude = rest & rest.dtype.type((1 << (source.bits - 1)) - 1)

@@ -10,6 +10,7 @@ import numpy as np
 from mxnum import errors
 from mxnum.conformance.answers import SCALES, answers_of
 from mxnum.conformance.cases import cases
+from mxnum.conformance.covered import has_nan
 from mxnum.conformance.judge import BUG, judge
 from mxnum.conformance.report import Case, Profile, Report
 from mxnum.conformance.task import Columns, known, make_task
@@ -97,15 +98,29 @@ def check(
     task = make_task(operation, format, **known(modes))
     arrays, scales = chosen(arrays), errors.choose("scales", scales, SCALES)
     judge_of_all = Judge(task, Profile.of(accept))
-    number = 1
-    for inputs in cases(task, level=level, seed=seed, count=count):
-        judge_of_all.add(inputs, answers_of(function, task, inputs, arrays, scales), number)
-        number += len(next(iter(inputs.values())))
+    judge_all(judge_of_all, function, cases(task, level=level, seed=seed, count=count), arrays, scales)
     report = judge_of_all.report()
     if report.bugs or (strict and not report.is_equal):
         smallest, note = _smallest(function, report, arrays, scales) if shrink else (None, "")
         raise ConformanceError(report, smallest, note)
     return report
+
+
+def judge_all(
+    judge_of_all: Judge, function: Callable[..., Any], batches: Iterable[Columns], arrays: str, scales: str
+) -> None:
+    """Call a function with all cases and judge its answers. It may raise for NaNs for which there is no answer."""
+    task, number = judge_of_all.task, 1
+    for inputs in batches:
+        try:
+            answers = answers_of(function, task, inputs, arrays, scales)
+        except Exception as problem:
+            if task.takes_nan or not has_nan(task, inputs).all():
+                raise
+            judge_of_all.coverage.refused = type(problem).__name__
+            continue
+        judge_of_all.add(inputs, answers, number)
+        number += len(next(iter(inputs.values())))
 
 
 def _smallest(function: Callable[..., Any], report: Report, arrays: str, scales: str) -> tuple[Case | None, str]:

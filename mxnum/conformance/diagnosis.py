@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from mxnum.conformance.answers import fits
+from mxnum.conformance.covered import has_nan
 from mxnum.conformance.expected import expected, is_nan_scale, scaled, tensor_scales
 from mxnum.conformance.grid import as_magnitudes
-from mxnum.conformance.hypotheses import Hypothesis, hypotheses, pairs, stuck_bits
+from mxnum.conformance.hypotheses import ZEROS, Hypothesis, hypotheses, pairs, right, stuck_bits
 from mxnum.conformance.judge import BUG, LABELS, UNJUDGED, class_names, classify, wrong_codes
 from mxnum.conformance.task import Columns, Field, Task
 from mxnum.dtypes import Array, code_dtype
@@ -43,6 +44,8 @@ class Explanation:
     at_any_scale: bool = True
     #: If not all: the classes whose cases they explain.
     classes: tuple[str, ...] = ()
+    #: Other answers that the hypothesis would change, and that are not what it gives.
+    contradicted: int = 0
 
     @property
     def claim(self) -> str:
@@ -63,7 +66,12 @@ class Explanation:
             "codes": f"the right codes of {self.right} blocks (those of NaN or with a wrong scale are not counted)",
         }.get(self.field, f"the {self.right} right ones")
         rest = f", and so are {right}" if self.right else ""
-        return f"{self.claim[0].upper()}{self.claim[1:]}{rest}."
+        return f"{self.claim[0].upper()}{self.claim[1:]}{rest}{self.doubt}."
+
+    @property
+    def doubt(self) -> str:
+        """Say how many other answers contradict the claim."""
+        return f"; but {self.contradicted} other answers contradict that" if self.contradicted else ""
 
 
 @dataclass
@@ -97,6 +105,11 @@ class Diagnosis:
 
     def add(self, inputs: Columns, answers: Columns, labels: Columns) -> None:
         """Take a batch into account. Hypotheses cost time, so that none is tried before there is a bug."""
+        if not self.task.takes_nan:  # no hypothesis says what NaN becomes in an element without NaN
+            known = ~has_nan(self.task, inputs)
+            inputs, answers, labels = (
+                {name: column[known] for name, column in columns.items()} for columns in (inputs, answers, labels)
+            )
         if any(wrong_codes(found).any() for found in labels.values()):
             self._start()
         if self._alive is not None:
@@ -114,15 +127,8 @@ class Diagnosis:
     def _try(self, inputs: Columns, answers: Columns, labels: Columns) -> None:
         assert self._alive is not None
         for output in self.task.outputs:
-            name = output.name
-            found, given = labels[name], inputs
-            judged = (found != UNJUDGED).all(axis=1)
-            if name == "codes":  # codes are judged for their scale; where that is wrong, they are tried all the same
-                scale = answers["scale"]
-                finite = np.isfinite(as_magnitudes(inputs["x"], self.task.source)).all(axis=1)
-                bits = self.task.scale_bits
-                judged |= (fits(scale, bits) & ~is_nan_scale(self.task, scale))[:, 0] & finite
-                given = {**inputs, "scale": np.where(fits(scale, bits), scale, 0).astype(code_dtype(bits))}
+            name, found = output.name, labels[output.name]
+            judged, given = self._judged(output, inputs, answers, labels)
             bug = judged & wrong_codes(found).any(axis=1)
             together = np.bitwise_or.reduce(np.where(found == UNJUDGED, 0, found), axis=1)
             self._wrong[name].update(together[together != 0].tolist())
@@ -139,9 +145,22 @@ class Diagnosis:
                     or self._agrees(tried, output, some, mine, of_rows, count=rows is not first)
                 ]
 
+    def _judged(self, output: Field, inputs: Columns, answers: Columns, labels: Columns) -> tuple[Array, Columns]:
+        """Return the rows on which hypotheses about a field are tried, and what their answers are made from."""
+        judged = (labels[output.name] != UNJUDGED).all(axis=1)
+        if output.name != "codes":
+            return judged, inputs
+        # Codes are judged for their scale; where that is wrong, they are tried all the same.
+        scale, bits = answers["scale"], self.task.scale_bits
+        finite = np.isfinite(as_magnitudes(inputs["x"], self.task.source)).all(axis=1)
+        judged |= (fits(scale, bits) & ~is_nan_scale(self.task, scale))[:, 0] & finite
+        return judged, {**inputs, "scale": np.where(fits(scale, bits), scale, 0).astype(code_dtype(bits))}
+
     def _agrees(self, tried: _Tried, output: Field, inputs: Columns, got: Array, labels: Array, count: bool) -> bool:
         """Whether a hypothesis gives these answers, but for choices."""
         theirs = tried.hypothesis.answer(self.task, inputs)
+        if self._differs(output, inputs, got, labels, theirs).any():
+            return False
         differs = np.asarray(got != theirs)
         if output.name == "codes" and "padding" in inputs:  # short blocks of an array: what fills them is no answer
             differs &= ~inputs["padding"]
@@ -151,8 +170,6 @@ class Diagnosis:
         lost_sign = plain & (got == 0) & (theirs == self._minus_zero(output))
         other_nan = plain & self._is_nan(output, got) & self._is_nan(output, theirs)
         lowest = plain & self._is_most_negative(output, inputs, got, theirs)
-        if (plain & ~lost_sign & ~other_nan & ~lowest).any():
-            return False
         if count:
             tried.misses["most_negative"] += int(lowest.sum())
             tried.elsewhere |= bool((differs & unjudged).any())
@@ -162,6 +179,15 @@ class Diagnosis:
             for name, bit in LABELS.items():
                 tried.misses[name] += int((differs & ((open_to & bit) != 0)).sum())
         return True
+
+    def _differs(self, output: Field, inputs: Columns, got: Array, labels: Array, theirs: Array) -> Array:
+        """Return where answers differ from those of a hypothesis, and not by choice."""
+        differs = np.asarray(got != theirs) & (labels != UNJUDGED) & ((labels & ~BUG) == 0)
+        if output.name == "codes" and "padding" in inputs:
+            differs &= ~inputs["padding"]
+        lost_sign = (got == 0) & (theirs == self._minus_zero(output))
+        other_nan = self._is_nan(output, got) & self._is_nan(output, theirs)
+        return np.asarray(differs & ~lost_sign & ~other_nan & ~self._is_most_negative(output, inputs, got, theirs))
 
     def _minus_zero(self, output: Field) -> int:
         """The code of -0; for what has none, a number that is no code."""
@@ -203,7 +229,42 @@ class Diagnosis:
             for field_name in sorted(fields):
                 joined = _joined({name: one for name, one in each if one.field == field_name})
                 found += [one for one in joined if one.wrong >= FEWEST]
-        return found
+        return [self._checked(one) for one in found] if self._size <= KEPT else found
+
+    def unexplained(self, found: Collection[Explanation], inconsistent: Collection[str]) -> int:
+        """Return how many wrong answers there are besides those that are explained; 0 if none is."""
+        counts = {output.name: self._count(output, inconsistent) for output in self.task.outputs}
+        for one in found:
+            counts[one.field] -= one.wrong
+        return sum(counts.values()) if found else 0
+
+    def _checked(self, found: Explanation) -> Explanation:
+        """Return the explanation by the hypotheses that the fewest other answers contradict."""
+        counts = {name: self._contradictions(found, name) for name in found.names}
+        least = min(counts.values())
+        names = tuple(name for name in found.names if counts[name] == least)
+        return replace(found, names=names, contradicted=least)
+
+    def _contradictions(self, found: Explanation, name: str) -> int:
+        """Count the other answers that the hypothesis would change, but that are not what it gives."""
+        count = 0
+        for one in _singles(self.task):
+            if one.name != name or name == ZEROS or (one.field == found.field and not found.classes):
+                continue
+            output = next(output for output in self.task.outputs if output.name == one.field)
+            for inputs, answers, labels in self._kept:
+                judged, given = self._judged(output, inputs, answers, labels)
+                if one.field == found.field:
+                    names = np.array(class_names(self.task), object)
+                    judged &= ~np.isin(names[classify(self.task, inputs, expected(self.task, inputs))], found.classes)
+                rows = np.flatnonzero(judged)
+                got, of_rows = answers[one.field][rows], labels[one.field][rows]
+                some = {**{key: column[rows] for key, column in given.items()}, "answered": got}
+                if rows.size:
+                    theirs = one.answer(self.task, some)
+                    differs = self._differs(output, some, got, of_rows, theirs)
+                    count += int((differs & (theirs != right(self.task, some, one.field))).any(axis=1).sum())
+        return count
 
     def _again(
         self, made: Callable[[Task], Iterable[Hypothesis]], fields: Collection[str], chosen: list[Array] | None = None

@@ -95,7 +95,8 @@ def element_codes(
     """
     floats = as_floats(x, task.source)
     if task.element.nan_code is None:
-        floats = np.where(np.isnan(floats), floats.dtype.type(np.inf), floats)
+        with np.errstate(invalid="ignore"):
+            floats = np.where(np.isnan(floats), floats.dtype.type(np.inf), floats)
     asked = _settings(replace(task, nonfinite=Nonfinite.ELEMENT))
     blocks, fmt, kept = (1, max(1, x.shape[1])), task.format, tensor
     if scales is None:  # (the element alone, whatever its scales)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -11,6 +12,8 @@ from mxnum.dtypes import Array, numpy_dtype
 from mxnum.formats import ElementFormat
 from mxnum.modes import ScaleRule
 
+#: The bits that bfloat16 has less than float32, and float32 less than float64, by the bits of the wider type.
+NARROWER = {32: 16, 64: 29}
 #: Where a number lies in the grid, in the order in which a case is assigned.
 PLACES = ("NaN", "infinity", "zero", "representable", "beyond the largest", "tie", "subnormal result", "ordinary")
 
@@ -30,6 +33,21 @@ def points(element: ElementFormat) -> Array:
     far = grid[-1] * np.array([1.5, 2, 4, 1e3])
     below = grid[1] * np.exp2([-2, -3, -24, -32, -60])
     return np.unique(np.concatenate([grid, (grid[1:] + grid[:-1]) / 2, beyond, far, below]))
+
+
+def past_midpoints(element: ElementFormat, source: ElementFormat, exponent: int = 0) -> Array:
+    """Return bit patterns past each midpoint times 2**exponent: by shares of a gap, and 1.5 ulps of a narrower float.
+
+    Roundings that keep different numbers of bits below the last place of the element differ there.
+    """
+    grid = magnitudes(element)
+    gaps, middles = grid[1:] - grid[:-1], (grid[1:] + grid[:-1]) / 2
+    values = np.concatenate([middles + gaps * share for share in (3 / 8, 3 / 16, 3 / 32)])
+    past = narrowed(np.ldexp(values, exponent), source)
+    if source.bits in NARROWER:
+        at = narrowed(np.ldexp(middles, exponent), source)
+        past = np.concatenate([past, at + at.dtype.type(3 << (NARROWER[source.bits] - 1))])
+    return with_neighbours(past, source, reach=0)
 
 
 def fractions_of_rules(element: ElementFormat) -> Array:
@@ -65,6 +83,18 @@ def with_neighbours(bits: Array, source: ElementFormat, reach: int = 1) -> Array
     both = np.concatenate([around, around]).astype(f"u{source.bits // 8}")
     both[len(around) :] |= both.dtype.type(1 << (source.bits - 1))
     return both
+
+
+def around_thresholds(element: ElementFormat, source: ElementFormat, exponents: Sequence[int]) -> Array:
+    """Return bit patterns two and three ulps from thresholds of scale rules, and half an ulp of a narrower float.
+
+    A threshold that is one ulp off, and inputs that are rounded to the narrower float first, differ there.
+    """
+    fractions = np.unique([*(threshold(element, rule) for rule in ScaleRule), *fractions_of_rules(element)])
+    values = np.ldexp(fractions[None], np.array(exponents)[:, None]).ravel()
+    at = narrowed(values[values < float(source.max)], source).astype(np.int64)
+    steps = [2, 3, *[(1 << (NARROWER[source.bits] - 1)) - 1] * (source.bits in NARROWER)]
+    return np.unique(np.concatenate([at + sign * step for step in steps for sign in (-1, 1)]))
 
 
 def special_patterns(source: ElementFormat, nan: bool = True) -> Array:

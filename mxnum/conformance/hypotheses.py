@@ -32,6 +32,8 @@ _TIES = {
     "downward (ceil(x - 1/2))": Rounding.RTN,
     "to odd": Rounding.RTO,
 }
+#: What is said of answers that are all zero; one field may be so alone.
+ZEROS = "a kernel that leaves zeros"
 #: Scale rules that add one from their threshold on; the others that have one do so above it.
 _FROM_THEIR_THRESHOLD = (ScaleRule.EVEN, ScaleRule.HALF_UP)
 
@@ -73,7 +75,7 @@ def hypotheses(task: Task) -> list[Hypothesis]:
     ]
     found += [Hypothesis(name, field, made) for field, maker in makers[task.operation] for name, made in maker(task)]
     for field in task.outputs:
-        zeros = Hypothesis("a kernel that leaves zeros", field.name, _zeros)
+        zeros = Hypothesis(ZEROS, field.name, _zeros)
         found.append(zeros)
         if field.kind != "float":
             name = f"the right codes with other bits above their lowest {field.bits}"
@@ -168,6 +170,12 @@ def _elements(task: Task) -> Iterator[tuple[str, Answer]]:
                 yield f"rounding to nearest with ties {where}", _with_ties(mode)
             if task.element.nan_code is None and not task.element.integer:
                 yield "the first nearest entry of a table of values", _first_of_table
+        for step, where in ((1, "low"), (-1, "high")):
+            yield f"a table of thresholds that are one ulp too {where}", _moved(_codes, step)
+        if task.operation == "encode" or task.format.scale.power_of_two:
+            for bits in (1, 2, 3):
+                kept = f"{bits} bit{'s' * (bits > 1)} below the last place"
+                yield f"a rounder with {kept} and no sticky bit", _without_sticky(bits)
     else:
         yield from _random_bits(task)
     yield from _inputs_read_otherwise(task, _codes)
@@ -249,6 +257,39 @@ def _inputs_read_otherwise(task: Task, answer: Answer) -> Iterator[tuple[str, An
         yield "cutting to bfloat16 first (the upper 16 bits)", cut
     for name in {"float64": ["float32"], "float32": ["bfloat16", "float16"]}.get(task.source.name, []):
         yield f"rounding to {name} first", narrowed(name)
+
+
+def _moved(answer: Answer, step: int) -> Answer:
+    """Return the answers for numbers that lie so many ulps farther from zero, as a lower threshold gives."""
+
+    def moved(task: Task, inputs: Columns) -> Array:
+        x, most = inputs["x"], task.source.max_code
+        magnitude = (x & x.dtype.type((1 << (task.source.bits - 1)) - 1)).astype(np.int64)
+        finite = (magnitude > 0) & (magnitude <= most)
+        near = np.where(finite, np.clip(magnitude + step, 1, most), magnitude).astype(x.dtype)
+        return answer(task, {**inputs, "x": near | (x & x.dtype.type(1 << (task.source.bits - 1)))})
+
+    return moved
+
+
+def _without_sticky(bits: int) -> Answer:
+    """Return the codes of numbers that are cut so many bits below the last place of the element."""
+
+    def answer(task: Task, inputs: Columns) -> Array:
+        scale = inputs.get("scale")
+        y = scaled(task, inputs["x"], scale, tensor_scales(inputs))
+        finite = np.isfinite(y)
+        below, above = neighbours(np.where(finite, y, 0), task.element)
+        unit = (above - below) / (1 << bits)
+        with np.errstate(invalid="ignore"):
+            kept = np.floor(y / unit) * unit
+        kept = kept if scale is None else np.ldexp(kept, scale.astype(np.int64) - E8M0.bias)
+        x = as_floats(inputs["x"], task.source)
+        with np.errstate(all="ignore"):
+            cut = np.where(finite, np.copysign(kept, x.astype(np.float64)).astype(x.dtype), x)
+        return _codes(task, {**inputs, "x": as_bits(cut, task.source)})
+
+    return answer
 
 
 def _with_ties(mode: Rounding) -> Answer:
@@ -344,6 +385,9 @@ def _scales(task: Task) -> Iterator[tuple[str, Answer]]:
             written, meant = (">", ">=") if rule in _FROM_THEIR_THRESHOLD else (">=", ">")
             name = f"`{written}` for `{meant}` in scale rule {rule}"
             yield name, compared_otherwise(rule)
+    if task.scale_rule not in (ScaleRule.FLOOR, ScaleRule.FLOOR_PLUS_ONE):
+        for step, where in ((1, "one ulp too low"), (-1, "one ulp too high"), (2, "two ulps too low")):
+            yield f"a threshold of scale rule {task.scale_rule} that is {where}", _moved(scale, step)
     for rule in others:
         if rule in _SELDOM:  # likelier it is a comparison that is wrong
             yield f"scale rule {rule}", by_rule(rule)

@@ -161,11 +161,14 @@ def _settle_nan(task: Task, x: Array, got: Array, labels: Array, tallies: dict[s
         return
     negative = (x >> (task.source.bits - 1)) != 0
     labels[nan] = BUG
+    if not task.takes_nan:  # the definition of `encode`, which cannot raise
+        labels[nan & (got == task.element.max_code)] = 0
     for name, (positive_code, negative_code) in nan_codes(task.element).items():
         followed = nan & (got == np.where(negative, negative_code, positive_code))
-        labels[followed] = LABELS["nan_element"]
+        by_choice = followed & (labels != 0)
+        labels[by_choice] = LABELS["nan_element"]
         tally = tallies.setdefault(f"nan_element ({name})", Consistency())
-        tally.followed += int(followed.sum())
+        tally.followed += int(by_choice.sum())
         tally.kept += int((nan & ~followed).sum())
     for code, count in zip(*np.unique(got[nan], return_counts=True), strict=True):
         tallies.setdefault(f"{NAN_BECAME}{int(code)}", Consistency()).followed += int(count)

@@ -48,9 +48,13 @@ class Case:
     answers: Columns
     want: Columns
     part: str | None = None
+    #: The answer as it was written, if it has unknown bits.
+    written: str = ""
 
     def body(self, task: Task) -> str:
         """The difference in words."""
+        if self.written:
+            return words.describe_unknown(task, self.inputs, self.written, self.want)
         return words.describe(task, self.inputs, self.answers, self.want)
 
     def text(self, task: Task) -> str:
@@ -100,6 +104,15 @@ class Report:
     arrangements: list[str] = field(default_factory=list)
     #: Where some are wrong: the stacks of `mxnum.stacks` that compute all of them so.
     stacks: tuple[str, ...] = ()
+    #: Why other or missing cases would go unnoticed, where they would.
+    unchecked: str = ""
+    #: Wrong answers with unknown bits, as logic simulators print them.
+    unknown: int = 0
+    #: What the cases cover, in a sentence; and the exception that a function raises for NaNs without an answer.
+    tried: str = ""
+    #: Wrong answers (scales and codes count apart) besides those that are explained; 0 if none is.
+    unexplained: int = 0
+    refused: str = ""
 
     @property
     def conforms(self) -> bool:
@@ -119,14 +132,20 @@ class Report:
         differing = sum(self.choices.values())
         head = f"{task.operation}, {task.format.name}: {what}"
         lines = [f"{head}, {self.cases - self.bugs - differing} right, {differing} by choice, {self.bugs} wrong."]
+        lines[0] += f" {self.tried}" if self.tried else ""
+        lines += [self.unchecked] if self.unchecked else []
         for name, count in sorted(self.choices.items()):
             lines.append(f"Choice {name} ({count} cases): {_sentence(name)}.")
             lines += [f"  e.g. {self.examples[name].text(task)}"] if name in self.examples else []
-        if self.nan_became:
+        if self.nan_became and (self.bugs or self.choices):
             lines.append(f"NaN became {', '.join(f'{code} {count} times' for code, count in self.nan_became.items())}.")
         for name, (followed, kept) in sorted(self.inconsistent.items()):
             others = f"but {kept} others that could do not"
             lines.append(f"{followed} answers follow the choice {name}, {others}: all count as wrong.")
+        if self.unknown:
+            lines.append(
+                f"{self.unknown} of the wrong answers have unknown bits (X or Z), which no explanation covers."
+            )
         if self.bugs:
             lines += self._array_lines()
             if self.stacks:
@@ -141,6 +160,7 @@ class Report:
             lines += ["Wrong by part: " + _counts(self.parts)] if self.parts else []
             lines += self.causes
             lines += [explanation.sentence() for explanation in self.explanations if explanation.classes]
+            lines += [f"{self.unexplained} other wrong answers are not explained."] if self.unexplained else []
         return "\n".join(lines)
 
     def _array_lines(self) -> list[str]:
@@ -166,7 +186,10 @@ class Report:
             **self.task.header(),
             "profile": self.profile.name,
             "cases": self.cases,
+            "tried": self.tried,
+            "unchecked": self.unchecked,
             "bugs": self.bugs,
+            "unknown": self.unknown,
             "choices": self.choices,
             "inconsistent": self.inconsistent,
             "nan became": self.nan_became,
@@ -174,11 +197,13 @@ class Report:
             "parts": self.parts,
             "failures": [case.text(self.task) for case in self.failures],
             "explanations": [explanation.sentence() for explanation in self.explanations],
+            "unexplained": self.unexplained,
             "stacks": list(self.stacks),
             "causes": self.causes,
             "arrays": [vars(array) for array in self.arrays],
             "arrangements": self.arrangements,
             "conforms": self.conforms,
+            "equal": self.is_equal,
         }
 
 

@@ -29,7 +29,7 @@ st = errors.package("hypothesis.strategies", "test")
 def _element(format: str | MXFormat | ElementFormat) -> ElementFormat:
     if isinstance(format, MXFormat):
         return format.element
-    if isinstance(format, str) and format in formats.names():
+    if isinstance(format, str) and (format in formats.names() or ":" in format):
         return formats.get(format).element
     return formats.element(format)
 

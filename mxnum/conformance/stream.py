@@ -14,11 +14,12 @@ from mxnum.conformance.cases import cases, number_of_cases
 from mxnum.conformance.expected import expected, tensor_scales
 from mxnum.conformance.report import Profile, Report
 from mxnum.conformance.task import DECIDES, Columns, Field, Task
+from mxnum.conformance.text import Incomplete
 from mxnum.conformance.verdict import Judge
 from mxnum.dtypes import Array
 
-#: Lines of headers that say what was asked.
-TASK = ("operation", "format", "block", "source", "result", *DECIDES)
+#: Lines of headers that say what was asked, and with which cases.
+ASKED = ("operation", "format", "block", "source", "result", *DECIDES, "level", "seed")
 Advance = Callable[[int], object]
 
 
@@ -44,10 +45,14 @@ def write_vectors(
 
 
 def answer_vectors(cases: BinaryIO, out: BinaryIO, *, advance: Advance = lambda done: None) -> int:
-    """Write cases of your own, a header and inputs as `verify` reads them, with right answers; returns their number."""
+    """Write cases of your own, a header and inputs as `verify` reads them, with right answers; returns their number.
+
+    The header states the number of cases if that of the input does; otherwise the last line does.
+    """
     reader = text.Reader(cases)
     task, total = Task.from_header(reader.header), 0
-    out.write(text.header_lines(task, answers="yes"))
+    stated = reader.header.get("cases", text.BELOW)
+    out.write(text.header_lines(task, cases=stated, answers="yes"))
     for first, lines in reader.chunks():
         inputs = _checked(text.parse_lines(task.inputs, lines, first), first)
         out.write(text.format_lines((*task.inputs, *task.outputs), {**inputs, **expected(task, inputs)}))
@@ -55,17 +60,12 @@ def answer_vectors(cases: BinaryIO, out: BinaryIO, *, advance: Advance = lambda 
         total += len(lines)
     if total == 0:
         raise Incomplete("There must be at least one case below the header; there is none.")
-    count = reader.header.get("cases", "")
-    if count.isdecimal() and total != int(count):
-        raise Incomplete(
-            f"There must be {count} cases, as the header says, not {total}; cases of your own need no line "
-            "'# cases: ...'."
-        )
+    count = reader.cases
+    if count not in (None, total):
+        raise Incomplete(f"There must be {count} cases, as the line '# cases: {count}' says, not {total}.")
+    if stated == text.BELOW:
+        out.write(b"# cases: %d\n" % total)
     return total
-
-
-class Incomplete(ValueError):
-    """The answers, or the cases, stop before the end."""
 
 
 def verify(
@@ -85,7 +85,7 @@ def verify(
     reader = text.Reader(answers)
     given = None if vectors is None else text.Reader(vectors)
     header = (given or reader).header
-    for key in header.keys() & reader.header.keys() & set(TASK):
+    for key in header.keys() & reader.header.keys() & set(ASKED):
         if header[key] != reader.header[key]:
             raise ValueError(
                 f"The header of the answers must state the task of the vectors: {key} {header[key]}, not "
@@ -102,22 +102,46 @@ def verify(
     judge = Judge(task, profile, keep)
     stated = _stated_cases(task, header) if given is None else None
     pairs = _alone(task, reader, given) if given else _together(task, reader)
-    for first, inputs, answered in pairs:
-        judge.add(inputs, answered, first, lambda number: f"line {number}")
+    for first, inputs, answered, unknown in pairs:
+        _judge_known(judge, first, inputs, answered, unknown)
         advance(len(next(iter(inputs.values()))))
         if stated:
             stated.compare(inputs, first)
-    count = header.get("cases", "")
-    if count.isdecimal() and judge.cases != int(count):
-        raise Incomplete(
-            f"There must be answers for {count} cases, as the header says, not for {judge.cases}; cases of "
-            "your own need no line '# cases: ...'."
-        )
+    counts = [one.cases for one in (given, reader) if one]
+    for count in counts:
+        if count not in (None, judge.cases):
+            raise Incomplete(
+                f"There must be answers for {count} cases, as the line '# cases: {count}' says, not for {judge.cases}."
+            )
     if judge.cases == 0:
         raise Incomplete("There must be at least one answer; there is none.")
     if stated:
         stated.require_all()
-    return judge.report()
+    report = judge.report()
+    if given is None:
+        report.unchecked = _unchecked(header, counts[0], stated)
+    return report
+
+
+def _unchecked(header: Mapping[str, str], count: int | None, stated: _Stated | None) -> str:
+    """Say what nothing tells about answers that come without the vectors."""
+    if count is None:
+        return "No line '# cases: ...' says how many answers there must be: missing ones would go unnoticed."
+    if stated is None and "level" in header:
+        made = header.get("mxnum", "(unknown)")
+        return f"mxnum {made} made these cases: that the answers are to all of them is checked with --vectors alone."
+    return ""
+
+
+def _judge_known(judge: Judge, first: int, inputs: Columns, answered: Columns, unknown: dict[int, str]) -> None:
+    """Judge a batch whose first case has that line; answers with unknown bits are wrong, whatever their other bits."""
+    count = len(next(iter(inputs.values())))
+    known = np.array([row for row in range(count) if row not in unknown], np.int64)
+    if known.size:
+        some, theirs = ({name: column[known] for name, column in columns.items()} for columns in (inputs, answered))
+        judge.add(some, theirs, first, lambda number: f"line {first + known[number - first]}")
+    if unknown:
+        judge.add_unknown(inputs, unknown, first)
 
 
 class _Stated:
@@ -172,16 +196,23 @@ def _stated_cases(task: Task, header: Mapping[str, str]) -> _Stated | None:
     return _Stated(cases(task, level=level, seed=seed, count=count if level == 2 else None))
 
 
-def _together(task: Task, reader: text.Reader) -> Iterator[tuple[int, Columns, Columns]]:
-    for first, lines in reader.chunks():
-        columns = text.parse_lines((*task.inputs, *task.outputs), lines, first, task.outputs)
-        yield first, _checked(_named(columns, task.inputs), first), _named(columns, task.outputs)
+#: Of a batch: the number of its first line, inputs, answers, and by row the answers with unknown bits.
+Batch = tuple[int, Columns, Columns, dict[int, str]]
 
 
-def _alone(task: Task, reader: text.Reader, given: text.Reader) -> Iterator[tuple[int, Columns, Columns]]:
+def _together(task: Task, reader: text.Reader) -> Iterator[Batch]:
+    fields = (*task.inputs, *task.outputs)
+    for first, written in reader.chunks():
+        lines, unknown = text.without_unknown(fields, written, task.outputs)
+        columns = text.parse_lines(fields, lines, first, task.outputs)
+        yield first, _checked(_named(columns, task.inputs), first), _named(columns, task.outputs), unknown
+
+
+def _alone(task: Task, reader: text.Reader, given: text.Reader) -> Iterator[Batch]:
     with_answers = given.header.get("answers", "yes") == "yes"
     fields = (*task.inputs, *(task.outputs if with_answers else ()))
     cases_in = (line for _, lines in given.chunks() for line in lines)
+    answered = 0
     for first, lines in reader.chunks():
         matching = list(islice(cases_in, len(lines)))
         if len(matching) < len(lines):
@@ -191,7 +222,11 @@ def _alone(task: Task, reader: text.Reader, given: text.Reader) -> Iterator[tupl
         if len(lines[0].split()) == sum(field.count for field in (*task.inputs, *task.outputs)):
             raise ValueError("The answers must stand alone on their lines where the vectors are given (--vectors).")
         inputs = _checked(text.parse_lines(fields, matching, first), first)
-        yield first, inputs, text.parse_lines(task.outputs, lines, first, task.outputs)
+        lines, unknown = text.without_unknown(task.outputs, lines, task.outputs)
+        yield first, inputs, text.parse_lines(task.outputs, lines, first, task.outputs), unknown
+        answered += len(lines)
+    if left := sum(1 for _ in cases_in):
+        raise Incomplete(f"There must be answers for the {answered + left} cases of the vectors, not for {answered}.")
 
 
 def _checked(inputs: Columns, first: int) -> Columns:

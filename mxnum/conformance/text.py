@@ -6,6 +6,7 @@ A reader takes lower case, ``0x``, several spaces and CRLF as well.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
@@ -18,12 +19,16 @@ from mxnum.dtypes import Array, code_dtype
 VERSION = "1"
 _NAME = "mxnum-vectors"
 _DIGITS = np.frombuffer(b"0123456789ABCDEF", np.uint8)
+#: A number as logic simulators print it where bits are unknown.
+_UNKNOWN = re.compile(rb"(0[xX])?[0-9a-fA-F]*[xXzZ][0-9a-fA-FxXzZ]*")
 _VALUES = np.full(256, 255, np.uint8)
 _VALUES[list(b"0123456789")] = range(10)
 _VALUES[list(b"ABCDEF")] = range(10, 16)
 _VALUES[list(b"abcdef")] = range(10, 16)
 #: Lines parsed at a time.
 CHUNK = 8192
+#: The value of ``# cases:`` in a header whose file ends with that line, for writers that count as they go.
+BELOW = "stated below"
 
 
 def header_lines(task: Task, **more: object) -> bytes:
@@ -85,6 +90,34 @@ def parse_lines(
     return {f.name: fitted(result[f.name], f.bits) if f.name in loose else result[f.name] for f in fields}
 
 
+def without_unknown(
+    fields: Sequence[Field], lines: Sequence[bytes], answers: Sequence[Field]
+) -> tuple[list[bytes], dict[int, str]]:
+    """Return the lines with zeros for unknown digits (x or z) of answers, and by row the answers with such digits.
+
+    The answers come last among the fields of a line.
+    """
+    cleaned, unknown = list(lines), dict[int, str]()
+    if not any(digit in line for line in lines for digit in b"xXzZ"):
+        return cleaned, unknown
+    total, one_by_one = (sum(field.count for field in some) for some in (fields, answers))
+    as_buses = sum(1 if field.kind == "element" else field.count for field in answers)
+    for row, line in enumerate(lines):
+        words = line.split()
+        at = len(words) - (one_by_one if len(words) == total else as_buses)
+        bad = [i for i, word in enumerate(words) if i >= at and _UNKNOWN.fullmatch(word) and not _is_number(word)]
+        if bad:
+            unknown[row] = b" ".join(words[at:]).decode()
+            for i in bad:
+                words[i] = b"0"
+            cleaned[row] = b" ".join(words) + b"\n"
+    return cleaned, unknown
+
+
+def _is_number(word: bytes) -> bool:
+    return re.fullmatch(rb"(0[xX])?[0-9a-fA-F]+", word) is not None
+
+
 def _one_by_one(words: list[bytes], fields: Sequence[Field], buses: Sequence[Field], line: int) -> list[bytes]:
     """The numbers of a line where the codes of each of some fields are one number, each from its lowest bit on."""
     found: list[bytes] = []
@@ -122,13 +155,17 @@ def _parse_fixed(fields: Sequence[Field], text: Array) -> Columns | None:
 
 def _number(word: bytes, field: Field, bits: int, line: int, said: int | None = None) -> int:
     try:
-        value = int(word, 16) if b"_" not in word else -1
+        value = int(word, 16) if _is_number(word) else -1
     except ValueError:
         value = -1
     if not 0 <= value < 1 << bits:
         wanted, shown = said or f"at most {field.bits}", word.decode(errors="replace")
         raise ValueError(f"Line {line} must give {field.name!r} as hexadecimal digits of {wanted} bits, not {shown!r}.")
     return value
+
+
+class Incomplete(ValueError):
+    """The answers, or the cases, stop before the end."""
 
 
 class Reader:
@@ -149,22 +186,37 @@ class Reader:
             key, value = _stated(line)
             if key == _NAME and value != VERSION:
                 raise ValueError(f"The vectors must be of version {VERSION}, not {value!r}.")
+            if key == "cases" and not (value.isdecimal() or value == BELOW):
+                raise ValueError(f"The header of the vectors must have a number in its line '# cases:', not {value!r}.")
+            if key == "cases" and self.header.get(key) == BELOW:
+                self.header[key] = value
             if key in HEADER and self.header.get(key, value) != value:
                 both = f"not {self.header[key]!r} and {value!r}"
                 raise ValueError(f"The header of the vectors must have one line '# {key}: ...', {both}.")
             if key not in ("", _NAME):
                 self.header[key] = value
 
+    @property
+    def cases(self) -> int | None:
+        """Return how many cases the stream says that it has, once it is read; None if it does not say so."""
+        stated = self.header.get("cases")
+        if stated == BELOW:
+            raise Incomplete("The last line must be '# cases: ...', as the header says; there is none.")
+        return None if stated is None else int(stated)
+
     def chunks(self, size: int = CHUNK) -> Iterator[tuple[int, list[bytes]]]:
         """The number of the first line and the lines, comments and empty lines left out."""
         pending: list[bytes] = []
-        first = self.line
+        first, counted = self.line, False
         if self._next is not None:
             pending.append(self._next)
         for line in self._stream:
             self.line += 1
             if line.startswith(b"#") or not line.strip():
-                if _stated(line)[0] in (_NAME, *HEADER):
+                key, value = _stated(line)
+                if key == "cases" and value.isdecimal() and self.header.get(key) == BELOW:
+                    self.header[key], counted = value, True
+                elif key in (_NAME, *HEADER):
                     shown = line.decode(errors="replace").strip()
                     raise ValueError(
                         f"Line {self.line} must be a case or a comment, not {shown!r}: one header comes first."
@@ -173,6 +225,8 @@ class Reader:
                     yield first, pending
                     pending = []
                 continue
+            if counted:
+                raise ValueError(f"Line {self.line} must be a comment, since it follows the line '# cases: ...'.")
             if not pending:
                 first = self.line
             pending.append(line)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from mxnum.conformance.covered import Coverage
 from mxnum.conformance.diagnosis import Diagnosis, Explanation
 from mxnum.conformance.expected import expected
 from mxnum.conformance.groups import Groups, causes, mistaken, place_of_largest
@@ -17,12 +18,16 @@ from mxnum.conformance.judge import (
     Consistency,
     Judgement,
     class_names,
+    classify,
     judge,
     wrong_codes,
 )  # fmt: skip
 from mxnum.conformance.report import Case, Profile, Report
 from mxnum.conformance.task import Columns, Task
 from mxnum.conformance.words import hexadecimal
+
+#: The part that is wrong where bits of an answer are unknown.
+UNKNOWN = "unknown bits"
 
 
 class Judge:
@@ -38,16 +43,21 @@ class Judge:
         #: What cases of a verdict have in common, for each that is not simply right.
         self._groups: dict[int, Groups] = {}
         self._diagnosis = Diagnosis(task)
+        self.coverage = Coverage(task)
+        #: Answers with unknown bits: their classes, and the first of them.
+        self._unknown: Counter[int] = Counter()
+        self._with_unknown: list[Case] = []
 
     @property
     def cases(self) -> int:
-        return sum(self._counts.values())
+        return self._counts.total() + self._unknown.total()
 
     def add(self, inputs: Columns, answers: Columns, first: int = 1, where: Callable[[int], str] | None = None) -> int:
         """Judge a batch; how many of its cases are wrong by themselves.
 
         Its first case has the number `first`; `where` says of a number where that case is (default: "case 17").
         """
+        self.coverage.add(inputs)
         found = judge(self.task, inputs, answers, self._tallies)
         self._counts.update(zip(found.verdicts.tolist(), found.classes.tolist(), strict=True))
         wrong = np.flatnonzero(found.verdicts & BUG)
@@ -56,6 +66,17 @@ class Judge:
             self._group(inputs, answers, found, first, where or (lambda number: f"case {number}"))
         self._diagnosis.add(inputs, answers, found.labels)
         return len(wrong)
+
+    def add_unknown(self, inputs: Columns, written: dict[int, str], first: int) -> None:
+        """Count the cases of a batch whose answers, by row as they were written, have unknown bits as wrong."""
+        rows = np.array(list(written), np.int64)
+        some = {name: column[rows] for name, column in inputs.items()}
+        self.coverage.add(some)
+        want = expected(self.task, some)
+        self._unknown.update(classify(self.task, some, want).tolist())
+        for at, row in enumerate(rows[: self.keep - len(self._with_unknown)].tolist()):
+            one, right = ({name: column[at : at + 1].copy() for name, column in each.items()} for each in (some, want))
+            self._with_unknown.append(Case(f"line {first + row}", first + row, one, {}, right, UNKNOWN, written[row]))
 
     def _group(
         self, inputs: Columns, answers: Columns, found: Judgement, first: int, where: Callable[[int], str]
@@ -116,11 +137,13 @@ class Judge:
         steady = set(LABELS) - set(inconsistent)
         explanations = self._diagnosis.explanations(steady, inconsistent) if bugs else []
         stacks = self._diagnosis.stacks(steady) if bugs else ()
+        unexplained = self._diagnosis.unexplained(explanations, inconsistent)
         whole = [explanation for explanation in explanations if not explanation.classes]
         as_choice = _of_random_bits(whole) if len(whole) == 1 else None
         if as_choice and whole[0].wrong == bugs:
             choices[as_choice] += bugs
-            bugs, explanations = 0, []
+            bugs, explanations, unexplained = 0, [], 0
+            wrong, wrong_classes, parts = Groups(), Counter(), Counter()
         # What is explained does not look like a choice any more.
         explained = {explanation.field for explanation in whole}
         of_blocks = {"nonfinite", "zero_scale"} if self.task.operation in ("quantize", "scale") else set()
@@ -129,18 +152,28 @@ class Judge:
             for name, tally in inconsistent.items()
             if bugs and not (explained & {"scale"} if name in of_blocks else explained - {"scale"})
         }
-        names_of_classes = class_names(self.task)
-        totals: Counter[int] = Counter()
-        for (_, of_class), count in self._counts.items():
-            totals[of_class] += count
+        failures = wrong.different(self.keep - bool(self._unknown))
+        failures += self._with_unknown[: self.keep - len(failures)]
+        if unknown := self._unknown.total():
+            bugs, parts = bugs + unknown, parts + Counter({UNKNOWN: unknown})
+            wrong_classes.update(self._unknown)
         return Report(
             self.task, self.profile, self.cases, bugs, dict(choices),
-            {name: (t.followed, t.kept) for name, t in inconsistent.items()},
-            {names_of_classes[i]: (n, wrong_classes[i] if bugs else 0) for i, n in sorted(totals.items())},
-            dict(parts) if bugs else {}, sorted(wrong.different(self.keep), key=_number) if bugs else [], examples,
-            self._by_part if bugs else {}, explanations, wrong.lines(self.task.block) if bugs else [],
-            self._nan_became(), stacks=stacks if bugs else (),
+            {name: (t.followed, t.kept) for name, t in inconsistent.items()}, self._by_class(wrong_classes),
+            dict(parts), sorted(failures, key=_number), examples,
+            self._by_part if bugs else {}, explanations, wrong.lines(self.task.block),
+            self._nan_became(), stacks=stacks if bugs else (), unknown=unknown,
+            unexplained=unexplained,
+            tried=self.coverage.sentence() if self.cases else "", refused=self.coverage.refused,
         )  # fmt: skip
+
+    def _by_class(self, wrong: Counter[int]) -> dict[str, tuple[int, int]]:
+        """Count the cases of each class, and the wrong ones among them."""
+        names = class_names(self.task)
+        totals: Counter[int] = Counter(self._unknown)
+        for (_, of_class), count in self._counts.items():
+            totals[of_class] += count
+        return {names[i]: (count, wrong[i]) for i, count in sorted(totals.items())}
 
     def _nan_became(self) -> dict[str, int]:
         found = {

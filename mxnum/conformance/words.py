@@ -25,17 +25,43 @@ def describe(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
         case "quantize":
             return _block(task, inputs, got, want)
         case "scale":
-            return f"{block_text(task, _there(inputs))}{_of_tensor(inputs)}: {scale(task, inputs, got, want)}"
+            return f"{given(task, inputs)}: {scale(task, inputs, got, want)}"
+        case "dequantize":
+            return f"{given(task, inputs)}: {value(task.source, got, want)}"
+        case _:
+            return f"{given(task, inputs)}: {value(task.source, got, want)} by accumulation {task.accumulate}"
+
+
+def describe_unknown(task: Task, inputs: Columns, written: str, want: Columns) -> str:
+    """Describe an answer with unknown bits, as it was written."""
+    right = [f"{int(number):0{field.digits}X}" for field in task.outputs for number in want[field.name][0]]
+    return f"{given(task, inputs)}: got {shortened(written.split())}, unknown bits (X or Z), want {shortened(right)}"
+
+
+def given(task: Task, inputs: Columns) -> str:
+    """Describe the inputs of a case."""
+    match task.operation:
+        case "encode":
+            return number_text(task, int(inputs["x"][0, 0]), _random(inputs, 0))
+        case "quantize" | "scale":
+            return block_text(task, _there(inputs)) + _of_tensor(inputs)
         case "dequantize":
             code, s = int(inputs["code"][0, 0]), int(inputs["scale"][0, 0])
             meaning = f"code {hexadecimal(code, task.element.bits)} ({plain(task.element.value(code))}) at scale "
-            return meaning + f"{scale_text(task, s)}{_of_tensor(inputs)}: {value(task.source, got, want)}"
+            return meaning + f"{scale_text(task, s)}{_of_tensor(inputs)}"
         case _:
             digits = 2 * ((task.scale_bits + 7) // 8)
             scales = [[f"{int(s):0{digits}X}" for s in inputs[name][0]] for name in ("a_scale", "b_scale")]
             codes = [shortened([hexadecimal(int(c), task.element.bits)[2:] for c in inputs[n][0]]) for n in ("a", "b")]
-            factors = f"a = {codes[0]} at scales {' '.join(scales[0])}, b = {codes[1]} at {' '.join(scales[1])}"
-            return f"{factors}: {value(task.source, got, want)} by accumulation {task.accumulate}"
+            return f"a = {codes[0]} at scales {' '.join(scales[0])}, b = {codes[1]} at {' '.join(scales[1])}"
+
+
+def number_text(task: Task, x: int, random: int) -> str:
+    """Describe a number by its bits and its value, and by its random word where it has one."""
+    value = plain(float(as_floats(np.array([x], f"u{task.source.bits // 8}"), task.source)[0]))
+    return f"x = bits:{hexadecimal(x, task.source.bits)[2:]} ({value})" + (
+        f", random 0x{random:08X}" if task.is_stochastic else ""
+    )
 
 
 def element(
@@ -44,9 +70,7 @@ def element(
     """About one element code."""
     e = task.element
     steps = explain_element(task, x, scale_code, random, tensor)
-    given = f"x = bits:{hexadecimal(x, task.source.bits)[2:]} ({plain(steps.x)})"
-    if task.is_stochastic:
-        given += f", random 0x{random:08X}"
+    given = number_text(task, x, random)
     wanted = f"want {hexadecimal(want, e.bits)} ({plain(e.value(want))})"
     if not 0 <= got < 1 << e.bits:
         return f"{given}: got {misfit(got, e.bits)}, {wanted}. {steps.sentence()}"
@@ -107,7 +131,7 @@ def value(target: ElementFormat, got: Columns, want: Columns) -> str:
 
 def _block(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:
     x = inputs["x"][0]
-    start, scale_bits = block_text(task, _there(inputs)) + _of_tensor(inputs), task.scale_bits
+    start, scale_bits = given(task, inputs), task.scale_bits
     s = int(got["scale"][0, 0])
     wrong = wrong_elements(task, inputs, got)
     codes, right = got["codes"][0], want["codes"][0]

@@ -84,7 +84,7 @@ class Comparison:
         return words + ("" if self.corrected_p is None else f", {self.corrected_p:.2g} after Holm")
 
 
-def compare(strata: Iterable[tuple[Arm, Arm]]) -> Comparison:
+def compare(strata: Iterable[tuple[Arm, Arm]], *, with_ratio: bool = True) -> Comparison:
     """The log-rank test stratified by condition, as by rate, exact by exchanging the two runs of a seed.
 
     A stratum is a pair of arms under one condition. Its log-rank statistic is the sum of the scores of the first arm's
@@ -105,7 +105,25 @@ def compare(strata: Iterable[tuple[Arm, Arm]]) -> Comparison:
             by_seed[seed] = by_seed.get(seed, 0.0) + (scores[index] - scores[len(both) + index]) / 2
     score = math.fsum(by_seed.values())
     p = sign_flip(list(by_seed.values())) if sooner + later else None
-    return Comparison(p, len(by_seed), score, sooner, later, hazard_ratio(pairs))
+    return Comparison(p, len(by_seed), score, sooner, later, hazard_ratio(pairs) if with_ratio else None)
+
+
+def power(stored: tuple[Arm, Arm], pairs: int, level: float, draws: int = 2000, seed: int = _SEED) -> float:
+    """Return how often `pairs` pairs drawn from two stored arms show the first sooner, by the exact test at `level`.
+
+    Pairs of runs of one seed are drawn with replacement, so that shares, times and their dependence are those stored.
+    """
+    ours, theirs = (arm.by_seed() for arm in stored)
+    seeds, generator, shown = sorted(ours.keys() & theirs.keys()), np.random.default_rng(seed), 0
+    for _ in range(draws):
+        drawn = generator.choice(seeds, pairs)
+        sample = [
+            Arm(arm.name, tuple(runs[s][0] for s in drawn), tuple(runs[s][1] for s in drawn), tuple(range(pairs)))
+            for arm, runs in zip(stored, (ours, theirs), strict=True)
+        ]
+        found = compare([(sample[0], sample[1])], with_ratio=False)
+        shown += found.p is not None and found.p < level and found.comes_sooner
+    return shown / draws
 
 
 def log_rank_scores(runs: Sequence[tuple[int, bool]]) -> list[float]:

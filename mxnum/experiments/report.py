@@ -427,15 +427,22 @@ def loss_figure(
     names: list[str],
     axes: Any = None,
     colour: Callable[[str, int], str] = lambda name, index: f"C{index}",
+    *,
+    medians: bool = False,
 ) -> Any:
-    """Medians of the losses of every run, in bins; needs matplotlib."""
+    """Draw the losses of every run, medians over bins of steps; with `medians` the median over runs too, thick."""
     if axes is None:
         axes = errors.package("matplotlib.pyplot", "plots").subplots(figsize=(7, 3.6), layout="constrained")[1]
     for index, name in enumerate(names):
         for number, run in enumerate(table["arms"][name]["runs"]):
             curve = [np.nan if v is None else v for v in run["curve"]]
             x = (np.arange(len(curve)) + 0.5) * run["steps"] / len(curve)
-            axes.plot(x, curve, color=colour(name, index), lw=0.8, alpha=0.8, label=None if number else name)
+            thin = {"lw": 0.5, "alpha": 0.4} if medians else {"lw": 0.8, "alpha": 0.8}
+            label = None if number or medians else name
+            axes.plot(x, curve, color=colour(name, index), label=label, **thin)
+        if medians:
+            curves = np.array([run["curve"] for run in table["arms"][name]["runs"]], float)
+            axes.plot(x, np.nanmedian(curves, axis=0), color=colour(name, index), lw=2, label=name)
     axes.set(xlabel="step", ylabel="loss", yscale="log")
     axes.legend(fontsize=8)
     return axes

@@ -21,6 +21,7 @@ from mxnum.experiments.config import (
     to_dict,
 )
 from mxnum.experiments.studies import FIRST_SEED, Study
+from mxnum.files import as_path
 from mxnum.recipe import OPERANDS, Recipe
 
 #: Names at the top of a file, and the type of each.
@@ -34,13 +35,14 @@ STACK = 3
 UNIFORM = "uniform"
 
 
-def read(path: Path) -> Study:
+def read(path: str | Path) -> Study:
     """The study in a file: ``[base]`` has what all arms share, each ``[arms."name"]`` what it changes.
 
     Both take fields of `Experiment`, fields of `Precision` (as in ``gamma = "mxfp4_e2m1"`` or ``gamma = {format =
     "mxfp4_e2m1", scale_rule = "rceil"}``), and ``uniform``, an operand for all of them. ``[grid]`` has lists: every arm
     is run with every combination, and compared with the control in the same one.
     """
+    path = as_path(path)
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
@@ -88,9 +90,9 @@ def read(path: Path) -> Study:
     return Study(name, question, made, seeds, one, every, first, horizon, above, controls=controls)
 
 
-def places(name: str, folder: Path | None = None) -> tuple[Path, Path]:
+def places(name: str, folder: str | Path | None = None) -> tuple[Path, Path]:
     """The folders of the runs and of the tables of a study of your own; without a folder, one with its name."""
-    folder = Path(name) if folder is None else folder
+    folder = as_path(name if folder is None else folder, "folder")
     runs = folder / "runs"
     is_new = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
     if not is_new and not runs.is_dir():

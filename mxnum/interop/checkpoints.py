@@ -23,7 +23,7 @@ import numpy as np
 from mxnum import errors
 from mxnum.array import MXArray
 from mxnum.dtypes import Array
-from mxnum.files import reading
+from mxnum.files import as_path, reading
 from mxnum.interop.fp8 import from_fp8, to_fp8
 from mxnum.interop.gpt_oss import from_gpt_oss, to_gpt_oss
 from mxnum.interop.nvfp4 import DIRECTIONS, from_nvfp4, to_nvfp4
@@ -60,7 +60,7 @@ class Checkpoint:
         direction: str | None = None,
         block_shape: tuple[int, int] | None = None,
     ) -> None:
-        self._path = Path(path)
+        self._path = as_path(path)
         if direction is not None:
             errors.choose("direction", direction, DIRECTIONS)
         is_folder = self._path.is_dir()
@@ -108,6 +108,9 @@ class Checkpoint:
         direction = self._direction_of(layout, name) if layout.startswith("nvfp4") else ""
         with reading(self._path, f"must hold {name!r} as {layout} has it"):
             stored = [self._files[part].tensor(part) for part in parts]
+            if (zero_point := f"{name}_zero_point") in self._files:
+                largest = np.abs(self._files[zero_point].tensor(zero_point).astype(np.float32)).max(initial=0)
+                errors.require(largest == 0, zero_point, "zero, since formats here have no zero point", largest)
             if direction:
                 return from_nvfp4(*stored, direction=direction)
             if layout == "mxfp4 gpt_oss":

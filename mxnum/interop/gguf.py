@@ -27,7 +27,7 @@ from mxnum import errors, formats
 from mxnum.arguments import first_index
 from mxnum.array import MXArray
 from mxnum.dtypes import Array, as_array
-from mxnum.files import reading
+from mxnum.files import as_path, reading
 from mxnum.formats import SCALES
 from mxnum.interop._checked import in_host_memory, in_rows, require_rows, without_offsets
 from mxnum.tensors import in_kind
@@ -222,7 +222,7 @@ def _readable(path: str | os.PathLike[str], tensors: dict[str, Any]) -> list[str
 
 def _tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Any], bool]:
     """What the package's reader says of each tensor, and whether numbers are in big-endian order."""
-    gguf = errors.package("gguf", "gguf")
+    gguf, path = errors.package("gguf", "gguf"), as_path(path)
     with reading(path, "must be a whole GGUF file"), np.errstate(over="raise"):  # (it adds numpy's integers)
         reader = _reader(gguf)(path)
     is_other = reader.byte_order == "S"

@@ -31,8 +31,9 @@ def _onnx() -> Any:
 
 
 def to_onnx(q: MXArray, name: str) -> tuple[Any, Any]:
-    """Two TensorProtos, ``name`` (elements) and ``name_scale``: the inputs of DequantizeLinear.
+    """Return two TensorProtos, ``name`` (elements) and ``name_scale``: the inputs of DequantizeLinear.
 
+    DequantizeLinear has blocks along one axis, so tiles raise ValueError.
     INT8 elements are n * 2**-6 here while ONNX's are n, so the factor goes into its scales: an E8M0 code is 6 less. A
     scale that has no place there, such as a code below 6, is refused. Scales are E8M0, float32, bfloat16 or float16.
     """
@@ -43,6 +44,8 @@ def to_onnx(q: MXArray, name: str) -> tuple[Any, Any]:
     kind = getattr(onnx.TensorProto, TYPES[element.name], None)
     if kind is None:
         raise ValueError(f"Elements of {element.name} need an onnx with {TYPES[element.name]}, not {onnx.__version__}.")
+    blocked = sum(of_scales != length for of_scales, length in zip(q.scales.shape, q.shape, strict=True))
+    errors.require(blocked <= 1, "q", "in blocks along one axis, as DequantizeLinear has them", q.blocks)
     codes = np.ascontiguousarray(q.codes)
     scale = q.format.scale
     known = scale.name in SCALES and q.format.tensor_scale is None

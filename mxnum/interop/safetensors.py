@@ -16,7 +16,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ import numpy as np
 from mxnum import errors
 from mxnum.array import MXArray
 from mxnum.dtypes import Array, as_array, known_name
-from mxnum.files import written_whole
+from mxnum.files import as_path, written_whole
 from mxnum.formats import ElementFormat, MXFormat
 from mxnum.interop._checked import in_host_memory, typed_scales
 
@@ -117,7 +116,7 @@ class File:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(path)
+        self._path = as_path(path)
         size = self._path.stat().st_size
         with self._path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little") if size >= 8 else size

@@ -15,6 +15,7 @@ import numpy as np
 
 from mxnum import errors
 from mxnum.dtypes import Array
+from mxnum.files import as_path
 from mxnum.language_model import pairs
 from mxnum.language_model.setting import Setting
 
@@ -157,7 +158,7 @@ class Text:
 
     def __init__(self, path: str | Path, vocabulary: int = 256):
         self.vocabulary = vocabulary
-        text = Path(path).read_bytes()
+        text = as_path(path).read_bytes()
         symbols, self.meanings = _encoded(text, vocabulary)
         self._parts = np.split(symbols, [len(symbols) - len(symbols) // 10])
         #: What a loss in nats for each symbol is divided by, to compare vocabularies.

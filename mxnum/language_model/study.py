@@ -19,6 +19,7 @@ from mxnum.experiments import report, storage, sweep
 from mxnum.experiments.inference import mean_interval, sign_flip
 from mxnum.experiments.study_file import combinations
 from mxnum.experiments.sweep import arm_directory
+from mxnum.files import as_path
 from mxnum.language_model.decoder import Decoder, gradient_of_logits, operands_at_the_end, train
 from mxnum.language_model.setting import Setting
 from mxnum.language_model.sources import Markov, source_of
@@ -59,7 +60,7 @@ def read(path: str | Path) -> Study:
     ``control``. Both take fields of `Setting`. ``[grid]`` has lists: every arm is run with every combination, and
     compared with its control in the same one.
     """
-    path = STUDIES.get(str(path), Path(path))
+    path = STUDIES.get(str(path)) or as_path(path)
     errors.require(path.is_file(), "config", f"a TOML file or one of {errors.joined(STUDIES)}", str(path))
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -174,7 +175,7 @@ def run_study(
     """
     for text in sorted({setting.text for setting in study.arms.values() if setting.source == "text"}):
         errors.require(Path(text).is_file(), "text", "a file that is there", text)
-    tasks = tasks_for(study, runs.resolve(), seeds, keep_operands)
+    tasks = tasks_for(study, as_path(runs, "runs").resolve(), seeds, keep_operands)
     if scheduler is not None:
         return sweep.run_on_cluster(tasks, scheduler, say=say, show=show)
     if processes:

@@ -70,11 +70,16 @@ class Operand:
         if self.block_shape is not None:
             if self.block_size is not None:
                 raise errors.exclusive("block_size", "block_shape")
-            lengths = tuple(errors.positive_integer("block_shape", length) for length in self.block_shape)
+            lengths = errors.block_lengths("block_shape", self.block_shape)
             errors.require(len(lengths) == 2, "block_shape", "two lengths", self.block_shape)
             object.__setattr__(self, "block_shape", lengths)
         if self.transform is not None:
             errors.choose("transform", self.transform, TRANSFORMS)
+        if self.format in (None, "bfloat16"):
+            usual = {"rounding": "rne", "scale_rule": str(rules[0]), "block_size": None, "block_shape": None}
+            for name in usual if self.format is None else list(usual)[1:]:
+                value = getattr(self, name)
+                errors.require(value == usual[name], "format", f"an MX format with {name}={value!r}", self.format)
 
     @classmethod
     def of(cls, value: Any) -> Operand:
@@ -146,9 +151,10 @@ class Recipe:
 
     A matrix product takes its operands quantized along the axis that is summed: weights and activations along the
     input features in the forward pass; activations and output gradients along the batch for the weight's gradient;
-    weights and output gradients along the output features for the input's gradient. With `vector="bfloat16"` the
-    weights are rounded to bfloat16 before they are quantized, and so are the results of products, of layer norm, of the
-    activation, and the parameter gradients. The residual stream, the master weights and the loss stay float32.
+    weights and output gradients along the output features for the input's gradient. With `vector="bfloat16"` every
+    operand of a product is rounded to bfloat16 before it is quantized, and stays bfloat16 where it is in no format. So
+    are the results of products, of layer norm, of the activation, and the parameter gradients. The residual stream, the
+    master weights and the loss stay float32.
 
     Examples
     --------
@@ -200,7 +206,8 @@ class Recipe:
         """One format for weights, activations and gradients, forward and backward.
 
         `layer_norm` says how gamma and beta are rounded ("float32" leaves them alone); without it they are in the
-        format too. Other keywords are those of `Operand`.
+        format too. With ``vector="bfloat16"`` "float32" means bfloat16, here and in `format`. Other keywords are those
+        of `Operand`.
         """
         each = replace(Operand.of(format), **known(operand, Operand, "an operand"))
         rows = replace(each, block_shape=None, transform=None)
@@ -266,7 +273,7 @@ class Recipe:
         return replace(self, **known(changes, Recipe, "a recipe"))
 
     def forward_only(self) -> Recipe:
-        """The same in the forward pass, and gradients in float32."""
+        """Return the recipe with its backward pass in no format: in float32, or in bfloat16 with `vector`."""
         none = dict.fromkeys(("weights_backward", "activations_backward", "gradients"), FLOAT32)
         return self.but(**none, gradients_for_weights=None)
 
@@ -278,12 +285,18 @@ class Recipe:
         return self.describe()
 
     def describe(self) -> str:
-        """One line for tables: operands that are alike are named together."""
+        """Return one line for tables; operands that are alike are named together.
+
+        >>> Recipe.named("bfloat16").describe()
+        'bfloat16; vector operations in bfloat16'
+        """
         groups: dict[str, list[str]] = {}
         for name in OPERANDS:
             value = getattr(self, name)
             if value is not None:
                 is_half = value != FLOAT32 and getattr(self, f"{name}_backward", value) == FLOAT32
+                if value.format is None and value.error != "grid" and self.vector == "bfloat16":
+                    value = replace(value, format="bfloat16", rounding=self.vector_rounding)
                 groups.setdefault(value.describe(), []).append(name.replace("_", " ") + " (forward only)" * is_half)
         (first, _), *others = sorted(groups.items(), key=lambda group: -len(group[1]))
         words = [first] + [f"{', '.join(names)} {what}" for what, names in others]

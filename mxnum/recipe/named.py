@@ -49,7 +49,7 @@ NAMED = {
     "bfloat16": Named(
         lambda _: Recipe(gamma=BFLOAT16, beta=BFLOAT16, vector="bfloat16"),
         "mxfp8_e4m3",
-        "Vector operations and the results of products in bfloat16: the baseline of arXiv 2506.20752.",
+        "Operands and results of products, and vector operations, in bfloat16: the baseline of arXiv 2506.20752.",
     ),
     "uniform": Named(
         lambda format: Recipe.uniform(format, vector="bfloat16"),

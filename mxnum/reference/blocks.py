@@ -60,8 +60,9 @@ class Blocks:
     def __init__(self, shape: tuple[int, ...], blocks: Sequence[int] | None, format: MXFormat) -> None:
         if blocks is None:
             blocks = (1,) * (len(shape) - 1) + (format.block,) * (len(shape) > 0)
-        errors.require(len(blocks) == len(shape), "blocks", f"one block length for each of {len(shape)} axes", blocks)
-        self.lengths = tuple(errors.positive_integer("blocks", b) for b in blocks)
+        self.lengths = errors.block_lengths("blocks", blocks)
+        accepted = f"one block length for each of {len(shape)} axes"
+        errors.require(len(self.lengths) == len(shape), "blocks", accepted, self.lengths)
         self.counts = tuple(math.ceil(Fraction(n, b)) for n, b in zip(shape, self.lengths, strict=True))
 
     def __iter__(self) -> Iterator[tuple[tuple[int, ...], tuple[Any, ...]]]:

@@ -12,6 +12,7 @@ if (_version := errors.package("torch", "torch").__version__) < (2, 4):
 
 from mxnum.torch.attention import attention
 from mxnum.torch.centering import center_output_weights
+from mxnum.torch.coverage import Coverage
 from mxnum.torch.emulate import Emulation, emulate, restore, set_recipe
 from mxnum.torch.functions import (
     dequantize,
@@ -26,6 +27,7 @@ from mxnum.torch.operands import rounding_by
 from mxnum.torch.watch import Watch, watch
 
 __all__ = [
+    "Coverage",
     "Emulation",
     "Watch",
     "attention",

@@ -18,6 +18,9 @@ _SECOND = 0x5BD1E9959E3779B9
 #: The operands of the products, by what their seeds differ in from the module's.
 OPERANDS = {0: ("queries", "keys"), _SECOND: ("probabilities", "values")}
 
+#: Whether a compiled module knows that a function was intercepted; the compilers of older versions are not tried.
+COMPILED_TOO = torch.__version__ >= (2, 13)
+
 
 def attention(
     query: Tensor,
@@ -99,7 +102,7 @@ class Intercepted(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Ours in place of torch's."""
-        if function in self.functions and not torch.compiler.is_compiling():
+        if function in self.functions and (COMPILED_TOO or not torch.compiler.is_compiling()):
             self.was_used = True
         return self.functions.get(function, function)(*args, **(kwargs or {}))
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
@@ -11,10 +14,14 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.lazy import LazyModuleMixin
+from torch.nn.parameter import is_lazy
+from torch.nn.utils.parametrize import ParametrizationList
 from torch.utils._pytree import tree_leaves
 
 from mxnum import errors
 from mxnum.recipe import Recipe
+from mxnum.torch.coverage import Coverage, covered, patterns
 from mxnum.torch.functions import How
 from mxnum.torch.modules import Emulated, Site, enter, kind_of, leave, why_not
 from mxnum.torch.randomness import (
@@ -39,6 +46,8 @@ _ATTRIBUTE = "_mx_emulation"
 _UNNAMED = "calls scaled_dot_product_attention, which is emulated where attention= names the module"
 #: Why a part of attention was left alone: the whole reads its parameters, and never calls it.
 _PART = "is inside a MultiheadAttention that is left out"
+#: In names of parameters that are looked up or added, and in no product: positions, embeddings, tokens of classes.
+_TABLE = re.compile("pos|emb|token|bias")
 #: Where encoders of torch look whether they may.
 _FAST_PATHS = (
     (nn.TransformerEncoderLayer, "activation_relu_or_gelu"),
@@ -51,6 +60,7 @@ class Emulation:
 
     def __init__(self, seed: int, worker: int):
         self.seed = seed
+        self._model: Any = None
         #: The step, the number of the first sample that is here, and how many are; a new tensor each time.
         self.position = position_of(0, worker, 1)
         self._next = position_of(1, 0, 0)
@@ -93,6 +103,16 @@ class Emulation:
         """
         first, count = errors.integer("first", first, 0, (1 << 31) - 1), errors.positive_integer("count", count)
         self.position = position_of(self.step, first, count)
+
+    def coverage(self, *inputs: Any, **keywords: Any) -> Coverage:
+        """Call the model once, and return its products with their shares of the FLOPs, emulated or not.
+
+        The model stays as it is: buffers, steps and random numbers are put back. Products are seen where torch computes
+        them; kernels of other packages are not.
+        """
+        is_lazy = any(isinstance(module, LazyModuleMixin) for module in self._model.modules())
+        errors.require(not is_lazy, "model", "called once, which makes its lazy modules usual ones", "lazy")
+        return covered(self._model, self, inputs, keywords)
 
     def seed_of(self, name: str) -> int:
         """The seed of a module."""
@@ -146,13 +166,7 @@ class Emulation:
     @property
     def unknown(self) -> str:
         """What was left alone, in one sentence; empty if nothing was."""
-        if not self.left_alone:
-            return ""
-        alike: dict[str, list[str]] = {}
-        for name, why in self.left_alone.items():
-            alike.setdefault(why, []).append(name or "the model")
-        told = (f"{'each of ' * (len(names) > 1)}{', '.join(names)} {why}" for why, names in alike.items())
-        return f"Left alone: {'; '.join(told)}."
+        return f"Left alone: {_reasons(self.left_alone)}." if self.left_alone else ""
 
 
 def emulate(
@@ -189,7 +203,7 @@ def emulate(
         are rounded to formats with power-of-two scales go to the processor's units for bfloat16 (Intel's AMX, torch
         2.9): as exact, several times as fast, summed in another order.
     gradient
-        "straight" through rounding, or "clipped": zero where an operand lay beyond the largest value of its block.
+        "straight" through rounding, or "clipped": zero where an operand was clamped, as the glossary defines it.
     seed
         Of stochastic rounding: an integer, or a `torch.Generator`, of which one number is drawn.
     worker
@@ -200,38 +214,43 @@ def emulate(
     if _ATTRIBUTE in model.__dict__:
         raise ValueError("Argument 'model' must be one that is not emulated yet: restore() it, or set_recipe().")
     emulation = Emulation(seed_of(seed), worker_of(worker))
-    emulation._told = accumulate, gradient
+    emulation._model, emulation._told = model, (accumulate, gradient)
     recipe_of, chosen, attends = _recipes(recipe), _choice("filter", filter), _choice("attention", attention)
     found: list[tuple[str, nn.Module, str, How]] = []
     emulated: tuple[str, ...] = ()  # what the names of parts of a MultiheadAttention begin with; and of any
     attentions: tuple[str, ...] = ()
+    attending: tuple[str, ...] = ()  # of modules that attention= names
     for name, module in model.named_modules():
         if isinstance(module, Emulated):
             raise ValueError(
                 f"Argument 'model' must not have emulated modules, but {name!r} is one: restore() it first."
             )
-        if name.startswith(emulated):
+        if name.startswith(emulated) or isinstance(module, ParametrizationList):
             continue
         is_part, within = name.startswith(attentions), f"{name}." if name else ""
         kind = kind_of(module)
+        why = None if kind else _attention_reason(module)
         if kind in (None, "multihead_attention") and attends is not None and attends(name, module):
-            kind = kind or "attention"
-        calls = kind is None and _calls_attention(module)
-        if kind == "multihead_attention":
+            if why not in (None, _UNNAMED):
+                raise ValueError(f"Argument 'attention' must not name {name!r}, which {why}.")
+            kind, why = kind or "attention", None
+        if isinstance(module, nn.MultiheadAttention):
             attentions += (within,)
-        if kind is None and not calls and next(module.parameters(recurse=False), None) is None:
+        is_inside = why == _UNNAMED and name.startswith(attending)
+        if kind is None and (is_inside or (why is None and not _has_weights(module))):
             continue
         if chosen is not None and not chosen(name, module):
             continue
         wanted = recipe_of(name, module)
         if wanted is None:
             continue
-        reason = _UNNAMED if calls else _PART if is_part else why_not(module, kind, accumulate)
+        reason = why or (_PART if is_part else why_not(module, kind, accumulate))
         if reason is not None or kind is None:
             emulation.left_alone[name] = f"({type(module).__name__}) {reason}"
             continue
         found.append((name, module, kind, How(Recipe.of(wanted), accumulate, gradient)))
         emulated += (within,) * (kind == "multihead_attention")
+        attending += (within,) * (kind == "attention")
     for pattern in _unused(recipe_of) + _unused(chosen):
         raise ValueError(f"Pattern {pattern!r} must match the name of a module of the model.")
     for pattern in _unused(attends):
@@ -243,6 +262,7 @@ def emulate(
     hooks = model.register_forward_pre_hook(emulation.advance), model.register_forward_hook(emulation.remember)
     emulation._hooks = [hook.id for hook in hooks]
     model.__dict__[_ATTRIBUTE] = emulation
+    _warn(model, emulation.left_alone)
     return emulation
 
 
@@ -295,10 +315,57 @@ def _tensors(output: Any) -> list[Any]:
     return found
 
 
-def _calls_attention(module: nn.Module) -> bool:
-    """Whether a module of no known kind computes attention by torch's function, as far as its own code shows."""
-    code = getattr(type(module).forward, "__code__", None)
-    return "scaled_dot_product_attention" in getattr(code, "co_names", ())
+def _attention_reason(module: nn.Module) -> str | None:
+    """Return why the attention of a module is left alone, if its own code computes some."""
+    forward = inspect.unwrap(getattr(type(module), "forward", nn.Module.forward))  # (ScriptModule has none)
+    names = getattr(getattr(forward, "__code__", None), "co_names", ())
+    if "ALL_ATTENTION_FUNCTIONS" in names:  # transformers calls what its configuration names
+        way = getattr(getattr(module, "config", None), "_attn_implementation", None) or "eager"
+        if "sdpa" not in way:
+            return (
+                f"computes attention by {way!r}, which is never emulated (call set_attn_implementation('sdpa') first)"
+            )
+        return _UNNAMED
+    known = getattr(forward, "__globals__", {})
+    is_called = any(known.get(name) is nn.functional.scaled_dot_product_attention for name in names)
+    return _UNNAMED if is_called or "scaled_dot_product_attention" in names else None
+
+
+def _has_weights(module: nn.Module) -> bool:
+    """Return True if a module has parameters of its own, or what quantized modules of torch hold instead."""
+    return next(module.parameters(recurse=False), None) is not None or hasattr(module, "_packed_params")
+
+
+def _may_multiply(module: nn.Module) -> bool:
+    """Return True if a parameter of the module's own has two axes or more, and is no table of embeddings."""
+    if isinstance(module, nn.Embedding | nn.EmbeddingBag):
+        return False
+    parameters = [p for name, p in module.named_parameters(recurse=False) if not _TABLE.search(name)]
+    return hasattr(module, "_packed_params") or any(is_lazy(p) or p.squeeze().ndim > 1 for p in parameters)
+
+
+def _warn(model: nn.Module, left_alone: Mapping[str, str]) -> None:
+    """Warn of what is left alone and may multiply; parts of attention that a user left out are meant."""
+    multiplying = {
+        name: why
+        for name, why in left_alone.items()
+        if not why.endswith(_PART) and _may_multiply(model.get_submodule(name))
+    }
+    if multiplying:
+        warnings.warn(
+            f"emulate() leaves alone what may multiply by its weights: {_reasons(multiplying)}. Leave them out by "
+            "filter= or the recipe None if that is meant; emulation.coverage(inputs) shows their share of the FLOPs.",
+            stacklevel=3,
+        )
+
+
+def _reasons(left_alone: Mapping[str, str]) -> str:
+    """Return the names of modules by the reason why they are left alone."""
+    alike: dict[str, list[str]] = {}
+    for name, why in left_alone.items():
+        alike.setdefault(why, []).append(name)
+    lines = {why: list(dict.fromkeys(patterns(names).values())) for why, names in alike.items()}
+    return "; ".join(f"{'each of ' * (len(names) > 1)}{', '.join(names)} {why}" for why, names in lines.items())
 
 
 def _check_model(model: Any) -> None:

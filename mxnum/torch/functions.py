@@ -1,8 +1,8 @@
 """Differentiable functions of tensors, each operand rounded as a recipe says.
 
 They take float64, float32, bfloat16 and float16 tensors of the CPU or of CUDA, and answer in the same type. Gradients
-go straight through rounding; with ``gradient="clipped"`` they are zero where an operand lay beyond the largest value of
-its block.
+go straight through rounding; with ``gradient="clipped"`` they are zero where saturation, and not rounding, made an
+operand the largest value of its block (`is_clamped`).
 """
 
 from __future__ import annotations

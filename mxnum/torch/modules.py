@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from mxnum import errors
 from mxnum.torch import multihead
-from mxnum.torch.attention import Intercepted, attention_functions
+from mxnum.torch.attention import COMPILED_TOO, Intercepted, attention_functions
 from mxnum.torch.functions import (
     How,
     Key,
@@ -165,7 +165,8 @@ def _attention(self: Any, *arguments: Any, **keywords: Any) -> Any:
     site, mode = self._mx, Intercepted(attention_functions(self._mx.how, self._mx_key))
     with mode:
         y = self.emulates.forward(self, *arguments, **keywords)
-    if not (mode.was_used or torch.compiler.is_compiling() or any(map(_attends, list(self.modules())[1:]))):
+    is_known = COMPILED_TOO or not torch.compiler.is_compiling()
+    if is_known and not (mode.was_used or any(map(_attends, list(self.modules())[1:]))):
         accepted = "names of modules that call scaled_dot_product_attention (or hold one that is named too)"
         errors.require(False, "attention", accepted, site.name)
     return y

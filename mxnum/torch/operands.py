@@ -17,6 +17,8 @@ import torch
 
 import mxnum as mx
 from mxnum import amx, errors
+from mxnum.formats import ElementFormat
+from mxnum.modes import Rounding
 from mxnum.recipe import Operand
 from mxnum.tensors import host_array
 from mxnum.torch.transform import hadamard
@@ -238,21 +240,54 @@ def to_bfloat16(x: Tensor, rounding: str) -> Tensor:
 
 
 def cut(grad: Tensor, x: Tensor, operand: Operand, axis: int) -> Tensor:
-    """The gradient of x without those of elements that exceed the largest value of their block: these clamp."""
+    """Return the gradient of x with zeros where elements of x are clamped, as the glossary defines it."""
     if not operand.is_mx:
         return grad
     if operand.transform:
         x, grad = hadamard(x, axis), hadamard(grad, axis)
     fmt, keywords = prepared(operand, axis, x.ndim)
-    grad = grad.masked_fill(is_beyond_max(x, mx.quantize(x, fmt, **{**keywords, "rounding": "rne"})), 0)
+    q = mx.quantize(x, fmt, **{**keywords, "rounding": "rne"})
+    grad = grad.masked_fill(is_clamped(x, q, operand.rounding), 0)
     return hadamard(grad, axis, inverse=True) if operand.transform else grad
 
 
 def is_beyond_max(x: Tensor, q: mx.MXArray) -> Tensor:
-    """Which elements of x, quantized to nearest, lie beyond the largest value of their block."""
-    element, value = q.format.element, cast(Tensor, q.dequantize(torch.float64))  # (exact)
-    at_largest = cast(Tensor, mx.decode(q.codes, element)).abs() == float(element.max)
-    return at_largest & (value.abs() < x.abs())
+    """Return which elements of x, quantized as q, lie beyond the largest value of their block."""
+    largest = q.format.element.max
+    return _exceeds(x, q, (largest, False), (largest, False))
+
+
+def is_clamped(x: Tensor, q: mx.MXArray, rounding: str = "rne") -> Tensor:
+    """Return which elements of x an unbounded exponent rounds beyond the largest value of their block.
+
+    Stochastic rounding counts as rounding to nearest. A block whose scale is zero clamps all but zeros.
+    """
+    e = q.format.element
+    wider = ElementFormat("wider", e.exponent_bits + 1, e.mantissa_bits, e.bias)
+    is_odd, following = bool(e.max_code & 1), wider.value(e.max_code + 1)
+    middle, above, at_next = (e.max + following) / 2, (e.max, False), (following, True)
+    thresholds = {
+        Rounding.RNE: ((middle, is_odd), (middle, is_odd)),
+        Rounding.RNA: ((middle, True), (middle, True)),
+        Rounding.RTZ: (at_next, at_next),
+        Rounding.RTP: (above, at_next),
+        Rounding.RTN: (at_next, above),
+        Rounding.RTO: (at_next, at_next) if is_odd else (above, above),
+    }
+    mode = Rounding(rounding)
+    return _exceeds(x, q, *thresholds[Rounding.RNE if mode.is_stochastic else mode])
+
+
+def _exceeds(x: Tensor, q: mx.MXArray, positive: tuple[float, bool], negative: tuple[float, bool]) -> Tensor:
+    """Return where |x| over the scale is above a threshold, or equal to it if that is inclusive, by the sign of x."""
+    ones = mx.MXArray(torch.ones_like(q.codes), q.scales, q.format, q.blocks, tensor_scale=q.tensor_scale)
+    unit, magnitude = cast(Tensor, ones.dequantize(torch.float64)), x.double().abs()
+
+    def exceeds(threshold: float, inclusive: bool) -> Tensor:
+        limit = unit * (threshold / q.format.element.value(1))  # (exact: few digits, far from the ends of float64)
+        return magnitude >= limit if inclusive else magnitude > limit
+
+    return torch.where(x > 0, exceeds(*positive), exceeds(*negative)) & (magnitude > 0)
 
 
 def _buffer(place: str, x: Tensor) -> tuple[Tensor, Any]:

@@ -50,11 +50,12 @@ def naive(x, fmt, blocks, random_bits=None, **options):
         scale = Fraction(number) * Fraction(tensor)
         y = Fraction(held) / scale if scale else Fraction(0)
         row["measured"] = 1
-        row["beyond_max"] = int(abs(y) > largest)
+        lost = scale == 0 and held != 0  # the largest value of its block is 0
+        row["beyond_max"] = int(lost or abs(y) > largest)
         word = {} if random_bits is None else {"random_bits": int(random_bits[index])}
         word |= {"sr_bits": options["sr_bits"]} if "sr_bits" in options else {}
         rounded = reference.encode(y, wider, rounding=options.get("rounding", "rne"), **word)
-        row["clamped"] = int(abs(wider.value(rounded)) > element.max)
+        row["clamped"] = int(lost or abs(wider.value(rounded)) > element.max)
         held_value = element.value(int(codes[index]))
         row["at_max"] = int(abs(held_value) == element.max)
         row["underflowed"] = int(held_value == 0 and held != 0)

@@ -83,16 +83,26 @@ def test_recipes_to_the_end_are_told_beside_those(context):
     assert [sum(what.startswith(model) for what in told) for model in decoders.RECIPES.values()] == [len(told) / 2] * 2
     assert [s.holds for s in decoders.mitigations(context)] == [True, False, True, False, False, True]
     assert len(decoders.stochastic_gradients(context)) == 6
-    assert len(decoders.error_and_gap(context)) == 4
+    assert len(decoders.error_and_gap(context)) == 6
 
 
 def test_error_and_gap(context):
     rising = {f"recipe {k}": arm(0.01 * k, 0.05 * k) for k in range(1, 7)}
     alike = {f"E2M1 {k}": arm(0.01 * k, 0.2) for k in range(5)}
     store(context, "recipes", {"float32": arm(0), **alike, **rising})
-    over_all, in_e2m1 = decoders.error_and_gap(context)
+    over_all, in_e2m1, in_4_bits = decoders.error_and_gap(context)
     assert over_all.holds
-    assert in_e2m1.holds is None, "the errors of E2M1's recipes are equal"
+    assert in_e2m1.holds is in_4_bits.holds is None, "the errors of E2M1's recipes are equal"
+    ((of_all, within),) = decoders.ranked(context)
+    assert of_all > 0.5
+    assert within is None
+
+
+def test_within_4_bits_counts_every_4_bit_format(context):
+    bits = {name: arm(0.01 * k, -0.1 * k) for k, name in enumerate(("E2M1", "E3M0", "INT4", "NVFP4", "E2M1 even"))}
+    store(context, "recipes", {"float32": arm(0), "E4M3": arm(0.001, -1), **bits})
+    assert decoders.error_and_gap(context)[2].holds is False
+    assert decoders.ranked(context)[0][1] == pytest.approx(-1)
 
 
 def test_organisation(context):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mxnum.analysis import measure, synthetic
-from mxnum.claims import Verdict, design
+from mxnum.claims import Statement, Verdict, design
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +34,25 @@ def test_scale_rules(report):
         assert answers[f"{tensor}, mxint4: floor overflows most, ceil never and underflows most, even lies between"]
 
 
+@pytest.mark.parametrize(
+    ("said", "told"), [(True, "On our tensors"), (False, "Not so: floor"), (None, "On some tensors: floor")]
+)
+def test_the_answer_on_rules_follows_what_is_so(said, told):
+    """A topic on which tensors differ is not told as if all agreed."""
+    holds = {True: [True, True], False: [False, False], None: [True, False]}[said]
+    order = [Statement("weights, E2M1: floor overflows most, ceil never", each) for each in holds]
+    rest = ("E2M1 is best with even", "E2M1 at its best beats", "INT4 is best with ceil", "E3M0 is usable")
+    assert told in design._of_rules([*order, *(Statement(what, True) for what in rest)])
+
+
 def test_asymmetric_scaling(report):
     answers = held(report, "M5")
     assert report["M5"].verdict == Verdict.DIFFERS
     assert answers["weights: an offset helps INT4 with ceil"]
     assert answers["activations: an offset helps INT4 with ceil"]
     assert not answers["gradients: an offset helps INT4 with ceil"]
+    assert "on weights and activations, by the factor 1.15" in report["M5"].evidence.answer
+    assert "raises it on gradients. Undecided: the factor of 1.36" in report["M5"].evidence.answer
 
 
 def test_smaller_blocks(report):

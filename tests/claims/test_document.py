@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from mxnum.claims import CLAIMS, Comparison, Entry, Evidence, Report, Statement, Verdict, Whose, document
+from mxnum.claims import CLAIMS, Comparison, Entry, Evidence, Report, Statement, Verdict, Whose, document, stored
 from mxnum.claims.report_folder import ReportFolder
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
@@ -58,7 +58,6 @@ def test_everything_is_there_and_safe(tmp_path):
         "a &lt;b&gt; &amp; c",
         "(3 &lt; 4)", "who knows", "<td>0.5</td><td>0.75</td><td>±0.01</td>", "see <code>x</code>",
         "Needs more: <code>mxnum reproduce --full</code>.", "<b>2</b>differs</li>", "<b>1</b>not run</li>",
-        "count from 7",
         "1 of 2 statements hold, 1 cannot be told", "seeds 1, 2", 'name="viewport"', "prefers-color-scheme: dark",
         "mxnum reproduce --quick --only M11", "sympy 1.14", "2 min of work",
     ):  # fmt: skip
@@ -96,20 +95,22 @@ def test_without_matplotlib_the_page_says_so(tmp_path, monkeypatch):
 
 def test_the_top_says_what_was_found_and_shows_two_figures(tmp_path):
     pytest.importorskip("matplotlib", reason="the extra plots is not installed")
-    i6 = entry("I6", Statement("E2M1 runs away", True), Statement("E4M3 runs away", None), Statement("LN does", False))
+    evidence = Evidence(statements=(Statement("so", True),), answer="E2M1 runs away sooner.", number="p = 0.001")
+    i6c = Entry(CLAIMS["I6c"], Verdict.CONFIRMED, evidence.of(Whose.OURS))
     b1 = Entry(CLAIMS["B1"], Verdict.CONFIRMED, Evidence(statements=(Statement("so", True),)).of(Whose.OURS))
-    text = page([entry("I1", Statement("so", True)), i6, b1], tmp_path)
-    top = text[text.index('<div id="found">') : text.index("mxnum reproduce --quick</code>")]
-    assert re.findall("<p>(.*)</p>", top) == [
-        "1 of 2 claims of papers that could be decided came out as stated (I6 does not); 1 of 1 of our own came out as "
-        "expected.",
-        "In E4M3 under the floor rule, a block whose largest number has a mantissa above 1.75 lies beyond the largest "
-        "element and comes out up to an eighth too small (I1); under rceil none does.",
-        "In training (I6), it holds that E2M1 runs away; it does not hold that LN does; it cannot be told whether E4M3 "
-        "runs away.",
-    ]
+    text = page([entry("I1", Statement("so", True)), entry("I2", Statement("no", False)), i6c, b1], tmp_path)
+    top = text[text.index("<body>") : text.index("mxnum reproduce --quick</code>")]
+    first, added, numbers, counts = re.findall("^<p>(.*)</p>$", top, re.MULTILINE)
+    assert first == "E2M1 runs away sooner (exact paired log-rank test, p = 0.001; row I6c)."
+    assert added == stored.sentence()
+    assert added.startswith("Stored studies, which this run did not repeat, add: ")
+    assert numbers.startswith("In E4M3 under the floor rule, a block whose largest number has a mantissa above 1.75")
+    assert counts == (
+        "1 of 2 claims of papers that could be decided came out as stated (I2 does not); 2 of 2 of our own came out as "
+        "expected."
+    )
     assert top.count("<svg") == text.count("<svg") == 2  # each figure once
     assert '<a href="#I1">I1</a>' in top
-    nothing = page([Entry(CLAIMS["I6"], Verdict.NOT_RUN)], tmp_path)
+    nothing = page([Entry(CLAIMS["I6c"], Verdict.NOT_RUN)], tmp_path)
     assert "None of the 1 claim could be decided" in nothing
-    assert "No training was run" in nothing
+    assert "No training was run here" in nothing

@@ -63,7 +63,7 @@ def test_a_run_that_failed_does_not_cost_the_figure_of_the_others(store):
 
 
 def test_without_results_there_is_no_figure(tmp_path):
-    for id in ("I5", "I6", "I7", "M1", "B2", "B3", "B6"):
+    for id in ("I5", "I6c", "I7", "M1", "B2", "B3", "B6"):
         assert figures_of(entry(id), ReportFolder(tmp_path)) == []
 
 

@@ -7,7 +7,8 @@ from mxnum.claims.registry import checks
 
 
 def test_every_claim_is_there():
-    expected = [f"I{n}" for n in range(1, 11)] + [f"M{n}" for n in range(1, 12)] + [f"B{n}" for n in range(1, 12)]
+    expected = [*(f"I{n}" for n in (1, 2, 3, 4, 5, "6a", "6b", "6c", 7, 8, 9, 10))]
+    expected += [f"M{n}" for n in range(1, 12)] + [f"B{n}" for n in range(1, 13)]
     assert list(CLAIMS) == expected
     assert all(id == claim.id for id, claim in CLAIMS.items())
 

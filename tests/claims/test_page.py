@@ -15,8 +15,12 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "claims.md").read_text()
 
 
+#: A row of the table: id, verdict, sentence, number.
+ROW = re.compile(r"^\| \[([IMB]\d+[abc]?)\]\(#[^)]*\) \| .+? \| ([a-z ]+) \| (.+) \| (.*) \|$", re.MULTILINE)
+
+
 def written_verdicts(text):
-    return dict(re.findall(r"^\| \[([IMB]\d+)\].* \| ([a-z ]+) \|$", text, re.MULTILINE))
+    return {id: verdict for id, verdict, _, _ in ROW.findall(text)}
 
 
 def test_every_claim_is_on_the_page_word_for_word():
@@ -24,6 +28,18 @@ def test_every_claim_is_on_the_page_word_for_word():
         assert claim.sentence in PAGE, f"out of date: run {COMMAND}"
         assert claim.how in PAGE
     assert list(written_verdicts(PAGE)) == list(CLAIMS)
+
+
+def test_what_is_not_settled_is_answered_in_a_sentence():
+    """A row that is not simply so says what is decided and what is not, and does not fall back on counts."""
+    not_settled = (Verdict.UNDECIDED, Verdict.CORRECTED, Verdict.DIFFERS, Verdict.NOT_REPRODUCED)
+    rows = [row for row in ROW.findall(PAGE) if row[1] in not_settled]
+    assert rows
+    for id, _, sentence, number in rows:
+        assert sentence.endswith("."), id
+        assert len(sentence.split()) <= 45, id
+        assert "statements hold" not in sentence, id
+        assert number, id
 
 
 RESULTS = ROOT / "docs" / "results"
@@ -49,13 +65,14 @@ def test_links_lead_to_headings():
 
 def test_everything_that_weighs_is_shown():
     comparisons, statements = (Comparison("rate", 0.5, 0.75, 0.01),), (Statement("it falls", None, "1 of 2"),)
-    evidence = Evidence(comparisons, statements, "A note.", {"shape": (2, 3), "seeds": [1, 2]})
+    evidence = Evidence(comparisons, statements, "A note.", {"shape": (2, 3), "seeds": [1, 2]}, "It is so.", "3 nats")
     entry = Entry(CLAIMS["M5"], evidence.verdict, evidence)
     text = markdown(Report((entry,), {"mxnum": "1"}))
     for piece in (
         "- rate: 0.75 against 0.5 (±0.01)", "- it falls: cannot be told (1 of 2)", "A note.", "shape 2x3; seeds 1, 2",
-        "**differs**", CLAIMS["M5"].scale, "Made with mxnum 1. Verdicts: 1 differs.",
+        "**differs**. It is so.", "| differs | It is so. | 3 nats |",
+        CLAIMS["M5"].scale, "Made with mxnum 1. Verdicts: 1 differs.",
     ):  # fmt: skip
         assert piece in text
-    not_run = markdown(Report((Entry(CLAIMS["I6"], Verdict.NOT_RUN, remark="Needs x: run `y`."),), {}))
+    not_run = markdown(Report((Entry(CLAIMS["I6a"], Verdict.NOT_RUN, remark="Needs x: run `y`."),), {}))
     assert "**not run**. Needs x: run `y`." in not_run

@@ -65,6 +65,18 @@ def test_recipes_of_two_studies_count_once_each(tmp_path):
     assert "over 4 recipes" in inside.numbers  # E3M0 in the gradients is another format
 
 
+def test_the_answer_tells_4_bits_apart():
+    """The coefficient over all recipes hides that within 4 bits there is none."""
+    answer, number = prediction._answer(0.98, [(0.5, -0.04), (0.45, 0.0)], None)
+    assert "rho 0.98 on an MLP, 0.50 and 0.45 in language models" in answer
+    assert "4-bit recipes that is not shown (rho -0.04 and 0.00)" in answer
+    assert number == "rho 0.45; within 4 bits 0.00"
+    assert "it does, too" in prediction._answer(0.98, [(0.5, 0.9)], True)[0]
+    assert "it does not" in prediction._answer(0.98, [(0.5, -0.9)], False)[0]
+    assert prediction._answer(0.98, [], None) == ("", "")
+    assert prediction._answer(0.98, [(0.5, None)], None) == ("", "")
+
+
 def test_without_results_it_is_not_run(tmp_path):
     assert "run recipes" in reproduce(["M8"], results=tmp_path)["M8"].remark
 

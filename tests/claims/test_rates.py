@@ -33,6 +33,13 @@ def test_b2(tmp_path):
     found = rates.noise_and_stability(Context(tmp_path))
     assert all(c.agrees for c in found.comparisons)
     assert [s.holds for s in found.statements] == [True, False, None, True, None, False]
+    assert "As derived on the MLP: a bias. Not as derived: noise common to all elements and noise of" in found.answer
+    for kept, told in (
+        (rows[:1] + rows[3:4], "a bias and noise of each element (less harm)."),
+        (rows[2:3], "Undecided:"),
+    ):
+        (tmp_path / "sgd-limits.json").write_text(json.dumps({"rows": kept, "experiment": experiment, "seeds": [1]}))
+        assert told in rates.noise_and_stability(Context(tmp_path)).answer
 
 
 def test_the_simulated_quadratic_is_not_its_formula():
@@ -50,6 +57,8 @@ def test_b4(tmp_path):
     found = rates.differences(context(tmp_path, "factorial", arms))
     assert [s.holds for s in found.statements] == [False, True, None]  # as shipped: none; the switch; larger: not run
     assert found.statements[1].numbers.count("the code's way") == 1
+    assert f"Of 6 differences 1 change when the loss rises in E2M1 (later: {studies.DIFFERENCES[0]}; " in found.answer
+    assert "As shipped 0 of 12 runs rise, by the text 12 of 12. Undecided: E4M3 at the paper's size." in found.answer
     assert studies.DIFFERENCES[0] in found.statements[1].numbers
     assert all(name in found.note for name in studies.DIFFERENCES[1:])
     assert found.note.startswith(
@@ -70,7 +79,10 @@ def test_b6(tmp_path):
     arms |= {f"E2M1, rate {r:g}": runs(ALWAYS if r > 0.015 else NEVER) for r in studies.RATES}
     arms |= {f"E4M3, rate {r:g}": runs(ALWAYS if r > 0.03 else NEVER) for r in studies.RATES}
     where = context(tmp_path, "critical-rate", arms)
-    assert [s.holds for s in rates.critical_rates(where).statements] == [True, None, None]  # the last: width 512
+    found = rates.critical_rates(where)
+    assert [s.holds for s in found.statements] == [True, None, None]  # the last: width 512
+    assert found.answer == "In the toy the loss jumps sooner than in FP32 in E2M1. Undecided: the paper's size."
+    assert found.number == "E2M1: p 0.00098 after Holm"
     lost, back = [(100 + i, None) for i in range(12)], [(100 + i, 300) for i in range(12)]
     arms = {"FP32, rate 0.1": followed(back), "E2M1, rate 0.1": followed(lost), "E4M3, rate 0.1": followed(lost)}
     for width, holds in ((32, True), (64, None)):  # the one test that was named

@@ -56,7 +56,7 @@ def counted(monkeypatch):
         calls.append("M5")
         return Evidence(statements=(Statement("not so", False),))
 
-    @check("I6", needs=(("confirm.json", "quick.json"),))
+    @check("I6c", needs=(("confirm.json", "quick.json"),))
     def third(context):
         table = context.first("confirm.json", "quick.json")
         return Evidence(statements=(Statement(f"{len(table['arms'])} arms", True),))
@@ -67,34 +67,34 @@ def counted(monkeypatch):
 
 def test_a_report_of_everything_asked_for(tmp_path, counted):
     told = Told()
-    found = reproduce_into(tmp_path / "r", ["M9", "I6", "I7", "I9"], processes=1, watch=told)
+    found = reproduce_into(tmp_path / "r", ["M9", "I6c", "I7", "I9"], processes=1, watch=told)
     verdicts = {e.claim.id: e.verdict for e in found.report}
     assert verdicts == {
-        "I6": Verdict.REPRODUCED, "I7": Verdict.NOT_RUN, "I9": Verdict.NOT_RUN, "M9": Verdict.REPRODUCED,
+        "I6c": Verdict.CONFIRMED, "I7": Verdict.NOT_RUN, "I9": Verdict.NOT_RUN, "M9": Verdict.REPRODUCED,
     }  # fmt: skip
-    assert str(found.report["I6"].evidence.statements[0]) == "2 arms: yes"
+    assert str(found.report["I6c"].evidence.statements[0]) == "2 arms: yes"
     assert "`mxnum reproduce --full --only I7`" in found.report["I7"].remark
     assert CLAIMS["I9"].scale in found.report["I9"].remark
     assert (found.failures, found.broken, found.report.interrupted) == ([], [], False)
     table = (tmp_path / "r" / "claims.md").read_text()
-    assert "| I6 | MX training diverges where FP32 does not | 1 of 1 statements hold. | reproduced |" in table
+    assert "| Training in 4 bits runs away sooner | confirmed | ours: 1 of 1 statements hold. |" in table
     assert "Continuing" not in " ".join(told.said)
     assert {"checks", "training"} == told.parts
     data = tmp_path / "r" / "data"
     assert len(list((data / "runs").rglob("seed-*.npz"))) == 4
     facts = json.loads((data / "reproduction.json").read_text())
-    assert facts["command"] == "mxnum reproduce --quick --only I6,I7,I9,M9"
+    assert facts["command"] == "mxnum reproduce --quick --only I6c,I7,I9,M9"
     assert facts["environment"]["numpy"]
 
 
 def test_a_second_run_continues(tmp_path, counted):
-    reproduce_into(tmp_path / "r", ["M9", "I6"], processes=1)
+    reproduce_into(tmp_path / "r", ["M9", "I6c"], processes=1)
     told = Told()
-    found = reproduce_into(tmp_path / "r", ["M9", "M5", "I6"], processes=1, watch=told)
+    found = reproduce_into(tmp_path / "r", ["M9", "M5", "I6c"], processes=1, watch=told)
     assert counted == ["M9", "M5"]
     assert told.said[0] == f"Continuing in {tmp_path / 'r'}: 1 of 2 checks and 4 training runs are there."
     assert "quick: 2 arms, 2 seeds from 39304300, 0 tasks to do." in told.said
-    assert found.report.counts == {"reproduced": 2, "not reproduced": 1}
+    assert found.report.counts == {"reproduced": 1, "not reproduced": 1, "confirmed": 1}
 
 
 def test_an_interruption_keeps_what_is_there(tmp_path, counted, monkeypatch):
@@ -103,15 +103,15 @@ def test_an_interruption_keeps_what_is_there(tmp_path, counted, monkeypatch):
 
     monkeypatch.setattr(reproduction, "run_study", interrupted)
     told = Told()
-    found = reproduce_into(tmp_path / "r", ["I6"], processes=1, watch=told)
+    found = reproduce_into(tmp_path / "r", ["I6c"], processes=1, watch=told)
     assert found.report.interrupted
-    assert found.report["I6"].remark == "Not reached yet; the same command continues."
+    assert found.report["I6c"].remark == "Not reached yet; the same command continues."
     assert told.said[-1] == "Interrupted; the same command continues."
     assert "This report is not complete" in (tmp_path / "r" / "report.html").read_text()
     monkeypatch.undo()
     monkeypatch.setitem(studies.STUDIES, "quick", studies.Study("quick", "?", ARMS, 2, "FP32", 2))
-    again = reproduce_into(tmp_path / "r", ["I6"], processes=1)
-    assert again.report["I6"].evidence.statements
+    again = reproduce_into(tmp_path / "r", ["I6c"], processes=1)
+    assert again.report["I6c"].evidence.statements
     assert not again.report.interrupted
     assert not list(tmp_path.rglob("*.partial"))
 
@@ -121,9 +121,9 @@ def test_failures_are_told_and_the_rest_is_used(tmp_path, counted, monkeypatch):
     arms = {"FP32": TINY, "broken": broken}
     monkeypatch.setitem(studies.STUDIES, "quick", studies.Study("quick", "?", arms, 1, "FP32", 2))
     check("M4")(lambda context: 1 / 0)
-    found = reproduce_into(tmp_path / "r", ["I6", "M4"], processes=1)
+    found = reproduce_into(tmp_path / "r", ["I6c", "M4"], processes=1)
     assert [(f.arm, f.seed) for f in found.failures] == [("broken", 39304300)]
-    assert str(found.report["I6"].evidence.statements[0]) == "1 arms: yes"
+    assert str(found.report["I6c"].evidence.statements[0]) == "1 arms: yes"
     assert [e.claim.id for e in found.broken] == ["M4"]
 
 
@@ -161,15 +161,15 @@ def test_where_nothing_diverges_there_is_nothing_to_act_on(tmp_path, monkeypatch
 
 
 def test_every_study_says_whom_it_is_for(tmp_path, monkeypatch):
-    for name in ("small", "confirm"):
+    for name in ("quick", "confirm"):
         monkeypatch.setitem(studies.STUDIES, name, studies.Study(name, "?", ARMS, 1, "FP32", 2))
     told = Told()
-    found = reproduce_into(tmp_path / "r", ["I6"], full=True, processes=1, watch=told)
+    found = reproduce_into(tmp_path / "r", ["I5", "I6c"], full=True, processes=1, watch=told)
     assert [line for line in told.said if line.startswith("Training")] == [
-        "Training 1 of 2: small, for I6.",
-        "Training 2 of 2: confirm, for I6.",
+        "Training 1 of 2: quick, for I5, I6c.",
+        "Training 2 of 2: confirm, for I5.",
     ]
-    assert found.report["I6"].evidence.statements
+    assert found.report["I6c"].evidence.statements
 
 
 def test_language_models_are_trained_for_what_takes_them(tmp_path, monkeypatch):
@@ -220,7 +220,7 @@ def test_what_each_scale_makes():
     assert Request(tuple(CLAIMS)).files(known) == list(reproduction.QUICK)
     assert Request(("I1", "M4")).files(known) == []
     assert set(Request(tuple(CLAIMS), full=True).files(known)) == set(reproduction.FULL)
-    assert Request(("I6",), full=True).files(known) == ["small.json", "confirm.json"]
+    assert Request(("I5", "I6a", "I6c"), full=True).files(known) == ["quick.json", "confirm.json"]
     of_logits = ["logits/logits.json", *reproduction.OF_THE_LAST_LAYER, *logits.FURTHER]
     assert Request(("I10", "B11"), full=True).files(known) == [
         *reproduction.OF_RECIPES,
@@ -233,7 +233,8 @@ def test_what_each_scale_makes():
     assert stored <= set(reproduction.FULL), "a stored study that no command makes"
     needed = {name for each in known.values() for names in each.alternatives for name in names}
     swept = {path.with_suffix(".json").name for path in (RESULTS / "runaway").glob("*.toml")}  # (mxnum sweep)
-    assert needed <= {*reproduction.QUICK, *reproduction.FULL, *swept}, "a claim that no command decides"
+    by_hours = {"paper-scale.json"}  # mxnum experiments run paper-scale
+    assert needed <= {*reproduction.QUICK, *reproduction.FULL, *swept, *by_hours}, "a claim that no command decides"
 
 
 def test_mistakes(tmp_path):

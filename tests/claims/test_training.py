@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from mxnum.claims import training
-from mxnum.claims.evidence import Verdict
+from mxnum.claims.evidence import Statement, Verdict
 from mxnum.claims.registry import Context, checks
 from mxnum.experiments import interventions, studies
 
@@ -65,68 +65,26 @@ NEVER, ALWAYS = [None] * N, [400 + 10 * i for i in range(N)]
 def test_i5(tmp_path):
     found = training.zeta_grows(context(tmp_path, "confirm", {"E2M1": runs(ALWAYS)}))
     assert [s.holds for s in found.statements] == [True, True, None]
+    assert found.answer == "In the toy zeta grows in E2M1 (factor 12.95). Undecided: growth at the paper's size."
     flat = context(tmp_path, "confirm", {"E2M1": runs(ALWAYS, [0.1, 0.1, 0.1, 0.1])})
     assert [s.holds for s in training.zeta_grows(flat).statements] == [None, False, None]
     shrinking = context(tmp_path, "confirm", {"E2M1": runs(ALWAYS, [1.0, 1.0, 0.9, 0.9])})
     assert [s.holds for s in training.zeta_grows(shrinking).statements] == [False, False, None]
+    both = context(tmp_path, "confirm", {"E2M1": runs(ALWAYS, [1.0, 1.0, 0.9, 1.3]), "E4M3": runs(ALWAYS, [1.0] * 4)})
+    told = training.zeta_grows(both)
+    assert "grows in E2M1 (factor 1.10), shows no clear change in E4M3 (factor 1.00)" in told.answer
+    assert told.number == "E4M3: factor 1.00, p 1", "the format that the paper speaks of"
     too_short = context(tmp_path, "confirm", {"E2M1": runs([150] * 8)})
     assert [s.holds for s in training.zeta_grows(too_short).statements] == [None]
+    assert not training.zeta_grows(too_short).answer
 
 
-def test_i6_where_runs_ended_at_a_rise(tmp_path):
-    arms = {"FP32": runs(NEVER), "E4M3": runs(NEVER), "E2M1": runs(ALWAYS)}
-    found = training.runaway(context(tmp_path, "confirm", arms))
-    # Nothing to run away in E4M3; of E2M1 it is not known; only the hazard is.
-    assert [s.holds for s in found.statements] == [False, None, None, True, None]
-    assert "Whether an excursion comes back is not known here" in found.note
-    few = {"FP32": runs([400, 410, *[None] * 10]), "E2M1": runs([400, 410, 420, 430, *[None] * 8])}
-    found = training.runaway(context(tmp_path, "confirm", few))
-    assert [s.holds for s in found.statements] == [None, None, None]
-    # FP32 sooner is not the claim.
-    arms = {"FP32": runs(ALWAYS), "E4M3": runs(NEVER)}
-    assert [s.holds for s in training.runaway(context(tmp_path, "confirm", arms)).statements] == [False, False, None]
-
-
-def test_i6_tells_spikes_from_runaways(tmp_path):
-    spikes, lost = [(100 + i, 200) for i in range(N)], [(100 + i, None) for i in range(N)]
-    arms = {"FP32": followed([None] * N), "E4M3": followed(spikes), "E2M1": followed(lost)}
-    arms |= {"LN E2M1": followed(spikes[:8] + lost[:4])}
-    found = training.runaway(context(tmp_path, "recovery", arms, horizon=500))
-    assert [s.holds for s in found.statements[:3]] == [False, True, None]
-    assert "12 of 12 runs have an excursion: 8 recovered, 4 ran away, 0 open" in found.statements[2].numbers
-    assert [s.holds for s in found.statements[3:6]] == [True] * 3
-    assert found.note.startswith(
-        "Of 36 runs with an excursion in their first half (each seed as its longest run says) 20 came back and 16 ran "
-        "away (16 in low precision, 0 in FP32 or bfloat16); of these 0 ended above the line"
-    )
-    none = context(tmp_path, "recovery", {"FP32": followed(spikes), "E2M1": followed(spikes)}, horizon=500)
-    assert training.runaway(none).note.startswith(
-        "No runaway was found in the MLP at this size: of 24 runs with an excursion 24 came back"
-    )
-
-
-def test_i6_counts_a_run_once_as_the_study_that_watched_it_longest(tmp_path):
-    lost, late = [(100, None)] * 3, [(100, 1400), (100, None), None]
-    context(tmp_path, "recovery-long", {"FP32": followed([None] * 3), "E2M1": followed(late, 2000)}, horizon=1000)
-    recovery = context(tmp_path, "recovery", {"FP32": followed([None] * 3), "E2M1": followed(lost)}, horizon=500)
-    note = training.runaway(recovery).note
-    assert "Trained on to 2,000 steps: FP32 0 of 3, ending at 0.1 to 0.1; E2M1 2 of 3, 1 back, 1 away, ending" in note
-    assert note.startswith(
-        "Of 2 runs with an excursion in their first half (each seed as its longest run says) 1 came back and 1 ran away"
-    )
-
-
-@pytest.mark.parametrize(("shift", "holds"), [(-250, True), (0, False), (None, None)])
-def test_the_hazard_of_e4m3_is_decided_by_its_limits(shift, holds):
-    rng = np.random.default_rng(1)
-    arms = {}
-    for rate in (0.1, 0.2, 0.3):
-        times = rng.integers(300, 900, 24)
-        for kind, by in (("FP32", 0), ("E4M3", shift)):
-            first = [None] * 24 if by is None else [int(t) + by for t in times + rng.integers(-40, 40, 24)]
-            spans = [None if t is None else (t, t + 5) for t in first]
-            arms[f"{kind}, rate {rate}"] = {"experiment": {"rate": rate, "steps": 1000}, "runs": followed(spans)}
-    assert training.hazard_of_e4m3({"arms": arms}).holds is holds
+def test_the_answer_of_i5_tells_what_is_undecided():
+    order = Statement("E2M1: before the loss rises zeta is of order 2", None)
+    answer, _ = training._of_growth({"E2M1": (False, 0.9, 0.001)}, [order])
+    assert answer == "In the toy zeta shrinks in E2M1 (factor 0.90). Undecided: whether it is of order 2 before a rise."
+    answer, _ = training._of_growth({"E2M1": (True, 2.0, 0.001)}, [replace(order, holds=True)])
+    assert answer == "In the toy zeta grows in E2M1 (factor 2.00)."
 
 
 def test_i8(tmp_path):
@@ -136,6 +94,9 @@ def test_i8(tmp_path):
     found = training.ablations(context(tmp_path, "ablations", arms))
     assert [s.holds for s in found.statements] == [True, True, True, None, None, None]
     assert "these are not excursions" in found.statements[3].numbers
+    assert not found.answer, "some of it is decided"
+    alike = training.ablations(context(tmp_path, "ablations", dict.fromkeys(arms, runs(NEVER))))
+    assert "jumps in 0 of 12 runs with gelu (FP32 0) and in 0 of 12 runs with swiglu (FP32 0)." in alike.answer
 
 
 def test_b3_in_a_real_run(tmp_path):
@@ -170,3 +131,4 @@ def test_i7(tmp_path):
         (tmp_path / "interventions.json").write_text(json.dumps(table))
         found = training.actions(Context(tmp_path))
         assert [s.holds for s in found.statements] == [holds, None]
+        assert (f"{count} seeds were acted on (10 are needed)" in found.answer) is (holds is None)

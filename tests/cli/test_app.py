@@ -3,7 +3,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+import mxnum.interop.safetensors
 
 
 def test_every_command_has_help_with_an_example(run):
@@ -36,6 +39,33 @@ def test_of_an_option_given_twice_neither_is_dropped(run, tmp_path):
     ):
         told = run(*call, option, "1", option, "2", status=2)
         assert f"Option {option} must be given once, not 2 times." in told, call
+
+
+def test_an_empty_path_is_refused(run, tmp_path, monkeypatch):
+    """No test saw that an unset shell variable was the current folder: no test gave an empty path."""
+    monkeypatch.chdir(tmp_path)
+    mxnum.interop.safetensors.save("model.safetensors", {"w": np.ones((2, 32), np.float32)})
+    np.save("x.npy", np.ones(32, np.float32))
+    for *call, name in (
+        ("quantize", "", "out.npz", "IN"),
+        ("quantize", "x.npy", "", "OUT"),
+        ("inspect", "", "FILE"),
+        ("explore", "", "FILE"),
+        ("explore", "x.npy", "--csv", "", "Option --csv"),
+        ("vectors", "encode", "--output=", "Option --output"),
+        ("verify", "x.npy", "--vectors", "", "Option --vectors"),
+        ("verify", "", "ANSWERS"),
+        ("answer", "", "CASES"),
+        ("sweep", "", "CONFIG.toml"),
+        ("fit", "", "LOSSES.csv"),
+        ("reproduce", "--quick", "-o", "", "Option --out"),
+        ("ledger", "--results", "", "Option --results"),
+        ("experiments", "run", "tiny", "--runs", "", "Option --runs"),
+        ("language-model", "logits", "--out", "", "Option --out"),
+    ):
+        assert run(*call, status=2) == f"Error: {name} must be the path of a file or a folder, not ''.\n", call
+    assert "'path' must be the path of a file or a folder, not ''" in run("language-model", "", status=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.safetensors", "x.npy"]
 
 
 def test_a_call_loads_the_module_of_its_command_alone():

@@ -79,6 +79,36 @@ def test_what_is_beyond_the_source_is_not_inf(run):
     assert "x = -inf" in run("explain", "--", "-Infinity")
 
 
+@pytest.mark.parametrize(
+    ("typed", "source"),
+    [
+        ("1e-400", "float64"),
+        ("-1e-400", "float64"),
+        ("0x1p-2000", "float64"),
+        ("1e-46", "float32"),
+        ("1e-400", "float32"),
+    ],
+)
+def test_what_is_below_the_source_is_not_zero(run, typed, source):
+    """No test saw that a number too small for float64 was explained as 0."""
+    told = run("explain", "--source", source, "--", typed, status=2)
+    assert f"must be numbers in the range of {source}, or 0, not '{typed}'." in told
+
+
+@pytest.mark.parametrize("typed", ["0", "-0e5", "0.000e-999", "0x0p-2000", "0x0.0p3"])
+def test_zeros_of_any_exponent_are_zero(run, typed):
+    assert run.json("explain", "--", typed)["elements"][0]["x"] == 0
+
+
+@pytest.mark.parametrize(
+    "typed", ["1.00000005960464477539062500001", "0x1.000001000000000000001p0", "0x10000010000000000.0001p-64"]
+)
+def test_numbers_are_rounded_once(run, typed):
+    """No test saw a number that rounds to float64 first, to a tie of float32, and then to its other neighbour."""
+    assert run.json("explain", typed)["elements"][0]["bits"] == "0x3F800001"
+    assert run.json("explain", "--", f"-{typed}")["elements"][0]["bits"] == "0xBF800001"
+
+
 def test_what_reports_print_can_be_typed(run, tmp_path):
     path = tmp_path / "answers.txt"
     run("vectors", "encode", "-f", "mxfp4_e2m1", "-o", path)

@@ -68,6 +68,8 @@ def test_figure(run, table, tmp_path):
     [
         (["--loss", "end"], "Option --loss must name a column of"),
         (["--where", "arm"], "Option --where must be written COLUMN=VALUE, not 'arm'."),
+        # No test saw that of a column given twice the last value counted.
+        (["--where", "arm=a", "--where", "arm=b"], "Option --where must give 'arm' once, not as 'a' and 'b'."),
         (["--against", "arm=c"], "must have a row with arm=c; it has none."),
         (["--at", "1e9"], "Option --at must be written N,D with two positive numbers, not '1e9'."),
         (["--level", "2"], "Option --level must be between 0 and 1, not 2.0."),

@@ -44,7 +44,20 @@ def test_choices_and_strictness(run, tmp_path):
 def test_what_cannot_be_read(run, tmp_path, answers):
     assert "No such file" in run("verify", tmp_path / "missing.txt", status=2)
     answers.write_text("".join(answers.read_text().splitlines(keepends=True)[:100]))
-    assert "must be answers for 5584 cases" in run("verify", answers, status=2)
+    assert "must be answers for 5648 cases" in run("verify", answers, status=2)
+
+
+def test_sign_off_needs_the_number_of_cases(run, tmp_path):
+    # No test saw that two answers of four passed.
+    cases, golden, answers = (tmp_path / name for name in ("cases.txt", "golden.txt", "answers.txt"))
+    cases.write_text("# operation: encode\n# format: mxfp4_e2m1\n3F800000\n40000000\n40400000\n40800000\n")
+    run("answer", cases, "-o", golden)
+    run("verify", golden, "--strict")
+    answers.write_text("2\n4\n")
+    assert "answers for the 4 cases" in run("verify", answers, "--vectors", golden, "--strict", status=2)
+    answers.write_text("".join(line for line in golden.read_text().splitlines(True) if "cases" not in line))
+    assert "go unnoticed" in run("verify", answers)
+    assert "--strict needs to know the cases" in run("verify", answers, "--strict", status=2)
 
 
 def programs(language="c", page="check-a-program.md"):

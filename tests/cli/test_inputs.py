@@ -31,6 +31,16 @@ def test_bfloat16_has_to_be_named(tmp_path):
         inputs.read_array(tmp_path / "y.npy", as_dtype="bfloat16")
 
 
+def test_bfloat16_in_the_other_byte_order_and_float16(tmp_path):
+    """No test saw that big-endian words were read with their bytes exchanged, and float16 numbers as other numbers."""
+    x = np.array([1, -2.5], ml_dtypes.bfloat16)
+    np.save(tmp_path / "big.npy", x.view(np.uint16).astype(">u2"))
+    assert np.array_equal(inputs.read_array(tmp_path / "big.npy", as_dtype="bfloat16"), x)
+    np.save(tmp_path / "half.npy", np.ones(2, np.float16))
+    with pytest.raises(ValueError, match="must have elements of 2 bytes, and not float16, to be read as bfloat16"):
+        inputs.read_array(tmp_path / "half.npy", as_dtype="bfloat16")
+
+
 def test_quantized_files(tmp_path):
     q = mx.quantize(np.ones(40, np.float32), "mxfp4_e2m1")
     q.save(tmp_path / "q.npz")

@@ -116,10 +116,10 @@ def test_choices_and_strictness():
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda x: x[:3], r"must be of shape \(708, 32\), not \(3, 32\)"),
-        (lambda x: (np.zeros((3, 32), np.uint8), np.zeros(708, np.uint8)), r"must be of shape \(708, 32\)"),
-        (lambda x: (x, np.zeros(708, np.uint8)), "must be an array of integers or float4_e2m1fn, not 'float32'"),
-        (lambda x: (np.zeros(708), np.zeros((708, 32))), r"must give \(codes, scales\), not \(scales, codes\)\.$"),
+        (lambda x: x[:3], r"must be of shape \(845, 32\), not \(3, 32\)"),
+        (lambda x: (np.zeros((3, 32), np.uint8), np.zeros(845, np.uint8)), r"must be of shape \(845, 32\)"),
+        (lambda x: (x, np.zeros(845, np.uint8)), "must be an array of integers or float4_e2m1fn, not 'float32'"),
+        (lambda x: (np.zeros(845), np.zeros((845, 32))), r"must give \(codes, scales\), not \(scales, codes\)\.$"),
     ],
 )
 def test_answers_of_the_wrong_shape(function, message):

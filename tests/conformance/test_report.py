@@ -15,7 +15,7 @@ def test_the_report_for_scripts_can_be_written_as_json():
         check(lambda x: mx.encode(x, "e2m1", rounding="rna"), format="mxfp4_e2m1", operation="encode", shrink=False)
     found = json.loads(json.dumps(caught.value.report.as_dict()))
     assert found["bugs"] == 8
-    assert found["explanations"] == ["All 8 wrong answers are what rounding rna gives, and so are the 5576 right ones."]
+    assert found["explanations"] == ["All 8 wrong answers are what rounding rna gives, and so are the 5632 right ones."]
     assert len(found["failures"]) == 5
     assert "Wrong by sign: +: 4, -: 4" in found["causes"]
 

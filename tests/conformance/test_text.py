@@ -47,6 +47,7 @@ def test_lines_are_plain():
         (b"3F800000 zz\n", "Line 7 must give 'code' as hexadecimal digits of at most 4 bits, not 'zz'"),
         (b"3F800000 10\n", "as hexadecimal digits of at most 4 bits, not '10'"),
         (b"3F8000000 1\n", "Line 7 must give 'x' as hexadecimal digits of at most 32 bits"),
+        (b"3F800000 -0\n", "Line 7 must give 'code' as hexadecimal digits of at most 4 bits, not '-0'"),
         (b"-3F80000 1\n", "Line 7 must give 'x' as hexadecimal digits of at most 32 bits"),
     ],
 )

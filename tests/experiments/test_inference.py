@@ -13,6 +13,7 @@ from mxnum.experiments.inference import (
     hazard_ratio,
     holm,
     mean_interval,
+    power,
     rank_correlation,
     sign_flip,
     wilson,
@@ -183,3 +184,13 @@ def test_rank_correlation_of_many_points_and_of_arms_given_twice():
     assert once.p == pytest.approx(stats.spearmanr(x, y).pvalue, abs=2e-3)
     assert rank_correlation(points[:3]) is None
     assert rank_correlation([(i, 1.0, float(i)) for i in range(5)]) is None
+
+
+def test_power_draws_pairs_with_replacement():
+    early = Arm("a", tuple(range(10, 22)), (True,) * 12, tuple(range(12)))
+    never = Arm("b", (100,) * 12, (False,) * 12, tuple(range(12)))
+    assert power((early, never), 16, 0.01, draws=20) == 1.0
+    assert power((never, early), 16, 0.01, draws=20) == 0.0  # later is not sooner
+    assert power((early, never), 6, 0.01, draws=20) == 0.0  # six pairs cannot give p below 1 / 32
+    mixed = Arm("a", tuple(range(10, 16)) + (100,) * 6, (True,) * 6 + (False,) * 6, tuple(range(12)))
+    assert 0 < power((mixed, never), 12, 0.01, draws=200) < 1

@@ -8,7 +8,7 @@ from mxnum.experiments.sweep import arm_directory
 @pytest.mark.parametrize("study", studies.STUDIES.values(), ids=studies.STUDIES)
 def test_a_study_is_well_made(study):
     assert study.control in study.arms
-    assert {f"width-{e.width}" for e in study.arms.values()} == {study.setting}
+    assert {study.folder or f"width-{e.width}" for e in study.arms.values()} == {study.setting}
     assert len(set(study.arms.values())) == len(study.arms), "two arms are the same"
     for experiment in study.arms.values():
         assert experiment_from(to_dict(experiment)) == experiment

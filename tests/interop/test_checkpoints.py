@@ -145,6 +145,21 @@ def test_two_weights_of_one_name_are_refused(tmp_path):
             Checkpoint(tmp_path / "m.safetensors")
 
 
+@pytest.mark.parametrize("layout", ["fp8", "nvfp4 modelopt"])
+def test_a_zero_point_that_is_not_zero_is_refused(tmp_path, layout):
+    """No test saw that it was left out of the values: all files had symmetric weights."""
+    kind, make = WRITTEN[layout]
+    q, path = make(), tmp_path / "m.safetensors"
+    tensors = to_tensors("w", q, kind)
+    safetensors.save(path, {**tensors, "w_zero_point": np.zeros((8, 1), E4M3)})
+    assert Checkpoint(path).tensor("w").equals(q)
+    safetensors.save(path, {**tensors, "w_zero_point": np.full((8, 1), -2, E4M3)})
+    with pytest.raises(
+        ValueError, match=r"'w_zero_point' must be zero, since formats here have no zero point, not 2\.0"
+    ):
+        Checkpoint(path).tensor("w")
+
+
 def test_parts_of_a_weight_may_lie_in_two_files(tmp_path):
     q = example(FP8, (200, 300), block_shape=(128, 128))
     for i, (name, part) in enumerate(to_tensors("w", q, "deepseek").items()):

@@ -162,3 +162,30 @@ def test_mistakes(onnx, monkeypatch):
     monkeypatch.setitem(mx_onnx.TYPES, "e2m3", "FLOAT6NEWER")
     with pytest.raises(ValueError, match="Elements of e2m3 need an onnx with FLOAT6NEWER, not "):
         mx_onnx.to_onnx(mx.quantize(np.zeros(32), "mxfp6_e2m3"), "x")
+
+
+@pytest.mark.parametrize("fmt", ["mxfp8_e4m3", "mxint8", "e4m3:block=32,scale=float32"])
+def test_tiles_raise(onnx, fmt):
+    """No test saw tensors that DequantizeLinear cannot read: all tests had blocks along the last axis."""
+    x = samples.generator("onnx tiles").standard_normal((4, 4)).astype(np.float32)
+    for blocks in ((2, 2), (4, 4)):
+        with pytest.raises(ValueError, match=rf"in blocks along one axis.* not \({blocks[0]}, {blocks[1]}\)"):
+            mx_onnx.to_onnx(mx.quantize(x, fmt, blocks=blocks), "x")
+
+
+@pytest.mark.parametrize("blocks", [(2, 1), (1, 2), (1, 1), (9, 2)])
+def test_blocks_along_one_axis_make_a_valid_model(onnx, blocks):
+    shape = (1, 4) if blocks[0] == 9 else (4, 4)  # a tile of a single row is a block along that row
+    q = mx.quantize(samples.generator("onnx axis").standard_normal(shape), "mxfp8_e4m3", blocks=blocks)
+    elements, scales = mx_onnx.to_onnx(q, "x")
+    helper, result = onnx.helper, onnx.TensorProto.FLOAT
+    axis = 0 if blocks == (2, 1) else 1
+    attributes = {"axis": axis, "block_size": blocks[axis], "output_dtype": result}
+    node = helper.make_node("DequantizeLinear", ["x", "x_scale"], ["y"], **attributes)
+    y = helper.make_tensor_value_info("y", result, q.shape)
+    graph = helper.make_graph([node], "g", [], [y], initializer=[elements, scales])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)])
+    onnx.checker.check_model(model, full_check=True)
+    from onnx.reference import ReferenceEvaluator
+
+    assert np.array_equal(ReferenceEvaluator(model).run(None, {})[0], q.dequantize())

@@ -71,6 +71,16 @@ def test_parts_of_recipes():
     )
 
 
+def test_operands_in_no_format_are_bfloat16_among_bfloat16_vectors():
+    # `describe` said float32, and `mxnum.torch` multiplied bfloat16 numbers.
+    assert Recipe.named("bfloat16").describe() == "bfloat16; vector operations in bfloat16"
+    half = "mxfp8_e4m3; weights backward, activations backward, gradients bfloat16; vector operations in bfloat16"
+    assert Recipe.named("forward only").describe() == half
+    assert Recipe(vector="bfloat16", vector_rounding="rna").describe().startswith("bfloat16 rna; vector")
+    assert Recipe(gamma=Operand(error="grid", step=0.5), vector="bfloat16").describe().count("multiples of 0.5") == 1
+    assert Recipe().describe() == "float32"
+
+
 WRONG = {
     "name": (lambda: Recipe.of("mxfp8_e4m4"), "Argument 'recipe' must be one of .* did you mean 'mxfp8_e4m3'"),
     "none": (lambda: Recipe.of(None), "Argument 'recipe' must be a Recipe, a name, a format or a mapping, not None"),
@@ -80,8 +90,16 @@ WRONG = {
     "turned": (lambda: Recipe(weights=Operand("mxint8", transform="hadamard")), "'activations.transform' must be 'had"),
     "transform": (lambda: Operand("mxint8", transform="fourier"), "Argument 'transform' must be one of"),
     "two": (lambda: Operand("mxint8", block_size=2, block_shape=(2, 2)), "must not be given together"),
+    "number": (lambda: Operand("mxint8", block_shape=16), "'block_shape' must be a tuple of block lengths, not 16"),
     "shape": (lambda: Operand("mxint8", block_shape=(2, 2, 2)), "Argument 'block_shape' must be two lengths"),
     "vector": (lambda: Recipe(vector="float16"), "Argument 'vector' must be one of"),
+    "stochastic": (
+        lambda: Recipe(gradients={"rounding": "sr"}),
+        "^Argument 'format' must be an MX format with rounding='sr', not None.$",
+    ),
+    "rule": (lambda: Recipe.uniform("bfloat16", scale_rule="rceil"), "with scale_rule='rceil', not 'bfloat16'"),
+    "block": (lambda: Operand(block_size=16), "must be an MX format with block_size=16, not None"),
+    "tile": (lambda: Operand(block_shape=(4, 4)), r"must be an MX format with block_shape=\(4, 4\), not None"),
     "json": (lambda: Recipe.from_json("{"), "Argument 'text' must be JSON: "),
     "list": (lambda: Recipe.from_json("[]"), "Argument 'text' must be a JSON object, not 'list'"),
     "toml": (lambda: Recipe.from_toml("="), "Argument 'text' must be TOML: "),

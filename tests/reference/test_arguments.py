@@ -60,3 +60,6 @@ def test_errors() -> None:
     for argument, call in calls:
         with pytest.raises(ValueError, match=f"'{argument}'"):
             call()
+    # No test saw the raw error of a number in place of a tuple.
+    with pytest.raises(TypeError, match="'blocks' must be a tuple of block lengths, not 16"):
+        quantize(x, "mxint8", blocks=16)  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from mxnum.recipe import FLOAT32, Recipe
 torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 mxt = pytest.importorskip("mxnum.torch")
 nn = torch.nn
+pytestmark = pytest.mark.filterwarnings("ignore:emulate\\(\\) leaves alone")
 
 
 class Own(nn.Linear):

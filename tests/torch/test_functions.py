@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 import mxnum as mx
+import mxnum.reference
+from mxnum.analysis import measure
 from mxnum.recipe import BFLOAT16, FLOAT32, Operand, Recipe
 
 torch = pytest.importorskip("torch", reason="the extra torch is not installed")
@@ -125,36 +129,62 @@ def test_fake_quantize():
     assert torch.equal(mxt.fake_quantize(x, own), mx.fake_quantize(x.detach(), own))
 
 
-@pytest.mark.parametrize("format", ["mxfp4_e2m1", "mxfp8_e4m3", "mxfp8_e5m2", "mxint8"])
-def test_the_gradient_is_cut_where_numbers_were_clamped(format):
+def clamped(x, format, rounding="rne"):
+    """Return which numbers an element with one more bit of exponent rounds beyond the largest value."""
+    q, e = mx.quantize(x, format), mx.formats.get(format).element
+    unit = mx.MXArray.from_parts(torch.ones_like(q.codes), q.scales, format, tensor_scale=q.tensor_scale)
+    scales = unit.dequantize("float64") / e.value(1)
+    wider = mx.ElementFormat("wider", e.exponent_bits + 1, e.mantissa_bits, e.bias)
+    quotients = [
+        Fraction(a) / Fraction(b) for a, b in zip(x.flatten().tolist(), scales.flatten().tolist(), strict=True)
+    ]
+    found = [abs(wider.value(mx.reference.encode(each, wider, rounding=rounding))) > e.max for each in quotients]
+    return torch.tensor(found).view(x.shape)
+
+
+@pytest.mark.parametrize("format", ["mxfp4_e2m1", "mxfp8_e4m3", "mxfp8_e5m2", "mxint8", "nvfp4"])
+def test_gradients_of_clamped_numbers_are_cut(format):
     x, w = numbers(8, 64), numbers(16, 64, seed=1)
-    with torch.no_grad():  # floor clamps what lies just under a power of two
+    with torch.no_grad():  # floor clamps what lies just under a power of two; some lie on the thresholds
         x[:, ::32], w[:, ::32] = 255.9, -127.99
-    y = mxt.fake_quantize(x, format, gradient="clipped")
-    grad, (dx,) = gradients(y, x)
+        x[:4, 1:17] = torch.arange(480, 496).ldexp(torch.tensor(-1)) * torch.tensor([[1], [-1], [0.5], [-0.5]])
     fmt = mx.formats.get(format)
-    limit = torch.ldexp(
-        torch.full((8, 2), float(fmt.element.max)), mx.shared_scale(x.detach(), format).to(torch.int32) - 127
-    )
-    inside = x.abs() <= limit.repeat_interleave(32, -1)
-    assert torch.equal(dx, grad * inside)
-    assert not inside.all()
+    for rounding in ("rne", "rna", "rtz", "rtp", "rtn", "rto", "sr"):
+        drawn = {"seed": 3} if rounding == "sr" else {}
+        want = clamped(x.detach(), format, "rne" if drawn else rounding)
+        y = mxt.fake_quantize(x, format, gradient="clipped", rounding=rounding, **drawn)
+        grad, (dx,) = gradients(y, x)
+        assert torch.equal(dx, grad.masked_fill(want, 0)), rounding
+        assert (rounding == "sr") or want.sum() == measure(x.detach().numpy(), fmt, rounding=rounding).clamped
     y = mxt.linear(x, w, recipe=format, gradient="clipped")
     grad, (dx, dw) = gradients(y, x, w)
     straight = torch.autograd.grad(mxt.linear(x, w, recipe=format), (x, w), grad)
-    assert torch.equal(dx, straight[0] * inside)
-    assert (dw[:, ::32] == 0).all()
+    assert torch.equal(dx, straight[0].masked_fill(clamped(x.detach(), format), 0))
+    assert torch.equal(dw, straight[1].masked_fill(clamped(w.detach(), format), 0))
+    assert format == "nvfp4" or (dw[:, ::32] == 0).all()
 
 
-def test_the_gradient_is_cut_beyond_the_exact_largest_value():
-    # What was clamped was compared with its value rounded to bfloat16, which can be x again.
+def test_largest_number_of_an_nvfp4_block_keeps_its_gradient():
+    # Scales are rounded: the largest number was cut where that put it one ulp above six times its scale.
+    for seed in range(200):
+        x = numbers(1, 16, seed=seed)
+        (dx,) = torch.autograd.grad(mxt.fake_quantize(x, "nvfp4", gradient="clipped").sum(), x)
+        assert (dx == 1).all()
     x = numbers(512, 16, dtype=torch.bfloat16)
     q = mx.quantize(x.detach(), "nvfp4")
-    largest = 6 * mx.decode(q.scales, "e4m3", dtype="float64") * q.tensor_scale.double()
-    beyond = x.abs() > largest
+    beyond = x.abs() > 6 * mx.decode(q.scales, "e4m3", dtype="float64") * q.tensor_scale.double()
     assert (beyond & (q.dequantize(torch.bfloat16) == x)).any()
-    (dx,) = torch.autograd.grad(mxt.fake_quantize(x, "nvfp4", gradient="clipped").sum(), x)
-    assert torch.equal(dx == 0, beyond)
+    assert measure(x.detach().float().numpy(), "nvfp4").clamped == 0
+
+
+def test_gradients_under_a_scale_of_zero_are_cut():
+    # They were not: the code of such a number is that of zero, and not of the largest value.
+    x = torch.cat([torch.full((16,), 1e-6), torch.full((16,), 1e4), torch.zeros(1)]).requires_grad_()
+    y = mxt.fake_quantize(x, "nvfp4", gradient="clipped")
+    (dx,) = torch.autograd.grad(y.sum(), x)
+    assert dx.tolist() == [0.0] * 16 + [1.0] * 17
+    got = measure(x.detach().numpy(), "nvfp4")
+    assert (got.clamped, got.beyond_max, got.zero_scales) == (16, 16, 2)
 
 
 def test_an_infinite_gradient_is_cut_too():

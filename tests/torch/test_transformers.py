@@ -39,7 +39,10 @@ def losses(model, steps=2):
     return found
 
 
-@pytest.mark.parametrize(("make", "attention", "left"), [(llama, "*.self_attn", 5), (gpt2, "*.attn", 8)])
+CASES = [(llama, "*.self_attn", 5), (gpt2, "*.attn", 8)]
+
+
+@pytest.mark.parametrize(("make", "attention", "left"), CASES)
 def test_two_steps(make, attention, left):
     plain = make()
     want = losses(copy.deepcopy(plain))
@@ -66,8 +69,31 @@ def test_compiled():
 
 
 def test_attention_of_another_kind_is_not_passed_over():
+    # It raised where the model ran, and not at all where it was compiled.
     model = llama()
     model.set_attn_implementation("eager")
-    mxt.emulate(model, "mxfp8_e4m3", attention="*.self_attn")
-    with pytest.raises(ValueError, match="must be names of modules that call scaled_dot_product_attention"):
-        model(IDS)
+    with pytest.raises(ValueError, match=r"must not name 'model.layers.0.self_attn', which .* by 'eager'"):
+        mxt.emulate(model, "mxfp8_e4m3", attention="*.self_attn")
+    mxt.emulate(model, "mxfp8_e4m3")
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+@pytest.mark.parametrize(("make", "attention", "left"), CASES)
+def test_attention_is_listed_where_it_is_not_emulated(make, attention, left, implementation):
+    # It was looked for by a name that the code of these models does not have.
+    model = make()
+    model.set_attn_implementation(implementation)
+    emulation = mxt.emulate(model, "mxfp8_e4m3")
+    names = [name for name in dict(model.named_modules()) if name.endswith(attention[1:])]
+    assert len(names) == 2
+    assert len(emulation.left_alone) == left + 2
+    assert all(implementation in emulation.left_alone[name].replace("scaled_dot_pro", "sdpa") for name in names)
+    rows = emulation.coverage(IDS, labels=IDS).rows()
+    assert sum(row["share"] for row in rows) == pytest.approx(1)
+    seen = [row for row in rows if row["module"] in names]
+    assert [row["emulated"] for row in seen] == [False, False]
+    assert sum(row["flops"] for row in seen) == 2 * 2 * 2 * IDS.numel() * 16 * 64
+    if implementation == "sdpa":
+        mxt.restore(model)
+        rows = mxt.emulate(model, "mxfp8_e4m3", attention=attention).coverage(IDS).rows()
+        assert [row["emulated"] for row in rows if row["module"] in names] == [True, True]

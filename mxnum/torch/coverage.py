@@ -1,0 +1,206 @@
+"""Which products a model computes, how much work each is, and which of them are emulated."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from math import prod
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from mxnum.recipe import FLOAT32
+from mxnum.text_table import text_table
+from mxnum.torch.operands import product, watching
+
+Tensor = Any
+
+
+class Coverage:
+    """The products of one forward pass, by module, with their shares of the floating-point operations."""
+
+    def __init__(self, counts: Counter[tuple[str, str, bool]]):
+        self._counts = counts
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a dictionary for each product of each module, in the order of the forward pass.
+
+        module
+            The name of the innermost module that computes the product; empty for the model itself.
+        product
+            The operation of torch: "matmul" and "convolution" where emulated, else "addmm", "bmm",
+            "scaled_dot_product_attention", ...
+        flops, share
+            Two for each multiplication and addition, in all calls; and divided by those of all products. Both products
+            of the backward pass take as many each, so shares are the same there.
+        emulated
+            True if the operands are rounded.
+        """
+        total = sum(self._counts.values())
+        return [
+            {"module": name, "product": kind, "flops": flops, "share": flops / max(total, 1), "emulated": is_emulated}
+            for (name, kind, is_emulated), flops in self._counts.items()
+        ]
+
+    @property
+    def emulated(self) -> float:
+        """The share of all floating-point operations of products that are emulated."""
+        return float(sum(row["share"] for row in self.rows() if row["emulated"]))
+
+    def table(self) -> str:
+        """Return the rows as text. Modules whose names differ in numbers only share a line, with ``*`` for these."""
+        if not self._counts:
+            return "No product was computed."
+        rows, shares = self.rows(), dict[tuple[str, str, str], float]()
+        alike: dict[tuple[str, bool], list[str]] = {}
+        for row in rows:
+            alike.setdefault((row["product"], row["emulated"]), []).append(row["module"])
+        pattern_of = {key: patterns(names) for key, names in alike.items()}
+        for row in rows:
+            pattern = pattern_of[row["product"], row["emulated"]][row["module"]]
+            line = pattern, row["product"], "yes" if row["emulated"] else "no"
+            shares[line] = shares.get(line, 0.0) + row["share"]
+        lines = [(name, kind, f"{share:.2%}", answer) for (name, kind, answer), share in shares.items()]
+        names = ["module", "product", "share", "emulated"]
+        return f"{text_table(names, lines)}\n\nEmulated: {self.emulated:.2%} of the FLOPs."
+
+    __str__ = table
+
+
+def patterns(names: Iterable[str]) -> dict[str, str]:
+    """Return how to show each name: with ``*`` for its numbers where another name differs in these only."""
+    starred = {name: re.sub(r"(?<![^.])\d+(?![^.])", "*", name) for name in names}
+    counts = Counter(starred.values())
+    shown = {name: pattern if counts[pattern] > 1 and pattern != "*" else name for name, pattern in starred.items()}
+    return {name: pattern or "the model" for name, pattern in shown.items()}
+
+
+def covered(model: nn.Module, emulation: Any, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Coverage:
+    """Call the model, and count its products."""
+    mode = _Products(emulation.sites)
+    handles = []
+    for name, module in model.named_modules():
+        if not isinstance(module, torch.jit.ScriptModule):
+            handles.append(module.register_forward_pre_hook(partial(mode.enter, name), prepend=True))
+            handles.append(module.register_forward_hook(mode.leave, always_call=True))
+    try:
+        with _unchanged(model, emulation), _without_shortcuts(), mode:
+            model(*inputs, **keywords)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return Coverage(mode.counts)
+
+
+class _Products(TorchDispatchMode):
+    """Counts the products that are computed within the context, for the module that was entered last."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, sites: dict[str, Any]):
+        super().__init__()
+        self.names, self.sites = [""], sites
+        self.counts: Counter[tuple[str, str, bool]] = Counter()
+
+    def enter(self, name: str, *_: Any) -> None:
+        """Begin the forward pass of a module. (A hook.)"""
+        self.names.append(name)
+
+    def leave(self, *_: Any) -> None:
+        """End the forward pass of a module. (A hook.)"""
+        self.names.pop()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Compute the operation; `emulate`'s own count as one product each."""
+        made = function(*args, **(kwargs or {}))
+        space, _, rest = str(function).partition(".")
+        kind = "scaled_dot_product_attention" if "_scaled_dot_product" in rest else rest.partition(".")[0] or space
+        flops = _FLOPS.get(kind)
+        if flops is not None and "backward" not in rest:
+            is_emulated = space == "mxnum" and self._is_rounded(args)
+            self.counts[self.names[-1], kind, is_emulated] += flops(made[0] if isinstance(made, tuple) else made, *args)
+        return made
+
+    def _is_rounded(self, args: tuple[Any, ...]) -> bool:
+        """Return True if a product of `mxnum.torch` rounds an operand; `set_recipe` may have turned it off."""
+        (text,) = (each for each in args if isinstance(each, str))
+        site = self.sites.get(self.names[-1])
+        return site is None or bool(site.how.bf16) or any(operand != FLOAT32 for operand in product(text)[:6])
+
+
+def _by_left(y: Tensor, a: Tensor, *_: Any) -> Any:
+    return 2 * y.numel() * a.shape[-1]
+
+
+def _by_second(y: Tensor, _: Any, a: Tensor, *__: Any) -> Any:
+    return 2 * y.numel() * a.shape[-1]
+
+
+def _convolution(y: Tensor, x: Tensor, weight: Tensor, *rest: Any) -> Any:
+    is_transposed = len(rest) > 4 and rest[4] is True  # (that of mxnum has a text there)
+    return 2 * (x if is_transposed else y).numel() * prod(weight.shape[1:])
+
+
+def _attention(_: Tensor, query: Tensor, key: Tensor, value: Tensor, *__: Any) -> Any:
+    return 2 * prod(query.shape[:-1]) * key.shape[-2] * (query.shape[-1] + value.shape[-1])
+
+
+def _recurrent(_: Tensor, x: Tensor, *rest: Any) -> Any:
+    weights = rest[0] if isinstance(rest[0], list | tuple) else rest[:2]  # (cuDNN has a list of all, oneDNN a layer's)
+    return 2 * prod(x.shape[:-1]) * sum(weight.numel() for weight in weights if weight.ndim > 1)
+
+
+#: Floating-point operations of the result and the arguments, by the name of the operation of torch or of mxnum.
+_FLOPS: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(("mm", "bmm", "mv", "dot", "vdot", "linear", "matmul", "_scaled_mm", "_int_mm"), _by_left),
+    **dict.fromkeys(("_grouped_mm", "_scaled_grouped_mm"), _by_left),
+    **dict.fromkeys(("addmm", "baddbmm", "addmv", "_sparse_addmm"), _by_second),
+    "addbmm": lambda y, _, a, *__: 2 * y.numel() * a.shape[-1] * a.shape[0],
+    "convolution": _convolution,
+    **dict.fromkeys(("scaled_dot_product_attention", "flex_attention"), _attention),
+    **dict.fromkeys(("mkldnn_rnn_layer", "_cudnn_rnn", "miopen_rnn"), _recurrent),
+    "_trilinear": lambda y, x, weight, *_: 2 * x.shape[0] * weight.numel(),
+}
+
+
+@contextmanager
+def _without_shortcuts() -> Iterator[None]:
+    """Let torch call the modules and operations one by one: no compiled code, no fused encoders."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    set_stance = getattr(torch.compiler, "set_stance", None)  # torch 2.6
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with nullcontext() if set_stance is None else set_stance("force_eager"):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+@contextmanager
+def _unchanged(model: nn.Module, emulation: Any) -> Iterator[None]:
+    """Put back what a forward pass changes: attributes, buffers, renormalized weights, random numbers, steps."""
+    modules = [module for module in model.modules() if not isinstance(module, torch.jit.ScriptModule)]
+    attributes = [(module, dict(module.__dict__), dict(module._buffers)) for module in modules]
+    renormalized = [module.weight for module in modules if getattr(module, "max_norm", None) is not None]
+    tensors = [(x, x.detach().clone()) for x in (*model.buffers(), *renormalized)]
+    state = {name: emulation.__dict__[name] for name in ("position", "_counted", "_returning")}
+    watchers = {site.number: watching.pop(site.number, None) for site in emulation.sites.values()}
+    try:
+        with torch.random.fork_rng():
+            yield
+    finally:
+        with torch.no_grad():
+            for x, before in tensors:
+                x.copy_(before)
+        for module, own, buffers in attributes:
+            module.__dict__.clear()
+            module.__dict__.update(own)
+            module._buffers.clear()
+            module._buffers.update(buffers)
+        emulation.__dict__.update(state)
+        watching.update({number: each for number, each in watchers.items() if each is not None})

@@ -1,0 +1,41 @@
+"""What `mxnum.stacks.dequantize` and the arithmetic of a stack refuse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mxnum as mx
+from mxnum import stacks
+
+
+def test_dequantize_refuses_packed_codes_whatever_their_values():
+    """No test saw packed codes that are all below 16: packed and unpacked codes were told apart by their values."""
+    few = np.zeros((2, 16), np.float32)
+    few[:, 0] = 1
+    for x in (few, np.zeros((2, 16), np.float32)):
+        for blocks in (None, (1, 16), (2, 16)):
+            packed = stacks.quantize(x, "vllm", blocks=blocks, packed=True)
+            assert packed.codes.max() < 16
+            with pytest.raises(ValueError, match="'made' must be of codes that take a byte each, not 'packed'"):
+                stacks.dequantize(packed, "vllm")
+    with pytest.raises(ValueError, match="'made' must be of codes, a byte each, and scales whose shapes fit"):
+        stacks.dequantize(stacks.quantize(few, "vllm", packed=True)._replace(packed=False), "vllm")
+    with pytest.raises(ValueError, match="'made' must be of codes below 16, a byte each, not 34"):
+        stacks.dequantize(stacks.quantize(few, "vllm")._replace(codes=np.full((2, 16), 34, np.uint8)), "vllm")
+
+
+def test_dequantize_refuses_scales_of_another_shape():
+    """No test saw scales of as many blocks in another order: they were reshaped."""
+    made = stacks.quantize(np.ones((2, 64), np.float32), "vllm", blocks=(1, 16))
+    with pytest.raises(ValueError, match=r"whose shapes fit blocks \(1, 16\), not \(\(2, 64\), \(4, 2\)\)"):
+        stacks.dequantize(made._replace(scales=made.scales.T), "vllm")
+
+
+@pytest.mark.parametrize("given", [{"stream": 5}, {"first": 3}, {"sr_bits": 4}])
+def test_arithmetic_of_a_stack_refuses_what_random_bits_depend_on(given):
+    """No test saw that these were dropped beside `arithmetic`."""
+    x = np.ones((1, 16), np.float32)
+    for call in (mx.quantize, mx.fake_quantize):
+        with pytest.raises(ValueError, match=f"'{next(iter(given))}' must be left out unless rounding='sr'"):
+            call(x, "nvfp4", arithmetic="vllm", **given)
