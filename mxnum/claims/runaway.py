@@ -186,9 +186,13 @@ def parts_of_the_recipe(context: Context) -> Evidence:
     ]
     runs = sum(len(table["arms"][name]["runs"]) for name in next(iter(_over_rates(table, arms))))
     answer = (
-        f"At rates of .034 and .048, of {runs} runs each, {away[0]} are lost with everything in 4 bits, {away[1]} with "
-        f"4-bit products alone, {away[2]} with 4-bit layer norm alone, and {away[3]} in FP32."
+        f"At .034 and .048, of {runs} runs each, {away[0]} are lost with everything in 4 bits, {away[1]} with products "
+        f"alone, {away[2]} with layer norm alone, {away[3]} in FP32."
     )
+    if later["products"]:
+        answer += " At .024 4-bit products delay the jump."
+    if statements[0].holds is None:
+        answer += " Undecided: whether they do at higher rates."
     delaying = [name for name in later if later[name]]
     note = (
         f"At rate 0.024 the jump comes later than in FP32 with: {', '.join(delaying) or 'none'} (exact test, 1 % after "
