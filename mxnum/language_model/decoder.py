@@ -232,7 +232,7 @@ def train(
                 logits.retain_grad()
             loss = functional.cross_entropy(logits.flatten(0, 1), targets, label_smoothing=setting.label_smoothing)
             optimizer.zero_grad()
-            (loss * setting.factor).backward()
+            ((loss + penalty_of(setting, logits)) * setting.factor).backward()
             for parameter in parameters:
                 parameter.grad /= setting.factor
             nn.utils.clip_grad_norm_(parameters, setting.clip)
@@ -244,6 +244,8 @@ def train(
             for group in optimizer.param_groups:
                 group["lr"] = rate_at(setting, step)
             optimizer.step()
+            if setting.centred_weight:
+                mxt.center_output_weights(model, "head")
             run.losses.append(loss.item())
             if report is not None:
                 report(step + 1, run.losses[-1])
@@ -278,6 +280,11 @@ def operands_at_the_end(run: Run) -> dict[str, Any]:
 def gradient_of_logits(setting: Setting) -> Operand:
     """How the gradient of the logits is rounded."""
     return setting.recipe.gradients if setting.where in ("all", "last") else Operand()
+
+
+def penalty_of(setting: Setting, logits: Tensor) -> Tensor | float:
+    """Return the z-loss, which keeps the log sum exp of each token's logits near zero."""
+    return setting.z_loss * logits.logsumexp(-1).square().mean() if setting.z_loss else 0.0
 
 
 def optimizer_of(setting: Setting, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:

@@ -80,6 +80,13 @@ class Setting:
     #: nothing but the gradients of the last layer.
     centred: bool = False
 
+    # What else may keep all logits from drifting together.
+    #: After each optimizer step the last layer's weight loses its mean row (`mxnum.torch.center_output_weights`).
+    centred_weight: bool = False
+    #: This times the mean square of log sum exp of a token's logits is added to the loss that is trained on; `losses`
+    #: and the loss at the end are without it.
+    z_loss: float = 0.0
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "recipe", Recipe.of(self.recipe))
         for name, hint in get_type_hints(type(self)).items():
@@ -96,6 +103,7 @@ class Setting:
                 object.__setattr__(self, name, float(value))
         for name in ("rate", "factor", "ratio", "epsilon", "clip", "start_deviation"):
             errors.require(getattr(self, name) > 0, name, "positive", getattr(self, name))
+        errors.require(self.z_loss >= 0, "z_loss", "0 or positive", self.z_loss)
         for name in ("beta1", "beta2", "warm_up", "last_rate", "label_smoothing"):
             errors.require(0 <= getattr(self, name) <= 1, name, "between 0 and 1", getattr(self, name))
         errors.require(self.width % (2 * self.heads) == 0, "width", f"a multiple of {2 * self.heads}", self.width)

@@ -275,7 +275,7 @@ def predicted_gap(setting: Setting) -> float | None:
     between two that pull to different places is not known.
     """
     operand = gradient_of_logits(setting)
-    if setting.source != "markov" or setting.label_smoothing or operand.rounding not in ("rne", "sr"):
+    if setting.source != "markov" or setting.label_smoothing or setting.z_loss or operand.rounding not in ("rne", "sr"):
         return None
     if setting.where in ("all", "last") and setting.recipe.gradients_for_weights not in (None, operand):
         return None

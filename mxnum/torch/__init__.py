@@ -11,6 +11,7 @@ if (_version := errors.package("torch", "torch").__version__) < (2, 4):
     raise ImportError(f"mxnum.torch needs torch 2.4 or later, not {_version}: pip install --upgrade torch")
 
 from mxnum.torch.attention import attention
+from mxnum.torch.centering import center_output_weights
 from mxnum.torch.coverage import Coverage
 from mxnum.torch.emulate import Emulation, emulate, restore, set_recipe
 from mxnum.torch.functions import (
@@ -30,6 +31,7 @@ __all__ = [
     "Emulation",
     "Watch",
     "attention",
+    "center_output_weights",
     "dequantize",
     "emulate",
     "fake_quantize",

@@ -135,3 +135,17 @@ def test_lost_in_other_settings(context):
 
     assert settings(2, 0.01) == [True, None]
     assert settings(0.4, 0.01) == settings(2, 0.2) == [False, None]
+
+
+def test_without_the_mean_row(context):
+    """Both have to be repaired; a plain cost that is kept in one of them refutes it."""
+    costs = {"E4M3, logits": 1, "E4M3": 5, "E4M3, logits, centred weight": 0.02, "E4M3, centred weight": 0.5}
+
+    def found(**changes):
+        arms = {f"{name}, rate 0.192": (cost, 0, 0) for name, cost in (costs | changes).items()}
+        return judged(context, "mean-row", last_layer.without_the_mean_row, arms)
+
+    assert found() == [True]
+    assert found(**{"E4M3, centred weight": 1.5}) == [None]
+    assert found(**{"E4M3, logits, centred weight": 0.3}) == [None]
+    assert found(**{"E4M3, logits, centred weight": 0.6}) == [False]

@@ -64,10 +64,12 @@ def test_sgd_is_what_one_computes_by_hand():
         torch.testing.assert_close(trained.get_parameter(name), parameter, rtol=1e-5, atol=1e-6, msg=name)
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
-def test_it_goes_on_bit_for_bit(tmp_path, optimizer):
+@pytest.mark.parametrize(
+    "changes", [{}, {"optimizer": "sgd"}, {"centred_weight": True, "z_loss": 1e-4}], ids=["adamw", "sgd", "remedies"]
+)
+def test_it_goes_on_bit_for_bit(tmp_path, changes):
     drawn = {"gradients": {"format": "mxfp8_e4m3", "rounding": "sr"}}
-    stochastic = TINY.but(optimizer=optimizer, recipe=drawn, where="last")
+    stochastic = TINY.but(recipe=drawn, where="last", **changes)
     whole = train(stochastic, 3, measure_every=2)
     again = train(stochastic, 3, measure_every=2)
     assert whole.losses == again.losses
@@ -166,6 +168,36 @@ def test_centring_leaves_no_common_part():
     assert losses[False] != losses[True]
 
 
+def test_centred_weight_has_no_mean_row_after_any_step():
+    """Before the first step it has one: the first loss is that of a model whose weight is as it was drawn."""
+    whole, plain = (train(TINY.but(centred_weight=c, **LAST), 2, measure_every=2) for c in (True, False))
+    assert whole.losses[0] == plain.losses[0]
+    assert whole.losses[1:] != plain.losses[1:]
+    first, *others = whole.measured["common_weight"]
+    assert first == plain.measured["common_weight"][0] > 0.1
+    assert max(others) < 1e-6
+    assert whole.model.head.weight.mean(0).abs().max() < 1e-8
+
+
+def test_z_loss_is_trained_on_and_not_reported():
+    """One step of descent is the one computed by hand; the loss that is reported is the cross-entropy alone."""
+    setting = TINY.but(optimizer="sgd", rate=0.5, schedule="constant", warm_up=0.0, clip=1e9, steps=1, z_loss=0.5)
+    model = Decoder(setting, 40, 2)
+    symbols = torch.from_numpy(source_of(setting).batch(generator(2, [TRAINING, 0]), 2, 17))
+    logits = model(symbols[:, :-1]).flatten(0, 1)
+    loss = torch.nn.functional.cross_entropy(logits, symbols[:, 1:].flatten())
+    (loss + 0.5 * torch.log(torch.exp(logits).sum(-1)).pow(2).mean()).backward()
+    run = train(setting, 2)
+    assert run.losses == [loss.item()]
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            by_hand = parameter.detach() - 0.5 * parameter.grad
+            torch.testing.assert_close(run.model.get_parameter(name), by_hand, rtol=1e-5, atol=1e-6, msg=name)
+    later = train(TINY.but(z_loss=0.5), 2)
+    assert later.evaluation != train(TINY, 2).evaluation
+    assert later.evaluation == pytest.approx(train(TINY, 2).evaluation, abs=0.5), "the penalty is about 0.5 x 13"
+
+
 def test_the_rate_rises_and_falls():
     setting = TINY.but(steps=100, rate=1.0)
     rates = [rate_at(setting, step) for step in range(100)]
@@ -184,10 +216,12 @@ def test_the_rate_rises_and_falls():
         ({"order": 17}, "'order' must be at most the context, 16"),  # no place is evaluated: the loss was NaN
         ({"factor": 0}, "'factor' must be positive"),
         ({"centred": True}, "'centred' must be False unless"),
+        ({"z_loss": -1e-4}, "'z_loss' must be 0 or positive"),
+        ({"centred_weight": 1}, "'centred_weight' must be True or False"),
         ({"source": "text"}, "'text' must be the path of a file"),
         ({"recipe": "mxfp8_e9m9"}, "'recipe' must be one of"),
     ],
 )
 def test_bad_settings_are_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         TINY.but(**changes)

@@ -17,16 +17,7 @@ pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="to
 
 @pytest.mark.parametrize("how", ["ddp", "fsdp"])
 def test_two_processes_train_the_model_of_one(how, tmp_path):
-    if how == "fsdp" and torch.__version__ < (2, 6):
-        pytest.skip("torch.distributed.fsdp has no fully_shard")
-    command = [sys.executable, str(Path(worker.__file__)), how, str(tmp_path)]
-    started = [
-        subprocess.Popen([*command, str(rank), "2"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        for rank in range(2)
-    ]
-    said = [process.communicate(timeout=240)[0] for process in started]
-    assert [process.returncode for process in started] == [0, 0], "\n".join(said)
-    (one, state), (two, other) = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2))
+    (one, state), (two, other) = in_two_processes(how, tmp_path)
     alone = worker.model()
     start = {name: value.clone() for name, value in alone.state_dict().items()}
     mxt.emulate(alone, worker.RECIPE, seed=5)
@@ -36,3 +27,31 @@ def test_two_processes_train_the_model_of_one(how, tmp_path):
         assert torch.equal(state[name], value), name
         assert torch.equal(other[name], value), name
         assert not torch.equal(start[name], value)
+
+
+def test_a_sharded_head_is_centered_as_a_whole_one(tmp_path):
+    """Two processes hold 17 and 16 of 33 rows, of which 32 count."""
+    (one, state), (two, other) = in_two_processes("center", tmp_path)
+    assert len(one) == 17
+    assert len(two) == 16
+    alone = worker.head()
+    mxt.center_output_weights(alone, "0", vocabulary=32)
+    assert not torch.equal(alone[0].weight, worker.head()[0].weight)
+    for name, value in alone.state_dict().items():
+        assert torch.equal(state[name], value), name
+        assert torch.equal(other[name], value), name
+    assert torch.equal(torch.cat([one, two]), state["0.weight"])
+
+
+def in_two_processes(how, tmp_path):
+    """Return what both processes stored."""
+    if how != "ddp" and torch.__version__ < (2, 6):
+        pytest.skip("torch.distributed.fsdp has no fully_shard")
+    command = [sys.executable, str(Path(worker.__file__)), how, str(tmp_path)]
+    started = [
+        subprocess.Popen([*command, str(rank), "2"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for rank in range(2)
+    ]
+    said = [process.communicate(timeout=240)[0] for process in started]
+    assert [process.returncode for process in started] == [0, 0], "\n".join(said)
+    return [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2)]

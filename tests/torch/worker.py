@@ -25,6 +25,15 @@ def model():
     return nn.Sequential(nn.Linear(32, 64, bias=False), norm, nn.ReLU(), nn.Linear(64, 32, bias=False))
 
 
+def head():
+    """Return a last layer of 33 rows, which two processes cannot share evenly; its sums are exact in any order."""
+    net = nn.Sequential(nn.Linear(16, 33))
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.copy_(torch.randint(-40, 60, parameter.shape, generator=torch.Generator().manual_seed(1)) / 64)
+    return net
+
+
 def train(net, part, count, steps=4):
     """Train with a part of each batch of 64 samples; the outputs of the last step."""
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
@@ -42,8 +51,9 @@ def main(how, folder, rank, count):
     """Train as `how` says, and store the outputs and parameters."""
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=count)
-    net = model()
-    mxt.emulate(net, RECIPE, seed=5)
+    net = head() if how == "center" else model()
+    if how != "center":
+        mxt.emulate(net, RECIPE, seed=5)
     if how == "ddp":
         y = train(nn.parallel.DistributedDataParallel(net), rank, count)
         state = net.state_dict()
@@ -52,9 +62,13 @@ def main(how, folder, rank, count):
         from torch.distributed.fsdp import fully_shard
 
         mesh = init_device_mesh("cpu", (count,))
-        for part in (net[0], net[3], net):
+        for part in (*(each for each in net if isinstance(each, nn.Linear)), net):
             fully_shard(part, mesh=mesh)
-        y = train(net, rank, count)
+        if how == "center":
+            mxt.center_output_weights(net, "0", vocabulary=32)
+            y = net[0].weight.to_local()
+        else:
+            y = train(net, rank, count)
         state = {name: value.full_tensor() for name, value in net.state_dict().items()}
     torch.save([y, state], Path(folder) / f"{rank}.pt")
     torch.distributed.destroy_process_group()

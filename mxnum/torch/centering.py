@@ -1,0 +1,71 @@
+"""Remove what softmax cannot see from the layer that makes the logits: the mean row of its weight."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from mxnum import errors
+
+_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_ROWS = "the name of a torch.nn.Linear, whose weight has a row for each symbol"
+
+
+def center_output_weights(model: nn.Module, name: str, *, vocabulary: int | None = None, tied: bool = False) -> None:
+    """Subtract from the weight of the layer that makes the logits its mean row, in place; call it after each step.
+
+        optimizer.step()
+        mxt.center_output_weights(model, "lm_head")
+
+    Every logit of a token changes by the same number, so softmax and the loss stay as they are, up to rounding. A bias
+    loses its mean too. Where logits go elsewhere than to softmax (a cap, a sigmoid, z-loss), the loss changes.
+
+    Parameters
+    ----------
+    model
+        The whole model, which shows whether another module has the same weight.
+    name
+        The layer in it: a `torch.nn.Linear`, emulated or not. Its weight may be a DTensor, as `fully_shard` makes it.
+    vocabulary
+        The number of symbols, where the rows after them are padding: the mean is over the symbols' rows alone, and is
+        subtracted from all.
+    tied
+        Center a weight that an embedding has too. What the model reads then changes, and so does the loss.
+    """
+    errors.require_type(isinstance(model, nn.Module), "model", "a torch.nn.Module", type(model).__name__)
+    modules = dict(model.named_modules(remove_duplicate=False))
+    errors.require(name in modules, "name", "the name of a module of the model", name)
+    layer = modules[name]
+    errors.require(isinstance(layer, nn.Linear), "name", _ROWS, f"{name}, a {type(layer).__name__}")
+    weight = _parameter(layer, name, "weight", 2)
+    bias = None if layer.bias is None else _parameter(layer, name, "bias", 1)
+    count = weight.shape[0]
+    if vocabulary is not None:
+        count = errors.integer("vocabulary", vocabulary, 1, count)
+    for other, module in modules.items():
+        if not tied and module is not layer and any(each is weight for each in module._parameters.values()):
+            raise ValueError(
+                f"Module {name!r} must have a weight that no other module has, unless tied=True: {other!r} has it too."
+            )
+    with torch.no_grad():
+        for parameter in (weight, bias):
+            if parameter is not None:
+                wide = torch.promote_types(parameter.dtype, torch.float32)
+                symbols = parameter if count == len(parameter) else parameter[:count]
+                parameter.sub_(symbols.sum(0, dtype=wide) / count)
+
+
+def _parameter(layer: Any, name: str, kind: str, axes: int) -> Any:
+    """Return a parameter of the layer if it can be changed in place and has all of its axes."""
+    parameter = layer._parameters.get(kind)
+    if parameter is None:  # (torch.nn.utils.parametrize, weight_norm; FSDP 1 with flat parameters)
+        raise ValueError(f"Module {name!r} must have its {kind} as a parameter, not computed from others.")
+    is_known = type(parameter) is nn.Parameter or hasattr(parameter, "placements")  # (those of a DTensor)
+    if not is_known or parameter.ndim != axes or parameter.dtype not in _DTYPES or parameter.is_meta:
+        raise ValueError(
+            f"Module {name!r} must have a {kind} of {axes} axes, in floats of 16 bits or more and in memory, not "
+            f"{type(parameter).__name__}{list(parameter.shape)} of {parameter.dtype} on {parameter.device}."
+        )
+    return parameter
