@@ -250,17 +250,18 @@ def test_a_name_that_is_missing_is_noticed():
     assert not is_documented("mxnum.interop.safetensors", "DTYPES")
 
 
-def test_the_figure_is_what_its_command_draws(tmp_path, monkeypatch):
+def test_the_figures_are_what_their_command_draws(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib", reason="the extra plots is not installed")
     readme = (ROOT / "README.md").read_text()
-    assert "](docs/figure.svg)" in readme
     assert "`python docs/figure.py`" in readme
-    monkeypatch.setattr(sys, "argv", ["figure.py", str(tmp_path / "figure.svg")])
+    monkeypatch.setattr(sys, "argv", ["figure.py", str(tmp_path)])
     exec((DOCS / "figure.py").read_text(), {"__file__": str(DOCS / "figure.py")})
-    drawn, kept = ((path / "figure.svg").read_text() for path in (tmp_path, DOCS))
-    numbers = [np.array(re.findall(r"-?\d+\.\d+", text), float) for text in (drawn, kept)]
-    if re.search(r"Matplotlib v\S+", drawn)[0] == re.search(r"Matplotlib v\S+", kept)[0]:
-        assert np.allclose(*numbers, atol=1e-4)
+    for name in ("figure.svg", "runaway.svg"):
+        assert f"](docs/{name})" in readme
+        drawn, kept = ((path / name).read_text() for path in (tmp_path, DOCS))
+        numbers = [np.array(re.findall(r"-?\d+\.\d+", text), float) for text in (drawn, kept)]
+        if re.search(r"Matplotlib v\S+", drawn)[0] == re.search(r"Matplotlib v\S+", kept)[0]:
+            assert np.allclose(*numbers, atol=1e-4)
 
 
 def test_the_changelog_is_a_page():

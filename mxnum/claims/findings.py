@@ -54,7 +54,8 @@ def _on_runaways(entry: Entry | None) -> list[str]:
         here = "No training was run here that could show whether low precision makes a loss run away (I6c)."
     else:
         evidence = entry.evidence
-        here = f"{evidence.answer.removesuffix('.')} (exact paired log-rank test, {evidence.number}; row I6c)."
+        yes = "Yes. " if entry.verdict == Verdict.CONFIRMED else ""
+        here = f"{yes}{evidence.answer.removesuffix('.')} (exact paired log-rank test, {evidence.number}; row I6c)."
     return [here, stored.sentence()]
 
 

@@ -24,7 +24,9 @@ from mxnum.files import as_path, written_whole
 #: The results files that minutes can make, and those that take hours; the cheap ones first.
 QUICK = ("quick.json",)
 OF_HIGH_RATES = tuple(f"language/{name}.json" for name in ("lost", "lost-again", "lost-elsewhere", "two-layers"))
-OF_THE_LAST_LAYER = tuple(f"language/{name}.json" for name in ("operands", "operands-converged", "drift", "text"))
+OF_THE_LAST_LAYER = tuple(
+    f"language/{name}.json" for name in ("operands", "operands-converged", "drift", "text", "mean-row")
+)
 LADDERS = tuple(f"language/{name}.json" for name in decoders.LADDERS)
 OF_RECIPES = tuple(f"language/{name}.json" for name in decoders.RECIPES)
 FULL = (

@@ -143,11 +143,15 @@ def in_four_bits(context: Context) -> Evidence:
         never, numbers = none_away(recovery, "LN E2M1")
         what = "4-bit layer norm alone does not run away, at rate 0.024"
         statements += [_by_the_first_rule(recovery), Statement(what, True if never else None, numbers)]
-    words = {True: "sooner than", False: "later than", None: "no sooner, as far as this can tell, than"}
+    words = {
+        True: "4 bits run away sooner than FP32",
+        False: "4 bits run away later than FP32",
+        None: "No difference between 4 bits and FP32 is shown",
+    }
     p = "-" if found.test.p is None else f"{found.test.p:.2g}"
     answer = (
-        f"With everything in 4 bits {found.away} of {found.runs} runs are lost, of FP32 {found.of_control} of "
-        f"{found.of}: E2M1 runs away {words[found.decides]} FP32 at {RATE}."
+        f"{words[found.decides]}: with everything in E2M1 {found.away} of {found.runs} runs are lost, in FP32 "
+        f"{found.of_control} of {found.of}, at {RATE}."
     )
     note = (
         "A runaway is an excursion that starts before the horizon and is not back at twice the horizon. LN E2M1 is "

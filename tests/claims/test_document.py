@@ -101,7 +101,7 @@ def test_the_top_says_what_was_found_and_shows_two_figures(tmp_path):
     text = page([entry("I1", Statement("so", True)), entry("I2", Statement("no", False)), i6c, b1], tmp_path)
     top = text[text.index("<body>") : text.index("mxnum reproduce --quick</code>")]
     first, added, numbers, counts = re.findall("^<p>(.*)</p>$", top, re.MULTILINE)
-    assert first == "E2M1 runs away sooner (exact paired log-rank test, p = 0.001; row I6c)."
+    assert first == "Yes. E2M1 runs away sooner (exact paired log-rank test, p = 0.001; row I6c)."
     assert added == stored.sentence()
     assert added.startswith("Stored studies, which this run did not repeat, add: ")
     assert numbers.startswith("In E4M3 under the floor rule, a block whose largest number has a mantissa above 1.75")

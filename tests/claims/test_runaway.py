@@ -29,16 +29,16 @@ def test_e2m1_is_judged_by_the_start_of_its_runaways(tmp_path):
     assert [s.holds for s in found.statements] == [True]
     assert found.verdict == Verdict.CONFIRMED
     assert found.answer == (
-        "With everything in 4 bits 12 of 12 runs are lost, of FP32 0 of 12: E2M1 runs away sooner than FP32 at rate "
+        "4 bits run away sooner than FP32: with everything in E2M1 12 of 12 runs are lost, in FP32 0 of 12, at rate "
         "0.034."
     )
     assert found.number == "p = 0.00049"
     same = runaway.in_four_bits(quick(tmp_path, LOST[:6] + BACK[6:], BACK[:6] + LOST[6:]))
     assert [s.holds for s in same.statements] == [None]
-    assert "no sooner, as far as this can tell, than" in same.answer
+    assert same.answer.startswith("No difference between 4 bits and FP32 is shown: ")
     reverse = runaway.in_four_bits(quick(tmp_path, BACK, LOST))
     assert [s.holds for s in reverse.statements] == [False]
-    assert "sooner than" not in reverse.answer
+    assert reverse.answer.startswith("4 bits run away later than FP32: ")
 
 
 def test_each_part_of_the_recipe_has_a_test(tmp_path):
