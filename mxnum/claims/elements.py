@@ -55,7 +55,7 @@ def floor_scaled_blocks_clamp(context: Context) -> Evidence:
     )
     found = Evidence(tuple(comparisons), tuple(statements), note, {"mantissas": _PARTS, "format": "OCP formats"})
     answer = (
-        f"All {weights.size} weights become 448; rounding alone gives that for {weights.size - clamped} of them. In "
+        f"All {weights.size} weights become 448, as rounding alone would do to {weights.size - clamped} of them. In "
         f"{len(statements)} formats a block overflows exactly above the mantissa max/2^emax."
     )
     return answered(found, answer)

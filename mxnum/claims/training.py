@@ -97,7 +97,10 @@ def _of_growth(grown: dict[str, tuple[bool | None, float, float]], statements: l
     parts = {"growth at the paper's size": paper_size.WHERE, "whether it is of order 2 before a rise": "order 2"}
     undecided = [part for part, what in parts.items() if any(what in s.what and s.holds is None for s in statements)]
     arm = _OF_THE_PAPER if _OF_THE_PAPER in grown else next(iter(grown))
-    answer = f"In the toy zeta {', '.join(topics)}." + f" Undecided: {' and '.join(undecided)}." * bool(undecided)
+    answer = (
+        f"In the toy zeta, the relative error of the gradient, {', '.join(topics)}."
+        + f" Undecided: {' and '.join(undecided)}." * bool(undecided)
+    )
     return answer, f"{arm}: factor {grown[arm][1]:.2f}, p {grown[arm][2]:.2g}"
 
 
@@ -133,7 +136,7 @@ def actions(context: Context) -> Evidence:
     configuration = {"study": table["study"], "base": table["base"], "seeds": seeds, **table["plan"]}
     delay, name, p = max(delays, default=(0.0, "", 1.0))
     answer = (
-        f"Undecided in the toy and at the paper's size: of the toy {len(seeds)} seeds were acted on ({FEWEST} are "
+        f"Undecided in the toy and at the paper's size: of the toy {len(seeds)} seeds were tried ({FEWEST} are "
         f"needed). In {table['base']} the longest delay is {delay:.0f} steps, with {name} (p {p:.2g} after Holm)."
     )
     open_ = bool(delays) and all(s.holds is None for s in statements)

@@ -59,13 +59,14 @@ def context(tmp_path, name, arms, width=64, **more):
 
 
 N = 12
+TOY = "In the toy zeta, the relative error of the gradient, "
 NEVER, ALWAYS = [None] * N, [400 + 10 * i for i in range(N)]
 
 
 def test_i5(tmp_path):
     found = training.zeta_grows(context(tmp_path, "confirm", {"E2M1": runs(ALWAYS)}))
     assert [s.holds for s in found.statements] == [True, True, None]
-    assert found.answer == "In the toy zeta grows in E2M1 (factor 12.95). Undecided: growth at the paper's size."
+    assert found.answer == TOY + "grows in E2M1 (factor 12.95). Undecided: growth at the paper's size."
     flat = context(tmp_path, "confirm", {"E2M1": runs(ALWAYS, [0.1, 0.1, 0.1, 0.1])})
     assert [s.holds for s in training.zeta_grows(flat).statements] == [None, False, None]
     shrinking = context(tmp_path, "confirm", {"E2M1": runs(ALWAYS, [1.0, 1.0, 0.9, 0.9])})
@@ -82,9 +83,9 @@ def test_i5(tmp_path):
 def test_the_answer_of_i5_tells_what_is_undecided():
     order = Statement("E2M1: before the loss rises zeta is of order 2", None)
     answer, _ = training._of_growth({"E2M1": (False, 0.9, 0.001)}, [order])
-    assert answer == "In the toy zeta shrinks in E2M1 (factor 0.90). Undecided: whether it is of order 2 before a rise."
+    assert answer == TOY + "shrinks in E2M1 (factor 0.90). Undecided: whether it is of order 2 before a rise."
     answer, _ = training._of_growth({"E2M1": (True, 2.0, 0.001)}, [replace(order, holds=True)])
-    assert answer == "In the toy zeta grows in E2M1 (factor 2.00)."
+    assert answer == TOY + "grows in E2M1 (factor 2.00)."
 
 
 def test_i8(tmp_path):
@@ -131,4 +132,4 @@ def test_i7(tmp_path):
         (tmp_path / "interventions.json").write_text(json.dumps(table))
         found = training.actions(Context(tmp_path))
         assert [s.holds for s in found.statements] == [holds, None]
-        assert (f"{count} seeds were acted on (10 are needed)" in found.answer) is (holds is None)
+        assert (f"{count} seeds were tried (10 are needed)" in found.answer) is (holds is None)
