@@ -142,8 +142,8 @@ def _of_bfloat16(context: Context, statements: list[Statement]) -> tuple[str, st
         s.holds for s in statements if "floor to FP32" in s.what and s.whose is Whose.PAPER and s.holds is not None
     ]
     answer = (
-        f"Small language models in {near} end within {decoders.NEAR} nats of bfloat16; beyond (8 and 6 bits under "
-        f"floor): {far}. On an MLP {sum(on_mlp)} of {len(on_mlp)} 4-bit recipes halve the gap. Undecided: large models."
+        f"Small models end within {decoders.NEAR} nats of bfloat16 in {near}; not in {far} (6 and 8 bits: floor). On an "
+        f"MLP {sum(on_mlp)} of {len(on_mlp)} 4-bit recipes halve the gap. Undecided: large models."
     )
     return answer, f"E4M3 {found['E4M3']:+.3f} nats"
 
