@@ -25,7 +25,7 @@ _OF_THE_PAPER = (
 )
 #: What the answer of M10 calls recipes of the paper; those in 4 bits have stochastic gradients.
 _LABELS = {
-    "E4M3": "E4M3", "E2M3": "E2M3", "E3M2": "E3M2", "E2M1 even": "E2M1 even, SR gradients",
+    "E4M3 floor": "E4M3", "E2M3 floor": "E2M3", "E3M2 floor": "E3M2", "E2M1 even": "E2M1 even, SR gradients",
     "E2M1 ceil": "E2M1 ceil, SR gradients", "E2M1 with E3M0 gradients": "E2M1 even, E3M0 ceil SR gradients",
 }  # fmt: skip
 Limits = tuple[float, float, float]
@@ -142,10 +142,10 @@ def _of_bfloat16(context: Context, statements: list[Statement]) -> tuple[str, st
         s.holds for s in statements if "floor to FP32" in s.what and s.whose is Whose.PAPER and s.holds is not None
     ]
     answer = (
-        f"Small models end within {decoders.NEAR} nats of bfloat16 in {near}; not in {far} (6 and 8 bits: floor). On an "
-        f"MLP {sum(on_mlp)} of {len(on_mlp)} 4-bit recipes halve the gap. Undecided: large models."
+        f"Small models end within {decoders.NEAR} nats of bfloat16 in {near}; not in {far}. On an MLP {sum(on_mlp)} "
+        f"of {len(on_mlp)} 4-bit recipes halve the gap. Undecided: large models."
     )
-    return answer, f"E4M3 {found['E4M3']:+.3f} nats"
+    return answer, f"E4M3 {found['E4M3 floor']:+.3f} nats"
 
 
 def _closes(table: dict[str, Any], name: str, floor: str, plain: str) -> tuple[bool | None, str]:
