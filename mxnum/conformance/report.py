@@ -143,9 +143,7 @@ class Report:
             others = f"but {kept} others that could do not"
             lines.append(f"{followed} answers follow the choice {name}, {others}: all count as wrong.")
         if self.unknown:
-            lines.append(
-                f"{self.unknown} of the wrong answers have unknown bits (X or Z), which no explanation covers."
-            )
+            lines.append(f"Wrong answers with unknown bits (X or Z), which no explanation covers: {self.unknown}.")
         if self.bugs:
             lines += self._array_lines()
             if self.stacks:
