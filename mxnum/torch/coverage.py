@@ -49,7 +49,7 @@ class Coverage:
 
     @property
     def emulated(self) -> float:
-        """The share of all floating-point operations of products that are emulated."""
+        """Return the share of all floating-point operations of products that are emulated."""
         return float(sum(row["share"] for row in self.rows() if row["emulated"]))
 
     def table(self) -> str:
