@@ -180,8 +180,8 @@ def answer_on_lost_runs(context: Context) -> str:
         table = study(context, name)
         if table is not None:
             gone = lost(table, f"{arm}, {_rates(table)[-1]}")
-            parts.append(f"{told} loses {sum(gone.values())} of {len(gone)}")
-    return f". Of small language models at the highest rate {' and '.join(parts)}" if parts else ""
+            parts.append(f"{told} {sum(gone.values())} of {len(gone)}")
+    return f". At the highest rate small language models lose runs: {', '.join(parts)}" if parts else ""
 
 
 def _rates(table: Table) -> list[str]:

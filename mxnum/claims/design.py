@@ -110,11 +110,11 @@ def _of_rules(statements: list[Statement]) -> str:
         "E2M1 is best with even": "E2M1 is best with even",
         "E2M1 beats INT4": "E2M1 at its best",
         f"INT4 is best with ceil (here with {best})": "INT4 is best with",
-        f"E3M0 needs ceil (even has at most {even:.2f} times its error)": "E3M0 is usable",
+        f"E3M0 needs ceil (with even its error is at most {even:.2f} times as large)": "E3M0 is usable",
     }
     found = {topic: unanimous(s for s in statements if what in s.what) for topic, what in topics.items()}
     parts = {is_so: [topic for topic in found if found[topic] is is_so] for is_so in (True, False, None)}
-    words = {True: "On our tensors", False: "Not so:", None: "On some tensors:"}
+    words = {True: "On our tensors", False: "Refuted:", None: "On some tensors:"}
     return " ".join(f"{words[is_so]} {', '.join(topics)}." for is_so, topics in parts.items() if topics)
 
 

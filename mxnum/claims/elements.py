@@ -54,8 +54,9 @@ def floor_scaled_blocks_clamp(context: Context) -> Evidence:
         "unbounded exponent would round higher. Weights in (0.90625, 1) are."
     )
     found = Evidence(tuple(comparisons), tuple(statements), note, {"mantissas": _PARTS, "format": "OCP formats"})
+    by_rounding = "too" if clamped == 0 else f"for {weights.size - clamped} of them"
     answer = (
-        f"All {weights.size} weights become 448, as rounding alone would do to {weights.size - clamped} of them. In "
+        f"All {weights.size} weights become 448, though rounding alone would give 448 {by_rounding}. In "
         f"{len(statements)} formats a block overflows exactly above the mantissa max/2^emax."
     )
     return answered(found, answer)

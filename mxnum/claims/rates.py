@@ -50,7 +50,7 @@ def noise_and_stability(context: Context) -> Evidence:
         else:
             above = True if low > row["predicted"] else False if high < row["predicted"] else None
             statements.append(Statement(f"{what}: lies above the quadratic's in one dimension", above, numbers))
-        kind = "noise common to all elements" if row["common"] else "noise of each element (less harm)"
+        kind = "noise common to all elements" if row["common"] else "noise drawn for each element"
         groups.setdefault(kind if row["deviation"] else "a bias", []).append(statements[-1])
     note = (
         "The formula is of one dimension, where one zeta multiplies the whole gradient; noise that is drawn for each "
@@ -63,10 +63,11 @@ def noise_and_stability(context: Context) -> Evidence:
     told: dict[bool | None, list[str]] = {True: [], False: [], None: []}
     for kind, members in groups.items():
         told[False if any(s.holds is False for s in members) else judged.unanimous(members)].append(kind)
-    words = {True: "As derived on the MLP", False: "Not as derived", None: "Undecided"}
+    act = "acts" if len(told[True]) == 1 else "act"
+    words = {True: f"On the MLP {{}} {act} as derived", False: "Not as derived: {}", None: "Undecided: {}"}
     agree = f"{sum(c.agrees for c in comparisons)} of {len(comparisons)} figures"
     answer = f"On a quadratic {agree} agree. " + ". ".join(
-        f"{words[sure]}: {' and '.join(kinds)}" for sure, kinds in told.items() if kinds
+        words[sure].format(" and ".join(kinds)) for sure, kinds in told.items() if kinds
     )
     return Evidence(tuple(comparisons), tuple(statements), note, configuration, f"{answer}.", agree)
 
@@ -191,7 +192,7 @@ def critical_rates(context: Context) -> Evidence:
     at_size = paper_size.rates(context)
     statements += at_size
     answer = (
-        f"In the toy the loss jumps sooner than in FP32 in {', '.join(sooner) or 'no format for sure'}"
+        f"In the toy, at {LEVEL:.0%}, runs jump sooner than in FP32 in {', '.join(sooner) or 'no format for sure'}"
         + ", not in E4M3" * (hazard is not None and hazard.holds is False and "E4M3" not in sooner)
         + decoders.answer_on_lost_runs(context)
         + ". Undecided: the paper's size" * (judged.unanimous(at_size) is None) + "."

@@ -35,7 +35,7 @@ def test_scale_rules(report):
 
 
 @pytest.mark.parametrize(
-    ("said", "told"), [(True, "On our tensors"), (False, "Not so: floor"), (None, "On some tensors: floor")]
+    ("said", "told"), [(True, "On our tensors"), (False, "Refuted: floor"), (None, "On some tensors: floor")]
 )
 def test_the_answer_on_rules_follows_what_is_so(said, told):
     """A topic on which tensors differ is not told as if all agreed."""

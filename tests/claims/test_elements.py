@@ -14,6 +14,11 @@ def test_reproduced(id):
     assert entry.verdict == Verdict.REPRODUCED, [str(item) for item in entry.evidence.comparisons]
 
 
+def test_the_answer_of_i1_says_what_rounding_alone_gives():
+    answer = reproduce(["I1"])["I1"].evidence.answer
+    assert answer.startswith("All 5 weights become 448, though rounding alone would give 448 too. In")
+
+
 def test_the_grid_of_mantissas_is_exact():
     f = elements.mantissas()
     assert np.array_equal(f.astype(np.float64), 1 + (np.arange(1 << 16) + 0.5) / (1 << 16))

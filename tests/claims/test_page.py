@@ -63,6 +63,11 @@ def test_links_lead_to_headings():
     assert set(re.findall(r"\(#([^)]*)\)", PAGE)) == headings
 
 
+def test_the_verdicts_are_explained_above_the_table():
+    head = PAGE.partition("| | claim |")[0]
+    assert "*confirmed* (as expected) or *corrected* (not as expected)" in head
+
+
 def test_everything_that_weighs_is_shown():
     comparisons, statements = (Comparison("rate", 0.5, 0.75, 0.01),), (Statement("it falls", None, "1 of 2"),)
     evidence = Evidence(comparisons, statements, "A note.", {"shape": (2, 3), "seeds": [1, 2]}, "It is so.", "3 nats")

@@ -33,9 +33,9 @@ def test_b2(tmp_path):
     found = rates.noise_and_stability(Context(tmp_path))
     assert all(c.agrees for c in found.comparisons)
     assert [s.holds for s in found.statements] == [True, False, None, True, None, False]
-    assert "As derived on the MLP: a bias. Not as derived: noise common to all elements and noise of" in found.answer
+    assert "On the MLP a bias acts as derived. Not as derived: noise common to all elements and" in found.answer
     for kept, told in (
-        (rows[:1] + rows[3:4], "a bias and noise of each element (less harm)."),
+        (rows[:1] + rows[3:4], "On the MLP a bias and noise drawn for each element act as derived."),
         (rows[2:3], "Undecided:"),
     ):
         (tmp_path / "sgd-limits.json").write_text(json.dumps({"rows": kept, "experiment": experiment, "seeds": [1]}))
@@ -81,7 +81,7 @@ def test_b6(tmp_path):
     where = context(tmp_path, "critical-rate", arms)
     found = rates.critical_rates(where)
     assert [s.holds for s in found.statements] == [True, None, None]  # the last: width 512
-    assert found.answer == "In the toy the loss jumps sooner than in FP32 in E2M1. Undecided: the paper's size."
+    assert found.answer == "In the toy, at 5%, runs jump sooner than in FP32 in E2M1. Undecided: the paper's size."
     assert found.number == "E2M1: p 0.00098 after Holm"
     lost, back = [(100 + i, None) for i in range(12)], [(100 + i, 300) for i in range(12)]
     arms = {"FP32, rate 0.1": followed(back), "E2M1, rate 0.1": followed(lost), "E4M3, rate 0.1": followed(lost)}
