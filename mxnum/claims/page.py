@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mxnum.claims import findings
 from mxnum.claims.evidence import Evidence, Verdict, Whose
 from mxnum.claims.ledger import SOURCES
 from mxnum.claims.registry import Entry, Report
@@ -28,10 +29,9 @@ HEADINGS = {
     Whose.KEPT: "Figures of ours that are kept so that a change is noticed:",
 }
 
-_HEAD = """# The claims ledger
-
-What two papers on training in MX formats claim, and what neither shows, with what this library finds. A paper's claim
-is *reproduced*, *differs* or is *not reproduced*; ours is *confirmed* (as expected) or *corrected* (not as expected).
+_TITLE = "# The claims ledger\n"
+_HEAD = """What two papers on training in MX formats claim, and what neither shows, with what this library finds. A paper's
+claim is *reproduced*, *differs* or is *not reproduced*; ours is *confirmed* (as expected) or *corrected* (not as expected).
 """
 
 _RULES = f"""## How to read it
@@ -52,7 +52,14 @@ A figure is followed by the one claimed and by how far apart they may be: half a
 def markdown(report: Report) -> str:
     """The page."""
     versions = ", ".join(f"{name} {version}" for name, version in report.machine.items())
-    parts = [_HEAD, _table(report), _RULES, f"Made with {versions}. Verdicts: {_counted(report)}.\n"]
+    runaways, *_, claims = findings.sentences(report)
+    parts = [
+        f"{_TITLE}\n{runaways.removeprefix('Yes. ')} {claims}\n",
+        _HEAD,
+        _table(report),
+        _RULES,
+        f"Made with {versions}. Verdicts: {_counted(report)}.\n",
+    ]
     return "\n".join([*parts, *_sections(report)])
 
 
