@@ -30,8 +30,9 @@ HEADINGS = {
 }
 
 _TITLE = "# The claims ledger\n"
-_HEAD = """What two papers on training in MX formats claim, and what neither shows, with what this library finds. A paper's
-claim is *reproduced*, *differs* or is *not reproduced*; ours is *confirmed* (as expected) or *corrected* (not as expected).
+_HEAD = """What two papers on training in MX formats claim, and what neither shows, with what this library finds.
+A paper's claim is *reproduced*, *differs* or is *not reproduced*; ours is *confirmed* (as expected) or
+*corrected* (not as expected).
 """
 
 _RULES = f"""## How to read it
