@@ -64,7 +64,7 @@ def test_links_lead_to_headings():
 
 
 def test_the_verdicts_are_explained_above_the_table():
-    head = PAGE.partition("| | claim |")[0]
+    head = " ".join(PAGE.partition("| | claim |")[0].split())
     assert "*confirmed* (as expected) or *corrected* (not as expected)" in head
 
 
