@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.record import Measurement, Table
-from mxnum import palette
+from mxnum.output import palette
 
 #: Okabe and Ito's colours, told apart without red and green, each with a marker of its own.
 STYLES = (

@@ -10,8 +10,8 @@ import matplotlib
 import matplotlib.pyplot as plt
 
 from mxnum import plots
-from mxnum.experiments import report
-from mxnum.palette import colour
+from mxnum.lab.studies import report
+from mxnum.output.palette import colour
 
 HERE = Path(__file__).parent
 matplotlib.use("svg")
@@ -30,7 +30,7 @@ def sawtooth() -> plt.Figure:
 
 def runaway() -> plt.Figure:
     """Draw the losses of the quick study beside each other: FP32, and everything in E2M1."""
-    table = report.stored(HERE / "results", "quick")
+    table = report.stored(HERE / "lab" / "results", "quick")
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained", sharey=True)
     for ax, arm, title in zip(axes, ("FP32", "E2M1"), ("FP32", "everything in 4 bits (E2M1)"), strict=True):
         report.loss_figure(table, [arm], ax, colour, medians=True)

@@ -9,9 +9,9 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-from mxnum.claims import CLAIMS
+from mxnum.lab.claims import CLAIMS
 
-PAGE = "claims"
+PAGE = "lab/claims"
 _ID = re.compile(r"(?<![\w.])([IMB]\d{1,2}[abc]?)(?![\w.]\w)")
 #: What is within these stays as it is.
 _LEFT = (nodes.reference, nodes.literal, nodes.title, nodes.math, nodes.FixedTextElement, nodes.raw)

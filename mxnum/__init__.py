@@ -10,10 +10,10 @@ Importing this package loads numpy alone; compiled code is loaded by the first c
 from mxnum import analysis, formats
 from mxnum.array import MXArray
 from mxnum.formats import ElementFormat, MXFormat, ScaleFormat
-from mxnum.linalg import dot, matmul
 from mxnum.linear import LinearContext, LinearGradients, linear_backward, linear_forward
 from mxnum.modes import Accumulate, FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 from mxnum.ops import decode, dequantize, encode, fake_quantize, fake_quantizer, quantize, shared_scale
+from mxnum.products import dot, matmul
 from mxnum.recipe import Operand, Recipe
 from mxnum.rotations import hadamard
 

@@ -8,19 +8,14 @@ from __future__ import annotations
 import difflib
 import importlib
 import operator
-import warnings
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import fields
 from enum import StrEnum
 from fractions import Fraction
 from functools import cache
 from typing import Any, TypeVar, cast
 
 Member = TypeVar("Member", bound=StrEnum)
-
-
-def warn_of_old_name(old: str, new: str) -> None:
-    """Say that a public name has another one now; the old one goes with the next version but one."""
-    warnings.warn(f"{old} is called {new} now; the old name goes in version 0.4.", DeprecationWarning, stacklevel=3)
 
 
 def require(condition: bool, argument: str, accepted: str, got: object) -> None:
@@ -60,6 +55,13 @@ def choose_name(where: str, name: Any, accepted: Sequence[str]) -> str:
     if name in accepted:
         return str(name)
     raise ValueError(f"Name {name!r} in {where} must be one of {list(accepted)}{_guess(name, accepted)}")
+
+
+def known_fields(table: dict[str, Any], kind: Any, where: str, also: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return `table` if all its names are fields of the dataclass `kind` or in `also`; raise ValueError otherwise."""
+    for name in table:
+        choose_name(where, name, [*(f.name for f in fields(kind)), *also])
+    return table
 
 
 def _guess(value: Any, accepted: Sequence[str]) -> str:

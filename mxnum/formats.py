@@ -1,6 +1,6 @@
 """Formats as data: elements, scales and their pairing into MX formats.
 
-A format is a frozen description. Nothing here rounds: `mxnum.scalar` turns descriptions into integer functions and
+A format is a frozen description. Nothing here rounds: `mxnum.definition` turns descriptions into integer functions and
 `mxnum.reference` reads the same primary fields independently.
 """
 
@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from mxnum import aliases, errors
-from mxnum.text_table import text_table
+from mxnum import errors
+from mxnum.output.text_table import text_table
 
 _SPECIALS = ("none", "nan", "ieee")
+
+__all__ = ["ElementFormat", "MXFormat", "ScaleFormat", "describe", "element", "get", "names"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -274,6 +277,36 @@ def _is_written_out(name: object) -> bool:
     return isinstance(name, str) and ":" in name
 
 
+#: Short names, without separators, and the formats that they may mean.
+_SHORT = {
+    "mxfp8": ("mxfp8_e4m3", "mxfp8_e5m2"),
+    "mxfp6": ("mxfp6_e3m2", "mxfp6_e2m3"),
+    "mxfp4": ("mxfp4_e2m1",),  # the only one of that width in the standard
+}
+
+
+def meant(argument: str, name: object, known: Sequence[str]) -> str:
+    """Return the known name that `name` means, in any spelling; raise an error that lists the known names."""
+    found = find(argument, name, known) if isinstance(name, str) else None
+    return found if found is not None else errors.choose(argument, name, known)
+
+
+def find(argument: str, name: str, known: Sequence[str]) -> str | None:
+    """Return the known name that `name` means, in capitals or with other separators, or None."""
+    if name in known:
+        return name
+    plain = _plain(name)
+    fitting = [each for each in _SHORT.get(plain, ()) if each in known]
+    if len(fitting) > 1:
+        raise errors.ambiguous(argument, name, fitting)
+    fitting += [each for each in known if _plain(each) == plain]
+    return fitting[0] if fitting else None
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "").replace(" ", "")
+
+
 def element(name: str | ElementFormat) -> ElementFormat:
     """Return the element (or float type) of that name, or written out (see `get`); a description passes through.
 
@@ -285,7 +318,7 @@ def element(name: str | ElementFormat) -> ElementFormat:
         if of_blocks := re.search(f"[:,]({'|'.join(_OF_BLOCKS)})=", name):
             raise ValueError(f"Element {name!r} must not give {of_blocks[1]}, which is a format's.")
         return _written_out(name).element
-    return _BY_NAME[aliases.meant("element", name, tuple(_BY_NAME))]
+    return _BY_NAME[meant("element", name, tuple(_BY_NAME))]
 
 
 @dataclass(frozen=True, repr=False)
@@ -442,7 +475,7 @@ def get(name: str | MXFormat) -> MXFormat:
             f"Argument 'format' must be one of {list(_FORMATS)}, or written out with a colon like "
             f"'{name}:block=32', not {name!r}."
         )
-    return _FORMATS[aliases.meant("format", name, names())]
+    return _FORMATS[meant("format", name, names())]
 
 
 def of_element(name: str) -> MXFormat:
@@ -454,7 +487,7 @@ def of_element(name: str) -> MXFormat:
 def _written_out(text: str) -> MXFormat:
     """The format that a notation with a colon describes."""
     base, _, rest = text.partition(":")
-    base = aliases.find("format", base, (*ELEMENTS, *_FORMATS)) or base.lower()
+    base = find("format", base, (*ELEMENTS, *_FORMATS)) or base.lower()
     given: dict[str, str] = {}
     for part in filter(None, rest.split(",")):
         key, _, value = part.partition("=")

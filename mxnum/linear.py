@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mxnum import errors, formats
-from mxnum.arguments import checked_threads
 from mxnum.array import MXArray
-from mxnum.dtypes import Array, float_array, numpy_dtype, result_format
+from mxnum.array.arguments import checked_threads
 from mxnum.formats import FLOATS, MXFormat
-from mxnum.linalg import RESULTS, checked_host_out, matmul, narrowed
+from mxnum.memory.dtypes import Array, float_array, numpy_dtype, result_format
+from mxnum.memory.tensors import answer, host_view
 from mxnum.modes import Accumulate
 from mxnum.ops import quantize
-from mxnum.tensors import answer, host_view
+from mxnum.products import RESULTS, checked_host_out, matmul, narrowed
 
 #: None, a format, or the keywords of `quantize` with the format among them.
 Quantization = str | MXFormat | Mapping[str, Any] | None

@@ -9,26 +9,26 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors, formats, stacks
-from mxnum.arguments import (
+from mxnum.array.arguments import (
     checked_codes,
     checked_out,
     checked_scales,
     checked_tensor_scale,
     checked_threads,
     host_options,
+    memo,
     owned,
     random_copied_if_overlapping,
 )
-from mxnum.array import MXArray, tensor_scale_room
-from mxnum.device import on_device
-from mxnum.dtypes import Array, as_array, code_dtype, float_array, numpy_dtype, result_format, scale_dtype
+from mxnum.array.mx_array import MXArray, tensor_scale_room
 from mxnum.engine import dispatch
 from mxnum.engine.request import RandomBits, Request, Settings
 from mxnum.formats import ElementFormat, MXFormat
 from mxnum.layout import block_lengths, resolve_blocks
-from mxnum.memo import memo
+from mxnum.memory.device import on_device
+from mxnum.memory.dtypes import Array, as_array, code_dtype, float_array, numpy_dtype, result_format, scale_dtype
+from mxnum.memory.tensors import answer, host_view, in_kind, is_tensor
 from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule, scale_rule_of
-from mxnum.tensors import answer, host_view, in_kind, is_tensor
 
 _DETERMINISTIC = tuple(mode for mode in Rounding if not mode.is_stochastic)
 _DEFAULTS = Rounding.RNE, Overflow.SATURATE, Nonfinite.BLOCK

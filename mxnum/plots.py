@@ -1,8 +1,8 @@
 """Pictures of what quantization does to numbers (extra ``plots``).
 
 Each function draws into `ax`, or into a new figure, and returns the axes; ``axes.figure.savefig`` writes a file.
-Colours are those of `mxnum.palette`, one for each scale rule, format and arm, and a marker or a line style says the
-same again.
+Colours are those of `mxnum.output.palette`, one for each scale rule, format and arm; a marker or a line style
+repeats them.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors, formats
-from mxnum.analysis import Exploration, ScalingFit, Statistics, measure
+from mxnum.analysis import Exploration, Statistics, measure
 from mxnum.analysis.design_space import USUAL_FLOAT_RULES, USUAL_RULES
-from mxnum.by_numpy import scale_numbers
-from mxnum.dtypes import Array, float_array
+from mxnum.definition.by_numpy import scale_numbers
 from mxnum.formats import MXFormat
 from mxnum.layout import resolve_blocks, scales_shape
+from mxnum.memory.dtypes import Array, float_array
 from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 from mxnum.modes import scale_rules as known_rules
 from mxnum.ops import shared_scale
-from mxnum.palette import COLOURS, colour
+from mxnum.output.palette import COLOURS, colour
 
 #: A line and a marker for each scale rule; in lines those of one kind of scale meet, in markers all.
 _LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 3)))
@@ -204,52 +204,6 @@ def design_space(exploration: Exploration, *, ax: Any = None, **wanted: Any) -> 
     hollow = "; hollow: with an offset" if any(c.asymmetric for c in chosen) else ""
     ax.set_title(f"{len(chosen)} candidates{f' ({selection})' if selection else ''}{hollow}", fontsize=10)
     ax.legend(title="scale rule", fontsize=8, title_fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
-    return ax
-
-
-def scaling_law(fit: ScalingFit, *, ax: Any = None) -> Any:
-    """The loss of each run against its compute, coloured by its parameters, with the least loss that the law allows."""
-    table = fit.table
-    ax = _axes(ax, (7.2, 3.8))
-    sizes = np.log10(table.parameters)
-    dots = ax.scatter(table.flops, table.losses, s=16, c=sizes, cmap="cividis", edgecolors="0.3", linewidths=0.3)
-    bar = ax.figure.colorbar(dots, ax=ax, label="parameters")
-    bar.ax.yaxis.set_major_formatter(lambda value, _: f"{10**value:.1e}")
-    if fit.law.falls:
-        flops = np.geomspace(table.flops.min(), table.flops.max(), 200)
-        best = [fit.law(*fit.law.optimal(float(f))) for f in flops]
-        ax.plot(flops, best, color=COLOURS[1], linewidth=1.6, label="the law, at the best size")
-        ax.legend(fontsize=8)
-    ax.set(xlabel="compute 6 N D, FLOP", ylabel="loss", xscale="log", yscale="log")
-    for which in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
-        which("{x:g}")
-    ax.tick_params(axis="y", which="both", labelsize=8)
-    law = fit.law
-    ax.set_title(
-        f"L = {law.A:.4g} / N^{law.alpha:.3f} + {law.B:.4g} / D^{law.beta:.3f} + {law.E:.4g}, {len(table)} runs",
-        fontsize=10,
-    )
-    return ax
-
-
-def law_residuals(fit: ScalingFit, *, ax: Any = None) -> Any:
-    """How far each run lies above the law, by its compute; inside the band the Huber loss is quadratic."""
-    table = fit.table
-    ax = _axes(ax, (7.2, 3.0))
-    delta = 100 * fit.delta
-    if np.isfinite(delta):
-        ax.axhspan(-delta, delta, color=COLOURS[2], alpha=0.25, linewidth=0, label=f"within {fit.delta:g}")
-    ax.axhline(0, color="0.6", linewidth=0.8)
-    thirds = np.searchsorted(np.quantile(table.parameters, [1 / 3, 2 / 3]), table.parameters)
-    for i, name in enumerate(("small models", "middle", "large")):
-        some = thirds == i
-        ax.plot(
-            table.flops[some], 100 * fit.residuals[some], _MARKERS[i], markersize=4, color=COLOURS[i], label=name,
-            fillstyle="none",
-        )  # fmt: skip
-    ax.set(xlabel="compute 6 N D, FLOP", ylabel="above the law, %", xscale="log")
-    ax.set_title(f"median miss {fit.typical_miss:.2%}", fontsize=10)
-    ax.legend(fontsize=8, ncols=2)
     return ax
 
 

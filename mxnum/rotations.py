@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
-from mxnum.arguments import checked_out, checked_threads
-from mxnum.dtypes import Array, as_array, float_array
-from mxnum.tensors import answer, host_view
+from mxnum.array.arguments import checked_out, checked_threads
+from mxnum.memory.dtypes import Array, as_array, float_array
+from mxnum.memory.tensors import answer, host_view
 
 #: The fixed signs of other software, by name. TransformerEngine's are in `get_wgrad_sign_vector` of its
 #: transformer_engine/pytorch/tensor/nvfp4_tensor.py: it transforms the operands of the weight gradient with them.

@@ -19,8 +19,8 @@ import numpy as np
 
 import mxnum as mx
 from mxnum import formats, reference
-from mxnum.dtypes import Array, numpy_dtype
 from mxnum.formats import ElementFormat, MXFormat
+from mxnum.memory.dtypes import Array, numpy_dtype
 from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 
 #: Their versions decide which machine code runs.

@@ -1,4 +1,4 @@
-"""NVFP4 as each software stack computes it, bit for bit: arrays in the arithmetic of `mxnum.stack_arithmetic`.
+"""NVFP4 as each software stack computes it, bit for bit, in the arithmetic of `definition.stack_arithmetic`.
 
 Large arrays are done by compiled loops, which leave what is seldom: infinities, NaN scales, factors that are zero or
 infinite. Such arrays, and small ones, for which nothing is compiled, are done by numpy. Both compute by the processor's
@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mxnum import errors
-from mxnum.arguments import checked_out, checked_threads
-from mxnum.chunks import chunks, gather, of_blocks, spread
-from mxnum.dtypes import Array
+from mxnum.array.arguments import checked_out, checked_threads
+from mxnum.definition.chunks import chunks, gather, of_blocks, spread
+from mxnum.definition.stack_arithmetic import STACKS, Stack
 from mxnum.engine import dispatch
 from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
 from mxnum.layout import Blocks, resolve_blocks, scales_shape
+from mxnum.memory.dtypes import Array
 from mxnum.modes import Nonfinite, Overflow, Rounding
-from mxnum.stack_arithmetic import STACKS, Stack
 
 __all__ = ["STACKS", "Quantized", "Stack", "dequantize", "fake_quantize", "quantize"]
 

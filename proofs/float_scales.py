@@ -14,7 +14,7 @@ import numpy as np
 import z3
 
 from mxnum import formats
-from mxnum.scalar.unpack import FINITE, ZERO_EXPONENT
+from mxnum.definition.unpack import FINITE, ZERO_EXPONENT
 from proofs.checks import patched
 from proofs.ratios import EXPONENTS, Form, Ratios, leading, paths
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import z3
 
+from mxnum.definition.word import word_bits
 from mxnum.formats import ElementFormat
-from mxnum.scalar.word import word_bits
 from proofs.tables import RANDOM_BITS
 
 #: Free bits that choose between sign and zero extension.

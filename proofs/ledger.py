@@ -65,7 +65,7 @@ NOT_PROVED = (
     "by itself: not of the copies that loops and GPU kernels inline, nor what turns them into machine code.",
     "That software stacks compute on a given machine what their sources say: mxnum.stacks is compared with those that "
     "install on a CPU.",
-    "Philox (mxnum.scalar.random): it multiplies, which the dialect's words do not; it is tested against published "
+    "Philox (mxnum.definition.random): it multiplies, which the dialect's words do not; it is tested against published "
     "vectors.",
     "The definition against the specification, for elements other than the eight: the factories are the same, the "
     "theorems are not. That the fast formulations equal the definition is about every element of at most 8 bits "

@@ -13,7 +13,7 @@ from typing import Any
 
 import z3
 
-from mxnum.scalar import word
+from mxnum.definition import word
 
 #: Seconds for one question.
 LIMIT = 20

@@ -16,16 +16,16 @@ import numba
 import numpy as np
 
 import mxnum
+from mxnum.definition.convert import make_decode, make_encode
+from mxnum.definition.random import make_align_random
+from mxnum.definition.scale import make_shared_scale
+from mxnum.definition.word import word_bits
 from mxnum.engine.loops import marked
 from mxnum.engine.loops.random_bits import NO_DRAW, draw_from_words
 from mxnum.engine.rounding import formulation, per_element
 from mxnum.engine.traversal.block_walk import Walk
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding, ScaleRule
-from mxnum.scalar.convert import make_decode, make_encode
-from mxnum.scalar.random import make_align_random
-from mxnum.scalar.scale import make_shared_scale
-from mxnum.scalar.word import word_bits
 from proofs.runs import Array, Random
 
 Machine = Literal["loop", "definition"]

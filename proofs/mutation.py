@@ -1,6 +1,6 @@
 """How a planted mistake is made and judged.
 
-A mutant is a change to the text of a module of `mxnum.scalar`, executed in a namespace of its own, so that its
+A mutant is a change to the text of a module of `mxnum.definition`, executed in a namespace of its own, so that its
 factories make real function objects. A solver looks for an input on which mutant and original differ; the exact
 reference then says at that input that the original is right and the mutant wrong. What no input can tell apart is
 proved to be the same by two solvers.
@@ -18,12 +18,12 @@ from typing import Any, Literal
 
 import z3
 
-import mxnum.scalar
+import mxnum.definition
 from proofs.probes import ConcreteProbe, Modules, Probe
 from proofs.solve import BOTH, TIMEOUT, prove
 from proofs.sym import run
 
-PACKAGE = "mxnum.scalar"
+PACKAGE = "mxnum.definition"
 #: The modules that can be changed, each after those it imports from. `word` is shared: it holds no arithmetic.
 ORDER = ("unpack", "pack", "convert", "scale", "add", "random", "offset")
 
@@ -32,7 +32,7 @@ Fate = Literal["refuted", "unsafe", "equivalent"]
 
 @dataclass(frozen=True)
 class Mutant:
-    """A change to one module of `mxnum.scalar`, tried on one kernel.
+    """A change to one module of `mxnum.definition`, tried on one kernel.
 
     Its fate is pinned: "refuted" has an input with a wrong result; "unsafe" computes right results in a machine word,
     but breaks the promise that Python ints, int32 and int64 agree; "equivalent" is the same function.
@@ -144,7 +144,7 @@ def variant(module: str, old: str, new: str) -> Modules:
 
 def source(module: str) -> str:
     """The text of a scalar module."""
-    return (Path(mxnum.scalar.__path__[0]) / f"{module}.py").read_text()
+    return (Path(mxnum.definition.__path__[0]) / f"{module}.py").read_text()
 
 
 def _load(texts: dict[str, str]) -> Modules:

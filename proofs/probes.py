@@ -10,8 +10,8 @@ from typing import Any
 import z3
 
 from mxnum import formats
+from mxnum.definition.word import word_bits
 from mxnum.modes import Overflow, Rounding, ScaleRule
-from mxnum.scalar.word import word_bits
 from proofs import rational_sums, rationals
 from proofs.rationals import ELEMENTS, FLOATS, RANDOM_BITS
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import z3
 
-from mxnum.scalar.word import dialect, select
+from mxnum.definition.word import dialect, select
 from proofs.translation import Execution
 
 #: numba types of the arguments a, b and c of every program: the mixture that the array loops use.

@@ -12,7 +12,7 @@ from typing import Any
 
 import z3
 
-from mxnum.scalar import word
+from mxnum.definition import word
 
 
 class Sym:

@@ -14,8 +14,8 @@ import ml_dtypes
 import numpy as np
 import z3
 
+from mxnum.definition import word
 from mxnum.engine.machine import lanes
-from mxnum.scalar import word
 from proofs.sym import Sym, SymBool
 
 SORTS = {"float32": z3.Float32(), "float16": z3.Float16(), "bfloat16": z3.FPSort(8, 8)}

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import z3
 
+from mxnum.definition.convert import make_encode
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
-from mxnum.scalar.convert import make_encode
 from proofs import ir, llvm, programs, translation
 from proofs.theorem import Outcome
 from proofs.translation import Execution, Family, Kernel, UnsupportedCode

@@ -12,7 +12,7 @@ import pytest
 import z3
 
 from mxnum import formats
-from mxnum.scalar.word import select
+from mxnum.definition.word import select
 from proofs import solve, tables
 from proofs.__main__ import main
 from proofs.runner import Collection, check_all, choose

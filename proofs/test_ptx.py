@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import z3
 
+from mxnum.definition.convert import make_encode
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
-from mxnum.scalar.convert import make_encode
 from proofs import llvm, programs, ptx, translation
 from proofs.theorem import Outcome
 from proofs.translation import Execution, Family, UnsupportedCode

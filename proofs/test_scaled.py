@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from mxnum.definition.word import dialect, select
 from mxnum.engine.cuda import scaled
 from mxnum.formats import ELEMENTS, FLOATS
-from mxnum.scalar.word import dialect, select
 from proofs.theorems import scaled as theorems
 
 FLOAT32 = FLOATS["float32"]

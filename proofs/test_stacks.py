@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import z3
 
-from mxnum.stack_arithmetic import STACKS
+from mxnum.definition.stack_arithmetic import STACKS
 from proofs import stack_statements as said
 from proofs.solve import _ask_bitwuzla
 from proofs.symbolic_floats import DTYPES, SORTS, Machine, Number

@@ -15,10 +15,8 @@ from typing import Any, Literal
 
 import z3
 
-from mxnum.formats import ELEMENTS, FLOATS, SCALES, ElementFormat, ScaleFormat
-from mxnum.modes import FloatScaleRule, Overflow, Rounding, ScaleRule
-from mxnum.scalar.convert import make_decode, make_encode
-from mxnum.scalar.float_scale import (
+from mxnum.definition.convert import make_decode, make_encode
+from mxnum.definition.float_scale import (
     factor_width,
     make_decode_over,
     make_encode_over,
@@ -27,7 +25,7 @@ from mxnum.scalar.float_scale import (
     make_tensor_scale,
     number_of,
 )
-from mxnum.scalar.offset import (
+from mxnum.definition.offset import (
     OFFSET,
     difference_format,
     make_decode_offset,
@@ -37,10 +35,12 @@ from mxnum.scalar.offset import (
     make_midpoint,
     make_to_ordered,
 )
-from mxnum.scalar.pack import SR_BITS
-from mxnum.scalar.random import make_align_random
-from mxnum.scalar.scale import make_shared_scale
-from mxnum.scalar.word import dialect, word_bits
+from mxnum.definition.pack import SR_BITS
+from mxnum.definition.random import make_align_random
+from mxnum.definition.scale import make_shared_scale
+from mxnum.definition.word import dialect, word_bits
+from mxnum.formats import ELEMENTS, FLOATS, SCALES, ElementFormat, ScaleFormat
+from mxnum.modes import FloatScaleRule, Overflow, Rounding, ScaleRule
 from proofs.solve import BOTH, TIMEOUT, _ask_bit_vectors, ask, prove
 from proofs.sym import run
 from proofs.theorem import Outcome, Theorem
@@ -95,7 +95,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A function object of `mxnum.scalar` together with the way compiled code calls it."""
+    """A function object of `mxnum.definition` together with the way compiled code calls it."""
 
     make: Callable[[], Callable[..., Any]]
     #: The word, 32 or 64 bits, that the function object is run in.

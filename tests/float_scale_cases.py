@@ -7,8 +7,8 @@ import numpy as np
 
 import mxnum as mx
 from mxnum import formats, reference
-from mxnum.dtypes import scale_dtype
 from mxnum.layout import resolve_blocks, scales_shape
+from mxnum.memory.dtypes import scale_dtype
 
 FORMATS = (
     "nvfp4",

@@ -25,13 +25,13 @@ MODULES = [
     *("mxnum", "mxnum.formats", "mxnum.modes", "mxnum.stacks", "mxnum.analysis", "mxnum.analysis.synthetic"),
     *(
         "mxnum.plots",
-        "mxnum.palette",
-        "mxnum.claims",
-        "mxnum.experiments",
+        "mxnum.output.palette",
+        "mxnum.lab.claims",
+        "mxnum.lab.mlp",
         "mxnum.conformance",
         "mxnum.conformance.strategies",
     ),
-    *("mxnum.reference", "mxnum.torch", "mxnum.language_model"),
+    *("mxnum.reference", "mxnum.torch", "mxnum.lab.language_model"),
     *(
         f"mxnum.interop.{m.name}"
         for m in pkgutil.iter_modules([str(ROOT / "mxnum" / "interop")])
@@ -39,7 +39,7 @@ MODULES = [
     ),
 ]
 #: What loading some of them takes.
-NEEDS = {"mxnum.conformance.strategies": "hypothesis", "mxnum.torch": "torch", "mxnum.language_model": "torch"}
+NEEDS = {"mxnum.conformance.strategies": "hypothesis", "mxnum.torch": "torch", "mxnum.lab.language_model": "torch"}
 
 
 def public_names(module: ModuleType) -> list[str]:

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mxnum import formats
-from mxnum.dtypes import numpy_dtype, signed_bits
 from mxnum.formats import ElementFormat
+from mxnum.memory.dtypes import numpy_dtype, signed_bits
 
 Array = npt.NDArray[Any]
 

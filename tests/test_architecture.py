@@ -12,152 +12,47 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "mxnum"
+PUBLIC_NAMES = ROOT / "docs" / "reference" / "public-names.txt"
 
-#: Each module and what it may import from the package, at module level or inside functions.
-ALLOWED = {
+#: The modules and folders of the package from the bottom up, and what each may import besides itself.
+ALLOWED: dict[str, set[str]] = {
     "errors": set(),
-    "aliases": {"errors"},
-    "formats": {"errors", "aliases", "text_table"},
+    "output": set(),
+    "formats": {"errors", "output"},
     "modes": {"errors", "formats"},
-    "reference": {"errors", "formats", "modes", "reference"},
-    "tensors": {"errors"},
-    "device": {"errors", "tensors"},
-    "dtypes": {"errors", "formats", "device", "tensors"},
     "layout": {"errors"},
-    "memo": set(),
-    "amx": {"errors"},
-    "palette": set(),
-    "text_table": set(),
-    "files": set(),
-    "scalar": {"formats", "modes", "scalar"},
-    "chunks": {"dtypes", "layout", "scalar"},
-    "by_numpy": {"formats", "modes", "dtypes", "layout", "scalar", "chunks"},
-    "engine": {"errors", "formats", "modes", "device", "dtypes", "layout", "scalar", "chunks", "by_numpy", "engine"},
-    "stack_arithmetic": {"formats", "scalar"},
-    "arguments": {"errors", "formats", "device", "dtypes", "layout", "memo", "engine"},
-    "stacks": {"errors", "formats", "modes", "dtypes", "layout", "chunks", "engine", "arguments", "stack_arithmetic"},
-    "views": {"tensors", "device", "dtypes", "engine"},
-    "array": {"errors", "formats", "tensors", "device", "dtypes", "layout", "files", "arguments", "views", "engine"},
-    "ops": {
-        "errors",
-        "formats",
-        "modes",
-        "tensors",
-        "device",
-        "dtypes",
-        "layout",
-        "memo",
-        "arguments",
-        "array",
-        "engine",
-        "stacks",
-    },
-    "linalg": {"errors", "formats", "modes", "tensors", "device", "dtypes", "arguments", "array", "engine"},
-    "rotations": {"errors", "tensors", "dtypes", "arguments", "engine"},
-    "recipe": {"errors", "aliases", "formats", "modes", "recipe"},
-    "linear": {"errors", "formats", "modes", "tensors", "dtypes", "arguments", "array", "ops", "linalg", "engine"},
-    "analysis": {
-        "errors",
-        "text_table",
-        "formats",
-        "modes",
-        "dtypes",
-        "layout",
-        "files",
-        "scalar",
-        "chunks",
-        "by_numpy",
-        "arguments",
-        "array",
-        "ops",
-        "analysis",
-    },
-    "claims": {
-        "errors",
-        "files",
-        "formats",
-        "dtypes",
-        "ops",
-        "rotations",
-        "analysis",
-        "experiments",
-        "language_model",
-        "palette",
-        "plots",
-        "claims",
-    },
-    "experiments": {"amx", "errors", "files", "formats", "modes", "recipe", "text_table", "analysis", "experiments"},
-    "torch": {"amx", "errors", "formats", "modes", "recipe", "interop", "tensors", "text_table", "engine", "torch"},
-    "language_model": {
-        "errors",
-        "files",
-        "dtypes",
-        "recipe",
-        "analysis",
-        "experiments",
-        "torch",
-        "language_model",
-        "ops",
-        "text_table",
-    },
-    "plots": {"errors", "formats", "modes", "dtypes", "layout", "by_numpy", "ops", "analysis", "palette"},
-    "interop": {
-        "errors",
-        "formats",
-        "tensors",
-        "dtypes",
-        "layout",
-        "files",
-        "arguments",
-        "stacks",
-        "array",
-        "ops",
-        "interop",
-    },
+    "reference": {"errors", "formats", "modes"},
+    "memory": {"errors", "formats"},
+    "definition": {"formats", "modes", "layout", "memory"},
+    "engine": {"errors", "formats", "modes", "layout", "memory", "definition"},
+    "array": {"errors", "output", "formats", "layout", "memory", "engine"},
+    "stacks": {"errors", "formats", "modes", "layout", "memory", "definition", "engine", "array"},
+    "ops": {"errors", "formats", "modes", "layout", "memory", "engine", "array", "stacks"},
+    "products": {"errors", "formats", "modes", "memory", "engine", "array"},
+    "rotations": {"errors", "memory", "engine", "array"},
+    "recipe": {"errors", "formats", "modes"},
+    "linear": {"errors", "formats", "modes", "memory", "engine", "array", "ops", "products"},
+    "analysis": {"errors", "output", "formats", "modes", "layout", "memory", "definition", "array", "ops"},
+    "__init__": {"formats", "modes", "array", "ops", "products", "rotations", "recipe", "linear", "analysis"},
+    "interop": {"errors", "output", "formats", "layout", "memory", "array", "stacks", "ops"},
     "conformance": {
-        "errors",
-        "formats",
-        "modes",
-        "reference",
-        "dtypes",
-        "by_numpy",
-        "stacks",
-        "array",
-        "ops",
-        "linalg",
-        "layout",
-        "files",
-        "interop",
-        "conformance",
+        "errors", "output", "formats", "modes", "layout", "reference", "memory", "definition", "array", "stacks", "ops",
+        "products", "interop",
+    },
+    "torch": {"errors", "output", "formats", "modes", "memory", "engine", "recipe", "interop"},
+    "plots": {"errors", "output", "formats", "modes", "layout", "memory", "definition", "ops", "analysis"},
+    "selftest": {"formats", "modes", "reference", "memory", "engine"},
+    "lab": {
+        "errors", "output", "formats", "modes", "memory", "ops", "rotations", "recipe", "analysis", "torch", "plots",
     },
     "cli": {
-        "errors",
-        "aliases",
-        "formats",
-        "modes",
-        "layout",
-        "chunks",
-        "by_numpy",
-        "reference",
-        "dtypes",
-        "files",
-        "engine",
-        "array",
-        "analysis",
-        "plots",
-        "conformance",
-        "interop",
-        "experiments",
-        "language_model",
-        "claims",
-        "selftest",
-        "cli",
-        "text_table",
+        "errors", "output", "formats", "modes", "layout", "reference", "memory", "definition", "engine", "array",
+        "analysis", "interop", "conformance", "plots", "selftest", "lab",
     },
-    "selftest": {"formats", "modes", "dtypes", "reference", "engine"},
     "__main__": {"cli"},
-    "__init__": {"analysis", "array", "formats", "linalg", "linear", "modes", "ops", "recipe", "rotations"},
-}
+}  # fmt: skip
+#: What `lab` may import besides public names: helpers that every room shares, and the type of arrays.
+SHARED = ("mxnum.errors", "mxnum.output", "mxnum.memory.dtypes.Array", "mxnum.torch.amx")
 FILES = sorted(PACKAGE.rglob("*.py"))
 #: The folders of the engine. Each says in its docstring which of those before it it imports.
 ROOMS = ("machine", "rounding", "traversal", "packing", "loops", "quantizing", "products", "rotations", "cuda")
@@ -193,7 +88,7 @@ def imported_layers(path: Path) -> set[str]:
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_imports_go_downward(path):
     assert layer(path) in ALLOWED, "a new layer needs its place in ALLOWED and in ARCHITECTURE.md"
-    assert imported_layers(path) <= ALLOWED[layer(path)]
+    assert imported_layers(path) <= {layer(path), *ALLOWED[layer(path)]}
 
 
 def rooms_named(room: str) -> set[str]:
@@ -231,12 +126,36 @@ def test_imports_go_one_way_between_folders_of_the_engine(room):
         assert rooms_imported(path) <= {*named, room, "request"}, f"{path.name} and the docstring of {room}"
 
 
-def test_layers_have_no_cycle():
+def test_layers_import_layers_below_them():
     order = list(ALLOWED)
     for name, below in ALLOWED.items():
-        for other in below - {name}:
-            assert ALLOWED[other].isdisjoint({name}), f"{name} and {other} import each other"
-            assert other in order
+        assert below <= set(order[: order.index(name)]), f"{name} may import only what stands above it in ALLOWED"
+
+
+def full_names(path: Path) -> set[str]:
+    """Return what a file imports from the package, each name with its module."""
+    return {
+        f"{node.module}.{alias.name}"
+        for node in imports(path)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "mxnum"
+        for alias in node.names
+    }
+
+
+def test_lab_imports_public_names():
+    listed = {re.split(r"[(:\s]", line)[0] for line in PUBLIC_NAMES.read_text().splitlines()}
+    modules = {name.rpartition(".")[0] for name in listed}
+    for path in (PACKAGE / "lab").rglob("*.py"):
+        outside = {name for name in full_names(path) if not name.startswith("mxnum.lab.")}
+        unknown = {name for name in outside if name not in listed | modules and not name.startswith(SHARED)}
+        assert not unknown, f"{path.relative_to(PACKAGE)} imports private names"
+
+
+def test_only_its_commands_import_lab():
+    rooms = PACKAGE / "lab", PACKAGE / "cli" / "lab"
+    for path in FILES:
+        if not any(room in path.parents for room in rooms):
+            assert "lab" not in imported_layers(path), path.relative_to(PACKAGE)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
@@ -244,12 +163,12 @@ def test_numba_is_imported_in_the_engine_and_the_experiments_kernels_only(path):
     modules = {
         alias.name if isinstance(node, ast.Import) else node.module for node in imports(path) for alias in node.names
     }
-    if layer(path) != "engine" and path != PACKAGE / "experiments" / "kernels.py":
+    if layer(path) != "engine" and path != PACKAGE / "lab" / "mlp" / "kernels.py":
         assert not any(m and m.split(".")[0] == "numba" for m in modules)
 
 
 def test_proofs_see_what_is_computed_only():
-    allowed = {"scalar", "stack_arithmetic", "engine", "formats", "modes"}
+    allowed = {"definition", "engine", "formats", "modes"}
     for path in (ROOT / "proofs").rglob("*.py"):
         if not path.name.startswith("test_"):
             assert imported_layers(path) <= allowed, path.name
@@ -258,7 +177,7 @@ def test_proofs_see_what_is_computed_only():
 def test_benchmarks_see_the_public_api_only():
     assert BENCHMARKS
     for path in BENCHMARKS:
-        assert imported_layers(path) <= {"ElementFormat", "formats", "palette", "stacks", "torch"}, path.name
+        assert imported_layers(path) <= {"ElementFormat", "formats", "output", "stacks", "torch"}, path.name
 
 
 @pytest.mark.parametrize("path", EVERY_FILE, ids=lambda p: str(p.relative_to(ROOT)))

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum.claims import CLAIMS
+from mxnum.lab.claims import CLAIMS
 from tests.public_names import MODULES, public_names
 
 ROOT = Path(__file__).parents[1]
@@ -37,7 +37,7 @@ LANGUAGES = {
     "{note}": "nobody: it is text",
     "c": "tests/cli/test_command_verify.py",
     "systemverilog": "tests/cli/test_command_verify.py",
-    "toml": "tests/experiments",
+    "toml": "tests/lab/mlp",
     "python": "this file, or tests/test_examples.py",
     "sh": "this file",
     "text": "nobody: it is what a program printed",
@@ -45,7 +45,7 @@ LANGUAGES = {
 #: What a block of Python may import, and which package that needs beyond those that the tests need.
 OPTIONAL = {
     **{name: name for name in ("torch", "torchao", "transformers", "onnx", "dask", "cupy", "triton", "cocotb")},
-    "mxnum.language_model": "torch",
+    "mxnum.lab.language_model": "torch",
 }
 #: What a block that computes for minutes is made to do here instead; everything else is run as it stands.
 SHORTER = {
@@ -162,7 +162,7 @@ def source_of(module):
 
 @pytest.mark.parametrize(("where", "line"), commands())
 def test_commands_exist_with_their_options(where, line):
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["lab", "project"]["optional-dependencies"]
     for words in split(line):
         words = [word for word in words if "=" not in word or word.startswith("-")] or words
         program, *rest = words
@@ -220,7 +220,7 @@ def takes_options(where, line, words):
 
 REFERENCE = (DOCS / "reference" / "api.md").read_text()
 #: Those of `mxnum.torch` stand on a page of their own, of the language model on the page that says how to use it.
-PUBLIC = [name for name in MODULES if name not in ("mxnum.torch", "mxnum.language_model")]
+PUBLIC = [name for name in MODULES if name not in ("mxnum.torch", "mxnum.lab.language_model")]
 
 
 def is_documented(module, name):
@@ -281,11 +281,11 @@ def test_an_id_of_the_ledger_is_a_link_to_its_row(monkeypatch):
     parts = linked("I6 and M10, not B99, x.I6 or NVFP4.", "claims.html")
     assert "".join(part.astext() for part in parts) == "I6 and M10, not B99, x.I6 or NVFP4."
     assert [part["refuri"] for part in parts if hasattr(part, "attributes")] == ["claims.html#i6a", "claims.html#m10"]
-    rows = (DOCS / "claims.md").read_text()
+    rows = (DOCS / "lab" / "claims.md").read_text()
     assert set(re.findall(r'<a id="(\w+)"></a>', rows)) == {claim.lower() for claim in CLAIMS}
 
 
 def test_every_extra_is_on_the_page_about_the_installation():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["lab", "project"]["optional-dependencies"]
     rows = re.findall(r"^\| (`.*?) \|", (DOCS / "howto" / "install.md").read_text(), re.M)
     assert {name for row in rows for name in re.findall(r"`(.*?)`", row)} == set(extras)

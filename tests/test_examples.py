@@ -25,7 +25,7 @@ def test_readme():
 
 @pytest.mark.parametrize("name", MODULES)
 def test_docstrings(name):
-    if name.startswith("mxnum.language_model"):
+    if name.startswith("mxnum.lab.language_model"):
         pytest.importorskip("torch", reason="torch is not installed")
     failed, tried = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
     assert tried > 0

@@ -39,7 +39,7 @@ def explore_with_a_plot(folder):
 
 
 def on_a_cluster():
-    from mxnum.experiments.sweep import cluster
+    from mxnum.lab.studies.sweep import cluster
 
     with cluster("tcp://nowhere:1"):
         pass
@@ -61,7 +61,7 @@ NEEDS = [
     ("distributed", "distributed", lambda _: on_a_cluster()),
     ("matplotlib", "plots", lambda _: histogram(np.ones(32, np.float32), "mxfp8_e4m3")),
     ("matplotlib", "plots", explore_with_a_plot),
-    ("jinja2", "reproduce", lambda _: importlib.import_module("mxnum.claims.document").html(None, "", {}, None)),
+    ("jinja2", "reproduce", lambda _: importlib.import_module("mxnum.lab.claims.document").html(None, "", {}, None)),
     ("hypothesis", "test", lambda _: loaded_anew("mxnum.conformance.strategies")),
     ("flint", "proofs", lambda _: importlib.import_module("mxnum.analysis.machines").ArbMachine(64)),
 ]
@@ -80,7 +80,7 @@ def test_a_missing_package_is_named_with_its_extra(package, extra, call, monkeyp
 
 
 def test_the_extras_bring_what_they_are_named_for():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["lab", "project"]["optional-dependencies"]
     for package, extra, _ in NEEDS:
         distribution = {"flint": "python-flint"}.get(package, package)
         assert any(re.match(rf"{distribution}\b", requirement) for requirement in extras[extra]), (package, extra)

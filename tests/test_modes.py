@@ -12,10 +12,15 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum import by_numpy, formats, modes, ops
+from mxnum import formats, modes, ops
 from mxnum.analysis.piecewise import _derive
 from mxnum.conformance.explain import _rounding_rule, _scale_rule, rounded_in
 from mxnum.conformance.task import make_task
+from mxnum.definition import by_numpy
+from mxnum.definition.convert import make_encode
+from mxnum.definition.offset import make_half_range_scale
+from mxnum.definition.pack import limits, make_round
+from mxnum.definition.scale import make_scale_rule
 from mxnum.engine.cuda import scaled
 from mxnum.engine.products import sums
 from mxnum.engine.products.operands import Operand
@@ -23,10 +28,6 @@ from mxnum.engine.quantizing import conversion, host
 from mxnum.engine.request import Request, must_look
 from mxnum.engine.rounding import any_scale, float_additions, formulation
 from mxnum.reference import numbers
-from mxnum.scalar.convert import make_encode
-from mxnum.scalar.offset import make_half_range_scale
-from mxnum.scalar.pack import limits, make_round
-from mxnum.scalar.scale import make_scale_rule
 
 PACKAGE = Path(mx.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))

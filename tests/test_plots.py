@@ -139,23 +139,3 @@ def test_without_matplotlib_the_error_names_the_extra():
     probe = "import sys; sys.modules['matplotlib'] = None\nfrom mxnum import plots\nplots.sawtooth('mxint8', points=4)"
     answer = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True)
     assert "This needs the package 'matplotlib': pip install \"mxnum[plots]\"." in answer.stderr
-
-
-def test_scaling_laws():
-    from mxnum.analysis import ScalingLaw, fit_scaling_law
-
-    n, d = (a.ravel() for a in np.meshgrid(np.geomspace(2e7, 1e9, 5), np.geomspace(3e8, 2e10, 5)))
-    law = ScalingLaw(0.3 * 1.4e8**0.45, 0.4 * 2.4e9**0.4, 1.1, 0.45, 0.4)
-    fit = fit_scaling_law(n, d, law(n, d) * (1 + 0.01 * np.cos(np.arange(25))), starts=[law.as_parameters])
-    ax = plots.scaling_law(fit)
-    assert_labelled(ax)
-    assert np.array_equal(ax.collections[0].get_offsets(), np.column_stack([6 * n * d, fit.table.losses]))
-    flops, best = ax.lines[0].get_data()
-    assert best[0] == pytest.approx(float(fit.law(*fit.law.optimal(flops[0]))))
-    ax = plots.law_residuals(fit)
-    assert_labelled(ax)
-    drawn = np.concatenate([line.get_ydata() for line in ax.lines if line.get_marker() != "None"])
-    np.testing.assert_allclose(np.sort(drawn), np.sort(100 * fit.residuals))
-    plots.law_residuals(
-        fit_scaling_law(fit.table, delta=np.inf, starts=[law.as_parameters])
-    ).figure.draw_without_rendering()

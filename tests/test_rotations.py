@@ -9,8 +9,8 @@ import pytest
 
 import mxnum as mx
 from mxnum import reference, rotations
-from mxnum.dtypes import numpy_dtype
 from mxnum.formats import FLOATS
+from mxnum.memory.dtypes import numpy_dtype
 from tests import samples
 
 TE = rotations.SIGNS["transformer_engine"]

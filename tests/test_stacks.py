@@ -19,7 +19,8 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum import reference, stack_arithmetic, stacks
+from mxnum import reference, stacks
+from mxnum.definition import stack_arithmetic
 
 #: Tensors of 4096 blocks: what a draw makes of a generator, a shape, and the limits of a type.
 FAMILIES = {

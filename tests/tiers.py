@@ -154,7 +154,7 @@ def versions() -> dict[str, str]:
 def code_hash(name: str) -> str:
     """Changes with the code of a test's file, of the heart of the package, and of the folder that it mirrors."""
     file = Path(name.split("::")[0])
-    folders = ["mxnum/engine", "mxnum/scalar"]
+    folders = ["mxnum/engine", "mxnum/definition"]
     if len(file.parts) > 2:
         folders.append(f"mxnum/{file.parts[1]}" if file.parts[0] == "tests" else "proofs")
     digest = hashlib.sha256()

@@ -14,8 +14,8 @@ from functools import cache
 from typing import Any
 
 from mxnum import errors
-from mxnum.analysis.piecewise import PiecewiseQuantizer
-from mxnum.analysis.scale_theory import element_of, scale_threshold
+from mxnum.analysis.piecewise import PiecewiseQuantizer, element_of
+from mxnum.analysis.scale_theory import scale_threshold
 from mxnum.formats import ElementFormat, MXFormat
 from mxnum.modes import Rounding, ScaleRule
 
@@ -32,12 +32,6 @@ class Tooth:
     above: Fraction
     #: f is beyond the largest element times the scale.
     overflows: bool
-
-    @property
-    def clamped(self) -> bool:
-        """`overflows` by its name of 0.1."""
-        errors.warn_of_old_name("Tooth.clamped", "overflows")
-        return self.overflows
 
 
 @dataclass(frozen=True)
@@ -59,12 +53,6 @@ class BinadeAverage:
     def variance(self) -> Any:
         """The variance of zeta."""
         return self.mse - self.bias**2
-
-    @property
-    def clamp_bias(self) -> Any:
-        """`overflow_bias` by its name of 0.1."""
-        errors.warn_of_old_name("BinadeAverage.clamp_bias", "overflow_bias")
-        return self.overflow_bias
 
 
 def sawtooth(

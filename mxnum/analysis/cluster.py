@@ -26,8 +26,8 @@ import numpy as np
 
 from mxnum.analysis.piecewise import PiecewiseQuantizer
 from mxnum.analysis.scale_ladder import Ladder, floats, powers_of_two
-from mxnum.dtypes import Array
 from mxnum.formats import E8M0, ElementFormat, ScaleFormat
+from mxnum.memory.dtypes import Array
 from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 
 #: Standard deviations on each side that are integrated over.

@@ -17,12 +17,12 @@ import numpy as np
 from mxnum import errors
 from mxnum import formats as known_formats
 from mxnum.analysis.statistics import found_tensor_scale, measure
-from mxnum.dtypes import Array, float_array
-from mxnum.files import written_whole
 from mxnum.formats import MXFormat
+from mxnum.memory.dtypes import Array, float_array
 from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 from mxnum.modes import scale_rules as known_rules
-from mxnum.text_table import text_table
+from mxnum.output.files import written_whole
+from mxnum.output.text_table import text_table
 
 #: Elements looked at unless the caller asks for another number.
 SAMPLE = 1 << 18

@@ -19,8 +19,8 @@ from mxnum.analysis.closed_form import NEVER_AWAY_FROM_ZERO, Cut, Normal, Unifor
 from mxnum.analysis.cluster import Model, Moments
 from mxnum.analysis.machines import ArbMachine, Enclosure, IntervalMachine, SympyMachine
 from mxnum.analysis.piecewise import PiecewiseQuantizer
-from mxnum.dtypes import Array
 from mxnum.formats import MXFormat
+from mxnum.memory.dtypes import Array
 from mxnum.modes import FloatScaleRule, Rounding, ScaleRule, scale_rule_of
 
 DISTRIBUTIONS = ("normal", "uniform")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from mxnum import by_numpy
 from mxnum.array import MXArray
-from mxnum.chunks import gather, spread
-from mxnum.dtypes import Array
+from mxnum.definition import by_numpy
+from mxnum.definition.chunks import gather, spread
 from mxnum.formats import MXFormat, ScaleFormat
 from mxnum.layout import Blocks
+from mxnum.memory.dtypes import Array
 
 
 def of_elements(

@@ -13,8 +13,15 @@ from functools import cache
 from typing import Any, assert_never
 
 from mxnum import errors, formats
-from mxnum.formats import ElementFormat
+from mxnum.formats import ElementFormat, MXFormat
 from mxnum.modes import Rounding
+
+
+def element_of(format: str | MXFormat | ElementFormat) -> ElementFormat:
+    """Return the element of a format with E8M0 scales, of a format's name, or of an element's name."""
+    if isinstance(format, MXFormat) or (isinstance(format, str) and format not in formats.ELEMENTS):
+        return formats.get_e8m0(format, "mxnum.analysis").element
+    return formats.element(format)
 
 
 def _unbounded_value(element: ElementFormat, code: int) -> Fraction:
@@ -40,9 +47,9 @@ class PiecewiseQuantizer:
     at: tuple[Fraction, ...]
 
     @classmethod
-    def of(cls, element: str | ElementFormat, rounding: str | Rounding = "rne") -> PiecewiseQuantizer:
-        """The quantizer of an element (or of a name such as "e4m3") and a rounding mode."""
-        resolved = formats.element(element)
+    def of(cls, element: str | ElementFormat | MXFormat, rounding: str | Rounding = "rne") -> PiecewiseQuantizer:
+        """Return the quantizer of an element, or of a format's element, in a rounding mode."""
+        resolved = element_of(element)
         errors.require(resolved.bits <= 8, "element", "at most 8 bits wide", resolved.name)
         return _derive(resolved, errors.choose_member("rounding", rounding, Rounding))
 

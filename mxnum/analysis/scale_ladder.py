@@ -15,8 +15,8 @@ import numpy as np
 
 from mxnum import errors
 from mxnum.analysis.scale_theory import scale_threshold
-from mxnum.dtypes import Array
 from mxnum.formats import ElementFormat, ScaleFormat
+from mxnum.memory.dtypes import Array
 from mxnum.modes import FloatScaleRule, ScaleRule
 
 #: What stands for the end of the last scale in exact arithmetic: beyond all that is integrated over.

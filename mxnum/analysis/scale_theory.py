@@ -11,19 +11,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import assert_never
 
-from mxnum import errors, formats
-from mxnum.analysis.piecewise import PiecewiseQuantizer
+from mxnum import errors
+from mxnum.analysis.piecewise import PiecewiseQuantizer, element_of
 from mxnum.formats import ElementFormat, MXFormat
 from mxnum.modes import Rounding, ScaleRule
-
-
-def element_of(format: str | MXFormat | ElementFormat) -> ElementFormat:
-    """The element of a format, a format's name, an element or an element's name."""
-    if isinstance(format, ElementFormat):
-        return format
-    if isinstance(format, str) and format in formats.ELEMENTS:
-        return formats.ELEMENTS[format]
-    return formats.get_e8m0(format, "mxnum.analysis").element
 
 
 def scale_threshold(format: str | MXFormat | ElementFormat, scale_rule: str | ScaleRule = "floor") -> Fraction:

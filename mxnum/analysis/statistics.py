@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from mxnum import by_numpy, errors, formats
+from mxnum import errors, formats
 from mxnum.analysis.observed import of_elements
-from mxnum.arguments import checked_tensor_scale
 from mxnum.array import MXArray
-from mxnum.chunks import Slices, chunks, gather, of_blocks, positions, random_words
-from mxnum.dtypes import Array, as_array, float_array
+from mxnum.array.arguments import checked_tensor_scale
+from mxnum.definition import by_numpy
+from mxnum.definition.chunks import Slices, chunks, gather, of_blocks, positions, random_words
 from mxnum.formats import FLOATS, ElementFormat, MXFormat
 from mxnum.layout import Blocks, resolve_blocks, scales_shape
+from mxnum.memory.dtypes import Array, as_array, float_array
 from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule, scale_rule_of
 from mxnum.ops import quantize, shared_scale
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mxnum.dtypes import Array
+from mxnum.memory.dtypes import Array
 
 
 def weights(rows: int = 512, columns: int = 1024, *, seed: int = 0, deviation: float = 0.02) -> Array:

@@ -21,9 +21,15 @@ from mxnum.cli.naming import name_of, reworded
 
 #: In the order in which help has them.
 COMMANDS = (
-    "formats", "quantize", "inspect", "explore", "explain", "vectors", "answer", "verify", "reproduce", "sweep", "fit",
-    "project", "experiments", "language-model", "ledger", "conformance", "selftest",
+    "formats", "quantize", "inspect", "explore", "explain", "vectors", "answer", "verify", "conformance", "selftest",
+    "reproduce", "lab",
 )  # fmt: skip
+#: Research: the commands after ``mxnum lab``, and the modules of `mxnum.cli.lab` that they are functions of.
+LAB = {
+    "list": "studies", "run": "studies", "report": "studies", "sweep": "sweep", "language-model": "language_model",
+    "interventions": "studies", "sgd-limits": "studies", "sharpness": "studies", "cost": "studies", "ledger": "ledger",
+    "fit": "fit", "project": "project",
+}  # fmt: skip
 #: Where negative numbers are numbers, not options.
 _TAKES_NUMBERS = ("explain",)
 
@@ -83,24 +89,48 @@ def _common(
 
 def app_of(arguments: Sequence[str]) -> typer.Typer:
     """The command line for those arguments: with the command that they name, or with all if they begin otherwise."""
-    app = typer.Typer(
-        name="mxnum",
+    app = _group("mxnum", "Block-scaled number formats, bit for bit: OCP MX, NVFP4 and float scales.")
+    app.callback()(_common)
+    for name in _named(arguments[:1], COMMANDS):
+        if name == "lab":
+            app.add_typer(_lab(arguments[1:2]), name=name)
+            continue
+        folder = "mxnum.cli.lab" if name == "reproduce" else "mxnum.cli"
+        _add(app, name, f"{folder}.command_{name}")
+    return app
+
+
+def _group(name: str, text: str) -> typer.Typer:
+    return typer.Typer(
+        name=name,
         cls=Commands,
-        help="Block-scaled number formats, bit for bit: OCP MX, NVFP4 and float scales.",
+        help=text,
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode="markdown",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(_common)
-    named = tuple(arguments[:1])
-    for name in named if set(named) & set(COMMANDS) else COMMANDS:
-        function = name.replace("-", "_")
-        command = getattr(import_module(f"mxnum.cli.command_{function}"), function)
-        settings = {"ignore_unknown_options": name in _TAKES_NUMBERS}
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)
-        else:
-            app.command(name, cls=Command, context_settings=settings)(command)
-    return app
+
+
+def _lab(arguments: Sequence[str]) -> typer.Typer:
+    """Return the commands of research: the one that `arguments` name, or all."""
+    lab = _group(
+        "lab", "Research on training in these formats: run studies, and compute what they say.\n\n"
+        "A run stopped by Ctrl-C continues with the same command. A first look: `mxnum reproduce --quick`.\n\n"
+        "Examples: `mxnum lab list`; `mxnum lab run small --seeds 4`; `mxnum lab sweep study.toml`.",
+    )  # fmt: skip
+    for name in _named(arguments, tuple(LAB)):
+        _add(lab, name, f"mxnum.cli.lab.command_{LAB[name]}")
+    return lab
+
+
+def _named(arguments: Sequence[str], known: Sequence[str]) -> Sequence[str]:
+    """Return the command that `arguments` name, or all known ones if they name none."""
+    named = tuple(arguments)
+    return named if set(named) & set(known) else known
+
+
+def _add(group: typer.Typer, name: str, module: str) -> None:
+    function = getattr(import_module(module), name.replace("-", "_").replace("list", "list_studies"))
+    group.command(name, cls=Command, context_settings={"ignore_unknown_options": name in _TAKES_NUMBERS})(function)

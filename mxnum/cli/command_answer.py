@@ -29,7 +29,7 @@ def answer(
     from mxnum.cli.console import progress
     from mxnum.cli.outputs import check_output
     from mxnum.conformance import answer_vectors
-    from mxnum.files import written_whole
+    from mxnum.output.files import written_whole
 
     output = None if str(output) == "-" else output
     check_output("Option --output", output, force)

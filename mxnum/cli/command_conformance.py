@@ -29,7 +29,7 @@ def conformance(
     from mxnum.cli.outputs import check_output
     from mxnum.conformance import table
     from mxnum.conformance.libraries import LIBRARIES
-    from mxnum.files import written_whole
+    from mxnum.output.files import written_whole
 
     check_output("Option --out", out, force)
     chosen = [errors.choose("library", name, tuple(LIBRARIES)) for name in library or LIBRARIES]

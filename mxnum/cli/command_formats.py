@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mxnum import aliases, errors
+from mxnum import errors
 from mxnum import formats as known
 from mxnum.cli import options
 from mxnum.formats import ELEMENTS, ElementFormat, MXFormat
@@ -37,7 +37,7 @@ def formats(
             print_table("", [_HEADINGS.get(name, name) for name in rows[0]], [_cells(row) for row in rows])
         return
     if ":" not in name:
-        name = aliases.meant("name", name, (*known.names(), *ELEMENTS))
+        name = known.meant("name", name, (*known.names(), *ELEMENTS))
     fmt = known.get(name) if name in known.names() or ":" in name else None
     element = fmt.element if fmt else ELEMENTS[name]
     if as_json:

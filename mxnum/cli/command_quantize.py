@@ -12,7 +12,7 @@ from mxnum.cli import options
 
 if TYPE_CHECKING:
     from mxnum.array import MXArray
-    from mxnum.dtypes import Array
+    from mxnum.memory.dtypes import Array
 
 #: Elements between two steps of the progress bar.
 _PIECE = 1 << 24
@@ -105,7 +105,7 @@ def _write(q: MXArray, target: Path, name: str, dtype: str | None) -> None:
     if dtype is not None:
         import numpy as np
 
-        from mxnum.files import written_whole
+        from mxnum.output.files import written_whole
 
         with written_whole(target) as partial, partial.open("wb") as file:
             np.save(file, q.dequantize(dtype))

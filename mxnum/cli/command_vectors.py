@@ -51,7 +51,7 @@ def vectors(
     from mxnum.conformance import make_task, write_vectors
     from mxnum.conformance.cases import number_of_cases
     from mxnum.conformance.task import DECIDES
-    from mxnum.files import written_whole
+    from mxnum.output.files import written_whole
 
     task = make_task(operation, format, **asked(context, DECIDES))
     output = None if str(output) == "-" else output

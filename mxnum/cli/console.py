@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from mxnum.text_table import text_table
+from mxnum.output.text_table import text_table
 
 
 def print_json(data: Any) -> None:

@@ -23,7 +23,7 @@ def check_figure(path: Path | None, force: bool = False) -> None:
 
 def write_figure(path: Path, draw: Callable[[], Any]) -> None:
     """Write the figure that `draw` makes, whole or not at all."""
-    from mxnum.files import written_whole
+    from mxnum.output.files import written_whole
 
     figure = draw()
     with written_whole(path) as partial:

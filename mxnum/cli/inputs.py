@@ -10,9 +10,9 @@ import numpy as np
 
 from mxnum import errors
 from mxnum.array import MXArray
-from mxnum.dtypes import Array
-from mxnum.files import reading
 from mxnum.formats import FLOATS
+from mxnum.memory.dtypes import Array
+from mxnum.output.files import reading
 
 SUFFIXES = (".npy", ".npz", ".safetensors", ".gguf")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 def check_output(name: str, path: Path | None, force: bool) -> None:
     """An error unless a file can be written there, and overwriting one was asked for; `name` is what was typed for."""
-    from mxnum.files import is_stream, place_of
+    from mxnum.output.files import is_stream, place_of
 
     if path is None or is_stream(path):
         return

@@ -11,9 +11,9 @@ import numpy as np
 import mxnum as mx
 from mxnum.analysis import measure
 from mxnum.array import MXArray
-from mxnum.by_numpy import scale_numbers
-from mxnum.dtypes import Array
+from mxnum.definition.by_numpy import scale_numbers
 from mxnum.formats import MXFormat
+from mxnum.memory.dtypes import Array
 
 #: Elements summarized at a time.
 PIECE = 1 << 22

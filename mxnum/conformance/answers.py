@@ -19,10 +19,10 @@ from mxnum.conformance.grid import as_magnitudes
 from mxnum.conformance.task import Columns, Field, Task
 from mxnum.conformance.tensors import as_array, handed, is_tensor
 from mxnum.conformance.values import parts_of
-from mxnum.dtypes import ML_DTYPES, Array, code_dtype, numpy_dtype, scale_dtype
 from mxnum.formats import E8M0, FLOATS, ScaleFormat
 from mxnum.interop.swizzle import swizzle_scales, unswizzle_scales
 from mxnum.layout import packed_length
+from mxnum.memory.dtypes import ML_DTYPES, Array, code_dtype, numpy_dtype, scale_dtype
 
 #: How the scales of blocks may lie.
 SCALES = ("plain", "swizzled")

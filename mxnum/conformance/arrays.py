@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import mxnum as mx
-from mxnum import by_numpy, errors
+from mxnum import errors
 from mxnum.conformance.answers import both, called, element_codes, fitted, floats, packed_shape, scale_codes, told
 from mxnum.conformance.cases import BATCH, cases
 from mxnum.conformance.check import ConformanceError
@@ -24,9 +24,10 @@ from mxnum.conformance.report import ArrayResult, Profile, Report
 from mxnum.conformance.task import Columns, Task, in_blocks, known, make_task
 from mxnum.conformance.tensors import chosen
 from mxnum.conformance.verdict import Judge
-from mxnum.dtypes import Array, code_dtype, scale_dtype
+from mxnum.definition import by_numpy
 from mxnum.formats import MXFormat
 from mxnum.layout import Blocks, resolve_blocks, scales_shape
+from mxnum.memory.dtypes import Array, code_dtype, scale_dtype
 
 #: How the scales of an array may lie.
 SCALES = ("plain", "transposed", "swizzled")

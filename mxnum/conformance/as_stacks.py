@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from mxnum import by_numpy, stacks
+from mxnum import stacks
 from mxnum.conformance.expected import as_bits, as_floats, scale_numbers
 from mxnum.conformance.task import Columns, Task
-from mxnum.dtypes import Array, numpy_dtype
+from mxnum.definition import by_numpy
 from mxnum.formats import ELEMENTS
+from mxnum.memory.dtypes import Array, numpy_dtype
 from mxnum.modes import Overflow, Rounding
 from mxnum.stacks import Stack
 

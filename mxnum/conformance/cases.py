@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mxnum import by_numpy, errors
+from mxnum import errors
 from mxnum.conformance import dots, float_scale_cases, grid
 from mxnum.conformance.covered import has_nan
 from mxnum.conformance.expected import as_floats, scaled, tensor_scales, unsigned, with_tensor
 from mxnum.conformance.few_values import few_values
 from mxnum.conformance.randomness import Words
 from mxnum.conformance.task import Columns, Task
-from mxnum.dtypes import Array
+from mxnum.definition import by_numpy
+from mxnum.memory.dtypes import Array
 from mxnum.modes import FloatScaleRule, Nonfinite, ScaleRule
 
 #: Cases of level 2 unless a count is given.

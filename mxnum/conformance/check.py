@@ -16,8 +16,8 @@ from mxnum.conformance.report import Case, Profile, Report
 from mxnum.conformance.task import Columns, known, make_task
 from mxnum.conformance.tensors import chosen
 from mxnum.conformance.verdict import Judge
-from mxnum.dtypes import Array
 from mxnum.formats import MXFormat
+from mxnum.memory.dtypes import Array
 
 #: Examples that hypothesis tries while it looks for a small failure.
 EXAMPLES = 1000

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 
 from mxnum import errors
-from mxnum.by_numpy import looks_at_elements
 from mxnum.conformance import words
 from mxnum.conformance.chances import Chance
 from mxnum.conformance.expected import as_floats, expected
@@ -16,6 +15,7 @@ from mxnum.conformance.outcome import StochasticReport
 from mxnum.conformance.report import Profile
 from mxnum.conformance.task import Columns, Task
 from mxnum.conformance.tiles import NO_CODE, OTHERS, Tally, inputs_of
+from mxnum.definition.by_numpy import looks_at_elements
 from mxnum.modes import scale_rules
 
 #: The heading of what is wrong where nothing is drawn.

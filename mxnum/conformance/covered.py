@@ -7,7 +7,7 @@ import numpy as np
 from mxnum.conformance.expected import is_nan_scale
 from mxnum.conformance.grid import as_magnitudes
 from mxnum.conformance.task import Columns, Task
-from mxnum.dtypes import Array
+from mxnum.memory.dtypes import Array
 
 #: Inputs of at most this many bits are counted one by one.
 COUNTED_BITS = 16

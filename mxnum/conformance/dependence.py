@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mxnum.conformance.binomial import deviation, tail
-from mxnum.dtypes import Array
+from mxnum.memory.dtypes import Array
 
 #: Distances at which draws that go up a quarter of the time are compared as well.
 NEAR = 64

@@ -21,7 +21,7 @@ from mxnum.conformance.grid import as_magnitudes
 from mxnum.conformance.hypotheses import ZEROS, Hypothesis, hypotheses, pairs, right, stuck_bits
 from mxnum.conformance.judge import BUG, LABELS, UNJUDGED, class_names, classify, wrong_codes
 from mxnum.conformance.task import Columns, Field, Task
-from mxnum.dtypes import Array, code_dtype
+from mxnum.memory.dtypes import Array, code_dtype
 
 #: Wrong numbers, and right ones, that a hypothesis is tried on before it is tried on whole batches.
 FIRST = 16

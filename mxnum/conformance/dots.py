@@ -9,7 +9,7 @@ import numpy as np
 
 from mxnum.conformance.randomness import Words
 from mxnum.conformance.task import Columns, Task
-from mxnum.dtypes import code_dtype
+from mxnum.memory.dtypes import code_dtype
 
 
 def boundary_dots(task: Task, words: Words) -> Columns:

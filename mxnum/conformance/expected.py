@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 import mxnum as mx
-from mxnum import by_numpy
 from mxnum.conformance.grid import as_magnitudes
 from mxnum.conformance.task import Columns, Task
-from mxnum.dtypes import Array, code_dtype, numpy_dtype, scale_dtype
+from mxnum.definition import by_numpy
 from mxnum.formats import E8M0, ElementFormat
+from mxnum.memory.dtypes import Array, code_dtype, numpy_dtype, scale_dtype
 from mxnum.modes import Nonfinite, Rounding
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from mxnum.conformance import grid
 from mxnum.conformance.randomness import Words
 from mxnum.conformance.task import Task
-from mxnum.dtypes import Array
+from mxnum.memory.dtypes import Array
 
 
 def few_values(task: Task, anchors: Array, words: Words) -> Array:

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from mxnum import by_numpy
 from mxnum.conformance import grid
 from mxnum.conformance.expected import as_floats, scale_numbers, unsigned
 from mxnum.conformance.few_values import few_values
 from mxnum.conformance.randomness import Words
 from mxnum.conformance.task import Columns, Task
-from mxnum.dtypes import Array, code_dtype
+from mxnum.definition import by_numpy
+from mxnum.memory.dtypes import Array, code_dtype
 from mxnum.modes import FloatScaleRule, Nonfinite
 
 #: The largest magnitudes of tensors: where the tensor scale is 1 in NVFP4, a few plain ones, the ends of float32.

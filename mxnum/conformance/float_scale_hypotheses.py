@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from mxnum import by_numpy
 from mxnum.conformance.expected import (
     as_bits,
     as_floats,
@@ -23,8 +22,9 @@ from mxnum.conformance.expected import (
 )
 from mxnum.conformance.grid import as_magnitudes
 from mxnum.conformance.task import Columns, Task
-from mxnum.dtypes import Array
+from mxnum.definition import by_numpy
 from mxnum.formats import ELEMENTS, ElementFormat
+from mxnum.memory.dtypes import Array
 from mxnum.modes import FloatScaleRule
 
 Answer = Callable[[Task, Columns], Array]

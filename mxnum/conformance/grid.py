@@ -8,8 +8,8 @@ from functools import cache
 
 import numpy as np
 
-from mxnum.dtypes import Array, numpy_dtype
 from mxnum.formats import ElementFormat
+from mxnum.memory.dtypes import Array, numpy_dtype
 from mxnum.modes import ScaleRule
 
 #: The bits that bfloat16 has less than float32, and float32 less than float64, by the bits of the wider type.

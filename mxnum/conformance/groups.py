@@ -15,7 +15,7 @@ from mxnum.conformance.hypotheses import right
 from mxnum.conformance.judge import Judgement, class_names, wrong_codes
 from mxnum.conformance.task import Columns, Task
 from mxnum.conformance.words import ordinal
-from mxnum.dtypes import Array
+from mxnum.memory.dtypes import Array
 
 #: Distinct combinations of causes that are told apart; later ones are counted alone.
 COMBINATIONS = 4096

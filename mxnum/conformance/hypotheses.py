@@ -18,8 +18,8 @@ from mxnum.conformance.expected import as_bits, as_floats, element_codes, expect
 from mxnum.conformance.grid import PLACES, as_magnitudes, neighbours, places, threshold
 from mxnum.conformance.orders import orders
 from mxnum.conformance.task import Columns, Field, Task
-from mxnum.dtypes import Array, numpy_dtype
 from mxnum.formats import E8M0, FLOATS
+from mxnum.memory.dtypes import Array, numpy_dtype
 from mxnum.modes import Overflow, Rounding, ScaleRule, scale_rules
 
 Answer = Callable[[Task, Columns], Array]

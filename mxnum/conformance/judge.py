@@ -15,8 +15,8 @@ from mxnum.conformance.answers import fits
 from mxnum.conformance.expected import element_codes, expected, is_nan_scale, scale_numbers, scaled, tensor_scales
 from mxnum.conformance.grid import PLACES, as_magnitudes, places
 from mxnum.conformance.task import Columns, Task
-from mxnum.dtypes import Array
 from mxnum.formats import ElementFormat
+from mxnum.memory.dtypes import Array
 from mxnum.modes import Nonfinite, Overflow
 
 #: What an implementation may legitimately do otherwise, and the sentence that says so.

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.dtypes import ML_DTYPES, Array
 from mxnum.formats import E8M0
 from mxnum.formats import get as get_format
 from mxnum.formats import names as format_names
+from mxnum.memory.dtypes import ML_DTYPES, Array
 from mxnum.ops import shared_scale
 
 LIBRARIES = (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from mxnum.conformance.answers import unpacked
-from mxnum.dtypes import Array
+from mxnum.memory.dtypes import Array
 
 Change = Callable[[Array], Array]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
-from mxnum.dtypes import Array
 from mxnum.layout import Blocks, scales_shape
+from mxnum.memory.dtypes import Array
 
 Shape = tuple[int, int]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mxnum.dtypes import Array
 from mxnum.formats import ElementFormat
+from mxnum.memory.dtypes import Array
 
 
 class Words:

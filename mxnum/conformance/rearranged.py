@@ -17,9 +17,9 @@ from mxnum.conformance.judge import BUG, judge
 from mxnum.conformance.orders import Change, orders
 from mxnum.conformance.placement import as_memory, from_blocks, laid, to_blocks
 from mxnum.conformance.task import Columns, Task
-from mxnum.dtypes import Array
 from mxnum.interop.swizzle import swizzle_scales, unswizzle_scales
 from mxnum.layout import Blocks, scales_shape
+from mxnum.memory.dtypes import Array
 
 #: Blocks that are judged at a time, the first few to drop an arrangement early.
 FIRST, BATCH = 64, 8192

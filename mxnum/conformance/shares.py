@@ -13,7 +13,7 @@ from mxnum.conformance import binomial
 from mxnum.conformance.chances import EVEN, NEAREST, TRUNCATED, UP, Chance
 from mxnum.conformance.exact_text import fraction_text
 from mxnum.conformance.task import Task
-from mxnum.dtypes import Array
+from mxnum.memory.dtypes import Array
 
 #: Numbers of random bits that are tried as an explanation.
 BITS = range(1, 33)

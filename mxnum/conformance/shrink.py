@@ -12,7 +12,7 @@ from mxnum.conformance import grid
 from mxnum.conformance.expected import as_floats, with_tensor
 from mxnum.conformance.strategies import simplicity
 from mxnum.conformance.task import Columns, Task
-from mxnum.dtypes import Array, code_dtype
+from mxnum.memory.dtypes import Array, code_dtype
 
 hypothesis: Any = errors.package("hypothesis", "test")
 st: Any = errors.package("hypothesis.strategies", "test")

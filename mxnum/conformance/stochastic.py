@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from mxnum import errors
-from mxnum.by_numpy import looks_at_elements
 from mxnum.conformance.answers import OF_TENSORS, SCALES
 from mxnum.conformance.check import ConformanceError
 from mxnum.conformance.outcome import StochasticReport
@@ -16,6 +15,7 @@ from mxnum.conformance.report import Profile
 from mxnum.conformance.task import known, make_task
 from mxnum.conformance.tensors import chosen
 from mxnum.conformance.trial import Trial
+from mxnum.definition.by_numpy import looks_at_elements
 from mxnum.formats import MXFormat
 
 

@@ -20,8 +20,8 @@ import mxnum as mx
 from mxnum import errors, formats
 from mxnum.conformance import grid
 from mxnum.conformance.expected import as_floats
-from mxnum.dtypes import Array, numpy_dtype, scale_dtype
 from mxnum.formats import E8M0, ELEMENTS, FLOATS, ElementFormat, MXFormat
+from mxnum.memory.dtypes import Array, numpy_dtype, scale_dtype
 
 st = errors.package("hypothesis.strategies", "test")
 

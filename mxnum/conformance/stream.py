@@ -16,7 +16,7 @@ from mxnum.conformance.report import Profile, Report
 from mxnum.conformance.task import DECIDES, Columns, Field, Task
 from mxnum.conformance.text import Incomplete
 from mxnum.conformance.verdict import Judge
-from mxnum.dtypes import Array
+from mxnum.memory.dtypes import Array
 
 #: Lines of headers that say what was asked, and with which cases.
 ASKED = ("operation", "format", "block", "source", "result", *DECIDES, "level", "seed")

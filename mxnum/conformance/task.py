@@ -9,8 +9,8 @@ from typing import Any
 
 import mxnum
 from mxnum import errors, formats
-from mxnum.dtypes import Array
 from mxnum.formats import FLOATS, ElementFormat, MXFormat
+from mxnum.memory.dtypes import Array
 from mxnum.modes import Accumulate, FloatScaleRule, Nonfinite, Overflow, Rounding, ScaleRule, scale_rule_of
 
 OPERATIONS = {

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
-from mxnum.dtypes import Array
+from mxnum.memory.dtypes import Array
 
 #: What a callable may be called with.
 ARRAYS = ("numpy", "torch", "cuda")

@@ -14,7 +14,7 @@ import numpy as np
 
 from mxnum.conformance.answers import fitted
 from mxnum.conformance.task import HEADER, Columns, Field, Task
-from mxnum.dtypes import Array, code_dtype
+from mxnum.memory.dtypes import Array, code_dtype
 
 VERSION = "1"
 _NAME = "mxnum-vectors"

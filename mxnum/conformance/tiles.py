@@ -16,7 +16,7 @@ from mxnum.conformance.chances import Chance
 from mxnum.conformance.expected import as_floats, expected, scale_numbers, tensor_scales, with_tensor
 from mxnum.conformance.randomness import Words
 from mxnum.conformance.task import Columns, Task
-from mxnum.dtypes import Array, code_dtype
+from mxnum.memory.dtypes import Array, code_dtype
 
 #: Elements handed to a function at a time.
 ELEMENTS = 1 << 21

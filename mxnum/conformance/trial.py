@@ -18,7 +18,7 @@ from mxnum.conformance.report import Profile
 from mxnum.conformance.shares import Levels, Shares
 from mxnum.conformance.task import Columns, Task
 from mxnum.conformance.tiles import ELEMENTS, Tally, constant_tile, inputs_of, largest_quotient, make_tile
-from mxnum.dtypes import Array
+from mxnum.memory.dtypes import Array
 from mxnum.modes import Rounding
 
 #: Seeds that differ from each other in every bit of 31, and by little where float32 does not tell them apart.

@@ -10,8 +10,8 @@ import numpy as np
 
 from mxnum.conformance.expected import as_bits, as_floats, expected, scale_numbers
 from mxnum.conformance.task import Columns, Task
-from mxnum.dtypes import Array, numpy_dtype
 from mxnum.formats import E8M0
+from mxnum.memory.dtypes import Array, numpy_dtype
 from mxnum.modes import Accumulate
 
 Answer = Callable[[Task, Columns], Array]

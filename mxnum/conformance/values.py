@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from mxnum import by_numpy
 from mxnum.conformance.expected import as_bits, as_floats, element_codes, expected, is_nan_scale, tensor_scales
 from mxnum.conformance.task import Columns, Task
-from mxnum.dtypes import Array
+from mxnum.definition import by_numpy
+from mxnum.memory.dtypes import Array
 from mxnum.modes import Overflow, Rounding
 
 #: Stands for the code of a value that no code gives.

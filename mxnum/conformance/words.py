@@ -12,8 +12,8 @@ from mxnum.conformance.explain import explain_element, explain_scale
 from mxnum.conformance.judge import nan_codes, wrong_elements
 from mxnum.conformance.task import Columns, Task
 from mxnum.conformance.values import NO_CODE
-from mxnum.dtypes import Array
 from mxnum.formats import ElementFormat
+from mxnum.memory.dtypes import Array
 
 
 def describe(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy import ndarray
 
-from mxnum.device import together
+from mxnum.memory.device import together
 
 #: What runs operations on arrays in host memory, where that is not `quantizing.host`.
 _chosen: ContextVar[Any] = ContextVar("chosen", default=None)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from mxnum import by_numpy
-from mxnum.chunks import positions, random_words
-from mxnum.dtypes import Array, numpy_dtype
+from mxnum.definition import by_numpy
+from mxnum.definition.chunks import positions, random_words
 from mxnum.engine.request import DecodingRequest, Request
+from mxnum.memory.dtypes import Array, numpy_dtype
 
 
 def __getattr__(name: str) -> Any:

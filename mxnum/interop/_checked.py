@@ -9,8 +9,8 @@ import numpy as np
 
 from mxnum import errors
 from mxnum.array import MXArray
-from mxnum.dtypes import Array, known_name
 from mxnum.formats import MXFormat, ScaleFormat
+from mxnum.memory.dtypes import Array, known_name
 
 #: The name that ml_dtypes and torch have for scales of eight bits; UE5M3 has none. Others are floats as they are.
 SCALE_TYPES = {"e8m0": "float8_e8m0fnu", "e4m3": "float8_e4m3fn"}

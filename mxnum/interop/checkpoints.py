@@ -22,13 +22,13 @@ import numpy as np
 
 from mxnum import errors
 from mxnum.array import MXArray
-from mxnum.dtypes import Array
-from mxnum.files import as_path, reading
 from mxnum.interop.fp8 import from_fp8, to_fp8
 from mxnum.interop.gpt_oss import from_gpt_oss, to_gpt_oss
 from mxnum.interop.nvfp4 import DIRECTIONS, from_nvfp4, to_nvfp4
 from mxnum.interop.safetensors import File
 from mxnum.layout import block_lengths
+from mxnum.memory.dtypes import Array
+from mxnum.output.files import as_path, reading
 
 #: The layouts that `to_tensors` writes, and whether a global scale multiplies what is encoded or decoded.
 LAYOUTS = "compressed_tensors", "modelopt", "deepseek", "gpt_oss"

@@ -8,9 +8,9 @@ import numpy as np
 
 import mxnum as mx
 from mxnum import errors, formats
-from mxnum.dtypes import as_array, scale_dtype
 from mxnum.formats import MXFormat
 from mxnum.layout import resolve_blocks
+from mxnum.memory.dtypes import as_array, scale_dtype
 
 
 class MXChunks(NamedTuple):

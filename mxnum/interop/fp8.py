@@ -13,7 +13,6 @@ import numpy as np
 
 from mxnum import errors
 from mxnum.array import MXArray
-from mxnum.dtypes import Array, as_array
 from mxnum.formats import SCALES, MXFormat
 from mxnum.interop._checked import (
     SCALE_TYPES,
@@ -24,7 +23,8 @@ from mxnum.interop._checked import (
     without_offsets,
 )
 from mxnum.layout import Blocks, block_lengths, scales_shape
-from mxnum.tensors import in_kind
+from mxnum.memory.dtypes import Array, as_array
+from mxnum.memory.tensors import in_kind
 
 TILE = 128, 128
 _ELEMENTS = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}

@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors, formats
-from mxnum.arguments import first_index
 from mxnum.array import MXArray
-from mxnum.dtypes import Array, as_array
-from mxnum.files import as_path, reading
+from mxnum.array.arguments import first_index
 from mxnum.formats import SCALES
 from mxnum.interop._checked import in_host_memory, in_rows, require_rows, without_offsets
-from mxnum.tensors import in_kind
+from mxnum.memory.dtypes import Array, as_array
+from mxnum.memory.tensors import in_kind
+from mxnum.output.files import as_path, reading
 
 #: The types of GGUF that are read and written: the format that each is read as, and a block's elements and bytes.
 KINDS = {

@@ -14,11 +14,11 @@ import numpy as np
 
 from mxnum import errors
 from mxnum.array import MXArray
-from mxnum.dtypes import Array, as_array
-from mxnum.files import reading
 from mxnum.interop._checked import in_rows
 from mxnum.interop.safetensors import File
-from mxnum.tensors import in_kind
+from mxnum.memory.dtypes import Array, as_array
+from mxnum.memory.tensors import in_kind
+from mxnum.output.files import reading
 
 _FORMAT = "mxfp4_e2m1"
 

@@ -20,10 +20,10 @@ import numpy as np
 
 from mxnum import errors, stacks
 from mxnum.array import MXArray
-from mxnum.dtypes import Array, as_array
 from mxnum.formats import get
 from mxnum.interop._checked import in_rows, typed_scales, untyped_scales
-from mxnum.tensors import in_kind
+from mxnum.memory.dtypes import Array, as_array
+from mxnum.memory.tensors import in_kind
 
 #: What a global scale multiplies: what is encoded (compressed-tensors, flashinfer), or decoded (ModelOpt, torchao).
 DIRECTIONS = "encode", "decode"

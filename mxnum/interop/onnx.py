@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors, formats
-from mxnum.arguments import first_index
 from mxnum.array import MXArray
-from mxnum.dtypes import Array
+from mxnum.array.arguments import first_index
 from mxnum.formats import MXFormat
 from mxnum.interop._checked import in_host_memory, require_element, typed_scales, untyped_scales, without_offsets
+from mxnum.memory.dtypes import Array
 
 #: ONNX's name for the elements it has a type for.
 TYPES = {

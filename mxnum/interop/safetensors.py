@@ -22,10 +22,10 @@ import numpy as np
 
 from mxnum import errors
 from mxnum.array import MXArray
-from mxnum.dtypes import Array, as_array, known_name
-from mxnum.files import as_path, written_whole
 from mxnum.formats import ElementFormat, MXFormat
 from mxnum.interop._checked import in_host_memory, typed_scales
+from mxnum.memory.dtypes import Array, as_array, known_name
+from mxnum.output.files import as_path, written_whole
 
 #: numpy or ml_dtypes names of the types that are read as such.
 DTYPES = {

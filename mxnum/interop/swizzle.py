@@ -12,9 +12,9 @@ import numpy as np
 
 from mxnum import errors
 from mxnum.array import MXArray
-from mxnum.dtypes import Array, as_array
 from mxnum.interop._checked import SCALE_TYPES
-from mxnum.tensors import in_kind
+from mxnum.memory.dtypes import Array, as_array
+from mxnum.memory.tensors import in_kind
 
 _ROWS, _COLUMNS = 128, 4
 

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mxnum import errors, formats, tensors
+from mxnum import errors, formats
 from mxnum.array import MXArray
-from mxnum.dtypes import Array, known_name
 from mxnum.formats import MXFormat
 from mxnum.interop._checked import SCALE_TYPES, without_offsets
+from mxnum.memory import tensors
+from mxnum.memory.dtypes import Array, known_name
 
 #: torch's name for the elements that it has a type for.
 DTYPES = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2", "e2m1": "float4_e2m1fn_x2", "int8": "int8"}

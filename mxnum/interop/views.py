@@ -8,10 +8,10 @@ import numpy as np
 
 from mxnum import errors, formats
 from mxnum.array import MXArray
-from mxnum.dtypes import ML_DTYPES, Array, as_array
 from mxnum.formats import MXFormat
 from mxnum.interop._checked import in_host_memory, require_element, typed_scales, untyped_scales, without_offsets
-from mxnum.tensors import in_kind
+from mxnum.memory.dtypes import ML_DTYPES, Array, as_array
+from mxnum.memory.tensors import in_kind
 
 #: The elements whose codes ml_dtypes stores alike, one byte each with the value in the low bits.
 ELEMENTS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "int8")

@@ -1,4 +1,4 @@
-"""The residual MLP of `mxnum.experiments` and the models of `mxnum.torch` read the same `Recipe`."""
+"""The residual MLP of `mxnum.lab.mlp` and the models of `mxnum.torch` read the same `Recipe`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Operand:
     rounding: str = "rne"
     #: None: the format's own.
     block_size: int | None = None
-    #: For gamma and beta only, and only in `mxnum.experiments`. With e = Q(x) - x the value used is: "quantize": x + e;
+    #: For gamma and beta only, and only in `mxnum.lab.mlp`. With e = Q(x) - x the value used is: "quantize": x + e;
     #: "random_sign": x + e with a fresh random sign for each element and step (no bias, the same size); "one_sided":
     #: x - |e|; "shuffle": x + e with e permuted among the features at each step; "clamp": x cut off where the format
     #: saturates, and not rounded; "grid": x rounded to a multiple of `step`, without blocks or scales.
@@ -91,7 +91,7 @@ class Operand:
         if isinstance(value, Operand):
             return value
         if isinstance(value, Mapping):
-            return cls(**known(dict(value), cls, "an operand"))
+            return cls(**errors.known_fields(dict(value), cls, "an operand"))
         accepted = value is None or isinstance(value, str | MXFormat)
         errors.require_type(accepted, "operand", "a format, 'float32', a mapping or an Operand", value)
         return cls() if value == "float32" else cls(value)
@@ -209,7 +209,7 @@ class Recipe:
         format too. With ``vector="bfloat16"`` "float32" means bfloat16, here and in `format`. Other keywords are those
         of `Operand`.
         """
-        each = replace(Operand.of(format), **known(operand, Operand, "an operand"))
+        each = replace(Operand.of(format), **errors.known_fields(operand, Operand, "an operand"))
         rows = replace(each, block_shape=None, transform=None)
         affine = rows if layer_norm is None else Operand.of(layer_norm)
         return cls(each, each, each, each, each, affine, affine, vector=vector)  # type: ignore[arg-type]
@@ -244,7 +244,7 @@ class Recipe:
         if isinstance(value, str) and value in cls.names():
             return cls.named(value)
         if isinstance(value, str) and ":" not in value:
-            from mxnum.aliases import find
+            from mxnum.formats import find
 
             if find("recipe", value, formats.names()) is None:
                 errors.choose("recipe", value, (*cls.names(), *formats.names()))
@@ -270,7 +270,7 @@ class Recipe:
         >>> Recipe.uniform("mxfp8_e4m3").but(gradients="mxfp8_e5m2").gradients.format
         'mxfp8_e5m2'
         """
-        return replace(self, **known(changes, Recipe, "a recipe"))
+        return replace(self, **errors.known_fields(changes, Recipe, "a recipe"))
 
     def forward_only(self) -> Recipe:
         """Return the recipe with its backward pass in no format: in float32, or in bfloat16 with `vector`."""
@@ -318,7 +318,7 @@ class Recipe:
         >>> Recipe.from_dict({"uniform": "mxfp8_e4m3", "gamma": "float32", "beta": "float32"}).describe()
         'mxfp8_e4m3; gamma, beta float32'
         """
-        values = known(dict(table), cls, "a recipe", ("uniform",))
+        values = errors.known_fields(dict(table), cls, "a recipe", ("uniform",))
         uniform = values.pop("uniform", None)
         base = cls() if uniform is None else cls.uniform(**_fields(Operand.of(uniform)))
         for name in set(values) & set(OPERANDS):
@@ -371,14 +371,6 @@ _TOGETHER = (
     ("weights_backward", "gradients"),
     ("activations_backward", "of_weight_gradient"),
 )
-
-
-def known(table: dict[str, Any], kind: Any, where: str, also: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The table, if it has only names that `kind` has; else ValueError."""
-    names = [f.name for f in fields(kind)] + list(also)
-    for name in table:
-        errors.choose_name(where, name, names)
-    return table
 
 
 def _fields(value: Any) -> dict[str, Any]:

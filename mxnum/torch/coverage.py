@@ -14,8 +14,8 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from mxnum.output.text_table import text_table
 from mxnum.recipe import FLOAT32
-from mxnum.text_table import text_table
 from mxnum.torch.operands import product, watching
 
 Tensor = Any

@@ -16,10 +16,11 @@ from typing import Any
 import torch
 
 import mxnum as mx
-from mxnum import amx, errors
+from mxnum import errors
 from mxnum.formats import MXFormat
 from mxnum.modes import Accumulate
-from mxnum.recipe import Operand, Recipe, known
+from mxnum.recipe import Operand, Recipe
+from mxnum.torch import amx
 from mxnum.torch import library as library
 from mxnum.torch.operands import AMX, BETA, GAMMA, RIGHT, Product, operand_text
 from mxnum.torch.operands import Key as OperandKey
@@ -109,7 +110,7 @@ def made_ready(recipe: Any, accumulate: str | None = None, gradient: str = "stra
 @torch.compiler.assume_constant_result
 def _operand_ready(format: Any, options: tuple[tuple[str, Any], ...]) -> tuple[str, bool]:
     operand = Operand.of(format)
-    operand = replace(operand, **known(dict(options), Operand, "an operand")) if options else operand
+    operand = replace(operand, **errors.known_fields(dict(options), Operand, "an operand")) if options else operand
     _refuse_alone(operand)
     return operand_text(operand), operand.is_stochastic
 
@@ -154,7 +155,7 @@ def quantize(x: Tensor, format: str | MXFormat | Operand, *, axis: int = -1, **o
     _check(x=x)
     how = Operand.of(format)
     seed, stream = operand.pop("seed", None), operand.pop("stream", 0)
-    how = replace(how, **known(operand, Operand, "an operand", ("seed", "stream"))) if operand else how
+    how = replace(how, **errors.known_fields(operand, Operand, "an operand", ("seed", "stream"))) if operand else how
     _refuse_alone(how)
     axis = _from_the_end(axis, x)
     drawn = OperandKey(*_key(how.is_stochastic, seed, stream)[:3]).keywords(how, 0, x.numel())
@@ -367,7 +368,7 @@ def _key(is_stochastic: bool, seed: Any, stream: int) -> Key:
 
 def _refuse_studies(argument: str, operand: Operand) -> None:
     is_known = operand.error == "quantize" and not operand.matched and operand.scale_rule != "released_bump"
-    accepted = "one that quantizes: the other errors and 'released_bump' are in mxnum.experiments"
+    accepted = "one that quantizes: the other errors and 'released_bump' are in mxnum.lab.mlp"
     errors.require(is_known, argument, accepted, operand.describe())
 
 

@@ -16,11 +16,12 @@ from typing import Any, NamedTuple, cast
 import torch
 
 import mxnum as mx
-from mxnum import amx, errors
+from mxnum import errors
 from mxnum.formats import ElementFormat
+from mxnum.memory.tensors import host_array
 from mxnum.modes import Rounding
 from mxnum.recipe import Operand
-from mxnum.tensors import host_array
+from mxnum.torch import amx
 from mxnum.torch.transform import hadamard
 
 Tensor = Any

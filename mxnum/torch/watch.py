@@ -17,8 +17,8 @@ from torch import nn
 
 import mxnum as mx
 from mxnum import errors
+from mxnum.output.text_table import text_table
 from mxnum.recipe import Operand, Recipe
-from mxnum.text_table import text_table
 from mxnum.torch.attention import OPERANDS
 from mxnum.torch.emulate import emulation_of
 from mxnum.torch.functions import How

@@ -13,13 +13,13 @@ from typing import Any
 import z3
 
 from mxnum import formats
+from mxnum.definition.convert import make_decode, make_encode
+from mxnum.definition.pack import SR_BITS
+from mxnum.definition.scale import make_shared_scale
 from mxnum.engine.machine import lanes
 from mxnum.engine.rounding import as_float32, float_additions
 from mxnum.engine.rounding.paths import ROUNDINGS, RULES
 from mxnum.modes import Overflow, Rounding, ScaleRule
-from mxnum.scalar.convert import make_decode, make_encode
-from mxnum.scalar.pack import SR_BITS
-from mxnum.scalar.scale import make_shared_scale
 from proofs.any_element import MOST_BITS, AnyElement, any_element, kinds
 from proofs.solve import prove, together
 from proofs.sym import Sym, run

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import z3
 
+from mxnum.definition.convert import make_decode, make_encode
+from mxnum.definition.pack import SR_BITS
 from mxnum.engine.rounding import any_scale, float_additions
 from mxnum.engine.rounding.paths import ROUNDINGS
 from mxnum.formats import E8M0, ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
-from mxnum.scalar.convert import make_decode, make_encode
-from mxnum.scalar.pack import SR_BITS
 from proofs.solve import prove
 from proofs.sym import run
 from proofs.theorem import Outcome, Theorem

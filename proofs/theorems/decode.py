@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from mxnum.definition.convert import make_decode
 from mxnum.formats import ELEMENTS, FLOATS
-from mxnum.scalar.convert import make_decode
 from proofs import inputs, spec, tables
 from proofs.solve import BOTH, prove
 from proofs.sym import run

@@ -8,9 +8,9 @@ from typing import Any
 
 import z3
 
+from mxnum.definition.convert import make_encode
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
-from mxnum.scalar.convert import make_encode
 from proofs import inputs, spec
 from proofs.solve import BOTH, prove
 from proofs.sym import run

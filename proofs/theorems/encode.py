@@ -12,8 +12,8 @@ from typing import Any
 import z3
 
 from mxnum import formats
+from mxnum.definition.convert import make_encode
 from mxnum.modes import Overflow, Rounding
-from mxnum.scalar.convert import make_encode
 from proofs import inputs, spec, tables
 from proofs.solve import BOTH, prove
 from proofs.sym import run

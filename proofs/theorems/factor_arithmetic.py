@@ -16,10 +16,10 @@ import numpy as np
 import z3
 
 from mxnum import formats
+from mxnum.definition import float_scale
+from mxnum.definition.unpack import FINITE
 from mxnum.engine.rounding import by_factors
 from mxnum.engine.rounding import paths as fast_paths
-from mxnum.scalar import float_scale
-from mxnum.scalar.unpack import FINITE
 from proofs.checks import outcome_of, patched
 from proofs.float_scales import FLOAT32, SCALES, unpacking
 from proofs.ratios import EXPONENTS, Form, paths

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from types import ModuleType
 
+from mxnum.definition import float_scale, pack
 from mxnum.engine.rounding import by_factors
 from mxnum.formats import ELEMENTS, FLOATS, SCALES
 from mxnum.modes import FloatScaleRule, Overflow, Rounding
-from mxnum.scalar import float_scale, pack
 from proofs.module_mutants import given_as, stated
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems import (

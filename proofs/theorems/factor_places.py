@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from mxnum import formats
+from mxnum.definition import float_scale
+from mxnum.definition.unpack import FINITE
 from mxnum.engine.rounding import by_factors
 from mxnum.engine.rounding import paths as fast_paths
 from mxnum.modes import Overflow, Rounding
-from mxnum.scalar import float_scale
-from mxnum.scalar.unpack import FINITE
 from proofs.checks import ON_DICTIONARIES, outcome_of, patched
 from proofs.float_scales import FACTOR, FLOAT32, SCALES, over_factors, unpacking
 from proofs.ratios import EXPONENTS, Place, Ratios, Size, covers

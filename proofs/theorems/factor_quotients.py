@@ -15,12 +15,12 @@ from typing import Any
 import z3
 
 from mxnum import formats
+from mxnum.definition import float_scale
+from mxnum.definition.convert import make_encode
 from mxnum.engine.machine import lanes
 from mxnum.engine.rounding import as_float32, by_factors, float_additions
 from mxnum.engine.rounding import paths as fast_paths
 from mxnum.modes import Overflow, Rounding
-from mxnum.scalar import float_scale
-from mxnum.scalar.convert import make_encode
 from proofs.checks import outcome_of, patched
 from proofs.float_scales import (
     FACTOR,

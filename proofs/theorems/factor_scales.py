@@ -14,10 +14,10 @@ from typing import Any
 import z3
 
 from mxnum import formats
+from mxnum.definition import float_scale
 from mxnum.engine.rounding import by_factors
 from mxnum.engine.rounding import paths as fast_paths
 from mxnum.modes import FloatScaleRule
-from mxnum.scalar import float_scale
 from proofs.checks import outcome_of, patched
 from proofs.float_scales import (
     FLOAT32,

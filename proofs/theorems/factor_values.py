@@ -14,11 +14,11 @@ import numpy as np
 import z3
 
 from mxnum import formats
+from mxnum.definition import float_scale
+from mxnum.definition.pack import make_pack
+from mxnum.definition.unpack import FINITE, ZERO_EXPONENT
 from mxnum.engine.rounding import by_factors
 from mxnum.modes import Overflow, Rounding
-from mxnum.scalar import float_scale
-from mxnum.scalar.pack import make_pack
-from mxnum.scalar.unpack import FINITE, ZERO_EXPONENT
 from proofs.checks import ON_DICTIONARIES, outcome_of, patched
 from proofs.float_scales import FLOAT32, SCALES
 from proofs.ratios import DOUBLED, Form, Place, Ratios, Size, paths

@@ -8,9 +8,9 @@ from typing import Any
 
 import z3
 
+from mxnum.definition.offset import OFFSET, make_decode_offset, make_difference
 from mxnum.engine.rounding import as_float32, float_additions, offset_additions
 from mxnum.formats import ELEMENTS, FLOATS
-from mxnum.scalar.offset import OFFSET, make_decode_offset, make_difference
 from proofs.solve import prove
 from proofs.sym import run
 from proofs.theorem import Outcome, Theorem

@@ -17,10 +17,10 @@ from typing import Any
 import z3
 
 from mxnum import formats
+from mxnum.definition import float_scale
+from mxnum.definition.pack import SR_BITS, make_pack
+from mxnum.definition.unpack import FINITE, ZERO_EXPONENT
 from mxnum.modes import FloatScaleRule, Overflow, Rounding
-from mxnum.scalar import float_scale
-from mxnum.scalar.pack import SR_BITS, make_pack
-from mxnum.scalar.unpack import FINITE, ZERO_EXPONENT
 from proofs import inputs, spec, tables
 from proofs.checks import patched
 from proofs.float_scales import FLOAT32, SCALES

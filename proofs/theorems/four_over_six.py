@@ -16,10 +16,10 @@ import numpy as np
 import z3
 
 from mxnum import formats
+from mxnum.definition import float_scale, word
 from mxnum.engine.loops import four_over_six
 from mxnum.engine.machine import lanes, vectors
 from mxnum.modes import FloatScaleRule
-from mxnum.scalar import float_scale, word
 from proofs import tables
 from proofs.checks import outcome_of, patched
 from proofs.float_scales import MOST_DIGITS, SCALES, is_leading, over_tensor_scales, pack_nothing, unpacking

@@ -16,10 +16,10 @@ from typing import Any
 
 import z3
 
+from mxnum.definition.convert import make_decode, make_encode
+from mxnum.definition.scale import make_shared_scale
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding, ScaleRule
-from mxnum.scalar.convert import make_decode, make_encode
-from mxnum.scalar.scale import make_shared_scale
 from proofs import inputs, tables
 from proofs.solve import prove, together
 from proofs.sym import run

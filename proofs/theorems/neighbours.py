@@ -12,9 +12,9 @@ from itertools import pairwise
 
 import z3
 
+from mxnum.definition.convert import make_encode
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
-from mxnum.scalar.convert import make_encode
 from proofs import inputs, spec, tables
 from proofs.solve import prove
 from proofs.sym import run

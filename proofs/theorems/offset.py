@@ -14,9 +14,9 @@ from typing import Any
 
 import z3
 
+from mxnum.definition import offset as kernels
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import ScaleRule
-from mxnum.scalar import offset as kernels
 from proofs import inputs, spec, spec_scale, tables
 from proofs.solve import prove
 from proofs.sym import run

@@ -12,13 +12,13 @@ from typing import Any
 
 import z3
 
+from mxnum.definition import offset
+from mxnum.definition.convert import make_decode, make_encode
+from mxnum.definition.random import make_align_random
+from mxnum.definition.scale import make_shared_scale
+from mxnum.definition.word import word_bits
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding, ScaleRule
-from mxnum.scalar import offset
-from mxnum.scalar.convert import make_decode, make_encode
-from mxnum.scalar.random import make_align_random
-from mxnum.scalar.scale import make_shared_scale
-from mxnum.scalar.word import word_bits
 from proofs import inputs, tables
 from proofs.solve import prove
 from proofs.sym import run

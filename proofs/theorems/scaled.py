@@ -8,12 +8,12 @@ from typing import Any
 
 import z3
 
+from mxnum.definition.convert import make_decode, make_encode
+from mxnum.definition.scale import make_shared_scale
 from mxnum.engine.cuda import scaled
 from mxnum.engine.machine import lanes
 from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding, ScaleRule
-from mxnum.scalar.convert import make_decode, make_encode
-from mxnum.scalar.scale import make_shared_scale
 from proofs.solve import prove, together
 from proofs.sym import Sym, run
 from proofs.theorem import Outcome, Theorem

@@ -10,9 +10,9 @@ from functools import partial
 
 import z3
 
+from mxnum.definition.scale import make_shared_scale
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import ScaleRule
-from mxnum.scalar.scale import make_shared_scale
 from proofs import inputs, spec, spec_scale, tables
 from proofs.solve import BOTH, prove, together
 from proofs.sym import run

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from mxnum import stack_arithmetic
+from mxnum.definition import stack_arithmetic
 from mxnum.engine.rounding import by_stack
 from mxnum.formats import FLOATS
 from proofs.module_mutants import given_as, stated

@@ -13,7 +13,7 @@ from typing import Any
 
 import z3
 
-from mxnum import stack_arithmetic
+from mxnum.definition import stack_arithmetic
 from mxnum.engine.machine import lanes
 from mxnum.engine.rounding import by_factors, by_stack
 from mxnum.formats import FLOATS

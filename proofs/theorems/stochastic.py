@@ -11,10 +11,10 @@ from functools import partial
 
 import z3
 
+from mxnum.definition.convert import make_encode
+from mxnum.definition.random import make_align_random
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
-from mxnum.scalar.convert import make_encode
-from mxnum.scalar.random import make_align_random
 from proofs import inputs, spec, tables
 from proofs.solve import BOTH, prove, together
 from proofs.sym import run

@@ -16,12 +16,12 @@ from typing import Any
 import z3
 
 from mxnum import formats
+from mxnum.definition import float_scale, random
+from mxnum.definition.unpack import FINITE, ZERO_EXPONENT
 from mxnum.engine.rounding import as_float32, by_factors, stochastic_over
 from mxnum.engine.rounding.paths import DRAWN
 from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding
-from mxnum.scalar import float_scale, random
-from mxnum.scalar.unpack import FINITE, ZERO_EXPONENT
 from proofs import tables
 from proofs.checks import ON_DICTIONARIES, outcome_of, patched
 from proofs.float_scales import FACTOR, FLOAT32, SCALES, pack_nothing, packing, unpacking

@@ -35,7 +35,7 @@ def test_of_an_option_given_twice_neither_is_dropped(run, tmp_path):
         ("vectors", "dot", "--format"),
         ("quantize", "0.5", "--format"),
         ("fit", losses, "--loss"),
-        ("experiments", "run", "tiny", "--seeds"),
+        ("lab", "run", "tiny", "--seeds"),
     ):
         told = run(*call, option, "1", option, "2", status=2)
         assert f"Option {option} must be given once, not 2 times." in told, call
@@ -60,11 +60,11 @@ def test_an_empty_path_is_refused(run, tmp_path, monkeypatch):
         ("fit", "", "LOSSES.csv"),
         ("reproduce", "--quick", "-o", "", "Option --out"),
         ("ledger", "--results", "", "Option --results"),
-        ("experiments", "run", "tiny", "--runs", "", "Option --runs"),
+        ("lab", "run", "tiny", "--runs", "", "Option --runs"),
         ("language-model", "logits", "--out", "", "Option --out"),
     ):
         assert run(*call, status=2) == f"Error: {name} must be the path of a file or a folder, not ''.\n", call
-    assert "'path' must be the path of a file or a folder, not ''" in run("language-model", "", status=2)
+    assert "'path' must be the path of a file or a folder, not ''" in run("lab", "language-model", "", status=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.safetensors", "x.npy"]
 
 

@@ -34,7 +34,7 @@ def test_errors_name_what_can_be_typed(run, call, told, tmp_path, monkeypatch):
 
 def test_errors_of_a_file_keep_their_names(run, tmp_path):
     (tmp_path / "mine.toml").write_text("seeds = 0\n[arms.plain]\n")
-    assert "mine.toml': Argument 'seeds' must be between 1" in run("sweep", tmp_path / "mine.toml", status=2)
+    assert "mine.toml': Argument 'seeds' must be between 1" in run("lab", "sweep", tmp_path / "mine.toml", status=2)
 
 
 def test_options_that_were_typed(run):

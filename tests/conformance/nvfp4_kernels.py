@@ -5,7 +5,8 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-from mxnum import by_numpy, formats
+from mxnum import formats
+from mxnum.definition import by_numpy
 from mxnum.formats import FLOATS
 from mxnum.modes import FloatScaleRule
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum import by_numpy, formats, reference, stacks
+from mxnum import formats, reference, stacks
 from mxnum.conformance import ConformanceError, as_stacks, check, make_task, verify, write_vectors
 from mxnum.conformance.answers import answers_of
 from mxnum.conformance.cases import cases
@@ -23,6 +23,7 @@ from mxnum.conformance.judge import BUG, judge
 from mxnum.conformance.randomness import Words
 from mxnum.conformance.task import Task
 from mxnum.conformance.verdict import Judge
+from mxnum.definition import by_numpy
 from mxnum.modes import FloatScaleRule
 from tests.conformance import nvfp4_kernels as kernels
 from tests.conformance.test_task import deciding

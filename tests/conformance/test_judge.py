@@ -11,8 +11,8 @@ from mxnum.conformance.cases import cases
 from mxnum.conformance.expected import expected
 from mxnum.conformance.judge import BUG, CHOICES, LABELS, class_names, classify, judge, nan_codes
 from mxnum.conformance.task import make_task
-from mxnum.dtypes import numpy_dtype
 from mxnum.formats import ELEMENTS
+from mxnum.memory.dtypes import numpy_dtype
 from mxnum.modes import Nonfinite, Overflow
 
 

@@ -1,18 +1,14 @@
 """What the operations of the engine are, said once more on numpy arrays: no loops, no compilation, no order of memory.
 
-The functions are those of `mxnum.scalar`; which elements share a block is found by index arithmetic alone.
+The functions are those of `mxnum.definition`; which elements share a block is found by index arithmetic alone.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from mxnum.dtypes import code_dtype, numpy_dtype, signed_bits
-from mxnum.formats import E8M0
-from mxnum.layout import scales_shape
-from mxnum.modes import Nonfinite, OffsetRange, Overflow
-from mxnum.scalar.convert import make_decode, make_encode
-from mxnum.scalar.offset import (
+from mxnum.definition.convert import make_decode, make_encode
+from mxnum.definition.offset import (
     difference_format,
     make_decode_offset,
     make_difference,
@@ -21,8 +17,12 @@ from mxnum.scalar.offset import (
     make_midpoint,
     make_to_ordered,
 )
-from mxnum.scalar.random import make_align_random, philox4x32
-from mxnum.scalar.scale import make_shared_scale
+from mxnum.definition.random import make_align_random, philox4x32
+from mxnum.definition.scale import make_shared_scale
+from mxnum.formats import E8M0
+from mxnum.layout import scales_shape
+from mxnum.memory.dtypes import code_dtype, numpy_dtype, signed_bits
+from mxnum.modes import Nonfinite, OffsetRange, Overflow
 
 
 def block_of(shape, blocks):

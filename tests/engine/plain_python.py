@@ -9,8 +9,8 @@ import numpy as np
 
 import mxnum as mx
 from mxnum import reference
-from mxnum.dtypes import numpy_dtype
 from mxnum.formats import FLOATS
+from mxnum.memory.dtypes import numpy_dtype
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
 from tests import samples
 from tests.covering import covering

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum.dtypes import numpy_dtype
 from mxnum.formats import ELEMENTS, FLOATS
+from mxnum.memory.dtypes import numpy_dtype
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
 from proofs.offline import ptx_of
 from tests.engine.cuda.warp import Kernel, Memory

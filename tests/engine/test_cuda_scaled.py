@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mxnum.definition.convert import make_encode
 from mxnum.engine.cuda import scaled
 from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding
-from mxnum.scalar.convert import make_encode
 from tests.samples import boundary_patterns
 
 FLOAT32 = FLOATS["float32"]

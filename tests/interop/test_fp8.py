@@ -28,7 +28,7 @@ def module(package, path):
 
 
 def tensors_of(*arrays):
-    from mxnum.tensors import as_tensor
+    from mxnum.memory.tensors import as_tensor
 
     return [as_tensor(np.array(array)) for array in arrays]
 

@@ -48,7 +48,7 @@ def scheme():
 
 
 def tensors_of(*arrays):
-    from mxnum.tensors import as_tensor
+    from mxnum.memory.tensors import as_tensor
 
     return [as_tensor(np.array(array)) for array in arrays]
 

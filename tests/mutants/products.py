@@ -163,7 +163,7 @@ PRODUCTS = (
         "rounded(limbs, lowest + scale_a + scale_b - SCALES_BIAS)",
         "rounded(limbs, lowest + scale_a + scale_b - SCALES_BIAS + 1)",
         "The sum of scales is off by one.",
-        ("tests/test_linalg.py",),
+        ("tests/test_products.py",),
     ),
     (
         "definition-adds-exact",
@@ -171,7 +171,7 @@ PRODUCTS = (
         "total = add_float32(total, term) if adding else term",
         "total = add_float32(total, term)",
         "Exact sums are added to zero and lose the sign of theirs.",
-        ("tests/test_linalg.py",),
+        ("tests/test_products.py",),
     ),
     (
         "definition-special-in-last-place",
@@ -179,7 +179,7 @@ PRODUCTS = (
         "state_of(ca[i], cb[j], start, stop) if special else 0",
         "state_of(ca[i], cb[j], start, stop - 1) if special else 0",
         "A special value in the last place of a block is not seen.",
-        ("tests/test_linalg.py",),
+        ("tests/test_products.py",),
     ),
     (
         "exactness-bits",

@@ -115,7 +115,7 @@ def test_what_is_wrong_is_said_in_a_sentence(case):
 
 
 def test_experiments_refuse_what_they_do_not_do():
-    from mxnum.experiments import Experiment
+    from mxnum.lab.mlp import Experiment
 
     with pytest.raises(ValueError, match="'precision' must be a recipe without transforms"):
         Experiment(precision=RECIPES["turned"])

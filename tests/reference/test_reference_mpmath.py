@@ -8,8 +8,8 @@ import mpmath
 import pytest
 
 from mxnum import formats, reference
-from mxnum.dtypes import numpy_dtype
 from mxnum.formats import FLOATS
+from mxnum.memory.dtypes import numpy_dtype
 from tests import samples
 
 #: name: mantissa bits, emin, max; the values of the standard's tables once more

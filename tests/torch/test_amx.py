@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mxnum import amx
 from mxnum.recipe import Recipe
+from mxnum.torch import amx
 
 torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 mxt = pytest.importorskip("mxnum.torch")

@@ -14,10 +14,10 @@ from mxnum.recipe import Recipe
 torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 mxt = pytest.importorskip("mxnum.torch")
 pytest.importorskip("scipy", reason="the extra experiments is not installed")
-from mxnum.experiments import Experiment, Training, kernels  # noqa: E402
-from mxnum.experiments.data import Batches  # noqa: E402
-from mxnum.experiments.loop import one_blas_thread  # noqa: E402
-from mxnum.experiments.model import initial_parameters  # noqa: E402
+from mxnum.lab.mlp import Experiment, Training, kernels  # noqa: E402
+from mxnum.lab.mlp.data import Batches  # noqa: E402
+from mxnum.lab.mlp.loop import one_blas_thread  # noqa: E402
+from mxnum.lab.mlp.model import initial_parameters  # noqa: E402
 
 STEPS = 50
 

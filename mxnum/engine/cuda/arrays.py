@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.device import CUPY, TORCH, DeviceArray, contiguous_strides, described
-from mxnum.dtypes import Array
 from mxnum.engine.cuda import driver
+from mxnum.memory.device import CUPY, TORCH, DeviceArray, contiguous_strides, described
+from mxnum.memory.dtypes import Array
 
 
 def empty(like: DeviceArray, shape: tuple[int, ...], dtype: Any) -> DeviceArray:

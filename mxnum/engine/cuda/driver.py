@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
-from mxnum.device import DeviceArray
+from mxnum.memory.device import DeviceArray
 
 if importlib.util.find_spec("numba_cuda") is None:
     raise errors.needs_extra("Arrays on a GPU", "numba-cuda", "cuda")
@@ -27,11 +27,11 @@ from numba import types as types
 from numba.cuda.core import config
 from numba.cuda.extending import intrinsic, overload
 
+from mxnum.definition.word import dialect
 from mxnum.engine.machine import lanes
 from mxnum.engine.machine.jit import register
 from mxnum.engine.machine.lanes import LANE
 from mxnum.engine.products.float32_by_integers import make_add_float32, make_fma_float32
-from mxnum.scalar.word import dialect
 
 _NO_COMPILER = "its compiler (NVVM) was not found; CUDA_HOME can say where CUDA is"
 

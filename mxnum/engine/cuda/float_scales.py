@@ -6,19 +6,19 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from mxnum.engine.cuda.driver import compile_kernel, cuda
-from mxnum.engine.cuda.functions import stored, wide
-from mxnum.engine.machine.lanes import store
-from mxnum.formats import ElementFormat, ScaleFormat
-from mxnum.modes import FloatScaleRule, Overflow, Rounding
-from mxnum.scalar.float_scale import (
+from mxnum.definition.float_scale import (
     make_decode_over,
     make_encode_over,
     make_factor,
     make_float_scale,
     make_tensor_scale,
 )
-from mxnum.scalar.word import dialect
+from mxnum.definition.word import dialect
+from mxnum.engine.cuda.driver import compile_kernel, cuda
+from mxnum.engine.cuda.functions import stored, wide
+from mxnum.engine.machine.lanes import store
+from mxnum.formats import ElementFormat, ScaleFormat
+from mxnum.modes import FloatScaleRule, Overflow, Rounding
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What kernels do to one element: the definition in `mxnum.scalar`, or a formulation that is proved equal to it.
+"""What kernels do to one element: the definition in `mxnum.definition`, or a formulation that is proved equal to it.
 
 A function here takes integers as kernels read them and returns what they store. Where the word of the definition has 32
 bits it runs on 32-bit lanes.
@@ -10,14 +10,14 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from mxnum.definition.convert import make_decode, make_encode
+from mxnum.definition.offset import difference_format, make_decode_offset, make_difference
+from mxnum.definition.scale import make_shared_scale
+from mxnum.definition.word import dialect, select, word_bits
 from mxnum.engine.cuda import scaled
 from mxnum.engine.machine.lanes import integer, lane
 from mxnum.formats import E8M0, ELEMENTS, ElementFormat
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
-from mxnum.scalar.convert import make_decode, make_encode
-from mxnum.scalar.offset import difference_format, make_decode_offset, make_difference
-from mxnum.scalar.scale import make_shared_scale
-from mxnum.scalar.word import dialect, select, word_bits
 
 NAN_SCALE = E8M0.nan_code
 

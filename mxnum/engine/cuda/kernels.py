@@ -11,6 +11,16 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
+from mxnum.definition.offset import (
+    OFFSET,
+    difference_format,
+    make_from_ordered,
+    make_half_range_scale,
+    make_midpoint,
+    make_to_ordered,
+)
+from mxnum.definition.random import make_align_random, philox4x32
+from mxnum.definition.word import dialect, word_bits
 from mxnum.engine.cuda.driver import compile_kernel, cuda
 from mxnum.engine.cuda.functions import (
     NAN_SCALE,
@@ -23,16 +33,6 @@ from mxnum.engine.cuda.functions import (
 from mxnum.engine.machine.lanes import integer, lane, load, store
 from mxnum.formats import ELEMENTS, ElementFormat
 from mxnum.modes import Overflow, Rounding, ScaleRule
-from mxnum.scalar.offset import (
-    OFFSET,
-    difference_format,
-    make_from_ordered,
-    make_half_range_scale,
-    make_midpoint,
-    make_to_ordered,
-)
-from mxnum.scalar.random import make_align_random, philox4x32
-from mxnum.scalar.word import dialect, word_bits
 
 
 class Asymmetric(NamedTuple):

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from mxnum.device import DeviceArray
 from mxnum.engine.cuda import arrays, driver, kernels
 from mxnum.layout import Blocks
+from mxnum.memory.device import DeviceArray
 
 NO_KEY = (0, 0, 0, 0, 0)
 

@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
-from mxnum.device import DeviceArray, described
-from mxnum.dtypes import code_dtype, numpy_dtype, scale_dtype
 from mxnum.engine.cuda import arrays, driver, float_scales, kernels, vectors
 from mxnum.engine.cuda.functions import make_dequantized, make_fake_quantized, make_quantized
 from mxnum.engine.cuda.launches import flat, map_over, padded, queue, random_source, refuse, words_of
@@ -23,6 +21,8 @@ from mxnum.engine.cuda.scale_passes import tensor_scale as tensor_scale
 from mxnum.engine.request import DecodingRequest, Request
 from mxnum.formats import E8M0, ElementFormat
 from mxnum.layout import Blocks, packed_length
+from mxnum.memory.device import DeviceArray, described
+from mxnum.memory.dtypes import code_dtype, numpy_dtype, scale_dtype
 from mxnum.modes import Nonfinite, Overflow, Rounding
 
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 
 from mxnum import errors
-from mxnum.device import DeviceArray
-from mxnum.dtypes import Array, scale_dtype
+from mxnum.definition import float_scale
 from mxnum.engine.cuda import arrays, driver, float_scales, kernels
 from mxnum.engine.cuda.functions import make_power_of_two
 from mxnum.engine.cuda.launches import by_blocks, flat, map_over, padded, queue, random_source
 from mxnum.engine.request import Request
-from mxnum.scalar import float_scale
+from mxnum.memory.device import DeviceArray
+from mxnum.memory.dtypes import Array, scale_dtype
 
 
 def fill_scales(

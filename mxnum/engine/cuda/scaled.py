@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from mxnum.definition.word import dialect, select
 from mxnum.engine.machine.lanes import add_float32, multiply_float32, subtract_float32
 from mxnum.formats import ELEMENTS as ALL_ELEMENTS
 from mxnum.formats import FLOATS, ElementFormat
 from mxnum.modes import ScaleRule
-from mxnum.scalar.word import dialect, select
 
 FLOAT32 = FLOATS["float32"]
 

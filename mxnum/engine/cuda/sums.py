@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
-from mxnum.device import DeviceArray
-from mxnum.dtypes import numpy_dtype
+from mxnum.definition.convert import make_encode
+from mxnum.definition.unpack import FINITE, NAN, make_normalize, make_unpack
+from mxnum.definition.word import dialect
 from mxnum.engine.cuda import arrays, driver, kernels, passes
 from mxnum.engine.cuda.driver import compile_kernel, cuda, fma_float32, sum_float32
 from mxnum.engine.cuda.functions import make_quantized
@@ -23,10 +24,9 @@ from mxnum.engine.products.float32_by_integers import FLOAT32, make_round
 from mxnum.engine.products.operands import Operand
 from mxnum.engine.products.terms import INFINITY, NOT_A_NUMBER, NUMBER, ZERO, meanings
 from mxnum.formats import E8M0, ElementFormat
+from mxnum.memory.device import DeviceArray
+from mxnum.memory.dtypes import numpy_dtype
 from mxnum.modes import Accumulate, Nonfinite, Overflow, Rounding
-from mxnum.scalar.convert import make_encode
-from mxnum.scalar.unpack import FINITE, NAN, make_normalize, make_unpack
-from mxnum.scalar.word import dialect
 
 #: Sums below this are held in one 64-bit integer; greater ones in the digits of `exact`.
 _SUM_BITS = exact.SUM_WIDTH

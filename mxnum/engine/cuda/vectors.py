@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from mxnum.definition.random import make_align_random
+from mxnum.definition.word import dialect
 from mxnum.engine.cuda.driver import compile_kernel, cuda, load4, make_largest_of_block, store4
 from mxnum.engine.cuda.functions import NAN_SCALE, make_scale_of
 from mxnum.engine.cuda.kernels import NOWHERE, SEED, WORDS, draw
 from mxnum.engine.machine.lanes import integer, lane, load, store
 from mxnum.formats import ElementFormat
 from mxnum.modes import Nonfinite, ScaleRule
-from mxnum.scalar.random import make_align_random
-from mxnum.scalar.word import dialect
 
 #: Lengths of blocks that a warp holds in quads.
 RUNS = (4, 8, 16, 32, 64, 128)

@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from mxnum.definition.float_scale import make_float_scale
+from mxnum.definition.word import dialect, select
 from mxnum.engine.machine import vectors
 from mxnum.engine.machine.float32_numbers import number_of
 from mxnum.engine.machine.float64_words import multiply_float64
@@ -40,8 +42,6 @@ from mxnum.engine.rounding.by_factors import make_number_of_scale
 from mxnum.engine.traversal.block_walk import rows_of
 from mxnum.formats import ElementFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule
-from mxnum.scalar.float_scale import make_float_scale
-from mxnum.scalar.word import dialect, select
 
 #: The magnitude code that the second scale makes of the largest number: 4 in E2M1.
 FOUR = 6

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from mxnum.definition.word import select
 from mxnum.engine.loops.random_bits import SPARE, Draw
 from mxnum.engine.machine.jit import compile_loop
 from mxnum.engine.machine.lanes import integer, load, store
 from mxnum.engine.rounding.per_element import Definition, numbers_given
 from mxnum.engine.traversal.block_walk import FINITE, MIXED, panel_of, rows_of
 from mxnum.formats import E8M0, ElementFormat
-from mxnum.scalar.word import select
 
 NAN_SCALE = E8M0.nan_code
 

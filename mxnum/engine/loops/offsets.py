@@ -13,17 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.dtypes import Array
-from mxnum.engine.machine.jit import compile_loop
-from mxnum.engine.machine.lanes import integer, lane, load, store, wide
-from mxnum.engine.rounding.as_float32 import make_widen
-from mxnum.engine.rounding.float_additions import decoding_domain
-from mxnum.engine.rounding.offset_additions import fast_sum, make_fast_difference
-from mxnum.engine.rounding.per_element import Definition
-from mxnum.engine.traversal.block_walk import panel_of, rows_of
-from mxnum.formats import E8M0, ElementFormat
-from mxnum.modes import ScaleRule
-from mxnum.scalar.offset import (
+from mxnum.definition.offset import (
     OFFSET,
     difference_format,
     make_decode_offset,
@@ -33,7 +23,17 @@ from mxnum.scalar.offset import (
     make_midpoint,
     make_to_ordered,
 )
-from mxnum.scalar.word import dialect, word_bits
+from mxnum.definition.word import dialect, word_bits
+from mxnum.engine.machine.jit import compile_loop
+from mxnum.engine.machine.lanes import integer, lane, load, store, wide
+from mxnum.engine.rounding.as_float32 import make_widen
+from mxnum.engine.rounding.float_additions import decoding_domain
+from mxnum.engine.rounding.offset_additions import fast_sum, make_fast_difference
+from mxnum.engine.rounding.per_element import Definition
+from mxnum.engine.traversal.block_walk import panel_of, rows_of
+from mxnum.formats import E8M0, ElementFormat
+from mxnum.memory.dtypes import Array
+from mxnum.modes import ScaleRule
 
 
 def may_add(scales: Array, offsets: Array, element: ElementFormat) -> bool:

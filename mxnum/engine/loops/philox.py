@@ -14,9 +14,9 @@ from numba import types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
+from mxnum.definition import random
+from mxnum.definition.pack import SR_BITS
 from mxnum.engine.machine.jit import compile_directly, has_feature
-from mxnum.scalar import random
-from mxnum.scalar.pack import SR_BITS
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 

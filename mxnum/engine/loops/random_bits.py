@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mxnum.dtypes import Array
+from mxnum.definition.random import make_align_random, philox4x32
+from mxnum.definition.word import dialect
 from mxnum.engine.loops.philox import counters_at_once, words_in_line
 from mxnum.engine.machine.jit import compile_loop, forbid_inlining, not_inlined
 from mxnum.engine.machine.lanes import lane, load, store
 from mxnum.layout import element_strides
-from mxnum.scalar.random import make_align_random, philox4x32
-from mxnum.scalar.word import dialect
+from mxnum.memory.dtypes import Array
 
 #: Words that `draw_words` makes at a time, at most; and that a buffer needs beyond those that are asked for.
 _PIECE, SPARE = 4096, 8

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from mxnum.definition.word import dialect, select
 from mxnum.engine.loops.random_bits import Draw
 from mxnum.engine.machine.jit import compile_loop, forbid_inlining, not_inlined
 from mxnum.engine.machine.lanes import greatest_of, integer, lane, load, store, wide
@@ -26,7 +27,6 @@ from mxnum.engine.rounding import as_float32, float_additions
 from mxnum.engine.rounding.per_element import numbers_given
 from mxnum.engine.traversal.block_walk import MIXED, PIECE, SHORT_RUN, USUAL_RUN
 from mxnum.formats import E8M0, ElementFormat
-from mxnum.scalar.word import dialect, select
 
 NAN_SCALE = E8M0.nan_code
 

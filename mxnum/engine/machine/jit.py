@@ -14,8 +14,8 @@ from numba import types
 from numba.core.typing.templates import infer, infer_global, make_intrinsic_template
 from numba.extending import intrinsic, overload, register_jitable
 
+from mxnum.definition import word
 from mxnum.engine.machine import loop_cache
-from mxnum.scalar import word
 
 #: Options of what compiled code calls: it is never called from C.
 INLINED = {"forceinline": True, "no_cfunc_wrapper": True}

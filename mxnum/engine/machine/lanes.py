@@ -22,8 +22,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_model
 from numba.np.arrayobj import make_array
 
+from mxnum.definition import random, word
 from mxnum.engine.machine.jit import INLINED, compile_directly, compile_everywhere, has_feature
-from mxnum.scalar import random, word
 
 #: How a machine other than plain integers and numpy computes with floats: type -> (operation, *bit patterns) -> result.
 FLOAT_ARITHMETIC: dict[type, Callable[..., Any]] = {}

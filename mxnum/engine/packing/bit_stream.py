@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from mxnum.definition.word import dialect
 from mxnum.engine.machine.lanes import lane, load, store, wide
-from mxnum.scalar.word import dialect
 
 
 def codes_in_whole_bytes(bits: int) -> int:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.dtypes import Array, signed_bits, stored_bits
 from mxnum.engine.machine.jit import compile_loop
 from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.engine.products import exact
@@ -16,6 +15,7 @@ from mxnum.engine.products.float32_by_integers import make_add_float32, make_fma
 from mxnum.engine.products.operands import Operand
 from mxnum.engine.products.terms import Terms
 from mxnum.formats import E8M0
+from mxnum.memory.dtypes import Array, signed_bits, stored_bits
 
 _WORD = 0xFFFFFFFF
 #: Below this many products a thread costs more than it saves.

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.dtypes import Array
 from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.engine.products import row_by_row
 from mxnum.engine.products.exactness import Held, is_normal_float32
@@ -20,6 +19,7 @@ from mxnum.engine.products.operands import Operand, ToFloat32
 from mxnum.engine.products.panels import Decoder, decoder, new_panels, pack
 from mxnum.engine.products.register_tile import HAS_FMA, SHAPES, multiply
 from mxnum.formats import E8M0
+from mxnum.memory.dtypes import Array
 
 __all__ = ["HAS_FMA", "by_blocks", "in_sequence"]
 

@@ -5,10 +5,10 @@ It holds base 2**32 digits in signed 64-bit limbs, least significant first, and 
 
 from __future__ import annotations
 
+from mxnum.definition.unpack import FINITE, make_normalize
+from mxnum.definition.word import dialect
 from mxnum.engine.products.float32_by_integers import make_round
 from mxnum.engine.products.terms import INFINITY, NOT_A_NUMBER, ZERO
-from mxnum.scalar.unpack import FINITE, make_normalize
-from mxnum.scalar.word import dialect
 
 #: What nonfinite products make of a sum: bits for the infinities seen, both for NaN.
 PLUS, MINUS, INVALID = 1, 2, 3

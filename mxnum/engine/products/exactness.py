@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.dtypes import Array
 from mxnum.engine.products.operands import Operand
 from mxnum.engine.products.terms import ZERO, meanings
 from mxnum.formats import E8M0, ElementFormat
+from mxnum.memory.dtypes import Array
 
 _EXACT = {"float32": 24, "float64": 53}
 #: Bits of an element, in units, that are split off where float64 cannot hold a sum.

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from mxnum.definition.add import make_add, sum_width
+from mxnum.definition.pack import make_pack
+from mxnum.definition.unpack import FINITE, INFINITE, NAN, make_normalize, make_unpack
+from mxnum.definition.word import dialect, select
 from mxnum.formats import FLOATS
 from mxnum.modes import Overflow, Rounding
-from mxnum.scalar.add import make_add, sum_width
-from mxnum.scalar.pack import make_pack
-from mxnum.scalar.unpack import FINITE, INFINITE, NAN, make_normalize, make_unpack
-from mxnum.scalar.word import dialect, select
 
 FLOAT32 = FLOATS["float32"]
 _WORD = 64

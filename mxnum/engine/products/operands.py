@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.dtypes import Array
 from mxnum.formats import ElementFormat
 from mxnum.layout import Blocks
+from mxnum.memory.dtypes import Array
 
 
 @dataclass(frozen=True)

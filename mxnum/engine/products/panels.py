@@ -14,10 +14,10 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from mxnum.dtypes import Array
 from mxnum.engine.machine.jit import compile_loop
 from mxnum.engine.products.terms import INFINITY, NOT_A_NUMBER, ZERO, meanings
 from mxnum.formats import FLOATS, ElementFormat
+from mxnum.memory.dtypes import Array
 
 #: Rows and indices of a tile.
 _SIDE = 8

@@ -11,9 +11,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, register_jitable
 
-from mxnum.dtypes import Array
 from mxnum.engine.machine.jit import compile_loop
 from mxnum.engine.machine.workers import bounds, run_in_threads, worth
+from mxnum.memory.dtypes import Array
 
 #: Below this many products a thread costs more than it saves.
 PRODUCTS_PER_THREAD = 1 << 18

@@ -9,10 +9,10 @@ from typing import assert_never
 
 import numpy as np
 
-from mxnum.dtypes import Array
 from mxnum.engine.machine import float_environment
 from mxnum.engine.products import by_definition, by_floats, exactness
 from mxnum.engine.products.operands import Operand, ToFloat32, matrices
+from mxnum.memory.dtypes import Array
 from mxnum.modes import Accumulate
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.dtypes import Array, signed_bits
+from mxnum.definition.offset import OFFSET
+from mxnum.definition.unpack import FINITE, NAN, make_unpack
 from mxnum.engine.products.operands import Operand
 from mxnum.formats import E8M0, ElementFormat
-from mxnum.scalar.offset import OFFSET
-from mxnum.scalar.unpack import FINITE, NAN, make_unpack
+from mxnum.memory.dtypes import Array, signed_bits
 
 #: Classes of values, each plus one if negative.
 NUMBER, ZERO, INFINITY, NOT_A_NUMBER = 0, 2, 4, 6

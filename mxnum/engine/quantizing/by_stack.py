@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.dtypes import Array, numpy_dtype, signed_bits
 from mxnum.engine.loops.random_bits import NO_DRAW
 from mxnum.engine.machine import float_environment
 from mxnum.engine.quantizing.float_scales import Conversion, Left, by_loops, by_packed_loops, greatest
@@ -20,6 +19,7 @@ from mxnum.engine.rounding import by_stack
 from mxnum.engine.rounding.by_stack import E2M1, Arithmetic, tensor_word
 from mxnum.formats import FLOATS, ElementFormat
 from mxnum.layout import Blocks, packed_length, scales_shape
+from mxnum.memory.dtypes import Array, numpy_dtype, signed_bits
 
 _BYTE = np.dtype(np.uint8)
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.dtypes import Array, signed_bits, stored_bits
+from mxnum.definition.float_scale import make_float_scale
 from mxnum.engine.loops import four_over_six as loops
 from mxnum.engine.machine import float_environment
 from mxnum.engine.request import Settings
 from mxnum.engine.traversal.block_walk import Walk, rows_of
 from mxnum.formats import FLOATS, ElementFormat
-from mxnum.scalar.float_scale import make_float_scale
+from mxnum.memory.dtypes import Array, signed_bits, stored_bits
 
 
 def choose_scales(x: Array, scales: Array, tensor: Array, walk: Walk, asked: Settings) -> None:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mxnum.dtypes import SIGNED, Array
 from mxnum.engine.loops import columns, marked, rows
 from mxnum.engine.loops.random_bits import NO_DRAW, Draw
 from mxnum.engine.machine import float_environment
@@ -18,6 +17,7 @@ from mxnum.engine.rounding import formulation
 from mxnum.engine.rounding.per_element import Definition, Fast
 from mxnum.engine.traversal.block_walk import MIXED, USUAL_RUN, Walk, in_threads
 from mxnum.formats import E8M0, ElementFormat
+from mxnum.memory.dtypes import SIGNED, Array
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
 
 _BYTE = np.dtype(np.uint8)  # (numpy takes a dtype sooner than a type)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mxnum.dtypes import Array, scale_dtype, signed_bits, stored_bits
+from mxnum.definition.float_scale import make_float_scale, make_tensor_scale
 from mxnum.engine.loops import float_scales as loops
 from mxnum.engine.loops.random_bits import Draw
 from mxnum.engine.loops.rows import greatest_magnitude
@@ -25,7 +25,7 @@ from mxnum.engine.rounding import float_scales as formulation
 from mxnum.engine.rounding.float_scales import Formulation
 from mxnum.engine.traversal.block_walk import ELEMENTS_PER_THREAD, Walk, in_threads
 from mxnum.formats import ElementFormat, ScaleFormat
-from mxnum.scalar.float_scale import make_float_scale, make_tensor_scale
+from mxnum.memory.dtypes import Array, scale_dtype, signed_bits, stored_bits
 
 #: The tensor scale of formats without one.
 _ONE = np.ones(1, np.float32)

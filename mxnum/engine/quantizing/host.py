@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
-from mxnum.dtypes import Array, code_dtype, numpy_dtype, signed_bits
 from mxnum.engine.loops.random_bits import NO_DRAW, Draw, draw_from_seed, draw_from_words
 from mxnum.engine.loops.rows import greatest_magnitude
 from mxnum.engine.packing.arrays import pack, unpack
@@ -27,6 +26,7 @@ from mxnum.engine.quantizing.transforms import (
 from mxnum.engine.request import DecodingRequest, DecodingSettings, RandomBits, Request, Settings, must_look
 from mxnum.formats import ElementFormat, ScaleFormat
 from mxnum.layout import packed_length
+from mxnum.memory.dtypes import Array, code_dtype, numpy_dtype, signed_bits
 from mxnum.modes import Nonfinite, Overflow, Rounding
 
 __all__ = [

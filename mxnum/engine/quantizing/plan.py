@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mxnum.dtypes import Array
+from mxnum.definition.pack import SR_BITS
 from mxnum.engine.loops.random_bits import Draw, SeedWords, draw_from_words
 from mxnum.engine.packing.arrays import Packed, pack, unpack
 from mxnum.engine.packing.bit_stream import codes_in_whole_bytes
@@ -23,7 +23,7 @@ from mxnum.engine.traversal.block_walk import Walk, walk_of
 from mxnum.engine.traversal.blocked_copy import Order, memory_order
 from mxnum.engine.traversal.parts import CHUNK, Arrays, Part, Plain
 from mxnum.layout import Blocks
-from mxnum.scalar.pack import SR_BITS
+from mxnum.memory.dtypes import Array
 
 _BYTE, _may_share = np.dtype(np.uint8), np.may_share_memory
 #: What random bits are drawn from where there are none.

@@ -14,7 +14,7 @@ from typing import Any, Protocol, assert_never
 
 import numpy as np
 
-from mxnum.dtypes import Array, numpy_dtype, signed_bits, stored_bits
+from mxnum.definition.offset import difference_format
 from mxnum.engine.loops import offsets as loops
 from mxnum.engine.loops.random_bits import NO_DRAW, Draw
 from mxnum.engine.machine import float_environment
@@ -32,8 +32,8 @@ from mxnum.engine.request import DecodingSettings, Settings
 from mxnum.engine.rounding import paths
 from mxnum.engine.traversal.block_walk import Walk, walk_of
 from mxnum.formats import E8M0
+from mxnum.memory.dtypes import Array, numpy_dtype, signed_bits, stored_bits
 from mxnum.modes import Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
-from mxnum.scalar.offset import difference_format
 
 #: Elements alone are done as blocks of this length at scale 1.
 _RUN_OF_ELEMENTS = 4096

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from mxnum.definition.convert import SCALE_BIAS, make_encode
+from mxnum.definition.word import dialect
 from mxnum.engine.machine.jit import compile_loop, forbid_inlining, not_inlined
 from mxnum.formats import FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding
-from mxnum.scalar.convert import SCALE_BIAS, make_encode
-from mxnum.scalar.word import dialect
 
 #: Numbers that are transformed at a time: they stay in the nearest cache.
 AT_ONCE = 1 << 10

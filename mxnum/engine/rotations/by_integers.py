@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from mxnum.definition.pack import make_pack
+from mxnum.definition.unpack import FINITE, INFINITE, NAN, make_unpack
+from mxnum.definition.word import dialect
 from mxnum.engine.machine.jit import compile_loop
 from mxnum.formats import ElementFormat
 from mxnum.modes import Overflow, Rounding
-from mxnum.scalar.pack import make_pack
-from mxnum.scalar.unpack import FINITE, INFINITE, NAN, make_unpack
-from mxnum.scalar.word import dialect
 
 #: Bits of a digit, which leave room in 64 for a sum of 2**14 of either sign, the most that there are in a block.
 _DIGIT = 48

@@ -7,12 +7,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from mxnum.dtypes import Array, signed_bits, stored_bits
 from mxnum.engine.machine import float_environment
 from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.engine.rotations import by_floats, by_integers
 from mxnum.engine.traversal.blocked_copy import contiguous, copy, memory_order
 from mxnum.formats import ElementFormat
+from mxnum.memory.dtypes import Array, signed_bits, stored_bits
 
 #: Below this many numbers a thread costs more than it saves.
 _NUMBERS_PER_THREAD = 1 << 16

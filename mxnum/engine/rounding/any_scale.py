@@ -13,11 +13,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from mxnum.definition.word import dialect, select
 from mxnum.engine.machine.lanes import add_float32, multiply_float32, subtract_float32
 from mxnum.engine.rounding.float_additions import make_code, make_value, value_of_code
 from mxnum.formats import E8M0
 from mxnum.modes import Rounding
-from mxnum.scalar.word import dialect, select
 
 UNIT = E8M0.bias
 _SIGN = -0x80000000

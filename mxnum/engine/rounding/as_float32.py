@@ -18,6 +18,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from mxnum.definition.word import dialect, select
 from mxnum.engine.machine.lanes import (
     float16_to_float32,
     float32_to_float16,
@@ -26,7 +27,6 @@ from mxnum.engine.machine.lanes import (
     low_word,
 )
 from mxnum.formats import FLOATS, ElementFormat
-from mxnum.scalar.word import dialect, select
 
 _DISCARDED = FLOATS["float64"].mantissa_bits - FLOATS["float32"].mantissa_bits
 _REBIAS = (FLOATS["float64"].bias - FLOATS["float32"].bias) << FLOATS["float32"].mantissa_bits

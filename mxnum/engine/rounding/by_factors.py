@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from mxnum.definition.float_scale import number_of
+from mxnum.definition.word import dialect, select
 from mxnum.engine.machine.float64_words import add_float64, divide_float64, multiply_float64, subtract_float64
 from mxnum.engine.machine.lanes import (
     float16_to_float32,
@@ -37,8 +39,6 @@ from mxnum.engine.rounding.as_float32 import to_odd_by_conversion
 from mxnum.engine.rounding.float_scales import Formulation
 from mxnum.formats import FLOATS, ElementFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule, Overflow, Rounding, which
-from mxnum.scalar.float_scale import number_of
-from mxnum.scalar.word import dialect, select
 
 UNIT = 127
 _BIAS, _MANTISSA = 1023, 52

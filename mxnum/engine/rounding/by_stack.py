@@ -1,7 +1,7 @@
 """NVFP4 by the float32 operations of a software stack, which are functions of float32 numbers, in loops.
 
-What they say is said elsewhere (`mxnum.stack_arithmetic`) and compiled as it is. Here are the bit patterns around them,
-and the two roundings, to E4M3 and to E2M1, by float additions at scale 1. A block is left to others where a NaN or an
+`definition.stack_arithmetic` has them, and they are compiled as they are. Here are the bit patterns around them, and
+the two roundings, to E4M3 and to E2M1, by float additions at scale 1. A block is left to others where a NaN or an
 infinity could come up: where its largest number is not finite, or its factor, or what its largest element reads as.
 """
 
@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from mxnum.definition.word import dialect, select
 from mxnum.engine.machine.float32_numbers import bits_of, number_of
 from mxnum.engine.machine.lanes import (
     divide_float32,
@@ -30,7 +31,6 @@ from mxnum.engine.rounding.float_additions import value_of_code
 from mxnum.engine.rounding.float_scales import Formulation
 from mxnum.formats import ELEMENTS, FLOATS, SCALES, ElementFormat
 from mxnum.modes import Rounding
-from mxnum.scalar.word import dialect, select
 
 E4M3, E2M1, FLOAT32 = ELEMENTS["e4m3"], ELEMENTS["e2m1"], FLOATS["float32"]
 _INFINITY, _NAN_SCALE = 0x7F800000, 0x7F
@@ -43,7 +43,7 @@ _value_of: Callable[..., Any] = _decoding.element
 
 
 class Arithmetic(Protocol):
-    """The float32 operations of a stack; see `mxnum.stack_arithmetic.Stack`, which is one."""
+    """The float32 operations of a stack; see `mxnum.definition.stack_arithmetic.Stack`, which is one."""
 
     @property
     def block_scale(self) -> Callable[..., Any]: ...

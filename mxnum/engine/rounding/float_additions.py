@@ -4,7 +4,7 @@ Adding to |x| a power of two whose last place is the element's quantum makes the
 nearest even; taking it away again leaves the rounded value. One exact subtraction more tells on which side of x it
 lies, or how far. Every other rounding is that value or the one beside it, which has one more or less in the bits of the
 sum. All this holds inside a domain only, and only while the hardware rounds to nearest even, which loops check. There
-the functions here equal encode, decode after encode, and shared_scale of `mxnum.scalar`: theorems.
+the functions here equal encode, decode after encode, and shared_scale of `mxnum.definition`: theorems.
 
 They are written in the dialect, with the float primitives of `lanes` besides. The element is given at run time, as
 `Constants`, so that one compiled loop serves all elements, overflows and scale rules.
@@ -16,6 +16,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
+from mxnum.definition.pack import SR_BITS
+from mxnum.definition.word import dialect, select
 from mxnum.engine.machine.lanes import (
     add_float32,
     float16_to_float32,
@@ -25,8 +27,6 @@ from mxnum.engine.machine.lanes import (
 )
 from mxnum.formats import E8M0, FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding, ScaleRule, which
-from mxnum.scalar.pack import SR_BITS
-from mxnum.scalar.word import dialect, select
 
 FLOAT32 = FLOATS["float32"]
 LAST_SCALE = E8M0.nan_code - 1

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
+from mxnum.definition.float_scale import make_decode_over, make_encode_over, make_factor
+from mxnum.definition.word import dialect
 from mxnum.engine.machine.lanes import load, store
 from mxnum.formats import ElementFormat, ScaleFormat
 from mxnum.modes import Overflow, Rounding
-from mxnum.scalar.float_scale import make_decode_over, make_encode_over, make_factor
-from mxnum.scalar.word import dialect
 
 
 class Formulation(NamedTuple):

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.dtypes import Array
+from mxnum.definition.convert import make_decode, make_encode
+from mxnum.definition.scale import make_scale_of, scale_constants, scale_width
+from mxnum.definition.word import dialect, word_bits
 from mxnum.engine.rounding import any_scale, as_float32, float_additions, paths
 from mxnum.engine.rounding.any_scale import value_of_code_anywhere
 from mxnum.engine.rounding.as_float32 import leading_part, rest
 from mxnum.engine.rounding.per_element import Definition, Fast, Limits
 from mxnum.formats import ElementFormat
+from mxnum.memory.dtypes import Array
 from mxnum.modes import Overflow, Rounding, ScaleRule
-from mxnum.scalar.convert import make_decode, make_encode
-from mxnum.scalar.scale import make_scale_of, scale_constants, scale_width
-from mxnum.scalar.word import dialect, word_bits
 
 #: Conversions to codes and to values, by source and rounding, that are compiled for each element.
 _COMMON = (("float32", Rounding.RNE), ("float32", Rounding.SR), ("float64", Rounding.RNE))

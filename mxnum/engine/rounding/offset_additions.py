@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from mxnum.definition.word import dialect, select
 from mxnum.engine.machine.lanes import add_float32, subtract_float32
 from mxnum.engine.rounding.as_float32 import make_widen
 from mxnum.formats import ElementFormat
-from mxnum.scalar.word import dialect, select
 
 
 @cache

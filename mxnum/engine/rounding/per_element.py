@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mxnum.dtypes import Array
+from mxnum.definition.word import dialect
 from mxnum.engine.machine.lanes import lane, wide
 from mxnum.engine.rounding.float_additions import Constants
-from mxnum.scalar.word import dialect
+from mxnum.memory.dtypes import Array
 
 
 class Limits(NamedTuple):

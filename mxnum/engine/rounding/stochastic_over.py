@@ -16,14 +16,14 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from mxnum.definition.pack import SR_BITS
+from mxnum.definition.random import multiply_32x32
+from mxnum.definition.word import dialect, select
 from mxnum.engine.machine.lanes import load, store
 from mxnum.engine.rounding import as_float32, by_factors
 from mxnum.engine.rounding.float_scales import Formulation
 from mxnum.formats import ElementFormat, ScaleFormat
 from mxnum.modes import Rounding
-from mxnum.scalar.pack import SR_BITS
-from mxnum.scalar.random import multiply_32x32
-from mxnum.scalar.word import dialect, select
 
 #: Bits of the significand of a factor.
 _DIGITS = 28

@@ -8,10 +8,10 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any
 
-from mxnum.dtypes import Array
+from mxnum.definition.word import dialect
 from mxnum.engine.machine.workers import bounds, run_in_threads, worth
 from mxnum.layout import Blocks, collapse
-from mxnum.scalar.word import dialect
+from mxnum.memory.dtypes import Array
 
 #: Block lengths for which rows have a loop of constant length, the usual one and a shorter.
 USUAL_RUN, SHORT_RUN = 32, 16

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from mxnum.dtypes import Array
+from mxnum.memory.dtypes import Array
 
 Order = tuple[int, ...]
 

@@ -14,11 +14,11 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from mxnum.dtypes import Array
 from mxnum.engine.machine.workers import run_in_threads
 from mxnum.engine.traversal.block_walk import Walk, shares_of, walk_of
 from mxnum.engine.traversal.blocked_copy import contiguous, copy
 from mxnum.layout import Blocks, element_strides
+from mxnum.memory.dtypes import Array
 
 #: Elements of an array that are copied at a time; of one whose copies have a byte for each, four times as many.
 CHUNK = 1 << 17

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum.device import described
+from mxnum.memory.device import described
 from tests.samples import generator
 
 
@@ -117,8 +117,8 @@ def test_copies_to_the_host_keep_type_shape_and_order(device):
 
 
 def test_bfloat16_has_a_name(device):
-    from mxnum.dtypes import numpy_dtype
     from mxnum.formats import FLOATS
+    from mxnum.memory.dtypes import numpy_dtype
 
     x = np.linspace(-3, 3, 64).astype(numpy_dtype(FLOATS["bfloat16"]))
     values = mx.fake_quantize(device(x), "mxfp8_e4m3")

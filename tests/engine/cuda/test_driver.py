@@ -23,8 +23,8 @@ def test_kernels_cover_everything_whatever_the_number_of_threads(device, monkeyp
 
 
 def test_memory_reaches_from_the_first_to_the_last_element(device):
-    from mxnum.device import described
     from mxnum.engine.cuda import driver
+    from mxnum.memory.device import described
 
     x = np.arange(24, dtype=np.float32).reshape(4, 6)
     for view in (lambda a: a, lambda a: a[::-1, 1::2], lambda a: a[2:3, ::-3]):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from mxnum.definition.convert import make_decode, make_encode
+from mxnum.definition.scale import make_shared_scale
 from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
-from mxnum.scalar.convert import make_decode, make_encode
-from mxnum.scalar.scale import make_shared_scale
 from tests.samples import boundary_patterns
 
 RNE, SATURATE, IEEE = Rounding.RNE, Overflow.SATURATE, Overflow.IEEE

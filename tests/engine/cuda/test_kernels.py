@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum.scalar.random import philox4x32
+from mxnum.definition.random import philox4x32
 from tests.samples import generator
 
 

@@ -9,8 +9,8 @@ import pytest
 
 import mxnum as mx
 from mxnum import formats
-from mxnum.device import described
-from mxnum.dtypes import as_array, numpy_dtype
+from mxnum.memory.device import described
+from mxnum.memory.dtypes import as_array, numpy_dtype
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
 from tests.samples import generator, special_patterns
 

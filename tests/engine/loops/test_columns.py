@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import mxnum as mx
+from mxnum.definition.random import philox4x32
 from mxnum.engine.quantizing import host
 from mxnum.engine.request import RandomBits
 from mxnum.engine.traversal.block_walk import rows_of, walk_of
 from mxnum.modes import Rounding
-from mxnum.scalar.random import philox4x32
 from tests import samples
 from tests.engine import naive
 from tests.engine.quantizing.test_host import request

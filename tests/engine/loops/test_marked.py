@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from mxnum.definition.convert import make_decode, make_encode
 from mxnum.engine.loops import marked
 from mxnum.engine.loops.random_bits import NO_DRAW, draw_from_words
 from mxnum.engine.rounding import formulation, per_element
 from mxnum.engine.traversal.block_walk import Walk
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
-from mxnum.scalar.convert import make_decode, make_encode
 from tests import samples
 from tests.covering import covering
 

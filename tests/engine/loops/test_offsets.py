@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from mxnum.definition.offset import OFFSET, make_decode_offset, make_difference
 from mxnum.engine.loops import offsets
 from mxnum.engine.rounding import as_float32, float_additions, offset_additions
 from mxnum.formats import ELEMENTS, FLOATS
-from mxnum.scalar.offset import OFFSET, make_decode_offset, make_difference
 from tests import samples
 
 

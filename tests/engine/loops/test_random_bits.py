@@ -6,6 +6,7 @@ import numba
 import numpy as np
 import pytest
 
+from mxnum.definition.random import make_align_random, philox4x32
 from mxnum.engine.loops.random_bits import (
     NO_DRAW,
     draw_from_seed,
@@ -14,7 +15,6 @@ from mxnum.engine.loops.random_bits import (
 )
 from mxnum.engine.machine.jit import register
 from mxnum.engine.machine.lanes import wide
-from mxnum.scalar.random import make_align_random, philox4x32
 
 
 def drawn(draw, words, index, count):

@@ -8,15 +8,15 @@ import pytest
 from numba import int64
 from numba.core.dispatcher import Dispatcher
 
+from mxnum.definition.convert import make_encode
+from mxnum.definition.offset import make_midpoint
+from mxnum.definition.random import philox4x32
+from mxnum.definition.scale import make_shared_scale
+from mxnum.definition.word import dialect, select
 from mxnum.engine.machine.jit import compile_loop, forbid_inlining, not_inlined, register
 from mxnum.engine.machine.lanes import add_float32, float64_to_float32, lane, load, low_word, store, wide
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding, ScaleRule
-from mxnum.scalar.convert import make_encode
-from mxnum.scalar.offset import make_midpoint
-from mxnum.scalar.random import philox4x32
-from mxnum.scalar.scale import make_shared_scale
-from mxnum.scalar.word import dialect, select
 from tests import samples
 
 

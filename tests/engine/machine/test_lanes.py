@@ -12,14 +12,14 @@ import numba
 import numpy as np
 import pytest
 
+from mxnum.definition.convert import make_encode
+from mxnum.definition.random import multiply_32x32
+from mxnum.definition.word import select
 from mxnum.engine.machine import lanes
 from mxnum.engine.machine.jit import register
 from mxnum.engine.machine.lanes import greatest_of, integer, lane, load, store, wide
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
-from mxnum.scalar.convert import make_encode
-from mxnum.scalar.random import multiply_32x32
-from mxnum.scalar.word import select
 from tests import samples
 
 OPERATORS = (

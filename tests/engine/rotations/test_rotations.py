@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from mxnum import reference, rotations
-from mxnum.dtypes import numpy_dtype, signed_bits, stored_bits
 from mxnum.engine.machine import float_environment
 from mxnum.engine.rotations import by_floats, by_integers, host
 from mxnum.formats import FLOATS
+from mxnum.memory.dtypes import numpy_dtype, signed_bits, stored_bits
 from tests import samples
 
 SIZE = 16

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mxnum.definition.convert import make_decode, make_encode
 from mxnum.engine.rounding import any_scale, float_additions, paths
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow
-from mxnum.scalar.convert import make_decode, make_encode
 from tests import samples
 
 FLOAT32 = FLOATS["float32"]

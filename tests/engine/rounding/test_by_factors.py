@@ -7,12 +7,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from mxnum.definition.float_scale import make_float_scale
 from mxnum.engine.rounding import by_factors, float_scales, paths
 from mxnum.formats import ELEMENTS, FLOATS, SCALES, ElementFormat
 from mxnum.modes import FloatScaleRule, Overflow, Rounding
 from mxnum.reference import numbers
 from mxnum.reference.float_scales import scale_number
-from mxnum.scalar.float_scale import make_float_scale
 from tests.samples import generator
 
 FLOAT32 = FLOATS["float32"]

@@ -8,14 +8,14 @@ import numba
 import numpy as np
 import pytest
 
+from mxnum.definition.convert import make_decode, make_encode
+from mxnum.definition.scale import make_shared_scale
+from mxnum.definition.word import dialect
 from mxnum.engine.machine.jit import register
 from mxnum.engine.machine.lanes import integer, lane
 from mxnum.engine.rounding import float_additions, paths
 from mxnum.formats import ELEMENTS, ElementFormat
 from mxnum.modes import Overflow, Rounding
-from mxnum.scalar.convert import make_decode, make_encode
-from mxnum.scalar.scale import make_shared_scale
-from mxnum.scalar.word import dialect
 from tests import samples
 
 

@@ -7,9 +7,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from mxnum.dtypes import numpy_dtype, signed_bits
 from mxnum.engine.rounding import as_float32, float_additions, formulation, per_element
 from mxnum.formats import ELEMENTS, FLOATS
+from mxnum.memory.dtypes import numpy_dtype, signed_bits
 from mxnum.modes import Overflow, Rounding, ScaleRule
 from tests import samples
 

@@ -7,10 +7,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from mxnum.definition.float_scale import factor_width, make_encode_over, make_factor
 from mxnum.engine.rounding import stochastic_over
 from mxnum.formats import ELEMENTS, FLOATS, SCALES
 from mxnum.modes import Overflow, Rounding
-from mxnum.scalar.float_scale import factor_width, make_encode_over, make_factor
 from tests.samples import generator
 
 FLOAT32, E4M3 = FLOATS["float32"], SCALES["e4m3"]

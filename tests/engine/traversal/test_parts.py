@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mxnum.definition.random import philox4x32
 from mxnum.engine.loops.random_bits import SeedWords
 from mxnum.engine.traversal import block_walk, parts
 from mxnum.engine.traversal.parts import CHUNK, Arrays, Plain, chunks
 from mxnum.layout import scales_shape
-from mxnum.scalar.random import philox4x32
 from tests import samples
 
 VIEWS = {

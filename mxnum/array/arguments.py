@@ -1,0 +1,228 @@
+"""Arguments that are arrays, or say how they are laid out and gone through: checked, and which engine takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache, wraps
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from mxnum import errors, formats
+from mxnum.engine.dispatch import engine as dispatch_engine
+from mxnum.engine.dispatch import host_engine
+from mxnum.engine.request import RandomBits
+from mxnum.formats import E8M0, FLOATS, MXFormat, ScaleFormat
+from mxnum.layout import Blocks, packed_length, resolve_blocks, scales_shape
+from mxnum.memory.device import DeviceArray, described, on_device
+from mxnum.memory.dtypes import as_array, code_dtype, scale_dtype
+
+Result = TypeVar("Result")
+
+
+def memo(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Return `function` with its results cached by the types and values of its positional arguments.
+
+    Calls whose arguments have no hash, or that raise TypeError, are not cached.
+    """
+    remembered = lru_cache(maxsize=4096, typed=True)(function)
+
+    @wraps(function)
+    def call(*arguments: Any) -> Result:
+        try:
+            return remembered(*arguments)
+        except TypeError:
+            pass
+        return function(*arguments)
+
+    return call
+
+
+class Layout(NamedTuple):
+    """How codes and scales belong together."""
+
+    format: MXFormat
+    blocks: Blocks
+    of_scales: tuple[int, ...]
+
+
+def host_options(engine: Any, **options: Any) -> dict[str, Any]:
+    """Options that only the engine of the host has; they must be None elsewhere."""
+    if engine is host_engine():
+        return options
+    for name, value in options.items():
+        if value is not None:
+            raise ValueError(f"Argument {name!r} must be left out for arrays on a GPU.")
+    return {}
+
+
+def checked_threads(threads: int | None) -> int | None:
+    """A number of threads, or None."""
+    return None if threads is None else errors.positive_integer("threads", threads)
+
+
+def owned(array: Any) -> Any:
+    """The caller's object behind the description of an array on a GPU; anything else as it is."""
+    return array.owner if isinstance(array, DeviceArray) else array
+
+
+def checked_codes(argument: str, value: Any, bits: int) -> Any:
+    """`value` as a uint8 (or wider unsigned) array of codes whose unused high bits are zero."""
+    codes = as_array(argument, value)
+    dtype = code_dtype(bits)
+    errors.require_dtype(argument, codes.dtype, dtype)
+    if codes.size and bits < 8 * dtype.itemsize:
+        largest = dispatch_engine(codes=codes).largest(codes)
+        errors.require(largest < 1 << bits, argument, f"below {1 << bits}, its high bits zero", largest)
+    return codes
+
+
+def checked_scales(value: Any, shape: tuple[int, ...], scale: ScaleFormat = E8M0) -> Any:
+    """`value` as an array of scales, of the shape that codes and blocks call for; a sign bit is refused."""
+    scales = as_array("scales", value)
+    errors.require_dtype(
+        "scales", scales.dtype, scale_dtype(scale), f" of {scale.name.upper()} codes" * (scale.bits == 8)
+    )
+    if scales.shape != shape:  # (writing a shape out takes longer than all the rest)
+        errors.require(False, "scales", f"of shape {shape}", scales.shape)
+    if scale.number is not None and scale.number.bits == scale.bits:
+        _refuse_signs("scales", scales)
+    return scales
+
+
+def checked_tensor_scale(
+    value: Any, shape: tuple[int, ...], blocks: Blocks, fmt: MXFormat, positive: bool, beside: Any
+) -> Any:
+    """`value` as the tensor scale of an array of that shape: float32, of no axes, or of as many and of length 1.
+
+    Along axes that are not blocked it may have their length instead. It must be `positive` (and finite) where elements
+    are divided by it, and have no sign bit elsewhere. None stays None where the format has none, and only there. It
+    lives where `beside` does; a number is brought there.
+    """
+    if fmt.tensor_scale is None:
+        errors.require(value is None, "tensor_scale", f"left out for {fmt.name}, which has none", value)
+        return None
+    errors.require(value is not None, "tensor_scale", f"given for {fmt.name}", value)
+    if isinstance(value, float | int) and not isinstance(value, bool):
+        errors.require(isinstance(value, float) or abs(value) < 1 << 128, "tensor_scale", "a float32 number", value)
+        units = value * 2.0**149  # (of the subnormal numbers, of which a processor may be told to make zeros)
+        with np.errstate(all="ignore"):
+            code = np.uint32(units) if 0 < units < 1 << 23 else np.float32(value).view(np.uint32)
+        is_exact = FLOATS["float32"].value(int(code)) == value
+        errors.require(is_exact or value != value, "tensor_scale", "a float32 number", value)
+        value = np.array(code).view(np.float32)
+        value = dispatch_engine(x=beside).beside(value, beside)
+    tensor = as_array("tensor_scale", value)
+    errors.require_dtype("tensor_scale", tensor.dtype, np.dtype(np.float32))
+    fits = tensor.ndim == 0 or (
+        tensor.ndim == len(shape)
+        and all(
+            n == 1 or (n == of_x and block == 1) for n, of_x, block in zip(tensor.shape, shape, blocks, strict=True)
+        )
+    )
+    accepted = f"of no axes, or of {len(shape)} of length 1, or as long as {shape} where blocks {blocks} are 1"
+    errors.require(fits, "tensor_scale", accepted, tensor.shape)
+    if positive:
+        numbers = on_host(tensor)
+        codes = numbers.view(np.uint32)
+        wrong = (codes == 0) | (codes > FLOATS["float32"].max_code)
+        if wrong.any():
+            raise errors.outside(
+                "tensor_scale", first_index(wrong), "positive and finite", float(numbers[wrong].flat[0])
+            )
+    _refuse_signs("tensor_scale", tensor)
+    return tensor
+
+
+def on_host(array: Any) -> Any:
+    """An array of numpy, or a copy of what is on a GPU."""
+    if not isinstance(array, DeviceArray):
+        return array
+    from mxnum.engine.cuda import arrays
+
+    return arrays.to_host(array)
+
+
+def _refuse_signs(argument: str, array: Any) -> None:
+    numbers = on_host(array)
+    bits = 8 * numbers.itemsize
+    signs = numbers.view(code_dtype(bits)) >> (bits - 1) != 0
+    if signs.any():
+        raise errors.outside(argument, first_index(signs), "without a sign bit", numbers[signs].tolist()[0])
+
+
+def first_index(wrong: Any) -> tuple[int, ...]:
+    """The first index in C order that is marked."""
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+
+
+def checked_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """`out`, a writable array of exactly that shape and dtype, or None."""
+    if out is None:
+        return None
+    if type(out) is np.ndarray:  # (the quickest to ask)
+        writable = out.flags.writeable
+    elif on_device(out):
+        out = described("out", out)
+        writable = out.writable
+    else:
+        errors.require_type(isinstance(out, np.ndarray), "out", "a numpy array", type(out).__name__)
+        writable = out.flags.writeable
+    if out.shape != shape or out.dtype != dtype:  # (writing a dtype out takes longer than all the rest)
+        errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
+        errors.require(out.dtype == dtype, "out", f"of dtype {dtype}", out.dtype)
+    errors.require(writable, "out", "writable", "a read-only array")
+    if 0 in out.strides and out.size:
+        apart = all(step or length == 1 for step, length in zip(out.strides, shape, strict=True))
+        errors.require(apart, "out", "an array with a place for each element", f"one of strides {out.strides}")
+    return out
+
+
+def copied_if_overlapping(read: Any, *written: Any) -> Any:
+    """An array that is read, or a copy of it where one that is written to may share its memory.
+
+    Loops take care of what they read and write element by element; what goes with it must not change meanwhile.
+    """
+    if isinstance(read, np.ndarray):
+        for array in written:
+            if isinstance(array, np.ndarray) and np.may_share_memory(read, array):
+                return read.copy()
+    return read
+
+
+def random_copied_if_overlapping(random: RandomBits | None, *written: Any) -> RandomBits | None:
+    """The same for words that were given."""
+    words = None if random is None else copied_if_overlapping(random.words, *written)
+    return random if random is None or words is random.words else replace(random, words=words)
+
+
+@memo
+def layout_of(
+    format: str | MXFormat,
+    shape: tuple[int, ...],
+    axis: int | None,
+    block_size: int | None,
+    block_shape: Blocks | None,
+    blocks: Blocks | None,
+) -> Layout:
+    """The arguments that say how codes of that shape belong to scales, checked and resolved."""
+    fmt = formats.get(format)
+    made = resolve_blocks(shape, fmt.block, axis=axis, block_size=block_size, block_shape=block_shape, blocks=blocks)
+    return Layout(fmt, made, scales_shape(shape, made))
+
+
+@memo
+def packed_layout(
+    format: str | MXFormat, packed_shape: tuple[int, ...], length: int, *rest: Any
+) -> tuple[tuple[int, ...], Layout]:
+    """The same for packed codes of that shape in rows of that length, and the shape of the codes."""
+    fmt = formats.get(format)
+    bits = fmt.element.bits
+    errors.require(len(packed_shape) >= 1, "packed", "an array of at least one axis", packed_shape)
+    length = errors.integer("length", length, 0, 1 << 62)
+    row = packed_length(length, bits)
+    accepted = f"{row} bytes per row for {length} codes of {bits} bits"
+    errors.require(packed_shape[-1] == row, "packed", accepted, packed_shape)
+    shape = (*packed_shape[:-1], length)
+    return shape, layout_of(fmt, shape, *rest)

@@ -1,0 +1,529 @@
+"""`MXArray`: element codes, block scales, and how they belong together."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Self
+
+import numpy as np
+
+from mxnum import errors, formats
+from mxnum.array.arguments import (
+    Layout,
+    checked_codes,
+    checked_out,
+    checked_scales,
+    checked_tensor_scale,
+    checked_threads,
+    copied_if_overlapping,
+    host_options,
+    layout_of,
+    on_host,
+    owned,
+    packed_layout,
+)
+from mxnum.array.views import (
+    along,
+    block_slice,
+    is_contiguous,
+    leaves_alike,
+    locked,
+    padded_with_zeros,
+    unpacked,
+    viewed,
+)
+from mxnum.engine.dispatch import engine as dispatch_engine
+from mxnum.engine.request import DecodingRequest, decoding_settings
+from mxnum.formats import MXFormat
+from mxnum.layout import Blocks, block_lengths, normalize_axis, packed_length, scales_shape
+from mxnum.memory.device import described, on_device
+from mxnum.memory.dtypes import Array, as_array, code_dtype, numpy_dtype, result_format, scale_dtype
+from mxnum.memory.tensors import answer, host_view, in_kind, is_tensor
+from mxnum.output.files import as_path, reading, written_whole
+
+_BYTE = np.dtype(np.uint8)
+#: What `MXArray.save` stores.
+_PARTS = "description", "packed", "scales", "offsets", "tensor_scale"
+
+
+class MXArray:
+    """A quantized array: one code per element, one scale per block, and perhaps float16 offsets or a tensor scale.
+
+    Codes are held in a byte each, or packed (``mxnum.quantize(x, format, packed=True)``), which takes as much memory as
+    `packed_nbytes` says. All live in host memory, or on a GPU as arrays of the library that the input was of;
+    `to_host` copies. Make one with `mxnum.quantize`, or from what exists with `MXArray.from_parts` and
+    `MXArray.from_packed`. Arithmetic on it is refused on purpose; `dequantize` (or `numpy.asarray`) gives the values.
+    """
+
+    __slots__ = ("_is_part", "_packed_shape", "_stored", "blocks", "format", "offsets", "scales", "tensor_scale")
+
+    #: Operators with numpy arrays raise TypeError instead of computing on codes.
+    __array_ufunc__ = None
+
+    def __init__(
+        self,
+        stored: Array,
+        scales: Array,
+        format: MXFormat,
+        blocks: Blocks,
+        offsets: Array | None = None,
+        packed_shape: tuple[int, ...] | None = None,
+        tensor_scale: Array | None = None,
+    ) -> None:
+        """`stored` are codes, or the bytes that `pack` makes of codes of shape `packed_shape`; nothing is checked."""
+        self._stored = stored
+        self._packed_shape = packed_shape
+        #: Whether the tensor scale is also that of other elements of an array, of which this is a view.
+        self._is_part = False
+        #: Of shape ceil(shape / blocks): codes of eight bits as uint8 (E8M0, E4M3, UE5M3), others as floats.
+        self.scales = scales
+        self.format = format
+        #: How many elements share a scale along each axis.
+        self.blocks = blocks
+        #: float16 offsets of asymmetric scaling, shaped as the scales, or None.
+        self.offsets = offsets
+        #: float32, where the format has one, else None: a factor of all values, or, with as many axes as the codes and
+        #: of length 1 along others, of the values at an index of these axes.
+        self.tensor_scale = tensor_scale
+
+    @classmethod
+    def from_parts(
+        cls,
+        codes: Any,
+        scales: Any,
+        format: str | MXFormat,
+        *,
+        axis: int | None = None,
+        block_size: int | None = None,
+        block_shape: Sequence[int] | None = None,
+        blocks: Sequence[int] | None = None,
+        offsets: Any = None,
+        tensor_scale: Any = None,
+    ) -> Self:
+        """An MXArray around existing codes and scales, checked and not copied."""
+        array = checked_codes("codes", codes, formats.get(format).element.bits)
+        tile, given = block_lengths("block_shape", block_shape), block_lengths("blocks", blocks)
+        layout = layout_of(format, array.shape, axis, block_size, tile, given)
+        return cls._around(codes, array, scales, offsets, layout, None, tensor_scale)
+
+    @classmethod
+    def _around(
+        cls,
+        given: Any,
+        stored: Any,
+        scales: Any,
+        offsets: Any,
+        layout: Layout,
+        packed_shape: tuple[int, ...] | None,
+        tensor_scale: Any,
+    ) -> Self:
+        """Codes as they were given, and as an array that needs no check, with scales and offsets that do."""
+        fmt, blocks, of_scales = layout
+        scales = checked_scales(scales, of_scales, fmt.scale)
+        shape = stored.shape if packed_shape is None else packed_shape
+        tensor = checked_tensor_scale(tensor_scale, shape, blocks, fmt, positive=False, beside=stored)
+        if offsets is not None:
+            errors.require(
+                fmt.scale.power_of_two, "offsets", f"left out for {fmt.name}, whose scales are floats", offsets
+            )
+            offsets = as_array("offsets", offsets)
+            errors.require_dtype("offsets", offsets.dtype, np.dtype(np.float16))
+            errors.require(offsets.shape == scales.shape, "offsets", f"of shape {scales.shape}", offsets.shape)
+        if not (offsets is None and isinstance(stored, np.ndarray) and isinstance(scales, np.ndarray)):
+            dispatch_engine(codes=stored, scales=scales, offsets=offsets, tensor_scale=tensor)
+            stored, scales, offsets, tensor = owned(stored), owned(scales), owned(offsets), owned(tensor)
+        if is_tensor(given):
+            parts = stored, scales, offsets, tensor
+            stored, scales, offsets, tensor = (in_kind(part, given) for part in parts)
+        return cls(stored, scales, fmt, blocks, offsets, packed_shape, tensor)
+
+    @classmethod
+    def from_packed(
+        cls,
+        packed: Any,
+        scales: Any,
+        format: str | MXFormat,
+        *,
+        length: int,
+        axis: int | None = None,
+        block_size: int | None = None,
+        block_shape: Sequence[int] | None = None,
+        blocks: Sequence[int] | None = None,
+        offsets: Any = None,
+        tensor_scale: Any = None,
+    ) -> Self:
+        """An MXArray around what `pack` returns, which is held as it is: checked, neither copied nor unpacked.
+
+        `length` is the number of elements in each row of the last axis. Bits that pad a row mean nothing; where they
+        are not zero a copy is held in which they are, so that equal arrays have equal bytes.
+        """
+        array = as_array("packed", packed)
+        errors.require_dtype("packed", array.dtype, _BYTE)
+        tile, given = block_lengths("block_shape", block_shape), block_lengths("blocks", blocks)
+        shape, layout = packed_layout(format, array.shape, length, axis, block_size, tile, given)
+        bits = layout.format.element.bits
+        array = padded_with_zeros(array, shape[-1], bits)
+        return cls._around(packed, array, scales, offsets, layout, None if bits == 8 else shape, tensor_scale)
+
+    # How codes are held
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the codes are held packed. Codes of eight bits are the same either way: False."""
+        return self._packed_shape is not None
+
+    @property
+    def codes(self) -> Array:
+        """Element codes, value in the low bits, one byte each.
+
+        Codes that are held packed are unpacked each time they are asked for, to a new array that cannot be written to
+        (on a GPU, one that nothing else sees); `unpacked` does that once and for all.
+        """
+        if self._packed_shape is None:
+            return self._stored
+        return locked(unpacked(self._stored, self._packed_shape, self.format.element.bits))
+
+    def packed(self) -> Self:
+        """The same array with its codes held packed: itself if they already are, or have eight bits."""
+        if self.is_packed or self.format.element.bits == 8:
+            return self
+        return self._with(self.pack(), self.shape)
+
+    def unpacked(self) -> Self:
+        """The same array with a byte for each code: itself if it is held that way."""
+        if self._packed_shape is None:
+            return self
+        codes = unpacked(self._stored, self._packed_shape, self.format.element.bits)
+        return self._with(codes, None)
+
+    def _with(self, stored: Any, packed_shape: tuple[int, ...] | None) -> Self:
+        """The same with its codes held otherwise."""
+        return self._seen(stored, self.scales, self.blocks, self.offsets, packed_shape, self.tensor_scale)
+
+    def _seen(
+        self,
+        stored: Array,
+        scales: Array,
+        blocks: Blocks,
+        offsets: Array | None,
+        packed_shape: tuple[int, ...] | None,
+        tensor_scale: Array | None,
+        is_part: bool = False,
+    ) -> Self:
+        """An array on memory of this one; `is_part` if that tensor scale is also that of what is left out."""
+        made = type(self)(stored, scales, self.format, blocks, offsets, packed_shape, tensor_scale)
+        made._is_part = self._is_part or is_part
+        return made
+
+    # Shape and size
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self._stored.shape) if self._packed_shape is None else self._packed_shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held in memory: of the codes, one per element unless they are packed, and of all scales and offsets."""
+        return math.prod(self._stored.shape) + self._side_bytes
+
+    @property
+    def packed_nbytes(self) -> int:
+        """Bytes of the packed codes, the scales, the tensor scale and the offsets."""
+        if self.ndim == 0:
+            return 1 + self._side_bytes
+        row = packed_length(self.shape[-1], self.format.element.bits)
+        return (self.size // self.shape[-1] if self.size else 0) * row + self._side_bytes
+
+    @property
+    def _side_bytes(self) -> int:
+        of_block = self.format.scale.bits // 8 + (0 if self.offsets is None else 2)
+        of_tensor = 0 if self.tensor_scale is None else 4 * math.prod(self.tensor_scale.shape)
+        return math.prod(self.scales.shape) * of_block + of_tensor
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("An MXArray without axes has no length.")
+        return self.shape[0]
+
+    @property
+    def on_device(self) -> bool:
+        """Whether the codes live on a GPU."""
+        return on_device(self._stored)
+
+    def to_host(self) -> Self:
+        """The same array in numpy arrays: itself, a view of CPU tensors, or a copy of what is on a GPU."""
+        if not self.on_device:
+            if not is_tensor(self._stored):
+                return self
+            stored, scales, offsets = self.held_parts
+            tensor = None if self.tensor_scale is None else as_array("tensor_scale", self.tensor_scale)
+            return self._seen(stored, scales, self.blocks, offsets, self._packed_shape, tensor)
+        from mxnum.engine.cuda import arrays
+
+        stored, scales, offsets, tensor = (
+            None if part is None else arrays.to_host(described("self", part))
+            for part in (self._stored, self.scales, self.offsets, self.tensor_scale)
+        )
+        assert stored is not None
+        assert scales is not None
+        return type(self)(stored, scales, self.format, self.blocks, offsets, self._packed_shape, tensor)
+
+    @property
+    def parts(self) -> tuple[Any, Any, Any]:
+        """Codes, scales and offsets as the engine takes them."""
+        return self.unpacked().held_parts
+
+    @property
+    def held_parts(self) -> tuple[Any, Any, Any]:
+        """`parts`, with the codes as they are held: a byte each or packed."""
+        offsets = None if self.offsets is None else as_array("offsets", self.offsets)
+        return as_array("codes", self._stored), as_array("scales", self.scales), offsets
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        """Raises: whether codes, values or objects are meant is for the caller to say."""
+        raise TypeError("An MXArray is not compared with == or !=: use a.equals(b), or compare values, a.dequantize().")
+
+    # Values
+
+    def dequantize(self, dtype: Any = "float32", *, threads: int | None = None, out: Array | None = None) -> Array:
+        """The values in float32, float64, bfloat16 or float16, rounded once to nearest even.
+
+        float64 is exact, but for offsets, which are added before that rounding.
+
+        A block whose scale is NaN reads NaN. `out` must have the shape and the dtype asked for; `threads` bounds how
+        many threads work on a large array.
+        """
+        target = result_format(dtype)
+        stored, scales, offsets = self.held_parts
+        shape, has_offsets = self.shape, offsets is not None
+        fmt, is_packed = self.format, self._packed_shape is not None
+        kind = fmt.element, self.blocks, shape, is_packed, has_offsets, target, fmt.scale
+        tensor = None if self.tensor_scale is None else as_array("tensor_scale", self.tensor_scale)
+        into = None if out is None else checked_out(host_view("out", out), shape, numpy_dtype(target))
+        tensor = tensor if tensor is None or into is None else copied_if_overlapping(tensor, into)
+        request = DecodingRequest(decoding_settings(*kind), stored, scales, offsets, checked_threads(threads), tensor)
+        engine = dispatch_engine(codes=stored, scales=scales, offsets=offsets, tensor_scale=tensor, out=into)
+        return answer(engine.dequantize(request, into), self._stored, out)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if copy is False:
+            raise ValueError("Argument 'copy' must be True or None for an MXArray, not False: its values are computed.")
+        self._require_host("array", "use dequantize() there, or to_host() first")
+        return self.to_host().dequantize("float32" if dtype is None else dtype)
+
+    def pack(self, *, out: Array | None = None) -> Array:
+        """The codes as bytes in C order: each row of the last axis is a little-endian bit stream that ends on a byte.
+
+        An array without axes is one row of one code. Codes that are held packed are not copied, except to `out`, and
+        where they are a view whose bytes lie in another order.
+        """
+        if self.is_packed:
+            return self._pack_held(out)
+        codes, bits = as_array("codes", self.codes), self.format.element.bits
+        codes = codes[np.newaxis] if self.ndim == 0 else codes
+        shape = (*codes.shape[:-1], packed_length(codes.shape[-1], bits))
+        into = checked_out(host_view("out", out), shape, np.dtype(np.uint8))
+        codes = copied_if_overlapping(codes, into)
+        engine = dispatch_engine(codes=codes, out=into)
+        return answer(engine.pack(codes, bits, **host_options(engine, out=into)), self._stored, out)
+
+    def _pack_held(self, out: Array | None) -> Array:
+        packed = as_array("packed", self._stored)
+        if out is None and is_contiguous(packed):
+            return self._stored
+        if out is None:
+            return answer(dispatch_engine(codes=packed).pack(packed, 8), self._stored, None)
+        into = checked_out(host_view("out", out), packed.shape, np.dtype(np.uint8))
+        host_options(dispatch_engine(codes=packed, out=into), out=into)
+        np.copyto(into, packed)
+        return out
+
+    @property
+    def elements(self) -> Array:
+        """The codes seen as numbers of an ml_dtypes (or numpy) type, without a copy; the scales are not applied.
+
+        Integer elements narrower than their type are not offered: their sign bit is not the type's.
+        """
+        element = self.format.element
+        self._require_host("array", "call to_host() first")
+        errors.require(
+            not element.integer or element.bits == 8, "format", "one whose codes ml_dtypes stores alike", element.name
+        )
+        return self.to_host().codes.view(numpy_dtype(element))
+
+    def equals(self, other: object) -> bool:
+        """Whether format (its name included), blocks and every bit of codes, scales and offsets are the same.
+
+        How the codes are held, in a byte each or packed, and in which order of memory, does not count.
+        """
+        if not isinstance(other, MXArray):
+            return False
+        if self.format != other.format or self.blocks != other.blocks:
+            return False
+        tensors = (None if q.tensor_scale is None else as_array("tensor_scale", q.tensor_scale) for q in (self, other))
+        pairs = [*zip(self.parts, other.parts, strict=True), tuple(tensors)]
+        if any((mine is None) != (its is None) for mine, its in pairs):
+            return False
+        engine = dispatch_engine(self=pairs[0][0], other=pairs[0][1])
+        return all(engine.equal(mine, its) for mine, its in pairs if mine is not None)
+
+    def _require_host(self, argument: str, remedy: str) -> None:
+        if self.on_device:
+            raise errors.on_gpu(argument, remedy)
+
+    # Views
+
+    @property
+    def T(self) -> Self:
+        """The transpose, without a copy."""
+        return self.transpose()
+
+    def transpose(self, *axes: Any) -> Self:
+        """Axes permuted (default: reversed), without a copy; blocks go with them. A tuple may be given."""
+        if len(axes) == 1 and isinstance(axes[0], tuple | list):
+            axes = tuple(axes[0])
+        order = tuple(normalize_axis(axis, self.ndim) for axis in axes) or tuple(reversed(range(self.ndim)))
+        errors.require(sorted(order) == list(range(self.ndim)), "axes", f"a permutation of {self.ndim} axes", axes)
+        keeps_rows = self._packed_shape is not None and order[-1:] == (self.ndim - 1,)
+        return self._seen(
+            viewed(self._stored if keeps_rows else self.codes, lambda x: x.transpose(order)),
+            viewed(self.scales, lambda x: x.transpose(order)),
+            tuple(self.blocks[axis] for axis in order),
+            viewed(self.offsets, lambda x: x.transpose(order)),
+            tuple(self.shape[axis] for axis in order) if keeps_rows else None,
+            viewed(self.tensor_scale, lambda x: x.transpose(order) if x.ndim else x),
+        )
+
+    def __getitem__(self, key: Any) -> Self:
+        """A view: integers and slices along axes that are not blocked, whole blocks along those that are.
+
+        Of packed codes a part is a view, and stays packed, where it begins and ends at bytes; others are unpacked.
+        """
+        keys = key if isinstance(key, tuple) else (key,)
+        ellipses = sum(item is Ellipsis for item in keys)
+        errors.require(ellipses <= 1, "key", "an index with one '...' at most", key)
+        if ellipses:
+            place = next(i for i, item in enumerate(keys) if item is Ellipsis)
+            keys = (*keys[:place], *[slice(None)] * (self.ndim - len(keys) + 1), *keys[place + 1 :])
+        errors.require(len(keys) <= self.ndim, "key", f"at most {self.ndim} indices", key)
+        keys = (*keys, *[slice(None)] * (self.ndim - len(keys)))
+        of_scales = tuple(
+            item if block == 1 else block_slice(item, length, block, axis)
+            for axis, (item, length, block) in enumerate(zip(keys, self.shape, self.blocks, strict=True))
+        )
+        for item in keys:
+            errors.require_type(
+                isinstance(item, (int, np.integer, slice)) and not isinstance(item, bool), "key",
+                "made of integers, slices and '...'", item,
+            )  # fmt: skip
+        stored, packed_shape = self._stored_at(keys)
+        # Ending with an ellipsis keeps an array, and a view, where all axes are dropped.
+        return self._seen(
+            stored,
+            viewed(self.scales, lambda x: x[(*of_scales, ...)]),
+            tuple(b for b, item in zip(self.blocks, keys, strict=True) if isinstance(item, slice)),
+            viewed(self.offsets, lambda x: x[(*of_scales, ...)]),
+            packed_shape,
+            viewed(self.tensor_scale, lambda x: x[(*along(keys, x.shape), ...)] if x.ndim else x),
+            self.tensor_scale is not None and leaves_alike(keys, self.shape, self.tensor_scale.shape),
+        )
+
+    def _stored_at(self, keys: tuple[Any, ...]) -> tuple[Array, tuple[int, ...] | None]:
+        """What is held of a part, a key for each axis, and its shape if that is packed."""
+        if not self._packed_shape:
+            return viewed(self.codes, lambda x: x[(*keys, ...)]), None
+        *leading, last = keys
+        length, bits = self.shape[-1], self.format.element.bits
+        start, stop, step = last.indices(length) if isinstance(last, slice) else (0, 0, 0)
+        ends_at_byte = stop == length or stop * bits % 8 == 0
+        if step == 1 and start <= stop and start * bits % 8 == 0 and ends_at_byte:
+            bytes_ = slice(start * bits // 8, packed_length(stop, bits))
+            rows = viewed(self._stored, lambda x: x[(*leading, bytes_)])
+            return rows, (*rows.shape[:-1], stop - start)
+        rows = viewed(self._stored, lambda x: x[(*leading, slice(None))])
+        codes = locked(unpacked(rows, (*rows.shape[:-1], length), bits))
+        return viewed(codes, lambda x: x[..., last]), None
+
+    # Files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write an ``.npz`` file with packed codes, scales, offsets and a description; all of it or nothing."""
+        self._require_host("array", "call to_host() first")
+        q = self.to_host()
+        description = {
+            "mxnum": 1,
+            "name": self.format.name,
+            "block": self.format.block,
+            "scale": self.format.scale.name,
+            "tensor_scale": self.format.tensor_scale,
+            "element": asdict(self.format.element),
+            "shape": self.shape,
+            "blocks": self.blocks,
+        }
+        parts: dict[str, Any] = {
+            "description": np.array(json.dumps(description)),
+            "packed": q.pack(),
+            "scales": q.scales.view(code_dtype(self.format.scale.bits)),
+        }
+        if q.offsets is not None:
+            parts["offsets"] = q.offsets
+        if q.tensor_scale is not None:
+            parts["tensor_scale"] = q.tensor_scale
+        with written_whole(path) as partial, partial.open("wb") as file:
+            np.savez(file, **parts)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what `save` wrote."""
+        with reading(path := as_path(path), "must be one that MXArray.save wrote"):
+            with open(path, "rb") as stream:
+                file = np.load(stream, allow_pickle=False)
+                errors.require_type(not isinstance(file, np.ndarray), "path", "an archive", "one array")
+                parts = {name: file[name] for name in _PARTS if name in file.files}
+            description = json.loads(str(parts["description"]))
+            errors.require(description["mxnum"] == 1, "mxnum", "version 1 of its description", description["mxnum"])
+            kind = description["scale"], description["block"], description["name"], description.get("tensor_scale")
+            fmt = MXFormat(formats.ElementFormat(**description["element"]), *kind)
+            shape, blocks = tuple(description["shape"]), tuple(description["blocks"])
+            packed, scales = parts["packed"], parts["scales"].view(scale_dtype(fmt.scale))
+            row_shape, row_blocks = shape or (1,), blocks or (1,)  # (a scalar is packed as a row of one)
+            side = scales_shape(row_shape, row_blocks)
+            errors.require(scales.size == math.prod(side), "scales", f"of shape {side}", scales.shape)
+            offsets = parts["offsets"].reshape(side) if "offsets" in parts else None
+            array = cls.from_packed(
+                packed, scales.reshape(side), fmt, length=row_shape[-1], blocks=row_blocks, offsets=offsets,
+                tensor_scale=parts.get("tensor_scale"),
+            )  # fmt: skip
+            errors.require(array.shape == row_shape, "shape", f"{array.shape}", row_shape)
+        return array if shape else array.unpacked()[0]
+
+    def __repr__(self) -> str:
+        offsets = "" if self.offsets is None else ", float16 offsets"
+        if self.tensor_scale is not None:
+            offsets = ", a tensor scale" if self.tensor_scale.ndim == 0 else ", tensor scales"
+        return (
+            f"<MXArray {self.format.name} {self.shape}, blocks {self.blocks}{offsets}: "
+            f"{self.packed_nbytes} bytes{', held packed' if self.is_packed else ' packed'}>"
+        )
+
+
+def tensor_scale_room(out: MXArray, tensor: Any) -> Any:
+    """Where `out` holds its tensor scale, which `tensor` is to replace; refused where other elements have it too."""
+    room = checked_out(host_view("out.tensor_scale", out.tensor_scale), tensor.shape, tensor.dtype)
+    if out._is_part and on_host(room).tobytes() != on_host(tensor).tobytes():
+        raise errors.shared_tensor_scale("out")
+    return room

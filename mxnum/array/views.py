@@ -1,0 +1,85 @@
+"""Views of the parts of MX arrays, wherever they live, and codes unpacked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mxnum.engine.dispatch import engine as dispatch_engine
+from mxnum.memory.device import described, on_device
+from mxnum.memory.dtypes import Array, as_array
+from mxnum.memory.tensors import answer, in_kind
+
+
+def along(keys: tuple[Any, ...], lengths: tuple[int, ...]) -> tuple[Any, ...]:
+    """The same keys for what may have length 1 along axes."""
+    return tuple(
+        key if length > 1 else slice(None) if isinstance(key, slice) else 0
+        for key, length in zip(keys, lengths, strict=True)
+    )
+
+
+def leaves_alike(keys: tuple[Any, ...], shape: tuple[int, ...], lengths: Any) -> bool:
+    """Whether keys leave out some that have the same number of an array of these lengths as what they select."""
+    return any(
+        alike == 1 and (len(range(length)[key]) if isinstance(key, slice) else 1) < length
+        for key, length, alike in zip(keys, shape, tuple(lengths) or (1,) * len(shape), strict=True)
+    )
+
+
+def viewed(array: Any, view: Callable[[Any], Any]) -> Any:
+    """A view of a part of an MX array, of the same kind."""
+    if array is None or isinstance(array, np.ndarray):
+        return None if array is None else view(array)
+    if not on_device(array):
+        return in_kind(view(as_array("self", array)), array)
+    from mxnum.engine.cuda import arrays
+
+    return arrays.owner_of(view(described("self", array)))
+
+
+def unpacked(packed: Any, shape: tuple[int, ...], bits: int) -> Array:
+    """Codes, a byte each, in a new array."""
+    array = as_array("packed", packed)
+    codes: Array = dispatch_engine(packed=array).unpack(array, bits, shape[-1] if shape else 1)
+    if not shape:
+        codes = viewed(codes, lambda x: x[0, ...])
+    return answer(codes, packed, None)
+
+
+def padded_with_zeros(packed: Any, length: int, bits: int) -> Any:
+    """Packed rows of so many codes; a copy where the bits that pad a row are not zero."""
+    used = length * bits % 8
+    if used == 0 or 0 in packed.shape:
+        return packed
+    engine = dispatch_engine(packed=packed)
+    if engine.largest(packed[..., -1:]) < 1 << used:
+        return packed
+    return as_array("packed", engine.pack(as_array("codes", engine.unpack(packed, bits, length)), bits))
+
+
+def is_contiguous(array: Any) -> bool:
+    """Whether bytes lie in C order, in host memory or on a GPU."""
+    return bool(array.flags.c_contiguous if isinstance(array, np.ndarray) else array.is_contiguous)
+
+
+def locked(codes: Array) -> Array:
+    """A new array that is not to be taken for what is held: writing to it would change nothing."""
+    if isinstance(codes, np.ndarray):
+        codes.flags.writeable = False
+    return codes
+
+
+def block_slice(item: Any, length: int, block: int, axis: int) -> slice:
+    """The slice of scales for a slice of elements along a blocked axis."""
+    if isinstance(item, slice):
+        start, stop, step = item.indices(length)
+        if step == 1 and start >= stop:  # nothing
+            return slice(0, 0)
+        if step == 1 and start % block == 0 and (stop >= length or stop % block == 0):
+            return slice(start // block, -(-stop // block))
+    raise ValueError(
+        f"Argument 'key' must select whole blocks of {block} on axis {axis}, whose elements share scales, not {item!r}."
+    )

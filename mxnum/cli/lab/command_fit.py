@@ -1,0 +1,199 @@
+"""``mxnum lab fit``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mxnum.cli import options
+
+if TYPE_CHECKING:
+    from mxnum.lab.theory import LawComparison, ScalingFit
+
+
+def fit(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="LOSSES.csv", help="One run a line, with a line of headings: docs/lab/fit-scaling-laws.md."
+        ),
+    ],
+    parameters: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Parameters N (default: parameters, params, n_params or N).")
+    ] = None,
+    tokens: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Tokens D (default: tokens, n_tokens or D).")
+    ] = None,
+    loss: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Losses (default: loss, val_loss, validation_loss or L).")
+    ] = None,
+    where: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN=VALUE", help="Only the lines with this value; repeatable.")
+    ] = None,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=VALUE", help="Compare with the law of the lines with this value; repeatable."),
+    ] = None,
+    at: Annotated[
+        list[str] | None, typer.Option(metavar="N,D", help="Forecast the loss of such a model; repeatable.")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="Relative misses beyond this count linearly, not squared.")] = 1e-3,
+    level: Annotated[float, typer.Option(help="What share the intervals hold.")] = 0.9,
+    draws: Annotated[int, typer.Option(min=1, help="Tables drawn for the bootstrap.")] = 400,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
+    plot: Annotated[Path | None, typer.Option(help="Draw the law and its misses there: .png, .svg or .pdf.")] = None,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Fit the scaling law L = A/N^alpha + B/D^beta + E to a table of losses.
+
+    The mean Huber loss of log L is minimised from a grid of starts. The bootstrap draws runs; the profile holds one
+    parameter and fits the others. Lines without a loss are left out, and counted.
+
+    Examples: `mxnum lab fit losses.csv`; `mxnum lab fit losses.csv --loss final --plot law.png`;
+    `mxnum lab fit losses.csv --where arm=mxfp8 --against arm=bf16 --at 7e9,2e11 --json`.
+    """
+    from mxnum import errors
+    from mxnum.cli.console import print_json
+    from mxnum.cli.figure_files import check_figure, write_figure
+    from mxnum.lab import theory
+
+    check_figure(plot, force)
+    columns: dict[str, Any] = {"parameters": parameters, "tokens": tokens, "loss": loss}
+    models = [_model(text) for text in at or ()]
+    found = theory.fit_scaling_law(
+        theory.read_losses(source, **columns, where=_conditions("where", where)), delta=delta
+    )
+    other = None
+    if against:
+        rows = theory.read_losses(source, **columns, where=_conditions("against", against))
+        other = theory.fit_scaling_law(rows, delta=delta)
+    errors.require(0 < level < 1, "level", "between 0 and 1", level)
+    chance: dict[str, Any] = {"level": level, "draws": draws, "seed": seed}
+    facts: dict[str, Any] = {
+        "law": {name: getattr(found.law, name) for name in ("A", "B", "E", "alpha", "beta")},
+        "compute_exponent": found.law.compute_exponent,
+        "falls": found.law.falls,
+        "huber_loss": found.loss,
+        "median_miss": found.typical_miss,
+        "runs": len(found.table),
+        "left_out": found.table.left_out,
+        "columns": dict(found.table.columns or {}),
+        "starts": found.starts,
+        "agreeing": found.agreeing,
+        "level": level,
+        "bootstrap": found.bootstrap(**chance),
+        "profile": found.profile(level=level),
+        "forecasts": [
+            {"parameters": n, "tokens": d, "loss": value, "low": low, "high": high}
+            for n, d in models
+            for value, low, high in [found.forecast(n, d, **chance)]
+        ],
+    }
+    compared = None if other is None else theory.compare_laws(other, found, **chance)
+    if compared is not None:
+        facts["against"] = _as_dict(compared)
+    if plot is not None:
+        write_figure(plot, lambda: _draw(found))
+    if as_json:
+        print_json(facts)
+    else:
+        _print(found, facts, compared)
+
+
+def _conditions(option: str, given: list[str] | None) -> dict[str, str]:
+    """COLUMN=VALUE pairs."""
+    conditions: dict[str, str] = {}
+    for text in given or ():
+        column, sign, value = text.partition("=")
+        if not sign:
+            raise ValueError(f"Option --{option} must be written COLUMN=VALUE, not {text!r}.")
+        column, value = column.strip(), value.strip()
+        if conditions.setdefault(column, value) != value:
+            raise ValueError(
+                f"Option --{option} must give {column!r} once, not as {conditions[column]!r} and {value!r}."
+            )
+    return conditions
+
+
+def _model(text: str) -> tuple[float, float]:
+    """N,D."""
+    try:
+        n, d = (float(part) for part in text.split(","))
+    except ValueError:
+        n = d = -1.0
+    if not (0 < n < float("inf") and 0 < d < float("inf")):
+        raise ValueError(f"Option --at must be written N,D with two positive numbers, not {text!r}.")
+    return n, d
+
+
+def _as_dict(found: LawComparison) -> dict[str, Any]:
+    return {
+        "distance": found.distance, "p": found.p, "at_most": found.at_most, "told_apart": found.told_apart,
+        "shared_cells": found.shared_cells,
+        "differences": {
+            name: {"difference": value, "low": low, "high": high}
+            for name, (value, (low, high)) in found.differences.items()
+        },
+    }  # fmt: skip
+
+
+def _draw(found: ScalingFit) -> Any:
+    from mxnum import errors
+    from mxnum.lab.theory import figures
+
+    pyplot = errors.package("matplotlib.pyplot", "plots")
+    figure, (above, below) = pyplot.subplots(2, figsize=(7.2, 6.8), layout="constrained")
+    figures.scaling_law(found, ax=above)
+    figures.law_residuals(found, ax=below)
+    return figure
+
+
+def _print(found: ScalingFit, facts: dict[str, Any], compared: LawComparison | None) -> None:
+    from mxnum.cli.console import print_table
+
+    table, level = found.table, facts["level"]
+    columns = ", ".join(f"{what} from {name!r}" for what, name in facts["columns"].items())
+    left_out = f", {table.left_out} without a loss left out" if table.left_out else ""
+    title = f"L = A/N^alpha + B/D^beta + E over {len(table)} runs{left_out}; {columns}"
+    rows = [
+        (name, f"{value:.6g}", _interval(facts["bootstrap"][name]), _interval(facts["profile"][name]))
+        for name, value in facts["law"].items()
+    ]
+    exponent = facts["compute_exponent"]
+    rows.append(("N grows as compute to the", f"{exponent:.4g}", _interval(facts["bootstrap"]["compute_exponent"]), ""))
+    print_table(title, ("", "value", f"bootstrap, {level:.0%}", f"profile, {level:.0%}"), rows)
+    print(
+        f"Huber loss {found.loss:.4g}, median miss {found.typical_miss:.2%}; {found.agreeing} of {found.starts} starts "
+        "led here."
+    )
+    if not found.law.falls:
+        print("This is not a scaling law: the loss does not fall with both parameters and tokens.")
+    for each in facts["forecasts"]:
+        print(
+            f"N = {each['parameters']:.4g}, D = {each['tokens']:.4g}: loss {each['loss']:.4f} "
+            f"({each['low']:.4f} to {each['high']:.4f})"
+        )
+    if compared is not None:
+        _print_comparison(compared)
+
+
+def _print_comparison(found: LawComparison) -> None:
+    from mxnum.cli.console import print_table
+
+    answer = "differ" if found.told_apart else "cannot be told apart by these runs"
+    print(
+        f"\nThe laws {answer}: they lie {found.distance:.2%} apart where both tables reach (p {found.p:.2g}), and at "
+        f"most {found.at_most:.2%}. {found.shared_cells} sizes are in both."
+    )
+    rows = [
+        (name.replace("_", " "), f"{value:+.4g}", _interval(interval))
+        for name, (value, interval) in found.differences.items()
+    ]
+    print_table("", ("", "this law minus that one", f"bootstrap, {found.level:.0%}"), rows)
+
+
+def _interval(ends: tuple[float, float]) -> str:
+    return f"{ends[0]:.4g} to {ends[1]:.4g}"

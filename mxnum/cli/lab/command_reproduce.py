@@ -1,0 +1,81 @@
+"""``mxnum reproduce``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mxnum.cli import options
+
+if TYPE_CHECKING:
+    from mxnum.lab.claims.reproduction import Reproduction
+
+
+def reproduce(
+    quick: Annotated[bool, typer.Option("--quick", help="What minutes can decide (the default).")] = False,
+    full: Annotated[bool, typer.Option("--full", help="All that can be decided; many hours.")] = False,
+    only: Annotated[str | None, typer.Option(metavar="IDS", help="Only these claims, as in I6c,I7.")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the report and the data.")] = Path(
+        "reproduce"
+    ),
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Draw new seeds for the training runs (in a folder of their own).")
+    ] = False,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="Training processes (default: one for each core).")
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Check what papers claim about training in MX formats, on this machine, and write a report.
+
+    It recomputes what can be computed, trains what minutes can train, and writes `report.html` (one file, with
+    figures), `claims.md` and the data. Claims that are not decided at this scale stay in the table with the reason.
+    Ctrl-C or a kill loses nothing: the same command continues, and writes the report anew. A folder of something else
+    is refused. Exit status 0: done, whatever the verdicts; 1: a check or a training run failed; 130: interrupted, with
+    a report of what is there.
+
+    Examples: `mxnum reproduce --quick`; `mxnum reproduce --only I6c,M4 --out mine`; `mxnum reproduce --full --only B2`.
+    """
+    from mxnum import errors
+    from mxnum.cli.console import print_json
+    from mxnum.cli.lab.watching import ended_by_signals, watching
+    from mxnum.cli.main import DIFFERS, INTERRUPTED
+    from mxnum.lab.claims.ledger import chosen
+    from mxnum.lab.claims.reproduction import reproduce_into
+
+    if quick and full:
+        raise errors.exclusive("quick", "full")
+    ids = None if only is None else chosen("only", only.split(","))
+    with ended_by_signals(), watching() as watch:
+        found = reproduce_into(out, ids, full=full, fresh=fresh, processes=processes, watch=watch)
+    if as_json:
+        print_json(_as_dict(found))
+    else:
+        _print(found)
+    if found.report.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    if found.failures or found.broken:
+        raise typer.Exit(DIFFERS)
+
+
+def _print(found: Reproduction) -> None:
+    from mxnum.cli.console import print_table
+    from mxnum.lab.studies.sweep import duration
+
+    report = found.report
+    print_table("", ["id", "claim", "verdict"], [(e.claim.id, e.claim.title, str(e.verdict)) for e in report])
+    print(", ".join(f"{number} {verdict}" for verdict, number in report.counts.items()) + ".")
+    for failure in found.failures:
+        print(f"Failed: {failure}; the same command tries again.")
+    for entry in found.broken:
+        print(f"Broken check of {entry.claim.id}: {entry.remark}")
+    state = "What is there so far" if report.interrupted else f"Done after {duration(found.seconds)}"
+    print(f"{state}: {found.folder / 'report.html'}, claims.md and data/ beside it.")
+
+
+def _as_dict(found: Reproduction) -> dict[str, Any]:
+    failures = [{"arm": f.arm, "seed": f.seed, "reason": f.reason} for f in found.failures]
+    places = {"folder": str(found.folder), "seconds": round(found.seconds, 1), "failures": failures}
+    return found.report.as_dict() | places | {"counts": found.report.counts}

@@ -1,0 +1,240 @@
+"""``mxnum lab list``, ``run``, ``report`` and others: the studies that the documentation reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mxnum.cli import options
+
+Study = Annotated[str, typer.Argument(metavar="STUDY", help="A study that `list` shows.")]
+Runs = Annotated[Path, typer.Option(help="Folder of the runs.")]
+Results = Annotated[Path | None, typer.Option(help="Folder of the tables (default: RUNS/results).")]
+
+
+def list_studies() -> None:
+    """The studies, their arms and questions."""
+    from mxnum.lab.studies import studies
+
+    for study in studies.STUDIES.values():
+        print(f"{study.name} ({len(study.arms)} arms, {study.seeds} seeds): {study.question}")
+        for arm in study.arms:
+            print(f"    {arm}")
+
+
+def run(
+    study: Study,
+    runs: Runs = Path("runs"),
+    results: Results = None,
+    arms: Annotated[str | None, typer.Option(help="Only these arms, separated by semicolons.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Draw new seeds instead of the recorded ones.")] = False,
+    first_seed: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Go on with drawn ones: those of the folder RUNS/seeds-N.")
+    ] = None,
+    processes: options.Processes = None,
+    stack: Annotated[int, typer.Option(min=1, help="Seeds that one process trains together.")] = 6,
+    nice: options.Nice = 0,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Run on this dask.distributed cluster.")
+    ] = None,
+    machine: options.Machine = "cpu",
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Change a number of every arm, as in steps=200."),
+    ] = None,
+) -> None:
+    """Run a study, or continue one: `run quick` has three arms, sixteen seeds each, and takes minutes.
+
+    Runs that are on disk are not run again; the same command continues after Ctrl-C or a failure (with --first-seed
+    instead of --fresh, which draws others). Exit status 0: all runs are there; 1: some failed; 130: interrupted.
+    """
+    import secrets
+
+    from mxnum import errors
+    from mxnum.cli.lab.watching import ended_by_signals
+    from mxnum.cli.main import DIFFERS, INTERRUPTED
+    from mxnum.lab.studies import report as reports
+    from mxnum.lab.studies import studies
+    from mxnum.lab.studies.run_study import run_study
+
+    chosen = studies.get(study)
+    if fresh and first_seed is not None:
+        raise errors.exclusive("fresh", "first_seed")
+    recorded = chosen.first_seed if first_seed is None else first_seed
+    first = secrets.randbelow(10**6) * 100 if fresh else recorded
+    root = runs if first == chosen.first_seed else runs / f"seeds-{first}"
+    folder = results or root / "results"
+    again = f"the same command with --first-seed {first} instead of --fresh" if fresh else "the same command"
+    try:
+        with ended_by_signals():
+            outcome = run_study(
+                chosen, root, arms=[name.strip() for name in arms.split(";")] if arms else None, seeds=seeds,
+                first_seed=first, changes=_changes(changes or []), processes=processes,
+                stack=stack, niceness=nice, scheduler=scheduler, machine=machine,
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        typer.echo(f"Interrupted; {again} continues.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    if outcome.table["arms"]:
+        reports.store(outcome.table, folder)
+        print(f"{outcome.seconds:.0f} s. Runs in {root}, tables in {folder}.")
+    for failure in outcome.failed:
+        print(f"Failed: {failure}; {again} tries again.")
+    if outcome.failed:
+        raise typer.Exit(DIFFERS)
+
+
+def report(
+    study: Study,
+    runs: Runs = Path("runs"),
+    results: Results = None,
+    unfinished: Annotated[
+        bool, typer.Option("--unfinished", help="Also runs under way, as far as their last checkpoints.")
+    ] = False,
+    add: Annotated[
+        bool, typer.Option("--add", help="Keep what the table there has of other runs, as of another machine.")
+    ] = False,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="How many seeds of each arm, the lowest (default: as many as the study).")
+    ] = None,
+) -> None:
+    """Write the tables of the runs that exist."""
+    from dataclasses import replace
+
+    from mxnum.lab.studies import report as reports
+    from mxnum.lab.studies import studies
+
+    chosen = studies.get(study)
+    chosen = chosen if seeds is None else replace(chosen, seeds=seeds)
+    reports.write(chosen, runs, results or runs / "results", unfinished=unfinished, add=add)
+
+
+def interventions(
+    study: Annotated[str, typer.Option(help="The study of the base arm.")] = "confirm",
+    base: Annotated[str, typer.Option(help="The arm of the study to act on.")] = "E2M1",
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 8,
+    lead: Annotated[int, typer.Option(min=1, help="Steps before the divergence.")] = 300,
+    watch: Annotated[int, typer.Option(min=1, help="Steps to watch after the action.")] = 1500,
+    perturbed: Annotated[int, typer.Option(min=1, help="Perturbed controls for each seed.")] = 4,
+    first_seed: Annotated[int | None, typer.Option(help="The first of the seeds (default: the study's).")] = None,
+    processes: options.Processes = None,
+    nice: options.Nice = 0,
+    machine: options.Machine = "cpu",
+    runs: Runs = Path("runs"),
+    results: Results = None,
+) -> None:
+    """Act at a checkpoint before the blow-up; the same command continues after Ctrl-C or a failure.
+
+    The runs are those of `run STUDY` in the same folder; what is missing of them is run first.
+    """
+    from mxnum import errors
+    from mxnum.cli.lab.watching import ended_by_signals
+    from mxnum.cli.main import INTERRUPTED
+    from mxnum.lab import storage
+    from mxnum.lab.studies import studies
+    from mxnum.lab.studies.interventions import Plan, gather, summary
+
+    chosen = studies.get(study)
+    arm = errors.choose("base", base, tuple(chosen.arms))
+    folder = results or runs / "results"
+    stored = folder / "interventions.json"
+    there = storage.read_json(stored) if stored.exists() else None
+    if there is not None and (there["study"], there["base"]) != (study, base):
+        raise ValueError(
+            f"{str(stored)!r} is of {there['base']} in the study {there['study']}; give another folder (--results)."
+        )
+    try:
+        with ended_by_signals():
+            table = gather(
+                chosen, arm, Plan(lead, watch, perturbed), runs, seeds=seeds, first_seed=first_seed, machine=machine,
+                processes=processes, niceness=nice,
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        typer.echo("Interrupted; the same command continues.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    text = summary(table)
+    storage.write_json(stored, table)
+    storage.write_text(folder / "interventions.md", text + "\n")
+    print(text)
+
+
+def sgd_limits(
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 4,
+    results: Annotated[Path, typer.Option(help="Folder of the table.")] = Path("runs/results"),
+) -> None:
+    """Critical rates of SGD under synthetic zeta (row B2)."""
+    from mxnum.lab.studies import critical, studies
+
+    first = studies.FIRST_SEED
+    critical.write_sgd_limits(results / "sgd-limits.json", tuple(range(first, first + seeds)))
+
+
+def sharpness(
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 4,
+    first: Annotated[int, typer.Option(min=0, help="The first of them.")] = 67771976,
+    results: Annotated[Path, typer.Option(help="Folder of the table.")] = Path("runs/results"),
+) -> None:
+    """The preconditioned sharpness of runs at width 32, by Lanczos, every 100 steps."""
+    from mxnum.lab import storage
+    from mxnum.lab.mlp.sharpness import follow, followed
+
+    storage.write_json(results / "sharpness.json", follow(followed(), tuple(range(first, first + seeds))))
+
+
+def cost(
+    width: Annotated[int, typer.Option(min=1, help="Width of the network.")] = 256,
+    batch: Annotated[int, typer.Option(min=1, help="Batch.")] = 256,
+    stack: Annotated[int, typer.Option(min=1, help="Seeds that are trained together.")] = 1,
+    whole: Annotated[
+        bool, typer.Option("--shares", help="Where a whole step goes instead: FP32, and E4M3 on each --machine.")
+    ] = False,
+) -> None:
+    """What quantization costs in a training step, as ratios."""
+    from mxnum.lab.mlp.config import Experiment, uniform_precision
+    from mxnum.lab.mlp.cost import measure, shares
+    from mxnum.lab.mlp.machine import NARROW, machine
+
+    base = Experiment(width=width, batch=batch)
+    if whole:
+        first, e4m3 = None, base.but(precision=uniform_precision("mxfp8_e4m3"))
+        for label, experiment, where in (("FP32", base, "cpu"), *(("E4M3", e4m3, m) for m in ("cpu", *NARROW))):
+            try:
+                seconds, found = shares(experiment, machine(where))
+            except (ImportError, ValueError) as problem:
+                print(f"{label} on {where}: not here. {problem}")
+                continue
+            first = first or seconds
+            parts = ", ".join(f"{name} {share:.0%}" for name, share in found.items())
+            print(f"{label} on {where}: {seconds / first:.2f} of the first; {parts}")
+        return
+    for name in ("mxfp8_e4m3", "mxfp4_e2m1"):
+        found = measure(base.but(precision=uniform_precision(name)), runs=stack)
+        share, bf16 = found["quantization"], found["bfloat16 step"]
+        print(f"{name}: step {found['step']:.2f} x its products ({bf16:.2f} in bfloat16), quantization {share:.1%}")
+
+
+def _changes(texts: list[str]) -> dict[str, Any]:
+    """Return what ``--set`` changes; raise ValueError for a field that is set twice."""
+    changes: dict[str, Any] = {}
+    for name, value in map(_change, texts):
+        if changes.setdefault(name, value) != value:
+            raise ValueError(f"Option --set must give {name!r} once, not as {changes[name]} and {value}.")
+    return changes
+
+
+def _change(text: str) -> tuple[str, Any]:
+    from dataclasses import fields
+
+    from mxnum import errors
+    from mxnum.lab.mlp.config import Experiment
+
+    name, _, value = text.partition("=")
+    kinds = {f.name: f.type for f in fields(Experiment) if f.type in ("int", "float")}
+    errors.choose("set", name, tuple(kinds))
+    try:
+        return name, int(value) if kinds[name] == "int" else float(value)
+    except ValueError:
+        raise ValueError(f"Option --set must give a number for {name!r}, not {value!r}.") from None

@@ -1,0 +1,100 @@
+"""What long commands show of training and checking on standard error, and how signals end them."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+#: Seconds between two lines of progress where there is no terminal.
+EVERY = 15.0
+#: The share of the work after which it tells how long the rest takes: compiling comes first.
+TELLING = 0.05
+
+
+class Lines:
+    """One line now and then, for logs."""
+
+    def __init__(self) -> None:
+        self._begun: dict[str, float] = {}
+        self._shown: dict[str, float] = {}
+
+    def say(self, text: str) -> None:
+        """Something happened."""
+        print(text, file=sys.stderr, flush=True)
+
+    def at(self, part: str, done: float, total: float, what: str) -> None:
+        """How far a part of the work is."""
+        from mxnum.lab.studies.sweep import duration
+
+        now = time.monotonic()
+        begun = self._begun.setdefault(part, now)
+        if now - self._shown.get(part, begun) < EVERY:
+            return
+        self._shown[part] = now
+        is_known = total * TELLING <= done and 0 < done < total
+        left = f", about {duration((now - begun) * (total - done) / done)} left" if is_known else ""
+        share = f" {done / total:.0%}{left}:" if total else ""
+        self.say(f"{part}{share} {what}")
+
+
+class Bars:
+    """A bar for each part of the work, on a terminal."""
+
+    def __init__(self, shown: Any) -> None:
+        self._shown, self._bars = shown, {}  # type: ignore[var-annotated]
+
+    def say(self, text: str) -> None:
+        """Something happened."""
+        self._shown.console.print(text, markup=False, highlight=False)
+
+    def at(self, part: str, done: float, total: float, what: str) -> None:
+        """How far a part of the work is."""
+        if part not in self._bars:
+            self._bars[part] = self._shown.add_task(part, total=None, what="")
+        self._shown.update(self._bars[part], completed=done, total=total or None, what=what[:60])
+
+
+@contextmanager
+def watching() -> Iterator[Lines | Bars]:
+    """Shows progress on standard error: bars on a terminal, else a line now and then."""
+    if not sys.stderr.isatty():
+        yield Lines()
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(bar_width=24), TaskProgressColumn(), TimeElapsedColumn(),
+        TextColumn("left:"), TimeRemainingColumn(), TextColumn("{task.fields[what]}"),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        yield Bars(shown)
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """A request to terminate does what Ctrl-C does: worker processes end, and what is there is kept."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,283 @@
+"""Quantizing by the definition as numpy runs it: nothing is compiled, and numba is not loaded.
+
+A loop takes a second to compile and a millisecond to run over a small array. Whoever tries thousands of settings on one
+waits for compilers alone; here they take some 70 ns for each element, from the first call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mxnum.definition.chunks import chunks, gather, of_blocks, spread
+from mxnum.definition.convert import make_decode, make_encode
+from mxnum.definition.float_scale import (
+    ONE,
+    factor_width,
+    make_decode_over,
+    make_divide,
+    make_encode_over,
+    make_factor,
+    make_float_scale,
+    make_tensor_scale,
+)
+from mxnum.definition.offset import (
+    difference_format,
+    make_difference,
+    make_from_ordered,
+    make_half_range_scale,
+    make_midpoint,
+    make_to_ordered,
+)
+from mxnum.definition.random import make_align_random
+from mxnum.definition.scale import make_shared_scale
+from mxnum.definition.unpack import FINITE, NAN, make_unpack
+from mxnum.formats import E8M0, FLOATS, ElementFormat, MXFormat, ScaleFormat
+from mxnum.layout import Blocks, scales_shape
+from mxnum.memory.dtypes import Array, scale_dtype, signed_bits, stored_bits
+from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
+
+#: Elements done at a time, so that what lies between two steps stays in the caches.
+PIECE = 1 << 15
+
+
+class Settings(NamedTuple):
+    """What `mxnum.quantize` is asked for."""
+
+    rounding: Rounding = Rounding.RNE
+    overflow: Overflow = Overflow.SATURATE
+    #: Of the kind that the scales are; where scales are given, any.
+    scale_rule: ScaleRule | FloatScaleRule = ScaleRule.FLOOR
+    nonfinite: Nonfinite = Nonfinite.BLOCK
+    #: None without asymmetric scaling.
+    offset_range: OffsetRange | None = None
+    sr_bits: int = 30
+
+
+class Quantized(NamedTuple):
+    """The parts of an `MXArray`."""
+
+    codes: Array
+    #: Codes of eight bits, or floats, as an `MXArray` holds them.
+    scales: Array
+    #: float16; None without asymmetric scaling.
+    offsets: Array | None
+
+
+def quantize(
+    x: Array,
+    fmt: MXFormat,
+    blocks: Blocks,
+    asked: Settings,
+    scales: Array | None = None,
+    words: Array | None = None,
+    tensor_scale: Array | None = None,
+) -> Quantized:
+    """What `mxnum.quantize` returns, in arithmetic on integers; `words` are the random words of each element.
+
+    A tensor scale is a float32 array that broadcasts with x. A NaN for an element that has none, where the policy does
+    not refuse its block, becomes the largest value. A rule that looks at elements is refused without scales.
+    """
+    if scales is None and looks_at_elements(asked.scale_rule):
+        raise NotImplementedError(f"Scale rule {asked.scale_rule} is the engine's.")
+    side = scales_shape(x.shape, blocks)
+    tensors = np.broadcast_to(_tensor_bits(tensor_scale), side)
+    offsets = None if asked.offset_range is None else np.empty(side, np.float16)
+    made = Quantized(np.empty(x.shape, np.uint8), np.empty(side, scale_dtype(fmt.scale)), offsets)
+    for part in chunks(x.shape, blocks, PIECE):
+        sides = of_blocks(part, blocks)
+        given = None if scales is None else stored_bits(np.asarray(scales[sides], order="C")).astype(np.int64)
+        drawn = None if words is None else words[part]
+        piece = _quantized(np.asarray(x[part]), fmt, blocks, asked, given, drawn, tensors[sides])
+        made.codes[part], made.scales[sides] = piece.codes, piece.scales
+        if made.offsets is not None:
+            made.offsets[sides] = piece.offsets
+    return made
+
+
+def looks_at_elements(rule: ScaleRule | FloatScaleRule) -> bool:
+    """Whether the largest number of a block does not say its scale: then only the engine finds it."""
+    return isinstance(rule, FloatScaleRule) and rule.error_power > 0
+
+
+def dequantize(
+    codes: Array,
+    scales: Array,
+    element: ElementFormat,
+    scale: ScaleFormat,
+    blocks: Blocks,
+    target: ElementFormat,
+    tensor_scale: Array | None = None,
+) -> Array:
+    """The values of codes under their scales, as bit patterns of `target`: signed ones of 64 bits, or unsigned ones."""
+    tensors = np.broadcast_to(_tensor_bits(tensor_scale), scales.shape)
+    factors = _factors(scale, stored_bits(np.ascontiguousarray(scales)).astype(np.int64), tensors)
+    decode = make_decode(element, target) if scale.power_of_two else make_decode_over(element, scale, target)
+    values = decode(codes.astype(np.int64), *(spread(part, blocks, codes.shape) for part in factors))
+    return np.asarray(values).astype(f"i{target.bits // 8}").view(f"u{target.bits // 8}")
+
+
+def encode(
+    x: Array, element: ElementFormat, rounding: Rounding = Rounding.RNE, overflow: Overflow = Overflow.SATURATE
+) -> Array:
+    """Codes of numbers at scale 1, as int64; a NaN for an element without NaN becomes the largest value."""
+    code = make_encode(FLOATS[x.dtype.name], element, rounding, overflow)
+    bits = signed_bits(np.ascontiguousarray(x)).astype(np.int64)
+    return np.asarray(code(bits, np.full(x.shape, E8M0.bias), np.zeros(1, np.int64)))
+
+
+def tensor_scale(largest: Array, source: ElementFormat, fmt: MXFormat) -> Array:
+    """The tensor scales of tensors whose largest finite magnitudes have these bit patterns, as float32."""
+    find = make_tensor_scale(source, fmt.element, fmt.scale)
+    return np.asarray(find(np.asarray(largest, np.int64))).astype(np.uint32).view(np.float32)
+
+
+def largest_of(x: Array, axis: int | None = None) -> Array:
+    """The bit pattern of the largest finite magnitude of all numbers, or along an axis, which then has the length 1."""
+    bits, source = signed_bits(np.ascontiguousarray(x)).astype(np.int64), FLOATS[x.dtype.name]
+    finite = np.where(_is_finite(bits, source), _magnitude(bits, source), 0)
+    return np.asarray(finite.max(axis=axis, keepdims=axis is not None, initial=0))
+
+
+def exceed(x: Array, fmt: MXFormat, scales: Array, tensors: Array, asked: Settings, words: Array | None) -> Array:
+    """Which numbers an exponent without bounds rounds to more than the largest: each with its scale and tensor scale.
+
+    One more bit of exponent is enough for that.
+    """
+    e, source = fmt.element, FLOATS[x.dtype.name]
+    wider = ElementFormat("wider", e.exponent_bits + 1, e.mantissa_bits, e.bias)
+    factors = _factors(fmt.scale, stored_bits(scales).astype(np.int64), _tensor_bits(tensors))
+    encode = _encoder(source, wider, fmt.scale, asked.rounding, Overflow.SATURATE)
+    code = encode(signed_bits(x).astype(np.int64), *factors, _random(words, asked.sr_bits))
+    return np.asarray(_magnitude(code, wider) > e.max_code)
+
+
+def scale_numbers(scales: Array, scale: ScaleFormat) -> Array:
+    """Scales as an `MXArray` holds them, in float64, which has them all."""
+    if scale.bits > 8:
+        return scales.astype(np.float64)
+    return np.array([scale.value(code) for code in range(1 << _code_bits(scale))])[scales]
+
+
+def _code_bits(scale: ScaleFormat) -> int:
+    return scale.bits if scale.number is None else scale.number.bits - 1
+
+
+def quotients(x: Array, scale: ScaleFormat, scales: Array, tensor_scale: Array | None) -> Array:
+    """|x| over the scale and the tensor scale of each number, as float64 that compare as the exact quotients do.
+
+    That is with every number of at most 40 binary digits, and so with values of elements and with middles between them.
+    A finite number over zero or infinity is zero.
+    """
+    source = FLOATS[x.dtype.name]
+    magnitude = _magnitude(signed_bits(x).astype(np.int64), source)
+    _, exponent, significand, _ = make_unpack(source, source.mantissa_bits)(magnitude)
+    codes = stored_bits(np.ascontiguousarray(scales)).astype(np.int64)
+    over, divisor, kind = make_factor(scale)(codes, _tensor_bits(tensor_scale))
+    width, digits = factor_width(scale), 40
+    divides = np.broadcast_to((kind == FINITE) & (divisor != 0), x.shape)
+    divide = make_divide(source.mantissa_bits, width, digits)
+    exponent, quotient = divide(exponent, significand, over, np.where(divides, divisor, 1 << width))
+    with np.errstate(all="ignore"):  # (what is not finite is replaced)
+        found = np.where(divides & (significand != 0), np.ldexp(quotient.astype(float), exponent - digits - 1), 0.0)
+        wide = np.abs(x.astype(np.float64))
+    return np.where(np.isfinite(wide), np.where(kind == NAN, np.nan, found), wide)
+
+
+def _tensor_bits(tensor_scale: Array | None) -> Array:
+    return (
+        np.array(ONE) if tensor_scale is None else np.asarray(tensor_scale, np.float32).view(np.uint32).astype(np.int64)
+    )
+
+
+def _factors(scale: ScaleFormat, codes: Array, tensors: Array) -> tuple[Array, ...]:
+    """What elements are divided by, as functions of the dialect take it."""
+    if scale.power_of_two:
+        return (codes,)
+    return tuple(np.broadcast_to(part, codes.shape) for part in make_factor(scale)(codes, tensors))
+
+
+def _encoder(
+    source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, overflow: Overflow
+) -> Callable[..., Any]:
+    """(x, *factors, random) -> code."""
+    if scale.power_of_two:
+        return make_encode(source, element, rounding, overflow)
+    return make_encode_over(source, element, scale, rounding, overflow)
+
+
+def _found(
+    amax: Array, tensors: Array, source: ElementFormat, fmt: MXFormat, rule: ScaleRule | FloatScaleRule
+) -> Array:
+    """The scales of blocks, by their largest magnitudes."""
+    if isinstance(rule, ScaleRule):
+        return np.asarray(make_shared_scale(source, fmt.element, rule)(amax))
+    return np.asarray(make_float_scale(source, fmt.element, fmt.scale, rule)(amax, tensors))
+
+
+def _random(words: Array | None, sr_bits: int) -> Array:
+    return np.zeros(1, np.int64) if words is None else np.asarray(make_align_random(sr_bits)(words.astype(np.int64)))
+
+
+def _quantized(
+    x: Array,
+    fmt: MXFormat,
+    blocks: Blocks,
+    asked: Settings,
+    scales: Array | None,
+    words: Array | None,
+    tensors: Array,
+) -> Quantized:
+    """One piece; scales and tensor scales are bit patterns, one for each block."""
+    source, element, shape = FLOATS[x.dtype.name], fmt.element, x.shape
+    bits = signed_bits(x).astype(np.int64)
+    is_finite, made, offsets = _is_finite(bits, source), None, None
+    if asked.offset_range is not None:
+        high, low = _ends(bits, is_finite, source, blocks)
+        any_finite = low <= high
+        offsets = np.where(any_finite, make_midpoint(source)(*_patterns(source, high, low)), 0)
+        if asked.offset_range.is_half:
+            assert isinstance(asked.scale_rule, ScaleRule)
+            half = make_half_range_scale(source, element, asked.scale_rule)
+            made = np.where(any_finite, half(*_patterns(source, high, low)), 0)
+        bits = make_difference(source)(bits, spread(offsets, blocks, shape))
+        source = difference_format(source)
+    if scales is not None:
+        made = scales
+    elif made is None:
+        magnitude = np.where(_is_finite(bits, source), _magnitude(bits, source), 0)
+        made = np.asarray(_found(gather(np.maximum, magnitude, blocks), tensors, source, fmt, asked.scale_rule))
+    if asked.nonfinite.by_block:
+        made = np.where(gather(np.logical_and, is_finite, blocks), made, fmt.scale.nan_code)
+    encode = _encoder(source, element, fmt.scale, asked.rounding, asked.overflow)
+    factors = (spread(part, blocks, shape) for part in _factors(fmt.scale, made, tensors))
+    codes = np.asarray(encode(bits, *factors, _random(words, asked.sr_bits)))
+    if offsets is not None:
+        offsets = np.where(made == fmt.scale.nan_code, 0, offsets).astype(np.uint16).view(np.float16)
+    kept = np.asarray(made).astype(f"u{fmt.scale.bits // 8}").view(scale_dtype(fmt.scale))
+    return Quantized(codes.astype(np.uint8), kept, offsets)
+
+
+def _magnitude(bits: Array, source: ElementFormat) -> Array:
+    return bits & ((1 << (source.bits - 1)) - 1)
+
+
+def _is_finite(bits: Array, source: ElementFormat) -> Array:
+    return np.asarray(_magnitude(bits, source) <= source.max_code)
+
+
+def _ends(bits: Array, is_finite: Array, source: ElementFormat, blocks: Blocks) -> tuple[Array, Array]:
+    """The largest and the smallest finite number of each block, as integers that order as numbers do."""
+    ordered = make_to_ordered(source)(bits)
+    infinity = source.max_code + 1
+    high = gather(np.maximum, np.where(is_finite, ordered, -infinity), blocks)
+    return high, gather(np.minimum, np.where(is_finite, ordered, infinity), blocks)
+
+
+def _patterns(source: ElementFormat, high: Array, low: Array) -> tuple[Array, Array]:
+    """Bit patterns of ends; of blocks without any, those of zero."""
+    from_ordered = make_from_ordered(source)
+    missing = low > high
+    return from_ordered(np.where(missing, 0, high)), from_ordered(np.where(missing, 0, low))

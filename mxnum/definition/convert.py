@@ -1,0 +1,57 @@
+"""Encode and decode: unpack, shift the exponent by the scale, pack. One rounding, whatever the two formats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mxnum.definition.pack import make_pack
+from mxnum.definition.unpack import make_unpack
+from mxnum.definition.word import dialect, select, word_bits, working_width
+from mxnum.formats import E8M0, ElementFormat
+from mxnum.modes import Overflow, Rounding
+
+SCALE_BIAS = E8M0.bias
+SCALE_NAN = E8M0.nan_code
+
+
+def make_encode(
+    source: ElementFormat, target: ElementFormat, rounding: Rounding, overflow: Overflow
+) -> Callable[..., Any]:
+    """(x, scale, random) -> code: x / 2**(scale - 127) rounded once to `target`.
+
+    `x` is a bit pattern of `source`, `scale` an E8M0 code (0xFF gives code 0), `random` an integer below 2**30 that
+    only stochastic rounding reads. A NaN in a target without NaN gives the largest value: a scalar cannot raise.
+    """
+    width, word = working_width(source, target), word_bits(source, target)
+    unpack = make_unpack(source, width)
+    pack = make_pack(target, rounding, overflow, width, word)
+
+    @dialect
+    def encode(x, scale, random):
+        sign, exponent, significand, kind = unpack(x)
+        code = pack(sign, exponent - scale + SCALE_BIAS, significand, kind, random)
+        return select(scale == SCALE_NAN, 0, code)
+
+    encode.__name__ = f"encode_{source.name}_{target.name}_{rounding}_{overflow}"
+    return encode
+
+
+def make_decode(element: ElementFormat, target: ElementFormat) -> Callable[..., Any]:
+    """(code, scale) -> bit pattern of element value * 2**(scale - 127) in `target`, to nearest even, Inf on overflow.
+
+    A scale of 0xFF gives NaN whatever the code.
+    """
+    width, word = working_width(element, target), word_bits(element, target)
+    unpack = make_unpack(element, width)
+    pack = make_pack(target, Rounding.RNE, Overflow.IEEE, width, word)
+    NAN_CODE = target.nan_code
+
+    @dialect
+    def decode(code, scale):
+        sign, exponent, significand, kind = unpack(code)
+        value = pack(sign, exponent + scale - SCALE_BIAS, significand, kind, 0)
+        return select(scale == SCALE_NAN, NAN_CODE, value)
+
+    decode.__name__ = f"decode_{element.name}_{target.name}"
+    return decode

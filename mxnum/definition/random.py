@@ -1,0 +1,56 @@
+"""Random bits for stochastic rounding: Philox4x32-10 (Salmon, Moraes, Dror and Shaw, SC 2011) and their alignment.
+
+Counter-based, so that the bits of an element depend on its index alone: not on threads, device or memory layout.
+Philox multiplies, which the dialect proper does not; every product here stays below 2**48, so Python ints, int64 and
+CUDA agree all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mxnum.definition.pack import SR_BITS
+from mxnum.definition.word import dialect
+
+_WORD = 0xFFFFFFFF
+_HALF = 0xFFFF
+_MULTIPLIER_0, _MULTIPLIER_1 = 0xD2511F53, 0xCD9E8D57
+_WEYL_0, _WEYL_1 = 0x9E3779B9, 0xBB67AE85
+_ROUNDS = 10
+
+
+@dialect
+def multiply_32x32(a, b):
+    """(high word, low word) of the 64-bit product of two 32-bit words, by 16-bit halves of `a`."""
+    low = (a & _HALF) * b
+    middle = (a >> 16) * b + (low >> 16)
+    return middle >> 16, ((middle & _HALF) << 16) | (low & _HALF)
+
+
+@dialect
+def philox4x32(c0, c1, c2, c3, k0, k1):
+    """Four random words from a counter of four words and a key of two, all in 0..2**32-1."""
+    for _ in range(_ROUNDS):
+        high_0, low_0 = multiply_32x32(c0, _MULTIPLIER_0)
+        high_1, low_1 = multiply_32x32(c2, _MULTIPLIER_1)
+        c0, c1, c2, c3 = high_1 ^ c1 ^ k0, low_1, high_0 ^ c3 ^ k1, low_0
+        k0 = (k0 + _WEYL_0) & _WORD
+        k1 = (k1 + _WEYL_1) & _WORD
+    return c0, c1, c2, c3
+
+
+def make_align_random(sr_bits: int) -> Callable[..., Any]:
+    """word -> its low `sr_bits` bits at the top of the SR_BITS-bit integer that `pack` compares.
+
+    floor(delta * 2**r) + R >= 2**r  iff  floor(delta * 2**30) + R * 2**(30-r) >= 2**30, so one kernel serves every r.
+    """
+    MASK = (1 << sr_bits) - 1
+    UP = SR_BITS - sr_bits
+
+    @dialect
+    def align_random(word):
+        return (word & MASK) << UP
+
+    align_random.__name__ = f"align_random_{sr_bits}"
+    return align_random

@@ -1,0 +1,278 @@
+"""NVFP4 as each software stack computes it: the float32 operations of its source, in their order, bit for bit.
+
+NVFP4 has E2M1 elements in blocks of 16, an E4M3 scale for each block and one float32 for the tensor. What the numbers
+mean is agreed; what is rounded on the way to them is not, and so the bits of two stacks differ. Of each stack this file
+says, from the tensor's largest magnitude and the block's:
+
+- `global_scale(largest)`: the float32 that the stack keeps for the tensor, in the stack's own direction;
+- `block_scale(block_largest, global_scale)`: what it rounds to E4M3 (to nearest even, saturating);
+- `factor(scale, global_scale)`: what it multiplies an element with, or divides it by; the result is rounded to E2M1 (to
+  nearest even, saturating);
+- `decoded(element, scale, global_scale, largest)`: what an element reads as.
+
+They are pure functions of float32: + * /, comparisons and `select`. Each runs as it stands on numpy arrays and,
+compiled, in loops over large arrays (`engine.rounding.by_stack`); each operation is one IEEE rounding to nearest even
+without flushing. Roundings to E4M3 and E2M1 are this library's own. An infinity goes through the operations as it does
+in the stack; a NaN in the input is refused, because there the kernels of one stack differ among themselves.
+
+Directions: "encode" scales (S near 2688 / largest) multiply what is encoded; "decode" scales are their inverses, and
+what `MXArray.tensor_scale` is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mxnum.definition.word import dialect, select
+from mxnum.formats import FLOATS
+
+_ONE = np.float32(1)
+_SIX = np.float32(6)
+_SIXTH = np.float32(0xAAAAAB * 2.0**-26)  # 1 / 6, rounded, whatever the environment of the import
+_E4M3_LEAST, _E4M3_MAX = np.float32(-448), np.float32(448)
+_BOTH_MAX = np.float32(448 * 6)
+_BOTH_MAX_INVERSE = np.float32(0xC30C31 * 2.0**-35)  # the same of 1 / 2688
+_FLOAT32_MAX = np.finfo(np.float32).max
+_1E8 = np.float32(1e8)
+_LEAST_NORMAL_E4M3, _LEAST_E4M3 = np.float32(2**-6), np.float32(2**-9)
+
+
+@dialect
+def _at_most(x: Any, limit: Any) -> Any:
+    """The lesser one; of NaN NaN."""
+    return select(x > limit, limit, x)
+
+
+@dialect
+def _within(x: Any, least: Any, greatest: Any) -> Any:
+    return _at_most(select(x < least, least, x), greatest)
+
+
+# TransformerEngine. The float32 kept for a tensor is its largest magnitude; S is made of it in each kernel.
+
+
+def _transformer_engine_global(largest: Any) -> Any:
+    scale = _at_most(_BOTH_MAX / largest, _FLOAT32_MAX)
+    return select((largest == 0) | (scale == 0), _ONE, scale)
+
+
+@dialect
+def _transformer_engine_block(block_largest: Any, S: Any) -> Any:
+    return _at_most(block_largest * (S * _SIXTH), _FLOAT32_MAX)
+
+
+@dialect
+def _transformer_engine_2025_block(block_largest: Any, S: Any) -> Any:
+    return _at_most((block_largest / _SIX) * S, _FLOAT32_MAX)
+
+
+@dialect
+def _transformer_engine_factor(scale: Any, S: Any) -> Any:
+    return _at_most(_ONE / (scale * (_ONE / S)), _FLOAT32_MAX)
+
+
+@dialect
+def _transformer_engine_decoded(element: Any, scale: Any, S: Any, largest: Any) -> Any:
+    return element * ((scale * largest) * _BOTH_MAX_INVERSE)
+
+
+# torchao
+
+
+def _torchao_global(largest: Any) -> Any:
+    return largest / _BOTH_MAX
+
+
+@dialect
+def _torchao_block(block_largest: Any, p: Any) -> Any:
+    return _within((block_largest / _SIX) / p, _LEAST_NORMAL_E4M3, _E4M3_MAX)
+
+
+@dialect
+def _torchao_factor(scale: Any, p: Any) -> Any:
+    return (_ONE / p) / scale
+
+
+@dialect
+def _torchao_decoded(element: Any, scale: Any, p: Any, largest: Any) -> Any:
+    return element * (p * scale)
+
+
+def _no_global(largest: Any) -> Any:
+    return np.ones_like(largest)
+
+
+@dialect
+def _torchao_single_block(block_largest: Any, p: Any) -> Any:
+    return _within(block_largest / _SIX, _LEAST_NORMAL_E4M3, _E4M3_MAX)
+
+
+# vLLM's emulation in torch. S is the caller's; by default what `448 * 6 / largest` is in torch, where a number over a
+# tensor is the tensor's reciprocal times the number: two roundings.
+
+
+def _number_over_tensor(number: Any, tensor: Any) -> Any:
+    return (_ONE / tensor) * number
+
+
+def _vllm_global(largest: Any) -> Any:
+    return select(largest == 0, _ONE, _number_over_tensor(_BOTH_MAX, largest))
+
+
+@dialect
+def _vllm_block(block_largest: Any, S: Any) -> Any:
+    return _within(S * (block_largest * _SIXTH), _E4M3_LEAST, _E4M3_MAX)
+
+
+@dialect
+def _vllm_reciprocal(x: Any) -> Any:
+    return _ONE / select(x == 0, _1E8, x)
+
+
+@dialect
+def _vllm_factor(scale: Any, S: Any) -> Any:
+    return _vllm_reciprocal(scale * _vllm_reciprocal(S))
+
+
+@dialect
+def _divided_decoded(element: Any, scale: Any, S: Any, largest: Any) -> Any:
+    return element * (scale / S)
+
+
+# compressed-tensors. What comes before the product with S is in the type of the tensor, as its observers have it.
+
+
+def _compressed_tensors_global(largest: Any) -> Any:
+    number = largest.dtype.type
+    scale = (number(1) / np.maximum(largest, np.asarray(_tiny(largest.dtype)))) * number(448 * 6)
+    return np.where(np.isfinite(scale), scale, number(1)).astype(np.float32)
+
+
+def _tiny(dtype: np.dtype[Any]) -> Any:
+    """The least normal number of a float type."""
+    return np.ldexp(1.0, FLOATS[dtype.name].emin).astype(dtype)
+
+
+def _compressed_tensors_block(narrowed: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    @dialect
+    def block_scale(block_largest: Any, S: Any) -> Any:
+        return _within(S * narrowed(block_largest / _SIX), _E4M3_LEAST, _E4M3_MAX)
+
+    return block_scale
+
+
+@dialect
+def _same(x: Any) -> Any:
+    return x
+
+
+@dialect
+def _compressed_tensors_divisor(scale: Any, S: Any) -> Any:
+    return scale / S
+
+
+# ModelOpt, scales computed from the tensor
+
+
+@dialect
+def _modelopt_block(block_largest: Any, s2: Any) -> Any:
+    scale = block_largest / (_SIX * s2)
+    return _within(select(scale == 0, _ONE, scale), _LEAST_E4M3, _E4M3_MAX)
+
+
+@dialect
+def _modelopt_divisor(scale: Any, s2: Any) -> Any:
+    return scale * s2
+
+
+@dialect
+def _modelopt_decoded(element: Any, scale: Any, s2: Any, largest: Any) -> Any:
+    return element * (scale * s2)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """One software stack's way to NVFP4: see the module for its functions."""
+
+    name: str
+    #: Repository, file and function of what is followed here.
+    source: str
+    #: "encode" or "decode": the direction of the global scale; "none" where there is only the number 1.
+    direction: str
+    global_scale: Callable[[Any], Any]
+    block_scale: Callable[[Any, Any], Any]
+    factor: Callable[[Any, Any], Any]
+    decoded: Callable[[Any, Any, Any, Any], Any]
+    #: The code of an E4M3 scale that is used instead of zero, or 0.
+    for_zero: int = 0
+    #: The E2M1 code of a NaN that the operations make; None where the machine decides, through the sign of its NaN.
+    nan_element: int | None = None
+    #: Whether a number that is scaled to -0 keeps its sign.
+    keeps_negative_zero: bool = True
+    #: Whether elements are divided by the factor.
+    divides: bool = False
+    #: Where block scales begin in the type of the tensor rather than in float32: what makes `block_scale` of the
+    #: rounding of a float32 number to that type.
+    block_scale_in: Callable[[Any], Any] | None = None
+    #: The types of tensors that the source takes.
+    takes: tuple[str, ...] = ("float32", "bfloat16", "float16")
+
+    def tensor_scale(self, global_scale: Any) -> Any:
+        """The global scale as a factor of decoding, in float32."""
+        with np.errstate(all="ignore"):
+            return _ONE / global_scale if self.direction == "encode" else np.float32(global_scale)
+
+
+_TRANSFORMER_ENGINE = "NVIDIA/TransformerEngine: transformer_engine/common/cast/nvfp4/core_nvfp4.cuh"
+_CORE = f"{_TRANSFORMER_ENGINE} (compute_global_encode_scaling_factor_FP4, compute_decoding_scaling_factor)"
+_TORCHAO = "pytorch/ao 0.18: torchao/prototype/mx_formats/nvfp4_tensor.py (nvfp4_quantize)"
+_TORCHAO_TAKES = "float32", "bfloat16"
+
+_TE = _transformer_engine_global, _transformer_engine_block, _transformer_engine_factor, _transformer_engine_decoded
+STACKS = {
+    stack.name: stack
+    for stack in (
+        Stack(
+            "transformer_engine",
+            f"{_CORE} since March 2026; pytorch/custom_recipes/reference_nvfp4.py; dequantize_nvfp4.cuh",
+            "encode", *_TE,
+        ),
+        Stack(
+            "transformer_engine_2025", f"{_CORE} with transposition, before commit 523801df7 of March 2026",
+            "encode", _TE[0], _transformer_engine_2025_block, *_TE[2:],
+        ),
+        Stack(
+            "torchao", f"{_TORCHAO} with per_tensor_amax_to_scale, on a CPU",
+            "decode", _torchao_global, _torchao_block, _torchao_factor, _torchao_decoded, takes=_TORCHAO_TAKES,
+        ),
+        Stack(
+            "torchao_single", f"{_TORCHAO} without a tensor scale, its default, on a CPU",
+            "none", _no_global, _torchao_single_block, _torchao_factor, _torchao_decoded, takes=_TORCHAO_TAKES,
+        ),
+        Stack(
+            "vllm",
+            "vllm-project/vllm: vllm/model_executor/layers/quantization/utils/nvfp4_emulation_utils.py "
+            "(ref_nvfp4_quant, ref_nvfp4_quant_dequant), in torch",
+            "encode", _vllm_global, _vllm_block, _vllm_factor, _divided_decoded, keeps_negative_zero=False,
+        ),
+        Stack(
+            "compressed_tensors",
+            "vllm-project/compressed-tensors 0.20: quantization/utils/helpers.py (generate_gparam, calculate_qparams), "
+            "quantization/lifecycle/forward_helpers.py (_quantize), on a CPU",
+            "encode", _compressed_tensors_global, _compressed_tensors_block(_same),
+            _compressed_tensors_divisor, _divided_decoded,
+            for_zero=0x20, keeps_negative_zero=False, divides=True, block_scale_in=_compressed_tensors_block,
+        ),
+        Stack(
+            "modelopt",
+            "NVIDIA/Model-Optimizer 0.47: modelopt/torch/quantization/qtensor/nvfp4_tensor.py (NVFP4QTensor.quantize), "
+            "on a CPU",
+            "decode", _torchao_global, _modelopt_block, _modelopt_divisor, _modelopt_decoded,
+            nan_element=7, keeps_negative_zero=False, divides=True,
+        ),
+    )
+}  # fmt: skip

@@ -1,0 +1,78 @@
+"""The report as one HTML file without anything from elsewhere: for a telephone and a screen, in light and dark.
+
+What it looks like is in two files beside this one: ``report.html.jinja``, and ``report.css``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from mxnum import errors
+from mxnum.lab.claims import figures, findings, stored
+from mxnum.lab.claims.evidence import Verdict
+from mxnum.lab.claims.ledger import SOURCES
+from mxnum.lab.claims.page import MEANINGS, headed, plain
+from mxnum.lab.claims.registry import Entry, Report
+from mxnum.lab.claims.report_folder import ReportFolder
+from mxnum.lab.studies.sweep import duration
+
+#: A longer list of figures that all agree is folded away.
+FOLDED = 8
+
+_HERE = Path(__file__).parent
+_CLASSES = {
+    Verdict.REPRODUCED: "good", Verdict.DIFFERS: "odd", Verdict.NOT_REPRODUCED: "bad", Verdict.UNDECIDED: "none",
+    Verdict.NOT_RUN: "none", Verdict.FAILED: "bad", Verdict.CONFIRMED: "good", Verdict.CORRECTED: "odd",
+}  # fmt: skip
+_UNCHECKED = (Verdict.NOT_RUN, Verdict.FAILED)
+_MARKS = {True: ("✓", "good", "holds"), False: ("✗", "bad", "does not hold"), None: ("?", "none", "cannot be told")}
+
+
+def html(report: Report, command: str, facts: Mapping[str, Any], store: ReportFolder) -> str:
+    """The whole page."""
+    errors.package("jinja2", "reproduce")
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def code(text: str) -> Markup:
+        """Text with what stands between backticks as code."""
+        parts = escape(text).split("`")
+        return Markup("".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts)))
+
+    def figures_of(entry: Entry) -> Sequence[figures.Figure]:
+        try:
+            return figures.figures_of(entry, store)
+        except ModuleNotFoundError:  # the footer says so
+            return ()
+
+    drawn = {e.claim.id: figures_of(e) for e in report if e.verdict not in _UNCHECKED}
+    leading = [id for id in findings.SHOWN if drawn.get(id)][:2]
+
+    pages = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
+    )
+    pages.filters["code"] = code
+    return pages.get_template("report.html.jinja").render(
+        report=report,
+        command=command,
+        facts=facts,
+        sources=SOURCES,
+        meanings=MEANINGS,
+        headed=headed,
+        classes=_CLASSES,
+        marks=_MARKS,
+        folded=FOLDED,
+        unchecked=_UNCHECKED,
+        sentences=findings.sentences(report),
+        stored=stored.load(),
+        leading=[(id, drawn[id][0]) for id in leading],
+        style=(_HERE / "report.css").read_text(),
+        draws=importlib.util.find_spec("matplotlib") is not None,
+        plain=plain,
+        duration=duration,
+        figures={id: each[id in leading :] for id, each in drawn.items()},  # each figure once
+    )

@@ -1,0 +1,114 @@
+"""The losses of 1,234 language models in 17 precisions, published by the authors of [I].
+
+They are facts taken from the tables ``plot/data/*.csv`` of the repository and the commit below; a later commit deleted
+the tables. One row is one run:
+
+- ``arm``: the name of the table, weights_activations; ``quantize_only_fwd``: in the forward pass alone.
+- ``label``: the precision of the weights that the run's settings name, where it is not the arm's.
+- ``params`` (embeddings included), ``tokens``.
+- ``final`` and ``least``: the validation loss at the end, and the least on the way; float32 numbers.
+- ``state``: finished, crashed or running.
+- ``training``: the mean of the last five training losses logged (of one arm, ``train_loss_all_runs.csv``).
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+import numpy as np
+
+from mxnum.lab.theory import LossTable, loss_table
+
+REPOSITORY = "https://github.com/Hither1/systems-scaling"
+COMMIT = "db3c423fd904794c5f0aa6b10a089cc3bf6a8fcc"
+FILE = "data/olmo-losses.csv"
+
+BF16 = "bf16_bf16"
+#: The compute of the models: each has about one of these FLOPs, 6 N D.
+BUDGETS = (2.0e17, 4.4e17, 9.6e17, 2.1e18, 4.6e18, 1.0e19, 2.2e19, 4.8e19)
+#: A run whose final loss lies further above its least one has gone astray.
+ASTRAY = 0.02
+#: Losses of every arm but bf16's are multiples of this (but for a few runs).
+GRID = 0.005
+
+
+@dataclass(frozen=True)
+class Run:
+    """One model; losses that were not recorded are NaN."""
+
+    arm: str
+    label: str
+    parameters: int
+    tokens: int
+    final: float
+    least: float
+    state: str
+    training: float
+
+    @property
+    def cell(self) -> tuple[int, int]:
+        return self.parameters, self.tokens
+
+    @property
+    def budget(self) -> float:
+        """The one of `BUDGETS` that it belongs to."""
+        flops = 6 * self.parameters * self.tokens
+        return min(BUDGETS, key=lambda budget: abs(math.log(flops / budget)))
+
+    @property
+    def astray(self) -> bool:
+        """Whether it ends above its least loss; never where either was not recorded."""
+        return self.final - self.least > ASTRAY
+
+    @property
+    def finished(self) -> bool:
+        return self.state == "finished"
+
+
+@cache
+def runs() -> tuple[Run, ...]:
+    """All of them."""
+    text = (resources.files("mxnum.lab.claims") / FILE).read_text()
+    return tuple(
+        Run(
+            row["arm"], row["label"], int(row["params"]), int(row["tokens"]), _loss(row["final"]), _loss(row["least"]),
+            row["state"], _loss(row["training"]),
+        )
+        for row in csv.DictReader(text.splitlines())
+    )  # fmt: skip
+
+
+def _loss(text: str) -> float:
+    return float(np.float32(text)) if text else math.nan
+
+
+def arm(name: str) -> tuple[Run, ...]:
+    """The runs of an arm."""
+    return tuple(run for run in runs() if run.arm == name)
+
+
+def table(name: str, loss: str = "least", keep: Callable[[Run], bool] = lambda run: True) -> LossTable:
+    """The runs of an arm whose loss (`least` or `final`) is recorded."""
+    kept = [run for run in arm(name) if not math.isnan(getattr(run, loss)) and keep(run)]
+    return loss_table([r.parameters for r in kept], [r.tokens for r in kept], [getattr(r, loss) for r in kept])
+
+
+def gaps(name: str, loss: str = "least", against: str = BF16) -> dict[tuple[int, int], float]:
+    """By how much an arm's finished runs lie above another's, cell by cell; runs of one cell are averaged."""
+    ours, theirs = by_cell(name, loss), by_cell(against, loss)
+    return {cell: float(np.mean(ours[cell]) - np.mean(theirs[cell])) for cell in sorted(ours.keys() & theirs.keys())}
+
+
+def by_cell(name: str, loss: str) -> dict[tuple[int, int], list[float]]:
+    """The recorded losses of an arm's finished runs at each size (N, D)."""
+    found: dict[tuple[int, int], list[float]] = {}
+    for run in arm(name):
+        value = getattr(run, loss)
+        if run.finished and not math.isnan(value):
+            found.setdefault(run.cell, []).append(value)
+    return found

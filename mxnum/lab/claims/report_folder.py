@@ -1,0 +1,107 @@
+"""The folder of a reproduction: what is kept there, so that a second run continues where the first stopped.
+
+FOLDER/report.html  claims.md
+FOLDER/data/reproduction.json      what was asked, seeds, versions, machine, how long it took
+FOLDER/data/checks/I1.json         the evidence of each claim
+FOLDER/data/arrays/NAME.npz        arrays that figures show
+FOLDER/data/results/quick.json     one table for each study
+FOLDER/data/runs/width-64/E2M1/seed-N.npz, .json    every run
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import mxnum
+from mxnum.lab import storage
+from mxnum.lab.claims.evidence import Verdict, evidence_from
+from mxnum.lab.claims.ledger import CLAIMS
+from mxnum.lab.claims.registry import Entry, machine
+from mxnum.lab.studies.studies import FIRST_SEED
+from mxnum.output.files import remove_abandoned
+
+
+class ReportFolder:
+    """Reads and writes the parts of a folder; each file is whole or absent."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.results, self.runs = self.data / "results", self.data / "runs"
+        self.diary = self.data / "reproduction.json"
+
+    def open(self, fresh: bool = False) -> dict[str, Any]:
+        """Make the folder, or go on with it and its seeds; the facts that were recorded there come back."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ValueError(f"Path {str(self.folder)!r} must be a folder, not a file.")
+        if self.folder.is_dir() and not self.diary.exists() and any(self.folder.iterdir()):
+            raise ValueError(f"Folder {str(self.folder)!r} must be empty, or one that this command made before.")
+        remove_abandoned(self.folder)
+        if self.diary.exists():
+            facts: dict[str, Any] = storage.read_json(self.diary)
+            if fresh and not facts["fresh"]:
+                raise ValueError(
+                    f"Folder {str(self.folder)!r} has runs with the recorded seeds; use another for fresh ones."
+                )
+            return facts
+        seed = secrets.randbelow(10**6) * 100 if fresh else FIRST_SEED
+        facts = {"first_seed": seed, "fresh": fresh, "seconds": 0.0, "started": time.strftime("%Y-%m-%d %H:%M:%S%z")}
+        self.record(facts)
+        return facts
+
+    def record(self, facts: Mapping[str, Any]) -> None:
+        """Write the facts down, with the versions and the machine of now."""
+        storage.write_json(self.diary, dict(facts) | {"environment": storage.environment()})
+
+    def entry(self, id: str) -> Entry | None:
+        """A claim that was checked here before, by the same code and versions; None otherwise."""
+        path = self._evidence(id)
+        if not path.exists():
+            return None
+        stored = storage.read_json(path)
+        if (stored["code"], stored["machine"]) != (code(), machine()):
+            return None
+        evidence = evidence_from(stored["evidence"])
+        return Entry(CLAIMS[id], evidence.verdict, evidence)
+
+    def keep(self, entry: Entry) -> None:
+        """Store what a check found, unless it broke."""
+        path = self._evidence(entry.claim.id)
+        if entry.verdict == Verdict.FAILED:
+            path.unlink(missing_ok=True)
+            return
+        stored = {"code": code(), "machine": machine(), "evidence": asdict(entry.evidence)}
+        storage.write_json(path, stored | {"id": entry.claim.id, "verdict": str(entry.verdict)})
+
+    def keep_arrays(self, name: str, arrays: Mapping[str, Any]) -> None:
+        """Arrays of a check, in npz."""
+        storage.write_arrays(self.data / "arrays" / f"{name}.npz", dict(arrays))
+
+    def arrays(self, name: str) -> dict[str, Any] | None:
+        """Arrays that were kept, or None."""
+        path = self.data / "arrays" / f"{name}.npz"
+        return storage.read_arrays(path) if path.exists() else None
+
+    def number_of_runs(self) -> int:
+        """Training runs that are complete."""
+        return len(list(self.runs.rglob("seed-*.json")))
+
+    def _evidence(self, id: str) -> Path:
+        return self.data / "checks" / f"{id}.json"
+
+
+@cache
+def code() -> str:
+    """A hash of the sources of the package and of its data: evidence found by others is looked for again."""
+    package = Path(mxnum.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(path for kind in ("py", "csv", "toml") for path in package.rglob(f"*.{kind}")):
+        digest.update(str(path.relative_to(package)).encode() + path.read_bytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,319 @@
+"""Run what decides the claims on this machine, and write a report folder, whose parts `report_folder` describes."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from mxnum import errors
+from mxnum.lab import storage
+from mxnum.lab.claims import decoders, document, logits, page, stored
+from mxnum.lab.claims.evidence import Verdict
+from mxnum.lab.claims.ledger import CLAIMS, chosen
+from mxnum.lab.claims.registry import Check, Context, Entry, Report, checks, entry, machine
+from mxnum.lab.claims.report_folder import ReportFolder
+from mxnum.lab.studies import critical, interventions, studies, sweep
+from mxnum.lab.studies.run_study import run_study
+from mxnum.output.files import as_path, written_whole
+
+#: The results files that minutes can make, and those that take hours; the cheap ones first.
+QUICK = ("quick.json",)
+OF_HIGH_RATES = tuple(f"language/{name}.json" for name in ("lost", "lost-again", "lost-elsewhere", "two-layers"))
+OF_THE_LAST_LAYER = tuple(
+    f"language/{name}.json" for name in ("operands", "operands-converged", "drift", "text", "mean-row")
+)
+LADDERS = tuple(f"language/{name}.json" for name in decoders.LADDERS)
+OF_RECIPES = tuple(f"language/{name}.json" for name in decoders.RECIPES)
+FULL = (
+    "quick.json", "sgd-limits.json", "interventions.json", "recipes.json", "confirm.json", "ablations.json",
+    "language/rates.json", *OF_RECIPES, *LADDERS, "logits/logits.json", "factorial.json",
+    "critical-rate.json", "language/organisation.json", *OF_HIGH_RATES, *OF_THE_LAST_LAYER, *logits.FURTHER,
+)  # fmt: skip
+#: Those that checks take where they are there, and can do without.
+TAKEN = {
+    "language/rates.json": ("B6",),
+    **dict.fromkeys(LADDERS, ("I10",)), "language/organisation.json": ("M7",),
+    **dict.fromkeys(OF_RECIPES, ("I9", "M1", "M8", "M10", "B11")), **dict.fromkeys(OF_HIGH_RATES, ("B6",)),
+    **dict.fromkeys((logits.STUDY, *logits.FURTHER, *OF_THE_LAST_LAYER), ("B11",)),
+}  # fmt: skip
+#: Studies that need what the layers multiply at the end of each run.
+KEEPING = ("language/organisation.json",)
+#: Seeds that one process trains together: few enough that processes end at about the same time.
+STACK = 4
+#: The actions of I7 on the arm "E2M1" of the study "small", and how many seeds; the seeds of the limits of B2.
+PLAN, ACTED_ON, LIMITS = interventions.Plan(), 8, 4
+
+
+class Watch(Protocol):
+    """Whoever waits."""
+
+    def say(self, text: str) -> None:
+        """Something happened."""
+
+    def at(self, part: str, done: float, total: float, what: str) -> None:
+        """How far "checks" or "training" are, and what is done now."""
+
+
+class Nobody:
+    """Waits for nothing."""
+
+    def say(self, text: str) -> None:
+        """Not heard."""
+
+    def at(self, part: str, done: float, total: float, what: str) -> None:
+        """Not seen."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for."""
+
+    ids: tuple[str, ...]
+    full: bool = False
+    processes: int | None = None
+
+    @property
+    def command(self) -> str:
+        """The command that does it, but for the folder."""
+        only = "" if self.ids == tuple(CLAIMS) else f" --only {','.join(self.ids)}"
+        return f"mxnum reproduce --{'full' if self.full else 'quick'}{only}"
+
+    def files(self, known: Mapping[str, Check]) -> list[str]:
+        """The results files to make: for each need the first of its files that this request makes at all."""
+        made = FULL if self.full else QUICK
+        wanted = [next((n for n in names if n in made), None) for id in self.ids for names in _needs(known, id)]
+        wanted += [name for name, ids in TAKEN.items() if not set(ids).isdisjoint(self.ids)]
+        return [name for name in made if name in wanted]
+
+
+def _needs(known: Mapping[str, Check], id: str) -> list[tuple[str, ...]]:
+    return known[id].alternatives if id in known else []
+
+
+@dataclass
+class Reproduction:
+    """What came of it."""
+
+    folder: Path
+    report: Report
+    #: Training runs that ended with an exception.
+    failures: list[sweep.Failure] = field(default_factory=list)
+    #: How long this and earlier runs in the folder took.
+    seconds: float = 0.0
+
+    @property
+    def broken(self) -> list[Entry]:
+        """Claims whose check raised an exception."""
+        return [e for e in self.report if e.verdict == Verdict.FAILED]
+
+
+def reproduce_into(
+    folder: str | Path,
+    ids: Iterable[str] | None = None,
+    *,
+    full: bool = False,
+    fresh: bool = False,
+    processes: int | None = None,
+    watch: Watch | None = None,
+) -> Reproduction:
+    """Check claims (default: all), training what they need, and write `report.html`, `claims.md` and the data.
+
+    With `fresh` the training runs get new seeds. Ctrl-C ends it with a report of what is there; the same call with the
+    same folder continues. Training runs on processes (default: one for each core), so call it under
+    ``if __name__ == "__main__":``.
+    """
+    wanted = tuple(CLAIMS) if ids is None else chosen("ids", ids)
+    request = Request(tuple(id for id in CLAIMS if id in wanted), full, processes)
+    return _Session(as_path(folder, "folder"), request, fresh, watch or Nobody()).run()
+
+
+class _Session:
+    """One run of the command."""
+
+    def __init__(self, folder: Path, request: Request, fresh: bool, watch: Watch) -> None:
+        self.request, self.watch, self.known = request, watch, checks()
+        self.files = request.files(self.known)
+        for package in ("jinja2", *(("scipy", "threadpoolctl") if self.files else ())):  # before anything is trained
+            errors.package(package, "reproduce")
+        self.store, self.begun = ReportFolder(folder), time.monotonic()
+        self.facts = self.store.open(fresh)
+        self.entries: dict[str, Entry] = {}
+        self.failures: list[sweep.Failure] = []
+        #: Results files that could not be made, and why.
+        self.impossible: dict[str, str] = {}
+        self.stop = threading.Event()
+
+    def run(self) -> Reproduction:
+        first = [id for id in self.request.ids if id in self.known and not self.known[id].needs and not self._waits(id)]
+        for id in first:
+            stored = self.store.entry(id)
+            if stored is not None:
+                self.entries[id] = stored
+        if self.entries or self.store.number_of_runs():
+            found = f"{len(self.entries)} of {len(first)} checks and {self.store.number_of_runs()} training runs"
+            self.watch.say(f"Continuing in {self.store.folder}: {found} are there.")
+        if importlib.util.find_spec("torch") is None and (wanted := [name for name in self.files if "/" in name]):
+            self.impossible = dict.fromkeys(wanted, f"Language models need PyTorch: {errors.install('torch')}")
+            self.watch.say(self.impossible[wanted[0]])
+            self.files = [name for name in self.files if name not in wanted]
+        left = [id for id in first if id not in self.entries]
+        # The checks run beside the training, on what the processes leave of the cores.
+        beside = threading.Thread(target=self._check_all, args=(left,), daemon=True)
+        interrupted = False
+        try:
+            beside.start()
+            for name in self.files:
+                self._make(name)
+                self._write(interrupted=False)
+            while beside.is_alive():
+                beside.join(0.2)
+        except KeyboardInterrupt:
+            interrupted = True
+            self.stop.set()
+            self.watch.say("Interrupted; the same command continues.")
+        report = self._write(interrupted)
+        return Reproduction(self.store.folder, report, self.failures, self._seconds())
+
+    def _check_all(self, ids: list[str]) -> None:
+        """The checks that need no training, one after the other."""
+        for done, id in enumerate(ids):
+            found = self._checked(id, done, len(ids))
+            if found is None:
+                return
+            self.entries[id] = found
+            self.store.keep(found)
+        self.watch.at("checks", len(ids), len(ids), "done")
+
+    def _checked(self, id: str, done: int, total: int) -> Entry | None:
+        def tell(text: str) -> None:
+            if self.stop.is_set():
+                raise _Stopped
+            self.watch.at("checks", done, total, f"{id}: {text}")
+
+        try:
+            tell(CLAIMS[id].title)
+            return entry(id, self.known[id], Context(self.store.results, tell, self.store.keep_arrays))
+        except _Stopped:
+            return None
+
+    def _make(self, name: str) -> None:
+        """One results file; what is there of it is not made again."""
+        path, seed = self.store.results / name, int(self.facts["first_seed"])
+        study = name.removesuffix(".json")
+        count = f" {self.files.index(name) + 1} of {len(self.files)}" if len(self.files) > 1 else ""
+        self.watch.say(f"Training{count}: {study}, for {', '.join(self._claims_of(name))}.")
+        if name == "sgd-limits.json":
+            if not path.exists():
+                critical.write_sgd_limits(path, tuple(range(seed, seed + LIMITS)), say=self._aside(study))
+            return
+        if "/" in name:
+            self._train_language_models(name, seed)
+            return
+        if name == "interventions.json":
+            try:
+                found = interventions.gather(
+                    studies.get("small"), "E2M1", PLAN, self.store.runs, seeds=ACTED_ON, first_seed=seed,
+                    processes=self.request.processes, say=self._aside(study),
+                    show=lambda state: self.watch.at("training", state.done, state.total, str(state)),
+                )  # fmt: skip
+            except (interventions.NothingDivergedError, interventions.RunsFailedError) as error:
+                self.failures += getattr(error, "failures", [])
+                self.impossible[name] = str(error)
+                self.watch.say(str(error))
+            else:
+                storage.write_json(path, found)
+            return
+        outcome = run_study(
+            study, self.store.runs, processes=self.request.processes, stack=STACK,
+            first_seed=seed if self.facts["fresh"] else None,
+            say=self.watch.say, show=lambda state: self.watch.at("training", state.done, state.total, str(state)),
+        )  # fmt: skip
+        self.failures += outcome.failed
+        if outcome.table["arms"]:
+            storage.write_json(path, outcome.table)
+
+    def _train_language_models(self, name: str, seed: int) -> None:
+        from mxnum.lab.studies import language as language_models
+
+        path = self.store.results / name
+        study = language_models.read(path.stem)
+        study = replace(study, first_seed=seed) if self.facts["fresh"] else study
+        here = {arm: each for arm, each in study.arms.items() if each.source != "text" or Path(each.text).is_file()}
+        if left := [arm for arm in study.arms if arm not in here]:
+            self.watch.say(f"{study.name}: without {', '.join(left)}, whose texts are not in this folder.")
+        study = replace(study, arms=here)
+        runs = self.store.runs / "language" / study.name
+        self.failures += language_models.run_study(
+            study, runs, processes=self.request.processes or os.cpu_count() or 1, keep_operands=name in KEEPING,
+            say=self.watch.say, show=lambda state: self.watch.at("training", state.done, state.total, str(state)),
+        )  # fmt: skip
+        if next(runs.rglob("seed-*.json"), None) is not None:
+            language_models.store(language_models.collect(study, runs), path.parent)
+
+    def _aside(self, study: str) -> Callable[[str], None]:
+        return lambda line: self.watch.at("training", 0, 0, f"{study}: {line.strip()}")
+
+    def _claims_of(self, name: str) -> list[str]:
+        return [
+            id
+            for id in self.request.ids
+            if any(name in names for names in _needs(self.known, id)) or id in TAKEN.get(name, ())
+        ]
+
+    def _seconds(self) -> float:
+        return float(self.facts["seconds"]) + time.monotonic() - self.begun
+
+    def _write(self, interrupted: bool) -> Report:
+        """The report of what is there now."""
+        entries = tuple(self._entry(id) for id in self.request.ids)
+        report = Report(entries, machine(), interrupted)
+        self.store.record(self.facts | {"seconds": round(self._seconds(), 1), "command": self.request.command})
+        facts = self.facts | {"seconds": self._seconds(), "environment": storage.environment()}
+        pages = {
+            "report.html": document.html(report, self.request.command, facts, self.store),
+            "claims.md": page.summary(report, self.request.command),
+        }
+        for name, text in pages.items():
+            with written_whole(self.store.folder / name) as partial:
+                partial.write_text(text, encoding="utf-8")
+        return report
+
+    def _waits(self, id: str) -> bool:
+        """Whether training that its check rests on is still to be done."""
+        check, context = self.known[id], Context(self.store.results)
+        taken = [name for name in self.files if id in TAKEN.get(name, ()) and name not in self.impossible]
+        return bool(check.missing(context) if check.needs else [name for name in taken if not context.has(name)])
+
+    def _entry(self, id: str) -> Entry:
+        """Of a claim that rests on training: its check, where the training was done; of another, what was found."""
+        if id in self.entries:
+            return self.entries[id]
+        check, context = self.known.get(id), Context(self.store.results)
+        if check is None or not self._waits(id):
+            found = entry(id, check, context)
+            if check is not None and not check.needs:
+                self.entries[id] = found
+            return found
+        made = [name for names in check.alternatives for name in names if name in self.files]
+        if check.needs and not made:
+            command = replace(self.request, ids=(id,), full=True).command
+            remark = f"Needs more training than the quick runs: `{command}`."
+            if (answer := stored.load()["answers"].get(id)) is not None:
+                remark = f"Not run here. Stored runs say: {answer} Again, in a checkout: `{check.command}`."
+        elif any(name in self.impossible for name in made):
+            remark = next(self.impossible[name] for name in made if name in self.impossible)
+        elif made and self.failures:
+            remark = "Every training run that it needs failed."
+        else:
+            remark = "Not reached yet; the same command continues."
+        return Entry(CLAIMS[id], Verdict.NOT_RUN, remark=remark)
+
+
+class _Stopped(BaseException):
+    """The checks are asked to end; not an Exception, so that no check takes it for an error of its own."""

@@ -1,0 +1,80 @@
+"""What stored studies found about runaways: a small table that ships with the package, for reports made anywhere.
+
+``python -m mxnum.lab.claims.stored docs/lab/results`` writes it. A report marks what it quotes from here as stored,
+because the machine that writes the report has not run it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from mxnum.lab import storage
+from mxnum.lab.claims.registry import Context
+from mxnum.lab.claims.runaway import at_the_size_of_the_paper, hazard_in_e4m3, hazard_ratio
+from mxnum.lab.studies import critical, report
+from mxnum.lab.studies.excursions import Outcome
+
+PATH = Path(__file__).parent / "data" / "runaways.json"
+#: Studies that watched each jump up to twice the horizon, and the arms that the report quotes.
+STUDIES = ("recovery", "parts", "runaway-32")
+ARMS = ("FP32", "E2M1", "E2M1, LN FP32", "LN E2M1", "E4M3")
+
+
+def counted(results: Path) -> dict[str, Any]:
+    """Count the runs of each arm at each rate that jump or are lost, in the study with most runs of it."""
+    rows: dict[tuple[float, str], dict[str, Any]] = {}
+    for study in STUDIES:
+        table = storage.read_json(results / f"{study}.json")
+        for name, arm in table["arms"].items():
+            rate = float(arm["experiment"]["rate"])
+            kind = critical.rate_of(name)[0] if ", rate " in name else name
+            courses = report.courses(table, name)
+            row = {
+                "study": study, "rate": rate, "arm": kind, "runs": len(courses),
+                "jump": sum(bool(run.excursions) for run in courses),
+                "lost": sum(run.outcome is Outcome.RUNAWAY for run in courses),
+            }  # fmt: skip
+            if kind in ARMS and row["runs"] > rows.get((rate, kind), {"runs": 0})["runs"]:
+                rows[rate, kind] = row
+    ratio = hazard_ratio(storage.read_json(results / "hazard.json"))
+    order = sorted(rows, key=lambda key: (key[0], ARMS.index(key[1])))
+    context = Context(results)
+    found = {"I6a": at_the_size_of_the_paper(context), "I6b": hazard_in_e4m3(context)}
+    return {
+        "rows": [rows[key] for key in order],
+        "hazard": None if ratio is None else [round(r, 2) for r in ratio],
+        "answers": {id: f"{evidence.answer} ({evidence.number})" for id, evidence in found.items()},
+    }
+
+
+def load() -> dict[str, Any]:
+    """Return the counts that ship with the package."""
+    found: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))
+    return found
+
+
+def row(arm: str, rate: float) -> dict[str, Any] | None:
+    """Return the counts of one arm at one rate, or None."""
+    return next((each for each in load()["rows"] if (each["arm"], each["rate"]) == (arm, rate)), None)
+
+
+def sentence() -> str:
+    """Return what stored studies add to the answer of the quick job, marked as stored."""
+    everything, layer_norm, products = (row(arm, 0.034) for arm in ("E2M1", "LN E2M1", "E2M1, LN FP32"))
+    hazard, told = load()["hazard"], []
+    if everything and layer_norm and products:
+        told.append(
+            f"at this rate {everything['lost']} of {everything['runs']} runs are lost with everything in 4 bits, "
+            f"{layer_norm['lost']} of {layer_norm['runs']} with 4-bit layer norm alone, and {products['lost']} of "
+            f"{products['runs']} with 4-bit products alone"
+        )
+    if hazard:
+        told.append(f"8 bits (E4M3) raise the hazard of a jump by at most {100 * (hazard[2] - 1):.0f} %")
+    return f"Stored studies, which this run did not repeat, add: {'; '.join(told)}."
+
+
+if __name__ == "__main__":
+    storage.write_json(PATH, counted(Path(sys.argv[1])))

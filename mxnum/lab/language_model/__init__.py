@@ -1,0 +1,26 @@
+"""A small language model in low precision, on sources whose entropy is known (extra ``torch``).
+
+    from mxnum.lab.language_model import Setting, train
+    run = train(Setting(recipe="mxfp8_e4m3", steps=500), seed=1)
+
+``mxnum lab language-model`` runs studies of it. Nothing here is loaded by `import mxnum`.
+"""
+
+from mxnum import errors
+
+errors.package("torch", "torch")
+
+from mxnum.lab.language_model.decoder import Decoder, Run, train  # noqa: E402
+from mxnum.lab.language_model.setting import Setting  # noqa: E402
+from mxnum.lab.language_model.sources import HiddenMarkov, Markov, Text, source_of  # noqa: E402
+
+__all__ = [
+    "Decoder",
+    "HiddenMarkov",
+    "Markov",
+    "Run",
+    "Setting",
+    "Text",
+    "source_of",
+    "train",
+]

@@ -1,0 +1,355 @@
+"""A decoder and its training: it reads from top to bottom."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+import mxnum.torch as mxt
+from mxnum.lab import storage
+from mxnum.lab.interruptions import Interruptions
+from mxnum.lab.language_model.looks import centring, errors_of, looked_at, operands_of
+from mxnum.lab.language_model.setting import Setting
+from mxnum.lab.language_model.sources import EVALUATION, START, TRAINING, generator, source_of
+from mxnum.output.files import written_whole
+from mxnum.recipe import Operand
+
+Tensor = Any
+#: Batches of the evaluation at the end: the same for all arms.
+BATCHES = 16
+
+
+# The model.
+
+
+def norm(kind: str, width: int) -> nn.Module:
+    """With a weight and without a bias, as the paper's language models have it."""
+    return nn.LayerNorm(width, bias=False) if kind == "layer_norm" else nn.RMSNorm(width, eps=1e-5)
+
+
+def linear(inputs: int, outputs: int) -> nn.Linear:
+    """A linear layer without a bias."""
+    return nn.Linear(inputs, outputs, bias=False)
+
+
+class Attention(nn.Module):
+    """Causal attention with rotary positions and normalized queries and keys, where the setting asks for them."""
+
+    def __init__(self, setting: Setting):
+        super().__init__()
+        self.heads, each = setting.heads, setting.width // setting.heads
+        self.qkv, self.out = linear(setting.width, 3 * setting.width), linear(setting.width, setting.width)
+        self.norm_q, self.norm_k = (norm(setting.norm, each) if setting.qk_norm else nn.Identity() for _ in range(2))
+        self.rope = setting.rope
+        speeds = 10_000.0 ** -(torch.arange(0, each, 2) / each)
+        angles = torch.arange(setting.context)[:, None] * speeds
+        self.register_buffer("cos", angles.cos().repeat(1, 2), persistent=False)
+        self.register_buffer("sin", angles.sin().repeat(1, 2), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(sequences, context, width) to the same."""
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        q, k = self.turned(self.norm_q(q)), self.turned(self.norm_k(k))
+        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(y.transpose(1, 2).flatten(-2))
+
+    def turned(self, x: Tensor) -> Tensor:
+        """Each pair of features turned by an angle that grows with the position."""
+        if not self.rope:
+            return x
+        first, second = x.chunk(2, -1)
+        length = x.shape[-2]
+        return x * self.cos[:length] + torch.cat([-second, first], -1) * self.sin[:length]
+
+
+class Perceptron(nn.Module):
+    """Two layers with GELU, or three with SwiGLU."""
+
+    def __init__(self, setting: Setting):
+        super().__init__()
+        self.up, self.down = linear(setting.width, setting.hidden), linear(setting.hidden, setting.width)
+        self.gate = linear(setting.width, setting.hidden) if setting.activation == "swiglu" else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Position by position."""
+        if self.gate is None:
+            return self.down(functional.gelu(self.up(x)))
+        return self.down(functional.silu(self.gate(x)) * self.up(x))
+
+
+class Block(nn.Module):
+    """Attention and a perceptron, each after a norm and beside the residual stream."""
+
+    def __init__(self, setting: Setting):
+        super().__init__()
+        self.norm_attention, self.attention = norm(setting.norm, setting.width), Attention(setting)
+        self.norm_mlp, self.mlp = norm(setting.norm, setting.width), Perceptron(setting)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """One block."""
+        x = x + self.attention(self.norm_attention(x))
+        return x + self.mlp(self.norm_mlp(x))
+
+
+class Decoder(nn.Module):
+    """Symbols in, logits of the next symbol out; the embedding and the last layer share nothing."""
+
+    def __init__(self, setting: Setting, vocabulary: int, seed: int = 0):
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, setting.width)
+        positions = torch.zeros(0 if setting.rope else setting.context, setting.width)
+        self.positions = nn.Parameter(positions, requires_grad=not setting.rope)
+        self.blocks = nn.ModuleList(Block(setting) for _ in range(setting.layers))
+        self.norm, self.head = norm(setting.norm, setting.width), linear(setting.width, vocabulary)
+        self.start(setting, seed)
+
+    def start(self, setting: Setting, seed: int) -> None:
+        """Matrices are drawn; weights of norms stay 1."""
+        random = torch.Generator().manual_seed(int(generator(seed, [START]).integers(1 << 62)))
+        for parameter in self.parameters():
+            if parameter.ndim == 2 and parameter.numel():
+                reach = 1 / math.sqrt(parameter.shape[1])
+                if setting.start == "normal":
+                    nn.init.normal_(parameter, std=setting.start_deviation, generator=random)
+                else:
+                    nn.init.uniform_(parameter, -reach, reach, generator=random)
+
+    def forward(self, symbols: Tensor) -> Tensor:
+        """(sequences, context) to (sequences, context, vocabulary)."""
+        x = self.embedding(symbols)
+        if self.positions.shape[0]:
+            x = x + self.positions[: symbols.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+def emulated(model: Decoder, setting: Setting, seed: int) -> mxt.Emulation:
+    """The recipe where the setting wants it."""
+    products, recipe, where = "blocks.*.attention", setting.recipe, setting.where
+    recipes: dict[str, Any] = {"embedding": None, "*": recipe}
+    if where == "not_last":
+        recipes = {"head": None} | recipes
+    elif where != "all":
+        recipes = {{"last": "head", "attention": products, "embedding": "embedding"}[where]: recipe, "*": None}
+    attends = where == "attention" or (setting.attention and where in ("all", "not_last"))
+    return mxt.emulate(model, recipes, attention=products if attends else (), seed=seed)
+
+
+# The training.
+
+
+@dataclass
+class Run:
+    """The history of one seed."""
+
+    seed: int
+    setting: Setting
+    losses: list[float] = field(default_factory=list)
+    #: Steps at which was looked, and what was seen: see `looks.looked_at` and `looks.errors_of`.
+    measured_at: list[int] = field(default_factory=list)
+    measured: dict[str, list[Any]] = field(default_factory=dict)
+    #: The loss at the end on fresh batches, where as many symbols are before as the source depends on.
+    evaluation: float = math.nan
+    #: Bounds of the entropy of the source, where it is known.
+    entropy: tuple[float, float] | None = None
+    #: Of a text: losses divided by it are nats for each byte.
+    bytes_per_symbol: float | None = None
+    model: Decoder | None = None
+
+    def save(self, directory: Path) -> None:
+        """`seed-N.npz` with the numbers, then `seed-N.json` with everything else."""
+        arrays = {f"measured_{name}": np.stack(values) for name, values in self.measured.items()}
+        arrays |= {"losses": np.asarray(self.losses), "measured_at": np.asarray(self.measured_at, np.int64)}
+        storage.write_arrays(directory / f"seed-{self.seed}.npz", arrays)
+        table = {
+            "seed": self.seed, "diverged": None, "steps": len(self.losses), "evaluation": self.evaluation,
+            "entropy": self.entropy, "bytes_per_symbol": self.bytes_per_symbol, "setting": self.setting.to_dict(),
+            "environment": storage.environment() | {"torch": torch.__version__},
+        }  # fmt: skip
+        storage.write_json(directory / f"seed-{self.seed}.json", table)
+
+
+def train(
+    setting: Setting,
+    seed: int,
+    *,
+    measure_every: int = 0,
+    checkpoint: Path | None = None,
+    checkpoint_every: int = 500,
+    checkpoint_seconds: float = 120,
+    report: Callable[[int, float], None] | None = None,
+) -> Run:
+    """Train on one thread; the trajectory is the same bit for bit, interrupted or not.
+
+    Seeds are paired: the start and the batches depend on the seed and on the setting's source and shape, not on what is
+    rounded.
+
+    Parameters
+    ----------
+    measure_every
+        Look at the errors of the operands and at the gradients of the logits every so many steps; 0: never.
+    checkpoint
+        A file to write every `checkpoint_every` steps, after `checkpoint_seconds` and before an interruption, and to
+        go on from if it exists. It is deleted at the end.
+    report
+        Called after each step with the number of steps and the loss.
+    """
+    source, run = source_of(setting), Run(seed, setting)
+    run.entropy, run.bytes_per_symbol = source.entropy, getattr(source, "bytes_per_symbol", None)
+    model = run.model = Decoder(setting, source.vocabulary, seed)
+    emulation = emulated(model, setting, seed)
+    looks_at = range(0, setting.steps, measure_every) if measure_every > 0 else range(0)
+    watch = mxt.watch(model, steps=[step + 1 for step in looks_at])  # (an emulation counts from 1)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    optimizer = optimizer_of(setting, parameters)
+
+    def batch(what: int, index: int) -> Tensor:
+        random = generator(seed, [what, index])
+        symbols = source.batch(random, setting.sequences, setting.context + 1, held_out=what == EVALUATION)
+        return torch.from_numpy(symbols)
+
+    saved, around = time.monotonic(), mxt.rounding_by(centring) if setting.centred else nullcontext()
+    with one_thread(), around, Interruptions() as interruptions:
+        if checkpoint is not None and checkpoint.exists():
+            load(checkpoint, run, optimizer, emulation)
+        for step in range(len(run.losses), setting.steps):
+            symbols = batch(TRAINING, step)
+            logits, targets = model(symbols[:, :-1]), symbols[:, 1:].flatten()
+            looks = step in looks_at
+            if looks:
+                logits.retain_grad()
+            loss = functional.cross_entropy(logits.flatten(0, 1), targets, label_smoothing=setting.label_smoothing)
+            optimizer.zero_grad()
+            ((loss + penalty_of(setting, logits)) * setting.factor).backward()
+            for parameter in parameters:
+                parameter.grad /= setting.factor
+            nn.utils.clip_grad_norm_(parameters, setting.clip)
+            if looks:
+                run.measured_at.append(step)
+                seen = looked_at(logits, targets, model.head, gradient_of_logits(setting))
+                for name, value in (seen | errors_of(watch.rows(), emulation.step)).items():
+                    run.measured.setdefault(name, []).append(value)
+            for group in optimizer.param_groups:
+                group["lr"] = rate_at(setting, step)
+            optimizer.step()
+            if setting.centred_weight:
+                mxt.center_output_weights(model, "head")
+            run.losses.append(loss.item())
+            if report is not None:
+                report(step + 1, run.losses[-1])
+            is_due = (step + 1) % checkpoint_every == 0 or time.monotonic() - saved >= checkpoint_seconds
+            if checkpoint is not None and (is_due or interruptions.waiting):
+                save(checkpoint, run, optimizer, emulation)
+                saved = time.monotonic()
+            interruptions.deliver()
+        watch.stop()
+        model.eval()
+        with torch.no_grad():
+            found = [evaluated(model, batch(EVALUATION, index), source.order) for index in range(BATCHES)]
+        run.evaluation = float(np.mean(found))
+    if checkpoint is not None:
+        checkpoint.unlink(missing_ok=True)
+    return run
+
+
+def operands_at_the_end(run: Run) -> dict[str, Any]:
+    """`looks.operands_of` the trained model, on the first batch that it is evaluated on."""
+    assert run.model is not None
+    source, setting, model = source_of(run.setting), run.setting, run.model
+    random = generator(run.seed, [EVALUATION, 0])
+    symbols = torch.from_numpy(source.batch(random, setting.sequences, setting.context + 1, held_out=True))
+
+    def loss() -> Tensor:
+        return functional.cross_entropy(model(symbols[:, :-1]).flatten(0, 1), symbols[:, 1:].flatten())
+
+    return operands_of(model, loss)
+
+
+def gradient_of_logits(setting: Setting) -> Operand:
+    """How the gradient of the logits is rounded."""
+    return setting.recipe.gradients if setting.where in ("all", "last") else Operand()
+
+
+def penalty_of(setting: Setting, logits: Tensor) -> Tensor | float:
+    """Return the z-loss, which keeps the log sum exp of each token's logits near zero."""
+    return setting.z_loss * logits.logsumexp(-1).square().mean() if setting.z_loss else 0.0
+
+
+def optimizer_of(setting: Setting, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimizer of a setting; `train` sets its rate at each step."""
+    rate, decay = setting.rate, setting.weight_decay
+    if setting.optimizer == "sgd":
+        return torch.optim.SGD(parameters, rate, setting.beta1, weight_decay=decay)
+    return torch.optim.AdamW(parameters, rate, (setting.beta1, setting.beta2), setting.epsilon, decay, fused=True)
+
+
+def rate_at(setting: Setting, step: int) -> float:
+    """The rate of a step: rising, then constant or along a cosine to a part of it."""
+    rising = max(1, round(setting.warm_up * setting.steps))
+    if step < rising:
+        return setting.rate * (step + 1) / rising
+    if setting.schedule == "constant":
+        return setting.rate
+    share = (step - rising) / max(1, setting.steps - rising)
+    return setting.rate * (setting.last_rate + (1 - setting.last_rate) * (1 + math.cos(math.pi * share)) / 2)
+
+
+def evaluated(model: Decoder, symbols: Tensor, order: int) -> float:
+    """The mean loss where the source's words are whole."""
+    first = max(order - 1, 0)
+    logits = model(symbols[:, :-1])[:, first:]
+    return float(functional.cross_entropy(logits.flatten(0, 1), symbols[:, 1 + first :].flatten()))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """torch's sums on one thread, so that they do not depend on the number of threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def save(path: Path, run: Run, optimizer: Any, emulation: mxt.Emulation) -> None:
+    """Everything that `load` needs."""
+    assert run.model is not None
+    measured = {name: torch.from_numpy(np.stack(values)) for name, values in run.measured.items()}
+    about = json.dumps({"setting": run.setting.to_dict(), "seed": run.seed})
+    state = {
+        "model": run.model.state_dict(), "optimizer": optimizer.state_dict(), "emulation": emulation.state_dict(),
+        "losses": run.losses, "measured_at": run.measured_at, "measured": measured, "about": about,
+    }  # fmt: skip
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(path) as partial:
+        torch.save(state, partial)
+
+
+def load(path: Path, run: Run, optimizer: Any, emulation: mxt.Emulation) -> None:
+    """Go on with a run that was just made with the same setting and seed."""
+    assert run.model is not None
+    state = torch.load(path, weights_only=True)
+    about = json.loads(state.get("about", "{}"))  # (those of version 0.2 do not say)
+    if about and (Setting.from_dict(about["setting"]).to_dict(), about["seed"]) != (run.setting.to_dict(), run.seed):
+        raise ValueError(
+            f"The checkpoint {str(path)!r} was made with another setting or seed; remove it, rename the arm, or use "
+            "another folder."
+        )
+    run.model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    emulation.load_state_dict(state["emulation"])
+    run.losses, run.measured_at = state["losses"], state["measured_at"]
+    run.measured = {name: list(values.numpy()) for name, values in state["measured"].items()}

@@ -1,0 +1,85 @@
+"""Byte-pair encoding, learnt on the text itself: the commonest pair of neighbours becomes a symbol, again and again."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections import Counter, defaultdict
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from mxnum.memory.dtypes import Array
+
+#: A word and the white space before it; pairs do not reach beyond words.
+_WORD = re.compile(rb"\s*\S+|\s+")
+
+
+class Encoded(NamedTuple):
+    """A text in symbols, and the bytes that each symbol stands for."""
+
+    symbols: Array
+    meanings: tuple[bytes, ...]
+
+    def decode(self, symbols: Array) -> bytes:
+        """The bytes of some symbols."""
+        return b"".join(self.meanings[symbol] for symbol in symbols)
+
+
+def encode(text: bytes, vocabulary: int) -> Encoded:
+    """The text in `vocabulary` symbols, of which 256 are the bytes.
+
+    Of pairs that are equally common the one of the smallest symbols is first, so that the same text gives the same
+    symbols everywhere.
+
+    >>> encode(b"abab abab cab", 258).symbols.tolist()
+    [257, 32, 257, 32, 99, 256]
+    """
+    order = _WORD.findall(text)
+    counts = Counter(order)
+    words = {word: list(word) for word in counts}
+    pairs: Counter[tuple[int, int]] = Counter()
+    places: defaultdict[tuple[int, int], set[bytes]] = defaultdict(set)
+    for word, symbols in words.items():
+        for pair in pairwise(symbols):
+            pairs[pair] += counts[word]
+            places[pair].add(word)
+    meanings = [bytes([value]) for value in range(256)]
+    heap = [(-count, pair) for pair, count in pairs.items()]
+    heapq.heapify(heap)
+    while len(meanings) < vocabulary:
+        count, pair = heapq.heappop(heap) if heap else (0, (0, 0))
+        if count == 0:
+            accepted = f"at most {len(meanings)}, the pairs that there are"
+            raise ValueError(f"Argument 'vocabulary' must be {accepted}, not {vocabulary}.")
+        if pairs[pair] != -count:
+            continue  # it became rarer; a later entry says how often it is
+        new, changed = len(meanings), set()
+        meanings.append(meanings[pair[0]] + meanings[pair[1]])
+        for word in places.pop(pair):
+            before, after = words[word], _merged(words[word], pair, new)
+            for old in pairwise(before):
+                pairs[old] -= counts[word]
+                changed.add(old)
+            for made in pairwise(after):
+                pairs[made] += counts[word]
+                places[made].add(word)
+                changed.add(made)
+            words[word] = after
+        for each in changed:
+            heapq.heappush(heap, (-pairs[each], each))
+    parts = {word: np.array(symbols, np.int32) for word, symbols in words.items()}
+    whole = np.concatenate([parts[word] for word in order]) if order else np.zeros(0, np.int32)
+    return Encoded(whole, tuple(meanings))
+
+
+def _merged(symbols: list[int], pair: tuple[int, int], new: int) -> list[int]:
+    """The symbols with the pair replaced, from the left."""
+    made: list[int] = []
+    at = 0
+    while at < len(symbols):
+        is_pair = tuple(symbols[at : at + 2]) == pair
+        made.append(new if is_pair else symbols[at])
+        at += 1 + is_pair
+    return made

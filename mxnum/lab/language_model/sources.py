@@ -1,0 +1,200 @@
+"""What a language model reads: sources whose entropy is known, and any file by bytes or by pairs of them.
+
+A batch is int64 of shape (sequences, length), and depends on the random generator that it is given alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from mxnum import errors
+from mxnum.lab.language_model import pairs
+from mxnum.lab.language_model.setting import Setting
+from mxnum.memory.dtypes import Array
+from mxnum.output.files import as_path
+
+#: What conditional entropies are computed with at most: probabilities of all words of a length and a state.
+_MOST = 1 << 22
+
+
+class Source(Protocol):
+    """What gives batches."""
+
+    vocabulary: int
+    #: Symbols that one must have seen for the entropy to be what is left to guess.
+    order: int
+
+    @property
+    def entropy(self) -> tuple[float, float] | None:
+        """Bounds of the entropy of the next symbol in nats; equal where it is known, None where nothing is."""
+
+    def batch(self, random: np.random.Generator, sequences: int, length: int, held_out: bool = False) -> Array:
+        """Some sequences; `held_out`, of what is not trained on."""
+
+
+class Markov:
+    """A chain of any order: after each word of `order` symbols come `choices` others, by probabilities that are the
+    same for every word; which ones, looks random. So the entropy is that of the probabilities, exactly, whatever the
+    words' frequencies are, and there is no table of words. With `classes` (not 0) a word's choices depend on its class
+    alone; with vocabulary / choices of them each symbol is the choice of one.
+    """
+
+    def __init__(
+        self, vocabulary: int, order: int = 1, choices: int = 4, ratio: float = 1.0, seed: int = 0, classes: int = 0
+    ):
+        self.vocabulary, self.order = vocabulary, order
+        weights = np.power(ratio, np.arange(choices), dtype=np.float64)
+        self.probabilities = weights / weights.sum()
+        random = np.random.default_rng([seed, vocabulary, order, choices])
+        #: The symbol at a place, and how far from the place of a word its choices are.
+        self._symbols, self._apart = random.permutation(vocabulary), random.permutation(vocabulary)[:choices]
+        self._places = classes or vocabulary
+        if classes:
+            self._apart = np.arange(choices) * (vocabulary // choices)
+        self._multipliers = random.integers(1 << 62, size=order, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+
+    @property
+    def entropy(self) -> tuple[float, float]:
+        exact = -math.fsum(p * math.log(p) for p in self.probabilities if p > 0)
+        return exact, exact
+
+    def next_of(self, words: Array) -> Array:
+        """The choices after each word, in the order of `probabilities`; the last axis of `words` has the symbols."""
+        with np.errstate(over="ignore"):
+            mixed = ((words.astype(np.uint64) + np.uint64(1)) * self._multipliers).sum(axis=-1, dtype=np.uint64)
+            for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # the finalizer of splitmix64
+                mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+        places = ((mixed ^ (mixed >> np.uint64(31))) % np.uint64(self._places)).astype(np.int64)
+        found: Array = self._symbols[(places[..., None] + self._apart) % self.vocabulary]
+        return found
+
+    def batch(self, random: np.random.Generator, sequences: int, length: int, held_out: bool = False) -> Array:
+        made = np.empty((sequences, length), np.int64)
+        first = min(self.order, length)
+        made[:, :first] = random.integers(self.vocabulary, size=(sequences, first))
+        limits, drawn = np.cumsum(self.probabilities)[:-1], random.random((sequences, length))
+        for t in range(first, length):
+            which = np.searchsorted(limits, drawn[:, t], "right")
+            made[:, t] = np.take_along_axis(self.next_of(made[:, t - self.order : t]), which[:, None], 1)[:, 0]
+        return made
+
+
+class HiddenMarkov:
+    """Hidden states that follow each other by chance, each with its own chances of symbols."""
+
+    order = 0
+
+    def __init__(self, vocabulary: int, states: int = 8, seed: int = 0):
+        self.vocabulary = vocabulary
+        random = np.random.default_rng([seed, vocabulary, states])
+        self.moves = random.dirichlet(np.full(states, 0.3), states)
+        self.shows = random.dirichlet(np.full(vocabulary, 0.1), states)
+
+    @cached_property
+    def stationary(self) -> Array:
+        """The probabilities of the states in the long run."""
+        count = len(self.moves)
+        system = np.vstack([self.moves.T - np.eye(count), np.ones(count)])
+        found: Array = np.linalg.lstsq(system, np.append(np.zeros(count), 1), rcond=None)[0]
+        chances: Array = np.maximum(found, 0) / np.maximum(found, 0).sum()
+        return chances
+
+    @cached_property
+    def entropy(self) -> tuple[float, float]:
+        """H(Y_n | Y_1 .. Y_n-1, first state) and H(Y_n | Y_1 .. Y_n-1) for the largest n that is feasible."""
+        states, n = len(self.moves), 1
+        while self.vocabulary ** (n + 1) * states**2 <= _MOST:
+            n += 1
+        # (first state, word, state now): the chance of all three
+        joint = np.diag(self.stationary)[:, None, :]
+        words = []
+        for _ in range(n):
+            shown = joint[:, :, None, :] * self.shows.T[None, None]
+            shown = shown.reshape(states, -1, states)
+            words.append(shown)
+            joint = shown @ self.moves
+        before = joint_before = words[-2].sum(-1) if n > 1 else self.stationary[:, None]
+        now = words[-1].sum(-1)
+        low = _entropy(now) - _entropy(before)
+        high = _entropy(now.sum(0)) - _entropy(joint_before.sum(0))
+        slack = 1e-9  # of float64
+        return low - slack, high + slack
+
+    def batch(self, random: np.random.Generator, sequences: int, length: int, held_out: bool = False) -> Array:
+        made = np.empty((sequences, length), np.int64)
+        drawn, state = random.random((2, length, sequences)), _drawn(self.stationary[None], random.random(sequences))
+        moves, shows = self.moves.cumsum(-1), self.shows.cumsum(-1)
+        for t in range(length):
+            made[:, t] = _pick(shows[state], drawn[0, t])
+            state = _pick(moves[state], drawn[1, t])
+        return made
+
+
+def _entropy(p: Array) -> float:
+    kept = p[p > 0]
+    return float(-(kept * np.log(kept)).sum())
+
+
+def _drawn(p: Array, drawn: Array) -> Array:
+    return _pick(np.broadcast_to(p.cumsum(-1), (drawn.size, p.shape[-1])), drawn)
+
+
+def _pick(limits: Array, drawn: Array) -> Array:
+    picked: Array = np.minimum((limits <= drawn[:, None]).sum(-1), limits.shape[-1] - 1)
+    return picked
+
+
+class Text:
+    """A file from random places, in symbols of one byte or more; its last tenth is held out."""
+
+    order = 0
+    entropy = None
+
+    def __init__(self, path: str | Path, vocabulary: int = 256):
+        self.vocabulary = vocabulary
+        text = as_path(path).read_bytes()
+        symbols, self.meanings = _encoded(text, vocabulary)
+        self._parts = np.split(symbols, [len(symbols) - len(symbols) // 10])
+        #: What a loss in nats for each symbol is divided by, to compare vocabularies.
+        self.bytes_per_symbol = len(text) / max(len(symbols), 1)
+
+    def batch(self, random: np.random.Generator, sequences: int, length: int, held_out: bool = False) -> Array:
+        symbols = self._parts[held_out]
+        accepted = f"a file of which each part has at least {length} symbols (the last tenth is held out)"
+        errors.require(len(symbols) >= length, "text", accepted, f"one with {len(symbols)}")
+        starts = random.integers(len(symbols) - length + 1, size=sequences)
+        found: Array = symbols[starts[:, None] + np.arange(length)].astype(np.int64)
+        return found
+
+
+@lru_cache(2)
+def _encoded(text: bytes, vocabulary: int) -> pairs.Encoded:
+    """To learn pairs takes seconds, and the runs of a study read the same."""
+    return pairs.encode(text, vocabulary)
+
+
+def source_of(setting: Setting) -> Source:
+    """The source of a setting."""
+    if setting.source == "text":
+        accepted = "256 for the bytes of a text, or more for pairs of them"
+        errors.require(setting.vocabulary >= 256, "vocabulary", accepted, setting.vocabulary)
+        return Text(setting.text, setting.vocabulary)
+    if setting.source == "hidden_markov":
+        return HiddenMarkov(setting.vocabulary, setting.states, setting.source_seed)
+    chain = setting.order, setting.choices, setting.ratio, setting.source_seed, setting.classes
+    return Markov(setting.vocabulary, *chain)
+
+
+#: Numbers that keep the draws of a run apart.
+START, TRAINING, EVALUATION = range(3)
+
+
+def generator(seed: int, what: Sequence[int] | Any) -> np.random.Generator:
+    """Random numbers of a run that depend on what they are for alone, so that a run can go on anywhere."""
+    return np.random.default_rng([seed, *what])

@@ -1,0 +1,174 @@
+"""What an experiment is: frozen, comparable, and stored beside every result."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
+
+from mxnum import errors, formats
+from mxnum.recipe import BFLOAT16, OPERANDS, Operand, Recipe
+
+#: Where synthetic noise goes; see `Injection.where`.
+PLACES = ("all", "layer_norm", "not_layer_norm")
+ACTIVATIONS = ("gelu", "relu", "swiglu")
+
+
+@dataclass(frozen=True)
+class Injection:
+    """Synthetic noise: a gradient g is replaced by g (1 + mean + deviation n), n standard normal, fresh each step."""
+
+    mean: float = 0.0
+    deviation: float = 0.0
+    #: "all" parameters, only those of "layer_norm", or all but those.
+    where: Literal["all", "layer_norm", "not_layer_norm"] = "all"
+    #: One n for all elements of a step, which is the noise of a quadratic in one dimension.
+    common: bool = False
+
+    def __post_init__(self) -> None:
+        errors.choose("where", self.where, PLACES)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """All settings of a training run except its seed. Names follow Su et al. (arXiv 2506.20752) where they have one."""
+
+    width: int = 64
+    layers: int = 4
+    batch: int = 256
+    activation: Literal["gelu", "relu", "swiglu"] = "gelu"
+    #: The hidden width is this times the width; for SwiGLU it is 8/3 of it, rounded to a multiple of 32.
+    expansion: int = 4
+    layer_norm: bool = True
+    initialization: Literal["uniform", "xavier"] = "uniform"
+    #: What gamma starts from: 1, or uniform between two bounds.
+    gamma_start: tuple[float, float] | None = None
+    optimizer: Literal["adam", "sgd"] = "adam"
+    rate: float = 1.2e-2
+    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float = 1e-8
+    momentum: float = 0.0
+    label_noise: float = 0.005
+    #: Subtract the mean of each input vector: removes the loss floor that layer norm causes.
+    centred_inputs: bool = False
+    steps: int = 4000
+    precision: Recipe = field(default_factory=Recipe)
+    #: "exact" (erf) or "tanh".
+    gelu: Literal["exact", "tanh"] = "exact"
+    train_gamma: bool = True
+    train_beta: bool = True
+    #: The teacher's products are quantized like the student's (the released code patches the linear layer globally).
+    quantized_teacher: bool = False
+    #: Which of the independent draws of the label noise is used.
+    noise_draw: int = 0
+    injection: Injection | None = None
+    #: Times `rate`: the rates of W1 and of beta. Times its draw: what W1 starts from.
+    w1_rate: float = 1.0
+    beta_rate: float = 1.0
+    w1_start: float = 1.0
+    #: From this step on the norm of each W1 and W2 is kept from growing beyond what it is then.
+    cap_norms_at: int | None = None
+    #: An MX format (floor, to nearest, even along rows) or "bfloat16" in which both moments of Adam, or the parameters
+    #: between steps, are stored.
+    moments: str | None = None
+    masters: str | None = None
+
+    def __post_init__(self) -> None:
+        errors.choose("activation", self.activation, ACTIVATIONS)
+        errors.choose("initialization", self.initialization, ("uniform", "xavier"))
+        errors.choose("optimizer", self.optimizer, ("adam", "sgd"))
+        errors.choose("gelu", self.gelu, ("exact", "tanh"))
+        object.__setattr__(self, "precision", Recipe.of(self.precision))
+        for name in ("width", "layers", "batch", "expansion", "steps"):
+            errors.integer(name, getattr(self, name), 1, 1 << 40)
+        for name, values in (("betas", self.betas), ("momentum", (self.momentum,))):
+            errors.require(all(0 <= v < 1 for v in values), name, "at least 0 and below 1", getattr(self, name))
+        low, high = self.gamma_start or (1, 1)
+        errors.require(low <= high, "gamma_start", "a lower and an upper bound", self.gamma_start)
+        for name in ("rate", "w1_rate", "beta_rate", "w1_start"):
+            errors.require(getattr(self, name) > 0, name, "positive", getattr(self, name))
+        turned = [name for name in OPERANDS if getattr(getattr(self.precision, name), "transform", None)]
+        errors.require(not turned, "precision", "a recipe without transforms, which mxnum.torch has", turned)
+        for name in OPERANDS:
+            operand = getattr(self.precision, name)
+            if operand is not None and operand.is_mx:
+                fmt = formats.get(operand.format)
+                accepted = "in a format with E8M0 scales, which experiments need"
+                errors.require(fmt.scale.power_of_two, name, accepted, f"{fmt.name}, whose scales are {fmt.scales}")
+            if operand is not None and name not in ("gamma", "beta"):
+                is_plain = operand.error == "quantize" and not operand.matched
+                errors.require(is_plain, name, "quantized: other errors are for gamma and beta", operand.describe())
+        stepwise = self.precision.vector_steps
+        errors.require(not stepwise, "precision", "a recipe without vector_steps, which mxnum.torch has", stepwise)
+        draws = "sr" in (self.precision.weights.rounding, self.precision.activations.rounding)
+        accepted = "False where weights or activations are rounded stochastically"
+        errors.require(not (self.quantized_teacher and draws), "quantized_teacher", accepted, True)
+        if self.cap_norms_at is not None:
+            errors.integer("cap_norms_at", self.cap_norms_at, 0, 1 << 40)
+        for stored in (self.moments, self.masters):
+            Operand(stored)
+
+    @property
+    def hidden(self) -> int:
+        if self.activation == "swiglu":
+            return -(-round(8 * self.width / 3) // 32) * 32
+        return self.expansion * self.width
+
+    @property
+    def inner(self) -> int:
+        """Outputs of the first product: SwiGLU has two for each hidden feature."""
+        return 2 * self.hidden if self.activation == "swiglu" else self.hidden
+
+    def but(self, **changes: Any) -> Experiment:
+        """A copy with other values; those of `Recipe` may be named directly.
+
+        >>> Experiment().but(rate=1e-3, vector="bfloat16").precision.vector
+        'bfloat16'
+        """
+        inner = {f.name for f in fields(Recipe)} & set(changes)
+        errors.known_fields(dict.fromkeys(set(changes) - inner), Experiment, "an experiment")
+        if inner:
+            precision = Recipe.of(changes.pop("precision", self.precision))
+            changes["precision"] = replace(precision, **{name: changes.pop(name) for name in inner})
+        return replace(self, **changes)
+
+
+def uniform_precision(format: str, *, layer_norm: Operand | None = None, **operand: Any) -> Recipe:
+    """One format for weights, activations and gradients, forward and backward, with vector operations in bfloat16.
+
+    `layer_norm` rounds gamma and beta; without it they are in the format too.
+    """
+    return Recipe.uniform(format, layer_norm=layer_norm, vector="bfloat16", **operand)
+
+
+BFLOAT16_TRAINING = Recipe(gamma=BFLOAT16, beta=BFLOAT16, vector="bfloat16")
+
+
+def to_dict(value: Any) -> Any:
+    """A frozen configuration as plain dictionaries, for JSON."""
+    return dataclasses.asdict(value)
+
+
+def experiment_from(table: Mapping[str, Any]) -> Experiment:
+    """The inverse of `to_dict`; also reads a table of a TOML file, where omitted values keep their defaults.
+
+    >>> experiment_from(to_dict(Experiment(rate=0.5))) == Experiment(rate=0.5)
+    True
+    """
+    values = dict(table)
+    if "precision" in values:
+        inner = dict(values["precision"])
+        errors.known_fields(inner, Recipe, "precision")
+        made: dict[str, Any]
+        made = {
+            k: Operand(**errors.known_fields(dict(v), Operand, k)) if isinstance(v, Mapping) else v
+            for k, v in inner.items()
+        }
+        values["precision"] = Recipe(**made)
+    if values.get("injection") is not None:
+        values["injection"] = Injection(**errors.known_fields(dict(values["injection"]), Injection, "injection"))
+    for name in ("betas", "gamma_start"):
+        if values.get(name) is not None:
+            values[name] = tuple(values[name])
+    return Experiment(**errors.known_fields(values, Experiment, "an experiment"))

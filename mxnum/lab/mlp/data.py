@@ -1,0 +1,87 @@
+"""Inputs that never repeat, and the teacher that labels them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mxnum.lab.mlp import kernels
+from mxnum.lab.mlp.config import Experiment
+from mxnum.lab.mlp.machine import CPU, Machine
+
+Array = Any
+
+#: What each random stream of a run is for: the first word after the seed.
+INITIALIZATION, TEACHER, BATCH, NOISE, INJECTION, AFFINE = range(1, 7)
+
+
+def generator(seed: int, *purpose: int) -> np.random.Generator:
+    """The random stream of a seed for one purpose (and step); streams are independent of each other."""
+    return np.random.Generator(np.random.SFC64([seed, *purpose]))
+
+
+def apply_activation(
+    experiment: Experiment, u: Array, slope: Array, out: Array, bf16: int, kernels: Any = kernels
+) -> None:
+    """out = the activation of u (u is rounded in place); `slope` keeps what the backward pass needs."""
+    if experiment.activation == "relu":
+        kernels.relu(u.reshape(-1), out.reshape(-1), bf16)
+    elif experiment.activation == "swiglu":
+        rows = (-1, experiment.inner)
+        kernels.swiglu(u.reshape(rows), slope.reshape(-1, slope.shape[-1]), out.reshape(-1, out.shape[-1]), bf16)
+    else:
+        gelu = kernels.gelu_exact if experiment.gelu == "exact" else kernels.gelu_tanh
+        gelu(u.reshape(-1), slope.reshape(-1), out.reshape(-1), bf16)
+
+
+class Teacher:
+    """A plain sequential network of `layers` times (linear, activation, linear), hidden width d, without bias."""
+
+    def __init__(self, experiment: Experiment, seed: int, machine: Machine = CPU):
+        self.machine, self.experiment = machine, experiment.but(gelu="exact")
+        rng, d = generator(seed, TEACHER), experiment.width
+        inner, outer = (2 * round(2 * d / 3), round(2 * d / 3)) if experiment.activation == "swiglu" else (d, d)
+        self.weights = []
+        for _ in range(experiment.layers):
+            for rows, columns in ((inner, d), (d, outer)):
+                bound = 1 / math.sqrt(columns)
+                self.weights.append(machine.to(rng.uniform(-bound, bound, (rows, columns)).astype(np.float32)))
+
+    def __call__(self, x: Array, multiply: Any = None) -> Array:
+        """The labels without noise; `multiply(x, weight)` replaces the product, for a quantized teacher."""
+        xp, kernels = self.machine.xp, self.machine.kernels
+        for first, second in zip(self.weights[::2], self.weights[1::2], strict=True):
+            u = xp.ascontiguousarray(x @ first.T if multiply is None else multiply(x, first))
+            h = xp.empty((len(u), second.shape[1]), np.float32)
+            if self.experiment.activation == "swiglu":
+                kernels.swiglu(u, xp.empty_like(h), h, 0)
+            else:
+                apply_activation(self.experiment, u, xp.empty_like(h), h, 0, kernels)
+            x = h @ second.T if multiply is None else multiply(h, second)
+        return x
+
+
+class Batches:
+    """The batches of several runs, each from its own seed: batch t is the same whatever ran before."""
+
+    def __init__(self, experiment: Experiment, seeds: tuple[int, ...], machine: Machine = CPU):
+        self.experiment, self.seeds, self.machine = experiment, seeds, machine
+        self.teachers = [Teacher(experiment, seed, machine) for seed in seeds]
+
+    def __call__(self, step: int, multiply: Any = None) -> tuple[Array, Array]:
+        """Inputs and targets of the step, of shape (runs, batch, width); random numbers are drawn on the host."""
+        e = self.experiment
+        x = np.empty((len(self.seeds), e.batch, e.width), np.float32)
+        y = np.empty_like(x)
+        for run, seed in enumerate(self.seeds):
+            generator(seed, BATCH, step).standard_normal(dtype=np.float32, out=x[run])
+            if e.centred_inputs:
+                x[run] -= x[run].mean(axis=1, keepdims=True)
+            generator(seed, NOISE, e.noise_draw, step).standard_normal(dtype=np.float32, out=y[run])
+            y[run] *= np.float32(e.label_noise)
+        x, y = self.machine.to(x), self.machine.to(y)
+        for run, teacher in enumerate(self.teachers):
+            y[run] += teacher(x[run], multiply)
+        return x, y

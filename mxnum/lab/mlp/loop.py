@@ -1,0 +1,352 @@
+"""One training loop for everything: it reads top to bottom."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors
+from mxnum.lab import storage
+from mxnum.lab.interruptions import Interruptions
+from mxnum.lab.mlp.config import Experiment, experiment_from, to_dict
+from mxnum.lab.mlp.data import INJECTION, Batches, generator
+from mxnum.lab.mlp.divergence import Watch, is_near_spike
+from mxnum.lab.mlp.machine import CPU, Machine
+from mxnum.lab.mlp.machine import machine as machine_named
+from mxnum.lab.mlp.measure import measurements
+from mxnum.lab.mlp.model import KINDS, Network, Parameters, quantized_product
+from mxnum.lab.mlp.operands import rounded
+from mxnum.recipe import Operand
+
+Array = Any
+_NOISY = {"all": KINDS, "layer_norm": KINDS[:2], "not_layer_norm": KINDS[2:]}
+
+
+@dataclass
+class Run:
+    """The history of one seed."""
+
+    seed: int
+    experiment: Experiment
+    losses: list[float] = field(default_factory=list)
+    #: First step of the divergence, or None.
+    diverged: int | None = None
+    #: Steps at which measurements were made, and the measurements.
+    measured_at: list[int] = field(default_factory=list)
+    measured: dict[str, list[Array]] = field(default_factory=dict)
+    #: The parameters at the end, as `Parameters.run` gives them.
+    parameters: Array = None
+    machine: Machine = CPU
+
+    @property
+    def steps(self) -> int:
+        return len(self.losses)
+
+    def save(self, directory: Path) -> None:
+        """`seed-N.npz` with the numbers, then `seed-N.json` with everything else."""
+        arrays = {f"measured_{name}": np.stack(values) for name, values in self.measured.items()}
+        arrays |= {"losses": np.asarray(self.losses), "measured_at": np.asarray(self.measured_at, np.int64)}
+        storage.write_arrays(directory / f"seed-{self.seed}.npz", arrays)
+        table = {
+            "seed": self.seed,
+            "diverged": self.diverged,
+            "steps": self.steps,
+            "experiment": to_dict(self.experiment),
+        }
+        storage.write_json(
+            directory / f"seed-{self.seed}.json",
+            table | {"environment": storage.environment() | dict(self.machine.about)},
+        )
+
+
+class Training:
+    """Several seeds of one experiment, step by step; everything that a step depends on is in here."""
+
+    def __init__(self, experiment: Experiment, seeds: tuple[int, ...], machine: Machine = CPU):
+        self.experiment, self.machine, self.step = experiment, machine, 0
+        self.runs = [Run(seed, experiment, machine=machine) for seed in seeds]
+        self.network = Network(experiment, seeds, machine)
+        self.batches = Batches(experiment, seeds, machine)
+        self.first = machine.xp.zeros_like(self.network.parameters.flat)
+        self.second = machine.xp.zeros_like(self.network.parameters.flat)
+        self.watch = Watch(len(seeds))
+        self.caps = np.full((2, experiment.layers, len(seeds)), np.inf, np.float32)
+        start = self.network.parameters.w1
+        start *= np.float32(experiment.w1_start)
+        self._store()
+        self.teacher_product = None
+        if experiment.quantized_teacher:
+            self.teacher_product = quantized_product(experiment.precision, experiment.precision.bf16, machine)
+
+    def advance(self, measure: bool = False) -> Array:
+        """One step: batch, loss and gradients, update. The losses come back."""
+        with np.errstate(all="ignore"):  # a run that explodes overflows, and that is a result
+            return self._advance(measure)
+
+    def _advance(self, measure: bool) -> Array:
+        network = self.network
+        x, y = self.batches(self.step, self.teacher_product)
+        if measure:
+            values = measurements(network, x, y, self.step) | self._moments_measured()
+            for index, run in enumerate(self.runs):
+                run.measured_at.append(self.step)
+                for name, value in values.items():
+                    if name not in run.measured:  # NaN for looks of a checkpoint whose program did not measure it
+                        run.measured[name] = [np.full_like(value[index], np.nan)] * (len(run.measured_at) - 1)
+                    run.measured[name].append(value[index])
+        loss = network.loss_and_gradients(x, y, self.step)
+        self._inject()
+        self._update()
+        self.watch.see(self.step, loss)
+        for index, run in enumerate(self.runs):
+            run.losses.append(float(loss[index]))
+            if run.diverged is None and self.watch.first[index] >= 0:
+                run.diverged = int(self.watch.first[index])
+        self.step += 1
+        return loss
+
+    def _moments_measured(self) -> dict[str, Array]:
+        """Of Adam's second moments, the least and the one that a hundredth lies below: small ones make jumps."""
+        if self.experiment.optimizer != "adam":
+            return {}
+        rows = self._each_run(self.second)
+        hundredth = rows.shape[1] // 100
+        least = np.partition(rows, [0, hundredth], axis=1)[:, [0, hundredth]]
+        return {"second_moment_least": least[:, 0], "second_moment_hundredth": least[:, 1]}
+
+    def _inject(self) -> None:
+        """Synthetic zeta in the gradient."""
+        noise, gradients = self.experiment.injection, self.network.gradients
+        if noise is None:
+            return
+        for index, run in enumerate(self.runs):
+            rng = generator(run.seed, INJECTION, self.step)
+            common = rng.standard_normal(dtype=np.float32)
+            for kind in _NOISY[noise.where]:
+                part = getattr(gradients, kind)[:, index]
+                normal = common if noise.common else rng.standard_normal(part.shape, dtype=np.float32)
+                part *= self.machine.to(np.float32(1 + noise.mean) + normal * np.float32(noise.deviation))
+
+    def _update(self) -> None:
+        e, parameters, gradients = self.experiment, self.network.parameters, self.network.gradients
+        if not e.train_gamma:
+            gradients.gamma[...] = 0
+        if not e.train_beta:
+            gradients.beta[...] = 0
+        t, f, kernels = self.step + 1, np.float32, self.machine.kernels
+        for factor, part in self._rates():
+            rate, flat = f(e.rate * factor), (parameters.flat[part], gradients.flat[part], self.first[part])
+            if e.optimizer == "adam":
+                b1, b2 = e.betas
+                kernels.adam(*flat, self.second[part], rate, f(b1), f(b2), f(1 - b1**t), f(1 - b2**t), f(e.epsilon))
+            else:
+                kernels.sgd(*flat, rate, f(e.momentum))
+        self._cap()
+        self._store()
+
+    def _rates(self) -> list[tuple[float, slice]]:
+        """Each part of the parameters that has a rate of its own, with the factor of it."""
+        e, start, parts = self.experiment, 0, []
+        if e.w1_rate == e.beta_rate == 1:
+            return [(1.0, slice(None))]
+        for kind in KINDS:
+            stop = start + getattr(self.network.parameters, kind).size
+            parts.append(({"w1": e.w1_rate, "beta": e.beta_rate}.get(kind, 1.0), slice(start, stop)))
+            start = stop
+        return parts
+
+    def _cap(self) -> None:
+        """Keep the norms of W1 and W2 at most what they were at the step of the cap."""
+        if self.experiment.cap_norms_at is None or self.step < self.experiment.cap_norms_at:
+            return
+        xp, parameters = self.machine.xp, self.network.parameters
+        for cap, weights in zip(self.caps, (parameters.w1, parameters.w2), strict=True):
+            norms = xp.sqrt(xp.square(weights).sum(axis=(-1, -2)))
+            if self.step == self.experiment.cap_norms_at:
+                cap[...] = self.machine.host(norms)
+            limit = self.machine.to(cap)
+            weights *= xp.where(norms > limit, limit / norms, 1)[..., None, None].astype(np.float32)
+
+    def _store(self) -> None:
+        """Round what is stored between steps in another format."""
+        e, network = self.experiment, self.network
+        if e.masters is not None:
+            _rounded_in_place(network.parameters, e.masters, self.machine)
+        if e.moments is not None:
+            kept = network.gradients.flat.copy()
+            for moments in (self.first, self.second):
+                network.gradients.flat[...] = moments
+                _rounded_in_place(network.gradients, e.moments, self.machine)
+                moments[...] = network.gradients.flat
+            network.gradients.flat[...] = kept
+
+    # Checkpoints.
+
+    def state(self) -> dict[str, Array]:
+        """What the next step depends on, one row for each run."""
+        flat = {"parameters": self.network.parameters.flat, "first": self.first, "second": self.second}
+        rows = {name: self._each_run(values) for name, values in flat.items()}
+        rows["caps"] = np.moveaxis(self.caps, -1, 0)
+        return rows | {"least": self.watch.least, "above": self.watch.above, "step": np.int64(self.step)}
+
+    def _each_run(self, flat: Array) -> Array:
+        """A vector that is laid out as the parameters are, one row for each run."""
+        holder = self.network.gradients
+        kept = holder.flat.copy()
+        holder.flat[...] = flat
+        rows = np.stack([holder.run(i) for i in range(len(self.runs))])
+        holder.flat[...] = kept
+        return rows
+
+    def restore(self, state: dict[str, Array]) -> None:
+        """Continue from a `state` of the same seeds, perhaps of another experiment: an intervention."""
+        for index in range(len(self.runs)):
+            self.network.parameters.set_run(index, state["parameters"][index])
+        self.first, self.second = self._moments(state["first"]), self._moments(state["second"])
+        self.caps = np.moveaxis(state["caps"], 0, -1).copy()
+        self.watch.least, self.watch.above = state["least"].copy(), state["above"].copy()
+        self.step = int(state["step"])
+
+    def _moments(self, rows: Array) -> Array:
+        holder = self.network.gradients
+        for index, row in enumerate(rows):
+            holder.set_run(index, row)
+        return holder.flat.copy()
+
+
+def train(
+    experiment: Experiment,
+    seeds: tuple[int, ...],
+    *,
+    measure_every: int = 0,
+    measure_above: float | None = None,
+    checkpoint: Path | None = None,
+    checkpoint_every: int = 500,
+    checkpoint_seconds: float = 120,
+    keep_checkpoint: bool = False,
+    state: dict[str, Array] | None = None,
+    report: Callable[[int, Array, list[Run]], None] | None = None,
+    machine: str = "cpu",
+) -> list[Run]:
+    """Train every seed to `experiment.steps` and return the histories. No run is stopped, whatever its loss does.
+
+    Parameters
+    ----------
+    measure_every
+        Make the `measurements` every so many steps; 0: never.
+    measure_above
+        Make them also at every step after a loss that is more than this times the least of the last 500, of any seed.
+    checkpoint
+        A file to write every `checkpoint_every` steps, after `checkpoint_seconds` and before an interruption, and to
+        continue from if it exists. The trajectory is the same bit for bit. It is deleted at the end, or with
+        `keep_checkpoint` written once more, so that a call with more steps goes on.
+    state
+        Begin from this `Training.state` of the same seeds, perhaps of another experiment; the histories begin there.
+    report
+        Called after each step with the step, the losses and the runs.
+    machine
+        "cpu"; "amx" or "avx512_bf16", a CPU with products in bfloat16; or "cuda", the current GPU, by CuPy. The
+        trajectories differ in their last bits, and so in the end.
+    """
+    training = Training(experiment, _checked(seeds), machine_named(machine))
+    if checkpoint is not None and checkpoint.exists():
+        load(training, checkpoint)
+    elif state is not None:
+        training.restore(state)
+    saved = time.monotonic()
+    with one_blas_thread(), Interruptions() as interruptions:
+        while training.step < experiment.steps:
+            measures = measure_every > 0 and training.step % measure_every == 0
+            if measure_above is not None:
+                measures |= any(is_near_spike(run.losses, measure_above) for run in training.runs)
+            losses = training.advance(measures)
+            if report is not None:
+                report(training.step, losses, training.runs)
+            is_due = training.step % checkpoint_every == 0 or time.monotonic() - saved >= checkpoint_seconds
+            if checkpoint is not None and (is_due or interruptions.waiting):
+                save(training, checkpoint)
+                saved = time.monotonic()
+            interruptions.deliver()
+    for index, run in enumerate(training.runs):
+        run.parameters = training.network.parameters.run(index)
+    if checkpoint is not None and keep_checkpoint:
+        save(training, checkpoint)
+    elif checkpoint is not None:
+        checkpoint.unlink(missing_ok=True)
+    return training.runs
+
+
+def _checked(seeds: Any) -> tuple[int, ...]:
+    errors.require_type(isinstance(seeds, Iterable), "seeds", "a list of integers", seeds)
+    checked = tuple(errors.integer("seeds", seed, 0, (1 << 63) - 1) for seed in seeds)
+    errors.require(bool(checked), "seeds", "a list of at least one integer", checked)
+    return checked
+
+
+def _rounded_in_place(parameters: Parameters, format: str, machine: Machine) -> None:
+    for kind in KINDS:
+        values = getattr(parameters, kind)
+        rows = machine.xp.ascontiguousarray(values).reshape(-1, values.shape[-1])
+        done = rounded(rows, Operand(format), -1, machine.xp.empty_like(rows), kernels=machine.kernels)
+        values[...] = done.reshape(values.shape)
+
+
+def save(training: Training, path: Path) -> None:
+    """Everything that `load` needs: the state and the histories; and what they are of."""
+    about = {"experiment": to_dict(training.experiment), "seeds": [run.seed for run in training.runs]}
+    about |= {"environment": storage.environment() | dict(training.machine.about)}
+    arrays = {f"state_{name}": value for name, value in training.state().items()}
+    arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    arrays["diverged"] = np.array([-1 if run.diverged is None else run.diverged for run in training.runs])
+    for index, run in enumerate(training.runs):
+        arrays[f"losses_{index}"] = np.asarray(run.losses)
+        arrays[f"measured-at_{index}"] = np.asarray(run.measured_at, np.int64)
+        for name, values in run.measured.items():
+            arrays[f"measured_{index}_{name}"] = np.stack(values)
+    storage.write_arrays(path, arrays, compressed=False)
+
+
+def load(training: Training, path: Path) -> None:
+    """Continue a training that was just made with the same experiment (but for its steps) and seeds."""
+    arrays = storage.read_arrays(path)
+    experiment, about = origin(arrays)
+    same = about.get("seeds") == [run.seed for run in training.runs]
+    if experiment is not None and not (same and experiment.but(steps=training.experiment.steps) == training.experiment):
+        raise ValueError(
+            f"The checkpoint {str(path)!r} was made with another configuration or other seeds; remove it, rename the "
+            "arm, or use another folder."
+        )
+    for index, run in enumerate(training.runs):
+        run.losses, run.measured_at, run.diverged, run.measured = history(arrays, index)
+    training.watch.first = np.array([-1 if run.diverged is None else run.diverged for run in training.runs])
+    training.restore({name[6:]: value for name, value in arrays.items() if name.startswith("state_")})
+
+
+def origin(arrays: dict[str, Array]) -> tuple[Experiment | None, dict[str, Any]]:
+    """The experiment of a checkpoint, and its seeds and environment; those of version 0.1 do not say."""
+    if "about" not in arrays:
+        return None, {}
+    about: dict[str, Any] = json.loads(arrays["about"].tobytes())
+    return experiment_from(about.pop("experiment")), about
+
+
+def history(arrays: dict[str, Array], index: int) -> tuple[list[float], list[int], int | None, dict[str, list[Array]]]:
+    """Of a run of a checkpoint: losses, steps that were measured, first step of a divergence, measurements."""
+    prefix, diverged = f"measured_{index}_", int(arrays["diverged"][index])
+    measured = {name[len(prefix) :]: list(arrays[name]) for name in arrays if name.startswith(prefix)}
+    at, losses = arrays[f"measured-at_{index}"].tolist(), arrays[f"losses_{index}"].tolist()
+    return losses, at, None if diverged < 0 else diverged, measured
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """BLAS on one thread while the context lasts, so that its sums do not depend on the number of threads."""
+    threadpoolctl = errors.package("threadpoolctl", "experiments")
+    limits: AbstractContextManager[Any] = threadpoolctl.threadpool_limits(1, user_api="blas")
+    return limits

@@ -1,0 +1,266 @@
+"""The student: a residual MLP with layer norm, its forward pass, and its backward pass written out by hand.
+
+h_k = W1_k LN(A_{k-1});   A_k = A_{k-1} + W2_k phi(h_k) + c_k
+
+Several runs with different seeds are computed together; see `kernels`. Parameters of one kind lie in one array of shape
+(layers, runs, ...), and all of them in one flat vector, so that an optimizer step is one loop.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mxnum.lab.mlp.config import Experiment
+from mxnum.lab.mlp.data import INITIALIZATION, apply_activation, generator
+from mxnum.lab.mlp.machine import CPU, Machine
+from mxnum.lab.mlp.operands import Buffers, affine, is_repeatable, rounded
+from mxnum.recipe import FLOAT32, Operand, Recipe
+
+Array = Any
+KINDS = ("gamma", "beta", "bias", "w1", "w2")
+_EPSILON = np.float32(1e-5)
+
+
+class Parameters:
+    """One flat float32 vector and its views, one for each kind of parameter."""
+
+    def __init__(self, experiment: Experiment, runs: int, machine: Machine = CPU):
+        e, self.machine = experiment, machine
+        sizes: dict[str, tuple[int, ...]]
+        sizes = {"gamma": (e.width,), "beta": (e.width,), "bias": (e.width,)}
+        sizes |= {"w1": (e.inner, e.width), "w2": (e.width, e.hidden)}
+        self.shapes = {kind: (e.layers, runs, *sizes[kind]) for kind in KINDS}
+        self.flat = machine.xp.zeros(sum(math.prod(shape) for shape in self.shapes.values()), np.float32)
+        #: The views of each kind, layer by layer.
+        self.by_layer: dict[str, list[Array]] = {}
+        self._make_views()
+
+    def _make_views(self) -> None:
+        start = 0
+        for kind, shape in self.shapes.items():
+            stop = start + math.prod(shape)
+            setattr(self, kind, self.flat[start:stop].reshape(shape))
+            self.by_layer[kind] = list(getattr(self, kind))
+            start = stop
+
+    gamma: Array
+    beta: Array
+    bias: Array
+    w1: Array
+    w2: Array
+
+    def run(self, index: int) -> Array:
+        """A copy of one run's parameters as a vector of numpy, kind after kind."""
+        return np.concatenate([self.machine.host(getattr(self, kind)[:, index]).ravel() for kind in KINDS])
+
+    def set_run(self, index: int, vector: Array) -> None:
+        """The inverse of `run`."""
+        start = 0
+        for kind in KINDS:
+            part = getattr(self, kind)[:, index]
+            part[...] = self.machine.to(vector[start : start + part.size].reshape(part.shape))
+            start += part.size
+
+
+def initial_parameters(experiment: Experiment, seeds: tuple[int, ...]) -> Parameters:
+    """As PyTorch's defaults: uniform in +-1/sqrt(fan in), biases too; or Xavier normal of gain 0.5 with zero biases."""
+    parameters = Parameters(experiment, len(seeds))
+    for run, seed in enumerate(seeds):
+        rng = generator(seed, INITIALIZATION)
+        for layer in range(experiment.layers):
+            low, high = experiment.gamma_start or (1.0, 1.0)
+            parameters.gamma[layer, run] = rng.uniform(low, high, experiment.width) if low < high else low
+            for weight in (parameters.w1[layer, run], parameters.w2[layer, run]):
+                rows, columns = weight.shape
+                if experiment.initialization == "uniform":
+                    weight[...] = rng.uniform(-1 / math.sqrt(columns), 1 / math.sqrt(columns), weight.shape)
+                else:
+                    weight[...] = rng.standard_normal(weight.shape) * 0.5 * math.sqrt(2 / (rows + columns))
+            if experiment.initialization == "uniform":
+                bound = 1 / math.sqrt(experiment.hidden)
+                parameters.bias[layer, run] = rng.uniform(-bound, bound, experiment.width)
+    return parameters
+
+
+@dataclass
+class _Layer:
+    """What the backward pass needs of a layer."""
+
+    normalized: Array
+    inverse_deviation: Array
+    z: Array
+    u: Array
+    slope: Array
+    h: Array
+
+
+class Network:
+    """The student of several runs."""
+
+    def __init__(self, experiment: Experiment, seeds: tuple[int, ...], machine: Machine = CPU):
+        self.experiment, self.seeds, self.machine = experiment, seeds, machine
+        self.parameters = Parameters(experiment, len(seeds), machine)
+        self.parameters.flat[...] = machine.to(initial_parameters(experiment, seeds).flat)
+        self.gradients = Parameters(experiment, len(seeds), machine)
+        self.buffers = Buffers(machine)
+
+    def loss_and_gradients(self, x: Array, y: Array, step: int, precision: Recipe | None = None) -> Array:
+        """The mean squared error of each run; writes `self.gradients`."""
+        e, p = self.experiment, self.experiment.precision if precision is None else precision
+        bf16, is_bf16, make = p.bf16, p.vector == "bfloat16", self.buffers.get_like
+        xp, kernels = self.machine.xp, self.machine.kernels
+        runs, samples = x.shape[:2]
+        wide, hidden = (runs, samples, e.inner), (runs, samples, e.hidden)
+
+        def quantized(tensor: Array, operand: Operand, axis: int, name: str, layer: int = 0) -> Array:
+            place = "quantized", _PLACES[name] if tensor.ndim == 3 else name
+            if is_repeatable(operand):
+                return self.buffers.quantized((name, layer), place, tensor, operand, axis)
+            stream, out = step << 16 | layer << 8 | _STREAMS[name], make(place, tensor.shape)
+            return rounded(
+                tensor, operand, axis, out, seeds=self.seeds, stream=stream, already_bf16=is_bf16, kernels=kernels
+            )
+
+        def turned(tensor: Array, operand: Operand, name: str, layer: int = 0) -> Array:
+            """Quantized along the axis before the last, and transposed: a view, which BLAS takes as it is."""
+            return quantized(tensor, operand, -2, name, layer).swapaxes(-1, -2)
+
+        def of_layers(kind: str, operand: Operand, axis: int, name: str) -> Callable[[int], Array]:
+            """Weights, quantized when they are used, and in the cache then; random bits count through all layers."""
+            if is_repeatable(operand):
+                return lambda k: quantized(weights.by_layer[kind][k], operand, axis, name, k)
+            whole: Array = quantized(getattr(weights, kind), operand, axis, name)
+            return lambda k: whole[k]
+
+        # The parameters as they are used at this step.
+        weights = self.parameters
+        if is_bf16:
+            weights = self._rounded_parameters(bf16)
+        gamma = self._affine("gamma", p.gamma, step, 0)
+        beta = self._affine("beta", p.beta, step, 1)
+        w1, w2 = of_layers("w1", p.weights, -1, "w1"), of_layers("w2", p.weights, -1, "w2")
+
+        forward = self.machine.product(p.activations, p.weights, bf16=bf16)
+        of_weights = self.machine.product(p.of_weight_gradient, p.activations_backward, bf16=bf16)
+        of_inputs = self.machine.product(p.gradients, p.weights_backward, bf16=bf16)
+
+        # Forward.
+        stream = make("stream", x.shape)
+        stream[...] = x
+        saved = []
+        for k in range(e.layers):
+            layer = _Layer(
+                make(("normalized", k), x.shape),
+                make(("inverse", k), (runs, samples)),
+                make(("z", k), x.shape),
+                make(("u", k), wide),
+                make(("slope", k), hidden),
+                make(("h", k), hidden),
+            )
+            saved.append(layer)
+            if e.layer_norm:
+                kernels.layer_norm(
+                    stream, gamma[k], beta[k], layer.normalized, layer.inverse_deviation, layer.z, _EPSILON, bf16
+                )
+            else:
+                kernels.round_bf16(stream.reshape(-1).view(np.int32), layer.z.reshape(-1).view(np.int32), bf16)
+            forward(quantized(layer.z, p.activations, -1, "z", k), w1(k).swapaxes(-1, -2), layer.u)
+            apply_activation(e, layer.u, layer.slope, layer.h, bf16 if p.round_activation else 0, kernels)
+            product = make("product", x.shape)
+            forward(quantized(layer.h, p.activations, -1, "h", k), w2(k).swapaxes(-1, -2), product)
+            kernels.add_rounded_bias(product, weights.bias[k], stream, bf16)
+        self.saved = saved
+
+        # Backward.
+        loss = xp.empty(runs)
+        d_stream, g = make("d_stream", x.shape), self.gradients
+        kernels.residual_gradient(stream, y, loss, d_stream)
+        w1, w2 = (of_layers(kind, p.weights_backward, -2, f"{kind} backward") for kind in ("w1", "w2"))
+        d_out, dh, du = make("d_out", x.shape), make("dh", hidden), make("du", wide)
+        for k in reversed(range(e.layers)):
+            layer = saved[k]
+            kernels.round_and_sum(d_stream, d_out, g.bias[k], bf16)
+            h = turned(layer.h, p.activations_backward, "h along batch", k)
+            across = turned(d_out, p.of_weight_gradient, "d_out along batch", k)
+            along = quantized(d_out, p.gradients, -1, "d_out", k)
+            of_weights(across, h.swapaxes(-1, -2), g.w2[k])
+            of_inputs(along, w2(k), dh)
+            self._activation_backward(layer, dh, du, bf16)
+            z = turned(layer.z, p.activations_backward, "z along batch", k)
+            across = turned(du, p.of_weight_gradient, "du along batch", k)
+            along = quantized(du, p.gradients, -1, "du", k)
+            of_weights(across, z.swapaxes(-1, -2), g.w1[k])
+            dz = make("dz", x.shape)
+            of_inputs(along, w1(k), dz)
+            if e.layer_norm:
+                kernels.layer_norm_backward(
+                    dz, layer.normalized, layer.inverse_deviation, gamma[k], g.gamma[k], g.beta[k], d_stream, bf16
+                )
+            else:
+                kernels.round_bf16(dz.reshape(-1).view(np.int32), d_out.reshape(-1).view(np.int32), bf16)
+                d_stream += d_out
+        if is_bf16:
+            flat = g.flat.view(np.int32)
+            kernels.round_in_place(flat, bf16)
+        return self.machine.host(loss)
+
+    def _affine(self, kind: str, operand: Operand, step: int, tensor: int) -> Array:
+        parameter = getattr(self.parameters, kind)
+        if is_repeatable(operand):
+            return self.buffers.quantized(kind, ("quantized", kind), parameter, operand, -1)
+        return affine(parameter, operand, self.seeds, step, tensor, self.machine.kernels)
+
+    def _activation_backward(self, layer: _Layer, dh: Array, du: Array, bf16: int) -> None:
+        e, kernels = self.experiment, self.machine.kernels
+        if e.activation == "relu":
+            kernels.relu_backward(layer.u.reshape(-1), dh.reshape(-1), du.reshape(-1), bf16)
+        elif e.activation == "gelu":
+            kernels.scaled_backward(layer.slope.reshape(-1), dh.reshape(-1), du.reshape(-1), bf16)
+        else:
+            rows = (-1, e.hidden)
+            kernels.swiglu_backward(
+                layer.u.reshape(-1, e.inner), layer.slope.reshape(rows), dh.reshape(rows), du.reshape(-1, e.inner), bf16
+            )
+
+    def _rounded_parameters(self, bf16: int) -> Parameters:
+        key = "rounded parameters"
+        if key not in self.buffers:
+            self.buffers[key] = Parameters(self.experiment, len(self.seeds), self.machine)
+        copy: Parameters = self.buffers[key]
+        self.machine.kernels.round_bf16(self.parameters.flat.view(np.int32), copy.flat.view(np.int32), bf16)
+        return copy
+
+
+_STREAMS = {
+    name: index
+    for index, name in enumerate(
+        ("w1", "w2", "z", "h", "w1 backward", "w2 backward", "d_out along batch", "h along batch", "d_out")
+        + ("du along batch", "z along batch", "du"),
+        start=2,
+    )
+}
+#: Operands of a layer are used once and then forgotten: left and right ones share memory, which stays in the cache.
+_PLACES = dict.fromkeys(("z", "h", "d_out along batch", "du along batch"), "left")
+_PLACES |= dict.fromkeys(("d_out", "du"), "left of the second")
+_PLACES |= dict.fromkeys(("h along batch", "z along batch", "w1", "w2", "w1 backward", "w2 backward"), "right")
+
+
+def quantized_product(precision: Recipe, bf16: int, machine: Machine = CPU) -> Any:
+    """x W^T with both operands quantized as in the student's forward pass: for a teacher that is quantized too."""
+
+    times = machine.product(precision.activations, precision.weights, bf16=bf16)
+
+    def multiply(x: Array, weight: Array) -> Array:
+        left = rounded(x, precision.activations, -1, machine.xp.empty_like(x), kernels=machine.kernels)
+        right = rounded(weight, precision.weights, -1, machine.xp.empty_like(weight), kernels=machine.kernels)
+        product = machine.xp.empty((len(left), len(right)), np.float32)
+        times(left, right.T, product)
+        machine.kernels.round_in_place(product.reshape(-1).view(np.int32), bf16)
+        return product
+
+    return None if precision.weights == precision.activations == FLOAT32 else multiply

@@ -1,0 +1,159 @@
+"""The preconditioned sharpness of a training, by Lanczos, and the mode that has it.
+
+With P = diag(sqrt(second moment, corrected) + epsilon) it is the largest eigenvalue of P^-1/2 H P^-1/2, H the Hessian
+of the loss of a batch in float32; times the rate, Adam's limit for it is 38 (`mxnum.lab.theory.stability_limit`).
+Products with H are differences of gradients. All runs of a stack are measured at once; nothing of the training is
+changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mxnum.lab import storage
+from mxnum.lab.mlp.config import Experiment, Injection, to_dict
+from mxnum.lab.mlp.loop import Training, one_blas_thread
+from mxnum.lab.mlp.model import KINDS
+from mxnum.lab.studies.excursions import excursions
+from mxnum.lab.theory import inverse_participation
+from mxnum.recipe import BFLOAT16, Operand, Recipe
+
+Array = Any
+#: Iterations; and the length of a difference, relative to the preconditioned parameters.
+ITERATIONS, LENGTH = 16, 1e-3
+
+
+@dataclass(frozen=True)
+class Sharpness:
+    """Of each run: the largest eigenvalue times the rate, and the inverse participation ratio of its mode."""
+
+    rate_times_curvature: Array
+    participation: Array
+    #: The share of the mode that lies in each kind of parameter, as the sum of its squares.
+    shares: dict[str, Array]
+
+
+def sharpness(training: Training, iterations: int = ITERATIONS) -> Sharpness:
+    """At the parameters and moments of a training with Adam, on the batch of its step."""
+    e, network = training.experiment, training.network
+    x, y = training.batches(training.step, training.teacher_product)
+    kept, gradients = network.parameters.flat.copy(), network.gradients.flat.copy()
+    here = _rows(network.parameters, len(training.runs))
+    root = np.sqrt(np.sqrt(_moments(training) / (1 - e.betas[1] ** max(training.step, 1))) + e.epsilon)
+    learnt = _learnt(training)
+    scales = np.array([float(np.linalg.norm(row)) for row in here * root]) * LENGTH
+
+    def product(v: Array) -> Array:
+        """P^-1/2 H P^-1/2 v for each run, by a central difference; frozen parameters have no row and no column in H."""
+        moved = []
+        for sign in (1, -1):
+            for index, row in enumerate(here + sign * scales[:, None] * learnt * v / root):
+                network.parameters.set_run(index, row.astype(np.float32))
+            network.loss_and_gradients(x, y, training.step, Recipe())
+            moved.append(_rows(network.gradients, len(training.runs)))
+        difference: Array = learnt * (moved[0] - moved[1]) / (2 * scales[:, None]) / root
+        return difference
+
+    try:
+        values, modes = lanczos(product, here.shape, iterations)
+    finally:
+        network.parameters.flat[...], network.gradients.flat[...] = kept, gradients
+    shares, at = {}, 0
+    for kind in KINDS:
+        size = getattr(network.parameters, kind)[:, 0].size
+        shares[kind] = np.square(modes[:, at : at + size]).sum(axis=-1)
+        at += size
+    return Sharpness(e.rate * values, inverse_participation(modes), shares)
+
+
+#: What is followed, by name, in the small setting.
+FOLLOWED = ("FP32", "LN E2M1", "LN frozen", "zeta 0.5", "FP32, rate 0.006")
+
+
+def followed() -> dict[str, Experiment]:
+    """The arms whose sharpness is measured."""
+    base = Experiment(width=32, batch=64, rate=0.024)
+    e2m1, frozen = Operand("mxfp4_e2m1"), Recipe(gamma=BFLOAT16, beta=BFLOAT16, vector="bfloat16")
+    arms = (
+        base,
+        base.but(gamma=e2m1, beta=e2m1, vector="bfloat16"),
+        base.but(precision=frozen, train_gamma=False, train_beta=False),
+        base.but(injection=Injection(deviation=0.5)),
+        base.but(rate=0.006),
+    )
+    return dict(zip(FOLLOWED, arms, strict=True))
+
+
+def follow(
+    arms: Mapping[str, Experiment], seeds: tuple[int, ...], every: int = 100, say: Callable[[str], None] = print
+) -> dict[str, Any]:
+    """Each arm's sharpness at every so many steps, beside its losses: a table for JSON."""
+    table: dict[str, Any] = {"seeds": list(seeds), "every": every, "arms": {}}
+    for name, experiment in arms.items():
+        training, looks = Training(experiment, seeds), []
+        with one_blas_thread():
+            while training.step < experiment.steps:
+                if training.step and training.step % every == 0:
+                    looks.append(sharpness(training))
+                training.advance()
+        runs = []
+        for index, run in enumerate(training.runs):
+            spans = [[e.start, e.end] for e in excursions(run.losses)]
+            values = {
+                "sharpness": [look.rate_times_curvature[index] for look in looks],
+                "participation": [look.participation[index] for look in looks],
+                "w1": [look.shares["w1"][index] for look in looks],
+                "loss": [np.median(run.losses[at : at + every]) for at in range(every, experiment.steps, every)],
+            }
+            runs.append({"seed": run.seed, "excursions": spans} | {key: _short(v) for key, v in values.items()})
+        table["arms"][name] = {"experiment": to_dict(experiment), "runs": runs}
+        say(f"{name}: {len(runs)} runs")
+    return table | {"environment": storage.environment()}
+
+
+def _short(values: list[Any]) -> list[float | None]:
+    return [float(f"{float(v):.4g}") if np.isfinite(v) else None for v in values]
+
+
+def lanczos(product: Any, shape: tuple[int, int], iterations: int, seed: int = 0) -> tuple[Array, Array]:
+    """The largest eigenvalue, and its vector, of each of several symmetric operators that are applied together.
+
+    With full reorthogonalization: a few dozen vectors at most are kept.
+    """
+    iterations = min(iterations, shape[1])
+    start = np.random.default_rng(seed).standard_normal(shape)
+    basis = [start / np.linalg.norm(start, axis=-1, keepdims=True)]
+    matrix = np.zeros((shape[0], iterations, iterations))
+    for k in range(iterations):
+        w = product(basis[k])
+        matrix[:, k, k] = np.sum(w * basis[k], axis=-1)
+        for _ in range(2):
+            for v in basis:
+                w = w - np.sum(w * v, axis=-1, keepdims=True) * v
+        size = np.linalg.norm(w, axis=-1)
+        if k + 1 < iterations:
+            matrix[:, k, k + 1] = matrix[:, k + 1, k] = size
+            basis.append(w / np.where(size > 0, size, 1)[:, None])
+    values, vectors = np.linalg.eigh(matrix)
+    modes = np.einsum("rk,krn->rn", vectors[:, :, -1], np.array(basis))
+    return values[:, -1], modes
+
+
+def _rows(parameters: Any, runs: int) -> Array:
+    return np.stack([parameters.run(index) for index in range(runs)]).astype(np.float64)
+
+
+def _moments(training: Training) -> Array:
+    return training.state()["second"].astype(np.float64)
+
+
+def _learnt(training: Training) -> Array:
+    """1 for each parameter that learns, 0 for each that is frozen."""
+    e, parameters = training.experiment, training.network.parameters
+    frozen = {"gamma": not e.train_gamma, "beta": not e.train_beta}
+    parts = [np.full(getattr(parameters, kind)[:, 0].size, not frozen.get(kind, False), np.float64) for kind in KINDS]
+    return np.concatenate(parts)

@@ -1,0 +1,209 @@
+"""Critical rates: of gradient descent under synthetic zeta, by bisection (B2); of every format, from a study (B6)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from mxnum.lab import storage
+from mxnum.lab.mlp.config import Experiment, Injection, to_dict
+from mxnum.lab.mlp.loop import train
+from mxnum.lab.studies import report
+from mxnum.lab.studies.inference import mean_interval, wilson
+from mxnum.lab.theory import stability_limit
+from mxnum.output.text_table import markdown_table
+
+
+def predicted_ratio(mean: float, deviation: float) -> float:
+    """The limit of SGD on a quadratic under zeta, relative to none; see `mxnum.lab.theory.stability_limit`.
+
+    >>> predicted_ratio(0, 0), predicted_ratio(-0.5, 0), predicted_ratio(0, 1)
+    (1.0, 2.0, 0.5)
+    """
+    return float(stability_limit(mean, deviation**2) / stability_limit())
+
+
+def critical_rate(
+    experiment: Experiment, seeds: tuple[int, ...], low: float, high: float, *, tolerance: float = 0.02
+) -> dict[int, tuple[float, float]]:
+    """For each seed an interval of rates: stable at the first, diverged within `experiment.steps` at the second.
+
+    Bisection on the logarithm, down to a relative width of `tolerance`; `low` must be stable and `high` not.
+    """
+    limits = {}
+    for seed in seeds:
+        stable, unstable = low, high
+        if diverges(experiment.but(rate=low), seed) or not diverges(experiment.but(rate=high), seed):
+            raise ValueError(
+                f"Arguments 'low' and 'high' must enclose the limit of seed {seed}, not {low!r} and {high!r}."
+            )
+        while unstable / stable > 1 + tolerance:
+            middle = math.sqrt(stable * unstable)
+            if diverges(experiment.but(rate=middle), seed):
+                unstable = middle
+            else:
+                stable = middle
+        limits[seed] = (stable, unstable)
+    return limits
+
+
+def diverges(experiment: Experiment, seed: int) -> bool:
+    """Whether this run diverges within its steps."""
+    return train(experiment, (seed,))[0].diverged is not None
+
+
+#: A small network and the conditions under which its limit is measured; fixed before the seeds were drawn.
+NETWORK = Experiment(width=32, layers=2, batch=64, optimizer="sgd", steps=300)
+BOUNDS = (0.5, 500.0)
+CONDITIONS = (
+    Injection(-0.5, 0),
+    Injection(0.5, 0),
+    Injection(0, 0.5, common=True),
+    Injection(0, 1, common=True),
+    Injection(-0.5, 0.5, common=True),
+    Injection(0, 0.5),
+    Injection(0, 1),
+)
+
+
+def sgd_limits(
+    seeds: tuple[int, ...],
+    experiment: Experiment = NETWORK,
+    conditions: Iterable[Injection] = CONDITIONS,
+    say: Callable[[str], None] = print,
+    kept: Path | None = None,
+) -> dict[str, Any]:
+    """The limit under each injection relative to that without, seed by seed, beside the prediction of the quadratic.
+
+    What is found is kept in that file at once, and what is found there is not looked for again.
+    """
+    known = _Kept(kept)
+    plain = known.limits(experiment, seeds)
+    say(f"no injection: {', '.join(f'{low:.3g}' for low, _ in plain.values())}")
+    rows = []
+    for injection in conditions:
+        limits = known.limits(experiment.but(injection=injection), seeds)
+        ratios = [math.sqrt(math.prod(limits[s]) / math.prod(plain[s])) for s in seeds]
+        predicted = predicted_ratio(injection.mean, injection.deviation)
+        rows.append(to_dict(injection) | {"ratios": ratios, "predicted": predicted})
+        say(f"{describe(rows[-1])}: {', '.join(f'{r:.3f}' for r in ratios)}; predicted {predicted:.3f}")
+    limits_without = {str(seed): limit for seed, limit in plain.items()}
+    table = {"experiment": to_dict(experiment), "seeds": list(seeds), "without": limits_without, "rows": rows}
+    return table | {"environment": storage.environment()}
+
+
+class _Kept:
+    """Limits of an interrupted `sgd_limits`, in a file if one is given: those that the same libraries found here."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path, self.environment = path, storage.environment()
+        self.found: dict[str, list[float]] = {}
+        if path is not None and path.exists():
+            before = storage.read_json(path)
+            if before["environment"] == self.environment:
+                self.found = before["limits"]
+
+    def limits(self, experiment: Experiment, seeds: tuple[int, ...]) -> dict[int, tuple[float, float]]:
+        """As `critical_rate` between `BOUNDS`."""
+        found = {}
+        for seed in seeds:
+            asked = json.dumps([to_dict(experiment), seed], sort_keys=True)
+            if asked not in self.found:
+                self.found[asked] = list(critical_rate(experiment, (seed,), *BOUNDS)[seed])
+                if self.path is not None:
+                    storage.write_json(self.path, {"environment": self.environment, "limits": self.found})
+            stable, unstable = self.found[asked]
+            found[seed] = stable, unstable
+        return found
+
+
+def write_sgd_limits(
+    path: Path,
+    seeds: tuple[int, ...],
+    experiment: Experiment = NETWORK,
+    conditions: Iterable[Injection] = CONDITIONS,
+    say: Callable[[str], None] = print,
+) -> None:
+    """What `sgd_limits` gives, in a file. Interrupted, the same call continues."""
+    kept = path.with_suffix(".partial.json")
+    storage.write_json(path, sgd_limits(seeds, experiment, conditions, say, kept))
+    kept.unlink(missing_ok=True)
+
+
+def describe(row: Mapping[str, Any]) -> str:
+    """A condition in words."""
+    kind = "" if not row["deviation"] else ", common to all elements" if row["common"] else ", drawn for each element"
+    return f"mean {row['mean']:g}, deviation {row['deviation']:g}{kind}"
+
+
+def rate_of(arm: str) -> tuple[str, float]:
+    """What an arm of the study `critical-rate` is, and its rate.
+
+    >>> rate_of("E2M1 even, rate 0.024")
+    ('E2M1 even', 0.024)
+    """
+    kind, _, rate = arm.rpartition(", rate ")
+    return kind, float(rate)
+
+
+def curve(table: dict[str, Any]) -> dict[str, list[tuple[float, int, int]]]:
+    """Of each kind: rate, runs with an excursion, runs; rates in rising order."""
+    found: dict[str, list[tuple[float, int, int]]] = {}
+    for name in sorted(table["arms"], key=lambda arm: rate_of(arm)[1]):
+        kind, rate = rate_of(name)
+        arm = report.arm_of(table, name)
+        found.setdefault(kind, []).append((rate, arm.events, arm.runs))
+    return found
+
+
+def shift(table: dict[str, Any], kind: str, control: str = "FP32") -> tuple[float, float, float] | None:
+    """The critical rate of a kind over that of the control, with 95 % limits: seed by seed, at rates both were run at.
+
+    The critical rate of a seed is the lowest rate at which it has an excursion; where it never did, the next rate that
+    would have been tried. A ratio is then a bound, and the mean of the logarithms lies nearer to one than the truth.
+    """
+    rates = sorted(set.intersection(*({r for r, _, _ in curve(table).get(k, [])} for k in (kind, control))))
+    if len(rates) < 2:
+        return None
+    beyond = math.log(rates[-1]) + (math.log(rates[-1]) - math.log(rates[0])) / (len(rates) - 1)
+    lowest: dict[str, dict[int, float]] = {kind: {}, control: {}}
+    for which, seeds in lowest.items():
+        for rate in reversed(rates):
+            for run in report.courses(table, f"{which}, rate {rate:g}"):
+                before = seeds.get(run.seed, beyond)
+                seeds[run.seed] = before if run.first is None else math.log(rate)
+    both = lowest[kind].keys() & lowest[control].keys()
+    limits = mean_interval([lowest[kind][seed] - lowest[control][seed] for seed in sorted(both)])
+    return None if limits is None else (math.exp(limits[0]), math.exp(limits[1]), math.exp(limits[2]))
+
+
+def markdown(table: dict[str, Any], control: str = "FP32") -> str:
+    """Runs with an excursion at each rate, and the shift of the critical rate."""
+    found = curve(table)
+    rates = sorted({rate for points in found.values() for rate, _, _ in points})
+    lines = []
+    for kind, points in found.items():
+        at = {rate: f"{events} of {runs}" for rate, events, runs in points}
+        limits = None if kind == control else shift(table, kind, control)
+        last = "" if limits is None else "{:.2f} ({:.2f} to {:.2f})".format(*limits)
+        lines.append([kind, *(at.get(rate, "-") for rate in rates), last])
+    return markdown_table(["", *(f"{rate:g}" for rate in rates), f"critical rate over {control}'s"], lines)
+
+
+def figure(table: dict[str, Any], axes: Any) -> Any:
+    """The share with an excursion against the rate, with Wilson's 95 % limits, on matplotlib axes."""
+    for index, (kind, points) in enumerate(curve(table).items()):
+        rates = [rate * (1 + 0.01 * index) for rate, _, _ in points]  # beside each other
+        shares = [events / runs for _, events, runs in points]
+        limits = [wilson(events, runs) for _, events, runs in points]
+        reach = [[s - low for s, (low, _) in zip(shares, limits, strict=True)]]
+        reach += [[high - s for s, (_, high) in zip(shares, limits, strict=True)]]
+        axes.errorbar(
+            rates, shares, yerr=[[max(v, 0.0) for v in side] for side in reach], marker=".", lw=0.8, label=kind
+        )
+    axes.set(xlabel="rate", ylabel="share with an excursion", xscale="log")
+    axes.legend(fontsize=7)
+    return axes

@@ -1,0 +1,259 @@
+"""The statistics of every study: arms share their seeds, so that runs are compared in pairs.
+
+Tests are exact: under the hypothesis that two arms do not differ, the outcomes of a seed may be exchanged between them,
+and no p-value is below what the number of seeds can give. Limits of a mean are Student's, with n - 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors
+from mxnum.lab.studies.survival import Arm, scipy_stats
+
+#: Of sums of floats two count as equal that differ by less than this share of the largest.
+_TIE = 1e-9
+#: The most values whose signs are flipped one by one: two halves of these are listed.
+_MOST = 44
+#: Random permutations for a rank correlation of more than eight points, and their seed.
+_DRAWS, _SEED = 99_999, 20260101
+
+
+def sign_flip(values: Sequence[float]) -> float:
+    """Two-sided p-value of the exact sign-flip test that the values are symmetric about zero.
+
+    All 2^n choices of the signs are counted, by the sorted sums of two halves. Zeros say nothing and are left out.
+
+    >>> sign_flip([1.0, 2.0, 3.0]), sign_flip([])
+    (0.25, 1.0)
+    """
+    kept = np.array([abs(v) for v in values if v], np.float64)
+    if len(kept) == 0:
+        return 1.0
+    errors.require(len(kept) <= _MOST, "values", f"at most {_MOST} numbers other than 0", len(kept))
+    total = abs(math.fsum(v for v in values if v))
+    left, right = (_sums(half) for half in np.array_split(kept, 2))
+    least = total - _TIE * float(kept.sum())
+    right.sort()
+    below = np.searchsorted(right, least - left, side="left")
+    return min(1.0, 2 * float((len(right) - below).sum()) / 2.0 ** len(kept)) if least > 0 else 1.0
+
+
+def _sums(values: Any) -> Any:
+    sums = np.zeros(1)
+    for value in values:
+        sums = np.concatenate([sums + value, sums - value])
+    return sums
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One arm against another on the same seeds."""
+
+    #: Exact, two-sided; None where no pair of runs differs.
+    p: float | None
+    #: Seeds in both arms, and the least p-value that they could have given.
+    seeds: int
+    #: Events of the first arm less those expected if the arms do not differ: the log-rank statistic.
+    score: float
+    #: Pairs of runs in which the first arm's event came first, and the other's.
+    sooner: int
+    later: int
+    #: The hazard ratio with its limits; None where too few events are there to tell.
+    ratio: tuple[float, float, float] | None = None
+    #: p after Holm's correction for the tests that belong together, if that was made.
+    corrected_p: float | None = None
+
+    @property
+    def least_p(self) -> float:
+        return 2.0 ** (1 - self.seeds)
+
+    @property
+    def comes_sooner(self) -> bool:
+        return self.score > 0
+
+    def __str__(self) -> str:
+        words = f"sooner in {self.sooner} and later in {self.later} pairs"
+        words += "" if self.p is None else f", exact p {self.p:.2g}"
+        return words + ("" if self.corrected_p is None else f", {self.corrected_p:.2g} after Holm")
+
+
+def compare(strata: Iterable[tuple[Arm, Arm]], *, with_ratio: bool = True) -> Comparison:
+    """The log-rank test stratified by condition, as by rate, exact by exchanging the two runs of a seed.
+
+    A stratum is a pair of arms under one condition. Its log-rank statistic is the sum of the scores of the first arm's
+    runs, where a score is the number of events (0 or 1) less those expected by then. Exchanging the runs of a seed
+    leaves the scores as they are, so that the statistic changes by signs alone; those of a seed go together in all
+    strata.
+    """
+    pairs = list(strata)
+    by_seed: dict[int, float] = {}
+    sooner = later = 0
+    for a, b in pairs:
+        ours, theirs = a.by_seed(), b.by_seed()
+        both = sorted(ours.keys() & theirs.keys())
+        scores = log_rank_scores([ours[s] for s in both] + [theirs[s] for s in both])
+        for index, seed in enumerate(both):
+            first = _first(ours[seed], theirs[seed])
+            sooner, later = sooner + (first > 0), later + (first < 0)
+            by_seed[seed] = by_seed.get(seed, 0.0) + (scores[index] - scores[len(both) + index]) / 2
+    score = math.fsum(by_seed.values())
+    p = sign_flip(list(by_seed.values())) if sooner + later else None
+    return Comparison(p, len(by_seed), score, sooner, later, hazard_ratio(pairs) if with_ratio else None)
+
+
+def power(stored: tuple[Arm, Arm], pairs: int, level: float, draws: int = 2000, seed: int = _SEED) -> float:
+    """Return how often `pairs` pairs drawn from two stored arms show the first sooner, by the exact test at `level`.
+
+    Pairs of runs of one seed are drawn with replacement, so that shares, times and their dependence are those stored.
+    """
+    ours, theirs = (arm.by_seed() for arm in stored)
+    seeds, generator, shown = sorted(ours.keys() & theirs.keys()), np.random.default_rng(seed), 0
+    for _ in range(draws):
+        drawn = generator.choice(seeds, pairs)
+        sample = [
+            Arm(arm.name, tuple(runs[s][0] for s in drawn), tuple(runs[s][1] for s in drawn), tuple(range(pairs)))
+            for arm, runs in zip(stored, (ours, theirs), strict=True)
+        ]
+        found = compare([(sample[0], sample[1])], with_ratio=False)
+        shown += found.p is not None and found.p < level and found.comes_sooner
+    return shown / draws
+
+
+def log_rank_scores(runs: Sequence[tuple[int, bool]]) -> list[float]:
+    """Of each run its event less Nelson and Aalen's cumulative hazard of all runs at its time."""
+    hazard, found = 0.0, {}
+    for time in sorted({t for t, _ in runs}):
+        hazard += sum(event and t == time for t, event in runs) / sum(t >= time for t, _ in runs)
+        found[time] = hazard
+    return [event - found[time] for time, event in runs]
+
+
+def _first(a: tuple[int, bool], b: tuple[int, bool]) -> int:
+    """1 if the event of a comes first while b is watched, -1 the other way round, 0 if neither."""
+    (at, event), (bt, other) = a, b
+    if event and (at < bt or (at == bt and not other)):
+        return 1
+    if other and (bt < at or (at == bt and not event)):
+        return -1
+    return 0
+
+
+def hazard_ratio(strata: Iterable[tuple[Arm, Arm]], confidence: float = 0.95) -> tuple[float, float, float] | None:
+    """Cox's hazard ratio of the first arms to the second, stratified by condition, with limits from the seeds.
+
+    The limits are a jackknife's over seeds, with Student's t: a seed's runs in all arms and conditions go together.
+    None where an arm has no event, or none would be left without one of the seeds.
+    """
+    pairs = list(strata)
+    whole = _cox(pairs)
+    seeds = sorted({seed for a, b in pairs for seed in a.by_seed().keys() & b.by_seed().keys()})
+    if whole is None or len(seeds) < 3:
+        return None
+    parts = [_cox([(a.without(seed), b.without(seed)) for a, b in pairs]) for seed in seeds]
+    found = [part for part in parts if part is not None]
+    if len(found) < len(parts):
+        return None
+    n = len(found)
+    error = math.sqrt((n - 1) / n * float(np.square(np.array(found) - np.mean(found)).sum()))
+    reach = float(scipy_stats().t.ppf((1 + confidence) / 2, n - 1)) * error
+    return math.exp(whole), math.exp(whole - reach), math.exp(whole + reach)
+
+
+def _cox(pairs: Sequence[tuple[Arm, Arm]]) -> float | None:
+    """The maximum of Cox's partial likelihood (Breslow's for ties), in the log of the ratio, or None."""
+    sets = []  # at each time: events of a, events of both, at risk in a, at risk in b
+    for a, b in pairs:
+        for time in sorted({t for arm in (a, b) for t, d in zip(arm.times, arm.diverged, strict=True) if d}):
+            events = [sum(d and t == time for t, d in zip(arm.times, arm.diverged, strict=True)) for arm in (a, b)]
+            risk = [sum(t >= time for t in arm.times) for arm in (a, b)]
+            if all(risk):
+                sets.append((events[0], sum(events), *risk))
+    table = np.array(sets, float).reshape(-1, 4)
+    ours, both, in_a, in_b = table.T
+    if ours.sum() in (0, both.sum()):
+        return None
+    theta = 0.0
+    for _ in range(100):
+        share = in_a * math.exp(theta) / (in_a * math.exp(theta) + in_b)
+        step = float((ours - both * share).sum() / (both * share * (1 - share)).sum())
+        theta += max(-1.0, min(1.0, step))
+        if abs(step) < 1e-12:
+            break
+    return theta
+
+
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """Holm's correction for the number of tests: the p-values with which to judge each at one level.
+
+    >>> holm({"a": 0.01, "b": 0.04, "c": 0.03})
+    {'a': 0.03, 'b': 0.06, 'c': 0.06}
+    """
+    corrected, largest = {}, 0.0
+    for rank, (name, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
+        largest = max(largest, min(1.0, p * (len(p_values) - rank)))
+        corrected[name] = largest
+    return {name: corrected[name] for name in p_values}
+
+
+def corrected(tests: Mapping[str, Comparison]) -> dict[str, Comparison]:
+    """Tests that belong together, with their p-values by `holm`; where no pair differs, p counts as 1."""
+    p = holm({name: 1.0 if test.p is None else test.p for name, test in tests.items()})
+    return {name: replace(test, corrected_p=p[name]) for name, test in tests.items()}
+
+
+def wilson(events: int, runs: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Wilson's interval of a proportion."""
+    errors.require(0 <= events <= runs and runs > 0, "events", f"between 0 and runs={runs}", events)
+    low, high = scipy_stats().binomtest(events, runs).proportion_ci(confidence, method="wilson")
+    return float(low), float(high)
+
+
+def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float] | None:
+    """The mean and its limits by Student's t with n - 1; None for fewer than three values."""
+    if len(values) < 3:
+        return None
+    mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    reach = float(scipy_stats().t.ppf((1 + confidence) / 2, len(values) - 1)) * error
+    return mean, mean - reach, mean + reach
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Spearman's rank correlation."""
+
+    rho: float
+    p: float
+    points: int
+
+
+def rank_correlation(points: Iterable[tuple[Hashable, float, float]]) -> Correlation | None:
+    """Spearman's rho of points with a key: the same key again is the same arm and counts once. None below four points.
+
+    The p-value is of all permutations up to eight points, of 99,999 random ones above.
+    """
+    once: dict[Hashable, tuple[float, float]] = {}
+    for key, x, y in points:
+        once.setdefault(key, (x, y))
+    if len(once) < 4:
+        return None
+    stats = scipy_stats()
+    x, y = (stats.rankdata(column) for column in zip(*once.values(), strict=True))
+    x, y = x - x.mean(), y - y.mean()
+    norm = math.sqrt(float(x @ x) * float(y @ y))
+    if norm == 0:
+        return None
+    found = float(x @ y)
+    if len(once) <= 8:
+        products = np.array([x @ y[list(order)] for order in permutations(range(len(y)))])
+        p = float(np.mean(np.abs(products) >= abs(found) - _TIE * norm))
+    else:
+        products = np.random.default_rng(_SEED).permuted(np.tile(y, (_DRAWS, 1)), axis=1) @ x
+        p = (1 + int(np.sum(np.abs(products) >= abs(found) - _TIE * norm))) / (_DRAWS + 1)
+    return Correlation(found / norm, p, len(once))

@@ -1,0 +1,365 @@
+"""Interventions shortly before a divergence, everything else identical, beside two kinds of controls.
+
+A single trajectory proves nothing this close to the edge: each seed has an unperturbed control, which must diverge at
+the same step again, and controls whose parameters were changed by one part in a million.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mxnum.lab import storage
+from mxnum.lab.mlp.config import Experiment
+from mxnum.lab.mlp.divergence import IN_A_ROW
+from mxnum.lab.mlp.loop import Training, origin, save, train
+from mxnum.lab.mlp.machine import machine as machine_named
+from mxnum.lab.studies.inference import holm, mean_interval, sign_flip
+from mxnum.lab.studies.report import read_run
+from mxnum.lab.studies.run_study import run_study
+from mxnum.lab.studies.studies import Study
+from mxnum.lab.studies.survival import Arm
+from mxnum.lab.studies.sweep import Failure, Show, arm_directory, run_all, telling
+from mxnum.output.text_table import markdown_table
+from mxnum.recipe import BFLOAT16, FLOAT32, Operand, Recipe
+
+Array = Any
+PERTURBATION = 1e-6
+#: An action has an effect at this level, after Holm's correction.
+LEVEL = 0.05
+
+
+def actions(base: Experiment) -> dict[str, Experiment]:
+    """Row I7: what is changed at the checkpoint; what an arm has already is left out."""
+    p = base.precision
+
+    def without(*names: str, by: Operand = FLOAT32) -> Experiment:
+        return base.but(**dict.fromkeys(names, by))
+
+    mx = ("weights", "activations", "weights_backward", "activations_backward", "gradients")
+    bumped = {n: replace(getattr(p, n), scale_rule="rceil") for n in (*mx, "gamma", "beta") if getattr(p, n).is_mx}
+    changed = {
+        "FP32": base.but(precision=Recipe()),
+        "scale bumped on overflow": base.but(**bumped),
+        "LN in FP32": without("gamma", "beta"),
+        "LN in bfloat16": without("gamma", "beta", by=BFLOAT16),
+        "activations bfloat16, forward": without("activations", by=BFLOAT16),
+        "activations bfloat16, everywhere": without("activations", "activations_backward", "gradients", by=BFLOAT16),
+        "no backward quantization": without("weights_backward", "activations_backward", "gradients"),
+        "GELU not rounded": base.but(round_activation=False),
+        "weights bfloat16": without("weights", "weights_backward", by=BFLOAT16),
+        "beta2 0.95": base.but(betas=(0.9, 0.95)),
+    }
+    return {name: experiment for name, experiment in changed.items() if experiment != base}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How far before the divergence to act (at a multiple of `every`), and how long to watch."""
+
+    lead: int = 300
+    watch: int = 1500
+    perturbed: int = 4
+    every: int = 50
+
+
+@dataclass(frozen=True)
+class Approach:
+    """A run again, up to some steps before its divergence: `start.npz` is its state there.
+
+    It begins at the latest checkpoint of the run that is of before that, if there is one.
+    """
+
+    experiment: Experiment
+    seed: int
+    start: int
+    directory: Path
+    #: The folder of the run.
+    own: Path
+    machine: str = "cpu"
+    arm: str = "before the divergence"
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return (self.seed,)
+
+    @property
+    def label(self) -> str:
+        return f"{self.arm}, seed {self.seed}"
+
+    @property
+    def steps(self) -> int:
+        return self.start
+
+    @property
+    def state(self) -> Path:
+        return self.directory / "start.npz"
+
+    def run(self, progress: Any) -> None:
+        """Train."""
+        way = self.directory / "way.npz"
+        if self.start:
+            tell, experiment = telling(self.label, progress), self.experiment.but(steps=self.start)
+            train(
+                experiment, self.seeds, machine=self.machine, state=self._checkpoint(), checkpoint=way,
+                keep_checkpoint=True, report=lambda step, *_: tell(step),
+            )  # fmt: skip
+        else:
+            save(Training(self.experiment, self.seeds, machine_named(self.machine)), way)
+        way.replace(self.state)
+
+    def _checkpoint(self) -> dict[str, Array] | None:
+        found = None
+        for path in self.own.glob("checkpoint-*.npz"):
+            arrays = storage.read_arrays(path)
+            experiment, about = origin(arrays)
+            fits = experiment is not None and experiment.but(steps=self.experiment.steps) == self.experiment
+            if fits and self.seed in about["seeds"] and _is_here(about["environment"], self.machine):
+                state = _row_of_state(arrays, about["seeds"].index(self.seed))
+                if state["step"] <= self.start and (found is None or state["step"] > found["step"]):
+                    found = state
+        return found
+
+
+@dataclass(frozen=True)
+class Branch:
+    """What becomes of a run from there, under other rules or from slightly other parameters."""
+
+    approach: Approach
+    arm: str
+    experiment: Experiment
+    watch: int
+    #: Which perturbation, if one.
+    perturbed: int | None = None
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return self.approach.seeds
+
+    @property
+    def directory(self) -> Path:
+        return arm_directory(self.approach.directory, f"{self.arm}, {self.watch} steps")
+
+    @property
+    def label(self) -> str:
+        return f"{self.arm}, seed {self.approach.seed}"
+
+    @property
+    def steps(self) -> int:
+        return self.watch
+
+    def run(self, progress: Any) -> None:
+        """Train for the steps of the watch, and save the run."""
+        tell, start, seed = telling(self.label, progress), self.approach.start, self.approach.seed
+        state = _row_of_state(storage.read_arrays(self.approach.state), 0)
+        if self.perturbed is not None:
+            normal = np.random.default_rng([seed, self.perturbed]).standard_normal(state["parameters"].shape)[0]
+            state["parameters"][0] *= 1 + PERTURBATION * normal
+        (run,) = train(
+            self.experiment.but(steps=start + self.watch), self.seeds, machine=self.approach.machine, state=state,
+            checkpoint=self.directory / f"checkpoint-{seed}.npz", report=lambda step, *_: tell(step - start),
+        )  # fmt: skip
+        run.save(self.directory)
+        (self.directory / f"failed-{seed}.txt").unlink(missing_ok=True)
+
+    def outcome(self) -> dict[str, Any] | None:
+        """In numbers; None if it was not run."""
+        path, start = self.directory / f"seed-{self.approach.seed}.json", self.approach.start
+        if not path.exists():
+            return None
+        run = read_run(path, self.arm, self.experiment)
+        last = storage.read_arrays(path.with_suffix(".npz"))["losses"][-50:]
+        after = None if run["diverged"] is None else run["diverged"] - start
+        return {"diverged_after": after, "watched": run["steps"], "last_loss": float(np.median(last))}
+
+
+def branches(approach: Approach, plan: Plan) -> list[Branch]:
+    """The controls and the actions."""
+    base = approach.experiment
+    controls = [Branch(approach, f"perturbed {i + 1}", base, plan.watch, i) for i in range(plan.perturbed)]
+    acted = [Branch(approach, name, experiment, plan.watch) for name, experiment in actions(base).items()]
+    return [Branch(approach, "unperturbed", base, plan.watch), *controls, *acted]
+
+
+def _row_of_state(arrays: dict[str, Array], index: int) -> dict[str, Array]:
+    """The state of one run in a checkpoint."""
+    state = {name[6:]: value for name, value in arrays.items() if name.startswith("state_")}
+    return {name: value if value.ndim == 0 else value[index : index + 1] for name, value in state.items()}
+
+
+def _is_here(environment: dict[str, Any], machine: str) -> bool:
+    """Whether the sums of a run were made as they are made here."""
+    here = storage.environment() | dict(machine_named(machine).about)
+    return all(environment.get(name) == here.get(name) for name in ("blas", "products", "gpu", "cupy"))
+
+
+class NothingDivergedError(ValueError):
+    """There is nothing to act on."""
+
+
+def gather(
+    study: Study,
+    base: str,
+    plan: Plan,
+    runs: Path,
+    *,
+    seeds: int = 1,
+    first_seed: int | None = None,
+    machine: str = "cpu",
+    processes: int | None = None,
+    niceness: int = 0,
+    say: Callable[[str], None] = print,
+    show: Show | None = None,
+) -> dict[str, Any]:
+    """Each seed of an arm that diverges, and every action from a state of it before: a table for `rows`.
+
+    The runs themselves are those of the study in the same folder; what is missing of them is run first. It may be
+    interrupted: the same call goes on, and what is on disk is not run again. As `run_study`, call it under
+    ``if __name__ == "__main__":``.
+    """
+    experiment, own = study.arms[base], arm_directory(runs / study.setting, base)
+    first = study.first_seed if first_seed is None else first_seed
+    how: dict[str, Any] = {"processes": processes, "niceness": niceness, "say": say, "show": show}
+    trained = run_study(
+        study, runs, arms=[base], seeds=seeds, first_seed=first, stack=3, machine=machine, **how
+    )  # fmt: skip
+    _raise_for(trained.failed)
+    folder = arm_directory(runs / study.setting / "interventions", base if machine == "cpu" else f"{base}-{machine}")
+    diverged, all_branches = {}, {}
+    for seed in range(first, first + seeds):
+        run = read_run(own / f"seed-{seed}.json", base, experiment)
+        if run["diverged"] is not None:
+            start = max(run["diverged"] - plan.lead, 0) // plan.every * plan.every
+            approach = Approach(experiment, seed, start, folder / f"seed-{seed}-from-{start}", own, machine)
+            diverged[seed], all_branches[seed] = run["diverged"], branches(approach, plan)
+    if not diverged:
+        raise NothingDivergedError("No seed diverged, so there is nothing to act on; take more seeds or another arm.")
+    left = [b for each in all_branches.values() for b in each if b.outcome() is None]
+    ways = dict.fromkeys(b.approach for b in left if not b.approach.state.exists())
+    failed = run_all(list(ways), **how)
+    failed += run_all([b for b in left if b.approach.state.exists()], **how)
+    _raise_for(failed)
+    done = [_of_seed(each, diverged[seed], plan) for seed, each in all_branches.items()]
+    environment = storage.environment() | dict(machine_named(machine).about)
+    return {"study": study.name, "base": base, "plan": vars(plan), "seeds": done, "environment": environment}
+
+
+def _of_seed(each: list[Branch], diverged: int, plan: Plan) -> dict[str, Any]:
+    """What became of all branches of a seed, its unperturbed control having done what its run did."""
+    approach = each[0].approach
+    outcomes = {branch.arm: branch.outcome() for branch in sorted(each, key=lambda branch: branch.arm)}  # as stored
+    again = (outcomes["unperturbed"] or {})["diverged_after"]
+    after = diverged - approach.start
+    if again != after and after <= plan.watch - IN_A_ROW:
+        raise ValueError(
+            f"The unperturbed control of seed {approach.seed} does not diverge at step {diverged} as its run in "
+            f"{str(approach.own)!r} did, which was made on another machine; use another folder."
+        )
+    return {"seed": approach.seed, "diverged": diverged, "start": approach.start, "outcomes": outcomes}
+
+
+class RunsFailedError(RuntimeError):
+    """Some runs ended with an exception."""
+
+    def __init__(self, failures: list[Failure]) -> None:
+        super().__init__("; ".join(map(str, failures)) + "; the same command tries again.")
+        self.failures = failures
+
+
+def _raise_for(failures: list[Failure]) -> None:
+    if failures:
+        raise RunsFailedError(failures)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One action, or one kind of control, over all seeds."""
+
+    name: str
+    arm: Arm
+    #: Of the exact sign-flip test of the delays, seed by seed, after Holm's correction over all actions; None for
+    #: controls.
+    p: float | None
+    #: Steps gained before the divergence over the perturbed controls of the same seed, the watch counting as its end:
+    #: mean, and limits by Student's t over the seeds. None for controls and for one or two seeds.
+    delay: tuple[float, float, float] | None
+    reading: str
+
+    @property
+    def numbers(self) -> str:
+        """The evidence in words."""
+        words = f"{self.arm.events} of {self.arm.runs} diverged"
+        if self.delay is not None:
+            mean, low, high = self.delay if self.delay[0] >= 0 else (-self.delay[0], -self.delay[2], -self.delay[1])
+            when = "later" if self.delay[0] >= 0 else "sooner"
+            words += f", {round(mean)} steps {when} than the perturbed controls of its seed (95 % limits {round(low)} "
+            words += f"and {round(high)})"
+        return words + ("" if self.p is None else f", exact p {self.p:.2g} after Holm")
+
+
+def rows(table: dict[str, Any]) -> list[Row]:
+    """The controls, then every action against the perturbed controls of the same seeds."""
+    seeds, watch = table["seeds"], table["plan"]["watch"]
+    names = list(seeds[0]["outcomes"])
+    perturbed = [name for name in names if name.startswith("perturbed")]
+
+    def after(seed: dict[str, Any], name: str) -> int | None:
+        found: int | None = seed["outcomes"][name]["diverged_after"]
+        return found
+
+    def arm(name: str, keys: list[str]) -> Arm:
+        first = [after(seed, key) for seed in seeds for key in keys]
+        return Arm.of(name, first, [watch] * len(first), watch)
+
+    def restricted(seed: dict[str, Any], name: str) -> float:
+        first = after(seed, name)
+        return float(watch if first is None else min(first, watch))
+
+    acted = [name for name in names if name not in ("unperturbed", *perturbed)]
+    gained = {
+        name: [restricted(s, name) - float(np.mean([restricted(s, key) for key in perturbed])) for s in seeds]
+        for name in acted
+    }
+    p = holm({name: sign_flip(values) for name, values in gained.items()})
+    control = arm("perturbed", perturbed)
+    result = [Row("unperturbed", arm("unperturbed", ["unperturbed"]), None, None, "control")]
+    result.append(Row("perturbed", control, None, None, "control"))
+    for name in acted:
+        this, delay = arm(name, [name]), mean_interval(gained[name])
+        result.append(Row(name, this, p[name], delay, _reading(this, delay, p[name])))
+    return result
+
+
+def summary(table: dict[str, Any]) -> str:
+    """A table of the rows."""
+    headings = ("from the checkpoint", "rose", "median time", "delay (95 % limits)", "exact p after Holm", "reading")
+    found = []
+    for row in rows(table):
+        median = row.arm.median_time()
+        cells = [row.name, f"{row.arm.events} of {row.arm.runs}", "-" if median is None else f"{median:.0f}"]
+        cells += ["" if row.delay is None else _delay(row.delay), "" if row.p is None else f"{row.p:.3f}", row.reading]
+        found.append(cells)
+    note = (
+        f"Watched for {table['plan']['watch']} steps; a run whose loss did not rise counts with these. Delays are "
+        "seed by seed against its perturbed controls, in steps, and tested by all choices of their signs: "
+        f"{len(table['seeds'])} seeds cannot give a p-value below {2.0 ** (1 - len(table['seeds'])):.2g}, times the "
+        "number of actions."
+    )
+    return f"{markdown_table(headings, found)}\n\n{note}"
+
+
+def _delay(delay: tuple[float, float, float]) -> str:
+    mean, low, high = delay
+    return f"{round(mean)} ({round(low)} to {round(high)})"
+
+
+def _reading(arm: Arm, delay: tuple[float, float, float] | None, p: float) -> str:
+    if delay is None or p >= LEVEL:
+        return "no effect shown"
+    if delay[0] < 0:
+        return "hastened"
+    return "averted while watched" if arm.events == 0 else "delayed"

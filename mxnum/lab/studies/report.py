@@ -1,0 +1,494 @@
+"""From runs on disk to one small JSON file for a study, and from that to tables, verdicts and figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors
+from mxnum.lab import storage
+from mxnum.lab.mlp.config import Experiment, experiment_from, to_dict
+from mxnum.lab.studies import studies, study_file
+from mxnum.lab.studies.excursions import Course, Excursion, Outcome, excursions, final_loss, highest
+from mxnum.lab.studies.inference import Comparison, compare, corrected
+from mxnum.lab.studies.studies import Study
+from mxnum.lab.studies.survival import Arm, kaplan_meier
+from mxnum.lab.studies.sweep import arm_directory
+from mxnum.output.text_table import markdown_table
+
+#: Points of each stored loss curve and digits of each stored number: a study stays below a megabyte.
+CURVE_POINTS, DIGITS = 40, 4
+_KEPT_MEASUREMENTS = (
+    *("zeta", "zeta_gamma", "zeta_beta", "zeta_w1", "zeta_w2", "cosine"),
+    *("gradient_norm", "gamma_in_last_bin", "activations_in_last_bin", "gamma_error", "beta_error"),
+    *("gamma_rms", "beta_rms", "w1_rms", "w2_rms", "second_moment_least", "second_moment_hundredth"),
+)
+
+
+def collect(
+    study: Study, root: Path, seeds: Collection[int] | None = None, *, unfinished: bool = False
+) -> dict[str, Any]:
+    """What was run of a study, in one table; arms and seeds that are not there are left out.
+
+    Without `seeds` it has as many as the study, the lowest that there are. With `unfinished` runs under way are there
+    too, as far as their last checkpoints.
+    """
+    table: dict[str, Any] = {"study": study.name, "question": study.question, "control": study.control, "arms": {}}
+    if study.controls:
+        table["controls"] = dict(study.controls)
+    if study.horizon is not None:
+        table["horizon"] = study.horizon
+    environments = []
+    for name, experiment in study.arms.items():
+        runs = []
+        folder = arm_directory(root / study.setting, name)
+        there = sorted(int(path.stem.removeprefix("seed-")) for path in folder.glob("seed-*.json"))
+        for seed in there[: study.seeds] if seeds is None else [seed for seed in there if seed in seeds]:
+            path = folder / f"seed-{seed}.json"
+            stored = read_run(path, name, experiment)
+            runs.append(summary(stored, storage.read_arrays(path.with_suffix(".npz"))))
+            environments.append(stored["environment"])
+        if unfinished:
+            for stored, arrays in _under_way(folder, experiment):
+                runs.append(summary(stored, arrays))
+                environments.append(stored["environment"])
+        if runs:
+            table["arms"][name] = {"experiment": to_dict(experiment), "runs": _longest(runs)}
+    if not table["arms"]:
+        raise ValueError(f"Folder {str(root / study.setting)!r} has no run of the study {study.name!r}.")
+    if study.control not in table["arms"]:
+        table["control"] = next(iter(table["arms"]))
+    return table | {"environment": together(environments)}
+
+
+def together(environments: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What runs depend on that were made on several machines: one of each kind, or all that there were."""
+    found: dict[str, Any] = {}
+    for key in dict.fromkeys(key for each in environments for key in each):
+        values = dict.fromkeys(part for each in environments if each.get(key) for part in str(each[key]).split(" and "))
+        found[key] = " and ".join(values)
+    return found
+
+
+def _longest(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of each seed the run that was trained longest."""
+    return list({run["seed"]: run for run in sorted(runs, key=lambda run: (run["seed"], run["steps"]))}.values())
+
+
+def _under_way(directory: Path, experiment: Experiment) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The runs in the checkpoints of an arm, as finished ones are stored."""
+    from mxnum.lab.mlp.loop import history, origin
+
+    for path in sorted(directory.glob("checkpoint-*.npz")):
+        arrays = storage.read_arrays(path)
+        found, about = origin(arrays)
+        is_of_arm = found is not None and found.but(steps=experiment.steps) == experiment
+        for index, seed in enumerate(about.get("seeds", ()) if is_of_arm else ()):
+            losses, at, diverged, measured = history(arrays, index)
+            stored = {"seed": seed, "diverged": diverged, "steps": len(losses), "environment": about["environment"]}
+            values = {f"measured_{name}": np.stack(each) for name, each in measured.items()}
+            yield stored, values | {"losses": np.asarray(losses), "measured_at": np.asarray(at, np.int64)}
+
+
+def stored(results: Path, name: str) -> dict[str, Any]:
+    """The collected study of `results/NAME.json`, its arms in the order of the study or of `runaway/NAME.toml`."""
+    table: dict[str, Any] = storage.read_json(results / f"{name}.json")
+    file = results / "runaway" / f"{name}.toml"
+    if name in studies.STUDIES or file.exists():
+        study = study_file.read(file) if file.exists() else studies.get(name)
+        table["arms"] = {arm: table["arms"][arm] for arm in study.arms if arm in table["arms"]}
+    return table
+
+
+def read_run(path: Path, arm: str, experiment: Experiment) -> dict[str, Any]:
+    """The stored facts of a run, if it is one of this arm, of however many steps; else ValueError."""
+    stored: dict[str, Any] = storage.read_json(path)
+    found = experiment_from(stored["experiment"]).but(steps=experiment.steps)
+    if found != experiment:
+        raise ValueError(
+            f"The run {str(path)!r} does not have the configuration of arm {arm!r} "
+            f"({differences(to_dict(found), to_dict(experiment))}); remove it, rename the arm, or use another folder."
+        )
+    return stored
+
+
+def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """In what settings differ, as "rate 0.1, not 0.2"; tables among them differ, or do not."""
+    pairs = {name: (value, wanted[name]) for name, value in found.items() if value != wanted[name]}
+    told = (f"other {n}" if dict in (type(a), type(b)) else f"{n} {a}, not {b}" for n, (a, b) in pairs.items())
+    return "; ".join(told)
+
+
+#: Losses nearer to the least that can be are told apart by chance alone.
+MOST_EXACT = 1e-3
+
+
+def summary(stored: dict[str, Any], arrays: dict[str, Any], least: float = 0.0) -> dict[str, Any]:
+    """What a table keeps of a stored run; excursions are those of the loss above the `least` that can be."""
+    losses, at = arrays["losses"], arrays["measured_at"]
+    above = np.maximum(losses - least, MOST_EXACT) if least else losses
+    edges = np.unique(np.linspace(0, len(losses), CURVE_POINTS + 1).astype(int))
+    with np.errstate(all="ignore"):
+        curve = [_short(np.median(losses[a:b])) for a, b in pairwise(edges)]
+    measured = {}
+    for name in _KEPT_MEASUREMENTS:
+        values = arrays.get(f"measured_{name}")
+        if values is not None:
+            values = values if values.ndim == 1 else values.mean(axis=-1)
+            measured[name] = [_short(v) for v in values]
+    finite = losses[np.isfinite(losses)]
+    last = final_loss(losses)
+    return {
+        "seed": stored["seed"],
+        "diverged": stored["diverged"],
+        "steps": stored["steps"],
+        "least_loss": _short(finite.min()) if len(finite) else None,
+        "last_loss": _short(np.median(losses[-50:])),
+        "final_loss": None if last is None else _short(last),
+        "excursions": [
+            {
+                "start": e.start,
+                "end": e.end,
+                "under": e.under,
+                "base": _short(e.base),
+                "peak": _short(e.peak),
+                "area": _short(e.area),
+            }
+            for e in excursions(above)
+        ],
+        "highest": _short(highest(above)) if len(losses) else None,
+        "curve": curve,
+        "measured_at": at.tolist(),
+        "measured": measured,
+    }
+
+
+def _short(value: Any) -> float | None:
+    return float(f"{float(value):.{DIGITS}g}") if np.isfinite(value) else None
+
+
+def courses(table: dict[str, Any], name: str) -> list[Course]:
+    """What became of each run of an arm of a collected study.
+
+    Studies that were stored before there were excursions ended their runs at the first rise, in the sense of
+    `divergence`: it counts as an excursion whose end was not seen.
+    """
+    horizon = horizon_of(table)
+    found: list[Course] = []
+    for run in table["arms"][name]["runs"]:
+        if "excursions" in run:
+            spans = [
+                Excursion(
+                    e["start"], e["end"], _number(e["base"]), _number(e["peak"]), _number(e["area"]), e.get("under")
+                )
+                for e in run["excursions"]
+            ]
+            final = run["final_loss"]
+        else:
+            spans = [] if run["diverged"] is None else [Excursion(run["diverged"], None, math.nan, math.nan, math.nan)]
+            final = run.get("last_loss")
+        found.append(Course(run.get("seed", len(found)), run["steps"], horizon, tuple(spans), final))
+    return found
+
+
+def _number(stored: float | None) -> float:
+    """JSON has no infinity: it is stored as null."""
+    return math.inf if stored is None else stored
+
+
+def is_followed(table: dict[str, Any]) -> bool:
+    """Whether its runs went on after an excursion."""
+    return all("excursions" in run for arm in table["arms"].values() for run in arm["runs"])
+
+
+def arm_of(table: dict[str, Any], name: str, horizon: int | None = None, event: str = "first") -> Arm:
+    """An arm of a collected study as survival data: of the "first" excursion, or of going "away" for good."""
+    runs, limit = courses(table, name), horizon or horizon_of(table)
+    found = [getattr(run, event) for run in runs]
+    return Arm.of(name, found, [run.steps for run in runs], limit, [run.seed for run in runs])
+
+
+def horizon_of(table: dict[str, Any]) -> int:
+    """The step before which what starts counts: that of the study, or of its longest run."""
+    arms = table["arms"].values()
+    planned = max(int(arm["experiment"]["steps"]) for arm in arms)
+    return int(table.get("horizon") or max(planned, *(run["steps"] for arm in arms for run in arm["runs"])))
+
+
+def control_of(table: dict[str, Any], name: str) -> str:
+    """The arm that one is compared with: its own control or that of the study; itself where there is none."""
+    found = str(table.get("controls", {}).get(name, table["control"]))
+    return found if found in table["arms"] else name
+
+
+def compared(table: dict[str, Any], controls: Mapping[str, str], event: str = "first") -> dict[str, Comparison]:
+    """Each arm against its control on the same seeds, with p-values corrected by Holm over the arms named."""
+    found = {
+        name: compare([(arm_of(table, name, event=event), arm_of(table, control, event=event))])
+        for name, control in controls.items()
+    }
+    return corrected(found)
+
+
+def _controls(table: dict[str, Any], control: str | None = None) -> dict[str, str]:
+    """The arms that are compared, and with which: with `control`, or each with its own."""
+    pairs = {name: control or control_of(table, name) for name in table["arms"]}
+    return {name: other for name, other in pairs.items() if name != other}
+
+
+def outcomes(table: dict[str, Any], name: str) -> dict[Outcome, int]:
+    """How many runs of an arm came to what."""
+    found = [run.outcome for run in courses(table, name)]
+    return {outcome: found.count(outcome) for outcome in Outcome}
+
+
+def told(table: dict[str, Any], name: str) -> str:
+    """The runs of an arm with an excursion, and apart what became of them, as "9 of 12, 4 back, 5 away"."""
+    count, runs = outcomes(table, name), len(table["arms"][name]["runs"])
+    words = {Outcome.RECOVERED: "back", Outcome.RUNAWAY: "away", Outcome.OPEN: "open"}
+    parts = [f"{count[outcome]} {word}" for outcome, word in words.items() if count[outcome]]
+    return ", ".join([f"{runs - count[Outcome.NONE]} of {runs}", *parts])
+
+
+def returns(table: dict[str, Any], name: str) -> Arm:
+    """The steps from the start of the first excursion to its end, as survival data; runs without one are left out."""
+    runs = [(run.seed, run.steps, run.excursions[0]) for run in courses(table, name) if run.excursions]
+    ends = [None if e.end is None else e.end - e.start for _, _, e in runs]
+    return Arm.of(name, ends, [steps - e.start for _, steps, e in runs], seeds=[seed for seed, _, _ in runs])
+
+
+def endings(table: dict[str, Any], name: str, control: str) -> list[float]:
+    """By how much the runs of an arm end above the control's of the same seed, in logarithms of the last losses."""
+    others = {run.seed: run.final for run in courses(table, control)}
+    pairs = [(run.final, others.get(run.seed)) for run in courses(table, name)]
+    return [math.log(ours / theirs) for ours, theirs in pairs if ours and theirs]
+
+
+def degraded(table: dict[str, Any], name: str, control: str) -> tuple[int, int]:
+    """Of the runs without an excursion whose control has none either: how many end high, and how many these are."""
+    controls = {run.seed: run for run in courses(table, control)}
+    pairs = [(run, controls[run.seed]) for run in courses(table, name) if run.seed in controls]
+    told = [high for run, other in pairs if (high := run.degraded(other)) is not None]
+    return sum(told), len(told)
+
+
+HEADINGS = (
+    "arm", "excursion", "recovered", "runaway", "open", "degraded", "median start", "median peak", "hazard ratio",
+    "exact p", "p after Holm",
+)  # fmt: skip
+
+
+def rows(table: dict[str, Any], control: str | None = None) -> list[tuple[str, ...]]:
+    """One row for each arm: what became of its runs, when, and the test against the control on the same seeds."""
+    controls, result = _controls(table, control), []
+    tests = compared(table, controls)
+    for name in table["arms"]:
+        arm, count, runs = arm_of(table, name), outcomes(table, name), courses(table, name)
+        median, high = arm.median_time(), degraded(table, name, controls.get(name, name))
+        peaks = [run.peak for run in runs if run.peak is not None and not math.isnan(run.peak)]
+        cells = [name, f"{arm.events} of {arm.runs}"]
+        cells += [str(count[o]) if arm.events else "-" for o in (Outcome.RECOVERED, Outcome.RUNAWAY, Outcome.OPEN)]
+        cells += [f"{high[0]} of {high[1]}" if high[1] and name in controls else "-"]
+        cells += ["-" if median is None else f"{median:.0f}", f"{np.median(peaks):.0f}" if peaks else "-"]
+        if name not in controls:
+            cells += ["", "", ""]
+        else:
+            test = tests[name]
+            cells += ["-" if test.ratio is None else "{:.1f} ({:.1f} to {:.1f})".format(*test.ratio)]
+            cells += ["-", "-"] if test.p is None else [_p(test.p), _p(test.corrected_p)]
+        result.append(tuple(cells))
+    return result
+
+
+def _p(value: float | None) -> str:
+    return "-" if value is None else "< 0.0001" if value < 1e-4 else f"{value:.4f}" if value < 0.1 else f"{value:.2f}"
+
+
+def markdown(table: dict[str, Any], control: str | None = None) -> str:
+    """The table of a study."""
+    return f"{markdown_table(HEADINGS, rows(table, control))}\n\n{note(table, control)}"
+
+
+def note(table: dict[str, Any], control: str | None = None) -> str:
+    """What a reader of the table must know."""
+    seeds = max(len(arm["runs"]) for arm in table["arms"].values())
+    own = table.get("controls") and control is None
+    against = "the control of each arm" if own else f"'{control or table['control']}'"
+    words = (
+        f"Excursions that start before step {horizon_of(table)}. Tests are against {against} on "
+        f"the same seeds; {seeds} of them cannot give a p-value below {2.0 ** (1 - seeds):.2g}. "
+    )
+    if is_followed(table):
+        steps = [run["steps"] for arm in table["arms"].values() for run in arm["runs"]]
+        if min(steps) < max(steps):
+            words += f"The runs have {min(steps):,} to {max(steps):,} steps. "
+        elif any(steps[0] > arm["experiment"]["steps"] for arm in table["arms"].values()):
+            words += f"The runs have {steps[0]:,} steps, more than were asked for. "
+        return words + "Peaks are in units of the base, the least running median before."
+    return words + (
+        "These runs ended at their first rise, 20 losses above 100 times the least: that is what counts here, and "
+        "whether they would have come back is not known ('open')."
+    )
+
+
+def seeds_told(table: dict[str, Any]) -> str:
+    """The seeds of a table: "3 to 8" where none is missing, else one by one."""
+    seeds = sorted({run["seed"] for arm in table["arms"].values() for run in arm["runs"]})
+    is_whole = len(seeds) > 2 and seeds[-1] - seeds[0] + 1 == len(seeds)
+    return f"{seeds[0]} to {seeds[-1]}" if is_whole else ", ".join(map(str, seeds))
+
+
+def page(table: dict[str, Any]) -> str:
+    """A report page: the question, the table, what it was run on."""
+    environment = ", ".join(f"{key} {value}" for key, value in table.get("environment", {}).items() if value)
+    one = next(iter(table["arms"].values()))["experiment"]
+    setting = (
+        f"Width {one['width']}, {one['layers']} layers, batch {one['batch']}, {one['optimizer']}, rate {one['rate']:g}"
+    )
+    verdicts = "\n".join(f"- {line}" for line in conclusions(table))
+    parts = [
+        f"# {table['study']}",
+        table["question"],
+        setting + ".",
+        markdown(table),
+        verdicts,
+        _under_way_told(table),
+        f"Run with {environment}.",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _under_way_told(table: dict[str, Any]) -> str:
+    """How far the runs are that are not at their end."""
+    told = [
+        f"{name}, seed {run['seed']}, at step {run['steps']} of {arm['experiment']['steps']}"
+        for name, arm in table["arms"].items()
+        for run in arm["runs"]
+        if run["diverged"] is None and run["steps"] < arm["experiment"]["steps"]
+    ]
+    return f"Under way, and calm so far: {'; '.join(told)}." if told else ""
+
+
+def conclusions(table: dict[str, Any]) -> list[str]:
+    """What the exact tests of each arm against its control support at the level of one percent, after Holm."""
+    controls, lines = _controls(table), []
+    for name, test in compared(table, controls).items():
+        ours, theirs = (arm_of(table, each) for each in (name, controls[name]))
+        counts = f"{ours.events} of {ours.runs} against {theirs.events} of {theirs.runs} of {controls[name]}"
+        if test.p is None:
+            lines.append(f"{name}: no pair of runs differs ({counts}); the horizon cannot tell them apart.")
+        elif test.corrected_p is not None and test.corrected_p < 0.01:
+            when = "sooner" if test.comes_sooner else "later"
+            lines.append(f"{name}: excursions come {when} ({counts}, corrected p {_p(test.corrected_p)}).")
+        else:
+            lines.append(f"{name}: no difference shown ({counts}, corrected p {_p(test.corrected_p)}).")
+    return lines
+
+
+def survival_figure(
+    table: dict[str, Any],
+    names: list[str] | None = None,
+    axes: Any = None,
+    colour: Callable[[str, int], str] = lambda name, index: f"C{index}",
+) -> Any:
+    """Kaplan-Meier curves of the first excursion, and dashed of runaways where there are any; needs matplotlib."""
+    if axes is None:
+        axes = errors.package("matplotlib.pyplot", "plots").subplots(figsize=(7, 3.6), layout="constrained")[1]
+    horizon, followed = horizon_of(table), is_followed(table)
+    for index, name in enumerate(names or list(table["arms"])):
+        arm, away = arm_of(table, name), arm_of(table, name, event="away")
+        told = f"{name} ({arm.events}/{arm.runs}" + (f", {away.events} not back)" if followed else ")")
+        (line,) = axes.step(*_curve(arm, horizon)[:2], where="post", label=told, color=colour(name, index))
+        if arm.events:
+            t, _, low, high = _curve(arm, horizon)
+            axes.fill_between(t, low, high, step="post", alpha=0.1, color=line.get_color())
+        if away.events:
+            axes.step(*_curve(away, horizon)[:2], where="post", ls="--", color=line.get_color())
+    ylabel = "share without an excursion" if followed else "share without a rise"
+    axes.set(xlabel="step", ylabel=ylabel, ylim=(-0.03, 1.03), xlim=(0, horizon))
+    axes.legend(fontsize=8, loc="lower left")
+    return axes
+
+
+def _curve(arm: Arm, horizon: int) -> tuple[Any, Any, Any, Any]:
+    """Times, share and limits from step 0 to the horizon."""
+    times, *values = kaplan_meier(arm)
+    t = np.concatenate([[0], times, [horizon]])
+    survival, low, high = (np.concatenate([[1], v, v[-1:]]) for v in values)
+    return t, survival, low, high
+
+
+def loss_figure(
+    table: dict[str, Any],
+    names: list[str],
+    axes: Any = None,
+    colour: Callable[[str, int], str] = lambda name, index: f"C{index}",
+    *,
+    medians: bool = False,
+) -> Any:
+    """Draw the losses of every run, medians over bins of steps; with `medians` the median over runs too, thick."""
+    if axes is None:
+        axes = errors.package("matplotlib.pyplot", "plots").subplots(figsize=(7, 3.6), layout="constrained")[1]
+    for index, name in enumerate(names):
+        for number, run in enumerate(table["arms"][name]["runs"]):
+            curve = [np.nan if v is None else v for v in run["curve"]]
+            x = (np.arange(len(curve)) + 0.5) * run["steps"] / len(curve)
+            thin = {"lw": 0.5, "alpha": 0.4} if medians else {"lw": 0.8, "alpha": 0.8}
+            label = None if number or medians else name
+            axes.plot(x, curve, color=colour(name, index), label=label, **thin)
+        if medians:
+            curves = np.array([run["curve"] for run in table["arms"][name]["runs"]], float)
+            axes.plot(x, np.nanmedian(curves, axis=0), color=colour(name, index), lw=2, label=name)
+    axes.set(xlabel="step", ylabel="loss", yscale="log")
+    axes.legend(fontsize=8)
+    return axes
+
+
+def write(
+    study: Study,
+    root: Path,
+    results: Path,
+    say: Callable[[str], None] = print,
+    *,
+    unfinished: bool = False,
+    add: bool = False,
+) -> dict[str, Any]:
+    """Collect a study into `results/NAME.json` and `NAME.md`, with `add` to the runs there, and say the table."""
+    table = collect(study, root, unfinished=unfinished)
+    if add and (results / f"{study.name}.json").exists():
+        table = joined(study, stored(results, study.name), table)
+    store(table, results, say)
+    return table
+
+
+def joined(study: Study, *tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables of one study as one, as of several machines; of a run that two have, what was trained longer."""
+    arms: dict[str, Any] = {}
+    for name in study.arms:
+        found = [table["arms"][name] for table in tables if name in table["arms"]]
+        steps = study.arms[name].steps
+        if any(experiment_from(arm["experiment"]).but(steps=steps) != study.arms[name] for arm in found):
+            raise ValueError(f"The table there does not have the configuration of arm {name!r}; use another folder.")
+        if found:
+            runs = _longest(run for arm in found for run in arm["runs"])
+            arms[name] = {"experiment": found[0]["experiment"], "runs": runs}
+    control = study.control if study.control in arms else next(iter(arms))
+    return {
+        **tables[-1],
+        "control": control,
+        "arms": arms,
+        "environment": together([table["environment"] for table in tables]),
+    }
+
+
+def store(table: dict[str, Any], results: Path, say: Callable[[str], None] = print) -> None:
+    """Write a collected study as `results/NAME.json` and `NAME.md`, and say the table."""
+    name = table["study"]
+    storage.write_json(results / f"{name}.json", table)
+    storage.write_text(results / f"{name}.md", page(table))
+    say(page(table))

@@ -1,0 +1,381 @@
+"""The studies: which arms each compares, with how many seeds, and why. Settings were fixed before seeds were drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product
+
+from mxnum import errors
+from mxnum.lab.mlp.config import BFLOAT16_TRAINING, Experiment, Injection, uniform_precision
+from mxnum.recipe import BFLOAT16, FLOAT32, Operand, Recipe
+
+#: Drawn once, by `secrets.randbelow`, after every setting below had been fixed. `--fresh` draws another.
+FIRST_SEED = 39304300
+#: The first seed of "quick", drawn the same way. No other study uses its seeds.
+QUICK_SEED = 38475894
+
+E2M1, E4M3 = Operand("mxfp4_e2m1"), Operand("mxfp8_e4m3")
+
+
+@dataclass(frozen=True)
+class Study:
+    """Arms that are compared on the same seeds: the same initial parameters, teacher and batches."""
+
+    name: str
+    question: str
+    arms: Mapping[str, Experiment]
+    #: How many seeds.
+    seeds: int
+    #: The arm that the others are compared with.
+    control: str
+    measure_every: int = 250
+    first_seed: int = FIRST_SEED
+    #: Excursions that start before it count, and are watched up to twice of it; None: all that were run.
+    horizon: int | None = None
+    #: Measure also at every step after a loss above this times the least of the last 500.
+    measure_above: float | None = None
+    #: Whether runs keep their last checkpoint, so that more steps can follow: as large as three times the parameters.
+    keeps_checkpoints: bool = False
+    #: Arms with a control of their own, as FP32 at their rate.
+    controls: Mapping[str, str] = field(default_factory=dict)
+    #: The folder of its runs; None: one that it shares with all studies of its width.
+    folder: str | None = None
+
+    @property
+    def setting(self) -> str:
+        """Return the folder of the runs: within it, arms of one name are one experiment."""
+        return self.folder or f"width-{next(iter(self.arms.values())).width}"
+
+
+def layer_norm_only(gamma: Operand, beta: Operand | None = None) -> Recipe:
+    """bfloat16 vector operations, float32 products, and only the layer-norm parameters rounded otherwise."""
+    return Recipe(gamma=gamma, beta=gamma if beta is None else beta, vector="bfloat16")
+
+
+def _at_own_rate(arms: Mapping[str, Experiment]) -> dict[str, str]:
+    """The FP32 arm of each arm's rate."""
+    return {name: f"FP32, rate {arm.rate:g}" for name, arm in arms.items()}
+
+
+BASE = Experiment()
+#: A setting that costs a twentieth. Its rate was chosen on seeds 1 to 6, which are not reported: within 4,000 steps
+#: runs with E2M1 in layer norm diverge and few in bfloat16 do.
+SMALL = {"width": 32, "batch": 64, "rate": 2.4e-2}
+
+
+def small(arms: Mapping[str, Experiment], **changes: object) -> dict[str, Experiment]:
+    """The arms in the small setting."""
+    return {name: arm.but(**(SMALL | changes)) for name, arm in arms.items()}
+
+
+def _with(precision: Recipe, **changes: object) -> Experiment:
+    return BASE.but(precision=precision, **changes)
+
+
+_BASIC = {
+    "FP32": BASE,
+    "E4M3": _with(uniform_precision("mxfp8_e4m3")),
+    "E2M1": _with(uniform_precision("mxfp4_e2m1")),
+    "E2M1, LN FP32": _with(uniform_precision("mxfp4_e2m1", layer_norm=FLOAT32)),
+}
+
+_ONLY_LN = _with(layer_norm_only(E2M1))
+_BF16 = _with(BFLOAT16_TRAINING)
+_FROZEN = _BF16.but(train_gamma=False, train_beta=False)
+_SLOW = {"betas": (0.9, 0.95)}
+
+_MECHANISM = {
+    "bf16": _BF16,
+    "LN E2M1": _ONLY_LN,
+    # Clamping: alone, and removed.
+    "LN clamp, no rounding": _with(layer_norm_only(Operand("mxfp4_e2m1", error="clamp"))),
+    "LN E2M1 rceil (no clamp)": _with(layer_norm_only(Operand("mxfp4_e2m1", scale_rule="rceil"))),
+    # Which parameter.
+    "gamma E2M1": _with(layer_norm_only(E2M1, BFLOAT16)),
+    "beta E2M1": _with(layer_norm_only(BFLOAT16, E2M1)),
+    # Coarse rounding on a plain grid, straight-through: no blocks, no scales, no clamping.
+    "gamma grid 1/4": _with(layer_norm_only(Operand(error="grid", step=0.25), BFLOAT16)),
+    "gamma grid 1/16": _with(layer_norm_only(Operand(error="grid", step=0.0625), BFLOAT16)),
+    "beta grid 1/64": _with(layer_norm_only(BFLOAT16, Operand(error="grid", step=0.015625))),
+    "beta grid 1/16": _with(layer_norm_only(BFLOAT16, Operand(error="grid", step=0.0625))),
+    # The same sizes of error without the steps: no bias, or one sign only.
+    "LN error, random sign": _with(layer_norm_only(Operand("mxfp4_e2m1", error="random_sign"))),
+    "LN error, one-sided": _with(layer_norm_only(Operand("mxfp4_e2m1", error="one_sided"))),
+    "LN error, shuffled": _with(layer_norm_only(Operand("mxfp4_e2m1", error="shuffle"))),
+    # Stochastic rounding: no dead zone on average.
+    "gamma E2M1 SR, beta RNE": _with(layer_norm_only(Operand("mxfp4_e2m1", rounding="sr"), E2M1)),
+    "LN E2M1 SR": _with(layer_norm_only(Operand("mxfp4_e2m1", rounding="sr"))),
+    # Finer blocks, finer elements.
+    "LN E2M1, blocks of 8": _with(layer_norm_only(Operand("mxfp4_e2m1", block_size=8))),
+    "LN E2M1, blocks of 1": _with(layer_norm_only(Operand("mxfp4_e2m1", block_size=1))),
+    "LN E3M2": _with(layer_norm_only(Operand("mxfp6_e3m2"))),
+    "LN E2M3": _with(layer_norm_only(Operand("mxfp6_e2m3"))),
+    "LN E4M3": _with(layer_norm_only(E4M3)),
+    # Nothing to round: gamma and beta stay where they start.
+    "LN E2M1, beta frozen": _ONLY_LN.but(train_beta=False),
+    "LN E2M1, gamma frozen": _ONLY_LN.but(train_gamma=False),
+    "bf16, LN frozen": _FROZEN,
+    "bf16, gamma frozen": _BF16.but(train_gamma=False),
+    "bf16, beta frozen": _BF16.but(train_beta=False),
+    # Frozen at another gain: is it the learning that stabilises, or the small gain that is learnt?
+    "bf16, LN frozen, gamma 1/2": _FROZEN.but(gamma_start=(0.5, 0.5)),
+    "bf16, LN frozen, gamma 1/4": _FROZEN.but(gamma_start=(0.25, 0.25)),
+    "bf16, LN frozen, gamma 1/8": _FROZEN.but(gamma_start=(0.125, 0.125)),
+    # A fixed small gain and a beta that learns: does its rounding suffice where a lost gain cannot be the reason?
+    "bf16, gamma frozen at 1/4": _BF16.but(train_gamma=False, gamma_start=(0.25, 0.25)),
+    "LN E2M1, gamma frozen at 1/4": _ONLY_LN.but(train_gamma=False, gamma_start=(0.25, 0.25)),
+    "bf16, gamma frozen at 1/8": _BF16.but(train_gamma=False, gamma_start=(0.125, 0.125)),
+    "LN E2M1, gamma frozen at 1/8": _ONLY_LN.but(train_gamma=False, gamma_start=(0.125, 0.125)),
+    # Adam's memory.
+    "bf16, beta2 0.95": _BF16.but(**_SLOW),
+    "bf16, LN frozen, beta2 0.95": _FROZEN.but(**_SLOW),
+    "LN E2M1, beta2 0.95": _ONLY_LN.but(**_SLOW),
+    "E2M1, beta2 0.95": _BASIC["E2M1"].but(**_SLOW),
+}
+
+_SEPARATING = (
+    "bf16",
+    "LN E2M1",
+    "LN clamp, no rounding",
+    "LN E2M1 rceil (no clamp)",
+    "gamma E2M1",
+    "beta E2M1",
+    "LN error, random sign",
+    "LN E2M1, beta2 0.95",
+)
+
+_INJECTED = {
+    f"zeta mean {'minus ' * (mean < 0)}{abs(mean):g}, deviation {deviation:g}": BASE.but(
+        injection=Injection(mean, deviation)
+    )
+    for mean, deviation in ((-0.25, 0), (-0.9, 0), (0, 0.25), (0, 0.5), (0, 1), (0, 2), (-0.5, 1), (0.5, 1))
+}
+_INJECTED |= {
+    "zeta deviation 1, in LN alone": BASE.but(injection=Injection(0, 1, where="layer_norm")),
+    "zeta deviation 0.5, in LN alone": BASE.but(injection=Injection(0, 0.5, where="layer_norm")),
+    "zeta deviation 1, not in LN": BASE.but(injection=Injection(0, 1, where="not_layer_norm")),
+    "zeta deviation 0.5, not in LN": BASE.but(injection=Injection(0, 0.5, where="not_layer_norm")),
+    "zeta deviation 1, beta2 0.95": BASE.but(injection=Injection(0, 1), **_SLOW),
+}
+
+_ZETA = {
+    f"{name}, 1500 steps": arm
+    for name, arm in {
+        "bf16": _BF16,
+        "E4M3": _BASIC["E4M3"],
+        "E2M1": _BASIC["E2M1"],
+        "E2M1, LN FP32": _BASIC["E2M1, LN FP32"],
+        "LN E2M1": _ONLY_LN,
+        "LN E2M1 rceil": _MECHANISM["LN E2M1 rceil (no clamp)"],
+        "LN clamp": _MECHANISM["LN clamp, no rounding"],
+    }.items()
+}
+
+RATES = (1.2e-2, 1.7e-2, 2.4e-2, 3.4e-2, 4.8e-2)
+_CRITICAL = {
+    f"{name}, rate {rate:g}": BASE.but(**(SMALL | {"rate": rate}), precision=precision)
+    for name, precision in {
+        "FP32": Recipe(),
+        "E4M3": uniform_precision("mxfp8_e4m3"),
+        "E4M3 rceil": uniform_precision("mxfp8_e4m3", scale_rule="rceil"),
+        "E2M1": uniform_precision("mxfp4_e2m1"),
+        "E2M1 even": uniform_precision("mxfp4_e2m1", scale_rule="even"),
+        "E2M1 rceil": uniform_precision("mxfp4_e2m1", scale_rule="rceil"),
+    }.items()
+    for rate in RATES
+}
+
+_ABLATIONS = {
+    f"{activation}{'' if layer_norm else ', no LN'}, {name}": BASE.but(
+        activation=activation, layer_norm=layer_norm, precision=precision
+    )
+    for activation in ("gelu", "relu", "swiglu")
+    for layer_norm in (True, False)
+    for name, precision in {"FP32": Recipe(), "E2M1": uniform_precision("mxfp4_e2m1")}.items()
+}
+
+#: The six differences between text and released code; +1 is the code's way.
+DIFFERENCES = (
+    "LN bfloat16, not MX",
+    "beta frozen",
+    "GELU by tanh",
+    "bump over the wrong axis",
+    "ties away from zero",
+    "teacher quantized",
+)
+
+
+def fraction() -> list[tuple[int, ...]]:
+    """The 2^(6-2) fraction of resolution IV: the fifth factor is ABC, the sixth BCD."""
+    return [(a, b, c, d, a * b * c, b * c * d) for a, b, c, d in product((-1, 1), repeat=4)]
+
+
+def with_differences(signs: tuple[int, ...], format: str) -> Experiment:
+    """The experiment in one format with the code's way wherever the sign is +1."""
+    ln, frozen, tanh, bump, away, teacher = (sign > 0 for sign in signs)
+    rounding = "rna" if away else "rne"
+    operand = Operand(format, rounding=rounding, scale_rule="released_bump" if bump else "floor")
+    affine = replace(BFLOAT16, rounding=rounding) if ln else operand
+    precision = Recipe(*(operand,) * 5, affine, affine, vector="bfloat16", vector_rounding="rna" if away else "rne")
+    return BASE.but(
+        precision=precision, train_beta=not frozen, gelu="tanh" if tanh else "exact", quantized_teacher=teacher
+    )
+
+
+_FACTORIAL = {
+    "".join("+" if s > 0 else "-" for s in signs).replace("+", "C").replace("-", "T"): with_differences(
+        signs, "mxfp4_e2m1"
+    )
+    for signs in fraction()
+}
+
+
+def _four_bit(format: str, scale_rule: str, stochastic: bool) -> Recipe:
+    """Row M10: a 4-bit format with layer norm in bfloat16, gradients perhaps rounded stochastically."""
+    precision = uniform_precision(format, layer_norm=BFLOAT16, scale_rule=scale_rule)
+    return replace(precision, gradients=replace(precision.gradients, rounding="sr")) if stochastic else precision
+
+
+#: At a quarter of the rate of the small setting, where little diverges: what is compared is the loss that is reached.
+_RECIPES = {
+    name: BASE.but(**(SMALL | {"rate": 6e-3}), precision=precision)
+    for name, precision in {
+        "recipe FP32": Recipe(),
+        "recipe bf16": BFLOAT16_TRAINING,
+        "recipe E4M3": uniform_precision("mxfp8_e4m3", layer_norm=BFLOAT16),
+        "recipe E2M3": uniform_precision("mxfp6_e2m3", layer_norm=BFLOAT16),
+        "recipe E3M2": uniform_precision("mxfp6_e3m2", layer_norm=BFLOAT16),
+        "recipe E2M1 floor": _four_bit("mxfp4_e2m1", "floor", False),
+        "recipe E2M1 even": _four_bit("mxfp4_e2m1", "even", False),
+        "recipe E2M1 floor, SR gradients": _four_bit("mxfp4_e2m1", "floor", True),
+        "recipe E2M1 even, SR gradients": _four_bit("mxfp4_e2m1", "even", True),
+        "recipe E2M1 ceil, SR gradients": _four_bit("mxfp4_e2m1", "ceil", True),
+        "recipe E3M0 ceil, SR gradients": _four_bit("mxfp4_e3m0", "ceil", True),
+    }.items()
+}
+
+PAPER_SCALE = {"width": 512, "batch": 2048, "rate": 6e-4, "steps": 9000}
+_PAPER_SCALE = Experiment().but(**PAPER_SCALE)
+_PAPER = {
+    f"paper scale, {name}": _PAPER_SCALE.but(precision=precision)
+    for name, precision in {
+        "FP32": Recipe(),
+        "E4M3": uniform_precision("mxfp8_e4m3"),
+        "E4M3, LN bf16": uniform_precision("mxfp8_e4m3", layer_norm=BFLOAT16),
+        "E2M1": uniform_precision("mxfp4_e2m1"),
+        "E4M3 rceil": uniform_precision("mxfp8_e4m3", scale_rule="rceil"),
+        "E4M3 forward only": uniform_precision("mxfp8_e4m3").forward_only(),
+    }.items()
+}
+_PAPER["paper scale, released code"] = with_differences((1,) * 6, "mxfp8_e4m3").but(**PAPER_SCALE)
+
+#: Steps of the square root of 2 above the paper's rate.
+PAPER_RATES = (8.5e-4, 1.2e-3, 1.7e-3, 2.4e-3, 3.4e-3, 4.8e-3, 6.8e-3)
+_PAPER_RATES = {
+    f"{name}, rate {rate:g}": _PAPER_SCALE.but(rate=rate, steps=6000, precision=precision)
+    for name, precision in {"FP32": Recipe(), "E4M3": uniform_precision("mxfp8_e4m3")}.items()
+    for rate in PAPER_RATES
+}
+
+STUDIES = {
+    study.name: study
+    for study in (
+        Study(
+            "quick",
+            "Does training with everything in 4 bits run away where FP32 does not?",
+            small({name: _BASIC[name] for name in ("FP32", "E2M1", "E2M1, LN FP32")}, rate=3.4e-2, steps=8000),
+            16,
+            "FP32",
+            first_seed=QUICK_SEED,
+            horizon=4000,
+            folder="quick",
+        ),
+        Study(
+            "confirm",
+            "At width 64, does the loss rise sooner in E4M3, in E2M1, or with layer norm alone in E2M1?",
+            _BASIC | {"bf16": _BF16, "LN E2M1": _ONLY_LN},
+            12,
+            "FP32",
+        ),
+        Study(
+            "small",
+            "The arms of 'confirm' at width 32.",
+            small(_BASIC | {"bf16": _BF16, "LN E2M1": _ONLY_LN}),
+            12,
+            "FP32",
+        ),
+        Study(
+            "mechanism",
+            "What about the rounding of gamma and beta drives the divergence?",
+            small(_MECHANISM),
+            12,
+            "bf16",
+        ),
+        Study(
+            "mechanism-64",
+            "The arms of 'mechanism' that separate the explanations, at width 64.",
+            {name: _MECHANISM[name] for name in _SEPARATING},
+            4,
+            "bf16",
+        ),
+        Study(
+            "injection",
+            "Synthetic zeta in the gradients of an FP32 run: does multiplicative noise of this size destabilise Adam?",
+            small({"FP32": BASE} | _INJECTED),
+            12,
+            "FP32",
+        ),
+        Study(
+            "zeta",
+            "Whose gradients does the rounding disturb, and by how much?",
+            small(_ZETA, steps=1500),
+            6,
+            "bf16, 1500 steps",
+            measure_every=50,
+        ),
+        Study(
+            "critical-rate",
+            "How likely is divergence at each rate?",
+            _CRITICAL,
+            8,
+            "FP32, rate 0.024",
+            controls=_at_own_rate(_CRITICAL),
+        ),
+        Study("recipes", "How far from FP32 do the recipes for 6 and 4 bits end?", _RECIPES, 8, "recipe FP32"),
+        Study("ablations", "What do layer norm and the activation do?", small(_ABLATIONS), 8, "gelu, FP32"),
+        Study(
+            "factorial",
+            "Which of the six differences between text and code matters? C: the code's way, T: the text's.",
+            small(_FACTORIAL),
+            8,
+            "TTTTTT",
+        ),
+        Study(
+            "paper-scale",
+            "Does E4M3 diverge at the paper's size, and where does FP32?",
+            _PAPER,
+            2,
+            "paper scale, FP32",
+            measure_every=50,
+            measure_above=3.0,
+            keeps_checkpoints=True,
+        ),
+        Study(
+            "paper-rates",
+            "At which rates do E4M3 and FP32 rise at the paper's size?",
+            _PAPER_RATES,
+            2,
+            "FP32, rate 0.0012",
+            measure_every=50,
+            measure_above=3.0,
+            keeps_checkpoints=True,
+            controls=_at_own_rate(_PAPER_RATES),
+        ),
+    )
+}
+
+
+def get(name: str) -> Study:
+    """A study by name."""
+    return STUDIES[errors.choose("study", name, tuple(STUDIES))]

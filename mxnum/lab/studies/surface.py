@@ -1,0 +1,64 @@
+"""How high the loss rises by Adam's second moment and the rate: a plane through logarithms, seed by seed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mxnum.lab.studies import report
+from mxnum.lab.studies.inference import mean_interval
+from mxnum.output.text_table import markdown_table
+
+Limits = tuple[float, float, float]
+
+
+def cells(table: dict[str, Any], kind: str) -> dict[tuple[float, float], str]:
+    """The arms of a kind by beta2 and rate."""
+    found = {}
+    for name, arm in table["arms"].items():
+        if name.partition(", betas")[0] == kind:
+            e = arm["experiment"]
+            found[float(e["betas"][1]), float(e["rate"])] = name
+    return dict(sorted(found.items()))
+
+
+def heights(table: dict[str, Any], name: str) -> dict[int, float]:
+    """Of each seed the largest loss in units of the least running median before it; those that are finite."""
+    runs = table["arms"][name]["runs"]
+    return {run["seed"]: run["highest"] for run in runs if run.get("highest") is not None}
+
+
+def slopes(table: dict[str, Any], kind: str) -> tuple[Limits, Limits] | None:
+    """The exponents of 1 - beta2 and of the rate in the height, by least squares for each seed, with 95 % limits.
+
+    None unless at least three seeds have every cell, and the cells have several values of beta2 and of the rate.
+    """
+    places = cells(table, kind)
+    found = {place: heights(table, name) for place, name in places.items()}
+    seeds = sorted(set.intersection(*(set(h) for h in found.values()))) if found else []
+    design = np.array([[np.log10(1 - beta2), np.log10(rate), 1.0] for beta2, rate in found]).reshape(-1, 3)
+    if np.linalg.matrix_rank(design) < 3:
+        return None
+    fits = [np.linalg.lstsq(design, np.log10([h[seed] for h in found.values()]), rcond=None)[0] for seed in seeds]
+    by_beta, by_rate = (mean_interval([float(fit[axis]) for fit in fits]) for axis in (0, 1))
+    return None if by_beta is None or by_rate is None else (by_beta, by_rate)
+
+
+def markdown(table: dict[str, Any], kind: str) -> str:
+    """Median height in each cell, with the runs that had an excursion and what became of them."""
+    places = cells(table, kind)
+    rates, betas = sorted({rate for _, rate in places}), sorted({beta2 for beta2, _ in places})
+    lines = []
+    for beta2 in betas:
+        words = []
+        for rate in rates:
+            name = places.get((beta2, rate))
+            if name is None:
+                words.append("not run")
+                continue
+            values = list(heights(table, name).values())
+            middle = f"{np.median(values):.3g}" if len(values) == len(table["arms"][name]["runs"]) else "not finite"
+            words.append(f"{middle} ({report.told(table, name)})")
+        lines.append([f"{beta2:g}", *words])
+    return markdown_table(["beta2", *(f"rate {rate:g}" for rate in rates)], lines)

@@ -1,0 +1,416 @@
+"""Many runs on several processes: resumable, with progress; a run that fails does not stop the others."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import multiprocessing
+import os
+import queue
+import re
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from mxnum import errors
+from mxnum.lab import storage
+from mxnum.lab.mlp.config import Experiment
+
+Say = Callable[[str], None]
+
+
+class Work(Protocol):
+    """What can be run in another process: some seeds of an arm, resumable."""
+
+    @property
+    def arm(self) -> str:
+        """Its name."""
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """What is run; a dataclass, so that one seed can be tried alone."""
+
+    @property
+    def directory(self) -> Path:
+        """Where results and failures go."""
+
+    @property
+    def label(self) -> str:
+        """What people are told."""
+
+    @property
+    def steps(self) -> int:
+        """In all."""
+
+    def run(self, progress: Any) -> object:
+        """Do it, and put (label, step) into the queue `progress` from time to time."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Some seeds of one arm, trained together."""
+
+    arm: str
+    experiment: Experiment
+    seeds: tuple[int, ...]
+    directory: Path
+    measure_every: int = 0
+    machine: str = "cpu"
+    measure_above: float | None = None
+    keeps_checkpoint: bool = False
+
+    @property
+    def label(self) -> str:
+        seeds = self.seeds
+        return f"{self.arm}, seed {seeds[0]}" if len(seeds) == 1 else f"{self.arm}, seeds {seeds[0]} to {seeds[-1]}"
+
+    @property
+    def steps(self) -> int:
+        return self.experiment.steps * len(self.seeds)
+
+    def run(self, progress: Any) -> None:
+        """Train and save."""
+        run_task(self, progress)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that ended with an exception."""
+
+    arm: str
+    seed: int
+    #: The exception in one sentence.
+    reason: str
+    #: Where the whole traceback is.
+    log: Path | None = None
+
+    def __str__(self) -> str:
+        return f"{self.arm}, seed {self.seed}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class State:
+    """How far a sweep is; steps are counted for each seed, and those that stood in checkpoints not at all."""
+
+    done: int
+    total: int
+    #: What runs now: the step that each task has reached.
+    running: Mapping[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        told = "; ".join(f"{label}: step {step}" for label, step in self.running.items())
+        return told or ("done" if self.done == self.total else "starting")
+
+
+#: Called about once a second.
+Show = Callable[[State], None]
+
+
+def arm_directory(root: Path, arm: str) -> Path:
+    """The folder of an arm: its name with anything but letters, digits and dots replaced."""
+    return root / re.sub(r"[^A-Za-z0-9.]+", "-", arm).strip("-")
+
+
+def check_folders(arms: Iterable[str]) -> None:
+    """An error where two arms would write into one folder."""
+    by_folder: dict[Path, str] = {}
+    for arm in arms:
+        other = by_folder.setdefault(arm_directory(Path(), arm), arm)
+        if other != arm:
+            raise ValueError(
+                f"Argument 'arms' must not have names that lead to the same folder, as {other!r} and {arm!r} do."
+            )
+
+
+def tasks_for(
+    arms: Mapping[str, Experiment],
+    seeds: Iterable[int],
+    root: Path,
+    *,
+    stack: int = 3,
+    measure_every: int = 0,
+    machine: str = "cpu",
+    measure_above: float | None = None,
+    keeps_checkpoint: bool = False,
+) -> list[Task]:
+    """The runs that are not on disk with all their steps, in groups of `stack` seeds, first seeds of each arm first."""
+    seeds = list(seeds)
+    check_folders(arms)
+    tasks = []
+    for start in range(0, len(seeds), stack):
+        for arm, experiment in arms.items():
+            directory = arm_directory(root, arm)
+            group = tuple(s for s in seeds[start : start + stack] if _lacks(directory / f"seed-{s}.json", experiment))
+            if group:
+                how = measure_every, machine, measure_above, keeps_checkpoint
+                tasks.append(Task(arm, experiment, group, directory, *how))
+    return tasks
+
+
+def _lacks(run: Path, experiment: Experiment) -> bool:
+    return not run.exists() or storage.read_json(run)["experiment"]["steps"] < experiment.steps
+
+
+def run_task(task: Task, progress: Any = None) -> None:
+    """Train and save; continue from a checkpoint if there is one."""
+    from mxnum.lab.mlp.loop import train
+
+    where = "" if task.machine == "cpu" else f"-{task.machine}"  # bits differ between machines
+    name = f"checkpoint-{task.seeds[0]}-{task.seeds[-1]}-{len(task.seeds)}{where}.npz"
+    tell = telling(task.label, progress)
+    runs = train(
+        task.experiment,
+        task.seeds,
+        measure_every=task.measure_every,
+        measure_above=task.measure_above,
+        checkpoint=task.directory / name,
+        keep_checkpoint=task.keeps_checkpoint,
+        report=lambda step, losses, training: tell(step),
+        machine=task.machine,
+    )
+    for run in runs:
+        run.save(task.directory)
+        (task.directory / f"failed-{run.seed}.txt").unlink(missing_ok=True)
+
+
+def telling(label: str, progress: Any) -> Callable[[int], None]:
+    """What tells a queue the step that was reached, the first one and about once a second; without a queue nobody."""
+    last = -math.inf
+
+    def tell(step: int) -> None:
+        nonlocal last
+        if progress is not None and time.monotonic() - last > 1:
+            last = time.monotonic()
+            progress.put((label, step))
+
+    return tell
+
+
+def _guarded(task: Work) -> list[Failure]:
+    """Run a task; where its seeds fail together, each alone, so that a failure is that of a seed."""
+    try:
+        task.run(_progress)
+    except Exception as problem:
+        if len(task.seeds) == 1:
+            return [failed(task, problem, traceback.format_exc())]
+        return [f for seed in task.seeds for f in _guarded(_alone(task, seed))]
+    return []
+
+
+def _alone(task: Work, seed: int) -> Work:
+    """One seed of it."""
+    alone: Work = replace(task, seeds=(seed,))  # type: ignore[type-var]
+    return alone
+
+
+def failed(task: Work, problem: BaseException, details: str = "") -> Failure:
+    """The failure of a task of one seed, with its traceback in a file beside the runs."""
+    message = " ".join(str(problem).split())
+    reason = f"{type(problem).__name__}: {message}" if message else type(problem).__name__
+    log = task.directory / f"failed-{task.seeds[0]}.txt"
+    task.directory.mkdir(parents=True, exist_ok=True)
+    log.write_text(details or reason + "\n")
+    return Failure(task.arm, task.seeds[0], reason, log)
+
+
+_progress: Any = None
+
+
+def _start_worker(progress: Any, niceness: int) -> None:
+    global _progress
+    _progress = progress
+    os.nice(niceness)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    _keep_freed_memory()
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    signal.signal(signal.SIGTERM, _leave)  # last: an exception in here would be shown as a failure
+
+
+def _keep_freed_memory() -> None:
+    """Large arrays come again at every step; glibc gives them back and would have the system clear them each time."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
+    if mallopt is not None:
+        trim_threshold, mmap_threshold = -1, -3  # as in malloc.h
+        for parameter in (trim_threshold, mmap_threshold):
+            mallopt(parameter, 2**31 - 1)
+
+
+def _leave(number: int, frame: Any) -> None:
+    raise SystemExit  # so that no half of a file stays
+
+
+def _end_with_the_parent() -> None:
+    """A worker whose parent was killed has nobody to report to; its checkpoints are on disk."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+class Workers(Executor):
+    """Processes of this machine, one task at a time each; one that dies fails its task alone and is replaced."""
+
+    def __init__(self, count: int, niceness: int = 0) -> None:
+        self._context = multiprocessing.get_context("spawn")
+        self.progress: Any = self._context.Queue()
+        self._niceness, self._local = niceness, threading.local()
+        self._threads = ThreadPoolExecutor(count)
+        self._pools: set[ProcessPoolExecutor] = set()
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        """Run a function of a task when a process is free."""
+        return self._threads.submit(self._call, function, *arguments, **named)
+
+    def _call(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        pool = getattr(self._local, "pool", None)
+        if pool is None:
+            pool = ProcessPoolExecutor(1, self._context, _start_worker, (self.progress, self._niceness))
+            self._local.pool = pool
+            self._pools.add(pool)
+        try:
+            return pool.submit(function, *arguments, **named).result()
+        except BrokenExecutor:
+            self._local.pool = None
+            raise RuntimeError("its process died; perhaps there was not enough memory") from None
+        except SystemExit:  # of `_leave`; here it would end this process, with the status of success
+            raise RuntimeError("its process was asked to end; what it had is in its last checkpoint") from None
+
+    def terminate(self) -> None:
+        """End the processes now; their runs are at their last checkpoints."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for pool in list(self._pools):
+            for process in list((pool._processes or {}).values()):
+                process.terminate()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End when the tasks are done."""
+        self._threads.shutdown(wait=wait, cancel_futures=cancel_futures)
+        for pool in self._pools:
+            pool.shutdown(wait=wait, cancel_futures=cancel_futures)
+        self.progress.close()
+        self.progress.cancel_join_thread()
+
+
+def run_all(
+    tasks: Sequence[Work],
+    *,
+    processes: int | None = None,
+    niceness: int = 0,
+    say: Say = print,
+    show: Show | None = None,
+) -> list[Failure]:
+    """Run tasks on processes of this machine; what failed comes back.
+
+    An interruption loses nothing but the steps since the last checkpoints: call it again with what `tasks_for` gives.
+    """
+    if not tasks:
+        return []
+    workers = Workers(min(processes or os.cpu_count() or 1, len(tasks)), niceness)
+    try:
+        return follow(workers, tasks, workers.progress, say, show)
+    except BaseException as problem:
+        if isinstance(problem, KeyboardInterrupt):
+            say("Interrupted: ending the processes; one that is compiling finishes that first.")
+        workers.terminate()
+        raise
+    finally:
+        workers.shutdown(cancel_futures=True)
+
+
+def run_on_cluster(
+    tasks: Sequence[Work], scheduler: str, *, say: Say = print, show: Show | None = None
+) -> list[Failure]:
+    """The same on an existing dask.distributed cluster whose workers see the same folder."""
+    with cluster(scheduler) as executor:
+        return follow(executor, tasks, None, say, show) if tasks else []
+
+
+@contextmanager
+def cluster(scheduler: str) -> Iterator[Executor]:
+    """The cluster at an address as an executor."""
+    distributed = errors.package("distributed", "distributed")
+    with distributed.Client(scheduler) as client:
+        yield client.get_executor(pure=False)
+
+
+def follow(
+    executor: Executor, tasks: Sequence[Work], progress: Any, say: Say, show: Show | None = None
+) -> list[Failure]:
+    """Submit the tasks, show what is going on, and collect the failures."""
+    futures: dict[Future[list[Failure]], Work] = {executor.submit(_guarded, task): task for task in tasks}
+    by_label = {task.label: task for task in tasks}
+    began: dict[str, int] = {}
+    now: dict[str, int] = {}
+    waiting, failures, done = set(futures), [], 0
+    total = sum(task.steps for task in tasks)
+    show = show or every(10, say)
+    while waiting:
+        finished, waiting = wait(waiting, timeout=1, return_when=FIRST_COMPLETED)
+        try:
+            while progress is not None:
+                label, step = progress.get_nowait()
+                if label in by_label:
+                    began.setdefault(label, step - 1)  # (told when it is made)
+                    now[label] = step
+        except queue.Empty:
+            pass
+        for future in finished:
+            task = futures[future]
+            try:
+                found = future.result()
+            except Exception as problem:
+                found = [failed(_alone(task, seed), problem) for seed in task.seeds]
+            now.pop(task.label, None)
+            done += task.steps
+            say(f"{'failed' if found else 'done'}: {task.label} ({len(tasks) - len(waiting)} of {len(tasks)})")
+            failures += found
+            for failure in found:
+                say(f"  {failure}")
+        part = done + sum(step * len(by_label[label].seeds) for label, step in now.items())
+        held = sum(step * len(by_label[label].seeds) for label, step in began.items())
+        show(State(part - held, total - held, dict(now)))
+    return failures
+
+
+def every(seconds: float, say: Say) -> Show:
+    """A `Show` that says a line with an estimate of the time that is left, from time to time."""
+    shown = time.monotonic()
+    began: float | None = None
+
+    def show(state: State) -> None:
+        nonlocal shown, began
+        now = time.monotonic()
+        began = began or (now if state.running else None)
+        if began and now - shown >= seconds and state.done < state.total:
+            shown = now
+            has_started = 100 * state.done >= state.total  # before, what is seen is compilation
+            left = (now - began) * (state.total - state.done) / max(state.done, 1)
+            say(f"{state.done / state.total:4.0%}{f', at most {duration(left)} left' * has_started}. {state}")
+
+    return show
+
+
+def duration(seconds: float) -> str:
+    """A time in words, for estimates.
+
+    >>> duration(40), duration(100), duration(3 * 3600)
+    ('40 s', '2 min', '3.0 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,51 @@
+"""What became of runs that jumped, over a range of thresholds: no count here rests on one line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mxnum.lab.studies import report
+
+#: Multiples of the base, the least running median before a jump.
+LINES = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 20.0)
+#: The title of the table's first column; then how many runs stay above each line.
+HEADINGS = ("arm", "runs that jump", *(f"above {line:g} x" for line in LINES))
+
+
+def least_after(table: dict[str, Any], arm: str) -> list[float]:
+    """Return, for each run that jumped, the least loss from its first jump on, in units of its base.
+
+    The losses are the stored medians over bins of steps; a run whose jump begins in its last bin counts as infinite.
+
+    >>> run = {"steps": 40, "final_loss": 3.0, "curve": [1.0] * 20 + [9.0, 4.0] + [6.0] * 18}
+    >>> run["excursions"] = [{"start": 20, "end": None, "base": 1.0, "peak": 9.0, "area": 1.0}]
+    >>> least_after({"arms": {"a": {"experiment": {"steps": 40}, "runs": [run]}}}, "a")
+    [4.0]
+    """
+    found = []
+    for run, course in zip(table["arms"][arm]["runs"], report.courses(table, arm), strict=True):
+        if course.excursions:
+            first, starts = course.excursions[0], np.linspace(0, run["steps"], report.CURVE_POINTS + 1).astype(int)
+            later = [v for v, at in zip(run["curve"], starts, strict=False) if at > first.start and v is not None]
+            found.append(min(later, default=math.inf) / first.base)
+    return found
+
+
+def at_the_end(table: dict[str, Any], arm: str) -> list[float]:
+    """Return, for each run that jumped, its loss at the end, in units of the base before its first jump."""
+    runs = [run for run in report.courses(table, arm) if run.excursions]
+    return [(math.inf if run.final is None else run.final) / run.excursions[0].base for run in runs]
+
+
+def rows(table: dict[str, Any], arms: Sequence[str], *, ever: bool) -> list[tuple[str, ...]]:
+    """Count the runs of each arm that never get below a line again (`ever`), or that end above it, for all `LINES`."""
+    found = []
+    for arm in arms:
+        values = least_after(table, arm) if ever else at_the_end(table, arm)
+        counts = (str(sum(value >= line for value in values)) for line in LINES)
+        found.append((arm, f"{len(values)} of {len(table['arms'][arm]['runs'])}", *counts))
+    return found

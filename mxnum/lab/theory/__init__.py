@@ -1,0 +1,62 @@
+"""The theory of training in block formats: stability, gradients of logits, scaling laws, speed-ups.
+
+- `stability`, `eigenmodes`: Adam under multiplicative noise in its gradients;
+- `crossing`, `compounding`: a clamped block's dead zone; a gain that goes through many layers;
+- `logit_gradients`, `logit_equilibrium`, `sampled_rest`: what rounding does to the gradient of the logits;
+- `loss_tables`, `scaling_law`, `huber_law`, `law_comparison`: laws of the loss, fitted and compared;
+- `speed_up`: what faster products make of a training step.
+"""
+
+from mxnum.lab.theory.compounding import CompoundedGain, compounded_gain
+from mxnum.lab.theory.crossing import DeadZone, Jump, LimitCycle, dead_zone, dwell, limit_cycle
+from mxnum.lab.theory.eigenmodes import Arrest, arrest, inverse_participation, mode_limit
+from mxnum.lab.theory.law_comparison import LawComparison, compare_laws
+from mxnum.lab.theory.logit_equilibrium import Equilibrium, LogitAdvice, logit_advice, logit_rest
+from mxnum.lab.theory.logit_gradients import Beta, LogitGradientBias, Shrinking, logit_gradient_bias
+from mxnum.lab.theory.loss_tables import LossTable, loss_table, read_losses
+from mxnum.lab.theory.sampled_rest import sampled_logit_rest
+from mxnum.lab.theory.scaling_law import ScalingFit, ScalingLaw, fit_scaling_law
+from mxnum.lab.theory.speed_up import Projection, Recipe, TransformerShape, project, project_range, project_shares
+from mxnum.lab.theory.stability import adam_limit, moment_matrix, stability_expression, stability_limit
+
+__all__ = [
+    "Arrest",
+    "Beta",
+    "CompoundedGain",
+    "DeadZone",
+    "Equilibrium",
+    "Jump",
+    "LawComparison",
+    "LimitCycle",
+    "LogitAdvice",
+    "LogitGradientBias",
+    "LossTable",
+    "Projection",
+    "Recipe",
+    "ScalingFit",
+    "ScalingLaw",
+    "Shrinking",
+    "TransformerShape",
+    "adam_limit",
+    "arrest",
+    "compare_laws",
+    "compounded_gain",
+    "dead_zone",
+    "dwell",
+    "fit_scaling_law",
+    "inverse_participation",
+    "limit_cycle",
+    "logit_advice",
+    "logit_gradient_bias",
+    "logit_rest",
+    "loss_table",
+    "mode_limit",
+    "moment_matrix",
+    "project",
+    "project_range",
+    "project_shares",
+    "read_losses",
+    "sampled_logit_rest",
+    "stability_expression",
+    "stability_limit",
+]

@@ -1,0 +1,138 @@
+"""The dead zone of a clamped block, and the jump of the whole block when its maximum crosses to the next scale.
+
+A weight that is trained through its quantized value (straight-through gradients) keeps being pushed while it lies in a
+piece of Q: the loss does not answer. At the top of a binade that piece is widened by clamping, and its end is special:
+there the shared scale changes, and every element of the block is quantized anew.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from mxnum import errors
+from mxnum.analysis import scale_threshold
+from mxnum.analysis.piecewise import PiecewiseQuantizer
+from mxnum.formats import ElementFormat, MXFormat
+from mxnum.modes import Rounding, ScaleRule
+
+
+@dataclass(frozen=True)
+class Jump:
+    """Elements between `lower` and `upper` go from the value `before` to `after` when the block maximum crosses."""
+
+    lower: Fraction
+    upper: Fraction
+    before: Fraction
+    after: Fraction
+
+    @property
+    def relative(self) -> Fraction:
+        return self.after / self.before - 1
+
+
+@dataclass(frozen=True)
+class DeadZone:
+    """All numbers are in units of the crossing, the block maximum at which the shared scale changes."""
+
+    #: The piece of Q that ends at the crossing begins here ...
+    lower: Fraction
+    #: ... and has this value.
+    level: Fraction
+    #: What the elements of a block do at the crossing, for elements from 1/2 to 1.
+    jumps: tuple[Jump, ...]
+
+    @property
+    def width(self) -> Fraction:
+        return 1 - self.lower
+
+    @property
+    def largest_jump(self) -> Fraction:
+        """The largest relative jump, in magnitude."""
+        return max((abs(jump.relative) for jump in self.jumps), default=Fraction(0))
+
+
+def dead_zone(
+    format: str | MXFormat | ElementFormat,
+    *,
+    scale_rule: str | ScaleRule = "floor",
+    rounding: str | Rounding = "rne",
+) -> DeadZone:
+    """The dead zone below a change of scale, and the jumps at it.
+
+    >>> zone = dead_zone("mxfp8_e4m3")
+    >>> zone.lower, zone.level, zone.largest_jump
+    (Fraction(27, 32), Fraction(7, 8), Fraction(1, 7))
+    >>> dead_zone("mxfp8_e4m3", scale_rule="rceil").largest_jump
+    Fraction(0, 1)
+    """
+    mode = errors.choose_member("rounding", rounding, Rounding)
+    errors.require(not mode.is_stochastic, "rounding", "deterministic", str(mode))
+    quantizer = PiecewiseQuantizer.of(format, mode)
+    crossing = 2 * scale_threshold(format, scale_rule)
+    # In units of the crossing: before it an element x has the value Q(x c)/c, after it Q(x c / 2) / (c / 2).
+    edges = {Fraction(1, 2), Fraction(1)}
+    edges |= {b / unit for b in quantizer.breakpoints for unit in (crossing, crossing / 2)}
+    inside = sorted(edge for edge in edges if Fraction(1, 2) <= edge <= 1)
+
+    def value(x: Fraction, unit: Fraction) -> Fraction:
+        return quantizer.mean(x * unit) / unit
+
+    jumps = []
+    for lower, upper in itertools.pairwise(inside):
+        middle = (lower + upper) / 2
+        before, after = value(middle, crossing), value(middle, crossing / 2)
+        if before != after and before != 0:
+            jumps.append(Jump(lower, upper, before, after))
+    below = [b / crossing for b in quantizer.breakpoints if b < crossing]
+    lower = below[-1]
+    return DeadZone(lower, value((lower + 1) / 2, crossing), tuple(jumps))
+
+
+@dataclass(frozen=True)
+class LimitCycle:
+    """Gradient descent on a quadratic whose target lies between two values that a block can only jump between."""
+
+    #: The share of steps spent at the upper value.
+    duty: Fraction
+    #: Mean number of steps from one upward jump to the next.
+    period: Fraction
+    #: The mean of (Q - target)**2 over the cycle: it does not go away with smaller steps.
+    mean_square: Fraction
+
+
+def limit_cycle(target: float | Fraction, level_below: float | Fraction, level_above: float | Fraction) -> LimitCycle:
+    """The cycle of gamma <- gamma - eta lambda (Q(gamma) - target) around the crossing, once gamma is there.
+
+    Below the crossing gamma moves up by a = eta lambda (target - below), above it down by d = eta lambda (above -
+    target): a rotation by a on a circle of length a + d. So the share of steps above is a / (a + d), whatever eta is,
+    the average of Q is the target, and a jump comes every 1 / min(duty, 1 - duty) steps.
+
+    >>> limit_cycle(Fraction(29, 32), Fraction(7, 8), 1)
+    LimitCycle(duty=Fraction(1, 4), period=Fraction(4, 1), mean_square=Fraction(3, 1024))
+    """
+    named = {"target": target, "level_below": level_below, "level_above": level_above}
+    w, below, above = (errors.fraction(name, value) for name, value in named.items())
+    errors.require(below < w < above, "target", "between level_below and level_above", target)
+    duty = (w - below) / (above - below)
+    return LimitCycle(duty, 1 / min(duty, 1 - duty), (w - below) * (above - w))
+
+
+def dwell(start: float, crossing: float, drift: float) -> int:
+    """Steps until a weight at `start` that is pushed by `drift` a step reaches `crossing`.
+
+    For gradient descent the drift in the dead zone is eta times the (constant) gradient; for Adam it is eta, however
+    small the gradient is.
+
+    >>> dwell(0.9, 1.0, 0.001)
+    100
+    """
+    start, crossing, drift = float(start), float(crossing), float(drift)
+    errors.require(drift > 0, "drift", "positive", drift)
+    errors.require(-math.inf < start < crossing, "start", "below the crossing", start)
+    errors.require(crossing < math.inf, "crossing", "finite", crossing)
+    # What decimals lose when they become floats does not cost a step.
+    lost = 1e-15 * max(abs(start), crossing)
+    return max(1, math.ceil((crossing - start - lost) / drift))

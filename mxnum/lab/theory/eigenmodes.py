@@ -1,0 +1,89 @@
+"""Noise that is drawn for each element, seen by one mode; and how high a mode rises before Adam arrests it.
+
+A gradient whose elements are multiplied by 1 + zeta_i, independent of each other, moves along a mode v (a unit
+eigenvector of the preconditioned Hessian) as if by one noise xi = sum v_i^2 zeta_i: of the variance of zeta only the
+share sum v_i^4 is left. That share is 1 for a mode of one element and 1/n for one that n elements carry alike.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors
+from mxnum.lab.theory.stability import stability_limit
+
+#: The share of its limit up to which a mode counts as quiet.
+QUIET = 0.8
+
+
+def inverse_participation(mode: Any) -> Any:
+    """sum v_i^4 / (sum v_i^2)^2 along the last axis: 1 / n for a mode that n elements carry alike.
+
+    >>> float(inverse_participation([0.0, 3.0])), float(inverse_participation([1.0, -1.0, 1.0, 1.0]))
+    (1.0, 0.25)
+    """
+    squares = np.square(np.asarray(mode, np.float64))
+    return (np.square(squares).sum(axis=-1) / np.square(squares.sum(axis=-1)))[()]
+
+
+def mode_limit(bias: Any = 0.0, deviation: Any = 0.0, participation: Any = 1.0, *, momentum: float = 0.0) -> Any:
+    """The largest stable rate times curvature of a mode under noise drawn for each element.
+
+    `stability_limit` with the variance times the inverse participation ratio; a ratio of 1 is noise common to all
+    elements.
+
+    >>> round(float(mode_limit(deviation=0.5, momentum=0.9) / mode_limit(momentum=0.9)), 3)
+    0.174
+    >>> round(float(mode_limit(deviation=0.5, participation=0.01, momentum=0.9) / mode_limit(momentum=0.9)), 3)
+    0.955
+    """
+    share = np.asarray(participation, float)
+    errors.require(bool(((share > 0) & (share <= 1)).all()), "participation", "above 0 and at most 1", participation)
+    return stability_limit(bias, np.square(np.asarray(deviation, float)) * share, momentum=momentum)
+
+
+@dataclass(frozen=True)
+class Arrest:
+    """How high the loss of a mode rose once it had sharpened into instability: the largest over the median before."""
+
+    #: Median, least and largest of the copies.
+    height: float
+    lowest: float
+    highest: float
+
+
+def arrest(
+    beta2: float, *, momentum: float = 0.9, sharpening: float = 1e-3, start: float = 0.3, ceiling: float = 1.2,
+    after: int = 4000, copies: int = 16, seed: int = 0,
+) -> Arrest:  # fmt: skip
+    """Adam on the loss lambda x^2 / 2 with gradient noise of deviation 1 while lambda grows by `sharpening` a step.
+
+    lambda starts at `start` of Adam's limit, stops growing at `ceiling` of it, and `after` steps more are made. Beyond
+    the limit x grows, its gradient fills the second moment after some 1 / (1 - beta2) steps, the step shrinks, and the
+    rise arrests itself: nothing stops it but that.
+    """
+    errors.require(0 < beta2 < 1, "beta2", "between 0 and 1", beta2)
+    errors.require(0 < start < QUIET, "start", f"above 0 and below {QUIET}", start)
+    errors.require(1 < ceiling < math.inf, "ceiling", "above 1, so that the limit is crossed", ceiling)
+    errors.require(sharpening > 0, "sharpening", "positive", sharpening)
+    errors.integer("after", after, 0, 2**40)
+    errors.positive_integer("copies", copies)
+    rng, limit = np.random.default_rng(seed), float(stability_limit(momentum=momentum))
+    quiet, crossing = (math.ceil(math.log(share / start) / sharpening) for share in (QUIET, ceiling))
+    accepted = f"small enough for two steps from `start` to {QUIET} of the limit"
+    errors.require(quiet > 1, "sharpening", accepted, sharpening)
+    x, first, second = np.zeros(copies), np.zeros(copies), np.ones(copies)
+    losses, curvature = np.empty((crossing + after, copies)), start * limit
+    for loss in losses:
+        loss[...] = curvature * x * x / 2
+        gradient = curvature * x + rng.standard_normal(copies)
+        first = momentum * first + (1 - momentum) * gradient
+        second = beta2 * second + (1 - beta2) * gradient**2
+        x = x - first / np.sqrt(second)
+        curvature = min(curvature * (1 + sharpening), ceiling * limit)
+    heights = losses.max(axis=0) / np.median(losses[quiet // 2 : quiet], axis=0)
+    return Arrest(float(np.median(heights)), float(heights.min()), float(heights.max()))

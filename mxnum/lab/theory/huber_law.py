@@ -1,0 +1,167 @@
+"""The minimum of the Huber loss of log L against log(A/N^alpha + B/D^beta + E), for many tables at once.
+
+With a = ln A, b = ln B and e = ln E the logarithm of the law is that of a sum of exponentials of
+
+    z1 = a - alpha ln N,   z2 = b - beta ln D,   z3 = e,
+
+which are linear in the five parameters. So with p_k = exp(z_k) / sum and c_k the gradient of z_k,
+
+    gradient  g = sum p_k c_k,      Hessian  sum p_k c_k c_k' - g g',
+
+and Newton's method needs no second thought: a step solves (H + lambda M) s = -gradient, where H is the exact Hessian
+of the Huber loss and M the curvature of the quadratics that lie above it (weights min(1, delta/|r|)), which makes any
+step with a large lambda go down. All problems of a batch are arrays with a first axis, so that a bootstrap costs
+little more than a fit.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mxnum.memory.dtypes import Array
+
+#: Parameters are in this order: ln A, ln B, ln E, alpha, beta.
+PARAMETERS = 5
+#: No parameter moves further than this in a step.
+_LONGEST = 2.0
+_MOST_STEPS = 400
+#: As far as float64 goes; and what is enough where a sample of fits is wanted.
+EXACT, ENOUGH = 1e-14, 1e-7
+_MOST_TRIES = 12
+
+
+class Minimum(NamedTuple):
+    """What came of each problem."""
+
+    #: problems x 5
+    parameters: Array
+    loss: Array
+    #: Whether the last step made the loss no smaller than that.
+    converged: Array
+
+
+class _Curvature(NamedTuple):
+    """The loss around some parameters, for each problem."""
+
+    loss: Array
+    gradient: Array
+    hessian: Array
+    above: Array
+
+
+def predict(parameters: Array, x: Array, y: Array) -> Array:
+    """The logarithm of the law, problems x points; `x` and `y` are ln N and ln D."""
+    return _parts(parameters, x, y)[1]
+
+
+def minimize(
+    parameters: Array,
+    x: Array,
+    y: Array,
+    target: Array,
+    weights: Array,
+    delta: float,
+    *,
+    free: Array | None = None,
+    tolerance: float = EXACT,
+) -> Minimum:
+    """Minimise from each of the rows of `parameters`, until a step makes the loss less than `tolerance` of it smaller.
+
+    `target` is ln L and `weights` the share of each point, for all problems alike or with a row for each. Where
+    `free` (problems x 5) is False a parameter stays what it is.
+    """
+    found = np.array(parameters, np.float64)
+    shape = len(found), len(x)
+    target, weights = np.broadcast_to(target, shape), np.broadcast_to(weights, shape)
+    free = np.ones(found.shape, bool) if free is None else free
+    damping, converged = np.ones(len(found)), np.zeros(len(found), bool)
+    loss = _loss(found, x, y, target, weights, delta)
+    live = np.arange(len(found))
+    for _ in range(_MOST_STEPS):
+        here = _curvature(found[live], x, y, target[live], weights[live], delta, free[live])
+        done = np.zeros(len(live), bool)
+        left = np.ones(len(live), bool)
+        for _ in range(_MOST_TRIES):
+            step = _step(here, damping[live])
+            tried = found[live] + step
+            reached = _loss(tried, x, y, target[live], weights[live], delta)
+            better = left & (reached < here.loss) & ((step * here.gradient).sum(axis=1) < 0)
+            found[live[better]], loss[live[better]] = tried[better], reached[better]
+            damping[live[better]] = np.maximum(damping[live[better]] / 5, 1e-12)
+            done |= better & (here.loss - reached <= tolerance * here.loss)
+            left &= ~better
+            if not left.any():
+                break
+            damping[live[left]] = np.maximum(damping[live[left]], 1e-6) * 8
+        done |= left & (damping[live] > 1e4)
+        converged[live[done]] = True
+        live = live[~done]
+        if not live.size:
+            break
+    return Minimum(found, loss, converged)
+
+
+def _parts(parameters: Array, x: Array, y: Array) -> tuple[Array, Array]:
+    """The shares p_k of the three terms, and the logarithm of their sum."""
+    a, b, e, alpha, beta = (parameters[:, i, None] for i in range(PARAMETERS))
+    terms = np.stack(np.broadcast_arrays(a - alpha * x, b - beta * y, e + 0 * x))
+    largest = terms.max(axis=0)
+    shares = np.exp(terms - largest)
+    total = shares.sum(axis=0)
+    return shares / total, largest + np.log(total)
+
+
+def huber(residuals: Array, delta: float) -> Array:
+    """Half the square within `delta`, and delta (|r| - delta/2) beyond."""
+    size = np.abs(residuals)
+    inner = np.minimum(size, delta)
+    result: Array = inner * (size - inner / 2)
+    return result
+
+
+def _loss(parameters: Array, x: Array, y: Array, target: Array, weights: Array, delta: float) -> Array:
+    result: Array = (weights * huber(predict(parameters, x, y) - target, delta)).sum(axis=1)
+    return result
+
+
+def _curvature(
+    parameters: Array, x: Array, y: Array, target: Array, weights: Array, delta: float, free: Array
+) -> _Curvature:
+    shares, logarithm = _parts(parameters, x, y)
+    residuals = logarithm - target
+    size = np.abs(residuals)
+    slope = weights * np.clip(residuals, -delta, delta)
+    g = np.stack([*shares, -x * shares[0], -y * shares[1]], axis=-1)
+    above = _outer(weights / np.maximum(size / delta, 1), g)
+    hessian = _outer(weights * (size < delta) - slope, g)
+    for k, (term, exponent, u) in enumerate(((0, 3, x), (1, 4, y))):
+        pull = slope * shares[k]
+        cross = -(pull * u).sum(axis=1)
+        hessian[:, term, term] += pull.sum(axis=1)
+        hessian[:, term, exponent] += cross
+        hessian[:, exponent, term] += cross
+        hessian[:, exponent, exponent] += (pull * u * u).sum(axis=1)
+    hessian[:, 2, 2] += (slope * shares[2]).sum(axis=1)
+    both = free[:, :, None] & free[:, None, :]
+    gradient = np.where(free, np.einsum("bn,bni->bi", slope, g), 0)
+    loss = (weights * huber(residuals, delta)).sum(axis=1)
+    return _Curvature(loss, gradient, np.where(both, hessian, 0), np.where(both, above, 0))
+
+
+def _outer(weights: Array, g: Array) -> Array:
+    """Sums of g g' over the points."""
+    result: Array = np.swapaxes(g * weights[:, :, None], 1, 2) @ g
+    return result
+
+
+def _step(here: _Curvature, damping: Array) -> Array:
+    """The damped Newton step; parameters that are not free, and directions that nothing depends on, stay."""
+    size = np.einsum("bii->b", here.above) / PARAMETERS
+    ridge = (1e-14 + 1e-6 * damping) * size + 1e-300
+    matrix = here.hessian + damping[:, None, None] * here.above + ridge[:, None, None] * np.eye(PARAMETERS)
+    step = -np.linalg.solve(matrix, here.gradient[:, :, None])[:, :, 0]
+    longest = np.abs(step).max(axis=1, keepdims=True)
+    result: Array = step * np.minimum(1, _LONGEST / np.maximum(longest, _LONGEST))
+    return result

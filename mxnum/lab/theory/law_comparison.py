@@ -1,0 +1,127 @@
+"""Can the runs that two scaling laws were fitted to distinguish them?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mxnum import errors
+from mxnum.lab.theory.loss_tables import LossTable
+from mxnum.lab.theory.scaling_law import NAMES, Interval, ScalingFit, middle
+from mxnum.memory.dtypes import Array
+
+
+@dataclass(frozen=True)
+class LawComparison:
+    """How two fits differ.
+
+    It can say that the laws differ, by how much, and in which parameters. Where it finds no difference, they need not
+    be the same: `at_most` says how far apart they may still be. It speaks of the sizes that both tables cover, not of
+    larger ones, and of the runs as they are: where all share one seed, another may shift them all.
+    """
+
+    #: Median size of the difference of the laws' logarithms over the cells that lie in the range of both tables.
+    distance: float
+    #: How often two fits to drawn tables lie as far apart as that by chance alone.
+    p: float
+    #: The distance that a share `level` of the drawn pairs stays below.
+    at_most: float
+    #: Second minus first, and the interval of it, for each parameter and the compute exponent.
+    differences: dict[str, tuple[float, Interval]]
+    level: float
+    #: Cells (N, D) in both tables; their runs are drawn together, so that what they share cancels.
+    shared_cells: int
+
+    @property
+    def told_apart(self) -> bool:
+        """Whether chance alone would give such a distance in less than a share 1 - `level` of the cases."""
+        return self.p < 1 - self.level
+
+
+def compare_laws(
+    first: ScalingFit, second: ScalingFit, *, level: float = 0.95, draws: int = 400, seed: int = 0
+) -> LawComparison:
+    """Resample both tables, cell by cell, and see how far the two laws move relative to each other.
+
+    p is at least 1 / (1 + draws), so that few draws could not tell any laws apart: they are refused.
+    """
+    errors.require(0 < level < 1, "level", "between 0 and 1", level)
+    enough = (1 + errors.positive_integer("draws", draws)) * (1 - level) > 1
+    errors.require(enough, "draws", f"above {1 / (1 - level) - 1:.6g} for the level {level}", draws)
+    points = _common_ground(first.table, second.table)
+    cells = sorted(set(first.table.cells) | set(second.table.cells))
+    both = set(first.table.cells) & set(second.table.cells)
+    counts = _drawn_cells(cells, both, set(first.table.cells), draws, np.random.default_rng(seed))
+    drawn = [fit.draws(_weights(fit.table, cells, counts)) for fit in (first, second)]
+    fitted = [np.array([[getattr(fit.law, name) for name in NAMES]]) for fit in (first, second)]
+    difference = _logarithm(fitted[1], points) - _logarithm(fitted[0], points)
+    moved = _logarithm(drawn[1], points) - _logarithm(drawn[0], points)
+    distance = float(_size(difference)[0])
+    by_chance = _size(moved - difference)
+    p = (1 + np.count_nonzero(by_chance >= distance)) / (1 + draws)
+    at_most = float(np.quantile(_size(moved), level))
+    differences = {
+        name: (float(b[0] - a[0]), middle(b[1:] - a[1:], level))
+        for (name, a), b in zip(_named(fitted[0], drawn[0]).items(), _named(fitted[1], drawn[1]).values(), strict=True)
+    }
+    return LawComparison(distance, float(p), at_most, differences, level, len(both))
+
+
+def _common_ground(first: LossTable, second: LossTable) -> tuple[Array, Array]:
+    """The cells of either table that lie within the sizes of both."""
+    cells = np.array(sorted(set(first.cells) | set(second.cells)))
+    inside = np.ones(len(cells), bool)
+    for table in (first, second):
+        for column, values in zip(cells.T, (table.parameters, table.tokens), strict=True):
+            inside &= (values.min() <= column) & (column <= values.max())
+    if not inside.any():
+        raise ValueError("Argument 'second' must share some of its sizes with 'first'; it shares none.")
+    return cells[inside, 0], cells[inside, 1]
+
+
+def _drawn_cells(
+    cells: list[tuple[float, float]],
+    both: set[tuple[float, float]],
+    first: set[tuple[float, float]],
+    draws: int,
+    rng: np.random.Generator,
+) -> Array:
+    """How often each cell is drawn: as many as there are of those in both tables, in the first alone, in the second."""
+    kinds = np.array([0 if cell in both else 1 if cell in first else 2 for cell in cells])
+    counts = np.zeros((draws, len(cells)))
+    for kind in range(3):
+        of_kind = np.nonzero(kinds == kind)[0]
+        if of_kind.size:
+            counts[:, of_kind] = rng.multinomial(of_kind.size, np.full(of_kind.size, 1 / of_kind.size), size=draws)
+    return counts
+
+
+def _weights(table: LossTable, cells: list[tuple[float, float]], counts: Array) -> Array:
+    """The share of each run of a table."""
+    place = {cell: at for at, cell in enumerate(cells)}
+    weights = counts[:, [place[cell] for cell in table.cells]]
+    result: Array = weights / weights.sum(axis=1, keepdims=True)
+    return result
+
+
+def _logarithm(laws: Array, points: tuple[Array, Array]) -> Array:
+    """Laws x points."""
+    A, B, E, alpha, beta = (laws[:, i, None] for i in range(5))
+    n, d = points
+    result: Array = np.log(A * n**-alpha + B * d**-beta + E)
+    return result
+
+
+def _size(differences: Array) -> Array:
+    result: Array = np.median(np.abs(differences), axis=1)
+    return result
+
+
+def _named(fitted: Array, drawn: Array) -> dict[str, Array]:
+    """ln A and so on of the fit, and after it of the draws; in logarithms where a factor is what matters."""
+    laws = np.concatenate([fitted, drawn])
+    with np.errstate(divide="ignore"):
+        logs = {f"ln {name}": np.log(laws[:, i]) for i, name in enumerate(NAMES[:2])}
+    rest = {name: laws[:, i] for i, name in enumerate(NAMES) if i >= 2}
+    return logs | rest | {"compute_exponent": laws[:, 4] / (laws[:, 3] + laws[:, 4])}

@@ -1,0 +1,163 @@
+"""What follows from shrunken logit gradients: where training settles, what drifts, and what a trainer should change.
+
+In a context where symbol j comes with probability q_j and the model says p_j, the mean gradient of logit j is, in units
+of c/N,
+
+    g_j = p_j (1 - q_j) - q_j (1 - p_j) (1 + b(p_j)),
+
+with b(p) the relative change of the target's component, if the other components are right on average. Without b it is
+p_j - q_j. With it the sum over j is no longer zero but the drift -sum q_j (1 - p_j) b(p_j): all logits move together,
+which the loss does not see, and where the differences of the logits rest, every g_j is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors, formats
+from mxnum.analysis import overflow_region
+from mxnum.lab.theory.logit_gradients import Beta, LogitGradientBias, Shrinking, logit_gradient_bias
+from mxnum.memory.dtypes import Array
+from mxnum.modes import ScaleRule
+
+#: Factors that are tried: 2**(k/8), rounded to what a float32 holds exactly.
+FACTORS = tuple(float(np.float32(2 ** (k / 8))) for k in range(8))
+_HALVINGS = 48
+
+
+@dataclass(frozen=True)
+class Equilibrium:
+    """Where free logits come to rest under the mean gradient."""
+
+    #: What the model says.
+    p: Array
+    #: The cross-entropy at rest less the entropy of q, in nats.
+    excess: float
+    #: The sum of the mean gradient in units of c/N: above zero, all logits fall.
+    drift: float
+    #: The relative change of the mean pull, sum q (1 - p) b(p) / sum q (1 - p).
+    bias: float
+
+
+def logit_rest(q: Any, bias: LogitGradientBias) -> Equilibrium:
+    """Where the logits come to rest in a context whose next symbols have the probabilities q.
+
+    Each g_j grows with p_j, because what becomes of 1 - p never grows with p. So there is one D for which the p_j with
+    g_j = D sum to 1, and both are found by bisection. Where b jumps, p may rest at the jump.
+
+    >>> q = np.append(np.full(16, 1 / 16), np.zeros(240))
+    >>> round(logit_rest(q, logit_gradient_bias("mxfp8_e4m3", 2048)).excess, 3)
+    0.064
+    >>> round(logit_rest(q, logit_gradient_bias("mxfp8_e4m3", 2048, scale_rule="rceil")).excess, 3)
+    0.0
+    """
+    wanted = probabilities_of(q)
+    errors.require_type(isinstance(bias, LogitGradientBias), "bias", "what logit_gradient_bias returns", bias)
+
+    def resting(common: float) -> Array:
+        low, high = np.zeros_like(wanted), np.ones_like(wanted)
+        for _ in range(_HALVINGS):
+            p = (low + high) / 2
+            below = p * (1 - wanted) - wanted * (1 - p) * (1 + bias.at(p)) < common
+            low, high = np.where(below, p, low), np.where(below, high, p)
+        return high
+
+    least, most = -1.0, 1.0
+    for _ in range(_HALVINGS):
+        common = (least + most) / 2
+        least, most = (common, most) if float(resting(common).sum()) < 1 else (least, common)
+    p = resting(common)
+    inside, pull = wanted > 0, float((wanted * (1 - p)).sum())
+    resolution = 2.0 ** (1 - _HALVINGS)
+    count = float((p > resolution).sum())  # others would rest below zero: they vanish
+    drift = common * count
+    excess = float((wanted[inside] * np.log(wanted[inside] / p[inside])).sum())
+    return Equilibrium(p, excess, drift, -drift / pull if pull > count * resolution else 0.0)
+
+
+def probabilities_of(q: Any) -> Array:
+    """q as a vector of float64; ValueError unless it is one of probabilities."""
+    wanted = np.asarray(q, np.float64)
+    fits = wanted.ndim == 1 and bool((wanted >= 0).all()) and abs(float(wanted.sum()) - 1) < 1e-9
+    errors.require(fits, "q", "a vector of probabilities that sum to 1", q)
+    return wanted
+
+
+@dataclass(frozen=True)
+class LogitAdvice:
+    """How the pull of targets changes with the factor and with the rule, and what to do about it."""
+
+    now: Shrinking
+    #: By factor, c times `FACTORS`.
+    factors: Mapping[float, Shrinking]
+    #: By scale rule, at the factor that was asked about.
+    rules: Mapping[str, Shrinking]
+    #: The factor with the least overflow of those tried.
+    best_factor: float
+    #: Scale rules under which nothing ever overflows, at any p, tokens and factor.
+    never_overflow: tuple[str, ...]
+    #: The advice in words.
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def logit_advice(
+    format: str = "mxfp8_e4m3",
+    tokens: int = 1 << 15,
+    p: Any = None,
+    *,
+    factor: Any = 1,
+    scale_rule: str | None = None,
+    rounding: str = "rne",
+) -> LogitAdvice:
+    """What rounding to a format does to the targets of a mean cross-entropy, and what keeps them in range.
+
+    p says how probable the model finds the symbols that come: a number, a sample, or a `Beta` (default: Beta(1/2, 8), a
+    model that learns). Other arguments as in `logit_gradient_bias`.
+
+    >>> print(logit_advice("mxfp8_e4m3", 32768, 0.01))
+    The pull of targets changes by -11.6 %, by -11.6 % through overflow, which affects 100 % of the tokens.
+    Multiply the loss by 1.5422, to which Adam is blind: then 0 % overflow, and the pull changes by -1.8 %.
+    Or use the scale rule 'ceil', 'rceil' or 'half_up' for this operand: nothing overflows under it.
+    Or leave the gradients of the last layer in higher precision.
+    """
+    law = Beta("1/2", 8) if p is None else p
+    c = errors.fraction("factor", factor)
+    accepted = "between 2**-40 and 2**39, since up to twice as much is tried"
+    errors.require(Fraction(1, 2**40) <= c <= 2**39, "factor", accepted, factor)
+
+    def at(factor: Fraction, rule: Any) -> Shrinking:
+        return logit_gradient_bias(format, tokens, factor, scale_rule=rule, rounding=rounding).shrinking(law)
+
+    now = at(c, scale_rule)
+    by_factor = {float(c * Fraction(each)): at(c * Fraction(each), scale_rule) for each in FACTORS}
+    best = min(by_factor, key=lambda each: (round(abs(by_factor[each].overflow_bias), 6), abs(by_factor[each].bias)))
+    fmt = formats.get(format)
+    never: tuple[str, ...] = ("rceil",)
+    named = ["nearest", "rceil"]
+    if fmt.scale.power_of_two:
+        named = [str(rule) for rule in ScaleRule]
+        never = tuple(rule for rule in named if overflow_region(fmt, rule).empty and rule != "floor_plus_one")
+    rules = {rule: at(c, rule) for rule in named}
+    told = [
+        f"The pull of targets changes by {now.bias:.1%}, by {now.overflow_bias:.1%} through overflow, which affects "
+    ]
+    told[0] += f"{now.overflow:.0%} of the tokens."
+    if abs(by_factor[best].overflow_bias) < 0.9 * abs(now.overflow_bias):
+        found = by_factor[best]
+        words = (
+            f"Multiply the loss by {best / float(c):.5g}, to which Adam is blind: then {found.overflow:.0%} overflow, "
+        )
+        told.append(words + f"and the pull changes by {found.bias:.1%}.")
+    if now.overflow:
+        listed = errors.joined(map(repr, never))
+        told.append(f"Or use the scale rule {listed} for this operand: nothing overflows under it.")
+        told.append("Or leave the gradients of the last layer in higher precision.")
+    return LogitAdvice(now, by_factor, rules, best, never, "\n".join(told).replace("%", " %"))

@@ -1,0 +1,397 @@
+"""The gradient of the logits under block scales: how much the pull towards the symbol that came shrinks.
+
+With N tokens and a loss multiplied by c, the gradient of the logits of a token is (p_j - [j = t]) c/N. Its largest
+component is always the target's, of magnitude A = (1 - p) c/N, because all others together have that magnitude too. So
+in blocks along the vocabulary the target decides the scale of its block, and what becomes of it is a function of A:
+piecewise constant, with the breakpoints of the format. In blocks along the tokens a second token of the same target may
+have the larger A; with `frequency`, the chance of that for each other token of a block, the scale is conditioned on
+exactly as in `cluster` (the small components of other tokens are taken to decide no scale).
+
+For p from Beta(a, b), 1 - p is from Beta(b, a), and the expectations over pieces are incomplete beta functions.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cache, cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors, formats
+from mxnum.analysis.machines import Enclosure
+from mxnum.analysis.piecewise import PiecewiseQuantizer
+from mxnum.analysis.scale_ladder import Ladder, floats, powers_of_two
+from mxnum.formats import ElementFormat, MXFormat
+from mxnum.memory.dtypes import Array
+from mxnum.modes import FloatScaleRule, Rounding, ScaleRule, scale_rule_of
+
+#: Binades of 1 - p that are gone through; what is below is bounded in enclosures and left out elsewhere.
+DEPTH = 40
+#: The roundings whose error is never larger than the number, so that the rest is bounded.
+ROUNDINGS = (Rounding.RNE, Rounding.RNA, Rounding.RTZ, Rounding.SR)
+#: Bits of mpmath, and what an enclosure has beside those asked for.
+_FLOAT_BITS, _EXTRA_BITS = 100, 60
+#: Parameters of a beta distribution that mpmath's series still converge with.
+_LARGEST = 2048
+
+
+@dataclass(frozen=True)
+class Beta:
+    """p from a beta distribution: mean a / (a + b); a = 1, b = 1 is uniform, a small and b = 1 mostly near zero."""
+
+    a: Fraction
+    b: Fraction
+
+    def __init__(self, a: Any, b: Any):
+        for name, value in (("a", a), ("b", b)):
+            exact = errors.fraction(name, value)
+            errors.require(0 < exact <= _LARGEST, name, f"above 0 and at most {_LARGEST}", value)
+            object.__setattr__(self, name, exact)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The p from `lower` to `upper`, whose target components become `level` c/N; None: p's own, by chance, in mean."""
+
+    lower: Fraction
+    upper: Fraction
+    level: Fraction | None
+    overflows: bool
+
+
+@dataclass(frozen=True)
+class Shrinking:
+    """Expectations over tokens. With A the magnitude of the target's component and Q what it becomes:"""
+
+    #: E[Q - A] / E[A], the relative change of the pull; below zero it shrinks.
+    bias: float
+    #: The part of that from components beyond the largest element of their block; the rest is rounding.
+    overflow_bias: float
+    #: The share of the tokens whose component is.
+    overflow: float
+    #: E[sum of the token's components] in units of c/N, if the other components are right on average: E[A - Q].
+    sum: float
+
+
+@dataclass(frozen=True, eq=False)
+class LogitGradientBias:
+    """The relative change of the target's component, for one format, rule, number of tokens and factor."""
+
+    element: ElementFormat
+    ladder: Ladder = field(repr=False)
+    rounding: Rounding
+    #: c/N.
+    unit: Fraction
+    block_size: int
+    frequency: Fraction
+
+    def at(self, p: Any) -> Array:
+        """E[Q]/A - 1 for each p, where the token's own component decides the scale; 0 for p = 1.
+
+        >>> bias = logit_gradient_bias("mxfp8_e4m3", 2048)
+        >>> bias.at([0.0, 0.01, 0.1, 0.25]).round(4)
+        array([ 0.    , -0.1162, -0.0278,  0.    ])
+        """
+        u = 1 - _probabilities(p)
+        mean, _ = self._rounded(u, self._scales_of(u))
+        with np.errstate(invalid="ignore"):
+            relative: Array = np.where(u > 0, mean / u - 1, 0.0)
+        return relative
+
+    def overflows(self, p: Any) -> Array:
+        """Whether the component of each p is beyond the largest element of its block."""
+        u = 1 - _probabilities(p)
+        return self._rounded(u, self._scales_of(u))[1]
+
+    def pieces(self, binades: int = 1) -> list[Piece]:
+        """The exact pieces of p from 0 to about 1 - 2**-binades, where the token's own component decides the scale."""
+        found = []
+        for s in reversed(self._scales(binades)):
+            begin, end = self._ends(s)
+            for low, high, level, overflows in reversed(list(self._pieces_at(s))):
+                low, high = max(low, begin), min(high, end, Fraction(1))
+                if low < high:
+                    found.append(Piece(1 - high, 1 - low, level, overflows))
+        return found
+
+    def expression(self, p: Any, binades: int = 1) -> Any:
+        """E[Q]/A - 1 as a sympy Piecewise in the symbol p."""
+        import sympy
+
+        cases = []
+        for piece in self.pieces(binades):
+            value = sympy.Integer(0) if piece.level is None else sympy.Rational(piece.level) / (1 - p) - 1
+            cases.append((value, p < sympy.Rational(piece.upper)))
+        return sympy.Piecewise(*cases)
+
+    def shrinking(self, p: Any) -> Shrinking:
+        """Expectations over tokens: p is a number, an array that is a sample of them, or a `Beta`.
+
+        >>> round(logit_gradient_bias("mxfp8_e4m3", 2048).shrinking(Beta("1/2", 32)).bias, 3)
+        -0.111
+        """
+        if not isinstance(p, Beta):
+            return self._of_sample(_probabilities(p).ravel())
+        import mpmath
+
+        with mpmath.workprec(_FLOAT_BITS):
+            total, overflow_bias, overflow = self._closed_form(_MpmathBeta(p))
+            mean = mpmath.mpf(p.b.numerator) / p.b.denominator
+            mean /= mean + mpmath.mpf(p.a.numerator) / p.a.denominator
+            return Shrinking(float(total / mean), float(overflow_bias / mean), float(overflow), float(-total))
+
+    def enclosure(self, p: Beta, of: str = "bias", prec: int = 100) -> Enclosure:
+        """A proved interval around `bias`, `overflow_bias`, `overflow` or `sum`; needs the extra ``proofs``."""
+        from mxnum.analysis.machines import ArbMachine
+
+        errors.require_type(isinstance(p, Beta), "p", "a Beta", p)
+        errors.choose("of", of, ("bias", "overflow_bias", "overflow", "sum"))
+        machine = ArbMachine(errors.integer("prec", prec, 20, 10_000) + _EXTRA_BITS)
+        with machine.precision():
+            law = _ArbBeta(machine, p)
+            binades = prec + 8
+            total, overflow_bias, overflow = self._closed_form(law, binades)
+            # Below, each error is at most the number itself, and the chance of overflow at most that of being there.
+            rest = machine.number(Fraction(1, 2**binades))
+            mean = machine.number(p.b / (p.a + p.b))
+            chance = law.below(Fraction(1, 2**binades))
+            value, slack = {
+                "bias": (total / mean, rest / mean),
+                "overflow_bias": (overflow_bias / mean, rest / mean),
+                "overflow": (overflow, chance),
+                "sum": (-total, rest),
+            }[of]
+            return machine.hull(value, slack)
+
+    # A block of k has scale s with the chance others(end of s) - others(begin of s), where others(t) is that of no
+    # other token of the same target with A >= t. All lengths are in units of c/N: they are values of 1 - p.
+
+    def _scales(self, binades: int) -> list[int]:
+        """The scales of components from 2**-binades to 1."""
+        first, last = (self.ladder.of(self.unit / 2**each) for each in (binades, 0))
+        return list(range(first, last + 1))
+
+    def _ends(self, s: int) -> tuple[Fraction, Fraction]:
+        return (Fraction(0) if s == 0 else self.ladder.begins[s] / self.unit), self.ladder.end(s) / self.unit
+
+    def _pieces_at(self, s: int) -> Iterator[tuple[Fraction, Fraction, Fraction | None, bool]]:
+        """Under scale s: where each piece of 1 - p begins and ends, the mean of Q there, and whether it overflows."""
+        scale = self.ladder.units[s] / self.unit
+        if scale == 0:  # makes zeros
+            yield Fraction(0), self._ends(s)[1], Fraction(0), False
+            return
+        for low, high, level, overflows in _positive_pieces(self.element, self.rounding):
+            end = self._ends(s)[1] if high is None else high * scale
+            yield low * scale, end, None if level is None else level * scale, overflows
+
+    def _closed_form(self, law: Any, binades: int = DEPTH) -> tuple[Any, Any, Any]:
+        """E[Q - A], the part of it beyond the largest element, and the chance of that, in units of c/N and 1."""
+        total = overflow_bias = overflow = law.number(Fraction(0))
+        lowest = Fraction(1, 2**binades)
+        for s in self._scales(binades):
+            begin, end = self._ends(s)
+            reached = law.others(end, self.frequency, self.block_size)
+            risen = reached - law.others(begin, self.frequency, self.block_size)  # to s by another token
+            for low, high, level, overflows in self._pieces_at(s):
+                for first, last, weight in ((lowest, begin, risen), (max(begin, lowest), end, reached)):
+                    x, y = max(low, first), min(high, last, Fraction(1))
+                    if x >= y or (weight is risen and not self.frequency):
+                        continue
+                    mass = weight * (law.below(y) - law.below(x))
+                    moment = weight * (law.moment_below(y) - law.moment_below(x))
+                    error = law.number(Fraction(0)) if level is None else law.number(level) * mass - moment
+                    total += error
+                    if overflows:
+                        overflow_bias, overflow = overflow_bias + error, overflow + mass
+        return total, overflow_bias, overflow
+
+    @cached_property
+    def _tables(self) -> tuple[Array, Array, Array]:
+        """As float64: where the scales begin, their units, and whether they begin above that."""
+        begins, units = (
+            np.array([float(x / self.unit) for x in each]) for each in (self.ladder.begins, self.ladder.units)
+        )
+        return begins, units, np.array(self.ladder.open_below)
+
+    @cached_property
+    def _levels(self) -> tuple[Array, Array, Array, Array]:
+        """The quantizer as float64."""
+        quantizer = PiecewiseQuantizer.of(self.element, self.rounding)
+        fields = quantizer.breakpoints, quantizer.lower, quantizer.upper, quantizer.at
+        breaks, lower, upper, at = (np.array([float(x) for x in values]) for values in fields)
+        return breaks, lower, upper, at
+
+    def _scales_of(self, u: Array) -> Array:
+        """The scale that each token's own component asks for."""
+        begins, _, is_open_below = self._tables
+        above = np.searchsorted(begins, u, "right") - 1
+        is_open = is_open_below[np.maximum(above, 0)] & (u == begins[np.maximum(above, 0)])
+        scales: Array = np.maximum(above - is_open, 0)
+        return scales
+
+    def _rounded(self, u: Array, scales: Array) -> tuple[Array, Array]:
+        """E[Q] in units of c/N under these scales, and which overflow."""
+        breaks, lower, upper, at = self._levels
+        units = self._tables[1][scales]
+        x = np.divide(u, units, out=np.zeros_like(u), where=units > 0)
+        place = np.searchsorted(breaks, x, "left")
+        mean = np.where(lower[place] == upper[place], lower[place], x)
+        inside = np.minimum(place, len(breaks) - 1)
+        mean = np.where(breaks[inside] == x, at[inside], mean)
+        return mean * units, (x > float(self.element.max)) & (units > 0)
+
+    def _of_sample(self, p: Array) -> Shrinking:
+        errors.require(p.size > 0 and bool((p < 1).any()), "p", "one or more probabilities, not all 1", p)
+        u = np.sort(1 - p)
+        own, total, overflow_bias, overflow = self._scales_of(u), 0.0, 0.0, 0.0
+
+        def others(s: int, is_end: bool) -> float:
+            # No other token of the block asks for scale s, or (is_end) for one above it.
+            count = np.searchsorted(own, s, "right" if is_end else "left")
+            return float((1 - float(self.frequency) * (1 - count / u.size)) ** (self.block_size - 1))
+
+        for s in range(int(own.min()), int(own.max()) + 1):
+            reached = others(s, True)
+            weight = np.where(own == s, reached, np.where(own < s, reached - others(s, False), 0.0)) / u.size
+            if weight.any():
+                mean, beyond = self._rounded(u, np.full(u.size, s))
+                error = weight * (mean - u)
+                total += float(error.sum())
+                overflow_bias += float(error[beyond].sum())
+                overflow += float(weight[beyond].sum())
+        average = float(u.mean())
+        return Shrinking(total / average, overflow_bias / average, overflow, -total)
+
+
+def logit_gradient_bias(
+    format: str | MXFormat = "mxfp8_e4m3",
+    tokens: int = 1 << 15,
+    factor: Any = 1,
+    *,
+    scale_rule: str | ScaleRule | FloatScaleRule | None = None,
+    rounding: str | Rounding = "rne",
+    block_size: int | None = None,
+    frequency: Any = 0,
+    tensor_scale: Any = None,
+) -> LogitGradientBias:
+    """What rounding makes of the gradients of the logits, as a function of the probability p of the right symbol.
+
+    Parameters
+    ----------
+    format, scale_rule, rounding, block_size
+        As in `mxnum.quantize`; rounding "rne", "rna", "rtz" or "sr".
+    tokens
+        N, over which the loss is a mean: those of a microbatch.
+    factor
+        c, by which the loss is multiplied before the backward pass.
+    frequency
+        For blocks along the tokens (in the product that gives the weight's gradient): the chance that another token of
+        the block has the same target. 0 stands for blocks along the vocabulary.
+    tensor_scale
+        Of NVFP4 and its like. Without it the largest component of the tensor is taken to be c/N, that of p = 0.
+
+    >>> logit_gradient_bias("mxfp8_e4m3", 2048, "6/5").shrinking(0.01).overflow
+    0.0
+    """
+    fmt = formats.get(format)
+    count, c = errors.positive_integer("tokens", tokens), errors.fraction("factor", factor)
+    errors.require(Fraction(1, 2**40) <= c <= 2**40, "factor", "between 2**-40 and 2**40", factor)
+    errors.require(count <= 2**40, "tokens", "at most 2**40", count)
+    chance = errors.fraction("frequency", frequency)
+    errors.require(0 <= chance <= 1, "frequency", "between 0 and 1", frequency)
+    mode = errors.choose_member("rounding", rounding, ROUNDINGS)
+    length = fmt.block if block_size is None else errors.positive_integer("block_size", block_size)
+    rule = scale_rule_of(fmt, scale_rule)
+    unit, ladder = c / count, None
+    if isinstance(rule, ScaleRule):
+        errors.require(tensor_scale is None, "tensor_scale", f"left out for {fmt.name}", tensor_scale)
+        ladder = powers_of_two(fmt.element, rule)
+    else:
+        largest = Fraction(fmt.element.max) * Fraction(fmt.scale.value(fmt.scale.max_code))
+        has = fmt.tensor_scale is not None
+        errors.require(has or tensor_scale is None, "tensor_scale", f"left out for {fmt.name}", tensor_scale)
+        usual = unit / largest if has else Fraction(1)
+        factor = usual if tensor_scale is None else errors.fraction("tensor_scale", tensor_scale)
+        ladder = floats(fmt.element, fmt.scale, rule, factor, Fraction(1))
+    return LogitGradientBias(fmt.element, ladder, mode, unit, length, chance)
+
+
+@cache
+def _positive_pieces(
+    element: ElementFormat, rounding: Rounding
+) -> list[tuple[Fraction, Fraction | None, Fraction | None, bool]]:
+    """The quantizer above zero: where pieces begin and end, values (None: in mean x), whether they overflow."""
+    quantizer = PiecewiseQuantizer.of(element, rounding)
+    first = bisect_right(quantizer.breakpoints, 0)
+    edges: list[Fraction | None] = [Fraction(0), *quantizer.breakpoints[first:], None]
+    found: list[tuple[Fraction, Fraction | None, Fraction | None, bool]] = []
+    largest = Fraction(element.max)
+    for place, (low, high) in enumerate(pairwise(edges), first):
+        assert low is not None
+        level = quantizer.lower[place] if quantizer.lower[place] == quantizer.upper[place] else None
+        inside = low < largest and (high is None or high > largest)
+        parts = [(low, largest), (largest, high)] if inside else [(low, high)]
+        found += [(x, y, level, x >= largest) for x, y in parts]
+    return found
+
+
+def _probabilities(p: Any) -> Array:
+    found = np.asarray(p, np.float64)
+    errors.require(bool(((found >= 0) & (found <= 1)).all()), "p", "probabilities, or a Beta", p)
+    return found
+
+
+class _MpmathBeta:
+    """1 - p for p from a `Beta`, in mpmath's floats."""
+
+    def __init__(self, law: Beta):
+        import mpmath
+
+        self._mp = mpmath
+        self._a, self._b = (self.number(x) for x in (law.b, law.a))
+        self._mean = self._a / (self._a + self._b)
+        self._known: dict[Any, Any] = {}
+
+    def number(self, x: Fraction) -> Any:
+        return self._mp.mpf(x.numerator) / x.denominator
+
+    def _below(self, x: Fraction, more: int) -> Any:
+        if x <= 0 or x >= 1:
+            return self.number(Fraction(x >= 1))
+        if (x, more) not in self._known:
+            self._known[x, more] = self._integral(x, more)
+        return self._known[x, more]
+
+    def _integral(self, x: Fraction, more: int) -> Any:
+        return self._mp.betainc(self._a + more, self._b, 0, self.number(x), regularized=True)
+
+    def below(self, x: Fraction) -> Any:
+        """P(1 - p < x)."""
+        return self._below(x, 0)
+
+    def moment_below(self, x: Fraction) -> Any:
+        """E[1 - p; 1 - p < x]."""
+        return self._mean * self._below(x, 1)
+
+    def others(self, t: Fraction, frequency: Fraction, block_size: int) -> Any:
+        """The chance that no other token of a block has the same target and 1 - p >= t."""
+        return (1 - self.number(frequency) * (1 - self.below(t))) ** (block_size - 1)
+
+
+class _ArbBeta(_MpmathBeta):
+    """The same in balls."""
+
+    def __init__(self, machine: Any, law: Beta):
+        self._machine = machine
+        super().__init__(law)
+
+    def number(self, x: Fraction) -> Any:
+        return self._machine.number(x)
+
+    def _integral(self, x: Fraction, more: int) -> Any:
+        return self.number(x).beta_lower(self._a + more, self._b, regularized=True)

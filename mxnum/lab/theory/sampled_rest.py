@@ -1,0 +1,147 @@
+"""Where logits come to rest when all of their gradient is rounded, not the target's component alone: by the kernels.
+
+`logit_rest` has the pull of a target shrink, and takes what pushes the other symbols down to be right on average. But a
+block that holds no target is as large as its largest p, which overflows as a target does if its mantissa is large, so
+that the push shrinks, too. How often depends on how the p of a model scatter around what they are on average. Here
+contexts are drawn, with symbols at places of their own, logits that scatter, and a target each; their gradients go
+through the kernels, and the mean logits move until the mean gradient of each symbol is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors, formats, ops
+from mxnum.formats import MXFormat
+from mxnum.lab.theory.logit_equilibrium import Equilibrium, probabilities_of
+from mxnum.memory.dtypes import Array
+from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
+
+#: Steps of the search; the mean of the last quarter is the answer.
+_STEPS = 60
+#: How far a logit moves in a step, at most.
+_FARTHEST = 0.5
+#: After so many steps they are half as long, so that what jumps comes to rest, too.
+_STEADY = 20
+#: Where symbols that never come begin, as a part of an equal share; and what is no divisor.
+_LEAST, _TINY = 1e-3, 1e-30
+
+
+def sampled_logit_rest(
+    q: Any,
+    format: str | MXFormat = "mxfp8_e4m3",
+    tokens: int = 1 << 15,
+    factor: float = 1.0,
+    *,
+    noise: float = 0.01,
+    along: str = "vocabulary",
+    scale_rule: str | ScaleRule | FloatScaleRule | None = None,
+    rounding: str | Rounding = "rne",
+    block_size: int | None = None,
+    rows: int = 2048,
+    seed: int = 0,
+) -> Equilibrium:
+    """Where the logits come to rest in contexts whose next symbols have the probabilities q, by Monte Carlo.
+
+    Parameters
+    ----------
+    q
+        Probabilities that sum to 1; symbols of the same q count as one, and rest at the same p.
+    tokens, factor
+        N and c: the gradient of a logit is (p - [it is the target's]) c/N.
+    noise
+        How far the loss of the model would be above the entropy without rounding, in nats: logits scatter around their
+        mean by the root of twice that. 0: a model that has learnt all there is.
+    along
+        Where blocks lie: "vocabulary", as where the last layer hands its gradient down, or "tokens", as where it finds
+        that of its weights. A target is taken to decide the scale of its block.
+    format, scale_rule, rounding, block_size
+        As in `mxnum.fake_quantize`.
+    rows, seed
+        How many contexts are drawn, and from which seed; where there is a tensor scale, as many as a step has tokens.
+
+    In the answer p and the excess are means over contexts, and the excess is that beyond a model with the same noise
+    whose gradient is not rounded.
+
+    >>> q = np.append(np.full(16, 1 / 16), np.zeros(240))
+    >>> round(sampled_logit_rest(q, tokens=2048, noise=0.1, rows=256).excess, 2)
+    0.06
+    """
+    wanted = probabilities_of(q)
+    fmt = formats.get(format)
+    unit = float(factor) / errors.positive_integer("tokens", tokens)
+    errors.require(
+        2.0**-40 <= unit <= 2.0**40, "factor", "such that factor / tokens is between 2**-40 and 2**40", factor
+    )
+    errors.require(0 <= noise < 100, "noise", "from 0 to below 100 nats", noise)
+    axis = {"vocabulary": 1, "tokens": 0}[errors.choose("along", along, ("vocabulary", "tokens"))]
+    drawn = errors.positive_integer("rows", rows), errors.integer("seed", seed, 0, 2**63 - 1)
+    contexts = _Contexts(wanted, np.sqrt(2 * noise), *drawn)
+    mode = errors.choose_member("rounding", rounding, Rounding)
+    largest = fmt.element.max * fmt.scale.value(fmt.scale.max_code)
+
+    def rounded(gradient: Array, pulls: Array, step: int) -> tuple[Array, Array]:
+        options: dict[str, Any] = {"scale_rule": scale_rule, "rounding": mode}
+        options |= {"seed": seed, "stream": step} if mode.is_stochastic else {}
+        if fmt.tensor_scale is not None:
+            options["tensor_scale"] = np.float32(np.abs(gradient).max() * unit / float(largest))
+        whole, alone = (np.asarray(each * unit, np.float32) for each in (gradient, pulls))
+        whole = ops.fake_quantize(whole, fmt, axis=axis, block_size=block_size, **options)
+        return whole / unit, ops.fake_quantize(alone, fmt, block_size=1, **options) / unit
+
+    _, unrounded, _ = contexts.rest(lambda gradient, pulls, _: (gradient, pulls))
+    p, excess, drift = contexts.rest(rounded)
+    pull = float((wanted * (1 - p)).sum())
+    return Equilibrium(p, excess - unrounded, drift, -drift / pull if pull else 0.0)
+
+
+class _Contexts:
+    """Contexts that have the same probabilities, each with its symbols at places of its own, a target and noise."""
+
+    def __init__(self, q: Array, deviation: float, rows: int, seed: int):
+        random = np.random.default_rng(seed)
+        #: The values of q, which of them each symbol has, and how many symbols have each.
+        self.values, self.of_symbol, self.counts = np.unique(q, return_inverse=True, return_counts=True)
+        symbols = random.permuted(np.tile(np.arange(q.size), (rows, 1)), axis=1)
+        #: Which value the symbol at each place of each context has, and where it may be a target, or is.
+        self.of_place = self.of_symbol[symbols]
+        self.may_come = self.values[self.of_place] > 0
+        self.comes = symbols == random.choice(q.size, size=(rows, 1), p=q)
+        self.noise = deviation * random.standard_normal((rows, q.size))
+
+    def mean(self, of_places: Array, where: Array) -> Array:
+        """For each value of q the mean over those places that have it, in all contexts; 0 where there are none."""
+        group = self.of_place[where]
+        sums = np.bincount(group, of_places, minlength=self.counts.size)
+        found: Array = sums / np.maximum(np.bincount(group, minlength=self.counts.size), 1)
+        return found
+
+    def rest(self, rounded: Callable[[Array, Array, int], tuple[Array, Array]]) -> tuple[Array, float, float]:
+        """p of each symbol, the excess over the entropy, and the drift.
+
+        `rounded` makes of the gradients of contexts, and of what would be the target's component at each place, what
+        becomes of them.
+        """
+        q, total, everywhere = self.values, self.counts.sum(), np.ones(self.comes.shape, bool)
+        logits = np.log(np.maximum(q, _LEAST / total))
+        kept = []
+        for step in range(_STEPS):
+            p = np.exp(logits[self.of_place] + self.noise)
+            p /= p.sum(axis=1, keepdims=True)
+            gradient, pulls = p - self.comes, 1 - p[self.may_come]
+            changed, pulled = rounded(gradient, pulls, step)
+            pushes = self.mean((changed - gradient)[~self.comes], ~self.comes)
+            mean_p = self.mean(p.ravel(), everywhere)
+            mean = mean_p - q + (1 - q) * pushes - q * self.mean(pulled - pulls, self.may_come)
+            drift = float(mean @ self.counts)
+            if step >= _STEPS * 3 // 4:
+                nats = self.mean(np.log(p[self.may_come]), self.may_come)
+                excess = q * (np.log(np.maximum(q, _TINY)) - nats) * self.counts
+                kept.append((mean_p, float(excess.sum()), drift))
+            towards = (drift / total - mean) / np.maximum(mean_p, _TINY)
+            logits += np.clip(towards / (1 + step / _STEADY), -_FARTHEST, _FARTHEST)
+        mean_p, excess, drift = (np.mean(each, axis=0) for each in zip(*kept, strict=True))
+        return mean_p[self.of_symbol], float(excess), float(drift)

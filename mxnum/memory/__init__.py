@@ -1,0 +1,6 @@
+"""Where arrays live and what their elements are: numpy arrays, PyTorch tensors in host memory, arrays on a GPU.
+
+- `dtypes`: numpy dtypes on one side, format descriptions and bit patterns on the other;
+- `tensors`: PyTorch tensors in host memory as arrays on the same memory, and back;
+- `device`: arrays on a GPU, described without loading anything.
+"""

@@ -1,0 +1,224 @@
+"""Products of MX arrays with a defined accumulation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors
+from mxnum.array import MXArray
+from mxnum.array.arguments import checked_out, checked_threads, owned
+from mxnum.engine.dispatch import host_engine
+from mxnum.engine.request import DecodingRequest, decoding_settings
+from mxnum.formats import FLOATS, ElementFormat
+from mxnum.memory.device import DeviceArray, together
+from mxnum.memory.dtypes import Array, float_array, numpy_dtype, result_format
+from mxnum.memory.tensors import answer, host_view
+from mxnum.modes import Accumulate, Nonfinite, Overflow, Rounding
+
+#: The types that `out_dtype` may name.
+RESULTS = ("float32", "bfloat16", "float16")
+
+
+def dot(
+    a: Any,
+    b: Any,
+    *,
+    accumulate: str | Accumulate = "block",
+    out_dtype: Any = None,
+    threads: int | None = None,
+    out: Array | None = None,
+) -> Any:
+    """The dot product of two vectors, as a scalar of `out_dtype`, summed as `accumulate` says (see `Accumulate`).
+
+    The operands are MX arrays or arrays of floats; `out_dtype` and `threads` are as in `matmul`. With `out`, an array
+    without axes, the sum is stored there, and that array is what comes back (as in `numpy.dot`).
+
+    >>> import numpy as np, mxnum as mx
+    >>> x = np.array([4096.0, 1.0, 1.0], np.float32)
+    >>> mx.dot(x, x, accumulate="exact"), mx.dot(x, x, accumulate="sequential")
+    (np.float32(1.6777218e+07), np.float32(1.6777216e+07))
+    """
+    mode = errors.choose_member("accumulate", accumulate, Accumulate)
+    x, y = _operand("a", a, mode), _operand("b", b, mode)
+    for name, array in (("a", x.array), ("b", y.array)):
+        errors.require(array.ndim == 1, name, "one-dimensional", array.shape)
+    errors.require(x.array.shape == y.array.shape, "b", f"of length {x.array.size}", y.array.size)
+    product = _product(x.row(), y.row(), (), mode, out_dtype, threads, out)
+    if isinstance(product, DeviceArray):
+        from mxnum.engine.cuda import sums
+
+        return sums.scalar(product)
+    return answer(product[0, 0], _held(a), out)
+
+
+def matmul(
+    a: Any,
+    b: Any,
+    *,
+    accumulate: str | Accumulate = "block",
+    out_dtype: Any = None,
+    threads: int | None = None,
+    out: Array | None = None,
+) -> Array:
+    """The matrix product, each element summed as `accumulate` says (see `Accumulate`).
+
+    Parameters
+    ----------
+    a, b
+        MX arrays or arrays of floats of at least two axes; leading axes broadcast as in `numpy.matmul`. The sum runs
+        along the last axis of a and the last but one of b.
+    accumulate
+        ``"block"`` needs both operands quantized along the summed axis: ``axis=-1`` for a, ``axis=-2`` for b. A
+        transposed MX array (``q.T``) is as good.
+    out_dtype
+        float32, bfloat16 or float16 (default: that of `out`, or float32); the last two round the float32 result once
+        more.
+    threads
+        How many threads may work on a large product (default: what `NUMBA_NUM_THREADS` or `numba.set_num_threads`
+        says). The result does not depend on it. (The sums of ``"blas"`` are numpy's: its library has its own settings.)
+    out
+        An array of the shape and dtype of the result to write to. It may overlap the operands, and have any strides;
+        one in C order that overlaps nothing saves memory.
+
+    Examples
+    --------
+    >>> import numpy as np, mxnum as mx
+    >>> x, w = np.linspace(-1, 1, 128).reshape(2, 64), np.linspace(0, 2, 192).reshape(3, 64)
+    >>> mx.matmul(mx.quantize(x, "mxfp8_e4m3"), mx.quantize(w, "mxfp4_e2m1").T)
+    array([[ -6.9257812, -26.1875   , -50.1875   ],
+           [ 13.95874  ,  33.703125 ,  57.65625  ]], dtype=float32)
+    """
+    mode = errors.choose_member("accumulate", accumulate, Accumulate)
+    x, y = _operand("a", a, mode), _operand("b", b, mode)
+    (*leading, rows, length), (*others, summed, columns) = _axes("a", x.array.shape), _axes("b", y.array.shape)
+    errors.require(summed == length, "b", f"of length {length} along its last but one axis", y.array.shape)
+    if leading or others:
+        try:
+            leading = list(np.broadcast_shapes(tuple(leading), tuple(others)))
+        except ValueError:
+            accepted = f"of leading axes that broadcast with {tuple(leading)}"
+            errors.require(False, "b", accepted, tuple(others))
+    shape = (*leading, rows, columns)
+    product = owned(_product(x, y.swapped(), shape, mode, out_dtype, threads, out))
+    return answer(product, _held(a), out)
+
+
+def _held(operand: Any) -> Any:
+    """What says of which library an operand is."""
+    return operand.scales if isinstance(operand, MXArray) else operand
+
+
+def _axes(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    errors.require(len(shape) >= 2, name, "of at least two axes", shape)
+    return shape
+
+
+def _operand(name: str, value: Any, mode: Accumulate) -> Any:
+    """What the engine takes for an MX array or an array of floats.
+
+    Of one whose scales are floats, these are its values in float64, which holds them.
+    """
+    from mxnum.engine.products.operands import Operand
+
+    if isinstance(value, MXArray) and not value.format.scale.power_of_two:
+        accepted = f"'exact', 'sequential' or 'blas' for {value.format.name}, whose scales are {value.format.scales}"
+        errors.require(not mode.by_block, "accumulate", accepted, str(mode))
+        if value.on_device:
+            raise errors.on_gpu(name, "call to_host() first: products on a GPU take scales that are E8M0")
+        return Operand(*float_array(name, value.to_host().dequantize("float64")))
+    if isinstance(value, MXArray):
+        codes, scales, offsets = value.parts
+        return Operand(codes, value.format.element, value.blocks, scales, offsets)
+    return Operand(*float_array(name, value, anywhere=True))
+
+
+def _product(
+    a: Any,
+    b: Any,
+    shape: tuple[int, ...],
+    mode: Accumulate,
+    out_dtype: Any,
+    threads: int | None,
+    out: Array | None,
+) -> Any:
+    """Both operands with the summed axis last; `shape` is what `out` has."""
+    on_device, out = together((("a", a.array), ("b", b.array))), host_view("out", out)
+    if out_dtype is None and out is not None:
+        target = result_format(getattr(out, "dtype", "float32"), "out.dtype", RESULTS)
+    else:
+        target = result_format("float32" if out_dtype is None else out_dtype, "out_dtype", RESULTS)
+    if mode.by_block:
+        _check_blocks(a, b)
+    if on_device:
+        from mxnum.engine.cuda import sums
+
+        for name, value in (("threads", threads), ("out", out)):
+            if value is not None:
+                raise ValueError(f"Argument {name!r} must be left out for arrays on a GPU.")
+        return sums.matmul(a, b, mode, target)
+    from mxnum.engine.products.sums import matmul as product
+
+    if out is not None:
+        out = checked_host_out(out, shape, numpy_dtype(target))
+    shape, threads = shape or (1, 1), checked_threads(threads)
+    result = None if out is None else out.reshape(shape) if out.ndim == 0 else out
+    if result is not None and target == FLOATS["float32"] and result.flags.c_contiguous and not _overlaps(result, a, b):
+        product(a, b, mode, result, threads, _float32)
+        return result
+    total = np.empty(shape, np.float32)
+    product(a, b, mode, total, threads, _float32)
+    total = narrowed(total, FLOATS["float32"], target)
+    if result is None:
+        return total
+    result[...] = total
+    return result
+
+
+def _overlaps(out: Array, *operands: Any) -> bool:
+    parts = [part for x in operands for part in (x.array, x.scales, x.offsets) if part is not None]
+    return any(np.may_share_memory(out, part) for part in parts)
+
+
+def _float32(x: Any, threads: int | None) -> Array:
+    """The values of an operand in float32, rounded once to nearest even."""
+    target = FLOATS["float32"]
+    if x.format == target:
+        return x.array  # type: ignore[no-any-return]
+    if x.scales is not None:
+        kind = x.format, x.blocks, x.array.shape, False, x.offsets is not None, target
+        request = DecodingRequest(decoding_settings(*kind), x.array, x.scales, x.offsets, threads)
+        values: Array = host_engine().dequantize(request)
+        return values
+    array = x.array if x.array.swapaxes(-1, -2).flags.c_contiguous else np.ascontiguousarray(x.array)
+    return narrowed(array, x.format, target, threads)
+
+
+def narrowed(x: Array, source: ElementFormat, target: ElementFormat, threads: int | None = None) -> Array:
+    """An array of floats in another float type: to nearest even, infinity beyond its range."""
+    if source == target:
+        return x
+    codes: Array = host_engine().encode(
+        x, source, target, rounding=Rounding.RNE, overflow=Overflow.IEEE, nonfinite=Nonfinite.ELEMENT, random=None,
+        threads=threads,
+    )  # fmt: skip
+    return codes.view(numpy_dtype(target))
+
+
+def checked_host_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """`checked_out` where the operands are in host memory."""
+    checked = checked_out(out, shape, dtype)
+    if isinstance(checked, DeviceArray):
+        raise errors.on_gpu("out", "take one in host memory")
+    return checked
+
+
+def _check_blocks(a: Any, b: Any) -> None:
+    for name, operand in (("a", a), ("b", b)):
+        errors.require(bool(operand.blocks), name, "an MXArray with accumulate='block'", operand.format.name)
+        if operand.offsets is not None:
+            raise ValueError(f"Argument {name!r} must be free of offsets when accumulate='block'.")
+    block = a.blocks[-1]
+    accepted = f"in blocks of {block} along the summed axis with accumulate='block'"
+    errors.require(b.blocks[-1] == block, "b", accepted, b.blocks[-1])

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import importlib
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
+
+
+@pytest.fixture
+def fakes(monkeypatch):
+    """Checks that cost nothing: one claim holds, one differs."""
+    from mxnum.lab.claims import Evidence, Statement, check, registry
+
+    for module in registry.MODULES:  # what registers checks when it is imported does so before the fakes
+        importlib.import_module(module)
+    monkeypatch.setattr(registry, "MODULES", ())
+    monkeypatch.setattr(registry, "_CHECKS", {})
+    check("I4")(lambda context: Evidence(statements=(Statement("so", True),)))
+    check("M5")(lambda context: Evidence(statements=(Statement("so", True), Statement("not so", False))))
+
+
+@pytest.mark.usefixtures("fakes")
+def test_the_report_and_its_exit_status(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    printed = run("reproduce", "--only", "I4, I9")
+    assert "1 reproduced, 1 not run." in printed
+    assert "I9" in printed
+    assert sorted(p.name for p in (tmp_path / "reproduce").iterdir()) == ["claims.md", "data", "report.html"]
+    got = run.json("reproduce", "--only", "I4,M5", "--out", "reproduce")
+    assert [c["id"] for c in got["claims"]] == ["I4", "M5"]
+    assert got["counts"] == {"reproduced": 1, "differs": 1}  # a claim that differs is a result, not a failure
+    assert got["failures"] == []
+
+
+@pytest.mark.usefixtures("fakes")
+def test_a_broken_check_is_status_1(run, tmp_path):
+    from mxnum.lab.claims import check
+
+    check("M9")(lambda context: 1 / 0)
+    assert "Broken check of M9: ZeroDivisionError" in run("reproduce", "--only", "M9", "-o", tmp_path / "r", status=1)
+
+
+def test_mistakes(run, tmp_path):
+    assert "Option --only must be one of" in run("reproduce", "--only", "I66", "-o", tmp_path / "r", status=2)
+    assert "must not be given together" in run("reproduce", "--quick", "--full", "-o", tmp_path / "r", status=2)
+    (tmp_path / "mine.txt").write_text("")
+    assert "must be empty, or one that this command made" in run("reproduce", "-o", tmp_path, status=2)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_kill_loses_nothing(run, tmp_path):
+    """A request to terminate in the middle of training: a report, and no halves of files."""
+    pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
+    command = [sys.executable, "-m", "mxnum", "reproduce", "--only", "I6c", "--out", str(tmp_path / "r"), "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if "tasks to do" in line:
+            break
+    time.sleep(1)
+    process.send_signal(signal.SIGTERM)
+    printed, told = process.communicate(timeout=120)
+    assert process.returncode == 130, told
+    assert "Traceback" not in told
+    (claim,) = json.loads(printed)["claims"]
+    assert (claim["verdict"], claim["remark"]) == ("not run", "Not reached yet; the same command continues.")
+    assert "not complete" in (tmp_path / "r" / "report.html").read_text()
+    assert not list(tmp_path.rglob("*.partial"))

@@ -1,0 +1,109 @@
+import math
+
+import pytest
+
+from mxnum.lab import storage
+from mxnum.lab.mlp.config import Experiment, Injection
+from mxnum.lab.studies import critical
+from mxnum.lab.studies.critical import critical_rate, curve, figure, markdown, predicted_ratio, sgd_limits, shift
+
+pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
+
+SMALL = Experiment(width=32, layers=1, batch=32, optimizer="sgd", steps=120)
+
+
+def test_the_limit_is_enclosed_and_a_bias_moves_it_as_predicted():
+    ((stable, unstable),) = critical_rate(SMALL, (1,), 0.5, 500).values()
+    assert 0.5 < stable < unstable <= stable * 1.02
+    said = []
+    table = sgd_limits((1,), SMALL, [Injection(-0.5, 0)], said.append)
+    (row,) = table["rows"]
+    assert said[1].startswith("mean -0.5, deviation 0: ")
+    assert row["predicted"] == 2
+    assert row["ratios"][0] == pytest.approx(2, rel=0.03)  # scaling the gradient is scaling the rate
+
+
+def test_what_was_found_is_not_looked_for_again(tmp_path, monkeypatch):
+    path, asked = tmp_path / "limits.json", []
+
+    def limits(experiment, seeds, low, high):
+        asked.append((experiment.injection, *seeds))
+        if len(asked) == 4:
+            raise KeyboardInterrupt
+        return {seed: (1.0 + seed + len(asked), 1.01 * (1.0 + seed + len(asked))) for seed in seeds}
+
+    monkeypatch.setattr(critical, "critical_rate", limits)
+
+    def write():
+        critical.write_sgd_limits(path, (3, 4), SMALL, [Injection(-0.5, 0)], lambda text: None)
+
+    with pytest.raises(KeyboardInterrupt):
+        write()
+    assert not path.exists()
+    before = list(asked)
+    assert before[:2] == [(None, 3), (None, 4)]
+    write()
+    assert asked == [*before, before[-1]]  # the one that was interrupted
+    assert storage.read_json(path)["without"]["4"] == [7.0, 7.07]
+    assert list(tmp_path.iterdir()) == [path]
+    # What another machine has found is not what this one would find.
+    storage.write_json(path.with_suffix(".partial.json"), {"environment": {}, "limits": {}})
+    write()
+    assert len(asked) == len(before) + 1 + 4
+
+
+def test_the_prediction():
+    assert predicted_ratio(0, 1) == 0.5
+    assert math.isclose(predicted_ratio(1, 1), 2 / 5)
+    assert predicted_ratio(-1, 0) == 0
+
+
+def test_bounds_that_do_not_enclose_it():
+    with pytest.raises(ValueError, match="must enclose the limit of seed 1"):
+        critical_rate(SMALL, (1,), 1e-3, 2e-3)
+
+
+def studied(**first):
+    """A collected study: for each kind and rate the first divergences of seeds 0, 1, 2."""
+    experiment = {"steps": 100}
+    arms = {
+        f"{kind}, rate {rate:g}": {
+            "experiment": experiment,
+            "runs": [{"seed": i, "diverged": d, "steps": 100} for i, d in enumerate(diverged)],
+        }
+        for kind, by_rate in first.items()
+        for rate, diverged in by_rate.items()
+    }
+    return {"control": "FP32, rate 1", "arms": arms}
+
+
+NO, YES = None, 50
+
+
+def test_curve_and_shift_of_critical_rates():
+    plain = {1: [NO, NO, NO], 2: [NO, NO, YES], 4: [NO, YES, YES]}
+    # Half the rate on every seed; seed 0 of FP32 never diverges, which counts as 8.
+    low = {1: [NO, NO, YES], 2: [NO, YES, YES], 4: [YES, YES, YES]}
+    table = studied(FP32=plain, E2M1=low, E4M3=plain)
+    assert curve(table)["E2M1"] == [(1, 1, 3), (2, 2, 3), (4, 3, 3)]
+    assert shift(table, "E2M1") == pytest.approx((0.5, 0.5, 0.5))
+    assert shift(table, "E4M3") == pytest.approx((1, 1, 1))
+    # A run that is stable again at a higher rate: the lowest rate counts.
+    table = studied(FP32=plain, odd={1: [YES, YES, YES], 2: [NO, NO, NO], 4: [NO, NO, NO]})
+    assert shift(table, "odd")[0] == pytest.approx((1 / 8 * 1 / 4 * 1 / 2) ** (1 / 3))
+    assert shift(studied(FP32={1: [NO] * 3}, E2M1={1: [YES] * 3}), "E2M1") is None
+    lines = markdown(studied(FP32=plain, E2M1=low)).splitlines()
+    assert lines[0] == "|  | 1 | 2 | 4 | critical rate over FP32's |"
+    assert lines[2] == "| FP32 | 0 of 3 | 1 of 3 | 2 of 3 |  |"
+    assert lines[3] == "| E2M1 | 1 of 3 | 2 of 3 | 3 of 3 | 0.50 (0.50 to 0.50) |"
+
+
+def test_figure():
+    matplotlib = pytest.importorskip("matplotlib", reason="the extra 'plots' is not installed")
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    axes = plt.subplots()[1]
+    figure(studied(FP32={1: [NO] * 3, 2: [YES] * 3}), axes)
+    assert axes.containers[0].lines[0].get_ydata().tolist() == [0, 1]
+    plt.close("all")

@@ -1,0 +1,32 @@
+"""Counts over a range of thresholds, on runs made by hand."""
+
+from __future__ import annotations
+
+from mxnum.lab.studies import report, thresholds
+
+
+def run(curve, final, start=None):
+    excursion = {"start": start, "end": None, "base": 0.5, "peak": 9.0, "area": 1.0}
+    return {"steps": 400, "curve": curve, "final_loss": final, "excursions": [] if start is None else [excursion]}
+
+
+def table(*runs):
+    assert all(len(each["curve"]) == report.CURVE_POINTS for each in runs)
+    return {"arms": {"a": {"experiment": {"steps": 400}, "runs": list(runs)}}}
+
+
+def test_each_line_has_its_own_count():
+    calm = run([0.1] * 40, 0.1)
+    low = run([0.5] * 10 + [50.0, 1.4] + [3.0] * 28, 3.0, start=100)  # 2.8 times its base at least, 6 at the end
+    high = run([0.5] * 10 + [50.0] * 30, None, start=100)
+    made = table(calm, low, high)
+    assert thresholds.least_after(made, "a") == [2.8, 100.0]
+    (ever,) = thresholds.rows(made, ["a"], ever=True)
+    assert ever == ("a", "2 of 3", "2", "1", "1", "1", "1", "1", "1", "1")
+    (end,) = thresholds.rows(made, ["a"], ever=False)
+    assert end == ("a", "2 of 3", "2", "2", "2", "2", "2", "1", "1", "1")
+    assert len(thresholds.HEADINGS) == len(ever)
+
+
+def test_a_bin_that_began_before_the_jump_says_nothing_of_its_return():
+    assert thresholds.least_after(table(run([0.5] * 40, 0.5, start=395)), "a") == [float("inf")]

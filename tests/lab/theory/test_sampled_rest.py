@@ -1,0 +1,100 @@
+"""Where logits rest when all of their gradient is rounded: against the derivation, and against descent."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mxnum as mx
+from mxnum.lab.theory import logit_gradient_bias, logit_rest, sampled_logit_rest
+
+
+def choices(count, vocabulary):
+    return np.append(np.full(count, 1 / count), np.zeros(vocabulary - count))
+
+
+@pytest.mark.parametrize("options", [{"scale_rule": "rceil"}, {"factor": 1.41}, {"format": "mxfp6_e2m3"}])
+def test_where_nothing_overflows_they_rest_where_the_source_is(options):
+    q = choices(16, 64)
+    found = sampled_logit_rest(q, tokens=512, noise=0.01, rows=256, **options)
+    assert abs(found.excess) < 2e-3
+    np.testing.assert_allclose(found.p, q, atol=2e-3)
+    assert found.p.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("along", ["vocabulary", "tokens"])
+@pytest.mark.parametrize(("count", "fmt"), [(24, "mxfp8_e4m3"), (24, "mxfp8_e5m2"), (40, "mxfp8_e4m3")])
+def test_where_targets_alone_overflow_it_is_what_was_derived(count, fmt, along):
+    q = choices(count, 256)
+    derived = logit_rest(q, logit_gradient_bias(fmt, 512))
+    found = sampled_logit_rest(q, fmt, 512, noise=0.003, along=along, rows=512)
+    assert found.excess == pytest.approx(derived.excess, abs=0.004)
+    assert found.drift == pytest.approx(derived.drift, abs=0.004)
+
+
+def test_pushes_that_overflow_make_it_less():
+    """16 choices: p is just below a power of two, and less often far from it the less noise is left."""
+    q = choices(16, 256)
+    derived = logit_rest(q, logit_gradient_bias("mxfp8_e4m3", 512)).excess
+    found = [sampled_logit_rest(q, tokens=512, noise=noise, rows=256).excess for noise in (0.003, 0.01, 0.1)]
+    assert found == sorted(found)
+    assert found[0] < derived - 0.02
+    assert derived - 0.01 < found[-1] < derived
+
+
+@pytest.mark.parametrize(("options", "along"), [
+    ({"format": "mxfp8_e4m3"}, "vocabulary"),
+    ({"format": "mxfp8_e4m3"}, "tokens"),
+    ({"format": "mxfp4_e2m1"}, "vocabulary"),
+    ({"format": "mxfp8_e4m3", "rounding": "sr"}, "vocabulary"),
+    ({"format": "nvfp4"}, "vocabulary"),
+])  # fmt: skip
+def test_descent_comes_to_the_same_rest(options, along):
+    """Logits that all contexts share; fresh places, targets and noise at each step; blocks as they come."""
+    random, vocabulary, rows, noise = np.random.default_rng(1), 64, 512, 0.02
+    q, logits, excess = choices(16, vocabulary), np.zeros(vocabulary), {"plain": [], "rounded": []}
+    words = {"seed": 3} if "rounding" in options else {}
+    for kind, losses in excess.items():
+        logits[:16], logits[16:] = 0, -4
+        for step in range(400):
+            symbols = np.argsort(random.random((rows, vocabulary)), axis=1)
+            p = np.exp(logits + np.sqrt(2 * noise) * random.standard_normal((rows, vocabulary)))
+            p /= p.sum(axis=1, keepdims=True)
+            if step >= 200:
+                losses.append(-np.log(16 * p[:, :16]).mean())
+            gradient = np.take_along_axis(p, symbols, 1)
+            gradient -= symbols == random.choice(vocabulary, (rows, 1), p=q)
+            if kind == "rounded":
+                gradient = mx.fake_quantize(
+                    np.asarray(gradient / 512, np.float32), axis=int(along == "vocabulary"), **options,
+                    **({"stream": step} | words if words else {}),
+                ) * 512.0  # fmt: skip
+            mean = np.bincount(symbols.ravel(), gradient.ravel()) / rows
+            logits -= np.clip((mean - mean.mean()) / np.maximum(p.mean(axis=0), 1e-6), -0.5, 0.5) * 20 / (20 + step)
+    measured = np.mean(excess["rounded"]) - np.mean(excess["plain"])
+    found = sampled_logit_rest(q, tokens=512, noise=noise, along=along, rows=rows, **options).excess
+    assert found == pytest.approx(measured, abs=0.005 + 0.05 * found)
+
+
+def test_many_values_of_q():
+    """Rare symbols are seldom drawn as targets; what becomes of their pull is known all the same."""
+    q = 1 / np.arange(1, 1001) ** 1.6
+    q /= q.sum()
+    derived = logit_rest(q, logit_gradient_bias("mxfp8_e4m3", 2**15)).excess
+    found = [sampled_logit_rest(q, noise=0.1, rows=128, seed=seed).excess for seed in (1, 2)]
+    assert found == pytest.approx([derived] * 2, abs=0.006)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"q": [0.5, 0.6]}, "'q' must be a vector of probabilities"),
+    ({"tokens": 0}, "'tokens' must be at least 1"),
+    ({"factor": 0}, "'factor' must be such that"),
+    ({"noise": -1}, "'noise' must be from 0"),
+    ({"along": "rows"}, "'along' must be"),
+    ({"rounding": "up"}, "'rounding' must be"),
+    ({"rows": 0}, "'rows' must be at least 1"),
+    ({"seed": -1}, "'seed' must be"),
+])  # fmt: skip
+def test_bad_arguments_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        sampled_logit_rest(**({"q": [0.5, 0.5]} | arguments))

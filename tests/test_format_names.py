@@ -1,0 +1,49 @@
+"""What people call formats, and what they are told where that says too little."""
+
+from __future__ import annotations
+
+import pytest
+
+import mxnum as mx
+from mxnum import formats
+
+NAMES = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp4_e2m1", "mxint8")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("mxfp8_e4m3", "mxfp8_e4m3"), ("MXFP8-E5M2", "mxfp8_e5m2"), ("MXFP4", "mxfp4_e2m1"), ("mxInt8", "mxint8")],
+)
+def test_names_as_people_write_them(name, meant):
+    assert formats.find("format", name, NAMES) == meant
+    assert formats.meant("format", name, NAMES) == meant
+    # No test saw that these were refused: every test wrote the names as the library does.
+    assert formats.get(name) is formats.get(meant)
+
+
+def test_a_name_that_nobody_knows():
+    assert formats.find("format", "e9", NAMES) is None
+    with pytest.raises(ValueError, match=r"must be one of .*, not 'e9'"):
+        formats.meant("format", "e9", NAMES)
+    with pytest.raises(TypeError, match=r"must be one of .*, not 4"):
+        formats.meant("format", 4, NAMES)
+
+
+def test_everywhere_that_takes_a_name():
+    assert formats.get("MXFP4:block=16") == formats.get("mxfp4_e2m1:block=16")
+    assert formats.get("E3M4:bias=3") == formats.get("e3m4:bias=3")
+    assert formats.element("E4M3") == formats.element("e4m3")
+    assert mx.quantize([1.0], "MXFP4").format.name == "mxfp4_e2m1"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("MXFP8", "must be 'mxfp8_e4m3' or 'mxfp8_e5m2', not 'MXFP8', which may be either"),
+        ("mxfp6:block=16", "must be 'mxfp6_e3m2' or 'mxfp6_e2m3', not 'mxfp6', which may be either"),
+        ("E3M4", "or written out with a colon like 'E3M4:block=32', not 'E3M4'"),
+    ],
+)
+def test_what_is_said_of_the_others(text, message):
+    with pytest.raises(ValueError, match=message):
+        formats.get(text)
