@@ -162,7 +162,7 @@ def source_of(module):
 
 @pytest.mark.parametrize(("where", "line"), commands())
 def test_commands_exist_with_their_options(where, line):
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["lab", "project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for words in split(line):
         words = [word for word in words if "=" not in word or word.startswith("-")] or words
         program, *rest = words
@@ -286,6 +286,6 @@ def test_an_id_of_the_ledger_is_a_link_to_its_row(monkeypatch):
 
 
 def test_every_extra_is_on_the_page_about_the_installation():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["lab", "project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     rows = re.findall(r"^\| (`.*?) \|", (DOCS / "howto" / "install.md").read_text(), re.M)
     assert {name for row in rows for name in re.findall(r"`(.*?)`", row)} == set(extras)

@@ -80,7 +80,7 @@ def test_a_missing_package_is_named_with_its_extra(package, extra, call, monkeyp
 
 
 def test_the_extras_bring_what_they_are_named_for():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["lab", "project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for package, extra, _ in NEEDS:
         distribution = {"flint": "python-flint"}.get(package, package)
         assert any(re.match(rf"{distribution}\b", requirement) for requirement in extras[extra]), (package, extra)

@@ -23,7 +23,8 @@ class Runner:
         return printed.out if status != 2 else printed.err
 
     def json(self, *arguments):
-        return json.loads(self(arguments[0], "--json", *arguments[1:]))
+        command = 2 if arguments[0] == "lab" else 1
+        return json.loads(self(*arguments[:command], "--json", *arguments[command:]))
 
 
 @pytest.fixture

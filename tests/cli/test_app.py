@@ -8,25 +8,28 @@ import pytest
 
 import mxnum.interop.safetensors
 
+#: The commands of research that have examples in their help, and JSON.
+WITH_EXAMPLES = [("lab", name) for name in ("sweep", "language-model", "ledger", "fit", "project")]
+
 
 def test_every_command_has_help_with_an_example(run):
-    from mxnum.cli.app import COMMANDS
+    from mxnum.cli.app import COMMANDS, LAB
 
-    assert list(COMMANDS) == sorted(set(COMMANDS), key=COMMANDS.index)
-    listing = run("--help")
-    for name in COMMANDS:
-        assert name in listing
-        text = " ".join(run(name, "--help").split())
-        assert "Example" in text, name
-        assert f"mxnum {name}" in text, name
+    listing, of_lab = run("--help"), run("lab", "--help")
+    for call in (*((name,) for name in COMMANDS), *(("lab", name) for name in LAB)):
+        assert call[-1] in (listing if len(call) == 1 else of_lab)
+        text = " ".join(run(*call, "--help").split())
+        assert f"mxnum {' '.join(call)}" in text, call
+        if len(call) == 1 or call in WITH_EXAMPLES:
+            assert "Example" in text, call
 
 
 def test_every_command_takes_json(run):
     from mxnum.cli.app import COMMANDS
 
-    for name in COMMANDS:
-        if name not in ("vectors", "answer", "conformance", "experiments"):  # text of their own, a page, tables
-            assert "--json" in run(name, "--help"), name
+    for call in (*((name,) for name in COMMANDS), *WITH_EXAMPLES):
+        if call[0] not in ("vectors", "answer", "conformance", "lab"):  # text of their own, a page, a group
+            assert "--json" in run(*call, "--help"), call
 
 
 def test_of_an_option_given_twice_neither_is_dropped(run, tmp_path):
@@ -34,7 +37,7 @@ def test_of_an_option_given_twice_neither_is_dropped(run, tmp_path):
     for *call, option in (
         ("vectors", "dot", "--format"),
         ("quantize", "0.5", "--format"),
-        ("fit", losses, "--loss"),
+        ("lab", "fit", losses, "--loss"),
         ("lab", "run", "tiny", "--seeds"),
     ):
         told = run(*call, option, "1", option, "2", status=2)
@@ -56,12 +59,12 @@ def test_an_empty_path_is_refused(run, tmp_path, monkeypatch):
         ("verify", "x.npy", "--vectors", "", "Option --vectors"),
         ("verify", "", "ANSWERS"),
         ("answer", "", "CASES"),
-        ("sweep", "", "CONFIG.toml"),
-        ("fit", "", "LOSSES.csv"),
+        ("lab", "sweep", "", "CONFIG.toml"),
+        ("lab", "fit", "", "LOSSES.csv"),
         ("reproduce", "--quick", "-o", "", "Option --out"),
-        ("ledger", "--results", "", "Option --results"),
+        ("lab", "ledger", "--results", "", "Option --results"),
         ("lab", "run", "tiny", "--runs", "", "Option --runs"),
-        ("language-model", "logits", "--out", "", "Option --out"),
+        ("lab", "language-model", "logits", "--out", "", "Option --out"),
     ):
         assert run(*call, status=2) == f"Error: {name} must be the path of a file or a folder, not ''.\n", call
     assert "'path' must be the path of a file or a folder, not ''" in run("lab", "language-model", "", status=2)
@@ -72,7 +75,7 @@ def test_a_call_loads_the_module_of_its_command_alone():
     pytest.importorskip("typer", reason="the extra cli is not installed")
     code = (
         "import sys; from mxnum.cli.main import main; main(sys.argv[1:]);"
-        "print(*sorted(m for m in sys.modules if 'cli.command_' in m))"
+        "print(*sorted(m for m in sys.modules if '.command_' in m))"
     )
 
     def loaded(*arguments):
@@ -80,6 +83,7 @@ def test_a_call_loads_the_module_of_its_command_alone():
         return done.stdout.splitlines()[-1].split()
 
     assert loaded("formats") == ["mxnum.cli.command_formats"]
-    from mxnum.cli.app import COMMANDS
+    assert loaded("lab", "fit") == ["mxnum.cli.lab.command_fit"]
+    from mxnum.cli.app import COMMANDS, LAB
 
-    assert len(loaded("--help")) == len(COMMANDS)
+    assert len(loaded("--help")) == len(COMMANDS) - 1 + len(set(LAB.values()))

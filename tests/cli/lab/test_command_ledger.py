@@ -49,11 +49,11 @@ def test_mistakes_are_said_before_any_check_is_run_and_cost_no_page(run, tmp_pat
     (tmp_path / "docs" / "lab").mkdir(parents=True)
     said = run("lab", "ledger", "--results", "doc/results", status=2)
     assert said == "Error: Option --results must be a folder, not 'doc/results'.\n"
-    assert list((tmp_path / "docs").iterdir()) == []
+    assert list((tmp_path / "docs" / "lab").iterdir()) == []
 
 
 def test_a_broken_check_writes_no_page_and_fails(run, tmp_path):
     (tmp_path / "docs" / "lab").mkdir(parents=True)
     check("I1")(lambda context: 1 / 0)
     assert "Error: the check of I1 broke: ZeroDivisionError" in run("lab", "ledger", status=2)
-    assert list((tmp_path / "docs").iterdir()) == []
+    assert list((tmp_path / "docs" / "lab").iterdir()) == []

@@ -33,15 +33,13 @@ def test_tables_have_the_arms_of_earlier_calls(run, tmp_path, monkeypatch):
 
 def test_fresh_seeds_are_others(run, tmp_path):
     arguments = ["run", "quick", "--fresh", "--seeds", "1", "--arms", "FP32", "--runs", tmp_path, *SMALL]
-    said = run("experiments", *arguments)
+    said = run("lab", *arguments)
     (folder,) = tmp_path.glob("seeds-*")
     seed = folder.name.removeprefix("seeds-")
     assert seed in said
     assert (folder / "results" / "quick.json").exists()
     assert not (tmp_path / "results").exists(), "the table of the recorded seeds would have its name"
-    assert "0 tasks to do" in run(
-        "experiments", *[each for each in arguments if each != "--fresh"], "--first-seed", seed
-    )
+    assert "0 tasks to do" in run("lab", *[each for each in arguments if each != "--fresh"], "--first-seed", seed)
 
 
 def test_after_an_interruption_fresh_seeds_can_be_continued(run, tmp_path, monkeypatch, capsys):
@@ -101,4 +99,4 @@ def test_a_table_of_actions_is_not_replaced_by_another_arms(run, tmp_path):
     ],
 )
 def test_errors(run, arguments, message):
-    assert message in " ".join(run("experiments", *arguments, status=2).split())
+    assert message in " ".join(run("lab", *arguments, status=2).split())
