@@ -9,7 +9,7 @@ import pytest
 from mxnum.engine.rounding import float_additions
 from mxnum.formats import ELEMENTS, ElementFormat
 from mxnum.modes import Overflow, Rounding, ScaleRule
-from proofs.any_element import MOST_BITS, any_element, kinds, stands_for
+from proofs.machines.any_element import MOST_BITS, any_element, kinds, stands_for
 from proofs.theorems import any_format
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from proofs.ratios import Hidden
+from proofs.machines.ratios import Hidden
 from proofs.theorem import Outcome, Verdict
 
 #: Tables that are dictionaries.

@@ -19,9 +19,9 @@ from typing import Any, Literal
 import z3
 
 import mxnum.definition
-from proofs.probes import ConcreteProbe, Modules, Probe
-from proofs.solve import BOTH, TIMEOUT, prove
-from proofs.sym import run
+from proofs.machines.solve import BOTH, TIMEOUT, prove
+from proofs.machines.sym import run
+from proofs.mutants.probes import ConcreteProbe, Modules, Probe
 
 PACKAGE = "mxnum.definition"
 #: The modules that can be changed, each after those it imports from. `word` is shared: it holds no arithmetic.

@@ -1,7 +1,7 @@
 """What theorems about scales that are floats have in common: the scales, the definition run on ratios, its digits.
 
 A factor is scale times tensor scale. What the definition and the fast formulations compute hangs on the ratio of x to
-it alone, and every ratio is gone through by `proofs.ratios`, exactly.
+it alone, and every ratio is gone through by `proofs.machines.ratios`, exactly.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import z3
 
 from mxnum import formats
 from mxnum.definition.unpack import FINITE, ZERO_EXPONENT
-from proofs.checks import patched
-from proofs.ratios import EXPONENTS, Form, Ratios, leading, paths
+from proofs.machines.checks import patched
+from proofs.machines.ratios import EXPONENTS, Form, Ratios, leading, paths
 
 FLOAT32 = formats.FLOATS["float32"]
 FACTOR = "x is any finite number and the factor any finite one: a scale code times a tensor scale without sign"

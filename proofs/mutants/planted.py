@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from proofs import mutant_list, mutant_sums
-from proofs.mutation import PACKAGE, Fate, Mutant, judge, originals
+from proofs.mutants import conversions, sums
+from proofs.mutants.mutation import PACKAGE, Fate, Mutant, judge, originals
 from proofs.theorem import Outcome, Theorem
 
 STATEMENTS: dict[Fate, str] = {
@@ -18,7 +18,7 @@ STATEMENTS: dict[Fate, str] = {
 
 def mutants() -> list[Mutant]:
     """All of them."""
-    return [*mutant_list.mutants(), *mutant_sums.mutants()]
+    return [*conversions.mutants(), *sums.mutants()]
 
 
 def theorems() -> list[Theorem]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from proofs import probes
-from proofs.mutation import Mutant, of_module
+from proofs.mutants import probes
+from proofs.mutants.mutation import Mutant, of_module
 
 
 def mutants() -> list[Mutant]:

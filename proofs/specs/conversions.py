@@ -16,7 +16,7 @@ from fractions import Fraction
 
 import z3
 
-from proofs.tables import RANDOM_BITS, SCALE_BIAS, SCALE_NAN, Element, Float
+from proofs.specs.tables import RANDOM_BITS, SCALE_BIAS, SCALE_NAN, Element, Float
 
 ROUNDINGS = ("rne", "rna", "rtz", "rtp", "rtn", "rto", "sr")
 OVERFLOWS = ("saturate", "ieee")

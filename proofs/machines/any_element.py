@@ -12,7 +12,7 @@ from typing import Any
 import z3
 
 from mxnum.formats import ElementFormat
-from proofs.sym import Sym
+from proofs.machines.sym import Sym
 
 #: Codes that loops store in a byte.
 MOST_BITS = 8

@@ -41,8 +41,8 @@ from mxnum.definition.scale import make_shared_scale
 from mxnum.definition.word import dialect, word_bits
 from mxnum.formats import ELEMENTS, FLOATS, SCALES, ElementFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule, Overflow, Rounding, ScaleRule
-from proofs.solve import BOTH, TIMEOUT, _ask_bit_vectors, ask, prove
-from proofs.sym import run
+from proofs.machines.solve import BOTH, TIMEOUT, _ask_bit_vectors, ask, prove
+from proofs.machines.sym import run
 from proofs.theorem import Outcome, Theorem
 
 Tier = Literal["fast", "full"]

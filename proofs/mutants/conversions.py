@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from proofs import probes
-from proofs.mutation import Mutant, of_module
-from proofs.probes import Probe
+from proofs.mutants import probes
+from proofs.mutants.mutation import Mutant, of_module
+from proofs.mutants.probes import Probe
 
 
 def mutants() -> list[Mutant]:

@@ -10,7 +10,7 @@ import z3
 
 from mxnum.definition.word import word_bits
 from mxnum.formats import ElementFormat
-from proofs.tables import RANDOM_BITS
+from proofs.specs.tables import RANDOM_BITS
 
 #: Free bits that choose between sign and zero extension.
 EXTENSION = "extension"

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import z3
 
-from proofs.spec import Exact
-from proofs.tables import EVEN_BUMP, HALF_UP_BUMP, LARGEST_SIGNIFICAND, SCALE_BIAS, Element
+from proofs.specs.conversions import Exact
+from proofs.specs.tables import EVEN_BUMP, HALF_UP_BUMP, LARGEST_SIGNIFICAND, SCALE_BIAS, Element
 
 RULES = ("floor", "ceil", "even", "rceil", "half_up", "floor_plus_one")
 LAST = 254

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import z3
 
-from proofs.translation import Execution, UnsupportedCode
+from proofs.machines.translation import Execution, UnsupportedCode
 
 # --- Text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from proofs.rationals import (
+from proofs.specs.rationals import (
     FLOATS,
     SCALE_NAN,
     Element,

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from proofs.rationals import (
+from proofs.specs.rationals import (
     ELEMENTS,
     FLOATS,
     RANDOM_BITS,

@@ -26,11 +26,11 @@ from mxnum.engine.cuda import scaled
 from mxnum.engine.machine import lanes
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import ScaleRule
-from proofs.offline import offline
-from proofs.solve import prove
-from proofs.sym import Sym, run
+from proofs.machines.offline import offline
+from proofs.machines.solve import prove
+from proofs.machines.sym import Sym, run
+from proofs.machines.translation import Execution, Family, Kernel, UnsupportedCode, families, theorem
 from proofs.theorem import Outcome, Theorem
-from proofs.translation import Execution, Family, Kernel, UnsupportedCode, families, theorem
 
 STATEMENT = (
     "The PTX that numba-cuda makes of the function for compute capability 9.0, run on lanes or 64-bit words as kernels "

@@ -12,9 +12,9 @@ from typing import Any
 
 import z3
 
-from proofs.ir import execute, parse
+from proofs.machines.ir import execute, parse
+from proofs.machines.translation import Execution, UnsupportedCode, families, plain_families, theorem
 from proofs.theorem import Theorem
-from proofs.translation import Execution, UnsupportedCode, families, plain_families, theorem
 
 STATEMENT = (
     "The optimised LLVM IR that numba makes of the kernel, called with the types named below, returns for every input "

@@ -12,8 +12,8 @@ import z3
 from mxnum import formats
 from mxnum.definition.word import word_bits
 from mxnum.modes import Overflow, Rounding, ScaleRule
-from proofs import rational_sums, rationals
-from proofs.rationals import ELEMENTS, FLOATS, RANDOM_BITS
+from proofs.specs import rational_sums, rationals
+from proofs.specs.rationals import ELEMENTS, FLOATS, RANDOM_BITS
 
 #: The scalar modules of one variant of the source, by name: {"pack": {"make_pack": ..., ...}, ...}.
 Modules = dict[str, dict[str, Any]]
