@@ -45,7 +45,7 @@ def products_alone(experiment: Experiment, runs: int, machine: Machine = CPU) ->
 def step_alone(experiment: Experiment, runs: int, machine: Machine = CPU) -> Callable[[], None]:
     """Losses and gradients of one batch."""
     seeds = tuple(range(runs))
-    network, (x, y) = Network(experiment, seeds, machine), Batches(experiment, seeds, machine)(0)
+    network, (x, y) = Network(experiment, seeds, machine), Batches(experiment, seeds)(0)
 
     def step() -> None:
         network.loss_and_gradients(x, y, 0)
@@ -67,7 +67,7 @@ def measure(experiment: Experiment, *, runs: int = 1, rounds: int = 45) -> dict[
 
 def shares(experiment: Experiment, machine: Machine = CPU, *, rounds: int = 9) -> tuple[float, dict[str, float]]:
     """The seconds of a whole training step of one seed, and which share of them goes where."""
-    training, batches = Training(experiment, (0,), machine), Batches(experiment, (0,), machine)
+    training, batches = Training(experiment, (0,), machine), Batches(experiment, (0,))
     plain = experiment.but(precision=BFLOAT16_TRAINING)
     whole, batch, products, low, bf16 = _medians(
         (
