@@ -35,6 +35,8 @@ class TorchNetwork:
             is_known = operand is None or (operand.error == "quantize" and not operand.matched)
             is_known &= operand is None or operand.scale_rule != "released_bump"
             errors.require(is_known, name, "one that mxnum.torch rounds; train on 'cpu'", operand)
+        rounds = experiment.precision.round_activation
+        errors.require(rounds, "round_activation", "True where PyTorch trains, whose layers round", rounds)
         self.experiment, self.seeds, self.device = experiment, seeds, device
         self.parameters = Parameters(experiment, len(seeds))
         self.parameters.flat[...] = initial_parameters(experiment, seeds).flat
@@ -74,20 +76,15 @@ class TorchNetwork:
     ) -> tuple[Tensor, list[Tensor]]:
         """Return the prediction and the activations of each layer."""
         e, hidden = self.experiment, []
-        drawn: dict[str, Any] = (
-            {"seed": seed} if any(_is_stochastic(getattr(recipe, name)) for name in OPERANDS) else {}
-        )
+        draws = any(_is_stochastic(getattr(recipe, name)) for name in OPERANDS)
         for k, (gamma, beta, bias, w1, w2) in enumerate(zip(*(leaves[kind] for kind in KINDS), strict=True)):
-            streams: Iterator[dict[str, Any]] = iter(
-                {**drawn, "stream": step << 8 | 3 * k + i} if drawn else {} for i in range(3)
-            )
+            streams = iter(_drawn(seed, step << 8 | 3 * k + i) if draws else {} for i in range(3))
             if e.layer_norm:
                 z = mxt.layer_norm(x, (e.width,), gamma, beta, recipe, **next(streams))
             else:
                 z = _rounded(x, recipe)
             u = mxt.linear(z, w1, None, recipe, **next(streams))
-            h = self._activation(_rounded(u, recipe))
-            h = _rounded(h, recipe) if recipe.round_activation else h
+            h = _rounded(self._activation(_rounded(u, recipe)), recipe)
             x = x + mxt.linear(h, w2, bias, recipe, **next(streams))
             hidden.append(h)
         return x, hidden
@@ -120,6 +117,10 @@ def _rounded(x: Tensor, recipe: Recipe) -> Tensor:
         return x
     made: Tensor = _Rounded.apply(x, Operand("bfloat16", rounding=recipe.vector_rounding))
     return made
+
+
+def _drawn(seed: int, stream: int) -> dict[str, Any]:
+    return {"seed": seed, "stream": stream}
 
 
 def _drawn(seed: int, stream: int) -> dict[str, Any]:

@@ -68,8 +68,8 @@ def run_study(
         How many processes (default: one for each core), how many seeds each trains together, how politely; or the
         address of a dask.distributed scheduler. The bits depend on none of them.
     machine
-        "cpu"; "amx" or "avx512_bf16" for a CPU with products in bfloat16; "torch" or "cuda" for PyTorch on the CPU or on a GPU, where one process
-        suffices. Last bits differ.
+        "cpu"; "amx" or "avx512_bf16" for a CPU with products in bfloat16; "torch" or "cuda" for PyTorch on the CPU or
+        on a GPU, where one process suffices. Last bits differ.
     say, show
         Takes a line for each group of seeds that is done; takes the `sweep.State` about once a second (default: it is
         said every ten seconds).
