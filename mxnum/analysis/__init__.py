@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mxnum.analysis.averages import BinadeAverage, Tooth, binade_average, sawtooth
     from mxnum.analysis.design_space import Candidate, Exploration, explore
     from mxnum.analysis.gamma import BlockError, GammaBias, block_error, gamma_bias
+    from mxnum.analysis.ladder import ScaleLadder, scale_ladder
     from mxnum.analysis.machines import Enclosure
     from mxnum.analysis.piecewise import PiecewiseQuantizer
     from mxnum.analysis.scale_theory import OverflowRegion, overflow_region, relative_gaps, scale_threshold
@@ -24,6 +25,7 @@ _NAMES = {
     "averages": ("BinadeAverage", "Tooth", "binade_average", "sawtooth"),
     "design_space": ("Candidate", "Exploration", "explore"),
     "gamma": ("BlockError", "GammaBias", "block_error", "gamma_bias"),
+    "ladder": ("ScaleLadder", "scale_ladder"),
     "machines": ("Enclosure",),
     "piecewise": ("PiecewiseQuantizer",),
     "scale_theory": ("OverflowRegion", "overflow_region", "relative_gaps", "scale_threshold"),
@@ -40,6 +42,7 @@ __all__ = [
     "GammaBias",
     "OverflowRegion",
     "PiecewiseQuantizer",
+    "ScaleLadder",
     "Statistics",
     "Tooth",
     "binade_average",
@@ -50,6 +53,7 @@ __all__ = [
     "overflow_region",
     "relative_gaps",
     "sawtooth",
+    "scale_ladder",
     "scale_threshold",
     "synthetic",
 ]

@@ -1,6 +1,6 @@
 """Blocks of k independent numbers from one distribution: expectations over Q, exactly conditioned on the shared scale.
 
-The scale S of a block is at least number s when its maximum reaches t_s (`scale_ladder`; t * 2**s for E8M0). With
+The scale S of a block is at least number s when its maximum reaches t_s (`ladder`; t * 2**s for E8M0). With
 G(t) = P(|X| < t), and by symmetry between the k numbers, for any function h of one number and of the scale
 
     E[h(X, S)] = sum over s of  G(t_{s+1})**(k-1) E[h(X, s); |X| < t_{s+1}] - G(t_s)**(k-1) E[h(X, s); |X| < t_s],
@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from mxnum.analysis.ladder import ScaleLadder, floats, powers_of_two
 from mxnum.analysis.piecewise import PiecewiseQuantizer
-from mxnum.analysis.scale_ladder import Ladder, floats, powers_of_two
 from mxnum.formats import E8M0, ElementFormat, ScaleFormat
 from mxnum.memory.dtypes import Array
 from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
@@ -65,7 +65,7 @@ class Model:
     headroom: Fraction = Fraction(1)
 
     @property
-    def ladder(self) -> Ladder:
+    def ladder(self) -> ScaleLadder:
         """The scales of blocks."""
         if isinstance(self.scale_rule, ScaleRule):
             return powers_of_two(self.element, self.scale_rule)
