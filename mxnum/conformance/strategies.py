@@ -165,7 +165,7 @@ def elements(*, custom: bool = True) -> Any:
     def build(draw: Any) -> ElementFormat:
         if draw(st.booleans()):
             bits = draw(st.integers(3, 8))
-            return ElementFormat.two_complement(f"int{bits}", bits)
+            return formats.two_complement(f"int{bits}", bits)
         exponent_bits = draw(st.integers(1, 5))
         mantissa_bits = draw(st.integers(0, 7 - exponent_bits))
         kinds = ["none"]

@@ -16,6 +16,7 @@ from mxnum.array import MXArray
 from mxnum.formats import MXFormat
 from mxnum.interop._checked import SCALE_TYPES, without_offsets
 from mxnum.memory import tensors
+from mxnum.memory.device import on_device
 from mxnum.memory.dtypes import Array, known_name
 
 #: torch's name for the elements that it has a type for.
@@ -134,7 +135,7 @@ def to_torch(q: MXArray) -> MXTensors:
     torch = _torch()
     without_offsets("q", q)
     element = q.format.element
-    theirs = q.on_device and not tensors.is_tensor(q.scales)
+    theirs = on_device(q.scales) and not tensors.is_tensor(q.scales)
     errors.require(not theirs, "q", "in host memory or made of tensors", f"of {type(q.scales).__module__} arrays")
     scales, kind = _tensor_of(q.scales), SCALE_TYPES.get(q.format.scale.name)
     scales = scales if kind is None else scales.view(getattr(torch, kind))
