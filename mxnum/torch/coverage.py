@@ -130,7 +130,7 @@ class _Products(TorchDispatchMode):
         """Return True if a product of `mxnum.torch` rounds an operand; `set_recipe` may have turned it off."""
         (text,) = (each for each in args if isinstance(each, str))
         site = self.sites.get(self.names[-1])
-        return site is None or bool(site.how.bf16) or any(operand != FLOAT32 for operand in product(text)[:6])
+        return site is None or site.how.bf16 or any(operand != FLOAT32 for operand in product(text)[:6])
 
 
 def _by_left(y: Tensor, a: Tensor, *_: Any) -> Any:

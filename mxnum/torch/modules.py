@@ -67,7 +67,7 @@ class Emulated:
     def extra_repr(self) -> str:
         """The module's own, and the recipe."""
         usual: str = self.emulates.extra_repr(self)
-        return ", ".join(part for part in (usual, self._mx.how.recipe.describe()) if part)
+        return ", ".join(part for part in (usual, str(self._mx.how.recipe)) if part)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _made_again, (self.emulates, self._mx_kind), self.__dict__

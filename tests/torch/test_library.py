@@ -175,6 +175,6 @@ def test_texts_of_products_are_read_as_they_were_written():
         got = product(how.linear)
         assert got == Product(
             recipe.activations, recipe.weights, recipe.activations_backward, recipe.weights_backward,
-            recipe.gradients, recipe.of_weight_gradient, "block", True,
+            recipe.gradients, recipe.gradients_for_weights or recipe.gradients, "block", True,
         )  # fmt: skip
         assert operand_of(operand_text(recipe.weights)) == recipe.weights
