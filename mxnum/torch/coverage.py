@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from mxnum.output.text_table import text_table
 from mxnum.recipe import FLOAT32
 from mxnum.torch.operands import product, watching
+from mxnum.torch.randomness import Steps
 
 Tensor = Any
 
@@ -80,16 +81,18 @@ def patterns(names: Iterable[str]) -> dict[str, str]:
     return {name: pattern or "the model" for name, pattern in shown.items()}
 
 
-def covered(model: nn.Module, emulation: Any, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Coverage:
+def covered(
+    model: nn.Module, sites: dict[str, Any], steps: Steps, inputs: tuple[Any, ...], keywords: dict[str, Any]
+) -> Coverage:
     """Call the model, and count its products."""
-    mode = _Products(emulation.sites)
+    mode = _Products(sites)
     handles = []
     for name, module in model.named_modules():
         if not isinstance(module, torch.jit.ScriptModule):
             handles.append(module.register_forward_pre_hook(partial(mode.enter, name), prepend=True))
             handles.append(module.register_forward_hook(mode.leave, always_call=True))
     try:
-        with _unchanged(model, emulation), _without_shortcuts(), mode:
+        with _unchanged(model, sites, steps), _without_shortcuts(), mode:
             model(*inputs, **keywords)
     finally:
         for handle in handles:
@@ -182,14 +185,14 @@ def _without_shortcuts() -> Iterator[None]:
 
 
 @contextmanager
-def _unchanged(model: nn.Module, emulation: Any) -> Iterator[None]:
+def _unchanged(model: nn.Module, sites: dict[str, Any], steps: Steps) -> Iterator[None]:
     """Put back what a forward pass changes: attributes, buffers, renormalized weights, random numbers, steps."""
     modules = [module for module in model.modules() if not isinstance(module, torch.jit.ScriptModule)]
     attributes = [(module, dict(module.__dict__), dict(module._buffers)) for module in modules]
     renormalized = [module.weight for module in modules if getattr(module, "max_norm", None) is not None]
     tensors = [(x, x.detach().clone()) for x in (*model.buffers(), *renormalized)]
-    state = {name: emulation.__dict__[name] for name in ("position", "_counted", "_returning")}
-    watchers = {site.number: watching.pop(site.number, None) for site in emulation.sites.values()}
+    state = dict(steps.__dict__)
+    watchers = {site.number: watching.pop(site.number, None) for site in sites.values()}
     try:
         with torch.random.fork_rng():
             yield
@@ -202,5 +205,5 @@ def _unchanged(model: nn.Module, emulation: Any) -> Iterator[None]:
             module.__dict__.update(own)
             module._buffers.clear()
             module._buffers.update(buffers)
-        emulation.__dict__.update(state)
+        steps.__dict__.update(state)
         watching.update({number: each for number, each in watchers.items() if each is not None})

@@ -87,7 +87,7 @@ def test_the_model_stays_as_it_is():
 
     def state():
         tensors = {**model.state_dict(), **{name: p.grad for name, p in model.named_parameters()}}
-        rest = model.calls, emulation.step, emulation._counted, len(watch.rows()), torch.get_rng_state().tolist()
+        rest = model.calls, emulation.step, emulation._steps._counted, len(watch.rows()), torch.get_rng_state().tolist()
         flags = [(module.training, len(module._forward_hooks)) for module in model.modules()]
         return {name: x.tolist() for name, x in tensors.items()}, rest, flags
 

@@ -151,7 +151,7 @@ def test_export_in_training_leaves_the_step_alone(strict):
     emulation = mxt.emulate(model, STOCHASTIC, seed=1)
     y = model(x)
     program = torch.export.export(model, (x,), strict=strict)
-    assert type(emulation.position) is torch.Tensor
+    assert type(emulation._steps.position) is torch.Tensor
     assert emulation.step == 1
     assert torch.equal(program.module()(x), y)
 
