@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mxnum.analysis.ladder import ScaleLadder, scale_ladder
     from mxnum.analysis.machines import Enclosure
     from mxnum.analysis.piecewise import PiecewiseQuantizer
-    from mxnum.analysis.scale_theory import OverflowRegion, overflow_region, relative_gaps, scale_threshold
+    from mxnum.analysis.scale_theory import OverflowRegion, overflow_region, scale_threshold
     from mxnum.analysis.statistics import Statistics, measure
 
 #: The public names of each module of this package.
@@ -28,7 +28,7 @@ _NAMES = {
     "ladder": ("ScaleLadder", "scale_ladder"),
     "machines": ("Enclosure",),
     "piecewise": ("PiecewiseQuantizer",),
-    "scale_theory": ("OverflowRegion", "overflow_region", "relative_gaps", "scale_threshold"),
+    "scale_theory": ("OverflowRegion", "overflow_region", "scale_threshold"),
     "statistics": ("Statistics", "measure"),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
@@ -51,7 +51,6 @@ __all__ = [
     "gamma_bias",
     "measure",
     "overflow_region",
-    "relative_gaps",
     "sawtooth",
     "scale_ladder",
     "scale_threshold",

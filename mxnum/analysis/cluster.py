@@ -124,9 +124,17 @@ def _tables(model: Model) -> tuple[Array, Array, Array, Array]:
     return scaled, breaks, np.array(quantizer.lower, float), np.array(quantizer.upper, float)
 
 
+@cache
+def _scales(model: Model) -> tuple[Array, Array, Array]:
+    """Return where scales begin and end, and their values, as float64; the first begins at 0, the last never ends."""
+    ladder = model.ladder
+    begins = np.array([0.0, *map(float, ladder.begins[1:])])
+    return begins, np.append(begins[1:], np.inf), np.array([float(unit) for unit in ladder.units])
+
+
 def _live_scales(model: Model, mu: Array, sigma: Array) -> tuple[Array, Array]:
     """The first and last scale that a block can have with more than negligible probability."""
-    begins = model.ladder.tables[0]
+    begins = _scales(model)[0]
     low, high = window(model, mu, sigma)
     last = np.searchsorted(begins, np.maximum(abs(low), abs(high)) * (1 + 1e-12), "right") - 1
     nearest = np.where((low < 0) & (high > 0), 0.0, np.minimum(abs(low), abs(high)))
@@ -155,7 +163,7 @@ def moments(model: Model, mu: Array, sigma: Array) -> Moments:
 def _accumulate(model: Model, mu: Array, sigma: Array, point: Array, scale: Array, single: Array, pair: Array) -> None:
     """Add the contributions of some (point, scale) pairs."""
     m, d = mu[point], sigma[point]
-    begins, ends, units = (table[scale] for table in model.ladder.tables)
+    begins, ends, units = (table[scale] for table in _scales(model))
     above_begin, above_end = (probability_above(model, t, m, d) for t in (begins, ends))
     inner, outer = _integrals(model, m, d, units, begins, ends)  # [quantity, pair]: |x| < begin, begin <= |x| < end
     k = model.block_size

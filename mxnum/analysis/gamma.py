@@ -17,6 +17,7 @@ from mxnum import errors, formats
 from mxnum.analysis import cluster
 from mxnum.analysis.closed_form import NEVER_AWAY_FROM_ZERO, Cut, Normal, Uniform, closed_form, enclose
 from mxnum.analysis.cluster import Model, Moments
+from mxnum.analysis.ladder import last_begun
 from mxnum.analysis.machines import ArbMachine, Enclosure, IntervalMachine, SympyMachine
 from mxnum.analysis.piecewise import PiecewiseQuantizer, second_moment
 from mxnum.formats import MXFormat
@@ -383,11 +384,11 @@ def _cut(model: Model, mu: Fraction, sigma: Fraction, reach: float) -> Cut:
     else:
         low, high = (mu + sign * sigma * Fraction(math.ceil(reach)) for sign in (-1, 1))
     ladder = model.ladder
-    last = ladder.at_most(max(abs(low), abs(high)))
+    last = last_begun(ladder, max(abs(low), abs(high)))
     if low <= 0 <= high:
         # P(all |X| < t) is at most (2 t / scale)**k with scale = sigma sqrt(2 pi) or the width: small enough below.
         bits = reach**2 / (2 * math.log(2))
-        first = ladder.at_most(sigma / 2 ** (math.ceil(bits / model.block_size) + 3))
+        first = last_begun(ladder, sigma / 2 ** (math.ceil(bits / model.block_size) + 3))
     else:
-        first = ladder.at_most(min(abs(low), abs(high)))
+        first = last_begun(ladder, min(abs(low), abs(high)))
     return Cut(range(first, last + 1), low, high)

@@ -9,15 +9,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
-
-import numpy as np
 
 from mxnum import errors, formats
 from mxnum.analysis.scale_theory import scale_threshold
 from mxnum.formats import ElementFormat, MXFormat, ScaleFormat
-from mxnum.memory.dtypes import Array
 from mxnum.modes import FloatScaleRule, ScaleRule, scale_rule_of
 
 #: What stands for the end of the last scale in exact arithmetic: beyond all that is integrated over.
@@ -47,20 +44,15 @@ class ScaleLadder:
         """Return where the scale after scale number `s` begins."""
         return self.begins[s + 1] if s + 1 < len(self) else _BEYOND
 
-    def at_most(self, size: Fraction) -> int:
-        """Return the number of the highest scale that begins at `size` or before, or 0."""
-        return max(bisect_right(self.begins, size) - 1, 0)
-
     def of(self, size: Fraction) -> int:
         """Return the number of the scale of a block whose largest magnitude is `size`."""
-        s = self.at_most(size)
+        s = last_begun(self, size)
         return s - 1 if s > 0 and self.begins[s] == size and self.open_below[s] else s
 
-    @cached_property
-    def tables(self) -> tuple[Array, Array, Array]:
-        """Where scales begin and end, and their values, as float64; the first begins at 0 and the last never ends."""
-        begins = np.array([0.0, *map(float, self.begins[1:])])
-        return begins, np.append(begins[1:], np.inf), np.array([float(u) for u in self.units])
+
+def last_begun(ladder: ScaleLadder, size: Fraction) -> int:
+    """Return the number of the highest scale that begins at `size` or before, or 0."""
+    return max(bisect_right(ladder.begins, size) - 1, 0)
 
 
 def scale_ladder(

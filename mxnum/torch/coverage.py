@@ -53,8 +53,8 @@ class Coverage:
         """Return the share of all floating-point operations of products that are emulated."""
         return float(sum(row["share"] for row in self.rows() if row["emulated"]))
 
-    def table(self) -> str:
-        """Return the rows as text. Modules whose names differ in numbers only share a line, with ``*`` for these."""
+    def __str__(self) -> str:
+        """Return the rows as a table. Modules whose names differ in numbers only share a line, with ``*`` for these."""
         if not self._counts:
             return "No product was computed."
         rows, shares = self.rows(), dict[tuple[str, str, str], float]()
@@ -69,8 +69,6 @@ class Coverage:
         lines = [(name, kind, f"{share:.2%}", answer) for (name, kind, answer), share in shares.items()]
         names = ["module", "product", "share", "emulated"]
         return f"{text_table(names, lines)}\n\nEmulated: {self.emulated:.2%} of the FLOPs."
-
-    __str__ = table
 
 
 def patterns(names: Iterable[str]) -> dict[str, str]:
