@@ -8,10 +8,11 @@ from itertools import pairwise
 import numpy as np
 
 from mxnum import fake_quantize, formats, quantize
-from mxnum.analysis import measure, overflow_region, relative_gaps
+from mxnum.analysis import measure, overflow_region
 from mxnum.lab.claims.evidence import Comparison, Evidence, Statement
 from mxnum.lab.claims.judged import answered
 from mxnum.lab.claims.registry import Context, check
+from mxnum.lab.theory.gaps import relative_gaps
 from mxnum.memory.dtypes import Array
 
 _OCP = formats.names("e8m0")[:6]

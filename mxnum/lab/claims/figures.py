@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors, plots
-from mxnum.analysis import gamma_bias, relative_gaps
+from mxnum.analysis import gamma_bias
 from mxnum.lab.claims import design, language, losses
 from mxnum.lab.claims.registry import Entry
 from mxnum.lab.claims.report_folder import ReportFolder
 from mxnum.lab.studies import interventions, report, studies
 from mxnum.lab.theory import figures as law_figures
+from mxnum.lab.theory.gaps import relative_gaps
 from mxnum.output import palette
 
 #: Inches. A telephone shows a figure of this width with letters as large as those of the text.

@@ -19,7 +19,7 @@ from torch import Tensor
 import mxnum.torch as mxt
 from mxnum import errors
 from mxnum.lab.mlp import kernels
-from mxnum.lab.mlp.config import Experiment
+from mxnum.lab.mlp.config import Experiment, vector_code
 from mxnum.lab.mlp.model import KINDS, Parameters, initial_parameters
 from mxnum.recipe import OPERANDS, Operand, Recipe
 
@@ -62,7 +62,7 @@ class TorchNetwork:
                 hidden.append([part.detach().cpu().numpy() for part in h])
         self.saved = [SimpleNamespace(h=np.stack(of_runs)) for of_runs in zip(*hidden, strict=True)]
         if recipe.vector == "bfloat16":
-            kernels.round_in_place(self.gradients.flat.view(np.int32), recipe.bf16)
+            kernels.round_in_place(self.gradients.flat.view(np.int32), vector_code(recipe))
         return losses
 
     def _here(self, array: Array) -> Tensor:
@@ -113,7 +113,7 @@ class _Rounded(torch.autograd.Function):
 
 
 def _rounded(x: Tensor, recipe: Recipe) -> Tensor:
-    if not recipe.bf16:
+    if recipe.vector == "float32":
         return x
     made: Tensor = _Rounded.apply(x, Operand("bfloat16", rounding=recipe.vector_rounding))
     return made

@@ -16,7 +16,7 @@ from mxnum import errors
 from mxnum.lab import storage
 from mxnum.lab.interruptions import Interruptions
 from mxnum.lab.mlp import kernels
-from mxnum.lab.mlp.config import Experiment, experiment_from, to_dict
+from mxnum.lab.mlp.config import Experiment, experiment_from, to_dict, vector_code
 from mxnum.lab.mlp.data import INJECTION, Batches, generator
 from mxnum.lab.mlp.divergence import Watch, is_near_spike
 from mxnum.lab.mlp.machine import CPU, Machine
@@ -87,7 +87,7 @@ class Training:
         self._store()
         self.teacher_product = None
         if experiment.quantized_teacher:
-            self.teacher_product = quantized_product(experiment.precision, experiment.precision.bf16, machine)
+            self.teacher_product = quantized_product(experiment.precision, vector_code(experiment.precision), machine)
 
     def advance(self, measure: bool = False) -> Array:
         """One step: batch, loss and gradients, update. The losses come back."""

@@ -57,7 +57,7 @@ def measurements(network: Network | TorchNetwork, x: Array, y: Array, step: int)
         result[f"gradient_norm_{kind}"] = _norm(gradient, kind)
     norm = np.array([np.linalg.norm(g) for g in reduced])
     result["gradient_norm"] = norm
-    if p.is_float32:
+    if p == Recipe():
         exact = reduced
     else:
         network.loss_and_gradients(x, y, step, Recipe())

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mxnum.lab.mlp import kernels
-from mxnum.lab.mlp.config import Experiment
+from mxnum.lab.mlp.config import Experiment, vector_code
 from mxnum.lab.mlp.data import INITIALIZATION, apply_activation, generator
 from mxnum.lab.mlp.machine import CPU, Machine
 from mxnum.lab.mlp.operands import Buffers, affine, is_repeatable, rounded
@@ -113,7 +113,7 @@ class Network:
     def loss_and_gradients(self, x: Array, y: Array, step: int, precision: Recipe | None = None) -> Array:
         """The mean squared error of each run; writes `self.gradients`."""
         e, p = self.experiment, self.experiment.precision if precision is None else precision
-        bf16, is_bf16, make = p.bf16, p.vector == "bfloat16", self.buffers.get_like
+        bf16, is_bf16, make = vector_code(p), p.vector == "bfloat16", self.buffers.get_like
         runs, samples = x.shape[:2]
         wide, hidden = (runs, samples, e.inner), (runs, samples, e.hidden)
 
@@ -144,7 +144,8 @@ class Network:
         w1, w2 = of_layers("w1", p.weights, -1, "w1"), of_layers("w2", p.weights, -1, "w2")
 
         forward = self.machine.product(p.activations, p.weights, bf16=bf16)
-        of_weights = self.machine.product(p.of_weight_gradient, p.activations_backward, bf16=bf16)
+        for_weights = p.gradients_for_weights or p.gradients
+        of_weights = self.machine.product(for_weights, p.activations_backward, bf16=bf16)
         of_inputs = self.machine.product(p.gradients, p.weights_backward, bf16=bf16)
 
         # Forward.
@@ -184,13 +185,13 @@ class Network:
             layer = saved[k]
             kernels.round_and_sum(d_stream, d_out, g.bias[k], bf16)
             h = turned(layer.h, p.activations_backward, "h along batch", k)
-            across = turned(d_out, p.of_weight_gradient, "d_out along batch", k)
+            across = turned(d_out, for_weights, "d_out along batch", k)
             along = quantized(d_out, p.gradients, -1, "d_out", k)
             of_weights(across, h.swapaxes(-1, -2), g.w2[k])
             of_inputs(along, w2(k), dh)
             self._activation_backward(layer, dh, du, bf16)
             z = turned(layer.z, p.activations_backward, "z along batch", k)
-            across = turned(du, p.of_weight_gradient, "du along batch", k)
+            across = turned(du, for_weights, "du along batch", k)
             along = quantized(du, p.gradients, -1, "du", k)
             of_weights(across, z.swapaxes(-1, -2), g.w1[k])
             dz = make("dz", x.shape)

@@ -8,10 +8,7 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum.analysis import block_error, gamma_bias
-from mxnum.analysis.scale_ladder import floats, powers_of_two
-from mxnum.formats import ELEMENTS, SCALES
-from mxnum.modes import FloatScaleRule, ScaleRule
+from mxnum.analysis import block_error, gamma_bias, scale_ladder
 
 BLOCKS = 1 << 15
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
@@ -100,20 +97,30 @@ def test_the_formula_of_a_narrow_cluster():
 @pytest.mark.parametrize("rule", ["nearest", "rceil"])
 @pytest.mark.parametrize("scale", ["e4m3", "ue5m3"])
 def test_scales_begin_where_the_engine_changes_them(rule, scale):
-    ladder = floats(ELEMENTS["e2m1"], SCALES[scale], FloatScaleRule(rule), Fraction(1), Fraction(1))
+    ladder = scale_ladder(f"e2m1:scale={scale}", rule)
     ends = np.array([float(begin) for begin in ladder.begins])  # exact: a few bits
     around = np.unique(np.concatenate([ends, np.nextafter(ends, 0), np.nextafter(ends, np.inf)]))
     codes = mx.shared_scale(around[:, None], f"e2m1:block=1,scale={scale}", scale_rule=rule).ravel()
     assert codes.tolist() == [ladder.of(Fraction(float(a))) for a in around]
 
 
-@pytest.mark.parametrize("rule", list(ScaleRule))
+@pytest.mark.parametrize("rule", list(mx.ScaleRule))
 def test_powers_of_two_are_a_ladder_too(rule):
-    ladder = powers_of_two(ELEMENTS["e4m3"], rule)
+    ladder = scale_ladder("mxfp8_e4m3", rule)
     ends = np.array([float(begin) for begin in ladder.begins[1:]])
     around = np.concatenate([ends, np.nextafter(ends, 0), np.nextafter(ends, np.inf)])
     codes = mx.shared_scale(around[:, None], "mxfp8_e4m3", block_size=1, scale_rule=rule).ravel()
     assert codes.tolist() == [ladder.of(Fraction(float(a))) for a in around]
+
+
+def test_a_tensor_scale_moves_all_scales():
+    plain, moved = scale_ladder("nvfp4", tensor_scale=1), scale_ladder("nvfp4", tensor_scale="1/8")
+    assert [8 * begin for begin in moved.begins] == list(plain.begins)
+    assert [8 * unit for unit in moved.units] == list(plain.units)
+    with pytest.raises(ValueError, match="'tensor_scale' must be given for nvfp4"):
+        scale_ladder("nvfp4")
+    with pytest.raises(ValueError, match="'tensor_scale' must be left out for mxfp8_e4m3"):
+        scale_ladder("mxfp8_e4m3", tensor_scale=1)
 
 
 @pytest.mark.parametrize("rounding", ["rne", "rtp", "rto"])
