@@ -123,12 +123,8 @@ def _drawn(seed: int, stream: int) -> dict[str, Any]:
     return {"seed": seed, "stream": stream}
 
 
-def _drawn(seed: int, stream: int) -> dict[str, Any]:
-    return {"seed": seed, "stream": stream}
-
-
 def _is_stochastic(operand: Operand | None) -> bool:
-    return operand is not None and operand.is_stochastic
+    return operand is not None and operand.rounding == "sr"
 
 
 @contextmanager
