@@ -12,7 +12,7 @@ from mxnum.lab import storage
 from mxnum.lab.mlp.config import Experiment, Injection, to_dict
 from mxnum.lab.mlp.loop import train
 from mxnum.lab.studies import report
-from mxnum.lab.studies.inference import mean_interval, wilson
+from mxnum.lab.studies.statistics import mean_interval, wilson
 from mxnum.lab.theory import stability_limit
 from mxnum.output.text_table import markdown_table
 

@@ -18,11 +18,10 @@ from mxnum.lab.mlp.config import Experiment
 from mxnum.lab.mlp.divergence import IN_A_ROW
 from mxnum.lab.mlp.loop import Training, origin, save, train
 from mxnum.lab.mlp.machine import machine as machine_named
-from mxnum.lab.studies.inference import holm, mean_interval, sign_flip
 from mxnum.lab.studies.report import read_run
 from mxnum.lab.studies.run_study import run_study
+from mxnum.lab.studies.statistics import Arm, holm, mean_interval, sign_flip
 from mxnum.lab.studies.studies import Study
-from mxnum.lab.studies.survival import Arm
 from mxnum.lab.studies.sweep import Failure, Show, arm_directory, run_all, telling
 from mxnum.output.text_table import markdown_table
 from mxnum.recipe import BFLOAT16, FLOAT32, Operand, Recipe

@@ -20,7 +20,7 @@ from mxnum.lab.language_model.decoder import Decoder, gradient_of_logits, operan
 from mxnum.lab.language_model.setting import Setting
 from mxnum.lab.language_model.sources import Markov, source_of
 from mxnum.lab.studies import report, sweep
-from mxnum.lab.studies.inference import mean_interval, sign_flip
+from mxnum.lab.studies.statistics import mean_interval, sign_flip
 from mxnum.lab.studies.study_file import combinations
 from mxnum.lab.studies.sweep import arm_directory
 from mxnum.lab.theory import logit_gradient_bias, logit_rest, sampled_logit_rest

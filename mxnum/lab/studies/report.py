@@ -15,9 +15,8 @@ from mxnum.lab import storage
 from mxnum.lab.mlp.config import Experiment, experiment_from, to_dict
 from mxnum.lab.studies import studies, study_file
 from mxnum.lab.studies.excursions import Course, Excursion, Outcome, excursions, final_loss, highest
-from mxnum.lab.studies.inference import Comparison, compare, corrected
+from mxnum.lab.studies.statistics import Arm, Comparison, compare, corrected, kaplan_meier
 from mxnum.lab.studies.studies import Study
-from mxnum.lab.studies.survival import Arm, kaplan_meier
 from mxnum.lab.studies.sweep import arm_directory
 from mxnum.output.text_table import markdown_table
 
