@@ -26,7 +26,7 @@ COMMANDS = (
 )  # fmt: skip
 #: Research: the commands after ``mxnum lab``, and the modules of `mxnum.cli.lab` that they are functions of.
 LAB = {
-    "list": "studies", "run": "studies", "report": "studies", "sweep": "sweep", "language-model": "language_model",
+    "list": "studies", "run": "studies", "report": "studies", "sweep": "sweep", "language-model": "sweep",
     "interventions": "studies", "sgd-limits": "studies", "sharpness": "studies", "cost": "studies", "ledger": "ledger",
     "fit": "fit", "project": "project",
 }  # fmt: skip

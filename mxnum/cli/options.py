@@ -51,3 +51,4 @@ Machine = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document for scripts.")]
 Processes = Annotated[int | None, typer.Option(min=1, help="Processes (default: one for each core).")]
 Nice = Annotated[int, typer.Option(min=0, max=19, help="Lower the priority of the processes by this.")]
+Scheduler = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Run on this dask.distributed cluster.")]

@@ -1,4 +1,4 @@
-"""``mxnum lab list``, ``run``, ``report`` and others: the studies that the documentation reports."""
+"""``mxnum lab list``, ``run``, ``report`` and others: the studies that ship."""
 
 from __future__ import annotations
 
@@ -9,19 +9,34 @@ import typer
 
 from mxnum.cli import options
 
-Study = Annotated[str, typer.Argument(metavar="STUDY", help="A study that `list` shows.")]
+Study = Annotated[str, typer.Argument(metavar="STUDY", help="A study of the MLP that `list` shows.")]
 Runs = Annotated[Path, typer.Option(help="Folder of the runs.")]
 Results = Annotated[Path | None, typer.Option(help="Folder of the tables (default: RUNS/results).")]
 
 
-def list_studies() -> None:
-    """The studies, their arms and questions."""
+def list_studies(
+    study: Annotated[str | None, typer.Argument(metavar="[STUDY]", help="Show the arms of this one.")] = None,
+) -> None:
+    """The studies that ship, of the MLP and of language models, each with its question; or the arms of one.
+
+    Those of the MLP are for `run`, `report` and `sweep`, those of language models for `language-model`.
+    """
+    from mxnum import errors
     from mxnum.lab.studies import studies
 
-    for study in studies.STUDIES.values():
-        print(f"{study.name} ({len(study.arms)} arms, {study.seeds} seeds): {study.question}")
-        for arm in study.arms:
-            print(f"    {arm}")
+    listed = studies.listed()
+    if study is not None:
+        errors.choose("study", study, list(dict.fromkeys(each.name for each in listed)))
+    model = None
+    for each in listed:
+        if study not in (None, each.name):
+            continue
+        if each.model != model:
+            model = each.model
+            print(f"{model.replace('_', ' ')}:")
+        print(f"  {each.name} ({len(each.arms)} arms, {each.seeds} seeds): {each.question}")
+        if study is not None:
+            print(*(f"    {arm}" for arm in each.arms), sep="\n")
 
 
 def run(
@@ -37,9 +52,7 @@ def run(
     processes: options.Processes = None,
     stack: Annotated[int, typer.Option(min=1, help="Seeds that one process trains together.")] = 6,
     nice: options.Nice = 0,
-    scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Run on this dask.distributed cluster.")
-    ] = None,
+    scheduler: options.Scheduler = None,
     machine: options.Machine = "cpu",
     changes: Annotated[
         list[str] | None,
@@ -79,7 +92,7 @@ def run(
         typer.echo(f"Interrupted; {again} continues.", err=True)
         raise typer.Exit(INTERRUPTED) from None
     if outcome.table["arms"]:
-        reports.store(outcome.table, folder)
+        reports.store(chosen, outcome.table, folder, say=print)
         print(f"{outcome.seconds:.0f} s. Runs in {root}, tables in {folder}.")
     for failure in outcome.failed:
         print(f"Failed: {failure}; {again} tries again.")
@@ -166,10 +179,10 @@ def sgd_limits(
     results: Annotated[Path, typer.Option(help="Folder of the table.")] = Path("runs/results"),
 ) -> None:
     """Critical rates of SGD under synthetic zeta (row B2)."""
-    from mxnum.lab.studies import critical, studies
+    from mxnum.lab.studies.critical import write_sgd_limits
+    from mxnum.lab.studies.study import FIRST_SEED
 
-    first = studies.FIRST_SEED
-    critical.write_sgd_limits(results / "sgd-limits.json", tuple(range(first, first + seeds)))
+    write_sgd_limits(results / "sgd-limits.json", tuple(range(FIRST_SEED, FIRST_SEED + seeds)))
 
 
 def sharpness(

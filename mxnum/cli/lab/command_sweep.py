@@ -1,4 +1,4 @@
-"""``mxnum lab sweep``."""
+"""``mxnum lab sweep`` and ``mxnum lab language-model``: a study of your own, or one that ships, in a folder."""
 
 from __future__ import annotations
 
@@ -13,22 +13,30 @@ from mxnum.cli import options
 
 if TYPE_CHECKING:
     from mxnum.lab.studies.run_study import Outcome
+    from mxnum.lab.studies.study import Study
+
+Config = Annotated[
+    str,
+    typer.Argument(
+        metavar="CONFIG",
+        help="A TOML file (docs/lab/run-experiments.md, docs/lab/run-language-models.md), or the name of a study that "
+        "`list` shows.",
+    ),
+]  # fmt: skip
+Out = Annotated[
+    Path | None, typer.Option("--out", "-o", help="Folder of runs and tables (default: named as the study).")
+]
+Seeds = Annotated[int | None, typer.Option(min=1, help="How many seeds, instead of those of the file.")]
 
 
 def sweep(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What to train: docs/lab/run-experiments.md.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder of runs and tables (default: named as the study).")
-    ] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds, instead of those of the file.")] = None,
+    config: Config,
+    out: Out = None,
+    seeds: Seeds = None,
     processes: options.Processes = None,
-    stack: Annotated[
-        int | None, typer.Option(min=1, help="Seeds that one process trains together (default: 3).")
-    ] = None,
+    stack: Annotated[int, typer.Option(min=1, help="Seeds that one process trains together.")] = 3,
     nice: options.Nice = 0,
-    scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Run on this dask.distributed cluster.")
-    ] = None,
+    scheduler: options.Scheduler = None,
     machine: options.Machine = "cpu",
     as_json: options.AsJson = False,
 ) -> None:
@@ -38,33 +46,86 @@ def sweep(
     after a failure; its tables are written anew. A folder of something else is refused. A run that fails does not stop
     the others. Exit status 0: all runs are there; 1: some failed; 130: interrupted.
 
-    Examples: `mxnum lab sweep mine.toml`;
+    Examples: `mxnum lab sweep mine.toml`; `mxnum lab sweep parts --out parts`;
     `mxnum lab sweep mine.toml --seeds 12 --scheduler tcp://10.0.0.1:8786 --json`.
     """
     from mxnum.cli.console import print_json
+    from mxnum.lab.studies import studies
+
+    study = studies.read(config)
+    how = {"processes": processes, "stack": stack, "niceness": nice, "scheduler": scheduler, "machine": machine}
+    outcome, folder = _run(study, out, seeds=seeds, **how)
+    if as_json:
+        print_json(_as_dict(outcome, folder))
+    else:
+        _print(outcome, folder)
+    _end(outcome)
+
+
+def language_model(
+    config: Config,
+    out: Out = None,
+    seeds: Seeds = None,
+    processes: options.Processes = None,
+    nice: options.Nice = 0,
+    scheduler: options.Scheduler = None,
+    operands: Annotated[
+        bool, typer.Option("--operands", help="Keep what the linear layers multiply at the end of each run.")
+    ] = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Train small language models in every precision of a file on the same seeds, and compare their losses.
+
+    The sources have known entropies, so that the excess is exact; the gradients of the logits are watched and compared
+    with what the analysis predicts. Runs that are in the folder are not run again, so that the same command continues,
+    and with more seeds adds to them. A folder of something else is refused.
+    Exit status 0: all runs are there; 1: some failed; 130: interrupted. Needs the extras `torch` and `experiments`.
+
+    Example: `mxnum lab language-model logits --seeds 1`.
+    """
+    from mxnum.cli.console import print_json, print_table
+    from mxnum.lab.studies import studies
+
+    study = studies.read(config, "language_model")
+    how = {"processes": processes, "niceness": nice, "scheduler": scheduler, "keep_operands": operands}
+    outcome, folder = _run(study, out, seeds=seeds, **how)
+    for failure in outcome.failed:
+        typer.echo(f"Failed: {failure}; the same command tries again.", err=True)
+    if outcome.table["arms"] and as_json:
+        print_json(outcome.table)
+    elif outcome.table["arms"]:
+        from mxnum.lab.studies.language_model import HEADINGS, rows
+
+        print_table(study.question, HEADINGS, rows(outcome.table))
+        print(f"Runs and tables: {folder}")
+    _end(outcome)
+
+
+def _run(study: Study, out: Path | None, **how: Any) -> tuple[Outcome, Path]:
+    """Run a study, write its tables, and return the folder that they are in."""
     from mxnum.cli.lab.watching import ended_by_signals, watching
-    from mxnum.cli.main import DIFFERS, INTERRUPTED
+    from mxnum.cli.main import INTERRUPTED
     from mxnum.lab.studies import report, study_file
     from mxnum.lab.studies.run_study import run_study
 
-    study = study_file.read(config)
     runs, folder = study_file.places(study.name, out)
     try:
         with ended_by_signals(), watching() as watch:
             outcome = run_study(
-                study, runs, seeds=seeds, processes=processes, stack=stack or study_file.STACK, niceness=nice,
-                scheduler=scheduler, machine=machine, say=watch.say,
+                study, runs, say=watch.say, **how,
                 show=lambda state: watch.at("training", state.done, state.total, str(state)),
             )  # fmt: skip
     except KeyboardInterrupt:
         typer.echo("Interrupted; the same command continues.", err=True)
         raise typer.Exit(INTERRUPTED) from None
     if outcome.table["arms"]:
-        report.store(outcome.table, folder, say=lambda text: None)
-    if as_json:
-        print_json(_as_dict(outcome, folder))
-    else:
-        _print(outcome, folder)
+        report.store(study, outcome.table, folder)
+    return outcome, folder
+
+
+def _end(outcome: Outcome) -> None:
+    from mxnum.cli.main import DIFFERS
+
     if outcome.failed:
         raise typer.Exit(DIFFERS)
 

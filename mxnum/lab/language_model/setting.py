@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal
 
 from mxnum import errors
+from mxnum.lab.configuration import check_fields
 from mxnum.recipe import Recipe
-
-_LARGEST = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -88,19 +87,7 @@ class Setting:
     z_loss: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "recipe", Recipe.of(self.recipe))
-        for name, hint in get_type_hints(type(self)).items():
-            value = getattr(self, name)
-            if get_args(hint):
-                errors.choose(name, value, get_args(hint))
-            elif hint is int:
-                errors.integer(name, value, 0 if name in ("source_seed", "classes") else 1, _LARGEST)
-            elif hint is bool:
-                errors.require_type(isinstance(value, bool), name, "True or False", value)
-            elif hint is float:
-                number = isinstance(value, int | float) and not isinstance(value, bool)
-                errors.require_type(number, name, "a number", value)
-                object.__setattr__(self, name, float(value))
+        check_fields(self, from_zero=("source_seed", "classes"))
         for name in ("rate", "factor", "ratio", "epsilon", "clip", "start_deviation"):
             errors.require(getattr(self, name) > 0, name, "positive", getattr(self, name))
         errors.require(self.z_loss >= 0, "z_loss", "0 or positive", self.z_loss)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from mxnum import errors, formats
+from mxnum.lab.configuration import check_fields
 from mxnum.recipe import BFLOAT16, OPERANDS, Operand, Recipe
-
-#: Where synthetic noise goes; see `Injection.where`.
-PLACES = ("all", "layer_norm", "not_layer_norm")
-ACTIVATIONS = ("gelu", "relu", "swiglu")
 
 
 @dataclass(frozen=True)
@@ -27,7 +23,7 @@ class Injection:
     common: bool = False
 
     def __post_init__(self) -> None:
-        errors.choose("where", self.where, PLACES)
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -75,13 +71,7 @@ class Experiment:
     masters: str | None = None
 
     def __post_init__(self) -> None:
-        errors.choose("activation", self.activation, ACTIVATIONS)
-        errors.choose("initialization", self.initialization, ("uniform", "xavier"))
-        errors.choose("optimizer", self.optimizer, ("adam", "sgd"))
-        errors.choose("gelu", self.gelu, ("exact", "tanh"))
-        object.__setattr__(self, "precision", Recipe.of(self.precision))
-        for name in ("width", "layers", "batch", "expansion", "steps"):
-            errors.integer(name, getattr(self, name), 1, 1 << 40)
+        check_fields(self, from_zero=("noise_draw", "cap_norms_at"))
         for name, values in (("betas", self.betas), ("momentum", (self.momentum,))):
             errors.require(all(0 <= v < 1 for v in values), name, "at least 0 and below 1", getattr(self, name))
         low, high = self.gamma_start or (1, 1)
@@ -104,8 +94,6 @@ class Experiment:
         draws = "sr" in (self.precision.weights.rounding, self.precision.activations.rounding)
         accepted = "False where weights or activations are rounded stochastically"
         errors.require(not (self.quantized_teacher and draws), "quantized_teacher", accepted, True)
-        if self.cap_norms_at is not None:
-            errors.integer("cap_norms_at", self.cap_norms_at, 0, 1 << 40)
         for stored in (self.moments, self.masters):
             Operand(stored)
 
@@ -121,17 +109,35 @@ class Experiment:
         return 2 * self.hidden if self.activation == "swiglu" else self.hidden
 
     def but(self, **changes: Any) -> Experiment:
-        """A copy with other values; those of `Recipe` may be named directly.
+        """Return a copy with other values; those of `Recipe` may be named directly, ``uniform`` is all its operands.
 
         >>> Experiment().but(rate=1e-3, vector="bfloat16").precision.vector
         'bfloat16'
         """
-        inner = {f.name for f in fields(Recipe)} & set(changes)
-        errors.known_fields(dict.fromkeys(set(changes) - inner), Experiment, "an experiment")
-        if inner:
-            precision = Recipe.of(changes.pop("precision", self.precision))
-            changes["precision"] = replace(precision, **{name: changes.pop(name) for name in inner})
-        return replace(self, **changes)
+        own, inner = ({f.name for f in fields(kind)} & set(changes) for kind in (Experiment, Recipe))
+        errors.known_fields(dict.fromkeys(set(changes) - inner - {"uniform"}), Experiment, "an experiment")
+        precision = Recipe.of(changes.get("precision", self.precision))
+        if "uniform" in changes:
+            uniform = Recipe.from_dict({"uniform": changes["uniform"]})
+            precision = precision.but(**{operand: getattr(uniform, operand) for operand in OPERANDS})
+        precision = precision.but(**{name: changes[name] for name in inner})
+        return replace(self, **{name: changes[name] for name in own} | {"precision": precision})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain dictionaries, for JSON; `from_dict` is the inverse."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, table: Mapping[str, Any]) -> Experiment:
+        """Return an experiment from plain values; what is left out has its default.
+
+        >>> Experiment.from_dict(Experiment(rate=0.5).to_dict()) == Experiment(rate=0.5)
+        True
+        """
+        values = errors.known_fields(dict(table), cls, "an experiment")
+        if "precision" in values:
+            values["precision"] = Recipe(**errors.known_fields(dict(values["precision"]), Recipe, "precision"))
+        return cls(**values)
 
 
 def uniform_precision(format: str, *, layer_norm: Operand | None = None, **operand: Any) -> Recipe:
@@ -143,35 +149,6 @@ def uniform_precision(format: str, *, layer_norm: Operand | None = None, **opera
 
 
 BFLOAT16_TRAINING = Recipe(gamma=BFLOAT16, beta=BFLOAT16, vector="bfloat16")
-
-
-def to_dict(value: Any) -> Any:
-    """A frozen configuration as plain dictionaries, for JSON."""
-    return dataclasses.asdict(value)
-
-
-def experiment_from(table: Mapping[str, Any]) -> Experiment:
-    """The inverse of `to_dict`; also reads a table of a TOML file, where omitted values keep their defaults.
-
-    >>> experiment_from(to_dict(Experiment(rate=0.5))) == Experiment(rate=0.5)
-    True
-    """
-    values = dict(table)
-    if "precision" in values:
-        inner = dict(values["precision"])
-        errors.known_fields(inner, Recipe, "precision")
-        made: dict[str, Any]
-        made = {
-            k: Operand(**errors.known_fields(dict(v), Operand, k)) if isinstance(v, Mapping) else v
-            for k, v in inner.items()
-        }
-        values["precision"] = Recipe(**made)
-    if values.get("injection") is not None:
-        values["injection"] = Injection(**errors.known_fields(dict(values["injection"]), Injection, "injection"))
-    for name in ("betas", "gamma_start"):
-        if values.get(name) is not None:
-            values[name] = tuple(values[name])
-    return Experiment(**errors.known_fields(values, Experiment, "an experiment"))
 
 
 def vector_code(precision: Recipe) -> int:

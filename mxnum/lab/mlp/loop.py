@@ -16,7 +16,7 @@ from mxnum import errors
 from mxnum.lab import storage
 from mxnum.lab.interruptions import Interruptions
 from mxnum.lab.mlp import kernels
-from mxnum.lab.mlp.config import Experiment, experiment_from, to_dict, vector_code
+from mxnum.lab.mlp.config import Experiment, vector_code
 from mxnum.lab.mlp.data import INJECTION, Batches, generator
 from mxnum.lab.mlp.divergence import Watch, is_near_spike
 from mxnum.lab.mlp.machine import CPU, Machine
@@ -62,7 +62,7 @@ class Run:
             "seed": self.seed,
             "diverged": self.diverged,
             "steps": self.steps,
-            "experiment": to_dict(self.experiment),
+            "experiment": self.experiment.to_dict(),
         }
         storage.write_json(
             directory / f"seed-{self.seed}.json",
@@ -312,7 +312,7 @@ def _rounded_in_place(parameters: Parameters, format: str) -> None:
 
 def save(training: Training, path: Path) -> None:
     """Everything that `load` needs: the state and the histories; and what they are of."""
-    about = {"experiment": to_dict(training.experiment), "seeds": [run.seed for run in training.runs]}
+    about = {"experiment": training.experiment.to_dict(), "seeds": [run.seed for run in training.runs]}
     about |= {"environment": storage.environment() | dict(training.machine.about)}
     arrays = {f"state_{name}": value for name, value in training.state().items()}
     arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
@@ -346,7 +346,7 @@ def origin(arrays: dict[str, Array]) -> tuple[Experiment | None, dict[str, Any]]
     if "about" not in arrays:
         return None, {}
     about: dict[str, Any] = json.loads(arrays["about"].tobytes())
-    return experiment_from(about.pop("experiment")), about
+    return Experiment.from_dict(about.pop("experiment")), about
 
 
 def history(arrays: dict[str, Array], index: int) -> tuple[list[float], list[int], int | None, dict[str, list[Array]]]:

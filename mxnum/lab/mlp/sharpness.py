@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mxnum.lab import storage
-from mxnum.lab.mlp.config import Experiment, Injection, to_dict
+from mxnum.lab.mlp.config import Experiment, Injection
 from mxnum.lab.mlp.loop import Training, one_blas_thread
 from mxnum.lab.mlp.model import KINDS
 from mxnum.lab.studies.excursions import excursions
@@ -110,7 +110,7 @@ def follow(
                 "loss": [np.median(run.losses[at : at + every]) for at in range(every, experiment.steps, every)],
             }
             runs.append({"seed": run.seed, "excursions": spans} | {key: _short(v) for key, v in values.items()})
-        table["arms"][name] = {"experiment": to_dict(experiment), "runs": runs}
+        table["arms"][name] = {"experiment": experiment.to_dict(), "runs": runs}
         say(f"{name}: {len(runs)} runs")
     return table | {"environment": storage.environment()}
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from mxnum.lab import storage
-from mxnum.lab.mlp.config import Experiment, Injection, to_dict
+from mxnum.lab.mlp.config import Experiment, Injection
 from mxnum.lab.mlp.loop import train
 from mxnum.lab.studies import report
-from mxnum.lab.studies.inference import mean_interval, wilson
+from mxnum.lab.studies.statistics import mean_interval
 from mxnum.lab.theory import stability_limit
-from mxnum.output.text_table import markdown_table
 
 
 def predicted_ratio(mean: float, deviation: float) -> float:
@@ -88,10 +88,10 @@ def sgd_limits(
         limits = known.limits(experiment.but(injection=injection), seeds)
         ratios = [math.sqrt(math.prod(limits[s]) / math.prod(plain[s])) for s in seeds]
         predicted = predicted_ratio(injection.mean, injection.deviation)
-        rows.append(to_dict(injection) | {"ratios": ratios, "predicted": predicted})
+        rows.append(asdict(injection) | {"ratios": ratios, "predicted": predicted})
         say(f"{describe(rows[-1])}: {', '.join(f'{r:.3f}' for r in ratios)}; predicted {predicted:.3f}")
     limits_without = {str(seed): limit for seed, limit in plain.items()}
-    table = {"experiment": to_dict(experiment), "seeds": list(seeds), "without": limits_without, "rows": rows}
+    table = {"experiment": experiment.to_dict(), "seeds": list(seeds), "without": limits_without, "rows": rows}
     return table | {"environment": storage.environment()}
 
 
@@ -110,7 +110,7 @@ class _Kept:
         """As `critical_rate` between `BOUNDS`."""
         found = {}
         for seed in seeds:
-            asked = json.dumps([to_dict(experiment), seed], sort_keys=True)
+            asked = json.dumps([experiment.to_dict(), seed], sort_keys=True)
             if asked not in self.found:
                 self.found[asked] = list(critical_rate(experiment, (seed,), *BOUNDS)[seed])
                 if self.path is not None:
@@ -178,32 +178,3 @@ def shift(table: dict[str, Any], kind: str, control: str = "FP32") -> tuple[floa
     both = lowest[kind].keys() & lowest[control].keys()
     limits = mean_interval([lowest[kind][seed] - lowest[control][seed] for seed in sorted(both)])
     return None if limits is None else (math.exp(limits[0]), math.exp(limits[1]), math.exp(limits[2]))
-
-
-def markdown(table: dict[str, Any], control: str = "FP32") -> str:
-    """Runs with an excursion at each rate, and the shift of the critical rate."""
-    found = curve(table)
-    rates = sorted({rate for points in found.values() for rate, _, _ in points})
-    lines = []
-    for kind, points in found.items():
-        at = {rate: f"{events} of {runs}" for rate, events, runs in points}
-        limits = None if kind == control else shift(table, kind, control)
-        last = "" if limits is None else "{:.2f} ({:.2f} to {:.2f})".format(*limits)
-        lines.append([kind, *(at.get(rate, "-") for rate in rates), last])
-    return markdown_table(["", *(f"{rate:g}" for rate in rates), f"critical rate over {control}'s"], lines)
-
-
-def figure(table: dict[str, Any], axes: Any) -> Any:
-    """The share with an excursion against the rate, with Wilson's 95 % limits, on matplotlib axes."""
-    for index, (kind, points) in enumerate(curve(table).items()):
-        rates = [rate * (1 + 0.01 * index) for rate, _, _ in points]  # beside each other
-        shares = [events / runs for _, events, runs in points]
-        limits = [wilson(events, runs) for _, events, runs in points]
-        reach = [[s - low for s, (low, _) in zip(shares, limits, strict=True)]]
-        reach += [[high - s for s, (_, high) in zip(shares, limits, strict=True)]]
-        axes.errorbar(
-            rates, shares, yerr=[[max(v, 0.0) for v in side] for side in reach], marker=".", lw=0.8, label=kind
-        )
-    axes.set(xlabel="rate", ylabel="share with an excursion", xscale="log")
-    axes.legend(fontsize=7)
-    return axes

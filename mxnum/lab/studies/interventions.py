@@ -18,12 +18,11 @@ from mxnum.lab.mlp.config import Experiment
 from mxnum.lab.mlp.divergence import IN_A_ROW
 from mxnum.lab.mlp.loop import Training, origin, save, train
 from mxnum.lab.mlp.machine import machine as machine_named
-from mxnum.lab.studies.inference import holm, mean_interval, sign_flip
 from mxnum.lab.studies.report import read_run
 from mxnum.lab.studies.run_study import run_study
-from mxnum.lab.studies.studies import Study
-from mxnum.lab.studies.survival import Arm
-from mxnum.lab.studies.sweep import Failure, Show, arm_directory, run_all, telling
+from mxnum.lab.studies.statistics import Arm, holm, mean_interval, sign_flip
+from mxnum.lab.studies.study import Study
+from mxnum.lab.studies.sweep import Failure, Show, Task, arm_directory, run_all, telling
 from mxnum.output.text_table import markdown_table
 from mxnum.recipe import BFLOAT16, FLOAT32, Operand, Recipe
 
@@ -67,49 +66,41 @@ class Plan:
     every: int = 50
 
 
-@dataclass(frozen=True)
-class Approach:
+@dataclass(frozen=True, kw_only=True)
+class Approach(Task):
     """A run again, up to some steps before its divergence: `start.npz` is its state there.
 
     It begins at the latest checkpoint of the run that is of before that, if there is one.
     """
 
-    experiment: Experiment
-    seed: int
     start: int
-    directory: Path
     #: The folder of the run.
     own: Path
-    machine: str = "cpu"
     arm: str = "before the divergence"
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        return (self.seed,)
-
-    @property
-    def label(self) -> str:
-        return f"{self.arm}, seed {self.seed}"
 
     @property
     def steps(self) -> int:
         return self.start
 
     @property
+    def seed(self) -> int:
+        return self.seeds[0]
+
+    @property
     def state(self) -> Path:
         return self.directory / "start.npz"
 
-    def run(self, progress: Any) -> None:
+    def run(self, progress: Any = None) -> None:
         """Train."""
         way = self.directory / "way.npz"
         if self.start:
-            tell, experiment = telling(self.label, progress), self.experiment.but(steps=self.start)
+            tell, experiment = telling(self.label, progress), self.configuration.but(steps=self.start)
             train(
                 experiment, self.seeds, machine=self.machine, state=self._checkpoint(), checkpoint=way,
                 keep_checkpoint=True, report=lambda step, *_: tell(step),
             )  # fmt: skip
         else:
-            save(Training(self.experiment, self.seeds, machine_named(self.machine)), way)
+            save(Training(self.configuration, self.seeds, machine_named(self.machine)), way)
         way.replace(self.state)
 
     def _checkpoint(self) -> dict[str, Array] | None:
@@ -117,7 +108,7 @@ class Approach:
         for path in self.own.glob("checkpoint-*.npz"):
             arrays = storage.read_arrays(path)
             experiment, about = origin(arrays)
-            fits = experiment is not None and experiment.but(steps=self.experiment.steps) == self.experiment
+            fits = experiment is not None and experiment.but(steps=self.configuration.steps) == self.configuration
             if fits and self.seed in about["seeds"] and _is_here(about["environment"], self.machine):
                 state = _row_of_state(arrays, about["seeds"].index(self.seed))
                 if state["step"] <= self.start and (found is None or state["step"] > found["step"]):
@@ -125,64 +116,58 @@ class Approach:
         return found
 
 
-@dataclass(frozen=True)
-class Branch:
+@dataclass(frozen=True, kw_only=True)
+class Branch(Task):
     """What becomes of a run from there, under other rules or from slightly other parameters."""
 
     approach: Approach
-    arm: str
-    experiment: Experiment
     watch: int
     #: Which perturbation, if one.
     perturbed: int | None = None
 
     @property
-    def seeds(self) -> tuple[int, ...]:
-        return self.approach.seeds
-
-    @property
-    def directory(self) -> Path:
-        return arm_directory(self.approach.directory, f"{self.arm}, {self.watch} steps")
-
-    @property
-    def label(self) -> str:
-        return f"{self.arm}, seed {self.approach.seed}"
-
-    @property
     def steps(self) -> int:
         return self.watch
 
-    def run(self, progress: Any) -> None:
+    def run(self, progress: Any = None) -> None:
         """Train for the steps of the watch, and save the run."""
-        tell, start, seed = telling(self.label, progress), self.approach.start, self.approach.seed
+        (seed,), tell, start = self.seeds, telling(self.label, progress), self.approach.start
         state = _row_of_state(storage.read_arrays(self.approach.state), 0)
         if self.perturbed is not None:
             normal = np.random.default_rng([seed, self.perturbed]).standard_normal(state["parameters"].shape)[0]
             state["parameters"][0] *= 1 + PERTURBATION * normal
         (run,) = train(
-            self.experiment.but(steps=start + self.watch), self.seeds, machine=self.approach.machine, state=state,
+            self.configuration.but(steps=start + self.watch), self.seeds, machine=self.machine, state=state,
             checkpoint=self.directory / f"checkpoint-{seed}.npz", report=lambda step, *_: tell(step - start),
         )  # fmt: skip
         run.save(self.directory)
         (self.directory / f"failed-{seed}.txt").unlink(missing_ok=True)
 
     def outcome(self) -> dict[str, Any] | None:
-        """In numbers; None if it was not run."""
-        path, start = self.directory / f"seed-{self.approach.seed}.json", self.approach.start
+        """Return what came of it in numbers; None if it was not run."""
+        path, start = self.directory / f"seed-{self.seeds[0]}.json", self.approach.start
         if not path.exists():
             return None
-        run = read_run(path, self.arm, self.experiment)
+        run = read_run(path, self.arm, self.configuration)
         last = storage.read_arrays(path.with_suffix(".npz"))["losses"][-50:]
         after = None if run["diverged"] is None else run["diverged"] - start
         return {"diverged_after": after, "watched": run["steps"], "last_loss": float(np.median(last))}
 
 
 def branches(approach: Approach, plan: Plan) -> list[Branch]:
-    """The controls and the actions."""
-    base = approach.experiment
-    controls = [Branch(approach, f"perturbed {i + 1}", base, plan.watch, i) for i in range(plan.perturbed)]
-    acted = [Branch(approach, name, experiment, plan.watch) for name, experiment in actions(base).items()]
-    return [Branch(approach, "unperturbed", base, plan.watch), *controls, *acted]
+    """Return the controls and the actions."""
+
+    def branch(arm: str, experiment: Experiment, perturbed: int | None = None) -> Branch:
+        directory = arm_directory(approach.directory, f"{arm}, {plan.watch} steps")
+        return Branch(
+            arm=arm, configuration=experiment, seeds=approach.seeds, directory=directory, machine=approach.machine,
+            approach=approach, watch=plan.watch, perturbed=perturbed,
+        )  # fmt: skip
+
+    base = approach.configuration
+    controls = [branch(f"perturbed {i + 1}", base, i) for i in range(plan.perturbed)]
+    acted = [branch(name, experiment) for name, experiment in actions(base).items()]
+    return [branch("unperturbed", base), *controls, *acted]
 
 
 def _row_of_state(arrays: dict[str, Array], index: int) -> dict[str, Array]:
@@ -221,20 +206,23 @@ def gather(
     interrupted: the same call goes on, and what is on disk is not run again. As `run_study`, call it under
     ``if __name__ == "__main__":``.
     """
-    experiment, own = study.arms[base], arm_directory(runs / study.setting, base)
+    experiment, own = study.arms[base], arm_directory(runs / study.folder, base)
     first = study.first_seed if first_seed is None else first_seed
     how: dict[str, Any] = {"processes": processes, "niceness": niceness, "say": say, "show": show}
     trained = run_study(
         study, runs, arms=[base], seeds=seeds, first_seed=first, stack=3, machine=machine, **how
     )  # fmt: skip
     _raise_for(trained.failed)
-    folder = arm_directory(runs / study.setting / "interventions", base if machine == "cpu" else f"{base}-{machine}")
+    folder = arm_directory(runs / study.folder / "interventions", base if machine == "cpu" else f"{base}-{machine}")
     diverged, all_branches = {}, {}
     for seed in range(first, first + seeds):
         run = read_run(own / f"seed-{seed}.json", base, experiment)
         if run["diverged"] is not None:
             start = max(run["diverged"] - plan.lead, 0) // plan.every * plan.every
-            approach = Approach(experiment, seed, start, folder / f"seed-{seed}-from-{start}", own, machine)
+            approach = Approach(
+                configuration=experiment, seeds=(seed,), directory=folder / f"seed-{seed}-from-{start}",
+                machine=machine, start=start, own=own,
+            )  # fmt: skip
             diverged[seed], all_branches[seed] = run["diverged"], branches(approach, plan)
     if not diverged:
         raise NothingDivergedError("No seed diverged, so there is nothing to act on; take more seeds or another arm.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,10 @@ import numpy as np
 
 from mxnum import errors
 from mxnum.lab import storage
-from mxnum.lab.mlp.config import Experiment, experiment_from, to_dict
-from mxnum.lab.studies import studies, study_file
+from mxnum.lab.studies import studies
 from mxnum.lab.studies.excursions import Course, Excursion, Outcome, excursions, final_loss, highest
-from mxnum.lab.studies.inference import Comparison, compare, corrected
-from mxnum.lab.studies.studies import Study
-from mxnum.lab.studies.survival import Arm, kaplan_meier
+from mxnum.lab.studies.statistics import Arm, Comparison, compare, corrected, kaplan_meier
+from mxnum.lab.studies.study import Study, model_of
 from mxnum.lab.studies.sweep import arm_directory
 from mxnum.output.text_table import markdown_table
 
@@ -33,36 +31,30 @@ _KEPT_MEASUREMENTS = (
 def collect(
     study: Study, root: Path, seeds: Collection[int] | None = None, *, unfinished: bool = False
 ) -> dict[str, Any]:
-    """What was run of a study, in one table; arms and seeds that are not there are left out.
+    """Return what was run of a study as one table; arms and seeds that are not there are left out.
 
     Without `seeds` it has as many as the study, the lowest that there are. With `unfinished` runs under way are there
     too, as far as their last checkpoints.
     """
     table: dict[str, Any] = {"study": study.name, "question": study.question, "control": study.control, "arms": {}}
-    if study.controls:
-        table["controls"] = dict(study.controls)
-    if study.horizon is not None:
-        table["horizon"] = study.horizon
-    environments = []
-    for name, experiment in study.arms.items():
+    model, environments = study.model, []
+    for name, configuration in study.arms.items():
         runs = []
-        folder = arm_directory(root / study.setting, name)
+        folder = arm_directory(root / study.folder, name)
         there = sorted(int(path.stem.removeprefix("seed-")) for path in folder.glob("seed-*.json"))
         for seed in there[: study.seeds] if seeds is None else [seed for seed in there if seed in seeds]:
             path = folder / f"seed-{seed}.json"
-            stored = read_run(path, name, experiment)
-            runs.append(summary(stored, storage.read_arrays(path.with_suffix(".npz"))))
-            environments.append(stored["environment"])
+            stored = read_run(path, name, configuration)
+            run = model.summary(configuration, stored, storage.read_arrays(path.with_suffix(".npz")), path)
+            runs.append(run | {"environment": stored["environment"]})
         if unfinished:
-            for stored, arrays in _under_way(folder, experiment):
-                runs.append(summary(stored, arrays))
-                environments.append(stored["environment"])
+            runs += model.under_way(folder, configuration)
+        environments += [run.pop("environment") for run in runs]
         if runs:
-            table["arms"][name] = {"experiment": to_dict(experiment), "runs": _longest(runs)}
+            table["arms"][name] = {"experiment": configuration.to_dict(), "runs": _longest(runs)}
     if not table["arms"]:
-        raise ValueError(f"Folder {str(root / study.setting)!r} has no run of the study {study.name!r}.")
-    if study.control not in table["arms"]:
-        table["control"] = next(iter(table["arms"]))
+        raise ValueError(f"Folder {str(root / study.folder)!r} has no run of the study {study.name!r}.")
+    model.finish(study, table)
     return table | {"environment": together(environments)}
 
 
@@ -80,39 +72,25 @@ def _longest(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return list({run["seed"]: run for run in sorted(runs, key=lambda run: (run["seed"], run["steps"]))}.values())
 
 
-def _under_way(directory: Path, experiment: Experiment) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """The runs in the checkpoints of an arm, as finished ones are stored."""
-    from mxnum.lab.mlp.loop import history, origin
-
-    for path in sorted(directory.glob("checkpoint-*.npz")):
-        arrays = storage.read_arrays(path)
-        found, about = origin(arrays)
-        is_of_arm = found is not None and found.but(steps=experiment.steps) == experiment
-        for index, seed in enumerate(about.get("seeds", ()) if is_of_arm else ()):
-            losses, at, diverged, measured = history(arrays, index)
-            stored = {"seed": seed, "diverged": diverged, "steps": len(losses), "environment": about["environment"]}
-            values = {f"measured_{name}": np.stack(each) for name, each in measured.items()}
-            yield stored, values | {"losses": np.asarray(losses), "measured_at": np.asarray(at, np.int64)}
-
-
 def stored(results: Path, name: str) -> dict[str, Any]:
-    """The collected study of `results/NAME.json`, its arms in the order of the study or of `runaway/NAME.toml`."""
+    """Return the collected study of `results/NAME.json`, its arms in the order of the study of that name."""
     table: dict[str, Any] = storage.read_json(results / f"{name}.json")
-    file = results / "runaway" / f"{name}.toml"
-    if name in studies.STUDIES or file.exists():
-        study = study_file.read(file) if file.exists() else studies.get(name)
-        table["arms"] = {arm: table["arms"][arm] for arm in study.arms if arm in table["arms"]}
+    if name in studies.STUDIES:
+        table["arms"] = {arm: table["arms"][arm] for arm in studies.get(name).arms if arm in table["arms"]}
     return table
 
 
-def read_run(path: Path, arm: str, experiment: Experiment) -> dict[str, Any]:
-    """The stored facts of a run, if it is one of this arm, of however many steps; else ValueError."""
+def read_run(path: Path, arm: str, configuration: Any) -> dict[str, Any]:
+    """Return the stored facts of a run, if it is one of this arm; if runs can be prolonged, of however many steps."""
     stored: dict[str, Any] = storage.read_json(path)
-    found = experiment_from(stored["experiment"]).but(steps=experiment.steps)
-    if found != experiment:
+    model = model_of(configuration)
+    found = configuration.from_dict(stored[model.key])
+    found = found.but(steps=configuration.steps) if model.prolongs else found
+    if found != configuration:
         raise ValueError(
             f"The run {str(path)!r} does not have the configuration of arm {arm!r} "
-            f"({differences(to_dict(found), to_dict(experiment))}); remove it, rename the arm, or use another folder."
+            f"({differences(found.to_dict(), configuration.to_dict())}); remove it, rename the arm, or use another "
+            "folder."
         )
     return stored
 
@@ -458,37 +436,34 @@ def write(
     unfinished: bool = False,
     add: bool = False,
 ) -> dict[str, Any]:
-    """Collect a study into `results/NAME.json` and `NAME.md`, with `add` to the runs there, and say the table."""
+    """Collect a study into the files of `store`, with `add` to the runs there, and say the table."""
     table = collect(study, root, unfinished=unfinished)
     if add and (results / f"{study.name}.json").exists():
         table = joined(study, stored(results, study.name), table)
-    store(table, results, say)
+    store(study, table, results, say)
     return table
 
 
 def joined(study: Study, *tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables of one study as one, as of several machines; of a run that two have, what was trained longer."""
+    """Return tables of one study as one, as of several machines; of a run that two have, what was trained longer."""
     arms: dict[str, Any] = {}
-    for name in study.arms:
+    for name, wanted in study.arms.items():
         found = [table["arms"][name] for table in tables if name in table["arms"]]
-        steps = study.arms[name].steps
-        if any(experiment_from(arm["experiment"]).but(steps=steps) != study.arms[name] for arm in found):
+        if any(wanted.from_dict(arm["experiment"]).but(steps=wanted.steps) != wanted for arm in found):
             raise ValueError(f"The table there does not have the configuration of arm {name!r}; use another folder.")
         if found:
             runs = _longest(run for arm in found for run in arm["runs"])
-            arms[name] = {"experiment": found[0]["experiment"], "runs": runs}
-    control = study.control if study.control in arms else next(iter(arms))
-    return {
-        **tables[-1],
-        "control": control,
-        "arms": arms,
-        "environment": together([table["environment"] for table in tables]),
-    }
+            arms[name] = found[0] | {"runs": runs}
+    environment = together([table["environment"] for table in tables])
+    table = {**tables[-1], "control": study.control, "arms": arms, "environment": environment}
+    study.model.finish(study, table)
+    return table
 
 
-def store(table: dict[str, Any], results: Path, say: Callable[[str], None] = print) -> None:
-    """Write a collected study as `results/NAME.json` and `NAME.md`, and say the table."""
-    name = table["study"]
-    storage.write_json(results / f"{name}.json", table)
-    storage.write_text(results / f"{name}.md", page(table))
-    say(page(table))
+def store(study: Study, table: dict[str, Any], results: Path, say: Callable[[str], None] = lambda text: None) -> None:
+    """Write a collected study as `results/NAME.json`, with its page and what else its model has beside, and say it."""
+    storage.write_json(results / f"{table['study']}.json", table)
+    for end, text in study.model.files(table).items():
+        storage.write_text(results / f"{table['study']}.{end}", text)
+        if end == "md":
+            say(text)

@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from mxnum import errors
-from mxnum.lab.mlp import machine as machines
-from mxnum.lab.mlp.config import Experiment
 from mxnum.lab.studies import report, studies, sweep
-from mxnum.lab.studies.studies import Study
+from mxnum.lab.studies.study import Study
 from mxnum.output.files import as_path, remove_abandoned
 
 
@@ -22,12 +20,15 @@ class Outcome:
 
     #: The records of the runs in the store: arms with their configurations and runs, as `report.collect` gives them.
     table: dict[str, Any]
-    #: One sentence for each arm against the control arm.
-    verdict: list[str]
     #: Runs that ended with an exception; the others are in the table all the same.
     failed: list[sweep.Failure]
     #: How long this call took; runs that were in the store cost nothing.
     seconds: float
+
+    @property
+    def verdict(self) -> list[str]:
+        """Return a sentence on the excursions of each arm against those of its control."""
+        return report.conclusions(self.table) if self.table["arms"] else []
 
 
 def run_study(
@@ -39,10 +40,11 @@ def run_study(
     first_seed: int | None = None,
     changes: Mapping[str, Any] | None = None,
     processes: int | None = None,
-    stack: int = 6,
+    stack: int | None = None,
     niceness: int = 0,
     scheduler: str | None = None,
     machine: str = "cpu",
+    keep_operands: bool = False,
     say: Callable[[str], None] = print,
     show: sweep.Show | None = None,
 ) -> Outcome:
@@ -55,51 +57,49 @@ def run_study(
     Parameters
     ----------
     study
-        A name of `studies.STUDIES`, or a `Study`.
+        A `Study`, or a name of `studies.STUDIES`.
     store
-        The folder of the runs. Studies of one width share arms there, so `confirm` continues `quick`.
+        The folder of the runs. Studies of the MLP of one width share arms there, so `confirm` continues `quick`.
     arms, seeds, first_seed
         Only these arms; how many seeds, and the first (default: the study's). The records that come back are of all
         arms in the store, and of these seeds (of the study's number, where fewer are asked for).
     changes
-        Other values for fields of every `Experiment`, as ``{"rate": 0.1}``; use a store of its own for them. More
-        ``"steps"`` prolong the runs that are there.
+        Other values for the configuration of every arm, as ``{"rate": 0.1}``; use a store of its own for them. More
+        ``"steps"`` prolong the runs of the MLP that are there.
     processes, stack, niceness, scheduler
-        How many processes (default: one for each core), how many seeds each trains together, how politely; or the
-        address of a dask.distributed scheduler. The bits depend on none of them.
+        How many processes (default: one for each core; 0: none but this one), how many seeds each trains together, how
+        politely; or the address of a dask.distributed scheduler. The bits depend on none of them.
     machine
-        "cpu"; "amx" or "avx512_bf16" for a CPU with products in bfloat16; "torch" or "cuda" for PyTorch on the CPU or
-        on a GPU, where one process suffices. Last bits differ.
+        "cpu"; for the MLP also "amx" or "avx512_bf16", a CPU with products in bfloat16, or "torch" or "cuda", PyTorch
+        on the CPU or on a GPU, where one process suffices. Last bits differ.
+    keep_operands
+        Keep what the linear layers of a language model multiply at the end, in ``seed-N-operands.npz``.
     say, show
         Takes a line for each group of seeds that is done; takes the `sweep.State` about once a second (default: it is
         said every ten seconds).
     """
     started = time.monotonic()
-    machines.check(machine, here=not scheduler)
-    whole = _changed(studies.get(study) if isinstance(study, str) else study, changes or {})
+    whole = studies.get(study) if isinstance(study, str) else study
+    if changes:
+        whole = replace(whole, arms={name: arm.but(**changes) for name, arm in whole.arms.items()})
+    model = whole.model
+    stack = model.stack if stack is None else stack
+    model.check(whole, stack, machine, here=not scheduler, keep_operands=keep_operands)
+    errors.require(arms is None or bool(arms), "arms", "names of at least one arm", arms)
     names = whole.arms if arms is None else [errors.choose("arms", name, tuple(whole.arms)) for name in arms]
-    # What takes longest goes first, so that no process is left with it alone.
-    names = sorted(names, key=lambda name: not whole.arms[name].precision.weights.is_mx)
-    wanted: dict[str, Experiment] = {name: whole.arms[name] for name in names}
+    wanted = {name: whole.arms[name] for name in sorted(names, key=lambda name: model.order(whole.arms[name]))}
     count = whole.seeds if seeds is None else errors.integer("seeds", seeds, 1, 1 << 20)
     first = whole.first_seed if first_seed is None else first_seed
     root = as_path(store, "store").resolve()  # workers of a cluster may be in another folder
     remove_abandoned(root)
-    for name, experiment in wanted.items():
-        for path in sweep.arm_directory(root / whole.setting, name).glob("seed-*.json"):
-            steps = report.read_run(path, name, experiment)["steps"]
-            if steps > experiment.steps:
-                say(f"{str(path)!r} has {steps} steps, not {experiment.steps}: it is kept, and reported whole.")
-    tasks = sweep.tasks_for(
-        wanted,
-        range(first, first + count),
-        root / whole.setting,
-        stack=stack,
-        measure_every=whole.measure_every,
-        machine=machine,
-        measure_above=whole.measure_above,
-        keeps_checkpoint=whole.keeps_checkpoints,
-    )
+    for name, configuration in wanted.items():
+        for path in sweep.arm_directory(root / whole.folder, name).glob("seed-*.json"):
+            steps = report.read_run(path, name, configuration)["steps"]
+            if steps > configuration.steps:
+                say(f"{str(path)!r} has {steps} steps, not {configuration.steps}: it is kept, and reported whole.")
+    part = replace(whole, arms=wanted, own_folder=whole.folder)
+    how: dict[str, Any] = {"stack": stack, "machine": machine, "keep_operands": keep_operands}
+    tasks = sweep.tasks_for(part, range(first, first + count), root, **how)
     say(f"{whole.name}: {len(wanted)} arms, {count} seeds from {first}, {len(tasks)} tasks to do.")
     if scheduler:
         failed = sweep.run_on_cluster(tasks, scheduler, say=say, show=show)
@@ -111,9 +111,5 @@ def run_study(
     except ValueError:
         if not failed:
             raise
-        return Outcome({"study": whole.name, "arms": {}}, [], failed, time.monotonic() - started)
-    return Outcome(table, report.conclusions(table), failed, time.monotonic() - started)
-
-
-def _changed(study: Study, changes: Mapping[str, Any]) -> Study:
-    return replace(study, arms={name: arm.but(**changes) for name, arm in study.arms.items()}) if changes else study
+        table = {"study": whole.name, "arms": {}}
+    return Outcome(table, failed, time.monotonic() - started)

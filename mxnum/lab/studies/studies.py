@@ -1,51 +1,26 @@
-"""The studies: which arms each compares, with how many seeds, and why. Settings were fixed before seeds were drawn."""
+"""The studies that ship: those with many arms alike are made here, all others are TOML files in ``files/MODEL``.
+
+Settings were fixed before seeds were drawn.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 
 from mxnum import errors
 from mxnum.lab.mlp.config import BFLOAT16_TRAINING, Experiment, Injection, uniform_precision
+from mxnum.lab.studies import study_file
+from mxnum.lab.studies.study import MODELS, Study
+from mxnum.output.files import as_path
 from mxnum.recipe import BFLOAT16, FLOAT32, Operand, Recipe
 
-#: Drawn once, by `secrets.randbelow`, after every setting below had been fixed. `--fresh` draws another.
-FIRST_SEED = 39304300
 #: The first seed of "quick", drawn the same way. No other study uses its seeds.
 QUICK_SEED = 38475894
 
 E2M1, E4M3 = Operand("mxfp4_e2m1"), Operand("mxfp8_e4m3")
-
-
-@dataclass(frozen=True)
-class Study:
-    """Arms that are compared on the same seeds: the same initial parameters, teacher and batches."""
-
-    name: str
-    question: str
-    arms: Mapping[str, Experiment]
-    #: How many seeds.
-    seeds: int
-    #: The arm that the others are compared with.
-    control: str
-    measure_every: int = 250
-    first_seed: int = FIRST_SEED
-    #: Excursions that start before it count, and are watched up to twice of it; None: all that were run.
-    horizon: int | None = None
-    #: Measure also at every step after a loss above this times the least of the last 500.
-    measure_above: float | None = None
-    #: Whether runs keep their last checkpoint, so that more steps can follow: as large as three times the parameters.
-    keeps_checkpoints: bool = False
-    #: Arms with a control of their own, as FP32 at their rate.
-    controls: Mapping[str, str] = field(default_factory=dict)
-    #: The folder of its runs; None: one that it shares with all studies of its width.
-    folder: str | None = None
-
-    @property
-    def setting(self) -> str:
-        """Return the folder of the runs: within it, arms of one name are one experiment."""
-        return self.folder or f"width-{next(iter(self.arms.values())).width}"
 
 
 def layer_norm_only(gamma: Operand, beta: Operand | None = None) -> Recipe:
@@ -278,7 +253,7 @@ _PAPER_RATES = {
     for rate in PAPER_RATES
 }
 
-STUDIES = {
+IN_PYTHON: dict[str, Study | Path] = {
     study.name: study
     for study in (
         Study(
@@ -289,7 +264,7 @@ STUDIES = {
             "FP32",
             first_seed=QUICK_SEED,
             horizon=4000,
-            folder="quick",
+            own_folder="quick",
         ),
         Study(
             "confirm",
@@ -374,8 +349,49 @@ STUDIES = {
         ),
     )
 }
+FILES = Path(__file__).parent / "files"
+#: By model and name; a study that is a file is its path.
+SHIPPED: dict[str, dict[str, Study | Path]] = {
+    model: {path.stem: path for path in sorted(FILES.glob(f"{model}/*.toml"))} for model in MODELS
+}
+#: Those of the MLP.
+STUDIES = SHIPPED["mlp"] = IN_PYTHON | SHIPPED["mlp"]
 
 
 def get(name: str) -> Study:
-    """A study by name."""
-    return STUDIES[errors.choose("study", name, tuple(STUDIES))]
+    """Return a study of the MLP by its name; one that is a file has a folder of runs of its own."""
+    found = STUDIES[errors.choose("study", name, tuple(STUDIES))]
+    return found if isinstance(found, Study) else replace(study_file.read(found), own_folder=name)
+
+
+def read(config: str | Path, model: str = "mlp") -> Study:
+    """Return the study in a file, or the one that ships for a model under that name."""
+    found = SHIPPED[model].get(str(config)) or as_path(config)
+    if isinstance(found, Study):
+        return found
+    errors.require(found.exists(), "config", f"a TOML file or one of {errors.joined(SHIPPED[model])}", str(config))
+    return study_file.read(found, model)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What is said of a study that ships without reading its configurations, which may need an extra."""
+
+    model: str
+    name: str
+    question: str
+    seeds: int
+    arms: tuple[str, ...]
+
+
+def listed() -> list[Listed]:
+    """Return every study that ships, model by model."""
+    found = []
+    for model, by_name in SHIPPED.items():
+        for name, study in by_name.items():
+            if isinstance(study, Study):
+                found.append(Listed(model, name, study.question, study.seeds, tuple(study.arms)))
+            else:
+                table = study_file.parsed(study)
+                found.append(Listed(model, name, table["question"], table["seeds"], study_file.names_of(table)))
+    return found

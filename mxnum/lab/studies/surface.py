@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mxnum.lab.studies import report
-from mxnum.lab.studies.inference import mean_interval
+from mxnum.lab.studies.statistics import mean_interval
 from mxnum.output.text_table import markdown_table
 
 Limits = tuple[float, float, float]

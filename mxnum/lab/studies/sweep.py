@@ -25,54 +25,30 @@ from concurrent.futures import (
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from mxnum import errors
 from mxnum.lab import storage
-from mxnum.lab.mlp.config import Experiment
+from mxnum.lab.studies.study import Study, model_of
 
 Say = Callable[[str], None]
 
 
-class Work(Protocol):
-    """What can be run in another process: some seeds of an arm, resumable."""
-
-    @property
-    def arm(self) -> str:
-        """Its name."""
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """What is run; a dataclass, so that one seed can be tried alone."""
-
-    @property
-    def directory(self) -> Path:
-        """Where results and failures go."""
-
-    @property
-    def label(self) -> str:
-        """What people are told."""
-
-    @property
-    def steps(self) -> int:
-        """In all."""
-
-    def run(self, progress: Any) -> object:
-        """Do it, and put (label, step) into the queue `progress` from time to time."""
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Task:
-    """Some seeds of one arm, trained together."""
+    """Some seeds of one arm, which one process trains; it can be interrupted, and run again."""
 
     arm: str
-    experiment: Experiment
+    #: An `Experiment`, or a `Setting`.
+    configuration: Any
     seeds: tuple[int, ...]
+    #: The folder of results and failures.
     directory: Path
     measure_every: int = 0
-    machine: str = "cpu"
     measure_above: float | None = None
+    machine: str = "cpu"
     keeps_checkpoint: bool = False
+    keeps_operands: bool = False
 
     @property
     def label(self) -> str:
@@ -81,11 +57,14 @@ class Task:
 
     @property
     def steps(self) -> int:
-        return self.experiment.steps * len(self.seeds)
+        """Return the steps of all seeds."""
+        return int(self.configuration.steps) * len(self.seeds)
 
-    def run(self, progress: Any) -> None:
-        """Train and save."""
-        run_task(self, progress)
+    def run(self, progress: Any = None) -> None:
+        """Train and save; put (label, step) into the queue `progress` from time to time."""
+        model_of(self.configuration).train(self, progress)
+        for seed in self.seeds:
+            (self.directory / f"failed-{seed}.txt").unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -138,58 +117,39 @@ def check_folders(arms: Iterable[str]) -> None:
 
 
 def tasks_for(
-    arms: Mapping[str, Experiment],
+    study: Study,
     seeds: Iterable[int],
     root: Path,
     *,
-    stack: int = 3,
-    measure_every: int = 0,
+    stack: int | None = None,
     machine: str = "cpu",
-    measure_above: float | None = None,
-    keeps_checkpoint: bool = False,
+    keep_operands: bool = False,
 ) -> list[Task]:
-    """The runs that are not on disk with all their steps, in groups of `stack` seeds, first seeds of each arm first."""
-    seeds = list(seeds)
-    check_folders(arms)
-    tasks = []
+    """Return the runs that are not on disk with all their steps, in groups of `stack` seeds, first seeds first."""
+    seeds, stack, tasks = list(seeds), stack or study.model.stack, []
+    check_folders(study.arms)
+
+    def is_there(run: Path, steps: int) -> bool:
+        if not run.exists() or storage.read_json(run)[study.model.key]["steps"] < steps:
+            return False
+        return not keep_operands or run.with_name(f"{run.stem}-operands.npz").exists()
+
     for start in range(0, len(seeds), stack):
-        for arm, experiment in arms.items():
-            directory = arm_directory(root, arm)
-            group = tuple(s for s in seeds[start : start + stack] if _lacks(directory / f"seed-{s}.json", experiment))
-            if group:
-                how = measure_every, machine, measure_above, keeps_checkpoint
-                tasks.append(Task(arm, experiment, group, directory, *how))
+        for arm, configuration in study.arms.items():
+            directory, group = arm_directory(root / study.folder, arm), seeds[start : start + stack]
+            left = [s for s in group if not is_there(directory / f"seed-{s}.json", configuration.steps)]
+            if left:
+                task = Task(
+                    arm=arm, configuration=configuration, seeds=tuple(left), directory=directory,
+                    measure_every=study.measure_every, measure_above=study.measure_above, machine=machine,
+                    keeps_checkpoint=study.keeps_checkpoints, keeps_operands=keep_operands,
+                )  # fmt: skip
+                tasks.append(task)
     return tasks
 
 
-def _lacks(run: Path, experiment: Experiment) -> bool:
-    return not run.exists() or storage.read_json(run)["experiment"]["steps"] < experiment.steps
-
-
-def run_task(task: Task, progress: Any = None) -> None:
-    """Train and save; continue from a checkpoint if there is one."""
-    from mxnum.lab.mlp.loop import train
-
-    where = "" if task.machine == "cpu" else f"-{task.machine}"  # bits differ between machines
-    name = f"checkpoint-{task.seeds[0]}-{task.seeds[-1]}-{len(task.seeds)}{where}.npz"
-    tell = telling(task.label, progress)
-    runs = train(
-        task.experiment,
-        task.seeds,
-        measure_every=task.measure_every,
-        measure_above=task.measure_above,
-        checkpoint=task.directory / name,
-        keep_checkpoint=task.keeps_checkpoint,
-        report=lambda step, losses, training: tell(step),
-        machine=task.machine,
-    )
-    for run in runs:
-        run.save(task.directory)
-        (task.directory / f"failed-{run.seed}.txt").unlink(missing_ok=True)
-
-
 def telling(label: str, progress: Any) -> Callable[[int], None]:
-    """What tells a queue the step that was reached, the first one and about once a second; without a queue nobody."""
+    """Return what tells a queue the step that was reached, the first one and about once a second; or nobody."""
     last = -math.inf
 
     def tell(step: int) -> None:
@@ -201,24 +161,18 @@ def telling(label: str, progress: Any) -> Callable[[int], None]:
     return tell
 
 
-def _guarded(task: Work) -> list[Failure]:
+def _guarded(task: Task) -> list[Failure]:
     """Run a task; where its seeds fail together, each alone, so that a failure is that of a seed."""
     try:
         task.run(_progress)
     except Exception as problem:
         if len(task.seeds) == 1:
             return [failed(task, problem, traceback.format_exc())]
-        return [f for seed in task.seeds for f in _guarded(_alone(task, seed))]
+        return [f for seed in task.seeds for f in _guarded(replace(task, seeds=(seed,)))]
     return []
 
 
-def _alone(task: Work, seed: int) -> Work:
-    """One seed of it."""
-    alone: Work = replace(task, seeds=(seed,))  # type: ignore[type-var]
-    return alone
-
-
-def failed(task: Work, problem: BaseException, details: str = "") -> Failure:
+def failed(task: Task, problem: BaseException, details: str = "") -> Failure:
     """The failure of a task of one seed, with its traceback in a file beside the runs."""
     message = " ".join(str(problem).split())
     reason = f"{type(problem).__name__}: {message}" if message else type(problem).__name__
@@ -307,19 +261,19 @@ class Workers(Executor):
 
 
 def run_all(
-    tasks: Sequence[Work],
+    tasks: Sequence[Task],
     *,
     processes: int | None = None,
     niceness: int = 0,
     say: Say = print,
     show: Show | None = None,
 ) -> list[Failure]:
-    """Run tasks on processes of this machine; what failed comes back.
+    """Run tasks on processes of this machine, or with ``processes=0`` in this one, and return what failed.
 
     An interruption loses nothing but the steps since the last checkpoints: call it again with what `tasks_for` gives.
     """
-    if not tasks:
-        return []
+    if processes == 0 or not tasks:
+        return [failure for task in tasks for failure in _told(task, _guarded(task), say)]
     workers = Workers(min(processes or os.cpu_count() or 1, len(tasks)), niceness)
     try:
         return follow(workers, tasks, workers.progress, say, show)
@@ -333,7 +287,7 @@ def run_all(
 
 
 def run_on_cluster(
-    tasks: Sequence[Work], scheduler: str, *, say: Say = print, show: Show | None = None
+    tasks: Sequence[Task], scheduler: str, *, say: Say = print, show: Show | None = None
 ) -> list[Failure]:
     """The same on an existing dask.distributed cluster whose workers see the same folder."""
     with cluster(scheduler) as executor:
@@ -349,10 +303,10 @@ def cluster(scheduler: str) -> Iterator[Executor]:
 
 
 def follow(
-    executor: Executor, tasks: Sequence[Work], progress: Any, say: Say, show: Show | None = None
+    executor: Executor, tasks: Sequence[Task], progress: Any, say: Say, show: Show | None = None
 ) -> list[Failure]:
     """Submit the tasks, show what is going on, and collect the failures."""
-    futures: dict[Future[list[Failure]], Work] = {executor.submit(_guarded, task): task for task in tasks}
+    futures: dict[Future[list[Failure]], Task] = {executor.submit(_guarded, task): task for task in tasks}
     by_label = {task.label: task for task in tasks}
     began: dict[str, int] = {}
     now: dict[str, int] = {}
@@ -374,16 +328,21 @@ def follow(
             try:
                 found = future.result()
             except Exception as problem:
-                found = [failed(_alone(task, seed), problem) for seed in task.seeds]
+                found = [failed(replace(task, seeds=(seed,)), problem) for seed in task.seeds]
             now.pop(task.label, None)
             done += task.steps
-            say(f"{'failed' if found else 'done'}: {task.label} ({len(tasks) - len(waiting)} of {len(tasks)})")
-            failures += found
-            for failure in found:
-                say(f"  {failure}")
+            failures += _told(task, found, say, f" ({len(tasks) - len(waiting)} of {len(tasks)})")
         part = done + sum(step * len(by_label[label].seeds) for label, step in now.items())
         held = sum(step * len(by_label[label].seeds) for label, step in began.items())
         show(State(part - held, total - held, dict(now)))
+    return failures
+
+
+def _told(task: Task, failures: list[Failure], say: Say, count: str = "") -> list[Failure]:
+    """Say that a task has ended, and return its failures."""
+    say(f"{'failed' if failures else 'done'}: {task.label}{count}")
+    for failure in failures:
+        say(f"  {failure}")
     return failures
 
 

@@ -21,7 +21,7 @@ def test_tables_have_the_arms_of_earlier_calls(run, tmp_path, monkeypatch):
 
     tiny = Experiment(width=32, layers=1, batch=32, steps=6)
     study = studies.Study("tiny", "?", {"a": tiny, "b": tiny.but(rate=0.1)}, 1, "a")
-    monkeypatch.setattr(studies, "STUDIES", {"tiny": study})
+    monkeypatch.setitem(studies.STUDIES, "tiny", study)
     for arm in ("b", "a"):
         last = run("lab", "run", "tiny", "--arms", arm, "--runs", tmp_path, "--processes", "1")
     assert "| a | 0 of 1 |" in last.rpartition("# tiny")[2]
@@ -73,8 +73,21 @@ def test_a_machine_that_is_not_there_is_told_before_anything_runs(run, tmp_path,
 
 def test_list(run):
     said = run("lab", "list")
-    assert "mechanism (" in said
-    assert "    E2M1, LN FP32" in said
+    assert "  mechanism (36 arms, 12 seeds): What about the rounding of gamma and beta drives the divergence?\n" in said
+    of_mlp, of_language_models = said.split("language model:\n")
+    assert "  parts (8 arms, 24 seeds): Which part of a 4-bit recipe makes a run jump" in of_mlp
+    assert "  logits (19 arms, 6 seeds): Is the damage of E4M3 in a language model" in of_language_models
+    assert "    E2M1, LN FP32" not in said
+    arms = run("lab", "list", "recipes")
+    assert "    recipe E2M1 even, SR gradients\n" in arms
+    assert "    E2M1 even, SR gradients\n" in arms.split("language model:\n")[1]
+    assert "did you mean 'recipes'" in run("lab", "list", "recipe", status=2)
+
+
+def test_a_study_that_is_a_file_runs_in_a_folder_of_its_own(run, tmp_path):
+    arguments = ["--seeds", "1", "--arms", "FP32, rate 0.034", "--runs", tmp_path]
+    assert "| FP32, rate 0.034 | 0 of 1 |" in run("lab", "run", "parts", *arguments, *SMALL)
+    assert (tmp_path / "parts" / "FP32-rate-0.034").is_dir()
 
 
 def test_a_table_of_actions_is_not_replaced_by_another_arms(run, tmp_path):

@@ -68,7 +68,7 @@ def test_the_same_on_a_cluster(run, tmp_path):
     ("change", "message"),
     [
         (("layers", "layer"), "did you mean 'layers'?"),
-        (("seeds = 2", "seeds = 'two'"), "value 'seeds' must be a whole number, not 'two'"),
+        (("seeds = 2", "seeds = 'two'"), "'seeds' must be an integer, not 'two'"),
         (("[base]", "[base"), "must be TOML"),
     ],
 )
@@ -82,8 +82,16 @@ def test_mistakes(run, tmp_path, change, message):
 
 def test_a_missing_file(run, tmp_path):
     told = run("lab", "sweep", tmp_path / "none.toml", status=2)
-    assert "No such file" in told
+    assert "must be a TOML file or one of quick, " in told
     assert "none.toml" in told
+
+
+def test_a_study_that_ships_is_run_by_its_name(run, tmp_path, monkeypatch):
+    from mxnum.lab.studies import studies
+
+    (tmp_path / "short.toml").write_text(GOOD)
+    monkeypatch.setitem(studies.SHIPPED["mlp"], "parts", tmp_path / "short.toml")
+    assert run.json("lab", "sweep", "parts", "--out", tmp_path / "o", "--processes", 1)["study"] == "mine"
 
 
 def test_a_machine_that_is_not_there(run, tmp_path, monkeypatch):

@@ -151,7 +151,7 @@ def test_looking_changes_nothing_and_sees_the_operands():
 
 
 def test_what_is_seen_is_what_the_analysis_says():
-    from mxnum.lab.studies.language import predicted_biases
+    from mxnum.lab.studies.language_model import predicted_biases
 
     run = train(TINY.but(**LAST), 7, measure_every=3)
     assert run.measured["beyond_max"][0] == 1

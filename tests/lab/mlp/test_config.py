@@ -1,6 +1,6 @@
 import pytest
 
-from mxnum.lab.mlp.config import Experiment, Injection, experiment_from, to_dict, uniform_precision, vector_code
+from mxnum.lab.mlp.config import Experiment, Injection, uniform_precision, vector_code
 from mxnum.recipe import BFLOAT16, FLOAT32, Operand, Recipe
 
 
@@ -10,8 +10,8 @@ def test_a_round_trip_through_plain_tables():
         injection=Injection(0.1, 0.2),
         gamma_start=(0.8, 0.9),
     )
-    assert experiment_from(to_dict(experiment)) == experiment
-    assert experiment_from({}) == Experiment()
+    assert Experiment.from_dict(experiment.to_dict()) == experiment
+    assert Experiment.from_dict({}) == Experiment()
 
 
 def test_changes_reach_the_precision():
@@ -66,8 +66,8 @@ def test_descriptions():
         (lambda: Experiment(betas=(0.9, 1.0)), "'betas' must be at least 0 and below 1"),  # NaN from the first step on
         (lambda: Experiment(momentum=-0.5), "'momentum' must be at least 0 and below 1"),
         (lambda: Experiment(gamma_start=(0.95, 0.9)), "must be a lower and an upper bound"),  # 0.95 throughout
-        (lambda: experiment_from({"widht": 3}), "did you mean 'width'"),
-        (lambda: experiment_from({"precision": {"weights": {"fromat": "mxint8"}}}), "did you mean 'format'"),
+        (lambda: Experiment.from_dict({"widht": 3}), "did you mean 'width'"),
+        (lambda: Experiment.from_dict({"precision": {"weights": {"fromat": "mxint8"}}}), "did you mean 'format'"),
         (lambda: Experiment(precision=Recipe(weights=Operand("mxfp4_e2m1", error="clamp"))), "for gamma and beta"),
         (lambda: Experiment(precision=Recipe(gradients=Operand("mxfp4_e2m1", matched=True))), "for gamma and beta"),
     ],

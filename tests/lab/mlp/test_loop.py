@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import mxnum as mx
 from mxnum.lab import storage
-from mxnum.lab.mlp.config import BFLOAT16_TRAINING, Experiment, Injection, experiment_from, uniform_precision
+from mxnum.lab.mlp.config import BFLOAT16_TRAINING, Experiment, Injection, uniform_precision
 from mxnum.lab.mlp.loop import Training, load, save, train
 from mxnum.lab.mlp.model import KINDS, Network
 from mxnum.recipe import Operand
@@ -268,7 +268,7 @@ def test_a_run_is_stored_with_everything(tmp_path):
     assert arrays["losses"].tolist() == run.losses
     assert arrays["measured_zeta"].shape == (2,)
     assert arrays["measured_gamma_in_last_bin"].shape == (2, 2)
-    assert experiment_from(table["experiment"]) == SMALL
+    assert Experiment.from_dict(table["experiment"]) == SMALL
     assert (table["seed"], table["diverged"]) == (5, None)
     assert "numpy" in table["environment"]
 

@@ -5,7 +5,7 @@ import pytest
 from mxnum.lab import storage
 from mxnum.lab.mlp.config import Experiment, Injection
 from mxnum.lab.studies import critical
-from mxnum.lab.studies.critical import critical_rate, curve, figure, markdown, predicted_ratio, sgd_limits, shift
+from mxnum.lab.studies.critical import critical_rate, curve, predicted_ratio, sgd_limits, shift
 
 pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
 
@@ -92,18 +92,3 @@ def test_curve_and_shift_of_critical_rates():
     table = studied(FP32=plain, odd={1: [YES, YES, YES], 2: [NO, NO, NO], 4: [NO, NO, NO]})
     assert shift(table, "odd")[0] == pytest.approx((1 / 8 * 1 / 4 * 1 / 2) ** (1 / 3))
     assert shift(studied(FP32={1: [NO] * 3}, E2M1={1: [YES] * 3}), "E2M1") is None
-    lines = markdown(studied(FP32=plain, E2M1=low)).splitlines()
-    assert lines[0] == "|  | 1 | 2 | 4 | critical rate over FP32's |"
-    assert lines[2] == "| FP32 | 0 of 3 | 1 of 3 | 2 of 3 |  |"
-    assert lines[3] == "| E2M1 | 1 of 3 | 2 of 3 | 3 of 3 | 0.50 (0.50 to 0.50) |"
-
-
-def test_figure():
-    matplotlib = pytest.importorskip("matplotlib", reason="the extra 'plots' is not installed")
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    axes = plt.subplots()[1]
-    figure(studied(FP32={1: [NO] * 3, 2: [YES] * 3}), axes)
-    assert axes.containers[0].lines[0].get_ydata().tolist() == [0, 1]
-    plt.close("all")

@@ -20,7 +20,7 @@ from mxnum.lab.studies.interventions import (
     rows,
     summary,
 )
-from mxnum.lab.studies.studies import Study
+from mxnum.lab.studies.study import Study
 from mxnum.recipe import BFLOAT16, Operand
 
 pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
@@ -51,7 +51,7 @@ def quiet(line):
 
 
 def approached(folder, start=10):
-    approach = Approach(SOON, 2, start, folder, folder / "own")
+    approach = Approach(configuration=SOON, seeds=(2,), directory=folder, start=start, own=folder / "own")
     approach.run(None)
     return approach
 
@@ -121,7 +121,7 @@ def test_the_way_up_to_there_begins_at_a_checkpoint_of_the_run(tmp_path, monkeyp
 
 @pytest.mark.parametrize("what", ["approach", "branch"])
 def test_what_is_interrupted_goes_on(tmp_path, monkeypatch, what):
-    approach = Approach(SOON, 2, 10, tmp_path, tmp_path / "own")
+    approach = Approach(configuration=SOON, seeds=(2,), directory=tmp_path, start=10, own=tmp_path / "own")
     if what == "branch":
         approach.run(None)
     work = approach if what == "approach" else branches(approach, PLAN)[1]
@@ -147,7 +147,7 @@ def test_what_is_interrupted_goes_on(tmp_path, monkeypatch, what):
 
 def test_a_run_that_was_made_elsewhere_is_not_acted_on(tmp_path):
     gather(TOY, "soon", PLAN, tmp_path, first_seed=2, processes=1, say=quiet)
-    (path,) = (tmp_path / TOY.setting / "soon").glob("seed-2.json")
+    (path,) = (tmp_path / TOY.folder / "soon").glob("seed-2.json")
     storage.write_json(path, storage.read_json(path) | {"diverged": 23})
     with pytest.raises(ValueError, match=r"seed 2 does not diverge at step 23 as its run .* another machine"):
         gather(TOY, "soon", PLAN, tmp_path, first_seed=2, processes=1, say=quiet)

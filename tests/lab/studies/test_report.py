@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mxnum.lab import storage
-from mxnum.lab.mlp.config import Experiment, experiment_from
+from mxnum.lab.mlp.config import Experiment
 from mxnum.lab.studies import interventions, report, studies, sweep
 from mxnum.lab.studies.excursions import Outcome
 
@@ -106,8 +106,8 @@ def test_runs_on_disk_become_a_table(tmp_path):
     tiny = Experiment(width=32, layers=1, batch=32, steps=50)
     study = studies.Study("tiny", "?", {"FP32": tiny, "wild": tiny.but(rate=50.0), "absent": tiny}, 2, "FP32", 20)
     arms = {name: study.arms[name] for name in ("FP32", "wild")}
-    for task in sweep.tasks_for(arms, range(2), tmp_path / study.setting, measure_every=20):
-        sweep.run_task(task)
+    for task in sweep.tasks_for(replace(study, arms=arms), range(2), tmp_path):
+        task.run()
     said = []
     made = report.write(study, tmp_path, tmp_path / "results", said.append)
     assert list(made["arms"]) == ["FP32", "wild"]
@@ -136,8 +136,8 @@ def test_tables_of_several_machines_become_one(tmp_path):
         tmp_path / "r",
     )
     for machine, arm, seeds in (("here", "low", (3,)), ("there", "low", (1, 3)), ("there", "FP32", (3,))):
-        for task in sweep.tasks_for({arm: study.arms[arm]}, seeds, tmp_path / machine / study.setting):
-            sweep.run_task(task)
+        for task in sweep.tasks_for(replace(study, arms={arm: study.arms[arm]}), seeds, tmp_path / machine):
+            task.run()
     report.write(study, tmp_path / "here", results, add=True)  # (where there is nothing yet)
     before = report.stored(results, "tiny")
     before["environment"]["system"], before["arms"]["low"]["runs"][0]["steps"] = "Other", 90
@@ -150,15 +150,15 @@ def test_tables_of_several_machines_become_one(tmp_path):
     system = made["environment"]["system"]
     assert system.startswith("Other and ")
     assert report.write(study, tmp_path / "there", results, add=True)["environment"]["system"] == system
-    (path,) = (tmp_path / "there" / study.setting / "low").glob("seed-3.json")
+    (path,) = (tmp_path / "there" / study.folder / "low").glob("seed-3.json")
     storage.write_json(path, storage.read_json(path) | {"environment": before["environment"] | {"system": "Third"}})
     assert report.collect(study, tmp_path / "there")["environment"]["system"].endswith(" and Third")
     assert made["environment"]["numpy"] == before["environment"]["numpy"]
     assert [run["seed"] for run in report.write(study, tmp_path / "here", results)["arms"]["low"]["runs"]] == [3]
     other = replace(study, arms={"low": tiny})
     shutil.rmtree(tmp_path / "there")
-    for task in sweep.tasks_for(other.arms, (3,), tmp_path / "there" / study.setting):
-        sweep.run_task(task)
+    for task in sweep.tasks_for(other, (3,), tmp_path / "there"):
+        task.run()
     with pytest.raises(ValueError, match="does not have the configuration of arm 'low'"):
         report.write(other, tmp_path / "there", results, add=True)
 
@@ -172,7 +172,7 @@ def test_runs_under_way_are_as_far_as_their_checkpoints(tmp_path):
     training = Training(tiny, (4, 9))
     for step in range(30):
         training.advance(step % 20 == 0)
-    path = tmp_path / study.setting / "FP32" / "checkpoint-4-9-2.npz"
+    path = tmp_path / study.folder / "FP32" / "checkpoint-4-9-2.npz"
     save(training, path)
     with pytest.raises(ValueError, match="has no run of the study 'tiny'"):
         report.collect(study, tmp_path)
@@ -182,7 +182,7 @@ def test_runs_under_way_are_as_far_as_their_checkpoints(tmp_path):
     report.write(study, tmp_path, tmp_path / "results", unfinished=True)
     told = "Under way, and calm so far: FP32, seed 4, at step 30 of 50; FP32, seed 9, at step 30 of 50."
     assert told in (tmp_path / "results" / "tiny.md").read_text()
-    shutil.copytree(path.parent, tmp_path / study.setting / "other")  # of another configuration
+    shutil.copytree(path.parent, tmp_path / study.folder / "other")  # of another configuration
     assert list(report.collect(study, tmp_path, unfinished=True)["arms"]) == ["FP32"]
     for other in (Training(study.arms["other"], (4, 9)), Training(tiny, (4, 5)), Training(tiny, (4,))):
         with pytest.raises(ValueError, match="was made with another configuration or other seeds; remove it"):
@@ -210,10 +210,11 @@ def test_stored_pages_of_actions_too(path):
 FIRST_BIN = """
 import json, sys
 import numpy as np
-from mxnum.lab.mlp import storage, train
-from mxnum.lab.mlp.config import experiment_from
+from mxnum.lab import storage
+from mxnum.lab.mlp import train
+from mxnum.lab.mlp.config import Experiment
 experiment, steps, seed = json.loads(sys.argv[1])
-(run,) = train(experiment_from(experiment).but(steps=steps), (seed,))
+(run,) = train(Experiment.from_dict(experiment).but(steps=steps), (seed,))
 print(json.dumps([storage.environment()["blas"], float(f"{np.median(run.losses):.4g}")]))
 """
 
@@ -229,7 +230,7 @@ def test_stored_results_come_from_this_code(name, arm):
         if stored["environment"][key] != here[key]:
             pytest.skip(f"stored results were made with {key} {stored['environment'][key]}, here it is {here[key]}")
     one, made = stored["arms"][arm]["runs"][0], stored["arms"][arm]["experiment"]
-    assert experiment_from(made) == studies.get(name).arms[arm]
+    assert Experiment.from_dict(made) == studies.get(name).arms[arm]
     given = json.dumps([made, one["steps"] // report.CURVE_POINTS, one["seed"]])
     done = subprocess.run(
         [sys.executable, "-c", FIRST_BIN, given],

@@ -1,28 +1,42 @@
 import pytest
 
-from mxnum.lab.mlp.config import experiment_from, to_dict
+from mxnum.lab.mlp.config import Experiment
 from mxnum.lab.studies import studies
 from mxnum.lab.studies.sweep import arm_directory
 
 
-@pytest.mark.parametrize("study", studies.STUDIES.values(), ids=studies.STUDIES)
-def test_a_study_is_well_made(study):
+@pytest.mark.parametrize("name", studies.STUDIES)
+def test_a_study_is_well_made(name):
+    study = studies.get(name)
+    assert study.name == name
     assert study.control in study.arms
-    assert {study.folder or f"width-{e.width}" for e in study.arms.values()} == {study.setting}
+    assert {study.own_folder or f"width-{e.width}" for e in study.arms.values()} == {study.folder}
     assert len(set(study.arms.values())) == len(study.arms), "two arms are the same"
     for experiment in study.arms.values():
-        assert experiment_from(to_dict(experiment)) == experiment
+        assert Experiment.from_dict(experiment.to_dict()) == experiment
 
 
 def test_arms_of_one_name_are_one_experiment(tmp_path):
     # Runs lie in a folder named after the arm, whatever the study.
     folders = {}
-    for study in studies.STUDIES.values():
+    for study in map(studies.get, studies.STUDIES):
         for name, experiment in study.arms.items():
-            assert folders.setdefault(arm_directory(tmp_path / study.setting, name), (name, experiment)) == (
+            assert folders.setdefault(arm_directory(tmp_path / study.folder, name), (name, experiment)) == (
                 name,
                 experiment,
             )
+
+
+def test_studies_that_are_files_do_not_hide_those_made_in_python():
+    assert not studies.IN_PYTHON.keys() & {path.stem for path in studies.FILES.glob("mlp/*.toml")}
+
+
+def test_the_list_has_every_study_with_the_arms_that_it_has():
+    for each in studies.listed():
+        if each.model == "mlp":
+            study = studies.get(each.name)
+            assert (each.question, each.seeds, each.arms) == (study.question, study.seeds, tuple(study.arms))
+    assert {each.model for each in studies.listed()} == {"mlp", "language_model"}
 
 
 def test_a_wrong_name_is_guessed():

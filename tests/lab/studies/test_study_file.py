@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from mxnum.lab import storage
-from mxnum.lab.mlp.config import Experiment, experiment_from, uniform_precision
-from mxnum.lab.studies import study_file
+from mxnum.lab.mlp.config import Experiment, uniform_precision
+from mxnum.lab.studies import studies, study_file
 from mxnum.recipe import Operand, Recipe
 
 TOML = """
@@ -36,7 +36,7 @@ def read(tmp_path, text):
 
 def test_a_study_from_a_file(tmp_path):
     study = read(tmp_path, TOML)
-    assert (study.name, study.seeds, study.control, study.setting) == ("mine", 2, "plain", "width-32")
+    assert (study.name, study.seeds, study.control, study.folder) == ("mine", 2, "plain", "width-32")
     arm = study.arms["gamma in E2M1"]
     assert (arm.steps, arm.rate, arm.precision.vector, arm.betas) == (10, 1, "bfloat16", (0.9, 0.95))
     assert arm.precision.gamma == Operand("mxfp4_e2m1", scale_rule="rceil")
@@ -76,29 +76,42 @@ def test_uniform_is_the_operands_and_nothing_else(tmp_path):
     [
         (("[arms.plain]", "[arms.plain]\nwdith = 3"), r"^In \[arms.plain\] of file .*did you mean 'width'"),
         (("seeds = 2", "seed = 2"), "did you mean 'seeds'"),
-        (("seeds = 2", "seeds = 'two'"), r"^In file .*: value 'seeds' must be a whole number, not 'two'.$"),
+        (("seeds = 2", "seeds = 'two'"), r"^In file .*: Argument 'seeds' must be an integer, not 'two'.$"),
         (("seeds = 2", "seeds = 0"), "^In file .*some.toml': Argument 'seeds' must be between 1"),
         (("seeds = 2", "control = 'x'"), "^In file .*some.toml': Argument 'control' must be one of"),
         (("seeds = 2", "seeds = = 2"), r"must be TOML: .* line 3"),
         (("[base]", "[base]\nlayer = 3"), "did you mean 'layers'"),
-        (("width = 32", "width = 3.5"), r"^In \[base\] of .*: value 'width' must be a whole number, not 3.5"),
-        (("width = 32", "width = true"), "must be a whole number, not True"),
+        (("width = 32", "width = 3.5"), r"^In \[base\] of .*: Argument 'width' must be an integer, not 3.5"),
+        (("width = 32", "width = true"), "must be an integer, not True"),
         (("width = 32", "width = 0"), r"^In \[base\] of file .*: Argument 'width' must be between 1"),
         (("rate = 1", "rate = 'fast'"), "must be a number, not 'fast'"),
         (("rate = 1", "rate = -1"), "Argument 'rate' must be positive, not -1"),
         (("betas = [0.9, 0.95]", "betas = 0.9"), "must be a list of 2 numbers, not 0.9"),
-        (("false", "0"), "'train_beta' must be true or false, not 0"),
-        (('where = "layer_norm"', 'where = "here"'), "'where' must be one of .*, not 'here'"),
+        (("false", "0"), "'train_beta' must be True or False, not 0"),
+        (
+            ('where = "layer_norm"', 'where = "here"'),
+            r"^In \[arms.gamma in .*'where' must be one of .*, not 'here'",
+        ),
         (('format = "mxfp4_e2m1"', "form = 1"), "did you mean 'format'"),
         (('"mxfp8_e4m3"', '"mxfp8_e4m4"'), r"^In \[arms.all\] of .* did you mean 'mxfp8_e4m3'"),
-        (('"mxfp8_e4m3"', "8"), "the name of a format or a table of"),
+        (('"mxfp8_e4m3"', "8"), "must be a format, 'float32', a mapping or an Operand, not 8"),
         (('vector = "bfloat16"', 'vector = "fp16"'), "one of \\['float32', 'bfloat16'\\], not 'fp16'"),
         (("[arms.plain]", "[arms]\nplain = 3"), "at least one table such as"),
-        (("[arms.plain]", "[grid]\nrate = 3\n[arms.plain]"), "Value 'rate' must be a list of values to try, not 3"),
-        (("[arms.plain]", "[grid]\nrates = [3]\n[arms.plain]"), r"^In \[grid\] of file .*did you mean 'rate'"),
-        (("[arms.plain]", "[grid]\nrate = [3, 'x']\n[arms.plain]"), r"^In \[grid\] of .* must be a number, not 'x'"),
+        (("[arms.plain]", "[grid]\nrate = 3\n[arms.plain]"), "'rate' must be a list of values to try, not 3"),
+        (
+            ("[arms.plain]", "[grid]\nrates = [3]\n[arms.plain]"),
+            r"^In \[grid\] for \[arms.plain\] .*mean 'rate'",
+        ),
+        (
+            ("[arms.plain]", "[grid]\nrate = [3, 'x']\n[arms.plain]"),
+            r"^In \[grid\] for \[arms.* must be a number, not 'x'",
+        ),
         (("[arms.plain]", "[grid]\nrate = [-3]\n[arms.plain]"), r"^In \[grid\] for \[arms.plain\] of .*: .*'rate'"),
         (("[arms.plain]", "[grid]\nrate = [3]\n[arms.plain]\nsteps = 0"), r"^In \[arms.plain\] of .*: .*'steps'"),
+        (("seeds = 2", "question = 3"), "^In file .*: Argument 'question' must be text, not 3"),
+        (("[base]", "[[base]]"), r"^In file .*: Argument 'base' must be a table, not \[{'width'"),
+        (("seeds = 2", "measure_above = 1"), "^In file .*: Argument 'measure_above' must be a number greater than 1"),
+        (("[arms.plain]", "[arms.plain]\ncontrol = 'al'"), r"^In \[arms.plain\] of .*did you mean 'all'"),
     ],
 )
 def test_mistakes_in_a_file(tmp_path, change, message):
@@ -117,7 +130,7 @@ def test_the_example_of_the_documentation(tmp_path):
     page = (Path(__file__).parents[3] / "docs" / "lab" / "run-experiments.md").read_text()
     study = read(tmp_path, page.split("```toml\n")[1].split("```")[0])
     assert len(study.arms) == 6
-    assert (study.seeds, study.control, study.setting) == (8, "plain, rate 0.012", "width-32")
+    assert (study.seeds, study.control, study.folder) == (8, "plain, rate 0.012", "width-32")
     assert study.controls["E2M1 everywhere, rate 0.024"] == "plain, rate 0.024"
     assert study.arms["gamma in E2M1, rate 0.024"].precision.beta.rounding == "sr"
     assert study.arms["E2M1 everywhere, rate 0.012"].precision.weights.format == "mxfp4_e2m1"
@@ -145,19 +158,18 @@ def test_first_seed_and_horizon(tmp_path):
         read(tmp_path, "horizon = 0\n[arms.plain]\n")
 
 
-SETTINGS = sorted((Path(__file__).parents[3] / "mxnum" / "lab" / "studies" / "files" / "mlp").glob("*.toml"))
+RESULTS = Path(__file__).parents[3] / "docs" / "lab" / "results"
+SETTINGS = sorted(studies.FILES.glob("mlp/*.toml"))
 
 
 @pytest.mark.parametrize("path", SETTINGS, ids=lambda path: path.stem)
 def test_settings_that_were_written_down_are_those_of_the_stored_runs(path):
-    study, stored = study_file.read(path), path.parents[1] / f"{path.stem}.json"
+    study, stored = study_file.read(path), RESULTS / f"{path.stem}.json"
     assert study.name == path.stem
-    if not stored.exists():
-        return
     table = storage.read_json(stored)
     assert table.get("horizon") == study.horizon
     for name, arm in table["arms"].items():
-        assert experiment_from(arm["experiment"]) == study.arms[name]
+        assert Experiment.from_dict(arm["experiment"]) == study.arms[name]
         seeds = [run["seed"] for run in arm["runs"]]
         assert seeds == list(range(study.first_seed, study.first_seed + len(seeds)))
         # What had not ended when it was stored is there with the steps that it had made, and its excursions are open.

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mxnum.lab.studies.survival import Arm, kaplan_meier
+from mxnum.lab.studies.statistics import Arm, kaplan_meier
 
 pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 

@@ -11,7 +11,8 @@ import pytest
 
 from mxnum.lab.mlp.config import Experiment
 from mxnum.lab.studies import sweep
-from mxnum.lab.studies.sweep import arm_directory, run_all, run_task, tasks_for
+from mxnum.lab.studies.study import Study
+from mxnum.lab.studies.sweep import arm_directory, run_all
 from mxnum.recipe import Operand
 
 pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
@@ -20,10 +21,15 @@ TINY = Experiment(width=32, layers=1, batch=32, steps=6)
 ARMS = {"FP32": TINY, "E2M1, gamma": TINY.but(gamma=Operand("mxfp4_e2m1"))}
 
 
+def tasks_for(arms, seeds, root, stack=3, **how):
+    study = Study("s", "?", arms, 1, next(iter(arms)), measure_every=0, own_folder="")
+    return sweep.tasks_for(study, seeds, root, stack=stack, **how)
+
+
 def test_tasks_are_what_is_left(tmp_path):
     tasks = tasks_for(ARMS, range(5), tmp_path, stack=2)
     assert [(t.arm, t.seeds) for t in tasks[:3]] == [("FP32", (0, 1)), ("E2M1, gamma", (0, 1)), ("FP32", (2, 3))]
-    run_task(tasks[0])
+    tasks[0].run()
     left = tasks_for(ARMS, range(5), tmp_path, stack=2)
     assert len(left) == len(tasks) - 1
     (tmp_path / "FP32" / "seed-0.json").unlink()
@@ -51,14 +57,14 @@ def test_processes_run_everything_and_isolate_failures(tmp_path):
 
 
 def test_a_failure_is_that_of_a_seed(tmp_path, monkeypatch):
-    real = sweep.run_task
+    real = sweep.Task.run
 
     def run(task, progress=None):
         if 1 in task.seeds:
             raise ArithmeticError("bad\n  seed")
         real(task)
 
-    monkeypatch.setattr(sweep, "run_task", run)
+    monkeypatch.setattr(sweep.Task, "run", run)
     (failure,) = sweep._guarded(tasks_for({"FP32": TINY}, range(3), tmp_path)[0])
     assert str(failure) == "FP32, seed 1: ArithmeticError: bad seed"
     monkeypatch.undo()
@@ -186,7 +192,7 @@ def test_a_cluster_does_the_same(tmp_path):
 def test_the_machine_reaches_the_training(tmp_path, monkeypatch):
     (task,) = tasks_for({"FP32": TINY}, [0], tmp_path, machine="cuda")
     given = {}
-    monkeypatch.setattr("mxnum.lab.mlp.loop.train", lambda *a, **k: given.update(k) or [])
-    run_task(task)
+    monkeypatch.setattr("mxnum.lab.studies.mlp.train", lambda *a, **k: given.update(k) or [])
+    task.run()
     assert given["machine"] == "cuda"
     assert given["checkpoint"].name == "checkpoint-0-0-1-cuda.npz"

@@ -1,5 +1,6 @@
-"""The statistics of every study: arms share their seeds, so that runs are compared in pairs.
+"""The statistics of every study: times to an event, and arms that are compared in pairs because they share seeds.
 
+Runs that reach the horizon without an event are censored there.
 Tests are exact: under the hypothesis that two arms do not differ, the outcomes of a seed may be exchanged between them,
 and no p-value is below what the number of seeds can give. Limits of a mean are Student's, with n - 1.
 """
@@ -7,6 +8,7 @@ and no p-value is below what the number of seeds can give. Limits of a mean are 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
@@ -15,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
-from mxnum.lab.studies.survival import Arm, scipy_stats
 
 #: Of sums of floats two count as equal that differ by less than this share of the largest.
 _TIE = 1e-9
@@ -23,6 +24,71 @@ _TIE = 1e-9
 _MOST = 44
 #: Random permutations for a rank correlation of more than eight points, and their seed.
 _DRAWS, _SEED = 99_999, 20260101
+
+
+def scipy_stats() -> Any:
+    """`scipy.stats`, which an extra installs."""
+    return errors.package("scipy.stats", "experiments")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """Times of one arm: the step of the divergence, or the number of steps that were run without one."""
+
+    name: str
+    times: tuple[int, ...]
+    diverged: tuple[bool, ...]
+    #: The seed of each run, where runs are to be compared in pairs.
+    seeds: tuple[int, ...] = ()
+
+    @classmethod
+    def of(
+        cls, name: str, first: Sequence[int | None], steps: Sequence[int], horizon: int | None = None,
+        seeds: Sequence[int] = (),
+    ) -> Arm:  # fmt: skip
+        """From the first divergence (None: none) and the steps of each run; events after the horizon are censored."""
+        limit = max(steps, default=0) if horizon is None else horizon
+        times = [min(s if f is None else f, limit) for f, s in zip(first, steps, strict=True)]
+        return cls(name, tuple(times), tuple(f is not None and f < limit for f in first), tuple(seeds))
+
+    def by_seed(self) -> dict[int, tuple[int, bool]]:
+        """Time and event of each seed."""
+        return dict(zip(self.seeds, zip(self.times, self.diverged, strict=True), strict=True))
+
+    def without(self, seed: int) -> Arm:
+        """The arm but for one seed."""
+        kept = [index for index, each in enumerate(self.seeds) if each != seed]
+        times, events = tuple(self.times[i] for i in kept), tuple(self.diverged[i] for i in kept)
+        return Arm(self.name, times, events, tuple(self.seeds[i] for i in kept))
+
+    @property
+    def runs(self) -> int:
+        return len(self.times)
+
+    @property
+    def events(self) -> int:
+        return sum(self.diverged)
+
+    def median_time(self) -> float | None:
+        """The first time at which the Kaplan-Meier curve is at most a half; None if it never is."""
+        times, survival = kaplan_meier(self)[:2]
+        below = np.nonzero(survival <= 0.5 + 1e-9)[0]  # of 24 runs it is 0.5000000000000001 after 12 events
+        return float(times[below[0]]) if len(below) else None
+
+
+def kaplan_meier(arm: Arm, confidence: float = 0.95) -> tuple[Any, Any, Any, Any]:
+    """Times, the survival function after each, and its log-log confidence limits."""
+    stats = scipy_stats()
+    if arm.events == 0:
+        ones = np.ones(1)
+        return np.zeros(1), ones, ones * math.nan, ones
+    times, events = np.array(arm.times, float), np.array(arm.diverged)
+    data = stats.CensoredData(times[events], right=times[~events])
+    survival = stats.ecdf(data).sf
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # the limits are undefined where nobody is left
+        interval = survival.confidence_interval(confidence, method="log-log")
+    return survival.quantiles, survival.probabilities, interval.low.probabilities, interval.high.probabilities
 
 
 def sign_flip(values: Sequence[float]) -> float:

@@ -14,9 +14,13 @@ import mxnum as mx
 pytest.importorskip("torch", reason="the extra torch is not installed")
 pytest.importorskip("scipy", reason="the extra experiments is not installed")
 
-from mxnum.lab.language_model import Decoder, Setting, collect, read, run_study
-from mxnum.lab.studies import language as studies
-from mxnum.lab.studies import report
+from mxnum.lab.language_model import Decoder, Setting
+from mxnum.lab.studies import language_model as studies
+from mxnum.lab.studies import report, study_file
+from mxnum.lab.studies import run_study as running
+from mxnum.lab.studies.report import collect
+from mxnum.lab.studies.studies import SHIPPED
+from mxnum.lab.studies.studies import read as read_shipped
 
 ROOT = Path(__file__).parents[3]
 TEXT = """
@@ -45,6 +49,15 @@ control = "short"
 """
 
 
+def read(path):
+    return study_file.read(path, "language_model")
+
+
+def run_study(study, runs, *, processes=0, say=lambda text: None, **how):
+    """In this process."""
+    return running.run_study(study, runs, processes=processes, say=say, **how)
+
+
 @pytest.fixture
 def study(tmp_path):
     path = tmp_path / "tiny.toml"
@@ -61,25 +74,25 @@ def test_a_grid_is_every_combination_with_its_control(tmp_path):
     assert found.control == "plain, width 16, steps 1"
     assert found.control_of("last, width 32, steps 2") == "short, width 32, steps 2"
     assert found.control_of("short, width 16, steps 2") == "plain, width 16, steps 2"
-    run_study(found, tmp_path / "runs", seeds=1, say=lambda text: None)
+    run_study(found, tmp_path / "runs", seeds=1)
     table = collect(found, tmp_path / "runs")
-    lines = studies.losses_text(table).splitlines()
+    lines = studies.MODEL.files(table)["csv"].splitlines()
     assert lines[0] == "arm,seed,parameters,tokens,loss"
     model = Decoder(found.arms["plain, width 32, steps 2"], 16)
     parameters = sum(p.numel() for p in model.parameters())
     assert any(line.startswith(f"plain,5,{parameters},32,") for line in lines)
     for text, message in (
         ("3", "'grid' must be a table"),
-        ("{rate = 3}", "[grid] of file .* must be a list of values"),
+        ("{rate = 3}", "'rate' must be a list of values"),
     ):
         path.write_text(f"grid = {text}\n" + TEXT)
-        with pytest.raises(ValueError, match=message.replace("[grid]", r"\[grid\]")):
+        with pytest.raises(ValueError, match=message):
             read(path)
 
 
 def test_operands_are_kept_and_compared(study, tmp_path):
     """The gradients are those of the loss: rows are tokens, and what comes out of a layer is activations x weights."""
-    run_study(study, tmp_path / "runs", seeds=1, keep_operands=True, say=lambda text: None)
+    run_study(study, tmp_path / "runs", seeds=1, keep_operands=True)
     with np.load(tmp_path / "runs" / "plain" / "seed-5-operands.npz") as kept:
         operands = dict(kept)
     tokens, setting = 16, study.arms["plain"]
@@ -102,27 +115,27 @@ def test_operands_are_kept_and_compared(study, tmp_path):
 def test_arms_whose_runs_would_lie_in_one_folder_are_refused(study, tmp_path):
     alike = replace(study, arms=study.arms | {"last, x 1": study.arms["last"], "last x 1": study.arms["short"]})
     with pytest.raises(ValueError, match="same folder, as 'last, x 1' and 'last x 1' do"):
-        run_study(alike, tmp_path / "runs", say=lambda text: None)
+        run_study(alike, tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
 
 def test_operands_are_kept_of_runs_that_are_there_without(study, tmp_path):
-    run_study(study, tmp_path, seeds=1, say=lambda text: None)
+    run_study(study, tmp_path, seeds=1)
     path = tmp_path / "plain" / "seed-5-operands.npz"
     assert not path.exists()
     said: list[str] = []
     for _ in range(2):  # the second finds them
         run_study(study, tmp_path, seeds=1, keep_operands=True, say=said.append)
         assert path.exists()
-        assert len(said) == 3
+        assert said.count("tiny: 3 arms, 1 seeds from 5, 3 tasks to do.") == 1
 
 
 def test_a_run_whose_losses_are_not_numbers_leaves_the_others_their_table(study, tmp_path):
     """The biases that the analysis predicts are those of probabilities, which such a run does not have."""
     lost = replace(study, arms=study.arms | {"last": study.arms["last"].but(rate=1e38)})
-    run_study(lost, tmp_path, say=lambda text: None)
+    run_study(lost, tmp_path)
     table = collect(lost, tmp_path)
-    studies.store(table, tmp_path)
+    report.store(lost, table, tmp_path)
     rows = {row[0]: dict(zip(studies.HEADINGS, row, strict=True)) for row in studies.rows(table)}
     assert rows["last"]["loss"] == "nan"
     assert rows["last"]["excursions"].startswith("2 of 2")
@@ -131,14 +144,15 @@ def test_a_run_whose_losses_are_not_numbers_leaves_the_others_their_table(study,
 
 
 def test_seeds_beyond_those_of_the_study_and_machines_are_all_in_the_table(study, tmp_path):
-    run_study(study, tmp_path, seeds=3, say=lambda text: None)
+    run_study(study, tmp_path, seeds=3)
     path = tmp_path / "plain" / "seed-5.json"
     elsewhere = json.loads(path.read_text())
     elsewhere["environment"]["system"] = "Another"
     path.write_text(json.dumps(elsewhere))
     assert [len(arm["runs"]) for arm in collect(study, tmp_path)["arms"].values()] == [2] * 3
-    assert [len(arm["runs"]) for arm in collect(study, tmp_path, 1)["arms"].values()] == [2] * 3, "what is there"
-    table = collect(study, tmp_path, 3)
+    again = run_study(study, tmp_path, seeds=1).table
+    assert [len(arm["runs"]) for arm in again["arms"].values()] == [2] * 3, "what is there"
+    table = collect(study, tmp_path, range(5, 8))
     assert [len(arm["runs"]) for arm in table["arms"].values()] == [3] * 3
     assert table["environment"]["system"].startswith("Another and ")
 
@@ -146,9 +160,12 @@ def test_seeds_beyond_those_of_the_study_and_machines_are_all_in_the_table(study
 def test_a_study_runs_goes_on_and_is_collected(study, tmp_path):
     said: list[str] = []
     run_study(study, tmp_path / "runs", seeds=1, say=said.append)
-    assert [line.split(":")[0] for line in said] == ["plain, seed 5", "short, seed 5", "last, seed 5"]
+    assert said[1:] == ["done: plain, seed 5", "done: short, seed 5", "done: last, seed 5"]
     run_study(study, tmp_path / "runs", say=said.append)
-    assert len(said) == 6, "what is there is not run again"
+    assert said[4:] == [
+        "tiny: 3 arms, 2 seeds from 5, 3 tasks to do.",
+        *(f"done: {arm}, seed 6" for arm in ("plain", "short", "last")),
+    ], "what is there is not run again"
     table = collect(study, tmp_path / "runs")
     rows = {row[0]: dict(zip(studies.HEADINGS, row, strict=True)) for row in studies.rows(table)}
     assert rows["plain"]["gap to control"] == ""
@@ -157,18 +174,20 @@ def test_a_study_runs_goes_on_and_is_collected(study, tmp_path):
     assert rows["last"]["gap to control"] == f"{gap:+.4f}", "an arm is compared with its own control"
     assert rows["last"]["seeds"] == "2"
     assert [row[1] for row in report.rows(table)] == ["0 of 2"] * 3, "the usual statistics of excursions"
-    studies.store(table, tmp_path)
+    report.store(study, table, tmp_path)
     assert "| last |" in (tmp_path / "tiny.md").read_text()
-    changed = studies.Study("tiny", "", {"plain": study.arms["plain"].but(rate=1e-4)}, 2, 5, "plain")
-    with pytest.raises(ValueError, match=r"does not have the setting of arm 'plain' \(rate .*, not 0.0001\)"):
-        collect(changed, tmp_path / "runs")
-    with pytest.raises(ValueError, match="'runs' must be a folder with runs"):
+    for changes, told in (({"rate": 1e-4}, r"rate .*, not 0.0001"), ({"steps": 9}, "steps 3, not 9")):
+        changed = replace(study, arms={"plain": study.arms["plain"].but(**changes)})
+        for call in (collect, run_study):
+            with pytest.raises(ValueError, match=rf"does not have the configuration of arm 'plain' \({told}\)"):
+                call(changed, tmp_path / "runs")
+    with pytest.raises(ValueError, match="has no run of the study 'tiny'"):
         collect(study, tmp_path / "nothing")
 
 
 def test_excursions_are_those_of_the_loss_above_the_entropy(study, tmp_path):
     """No loss of a language model rises to twenty times what it was: before, none had an excursion."""
-    run_study(study, tmp_path / "runs", seeds=1, say=lambda text: None)
+    run_study(study, tmp_path / "runs", seeds=1)
     path = next((tmp_path / "runs").glob("plain/seed-5.npz"))
     arrays = dict(np.load(path))
     (entropy, _) = json.loads(path.with_suffix(".json").read_text())["entropy"]
@@ -184,11 +203,11 @@ def test_excursions_are_those_of_the_loss_above_the_entropy(study, tmp_path):
 
 def test_processes_give_the_same_runs_and_isolate_failures(study, tmp_path):
     pytest.importorskip("threadpoolctl", reason="the extra experiments is not installed")
-    run_study(study, tmp_path / "here", seeds=1, say=lambda text: None)
+    run_study(study, tmp_path / "here", seeds=1)
     (tmp_path / "short.txt").write_text("too short")
     text = study.arms["plain"].but(source="text", text=str(tmp_path / "short.txt"), vocabulary=256)
     wrong = replace(study, arms=study.arms | {"wrong": text})
-    failed = run_study(wrong, tmp_path / "runs", seeds=1, processes=2, say=lambda text: None)
+    failed = run_study(wrong, tmp_path / "runs", seeds=1, processes=2).failed
     assert [(failure.arm, failure.seed) for failure in failed] == [("wrong", 5)]
     assert "'text' must be a file of which each part has at least" in failed[0].reason
     ours, theirs = (collect(study, tmp_path / name)["arms"] for name in ("runs", "here"))
@@ -213,14 +232,15 @@ def test_what_is_wrong_in_a_file_is_named(old, new, message, tmp_path):
 
 
 def test_the_study_of_logits_can_be_read():
-    assert set(studies.STUDIES) >= {"logits", "recipes", "drift", "ladder"}
-    for name in studies.STUDIES:
-        assert read(name).name == name
+    shipped = SHIPPED["language_model"]
+    assert set(shipped) >= {"logits", "recipes", "drift", "ladder"}
+    for name in shipped:
+        assert read_shipped(name, "language_model").name == name
     with pytest.raises(
         ValueError, match=r"Argument 'config' must be a TOML file or one of drift, .*, not 'receipts'\.$"
     ):
-        read("receipts")
-    study = read("logits")
+        read_shipped("receipts", "language_model")
+    study = read_shipped("logits", "language_model")
     assert study.control_of("last x 1, 12 sequences") == "float32, 12 sequences"
     assert study.arms["last x 1"].recipe.gradients.format == "mxfp8_e4m3"
     assert study.arms["last x 2^(4/8)"].factor == pytest.approx(2**0.5, abs=1e-6)
@@ -246,7 +266,15 @@ def test_a_text_that_is_not_there_is_said_before_anything_runs(tmp_path):
         '[base]\nsource = "text"\ntext = "nowhere.txt"\nvocabulary = 256\n[arms.float32]\n'
     )
     with pytest.raises(ValueError, match=r"^Argument 'text' must be a file that is there, not 'nowhere.txt'\.$"):
-        studies.run_study(read(path), tmp_path / "runs")
+        run_study(read(path), tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(("how", "told"), [({"machine": "cuda"}, "'machine' must be 'cpu'"), ({"stack": 2}, "'stack'")])
+def test_what_language_models_cannot_do_is_said_before_anything_runs(how, told, study, tmp_path):
+    with pytest.raises(ValueError, match=f"^Argument {told}"):
+        run_study(study, tmp_path / "runs", **how)
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize("most", [None, 0.0])
@@ -261,6 +289,6 @@ def test_only_what_comes_to_rest_has_a_rest_by_the_kernels(most, tmp_path, monke
     )
     path.write_text(TEXT.replace("seeds = 2", "seeds = 1") + arms)
     study = read(path)
-    run_study(study, tmp_path / "runs", say=lambda line: None)
+    run_study(study, tmp_path / "runs")
     arms_with = [name for name, arm in collect(study, tmp_path / "runs")["arms"].items() if "sampled_rest" in arm]
     assert arms_with == ([] if most == 0.0 else ["both"])

@@ -8,17 +8,18 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from mxnum.lab.studies.inference import (
+from mxnum.lab.studies.statistics import (
+    Arm,
     compare,
     hazard_ratio,
     holm,
+    kaplan_meier,
     mean_interval,
     power,
     rank_correlation,
     sign_flip,
     wilson,
 )
-from mxnum.lab.studies.survival import Arm
 
 stats = pytest.importorskip("scipy.stats", reason="the extra 'experiments' is not installed")
 
@@ -133,7 +134,7 @@ def test_coxs_ratio_by_hand():
     # log L = t - log(2 e^t + 1) - log(e^t + 1) for times a: 1, 3; b: 2 (a at 1: risk 2, 1; b at 2: risk 1, 1)
     from scipy.optimize import minimize_scalar
 
-    from mxnum.lab.studies.inference import _cox
+    from mxnum.lab.studies.statistics import _cox
 
     a, b = Arm("a", (1, 3), (True, True), (0, 1)), Arm("b", (2,), (True,), (0,))
     best = minimize_scalar(lambda t: -(t - math.log(2 * math.exp(t) + 1) - math.log(math.exp(t) + 1)))
@@ -194,3 +195,47 @@ def test_power_draws_pairs_with_replacement():
     assert power((early, never), 6, 0.01, draws=20) == 0.0  # six pairs cannot give p below 1 / 32
     mixed = Arm("a", tuple(range(10, 16)) + (100,) * 6, (True,) * 6 + (False,) * 6, tuple(range(12)))
     assert 0 < power((mixed, never), 12, 0.01, draws=200) < 1
+
+
+#: Freireich et al. 1963, remission of leukaemia in weeks: the textbook example of the log-rank test.
+TREATED = [6, 6, 6, 7, 10, 13, 16, 22, 23] + [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35]
+TREATED_EVENTS = [True] * 9 + [False] * 12
+PLACEBO = [1, 1, 2, 2, 3, 4, 4, 5, 5, 8, 8, 8, 8, 11, 11, 12, 12, 15, 17, 22, 23]
+A = Arm("6-MP", tuple(TREATED), tuple(TREATED_EVENTS))
+B = Arm("placebo", tuple(PLACEBO), (True,) * 21)
+
+
+def test_kaplan_meier_of_the_textbook_example():
+    times, survival, low, high = kaplan_meier(A)
+    at = dict(zip(times.tolist(), survival.tolist(), strict=True))
+    assert at[6] == pytest.approx(0.857, abs=5e-4)
+    assert at[10] == pytest.approx(0.753, abs=5e-4)
+    assert at[23] == pytest.approx(0.448, abs=5e-4)
+    assert np.all(low[:-1] <= survival[:-1])
+    assert np.all(survival[:-1] <= high[:-1])
+    assert A.median_time() == 23
+    assert B.median_time() == 8
+
+
+def test_without_events_there_is_no_median():
+    assert Arm("a", (9, 9), (False, False)).median_time() is None
+
+
+def test_the_median_of_any_number_of_runs_of_which_half_have_an_event():
+    """Of 24 runs the product of the shares is 0.5000000000000001 after twelve: there was no median, or a later one."""
+    for runs in range(2, 61, 2):
+        half = runs // 2
+        times = (*range(100, 100 + half), *[1000] * half)
+        assert Arm("a", times, tuple(time < 1000 for time in times)).median_time() == 100 + half - 1, runs
+
+
+def test_events_after_the_horizon_are_censored():
+    arm = Arm.of("a", [10, None, 70], [30, 100, 90], horizon=50)
+    assert arm.times == (10, 50, 50)
+    assert arm.diverged == (True, False, False)
+
+
+def test_arms_by_seed_and_without_one():
+    arm = Arm.of("a", [10, None], [30, 100], seeds=[4, 7])
+    assert arm.by_seed() == {4: (10, True), 7: (100, False)}
+    assert arm.without(4) == Arm("a", (100,), (False,), (7,))

@@ -1,0 +1,233 @@
+"""Studies of language models: how their runs are trained, read and shown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mxnum import errors
+from mxnum.analysis import measure
+from mxnum.lab import storage
+from mxnum.lab.language_model.decoder import Decoder, gradient_of_logits, operands_at_the_end, train
+from mxnum.lab.language_model.setting import Setting
+from mxnum.lab.language_model.sources import Markov, source_of
+from mxnum.lab.studies import report
+from mxnum.lab.studies.statistics import mean_interval, sign_flip
+from mxnum.lab.studies.study import Model, Study
+from mxnum.lab.studies.sweep import Task, telling
+from mxnum.lab.theory import logit_gradient_bias, logit_rest, sampled_logit_rest
+from mxnum.output.text_table import markdown_table
+
+#: Blocks of sixteen within a row (a token; a row of weights), within a column, and both, whose errors are compared.
+ORGANISATIONS = {"row": (1, 16), "column": (16, 1), "tile": (4, 4)}
+#: A control that ends further above the entropy, in nats, has learnt nothing that could be at rest.
+MOST_NOISE = 10.0
+
+
+class _LanguageModel(Model):
+    base, key = Setting(), "setting"
+    first_seed, measure_every = 1, 50
+
+    def check(self, study: Study, stack: int, machine: str, here: bool, keep_operands: bool) -> None:
+        errors.require(machine == "cpu", "machine", "'cpu' for language models", machine)
+        errors.require(stack == 1, "stack", "1 for language models, which train one seed at a time", stack)
+        for text in sorted({setting.text for setting in study.arms.values() if setting.source == "text"}):
+            errors.require(Path(text).is_file(), "text", "a file that is there", text)
+
+    def train(self, task: Task, progress: Any) -> None:
+        (seed,) = task.seeds
+        tell = telling(task.label, progress)
+        run = train(
+            task.configuration, seed, measure_every=task.measure_every,
+            checkpoint=task.directory / f"checkpoint-{seed}.pt", report=lambda step, loss: tell(step),
+        )  # fmt: skip
+        if task.keeps_operands:
+            storage.write_arrays(task.directory / f"seed-{seed}-operands.npz", operands_at_the_end(run))
+        run.save(task.directory)
+
+    def summary(self, configuration: Setting, stored: dict[str, Any], arrays: dict[str, Any], path: Path) -> Any:
+        kept = report.summary(stored, arrays, least=stored["entropy"][0] if stored["entropy"] else 0.0)
+        measured = {
+            key.removeprefix("measured_"): [float(f"{v:.4g}") for v in values.reshape(len(values), -1).mean(-1)]
+            for key, values in arrays.items()
+            if key.startswith("measured_") and key != "measured_at"
+        }
+        operand, predicted = gradient_of_logits(configuration), None
+        if operand.is_mx and operand.rounding in ("rne", "sr") and "measured_probability" in arrays:
+            biases = predicted_biases(configuration, arrays["measured_probability"])
+            predicted = [float(f"{v:.4g}") for v in biases]
+        operands = path.with_name(f"{path.stem}-operands.npz")
+        if operands.exists():
+            kept["organisations"] = organisation_errors(storage.read_arrays(operands))
+        own = {"evaluation": stored["evaluation"], "entropy": stored["entropy"]}
+        return kept | own | {"measured": measured, "predicted_bias": predicted}
+
+    def finish(self, study: Study, table: dict[str, Any]) -> None:
+        table |= {"controls": dict(study.controls), "named": dict(study.named)}
+        for name, arm in table["arms"].items():
+            setting, control = study.arms[name], table["arms"].get(study.control_of(name))
+            arm["at_rest"] = predicted_gap(setting)
+            rests = setting.centred and arm["at_rest"] is not None and gradient_of_logits(setting).is_mx
+            if rests and control is not None and excess_of(control) < MOST_NOISE:  # (not where it is NaN)
+                arm["sampled_rest"] = sampled_gap(setting, excess_of(control))
+
+    def files(self, table: dict[str, Any]) -> dict[str, str]:
+        return {"md": page(table), "csv": losses_text(table)}
+
+
+MODEL = _LanguageModel()
+
+
+def organisation_errors(operands: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """The relative error of kept operands in E2M1 with the rule even, by `ORGANISATIONS`: means over the layers."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for name, x in operands.items():
+        of_kind = found.setdefault(name.split("/")[0], {each: [] for each in ORGANISATIONS})
+        for each, block in ORGANISATIONS.items():
+            statistics = measure(x, "mxfp4_e2m1", scale_rule="even", block_shape=block)
+            of_kind[each].append(float(statistics.normalized_rmse))
+    return {
+        kind: {each: float(f"{np.mean(values):.4g}") for each, values in errors_.items()}
+        for kind, errors_ in found.items()
+    }
+
+
+def predicted_biases(setting: Setting, probabilities: Any) -> list[float]:
+    """What the analysis says of the targets' pull, look by look, from the probabilities of the symbols that came."""
+    operand = gradient_of_logits(setting)
+    bias = logit_gradient_bias(
+        operand.mx_format, setting.tokens, setting.factor, scale_rule=operand.scale_rule, rounding="rne",
+        block_size=operand.block_size,
+    )  # fmt: skip
+    # (of a model whose losses are not numbers any more, or that knows all, it says nothing)
+    return [bias.shrinking(each).bias if each.min() < 1 else math.nan for each in probabilities]
+
+
+def predicted_gap(setting: Setting) -> float | None:
+    """The excess loss of free logits at rest, for a Markov source and a last layer with MX gradients; else None.
+
+    The gradients of its weights and those that go on to the layers below have to be rounded alike: what comes to rest
+    between two that pull to different places is not known.
+    """
+    operand = gradient_of_logits(setting)
+    if setting.source != "markov" or setting.label_smoothing or setting.z_loss or operand.rounding not in ("rne", "sr"):
+        return None
+    if setting.where in ("all", "last") and setting.recipe.gradients_for_weights not in (None, operand):
+        return None
+    if not operand.is_mx:
+        return 0.0
+    bias = logit_gradient_bias(
+        operand.mx_format, setting.tokens, setting.factor, scale_rule=operand.scale_rule, rounding=operand.rounding,
+        block_size=operand.block_size,
+    )  # fmt: skip
+    return logit_rest(_probabilities(setting), bias).excess
+
+
+def sampled_gap(setting: Setting, noise: float) -> float:
+    """The same by the kernels, where all is rounded and nothing drifts, for a model `noise` above the entropy."""
+    operand, rows = gradient_of_logits(setting), max(1, min(512, 2**18 // setting.vocabulary))
+    found = sampled_logit_rest(
+        _probabilities(setting), operand.mx_format, setting.tokens, setting.factor, noise=max(noise, 0.0),
+        scale_rule=operand.scale_rule, rounding=operand.rounding, block_size=operand.block_size, rows=rows,
+    )  # fmt: skip
+    return float(f"{found.excess:.4g}")
+
+
+def excess_of(arm: Mapping[str, Any]) -> float:
+    """How far an arm ends above the entropy of its source, on average."""
+    return float(np.mean([run["evaluation"] - run["entropy"][1] for run in arm["runs"]]))
+
+
+def _probabilities(setting: Setting) -> Any:
+    source = source_of(setting)
+    assert isinstance(source, Markov)
+    return np.append(source.probabilities, np.zeros(source.vocabulary - len(source.probabilities)))
+
+
+HEADINGS = (
+    "arm", "seeds", "excursions", "loss", "above the entropy", "gap to control", "95 %", "p", "gap predicted at rest",
+    "by kernels", "bias", "bias predicted", "beyond max", "sum", "common weight", "error",
+)  # fmt: skip
+#: What a reader of the table must know.
+NOTE = (
+    "Losses are in nats, of fresh batches at the end, means over seeds; gaps in pairs of the same seed. *Excursions* "
+    "are runs whose loss above the entropy rose to twenty times what it had been, and what became of them. *Bias* is "
+    "the relative change of the targets' pull, *sum* that of all components of a token over the mean target, both "
+    "means over the looks; *common weight* is the norm of the last layer's mean row over that of a row's deviation "
+    "from it, at the last look. *Error* is the relative root mean square error of the rounded operands, over layers, "
+    "operands and looks. *Gap predicted at rest* is `theory.logit_rest` of the source, *by kernels* what "
+    "`theory.sampled_logit_rest` has with the control's excess as its noise; *bias predicted* is "
+    "`theory.logit_gradient_bias` at the probabilities of the run."
+)
+
+
+def rows(table: dict[str, Any]) -> list[tuple[str, ...]]:
+    """One row for each arm; gaps are means over seeds in pairs, tests exact by exchanging the two runs of a seed."""
+    made = []
+    for name, arm in table["arms"].items():
+        runs = {run["seed"]: run for run in arm["runs"]}
+        control = table["controls"].get(name, table["control"])
+        others = {run["seed"]: run for run in table["arms"].get(control, {"runs": []})["runs"]}
+        gaps = [run["evaluation"] - others[seed]["evaluation"] for seed, run in runs.items() if seed in others]
+        interval = mean_interval(gaps)
+        entropy = next(iter(runs.values()))["entropy"]
+        loss = float(np.mean([run["evaluation"] for run in runs.values()]))
+        rest = arm["at_rest"]
+        strayed = any(course.counted for course in report.courses(table, name))
+        cells = [name, str(len(runs)), report.told(table, name) if strayed else "-", f"{loss:.4f}"]
+        cells += ["-" if entropy is None else f"{loss - entropy[1]:.4f}"]
+        is_control = name in (table["control"], *table["controls"].values())
+        cells += ["" if is_control or not gaps else f"{np.mean(gaps):+.4f}"]
+        cells += ["" if is_control or interval is None else f"{interval[1]:+.4f} to {interval[2]:+.4f}"]
+        cells += ["" if is_control or not gaps or np.isnan(gaps).any() else f"{sign_flip(gaps):.3g}"]
+        sampled = arm.get("sampled_rest")
+        cells += ["-" if rest is None else f"{rest:.4f}", "-" if sampled is None else f"{sampled:.4f}"]
+        biases = [np.mean(run["predicted_bias"]) for run in runs.values() if run["predicted_bias"]]
+        cells += [
+            _mean(runs, "gradient_bias", "{:+.1%}"),
+            f"{np.mean(biases):+.1%}".replace("%", " %") if biases else "-",
+        ]
+        cells += [_mean(runs, "beyond_max", "{:.0%}"), _mean(runs, "gradient_sum", "{:+.3f}")]
+        last = [run["measured"]["common_weight"][-1] for run in runs.values() if "common_weight" in run["measured"]]
+        made.append((*cells, f"{np.mean(last):.2f}" if last else "-", _mean(runs, "error", "{:.2%}")))
+    return made
+
+
+def _mean(runs: dict[int, Any], name: str, how: str) -> str:
+    """A quantity's mean over looks and seeds."""
+    found = [np.mean(run["measured"][name]) for run in runs.values() if run["measured"].get(name)]
+    return how.format(float(np.mean(found))).replace("%", " %") if found else "-"
+
+
+def page(table: dict[str, Any]) -> str:
+    """A page of Markdown: the question and the table."""
+    found = list(zip(HEADINGS, *rows(table), strict=True))
+    columns = [column for column in found if set(column[1:]) - {"-", ""}]
+    headings, *lines = zip(*columns, strict=True)
+    environment = table.get("environment", {})
+    listed = ", ".join(f"{key} {value}" for key, value in environment.items() if value)
+    parts = [f"# {table['study']}", table["question"], markdown_table(headings, lines), NOTE, f"Run with {listed}."]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def losses_text(table: dict[str, Any]) -> str:
+    """Every run as a line of CSV, as `mxnum lab fit` reads it; parameters are all, those of the embedding too.
+
+    An arm has its name in the file: what a grid changes of it is what laws are fitted over.
+    """
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(("arm", "seed", "parameters", "tokens", "loss"))
+    for name, arm in table["arms"].items():
+        setting = Setting.from_dict(arm["experiment"])
+        parameters = sum(p.numel() for p in Decoder(setting, setting.vocabulary).parameters())
+        for run in arm["runs"]:
+            of = table["named"].get(name, name)
+            writer.writerow((of, run["seed"], parameters, setting.tokens * setting.steps, run["evaluation"]))
+    return lines.getvalue()
