@@ -50,9 +50,9 @@ def test_somebody_elses_folder_is_left_alone(tmp_path):
 
 def test_arrays(tmp_path):
     store = ReportFolder(tmp_path)
-    assert store.arrays("x") is None
-    store.keep_arrays("x", {"a": np.arange(3)})
-    assert store.arrays("x")["a"].tolist() == [0, 1, 2]
+    assert store.context().kept("x") is None
+    store.context().keep("x", {"a": np.arange(3)})
+    assert store.context().kept("x")["a"].tolist() == [0, 1, 2]
 
 
 def test_the_code_is_that_of_the_package():
