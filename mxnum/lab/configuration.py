@@ -16,7 +16,8 @@ def check_fields(configuration: Any, from_zero: tuple[str, ...] = ()) -> None:
 
     Whole numbers start at 1, those named in `from_zero` at 0.
     """
-    for name, hint in _hints(type(configuration)).items():
+    kind: type[Any] = type(configuration)
+    for name, hint in _hints(kind).items():
         value = getattr(configuration, name)
         if isinstance(hint, UnionType):
             if value is None:
@@ -26,7 +27,7 @@ def check_fields(configuration: Any, from_zero: tuple[str, ...] = ()) -> None:
 
 
 @cache
-def _hints(kind: Any) -> dict[str, Any]:
+def _hints(kind: type[Any]) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
