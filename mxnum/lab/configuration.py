@@ -16,7 +16,7 @@ def check_fields(configuration: Any, from_zero: tuple[str, ...] = ()) -> None:
 
     Whole numbers start at 1, those named in `from_zero` at 0.
     """
-    for name, hint in _hints(type(configuration)).items():
+    for name, hint in _hints(configuration.__class__).items():
         value = getattr(configuration, name)
         if isinstance(hint, UnionType):
             if value is None:
