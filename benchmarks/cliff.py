@@ -41,7 +41,7 @@ COMMON = {
 
 E3M4 = mx.MXFormat(mx.ElementFormat("e3m4", exponent_bits=3, mantissa_bits=4, bias=3), block=16, name="user e3m4 x 16")
 E2M2 = mx.MXFormat(mx.ElementFormat("e2m2", exponent_bits=2, mantissa_bits=2, bias=1), block=32, name="user e2m2 x 32")
-INT6 = mx.MXFormat(mx.ElementFormat.two_complement("int6", 6), block=64, name="user int6 x 64")
+INT6 = mx.MXFormat(mx.formats.element("int6:"), block=64, name="user int6 x 64")
 
 #: Formats beside the OCP ones, and the format whose common case they are compared with.
 OTHERS: dict[str | mx.MXFormat, str] = {
@@ -135,7 +135,7 @@ def _other_widths(x: Array, session: Session) -> Cells:
     table = Table(f"widths_{x.size}", title, unit)
     usual = _packings(x, SIX_BITS)
     for bits in WIDTHS:
-        element = mx.ElementFormat.two_complement(f"int{bits}", bits)
+        element = mx.formats.element(f"int{bits}:")
         for column, run in _packings(x, mx.MXFormat(element, block=32, name=element.name)).items():
             yield from session.compare(table, usual[column], Case(f"{bits} bits", column, run))
 

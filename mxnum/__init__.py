@@ -10,7 +10,7 @@ Importing this package loads numpy alone; compiled code is loaded by the first c
 from mxnum import analysis, formats
 from mxnum.array import MXArray
 from mxnum.formats import ElementFormat, MXFormat, ScaleFormat
-from mxnum.linear import LinearContext, LinearGradients, linear_backward, linear_forward
+from mxnum.linear import LinearGradients, linear_backward, linear_forward
 from mxnum.modes import Accumulate, FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 from mxnum.ops import decode, dequantize, encode, fake_quantize, fake_quantizer, quantize, shared_scale
 from mxnum.products import dot, matmul
@@ -23,7 +23,6 @@ __all__ = [
     "Accumulate",
     "ElementFormat",
     "FloatScaleRule",
-    "LinearContext",
     "LinearGradients",
     "MXArray",
     "MXFormat",

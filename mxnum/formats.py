@@ -17,7 +17,8 @@ from mxnum.output.text_table import text_table
 
 _SPECIALS = ("none", "nan", "ieee")
 
-__all__ = ["ElementFormat", "MXFormat", "ScaleFormat", "describe", "element", "get", "names"]
+#: What is public beside the classes, which `mxnum` exports.
+__all__ = ["describe", "element", "get", "names"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,12 +70,6 @@ class ElementFormat:
 
     def __hash__(self) -> int:
         return hash(self.name)  # (a string remembers its own)
-
-    @classmethod
-    def two_complement(cls, name: str, bits: int) -> ElementFormat:
-        """A two's complement integer of `bits` bits times 2**-(bits-2), so that values lie in (-2, 2)."""
-        bits = errors.integer("bits", bits, 3, 32)
-        return cls(name, exponent_bits=1, mantissa_bits=bits - 2, bias=1, integer=True)
 
     @property
     def bits(self) -> int:
@@ -151,31 +146,14 @@ class ElementFormat:
         errors.require(self.bits <= 16, "format", "at most 16 bits wide to be listed", self.name)
         return tuple(self.value(code) for code in range(1 << self.bits))
 
-    def describe(self) -> str:
-        """One paragraph for people: layout, range, special values."""
-        layout = (
-            f"two's complement x 2^-{self.mantissa_bits}"
-            if self.integer
-            else f"sign, {_counted(self.exponent_bits, 'exponent bit')} (bias {self.bias}), "
-            f"{_counted(self.mantissa_bits, 'mantissa bit')}"
-        )
-        specials = {
-            "none": "no infinity, no NaN",
-            "nan": "NaN at S.1...1, no infinity",
-            "ieee": "infinity and NaN in the top exponent",
-        }
-        smallest = self.min_subnormal if self.min_subnormal is not None else self.min_normal
-        return (
-            f"{self.name}: {self.bits} bits, {layout}; largest {self.max:g}, smallest normal {self.min_normal:g}, "
-            f"smallest positive {smallest:g}; {specials[self.specials]}."
-        )
-
     def __repr__(self) -> str:
         return f"<ElementFormat {self.name}: {self.bits} bits, max {self.max:g}>"
 
 
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
+def two_complement(name: str, bits: int) -> ElementFormat:
+    """Return a two's complement integer of `bits` bits times 2**-(bits-2), so that values lie in (-2, 2)."""
+    bits = errors.integer("bits", bits, 3, 32)
+    return ElementFormat(name, exponent_bits=1, mantissa_bits=bits - 2, bias=1, integer=True)
 
 
 @dataclass(frozen=True, repr=False)
@@ -198,16 +176,9 @@ class ScaleFormat:
     def __hash__(self) -> int:
         return hash(self.name)  # (a string remembers its own)
 
-    @classmethod
-    def of_floats(cls, name: str, number: ElementFormat) -> ScaleFormat:
-        """The nonnegative numbers of a float format that has a NaN."""
-        errors.require(number.nan_code is not None and not number.integer, "number", "a float with a NaN", number.name)
-        bits = number.bits if number.bits in (8, 16, 32) else number.bits - 1
-        errors.require(bits in (8, 16, 32), "number", "of 8, 16 or 32 bits, or 9 with the sign", number.bits)
-        return cls(name, bits, number.bias, number.nan_code or 0, number)
-
     @property
     def power_of_two(self) -> bool:
+        """True if a code means 2**(code - bias), and False if it is that of a float."""
         return self.number is None
 
     @property
@@ -239,9 +210,9 @@ ELEMENTS = {
         ElementFormat("e3m2", exponent_bits=3, mantissa_bits=2, bias=3),
         ElementFormat("e2m3", exponent_bits=2, mantissa_bits=3, bias=1),
         ElementFormat("e2m1", exponent_bits=2, mantissa_bits=1, bias=1),
-        ElementFormat.two_complement("int8", 8),
+        two_complement("int8", 8),
         ElementFormat("e3m0", exponent_bits=3, mantissa_bits=0, bias=3),
-        ElementFormat.two_complement("int4", 4),
+        two_complement("int4", 4),
     )
 }
 
@@ -257,16 +228,21 @@ FLOATS = {
 
 _BY_NAME = {**ELEMENTS, **FLOATS}
 
+
+def _unsigned(name: str, number: ElementFormat) -> ScaleFormat:
+    """Return the scale format of the nonnegative numbers of a float format that has a NaN."""
+    bits = number.bits if number.bits in (8, 16, 32) else number.bits - 1
+    return ScaleFormat(name, bits, number.bias, number.nan_code or 0, number)
+
+
 E8M0 = ScaleFormat("e8m0", bits=8, bias=127, nan_code=0xFF)
 SCALES = {
     scale.name: scale
     for scale in (
         E8M0,
-        ScaleFormat.of_floats("e4m3", ELEMENTS["e4m3"]),
-        ScaleFormat.of_floats(
-            "ue5m3", ElementFormat("e5m3", exponent_bits=5, mantissa_bits=3, bias=15, specials="nan")
-        ),
-        *(ScaleFormat.of_floats(name, FLOATS[name]) for name in ("float32", "bfloat16", "float16")),
+        _unsigned("e4m3", ELEMENTS["e4m3"]),
+        _unsigned("ue5m3", ElementFormat("e5m3", exponent_bits=5, mantissa_bits=3, bias=15, specials="nan")),
+        *(_unsigned(name, FLOATS[name]) for name in ("float32", "bfloat16", "float16")),
     )
 }
 #: What a tensor scale may be, and the scales that need none.
@@ -390,24 +366,16 @@ class MXFormat:
         """Storage per element with the scale spread over the block: 4.25 for MXFP4. A tensor scale does not count."""
         return self.element.bits + self.scale.bits / self.block
 
-    @property
-    def scales(self) -> str:
-        """What the scales are, in a word: ``e8m0``, or ``e4m3 (and float32)`` with a tensor scale."""
-        return self.scale.name + (f" (and {self.tensor_scale})" if self.tensor_scale else "")
-
-    def describe(self) -> str:
-        """What a reader wants to know first, on a few lines."""
-        tensor = f" and all a {self.tensor_scale} one" if self.tensor_scale else ""
-        return (
-            f"{self.name}: {self.block} elements share one {self.scale.name} scale{tensor}, "
-            f"{self.bits_per_element:g} bits per element.\n{self.element.describe()}"
-        )
-
     def __repr__(self) -> str:
         return (
-            f"<MXFormat {self.name}: {self.element.name} x {self.block} per {self.scales}, "
+            f"<MXFormat {self.name}: {self.element.name} x {self.block} per {scale_names(self)}, "
             f"{self.bits_per_element:g} bits per element, max {self.element.max:g}>"
         )
+
+
+def scale_names(fmt: MXFormat) -> str:
+    """Return the names of a format's scales: ``e8m0``, or ``e4m3 (and float32)`` with a tensor scale."""
+    return fmt.scale.name + (f" (and {fmt.tensor_scale})" if fmt.tensor_scale else "")
 
 
 _FORMATS = {
@@ -443,7 +411,7 @@ def get_e8m0(name: str | MXFormat, what: str) -> MXFormat:
     fmt = get(name)
     if not fmt.scale.power_of_two:
         raise ValueError(
-            f"{what} supports only formats with E8M0 scales, not {fmt.name!r}, whose scales are {fmt.scales}."
+            f"{what} supports only formats with E8M0 scales, not {fmt.name!r}, whose scales are {scale_names(fmt)}."
         )
     return fmt
 
@@ -508,7 +476,7 @@ def _written_out(text: str) -> MXFormat:
             raise ValueError(f"Format {text!r} must not give {of_element[0]}: an integer has no bias and no specials.")
         if not 3 <= int(integer[1]) <= 8:
             raise ValueError(f"Format {text!r} must have between 3 and 8 bits, not {integer[1]}.")
-        return _around(text, ElementFormat.two_complement(base, int(integer[1])), given)
+        return _around(text, two_complement(base, int(integer[1])), given)
     fields = re.fullmatch(r"e(\d+)m(\d+)", base)
     if fields is None:
         known_names = errors.joined((*ELEMENTS, *_FORMATS))
@@ -538,15 +506,53 @@ def _number(text: str, key: str, value: str) -> int:
     return int(value)
 
 
-def describe(name: str | MXFormat | None = None) -> str:
-    """A description of one format, or a table of all of them."""
+def describe(name: str | MXFormat | ElementFormat | None = None) -> str:
+    """Return a description of a format or an element for people, or a table of all known formats.
+
+    >>> from mxnum import formats
+    >>> print(formats.describe("nvfp4").splitlines()[0])
+    nvfp4: 16 elements share one e4m3 scale and all a float32 one, 4.5 bits per element.
+    """
+    if isinstance(name, ElementFormat):
+        return _described(name)
     if name is not None:
-        return get(name).describe()
+        fmt = get(name)
+        tensor = f" and all a {fmt.tensor_scale} one" if fmt.tensor_scale else ""
+        return (
+            f"{fmt.name}: {fmt.block} elements share one {fmt.scale.name} scale{tensor}, "
+            f"{fmt.bits_per_element:g} bits per element.\n{_described(fmt.element)}"
+        )
     titles = "name", "bits per element", "block", "max", "min normal", "min positive", "specials", "scales"
     rows = []
     for fmt in _FORMATS.values():
         e = fmt.element
         smallest = e.min_subnormal if e.min_subnormal is not None else e.min_normal
         powers = (f"2^{math.frexp(x)[1] - 1}" for x in (e.min_normal, smallest))
-        rows.append((fmt.name, f"{fmt.bits_per_element:g}", fmt.block, f"{e.max:.9g}", *powers, e.specials, fmt.scales))
+        rows.append(
+            (fmt.name, f"{fmt.bits_per_element:g}", fmt.block, f"{e.max:.9g}", *powers, e.specials, scale_names(fmt))
+        )
     return text_table(titles, rows, width=80)
+
+
+def _described(e: ElementFormat) -> str:
+    """Describe an element in one paragraph: layout, range, special values."""
+    layout = (
+        f"two's complement x 2^-{e.mantissa_bits}"
+        if e.integer
+        else f"sign, {_counted(e.exponent_bits, 'exponent bit')} (bias {e.bias}), "
+        f"{_counted(e.mantissa_bits, 'mantissa bit')}"
+    )
+    specials = {
+        "none": "no infinity, no NaN",
+        "nan": "NaN at S.1...1, no infinity",
+        "ieee": "infinity and NaN in the top exponent",
+    }
+    smallest = e.min_subnormal if e.min_subnormal is not None else e.min_normal
+    return (
+        f"{e.name}: {e.bits} bits, {layout}; largest {e.max:g}, smallest normal {e.min_normal:g}, "
+        f"smallest positive {smallest:g}; {specials[e.specials]}."
+    )
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"

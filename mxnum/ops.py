@@ -20,7 +20,7 @@ from mxnum.array.arguments import (
     owned,
     random_copied_if_overlapping,
 )
-from mxnum.array.mx_array import MXArray, tensor_scale_room
+from mxnum.array.mx_array import MXArray, held_parts, tensor_scale_room
 from mxnum.engine import dispatch
 from mxnum.engine.request import RandomBits, Request, Settings
 from mxnum.formats import ElementFormat, MXFormat
@@ -420,7 +420,7 @@ def _stores_packed(packed: Any, settings: Settings, out: Any) -> bool:
 
 
 def _writable_parts(out: MXArray) -> tuple[Any, Any, Any]:
-    parts = out.held_parts
+    parts = held_parts(out)
     for part in parts:
         if isinstance(part, np.ndarray):
             errors.require(part.flags.writeable, "out", "writable", "a read-only array")
@@ -467,7 +467,9 @@ def _settings(
         errors.choose("offset", offset, ("float16",))
     used_range = errors.choose_member("offset_range", offset_range, OffsetRange)
     if offset is not None and not is_power:
-        raise ValueError(f"Argument 'offset' must be left out for {fmt.name}, whose scales are {fmt.scales}.")
+        raise ValueError(
+            f"Argument 'offset' must be left out for {fmt.name}, whose scales are {formats.scale_names(fmt)}."
+        )
     if scales_given and scale_rule is not None:
         raise errors.exclusive("scale_rule", "scales")
     if offset is None and used_range.is_half:

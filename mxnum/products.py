@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from mxnum import errors
-from mxnum.array import MXArray
 from mxnum.array.arguments import checked_out, checked_threads, owned
+from mxnum.array.mx_array import MXArray, parts_of
 from mxnum.engine.dispatch import host_engine
 from mxnum.engine.request import DecodingRequest, decoding_settings
-from mxnum.formats import FLOATS, ElementFormat
-from mxnum.memory.device import DeviceArray, together
+from mxnum.formats import FLOATS, ElementFormat, scale_names
+from mxnum.memory.device import DeviceArray, on_device, together
 from mxnum.memory.dtypes import Array, float_array, numpy_dtype, result_format
 from mxnum.memory.tensors import answer, host_view
 from mxnum.modes import Accumulate, Nonfinite, Overflow, Rounding
@@ -123,13 +123,14 @@ def _operand(name: str, value: Any, mode: Accumulate) -> Any:
     from mxnum.engine.products.operands import Operand
 
     if isinstance(value, MXArray) and not value.format.scale.power_of_two:
-        accepted = f"'exact', 'sequential' or 'blas' for {value.format.name}, whose scales are {value.format.scales}"
+        scales = scale_names(value.format)
+        accepted = f"'exact', 'sequential' or 'blas' for {value.format.name}, whose scales are {scales}"
         errors.require(not mode.by_block, "accumulate", accepted, str(mode))
-        if value.on_device:
+        if on_device(value.scales):
             raise errors.on_gpu(name, "call to_host() first: products on a GPU take scales that are E8M0")
         return Operand(*float_array(name, value.to_host().dequantize("float64")))
     if isinstance(value, MXArray):
-        codes, scales, offsets = value.parts
+        codes, scales, offsets = parts_of(value)
         return Operand(codes, value.format.element, value.blocks, scales, offsets)
     return Operand(*float_array(name, value, anywhere=True))
 
@@ -144,14 +145,14 @@ def _product(
     out: Array | None,
 ) -> Any:
     """Both operands with the summed axis last; `shape` is what `out` has."""
-    on_device, out = together((("a", a.array), ("b", b.array))), host_view("out", out)
+    is_on_device, out = together((("a", a.array), ("b", b.array))), host_view("out", out)
     if out_dtype is None and out is not None:
         target = result_format(getattr(out, "dtype", "float32"), "out.dtype", RESULTS)
     else:
         target = result_format("float32" if out_dtype is None else out_dtype, "out_dtype", RESULTS)
     if mode.by_block:
         _check_blocks(a, b)
-    if on_device:
+    if is_on_device:
         from mxnum.engine.cuda import sums
 
         for name, value in (("threads", threads), ("out", out)):

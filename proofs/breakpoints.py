@@ -12,8 +12,8 @@ import numpy as np
 
 from proofs import loops
 from proofs.loops import Machine
-from proofs.rationals import ELEMENTS, FLOATS, Float
-from proofs.runs import SCALES, Array, Random, breakpoints, decode_table, encode_runs, expected, scale_runs
+from proofs.specs.rationals import ELEMENTS, FLOATS, Float
+from proofs.specs.runs import SCALES, Array, Random, breakpoints, decode_table, encode_runs, expected, scale_runs
 
 #: Words that meet the ends, the half and the middle of the range; the third has bits above the thirty that count.
 WORDS = (Random(0), Random(1), Random(0xC0000000 | 0x12345678), Random(1 << 29), Random((1 << 30) - 1), Random(0x55, 8))

@@ -23,8 +23,8 @@ import numpy as np
 
 from proofs import breakpoints, loops, sweeps
 from proofs.loops import Machine
-from proofs.rationals import ELEMENTS, FLOATS
-from proofs.runs import Array, Random, encode_runs, scale_runs
+from proofs.specs.rationals import ELEMENTS, FLOATS
+from proofs.specs.runs import Array, Random, encode_runs, scale_runs
 from proofs.sweeps import Evaluate, State, Sweep
 from proofs.theorem import Outcome, Theorem
 

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import proofs.theorems
-from proofs.mutants import mutants
-from proofs.mutation import ORDER, PACKAGE, Mutant, variant
+from proofs.mutants.mutation import ORDER, PACKAGE, Mutant, variant
+from proofs.mutants.planted import mutants
 from proofs.runner import check
 from proofs.theorem import Theorem
 

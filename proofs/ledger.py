@@ -31,32 +31,32 @@ PAGE = Path(__file__).with_name("LEDGER.md")
 TOOLS = ("z3-solver", "bitwuzla", "numba", "llvmlite", "numba-cuda")
 
 TRUSTED = (
-    "The literal tables of proofs/tables.py say what OCP MX v1.0, OFP8 v1.0 and IEEE 754 say. A test compares them "
-    "with ml_dtypes and with mxnum.formats, which were written independently.",
-    "The statements of proofs/spec.py and proofs/theorems mean what their sentences say; proofs/stack_statements.py "
-    "says what the sources of the software stacks say.",
-    "The solvers are right where they say unsatisfiable. Where the solver column has z3+bitwuzla, both said so; both "
-    "started from the bit-vector question into which z3 turned the floating-point one.",
-    "proofs/sym.py gives each dialect operator its meaning on signed words. Under the int-safety theorems (safety/…) "
-    "that meaning is the one of Python ints and of int32 and int64 alike; tests compare them on random programs. Of "
-    "scales that are floats factors/… and float-definition/… show it by the way; where a zero is divided, or by zero, "
-    "digits that nothing looks at can leave 64 bits.",
-    "What hardware is believed of IEEE 754 in factors/…: a float64 product that is a float64 number is that number; a "
-    "quotient is the float64 number nearest to the exact one, so that a float64 number that is no greater, or no less, "
-    "than one of them is so for the other; widening is exact. proofs/ratios.py runs the functions on all ratios of two "
-    "numbers at once; a comparison of anything else raises.",
-    "CPython runs a function object on symbolic words as it runs it on ints. No kernel branches on data: it would "
-    "raise.",
-    "Lemmas of arithmetic that are stated and not proved here: a sum rounded to odd to two more bits than the type it "
-    "is rounded to next is as good as exact (Boldo and Melquiond 2008; offset/…); a step to the next float, repeated, "
-    "reaches every larger one (structure/monotone); where leading digits are the same, all numbers are rounded alike "
-    "(float-definition/…); a block's largest value is one of the two that its largest magnitude can be rounded to "
-    "(idempotent/…); and how single rounding errors add up to the bounds that factors/choice/added and "
-    "factors/choice/lost compare with limits.",
-    "How words are put to a solver is in no hash. A record becomes stale with a theorem's words, with the functions of "
-    "mxnum that it lists and all that they use, and with the versions of tools. Functions of proofs/ are no part of "
-    "it: each run of the tests proves a sample of the fast tier by those that there are, the rest is as old as its "
-    "record.",
+    "The literal tables of proofs/specs/tables.py say what OCP MX v1.0, OFP8 v1.0 and IEEE 754 say. A test "
+    "compares them with ml_dtypes and with mxnum.formats, which were written independently.",
+    "The statements of proofs/specs/conversions.py and proofs/theorems mean what their sentences say; "
+    "proofs/specs/stack_statements.py says what the sources of the software stacks say.",
+    "The solvers are right where they say unsatisfiable. Where the solver column has z3+bitwuzla, both said so; "
+    "both started from the bit-vector question into which z3 turned the floating-point one.",
+    "proofs/machines/sym.py gives each dialect operator its meaning on signed words. Under the int-safety "
+    "theorems (safety/…) that meaning is the one of Python ints and of int32 and int64 alike; tests compare them "
+    "on random programs. Of scales that are floats factors/… and float-definition/… show it by the way; where a "
+    "zero is divided, or by zero, digits that nothing looks at can leave 64 bits.",
+    "What hardware is believed of IEEE 754 in factors/…: a float64 product that is a float64 number is that "
+    "number; a quotient is the float64 number nearest to the exact one, so that a float64 number that is no "
+    "greater, or no less, than one of them is so for the other; widening is exact. proofs/machines/ratios.py runs"
+    " the functions on all ratios of two numbers at once; a comparison of anything else raises.",
+    "CPython runs a function object on symbolic words as it runs it on ints. No kernel branches on data: it would"
+    " raise.",
+    "Lemmas of arithmetic that are stated and not proved here: a sum rounded to odd to two more bits than the "
+    "type it is rounded to next is as good as exact (Boldo and Melquiond 2008; offset/…); a step to the next "
+    "float, repeated, reaches every larger one (structure/monotone); where leading digits are the same, all "
+    "numbers are rounded alike (float-definition/…); a block's largest value is one of the two that its largest "
+    "magnitude can be rounded to (idempotent/…); and how single rounding errors add up to the bounds that "
+    "factors/choice/added and factors/choice/lost compare with limits.",
+    "How words are put to a solver is in no hash. A record becomes stale with a theorem's words, with the "
+    "functions of mxnum that it lists and all that they use, and with the versions of tools. Functions of proofs/"
+    " are no part of it: each run of the tests proves a sample of the fast tier by those that there are, the rest"
+    " is as old as its record.",
 )
 
 NOT_PROVED = (

@@ -26,7 +26,7 @@ from mxnum.engine.rounding import formulation, per_element
 from mxnum.engine.traversal.block_walk import Walk
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding, ScaleRule
-from proofs.runs import Array, Random
+from proofs.specs.runs import Array, Random
 
 Machine = Literal["loop", "definition"]
 

@@ -24,7 +24,7 @@ import proofs.theorems
 from proofs.theorem import Outcome, Theorem
 
 #: Modules outside `proofs.theorems` that state theorems; they may need packages that are not installed.
-OPTIONAL_MODULES = ("proofs.llvm", "proofs.ptx", "proofs.mutants", "proofs.exhaustive")
+OPTIONAL_MODULES = ("proofs.machines.llvm", "proofs.machines.ptx", "proofs.mutants.planted", "proofs.exhaustive")
 #: Seconds after which a theorem is given up, whatever it is doing.
 HARD_LIMIT = {"fast": 900, "full": 6 * 3600}
 #: As multiples of the median: what the quickest theorem of a family, and others of it, may take to be in the sample.

@@ -29,7 +29,7 @@ import numba
 import numpy as np
 
 from mxnum.engine.machine.jit import _compile_select, compile_loop
-from proofs.runs import Array, Runs
+from proofs.specs.runs import Array, Runs
 
 STATES = Path(__file__).parent / ".cache" / "sweeps"
 RECORD = Path(__file__).parent / "sweeps.json"

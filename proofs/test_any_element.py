@@ -7,9 +7,9 @@ from itertools import product
 import pytest
 
 from mxnum.engine.rounding import float_additions
-from mxnum.formats import ELEMENTS, ElementFormat
+from mxnum.formats import ELEMENTS, ElementFormat, two_complement
 from mxnum.modes import Overflow, Rounding, ScaleRule
-from proofs.any_element import MOST_BITS, any_element, kinds, stands_for
+from proofs.machines.any_element import MOST_BITS, any_element, kinds, stands_for
 from proofs.theorems import any_format
 
 
@@ -23,7 +23,7 @@ def formats():
                 continue
             if fmt.bits <= MOST_BITS:
                 yield fmt
-    yield from (ElementFormat.two_complement(f"int{bits}", bits) for bits in range(3, MOST_BITS + 1))
+    yield from (two_complement(f"int{bits}", bits) for bits in range(3, MOST_BITS + 1))
 
 
 def kind_of(fmt, specials_met):

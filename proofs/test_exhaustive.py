@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from mxnum import formats
-from proofs import breakpoints, exhaustive, ledger, loops, rationals, runs, sweeps
-from proofs.rationals import ELEMENTS, FLOATS
-from proofs.runs import Random, Runs
+from proofs import breakpoints, exhaustive, ledger, loops, sweeps
+from proofs.specs import rationals, runs
+from proofs.specs.rationals import ELEMENTS, FLOATS
+from proofs.specs.runs import Random, Runs
 from proofs.sweeps import Sweep
 from proofs.theorem import Theorem
 

@@ -7,7 +7,7 @@ import pytest
 import z3
 
 from mxnum.modes import Overflow
-from proofs import translation
+from proofs.machines import translation
 from proofs.theorems import encode
 from proofs.theorems.magic import swept
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proofs import tables
+from proofs.specs import tables
 from proofs.theorems import idempotent
 
 

@@ -17,9 +17,9 @@ import z3
 from mxnum.definition.convert import make_encode
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
-from proofs import ir, llvm, programs, translation
+from proofs.machines import ir, llvm, programs, translation
+from proofs.machines.translation import Execution, Family, Kernel, UnsupportedCode
 from proofs.theorem import Outcome
-from proofs.translation import Execution, Family, Kernel, UnsupportedCode
 
 FLOAT32, E2M1 = FLOATS["float32"], ELEMENTS["e2m1"]
 

@@ -13,11 +13,12 @@ import z3
 
 from mxnum import formats
 from mxnum.definition.word import select
-from proofs import solve, tables
 from proofs.__main__ import main
+from proofs.machines import solve
+from proofs.machines.solve import follows, prove, together
+from proofs.machines.sym import run
 from proofs.runner import Collection, check_all, choose
-from proofs.solve import follows, prove, together
-from proofs.sym import run
+from proofs.specs import tables
 from proofs.theorem import Outcome, Theorem
 
 X, Y = z3.BitVecs("x y", 32)

@@ -3,10 +3,11 @@ from typing import Any
 
 import pytest
 
-from proofs import kills, mutation, probes
-from proofs.mutants import check, mutants, theorems
-from proofs.mutation import Mutant, judge, originals, variant
-from proofs.probes import ConcreteProbe
+from proofs import kills
+from proofs.mutants import mutation, probes
+from proofs.mutants.mutation import Mutant, judge, originals, variant
+from proofs.mutants.planted import check, mutants, theorems
+from proofs.mutants.probes import ConcreteProbe
 
 RNE = probes.encode("e4m3", "rne")
 TIE = "(rest >> 1) + (kept & 1)"

@@ -13,9 +13,9 @@ import z3
 from mxnum.definition.convert import make_encode
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
-from proofs import llvm, programs, ptx, translation
+from proofs.machines import llvm, programs, ptx, translation
+from proofs.machines.translation import Execution, Family, UnsupportedCode
 from proofs.theorem import Outcome
-from proofs.translation import Execution, Family, UnsupportedCode
 
 needs_numba_cuda = pytest.mark.skipif(importlib.util.find_spec("numba_cuda") is None, reason="numba-cuda is missing")
 #: Arguments of the snippets below: two of each width, loaded into registers of these names.

@@ -22,21 +22,15 @@ ROOT = Path(__file__).parents[1]
 LIST = ROOT / "docs/reference/public-names.txt"
 #: Modules that a user imports; all others are private, whatever their names.
 MODULES = [
-    *("mxnum", "mxnum.formats", "mxnum.modes", "mxnum.stacks", "mxnum.analysis", "mxnum.analysis.synthetic"),
-    *(
-        "mxnum.plots",
-        "mxnum.output.palette",
-        "mxnum.lab.claims",
-        "mxnum.lab.mlp",
-        "mxnum.conformance",
-        "mxnum.conformance.strategies",
-    ),
-    *("mxnum.reference", "mxnum.torch", "mxnum.lab.language_model"),
+    *("mxnum", "mxnum.formats", "mxnum.stacks", "mxnum.analysis", "mxnum.analysis.synthetic"),
+    *("mxnum.plots", "mxnum.recipe", "mxnum.conformance", "mxnum.conformance.strategies", "mxnum.reference"),
+    "mxnum.torch",
     *(
         f"mxnum.interop.{m.name}"
         for m in pkgutil.iter_modules([str(ROOT / "mxnum" / "interop")])
         if not m.name.startswith("_")
     ),
+    *("mxnum.lab.mlp", "mxnum.lab.language_model", "mxnum.lab.theory", "mxnum.lab.theory.figures", "mxnum.lab.claims"),
 ]
 #: What loading some of them takes.
 NEEDS = {"mxnum.conformance.strategies": "hypothesis", "mxnum.torch": "torch", "mxnum.lab.language_model": "torch"}

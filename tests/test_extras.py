@@ -49,7 +49,6 @@ def on_a_cluster():
 NEEDS = [
     ("torch", "torch", lambda _: interop("torch").to_torch(eight_bits())),
     ("torch", "torch", lambda _: interop("torch").from_torch(None, None)),
-    ("torch", "torch", lambda _: interop("torch").as_array(None)),
     ("torch", "torch", lambda _: interop("torch").quantize(None, "mxfp8_e4m3")),
     ("torchao", "torchao", lambda _: interop("torchao").from_torchao(None)),
     ("torch", "torch", lambda _: loaded_anew("mxnum.torch")),

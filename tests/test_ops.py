@@ -438,7 +438,7 @@ def test_quantization_is_idempotent_in_values(fmt):
 
 def test_user_made_formats():
     e4m1 = mx.ElementFormat("e4m1", exponent_bits=4, mantissa_bits=1, bias=7)
-    int6 = mx.ElementFormat.two_complement("int6", 6)
+    int6 = mx.formats.element("int6:")
     x = blocky("float32", (3, 48), "user")
     for element in (e4m1, int6):
         fmt = mx.MXFormat(element, "e8m0", 16)

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from mxnum.analysis.averages import BinadeAverage, Tooth, binade_average, sawtooth
     from mxnum.analysis.design_space import Candidate, Exploration, explore
     from mxnum.analysis.gamma import BlockError, GammaBias, block_error, gamma_bias
+    from mxnum.analysis.ladder import ScaleLadder, scale_ladder
     from mxnum.analysis.machines import Enclosure
     from mxnum.analysis.piecewise import PiecewiseQuantizer
-    from mxnum.analysis.scale_theory import OverflowRegion, overflow_region, relative_gaps, scale_threshold
+    from mxnum.analysis.scale_theory import OverflowRegion, overflow_region, scale_threshold
     from mxnum.analysis.statistics import Statistics, measure
 
 #: The public names of each module of this package.
@@ -24,9 +25,10 @@ _NAMES = {
     "averages": ("BinadeAverage", "Tooth", "binade_average", "sawtooth"),
     "design_space": ("Candidate", "Exploration", "explore"),
     "gamma": ("BlockError", "GammaBias", "block_error", "gamma_bias"),
+    "ladder": ("ScaleLadder", "scale_ladder"),
     "machines": ("Enclosure",),
     "piecewise": ("PiecewiseQuantizer",),
-    "scale_theory": ("OverflowRegion", "overflow_region", "relative_gaps", "scale_threshold"),
+    "scale_theory": ("OverflowRegion", "overflow_region", "scale_threshold"),
     "statistics": ("Statistics", "measure"),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
@@ -40,6 +42,7 @@ __all__ = [
     "GammaBias",
     "OverflowRegion",
     "PiecewiseQuantizer",
+    "ScaleLadder",
     "Statistics",
     "Tooth",
     "binade_average",
@@ -48,8 +51,8 @@ __all__ = [
     "gamma_bias",
     "measure",
     "overflow_region",
-    "relative_gaps",
     "sawtooth",
+    "scale_ladder",
     "scale_threshold",
     "synthetic",
 ]

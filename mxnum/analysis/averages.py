@@ -49,11 +49,6 @@ class BinadeAverage:
     #: The part of `bias` from beyond the largest element, E[(max/f - 1); f > max]; the rest is rounding.
     overflow_bias: Any
 
-    @property
-    def variance(self) -> Any:
-        """The variance of zeta."""
-        return self.mse - self.bias**2
-
 
 def sawtooth(
     format: str | MXFormat | ElementFormat,

@@ -264,9 +264,9 @@ def enclose(machine: ArbMachine | IntervalMachine, law: Any, model: Model, cut: 
 
     Let N be the event that some number of the block lies outside the interval of the cut, or that the scale is not in
     it. P(N) <= k P(X outside) + P(all |X_i| < t_first). On N, |Q/X| <= 2 for the roundings of `NEVER_AWAY_FROM_ZERO`
-    (and E[Q|X]/X <= 1 for stochastic rounding). Everywhere |Q| <= g max(A, t) / prescale, with g
-    `Ladder.growth`, t the larger of t_first and `Ladder.least`, and A the largest |X_i|. As A**2n <= sum of X_i**2n,
-    by Cauchy and Schwarz E[|Q|**n; N] <= (g/prescale)**n sqrt((k E[X**2n] + t**2n) P(N)).
+    (and E[Q|X]/X <= 1 for stochastic rounding). Everywhere |Q| <= g max(A, t) / prescale, with g `ScaleLadder.growth`,
+    t the larger of t_first and `ScaleLadder.least`, and A the largest |X_i|. As A**2n <= sum of X_i**2n, by Cauchy and
+    Schwarz E[|Q|**n; N] <= (g/prescale)**n sqrt((k E[X**2n] + t**2n) P(N)).
     """
     errors.choose("of", name, tuple(RESULTS))
     n, k = machine.number, model.block_size

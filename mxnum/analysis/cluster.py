@@ -1,6 +1,6 @@
 """Blocks of k independent numbers from one distribution: expectations over Q, exactly conditioned on the shared scale.
 
-The scale S of a block is at least number s when its maximum reaches t_s (`scale_ladder`; t * 2**s for E8M0). With
+The scale S of a block is at least number s when its maximum reaches t_s (`ladder`; t * 2**s for E8M0). With
 G(t) = P(|X| < t), and by symmetry between the k numbers, for any function h of one number and of the scale
 
     E[h(X, S)] = sum over s of  G(t_{s+1})**(k-1) E[h(X, s); |X| < t_{s+1}] - G(t_s)**(k-1) E[h(X, s); |X| < t_s],
@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from mxnum.analysis.ladder import ScaleLadder, floats, powers_of_two
 from mxnum.analysis.piecewise import PiecewiseQuantizer
-from mxnum.analysis.scale_ladder import Ladder, floats, powers_of_two
 from mxnum.formats import E8M0, ElementFormat, ScaleFormat
 from mxnum.memory.dtypes import Array
 from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
@@ -65,7 +65,7 @@ class Model:
     headroom: Fraction = Fraction(1)
 
     @property
-    def ladder(self) -> Ladder:
+    def ladder(self) -> ScaleLadder:
         """The scales of blocks."""
         if isinstance(self.scale_rule, ScaleRule):
             return powers_of_two(self.element, self.scale_rule)
@@ -124,9 +124,17 @@ def _tables(model: Model) -> tuple[Array, Array, Array, Array]:
     return scaled, breaks, np.array(quantizer.lower, float), np.array(quantizer.upper, float)
 
 
+@cache
+def _scales(model: Model) -> tuple[Array, Array, Array]:
+    """Return where scales begin and end, and their values, as float64; the first begins at 0, the last never ends."""
+    ladder = model.ladder
+    begins = np.array([0.0, *map(float, ladder.begins[1:])])
+    return begins, np.append(begins[1:], np.inf), np.array([float(unit) for unit in ladder.units])
+
+
 def _live_scales(model: Model, mu: Array, sigma: Array) -> tuple[Array, Array]:
     """The first and last scale that a block can have with more than negligible probability."""
-    begins = model.ladder.tables[0]
+    begins = _scales(model)[0]
     low, high = window(model, mu, sigma)
     last = np.searchsorted(begins, np.maximum(abs(low), abs(high)) * (1 + 1e-12), "right") - 1
     nearest = np.where((low < 0) & (high > 0), 0.0, np.minimum(abs(low), abs(high)))
@@ -155,7 +163,7 @@ def moments(model: Model, mu: Array, sigma: Array) -> Moments:
 def _accumulate(model: Model, mu: Array, sigma: Array, point: Array, scale: Array, single: Array, pair: Array) -> None:
     """Add the contributions of some (point, scale) pairs."""
     m, d = mu[point], sigma[point]
-    begins, ends, units = (table[scale] for table in model.ladder.tables)
+    begins, ends, units = (table[scale] for table in _scales(model))
     above_begin, above_end = (probability_above(model, t, m, d) for t in (begins, ends))
     inner, outer = _integrals(model, m, d, units, begins, ends)  # [quantity, pair]: |x| < begin, begin <= |x| < end
     k = model.block_size

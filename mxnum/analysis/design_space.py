@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-import json
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -111,18 +110,11 @@ class Exploration:
         return kept
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, ranked."""
+        """Return plain data, ranked."""
         return {
             "shape": list(self.shape), "measured": self.measured, "complete": self.complete, "total": self.total,
             "candidates": [asdict(c) for c in self.ranked()],
         }  # fmt: skip
-
-    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The ranking as a JSON document, written to `path` if one is given; NaN is null."""
-        plain = self.as_dict()
-        for row in plain["candidates"]:
-            row |= {k: None for k, v in row.items() if isinstance(v, float) and not math.isfinite(v)}
-        return _written(json.dumps(plain, indent=1) + "\n", path)
 
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
         """The ranking as CSV, one candidate a line, written to `path` if one is given."""
@@ -130,7 +122,10 @@ class Exploration:
         writer = csv.DictWriter(text, [f.name for f in fields(Candidate)], lineterminator="\n")
         writer.writeheader()
         writer.writerows(asdict(c) for c in self.ranked())
-        return _written(text.getvalue(), path)
+        if path is not None:
+            with written_whole(path) as partial:
+                partial.write_text(text.getvalue())
+        return text.getvalue()
 
     def __repr__(self) -> str:
         state = "" if self.complete else f", interrupted: {len(self.candidates)} of {self.total} candidates"
@@ -327,10 +322,3 @@ def _measured(
 def bits_per_element(fmt: MXFormat, block: Sequence[int], asymmetric: bool = False) -> float:
     """Storage of an element with its share of the scale, and of the float16 offset where there is one."""
     return fmt.element.bits + (fmt.scale.bits + (16 if asymmetric else 0)) / math.prod(block)
-
-
-def _written(text: str, path: str | os.PathLike[str] | None) -> str:
-    if path is not None:
-        with written_whole(path) as partial:
-            partial.write_text(text)
-    return text

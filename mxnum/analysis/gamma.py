@@ -17,8 +17,9 @@ from mxnum import errors, formats
 from mxnum.analysis import cluster
 from mxnum.analysis.closed_form import NEVER_AWAY_FROM_ZERO, Cut, Normal, Uniform, closed_form, enclose
 from mxnum.analysis.cluster import Model, Moments
+from mxnum.analysis.ladder import last_begun
 from mxnum.analysis.machines import ArbMachine, Enclosure, IntervalMachine, SympyMachine
-from mxnum.analysis.piecewise import PiecewiseQuantizer
+from mxnum.analysis.piecewise import PiecewiseQuantizer, second_moment
 from mxnum.formats import MXFormat
 from mxnum.memory.dtypes import Array
 from mxnum.modes import FloatScaleRule, Rounding, ScaleRule, scale_rule_of
@@ -38,7 +39,7 @@ class _Result:
     _default = ""
 
     def formula(self, of: str | None = None) -> Any:
-        """The closed form as a sympy expression in the symbols mu and sigma.
+        """Return the closed form as a sympy expression in the symbols mu and sigma, by default of the bias or the gain.
 
         It holds the terms within 10 standard deviations of this result's mu (a single point is needed, since the
         quantizer has other pieces elsewhere). For a normal cluster, relative quantities keep an Integral of
@@ -57,11 +58,6 @@ class _Result:
         else:
             law = Uniform(machine, *(Fraction(float(end)) for end in _uniform_ends(mu, sigma)))  # to be read by people
         return closed_form(machine, law, self.model, _cut(self.model, mu, sigma, cluster.REACH), name)
-
-    @property
-    def expression(self) -> Any:
-        """`formula` of the first quantity: the bias E[Q/gamma] - 1, or the gain."""
-        return self.formula()
 
     def enclosure(self, prec: int = 100, of: str | None = None, *, backend: str = "arb") -> Enclosure:
         """A proved interval around the exact value for a single point, mu and sigma read as exact binary numbers.
@@ -340,7 +336,7 @@ def _equal_numbers(model: Model, x: Fraction, place: int, single: dict[str, Arra
     if factor == 0:  # a scale of zero makes zeros, as one far larger than x does under rounding toward zero
         factor, quantizer = abs(x) * 2**20, PiecewiseQuantizer.of(model.element, Rounding.RTZ)
     y, largest = x / factor, Fraction(model.element.max)
-    mean, square = quantizer.mean(y), quantizer.second_moment(y)
+    mean, square = quantizer.mean(y), second_moment(quantizer, y)
     error = mean - y
     values: dict[str, Fraction | int] = {
         "mass": 1,
@@ -364,7 +360,7 @@ def _equal_numbers(model: Model, x: Fraction, place: int, single: dict[str, Arra
 
 def _share(quantizer: PiecewiseQuantizer, y: Fraction, magnitude: Fraction) -> Fraction:
     """P(|Q(y)| = magnitude)."""
-    mean, square = quantizer.mean(y), quantizer.second_moment(y)
+    mean, square = quantizer.mean(y), second_moment(quantizer, y)
     if square == mean**2:
         return Fraction(abs(mean) == magnitude)
     levels = PiecewiseQuantizer.of(quantizer.element, Rounding.SR).breakpoints
@@ -388,11 +384,11 @@ def _cut(model: Model, mu: Fraction, sigma: Fraction, reach: float) -> Cut:
     else:
         low, high = (mu + sign * sigma * Fraction(math.ceil(reach)) for sign in (-1, 1))
     ladder = model.ladder
-    last = ladder.at_most(max(abs(low), abs(high)))
+    last = last_begun(ladder, max(abs(low), abs(high)))
     if low <= 0 <= high:
         # P(all |X| < t) is at most (2 t / scale)**k with scale = sigma sqrt(2 pi) or the width: small enough below.
         bits = reach**2 / (2 * math.log(2))
-        first = ladder.at_most(sigma / 2 ** (math.ceil(bits / model.block_size) + 3))
+        first = last_begun(ladder, sigma / 2 ** (math.ceil(bits / model.block_size) + 3))
     else:
-        first = ladder.at_most(min(abs(low), abs(high)))
+        first = last_begun(ladder, min(abs(low), abs(high)))
     return Cut(range(first, last + 1), low, high)

@@ -35,9 +35,6 @@ class Enclosure:
     def __contains__(self, value: float | Fraction) -> bool:
         return self.lower <= Fraction(value) <= self.upper
 
-    def overlaps(self, other: Enclosure) -> bool:
-        return self.lower <= other.upper and other.lower <= self.upper
-
     def __repr__(self) -> str:
         return f"<Enclosure {self}>"
 

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import Any, assert_never
+from typing import assert_never
 
 from mxnum import errors, formats
 from mxnum.formats import ElementFormat, MXFormat
@@ -54,31 +54,21 @@ class PiecewiseQuantizer:
         return _derive(resolved, errors.choose_member("rounding", rounding, Rounding))
 
     def mean(self, x: Fraction | int) -> Fraction:
-        """E[Q(x)], exactly; Q(x) itself unless rounding is stochastic."""
+        """Return E[Q(x)], exactly; Q(x) itself unless rounding is stochastic."""
         x = Fraction(x)
         place = bisect_left(self.breakpoints, x)
         if place < len(self.breakpoints) and self.breakpoints[place] == x:
             return self.at[place]
         return x if self.lower[place] != self.upper[place] else self.lower[place]
 
-    def second_moment(self, x: Fraction | int) -> Fraction:
-        """E[Q(x)^2], exactly."""
-        x = Fraction(x)
-        place = bisect_left(self.breakpoints, x)
-        if place < len(self.breakpoints) and self.breakpoints[place] == x:
-            return self.at[place] ** 2
-        lower, upper = self.lower[place], self.upper[place]
-        return (lower + upper) * x - lower * upper if lower != upper else lower**2
 
-    def expression(self, x: Any) -> Any:
-        """E[Q(x)] as a sympy Piecewise in the symbol x."""
-        import sympy
-
-        cases, rational = [], sympy.Rational
-        for place, point in enumerate(self.breakpoints):
-            level = x if self.lower[place] != self.upper[place] else rational(self.lower[place])
-            cases += [(level, x < rational(point)), (rational(self.at[place]), sympy.Eq(x, rational(point)))]
-        return sympy.Piecewise(*cases, (rational(self.lower[-1]), True))
+def second_moment(quantizer: PiecewiseQuantizer, x: Fraction) -> Fraction:
+    """Return E[Q(x)^2], exactly."""
+    place = bisect_left(quantizer.breakpoints, x)
+    if place < len(quantizer.breakpoints) and quantizer.breakpoints[place] == x:
+        return quantizer.at[place] ** 2
+    lower, upper = quantizer.lower[place], quantizer.upper[place]
+    return (lower + upper) * x - lower * upper if lower != upper else lower**2
 
 
 @cache

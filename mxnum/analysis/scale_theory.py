@@ -6,15 +6,14 @@ a block, divided by its scale, lies between t and 2t, and it overflows where tha
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import assert_never
 
 from mxnum import errors
-from mxnum.analysis.piecewise import PiecewiseQuantizer, element_of
+from mxnum.analysis.piecewise import element_of
 from mxnum.formats import ElementFormat, MXFormat
-from mxnum.modes import Rounding, ScaleRule
+from mxnum.modes import ScaleRule
 
 
 def scale_threshold(format: str | MXFormat | ElementFormat, scale_rule: str | ScaleRule = "floor") -> Fraction:
@@ -90,9 +89,3 @@ def overflow_region(format: str | MXFormat | ElementFormat, scale_rule: str | Sc
     if reach <= largest:
         return OverflowRegion(largest / aligned, largest / aligned, Fraction(0))
     return OverflowRegion(largest / aligned, reach / aligned, 1 - largest / reach)
-
-
-def relative_gaps(format: str | MXFormat | ElementFormat) -> tuple[Fraction, ...]:
-    """(next - value) / value for every positive value of the element but the largest, in order."""
-    levels = [v for v in PiecewiseQuantizer.of(element_of(format), Rounding.SR).breakpoints if v > 0]
-    return tuple(above / here - 1 for here, above in itertools.pairwise(levels))

@@ -110,16 +110,6 @@ class Statistics:
         """Share of the blocks (NaN ones aside) whose scale is zero."""
         return self._of_blocks(self.zero_scales)
 
-    @property
-    def subnormal_scale_blocks(self) -> Any:
-        """Share of the blocks (NaN ones aside) whose scale is subnormal and has fewer digits for it."""
-        return self._of_blocks(self.subnormal_scales)
-
-    @property
-    def largest_scale_blocks(self) -> Any:
-        """Share of the blocks (NaN ones aside) whose scale is the largest possible."""
-        return self._of_blocks(self.largest_scales)
-
     def _of_blocks(self, counted: Any) -> Any:
         if self.blocks is None:
             raise AttributeError("Blocks are not counted along an axis; use per='tensor' or per='block'.")

@@ -257,17 +257,12 @@ class MXArray:
             raise TypeError("An MXArray without axes has no length.")
         return self.shape[0]
 
-    @property
-    def on_device(self) -> bool:
-        """Whether the codes live on a GPU."""
-        return on_device(self._stored)
-
     def to_host(self) -> Self:
         """The same array in numpy arrays: itself, a view of CPU tensors, or a copy of what is on a GPU."""
-        if not self.on_device:
+        if not on_device(self._stored):
             if not is_tensor(self._stored):
                 return self
-            stored, scales, offsets = self.held_parts
+            stored, scales, offsets = held_parts(self)
             tensor = None if self.tensor_scale is None else as_array("tensor_scale", self.tensor_scale)
             return self._seen(stored, scales, self.blocks, offsets, self._packed_shape, tensor)
         from mxnum.engine.cuda import arrays
@@ -279,17 +274,6 @@ class MXArray:
         assert stored is not None
         assert scales is not None
         return type(self)(stored, scales, self.format, self.blocks, offsets, self._packed_shape, tensor)
-
-    @property
-    def parts(self) -> tuple[Any, Any, Any]:
-        """Codes, scales and offsets as the engine takes them."""
-        return self.unpacked().held_parts
-
-    @property
-    def held_parts(self) -> tuple[Any, Any, Any]:
-        """`parts`, with the codes as they are held: a byte each or packed."""
-        offsets = None if self.offsets is None else as_array("offsets", self.offsets)
-        return as_array("codes", self._stored), as_array("scales", self.scales), offsets
 
     __hash__ = object.__hash__
 
@@ -308,7 +292,7 @@ class MXArray:
         many threads work on a large array.
         """
         target = result_format(dtype)
-        stored, scales, offsets = self.held_parts
+        stored, scales, offsets = held_parts(self)
         shape, has_offsets = self.shape, offsets is not None
         fmt, is_packed = self.format, self._packed_shape is not None
         kind = fmt.element, self.blocks, shape, is_packed, has_offsets, target, fmt.scale
@@ -375,14 +359,14 @@ class MXArray:
         if self.format != other.format or self.blocks != other.blocks:
             return False
         tensors = (None if q.tensor_scale is None else as_array("tensor_scale", q.tensor_scale) for q in (self, other))
-        pairs = [*zip(self.parts, other.parts, strict=True), tuple(tensors)]
+        pairs = [*zip(parts_of(self), parts_of(other), strict=True), tuple(tensors)]
         if any((mine is None) != (its is None) for mine, its in pairs):
             return False
         engine = dispatch_engine(self=pairs[0][0], other=pairs[0][1])
         return all(engine.equal(mine, its) for mine, its in pairs if mine is not None)
 
     def _require_host(self, argument: str, remedy: str) -> None:
-        if self.on_device:
+        if on_device(self._stored):
             raise errors.on_gpu(argument, remedy)
 
     # Views
@@ -519,6 +503,17 @@ class MXArray:
             f"<MXArray {self.format.name} {self.shape}, blocks {self.blocks}{offsets}: "
             f"{self.packed_nbytes} bytes{', held packed' if self.is_packed else ' packed'}>"
         )
+
+
+def parts_of(q: MXArray) -> tuple[Any, Any, Any]:
+    """Return codes, a byte each, scales and offsets as the engine takes them."""
+    return held_parts(q.unpacked())
+
+
+def held_parts(q: MXArray) -> tuple[Any, Any, Any]:
+    """Return the same with the codes as they are held: a byte each or packed."""
+    offsets = None if q.offsets is None else as_array("offsets", q.offsets)
+    return as_array("codes", q._stored), as_array("scales", q.scales), offsets
 
 
 def tensor_scale_room(out: MXArray, tensor: Any) -> Any:

@@ -44,7 +44,7 @@ def formats(
         description: dict[str, Any] = _row(fmt) if fmt else _element_row(element)
         print_json({**description, **({"values": element.values()} if values else {})})
         return
-    print(fmt.describe() if fmt else element.describe())
+    print(known.describe(fmt or element))
     if values:
         digits = (element.bits + 3) // 4
         listed = [

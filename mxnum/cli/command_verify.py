@@ -35,15 +35,14 @@ def verify(
     """
     from mxnum.cli.console import print_json, progress
     from mxnum.cli.main import DIFFERS
-    from mxnum.conformance import Profile
     from mxnum.conformance import verify as judged
 
-    profile = Profile.of(accept if accept in ("", "all") else accept.split(",")) if accept else Profile()
+    accepted = "all" if accept == "all" else accept.split(",") if accept else None
     with ExitStack() as stack:
         stream = sys.stdin.buffer if answers is None or str(answers) == "-" else stack.enter_context(answers.open("rb"))
         cases = None if vectors is None else stack.enter_context(vectors.open("rb"))
         advance = stack.enter_context(progress("Checking", None))
-        report = judged(stream, cases, profile=profile, keep=first, advance=advance)
+        report = judged(stream, cases, accept=accepted, keep=first, advance=advance)
     if as_json:
         print_json(report.as_dict())
     else:

@@ -45,7 +45,7 @@ Machine = Annotated[
     str,
     typer.Option(
         help="cpu; amx or avx512_bf16, where the processor has it, for products in bfloat16 (extra `torch`); "
-        "cuda for a GPU (extra `cuda`)."
+        "torch or cuda: trained by PyTorch, on the CPU or a GPU."
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document for scripts.")]

@@ -48,7 +48,7 @@ def check_arrays(
     packed: bool = False,
     arrays: str = "numpy",
     seed: int = 0,
-    accept: str | Iterable[str] | Profile | None = None,
+    accept: str | Iterable[str] | None = None,
     strict: bool = False,
     **modes: Any,
 ) -> Report:

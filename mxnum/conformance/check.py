@@ -12,6 +12,7 @@ from mxnum.conformance.answers import SCALES, answers_of
 from mxnum.conformance.cases import cases
 from mxnum.conformance.covered import has_nan
 from mxnum.conformance.judge import BUG, judge
+from mxnum.conformance.outcome import StochasticReport
 from mxnum.conformance.report import Case, Profile, Report
 from mxnum.conformance.task import Columns, known, make_task
 from mxnum.conformance.tensors import chosen
@@ -24,9 +25,9 @@ EXAMPLES = 1000
 
 
 class ConformanceError(AssertionError):
-    """An implementation differs from the right answers in a way that no legitimate choice explains."""
+    """An implementation differs from the right answers in a way that no legitimate choice, and no chance, explains."""
 
-    def __init__(self, report: Report, smallest: Case | None = None, note: str = "") -> None:
+    def __init__(self, report: Report | StochasticReport, smallest: Case | None = None, note: str = "") -> None:
         self.report, self.smallest = report, smallest
         text = report.text()
         if smallest is not None:
@@ -42,7 +43,7 @@ def check(
     level: int = 1,
     seed: int = 0,
     count: int | None = None,
-    accept: str | Iterable[str] | Profile | None = None,
+    accept: str | Iterable[str] | None = None,
     strict: bool = False,
     shrink: bool = True,
     arrays: str = "numpy",

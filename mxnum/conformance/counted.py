@@ -11,7 +11,7 @@ from mxnum.conformance import words
 from mxnum.conformance.chances import Chance
 from mxnum.conformance.expected import as_floats, expected
 from mxnum.conformance.judge import BUG, LABELS, judge
-from mxnum.conformance.outcome import StochasticReport
+from mxnum.conformance.outcome import StochasticReport, add_choice, add_problem
 from mxnum.conformance.report import Profile
 from mxnum.conformance.task import Columns, Task
 from mxnum.conformance.tiles import NO_CODE, OTHERS, Tally, inputs_of
@@ -40,9 +40,11 @@ def judge_scales(report: StochasticReport, tally: Tally) -> None:
     x = words.block_text(task, tile.x[drawn[row]])
     want = tile.scales[drawn[row]]
     text = f"{int(wrong.sum())} of {int(got.sum())} blocks, e.g. {x}: got {codes}, want 0x{want:02X}."
-    report.problem("Scales", text)
+    add_problem(report, "Scales", text)
     if (np.count_nonzero(got, axis=1) > 1).any():
-        report.problem("Scales", "The same block gets different scales: they are drawn, or depend on other blocks.")
+        add_problem(
+            report, "Scales", "The same block gets different scales: they are drawn, or depend on other blocks."
+        )
     rules = []
     for rule in scale_rules(task.format):
         if looks_at_elements(rule):
@@ -51,7 +53,7 @@ def judge_scales(report: StochasticReport, tally: Tally) -> None:
         if (tally.times(drawn, other[drawn]) == got.sum(axis=1)).all():
             rules.append(rule)
     if rules:
-        report.problem("Scales", f"They are what scale rule {errors.joined(rules)} gives.")
+        add_problem(report, "Scales", f"They are what scale rule {errors.joined(rules)} gives.")
 
 
 def judge_codes(report: StochasticReport, tally: Tally, profile: Profile) -> None:
@@ -70,14 +72,14 @@ def judge_codes(report: StochasticReport, tally: Tally, profile: Profile) -> Non
             strange.append(f"{chance.text(task)}: got {seen} of {row.sum()}, which is neither.")
     if strange:
         text = f"{len(strange)} of {len(tile.chances)} numbers become codes that are not next to them."
-        report.problem("Codes", text)
+        add_problem(report, "Codes", text)
     for text in strange[:3]:
-        report.problem("Codes", text)
+        add_problem(report, "Codes", text)
     if lost and kept:
         text = f"Negative numbers that become zero lose their sign {lost} times and keep it {kept} times."
-        report.problem("Codes", text)
+        add_problem(report, "Codes", text)
     else:
-        report.choice("minus_zero", lost, profile)
+        add_choice(report, "minus_zero", lost, profile)
 
 
 def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -> None:
@@ -95,9 +97,9 @@ def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -
             moved.append(f"{words.plain(x)} becomes {codes}; it has one right code, so nothing is to be drawn.")
     if moved:
         text = f"{len(moved)} of {tile.numbers - count} numbers that are not between two codes move."
-        report.problem("Moved", text)
+        add_problem(report, "Moved", text)
     for text in moved[:3]:
-        report.problem("Moved", text)
+        add_problem(report, "Moved", text)
     rows = np.flatnonzero(tile.is_still)
     scales = tally.scales[rows]
     steady = (np.count_nonzero(tally.codes[tile.ids[rows]], axis=2) <= 1).all(axis=1)
@@ -105,11 +107,13 @@ def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -
         wavering = np.count_nonzero(scales, axis=1) > 1
         if wavering.any():
             block = words.block_text(task, tile.x[rows[int(np.argmax(wavering))]])
-            report.problem("Scales", f"The same block gets different scales: {block}.")
+            add_problem(report, "Scales", f"The same block gets different scales: {block}.")
         strange = scales[:, NO_CODE] > 0
         if strange.any():
             block = words.block_text(task, tile.x[rows[int(np.argmax(strange))]])
-            report.problem("Scales", f"A block gets something that is not a code of {task.scale_bits} bits: {block}.")
+            add_problem(
+                report, "Scales", f"A block gets something that is not a code of {task.scale_bits} bits: {block}."
+            )
         steady &= ~wavering & ~strange & (scales[:, OTHERS] == 0)
     answers = {task.outputs[-1].name: tally.codes[tile.ids[rows[steady]]].argmax(axis=2)}
     if task.operation == "quantize":
@@ -117,16 +121,16 @@ def judge_what_stays(report: StochasticReport, tally: Tally, profile: Profile) -
     inputs = inputs_of(task, tile.x[rows[steady]])
     verdicts = judge(task, inputs, answers, {}).verdicts
     for name, bit in LABELS.items():
-        report.choice(name, int(((verdicts & (BUG | bit)) == bit).sum()), profile)
+        add_choice(report, name, int(((verdicts & (BUG | bit)) == bit).sum()), profile)
     want = expected(task, inputs)
     wrong = np.flatnonzero(verdicts & BUG)
     if "Scales" in report.problems:  # which has been said
         wrong = wrong[(answers["scale"] == want["scale"])[wrong, 0]]
     if wrong.size:
-        report.problem(STAYS, f"{wrong.size} of {len(verdicts)} cases in which nothing is to be drawn are wrong.")
+        add_problem(report, STAYS, f"{wrong.size} of {len(verdicts)} cases in which nothing is to be drawn are wrong.")
     for row in wrong[:3].tolist():
         one = ({key: column[row] for key, column in columns.items()} for columns in (inputs, answers, want))
-        report.problem(STAYS, difference(task, *one))
+        add_problem(report, STAYS, difference(task, *one))
 
 
 def difference(task: Task, inputs: Columns, got: Columns, want: Columns) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -137,3 +138,13 @@ def places(y: Array, element: ElementFormat) -> Array:
     found[np.isinf(y)] = PLACES.index("infinity")
     found[np.isnan(y)] = PLACES.index("NaN")
     return found
+
+
+def simplicity(x: Any) -> tuple[Any, ...]:
+    """Return a key that sorts simple numbers first: zero, few significant bits, small exponents, positive."""
+    value = float(x)
+    if value == 0 or value - value != 0:
+        return (0 if value == 0 else 99, np.signbit(x))
+    numerator = abs(value.as_integer_ratio()[0])
+    significant = numerator.bit_length() - ((numerator & -numerator).bit_length() - 1)
+    return min(significant, 9), abs(int(np.frexp(value)[1]) - 1), significant, value < 0

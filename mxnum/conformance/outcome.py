@@ -58,11 +58,13 @@ class StochasticReport:
         head = self.task.header() | {"rounding": "sr", "sr_bits": str(self.sr_bits or "exact")}
         return {**head, **facts, "guarantees": self.guarantees, "conforms": self.conforms}
 
-    def problem(self, about: str, sentence: str) -> None:
-        """Something is wrong."""
-        self.problems.setdefault(about, []).append(sentence)
 
-    def choice(self, name: str, numbers: int, profile: Profile) -> None:
-        """So many numbers follow a choice: that is worth saying where it is not documented."""
-        if numbers and name not in profile.accepted:
-            self.choices[name] = self.choices.get(name, 0) + numbers
+def add_problem(report: StochasticReport, about: str, sentence: str) -> None:
+    """Add a sentence about something that is wrong."""
+    report.problems.setdefault(about, []).append(sentence)
+
+
+def add_choice(report: StochasticReport, name: str, numbers: int, profile: Profile) -> None:
+    """Add how many numbers follow a choice, unless the choice is documented."""
+    if numbers and name not in profile.accepted:
+        report.choices[name] = report.choices.get(name, 0) + numbers

@@ -10,7 +10,6 @@ import numpy as np
 from mxnum import errors
 from mxnum.conformance import grid
 from mxnum.conformance.expected import as_floats, with_tensor
-from mxnum.conformance.strategies import simplicity
 from mxnum.conformance.task import Columns, Task
 from mxnum.memory.dtypes import Array, code_dtype
 
@@ -145,5 +144,5 @@ def _pool(task: Task, seen: Sequence[Columns]) -> list[int]:
     parts = [simple, grid.special_patterns(source, nan=task.takes_nan), *(case["x"].ravel() for case in seen)]
     bits = np.unique(np.concatenate(parts))
     floats = as_floats(bits, source)
-    order = sorted(range(len(bits)), key=lambda i: (simplicity(floats[i]), int(bits[i])))
+    order = sorted(range(len(bits)), key=lambda i: (grid.simplicity(floats[i]), int(bits[i])))
     return [int(bits[i]) for i in order]

@@ -19,16 +19,6 @@ from mxnum.definition.by_numpy import looks_at_elements
 from mxnum.formats import MXFormat
 
 
-class StochasticError(ConformanceError):
-    """A kernel does not round as stochastic rounding does, and chance does not explain it."""
-
-    report: StochasticReport  # type: ignore[assignment]
-
-    def __init__(self, report: StochasticReport) -> None:
-        self.report, self.smallest = report, None
-        AssertionError.__init__(self, report.text())
-
-
 def check_stochastic(
     function: Callable[..., Any],
     *,
@@ -40,13 +30,13 @@ def check_stochastic(
     power: float = 0.99,
     false_alarm: float = 1e-4,
     seed: int = 0,
-    accept: str | Iterable[str] | Profile | None = None,
+    accept: str | Iterable[str] | None = None,
     strict: bool = False,
     arrays: str = "numpy",
     scales: str = "plain",
     **modes: Any,
 ) -> StochasticReport:
-    """Judge a callable that rounds stochastically with random bits of its own; the report, or `StochasticError`.
+    """Judge a callable that rounds stochastically with random bits of its own; the report, or `ConformanceError`.
 
     Only the two codes next to a number may appear, the one away from zero with its exact probability. Zero, values of
     the element and numbers that saturate never move, scales are right and not drawn. One seed gives the same bits
@@ -103,7 +93,7 @@ def check_stochastic(
     trial = Trial(function, task, sr_bits, seeds, words, *form)
     report = trial.run(bias, power, false_alarm, Profile.of(accept))
     if not report.conforms or (strict and not report.is_equal):
-        raise StochasticError(report)
+        raise ConformanceError(report)
     return report
 
 

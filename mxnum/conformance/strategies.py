@@ -53,7 +53,7 @@ def boundary_values(
     factor = tensor_scale * (1.0 if scale is None else of_scales.value(scale))
     points = grid.points(element) * (factor if np.isfinite(factor) else 1.0)
     near = grid.with_neighbours(grid.narrowed(points, float_type), float_type)
-    listed = sorted(as_floats(near, float_type), key=simplicity)
+    listed = sorted(as_floats(near, float_type), key=grid.simplicity)
     return st.sampled_from(listed)
 
 
@@ -165,7 +165,7 @@ def elements(*, custom: bool = True) -> Any:
     def build(draw: Any) -> ElementFormat:
         if draw(st.booleans()):
             bits = draw(st.integers(3, 8))
-            return ElementFormat.two_complement(f"int{bits}", bits)
+            return formats.two_complement(f"int{bits}", bits)
         exponent_bits = draw(st.integers(1, 5))
         mantissa_bits = draw(st.integers(0, 7 - exponent_bits))
         kinds = ["none"]
@@ -212,13 +212,3 @@ def mx_arrays(format: str | MXFormat, *, max_rows: int = 3, max_length: int = 80
         return mx.MXArray.from_parts(elements_of, held, fmt, tensor_scale=draw(tensor_scales(fmt)))
 
     return build()
-
-
-def simplicity(x: Any) -> tuple[Any, ...]:
-    """Numbers that people find simple come first: zero, few significant bits, small exponents, positive."""
-    value = float(x)
-    if value == 0 or value - value != 0:
-        return (0 if value == 0 else 99, np.signbit(x))
-    numerator = abs(value.as_integer_ratio()[0])
-    significant = numerator.bit_length() - ((numerator & -numerator).bit_length() - 1)
-    return min(significant, 9), abs(int(np.frexp(value)[1]) - 1), significant, value < 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import BinaryIO
 
@@ -72,7 +72,7 @@ def verify(
     answers: BinaryIO,
     vectors: BinaryIO | None = None,
     *,
-    profile: Profile | None = None,
+    accept: str | Iterable[str] | None = None,
     task: Task | None = None,
     keep: int = 5,
     advance: Advance = lambda done: None,
@@ -80,7 +80,7 @@ def verify(
     """Judge a stream of answers.
 
     Each line holds the fields of a case and the answer, below the header of the vectors; or, if the `vectors` are given
-    as well, the answer alone. The right answers are computed anew from the inputs.
+    as well, the answer alone. The right answers are computed anew from the inputs. `accept` is as for `check`.
     """
     reader = text.Reader(answers)
     given = None if vectors is None else text.Reader(vectors)
@@ -99,7 +99,7 @@ def verify(
             "give the vectors as well (--vectors)."
         )
     task = task or Task.from_header(header)
-    judge = Judge(task, profile, keep)
+    judge = Judge(task, Profile.of(accept), keep)
     stated = _stated_cases(task, header) if given is None else None
     pairs = _alone(task, reader, given) if given else _together(task, reader)
     for first, inputs, answered, unknown in pairs:

@@ -214,7 +214,7 @@ def make_task(
     mode = errors.choose_member("accumulate", given.get("accumulate", _of_kind(fmt)[0]), ways)
     if operation == "dot":
         names = " or ".join(repr(str(each)) for each in _of_kind(fmt))
-        accepted = f"{names} for {fmt.name}, whose scales are {fmt.scales}"
+        accepted = f"{names} for {fmt.name}, whose scales are {formats.scale_names(fmt)}"
         errors.require(mode in _of_kind(fmt), "accumulate", accepted, str(mode))
     checks: dict[str, Callable[[Any], Any]] = {
         "source": lambda value: FLOATS[errors.choose("source", value, tuple(FLOATS))],

@@ -12,7 +12,7 @@ from mxnum.conformance import binomial, dependence, shares
 from mxnum.conformance.chances import NEAREST, Chance, chances, constant, survey
 from mxnum.conformance.counted import judge_codes, judge_scales, judge_what_stays
 from mxnum.conformance.expected import expected
-from mxnum.conformance.outcome import StochasticReport
+from mxnum.conformance.outcome import StochasticReport, add_problem
 from mxnum.conformance.randomness import Words
 from mxnum.conformance.report import Profile
 from mxnum.conformance.shares import Levels, Shares
@@ -101,7 +101,7 @@ class Trial:
             differing = sum(int((first[name] != again[name]).sum()) for name in first)
             if differing:
                 text = f"Two calls with seed {self._seed} differ in {differing} of {half.ids.size} elements."
-                self.report.problem("Not repeatable", text)
+                add_problem(self.report, "Not repeatable", text)
         halves = [ways(half, first), ways(half, self.call(half))]
         small = self.constantly(0.5, UNDER_EACH_SEED)
         seeds: Sequence[int | None] = SEEDS if self.seeded else [None] * len(SEEDS)
@@ -109,7 +109,7 @@ class Trial:
         names = [f"seed {seed}" for seed in SEEDS] if self.seeded else [f"call {i + 1}" for i in range(len(SEEDS))]
         between = "Seeds" if self.seeded else "Calls"
         for sentence in dependence.same_answers(calls, names):
-            self.report.problem(between, sentence)
+            add_problem(self.report, between, sentence)
         quarters = []
         if self.report.sr_bits != 1:
             quarter = self.constantly(0.25, length)
@@ -118,13 +118,15 @@ class Trial:
         echoes = dependence.echoes(halves, quarters, level)
         within = [echo for echo in echoes if not echo.calls]
         if within and (size := dependence.groups(halves[0], block)) > 1:
-            self.report.problem("Dependent draws", f"The elements of each group of {size} in a row go the same way.")
+            add_problem(
+                self.report, "Dependent draws", f"The elements of each group of {size} in a row go the same way."
+            )
         # Draws that depend on each other within a call, or are the same in another, tell nothing more of two calls.
         told = within or len(self.report.problems) > before
         for echo in (within if told else echoes)[:3]:
-            self.report.problem("Dependent draws", echo.text(block))
+            add_problem(self.report, "Dependent draws", echo.text(block))
         for sentence in [] if told else dependence.likeness(calls, names, level):
-            self.report.problem(between, sentence)
+            add_problem(self.report, between, sentence)
         reach = half.ids.size // 2
         pairs = int(reach * (length / half.ids.size) ** 2)  # (anchors of blocks are not drawn for)
         rho = dependence.smallest_correlation(pairs, power, level)
@@ -155,14 +157,14 @@ class Trial:
         tables = [tally.codes[: len(tally.tile.chances)] for tally in tallies]
         certain = [c.probability(self.report.sr_bits) in (0, 1) for tally in tallies for c in tally.tile.chances]
         if not any(table.any() for table in tables):
-            self.report.problem("Scales", "No block has the right one, so that no codes are judged.")
+            add_problem(self.report, "Scales", "No block has the right one, so that no codes are judged.")
             return False
         if all(certain) or not all(((table > 0).sum(axis=1) <= 1).all() for table in tables):
             return True
         alike = [f"rounding {mode}" for mode in Rounding if not mode.is_stochastic and self.gives(tallies, mode)]
         text = "Every number becomes the same code in all calls"
         self.report.problems = {about: of for about, of in self.report.problems.items() if about not in DRAWING}
-        self.report.problem("Nothing is drawn", f"{text}{', as with ' + alike[0] if alike else ''}.")
+        add_problem(self.report, "Nothing is drawn", f"{text}{', as with ' + alike[0] if alike else ''}.")
         return False
 
     def gives(self, tallies: list[Tally], mode: Rounding) -> bool:
@@ -189,7 +191,7 @@ class Trial:
             nearest = found.probabilities(self.report.sr_bits, NEAREST)
             wrong = [] if found.fits(nearest, levels) else wrong
         for text in wrong:
-            self.report.problem("Shares", text)
+            add_problem(self.report, "Shares", text)
         self.report.fits = shares.explanations(found, self.report.sr_bits, levels)
         self.report.guarantees += found.guarantees(
             self.report.sr_bits, len(tallies[0].tile.chances), levels, bias, power

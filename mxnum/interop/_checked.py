@@ -10,6 +10,7 @@ import numpy as np
 from mxnum import errors
 from mxnum.array import MXArray
 from mxnum.formats import MXFormat, ScaleFormat
+from mxnum.memory.device import on_device
 from mxnum.memory.dtypes import Array, known_name
 
 #: The name that ml_dtypes and torch have for scales of eight bits; UE5M3 has none. Others are floats as they are.
@@ -19,7 +20,7 @@ SCALE_TYPES = {"e8m0": "float8_e8m0fnu", "e4m3": "float8_e4m3fn"}
 def in_host_memory(argument: str, q: Any) -> MXArray:
     """An MX array made of arrays of numpy, on the same memory."""
     errors.require_type(isinstance(q, MXArray), argument, "an MXArray", type(q).__name__)
-    if q.on_device:
+    if on_device(q.scales):
         raise errors.on_gpu(argument, "call to_host() first")
     made: MXArray = q.to_host()
     return made

@@ -16,7 +16,10 @@ from mxnum.array import MXArray
 from mxnum.formats import MXFormat
 from mxnum.interop._checked import SCALE_TYPES, without_offsets
 from mxnum.memory import tensors
-from mxnum.memory.dtypes import Array, known_name
+from mxnum.memory.device import on_device
+from mxnum.memory.dtypes import known_name
+
+__all__ = ["MXTensors", "fake_quantize", "from_torch", "quantize", "to_torch"]
 
 #: torch's name for the elements that it has a type for.
 DTYPES = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2", "e2m1": "float4_e2m1fn_x2", "int8": "int8"}
@@ -48,14 +51,6 @@ def _checked(name: str, tensor: Any) -> Any:
     known = tensor.is_cuda or tensor.device.type == "cpu"
     errors.require(known, name, "on the CPU or a CUDA device (tensor.cpu())", str(tensor.device))
     return tensors.readable(name, tensor)
-
-
-def as_array(tensor: Any) -> Array:
-    """A CPU tensor as a numpy array on the same memory, bfloat16 and 8-bit floats included."""
-    torch = _torch()
-    errors.require_type(isinstance(tensor, torch.Tensor), "tensor", "a torch tensor", type(tensor).__name__)
-    errors.require(tensor.device.type == "cpu", "tensor", "on the CPU (tensor.cpu())", str(tensor.device))
-    return tensors.host_array("tensor", tensor)
 
 
 def as_tensor(array: Any) -> Any:
@@ -134,7 +129,7 @@ def to_torch(q: MXArray) -> MXTensors:
     torch = _torch()
     without_offsets("q", q)
     element = q.format.element
-    theirs = q.on_device and not tensors.is_tensor(q.scales)
+    theirs = on_device(q.scales) and not tensors.is_tensor(q.scales)
     errors.require(not theirs, "q", "in host memory or made of tensors", f"of {type(q.scales).__module__} arrays")
     scales, kind = _tensor_of(q.scales), SCALE_TYPES.get(q.format.scale.name)
     scales = scales if kind is None else scales.view(getattr(torch, kind))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -16,7 +16,7 @@ def check_fields(configuration: Any, from_zero: tuple[str, ...] = ()) -> None:
 
     Whole numbers start at 1, those named in `from_zero` at 0.
     """
-    for name, hint in _hints(configuration.__class__).items():
+    for name, hint in _hints(type(configuration)).items():
         value = getattr(configuration, name)
         if isinstance(hint, UnionType):
             if value is None:
@@ -25,9 +25,7 @@ def check_fields(configuration: Any, from_zero: tuple[str, ...] = ()) -> None:
         object.__setattr__(configuration, name, _checked(name, value, hint, 0 if name in from_zero else 1))
 
 
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
+_hints: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
 
 
 def _checked(name: str, value: Any, hint: Any, least: int) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
@@ -24,8 +22,8 @@ class Operand:
 
     Examples
     --------
-    >>> Operand("mxfp4_e2m1", scale_rule="rceil").describe()
-    'mxfp4_e2m1 rceil'
+    >>> print(Operand("mxfp4_e2m1", scale_rule="rceil"))
+    mxfp4_e2m1 rceil
     """
 
     #: An MX format, "bfloat16", or None.
@@ -98,37 +96,24 @@ class Operand:
 
     @property
     def mx_format(self) -> MXFormat:
-        """The format; only for an operand that has one."""
+        """The format as an object; ValueError where `is_mx` is False for want of one."""
         if self.format in (None, "bfloat16"):
-            raise ValueError(f"Operand {self.describe()!r} has no MX format.")
+            raise ValueError(f"Operand {str(self)!r} has no MX format.")
         return formats.get(self.format)
 
     @property
     def is_mx(self) -> bool:
+        """True if the operand is quantized to an MX format."""
         return self.format not in (None, "bfloat16") and self.error != "grid"
 
-    @property
-    def is_stochastic(self) -> bool:
-        """Whether rounding draws random bits."""
-        return self.is_mx and Rounding(self.rounding).is_stochastic
-
     def keywords(self, axis: int) -> dict[str, Any]:
-        """The keywords of `mxnum.quantize` for blocks along that axis."""
+        """Return the keywords of `mxnum.quantize` for blocks along that axis."""
         options: dict[str, Any] = {"rounding": self.rounding, "scale_rule": self.scale_rule}
         if self.block_shape is not None:
             return {**options, "block_shape": self.block_shape}
         return {**options, "axis": axis, "block_size": self.block_size}
 
-    @property
-    def plain(self) -> str | dict[str, Any]:
-        """What `of` reads, without classes: "float32", the name of a format if that says all, or a dictionary."""
-        unusual = {"format": self.format, **_unusual(self, Operand(self.format))}
-        if set(unusual) == {"format"}:
-            return str(self.format or "float32")
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in unusual.items()}
-
-    def describe(self) -> str:
-        """One line for tables."""
+    def __str__(self) -> str:
         if self.error == "grid":
             return f"multiples of {self.step:g}"
         parts = [self.format or "float32"]
@@ -139,6 +124,14 @@ class Operand:
             parts.append("tiles of {} x {}".format(*self.block_shape))
         parts += [self.transform] if self.transform else []
         return " ".join(parts + [self.error] * (self.error != "quantize") + ["of floor's size"] * self.matched)
+
+
+def plain(operand: Operand) -> str | dict[str, Any]:
+    """Return what `Operand.of` reads: "float32", the name of a format if that says all, or a dictionary."""
+    unusual = {"format": operand.format, **_unusual(operand, Operand(operand.format))}
+    if set(unusual) == {"format"}:
+        return str(operand.format or "float32")
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in unusual.items()}
 
 
 FLOAT32 = Operand()
@@ -158,8 +151,8 @@ class Recipe:
 
     Examples
     --------
-    >>> Recipe.uniform("mxfp8_e4m3", layer_norm="float32", scale_rule="rceil").describe()
-    'mxfp8_e4m3 rceil; gamma, beta float32'
+    >>> print(Recipe.uniform("mxfp8_e4m3", layer_norm="float32", scale_rule="rceil"))
+    mxfp8_e4m3 rceil; gamma, beta float32
     """
 
     weights: Operand = FLOAT32
@@ -194,7 +187,8 @@ class Recipe:
         for name in ("gamma", "beta"):
             transform = getattr(self, name).transform
             errors.require(transform is None, f"{name}.transform", "None: no product sums it", transform)
-        for first, second in _TOGETHER:
+        for_weights = "gradients" if self.gradients_for_weights is None else "gradients_for_weights"
+        for first, second in (*_TOGETHER, ("activations_backward", for_weights)):
             one, other = getattr(self, first), getattr(self, second)
             accepted = f"{one.transform!r}, like that of {first!r}: they meet in a product"
             errors.require(one.transform == other.transform, f"{second}.transform", accepted, other.transform)
@@ -250,20 +244,6 @@ class Recipe:
                 errors.choose("recipe", value, (*cls.names(), *formats.names()))
         return cls.uniform(value, layer_norm=FLOAT32)
 
-    @property
-    def bf16(self) -> int:
-        """The code that the kernels take."""
-        return 0 if self.vector == "float32" else 1 if self.vector_rounding == "rne" else 2
-
-    @property
-    def is_float32(self) -> bool:
-        return self == Recipe()
-
-    @property
-    def of_weight_gradient(self) -> Operand:
-        """Output gradients in the product that gives the weight's gradient."""
-        return self.gradients if self.gradients_for_weights is None else self.gradients_for_weights
-
     def but(self, **changes: Any) -> Recipe:
         """A copy with other values.
 
@@ -282,13 +262,10 @@ class Recipe:
         return Recipe(weights=self.weights, weights_backward=self.weights_backward)
 
     def __str__(self) -> str:
-        return self.describe()
+        """Describe the recipe in one line; operands that are alike are named together.
 
-    def describe(self) -> str:
-        """Return one line for tables; operands that are alike are named together.
-
-        >>> Recipe.named("bfloat16").describe()
-        'bfloat16; vector operations in bfloat16'
+        >>> print(Recipe.named("bfloat16"))
+        bfloat16; vector operations in bfloat16
         """
         groups: dict[str, list[str]] = {}
         for name in OPERANDS:
@@ -297,67 +274,32 @@ class Recipe:
                 is_half = value != FLOAT32 and getattr(self, f"{name}_backward", value) == FLOAT32
                 if value.format is None and value.error != "grid" and self.vector == "bfloat16":
                     value = replace(value, format="bfloat16", rounding=self.vector_rounding)
-                groups.setdefault(value.describe(), []).append(name.replace("_", " ") + " (forward only)" * is_half)
+                groups.setdefault(str(value), []).append(name.replace("_", " ") + " (forward only)" * is_half)
         (first, _), *others = sorted(groups.items(), key=lambda group: -len(group[1]))
         words = [first] + [f"{', '.join(names)} {what}" for what, names in others]
         if self.vector != "float32":
             words.append("vector operations in bfloat16" + " rna" * (self.vector_rounding == "rna"))
         return "; ".join(words)
 
-    # Files: what is not as usual is written, and what is omitted is as usual.
-
     def to_dict(self) -> dict[str, Any]:
-        """What differs from float32, as plain values; an operand that is a format and nothing else is its name."""
+        """Return what differs from float32, as JSON and TOML have it; an operand that is a format alone is its name."""
         unusual = _unusual(self, Recipe())
-        return {name: value.plain if isinstance(value, Operand) else value for name, value in unusual.items()}
+        return {name: plain(value) if isinstance(value, Operand) else value for name, value in unusual.items()}
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Recipe:
         """The inverse of `to_dict`. Operands are names of formats or tables; ``uniform`` stands for all of them.
 
-        >>> Recipe.from_dict({"uniform": "mxfp8_e4m3", "gamma": "float32", "beta": "float32"}).describe()
-        'mxfp8_e4m3; gamma, beta float32'
+        >>> print(Recipe.from_dict({"uniform": "mxfp8_e4m3", "gamma": "float32", "beta": "float32"}))
+        mxfp8_e4m3; gamma, beta float32
         """
+        errors.require_type(isinstance(table, Mapping), "table", "a mapping", table)
         values = errors.known_fields(dict(table), cls, "a recipe", ("uniform",))
         uniform = values.pop("uniform", None)
         base = cls() if uniform is None else cls.uniform(**_fields(Operand.of(uniform)))
         for name in set(values) & set(OPERANDS):
             values[name] = Operand.of(values[name])
         return base.but(**values)
-
-    def to_json(self) -> str:
-        """The recipe as JSON."""
-        return json.dumps(self.to_dict(), indent=1) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str) -> Recipe:
-        """The inverse of `to_json`."""
-        errors.require_type(isinstance(text, str), "text", "a string", text)
-        try:
-            table = json.loads(text)
-        except json.JSONDecodeError as problem:
-            raise ValueError(f"Argument 'text' must be JSON: {problem}.") from None
-        errors.require_type(isinstance(table, dict), "text", "a JSON object", type(table).__name__)
-        return cls.from_dict(table)
-
-    def to_toml(self) -> str:
-        """The recipe as TOML.
-
-        >>> print(Recipe.uniform("mxint8").weights_only().to_toml(), end="")
-        weights = "mxint8"
-        weights_backward = "mxint8"
-        """
-        return "".join(f"{name} = {_toml(value)}\n" for name, value in self.to_dict().items())
-
-    @classmethod
-    def from_toml(cls, text: str) -> Recipe:
-        """The inverse of `to_toml`."""
-        errors.require_type(isinstance(text, str), "text", "a string", text)
-        try:
-            table = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as problem:
-            raise ValueError(f"Argument 'text' must be TOML: {problem}.") from None
-        return cls.from_dict(table)
 
 
 #: The fields that are operands.
@@ -369,7 +311,6 @@ OPERANDS = (
 _TOGETHER = (
     ("weights", "activations"),
     ("weights_backward", "gradients"),
-    ("activations_backward", "of_weight_gradient"),
 )
 
 
@@ -379,9 +320,3 @@ def _fields(value: Any) -> dict[str, Any]:
 
 def _unusual(value: Any, usual: Any) -> dict[str, Any]:
     return {name: given for name, given in _fields(value).items() if given != getattr(usual, name)}
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{name} = {_toml(each)}" for name, each in value.items()) + "}"
-    return json.dumps(value)

@@ -12,7 +12,7 @@ from mxnum.reference.blocks import Quantized, dequantize, fake_quantize, quantiz
 from mxnum.reference.hadamard import hadamard
 from mxnum.reference.numbers import Exact, decode, decode_exact, encode, shared_scale
 from mxnum.reference.products import Blocked, dot, matmul
-from mxnum.reference.random import philox4x32, random_words
+from mxnum.reference.random import random_words
 
 __all__ = [
     "Blocked",
@@ -26,7 +26,6 @@ __all__ = [
     "fake_quantize",
     "hadamard",
     "matmul",
-    "philox4x32",
     "quantize",
     "random_words",
     "shared_scale",

@@ -39,21 +39,22 @@ class Blocked:
     block: int
     offsets: Array | None = None
 
-    def parts(self) -> Iterator[tuple[int, Exact | None, list[Exact]]]:
-        """For each block its scale code, its offset and its elements P, unscaled."""
-        fmt = formats.get(self.format)
-        division = Blocks(self.codes.shape, (self.block,), fmt)
-        scales = division.check("scales", self.scales)
-        offsets = None if self.offsets is None else division.check("offsets", self.offsets)
-        for place, where in division:
-            o = None if offsets is None else exact(float(offsets[place]))
-            yield int(scales[place]), o, [decode_exact(code, fmt.element) for code in self.codes[where]]
+
+def _blocks(x: Blocked) -> Iterator[tuple[int, Exact | None, list[Exact]]]:
+    """For each block, yield its scale code, its offset and its elements P, unscaled."""
+    fmt = formats.get(x.format)
+    division = Blocks(x.codes.shape, (x.block,), fmt)
+    scales = division.check("scales", x.scales)
+    offsets = None if x.offsets is None else division.check("offsets", x.offsets)
+    for place, where in division:
+        o = None if offsets is None else exact(float(offsets[place]))
+        yield int(scales[place]), o, [decode_exact(code, fmt.element) for code in x.codes[where]]
 
 
 def _vector(x: Array | Blocked) -> list[Exact]:
     """The exact values of an operand."""
     if isinstance(x, Blocked):
-        return [meaning(p, scale, o) for scale, o, elements in x.parts() for p in elements]
+        return [meaning(p, scale, o) for scale, o, elements in _blocks(x) for p in elements]
     array = float_array(x)
     errors.require(array.ndim == 1, "x", "one-dimensional", array.shape)
     return [exact(float(v)) for v in array]
@@ -89,7 +90,7 @@ def dot(a: Array | Blocked, b: Array | Blocked, *, accumulate: str = "exact", ou
             if not isinstance(a, Blocked) or not isinstance(b, Blocked) or a.block != b.block:
                 raise ValueError("Argument 'accumulate' must not be 'block' unless both operands have the same blocks.")
             errors.require(a.offsets is None and b.offsets is None, "accumulate", "'block' without offsets", accumulate)
-            for (scale_a, _, p_a), (scale_b, _, p_b) in zip(a.parts(), b.parts(), strict=True):
+            for (scale_a, _, p_a), (scale_b, _, p_b) in zip(_blocks(a), _blocks(b), strict=True):
                 nan = SCALE_NAN in (scale_a, scale_b)
                 term = NAN if nan else scaled(_exact_dot(p_a, p_b), scale_a + scale_b - 254)
                 total = to(plus(total, to(term, FLOAT32)), FLOAT32)

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from mxnum.output.text_table import text_table
 from mxnum.recipe import FLOAT32
 from mxnum.torch.operands import product, watching
+from mxnum.torch.randomness import Steps
 
 Tensor = Any
 
@@ -52,8 +53,8 @@ class Coverage:
         """Return the share of all floating-point operations of products that are emulated."""
         return float(sum(row["share"] for row in self.rows() if row["emulated"]))
 
-    def table(self) -> str:
-        """Return the rows as text. Modules whose names differ in numbers only share a line, with ``*`` for these."""
+    def __str__(self) -> str:
+        """Return the rows as a table. Modules whose names differ in numbers only share a line, with ``*`` for these."""
         if not self._counts:
             return "No product was computed."
         rows, shares = self.rows(), dict[tuple[str, str, str], float]()
@@ -69,8 +70,6 @@ class Coverage:
         names = ["module", "product", "share", "emulated"]
         return f"{text_table(names, lines)}\n\nEmulated: {self.emulated:.2%} of the FLOPs."
 
-    __str__ = table
-
 
 def patterns(names: Iterable[str]) -> dict[str, str]:
     """Return how to show each name: with ``*`` for its numbers where another name differs in these only."""
@@ -80,16 +79,18 @@ def patterns(names: Iterable[str]) -> dict[str, str]:
     return {name: pattern or "the model" for name, pattern in shown.items()}
 
 
-def covered(model: nn.Module, emulation: Any, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Coverage:
+def covered(
+    model: nn.Module, sites: dict[str, Any], steps: Steps, inputs: tuple[Any, ...], keywords: dict[str, Any]
+) -> Coverage:
     """Call the model, and count its products."""
-    mode = _Products(emulation.sites)
+    mode = _Products(sites)
     handles = []
     for name, module in model.named_modules():
         if not isinstance(module, torch.jit.ScriptModule):
             handles.append(module.register_forward_pre_hook(partial(mode.enter, name), prepend=True))
             handles.append(module.register_forward_hook(mode.leave, always_call=True))
     try:
-        with _unchanged(model, emulation), _without_shortcuts(), mode:
+        with _unchanged(model, sites, steps), _without_shortcuts(), mode:
             model(*inputs, **keywords)
     finally:
         for handle in handles:
@@ -130,7 +131,7 @@ class _Products(TorchDispatchMode):
         """Return True if a product of `mxnum.torch` rounds an operand; `set_recipe` may have turned it off."""
         (text,) = (each for each in args if isinstance(each, str))
         site = self.sites.get(self.names[-1])
-        return site is None or bool(site.how.bf16) or any(operand != FLOAT32 for operand in product(text)[:6])
+        return site is None or site.how.bf16 or any(operand != FLOAT32 for operand in product(text)[:6])
 
 
 def _by_left(y: Tensor, a: Tensor, *_: Any) -> Any:
@@ -182,14 +183,14 @@ def _without_shortcuts() -> Iterator[None]:
 
 
 @contextmanager
-def _unchanged(model: nn.Module, emulation: Any) -> Iterator[None]:
+def _unchanged(model: nn.Module, sites: dict[str, Any], steps: Steps) -> Iterator[None]:
     """Put back what a forward pass changes: attributes, buffers, renormalized weights, random numbers, steps."""
     modules = [module for module in model.modules() if not isinstance(module, torch.jit.ScriptModule)]
     attributes = [(module, dict(module.__dict__), dict(module._buffers)) for module in modules]
     renormalized = [module.weight for module in modules if getattr(module, "max_norm", None) is not None]
     tensors = [(x, x.detach().clone()) for x in (*model.buffers(), *renormalized)]
-    state = {name: emulation.__dict__[name] for name in ("position", "_counted", "_returning")}
-    watchers = {site.number: watching.pop(site.number, None) for site in emulation.sites.values()}
+    state = dict(steps.__dict__)
+    watchers = {site.number: watching.pop(site.number, None) for site in sites.values()}
     try:
         with torch.random.fork_rng():
             yield
@@ -202,5 +203,5 @@ def _unchanged(model: nn.Module, emulation: Any) -> Iterator[None]:
             module.__dict__.update(own)
             module._buffers.clear()
             module._buffers.update(buffers)
-        emulation.__dict__.update(state)
+        steps.__dict__.update(state)
         watching.update({number: each for number, each in watchers.items() if each is not None})

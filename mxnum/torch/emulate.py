@@ -6,35 +6,22 @@ import inspect
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import Any
 
-import torch
 from torch import nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import ParametrizationList
-from torch.utils._pytree import tree_leaves
 
 from mxnum import errors
 from mxnum.recipe import Recipe
 from mxnum.torch.coverage import Coverage, covered, patterns
 from mxnum.torch.functions import How
-from mxnum.torch.modules import Emulated, Site, enter, kind_of, leave, why_not
-from mxnum.torch.randomness import (
-    STEPS,
-    exporting,
-    module_seed,
-    moved,
-    position_of,
-    recomputing,
-    seed_of,
-    signed,
-    worker_of,
-)
+from mxnum.torch.modules import Emulated, Site, enter, kind_of, leave, sites_of, why_not
+from mxnum.torch.randomness import STEPS, Steps, module_seed, position_of, seed_of, worker_of
 
 #: A recipe, what names one, recipes by patterns of names (the first that fits), or a function of name and module. None
 #: leaves a module as it is.
@@ -61,40 +48,24 @@ class Emulation:
     def __init__(self, seed: int, worker: int):
         self.seed = seed
         self._model: Any = None
-        #: The step, the number of the first sample that is here, and how many are; a new tensor each time.
-        self.position = position_of(0, worker, 1)
-        self._next = position_of(1, 0, 0)
+        self._steps = Steps(worker)
         #: The modules by name.
         self.modules: dict[str, Any] = {}
         #: Those with parameters or attention of their own that were left alone, and why.
         self.left_alone: dict[str, str] = {}
-        #: The forward pass whose backward pass this is.
-        self._returning: Any = None
-        #: Whether a step was counted for what is computed now.
-        self._counted = False
         #: What `emulate` was told besides the recipe: how to sum, and the gradient of rounding.
         self._told: tuple[str | None, str] = (None, "straight")
         self._hooks: list[int] = []
         self._fast_paths: list[tuple[nn.Module, str, Any]] = []
 
     @property
-    def sites(self) -> dict[str, Site]:
-        """What each emulated module knows, by its name."""
-        return {name: module._mx for name, module in self.modules.items()}
-
-    @property
-    def place(self) -> Any:
-        """The position that operations take: what is computed again has that of its own step."""
-        return self._returning if self._returning is not None and recomputing() else self.position
-
-    @property
     def step(self) -> int:
         """How often the model ran forward in training, this time included."""
-        return int(self.position[0])
+        return int(self._steps.position[0])
 
     def advance_step(self) -> None:
         """Begin a step by hand, where training calls methods or parts of the model and not the model itself."""
-        self.position, self._counted = moved(self.position, self._next), True
+        self._steps.advance()
 
     def set_samples(self, first: int, count: int) -> None:
         """From now on this process holds `count` samples of the whole batch, from number `first` on.
@@ -102,7 +73,7 @@ class Emulation:
         Without it each holds as many as the others, in the order of their numbers.
         """
         first, count = errors.integer("first", first, 0, (1 << 31) - 1), errors.positive_integer("count", count)
-        self.position = position_of(self.step, first, count)
+        self._steps.position = position_of(self.step, first, count)
 
     def coverage(self, *inputs: Any, **keywords: Any) -> Coverage:
         """Call the model once, and return its products with their shares of the FLOPs, emulated or not.
@@ -112,11 +83,7 @@ class Emulation:
         """
         is_lazy = any(isinstance(module, LazyModuleMixin) for module in self._model.modules())
         errors.require(not is_lazy, "model", "called once, which makes its lazy modules usual ones", "lazy")
-        return covered(self._model, self, inputs, keywords)
-
-    def seed_of(self, name: str) -> int:
-        """The seed of a module."""
-        return signed(module_seed(self.seed, name))
+        return covered(self._model, sites_of(self.modules), self._steps, inputs, keywords)
 
     def state_dict(self) -> dict[str, int]:
         """What random bits depend on besides names, to be kept beside the model's own."""
@@ -127,46 +94,27 @@ class Emulation:
         errors.require(set(state) == {"seed", "step"}, "state", "a mapping with 'seed' and 'step' alone", sorted(state))
         step = errors.integer("step", state["step"], 0, STEPS - 1)
         self.seed = seed_of(state["seed"])
-        self.position = position_of(step, *self.position[1:].tolist())
-        for name, site in self.sites.items():
-            site.seed = self.seed_of(name)
-
-    def advance(self, module: nn.Module, _: Any) -> None:
-        """Count a step, unless this is recomputed for the backward pass, or exported. (A hook of the model.)"""
-        if module.training and not recomputing() and not exporting():
-            self.advance_step()
-
-    def check_counted(self, name: str) -> None:
-        """Nothing, if a step was counted for what that module computes in training; else its bits would be the last."""
-        if not (self._counted or recomputing() or exporting()):
-            raise RuntimeError(
-                f"Module {name!r} draws random bits in training, but the emulated model was not called itself, so that "
-                "no step was counted: call the model, or emulation.advance_step() before each step."
-            )
-
-    def remember(self, module: nn.Module, _: Any, output: Any) -> None:
-        """Tell the backward pass which step its output is of: another may have begun. (A hook of the model.)"""
-        if not module.training or recomputing() or exporting():
-            return
-        self._counted = False
-        for y in [] if torch.compiler.is_compiling() else _tensors(output):
-            if y.grad_fn is not None:
-                y.register_hook(partial(self._return_to, self.position))
-
-    def _return_to(self, position: Any, _: Any) -> None:
-        self._returning = position
+        self._steps.position = position_of(step, *self._steps.position[1:].tolist())
+        for name, site in sites_of(self.modules).items():
+            site.seed = module_seed(self.seed, name)
 
     def __str__(self) -> str:
+        """Say how many modules of each class are emulated, and what was left alone for which reason."""
         classes = (type(module) for module in self.modules.values())
         counts = Counter(getattr(each, "emulates", each).__name__ for each in classes)  # (restored ones have their own)
         listed = ", ".join(f"{count} {name}" for name, count in counts.items())
         text = f"{len(self.modules)} modules are emulated: {listed}." if listed else "No module is emulated."
-        return f"{text} {self.unknown}".rstrip()
+        return f"{text} Left alone: {_reasons(self.left_alone)}." if self.left_alone else text
 
-    @property
-    def unknown(self) -> str:
-        """What was left alone, in one sentence; empty if nothing was."""
-        return f"Left alone: {_reasons(self.left_alone)}." if self.left_alone else ""
+
+@contextmanager
+def step_kept(emulation: Emulation) -> Iterator[None]:
+    """Put the step back where it was when the context ends."""
+    before = emulation._steps.position
+    try:
+        yield
+    finally:
+        emulation._steps.position = before
 
 
 def emulate(
@@ -256,10 +204,11 @@ def emulate(
     for pattern in _unused(attends):
         raise ValueError(f"Pattern {pattern!r} must match the name of a module that computes attention.")
     for name, module, kind, how in found:  # nothing was changed before all was understood
-        enter(module, kind, Site(name, how, emulation))
+        enter(module, kind, Site(name, how, module_seed(emulation.seed, name), emulation._steps))
         emulation.modules[name] = module
     _leave_fast_paths(model, emulation)
-    hooks = model.register_forward_pre_hook(emulation.advance), model.register_forward_hook(emulation.remember)
+    steps = emulation._steps
+    hooks = model.register_forward_pre_hook(steps.count), model.register_forward_hook(steps.remember)
     emulation._hooks = [hook.id for hook in hooks]
     model.__dict__[_ATTRIBUTE] = emulation
     _warn(model, emulation.left_alone)
@@ -300,19 +249,8 @@ def set_recipe(model: nn.Module, recipe: Recipes | None) -> None:
         raise ValueError(f"Pattern {pattern!r} must match the name of an emulated module.")
     told = emulation._told
     hows = {name: How(Recipe()) if value is None else How(Recipe.of(value), *told) for name, value in wanted.items()}
-    for name, site in emulation.sites.items():
+    for name, site in sites_of(emulation.modules).items():
         site.how = hows[name]
-
-
-def _tensors(output: Any) -> list[Any]:
-    """The tensors in what a model returns, be it a tensor, containers or a dataclass."""
-    found = []
-    for leaf in tree_leaves(output):
-        if isinstance(leaf, torch.Tensor):
-            found.append(leaf)
-        elif is_dataclass(leaf) and not isinstance(leaf, type):
-            found += _tensors([getattr(leaf, each.name) for each in fields(leaf)])
-    return found
 
 
 def _attention_reason(module: nn.Module) -> str | None:

@@ -22,7 +22,7 @@ from mxnum.modes import Accumulate
 from mxnum.recipe import Operand, Recipe
 from mxnum.torch import amx
 from mxnum.torch import library as library
-from mxnum.torch.operands import AMX, BETA, GAMMA, RIGHT, Product, operand_text
+from mxnum.torch.operands import AMX, BETA, GAMMA, RIGHT, Product, is_stochastic, operand_text
 from mxnum.torch.operands import Key as OperandKey
 from mxnum.torch.randomness import seed_of, signed
 from mxnum.torch.stepwise import LayerNorm
@@ -52,7 +52,7 @@ class How:
     is_stochastic: bool = field(init=False)
     #: What the compiler follows: fields, since it takes no properties of what is constant there.
     clipped: bool = field(init=False)
-    bf16: int = field(init=False)
+    bf16: bool = field(init=False)
     rounding: str = field(init=False)
     is_stepwise: bool = field(init=False)
     keeps_weights: bool = field(init=False)
@@ -68,29 +68,30 @@ class How:
         errors.choose("gradient", self.gradient, GRADIENTS)
         r = self.recipe
         used = (r.weights, r.activations, r.weights_backward, r.activations_backward, r.gradients)
-        operands = (*used, r.of_weight_gradient, r.gamma, r.beta)
+        for_weights, is_bf16 = r.gradients_for_weights or r.gradients, r.vector == "bfloat16"
+        operands = (*used, for_weights, r.gamma, r.beta)
         for operand in operands:
             _refuse_studies("recipe", operand)
         rest: Any = (self.accumulate, self.gradient == "clipped")
         of_samples: Any = (*rest, True)
-        backward = (r.activations_backward, r.weights_backward, r.gradients, r.of_weight_gradient)
+        backward = (r.activations_backward, r.weights_backward, r.gradients, for_weights)
         partner = replace(r.activations_backward, transform=r.gradients.transform)  # they meet in a product
-        both = (r.activations_backward, partner, r.gradients, r.of_weight_gradient)
+        both = (r.activations_backward, partner, r.gradients, for_weights)
         table = replace(r.weights, transform=None)  # (no product sums it)
         has_tensor_scale = table.is_mx and table.mx_format.tensor_scale is not None
         ready = {
             "linear": Product(r.activations, r.weights, *backward, *rest).text,
             "matmul": Product(r.activations, r.activations, *both, *of_samples).text,
             "weights": operand_text(table),
-            "takes_rows": not (table.is_stochastic or table.block_shape or has_tensor_scale),
+            "takes_rows": not (is_stochastic(table) or table.block_shape or has_tensor_scale),
             "gamma": operand_text(r.gamma),
             "beta": operand_text(r.beta),
             "clipped": self.gradient == "clipped",
-            "bf16": r.bf16,
+            "bf16": is_bf16,
             "rounding": r.vector_rounding,
-            "is_stepwise": bool(r.bf16) and r.vector_steps,
+            "is_stepwise": is_bf16 and r.vector_steps,
             "keeps_weights": r.weights.format is None,
-            "is_stochastic": any(operand.is_stochastic for operand in operands),
+            "is_stochastic": any(map(is_stochastic, operands)),
         }
         for name, value in ready.items():
             object.__setattr__(self, name, value)
@@ -112,7 +113,7 @@ def _operand_ready(format: Any, options: tuple[tuple[str, Any], ...]) -> tuple[s
     operand = Operand.of(format)
     operand = replace(operand, **errors.known_fields(dict(options), Operand, "an operand")) if options else operand
     _refuse_alone(operand)
-    return operand_text(operand), operand.is_stochastic
+    return operand_text(operand), is_stochastic(operand)
 
 
 # The functions that users call.
@@ -158,7 +159,7 @@ def quantize(x: Tensor, format: str | MXFormat | Operand, *, axis: int = -1, **o
     how = replace(how, **errors.known_fields(operand, Operand, "an operand", ("seed", "stream"))) if operand else how
     _refuse_alone(how)
     axis = _from_the_end(axis, x)
-    drawn = OperandKey(*_key(how.is_stochastic, seed, stream)[:3]).keywords(how, 0, x.numel())
+    drawn = OperandKey(*_key(is_stochastic(how), seed, stream)[:3]).keywords(how, 0, x.numel())
     return mx.quantize(x.detach(), how.mx_format, **how.keywords(axis), **drawn)
 
 
@@ -255,7 +256,7 @@ def linear_how(x: Tensor, weight: Tensor, bias: Tensor | None, how: How, key: Ke
     if how.bf16:
         x, weight = _vector(x, how), _vector(weight, how)
     rows = x.reshape(math.prod(x.shape[:-1]), features)
-    late = bias is not None and bool(how.bf16)
+    late = bias is not None and how.bf16
     y = library.matmul(rows, weight, None if late else bias, True, how.linear, *key)
     y = y.view(*x.shape[:-1], weight.shape[0])
     if how.bf16:
@@ -369,7 +370,7 @@ def _key(is_stochastic: bool, seed: Any, stream: int) -> Key:
 def _refuse_studies(argument: str, operand: Operand) -> None:
     is_known = operand.error == "quantize" and not operand.matched and operand.scale_rule != "released_bump"
     accepted = "one that quantizes: the other errors and 'released_bump' are in mxnum.lab.mlp"
-    errors.require(is_known, argument, accepted, operand.describe())
+    errors.require(is_known, argument, accepted, str(operand))
 
 
 def _refuse_alone(operand: Operand) -> None:

@@ -6,6 +6,7 @@ So parameters, hooks, optimizers and `state_dict` know nothing of it, and `resto
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -26,6 +27,7 @@ from mxnum.torch.functions import (
     weights_how,
 )
 from mxnum.torch.operands import AMX, watching
+from mxnum.torch.randomness import Steps
 
 Tensor = Any
 _numbers = itertools.count(1)
@@ -34,15 +36,14 @@ _numbers = itertools.count(1)
 class Site:
     """What an emulated module knows: its name, its recipe, and what its random bits depend on."""
 
-    def __init__(self, name: str, how: How, emulation: Any):
-        self.name, self.how, self.emulation = name, how, emulation
-        self.seed = emulation.seed_of(name)
+    def __init__(self, name: str, how: How, seed: int, steps: Steps):
+        self.name, self.how, self.seed, self.steps = name, how, seed, steps
         self.number = next(_numbers)
 
     @property
     def key(self) -> Key:
         """What operations draw random bits from, and who looks."""
-        return self.seed, 0, self.emulation.place, self.number
+        return self.seed, 0, self.steps.current, self.number
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """A copy has a number of its own, by which `watch` tells it from the original."""
@@ -61,18 +62,23 @@ class Emulated:
         """What the operations of this call draw from."""
         site, training = self._mx, self.training  # type: ignore[attr-defined]
         if training and site.how.is_stochastic:
-            site.emulation.check_counted(site.name)
+            site.steps.require_counted(site.name)
         return site.key
 
     def extra_repr(self) -> str:
         """The module's own, and the recipe."""
         usual: str = self.emulates.extra_repr(self)
-        return ", ".join(part for part in (usual, self._mx.how.recipe.describe()) if part)
+        return ", ".join(part for part in (usual, str(self._mx.how.recipe)) if part)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _made_again, (self.emulates, self._mx_kind), self.__dict__
 
     _mx_kind: str
+
+
+def sites_of(modules: Mapping[str, Any]) -> dict[str, Site]:
+    """Return what each emulated module knows, by its name."""
+    return {name: module._mx for name, module in modules.items()}
 
 
 def kind_of(module: nn.Module) -> str | None:

@@ -21,6 +21,7 @@ from mxnum.formats import ElementFormat
 from mxnum.memory.tensors import host_array
 from mxnum.modes import Rounding
 from mxnum.recipe import Operand
+from mxnum.recipe.definition import plain
 from mxnum.torch import amx
 from mxnum.torch.transform import hadamard
 
@@ -83,7 +84,7 @@ class Key(NamedTuple):
 
     def keywords(self, operand: Operand, slot: int, size: int) -> dict[str, Any]:
         """The keywords of `mxnum.quantize` for that operand of a module, of so many elements."""
-        if not operand.is_stochastic:
+        if not is_stochastic(operand):
             return {}
         step, first, count = (0, 0, 1) if self.position is None else self.position.tolist()
         if slot in _SHARED and not (self.of_samples and slot in (RIGHT, RIGHT + 1)):
@@ -93,10 +94,15 @@ class Key(NamedTuple):
         return {**drawn, "first": size // count * first} if first else drawn
 
 
+def is_stochastic(operand: Operand) -> bool:
+    """Return True if rounding the operand draws random bits."""
+    return operand.is_mx and Rounding(operand.rounding).is_stochastic
+
+
 @lru_cache(maxsize=4096)
 def _text(product: Product) -> str:
-    plain = [operand.plain for operand in product[:6]]
-    return json.dumps([*plain, *product[6:]], separators=(",", ":"))
+    operands = [plain(operand) for operand in product[:6]]
+    return json.dumps([*operands, *product[6:]], separators=(",", ":"))
 
 
 @lru_cache(maxsize=4096)
@@ -110,7 +116,7 @@ def product(text: str) -> Product:
 @lru_cache(maxsize=4096)
 def operand_text(operand: Operand) -> str:
     """An operand as the argument of an operation."""
-    return json.dumps(operand.plain, separators=(",", ":"))
+    return json.dumps(plain(operand), separators=(",", ":"))
 
 
 @lru_cache(maxsize=4096)

@@ -20,8 +20,9 @@ from mxnum import errors
 from mxnum.output.text_table import text_table
 from mxnum.recipe import Operand, Recipe
 from mxnum.torch.attention import OPERANDS
-from mxnum.torch.emulate import emulation_of
+from mxnum.torch.emulate import emulation_of, step_kept
 from mxnum.torch.functions import How
+from mxnum.torch.modules import Site, sites_of
 from mxnum.torch.multihead import PROJECTIONS
 from mxnum.torch.operands import BETA, GAMMA, GRADIENT, LEFT, RIGHT, Key, is_beyond_max, prepared, watching
 from mxnum.torch.randomness import recomputing
@@ -117,18 +118,20 @@ class Watch:
         emulation = emulation_of(model)
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         errors.require(bool(named), "model", "one with parameters that require a gradient", "one without")
-        position, hows = emulation.position, {name: site.how for name, site in emulation.sites.items()}
+        sites = sites_of(emulation.modules).values()
+        hows = [site.how for site in sites]
         self._is_quiet = True
         try:
-            reduced = _gradients(model, loss, named)
-            for site in emulation.sites.values():
+            with step_kept(emulation):
+                reduced = _gradients(model, loss, named)
+            for site in sites:
                 site.how = How(Recipe())  # (as torch sums: sums by blocks need operands in a format)
-            emulation.position = position
-            exact = _gradients(model, loss, named)
+            with step_kept(emulation):
+                exact = _gradients(model, loss, named)
         finally:
-            self._is_quiet, emulation.position = False, position
-            for name, site in emulation.sites.items():
-                site.how = hows[name]
+            self._is_quiet = False
+            for site, how in zip(sites, hows, strict=True):
+                site.how = how
         for (name, _), g, h in zip(named, reduced, exact, strict=True):
             module, _, parameter = name.rpartition(".")
             self._rows.append({"step": emulation.step, "module": module, "operand": parameter, **_angle(g, h)})
@@ -143,7 +146,7 @@ class Watch:
             watching.pop(number, None)
         self._codes.clear()
 
-    def _follow(self, name: str, number: int) -> None:
+    def _follow(self, site: Site) -> None:
         def see(slot: int, operand: Operand, axis: int, x: Tensor, value: Tensor, key: Key) -> None:
             step, model = key.step, self._model()
             if model is None or self._is_quiet or not (model.training and self._is_step(step)):
@@ -151,11 +154,11 @@ class Watch:
             again = slot in _FORWARD and recomputing()
             if operand.is_mx and not again and x.numel():
                 is_parameter = slot in _PARAMETERS and not key.of_samples
-                what = _called(slot, key, emulation_of(model).seed_of(name))
-                self._see(name, step, what, is_parameter, operand, axis, x.detach(), value.detach())
+                what = _called(slot, key, site.seed)
+                self._see(site.name, step, what, is_parameter, operand, axis, x.detach(), value.detach())
 
-        watching[number] = see
-        self._numbers.append(number)
+        watching[site.number] = see
+        self._numbers.append(site.number)
 
     def _see(
         self, name: str, step: int, what: str, is_parameter: bool, operand: Operand, axis: int, x: Tensor, value: Tensor
@@ -195,10 +198,10 @@ def watch(model: nn.Module, every: int = 1, *, steps: Iterable[int] | None = Non
         raise errors.exclusive("every", "steps")
     chosen = None if steps is None else frozenset(errors.integer("steps", step, 0, 1 << 48) for step in steps)
     made = Watch(model, (lambda step: step % every == 0) if chosen is None else chosen.__contains__)
-    for name, site in emulation.sites.items():
+    for site in sites_of(emulation.modules).values():
         if site.number in watching:
             raise ValueError("Argument 'model' must not be watched already: call stop() on the other watch first.")
-        made._follow(name, site.number)
+        made._follow(site)
     return made
 
 

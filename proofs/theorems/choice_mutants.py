@@ -10,7 +10,7 @@ from mxnum.definition import float_scale, random
 from mxnum.engine.loops import four_over_six as choice
 from mxnum.engine.rounding import stochastic_over as fast
 from mxnum.formats import ELEMENTS, FLOATS, SCALES
-from proofs.module_mutants import stated
+from proofs.mutants.modules import stated
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems import four_over_six, stochastic_over
 

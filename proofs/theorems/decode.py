@@ -6,9 +6,10 @@ from functools import partial
 
 from mxnum.definition.convert import make_decode
 from mxnum.formats import ELEMENTS, FLOATS
-from proofs import inputs, spec, tables
-from proofs.solve import BOTH, prove
-from proofs.sym import run
+from proofs.machines import inputs
+from proofs.machines.solve import BOTH, prove
+from proofs.machines.sym import run
+from proofs.specs import conversions, tables
 from proofs.theorem import Outcome, Theorem
 
 DECODE = (
@@ -24,8 +25,8 @@ def check(element: str, target: str) -> Outcome:
     kernel = make_decode(ELEMENTS[element], FLOATS[target])
     result, _ = run(kernel, inputs.word(code, width), inputs.natural(scale, width))
     pattern, clean = inputs.code_of(result, float_type.bits)
-    definitions: spec.Definitions = []
-    correct = spec.decodes(source, float_type, code, scale, pattern, definitions)
+    definitions: conversions.Definitions = []
+    correct = conversions.decodes(source, float_type, code, scale, pattern, definitions)
     return prove(definitions, clean & correct, engines=BOTH, show=(code, scale), example=((code, 0), (scale, 127)))
 
 

@@ -11,9 +11,10 @@ import z3
 from mxnum.definition.convert import make_encode
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
-from proofs import inputs, spec
-from proofs.solve import BOTH, prove
-from proofs.sym import run
+from proofs.machines import inputs
+from proofs.machines.solve import BOTH, prove
+from proofs.machines.sym import run
+from proofs.specs import conversions
 from proofs.theorem import Outcome, Theorem
 
 INNOCUOUS = (
@@ -42,7 +43,7 @@ WITNESSES = (
     ("int8", "rto", 0x13E18000, 39),
 )
 ONE = 127
-DETERMINISTIC = tuple(rounding for rounding in spec.ROUNDINGS if rounding != "sr")
+DETERMINISTIC = tuple(rounding for rounding in conversions.ROUNDINGS if rounding != "sr")
 
 
 def encoder(source: str, target: str, rounding: str, overflow: str = "saturate") -> Callable[..., Any]:
@@ -55,7 +56,7 @@ def innocuous(element: str, rounding: str) -> Outcome:
     wide_scale = inputs.natural(scale, 32)
     narrow, _ = run(encoder("float32", "bfloat16", "rto"), x, z3.BitVecVal(ONE, 32), unread)
     goals = []
-    for overflow in spec.OVERFLOWS:
+    for overflow in conversions.OVERFLOWS:
         once, _ = run(encoder("float32", element, rounding, overflow), x, wide_scale, unread)
         twice, _ = run(encoder("bfloat16", element, rounding, overflow), narrow, wide_scale, unread)
         goals.append(once == twice)
@@ -81,7 +82,7 @@ def theorems() -> list[Theorem]:
     for element, least in LEAST_SCALE.items():
         for rounding in DETERMINISTIC:
             kernels = [encoder("float32", "bfloat16", "rto")]
-            for overflow in spec.OVERFLOWS:
+            for overflow in conversions.OVERFLOWS:
                 kernels += [encoder(source, element, rounding, overflow) for source in ("float32", "bfloat16")]
             found.append(
                 Theorem(

@@ -14,9 +14,10 @@ import z3
 from mxnum import formats
 from mxnum.definition.convert import make_encode
 from mxnum.modes import Overflow, Rounding
-from proofs import inputs, spec, tables
-from proofs.solve import BOTH, prove
-from proofs.sym import run
+from proofs.machines import inputs
+from proofs.machines.solve import BOTH, prove
+from proofs.machines.sym import run
+from proofs.specs import conversions, tables
 from proofs.theorem import Outcome, Theorem, Tier
 
 ENCODE = (
@@ -36,7 +37,7 @@ def kernels(source: str, target: str, rounding: str) -> list[Callable[..., Any]]
     """The encoders of both overflow modes."""
     return [
         make_encode(FORMATS[source], FORMATS[target], Rounding(rounding), Overflow(overflow))
-        for overflow in spec.OVERFLOWS
+        for overflow in conversions.OVERFLOWS
     ]
 
 
@@ -45,9 +46,9 @@ def check(source: str, target: str, rounding: str, engines: tuple[str, ...]) -> 
     source_type = tables.FLOATS[source]
     x, scale, random = inputs.pattern("x", source_type.bits), inputs.scale(), inputs.random()
     target_type = tables.ELEMENTS[target] if target in tables.ELEMENTS else tables.FLOATS[target]
-    conversion = spec.Conversion(source_type, target_type, rounding, x, scale, random)
+    conversion = conversions.Conversion(source_type, target_type, rounding, x, scale, random)
     goals: dict[int, z3.BoolRef] = {}  # (without special codes both overflow modes ask the same)
-    for overflow, kernel in zip(spec.OVERFLOWS, kernels(source, target, rounding), strict=True):
+    for overflow, kernel in zip(conversions.OVERFLOWS, kernels(source, target, rounding), strict=True):
         result, _ = run(kernel, inputs.word(x, width), inputs.natural(scale, width), inputs.natural(random, width))
         code, clean = inputs.code_of(result, target_type.bits)
         goals |= {goal.get_id(): goal for goal in (clean, conversion.gives(overflow, code))}
@@ -86,7 +87,7 @@ def theorems() -> list[Theorem]:
         for target in (*tables.ELEMENTS, *tables.FLOATS):
             if target == source:
                 continue
-            for rounding in spec.ROUNDINGS:
+            for rounding in conversions.ROUNDINGS:
                 if not in_fast_tier(source, target, rounding):
                     found.append(theorem(source, target, rounding, BOTH, "encode", "full"))
                 elif source == "float32" and target in tables.ELEMENTS and rounding == "rne":

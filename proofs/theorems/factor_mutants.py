@@ -10,7 +10,7 @@ from mxnum.definition import float_scale, pack
 from mxnum.engine.rounding import by_factors
 from mxnum.formats import ELEMENTS, FLOATS, SCALES
 from mxnum.modes import FloatScaleRule, Overflow, Rounding
-from proofs.module_mutants import given_as, stated
+from proofs.mutants.modules import given_as, stated
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems import (
     factor_arithmetic,

@@ -20,10 +20,10 @@ from mxnum.definition.unpack import FINITE
 from mxnum.engine.rounding import by_factors
 from mxnum.engine.rounding import paths as fast_paths
 from mxnum.modes import Overflow, Rounding
-from proofs.checks import ON_DICTIONARIES, outcome_of, patched
-from proofs.float_scales import FACTOR, FLOAT32, SCALES, over_factors, unpacking
-from proofs.ratios import EXPONENTS, Place, Ratios, Size, covers
-from proofs.solve import together
+from proofs.machines.checks import ON_DICTIONARIES, outcome_of, patched
+from proofs.machines.ratios import EXPONENTS, Place, Ratios, Size, covers
+from proofs.machines.solve import together
+from proofs.specs.float_scales import FACTOR, FLOAT32, SCALES, over_factors, unpacking
 from proofs.theorem import Outcome, Theorem
 
 PLACES = (

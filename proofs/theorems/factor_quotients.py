@@ -21,8 +21,11 @@ from mxnum.engine.machine import lanes
 from mxnum.engine.rounding import as_float32, by_factors, float_additions
 from mxnum.engine.rounding import paths as fast_paths
 from mxnum.modes import Overflow, Rounding
-from proofs.checks import outcome_of, patched
-from proofs.float_scales import (
+from proofs.machines.checks import outcome_of, patched
+from proofs.machines.ratios import EXPONENTS, covers
+from proofs.machines.solve import prove
+from proofs.machines.sym import Sym, run
+from proofs.specs.float_scales import (
     FACTOR,
     FLOAT32,
     SCALES,
@@ -34,9 +37,6 @@ from proofs.float_scales import (
     packing,
     unpacking,
 )
-from proofs.ratios import EXPONENTS, covers
-from proofs.solve import prove
-from proofs.sym import Sym, run
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems.narrowing import low_word
 

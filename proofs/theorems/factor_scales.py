@@ -18,8 +18,11 @@ from mxnum.definition import float_scale
 from mxnum.engine.rounding import by_factors
 from mxnum.engine.rounding import paths as fast_paths
 from mxnum.modes import FloatScaleRule
-from proofs.checks import outcome_of, patched
-from proofs.float_scales import (
+from proofs.machines.checks import outcome_of, patched
+from proofs.machines.ratios import EXPONENTS
+from proofs.machines.solve import prove, together
+from proofs.machines.sym import Sym, run
+from proofs.specs.float_scales import (
     FLOAT32,
     MOST_DIGITS,
     SCALES,
@@ -31,9 +34,6 @@ from proofs.float_scales import (
     packing,
     unpacking,
 )
-from proofs.ratios import EXPONENTS
-from proofs.solve import prove, together
-from proofs.sym import Sym, run
 from proofs.theorem import Outcome, Theorem
 
 FOUND = "The scale made of a float64 quotient is what the definition packs of its digits, for every quotient."

@@ -21,12 +21,13 @@ from mxnum.definition import float_scale
 from mxnum.definition.pack import SR_BITS, make_pack
 from mxnum.definition.unpack import FINITE, ZERO_EXPONENT
 from mxnum.modes import FloatScaleRule, Overflow, Rounding
-from proofs import inputs, spec, tables
-from proofs.checks import patched
-from proofs.float_scales import FLOAT32, SCALES
-from proofs.long_division import divide
-from proofs.solve import prove, together
-from proofs.sym import run
+from proofs.machines import inputs
+from proofs.machines.checks import patched
+from proofs.machines.long_division import divide
+from proofs.machines.solve import prove, together
+from proofs.machines.sym import run
+from proofs.specs import conversions, tables
+from proofs.specs.float_scales import FLOAT32, SCALES
 from proofs.theorem import Outcome, Theorem
 
 PACKED = (
@@ -61,8 +62,8 @@ def _packed(number: Any, rounding: Rounding, overflow: Overflow, digits: int, pa
     padded = z3.Concat(fraction, z3.BitVecVal(0, behind)) if behind else fraction
     one = z3.fpBVToFP(z3.Concat(sign, z3.BitVecVal((1 << 11) - 1, 12), padded), sort)
     zero = z3.fpBVToFP(z3.Concat(sign, z3.BitVecVal(0, 11 + sort.sbits())), sort)
-    base = spec.Exact(z3.If(is_zero, zero, one), definitions)
-    wanted = spec.Rounding(base.times(z3.Extract(11, 0, exponent)), sign == 1, target, str(rounding), random,
+    base = conversions.Exact(z3.If(is_zero, zero, one), definitions)
+    wanted = conversions.Rounding(base.times(z3.Extract(11, 0, exponent)), sign == 1, target, str(rounding), random,
                            definitions)  # fmt: skip
     significand = z3.If(is_zero, z3.BitVecVal(0, 64), z3.ZeroExt(63 - width, z3.Concat(z3.BitVecVal(1, 1), fraction)))
     of_zero = z3.If(is_zero, z3.BitVecVal(ZERO_EXPONENT, 64), exponent)

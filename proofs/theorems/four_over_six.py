@@ -20,11 +20,11 @@ from mxnum.definition import float_scale, word
 from mxnum.engine.loops import four_over_six
 from mxnum.engine.machine import lanes, vectors
 from mxnum.modes import FloatScaleRule
-from proofs import tables
-from proofs.checks import outcome_of, patched
-from proofs.float_scales import MOST_DIGITS, SCALES, is_leading, over_tensor_scales, pack_nothing, unpacking
-from proofs.ratios import EXPONENTS, Ratios, covers
-from proofs.solve import follows, prove
+from proofs.machines.checks import outcome_of, patched
+from proofs.machines.ratios import EXPONENTS, Ratios, covers
+from proofs.machines.solve import follows, prove
+from proofs.specs import tables
+from proofs.specs.float_scales import MOST_DIGITS, SCALES, is_leading, over_tensor_scales, pack_nothing, unpacking
 from proofs.theorem import Outcome, Theorem
 
 AIM = (

@@ -1,7 +1,7 @@
 """Rounding stated without a rounding operator: which reals a code stands for, from the literal tables alone.
 
-Independent of `proofs.spec.rounded`: only comparisons of the exact x / 2**scale with table values and with the exact
-midpoints between them.
+Independent of `proofs.specs.conversions.rounded`: only comparisons of the exact x / 2**scale with table values and
+with the exact midpoints between them.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import z3
 from mxnum.definition.convert import make_encode
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
-from proofs import inputs, spec, tables
-from proofs.solve import prove
-from proofs.sym import run
-from proofs.tables import Element
+from proofs.machines import inputs
+from proofs.machines.solve import prove
+from proofs.machines.sym import run
+from proofs.specs import conversions, tables
+from proofs.specs.tables import Element
 from proofs.theorem import Outcome, Theorem
 
 STATEMENTS = {
@@ -44,7 +45,7 @@ def bound(code: z3.BitVecRef, sort: z3.FPSortRef, bounds: list[Fraction | None])
         value = bounds[index]
         return infinity if value is None else z3.FPVal(float(value), sort)
 
-    return spec.table(code, entry, len(bounds), z3.fpNaN(sort))
+    return conversions.table(code, entry, len(bounds), z3.fpNaN(sort))
 
 
 def stands_for(code: z3.BitVecRef, size: z3.FPRef, negative: z3.BoolRef, element: Element, rounding: str) -> z3.BoolRef:
@@ -91,11 +92,11 @@ def check(source: str, element: str, rounding: str) -> Outcome:
     unread = z3.BitVecVal(0, width)
     result, _ = run(kernel, inputs.word(x, width), inputs.natural(scale, width), unread)
     code, _ = inputs.code_of(result, target.bits)
-    code_negative, magnitude = spec.sign_and_magnitude(code, target)
-    definitions: spec.Definitions = []
-    value = spec.widen(x, float_type, spec.wide_sort(float_type, target))
-    number = spec.unscaled(value, scale, definitions)
-    negative = spec.sign_bit(x)
+    code_negative, magnitude = conversions.sign_and_magnitude(code, target)
+    definitions: conversions.Definitions = []
+    value = conversions.widen(x, float_type, conversions.wide_sort(float_type, target))
+    number = conversions.unscaled(value, scale, definitions)
+    negative = conversions.sign_bit(x)
     same_sign = code_negative == negative
     if target.twos_complement:
         same_sign = z3.Or(magnitude == 0, same_sign)

@@ -17,9 +17,10 @@ import z3
 from mxnum.definition import offset as kernels
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import ScaleRule
-from proofs import inputs, spec, spec_scale, tables
-from proofs.solve import prove
-from proofs.sym import run
+from proofs.machines import inputs
+from proofs.machines.solve import prove
+from proofs.machines.sym import run
+from proofs.specs import conversions, scales, tables
 from proofs.theorem import Outcome, Theorem, Tier
 
 FLOAT16 = tables.FLOATS["float16"]
@@ -52,15 +53,15 @@ def word_of(float_type: tables.Float) -> int:
     return 64 if float_type.bits == 64 else 32
 
 
-def rounded_to_odd(a: z3.FPRef, b: z3.FPRef, definitions: spec.Definitions) -> z3.FPRef:
+def rounded_to_odd(a: z3.FPRef, b: z3.FPRef, definitions: conversions.Definitions) -> z3.FPRef:
     """a + b rounded to odd in their sort; zero as IEEE 754 signs it."""
     down, up = z3.fpAdd(z3.RTN(), a, b), z3.fpAdd(z3.RTP(), a, b)
-    odd = z3.Extract(0, 0, spec.Exact(down, definitions).bits) == 1
+    odd = z3.Extract(0, 0, conversions.Exact(down, definitions).bits) == 1
     return z3.If(z3.fpEQ(down, up), z3.fpAdd(z3.RNE(), a, b), z3.If(odd, down, up))
 
 
 def is_finite(x: z3.BitVecRef, float_type: tables.Float) -> z3.BoolRef:
-    sort = spec.sort_of(float_type)
+    sort = conversions.sort_of(float_type)
     value = z3.fpBVToFP(x, sort)
     return z3.Not(z3.Or(z3.fpIsNaN(value), z3.fpIsInf(value)))
 
@@ -70,17 +71,17 @@ def midpoint(source: str) -> Outcome:
     width = word_of(float_type)
     ends = inputs.pattern("largest", float_type.bits), inputs.pattern("smallest", float_type.bits)
     result, _ = run(kernels.make_midpoint(FLOATS[source]), *(inputs.word(end, width) for end in ends))
-    definitions: spec.Definitions = []
-    a, b = (spec.widen(end, float_type, spec.wide_sort(float_type, extra=2)) for end in ends)
-    total = spec.Exact(rounded_to_odd(a, b, definitions), definitions)
+    definitions: conversions.Definitions = []
+    a, b = (conversions.widen(end, float_type, conversions.wide_sort(float_type, extra=2)) for end in ends)
+    total = conversions.Exact(rounded_to_odd(a, b, definitions), definitions)
     half = total.times(z3.BitVecVal(-1, total.exponent_bits)).value
-    expected = z3.fpToFP(z3.RNE(), half, spec.sort_of(FLOAT16))
-    largest = z3.fpBVToFP(z3.BitVecVal(FLOAT16.last, 16), spec.sort_of(FLOAT16))
+    expected = z3.fpToFP(z3.RNE(), half, conversions.sort_of(FLOAT16))
+    largest = z3.fpBVToFP(z3.BitVecVal(FLOAT16.last, 16), conversions.sort_of(FLOAT16))
     saturated = z3.If(z3.fpIsNegative(expected), z3.fpNeg(largest), largest)
     expected = z3.If(z3.fpIsInf(expected), saturated, expected)
     pattern, clean = inputs.code_of(result, 16)
     premises = [is_finite(end, float_type) for end in ends]
-    goal = z3.And(clean, z3.fpBVToFP(pattern, spec.sort_of(FLOAT16)) == expected)
+    goal = z3.And(clean, z3.fpBVToFP(pattern, conversions.sort_of(FLOAT16)) == expected)
     example = [(end, 0) for end in ends]
     return prove([*premises, *definitions], goal, engines=ENGINES, show=ends, example=example, timeout=TIMEOUT)
 
@@ -92,10 +93,10 @@ def difference(source: str) -> Outcome:
     x, offset = inputs.pattern("x", float_type.bits), inputs.pattern("offset", 16)
     kernel = kernels.make_difference(FLOATS[source])
     result, _ = run(kernel, inputs.word(x, width), inputs.word(offset, width))
-    sort = spec.sort_of(result_type)
-    minuend, subtrahend = spec.widen(x, float_type, sort), spec.widen(offset, FLOAT16, sort)
+    sort = conversions.sort_of(result_type)
+    minuend, subtrahend = conversions.widen(x, float_type, sort), conversions.widen(offset, FLOAT16, sort)
     expected, value = z3.fpSub(z3.RNE(), minuend, subtrahend), z3.fpBVToFP(result, sort)
-    sign_kept = z3.Implies(z3.fpIsNaN(minuend), spec.sign_bit(result) == spec.sign_bit(x))
+    sign_kept = z3.Implies(z3.fpIsNaN(minuend), conversions.sign_bit(result) == conversions.sign_bit(x))
     goal = z3.If(z3.fpIsNaN(expected), z3.And(z3.fpIsNaN(value), sign_kept), value == expected)
     example = ((x, 0), (offset, 0))
     return prove([], goal, engines=ENGINES, show=(x, offset), example=example, timeout=TIMEOUT)
@@ -112,15 +113,15 @@ def half_range(source: str) -> Outcome:
     width = word_of(float_type)
     ends = inputs.pattern("largest", float_type.bits), inputs.pattern("smallest", float_type.bits)
     words = [inputs.word(end, width) for end in ends]
-    definitions: spec.Definitions = []
-    a, b = (spec.widen(end, float_type, spec.wide_sort(float_type, extra=2)) for end in ends)
-    total = spec.Exact(rounded_to_odd(a, z3.fpNeg(b), definitions), definitions)
+    definitions: conversions.Definitions = []
+    a, b = (conversions.widen(end, float_type, conversions.wide_sort(float_type, extra=2)) for end in ends)
+    total = conversions.Exact(rounded_to_odd(a, z3.fpNeg(b), definitions), definitions)
     amax = total.times(z3.BitVecVal(-1, total.exponent_bits))
     goals = []
     for element in tables.ELEMENTS.values():
-        for rule in spec_scale.RULES:
+        for rule in scales.RULES:
             kernel = kernels.make_half_range_scale(FLOATS[source], ELEMENTS[element.name], ScaleRule(rule))
-            goals.append(run(kernel, *words)[0] == spec_scale.shared_code(amax, element, rule, width))
+            goals.append(run(kernel, *words)[0] == scales.shared_code(amax, element, rule, width))
     premises = [is_finite(end, float_type) for end in ends]
     example = [(end, 0) for end in ends]
     return prove(
@@ -134,23 +135,25 @@ def decode(element: str, target: str) -> Outcome:
     code, scale, offset = inputs.pattern("code", source.bits), inputs.scale(), inputs.pattern("offset", 16)
     kernel = kernels.make_decode_offset(ELEMENTS[element], FLOATS[target])
     result, _ = run(kernel, inputs.word(code, width), inputs.natural(scale, width), inputs.word(offset, width))
-    definitions: spec.Definitions = []
-    sort = spec.wide_sort(float_type, extra=2)
-    negative, magnitude = spec.sign_and_magnitude(code, source)
-    value = spec.element_value(code, source, sort, every_code=True)
-    product = z3.If(z3.fpIsNaN(value), value, spec.scaled(value, scale, definitions).value)
+    definitions: conversions.Definitions = []
+    sort = conversions.wide_sort(float_type, extra=2)
+    negative, magnitude = conversions.sign_and_magnitude(code, source)
+    value = conversions.element_value(code, source, sort, every_code=True)
+    product = z3.If(z3.fpIsNaN(value), value, conversions.scaled(value, scale, definitions).value)
     if source.infinity is not None:
         infinity = z3.If(negative, z3.fpMinusInfinity(sort), z3.fpPlusInfinity(sort))
         product = z3.If(magnitude == source.infinity, infinity, product)
-    total = rounded_to_odd(product, spec.widen(offset, FLOAT16, sort), definitions)
+    total = rounded_to_odd(product, conversions.widen(offset, FLOAT16, sort), definitions)
     expected = z3.If(
         scale == tables.SCALE_NAN,
-        z3.fpNaN(spec.sort_of(float_type)),
-        z3.fpToFP(z3.RNE(), total, spec.sort_of(float_type)),
+        z3.fpNaN(conversions.sort_of(float_type)),
+        z3.fpToFP(z3.RNE(), total, conversions.sort_of(float_type)),
     )
     pattern, clean = inputs.code_of(result, float_type.bits)
     correct = z3.If(
-        z3.fpIsNaN(expected), pattern == float_type.nan, z3.fpBVToFP(pattern, spec.sort_of(float_type)) == expected
+        z3.fpIsNaN(expected),
+        pattern == float_type.nan,
+        z3.fpBVToFP(pattern, conversions.sort_of(float_type)) == expected,
     )
     show = code, scale, offset
     example = ((code, 0), (scale, 127), (offset, 0))
@@ -159,7 +162,7 @@ def decode(element: str, target: str) -> Outcome:
 
 def order(source: str) -> Outcome:
     float_type = tables.FLOATS[source]
-    sort, width = spec.sort_of(float_type), word_of(float_type)
+    sort, width = conversions.sort_of(float_type), word_of(float_type)
     to_ordered, from_ordered = kernels.make_to_ordered(FLOATS[source]), kernels.make_from_ordered(FLOATS[source])
     x, y = inputs.pattern("x", float_type.bits), inputs.pattern("y", float_type.bits)
     a, b = (run(to_ordered, z3.SignExt(width - v.size(), v) if v.size() < width else v)[0] for v in (x, y))

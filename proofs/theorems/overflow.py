@@ -11,9 +11,10 @@ import z3
 from mxnum.definition.convert import make_encode
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
-from proofs import inputs, spec, tables
-from proofs.solve import BOTH, prove, together
-from proofs.sym import run
+from proofs.machines import inputs
+from proofs.machines.solve import BOTH, prove, together
+from proofs.machines.sym import run
+from proofs.specs import conversions, tables
 from proofs.theorem import Outcome, Theorem, Tier
 
 SATURATES = (
@@ -54,16 +55,16 @@ class Given:
         self.source, self.element = tables.FLOATS[source], tables.ELEMENTS[element]
         self.width = inputs.conversion_word(FLOATS[source], ELEMENTS[element])
         self.x, self.scale, self.random = inputs.pattern("x", self.source.bits), inputs.scale(), inputs.random()
-        self.negative = spec.sign_bit(self.x)
+        self.negative = conversions.sign_bit(self.x)
         magnitude = self.x & ((1 << (self.source.bits - 1)) - 1)
         self.infinite = magnitude == self.source.infinity
-        self.definitions: spec.Definitions = []
+        self.definitions: conversions.Definitions = []
         self.premises = [z3.ULE(magnitude, self.source.infinity), self.scale != tables.SCALE_NAN]
 
     def number(self) -> z3.FPRef:
         """x / 2**scale for finite x."""
-        wide = spec.widen(self.x, self.source, spec.wide_sort(self.source, self.element))
-        return spec.unscaled(wide, self.scale, self.definitions).value
+        wide = conversions.widen(self.x, self.source, conversions.wide_sort(self.source, self.element))
+        return conversions.unscaled(wide, self.scale, self.definitions).value
 
     def code(self, rounding: str, overflow: str) -> z3.BitVecRef:
         kernel = encoder(self.source.name, self.element.name, rounding, overflow)
@@ -72,7 +73,7 @@ class Given:
         return inputs.code_of(result, self.element.bits)[0]
 
     def magnitude(self, rounding: str, overflow: str) -> z3.BitVecRef:
-        return spec.sign_and_magnitude(self.code(rounding, overflow), self.element)[1]
+        return conversions.sign_and_magnitude(self.code(rounding, overflow), self.element)[1]
 
     def prove(self, goal: z3.BoolRef, engines: tuple[str, ...] = BOTH) -> Outcome:
         show, example = (self.x, self.scale, self.random), ((self.x, 0), (self.scale, 127))
@@ -82,7 +83,7 @@ class Given:
 def saturates(source: str, element: str) -> Outcome:
     given = Given(source, element)
     goals = []
-    for rounding in spec.ROUNDINGS:
+    for rounding in conversions.ROUNDINGS:
         magnitude = given.magnitude(rounding, "saturate")
         goals += [z3.ULE(magnitude, given.element.last), z3.Implies(given.infinite, magnitude == given.element.last)]
     return given.prove(z3.And(*goals))
@@ -92,7 +93,7 @@ def is_smtlib_conversion(source: str, rounding: str) -> Outcome:
     given = Given(source, "e5m2")
     sort = z3.FPSort(5, 3)
     infinity = z3.If(given.negative, z3.fpMinusInfinity(sort), z3.fpPlusInfinity(sort))
-    converted = z3.If(given.infinite, infinity, z3.fpToFP(spec.MODES[rounding], given.number(), sort))
+    converted = z3.If(given.infinite, infinity, z3.fpToFP(conversions.MODES[rounding], given.number(), sort))
     return given.prove(z3.fpBVToFP(given.code(rounding, "ieee"), sort) == converted)
 
 
@@ -137,15 +138,15 @@ def theorems() -> list[Theorem]:
 
     for source in tables.FLOATS:
         tier: Tier = "fast" if source in ("float32", "float64") else "full"
-        made = [encoder(source, element, r, "saturate") for element in tables.ELEMENTS for r in spec.ROUNDINGS]
+        made = [encoder(source, element, r, "saturate") for element in tables.ELEMENTS for r in conversions.ROUNDINGS]
         cases = [(element, partial(saturates, source, element)) for element in tables.ELEMENTS]
         state(f"saturates/{source}", SATURATES, partial(together, cases), made, tier)
         tier = "fast" if source == "float32" else "full"
-        made = [encoder(source, "e5m2", rounding, "ieee") for rounding in spec.MODES]
-        cases = [(rounding, partial(is_smtlib_conversion, source, rounding)) for rounding in spec.MODES]
+        made = [encoder(source, "e5m2", rounding, "ieee") for rounding in conversions.MODES]
+        cases = [(rounding, partial(is_smtlib_conversion, source, rounding)) for rounding in conversions.MODES]
         state(f"smtlib/{source}/e5m2", SMTLIB, partial(together, cases), made, tier)
         for element in LARGEST:
-            made = [encoder(source, element, rounding, "ieee") for rounding in spec.ROUNDINGS]
-            cases = [(rounding, partial(boundary, source, element, rounding)) for rounding in spec.ROUNDINGS]
+            made = [encoder(source, element, rounding, "ieee") for rounding in conversions.ROUNDINGS]
+            cases = [(rounding, partial(boundary, source, element, rounding)) for rounding in conversions.ROUNDINGS]
             state(f"boundary/{source}/{element}", BOUNDARY, partial(together, cases), made, tier)
     return found

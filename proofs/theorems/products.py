@@ -16,7 +16,7 @@ import numpy as np
 
 from mxnum.engine.products import exactness, panels
 from mxnum.formats import ELEMENTS
-from proofs import tables
+from proofs.specs import tables
 from proofs.theorem import Outcome, Theorem, Verdict
 
 STATEMENT = (

@@ -1,6 +1,6 @@
 """Int-safety: what makes a theorem about words a theorem about Python ints, int32, int64 and the GPU alike.
 
-`proofs.sym` records an obligation for every addition, subtraction, left shift and shift amount; here they are
+`proofs.machines.sym` records an obligation for every addition, subtraction, left shift and shift amount; here they are
 discharged together, for every kernel of the eight elements under E8M0 scales, in the word that its compiled form uses.
 """
 
@@ -19,9 +19,10 @@ from mxnum.definition.scale import make_shared_scale
 from mxnum.definition.word import word_bits
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding, ScaleRule
-from proofs import inputs, tables
-from proofs.solve import prove
-from proofs.sym import run
+from proofs.machines import inputs
+from proofs.machines.solve import prove
+from proofs.machines.sym import run
+from proofs.specs import tables
 from proofs.theorem import Outcome, Theorem, Tier
 
 SAFE = (

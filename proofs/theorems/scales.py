@@ -13,9 +13,10 @@ import z3
 from mxnum.definition.scale import make_shared_scale
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import ScaleRule
-from proofs import inputs, spec, spec_scale, tables
-from proofs.solve import BOTH, prove, together
-from proofs.sym import run
+from proofs.machines import inputs
+from proofs.machines.solve import BOTH, prove, together
+from proofs.machines.sym import run
+from proofs.specs import conversions, scales, tables
 from proofs.theorem import Outcome, Theorem
 
 DEFINITION = (
@@ -44,11 +45,11 @@ class Block:
     def __init__(self, source: str, element: str) -> None:
         self.source, self.element = tables.FLOATS[source], tables.ELEMENTS[element]
         self.amax = inputs.pattern("amax", self.source.bits)
-        self.definitions: spec.Definitions = []
-        value = spec.widen(self.amax, self.source, spec.wide_sort(self.source))
-        self.exact = spec.Exact(value, self.definitions)
+        self.definitions: conversions.Definitions = []
+        value = conversions.widen(self.amax, self.source, conversions.wide_sort(self.source))
+        self.exact = conversions.Exact(value, self.definitions)
         self.zero = z3.fpIsZero(value)
-        self.finite = [z3.Not(spec.sign_bit(self.amax)), z3.ULE(self.amax, self.source.last)]
+        self.finite = [z3.Not(conversions.sign_bit(self.amax)), z3.ULE(self.amax, self.source.last)]
 
     def code(self, rule: str) -> z3.BitVecRef:
         kernel = make_shared_scale(FLOATS[self.source.name], ELEMENTS[self.element.name], ScaleRule(rule))
@@ -76,22 +77,22 @@ class Block:
 def definition(source: str, element: str, rule: str) -> Outcome:
     block = Block(source, element)
     code = block.code(rule)
-    return block.prove(code == spec_scale.shared_code(block.exact, block.element, rule, code.size()))
+    return block.prove(code == scales.shared_code(block.exact, block.element, rule, code.size()))
 
 
 def clamp(source: str, element: str, rule: str) -> Outcome:
     block = Block(source, element)
-    code, exponent = block.code(rule), spec_scale.unclamped(block.exact, block.element, rule)
-    beyond = spec_scale.exceeds_largest_significand(block.exact, block.element)
-    within = z3.And(exponent >= 0, exponent <= spec_scale.LAST, z3.Not(block.zero))
-    expected = z3.And(beyond, z3.Not(spec_scale.bumps(block.exact, block.element, rule)))
+    code, exponent = block.code(rule), scales.unclamped(block.exact, block.element, rule)
+    beyond = scales.exceeds_largest_significand(block.exact, block.element)
+    within = z3.And(exponent >= 0, exponent <= scales.LAST, z3.Not(block.zero))
+    expected = z3.And(beyond, z3.Not(scales.bumps(block.exact, block.element, rule)))
     return block.prove(z3.Implies(within, block.exceeds(code) == expected))
 
 
 def never_exceeds(source: str, element: str, rule: str) -> Outcome:
     block = Block(source, element)
-    code, exponent = block.code(rule), spec_scale.unclamped(block.exact, block.element, rule)
-    return block.prove(z3.Implies(exponent <= spec_scale.LAST, z3.Not(block.exceeds(code))))
+    code, exponent = block.code(rule), scales.unclamped(block.exact, block.element, rule)
+    return block.prove(z3.Implies(exponent <= scales.LAST, z3.Not(block.exceeds(code))))
 
 
 def minimal(source: str, element: str, rule: str) -> Outcome:
@@ -109,7 +110,7 @@ def even_rounds_then_floors(source: str, element: str, rule: str) -> Outcome:
     two = z3.FPVal(float(2 << mantissa), block.exact.sort)
     carried = z3.If(z3.fpEQ(rounded, two), z3.BitVecVal(1, exponent.size()), z3.BitVecVal(0, exponent.size()))
     result = exponent + carried - block.element.emax + tables.SCALE_BIAS
-    expected = spec_scale.clamped(result)
+    expected = scales.clamped(result)
     return block.prove(z3.Or(block.zero, code == z3.ZeroExt(code.size() - expected.size(), expected)))
 
 
@@ -132,7 +133,7 @@ def theorems() -> list[Theorem]:
                     )
                 )
 
-    state("definition", DEFINITION, definition, spec_scale.RULES)
+    state("definition", DEFINITION, definition, scales.RULES)
     state("clamp-iff", CLAMP, clamp, ("floor", "even"))
     state("never-exceeds", NEVER_EXCEEDS, never_exceeds, ("ceil", "rceil"))
     state("minimal", MINIMAL, minimal, ("rceil",))

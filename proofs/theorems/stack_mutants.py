@@ -9,7 +9,7 @@ from typing import Any
 from mxnum.definition import stack_arithmetic
 from mxnum.engine.rounding import by_stack
 from mxnum.formats import FLOATS
-from proofs.module_mutants import given_as, stated
+from proofs.mutants.modules import given_as, stated
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems import stacks
 

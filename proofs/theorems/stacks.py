@@ -1,7 +1,7 @@
 """NVFP4 as stacks compute it: what is compiled are the float32 operations of the stacks' sources, in their order.
 
 Both sides are IEEE operations of the solver: what `mxnum` runs, on symbolic words and numbers
-(`proofs.symbolic_floats`), and what the sources say (`proofs.stack_statements`).
+(`proofs.machines.symbolic_floats`), and what the sources say (`proofs.specs.stack_statements`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from mxnum.definition import stack_arithmetic
 from mxnum.engine.machine import lanes
 from mxnum.engine.rounding import by_factors, by_stack
 from mxnum.formats import FLOATS
-from proofs import spec, tables
-from proofs.checks import ON_DICTIONARIES, outcome_of, patched
-from proofs.solve import prove
-from proofs.stack_statements import STATEMENTS, e2m1
-from proofs.symbolic_floats import DTYPES, SORTS, Machine, Number, Word, bits_of, number_of, value_of
+from proofs.machines.checks import ON_DICTIONARIES, outcome_of, patched
+from proofs.machines.solve import prove
+from proofs.machines.symbolic_floats import DTYPES, SORTS, Machine, Number, Word, bits_of, number_of, value_of
+from proofs.specs import conversions, tables
+from proofs.specs.stack_statements import STATEMENTS, e2m1
 from proofs.theorem import Outcome, Theorem
 
 TENSOR = "What is kept for a tensor is, in the type of the tensor or in float32, what the stack's source computes."
@@ -128,7 +128,7 @@ def _e4m3(number: z3.FPRef) -> tuple[list[z3.BoolRef], z3.BitVecRef, z3.BoolRef]
     """(definitions, code, that it is the one of a number that is not negative)."""
     y, code = z3.BitVec("found", 32), z3.BitVec("code", 8)
     one, random = z3.BitVecVal(tables.SCALE_BIAS, 8), z3.BitVecVal(0, tables.RANDOM_BITS)
-    conversion = spec.Conversion(tables.FLOATS["float32"], tables.E4M3, "rne", y, one, random)
+    conversion = conversions.Conversion(tables.FLOATS["float32"], tables.E4M3, "rne", y, one, random)
     definitions = [*conversion.definitions, z3.fpBVToFP(y, z3.Float32()) == number]
     return definitions, code, conversion.gives("saturate", code)
 

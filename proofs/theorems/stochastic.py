@@ -15,10 +15,11 @@ from mxnum.definition.convert import make_encode
 from mxnum.definition.random import make_align_random
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
-from proofs import inputs, spec, tables
-from proofs.solve import BOTH, prove, together
-from proofs.sym import run
-from proofs.tables import RANDOM_BITS, Element, Float
+from proofs.machines import inputs
+from proofs.machines.solve import BOTH, prove, together
+from proofs.machines.sym import run
+from proofs.specs import conversions, tables
+from proofs.specs.tables import RANDOM_BITS, Element, Float
 from proofs.theorem import Outcome, Theorem
 
 THRESHOLD = (
@@ -65,8 +66,8 @@ class Gap:
             return z3.BitVecVal(element.magnitudes[index] << RANDOM_BITS, WIDE)
 
         nothing = z3.BitVecVal(0, WIDE)
-        self.low = spec.table(self.below, counted, element.last, nothing)
-        self.high = spec.table(self.below, lambda index: counted(index + 1), element.last, nothing)
+        self.low = conversions.table(self.below, counted, element.last, nothing)
+        self.high = conversions.table(self.below, lambda index: counted(index + 1), element.last, nothing)
         self.premises = [
             z3.ULT(self.below, element.last),
             z3.ULE(self.low, amount),
@@ -81,7 +82,7 @@ def threshold(source: str, element: str, engines: tuple[str, ...]) -> Outcome:
     kernel = make_encode(FLOATS[source], ELEMENTS[element], Rounding.SR, Overflow.SATURATE)
     result, _ = run(kernel, inputs.word(x, width), inputs.natural(scale, width), inputs.natural(random, width))
     code, _ = inputs.code_of(result, target.bits)
-    _, magnitude = spec.sign_and_magnitude(code, target)
+    _, magnitude = conversions.sign_and_magnitude(code, target)
     amount, in_reach = fixed_point(x, scale, float_type, target)
     gap = Gap(amount, target)
     # delta30 = floor(delta * 2**30) means delta30 * gap <= (amount - low) * 2**30 < (delta30 + 1) * gap; here both
@@ -112,7 +113,7 @@ def monotone(source: str, element: str) -> Outcome:
         kernel = make_encode(FLOATS[source], ELEMENTS[element], Rounding.SR, overflow)
         words = inputs.word(x, width), inputs.natural(scale, width)
         results = (run(kernel, *words, inputs.natural(integer, width))[0] for integer in (random, larger))
-        less, more = (spec.sign_and_magnitude(inputs.code_of(r, target.bits)[0], target)[1] for r in results)
+        less, more = (conversions.sign_and_magnitude(inputs.code_of(r, target.bits)[0], target)[1] for r in results)
         goals.append(z3.ULE(less, more))
     example = ((x, 0), (scale, 127), (random, 0), (larger, 0))
     show = x, scale, random, larger

@@ -1,8 +1,8 @@
 """Stochastic rounding under scales that are floats: the definition against the exact fraction, the fast way against it.
 
 The definition divides to 31 digits more than an element has; that its long division is right is proved a digit at a
-time (`proofs.long_division`). The fast way compares |x| with a product of factor and random bits; that each of its
-steps is exact is proved on symbolic words, of 64 bits and of 32 that wrap around.
+time (`proofs.machines.long_division`). The fast way compares |x| with a product of factor and random bits; that each
+of its steps is exact is proved on symbolic words, of 64 bits and of 32 that wrap around.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from mxnum.engine.rounding import as_float32, by_factors, stochastic_over
 from mxnum.engine.rounding.paths import DRAWN
 from mxnum.formats import ELEMENTS, FLOATS, ElementFormat
 from mxnum.modes import Overflow, Rounding
-from proofs import tables
-from proofs.checks import ON_DICTIONARIES, outcome_of, patched
-from proofs.float_scales import FACTOR, FLOAT32, SCALES, pack_nothing, packing, unpacking
-from proofs.long_division import divide
-from proofs.solve import follows, prove, together
-from proofs.sym import Sym, run
-from proofs.tables import RANDOM_BITS
+from proofs.machines.checks import ON_DICTIONARIES, outcome_of, patched
+from proofs.machines.long_division import divide
+from proofs.machines.solve import follows, prove, together
+from proofs.machines.sym import Sym, run
+from proofs.machines.words import Factor, Lane, select
+from proofs.specs import tables
+from proofs.specs.float_scales import FACTOR, FLOAT32, SCALES, pack_nothing, packing, unpacking
+from proofs.specs.tables import RANDOM_BITS
 from proofs.theorem import Outcome, Theorem
 from proofs.theorems.factor_values import on_products, product_of
 from proofs.theorems.stochastic import WIDE, Gap
-from proofs.words import Factor, Lane, select
 
 DIGITS = (
     "Before it is rounded stochastically, the definition has the leading digits of x over the factor, 31 more than the "

@@ -11,10 +11,11 @@ import z3
 from mxnum.definition.convert import make_decode, make_encode
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
-from proofs import inputs, spec, tables
-from proofs.solve import BOTH, prove, together
-from proofs.sym import run
-from proofs.tables import Element, Float
+from proofs.machines import inputs
+from proofs.machines.solve import BOTH, prove, together
+from proofs.machines.sym import run
+from proofs.specs import conversions, tables
+from proofs.specs.tables import Element, Float
 from proofs.theorem import Outcome, Theorem
 
 MONOTONE = (
@@ -43,7 +44,7 @@ def encoder(source: str, element: str, rounding: str, overflow: str) -> Callable
 
 def overflows(element: str) -> tuple[str, ...]:
     """The overflow modes that differ for the element."""
-    return spec.OVERFLOWS if element in ("e4m3", "e5m2") else ("saturate",)
+    return conversions.OVERFLOWS if element in ("e4m3", "e5m2") else ("saturate",)
 
 
 class Encoding:
@@ -56,7 +57,7 @@ class Encoding:
         self.x = inputs.pattern("x", self.source.bits)
         self.scale, self.random = inputs.scale(), inputs.random()
         self.magnitude = self.x & ((1 << (self.source.bits - 1)) - 1)
-        self.negative = spec.sign_bit(self.x)
+        self.negative = conversions.sign_bit(self.x)
         self.show = self.x, self.scale, self.random
         self.example = (self.x, 0), (self.scale, 127)
 
@@ -68,7 +69,7 @@ class Encoding:
 
     def order(self, code: z3.BitVecRef) -> z3.BitVecRef:
         """A signed integer that orders as the codes' numbers do."""
-        negative, magnitude = spec.sign_and_magnitude(code, self.element)
+        negative, magnitude = conversions.sign_and_magnitude(code, self.element)
         magnitude = z3.ZeroExt(1, magnitude)
         return z3.If(negative, -magnitude, magnitude)
 
@@ -92,7 +93,7 @@ def symmetric(source: str, element: str) -> Outcome:
     given = Encoding(source, element)
     goals = []
     for overflow in overflows(element):
-        for rounding in spec.ROUNDINGS:
+        for rounding in conversions.ROUNDINGS:
             minus_x = given.code(given.x ^ (1 << (given.x.size() - 1)), MIRRORED.get(rounding, rounding), overflow)
             goals.append(minus_x == given.negated(given.code(given.x, rounding, overflow)))
     premises = [z3.ULE(given.magnitude, given.source.infinity), given.scale != tables.SCALE_NAN]
@@ -106,12 +107,14 @@ def inverse(source: str, element: str) -> Outcome:
     decode = make_decode(ELEMENTS[element], FLOATS[source])
     decoded, _ = run(decode, inputs.natural(code, width), inputs.natural(given.scale, width))
     x, _ = inputs.code_of(decoded, given.source.bits)
-    definitions: spec.Definitions = []
-    sort = spec.wide_sort(given.source, given.element)
-    value = spec.element_value(code, given.element, sort)  # NaN for codes without a value, and for -2 in integers
-    exact = z3.fpEQ(spec.scaled(value, given.scale, definitions).value, spec.widen(x, given.source, sort))
+    definitions: conversions.Definitions = []
+    sort = conversions.wide_sort(given.source, given.element)
+    value = conversions.element_value(code, given.element, sort)  # NaN for no value, and -2 in integers
+    exact = z3.fpEQ(conversions.scaled(value, given.scale, definitions).value, conversions.widen(x, given.source, sort))
     goals = [
-        given.code(x, rounding, overflow) == code for overflow in overflows(element) for rounding in spec.ROUNDINGS
+        given.code(x, rounding, overflow) == code
+        for overflow in overflows(element)
+        for rounding in conversions.ROUNDINGS
     ]
     premises = [*definitions, z3.Not(z3.fpIsNaN(value)), given.scale != tables.SCALE_NAN]
     if source != "float64":
@@ -131,12 +134,13 @@ def theorems() -> list[Theorem]:
         for element in tables.ELEMENTS:
             encoders = tuple(
                 encoder(source, element, rounding, overflow)
-                for rounding in spec.ROUNDINGS
-                for overflow in spec.OVERFLOWS
+                for rounding in conversions.ROUNDINGS
+                for overflow in conversions.OVERFLOWS
             )
             names = tuple(kernel.__name__ for kernel in encoders)
             by_rounding = [
-                (rounding, partial(monotone, source, element, rounding, ("bitwuzla",))) for rounding in spec.ROUNDINGS
+                (rounding, partial(monotone, source, element, rounding, ("bitwuzla",)))
+                for rounding in conversions.ROUNDINGS
             ]
             found.append(
                 Theorem(

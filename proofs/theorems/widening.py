@@ -9,9 +9,10 @@ import z3
 from mxnum.definition.convert import make_encode
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.modes import Overflow, Rounding
-from proofs import inputs, spec, tables
-from proofs.solve import prove
-from proofs.sym import run
+from proofs.machines import inputs
+from proofs.machines.solve import prove
+from proofs.machines.sym import run
+from proofs.specs import conversions, tables
 from proofs.theorem import Outcome, Theorem
 
 STATEMENT = (
@@ -27,9 +28,9 @@ def check(source: str, element: str) -> Outcome:
     float_type = tables.FLOATS[source]
     x, scale, random = inputs.pattern("x", float_type.bits), inputs.scale(), inputs.random()
     wide = z3.FreshConst(z3.BitVecSort(FLOAT32.bits), "wide")
-    value = spec.widen(x, float_type, spec.sort_of(FLOAT32))
-    same_number = z3.fpBVToFP(wide, spec.sort_of(FLOAT32)) == value
-    same_nan = wide == spec.with_sign(FLOAT32, spec.sign_bit(x), FLOAT32.nan)
+    value = conversions.widen(x, float_type, conversions.sort_of(FLOAT32))
+    same_number = z3.fpBVToFP(wide, conversions.sort_of(FLOAT32)) == value
+    same_nan = wide == conversions.with_sign(FLOAT32, conversions.sign_bit(x), FLOAT32.nan)
     natural = inputs.natural(scale, 32), inputs.natural(random, 32)
     goals = []
     for rounding in Rounding:

@@ -108,7 +108,8 @@ def test_balls_and_intervals_agree():
         (gamma_bias("mxfp4_e2m1", 0.985, 0.01, distribution="uniform", rounding="sr"), "variance"),
     ):
         ball, interval = found.enclosure(24, of), found.enclosure(24, of, backend="iv")
-        assert ball.overlaps(interval)
+        assert ball.lower <= interval.upper
+        assert interval.lower <= ball.upper
         assert max(ball.radius, interval.radius) < 1e-6
         assert getattr(found, of) in type(ball)(ball.lower - Fraction(1, 10**16), ball.upper + Fraction(1, 10**16))
 
@@ -125,7 +126,7 @@ def test_the_formula_evaluates_to_the_number(of, distribution):
     assert abs(value - getattr(found, of)) < 1e-15
     assert bool(symbols) == (distribution == "normal")
     if of == "bias":
-        assert found.expression == expression
+        assert found.formula() == expression
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,8 @@ def test_a_uniform_cluster_that_stays_off_zero_has_its_moments(name, sigma, roun
     pytest.importorskip("flint")
     found = gamma_bias(name, 1, sigma, rounding=rounding, distribution="uniform")
     ball, interval = found.enclosure(of=of), found.enclosure(24, of, backend="iv")
-    assert ball.overlaps(interval)
+    assert ball.lower <= interval.upper
+    assert interval.lower <= ball.upper
     assert getattr(found, of) == pytest.approx(ball.midpoint, rel=1e-13)
     assert float(found.formula(of)) == pytest.approx(ball.midpoint, rel=1e-13)
 

@@ -340,6 +340,6 @@ def test_formulas_and_enclosures_need_one_point():
     with pytest.raises(ValueError, match="a single number"):
         gamma_bias("mxfp8_e4m3", [0.9, 0.95], 0.01).enclosure()
     with pytest.raises(ValueError, match="positive for a formula"):
-        _ = gamma_bias("mxfp8_e4m3", 0.9, 0).expression
+        _ = gamma_bias("mxfp8_e4m3", 0.9, 0).formula()
     with pytest.raises(ValueError, match="'of' must be one of"):
         gamma_bias("mxfp8_e4m3", 0.9, 0.1).formula("biass")

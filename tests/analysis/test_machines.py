@@ -74,6 +74,4 @@ def test_an_enclosure_says_what_it_holds():
     assert 0.5 in enclosure
     assert Fraction(3, 4) in enclosure
     assert 0.76 not in enclosure
-    assert enclosure.overlaps(Enclosure(Fraction(3, 4), Fraction(1)))
-    assert not enclosure.overlaps(Enclosure(Fraction(4, 5), Fraction(1)))
     assert str(enclosure) == "0.5 +/- 0.25"

@@ -1,4 +1,4 @@
-"""Thresholds, clamp regions and gaps: against the kernels and against the figures of the claims (I2, I3)."""
+"""Thresholds and clamp regions: against the kernels and against the figures of claim I2."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mxnum as mx
-from mxnum.analysis.scale_theory import overflow_region, relative_gaps, scale_threshold
+from mxnum.analysis.scale_theory import overflow_region, scale_threshold
 
 
 def mantissa_sweep(steps=1 << 12):
@@ -58,28 +58,3 @@ def test_claim_i2(element, uniform, log_uniform, worst):
     assert region.share_uniform * 100 == Fraction(uniform)
     assert round(region.share_log_uniform * 100, 2) == log_uniform
     assert region.worst_error * 100 == Fraction(worst)
-
-
-def test_claim_i3():
-    gaps = relative_gaps("e4m3")
-    assert len(gaps) == 125  # between 126 positive codes
-    subnormal = [round(100 * float(g), 1) for g in gaps[:7]]
-    assert subnormal == [100, 50, 33.3, 25, 20, 16.7, 14.3]
-    binade = [100 * float(g) for g in gaps[7:15]]
-    assert binade[0] == 12.5
-    assert round(binade[-1], 1) == 6.7
-    assert binade == sorted(binade, reverse=True)
-
-
-def test_old_names_still_work_with_a_warning():
-    from mxnum import analysis
-
-    with pytest.warns(DeprecationWarning, match="mxnum.analysis.clamp_region is called overflow_region now"):
-        assert analysis.clamp_region is overflow_region
-    with pytest.warns(DeprecationWarning, match="OverflowRegion"):
-        assert analysis.ClampRegion is analysis.OverflowRegion
-    average = analysis.binade_average("mxfp8_e4m3")
-    with pytest.warns(DeprecationWarning, match="overflow_bias"):
-        assert average.clamp_bias == average.overflow_bias
-    with pytest.warns(DeprecationWarning, match="overflows"):
-        assert [t.clamped for t in analysis.sawtooth("mxfp4_e2m1")] == [False, False, True]

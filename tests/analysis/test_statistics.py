@@ -150,11 +150,12 @@ def test_scales_that_are_floats(case, monkeypatch):
 def test_scales_that_are_floats_say_what_became_of_them():
     x = np.repeat(np.float32([[1], [2.0**-6], [2.0**-16], [0]]), 16, axis=1)
     got = measure(x, "e2m1:block=16,scale=e4m3")
-    assert (got.zero_scale_blocks, got.subnormal_scale_blocks, got.largest_scale_blocks) == (0.5, 0.25, 0)
+    assert (got.zero_scales, got.subnormal_scales, got.largest_scales, got.blocks) == (2, 1, 0, 4)
+    assert got.zero_scale_blocks == 0.5
     assert "scales: zero 50.000%, subnormal 25.000%" in repr(got)
     assert got.underflow_rate == 0.25  # a block of zeros loses nothing
     got = measure(x, "nvfp4")
-    assert (got.zero_scale_blocks, got.largest_scale_blocks) == (0.25, 0.25)
+    assert (got.zero_scale_blocks, got.largest_scales, got.blocks) == (0.25, 1, 4)
     assert "scales: tensor scale 0.000372024, zero 25.000%, subnormal 25.000%, the largest 25.000%" in repr(got)
     assert "zero_scale_blocks" in got.as_dict()
     assert not [name for name in measure(x, "nvfp4", per=0).as_dict() if name.endswith("_scales")]

@@ -63,3 +63,9 @@ def test_neighbours_stay_finite():
     source = FLOATS["float16"]
     around = grid.with_neighbours(np.array([0, source.max_code], np.uint16), source)
     assert sorted(around & 0x7FFF) == sorted([0, 1, source.max_code - 1, source.max_code] * 2)
+
+
+def test_order_of_simplicity():
+    listed = sorted(np.array([3.0, 0.0, 1.0, -1.0, 7.9999995, 4.0, 0.1, np.inf], np.float32), key=grid.simplicity)
+    assert [float(v) for v in listed[:4]] == [0.0, 1.0, -1.0, 4.0]
+    assert listed[-1] == np.inf

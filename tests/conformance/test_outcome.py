@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from mxnum.conformance.outcome import StochasticReport
+from mxnum.conformance.outcome import StochasticReport, add_choice, add_problem
 from mxnum.conformance.report import Profile
 from mxnum.conformance.task import make_task
 
@@ -10,10 +10,10 @@ def test_the_text_says_all_of_it():
     assert report.text() == (
         "encode, mxfp4_e2m1, stochastic rounding by 8 random bits: 1000 draws for 4 cases in 3 calls, right."
     )
-    report.problem("Shares", "One.")
-    report.problem("Shares", "Two.")
-    report.choice("minus_zero", 3, Profile.of(None))
-    report.choice("overflow", 3, Profile.of("overflow"))
+    add_problem(report, "Shares", "One.")
+    add_problem(report, "Shares", "Two.")
+    add_choice(report, "minus_zero", 3, Profile.of(None))
+    add_choice(report, "overflow", 3, Profile.of("overflow"))
     report.fits, report.guarantees = ["this", "that"], ["Seen."]
     assert report.text().splitlines()[1:] == [
         "Shares: One.",

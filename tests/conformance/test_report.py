@@ -5,8 +5,8 @@ import json
 import pytest
 
 import mxnum as mx
-from mxnum.conformance import ConformanceError, Profile, check
-from mxnum.conformance.report import ArrayResult, Report
+from mxnum.conformance import ConformanceError, check
+from mxnum.conformance.report import ArrayResult, Profile, Report
 from mxnum.conformance.task import make_task
 
 

@@ -95,9 +95,3 @@ def test_codes(scale, code, element):
     assert 0 <= scale < 255
     assert 0 <= code < 16
     assert element.name in mx.formats.ELEMENTS
-
-
-def test_order_of_simplicity():
-    listed = sorted(np.array([3.0, 0.0, 1.0, -1.0, 7.9999995, 4.0, 0.1, np.inf], np.float32), key=mxst.simplicity)
-    assert [float(v) for v in listed[:4]] == [0.0, 1.0, -1.0, 4.0]
-    assert listed[-1] == np.inf

@@ -18,7 +18,7 @@ import mxnum as mx
 from mxnum.formats import ELEMENTS, FLOATS
 from mxnum.memory.dtypes import numpy_dtype
 from mxnum.modes import Nonfinite, Overflow, Rounding, ScaleRule
-from proofs.offline import ptx_of
+from proofs.machines.offline import ptx_of
 from tests.engine.cuda.warp import Kernel, Memory
 from tests.samples import generator
 

@@ -89,8 +89,8 @@ MUTANTS = (
     # Arrays
     Mutant(
         "equality-without-offsets", "mxnum/array/mx_array.py",
-        "pairs = [*zip(self.parts, other.parts, strict=True), tuple(tensors)]",
-        "pairs = [*zip(self.parts[:2], other.parts[:2], strict=True), tuple(tensors)]",
+        "pairs = [*zip(parts_of(self), parts_of(other), strict=True), tuple(tensors)]",
+        "pairs = [*zip(parts_of(self)[:2], parts_of(other)[:2], strict=True), tuple(tensors)]",
         "Arrays that differ in their offsets are equal.",
         (f"{ARRAY}::test_equality_looks_at_everything",),
     ),

@@ -23,7 +23,7 @@ def test_modes_may_be_members() -> None:
 
 
 def test_user_made_elements() -> None:
-    int6 = ElementFormat.two_complement("int6", 6)
+    int6 = formats.element("int6:")
     assert [value(c, int6) for c in (1, 31, 32, 63)] == [1 / 16, 31 / 16, -2, -1 / 16]
     e4m0 = ElementFormat("e4m0", 4, 0, 7, specials="nan")
     assert [value(c, e4m0) for c in (0, 1, 14)] == [0, 2.0**-6, 2.0**7]

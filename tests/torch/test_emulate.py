@@ -12,6 +12,8 @@ from mxnum.recipe import FLOAT32, Recipe
 
 torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 mxt = pytest.importorskip("mxnum.torch")
+from mxnum.torch.modules import sites_of  # noqa: E402
+
 nn = torch.nn
 pytestmark = pytest.mark.filterwarnings("ignore:emulate\\(\\) leaves alone")
 
@@ -78,12 +80,14 @@ def test_what_is_emulated_and_what_is_left_alone():
     assert set(emulation.modules) == {
         "embed", "block.attend.qkv", "block.norm", "block.mlp", "conv", "rms", "head"
     }  # fmt: skip
-    assert emulation.unknown == (
-        "Left alone: block.attend (Attending) calls scaled_dot_product_attention, which is emulated where attention= "
+    assert str(emulation).endswith(
+        ". Left alone: block.attend (Attending) calls scaled_dot_product_attention, which is emulated where attention= "
         "names the module; other (Other) is of no kind that is emulated."
     )
     two = mxt.emulate(nn.Sequential(Other(4, 4), nn.Linear(4, 4), Other(4, 4)))
-    assert two.unknown == "Left alone: each of 0, 2 (Other) is of no kind that is emulated."
+    assert (
+        str(two) == "1 modules are emulated: 1 Linear. Left alone: each of 0, 2 (Other) is of no kind that is emulated."
+    )
     assert list(mxt.emulate(Model(), "mxfp4_e2m1", attention="*.attend").left_alone) == ["other"]
     assert str(emulation).startswith("7 modules are emulated: 1 Embedding, 2 Linear, 1 LayerNorm, 1 Own, 1 Conv1d, ")
     assert isinstance(model.block["mlp"], Own)
@@ -156,8 +160,8 @@ def test_convolutions():
 def test_recipes_by_name_predicate_and_filter():
     by_name = mxt.emulate(Model(), {"head": None, "block.*": "mxint8", "*": Recipe.named("microxcaling")})
     assert "head" not in by_name.modules
-    assert by_name.sites["block.mlp"].how.recipe == Recipe.of("mxint8")
-    assert by_name.sites["conv"].how.recipe == Recipe.named("microxcaling")
+    assert sites_of(by_name.modules)["block.mlp"].how.recipe == Recipe.of("mxint8")
+    assert sites_of(by_name.modules)["conv"].how.recipe == Recipe.named("microxcaling")
     by_predicate = mxt.emulate(Model(), lambda name, module: "mxint4" if isinstance(module, nn.LayerNorm) else None)
     assert set(by_predicate.modules) == {"block.norm"}
     filtered = mxt.emulate(Model(), "mxint8", ["block.*", "head"])
@@ -366,7 +370,7 @@ def test_parts_of_attention_that_is_left_out_say_so(options):
 
 def test_convolutions_have_no_defined_sums():
     emulation = mxt.emulate(nn.Sequential(nn.Conv1d(4, 4, 3), nn.Linear(6, 2)), "mxint8", accumulate="block")
-    assert emulation.unknown == "Left alone: 0 (Conv1d) has sums of torch alone."
+    assert str(emulation).endswith(". Left alone: 0 (Conv1d) has sums of torch alone.")
 
 
 def test_types_of_weights():

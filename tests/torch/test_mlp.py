@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 mxt = pytest.importorskip("mxnum.torch")
 pytest.importorskip("scipy", reason="the extra experiments is not installed")
 from mxnum.lab.mlp import Experiment, Training, kernels  # noqa: E402
+from mxnum.lab.mlp.config import vector_code  # noqa: E402
 from mxnum.lab.mlp.data import Batches  # noqa: E402
 from mxnum.lab.mlp.loop import one_blas_thread  # noqa: E402
 from mxnum.lab.mlp.model import initial_parameters  # noqa: E402
@@ -82,7 +83,8 @@ class Layer(torch.nn.Module):
 
     def forward(self, x, recipe):
         gamma, beta = (mxt.fake_quantize(p, how) for p, how in ((self.gamma, recipe.gamma), (self.beta, recipe.beta)))
-        h = Gelu.apply(self.one(LayerNorm.apply(x, gamma, beta, recipe.bf16)), recipe.bf16)
+        code = vector_code(recipe)
+        h = Gelu.apply(self.one(LayerNorm.apply(x, gamma, beta, code)), code)
         return x + self.two(h)
 
 
@@ -109,7 +111,7 @@ def losses_in_torch(experiment, accumulate):
         losses.append(loss.item())
         for p, (first, second) in zip(model.parameters(), moments, strict=True):
             grad = flat(p.grad).copy()
-            kernels.round_in_place(grad.view(np.int32), recipe.bf16)
+            kernels.round_in_place(grad.view(np.int32), vector_code(recipe))
             rates = (f(experiment.rate), f(b1), f(b2), f(1 - b1 ** (step + 1)), f(1 - b2 ** (step + 1)))
             kernels.adam(flat(p), grad, first, second, *rates, f(experiment.epsilon))
     return losses

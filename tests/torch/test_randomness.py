@@ -11,6 +11,8 @@ from mxnum.recipe import Recipe
 
 torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 mxt = pytest.importorskip("mxnum.torch")
+from mxnum.torch.modules import sites_of  # noqa: E402
+
 nn = torch.nn
 STOCHASTIC = Recipe.uniform("mxfp4_e2m1", rounding="sr")
 
@@ -66,7 +68,7 @@ def test_steps_seeds_and_modules_draw_different_bits():
     other = Model()
     mxt.emulate(other, STOCHASTIC, seed=2)
     assert not torch.equal(other(x()), first)
-    seeds = {site.seed for site in emulation.sites.values()}
+    seeds = {site.seed for site in sites_of(emulation.modules).values()}
     assert len(seeds) == 4
 
 

@@ -33,10 +33,9 @@ def ledger(
     from mxnum.cli.console import print_json
     from mxnum.cli.main import FAILED
     from mxnum.cli.outputs import check_output
-    from mxnum.lab.claims.evidence import Verdict
-    from mxnum.lab.claims.ledger import chosen
+    from mxnum.lab.claims import Verdict, reproduce
+    from mxnum.lab.claims.claim import chosen
     from mxnum.lab.claims.page import PAGE, headed, markdown
-    from mxnum.lab.claims.registry import reproduce
     from mxnum.output.files import written_whole
 
     check_output("Option --out", out, force)
@@ -56,7 +55,7 @@ def ledger(
     if as_json:
         print_json(report.as_dict())
     else:
-        print(report.text())
+        print(report)
         for entry in report if ids is not None else ():
             print(f"\n{entry.claim.id} {entry.verdict}. {entry.remark}".rstrip())
             for heading, part in headed(entry.evidence):

@@ -42,7 +42,7 @@ def reproduce(
     from mxnum.cli.console import print_json
     from mxnum.cli.lab.watching import ended_by_signals, watching
     from mxnum.cli.main import DIFFERS, INTERRUPTED
-    from mxnum.lab.claims.ledger import chosen
+    from mxnum.lab.claims.claim import chosen
     from mxnum.lab.claims.reproduction import reproduce_into
 
     if quick and full:

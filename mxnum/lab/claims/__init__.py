@@ -3,12 +3,14 @@
     from mxnum.lab.claims import reproduce
     reproduce(["I1", "I2", "M9"])
 
-``mxnum lab ledger`` runs every check that needs no more than this machine and minutes, and writes the ledger.
+`rows` has one file for each claim. ``mxnum lab ledger`` checks every claim against the stored results, and writes the
+ledger.
 """
 
+from mxnum.lab.claims.claim import Claim, Context
 from mxnum.lab.claims.evidence import Comparison, Evidence, Statement, Verdict, Whose
-from mxnum.lab.claims.ledger import CLAIMS, Claim
-from mxnum.lab.claims.registry import Context, Entry, Report, check, reproduce
+from mxnum.lab.claims.rows import CLAIMS
+from mxnum.lab.claims.verdicts import Entry, Report, reproduce
 
 __all__ = [
     "CLAIMS",
@@ -21,6 +23,5 @@ __all__ = [
     "Statement",
     "Verdict",
     "Whose",
-    "check",
     "reproduce",
 ]

@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from mxnum import errors
-from mxnum.lab.claims import figures, findings, stored
+from mxnum.lab.claims import figures, stored
+from mxnum.lab.claims.claim import SOURCES, Context
 from mxnum.lab.claims.evidence import Verdict
-from mxnum.lab.claims.ledger import SOURCES
-from mxnum.lab.claims.page import MEANINGS, headed, plain
-from mxnum.lab.claims.registry import Entry, Report
-from mxnum.lab.claims.report_folder import ReportFolder
+from mxnum.lab.claims.page import MEANINGS, headed, plain, sentences
+from mxnum.lab.claims.verdicts import Entry, Report
 from mxnum.lab.studies.sweep import duration
+
+#: The claims whose first figures go to the top, where they have one: the first two of them.
+SHOWN = ("I6c", "I1", "B1", "M2", "I10")
 
 #: A longer list of figures that all agree is folded away.
 FOLDED = 8
@@ -32,25 +34,25 @@ _UNCHECKED = (Verdict.NOT_RUN, Verdict.FAILED)
 _MARKS = {True: ("✓", "good", "holds"), False: ("✗", "bad", "does not hold"), None: ("?", "none", "cannot be told")}
 
 
-def html(report: Report, command: str, facts: Mapping[str, Any], store: ReportFolder) -> str:
-    """The whole page."""
+def html(report: Report, command: str, facts: Mapping[str, Any], context: Context) -> str:
+    """Return the whole page."""
     errors.package("jinja2", "reproduce")
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
     def code(text: str) -> Markup:
-        """Text with what stands between backticks as code."""
+        """Return text with what stands between backticks as code."""
         parts = escape(text).split("`")
         return Markup("".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts)))
 
     def figures_of(entry: Entry) -> Sequence[figures.Figure]:
         try:
-            return figures.figures_of(entry, store)
+            return figures.figures_of(entry, context)
         except ModuleNotFoundError:  # the footer says so
             return ()
 
     drawn = {e.claim.id: figures_of(e) for e in report if e.verdict not in _UNCHECKED}
-    leading = [id for id in findings.SHOWN if drawn.get(id)][:2]
+    leading = [id for id in SHOWN if drawn.get(id)][:2]
 
     pages = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
@@ -67,7 +69,7 @@ def html(report: Report, command: str, facts: Mapping[str, Any], store: ReportFo
         marks=_MARKS,
         folded=FOLDED,
         unchecked=_UNCHECKED,
-        sentences=findings.sentences(report),
+        sentences=sentences(report),
         stored=stored.load(),
         leading=[(id, drawn[id][0]) for id in leading],
         style=(_HERE / "report.css").read_text(),

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
+
+from mxnum.lab.studies.statistics import mean_interval, rank_correlation
+
+#: The level at which a correlation, and most of what language models say, counts.
+LEVEL = 0.05
 
 
 class Whose(StrEnum):
@@ -72,7 +77,7 @@ class Statement:
     whose: Whose | None = None
 
     def __post_init__(self) -> None:
-        """numpy's own truth values cannot be stored."""
+        """Replace numpy's truth values, which JSON cannot store."""
         object.__setattr__(self, "holds", None if self.holds is None else bool(self.holds))
 
     def __str__(self) -> str:
@@ -84,8 +89,8 @@ class Statement:
 class Evidence:
     """What one check found."""
 
-    comparisons: tuple[Comparison, ...] = ()
-    statements: tuple[Statement, ...] = ()
+    comparisons: Sequence[Comparison] = ()
+    statements: Sequence[Statement] = ()
     #: What a reader must know to weigh it.
     note: str = ""
     #: Seeds, sizes, formats: what makes the numbers come out again.
@@ -94,21 +99,16 @@ class Evidence:
     answer: str = ""
     number: str = ""
 
-    def of(self, whose: Whose) -> Evidence:
-        """What does not say whose it is, belongs to whom the row belongs."""
-        return replace(
-            self,
-            comparisons=tuple(replace(c, whose=c.whose or whose) for c in self.comparisons),
-            statements=tuple(replace(s, whose=s.whose or whose) for s in self.statements),
-        )
+    def __post_init__(self) -> None:
+        """Make tuples of lists."""
+        for name in ("comparisons", "statements"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
 
-    def said_by(self, whose: Whose) -> Evidence:
-        """The part of it that somebody says."""
-        return replace(
-            self,
-            comparisons=tuple(c for c in self.comparisons if (c.whose or Whose.PAPER) == whose),
-            statements=tuple(s for s in self.statements if (s.whose or Whose.PAPER) == whose),
-        )
+    def of(self, whose: Whose) -> Evidence:
+        """Return the evidence with what does not say whose it is given to `whose`, as the row is."""
+        comparisons = [replace(c, whose=c.whose or whose) for c in self.comparisons]
+        statements = [replace(s, whose=s.whose or whose) for s in self.statements]
+        return replace(self, comparisons=comparisons, statements=statements)
 
     @property
     def items(self) -> tuple[Statement | Comparison, ...]:
@@ -117,8 +117,14 @@ class Evidence:
 
     @property
     def parts(self) -> dict[Whose, Evidence]:
-        """By whoever says it, what weighs most first."""
-        parts = {whose: self.said_by(whose) for whose in Whose}
+        """The evidence by whoever says it, what weighs most first."""
+        parts = {
+            whose: Evidence(
+                [c for c in self.comparisons if (c.whose or Whose.PAPER) == whose],
+                [s for s in self.statements if (s.whose or Whose.PAPER) == whose],
+            )
+            for whose in Whose
+        }
         return {whose: part for whose, part in parts.items() if part.items}
 
     @property
@@ -146,47 +152,78 @@ class Evidence:
     @property
     def counts(self) -> str:
         """How much agrees and holds, in words; of what is not a paper's, apart."""
-        told = [
-            part._counted if whose == Whose.PAPER else f"{whose}: {part._counted}" for whose, part in self.parts.items()
-        ]
-        return "; ".join(told)
+        return "; ".join(f"{whose}: " * (whose != Whose.PAPER) + p._counted for whose, p in self.parts.items())
 
     @property
     def _counted(self) -> str:
-        decided = [s for s in self.statements if s.holds is not None]
-        parts = []
-        if decided:
-            parts.append(f"{sum(bool(s.holds) for s in decided)} of {len(decided)} statements hold")
-        if self.comparisons:
-            parts.append(f"{sum(c.agrees for c in self.comparisons)} of {len(self.comparisons)} figures agree")
-        if len(decided) < len(self.statements):
-            parts.append(f"{len(self.statements) - len(decided)} cannot be told")
+        holds, agrees = [s.holds for s in self.statements], [c.agrees for c in self.comparisons]
+        open_ = holds.count(None)
+        parts = [f"{holds.count(True)} of {len(holds) - open_} statements hold"] if len(holds) > open_ else []
+        parts += [f"{sum(agrees)} of {len(agrees)} figures agree"] if agrees else []
+        parts += [f"{open_} cannot be told"] if open_ else []
         return ", ".join(parts)
 
     def brief(self, most: int = 2) -> str:
-        """The counts, and the first things that do not hold or agree."""
+        """Return the counts, and the first things that do not hold or agree."""
         against = [str(s) for s in self.statements if s.holds is False]
         against += [str(c) for c in self.comparisons if not c.agrees]
         shown = "; ".join(against[:most]) + (f"; and {len(against) - most} more" if len(against) > most else "")
         return self.counts + (f". Not so: {shown}" if against else "") + "." if self.counts else ""
 
 
-def ours(*items: Statement) -> tuple[Statement, ...]:
-    """Statements that no paper makes, in a row of a paper."""
-    return tuple(replace(item, whose=Whose.OURS) for item in items)
+def ours(*items: Statement) -> list[Statement]:
+    """Return statements that no paper makes, in a row of a paper."""
+    return [replace(item, whose=Whose.OURS) for item in items]
 
 
-def evidence_from(table: Mapping[str, Any]) -> Evidence:
-    """The inverse of `dataclasses.asdict`, through JSON; tuples in the configuration come back as lists."""
-    return Evidence(
-        tuple(Comparison(**_read(c)) for c in table["comparisons"]),
-        tuple(Statement(**_read(s)) for s in table["statements"]),
-        table["note"],
-        dict(table["configuration"]),
-        table["answer"],
-        table["number"],
-    )
+def answered(evidence: Evidence, answer: str, number: str = "") -> Evidence:
+    """Return the evidence with an answer that is dropped unless all of it agrees; the number counts figures by default.
+
+    Without an answer the page gives the counts and what does not agree.
+    """
+    agree = [c.agrees for c in evidence.comparisons]
+    settled = all(agree) and all(s.holds for s in evidence.statements)
+    number = number or f"{sum(agree)} of {len(agree)} figures"
+    return replace(evidence, answer=answer if settled else "", number=number)
 
 
-def _read(item: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(item) | {"whose": Whose(item["whose"]) if item.get("whose") else None}
+def unanimous(statements: Iterable[Statement]) -> bool | None:
+    """Return what all statements say; None where they differ, cannot be decided, or are none."""
+    found = {s.holds for s in statements}
+    return found.pop() if len(found) == 1 else None
+
+
+def decided(holds: bool, refuted: bool) -> bool | None:
+    """Return what two limits decide; None between them."""
+    return True if holds else False if refuted else None
+
+
+def below(values: Sequence[float], limit: float = 0.0, level: float = LEVEL) -> bool | None:
+    """Return whether the mean lies below a limit, by Student's limits at a level; None where they enclose it."""
+    found = mean_interval(values, 1 - level)
+    return None if found is None else decided(found[2] < limit, found[1] > limit)
+
+
+def rho(points: Mapping[str, tuple[float, float]]) -> float | None:
+    """Return Spearman's coefficient of points; None of too few."""
+    found = rank_correlation((name, *pair) for name, pair in points.items())
+    return None if found is None else found.rho
+
+
+def correlates(what: str, points: Mapping[str, tuple[float, float]], told: Callable[[float], str]) -> Statement:
+    """Return whether the second number of each point, a gap, rises with the first, an error, by rank."""
+    found = rank_correlation((name, *pair) for name, pair in points.items())
+    if found is None:
+        return Statement(what, None, "too few recipes")
+    listed = "; ".join(f"{name} {error:.3f}, {told(gap)}" for name, (error, gap) in points.items())
+    numbers = f"Spearman's coefficient {found.rho:.2f} over {found.points} recipes, two-sided p {found.p:.2g}: {listed}"
+    return Statement(what, found.rho > 0 if found.p < LEVEL else None, numbers)
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number of things in words.
+
+    >>> counted(1, "run"), counted(2, "run")
+    ('1 run', '2 runs')
+    """
+    return f"{number} {what}{'s' * (number != 1)}"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -24,10 +24,10 @@ import numpy as np
 
 from mxnum.lab.theory import LossTable, loss_table
 
-REPOSITORY = "https://github.com/Hither1/systems-scaling"
-COMMIT = "db3c423fd904794c5f0aa6b10a089cc3bf6a8fcc"
-FILE = "data/olmo-losses.csv"
-
+SOURCE = {
+    "losses": "https://github.com/Hither1/systems-scaling",
+    "commit": "db3c423fd904794c5f0aa6b10a089cc3bf6a8fcc",
+}
 BF16 = "bf16_bf16"
 #: The compute of the models: each has about one of these FLOPs, 6 N D.
 BUDGETS = (2.0e17, 4.4e17, 9.6e17, 2.1e18, 4.6e18, 1.0e19, 2.2e19, 4.8e19)
@@ -35,6 +35,19 @@ BUDGETS = (2.0e17, 4.4e17, 9.6e17, 2.1e18, 4.6e18, 1.0e19, 2.2e19, 4.8e19)
 ASTRAY = 0.02
 #: Losses of every arm but bf16's are multiples of this (but for a few runs).
 GRID = 0.005
+#: The arms in FP8 with one of the two mitigations, and those with MX throughout.
+BF16_ACTIVATIONS = {"E4M3": "fp8_e4m3_bfloat16", "E5M2": "fp8_e5m2_bfloat16"}
+MITIGATED = {f"{name} weights, bf16 activations": arm for name, arm in BF16_ACTIVATIONS.items()} | {
+    f"{name} forward only": f"fp8_{name.lower()}_fp8_{name.lower()}_quantize_only_fwd" for name in BF16_ACTIVATIONS
+}
+#: The same formats throughout, and two mixtures, of which no mitigated runs were published.
+THROUGHOUT = {"E4M3 throughout": "fp8_e4m3_fp8_e4m3", "E5M2 throughout": "fp8_e5m2_fp8_e5m2"}
+MIXED = {
+    "E4M3 weights, E5M2 activations": "fp8_e4m3_fp8_e5m2",
+    "E5M2 weights, E4M3 activations": "fp8_e5m2_fp8_e4m3",
+}
+#: Of the intervals below.
+SEED, LEVEL = 20260101, 0.95
 
 
 @dataclass(frozen=True)
@@ -72,8 +85,8 @@ class Run:
 
 @cache
 def runs() -> tuple[Run, ...]:
-    """All of them."""
-    text = (resources.files("mxnum.lab.claims") / FILE).read_text()
+    """Return all of them."""
+    text = (resources.files("mxnum.lab.claims") / "data/olmo-losses.csv").read_text()
     return tuple(
         Run(
             row["arm"], row["label"], int(row["params"]), int(row["tokens"]), _loss(row["final"]), _loss(row["least"]),
@@ -88,27 +101,35 @@ def _loss(text: str) -> float:
 
 
 def arm(name: str) -> tuple[Run, ...]:
-    """The runs of an arm."""
+    """Return the runs of an arm."""
     return tuple(run for run in runs() if run.arm == name)
 
 
 def table(name: str, loss: str = "least", keep: Callable[[Run], bool] = lambda run: True) -> LossTable:
-    """The runs of an arm whose loss (`least` or `final`) is recorded."""
+    """Return the runs of an arm whose loss (`least` or `final`) is recorded."""
     kept = [run for run in arm(name) if not math.isnan(getattr(run, loss)) and keep(run)]
     return loss_table([r.parameters for r in kept], [r.tokens for r in kept], [getattr(r, loss) for r in kept])
 
 
 def gaps(name: str, loss: str = "least", against: str = BF16) -> dict[tuple[int, int], float]:
-    """By how much an arm's finished runs lie above another's, cell by cell; runs of one cell are averaged."""
+    """Return how far an arm's finished runs lie above another's, cell by cell; runs of one cell are averaged."""
     ours, theirs = by_cell(name, loss), by_cell(against, loss)
     return {cell: float(np.mean(ours[cell]) - np.mean(theirs[cell])) for cell in sorted(ours.keys() & theirs.keys())}
 
 
 def by_cell(name: str, loss: str) -> dict[tuple[int, int], list[float]]:
-    """The recorded losses of an arm's finished runs at each size (N, D)."""
+    """Return the recorded losses of an arm's finished runs at each size (N, D)."""
     found: dict[tuple[int, int], list[float]] = {}
     for run in arm(name):
         value = getattr(run, loss)
         if run.finished and not math.isnan(value):
             found.setdefault(run.cell, []).append(value)
     return found
+
+
+def mean_interval(values: Iterable[float]) -> tuple[float, float, float]:
+    """Return the mean, and the interval of the means of samples drawn from these."""
+    array = np.array(list(values))
+    drawn = np.random.default_rng(SEED).choice(array, (2000, array.size)).mean(axis=1)
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(array.mean()), float(low), float(high)

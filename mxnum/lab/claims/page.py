@@ -1,11 +1,11 @@
-"""The ledger as a page of the documentation: every claim, its evidence and its verdict."""
+"""The ledger as a page of the documentation, and what a report found in a few sentences for its top."""
 
 from __future__ import annotations
 
-from mxnum.lab.claims import findings
-from mxnum.lab.claims.evidence import Evidence, Verdict, Whose
-from mxnum.lab.claims.ledger import SOURCES
-from mxnum.lab.claims.registry import Entry, Report
+from mxnum.lab.claims import stored
+from mxnum.lab.claims.claim import SOURCES
+from mxnum.lab.claims.evidence import Evidence, Verdict, Whose, counted
+from mxnum.lab.claims.verdicts import Entry, Report
 
 COMMAND = "mxnum lab ledger"
 PAGE = "docs/lab/claims.md"
@@ -51,31 +51,29 @@ A figure is followed by the one claimed and by how far apart they may be: half a
 
 
 def markdown(report: Report) -> str:
-    """The page."""
-    versions = ", ".join(f"{name} {version}" for name, version in report.machine.items())
-    runaways, *_, claims = findings.sentences(report)
+    """Return the page."""
+    runaways, *_, claims = sentences(report)
     parts = [
         f"{_TITLE}\n{runaways.removeprefix('Yes. ')} {claims}\n",
         _HEAD,
         _table(report),
         _RULES,
-        f"Made with {versions}. Verdicts: {_counted(report)}.\n",
+        _made_with(report),
     ]
     return "\n".join([*parts, *_sections(report)])
 
 
 def summary(report: Report, command: str) -> str:
-    """What a run on some machine found: a row for each claim with its evidence, then the sections."""
-    versions = ", ".join(f"{name} {version}" for name, version in report.machine.items())
+    """Return what a run on some machine found: a row for each claim with its evidence, then the sections."""
     parts = [f"# What `{command}` found\n"]
     if report.interrupted:
         parts.append("**Not complete**: the run was interrupted, and the same command continues it.\n")
-    parts += [_table(report), _MEANINGS + "\n", f"Made with {versions}. Verdicts: {_counted(report)}.\n"]
+    parts += [_table(report), _MEANINGS + "\n", _made_with(report)]
     return "\n".join([*parts, *_sections(report)])
 
 
 def headed(evidence: Evidence) -> list[tuple[str, Evidence]]:
-    """The parts of the evidence with what stands above each: nothing, where all of it is a paper's."""
+    """Return the parts of the evidence with what stands above each: nothing, where all of it is a paper's."""
     alone = list(evidence.parts) == [Whose.PAPER]
     return [("" if alone else HEADINGS[whose], part) for whose, part in evidence.parts.items()]
 
@@ -94,8 +92,10 @@ def _sections(report: Report) -> list[str]:
     return parts
 
 
-def _counted(report: Report) -> str:
-    return ", ".join(f"{number} {verdict}" for verdict, number in report.counts.items())
+def _made_with(report: Report) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in report.machine.items())
+    verdicts = ", ".join(f"{number} {verdict}" for verdict, number in report.counts.items())
+    return f"Made with {versions}. Verdicts: {verdicts}.\n"
 
 
 def _table(report: Report) -> str:
@@ -109,25 +109,21 @@ def _table(report: Report) -> str:
     return "| | claim | verdict | in one sentence | number |\n|---|---|---|---|---|\n" + rows
 
 
-def _heading(entry: Entry) -> str:
-    return f"{entry.claim.id}: {entry.claim.title}"
-
-
 def _anchor(entry: Entry) -> str:
-    """As MyST makes it from the heading."""
-    kept = "".join(c for c in _heading(entry).lower() if c.isalnum() or c in " -_")
-    return kept.replace(" ", "-")
+    """Return what MyST makes of the heading."""
+    heading = f"{entry.claim.id}: {entry.claim.title}".lower()
+    return "".join(c for c in heading if c.isalnum() or c in " -_").replace(" ", "-")
 
 
 def _section(entry: Entry) -> str:
     claim, evidence = entry.claim, entry.evidence
     lines = [
         f'<a id="{claim.id.lower()}"></a>\n',
-        f"### {_heading(entry)}\n",
+        f"### {claim.id}: {claim.title}\n",
         claim.sentence + "\n",
         f"*How it is checked.* {claim.how}\n",
+        f"*Verdict.* **{entry.verdict}**. {entry.remark or evidence.answer}".rstrip() + "\n",
     ]
-    lines.append(f"*Verdict.* **{entry.verdict}**. {entry.remark or evidence.answer}".rstrip() + "\n")
     for heading, part in headed(evidence):
         lines += [f"{heading}\n"] * bool(heading) + [f"- {item}" for item in part.items] + [""]
     if evidence.note:
@@ -141,11 +137,58 @@ def _section(entry: Entry) -> str:
 
 
 def plain(value: object) -> str:
-    """A value of a configuration in words."""
-    if isinstance(value, (list, tuple)):
-        return ", ".join(plain(each) for each in value) if not _is_shape(value) else "x".join(map(str, value))
-    return str(value)
+    """Return a value of a configuration in words; a tuple of integers is a shape."""
+    if isinstance(value, tuple) and all(isinstance(each, int) for each in value):
+        return "x".join(map(str, value))
+    return ", ".join(map(plain, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
-def _is_shape(value: object) -> bool:
-    return isinstance(value, tuple) and all(isinstance(each, int) for each in value)
+#: Verdicts on what a paper says, and on what is ours.
+_DECIDED = (Verdict.REPRODUCED, Verdict.DIFFERS, Verdict.NOT_REPRODUCED)
+_OURS = (Verdict.CONFIRMED, Verdict.CORRECTED)
+
+
+def sentences(report: Report) -> list[str]:
+    """Return the answer on runaway divergence first, then what was found of numbers and of all claims.
+
+    The second sentence is what stored studies add to the first that this run did not repeat.
+    """
+    entries = {entry.claim.id: entry for entry in report}
+    runaways, numbers = (_on_runaways(entries.get("I6c")), _on_numbers(entries.get("I1")))
+    return [runaways, stored.sentence(), numbers, _on_claims(report)]
+
+
+def _on_claims(report: Report) -> str:
+    papers = [entry for entry in report if entry.verdict in _DECIDED]
+    ours = [entry for entry in report if entry.verdict in _OURS]
+    left = len(report) - len(papers) - len(ours)
+    if not papers and not ours:
+        return f"None of the {counted(len(report), 'claim')} could be decided by what was run."
+    of_papers = f"{counted(len(papers), 'claim')} of papers that could be decided came out as stated"
+    told = [_how_many(papers, Verdict.REPRODUCED, of_papers)] if papers else []
+    told += [_how_many(ours, Verdict.CONFIRMED, f"{len(ours)} of our own came out as expected")] if ours else []
+    return "; ".join(told) + (f"; {counted(left, 'claim')} could not be decided." if left else ".")
+
+
+def _how_many(entries: list[Entry], good: Verdict, what: str) -> str:
+    other = [entry.claim.id for entry in entries if entry.verdict != good]
+    differing = f" ({', '.join(other)} {'does' if len(other) == 1 else 'do'} not)" if other else ""
+    return f"{len(entries) - len(other)} of {what}{differing}"
+
+
+def _on_numbers(entry: Entry | None) -> str:
+    if entry is None or entry.verdict not in _DECIDED:
+        return "What quantization does to single blocks was not checked."
+    if entry.verdict != Verdict.REPRODUCED:
+        return "Blocks under the floor rule did not do what was claimed (I1): look there first."
+    return (
+        "In E4M3 under the floor rule, a block whose largest number has a mantissa above 1.75 lies beyond the largest "
+        "element and comes out up to an eighth too small (I1); under rceil none does."
+    )
+
+
+def _on_runaways(entry: Entry | None) -> str:
+    if entry is None or not entry.evidence.answer:
+        return "No training was run here that could show whether low precision makes a loss run away (I6c)."
+    answer, yes = entry.evidence.answer.removesuffix("."), "Yes. " * (entry.verdict == Verdict.CONFIRMED)
+    return f"{yes}{answer} (exact paired log-rank test, {entry.evidence.number}; row I6c)."

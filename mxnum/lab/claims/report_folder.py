@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -21,10 +21,10 @@ from typing import Any
 
 import mxnum
 from mxnum.lab import storage
-from mxnum.lab.claims.evidence import Verdict, evidence_from
-from mxnum.lab.claims.ledger import CLAIMS
-from mxnum.lab.claims.registry import Entry, machine
-from mxnum.lab.studies.studies import FIRST_SEED
+from mxnum.lab.claims.claim import CLAIMS, Context
+from mxnum.lab.claims.evidence import Comparison, Evidence, Statement, Verdict
+from mxnum.lab.claims.verdicts import Entry, machine
+from mxnum.lab.studies.study import FIRST_SEED
 from mxnum.output.files import remove_abandoned
 
 
@@ -38,7 +38,7 @@ class ReportFolder:
         self.diary = self.data / "reproduction.json"
 
     def open(self, fresh: bool = False) -> dict[str, Any]:
-        """Make the folder, or go on with it and its seeds; the facts that were recorded there come back."""
+        """Make the folder, or go on with it and its seeds; return the facts that were recorded there."""
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"Path {str(self.folder)!r} must be a folder, not a file.")
         if self.folder.is_dir() and not self.diary.exists() and any(self.folder.iterdir()):
@@ -61,7 +61,7 @@ class ReportFolder:
         storage.write_json(self.diary, dict(facts) | {"environment": storage.environment()})
 
     def entry(self, id: str) -> Entry | None:
-        """A claim that was checked here before, by the same code and versions; None otherwise."""
+        """Return a claim that was checked here before, by the same code and versions; None otherwise."""
         path = self._evidence(id)
         if not path.exists():
             return None
@@ -80,26 +80,34 @@ class ReportFolder:
         stored = {"code": code(), "machine": machine(), "evidence": asdict(entry.evidence)}
         storage.write_json(path, stored | {"id": entry.claim.id, "verdict": str(entry.verdict)})
 
-    def keep_arrays(self, name: str, arrays: Mapping[str, Any]) -> None:
-        """Arrays of a check, in npz."""
+    def context(self, tell: Callable[[str], object] = lambda text: None) -> Context:
+        """Return what checks and figures may use of the folder."""
+        return Context(self.results, tell, self._keep_arrays, self._arrays)
+
+    def _keep_arrays(self, name: str, arrays: Mapping[str, Any]) -> None:
         storage.write_arrays(self.data / "arrays" / f"{name}.npz", dict(arrays))
 
-    def arrays(self, name: str) -> dict[str, Any] | None:
-        """Arrays that were kept, or None."""
+    def _arrays(self, name: str) -> dict[str, Any] | None:
         path = self.data / "arrays" / f"{name}.npz"
         return storage.read_arrays(path) if path.exists() else None
 
     def number_of_runs(self) -> int:
-        """Training runs that are complete."""
+        """Return the number of training runs that are complete."""
         return len(list(self.runs.rglob("seed-*.json")))
 
     def _evidence(self, id: str) -> Path:
         return self.data / "checks" / f"{id}.json"
 
 
+def evidence_from(table: Mapping[str, Any]) -> Evidence:
+    """Undo `dataclasses.asdict`, through JSON; tuples in the configuration come back as lists."""
+    kinds = {"comparisons": Comparison, "statements": Statement}
+    return Evidence(**dict(table) | {name: [kind(**each) for each in table[name]] for name, kind in kinds.items()})
+
+
 @cache
 def code() -> str:
-    """A hash of the sources of the package and of its data: evidence found by others is looked for again."""
+    """Return a hash of the sources of the package and of its data: evidence found by others is looked for again."""
     package = Path(mxnum.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(path for kind in ("py", "csv", "toml") for path in package.rglob(f"*.{kind}")):

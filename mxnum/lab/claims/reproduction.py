@@ -3,45 +3,33 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 from mxnum import errors
 from mxnum.lab import storage
-from mxnum.lab.claims import decoders, document, logits, page, stored
+from mxnum.lab.claims import document, page, stored
+from mxnum.lab.claims.claim import CLAIMS, chosen
 from mxnum.lab.claims.evidence import Verdict
-from mxnum.lab.claims.ledger import CLAIMS, chosen
-from mxnum.lab.claims.registry import Check, Context, Entry, Report, checks, entry, machine
 from mxnum.lab.claims.report_folder import ReportFolder
+from mxnum.lab.claims.verdicts import Entry, Report, judge, machine
 from mxnum.lab.studies import critical, interventions, studies, sweep
+from mxnum.lab.studies.report import store as store_study
 from mxnum.lab.studies.run_study import run_study
 from mxnum.output.files import as_path, written_whole
 
-#: The results files that minutes can make, and those that take hours; the cheap ones first.
+#: The results files that minutes can make, and those that take hours: the cheap ones first, then what checks take.
 QUICK = ("quick.json",)
-OF_HIGH_RATES = tuple(f"language/{name}.json" for name in ("lost", "lost-again", "lost-elsewhere", "two-layers"))
-OF_THE_LAST_LAYER = tuple(
-    f"language/{name}.json" for name in ("operands", "operands-converged", "drift", "text", "mean-row")
-)
-LADDERS = tuple(f"language/{name}.json" for name in decoders.LADDERS)
-OF_RECIPES = tuple(f"language/{name}.json" for name in decoders.RECIPES)
-FULL = (
-    "quick.json", "sgd-limits.json", "interventions.json", "recipes.json", "confirm.json", "ablations.json",
-    "language/rates.json", *OF_RECIPES, *LADDERS, "logits/logits.json", "factorial.json",
-    "critical-rate.json", "language/organisation.json", *OF_HIGH_RATES, *OF_THE_LAST_LAYER, *logits.FURTHER,
+_FIRST = (
+    *QUICK, "sgd-limits.json", "interventions.json", "recipes.json", "confirm.json", "ablations.json",
+    "language/rates.json", "language/recipes.json", "language/recipes-converged.json", "language/ladder.json",
+    "language/ladder-four-bits.json", "logits/logits.json", "factorial.json", "critical-rate.json",
 )  # fmt: skip
-#: Those that checks take where they are there, and can do without.
-TAKEN = {
-    "language/rates.json": ("B6",),
-    **dict.fromkeys(LADDERS, ("I10",)), "language/organisation.json": ("M7",),
-    **dict.fromkeys(OF_RECIPES, ("I9", "M1", "M8", "M10", "B11")), **dict.fromkeys(OF_HIGH_RATES, ("B6",)),
-    **dict.fromkeys((logits.STUDY, *logits.FURTHER, *OF_THE_LAST_LAYER), ("B11",)),
-}  # fmt: skip
+FULL = tuple(dict.fromkeys((*_FIRST, *(name for claim in CLAIMS.values() for name in claim.takes))))
 #: Studies that need what the layers multiply at the end of each run.
 KEEPING = ("language/organisation.json",)
 #: Seeds that one process trains together: few enough that processes end at about the same time.
@@ -54,20 +42,20 @@ class Watch(Protocol):
     """Whoever waits."""
 
     def say(self, text: str) -> None:
-        """Something happened."""
+        """Take note of an event."""
 
     def at(self, part: str, done: float, total: float, what: str) -> None:
-        """How far "checks" or "training" are, and what is done now."""
+        """Take note of how far "checks" or "training" are, and what is done now."""
 
 
-class Nobody:
+class _Nobody:
     """Waits for nothing."""
 
     def say(self, text: str) -> None:
-        """Not heard."""
+        """Ignore an event."""
 
     def at(self, part: str, done: float, total: float, what: str) -> None:
-        """Not seen."""
+        """Ignore progress."""
 
 
 @dataclass(frozen=True)
@@ -84,16 +72,12 @@ class Request:
         only = "" if self.ids == tuple(CLAIMS) else f" --only {','.join(self.ids)}"
         return f"mxnum reproduce --{'full' if self.full else 'quick'}{only}"
 
-    def files(self, known: Mapping[str, Check]) -> list[str]:
-        """The results files to make: for each need the first of its files that this request makes at all."""
-        made = FULL if self.full else QUICK
-        wanted = [next((n for n in names if n in made), None) for id in self.ids for names in _needs(known, id)]
-        wanted += [name for name, ids in TAKEN.items() if not set(ids).isdisjoint(self.ids)]
+    def files(self) -> list[str]:
+        """Return the results files to make: for each need the first of its files that this request makes at all."""
+        made, claims = FULL if self.full else QUICK, [CLAIMS[id] for id in self.ids]
+        wanted = {next((n for n in names if n in made), None) for claim in claims for names in claim.alternatives}
+        wanted |= {name for claim in claims for name in claim.takes}
         return [name for name in made if name in wanted]
-
-
-def _needs(known: Mapping[str, Check], id: str) -> list[tuple[str, ...]]:
-    return known[id].alternatives if id in known else []
 
 
 @dataclass
@@ -130,15 +114,14 @@ def reproduce_into(
     """
     wanted = tuple(CLAIMS) if ids is None else chosen("ids", ids)
     request = Request(tuple(id for id in CLAIMS if id in wanted), full, processes)
-    return _Session(as_path(folder, "folder"), request, fresh, watch or Nobody()).run()
+    return _Session(as_path(folder, "folder"), request, fresh, watch or _Nobody()).run()
 
 
 class _Session:
     """One run of the command."""
 
     def __init__(self, folder: Path, request: Request, fresh: bool, watch: Watch) -> None:
-        self.request, self.watch, self.known = request, watch, checks()
-        self.files = request.files(self.known)
+        self.request, self.watch, self.files = request, watch, request.files()
         for package in ("jinja2", *(("scipy", "threadpoolctl") if self.files else ())):  # before anything is trained
             errors.package(package, "reproduce")
         self.store, self.begun = ReportFolder(folder), time.monotonic()
@@ -150,11 +133,8 @@ class _Session:
         self.stop = threading.Event()
 
     def run(self) -> Reproduction:
-        first = [id for id in self.request.ids if id in self.known and not self.known[id].needs and not self._waits(id)]
-        for id in first:
-            stored = self.store.entry(id)
-            if stored is not None:
-                self.entries[id] = stored
+        first = [id for id in self.request.ids if not CLAIMS[id].needs and not self._waits(id)]
+        self.entries = {id: kept for id in first if (kept := self.store.entry(id)) is not None}
         if self.entries or self.store.number_of_runs():
             found = f"{len(self.entries)} of {len(first)} checks and {self.store.number_of_runs()} training runs"
             self.watch.say(f"Continuing in {self.store.folder}: {found} are there.")
@@ -198,7 +178,7 @@ class _Session:
 
         try:
             tell(CLAIMS[id].title)
-            return entry(id, self.known[id], Context(self.store.results, tell, self.store.keep_arrays))
+            return judge(CLAIMS[id], self.store.context(tell))
         except _Stopped:
             return None
 
@@ -239,32 +219,29 @@ class _Session:
             storage.write_json(path, outcome.table)
 
     def _train_language_models(self, name: str, seed: int) -> None:
-        from mxnum.lab.studies import language as language_models
 
         path = self.store.results / name
-        study = language_models.read(path.stem)
+        study = studies.read(path.stem, "language_model")
         study = replace(study, first_seed=seed) if self.facts["fresh"] else study
         here = {arm: each for arm, each in study.arms.items() if each.source != "text" or Path(each.text).is_file()}
         if left := [arm for arm in study.arms if arm not in here]:
             self.watch.say(f"{study.name}: without {', '.join(left)}, whose texts are not in this folder.")
         study = replace(study, arms=here)
         runs = self.store.runs / "language" / study.name
-        self.failures += language_models.run_study(
-            study, runs, processes=self.request.processes or os.cpu_count() or 1, keep_operands=name in KEEPING,
+        outcome = run_study(
+            study, runs, processes=self.request.processes, keep_operands=name in KEEPING,
             say=self.watch.say, show=lambda state: self.watch.at("training", state.done, state.total, str(state)),
         )  # fmt: skip
-        if next(runs.rglob("seed-*.json"), None) is not None:
-            language_models.store(language_models.collect(study, runs), path.parent)
+        self.failures += outcome.failed
+        if outcome.table["arms"]:
+            store_study(study, outcome.table, path.parent)
 
     def _aside(self, study: str) -> Callable[[str], None]:
         return lambda line: self.watch.at("training", 0, 0, f"{study}: {line.strip()}")
 
     def _claims_of(self, name: str) -> list[str]:
-        return [
-            id
-            for id in self.request.ids
-            if any(name in names for names in _needs(self.known, id)) or id in TAKEN.get(name, ())
-        ]
+        claims = (CLAIMS[id] for id in self.request.ids)
+        return [c.id for c in claims if name in c.takes or any(name in names for names in c.alternatives)]
 
     def _seconds(self) -> float:
         return float(self.facts["seconds"]) + time.monotonic() - self.begun
@@ -276,7 +253,7 @@ class _Session:
         self.store.record(self.facts | {"seconds": round(self._seconds(), 1), "command": self.request.command})
         facts = self.facts | {"seconds": self._seconds(), "environment": storage.environment()}
         pages = {
-            "report.html": document.html(report, self.request.command, facts, self.store),
+            "report.html": document.html(report, self.request.command, facts, self.store.context()),
             "claims.md": page.summary(report, self.request.command),
         }
         for name, text in pages.items():
@@ -285,34 +262,34 @@ class _Session:
         return report
 
     def _waits(self, id: str) -> bool:
-        """Whether training that its check rests on is still to be done."""
-        check, context = self.known[id], Context(self.store.results)
-        taken = [name for name in self.files if id in TAKEN.get(name, ()) and name not in self.impossible]
-        return bool(check.missing(context) if check.needs else [name for name in taken if not context.has(name)])
+        """Return True if training that its check rests on is still to be done."""
+        claim, context = CLAIMS[id], self.store.context()
+        taken = [name for name in self.files if name in claim.takes and name not in self.impossible]
+        return bool(claim.missing(context) if claim.needs else [name for name in taken if not context.has(name)])
 
     def _entry(self, id: str) -> Entry:
-        """Of a claim that rests on training: its check, where the training was done; of another, what was found."""
+        """Return what a claim's check found; where it rests on training that was not done, why it was not run."""
         if id in self.entries:
             return self.entries[id]
-        check, context = self.known.get(id), Context(self.store.results)
-        if check is None or not self._waits(id):
-            found = entry(id, check, context)
-            if check is not None and not check.needs:
+        claim = CLAIMS[id]
+        if not self._waits(id):
+            found = judge(claim, self.store.context())
+            if not claim.needs:
                 self.entries[id] = found
             return found
-        made = [name for names in check.alternatives for name in names if name in self.files]
-        if check.needs and not made:
+        made = [name for names in claim.alternatives for name in names if name in self.files]
+        if claim.needs and not made:
             command = replace(self.request, ids=(id,), full=True).command
             remark = f"Needs more training than the quick runs: `{command}`."
             if (answer := stored.load()["answers"].get(id)) is not None:
-                remark = f"Not run here. Stored runs say: {answer} Again, in a checkout: `{check.command}`."
+                remark = f"Not run here. Stored runs say: {answer} Again, in a checkout: `{claim.command}`."
         elif any(name in self.impossible for name in made):
             remark = next(self.impossible[name] for name in made if name in self.impossible)
         elif made and self.failures:
             remark = "Every training run that it needs failed."
         else:
             remark = "Not reached yet; the same command continues."
-        return Entry(CLAIMS[id], Verdict.NOT_RUN, remark=remark)
+        return Entry(claim, Verdict.NOT_RUN, remark=remark)
 
 
 class _Stopped(BaseException):

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from mxnum.lab import storage
-from mxnum.lab.claims.registry import Context
-from mxnum.lab.claims.runaway import at_the_size_of_the_paper, hazard_in_e4m3, hazard_ratio
+from mxnum.lab.claims.claim import CLAIMS, Context
+from mxnum.lab.claims.mlp_runs import over_rates
 from mxnum.lab.studies import critical, report
 from mxnum.lab.studies.excursions import Outcome
+from mxnum.lab.studies.statistics import compare
 
 PATH = Path(__file__).parent / "data" / "runaways.json"
 #: Studies that watched each jump up to twice the horizon, and the arms that the report quotes.
@@ -39,12 +40,10 @@ def counted(results: Path) -> dict[str, Any]:
             }  # fmt: skip
             if kind in ARMS and row["runs"] > rows.get((rate, kind), {"runs": 0})["runs"]:
                 rows[rate, kind] = row
-    ratio = hazard_ratio(storage.read_json(results / "hazard.json"))
-    order = sorted(rows, key=lambda key: (key[0], ARMS.index(key[1])))
-    context = Context(results)
-    found = {"I6a": at_the_size_of_the_paper(context), "I6b": hazard_in_e4m3(context)}
+    ratio = compare(over_rates(storage.read_json(results / "hazard.json"), "E4M3")).ratio
+    found = {id: CLAIMS[id].run(Context(results)) for id in ("I6a", "I6b")}
     return {
-        "rows": [rows[key] for key in order],
+        "rows": [rows[key] for key in sorted(rows, key=lambda key: (key[0], ARMS.index(key[1])))],
         "hazard": None if ratio is None else [round(r, 2) for r in ratio],
         "answers": {id: f"{evidence.answer} ({evidence.number})" for id, evidence in found.items()},
     }

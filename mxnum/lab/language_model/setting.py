@@ -122,8 +122,8 @@ class Setting:
     def but(self, **changes: Any) -> Setting:
         """A copy with other values.
 
-        >>> Setting().but(recipe="mxfp8_e4m3", where="last").recipe.describe()
-        'mxfp8_e4m3; gamma, beta float32'
+        >>> print(Setting().but(recipe="mxfp8_e4m3", where="last").recipe)
+        mxfp8_e4m3; gamma, beta float32
         """
         return replace(self, **errors.known_fields(changes, Setting, "a setting"))
 

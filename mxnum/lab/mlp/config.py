@@ -85,10 +85,10 @@ class Experiment:
             if operand is not None and operand.is_mx:
                 fmt = formats.get(operand.format)
                 accepted = "in a format with E8M0 scales, which experiments need"
-                errors.require(fmt.scale.power_of_two, name, accepted, f"{fmt.name}, whose scales are {fmt.scales}")
+                errors.require(fmt.scale.power_of_two, name, accepted, f"{fmt.name}, whose scales are {fmt.scale.name}")
             if operand is not None and name not in ("gamma", "beta"):
                 is_plain = operand.error == "quantize" and not operand.matched
-                errors.require(is_plain, name, "quantized: other errors are for gamma and beta", operand.describe())
+                errors.require(is_plain, name, "quantized: other errors are for gamma and beta", str(operand))
         stepwise = self.precision.vector_steps
         errors.require(not stepwise, "precision", "a recipe without vector_steps, which mxnum.torch has", stepwise)
         draws = "sr" in (self.precision.weights.rounding, self.precision.activations.rounding)
@@ -149,3 +149,8 @@ def uniform_precision(format: str, *, layer_norm: Operand | None = None, **opera
 
 
 BFLOAT16_TRAINING = Recipe(gamma=BFLOAT16, beta=BFLOAT16, vector="bfloat16")
+
+
+def vector_code(precision: Recipe) -> int:
+    """Return how the kernels round vector operations: 0 not at all, 1 to nearest even, 2 ties away from zero."""
+    return 0 if precision.vector == "float32" else 1 if precision.vector_rounding == "rne" else 2

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.lab.mlp.config import BFLOAT16_TRAINING, Experiment
+from mxnum.lab.mlp.config import BFLOAT16_TRAINING, Experiment, vector_code
 from mxnum.lab.mlp.data import Batches, generator
 from mxnum.lab.mlp.loop import Training, one_blas_thread
 from mxnum.lab.mlp.machine import CPU, Machine
 from mxnum.lab.mlp.model import Network
+from mxnum.recipe import Recipe
 
 Array = Any
 
@@ -20,10 +21,11 @@ Array = Any
 def products_alone(experiment: Experiment, runs: int, machine: Machine = CPU) -> Callable[[], None]:
     """The six products of every layer, on arrays of their shapes."""
     e, p, rng = experiment, experiment.precision, generator(0, 0)
+    bf16 = vector_code(p)
     ways = (
-        machine.product(p.activations, p.weights, bf16=p.bf16),
-        machine.product(p.of_weight_gradient, p.activations_backward, bf16=p.bf16),
-        machine.product(p.gradients, p.weights_backward, bf16=p.bf16),
+        machine.product(p.activations, p.weights, bf16=bf16),
+        machine.product(p.gradients_for_weights or p.gradients, p.activations_backward, bf16=bf16),
+        machine.product(p.gradients, p.weights_backward, bf16=bf16),
     )
 
     def array(*shape: int) -> Array:
@@ -45,7 +47,7 @@ def products_alone(experiment: Experiment, runs: int, machine: Machine = CPU) ->
 def step_alone(experiment: Experiment, runs: int, machine: Machine = CPU) -> Callable[[], None]:
     """Losses and gradients of one batch."""
     seeds = tuple(range(runs))
-    network, (x, y) = Network(experiment, seeds, machine), Batches(experiment, seeds, machine)(0)
+    network, (x, y) = Network(experiment, seeds, machine), Batches(experiment, seeds)(0)
 
     def step() -> None:
         network.loss_and_gradients(x, y, 0)
@@ -67,7 +69,7 @@ def measure(experiment: Experiment, *, runs: int = 1, rounds: int = 45) -> dict[
 
 def shares(experiment: Experiment, machine: Machine = CPU, *, rounds: int = 9) -> tuple[float, dict[str, float]]:
     """The seconds of a whole training step of one seed, and which share of them goes where."""
-    training, batches = Training(experiment, (0,), machine), Batches(experiment, (0,), machine)
+    training, batches = Training(experiment, (0,), machine), Batches(experiment, (0,))
     plain = experiment.but(precision=BFLOAT16_TRAINING)
     whole, batch, products, low, bf16 = _medians(
         (
@@ -79,7 +81,7 @@ def shares(experiment: Experiment, machine: Machine = CPU, *, rounds: int = 9) -
         ),
         rounds,
     )
-    quantization = 0.0 if experiment.precision.is_float32 else low - bf16
+    quantization = 0.0 if experiment.precision == Recipe() else low - bf16
     parts = {"products": products, "batch and teacher": batch, "quantization": quantization}
     parts["vector operations and optimizer"] = whole - sum(parts.values())
     return whole, {name: seconds / whole for name, seconds in parts.items()}

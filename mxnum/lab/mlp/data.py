@@ -9,7 +9,6 @@ import numpy as np
 
 from mxnum.lab.mlp import kernels
 from mxnum.lab.mlp.config import Experiment
-from mxnum.lab.mlp.machine import CPU, Machine
 
 Array = Any
 
@@ -22,10 +21,8 @@ def generator(seed: int, *purpose: int) -> np.random.Generator:
     return np.random.Generator(np.random.SFC64([seed, *purpose]))
 
 
-def apply_activation(
-    experiment: Experiment, u: Array, slope: Array, out: Array, bf16: int, kernels: Any = kernels
-) -> None:
-    """out = the activation of u (u is rounded in place); `slope` keeps what the backward pass needs."""
+def apply_activation(experiment: Experiment, u: Array, slope: Array, out: Array, bf16: int) -> None:
+    """Write the activation of u to `out`, round u in place, and keep what the backward pass needs in `slope`."""
     if experiment.activation == "relu":
         kernels.relu(u.reshape(-1), out.reshape(-1), bf16)
     elif experiment.activation == "swiglu":
@@ -39,26 +36,25 @@ def apply_activation(
 class Teacher:
     """A plain sequential network of `layers` times (linear, activation, linear), hidden width d, without bias."""
 
-    def __init__(self, experiment: Experiment, seed: int, machine: Machine = CPU):
-        self.machine, self.experiment = machine, experiment.but(gelu="exact")
+    def __init__(self, experiment: Experiment, seed: int):
+        self.experiment = experiment.but(gelu="exact")
         rng, d = generator(seed, TEACHER), experiment.width
         inner, outer = (2 * round(2 * d / 3), round(2 * d / 3)) if experiment.activation == "swiglu" else (d, d)
         self.weights = []
         for _ in range(experiment.layers):
             for rows, columns in ((inner, d), (d, outer)):
                 bound = 1 / math.sqrt(columns)
-                self.weights.append(machine.to(rng.uniform(-bound, bound, (rows, columns)).astype(np.float32)))
+                self.weights.append(rng.uniform(-bound, bound, (rows, columns)).astype(np.float32))
 
     def __call__(self, x: Array, multiply: Any = None) -> Array:
         """The labels without noise; `multiply(x, weight)` replaces the product, for a quantized teacher."""
-        xp, kernels = self.machine.xp, self.machine.kernels
         for first, second in zip(self.weights[::2], self.weights[1::2], strict=True):
-            u = xp.ascontiguousarray(x @ first.T if multiply is None else multiply(x, first))
-            h = xp.empty((len(u), second.shape[1]), np.float32)
+            u = np.ascontiguousarray(x @ first.T if multiply is None else multiply(x, first))
+            h = np.empty((len(u), second.shape[1]), np.float32)
             if self.experiment.activation == "swiglu":
-                kernels.swiglu(u, xp.empty_like(h), h, 0)
+                kernels.swiglu(u, np.empty_like(h), h, 0)
             else:
-                apply_activation(self.experiment, u, xp.empty_like(h), h, 0, kernels)
+                apply_activation(self.experiment, u, np.empty_like(h), h, 0)
             x = h @ second.T if multiply is None else multiply(h, second)
         return x
 
@@ -66,12 +62,12 @@ class Teacher:
 class Batches:
     """The batches of several runs, each from its own seed: batch t is the same whatever ran before."""
 
-    def __init__(self, experiment: Experiment, seeds: tuple[int, ...], machine: Machine = CPU):
-        self.experiment, self.seeds, self.machine = experiment, seeds, machine
-        self.teachers = [Teacher(experiment, seed, machine) for seed in seeds]
+    def __init__(self, experiment: Experiment, seeds: tuple[int, ...]):
+        self.experiment, self.seeds = experiment, seeds
+        self.teachers = [Teacher(experiment, seed) for seed in seeds]
 
     def __call__(self, step: int, multiply: Any = None) -> tuple[Array, Array]:
-        """Inputs and targets of the step, of shape (runs, batch, width); random numbers are drawn on the host."""
+        """Return inputs and targets of the step, of shape (runs, batch, width)."""
         e = self.experiment
         x = np.empty((len(self.seeds), e.batch, e.width), np.float32)
         y = np.empty_like(x)
@@ -81,7 +77,6 @@ class Batches:
                 x[run] -= x[run].mean(axis=1, keepdims=True)
             generator(seed, NOISE, e.noise_draw, step).standard_normal(dtype=np.float32, out=y[run])
             y[run] *= np.float32(e.label_noise)
-        x, y = self.machine.to(x), self.machine.to(y)
         for run, teacher in enumerate(self.teachers):
             y[run] += teacher(x[run], multiply)
         return x, y

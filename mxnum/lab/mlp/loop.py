@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mxnum import errors
 from mxnum.lab import storage
 from mxnum.lab.interruptions import Interruptions
-from mxnum.lab.mlp.config import Experiment
+from mxnum.lab.mlp import kernels
+from mxnum.lab.mlp.config import Experiment, vector_code
 from mxnum.lab.mlp.data import INJECTION, Batches, generator
 from mxnum.lab.mlp.divergence import Watch, is_near_spike
 from mxnum.lab.mlp.machine import CPU, Machine
@@ -24,6 +25,9 @@ from mxnum.lab.mlp.measure import measurements
 from mxnum.lab.mlp.model import KINDS, Network, Parameters, quantized_product
 from mxnum.lab.mlp.operands import rounded
 from mxnum.recipe import Operand
+
+if TYPE_CHECKING:
+    from mxnum.lab.mlp.by_torch import TorchNetwork
 
 Array = Any
 _NOISY = {"all": KINDS, "layer_norm": KINDS[:2], "not_layer_norm": KINDS[2:]}
@@ -72,10 +76,10 @@ class Training:
     def __init__(self, experiment: Experiment, seeds: tuple[int, ...], machine: Machine = CPU):
         self.experiment, self.machine, self.step = experiment, machine, 0
         self.runs = [Run(seed, experiment, machine=machine) for seed in seeds]
-        self.network = Network(experiment, seeds, machine)
-        self.batches = Batches(experiment, seeds, machine)
-        self.first = machine.xp.zeros_like(self.network.parameters.flat)
-        self.second = machine.xp.zeros_like(self.network.parameters.flat)
+        self.network = network_of(experiment, seeds, machine)
+        self.batches = Batches(experiment, seeds)
+        self.first = np.zeros_like(self.network.parameters.flat)
+        self.second = np.zeros_like(self.network.parameters.flat)
         self.watch = Watch(len(seeds))
         self.caps = np.full((2, experiment.layers, len(seeds)), np.inf, np.float32)
         start = self.network.parameters.w1
@@ -83,7 +87,7 @@ class Training:
         self._store()
         self.teacher_product = None
         if experiment.quantized_teacher:
-            self.teacher_product = quantized_product(experiment.precision, experiment.precision.bf16, machine)
+            self.teacher_product = quantized_product(experiment.precision, vector_code(experiment.precision), machine)
 
     def advance(self, measure: bool = False) -> Array:
         """One step: batch, loss and gradients, update. The losses come back."""
@@ -132,7 +136,7 @@ class Training:
             for kind in _NOISY[noise.where]:
                 part = getattr(gradients, kind)[:, index]
                 normal = common if noise.common else rng.standard_normal(part.shape, dtype=np.float32)
-                part *= self.machine.to(np.float32(1 + noise.mean) + normal * np.float32(noise.deviation))
+                part *= np.float32(1 + noise.mean) + normal * np.float32(noise.deviation)
 
     def _update(self) -> None:
         e, parameters, gradients = self.experiment, self.network.parameters, self.network.gradients
@@ -140,7 +144,7 @@ class Training:
             gradients.gamma[...] = 0
         if not e.train_beta:
             gradients.beta[...] = 0
-        t, f, kernels = self.step + 1, np.float32, self.machine.kernels
+        t, f = self.step + 1, np.float32
         for factor, part in self._rates():
             rate, flat = f(e.rate * factor), (parameters.flat[part], gradients.flat[part], self.first[part])
             if e.optimizer == "adam":
@@ -166,24 +170,23 @@ class Training:
         """Keep the norms of W1 and W2 at most what they were at the step of the cap."""
         if self.experiment.cap_norms_at is None or self.step < self.experiment.cap_norms_at:
             return
-        xp, parameters = self.machine.xp, self.network.parameters
+        parameters = self.network.parameters
         for cap, weights in zip(self.caps, (parameters.w1, parameters.w2), strict=True):
-            norms = xp.sqrt(xp.square(weights).sum(axis=(-1, -2)))
+            norms = np.sqrt(np.square(weights).sum(axis=(-1, -2)))
             if self.step == self.experiment.cap_norms_at:
-                cap[...] = self.machine.host(norms)
-            limit = self.machine.to(cap)
-            weights *= xp.where(norms > limit, limit / norms, 1)[..., None, None].astype(np.float32)
+                cap[...] = norms
+            weights *= np.where(norms > cap, cap / norms, 1)[..., None, None].astype(np.float32)
 
     def _store(self) -> None:
         """Round what is stored between steps in another format."""
         e, network = self.experiment, self.network
         if e.masters is not None:
-            _rounded_in_place(network.parameters, e.masters, self.machine)
+            _rounded_in_place(network.parameters, e.masters)
         if e.moments is not None:
             kept = network.gradients.flat.copy()
             for moments in (self.first, self.second):
                 network.gradients.flat[...] = moments
-                _rounded_in_place(network.gradients, e.moments, self.machine)
+                _rounded_in_place(network.gradients, e.moments)
                 moments[...] = network.gradients.flat
             network.gradients.flat[...] = kept
 
@@ -221,6 +224,15 @@ class Training:
         return holder.flat.copy()
 
 
+def network_of(experiment: Experiment, seeds: tuple[int, ...], machine: Machine) -> Network | TorchNetwork:
+    """Return the student of these seeds, on a machine."""
+    if machine.device is None:
+        return Network(experiment, seeds, machine)
+    from mxnum.lab.mlp.by_torch import TorchNetwork
+
+    return TorchNetwork(experiment, seeds, machine.device)
+
+
 def train(
     experiment: Experiment,
     seeds: tuple[int, ...],
@@ -252,8 +264,8 @@ def train(
     report
         Called after each step with the step, the losses and the runs.
     machine
-        "cpu"; "amx" or "avx512_bf16", a CPU with products in bfloat16; or "cuda", the current GPU, by CuPy. The
-        trajectories differ in their last bits, and so in the end.
+        "cpu"; "amx" or "avx512_bf16", a CPU with products in bfloat16; "torch" or "cuda": PyTorch on the CPU or on the
+        current GPU (`by_torch`). The trajectories differ in their last bits, and so in the end.
     """
     training = Training(experiment, _checked(seeds), machine_named(machine))
     if checkpoint is not None and checkpoint.exists():
@@ -290,11 +302,11 @@ def _checked(seeds: Any) -> tuple[int, ...]:
     return checked
 
 
-def _rounded_in_place(parameters: Parameters, format: str, machine: Machine) -> None:
+def _rounded_in_place(parameters: Parameters, format: str) -> None:
     for kind in KINDS:
         values = getattr(parameters, kind)
-        rows = machine.xp.ascontiguousarray(values).reshape(-1, values.shape[-1])
-        done = rounded(rows, Operand(format), -1, machine.xp.empty_like(rows), kernels=machine.kernels)
+        rows = np.ascontiguousarray(values).reshape(-1, values.shape[-1])
+        done = rounded(rows, Operand(format), -1, np.empty_like(rows))
         values[...] = done.reshape(values.shape)
 
 

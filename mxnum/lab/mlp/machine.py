@@ -1,4 +1,4 @@
-"""Where a network is trained: numpy and compiled loops on the CPU, or CuPy on a GPU; the rest is the same code.
+"""Where a network is trained: numpy and compiled loops on the CPU, or PyTorch on the CPU or on a GPU.
 
 "amx" is a CPU whose units for bfloat16 (Intel's AMX, reached through PyTorch) do the products of operands that
 bfloat16 holds exactly, as it does those of all MX formats; sums are in float32 as BLAS has them, in another order.
@@ -9,63 +9,49 @@ whose results the network rounds to bfloat16 anyway, in half of the time.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from mxnum import errors
-from mxnum.lab.mlp import kernels, vector
 from mxnum.recipe import Operand
 
 Array = Any
 #: CPUs with products of their own for operands that bfloat16 holds.
 NARROW = ("amx", "avx512_bf16")
-MACHINES = ("cpu", *NARROW, "cuda")
+MACHINES = ("cpu", *NARROW, "torch", "cuda")
 #: As (left, right, out), matrices or stacks of them.
 Product = Callable[[Array, Array, Array], Any]
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A library of arrays that numpy's names work in, and the vector operations for its arrays."""
+    """How products are done, and where."""
 
-    xp: Any
-    kernels: ModuleType
     #: What results depend on besides the host.
     about: Mapping[str, str] = field(default_factory=dict)
     #: Products of operands that bfloat16 holds, where the machine has something faster for them.
     narrow_product: Product | None = None
-    #: Whether those come rounded to bfloat16, ties to even.
+    #: True if those come rounded to bfloat16, ties to even.
     rounds: bool = False
-
-    def to(self, array: Array) -> Array:
-        """A numpy array where the network is; on the CPU the array itself."""
-        return array if self.xp is np else self.xp.asarray(array)
-
-    def host(self, array: Array) -> Array:
-        """The inverse of `to`."""
-        return array if self.xp is np else self.xp.asnumpy(array)
+    #: The device on which PyTorch trains (`by_torch`); None for the loops of `model` and `kernels`.
+    device: str | None = None
 
     def product(self, *operands: Operand, bf16: int) -> Product:
-        """How matrices are multiplied that were quantized as these operands are; `bf16` is what becomes of the result.
+        """Return what multiplies matrices that were quantized as these operands; `bf16` says how results are rounded.
 
         Elements of at most eight bits times a power of two are bfloat16 numbers.
         """
         are_narrow = all(operand.format is not None for operand in operands)
         if self.narrow_product is not None and are_narrow and (bf16 == 1 or not self.rounds):
             return self.narrow_product
-        return self._product
-
-    def _product(self, left: Array, right: Array, out: Array) -> None:
-        self.xp.matmul(left, right, out=out)
+        return np.matmul
 
 
-CPU = Machine(np, kernels)
+CPU = Machine()
 
 
 @cache
@@ -103,36 +89,24 @@ def _by_torch(multiply: Callable[[Any, Any, Any], Any], rounds: bool = False) ->
         finally:
             torch.set_num_threads(threads)
 
-    return Machine(np, kernels, {"products": f"bfloat16 by torch {torch.__version__}"}, product, rounds)
+    return Machine({"products": f"bfloat16 by torch {torch.__version__}"}, product, rounds)
 
 
 def machine(name: str) -> Machine:
-    """The CPU, one with units or instructions for bfloat16, or the current GPU by CuPy."""
+    """Return the CPU, one with units or instructions for bfloat16, or PyTorch on the CPU or on the current GPU."""
     if errors.choose("machine", name, MACHINES) == "cpu":
         return CPU
     if name in NARROW:
         return _amx() if name == "amx" else _avx512_bf16()
-    try:
-        import cupy
-    except ImportError:
-        raise errors.needs_extra("Experiments on a GPU", "CuPy", "cuda") from None
-    try:
-        found = cupy.cuda.runtime.getDeviceCount()
-    except cupy.cuda.runtime.CUDARuntimeError as problem:
-        raise errors.no_driver(problem) from None
-    if not found:
-        raise errors.no_driver("no GPU was found")
-    gpu = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
-    return Machine(cupy, vector, {"gpu": gpu, "cupy": cupy.__version__})
+    torch = errors.package("torch", "torch")
+    if name == "torch":
+        return Machine({"torch": torch.__version__}, device="cpu")
+    if not torch.cuda.is_available():
+        raise errors.no_driver("PyTorch finds no GPU")
+    return Machine({"torch": torch.__version__, "gpu": torch.cuda.get_device_name()}, device="cuda")
 
 
 def check(name: str, here: bool = True) -> None:
-    """An error unless there is such a machine: of that name, and with `here` one that this process can use."""
+    """Raise an error unless `name` is a machine, and with `here` one that this process can use."""
     if errors.choose("machine", name, MACHINES) != "cpu" and here:
         machine(name)
-
-
-def library(x: Array) -> Any:
-    """The library that an array belongs to: numpy, or CuPy."""
-    name = type(x).__module__.partition(".")[0]
-    return sys.modules[name] if name == "cupy" else np

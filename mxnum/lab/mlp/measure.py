@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,13 +10,16 @@ from mxnum.lab.mlp.model import KINDS, Network
 from mxnum.lab.mlp.operands import affine, in_last_bin
 from mxnum.recipe import Operand, Recipe
 
+if TYPE_CHECKING:
+    from mxnum.lab.mlp.by_torch import TorchNetwork
+
 Array = Any
 
 #: The bins are those of the format in use; for float32 and bfloat16 those of E4M3.
 _REFERENCE = Operand("mxfp8_e4m3")
 
 
-def measurements(network: Network, x: Array, y: Array, step: int) -> dict[str, Array]:
+def measurements(network: Network | TorchNetwork, x: Array, y: Array, step: int) -> dict[str, Array]:
     """Scalars and per-layer values of each run, at the current parameters and on the given batch.
 
     zeta
@@ -31,30 +34,30 @@ def measurements(network: Network, x: Array, y: Array, step: int) -> dict[str, A
     gamma_in_last_bin, activations_in_last_bin, gamma_error, beta_error
         By layer: the share of elements that clamp under the floor rule, and the root mean square of Q(x) - x.
     """
-    runs, p, host = len(network.seeds), network.experiment.precision, network.machine.host
+    runs, p = len(network.seeds), network.experiment.precision
     network.loss_and_gradients(x, y, step)
     reduced = [network.gradients.run(r).astype(np.float64) for r in range(runs)]
-    by_kind = {k: host(getattr(network.gradients, k)).astype(np.float64) for k in KINDS}
-    hidden = np.stack([host(layer.h) for layer in network.saved])
+    by_kind = {k: getattr(network.gradients, k).astype(np.float64) for k in KINDS}
+    hidden = np.stack([layer.h for layer in network.saved])
     result: dict[str, Array] = {}
     gamma_bins = p.gamma if p.gamma.is_mx else _REFERENCE
     h_bins = p.activations if p.activations.is_mx else _REFERENCE
-    result["gamma_in_last_bin"] = in_last_bin(host(network.parameters.gamma), gamma_bins).mean(axis=-1).T
+    result["gamma_in_last_bin"] = in_last_bin(network.parameters.gamma, gamma_bins).mean(axis=-1).T
     result["activations_in_last_bin"] = in_last_bin(hidden, h_bins).mean(axis=(-1, -2)).T
     result["hidden_largest"] = np.abs(hidden).max(axis=(-1, -2)).T
     for name, index in (("gamma", 0), ("beta", 1)):
-        x_master, operand = host(getattr(network.parameters, name)), getattr(p, name)
+        x_master, operand = getattr(network.parameters, name), getattr(p, name)
         error = affine(x_master, operand, network.seeds, step, index) - x_master
         result[f"{name}_error"] = np.sqrt(np.square(error, dtype=np.float64).mean(axis=-1)).T
         result[f"{name}_bias"] = error.mean(axis=-1, dtype=np.float64).T
     for kind in ("gamma", "beta", "w1", "w2"):
-        values = host(getattr(network.parameters, kind)).astype(np.float64)
+        values = getattr(network.parameters, kind).astype(np.float64)
         result[f"{kind}_rms"] = np.sqrt(np.square(values).mean(axis=_inner(kind, 2))).T
     for kind, gradient in by_kind.items():
         result[f"gradient_norm_{kind}"] = _norm(gradient, kind)
     norm = np.array([np.linalg.norm(g) for g in reduced])
     result["gradient_norm"] = norm
-    if p.is_float32:
+    if p == Recipe():
         exact = reduced
     else:
         network.loss_and_gradients(x, y, step, Recipe())
@@ -63,7 +66,7 @@ def measurements(network: Network, x: Array, y: Array, step: int) -> dict[str, A
     with np.errstate(all="ignore"):
         result["float32_gradient_norm"] = plain
         for kind, gradient in by_kind.items():
-            plain_gradient = host(getattr(network.gradients, kind)).astype(np.float64)
+            plain_gradient = getattr(network.gradients, kind).astype(np.float64)
             result[f"zeta_{kind}"] = _norm(gradient - plain_gradient, kind) / _norm(plain_gradient, kind)
         result["zeta"] = np.array([np.linalg.norm(a - b) for a, b in zip(reduced, exact, strict=True)]) / plain
         result["cosine"] = np.array([a @ b for a, b in zip(reduced, exact, strict=True)]) / (norm * plain)

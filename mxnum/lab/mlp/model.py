@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from mxnum.lab.mlp.config import Experiment
+from mxnum.lab.mlp import kernels
+from mxnum.lab.mlp.config import Experiment, vector_code
 from mxnum.lab.mlp.data import INITIALIZATION, apply_activation, generator
 from mxnum.lab.mlp.machine import CPU, Machine
 from mxnum.lab.mlp.operands import Buffers, affine, is_repeatable, rounded
@@ -29,13 +30,13 @@ _EPSILON = np.float32(1e-5)
 class Parameters:
     """One flat float32 vector and its views, one for each kind of parameter."""
 
-    def __init__(self, experiment: Experiment, runs: int, machine: Machine = CPU):
-        e, self.machine = experiment, machine
+    def __init__(self, experiment: Experiment, runs: int):
+        e = experiment
         sizes: dict[str, tuple[int, ...]]
         sizes = {"gamma": (e.width,), "beta": (e.width,), "bias": (e.width,)}
         sizes |= {"w1": (e.inner, e.width), "w2": (e.width, e.hidden)}
         self.shapes = {kind: (e.layers, runs, *sizes[kind]) for kind in KINDS}
-        self.flat = machine.xp.zeros(sum(math.prod(shape) for shape in self.shapes.values()), np.float32)
+        self.flat = np.zeros(sum(math.prod(shape) for shape in self.shapes.values()), np.float32)
         #: The views of each kind, layer by layer.
         self.by_layer: dict[str, list[Array]] = {}
         self._make_views()
@@ -55,15 +56,15 @@ class Parameters:
     w2: Array
 
     def run(self, index: int) -> Array:
-        """A copy of one run's parameters as a vector of numpy, kind after kind."""
-        return np.concatenate([self.machine.host(getattr(self, kind)[:, index]).ravel() for kind in KINDS])
+        """Return a copy of one run's parameters as a vector, kind after kind."""
+        return np.concatenate([getattr(self, kind)[:, index].ravel() for kind in KINDS])
 
     def set_run(self, index: int, vector: Array) -> None:
         """The inverse of `run`."""
         start = 0
         for kind in KINDS:
             part = getattr(self, kind)[:, index]
-            part[...] = self.machine.to(vector[start : start + part.size].reshape(part.shape))
+            part[...] = vector[start : start + part.size].reshape(part.shape)
             start += part.size
 
 
@@ -104,16 +105,15 @@ class Network:
 
     def __init__(self, experiment: Experiment, seeds: tuple[int, ...], machine: Machine = CPU):
         self.experiment, self.seeds, self.machine = experiment, seeds, machine
-        self.parameters = Parameters(experiment, len(seeds), machine)
-        self.parameters.flat[...] = machine.to(initial_parameters(experiment, seeds).flat)
-        self.gradients = Parameters(experiment, len(seeds), machine)
-        self.buffers = Buffers(machine)
+        self.parameters = Parameters(experiment, len(seeds))
+        self.parameters.flat[...] = initial_parameters(experiment, seeds).flat
+        self.gradients = Parameters(experiment, len(seeds))
+        self.buffers = Buffers()
 
     def loss_and_gradients(self, x: Array, y: Array, step: int, precision: Recipe | None = None) -> Array:
         """The mean squared error of each run; writes `self.gradients`."""
         e, p = self.experiment, self.experiment.precision if precision is None else precision
-        bf16, is_bf16, make = p.bf16, p.vector == "bfloat16", self.buffers.get_like
-        xp, kernels = self.machine.xp, self.machine.kernels
+        bf16, is_bf16, make = vector_code(p), p.vector == "bfloat16", self.buffers.get_like
         runs, samples = x.shape[:2]
         wide, hidden = (runs, samples, e.inner), (runs, samples, e.hidden)
 
@@ -122,9 +122,7 @@ class Network:
             if is_repeatable(operand):
                 return self.buffers.quantized((name, layer), place, tensor, operand, axis)
             stream, out = step << 16 | layer << 8 | _STREAMS[name], make(place, tensor.shape)
-            return rounded(
-                tensor, operand, axis, out, seeds=self.seeds, stream=stream, already_bf16=is_bf16, kernels=kernels
-            )
+            return rounded(tensor, operand, axis, out, seeds=self.seeds, stream=stream, already_bf16=is_bf16)
 
         def turned(tensor: Array, operand: Operand, name: str, layer: int = 0) -> Array:
             """Quantized along the axis before the last, and transposed: a view, which BLAS takes as it is."""
@@ -146,7 +144,8 @@ class Network:
         w1, w2 = of_layers("w1", p.weights, -1, "w1"), of_layers("w2", p.weights, -1, "w2")
 
         forward = self.machine.product(p.activations, p.weights, bf16=bf16)
-        of_weights = self.machine.product(p.of_weight_gradient, p.activations_backward, bf16=bf16)
+        for_weights = p.gradients_for_weights or p.gradients
+        of_weights = self.machine.product(for_weights, p.activations_backward, bf16=bf16)
         of_inputs = self.machine.product(p.gradients, p.weights_backward, bf16=bf16)
 
         # Forward.
@@ -170,14 +169,14 @@ class Network:
             else:
                 kernels.round_bf16(stream.reshape(-1).view(np.int32), layer.z.reshape(-1).view(np.int32), bf16)
             forward(quantized(layer.z, p.activations, -1, "z", k), w1(k).swapaxes(-1, -2), layer.u)
-            apply_activation(e, layer.u, layer.slope, layer.h, bf16 if p.round_activation else 0, kernels)
+            apply_activation(e, layer.u, layer.slope, layer.h, bf16 if p.round_activation else 0)
             product = make("product", x.shape)
             forward(quantized(layer.h, p.activations, -1, "h", k), w2(k).swapaxes(-1, -2), product)
             kernels.add_rounded_bias(product, weights.bias[k], stream, bf16)
         self.saved = saved
 
         # Backward.
-        loss = xp.empty(runs)
+        loss = np.empty(runs)
         d_stream, g = make("d_stream", x.shape), self.gradients
         kernels.residual_gradient(stream, y, loss, d_stream)
         w1, w2 = (of_layers(kind, p.weights_backward, -2, f"{kind} backward") for kind in ("w1", "w2"))
@@ -186,13 +185,13 @@ class Network:
             layer = saved[k]
             kernels.round_and_sum(d_stream, d_out, g.bias[k], bf16)
             h = turned(layer.h, p.activations_backward, "h along batch", k)
-            across = turned(d_out, p.of_weight_gradient, "d_out along batch", k)
+            across = turned(d_out, for_weights, "d_out along batch", k)
             along = quantized(d_out, p.gradients, -1, "d_out", k)
             of_weights(across, h.swapaxes(-1, -2), g.w2[k])
             of_inputs(along, w2(k), dh)
             self._activation_backward(layer, dh, du, bf16)
             z = turned(layer.z, p.activations_backward, "z along batch", k)
-            across = turned(du, p.of_weight_gradient, "du along batch", k)
+            across = turned(du, for_weights, "du along batch", k)
             along = quantized(du, p.gradients, -1, "du", k)
             of_weights(across, z.swapaxes(-1, -2), g.w1[k])
             dz = make("dz", x.shape)
@@ -207,16 +206,16 @@ class Network:
         if is_bf16:
             flat = g.flat.view(np.int32)
             kernels.round_in_place(flat, bf16)
-        return self.machine.host(loss)
+        return loss
 
     def _affine(self, kind: str, operand: Operand, step: int, tensor: int) -> Array:
         parameter = getattr(self.parameters, kind)
         if is_repeatable(operand):
             return self.buffers.quantized(kind, ("quantized", kind), parameter, operand, -1)
-        return affine(parameter, operand, self.seeds, step, tensor, self.machine.kernels)
+        return affine(parameter, operand, self.seeds, step, tensor)
 
     def _activation_backward(self, layer: _Layer, dh: Array, du: Array, bf16: int) -> None:
-        e, kernels = self.experiment, self.machine.kernels
+        e = self.experiment
         if e.activation == "relu":
             kernels.relu_backward(layer.u.reshape(-1), dh.reshape(-1), du.reshape(-1), bf16)
         elif e.activation == "gelu":
@@ -230,9 +229,9 @@ class Network:
     def _rounded_parameters(self, bf16: int) -> Parameters:
         key = "rounded parameters"
         if key not in self.buffers:
-            self.buffers[key] = Parameters(self.experiment, len(self.seeds), self.machine)
+            self.buffers[key] = Parameters(self.experiment, len(self.seeds))
         copy: Parameters = self.buffers[key]
-        self.machine.kernels.round_bf16(self.parameters.flat.view(np.int32), copy.flat.view(np.int32), bf16)
+        kernels.round_bf16(self.parameters.flat.view(np.int32), copy.flat.view(np.int32), bf16)
         return copy
 
 
@@ -256,11 +255,11 @@ def quantized_product(precision: Recipe, bf16: int, machine: Machine = CPU) -> A
     times = machine.product(precision.activations, precision.weights, bf16=bf16)
 
     def multiply(x: Array, weight: Array) -> Array:
-        left = rounded(x, precision.activations, -1, machine.xp.empty_like(x), kernels=machine.kernels)
-        right = rounded(weight, precision.weights, -1, machine.xp.empty_like(weight), kernels=machine.kernels)
-        product = machine.xp.empty((len(left), len(right)), np.float32)
+        left = rounded(x, precision.activations, -1, np.empty_like(x))
+        right = rounded(weight, precision.weights, -1, np.empty_like(weight))
+        product = np.empty((len(left), len(right)), np.float32)
         times(left, right.T, product)
-        machine.kernels.round_in_place(product.reshape(-1).view(np.int32), bf16)
+        kernels.round_in_place(product.reshape(-1).view(np.int32), bf16)
         return product
 
     return None if precision.weights == precision.activations == FLOAT32 else multiply

@@ -12,7 +12,6 @@ import numpy as np
 import mxnum as mx
 from mxnum.lab.mlp import kernels
 from mxnum.lab.mlp.data import AFFINE, generator
-from mxnum.lab.mlp.machine import CPU, Machine, library
 from mxnum.recipe import Operand
 
 Array = Any
@@ -21,16 +20,15 @@ Array = Any
 class Buffers(dict[Any, Array]):
     """Arrays that are made once and written at every step."""
 
-    def __init__(self, machine: Machine = CPU):
+    def __init__(self) -> None:
         super().__init__()
-        self.machine = machine
         self.quantizers: dict[Any, tuple[Array, Operand, Callable[[], Array]]] = {}
 
     def get_like(self, name: Any, shape: tuple[int, ...]) -> Array:
         """An uninitialized float32 array, the same one for the same name and shape."""
         key = (name, shape)
         if key not in self:
-            self[key] = self.machine.xp.empty(shape, np.float32)
+            self[key] = np.empty(shape, np.float32)
         return self[key]
 
     def quantized(self, name: Any, place: Any, x: Array, operand: Operand, axis: int) -> Array:
@@ -62,7 +60,6 @@ def rounded(
     seeds: tuple[int, ...] = (),
     stream: int = 0,
     already_bf16: bool = False,
-    kernels: Any = kernels,
 ) -> Array:
     """x with its values rounded along `axis` (-1 or -2), in `out` or x itself where nothing is to be done.
 
@@ -73,36 +70,36 @@ def rounded(
     if operand.format is None or (operand.format == "bfloat16" and already_bf16):
         return x
     if operand.format == "bfloat16":
-        source = library(x).ascontiguousarray(x).reshape(-1).view(np.int32)
+        source = np.ascontiguousarray(x).reshape(-1).view(np.int32)
         kernels.round_bf16(source, out.reshape(-1).view(np.int32), 1 if operand.rounding == "rne" else 2)
         return out
     if operand.scale_rule == "released_bump":
-        return _released_bump(x, operand, axis, out, kernels)
+        return _released_bump(x, operand, axis, out)
     keywords: dict[str, Any] = {"threads": 1, **operand.keywords(axis)}
     if operand.rounding == "sr":
         for run, seed in enumerate(seeds):
-            part = library(x).ascontiguousarray(x[..., run, :, :])
+            part = np.ascontiguousarray(x[..., run, :, :])
             out[..., run, :, :] = mx.fake_quantize(part, operand.mx_format, seed=seed, stream=stream, **keywords)
         return out
     return mx.fake_quantize(x, operand.mx_format, out=out, **keywords)
 
 
-def _released_bump(x: Array, operand: Operand, axis: int, out: Array, kernels: Any) -> Array:
+def _released_bump(x: Array, operand: Operand, axis: int, out: Array) -> Array:
     """The released code's bump: an element's exponent is one more if the largest magnitude *at its offset*, over all
     blocks of its row, has a mantissa above that of the format's maximum. Neighbours in a block may differ in scale."""
-    xp, fmt, place = library(x), operand.mx_format, axis % x.ndim
+    fmt, place = operand.mx_format, axis % x.ndim
     block, length = operand.block_size or fmt.block, x.shape[place]
     if length % block:
         raise ValueError(f"Scale rule 'released_bump' needs rows of whole blocks of {block}, not {length} elements.")
     offsets = (-1, length // block, block * math.prod(x.shape[place + 1 :]))  # rows, blocks, offsets in a block
-    parts = xp.ascontiguousarray(x).reshape(offsets)
-    largest = xp.empty((len(parts), offsets[2]), np.int32)
+    parts = np.ascontiguousarray(x).reshape(offsets)
+    largest = np.empty((len(parts), offsets[2]), np.int32)
     kernels.largest_of_blocks(parts.view(np.int32), largest)
-    is_higher = 2 * xp.frexp(largest.view(np.float32))[0] > _ratio(fmt)
+    is_higher = 2 * np.frexp(largest.view(np.float32))[0] > _ratio(fmt)
     scales = mx.shared_scale(x, fmt, axis=axis, block_size=block)
     given: dict[str, Any] = {"rounding": operand.rounding, "axis": axis, "block_size": block, "threads": 1}
-    higher = mx.fake_quantize(x, fmt, scales=xp.minimum(scales, 253) + np.uint8(1), **given)
-    kept = xp.ascontiguousarray(mx.fake_quantize(x, fmt, scales=scales, out=out, **given))
+    higher = mx.fake_quantize(x, fmt, scales=np.minimum(scales, 253) + np.uint8(1), **given)
+    kept = np.ascontiguousarray(mx.fake_quantize(x, fmt, scales=scales, out=out, **given))
     kernels.take_where(kept.reshape(offsets), higher.reshape(offsets), is_higher)
     return kept
 
@@ -112,59 +109,57 @@ def _ratio(fmt: mx.MXFormat) -> float:
     return float(fmt.element.max) / 2.0**fmt.element.emax
 
 
-def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int, kernels: Any = kernels) -> Array:
+def affine(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
     """Gamma or beta, of shape (layers, runs, features), as layer norm uses it at this step."""
-    xp = library(x)
     if operand.error == "grid":
-        return (xp.rint(x / np.float32(operand.step)) * np.float32(operand.step)).astype(np.float32)
+        return (np.rint(x / np.float32(operand.step)) * np.float32(operand.step)).astype(np.float32)
     if operand.format is None:
         return x
     if operand.matched:
-        return _matched(x, operand, seeds, step, tensor, kernels)
+        return _matched(x, operand, seeds, step, tensor)
     if operand.error == "clamp":
         return _clamped(x, operand)
     if operand.rounding == "sr":
-        value = xp.empty_like(x)
+        value = np.empty_like(x)
         for run, seed in enumerate(seeds):
-            part = xp.ascontiguousarray(x[:, run])
+            part = np.ascontiguousarray(x[:, run])
             stream = step << 8 | tensor
             value[:, run] = mx.fake_quantize(
                 part, operand.mx_format, seed=seed, stream=stream, threads=1, **operand.keywords(-1)
             )
     else:
-        value = rounded(x, operand, -1, xp.empty_like(x), kernels=kernels)
+        value = rounded(x, operand, -1, np.empty_like(x))
     if operand.error == "quantize":
         return value
     error = value - x
     if operand.error == "one_sided":
-        return x - xp.abs(error)
+        return x - np.abs(error)
     for run, seed in enumerate(seeds):
         rng = generator(seed, AFFINE, tensor, step)
         if operand.error == "random_sign":
             signs = rng.integers(0, 2, error[:, run].shape, np.int8) * np.float32(2) - np.float32(1)
-            error[:, run] *= xp.asarray(signs)
+            error[:, run] *= signs
         else:
             places = rng.permuted(np.broadcast_to(np.arange(x.shape[-1]), error[:, run].shape), axis=-1)
-            error[:, run] = xp.take_along_axis(error[:, run], xp.asarray(places), axis=-1)
+            error[:, run] = np.take_along_axis(error[:, run], places, axis=-1)
     return x + error
 
 
-def _matched(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int, kernels: Any) -> Array:
+def _matched(x: Array, operand: Operand, seeds: tuple[int, ...], step: int, tensor: int) -> Array:
     """As `affine`, with an error of the size that the floor rule's, to nearest, has on the same values."""
-    xp = library(x)
-    floor = affine(x, Operand(operand.format, block_size=operand.block_size), seeds, step, tensor, kernels)
+    floor = affine(x, Operand(operand.format, block_size=operand.block_size), seeds, step, tensor)
     size = _size(floor - x)
     if operand.error == "clamp":
-        limit = _cut(xp.abs(x), size)
-        return xp.clip(x, -limit, limit)
-    error = affine(x, replace(operand, matched=False), seeds, step, tensor, kernels) - x
+        limit = _cut(np.abs(x), size)
+        return np.clip(x, -limit, limit)
+    error = affine(x, replace(operand, matched=False), seeds, step, tensor) - x
     own = _size(error)
-    return x + error * xp.where(own > 0, size / xp.where(own > 0, own, 1), 0).astype(np.float32)
+    return x + error * np.where(own > 0, size / np.where(own > 0, own, 1), 0).astype(np.float32)
 
 
 def _size(error: Array) -> Array:
     """The root mean square of each row."""
-    return library(error).sqrt(library(error).square(error).mean(axis=-1, keepdims=True, dtype=np.float64))
+    return np.sqrt(np.square(error).mean(axis=-1, keepdims=True, dtype=np.float64))
 
 
 def _cut(magnitudes: Array, size: Array) -> Array:
@@ -173,29 +168,28 @@ def _cut(magnitudes: Array, size: Array) -> Array:
     With the k largest cut at c the squares of the error sum to S2 - 2 c S1 + k c^2, sums of the k largest. The root
     below them all that lies above the next magnitude is the cut.
     """
-    xp = library(magnitudes)
-    largest = xp.flip(xp.sort(magnitudes, axis=-1), axis=-1).astype(np.float64)
-    count = xp.arange(1, magnitudes.shape[-1] + 1)
-    first, second = xp.cumsum(largest, axis=-1), xp.cumsum(xp.square(largest), axis=-1)
-    wanted = xp.square(size) * magnitudes.shape[-1]
-    spread = xp.maximum(xp.square(first) - count * (second - wanted), 0)
-    cuts = (first - xp.sqrt(spread)) / count
-    following = xp.concatenate([largest[..., 1:], xp.zeros_like(largest[..., :1])], axis=-1)
+    largest = np.flip(np.sort(magnitudes, axis=-1), axis=-1).astype(np.float64)
+    count = np.arange(1, magnitudes.shape[-1] + 1)
+    first, second = np.cumsum(largest, axis=-1), np.cumsum(np.square(largest), axis=-1)
+    wanted = np.square(size) * magnitudes.shape[-1]
+    spread = np.maximum(np.square(first) - count * (second - wanted), 0)
+    cuts = (first - np.sqrt(spread)) / count
+    following = np.concatenate([largest[..., 1:], np.zeros_like(largest[..., :1])], axis=-1)
     fits = cuts >= following
     fits[..., -1] = True
-    place = xp.argmax(fits, axis=-1)[..., None]
-    return xp.maximum(xp.take_along_axis(cuts, place, axis=-1), 0).astype(np.float32)
+    place = np.argmax(fits, axis=-1)[..., None]
+    return np.maximum(np.take_along_axis(cuts, place, axis=-1), 0).astype(np.float32)
 
 
 def _clamped(x: Array, operand: Operand) -> Array:
     """Cut off where the format saturates: the clamping of its scale rule without any rounding."""
     limit = _largest(x, operand, str(operand.scale_rule))
-    return library(x).clip(x, -limit, limit)
+    return np.clip(x, -limit, limit)
 
 
 def in_last_bin(x: Array, operand: Operand) -> Array:
     """Which elements of x exceed the largest element at the floor scale of their block: these clamp."""
-    return library(x).abs(x) > _largest(x, operand, "floor")
+    return np.abs(x) > _largest(x, operand, "floor")
 
 
 def _largest(x: Array, operand: Operand, scale_rule: str) -> Array:
@@ -203,6 +197,5 @@ def _largest(x: Array, operand: Operand, scale_rule: str) -> Array:
     fmt = operand.mx_format
     block = operand.block_size or fmt.block
     scales = mx.shared_scale(x, fmt, scale_rule=scale_rule, block_size=block)
-    xp = library(x)
-    limit = xp.ldexp(xp.full(scales.shape, fmt.element.max, np.float32), scales.astype(np.int32) - 127)
-    return xp.repeat(limit, block, axis=-1)[..., : x.shape[-1]].astype(np.float32)
+    limit = np.ldexp(np.full(scales.shape, fmt.element.max, np.float32), scales.astype(np.int32) - 127)
+    return np.repeat(limit, block, axis=-1)[..., : x.shape[-1]].astype(np.float32)

@@ -70,8 +70,8 @@ def run_study(
         How many processes (default: one for each core; 0: none but this one), how many seeds each trains together, how
         politely; or the address of a dask.distributed scheduler. The bits depend on none of them.
     machine
-        "cpu"; for the MLP also "amx" or "avx512_bf16", a CPU with products in bfloat16, or "cuda", a GPU, where one
-        process suffices. Last bits differ.
+        "cpu"; for the MLP also "amx" or "avx512_bf16", a CPU with products in bfloat16, or "torch" or "cuda", PyTorch
+        on the CPU or on a GPU, where one process suffices. Last bits differ.
     keep_operands
         Keep what the linear layers of a language model multiply at the end, in ``seed-N-operands.npz``.
     say, show

@@ -12,11 +12,8 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from mxnum import errors
-from mxnum.analysis import scale_threshold
-from mxnum.analysis.piecewise import PiecewiseQuantizer
-from mxnum.formats import ElementFormat, MXFormat
-from mxnum.modes import Rounding, ScaleRule
+from mxnum import ElementFormat, MXFormat, Rounding, ScaleRule, errors
+from mxnum.analysis import PiecewiseQuantizer, scale_threshold
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from mxnum import errors, formats
+from mxnum import ScaleRule, errors, formats
 from mxnum.analysis import overflow_region
 from mxnum.lab.theory.logit_gradients import Beta, LogitGradientBias, Shrinking, logit_gradient_bias
 from mxnum.memory.dtypes import Array
-from mxnum.modes import ScaleRule
 
 #: Factors that are tried: 2**(k/8), rounded to what a float32 holds exactly.
 FACTORS = tuple(float(np.float32(2 ** (k / 8))) for k in range(8))

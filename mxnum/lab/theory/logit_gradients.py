@@ -22,13 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from mxnum import errors, formats
-from mxnum.analysis.machines import Enclosure
-from mxnum.analysis.piecewise import PiecewiseQuantizer
-from mxnum.analysis.scale_ladder import Ladder, floats, powers_of_two
-from mxnum.formats import ElementFormat, MXFormat
+from mxnum import ElementFormat, FloatScaleRule, MXFormat, Rounding, ScaleRule, errors, formats
+from mxnum.analysis import Enclosure, PiecewiseQuantizer, ScaleLadder, scale_ladder
 from mxnum.memory.dtypes import Array
-from mxnum.modes import FloatScaleRule, Rounding, ScaleRule, scale_rule_of
 
 #: Binades of 1 - p that are gone through; what is below is bounded in enclosures and left out elsewhere.
 DEPTH = 40
@@ -83,7 +79,7 @@ class LogitGradientBias:
     """The relative change of the target's component, for one format, rule, number of tokens and factor."""
 
     element: ElementFormat
-    ladder: Ladder = field(repr=False)
+    ladder: ScaleLadder = field(repr=False)
     rounding: Rounding
     #: c/N.
     unit: Fraction
@@ -147,18 +143,16 @@ class LogitGradientBias:
 
     def enclosure(self, p: Beta, of: str = "bias", prec: int = 100) -> Enclosure:
         """A proved interval around `bias`, `overflow_bias`, `overflow` or `sum`; needs the extra ``proofs``."""
-        from mxnum.analysis.machines import ArbMachine
-
         errors.require_type(isinstance(p, Beta), "p", "a Beta", p)
         errors.choose("of", of, ("bias", "overflow_bias", "overflow", "sum"))
-        machine = ArbMachine(errors.integer("prec", prec, 20, 10_000) + _EXTRA_BITS)
-        with machine.precision():
-            law = _ArbBeta(machine, p)
+        flint = errors.package("flint", "proofs")
+        with flint.ctx.workprec(errors.integer("prec", prec, 20, 10_000) + _EXTRA_BITS):
+            law = _ArbBeta(flint, p)
             binades = prec + 8
             total, overflow_bias, overflow = self._closed_form(law, binades)
             # Below, each error is at most the number itself, and the chance of overflow at most that of being there.
-            rest = machine.number(Fraction(1, 2**binades))
-            mean = machine.number(p.b / (p.a + p.b))
+            rest = law.number(Fraction(1, 2**binades))
+            mean = law.number(p.b / (p.a + p.b))
             chance = law.below(Fraction(1, 2**binades))
             value, slack = {
                 "bias": (total / mean, rest / mean),
@@ -166,7 +160,8 @@ class LogitGradientBias:
                 "overflow": (overflow, chance),
                 "sum": (-total, rest),
             }[of]
-            return machine.hull(value, slack)
+            ends = (value - abs(slack)).lower().fmpq(), (value + abs(slack)).upper().fmpq()
+            return Enclosure(*(Fraction(int(end.p), int(end.q)) for end in ends))
 
     # A block of k has scale s with the chance others(end of s) - others(begin of s), where others(t) is that of no
     # other token of the same target with A >= t. All lengths are in units of c/N: they are values of 1 - p.
@@ -306,18 +301,10 @@ def logit_gradient_bias(
     errors.require(0 <= chance <= 1, "frequency", "between 0 and 1", frequency)
     mode = errors.choose_member("rounding", rounding, ROUNDINGS)
     length = fmt.block if block_size is None else errors.positive_integer("block_size", block_size)
-    rule = scale_rule_of(fmt, scale_rule)
-    unit, ladder = c / count, None
-    if isinstance(rule, ScaleRule):
-        errors.require(tensor_scale is None, "tensor_scale", f"left out for {fmt.name}", tensor_scale)
-        ladder = powers_of_two(fmt.element, rule)
-    else:
-        largest = Fraction(fmt.element.max) * Fraction(fmt.scale.value(fmt.scale.max_code))
-        has = fmt.tensor_scale is not None
-        errors.require(has or tensor_scale is None, "tensor_scale", f"left out for {fmt.name}", tensor_scale)
-        usual = unit / largest if has else Fraction(1)
-        factor = usual if tensor_scale is None else errors.fraction("tensor_scale", tensor_scale)
-        ladder = floats(fmt.element, fmt.scale, rule, factor, Fraction(1))
+    unit = c / count
+    if fmt.tensor_scale is not None and tensor_scale is None:
+        tensor_scale = unit / (Fraction(fmt.element.max) * Fraction(fmt.scale.value(fmt.scale.max_code)))
+    ladder = scale_ladder(fmt, scale_rule, tensor_scale=tensor_scale)
     return LogitGradientBias(fmt.element, ladder, mode, unit, length, chance)
 
 
@@ -386,12 +373,12 @@ class _MpmathBeta:
 class _ArbBeta(_MpmathBeta):
     """The same in balls."""
 
-    def __init__(self, machine: Any, law: Beta):
-        self._machine = machine
+    def __init__(self, flint: Any, law: Beta):
+        self._flint = flint
         super().__init__(law)
 
     def number(self, x: Fraction) -> Any:
-        return self._machine.number(x)
+        return self._flint.arb(self._flint.fmpq(x.numerator, x.denominator))
 
     def _integral(self, x: Fraction, more: int) -> Any:
         return self.number(x).beta_lower(self._a + more, self._b, regularized=True)

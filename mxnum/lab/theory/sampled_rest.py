@@ -14,11 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from mxnum import errors, formats, ops
-from mxnum.formats import MXFormat
+from mxnum import FloatScaleRule, MXFormat, Rounding, ScaleRule, errors, fake_quantize, formats
 from mxnum.lab.theory.logit_equilibrium import Equilibrium, probabilities_of
 from mxnum.memory.dtypes import Array
-from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 
 #: Steps of the search; the mean of the last quarter is the answer.
 _STEPS = 60
@@ -89,8 +87,8 @@ def sampled_logit_rest(
         if fmt.tensor_scale is not None:
             options["tensor_scale"] = np.float32(np.abs(gradient).max() * unit / float(largest))
         whole, alone = (np.asarray(each * unit, np.float32) for each in (gradient, pulls))
-        whole = ops.fake_quantize(whole, fmt, axis=axis, block_size=block_size, **options)
-        return whole / unit, ops.fake_quantize(alone, fmt, block_size=1, **options) / unit
+        whole = fake_quantize(whole, fmt, axis=axis, block_size=block_size, **options)
+        return whole / unit, fake_quantize(alone, fmt, block_size=1, **options) / unit
 
     _, unrounded, _ = contexts.rest(lambda gradient, pulls, _: (gradient, pulls))
     p, excess, drift = contexts.rest(rounded)

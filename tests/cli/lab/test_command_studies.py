@@ -66,7 +66,7 @@ def test_after_an_interruption_fresh_seeds_can_be_continued(run, tmp_path, monke
 def test_a_machine_that_is_not_there_is_told_before_anything_runs(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     said = run("lab", "run", "quick", "--machine", "tpu", status=2)
-    names = "['cpu', 'amx', 'avx512_bf16', 'cuda']"
+    names = "['cpu', 'amx', 'avx512_bf16', 'torch', 'cuda']"
     assert said == f"Error: Option --machine must be one of {names}, not 'tpu'; did you mean 'cpu'?\n"
     assert list(tmp_path.iterdir()) == []
 

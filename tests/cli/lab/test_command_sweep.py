@@ -95,14 +95,13 @@ def test_a_study_that_ships_is_run_by_its_name(run, tmp_path, monkeypatch):
 
 
 def test_a_machine_that_is_not_there(run, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setitem(sys.modules, "torch", None)
     (tmp_path / "mine.toml").write_text(GOOD)
     options = "--out", tmp_path / "o", "--machine"
     told = run("lab", "sweep", tmp_path / "mine.toml", *options, "tpu", status=2)
     assert told.startswith("Error: ")
-    assert " must be one of ['cpu', 'amx', 'avx512_bf16', 'cuda'], not 'tpu'" in told
+    assert " must be one of ['cpu', 'amx', 'avx512_bf16', 'torch', 'cuda'], not 'tpu'" in told
     assert run("lab", "sweep", tmp_path / "mine.toml", *options, "cuda", status=2).count("\n") == 1
-    runtime = SimpleNamespace(getDeviceCount=lambda: 0, CUDARuntimeError=OSError)
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
-    assert "no GPU was found" in run("lab", "sweep", tmp_path / "mine.toml", *options, "cuda", status=2)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False)))
+    assert "PyTorch finds no GPU" in run("lab", "sweep", tmp_path / "mine.toml", *options, "cuda", status=2)
     assert not (tmp_path / "o").exists()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mxnum.engine.loops.philox import counters_at_once, words_in_line
-from mxnum.reference import philox4x32
+from mxnum.reference.random import philox4x32
 from tests import samples
 
 COUNTERS = [0, 5, (1 << 32) - 3, 1 << 40, (1 << 61) - 9]

@@ -14,7 +14,7 @@ from mxnum.definition.word import dialect
 from mxnum.engine.machine.jit import register
 from mxnum.engine.machine.lanes import integer, lane
 from mxnum.engine.rounding import float_additions, paths
-from mxnum.formats import ELEMENTS, ElementFormat
+from mxnum.formats import ELEMENTS, ElementFormat, two_complement
 from mxnum.modes import Overflow, Rounding
 from tests import samples
 
@@ -50,7 +50,7 @@ def any_format(seed):
     """Some element of at most eight bits."""
     rng = samples.generator("formats", seed)
     if seed % 6 == 0:
-        return ElementFormat.two_complement("int", int(rng.integers(3, 9)))
+        return two_complement("int", int(rng.integers(3, 9)))
     while True:
         exponent_bits, mantissa_bits = int(rng.integers(1, 8)), int(rng.integers(0, 7))
         bias, specials = (

@@ -92,10 +92,11 @@ def test_what_is_new_is_left_to_the_definition(monkeypatch):
 
 
 def test_what_is_proved_is_used():
-    from proofs import exhaustive, spec, tables
+    from proofs import exhaustive
+    from proofs.specs import conversions, tables
 
     assert {*paths.ROUNDING.elements} == {*tables.ELEMENTS}
-    assert {*paths.ROUNDING.roundings} == {*spec.ROUNDINGS}
+    assert {*paths.ROUNDING.roundings} == {*conversions.ROUNDINGS}
     assert {*paths.ROUNDING.rules} == {*exhaustive.RULES}
 
 

@@ -7,8 +7,19 @@ from html.parser import HTMLParser
 
 import pytest
 
-from mxnum.lab.claims import CLAIMS, Comparison, Entry, Evidence, Report, Statement, Verdict, Whose, document, stored
-from mxnum.lab.claims.report_folder import ReportFolder
+from mxnum.lab.claims import (
+    CLAIMS,
+    Comparison,
+    Context,
+    Entry,
+    Evidence,
+    Report,
+    Statement,
+    Verdict,
+    Whose,
+    document,
+    stored,
+)
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
 
@@ -35,10 +46,9 @@ class Checked(HTMLParser):
 
 
 def page(entries, tmp_path, interrupted=False):
-    store = ReportFolder(tmp_path)
     facts = {"started": "2026-01-01", "seconds": 100.0, "first_seed": 7, "environment": {"numpy": "2.0"}}
     report = Report(tuple(entries), {"mxnum": "1", "sympy": "1.14"}, interrupted)
-    return document.html(report, "mxnum reproduce --quick", facts, store)
+    return document.html(report, "mxnum reproduce --quick", facts, Context(tmp_path))
 
 
 def entry(id, *statements, comparisons=(), note=""):
@@ -87,7 +97,7 @@ def test_many_that_hold_are_folded_away(tmp_path):
 def test_without_matplotlib_the_page_says_so(tmp_path, monkeypatch):
     real = document.importlib.util.find_spec
     monkeypatch.setattr(document.importlib.util, "find_spec", lambda n: None if n == "matplotlib" else real(n))
-    monkeypatch.setitem(document.figures.plots.errors.importlib.sys.modules, "matplotlib", None)
+    monkeypatch.setitem(document.figures.errors.importlib.sys.modules, "matplotlib", None)
     text = page([entry("I3", Statement("so", True))], tmp_path)
     assert "<svg" not in text
     assert 'pip install "mxnum[plots]"' in text

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mxnum.lab.claims import CLAIMS, Comparison, Evidence, Statement, Verdict, Whose
-from mxnum.lab.claims.evidence import ours
+from mxnum.lab.claims.evidence import answered, ours, unanimous
 from mxnum.lab.claims.page import HEADINGS, headed
 
 YES, NO, OPEN = (Statement("it is so", holds) for holds in (True, False, None))
@@ -94,8 +94,6 @@ def test_text_gives_both_numbers():
 
 
 def test_in_brief():
-    from mxnum.lab.claims import Comparison, Evidence, Statement
-
     comparisons = tuple(Comparison(f"f{i}", 1, found, 0.1) for i, found in enumerate((1, 2, 3, 4)))
     statements = (Statement("s", True), Statement("t", False, "so"), Statement("u", None))
     assert Evidence(comparisons, statements).brief() == (
@@ -106,18 +104,26 @@ def test_in_brief():
     assert Evidence().brief() == ""
 
 
-def test_evidence_through_json():
-    import dataclasses
-    import json
-
-    from mxnum.lab.claims import Comparison, Evidence, Statement
-    from mxnum.lab.claims.evidence import evidence_from
-
-    found = Evidence((Comparison("a", 1, 2, 0.5, Whose.KEPT),), (Statement("b", None, "c"),), "d", {"e": [1]})
-    assert evidence_from(json.loads(json.dumps(dataclasses.asdict(found)))) == found
-
-
 @pytest.mark.parametrize("holds", [np.True_, np.False_])
 def test_what_numpy_found_can_be_stored(holds):
     statement = Statement("it is so", holds)
     assert json.loads(json.dumps(asdict(statement)))["holds"] is bool(holds)
+
+
+def test_an_answer_stands_only_if_all_agrees():
+    assert answered(Evidence((AGREES,), (YES,)), "It is.").answer == "It is."
+    for comparisons, statements in (((AGREES, DIFFERS), ()), ((AGREES,), (YES, OPEN)), ((), (NO,))):
+        assert not answered(Evidence(comparisons, statements), "It is.").answer
+
+
+def test_the_number_counts_figures_unless_given():
+    assert answered(Evidence((AGREES, DIFFERS)), "").number == "1 of 2 figures"
+    assert answered(Evidence((AGREES, DIFFERS)), "", "4.25 bits").number == "4.25 bits"
+
+
+@pytest.mark.parametrize(
+    ("statements", "all_say"),
+    [([YES, YES], True), ([NO], False), ([OPEN, OPEN], None), ([YES, OPEN], None), ([YES, NO], None), ([], None)],
+)
+def test_unanimous(statements, all_say):
+    assert unanimous(statements) is all_say

@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 pytest.importorskip("scipy", reason="the extra experiments is not installed")
 
 from mxnum.lab.claims import last_layer
-from mxnum.lab.claims.registry import Context
-
-
-@pytest.fixture
-def context(tmp_path):
-    (tmp_path / "language").mkdir()
-    return Context(tmp_path)
-
+from tests.lab.claims.made_up import store, table
 
 PLAIN = {"float32": (0, 1.5, 0)}
 
 
-def judged(context, study, rule, arms, plain=PLAIN):
-    """What a rule says of arms whose gap, mean row and gap at rest are given; without a gap a run ends at 1 nat."""
-    made = {}
-    for name, (gap, row, rest) in (plain | arms).items():
-        runs = [
-            {"seed": s, "evaluation": 1 + s / 10 + gap * (1 + s / 1000), "measured": {"common_weight": [9, row]},
-             "entropy": [1, 1]}
-            for s in range(8)
-        ]  # fmt: skip
-        made[name] = {"runs": runs, "at_rest": rest, "experiment": {"vocabulary": 4096}}
-    table = {"control": "float32", "controls": {}, "arms": made}
-    (context.results / "language" / f"{study}.json").write_text(json.dumps(table))
-    return [statement.holds for statement in rule(context)]
+def made(arms):
+    """A table of arms whose gap, mean row and gap at rest are given; without a gap a run ends at 1 nat."""
+    found = {}
+    for name, (gap, row, rest) in (PLAIN | arms).items():
+        ends = [1 + s / 10 + gap * (1 + s / 1000) for s in range(8)]
+        runs = [{"seed": s, "evaluation": e, "measured": {"common_weight": [9, row]}} for s, e in enumerate(ends)]
+        found[name] = {"runs": runs, "at_rest": rest}
+    return table(found)
 
 
-def test_nothing_is_said_of_what_was_not_run(context):
-    for rule in (*last_layer.STATEMENTS, last_layer.lost_in_other_settings):
-        assert rule(context) == []
+def judged(rule, arms):
+    return [statement.holds for statement in rule(made(arms))]
+
+
+def test_every_study_that_is_there_is_judged(context, parts):
+    assert list(last_layer.judged(context)) == []
+    store(context, "operands", made(parts)["arms"])
+    assert len(list(last_layer.judged(context))) == 4
+    store(context, "operands-converged", made(parts)["arms"])
+    assert len(list(last_layer.judged(context))) == 9
 
 
 @pytest.fixture
@@ -49,39 +42,39 @@ def parts():
     return {f"{name}, {part}": (share, 0, 0) for part, share in shares.items() for name in ("E4M3", "E2M1")}
 
 
-def test_shares_of_operands(context, parts):
-    how = "operands", last_layer.shares_of_operands
-    assert judged(context, *how, parts) == [True] * 4
-    assert judged(context, *how, parts | {"E4M3, all but the last layer": (0.3, 0, 0)}) == [False, True, True, True]
-    assert judged(context, *how, parts | {"E2M1, last layer": (0.4, 0, 0)}) == [True, False, True, True]
-    assert judged(context, *how, parts | {"E4M3, attention": (0.2, 0, 0)}) == [True, True, False, True]
-    assert judged(context, *how, parts | {"E4M3, gradients for weights": (0.4, 0, 0)}) == [True, True, True, False]
+def test_shares_of_operands(parts):
+    how = last_layer.shares
+    assert judged(how, parts) == [True] * 4
+    assert judged(how, parts | {"E4M3, all but the last layer": (0.3, 0, 0)}) == [False, True, True, True]
+    assert judged(how, parts | {"E2M1, last layer": (0.4, 0, 0)}) == [True, False, True, True]
+    assert judged(how, parts | {"E4M3, attention": (0.2, 0, 0)}) == [True, True, False, True]
+    assert judged(how, parts | {"E4M3, gradients for weights": (0.4, 0, 0)}) == [True, True, True, False]
 
 
-def test_shares_of_operands_at_the_end(context, parts):
+def test_shares_of_operands_at_the_end(parts):
     """What was expected of gradients for weights in E2M1 was expected of these models alone."""
-    how = "operands-converged", last_layer.shares_of_operands
-    assert judged(context, *how, parts) == [True] * 5
-    assert judged(context, *how, parts | {"E2M1, gradients for weights": (0.3, 0, 0)})[4] is False
+    how = last_layer.RULES["operands-converged"]
+    assert judged(how, parts) == [True] * 5
+    assert judged(how, parts | {"E2M1, gradients for weights": (0.3, 0, 0)})[4] is False
 
 
-def test_recipes_at_the_end(context):
+def test_recipes_at_the_end():
     kinds = {"E4M3": 0.1, "E5M2": 0.2, "E2M3": 0.05, "E3M2": 0.15, "E2M1": 0.1}
     arms = {kind: (gap, 0, 0) for kind, gap in kinds.items()}
     arms |= {f"{kind} rceil": (gap / 20, 0, 0) for kind, gap in kinds.items()}
     arms |= {f"{kind}, layer norm too": (2 * kinds[kind], 0, 0) for kind in ("E4M3", "E2M1")}
     arms |= {"E5M2 gradients, all else E4M3": (0.18, 0, 0), "E5M2 weights, all else E4M3": (0.12, 0, 0)}
-    how = "recipes-converged", last_layer.recipes_at_the_end
-    assert judged(context, *how, arms) == [True] * 4
-    assert judged(context, *how, arms | {"E2M3 rceil": (0.04, 0, 0)})[1] is False
-    assert judged(context, *how, arms | {"E2M3 rceil": (0.02, 0, 0)})[1] is None
+    how = last_layer.recipes_at_the_end
+    assert judged(how, arms) == [True] * 4
+    assert judged(how, arms | {"E2M3 rceil": (0.04, 0, 0)})[1] is False
+    assert judged(how, arms | {"E2M3 rceil": (0.02, 0, 0)})[1] is None
     same = {f"{kind}, layer norm too": (kinds[kind] * 1.01, 0, 0) for kind in ("E4M3", "E2M1")}
-    assert judged(context, *how, arms | {"E4M3, layer norm too": (0.1, 0, 0)})[2] is None
-    assert judged(context, *how, arms | {name: (kinds[name[:4]], 0, 0) for name in same})[2] is False
-    assert judged(context, *how, arms | {"E5M2 weights, all else E4M3": (0.19, 0, 0)})[3] is False
+    assert judged(how, arms | {"E4M3, layer norm too": (0.1, 0, 0)})[2] is None
+    assert judged(how, arms | {name: (kinds[name[:4]], 0, 0) for name in same})[2] is False
+    assert judged(how, arms | {"E5M2 weights, all else E4M3": (0.19, 0, 0)})[3] is False
 
 
-def test_gaps_that_grow_or_shrink(context):
+def test_gaps_that_grow_or_shrink():
     """Beside the study that stops early; what cost little there does not count."""
     kinds = "E4M3", "E5M2", "E2M3", "E3M2"
     names = [
@@ -94,56 +87,42 @@ def test_gaps_that_grow_or_shrink(context):
     arms = dict.fromkeys(names, (0.1, 0, 0))
     for then, holds in ((0.3, True), (0.15, None), (0.1, False)):
         early = {"E4M3": (then, 0, 0), "E2M1": (0.3 if holds else then, 0, 0), "E4M3 rceil": (0.01, 0, 0)}
-        judged(context, "recipes", lambda _: [], early)
-        assert judged(context, "recipes-converged", last_layer.recipes_at_the_end, arms)[4] is holds
+        assert last_layer.grown(made(arms), made(early)).holds is holds
 
 
-def test_what_centring_takes(context):
+def test_what_centring_takes():
     arms = {"E2M1": (0.1, 0.1, 0.1), "E2M1, centred": (0.1, 0.1, 0.1)}
-    for name in last_layer._DRIFTING:
+    for name in last_layer.DRIFTING:
         arms |= {name: (0.3, 3, 0.01), f"{name}, centred": (0.02, 0.1, 0.01)}
-    how = "drift", last_layer.what_centring_takes
-    assert judged(context, *how, arms) == [True] * 4
-    assert judged(context, *how, arms | {"E2M1 SR, centred": (0.1, 0.1, 0.01)}) == [None, True, True, False]
-    assert judged(context, *how, arms | {"E2M1 SR, centred": (0.2, 0.1, 0.01)})[0] is False
-    assert judged(context, *how, arms | {"E2M1, centred": (0.04, 0.1, 0.04)})[1] is False
-    assert judged(context, *how, arms | {"E2M1 even": (0.3, 0.3, 0.01)})[2] is None
-    assert judged(context, *how, arms | {"E2M1 even": (0.3, 0.1, 0.01)})[2] is False
+    how = last_layer.what_centring_takes
+    assert judged(how, arms) == [True] * 4
+    assert judged(how, arms | {"E2M1 SR, centred": (0.1, 0.1, 0.01)}) == [None, True, True, False]
+    assert judged(how, arms | {"E2M1 SR, centred": (0.2, 0.1, 0.01)})[0] is False
+    assert judged(how, arms | {"E2M1, centred": (0.04, 0.1, 0.04)})[1] is False
+    assert judged(how, arms | {"E2M1 even": (0.3, 0.3, 0.01)})[2] is None
+    assert judged(how, arms | {"E2M1 even": (0.3, 0.1, 0.01)})[2] is False
 
 
-def test_on_text(context):
+def test_on_text():
     arms = {"E4M3": (1, 0, 0), "E4M3 rceil": (0.1, 0, 0), "E4M3, last layer": (0.9, 0, 0)}
     arms |= {"E4M3, all but the last layer": (0.1, 0, 0), "E2M1": (0.2, 0, 0), "E2M1 even": (0.6, 3, 0)}
     arms |= {"E2M1 rceil": (0.7, 3, 0), "E2M1 rceil, SR gradients": (0.05, 1.5, 0)}
-    how = "text", last_layer.on_text
-    assert judged(context, *how, arms) == [True] * 5
-    assert judged(context, *how, arms | {"E4M3 rceil": (0.6, 0, 0)})[0] is False
-    assert judged(context, *how, arms | {"E4M3, last layer": (0.6, 0, 0)})[1] is None
-    assert judged(context, *how, arms | {"E2M1 even": (0.1, 3, 0)})[2] is False
-    assert judged(context, *how, arms | {"E2M1 rceil, SR gradients": (0.15, 1.5, 0)})[3] is False
-    assert judged(context, *how, arms | {"E2M1 even": (0.6, 1, 0), "E2M1 rceil": (0.7, 1, 0)})[4] is False
+    how = last_layer.on_text
+    assert judged(how, arms) == [True] * 5
+    assert judged(how, arms | {"E4M3 rceil": (0.6, 0, 0)})[0] is False
+    assert judged(how, arms | {"E4M3, last layer": (0.6, 0, 0)})[1] is None
+    assert judged(how, arms | {"E2M1 even": (0.1, 3, 0)})[2] is False
+    assert judged(how, arms | {"E2M1 rceil, SR gradients": (0.15, 1.5, 0)})[3] is False
+    assert judged(how, arms | {"E2M1 even": (0.6, 1, 0), "E2M1 rceil": (0.7, 1, 0)})[4] is False
 
 
-def test_lost_in_other_settings(context):
-    """Half way from the entropy, 1, to the logarithm of 4096 is 4.66."""
-
-    def settings(floor, rceil):
-        kinds = {"float32": 0, "E4M3": floor, "E4M3 rceil": rceil}
-        arms = {f"deep, {kind}": (gap, 0, 0) for kind, gap in kinds.items()}
-        arms |= {f"wide, {kind}": (3.5 + gap, 0, 0) for kind, gap in kinds.items()}  # (which float32 does not learn)
-        return judged(context, "lost-elsewhere", last_layer.lost_in_other_settings, arms, plain={})
-
-    assert settings(2, 0.01) == [True, None]
-    assert settings(0.4, 0.01) == settings(2, 0.2) == [False, None]
-
-
-def test_without_the_mean_row(context):
+def test_without_the_mean_row():
     """Both have to be repaired; a plain cost that is kept in one of them refutes it."""
     costs = {"E4M3, logits": 1, "E4M3": 5, "E4M3, logits, centred weight": 0.02, "E4M3, centred weight": 0.5}
 
     def found(**changes):
         arms = {f"{name}, rate 0.192": (cost, 0, 0) for name, cost in (costs | changes).items()}
-        return judged(context, "mean-row", last_layer.without_the_mean_row, arms)
+        return judged(last_layer.without_the_mean_row, arms)
 
     assert found() == [True]
     assert found(**{"E4M3, centred weight": 1.5}) == [None]

@@ -7,7 +7,7 @@ import pytest
 
 from mxnum.lab.claims import CLAIMS, Comparison, Entry, Evidence, Statement, Verdict, report_folder
 from mxnum.lab.claims.report_folder import ReportFolder
-from mxnum.lab.studies.studies import FIRST_SEED
+from mxnum.lab.studies.study import FIRST_SEED
 
 FOUND = Evidence((Comparison("a", 1, 2, 0.5),), (Statement("b", None, "c"),), "d", {"seeds": [1, 2]})
 
@@ -50,9 +50,9 @@ def test_somebody_elses_folder_is_left_alone(tmp_path):
 
 def test_arrays(tmp_path):
     store = ReportFolder(tmp_path)
-    assert store.arrays("x") is None
-    store.keep_arrays("x", {"a": np.arange(3)})
-    assert store.arrays("x")["a"].tolist() == [0, 1, 2]
+    assert store.context().kept("x") is None
+    store.context().keep("x", {"a": np.arange(3)})
+    assert store.context().kept("x")["a"].tolist() == [0, 1, 2]
 
 
 def test_the_code_is_that_of_the_package():

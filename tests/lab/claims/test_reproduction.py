@@ -11,8 +11,9 @@ import pytest
 pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
 
-from mxnum.lab.claims import CLAIMS, Evidence, Statement, Verdict, check, logits, registry, reproduction
+from mxnum.lab.claims import CLAIMS, Evidence, Statement, Verdict, language_models, last_layer, reproduction
 from mxnum.lab.claims.reproduction import Request, reproduce_into
+from mxnum.lab.claims.rows import b11, i10
 from mxnum.lab.mlp.config import Experiment, uniform_precision
 from mxnum.lab.studies import studies
 from mxnum.lab.studies.interventions import Plan
@@ -41,41 +42,36 @@ def tiny(monkeypatch):
 
 
 @pytest.fixture
-def counted(monkeypatch):
-    """Two checks without needs, which count their calls, beside one of the quick study."""
+def counted(fake):
+    """Two checks without needs, which count their calls, beside two of studies."""
     calls = []
-    monkeypatch.setattr(registry, "MODULES", ())
-    monkeypatch.setattr(registry, "_CHECKS", {})
 
-    @check("M9")
     def first(context):
         calls.append("M9")
         return Evidence(statements=(Statement("so", True),))
 
-    @check("M5")
     def second(context):
         calls.append("M5")
         return Evidence(statements=(Statement("not so", False),))
 
-    @check("I6c", needs=(("confirm.json", "quick.json"),))
     def third(context):
         table = context.first("confirm.json", "quick.json")
         return Evidence(statements=(Statement(f"{len(table['arms'])} arms", True),))
 
-    check("I7", needs=("interventions.json",))(third)
+    fake("M9", first)
+    fake("M5", second)
+    fake("I6c", third, needs=(("confirm.json", "quick.json"),))
+    fake("I7", third, needs=("interventions.json",))
     return calls
 
 
 def test_a_report_of_everything_asked_for(tmp_path, counted):
     told = Told()
-    found = reproduce_into(tmp_path / "r", ["M9", "I6c", "I7", "I9"], processes=1, watch=told)
+    found = reproduce_into(tmp_path / "r", ["M9", "I6c", "I7"], processes=1, watch=told)
     verdicts = {e.claim.id: e.verdict for e in found.report}
-    assert verdicts == {
-        "I6c": Verdict.CONFIRMED, "I7": Verdict.NOT_RUN, "I9": Verdict.NOT_RUN, "M9": Verdict.REPRODUCED,
-    }  # fmt: skip
+    assert verdicts == {"I6c": Verdict.CONFIRMED, "I7": Verdict.NOT_RUN, "M9": Verdict.REPRODUCED}
     assert str(found.report["I6c"].evidence.statements[0]) == "2 arms: yes"
     assert "`mxnum reproduce --full --only I7`" in found.report["I7"].remark
-    assert CLAIMS["I9"].scale in found.report["I9"].remark
     assert (found.failures, found.broken, found.report.interrupted) == ([], [], False)
     table = (tmp_path / "r" / "claims.md").read_text()
     assert "| Training in 4 bits runs away sooner | confirmed | ours: 1 of 1 statements hold. |" in table
@@ -84,7 +80,7 @@ def test_a_report_of_everything_asked_for(tmp_path, counted):
     data = tmp_path / "r" / "data"
     assert len(list((data / "runs").rglob("seed-*.npz"))) == 4
     facts = json.loads((data / "reproduction.json").read_text())
-    assert facts["command"] == "mxnum reproduce --quick --only I6c,I7,I9,M9"
+    assert facts["command"] == "mxnum reproduce --quick --only I6c,I7,M9"
     assert facts["environment"]["numpy"]
 
 
@@ -117,11 +113,11 @@ def test_an_interruption_keeps_what_is_there(tmp_path, counted, monkeypatch):
     assert not list(tmp_path.rglob("*.partial"))
 
 
-def test_failures_are_told_and_the_rest_is_used(tmp_path, counted, monkeypatch):
+def test_failures_are_told_and_the_rest_is_used(tmp_path, counted, fake, monkeypatch):
     broken = TINY.but(weights=Operand("mxfp4_e2m1", scale_rule="released_bump", block_size=24))
     arms = {"FP32": TINY, "broken": broken}
     monkeypatch.setitem(studies.STUDIES, "quick", studies.Study("quick", "?", arms, 1, "FP32", 2))
-    check("M4")(lambda context: 1 / 0)
+    fake("M4", lambda context: 1 / 0)
     found = reproduce_into(tmp_path / "r", ["I6c", "M4"], processes=1)
     assert [(f.arm, f.seed) for f in found.failures] == [("broken", 39304300)]
     assert str(found.report["I6c"].evidence.statements[0]) == "1 arms: yes"
@@ -182,33 +178,31 @@ def test_language_models_are_trained_for_what_takes_them(tmp_path, monkeypatch):
     assert "torch" in found.report["B11"].evidence.note
     assert told.said[-1] == 'Language models need PyTorch: pip install "mxnum[torch]"'
     pytest.importorskip("torch")
-    from mxnum.lab.studies import language as study
 
     path = tmp_path / "logits.toml"
     arms = "".join(f'[arms."{name}"]\n' for name in ("float32", "last x 1"))
     base = "width = 16\nvocabulary = 16\nlayers = 1\ncontext = 8\nsequences = 2\nsteps = 2\n"
     path.write_text(f'name = "logits"\nseeds = 1\nfirst_seed = 3\n[base]\n{base}{arms}')
-    monkeypatch.setitem(study.STUDIES, "logits", path)
+    monkeypatch.setitem(studies.SHIPPED["language_model"], "logits", path)
     seen = {}
-    monkeypatch.setattr(reproduction, "entry", lambda id, check, context: seen.update(table=context.json(logits.STUDY)))
+    monkeypatch.setattr(reproduction, "judge", lambda claim, context: seen.update(table=context.json(b11.STUDY)))
     monkeypatch.setattr(reproduction._Session, "_write", lambda self, interrupted: self._entry("B11"))
-    monkeypatch.setattr(reproduction, "FULL", (logits.STUDY,))
+    monkeypatch.setattr(reproduction, "FULL", (b11.STUDY,))
     reproduce_into(tmp_path / "with", ["B11"], full=True, processes=1)
     assert set(seen["table"]["arms"]) == {"float32", "last x 1"}
 
 
 def test_arms_on_a_text_that_is_not_there_are_left_out_and_operands_are_kept(tmp_path, monkeypatch):
     pytest.importorskip("torch", reason="the extra torch is not installed")
-    from mxnum.lab.studies import language as study
 
     path = tmp_path / "organisation.toml"
     base = "width = 32\nvocabulary = 32\nlayers = 1\ncontext = 8\nsequences = 2\nsteps = 2\n"
     on_text = f"[arms.text]\nsource = 'text'\ntext = '{tmp_path / 'none.txt'}'\nvocabulary = 256\n"
     path.write_text(f"seeds = 1\nfirst_seed = 3\n[base]\n{base}[arms.chain]\n{on_text}")
-    monkeypatch.setitem(study.STUDIES, "organisation", path)
+    monkeypatch.setitem(studies.SHIPPED["language_model"], "organisation", path)
     seen, told = {}, Told()
     name = "language/organisation.json"
-    monkeypatch.setattr(reproduction, "entry", lambda id, check, context: seen.update(table=context.json(name)))
+    monkeypatch.setattr(reproduction, "judge", lambda claim, context: seen.update(table=context.json(name)))
     monkeypatch.setattr(reproduction._Session, "_write", lambda self, interrupted: self._entry("M7"))
     reproduce_into(tmp_path / "r", ["M7"], full=True, processes=1, watch=told)
     assert "organisation: without text, whose texts are not in this folder." in told.said
@@ -217,25 +211,20 @@ def test_arms_on_a_text_that_is_not_there_are_left_out_and_operands_are_kept(tmp
 
 
 def test_what_each_scale_makes():
-    known = registry.checks()
-    assert Request(tuple(CLAIMS)).files(known) == list(reproduction.QUICK)
-    assert Request(("I1", "M4")).files(known) == []
-    assert set(Request(tuple(CLAIMS), full=True).files(known)) == set(reproduction.FULL)
-    assert Request(("I5", "I6a", "I6c"), full=True).files(known) == ["quick.json", "confirm.json"]
-    of_logits = ["logits/logits.json", *reproduction.OF_THE_LAST_LAYER, *logits.FURTHER]
-    assert Request(("I10", "B11"), full=True).files(known) == [
-        *reproduction.OF_RECIPES,
-        *reproduction.LADDERS,
-        *of_logits,
-    ]
+    everything = tuple(CLAIMS)
+    assert Request(everything).files() == list(reproduction.QUICK)
+    assert Request(("I1", "M4")).files() == []
+    assert Request(everything, full=True).files() == list(reproduction.FULL)
+    assert Request(("I5", "I6a", "I6c"), full=True).files() == ["quick.json", "confirm.json"]
+    of_both = [*language_models.RECIPE_FILES, *i10.CLAIM.takes, b11.STUDY, *last_layer.FILES, *b11.FURTHER]
+    assert Request(("I10", "B11"), full=True).files() == of_both
     stored = {
         str(path.relative_to(RESULTS)) for kind in ("language", "logits") for path in (RESULTS / kind).glob("*.json")
     }
     assert stored <= set(reproduction.FULL), "a stored study that no command makes"
-    needed = {name for each in known.values() for names in each.alternatives for name in names}
-    swept = {path.with_suffix(".json").name for path in (RESULTS / "runaway").glob("*.toml")}  # (mxnum lab sweep)
-    by_hours = {"paper-scale.json"}  # mxnum lab run paper-scale
-    assert needed <= {*reproduction.QUICK, *reproduction.FULL, *swept, *by_hours}, "a claim that no command decides"
+    needed = {name for claim in CLAIMS.values() for names in claim.alternatives for name in names}
+    by_hours = {"paper-scale.json", "hazard.json", "parts.json", "delay.json"}  # mxnum lab run, mxnum lab sweep
+    assert needed - set(reproduction.FULL) == by_hours, "a claim that no command decides"
 
 
 def test_mistakes(tmp_path):

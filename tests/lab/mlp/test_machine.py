@@ -1,4 +1,4 @@
-"""The network on another machine. Strict arrays stand in for CuPy's, because tests run without a GPU."""
+"""The network on another machine: PyTorch on the CPU stands for PyTorch on a GPU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from mxnum.lab.mlp.config import Experiment, Injection, uniform_precision
 from mxnum.lab.mlp.loop import Training, load, save
 from mxnum.lab.mlp.operands import rounded
 from mxnum.recipe import BFLOAT16, Operand, Recipe
-from tests.lab.mlp import strict
 
 pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
 
@@ -22,19 +21,15 @@ BASE = Experiment(width=32, layers=2, batch=32, rate=1e-3)
 E2M1 = uniform_precision("mxfp4_e2m1")
 
 
-@pytest.fixture(autouse=True)
-def _strict_arrays_are_known(monkeypatch):
-    def library(x):
-        return strict.MACHINE.xp if isinstance(x, strict.DeviceArray) else np
-
-    monkeypatch.setattr(machine, "library", library)
-    monkeypatch.setattr("mxnum.lab.mlp.operands.library", library)
-    monkeypatch.setattr("mxnum.lab.mlp.operands.mx", strict.Quantizer())
-
-
 def losses(experiment, where, steps=4):
     training = Training(experiment, (1, 2), where)
     return np.array([training.advance(measure=step == 2) for step in range(steps)]), training
+
+
+@pytest.fixture
+def by_torch():
+    pytest.importorskip("torch", reason="the extra torch is not installed")
+    return machine.machine("torch")
 
 
 @pytest.mark.parametrize(
@@ -45,39 +40,49 @@ def losses(experiment, where, steps=4):
         BASE.but(activation="swiglu", precision=E2M1),
         BASE.but(gelu="tanh", precision=E2M1, quantized_teacher=True, centred_inputs=True),
         BASE.but(layer_norm=False, precision=uniform_precision("mxfp8_e4m3", layer_norm=BFLOAT16)),
-        BASE.but(precision=Recipe(gradients=Operand("mxfp4_e2m1", rounding="sr"))),
-        BASE.but(precision=Recipe(*(Operand("mxfp8_e4m3", scale_rule="released_bump"),) * 5)),
-        BASE.but(gamma=Operand("mxfp4_e2m1", rounding="sr"), beta=Operand(error="grid", step=0.25)),
-        BASE.but(gamma=Operand("mxfp4_e2m1", error="random_sign"), beta=Operand("mxfp4_e2m1", error="shuffle")),
-        BASE.but(gamma=Operand("mxfp4_e2m1", error="clamp"), beta=Operand("mxfp4_e2m1", error="one_sided")),
+        BASE.but(precision=E2M1, vector_rounding="rna"),
     ],
 )
-def test_the_same_training_but_for_the_last_bits(experiment):
-    ours, training = losses(experiment, strict.MACHINE)
-    theirs, _ = losses(experiment, machine.CPU)
-    assert isinstance(training.network.parameters.flat, strict.DeviceArray)
-    assert type(ours) is np.ndarray
-    assert np.allclose(ours, theirs, rtol=2e-3)
+def test_the_same_training_but_for_the_last_bits(experiment, by_torch):
+    ours, training = losses(experiment, by_torch)
+    theirs, other = losses(experiment, machine.CPU)
+    assert np.allclose(ours, theirs, rtol=1e-4)
     assert not np.array_equal(ours[0], ours[-1])
+    for name, values in other.runs[1].measured.items():
+        np.testing.assert_allclose(training.runs[1].measured[name], values, rtol=0.02, atol=1e-4, err_msg=name)
 
 
-def test_checkpoints(tmp_path):
-    _, training = losses(BASE.but(precision=E2M1), strict.MACHINE)
+def test_stochastic_rounding_draws_by_run_and_step(by_torch):
+    experiment = BASE.but(precision=Recipe(gradients=Operand("mxfp4_e2m1", rounding="sr")))
+    together, training = losses(experiment, by_torch)
+    alone = Training(experiment, (2,), by_torch)
+    assert np.array_equal(together[:, 1], [float(alone.advance(measure=step == 2)[0]) for step in range(4)])
+    x, y = training.batches(0)
+    training.network.loss_and_gradients(x, y, 0)
+    first = training.network.gradients.flat.copy()
+    training.network.loss_and_gradients(x, y, 1)
+    assert not np.array_equal(first, training.network.gradients.flat)
+
+
+def test_checkpoints(tmp_path, by_torch):
+    _, training = losses(BASE.but(precision=E2M1), by_torch)
     save(training, tmp_path / "checkpoint.npz")
-    continued = Training(BASE.but(precision=E2M1), (1, 2), strict.MACHINE)
+    continued = Training(BASE.but(precision=E2M1), (1, 2), by_torch)
     load(continued, tmp_path / "checkpoint.npz")
     assert np.array_equal(training.advance(), continued.advance())
 
 
-def test_the_stand_in_refuses_what_cupy_refuses():
-    x = strict.MACHINE.to(np.ones(3))
-    for wrong in (lambda: x + np.ones(3), lambda: x.__setitem__(0, np.ones(1)), lambda: np.stack([x, np.ones(3)])):
-        with pytest.raises(TypeError, match="Unsupported type"):
-            wrong()
+@pytest.mark.parametrize(
+    "operand",
+    [Operand(error="grid", step=0.25), Operand("mxfp4_e2m1", error="clamp"), Operand("mxfp4_e2m1", matched=True)],
+)
+def test_torch_refuses_errors_that_it_does_not_round(operand, by_torch):
+    with pytest.raises(ValueError, match="Argument 'gamma' must be one that mxnum"):
+        Training(BASE.but(gamma=operand), (1,), by_torch)
 
 
 def test_runs_tell_where_they_were_trained(tmp_path):
-    where = replace(strict.MACHINE, about={"gpu": "a stand-in", "cupy": "0"})
+    where = replace(machine.CPU, about={"gpu": "a stand-in", "torch": "0"})
     training = Training(BASE.but(steps=1), (1, 2), where)
     training.advance()
     training.runs[1].save(tmp_path)
@@ -90,8 +95,8 @@ def test_names(monkeypatch):
     assert machine.machine("cpu") is machine.CPU
     with pytest.raises(ValueError, match="did you mean 'cuda'"):
         machine.machine("cud")
-    monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(ModuleNotFoundError, match=r"need CuPy, which comes with: pip install \"mxnum\[cuda\]\""):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ModuleNotFoundError, match="needs the package 'torch'"):
         loop.train(BASE, (1,), machine="cuda")
 
 
@@ -128,10 +133,10 @@ def test_units_for_bfloat16_lose_nothing_of_operands_that_fit(format, narrow):
 def test_other_operands_are_multiplied_by_blas(narrow):
     fits = Operand("mxfp8_e4m3")
     for pair in ((Operand(), fits), (fits, Operand())):
-        assert narrow.product(*pair, bf16=1) == narrow._product
+        assert narrow.product(*pair, bf16=1) is np.matmul
     for bf16 in (0, 2):  # results that stay float32, or are rounded in another way
-        assert narrow.product(fits, fits, bf16=bf16) == (narrow._product if narrow.rounds else narrow.narrow_product)
-    assert machine.CPU.product(fits, fits, bf16=1) == machine.CPU._product
+        assert narrow.product(fits, fits, bf16=bf16) == (np.matmul if narrow.rounds else narrow.narrow_product)
+    assert machine.CPU.product(fits, fits, bf16=1) is np.matmul
 
 
 def test_training_on_units_for_bfloat16(narrow):

@@ -14,9 +14,7 @@ from mxnum.recipe import Operand
 pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
 
-NO_GPU = SimpleNamespace(
-    cuda=SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=lambda: 0, CUDARuntimeError=OSError))
-)
+NO_GPU = SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False))
 TINY = {"width": 32, "layers": 1, "batch": 32, "steps": 6}
 
 
@@ -106,10 +104,10 @@ def test_mistakes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("module", "message"), [(None, "need CuPy, which comes with"), (NO_GPU, "it says: no GPU was found")]
+    ("module", "message"), [(None, "needs the package 'torch'"), (NO_GPU, "it says: PyTorch finds no GPU")]
 )
 def test_a_gpu_that_is_not_there_is_told_before_anything_runs(module, message, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "cupy", module)
+    monkeypatch.setitem(sys.modules, "torch", module)
     with pytest.raises((ModuleNotFoundError, RuntimeError), match=message):
         run_study("quick", tmp_path / "runs", machine="cuda")
     assert not (tmp_path / "runs").exists()

@@ -1,0 +1,118 @@
+"""How a number becomes a code, in the standard's words and one step at a time. Read this file first.
+
+`encode` is what `convert`, `pack` and `unpack` compute for every machine, and `scale_exponent` is what `scale` does,
+written down as one does it by hand: exact fractions, a branch for each case, one number at a time. Tests hold
+them equal to the factories. Nothing calls them: they are here to be read.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import copysign, floor, isinf, isnan
+
+from mxnum.formats import ElementFormat
+from mxnum.modes import Overflow, Rounding, ScaleRule
+
+
+def encode(
+    x: float, element: ElementFormat, rounding: Rounding, overflow: Overflow, scale: int = 0, random: int = 0
+) -> int:
+    """Return the code of x / 2**scale; `random`, below 2**30, counts for stochastic rounding alone."""
+    negative = copysign(1.0, x) < 0  # zeros and NaN have signs too
+    if isnan(x):  # an element without NaN gives its largest number
+        if element.nan_code is None:
+            return element.max_code
+        return _with_sign(element.nan_code, negative, element)
+    if isinf(x):
+        return _with_sign(_beyond(negative, element, rounding, overflow, is_infinite=True), negative, element)
+    y = abs(Fraction(x)) / Fraction(2) ** scale
+
+    # 1. The exponent: the power of two at or below y, but no less than emin. What lies below 2**emin is subnormal:
+    #    it shares the exponent of the smallest normal numbers, and has no leading 1.
+    exponent = max(_floor_log2(y), element.emin) if y else element.emin
+
+    # 2. The significand: y in units of the last place, of which there are m after the binary point.
+    m = element.mantissa_bits
+    significand = y / Fraction(2) ** (exponent - m)
+
+    # 3. The code of the nearest number towards zero. Codes count the magnitudes from 0 up: subnormal ones first, then
+    #    2**m for each exponent. So the next code is the next number, across a change of exponent too.
+    kept = floor(significand)
+    is_normal = kept >= 2**m
+    code = ((exponent - element.emin + 1) * 2**m + kept - 2**m) if is_normal else kept
+
+    # 4. Rounding: stay at this code, or go on to the next one.
+    rest = significand - kept
+    if _goes_on(rest, code, negative, rounding, random):
+        code += 1
+
+    # 5. Overflow: the code of a number beyond the largest.
+    if code > element.max_code:
+        code = _beyond(negative, element, rounding, overflow)
+
+    # 6. The sign: the bit before the others, or two's complement.
+    return _with_sign(code, negative, element)
+
+
+def _goes_on(rest: Fraction, code: int, negative: bool, rounding: Rounding, random: int) -> bool:
+    """True if a magnitude that lies `rest` of the way to the next code is rounded up to it."""
+    half = Fraction(1, 2)
+    match rounding:
+        case Rounding.RNE:  # to nearest; a tie goes to the even code
+            return rest > half or (rest == half and code % 2 == 1)
+        case Rounding.RNA:  # to nearest; a tie goes away from zero
+            return rest >= half
+        case Rounding.RTZ:  # towards zero
+            return False
+        case Rounding.RTP:  # towards plus infinity
+            return rest > 0 and not negative
+        case Rounding.RTN:  # towards minus infinity
+            return rest > 0 and negative
+        case Rounding.RTO:  # what is not exact goes to the odd neighbour
+            return rest > 0 and code % 2 == 0
+        case Rounding.SR:  # up with probability `rest`, to 30 bits
+            return floor(rest * 2**30) + random >= 2**30
+
+
+def _beyond(
+    negative: bool, element: ElementFormat, rounding: Rounding, overflow: Overflow, is_infinite: bool = False
+) -> int:
+    """Return the code of a magnitude beyond the largest: the largest, infinity, or NaN where there is no infinity."""
+    special = element.nan_code if element.infinity_code is None else element.infinity_code
+    if overflow is Overflow.SATURATE or special is None:
+        return element.max_code
+    stays_finite = {
+        Rounding.RTZ: True, Rounding.RTO: True, Rounding.RTP: negative, Rounding.RTN: not negative,
+    }.get(rounding, False)  # fmt: skip
+    return element.max_code if stays_finite and not is_infinite else special
+
+
+def _with_sign(code: int, negative: bool, element: ElementFormat) -> int:
+    if element.integer:
+        return (-code if negative else code) & ((1 << element.bits) - 1)
+    return code | (negative << (element.bits - 1))
+
+
+def scale_exponent(largest: float, element: ElementFormat, rule: ScaleRule) -> int:
+    """Return s such that 2**s is the scale of a block whose largest finite magnitude is `largest`."""
+    if largest == 0:
+        return -127
+    a = Fraction(largest)
+    exponent = _floor_log2(a)
+    f = a / Fraction(2) ** exponent  # a = f * 2**exponent, 1 <= f < 2
+    largest_f = Fraction(element.max) / Fraction(2) ** element.emax
+    is_one_more = {
+        ScaleRule.FLOOR: False,  # OCP MX v1.0, section 6.3
+        ScaleRule.CEIL: f > 1,
+        ScaleRule.EVEN: f >= 2 - Fraction(1, 2 ** (element.mantissa_bits + 1)),
+        ScaleRule.RCEIL: f > largest_f,
+        ScaleRule.HALF_UP: f >= Fraction(7, 4),
+        ScaleRule.FLOOR_PLUS_ONE: True,
+    }[rule]
+    return min(max(exponent - element.emax + is_one_more, -127), 127)
+
+
+def _floor_log2(y: Fraction) -> int:
+    """Return the largest e with 2**e <= y, exactly."""
+    e = y.numerator.bit_length() - y.denominator.bit_length()
+    return e if Fraction(2) ** e <= y else e - 1

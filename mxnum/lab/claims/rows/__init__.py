@@ -1,0 +1,14 @@
+"""One file for each claim: who says what, how it is checked here, and its figures. Importing this finds every file.
+
+The rows of a paper come in the order of their files, and the papers in the order of `SOURCES`.
+"""
+
+import importlib
+import pkgutil
+
+from mxnum.lab.claims.claim import CLAIMS, SOURCES
+
+__all__ = ["CLAIMS"]
+
+for _row in sorted(pkgutil.iter_modules(__path__), key=lambda row: ([*SOURCES].index(row.name[0].upper()), row.name)):
+    importlib.import_module(f"{__name__}.{_row.name}")

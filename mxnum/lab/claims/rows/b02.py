@@ -1,0 +1,109 @@
+"""B2: stability under multiplicative noise."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mxnum.lab.claims.claim import Claim, Context
+from mxnum.lab.claims.evidence import Comparison, Evidence, Statement, Whose, decided, unanimous
+from mxnum.lab.studies import critical
+from mxnum.lab.studies.statistics import mean_interval
+from mxnum.lab.theory import stability_limit
+from mxnum.output import palette
+
+CLAIM = Claim(
+    "B2",
+    "Stability under multiplicative noise",
+    "SGD on a quadratic is stable iff the rate times the curvature is below 2(1+b)/((1+b)^2+s^2), for 1+b > 0: a "
+    "clamp bias raises the limit.",
+    "Derived in `mxnum.analysis`, and matched by simulation.",
+    whose=Whose.OURS,
+    needs=("sgd-limits.json",),
+    command="mxnum lab sgd-limits --results docs/lab/results",
+)
+#: A limit that is known no better than by this factor decides nothing.
+WIDEST, SEED = 1.25, 20260101
+
+
+@CLAIM.check
+def noise_and_stability(context: Context) -> Evidence:
+    """Compare gradient descent on a quadratic and on a residual MLP under zeta with the limit of the quadratic."""
+    table = context.json("sgd-limits.json")
+    comparisons = [
+        on_a_quadratic(b, s, of_limit)
+        for b, s in ((0, 0.5), (0, 1), (-0.5, 0.5), (-0.125, 0))
+        for of_limit in (0.9, 1.1)
+    ]
+    statements = [_on_the_mlp(row) for row in table["rows"]]
+    note = (
+        "The formula is of one dimension, where one zeta multiplies the whole gradient; noise that is drawn for each "
+        "element spreads over all directions and destabilises less. A bias alone is a change of the rate, so that "
+        f"those rows agree by construction. {len(table['seeds'])} seeds: limits by Student's t of the logarithms."
+    )
+    settings = {k: table["experiment"][k] for k in ("width", "layers", "batch", "steps")} | {"seeds": table["seeds"]}
+    groups: dict[str, list[Statement]] = {}
+    for row, statement in zip(table["rows"], statements, strict=True):
+        noise = "noise common to all elements" if row["common"] else "noise drawn for each element"
+        groups.setdefault(noise if row["deviation"] else "a bias", []).append(statement)
+    told: dict[bool | None, list[str]] = {True: [], False: [], None: []}
+    for kind, members in groups.items():
+        told[False if any(s.holds is False for s in members) else unanimous(members)].append(kind)
+    act = "acts" if len(told[True]) == 1 else "act"
+    words = {True: f"On the MLP {{}} {act} as derived", False: "Not as derived: {}", None: "Undecided: {}"}
+    agree = f"{sum(c.agrees for c in comparisons)} of {len(comparisons)} figures"
+    parts = [words[sure].format(" and ".join(kinds)) for sure, kinds in told.items() if kinds]
+    answer = f"On a quadratic {agree} agree. {'. '.join(parts)}."
+    return Evidence(comparisons, statements, note, settings, answer, agree)
+
+
+def _on_the_mlp(row: dict[str, Any]) -> Statement:
+    what = f"residual MLP: limit with zeta of {critical.describe(row)}"
+    limits = mean_interval([math.log(ratio) for ratio in row["ratios"]])
+    centre, low, high = (math.exp(v) for v in limits) if limits is not None else (math.nan,) * 3
+    predicted = row["predicted"]
+    numbers = f"{centre:.3f} (95 %: {low:.3f} to {high:.3f}) of that without, predicted {predicted:.3f}"
+    if row["deviation"] and not row["common"]:
+        above = decided(low > predicted, high < predicted)
+        return Statement(f"{what}: lies above the quadratic's in one dimension", above, numbers)
+    close = low / 1.02 <= predicted <= high * 1.02  # bisection stops within 2 %
+    return Statement(f"{what}: is the quadratic's", close if high / low < WIDEST or not close else None, numbers)
+
+
+def on_a_quadratic(bias: float, deviation: float, of_limit: float, steps: int = 3, runs: int = 400_000) -> Comparison:
+    """Find by what factor a step of gradient descent itself changes the mean square, in many runs of a few steps."""
+    rng, x = np.random.default_rng(SEED), np.ones(runs)
+    rate = of_limit * float(stability_limit(bias, deviation**2))
+    for _ in range(steps):
+        x -= rate * (1 + bias + deviation * rng.standard_normal(runs)) * x
+    squares = np.square(x)
+    mean, error = float(squares.mean()), float(squares.std(ddof=1)) / math.sqrt(runs)
+    found = mean ** (1 / steps)
+    predicted = (1 - rate * (1 + bias)) ** 2 + (rate * deviation) ** 2
+    where = "below" if of_limit < 1 else "above"
+    what = (
+        f"quadratic, mean {bias:g}, deviation {deviation:g}: growth of the mean square in a step 10 % {where} the limit"
+    )
+    return Comparison(what, predicted, found, 5 * error / mean * found / steps + 1e-12)
+
+
+@CLAIM.figure()
+def limits(ax: Any, context: Context) -> str | None:
+    """Draw measured over predicted limits."""
+    if not context.has("sgd-limits.json"):
+        return None
+    for row in context.json("sgd-limits.json")["rows"]:
+        colour, marker = ("C0", "o") if row["common"] or not row["deviation"] else ("C1", "s")
+        ax.plot([row["predicted"]] * len(row["ratios"]), row["ratios"], marker, ms=4, alpha=0.7, color=colour)
+    ends = [0.4, 2.1]
+    ax.plot(ends, ends, color=palette.COLOURS[6], lw=0.8)
+    ax.set(xlabel="predicted by the quadratic", ylabel="measured on the network", xscale="log", yscale="log")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter("{x:g}")
+    return (
+        "The largest stable rate of SGD under noise in the gradient, relative to none; circles: noise common to all "
+        "elements, or none; squares: drawn for each element. On the line they agree."
+    )

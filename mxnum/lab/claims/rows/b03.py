@@ -1,0 +1,109 @@
+"""B3: the dead zone of a clamped block, in a short run that is made here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mxnum.lab.claims.claim import Claim, Context
+from mxnum.lab.claims.evidence import Evidence, Statement, Whose, answered
+from mxnum.lab.mlp import Experiment, Training
+from mxnum.lab.mlp.loop import one_blas_thread
+from mxnum.lab.mlp.operands import affine
+from mxnum.lab.theory import dead_zone, dwell
+from mxnum.output import palette
+from mxnum.recipe import Operand, Recipe
+
+CLAIM = Claim(
+    "B3",
+    "The dead zone of a clamped block",
+    "The straight-through gradient keeps pushing a clamped block while the loss does not respond; when its "
+    "largest value crosses the binade the whole block jumps by up to 1/7.",
+    "Period and jump derived in `mxnum.analysis`; shown in a run of `mxnum.lab.mlp`.",
+    whose=Whose.OURS,
+)
+RUN = {"width": 64, "layers": 4, "batch": 256, "rate": 1e-3, "seed": 1, "block": "layer 0, 32 to 63"}
+
+
+def clamped_block(steps: int = 260, rate: float = 1e-3, seed: int = 1) -> dict[str, Any]:
+    """Train with a gamma that starts in E4M3's clamped range.
+
+    Return masters and quantized values of a block that leaves it.
+    """
+    e4m3 = Operand("mxfp8_e4m3")
+    precision = Recipe(gamma=e4m3, beta=e4m3, vector="bfloat16")
+    training = Training(Experiment(rate=rate, gamma_start=(0.90, 0.95), precision=precision), (seed,))
+    masters, values, losses = [], [], []
+    with one_blas_thread():
+        for step in range(steps):
+            gamma = training.network.parameters.gamma
+            masters.append(gamma[0, 0, 32:].copy())
+            values.append(affine(gamma, e4m3, (seed,), step, 0)[0, 0, 32:])
+            losses.append(float(training.advance()[0]))
+    master = np.array(masters)
+    beyond = master.max(axis=1) >= 1
+    crossing = int(np.argmax(beyond)) if beyond.any() else None
+    return {"master": master, "value": np.array(values), "losses": np.array(losses), "crossing": crossing, "rate": rate}
+
+
+@CLAIM.check
+def dead_zone_in_a_run(context: Context) -> Evidence:
+    """Compare dwell and jump of a clamped block of a real run with the prediction."""
+    context.tell("training a residual MLP with gamma in E4M3")
+    with one_blas_thread():
+        run, zone = clamped_block(), dead_zone("mxfp8_e4m3")
+    context.keep("clamped-block", {name: run[name] for name in ("master", "value", "losses")})
+    crossing, master, value = run["crossing"], run["master"], run["value"]
+    if crossing is None:
+        return Evidence(statements=[Statement("the block leaves its dead zone within the run", False)])
+    before, after = value[crossing - 1], value[crossing]
+    moved = float(np.abs(np.diff(master[:crossing], axis=0)).max())
+    predicted = np.array([_after(zone.jumps, float(x)) for x in master[crossing]])
+    jump, drift = float(after.mean() / before.mean() - 1), float(np.abs(master[crossing] - master[crossing - 1]).max())
+    least, largest = dwell(float(master[0].max()), 1.0, run["rate"]), float(zone.largest_jump)
+    statements = [
+        Statement(
+            "while its largest weight is below 1 the block reads 0.875 throughout, although its weights keep moving",
+            (value[:crossing] == 0.875).all(),
+            f"{crossing} steps; weights moved by up to {moved:.1g} a step",
+        ),
+        Statement(
+            "it takes at least (1 - largest) / rate steps, the dwell of Adam with a gradient of constant sign",
+            crossing >= least,
+            f"{crossing} against {least}",
+        ),
+        Statement(
+            "at the crossing every element takes the predicted value",
+            np.array_equal(after, predicted.astype(np.float32)),
+            f"the block's mean jumps by {jump:.1%} in one step in which no weight moved by more than {drift:.1g}",
+        ),
+        Statement("no element jumps by more than 1/7", (after / before - 1).max() <= largest + 1e-6),
+    ]
+    answer = (
+        f"A clamped block reads 0.875 for {crossing} steps while its weights keep moving, and then jumps by "
+        f"{100 * jump:.1f} % in one step, as derived."
+    )
+    return answered(Evidence((), statements, "", RUN), answer, f"{100 * jump:.1f} % in one step")
+
+
+def _after(jumps: Any, x: float) -> float:
+    """Return the value of an element at a block maximum of just above 1, by the table of jumps."""
+    within = (float(jump.after) for jump in jumps if jump.lower <= x <= jump.upper)
+    return next(within, 0.875 if x < 1 else 1.0)
+
+
+@CLAIM.figure()
+def block(ax: Any, context: Context) -> str | None:
+    """Draw the weights of the block, and what E4M3 makes of them."""
+    run = context.kept("clamped-block")
+    if run is None:
+        return None
+    ax.plot(run["master"], color="C0", lw=0.5, alpha=0.5)
+    ax.plot(run["value"].mean(axis=1), color="C1", lw=1.6)
+    ax.axhline(1, color=palette.COLOURS[6], lw=0.6)
+    ax.set(xlabel="step", ylabel="gamma")
+    return (
+        "A block of 32 layer-norm weights in a real run. Blue: the weights that the optimizer moves. Red: the mean of "
+        "what E4M3 makes of them, which stays at 0.875 until the largest weight crosses 1."
+    )

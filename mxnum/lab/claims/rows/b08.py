@@ -1,0 +1,89 @@
+"""B8: block sizes under E4M3 scales."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+
+from mxnum.analysis import block_error
+from mxnum.lab.claims.claim import Claim, Context
+from mxnum.lab.claims.evidence import Evidence, Statement, answered
+from mxnum.lab.claims.samples import BLOCKS_OF_16, LARGEST, OF_NVFP4, kernels_agree, normal_blocks, values
+
+CLAIM = Claim(
+    "B8",
+    "Block sizes under E4M3 scales",
+    "Smaller blocks can raise the error with E4M3 scales on narrow tensors, and UE5M3 scales mend it "
+    "(arXiv 2601.19026); the contrary: underflow and a naive choice of scale cause it (2605.08565).",
+    "The exact expectation from `mxnum.analysis` for blocks of 8 to 128 and seventeen standard deviations, and "
+    "samples.",
+)
+#: Block sizes, and binary logarithms of the standard deviations.
+SIZES, WIDTHS = (8, 16, 32, 64, 128), tuple(range(-16, 1))
+FORMATS = {"E4M3": "e2m1:scale=e4m3", "UE5M3": "e2m1:scale=ue5m3", "E4M3 and a tensor scale": "nvfp4"}
+
+
+def relative_errors(fmt: str, sigma: float) -> list[float]:
+    """Return the mean squared error over sigma**2 for each block size, by formula."""
+    given = {"tensor_scale": float(np.float32(LARGEST * sigma / 2688))} if fmt == "nvfp4" else {}
+    return [float(block_error(fmt, sigma=sigma, block_size=k, **given).mse) / sigma**2 for k in SIZES]  # type: ignore[arg-type]
+
+
+@CLAIM.check
+def block_sizes(context: Context) -> Evidence:
+    """Find the error of N(0, sigma**2) by block size and sigma: E4M3 scales, with a tensor scale, and UE5M3 scales."""
+    found: dict[str, dict[int, list[float]]] = {}
+    for name, fmt in FORMATS.items():
+        context.tell(name)
+        found[name] = {e: relative_errors(fmt, 2.0**e) for e in WIDTHS}
+    # Where some smaller block has the larger error.
+    e4m3, ue5m3, with_tensor_scale = (
+        [e for e in WIDTHS if any(a > b for a, b in pairwise(errors[e]))] for errors in found.values()
+    )
+    # A scale is subnormal if the largest number is below 6 * 2**-6; of 8 numbers that is likeliest.
+    usual = [e for e in WIDTHS if math.erf(6 * 2.0**-6 / 2.0**e / math.sqrt(2)) ** 8 < 1e-3]
+    small = 2.0**-8
+    wide = normal_blocks(BLOCKS_OF_16, 16)[: BLOCKS_OF_16 // 4].astype(np.float64) * small
+    x = wide.astype(np.float32).reshape(-1, 128)
+    samples = []
+    for k in (8, 128):
+        q = values(x, f"e2m1:block={k},scale=e4m3")
+        exact = relative_errors("e2m1:scale=e4m3", small)[SIZES.index(k)]
+        samples.append((exact, ((q - x) ** 2).mean(axis=1) / small**2))
+    worst, least = found["E4M3"][-8][0], found["E4M3"][-8][-1]
+    most, scaled = max(e4m3, default=0), found["E4M3 and a tensor scale"][-8]
+    statements = [
+        kernels_agree(samples),
+        Statement(
+            "with E4M3 scales alone, smaller blocks have larger errors on some narrow tensors",
+            bool(e4m3),
+            f"sigma = 2^{most} and below; at 2^-8 {worst:.3f} sigma^2 for 8, {least:.4f} for 128",
+        ),
+        Statement(
+            "never where fewer than one block in 1000 has a subnormal scale: underflow is the cause",
+            not set(e4m3) & set(usual),
+            f"sigma = 2^{min(usual)} and above",
+        ),
+        Statement(
+            "with a tensor scale they never have",
+            not with_tensor_scale,
+            f"{scaled[0]:.5f} sigma^2 for 8, {scaled[1]:.5f} for 16, {scaled[4]:.5f} for 128, whatever sigma is",
+        ),
+        Statement(
+            "with UE5M3 scales they have 8 binades lower, where tensors are seldom found",
+            bool(ue5m3) and max(ue5m3) == most - 8,
+            f"sigma = 2^{max(ue5m3)} and below",
+        ),
+    ]
+    note = (
+        "So both are right: the effect exists, its cause is underflow, and a tensor scale ends it. UE5M3 moves it to "
+        "where it does not matter."
+    )
+    answer = (
+        f"With E4M3 scales alone smaller blocks have larger errors at sigma 2^{most} and "
+        "below, by underflow of the scale; a tensor scale ends it, and UE5M3 moves it 8 binades down."
+    )
+    evidence = Evidence((), statements, note, OF_NVFP4 | {"sizes": list(SIZES), "rounding": "rne"})
+    return answered(evidence, answer, f"{worst:.3f} against {least:.3f} sigma^2")

@@ -1,0 +1,392 @@
+"""B11: the gradient of the logits overflows, in a small language model.
+
+The tests and their limits are those of `docs/lab/results/logits/README.md`, written before the study was run; those of
+the last layer are in `last_layer`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mxnum.lab.claims import language_models, last_layer
+from mxnum.lab.claims.claim import Claim, Context
+from mxnum.lab.claims.evidence import Comparison, Evidence, Statement, Whose, decided, unanimous
+from mxnum.lab.claims.language_models import ONE_SOURCE, Table, gaps, mean_gap
+from mxnum.lab.studies.statistics import sign_flip
+
+STUDY, CONVERGED, FACTORS = (f"logits/logits{name}.json" for name in ("", "-converged", "-factors"))
+#: How far above the entropy float32 is at it.
+AT_THE_ENTROPY = 0.02
+#: Studies that train until float32 is near the entropy, and what counts as near (by the README, too).
+LONG = {
+    "logits/logits-256-long.json": 0.1, "logits/logits-1024-long.json": 0.1, "logits/logits-4096-long.json": 0.1,
+    "logits/logits-4096-rest.json": 0.1, "logits/logits-4096-classes.json": AT_THE_ENTROPY,
+}  # fmt: skip
+#: Studies beside the first, which the check takes where they are there.
+FURTHER = (
+    "logits/logits-more.json", "logits/logits-4096.json", *LONG, CONVERGED, "logits/logits-sgd.json",
+    "logits/logits-24.json", "logits/logits-1024-classes.json", FACTORS,
+)  # fmt: skip
+CLAIM = Claim(
+    "B11",
+    "The gradient of the logits overflows",
+    "The target's component, (1 - p)/N with N a power of two, lies just below a power of two while p is small, so "
+    "that the floor rule shrinks it in its block and nothing else: what E4M3 costs a small language model comes "
+    "from this one operand, goes with a factor on the loss, and has the size that the analysis says.",
+    "A decoder on a Markov source: arms, limits and tests fixed before six seeds were trained; one seed of four "
+    "arms, half as long, where the stored study is not at hand.",
+    whose=Whose.OURS,
+    takes=(*language_models.RECIPE_FILES, STUDY, *last_layer.FILES, *FURTHER),
+)
+#: What is trained where the stored study is not at hand: one seed, half of the steps.
+QUICK: dict[str, dict[str, Any]] = {
+    "float32": {},
+    "last x 1": {"where": "last", "recipe": {"gradients": "mxfp8_e4m3"}},
+    "last x 2^(2/8)": {"where": "last", "recipe": {"gradients": "mxfp8_e4m3"}, "factor": 1.189207},
+    "last x 1, rceil": {"where": "last", "recipe": {"gradients": {"format": "mxfp8_e4m3", "scale_rule": "rceil"}}},
+}
+QUICK_SEED, QUICK_STEPS = 10090111, 200
+#: Limits of the README: within the first a statement holds, beyond the second it is refuted.
+SIZE, BIAS, ALIKE = (0.015, 0.03), (0.005, 0.02), (0.01, 0.02)
+NEAR_ENOUGH = 0.05
+
+
+@CLAIM.check
+def overflowing_logits(context: Context) -> Evidence:
+    """Make the seven tests of the stored study, and those of others; without it, two of them on one seed."""
+    if context.has(STUDY):
+        found = _of_the_study(context.json(STUDY))
+        told = [
+            statement
+            for judged, names in STUDIES if all(map(context.has, names))
+            for statement in judged(*map(context.json, names))
+        ]  # fmt: skip
+        statements = (*found.statements, *told, *last_layer.judged(context))
+        return replace(found, statements=statements, answer=_answer(context, statements))
+    missing = [name for name in ("torch", "scipy") if importlib.util.find_spec(name) is None]
+    if missing:
+        return Evidence(note=f"To train it here, install {missing[0]} (extras torch and experiments).")
+    return _of_one_seed(_trained(context))
+
+
+def within(off: float, limits: tuple[float, float], times: float = 1) -> bool | None:
+    """Return True within the first limit, False beyond the second, and None between them."""
+    return decided(off <= times * limits[0], off > times * limits[1])
+
+
+def leaves(what: str, left: Sequence[float], whole: Sequence[float]) -> Statement:
+    """Judge what is left of a gap: less than a fifth of it holds, more than a half refutes."""
+    share = float(np.mean(left) / np.mean(whole))
+    holds = decided(share < 0.2, share > 0.5)
+    p = f", p {sign_flip(list(np.subtract(whole, left))):.2g} on {len(left)} seeds" if len(left) > 1 else ", one seed"
+    return Statement(what, holds, f"{np.mean(left):+.4f} of {np.mean(whole):+.4f} nats, {share:.0%}{p}")
+
+
+def _what_decides(table: Table, sequences: int) -> list[Statement]:
+    """Make the tests that `logits` and `logits-converged` share."""
+    one, centred = gaps(table, "last x 1"), gaps(table, "last x 1, centred")
+    kept = mean_gap(table, "last x 1, stochastic") / float(np.mean(one))
+    everywhere = gaps(table, "all")
+    return [
+        leaves("it is overflow: factors from 2^(2/8) to 2^(7/8) take it away", _mended(table), one),
+        Statement(
+            "the drift hurts: centring the rounded gradient ends lower on every seed",
+            all(a > b for a, b in zip(one, centred, strict=True)),
+            f"{np.mean(centred):+.4f} against {np.mean(one):+.4f} nats",
+        ),
+        Statement("it is not rounding: stochastic rounding keeps at least half", kept >= 0.5, f"{kept:.0%}"),
+        leaves("the rule rceil takes it away", gaps(table, "last x 1, rceil"), one),
+        leaves("a batch that is no power of two takes it away", gaps(table, f"last x 1, {sequences} sequences"), one),
+        leaves("it is the last layer: E4M3 in all others has none of it", gaps(table, "all but last"), everywhere),
+        leaves("E4M3 everywhere with rceil has none of it", gaps(table, "all, rceil"), everywhere),
+    ]
+
+
+def _mended(table: Table) -> list[float]:
+    """Return the gaps where a factor should take them away, means over the factors."""
+    found: list[float] = np.mean([gaps(table, f"last x 2^({k}/8)") for k in range(2, 8)], axis=0).tolist()
+    return found
+
+
+def _of_the_study(table: Table) -> Evidence:
+    comparisons = [
+        Comparison(what, table["arms"][arm]["at_rest"], mean_gap(table, arm), SIZE[0])
+        for what, arm in (
+            ("gap at rest, where nothing drifts, in nats", "last x 1, centred"),
+            ("the same at 2^(1/8)", "last x 2^(1/8)"),
+        )
+    ]
+    note = (
+        f"Where it fails: E2M1 costs {mean_gap(table, 'last x 1, E2M1'):.2f} nats and NVFP4 "
+        f"{mean_gap(table, 'last x 1, NVFP4'):.3f}, as their other "
+        f"components are not right on average, which the derivation assumes. One model, one source, one N. {ONE_SOURCE}"
+    )
+    configuration, number = (
+        {"study": "logits", "seeds": len(gaps(table, "all"))},
+        f"{mean_gap(table, 'last x 1'):.2f} nats",
+    )
+    statements = [*_what_decides(table, 12), *_biases(table)]
+    return Evidence(comparisons, statements, note, configuration, number=number)
+
+
+def _biases(table: Table) -> list[Statement]:
+    """Compare the relative change of the targets' pull with the analysis at the probabilities of the run."""
+    groups: dict[str, list[float]] = {"in E4M3 and E2M1": [], "in NVFP4": []}
+    for arm, found in table["arms"].items():
+        runs = [run for run in found["runs"] if run["predicted_bias"] and "gradient_bias" in run["measured"]]
+        off = [np.mean(run["measured"]["gradient_bias"]) - np.mean(run["predicted_bias"]) for run in runs]
+        if off and "stochastic" not in arm:
+            groups["in NVFP4" if "NVFP4" in arm else "in E4M3 and E2M1"].append(float(abs(np.mean(off))))
+    return [
+        Statement(
+            f"the analysis gives the bias {formats} to within {BIAS[0]}",
+            within(max(off), BIAS),
+            f"off by {max(off):.4f} at most",
+        )
+        for formats, off in groups.items()
+    ]
+
+
+def _answer(context: Context, statements: Sequence[Statement]) -> str:
+    """Return what overflow costs, and how far off the size is that the kernels predict, near the entropy and not."""
+    table = context.json(CONVERGED if context.has(CONVERGED) else STUDY)
+    one, left = (mean_gap(table, arm) for arm in ("last x 1", "last x 1, rceil"))
+    if not unanimous(s for s in statements if "it is overflow" in s.what):
+        return ""
+    off: dict[str, list[float]] = {"near": [], "farther from it": [], "in 4 bits": []}
+    for each in map(context.json, filter(context.has, (STUDY, *FURTHER))):
+        for arm, found in each["arms"].items():
+            recipe = str(found["experiment"]["recipe"].get("gradients"))
+            if ", centred" in arm and found.get("sampled_rest") is not None and "mxfp6" not in recipe:
+                near = _above(each, each["controls"].get(arm, each["control"])) < AT_THE_ENTROPY
+                kind = ("near" if near else "farther from it") if "mxfp8" in recipe else "in 4 bits"
+                off[kind].append(abs(mean_gap(each, arm) - found["sampled_rest"]))
+    sizes = {kind: f"{max(values):.3f}" for kind, values in off.items() if values}
+    answer = (
+        f"Under floor the target's gradient overflows: E4M3 loses {one:.2f} nats, of which rceil leaves {left:.4f}."
+    )
+    if "near" not in sizes or len(sizes) == 1:
+        return answer
+    met = f"With float32 near the entropy the size that the kernels predict is met to {sizes.pop('near')} in 8 bits"
+    return f"{answer} {met}. Not met: {', '.join(f'{kind} ({size} off)' for kind, size in sizes.items())}."
+
+
+def _above(table: Table, control: str = "float32") -> float:
+    """Return how far float32 ends above the entropy."""
+    return float(np.mean([run["evaluation"] - run["entropy"][1] for run in table["arms"][control]["runs"]]))
+
+
+def _sized(
+    table: Table, what: str, arms: Iterable[str], limits: tuple[float, float] = SIZE, times: float = 1
+) -> Statement:
+    """Judge whether gaps are what the analysis has at rest."""
+    pairs = {arm: (mean_gap(table, arm), table["arms"][arm]["at_rest"]) for arm in arms}
+    off = max(abs(gap - rest) for gap, rest in pairs.values())
+    numbers = (f"{arm} {gap:+.4f}, predicted {rest:.4f}" for arm, (gap, rest) in pairs.items())
+    return Statement(what, within(off, limits, times), "; ".join(numbers))
+
+
+def of_other_settings(table: Table) -> list[Statement]:
+    """Make the tests of `logits-more`: other formats, smoothed labels, larger vocabularies."""
+    one, sizes = gaps(table, "E4M3"), (256, 1024)
+    what = "it is the largest mantissa of a format: E5M2 and E3M2 are at rest where E4M3 is, E2M3 has no gap"
+    larger = [f"E4M3, centred, vocabulary {size}" for size in sizes]
+    made = [_sized(table, what, ("E5M2, centred", "E3M2, centred", "E2M3"))]
+    made += [
+        leaves(f"labels smoothed by {s} take it away", gaps(table, f"E4M3, smoothing {s}"), one) for s in (0.1, 0.2)
+    ]
+    made.append(_sized(table, "in larger vocabularies it is at rest where it should be", larger))
+    for size, centred in zip(sizes, larger, strict=True):
+        left = gaps(table, f"E4M3, rceil, vocabulary {size}")
+        what = f"with a vocabulary of {size} the rule rceil takes away what is predicted"
+        made.append(leaves(what, left, [table["arms"][centred]["at_rest"]] * len(left)))
+    return made
+
+
+def of_many_symbols(table: Table) -> list[Statement]:
+    """Make the tests of `logits-4096`."""
+    rceil = gaps(table, "E4M3, rceil")
+    found = _sized(table, "with 4,096 symbols, after 1,600 steps, it is at rest where it should be", ("E4M3, centred",))
+    rest = [table["arms"]["E4M3, centred"]["at_rest"]] * len(rceil)
+    return [
+        replace(found, numbers=f"{found.numbers}; float32 is {_above(table):.2f} above the entropy and not at rest"),
+        leaves("with 4,096 symbols the rule rceil takes away what is predicted", rceil, rest),
+    ]
+
+
+def trained_longer(table: Table, near: float) -> list[Statement]:
+    """Make the test of the long studies, which says nothing where float32 is not near the entropy."""
+    above, setting, arm = _above(table), table["arms"]["float32"]["experiment"], "E4M3, centred"
+    tokens = setting["steps"] * setting["sequences"] * setting["context"]
+    of_classes = f" of {setting['classes']} classes" if setting.get("classes") else ""
+    trained = f"with {setting['vocabulary']:,} symbols{of_classes} and {tokens / 1e6:.1f} million tokens"
+    found = _sized(table, f"{trained} it is at rest where it should be", (arm,))
+    sampled = table["arms"][arm].get("sampled_rest")
+    by_kernels = "" if sampled is None else f" ({sampled:.4f} by the kernels)"
+    seeds = f"{len(gaps(table, arm))} seeds; float32 is {above:.3f} above the entropy"
+    return [
+        replace(found, holds=found.holds if above < near else None, numbers=f"{found.numbers}{by_kernels}, {seeds}")
+    ]
+
+
+def to_the_end(table: Table) -> list[Statement]:
+    """Make the tests of `logits-converged`, which say nothing where float32 is not at the entropy."""
+    mended, above, plain = _mended(table), _above(table), gaps(table, "NVFP4")
+    below = float(np.mean(mended))
+    size = ("last x 1, centred", "E5M2, centred", "E3M2, centred", "last x 2^(1/8), centred", "E2M3")
+    what = "centring leaves what was derived where other components are not right on average"
+    centred = _sized(table, what, ("E2M1, centred", "E2M1, rceil, centred", "NVFP4, centred"), times=2)
+    lower = sum(a < b for a, b in zip(plain, gaps(table, "NVFP4, centred"), strict=True))
+    repair = f"; NVFP4 not centred {np.mean(plain):+.4f}, lower on {lower} of {len(plain)} seeds"
+    found = [
+        _sized(table, "it has the size that was derived", size),
+        *_what_decides(table, 24),
+        leaves("labels smoothed by 0.1 take it away", gaps(table, "E4M3, smoothing 0.1"), gaps(table, "last x 1")),
+        Statement(
+            "where a factor takes it away, it ends where float32 does",
+            within(abs(below), BIAS),
+            f"{below:+.4f} nats, below float32 on {sum(gap < 0 for gap in mended)} of {len(mended)} seeds",
+        ),
+        replace(centred, numbers=centred.numbers + repair),
+    ]
+    start, near = f"trained until float32 is {above:.3f} above the entropy: ", above < AT_THE_ENTROPY
+    return [replace(s, what=start + s.what, holds=s.holds if near else None) for s in found]
+
+
+def without_adam(table: Table, adam: Table) -> list[Statement]:
+    """Make the tests of `logits-sgd`, beside the same seeds with Adam."""
+    arm = "last x 1, centred"
+    more = [a - b for a, b in zip(gaps(table, arm), gaps(adam, arm), strict=False)]
+    apart = float(np.mean(more))
+    return [
+        _sized(table, "with SGD instead of Adam it is at rest where it should be", (arm,), (BIAS[0], SIZE[0])),
+        Statement(
+            "it is Adam that rests below what was derived: SGD ends above it on every seed",
+            decided(min(more) > 0, apart < 0),
+            f"{apart:+.4f} nats on {len(more)} seeds",
+        ),
+    ]
+
+
+def far_from_a_power_of_two(table: Table) -> list[Statement]:
+    """Make the test of `logits-24`."""
+    what = "with 24 choices, where nothing but targets overflows, it is at rest where it should be"
+    found = _sized(table, what, ("E4M3, centred", "E4M3, centred, 4096"))
+    above = [_above(table, control) for control in ("float32", "float32, 4096")]
+    numbers = f"{found.numbers}; float32 is {above[0]:.3f} and {above[1]:.3f} above the entropy"
+    return [replace(found, holds=found.holds if max(above) < NEAR_ENOUGH else None, numbers=numbers)]
+
+
+def just_below_one(table: Table) -> list[Statement]:
+    """Make the test of `logits-1024-classes`, whose prediction needs float32's own excess."""
+    above, gap = _above(table), mean_gap(table, "E4M3, centred")
+    setting, arm = table["arms"]["float32"]["experiment"], table["arms"]["E4M3, centred"]
+    numbers = (
+        f"{gap:+.4f}, predicted {arm['sampled_rest']:.4f} by the kernels, {arm['at_rest']:.4f} by targets alone; "
+        f"float32 is {above:.3f} above the entropy"
+    )
+    symbols = f"{setting['vocabulary']:,} symbols of {setting['classes']} classes"
+    holds = within(abs(gap - arm["sampled_rest"]), (BIAS[0], SIZE[0])) if above < AT_THE_ENTROPY else None
+    return [Statement(f"with {symbols} it is at rest where pushes that overflow put it", holds, numbers)]
+
+
+def _by_the_kernels(table: Table, what: str, arms: Iterable[str], limit: float = SIZE[0]) -> Statement:
+    """Judge whether gaps are those at which logits rest by the kernels; off by twice the limit refutes it."""
+    pairs = {arm: (mean_gap(table, arm), table["arms"][arm]["sampled_rest"]) for arm in arms}
+    off = max(abs(gap - rest) for gap, rest in pairs.values())
+    told = (f"{arm.removesuffix(', centred')} {gap:+.4f}, predicted {rest:.4f}" for arm, (gap, rest) in pairs.items())
+    return Statement(what, within(off, (limit, 2 * limit)), "; ".join(told))
+
+
+def of_factors(table: Table) -> list[Statement]:
+    """Make four of the tests of `logits-factors`."""
+    gap = {arm: mean_gap(table, arm) for arm in table["arms"] if arm.endswith(", centred")}
+    plain = [arm for arm in gap if not any(word in arm for word in ("rceil", "stochastic", "spread", "NVFP4"))]
+    in_e2m1 = [arm for arm in plain if arm.startswith("E2M1")]
+    half, quarter = "E5M2 x 2^(4/8)", "E5M2 x 2^(2/8)"
+    left = gap[f"{half}, stochastic, centred"] / gap[f"{half}, centred"]
+    apart = max(abs(gap[f"{at}, rceil, centred"] - gap[f"{at}, centred"]) for at in (half, quarter))
+    spread, usual = (f"{at}, spread, centred" for at in (half, "E4M3 x 1"))
+    predicted = table["arms"][usual]["sampled_rest"]
+    off = abs(gap[usual] - predicted)
+    return [
+        _by_the_kernels(
+            table,
+            "a factor leaves what the kernels say in formats of 6 and 8 bits",
+            [arm for arm in plain if arm not in in_e2m1],
+        ),
+        Statement(
+            "where nothing overflows, what is left is rounding to nearest: stochastic rounding leaves less than a "
+            "fifth, and rceil does not help",
+            decided(left < 0.2 and apart <= ALIKE[0], left > 0.5 or apart > ALIKE[1]),
+            f"E5M2 at 2^(4/8) {gap[f'{half}, centred']:+.4f}, stochastic {gap[f'{half}, stochastic, centred']:+.4f}; "
+            f"rceil is off by {apart:.4f} at most",
+        ),
+        _by_the_kernels(
+            table,
+            "a factor leaves what the kernels say in E2M1",
+            [*in_e2m1, "E2M1 x 2^(4/8), rceil, centred"],
+            2 * SIZE[0],
+        ),
+        Statement(
+            "rounding to nearest averages out where probabilities are spread",
+            decided(gap[spread] < ALIKE[0] and off <= SIZE[0], gap[spread] > ALIKE[1] or off > SIZE[1]),
+            f"E5M2 at 2^(4/8) {gap[spread]:+.4f}; E4M3 without a factor {gap[usual]:+.4f}, predicted {predicted:.4f}",
+        ),
+    ]
+
+
+def without_notice(factors: Table, converged: Table) -> list[Statement]:
+    """Make the other one: NVFP4's tensor scale goes with the factor."""
+    with_factor, without = mean_gap(factors, "NVFP4 x 2^(4/8), centred"), mean_gap(converged, "NVFP4, centred")
+    numbers = f"{with_factor:+.4f} nats with a factor of 2^(4/8), {without:+.4f} without"
+    return [Statement("NVFP4 does not notice a factor", within(abs(with_factor - without), ALIKE), numbers)]
+
+
+#: The rules of the studies beside the first, each with the results files that it takes.
+STUDIES: tuple[tuple[Callable[..., list[Statement]], tuple[str, ...]], ...] = (
+    (of_other_settings, ("logits/logits-more.json",)),
+    (of_many_symbols, ("logits/logits-4096.json",)),
+    *((partial(trained_longer, near=near), (name,)) for name, near in LONG.items()),
+    (to_the_end, (CONVERGED,)),
+    (without_adam, ("logits/logits-sgd.json", CONVERGED)),
+    (far_from_a_power_of_two, ("logits/logits-24.json",)),
+    (just_below_one, ("logits/logits-1024-classes.json",)),
+    (of_factors, (FACTORS,)),
+    (without_notice, (FACTORS, CONVERGED)),
+)
+
+
+def _trained(context: Context) -> Table:
+    """Train the quick arms, and return a table like that of the study."""
+    from mxnum.lab.language_model import Setting, train
+
+    base = Setting(choices=16, context=32, sequences=16, layers=1, steps=QUICK_STEPS)
+    arms = {}
+    for name, changes in QUICK.items():
+        context.tell(name)
+        run = train(base.but(**changes), QUICK_SEED)
+        arms[name] = {"runs": [{"seed": QUICK_SEED, "evaluation": run.evaluation}]}
+    return {"control": "float32", "controls": {}, "arms": arms}
+
+
+def _of_one_seed(table: Table) -> Evidence:
+    one, rceil = gaps(table, "last x 1"), gaps(table, "last x 1, rceil")
+    statements = [
+        Statement("E4M3 in the gradient of the logits alone costs something", one[0] > 0, f"{one[0]:+.4f} nats"),
+        leaves("it is overflow: the factor 2^(2/8) takes it away", gaps(table, "last x 2^(2/8)"), one),
+        leaves("the rule rceil takes it away", rceil, one),
+        Statement("the other tests", None, "`mxnum lab language-model logits` makes them"),
+    ]
+    note = f"One seed and {QUICK_STEPS} steps, trained here; the study has six seeds and 400 steps."
+    answer = (
+        f"On one seed E4M3 in the gradient of the logits {'costs' if one[0] > 0 else 'gains'} {abs(one[0]):.3f} nats, "
+        f"of which rceil leaves {rceil[0]:.3f}. Undecided: the derived size, which the study of six seeds measures."
+    )
+    return Evidence((), statements, note, {"seed": QUICK_SEED, "steps": QUICK_STEPS}, answer, f"{one[0]:.2f} nats")

@@ -1,0 +1,68 @@
+"""I1: floor-scaled blocks clamp."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mxnum import formats, plots, quantize
+from mxnum.analysis import measure
+from mxnum.lab.claims.claim import Claim, Context
+from mxnum.lab.claims.evidence import Comparison, Evidence, Statement, answered
+from mxnum.lab.claims.samples import PARTS, mantissas
+
+CLAIM = Claim(
+    "I1",
+    "Floor-scaled blocks clamp",
+    "Under the floor rule a block whose largest mantissa is above max/2^emax clamps; in E4M3 the layer-norm "
+    "weights 0.897, 0.896, 0.884, 0.885 and 0.904 become 459.3, 458.8, 452.6, 453.1 and 462.8 after scaling, "
+    "and all of them 448.",
+    "The five weights, and blocks with every mantissa on a grid, through the real kernels.",
+)
+
+
+@CLAIM.check
+def floor_scaled_blocks_clamp(context: Context) -> Evidence:
+    """Quantize the five weights of the paper, and every mantissa as a block's largest value."""
+    weights = np.array([0.897, 0.896, 0.884, 0.885, 0.904], np.float32)
+    q = quantize(weights, "mxfp8_e4m3")
+    scale, read = 2.0 ** (int(q.scales[0]) - 127), q.dequantize("float64")
+    claimed = (459.3, 458.8, 452.6, 453.1, 462.8)
+    comparisons = [
+        Comparison(f"{weight:g} after scaling", want, weight / scale, 0.05)
+        for weight, want in zip(weights.tolist(), claimed, strict=True)
+    ]
+    comparisons += [
+        Comparison(f"{weight:g} as an element", 448, float(value / scale), 0)
+        for weight, value in zip(weights.tolist(), read, strict=True)
+    ]
+    statements, f = [], mantissas()
+    for name in formats.names("e8m0")[:6]:
+        element = formats.get(name).element
+        threshold = element.max / 2.0**element.emax
+        beyond = measure(f, name, block_size=1, per="block").beyond_max > 0
+        what = f"{name}: blocks overflow exactly above the mantissa {threshold:g}"
+        statements.append(Statement(what, np.array_equal(beyond, f > threshold)))
+    clamped = measure(weights, "mxfp8_e4m3").clamped
+    note = (
+        f"All five lie below 464, where rounding alone gives 448: {clamped} of them is clamped in the sense that an "
+        "unbounded exponent would round higher. Weights in (0.90625, 1) are."
+    )
+    by_rounding = "too" if clamped == 0 else f"for {weights.size - clamped} of them"
+    answer = (
+        f"All {weights.size} weights become 448, though rounding alone would give 448 {by_rounding}. In "
+        f"{len(statements)} formats a block overflows exactly above the mantissa max/2^emax."
+    )
+    return answered(Evidence(comparisons, statements, note, {"mantissas": PARTS, "format": "OCP formats"}), answer)
+
+
+@CLAIM.figure()
+def sawtooth(ax: Any, context: Context) -> str:
+    """Draw the error of a block over the mantissa."""
+    plots.sawtooth("mxfp8_e4m3", binades=1, ax=ax)
+    ax.set_title("")
+    return (
+        "Error of an E4M3 block whose elements all have one value, under each scale rule. Above the mantissa 1.75 the "
+        "floor rule lets them overflow: every value becomes 1.75."
+    )

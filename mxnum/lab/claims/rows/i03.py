@@ -1,0 +1,60 @@
+"""I3: the gaps of E4M3."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mxnum import formats
+from mxnum.lab.claims.claim import Claim, Context
+from mxnum.lab.claims.evidence import Comparison, Evidence, Statement, answered
+from mxnum.lab.theory.gaps import relative_gaps
+
+CLAIM = Claim(
+    "I3",
+    "The gaps of E4M3",
+    "E4M3 has 126 positive codes; the relative gap falls from 12.5 % to 6.7 % inside a binade, and is 100, 50, "
+    "33.3, 25, 20, 16.7 and 14.3 % over the subnormals.",
+    "All codes decoded.",
+)
+
+
+def _derived() -> list[float]:
+    return [100 * float(gap) for gap in relative_gaps("e4m3")]
+
+
+@CLAIM.check
+def gaps_of_e4m3(context: Context) -> Evidence:
+    """Put all positive values in order, and take the relative distance to the next."""
+    values = sorted(v for v in formats.ELEMENTS["e4m3"].values() if v > 0 and math.isfinite(v))
+    gaps = [100 * (b - a) / a for a, b in pairwise(values)]
+    binade = [gap for value, gap in zip(values, gaps, strict=False) if 1 <= value < 2]
+    claimed = (100, 50, 33.3, 25, 20, 16.7, 14.3)
+    comparisons = [
+        Comparison("positive codes", 126, len(values), 0),
+        *(Comparison(f"gap {i + 1} over the subnormals, %", claimed[i], gaps[i], 0.05) for i in range(len(claimed))),
+        Comparison("first gap of a binade, %", 12.5, binade[0], 0.05),
+        Comparison("last gap of a binade, %", 6.7, binade[-1], 0.05),
+    ]
+    statements = [
+        Statement("the gap falls inside a binade", all(a > b for a, b in pairwise(binade))),
+        Statement("all gaps are the derived ones", np.allclose(gaps, _derived(), rtol=1e-12, atol=0)),
+    ]
+    answer = (
+        f"E4M3 has {len(values)} positive codes, and inside a binade the relative gap falls from {binade[0]:.1f} to "
+        f"{binade[-1]:.1f} %."
+    )
+    return answered(Evidence(comparisons, statements), answer)
+
+
+@CLAIM.figure(2.4)
+def gaps(ax: Any, context: Context) -> str:
+    """Draw the gap above each code."""
+    found = _derived()
+    ax.step(np.arange(1, len(found) + 1), found, where="mid", lw=1)
+    ax.set(xlabel="code", ylabel="relative gap to the next, %", yscale="log")
+    ax.yaxis.set_major_formatter("{x:g}")
+    return "The relative gap above each positive code of E4M3: the seven subnormals, then one tooth for each binade."

@@ -1,0 +1,57 @@
+"""I4: quantized layer-norm weights bias the gradient multiplicatively."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mxnum import fake_quantize
+from mxnum.lab.claims.claim import Claim, Context
+from mxnum.lab.claims.evidence import Evidence, Statement, answered
+
+CLAIM = Claim(
+    "I4",
+    "Quantized layer-norm weights bias the gradient multiplicatively",
+    "The gradient becomes (I + zeta) times itself, with zeta of one sign across a clamped block, unlike rounding, "
+    "whose errors cancel.",
+    "The gradient through a layer norm whose weights are quantized, against (I + zeta) times the exact one, for "
+    "weights clustered in the clamped range and elsewhere.",
+)
+
+
+@CLAIM.check
+def multiplicative_bias(context: Context) -> Evidence:
+    """Take the gradient through y = gamma * xhat with quantized weights, for clusters that clamp and that do not."""
+    seed, width, blocks = 20260101, 32, 64
+    rng = np.random.default_rng(seed)
+    statements, same_sign, leftover = [], {}, {}
+    for where, centre in (("clamped", 0.95), ("not clamped", 0.60)):
+        gamma = (centre + 0.01 * rng.standard_normal(width * blocks)).astype(np.float32)
+        upstream = rng.standard_normal((256, gamma.size))
+        quantized = fake_quantize(gamma, "mxfp8_e4m3").astype(np.float64)
+        exact = gamma.astype(np.float64)
+        zeta = quantized / exact - 1
+        identity = np.allclose(upstream * quantized, (1 + zeta) * (upstream * exact), rtol=1e-12, atol=0)
+        statements.append(Statement(f"{where}: the changed gradient is (I + zeta) times the exact one", identity))
+        by_block = zeta.reshape(blocks, width)
+        same_sign[where] = float(np.mean(np.all(by_block < 0, axis=1) | np.all(by_block > 0, axis=1)))
+        leftover[where] = float(abs(zeta.mean()) / np.abs(zeta).mean())
+    (one, other), (left, cancels) = same_sign.values(), leftover.values()
+    statements += [
+        Statement("clamped: zeta has one sign across each block", one == 1.0, f"{one:.1%} of the blocks"),
+        Statement("not clamped: it has not", other == 0.0, f"{other:.1%} of the blocks have one sign"),
+        Statement(
+            "not clamped: rounding errors cancel in the mean, clamping errors do not",
+            left > 0.99 and cancels < 0.5,
+            f"|mean zeta| / mean |zeta| is {left:.3f} clamped, {cancels:.3f} not",
+        ),
+    ]
+    evidence = Evidence(
+        statements=statements,
+        note="The gradient that reaches the normalized input of a layer norm, on the same upstream gradient.",
+        configuration={"seed": seed, "weights": width * blocks, "deviation": 0.01, "centres": [0.95, 0.6]},
+    )
+    answer = (
+        "The gradient becomes I + zeta times itself; clamping gives zeta one sign in every block, while rounding "
+        f"errors cancel down to {cancels:.2f} of their mean size."
+    )
+    return answered(evidence, answer, f"mean of zeta / its size: {left:.2f}")

@@ -1,0 +1,142 @@
+"""I5: the size of zeta is measurable and grows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mxnum.lab.claims import paper_size
+from mxnum.lab.claims.claim import BY_TRAINING, Claim, Context
+from mxnum.lab.claims.evidence import Evidence, Statement, Whose, counted, decided
+from mxnum.lab.claims.mlp_runs import LEVEL, command, settings
+from mxnum.lab.studies.statistics import mean_interval, sign_flip
+from mxnum.output import palette
+
+CLAIM = Claim(
+    "I5",
+    "The size of zeta is measurable and grows",
+    "The norm of zeta is at least the relative change of the gradient on the same parameters; it grows during "
+    "training, and divergence follows when it is of order 2.",
+    BY_TRAINING,
+    "Runs that diverge, with the bound logged at each step, at the paper's size (d = 512, 4 layers).",
+    needs=(("confirm.json", "quick.json"),),
+    command=command("confirm"),
+)
+#: What is said of the others is ours.
+OF_THE_PAPER = "E4M3"
+#: Looks that are averaged, early and late, and the steps from one to the next; there are more where a loss is high.
+LOOKS, EVERY = 10, 50
+Growth = tuple[bool | None, float, float]
+
+
+@CLAIM.check
+def zeta_grows(context: Context) -> Evidence:
+    """Compare the measured zeta early and late in each run, and at the last look before a rise of the loss.
+
+    It grows if the exact sign-flip test of the logarithms, run by run, says so at `LEVEL`; it is of order 2 if the 95 %
+    limits of its geometric mean lie between 1 and 4, and not if they lie outside.
+    """
+    table = context.first("confirm.json", "quick.json")
+    statements: list[Statement] = []
+    grown: dict[str, Growth] = {}
+    for arm in ("E2M1", "LN E2M1", "E4M3"):
+        growth, last = _looks(table["arms"].get(arm, {"runs": []})["runs"])
+        if not growth:
+            continue
+        p, mean = sign_flip(growth), math.exp(np.mean(growth))
+        grown[arm] = mean > 1 if p < LEVEL else None, mean, p
+        whose = Whose.PAPER if arm == OF_THE_PAPER else Whose.OURS
+        numbers = f"by the factor {mean:.2f}, in {sum(g > 0 for g in growth)} of {len(growth)} runs, exact p {p:.2g}"
+        statements.append(Statement(f"{arm}: zeta grows during training", grown[arm][0], numbers, whose))
+        if (limits := mean_interval(last)) is not None:
+            centre, low, high = (math.exp(v) for v in limits)
+            statements.append(
+                Statement(
+                    f"{arm}: before the loss rises zeta is of order 2 (here: between 1 and 4)",
+                    decided(low >= 1 and high <= 4, high < 1 or low > 4),
+                    f"geometric mean {centre:.2f} (95 %: {low:.2f} to {high:.2f}) over {len(last)} runs at their last "
+                    "look before it, one in 250 steps",
+                    whose,
+                )
+            )
+    statements += at_the_size_of_the_paper(context)
+    note = "zeta is the lower bound |g~ - g| / |g| on the same parameters and batch; the released code logs its square."
+    answer, number = _answer(grown, statements) if grown else ("", "")
+    return Evidence((), statements, note, settings(table), answer, number)
+
+
+def _looks(runs: list[dict[str, Any]]) -> tuple[list[float], list[float]]:
+    """Return how zeta grew in each run, and what it was at the last look before each rise, in logarithms."""
+    growth, last = [], []
+    for run in runs:
+        stop = run["steps"] if run["diverged"] is None else run["diverged"]
+        pairs = zip(run["measured_at"], run["measured"]["zeta"], strict=True)
+        zeta = [z for at, z in pairs if z is not None and 0 < at <= stop]
+        if len(zeta) >= 4:
+            growth.append(math.log(np.mean(zeta[-2:]) / np.mean(zeta[:2])))
+            last += [] if run["diverged"] is None else [math.log(zeta[-1])]
+    return growth, last
+
+
+def _answer(grown: dict[str, Growth], statements: list[Statement]) -> tuple[str, str]:
+    """Return in which formats zeta grows, what is undecided, and the number of the paper's format."""
+    words, topics = {True: "grows in", False: "shrinks in", None: "shows no clear change in"}, []
+    for sure, text in words.items():
+        arms = [f"{arm} (factor {mean:.2f})" for arm, (holds, mean, _) in grown.items() if holds is sure]
+        topics += [f"{text} {' and '.join(arms)}"] if arms else []
+    parts = {"growth at the paper's size": paper_size.WHERE, "whether it is of order 2 before a rise": "order 2"}
+    undecided = [part for part, what in parts.items() if any(what in s.what and s.holds is None for s in statements)]
+    arm = OF_THE_PAPER if OF_THE_PAPER in grown else next(iter(grown))
+    answer = (
+        f"In the toy zeta, the relative error of the gradient, {', '.join(topics)}."
+        + f" Undecided: {' and '.join(undecided)}." * bool(undecided)
+    )
+    return answer, f"{arm}: factor {grown[arm][1]:.2f}, p {grown[arm][2]:.2g}"
+
+
+def at_the_size_of_the_paper(context: Context) -> list[Statement]:
+    """Tell what zeta is early, late and at most, as long as nothing has risen."""
+    found = []
+    for name, arm in paper_size.table(context)["arms"].items():
+        zeta = [_calm_looks(run) for run in arm["runs"]]
+        if name == paper_size.CONTROL or not zeta:
+            continue
+        early, late = (np.mean([z[part] for z in zeta]) for part in (slice(LOOKS), slice(-LOOKS, None)))
+        numbers = (
+            f"before any excursion, one look in {EVERY} steps: on average {early:.2f} over the first ten and "
+            f"{late:.2f} over the last ten; {max(map(max, zeta)):.2f} at most; {counted(len(zeta), 'run')}"
+        )
+        what = f"{name.removeprefix(paper_size.PREFIX)}: zeta grows during training, {paper_size.WHERE}"
+        found.append(Statement(what, None, numbers))
+    return found or [Statement(f"the same {paper_size.WHERE}", None, "not run")]
+
+
+def _calm_looks(run: dict[str, Any]) -> list[float]:
+    """Return zeta at the regular looks before the first excursion, without the first step."""
+    end = run["excursions"][0]["start"] if run["excursions"] else math.inf
+    pairs = zip(run["measured_at"], run["measured"]["zeta"], strict=True)
+    return [zeta for at, zeta in pairs if zeta is not None and 0 < at < end and at % EVERY == 0]
+
+
+@CLAIM.figure()
+def zeta(ax: Any, context: Context) -> str | None:
+    """Draw zeta over the steps of each run."""
+    name = next(filter(context.has, ("confirm.json", "quick.json")), None)
+    if name is None:
+        return None
+    for index, (arm, found) in enumerate(context.json(name)["arms"].items()):
+        if arm not in ("E4M3", "E2M1", "E2M1, LN FP32", "LN E2M1"):
+            continue
+        for number, run in enumerate(found["runs"]):
+            pairs = [(t, v) for t, v in zip(run["measured_at"], run["measured"]["zeta"], strict=True) if v is not None]
+            if pairs:
+                label = None if number else arm
+                ax.plot(*zip(*pairs, strict=True), color=palette.colour(arm, index), lw=0.8, label=label)
+    ax.set(xlabel="step", ylabel="zeta", yscale="log")
+    ax.legend(fontsize=8)
+    return (
+        "zeta, the change of the gradient by quantization relative to its size, on the parameters and batch of the "
+        "run; one line for each seed, until it diverges or ends."
+    )

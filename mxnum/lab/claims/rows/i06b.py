@@ -1,0 +1,59 @@
+"""I6b: E4M3 makes divergence more likely."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from mxnum.lab.claims import paper_size
+from mxnum.lab.claims.claim import BY_TRAINING, Claim, Context
+from mxnum.lab.claims.evidence import Evidence, Statement
+from mxnum.lab.claims.mlp_runs import hazard_of_e4m3, none_away, over_rates, settings
+from mxnum.lab.studies.statistics import compare
+
+CLAIM = Claim(
+    "I6b",
+    "E4M3 makes divergence more likely",
+    "Quantization to MXFP8 E4M3 makes a run diverge that would not in FP32: the hazard of a jump is higher.",
+    BY_TRAINING,
+    "About 19 pairs of runs at the paper's size decide it there.",
+    needs=("hazard.json",),
+    command="mxnum lab sweep hazard --out hazard",
+)
+
+
+@CLAIM.check
+def hazard_in_e4m3(context: Context) -> Evidence:
+    """Compare the hazard of a jump in E4M3 with FP32's: in the toy by Cox's ratio, at the paper's size by exposure."""
+    table = context.json("hazard.json")
+    statements = [hazard_of_e4m3(table)]
+    if context.has("recovery.json"):
+        never, numbers = none_away(context.json("recovery.json"), "E4M3")
+        statements.append(Statement("E4M3 runs away in the toy, at rate 0.024", False if never else None, numbers))
+    jumps = paper_size.jumps(context)
+    if jumps.runs:
+        what = f"E4M3 jumps more often than FP32, {paper_size.WHERE}"
+        numbers = (
+            f"{jumps.e4m3} of {jumps.runs} runs against {jumps.fp32} of {jumps.of}; if both had one hazard, all jumps "
+            f"would fall to E4M3 with probability {jumps.chance:.1g}"
+        )
+        statements.append(Statement(what, None, numbers))
+    ratio = compare(over_rates(table, "E4M3")).ratio
+    answer, number = "", ""
+    if ratio is not None and statements[0].holds is False:
+        answer = (
+            f"In the toy E4M3 does not raise the hazard of a jump by more than {100 * (ratio[2] - 1):.0f} % (upper "
+            "95 % limit, three rates pooled); at the paper's size it is undecided."
+        )
+        number = "hazard ratio {:.2f} ({:.2f} to {:.2f})".format(*ratio)
+    note = f"The ratio pools rates that differ: {_by_rate(table)}."
+    return Evidence((), statements, note, settings(table), answer, number)
+
+
+def _by_rate(table: dict[str, Any]) -> str:
+    parts = []
+    for pair in over_rates(table, "E4M3"):
+        test, rate = compare([pair]), pair[0].name.rpartition(", ")[2]
+        ratio = math.nan if test.ratio is None else test.ratio[0]
+        parts.append(f"{rate} {ratio:.2f} (p {1.0 if test.p is None else test.p:.2g})")
+    return ", ".join(parts)

@@ -1,0 +1,114 @@
+"""I6c: training in 4 bits runs away sooner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mxnum.lab.claims.claim import BY_TRAINING, Claim, Context
+from mxnum.lab.claims.evidence import Evidence, Statement, Whose
+from mxnum.lab.claims.mlp_runs import LEVEL, is_sure, none_away, settings
+from mxnum.lab.studies import report
+from mxnum.lab.studies.excursions import Outcome
+from mxnum.lab.studies.statistics import Arm, Comparison, compare
+from mxnum.output import palette
+
+CLAIM = Claim(
+    "I6c",
+    "Training in 4 bits runs away sooner",
+    "In a residual MLP of width 32, training with everything in MXFP4 E2M1, layer norm included, runs away sooner "
+    "than FP32. The paper speaks of E4M3.",
+    BY_TRAINING,
+    whose=Whose.OURS,
+    needs=("quick.json",),
+    command="mxnum reproduce --quick --only I6c",
+)
+#: The rule written before `recovery` ran asks for so many runaways more than FP32's.
+ENOUGH = 5
+#: The rate at which the confirmatory tests were fixed.
+RATE = "rate 0.034"
+
+
+@CLAIM.check
+def in_four_bits(context: Context) -> Evidence:
+    """Compare runaways in E2M1 with FP32's on the same seeds.
+
+    The confirmatory test is on the seeds of `quick`: the step at which a runaway begins, by the exact paired log-rank
+    test, two-sided, at `LEVEL`. Stored studies add the same test on other seeds, and the rule that was written before
+    `recovery`.
+    """
+    table = context.json("quick.json")
+    if not {"FP32", "E2M1"} <= set(table["arms"]):
+        return Evidence(note="All runs of an arm failed.", configuration=settings(table))
+    ours, theirs, test = _contest(table)
+    statements = [_sooner(table, "fresh")]
+    if context.has("parts.json"):
+        statements.append(_sooner(context.json("parts.json"), "more", f", {RATE}"))
+    if context.has("recovery.json"):
+        recovery = context.json("recovery.json")
+        never, numbers = none_away(recovery, "LN E2M1")
+        what = "4-bit layer norm alone does not run away, at rate 0.024"
+        statements += [_by_the_first_rule(recovery), Statement(what, True if never else None, numbers)]
+    words = {
+        True: "4 bits run away sooner than FP32",
+        False: "4 bits run away later than FP32",
+        None: "No difference between 4 bits and FP32 is shown",
+    }
+    answer = (
+        f"{words[statements[0].holds]}: with everything in E2M1 {ours.events} of {ours.runs} runs are lost, in FP32 "
+        f"{theirs.events} of {theirs.runs}, at {RATE}."
+    )
+    note = (
+        "A runaway is an excursion that starts before the horizon and is not back at twice the horizon. LN E2M1 is "
+        "bfloat16 with only gamma and beta in E2M1. FP32 runs away too, later and at higher rates."
+    )
+    number = f"p = {'-' if test.p is None else f'{test.p:.2g}'}"
+    return Evidence((), statements, note, settings(table), answer, number)
+
+
+def _contest(table: Mapping[str, Any], rate: str = "") -> tuple[Arm, Arm, Comparison]:
+    """Return both arms by the steps at which their runaways begin, and the exact paired log-rank test."""
+    a, b = (report.arm_of(dict(table), f"{name}{rate}", event="away") for name in ("E2M1", "FP32"))
+    return a, b, compare([(a, b)])
+
+
+def _sooner(table: Mapping[str, Any], pairs: str, rate: str = "") -> Statement:
+    a, b, test = _contest(table, rate)
+    what = f"with everything in E2M1 runs are lost sooner than in FP32, at {RATE}, {test.seeds} {pairs} pairs"
+    holds = None if test.p is None or test.p >= LEVEL else test.comes_sooner
+    return Statement(what, holds, f"{a.events} of {a.runs} runs against {b.events} of {b.runs} of FP32; {test}")
+
+
+def _by_the_first_rule(table: dict[str, Any]) -> Statement:
+    """Apply the rule written before `recovery`: `ENOUGH` runaways more than FP32, and the test of their times."""
+    others = [name for name in table["arms"] if name != "FP32"]  # all that the table compares count in the correction
+    test = report.compared(table, dict.fromkeys(others, "FP32"), event="away")["E2M1"]
+    count, control = (report.outcomes(table, name)[Outcome.RUNAWAY] for name in ("E2M1", "FP32"))
+    holds = test.comes_sooner if count - control >= ENOUGH and is_sure(test) else None
+    what = f"with everything in E2M1 at least {ENOUGH} runs more are lost than in FP32, at rate 0.024"
+    return Statement(what, holds, f"{count} against {control}; {test}")
+
+
+@CLAIM.figure(3.2)
+def losses(ax: Any, context: Context) -> str | None:
+    """Draw the loss of every run."""
+    table = context.json("quick.json") if context.has("quick.json") else {"arms": ()}
+    if not {"FP32", "E2M1"} <= set(table["arms"]):
+        return None
+    report.loss_figure(table, ["FP32", "E2M1"], axes=ax, colour=palette.colour, medians=True)
+    return (
+        "The loss of every run in FP32 and with everything in E2M1, from the same weights on the same inputs; thick: "
+        "the median over runs. A run is lost if its loss jumps before step 4,000 and is not back at step 8,000."
+    )
+
+
+@CLAIM.figure()
+def survival(ax: Any, context: Context) -> str | None:
+    """Draw the share of runs without a jump over the steps."""
+    if not context.has("quick.json"):
+        return None
+    report.survival_figure(context.json("quick.json"), axes=ax, colour=palette.colour)
+    return (
+        "The share of runs without a jump by a step (Kaplan-Meier, with 95 % confidence), for each precision; in "
+        "brackets how many jumped, and how many of these were lost (dashed)."
+    )

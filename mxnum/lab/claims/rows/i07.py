@@ -1,0 +1,94 @@
+"""I7: interventions avert or delay the divergence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mxnum.lab.claims import paper_size
+from mxnum.lab.claims.claim import BY_TRAINING, Claim, Context
+from mxnum.lab.claims.evidence import Evidence, Statement, counted
+from mxnum.lab.studies import interventions, report
+from mxnum.output import palette
+
+CLAIM = Claim(
+    "I7",
+    "Interventions avert or delay the divergence",
+    "Shortly before the divergence, higher precision in layer norm or activations, no backward quantization and "
+    "other changes, everything else identical, avert or delay it.",
+    BY_TRAINING,
+    "The run of I6a, restarted from its checkpoints, with unperturbed and perturbed controls.",
+    needs=("interventions.json",),
+    command="mxnum lab interventions --study small --base E2M1 --seeds 10 --watch 800 --perturbed 2 "
+    "--results docs/lab/results",
+)
+#: Few seeds were acted on: the level, and the number of seeds below which it is undecided.
+LEVEL, FEWEST = 0.05, 10
+CLAIMED = ("LN in FP32", "activations bfloat16, everywhere", "activations bfloat16, forward")
+
+
+@CLAIM.check
+def actions(context: Context) -> Evidence:
+    """Take each action from a checkpoint, beside controls whose parameters were changed by one part in a million.
+
+    Decided by the exact sign-flip test of the delays, seed by seed, after Holm's correction over all actions, from
+    `FEWEST` seeds on.
+    """
+    table = context.json("interventions.json")
+    statements, delays = [], []
+    for row in interventions.rows(table):
+        if row.name in CLAIMED and row.p is not None and row.delay is not None:
+            delays.append((row.delay[0], row.name, row.p))
+            sure = row.arm.runs >= FEWEST and row.p < LEVEL
+            what = f"{row.name}: averts or delays the rise of the loss"
+            statements.append(Statement(what, row.delay[0] > 0 if sure else None, row.numbers))
+    statements.append(at_the_size_of_the_paper(context))
+    seeds = [s["seed"] for s in table["seeds"]]
+    note = (
+        f"Decided from {FEWEST} seeds on, by the exact sign-flip test of the delays at the level of {LEVEL:.0%} "
+        f"after Holm's correction over all actions; {len(seeds)} seeds were acted on, two of them added after a look. "
+        "Runs were watched for a while only: whether an action averts a rise that would have come back by itself, or "
+        "one that would not, is not known. A switch of precision in the middle of a run is a shock of its own."
+    )
+    configuration = {"study": table["study"], "base": table["base"], "seeds": seeds, **table["plan"]}
+    delay, name, p = max(delays, default=(0.0, "", 1.0))
+    answer = (
+        f"Undecided in the toy and at the paper's size: of the toy {len(seeds)} seeds were tried ({FEWEST} are "
+        f"needed). In {table['base']} the longest delay is {delay:.0f} steps, with {name} (p {p:.2g} after Holm)."
+    )
+    open_ = bool(delays) and all(s.holds is None for s in statements)
+    number = f"{name}: p {p:.2g}" if delays else ""
+    return Evidence((), statements, note, configuration, answer if open_ else "", number)
+
+
+def at_the_size_of_the_paper(context: Context) -> Statement:
+    """Tell what becomes of a jump after each action; one seed decides nothing."""
+    if context.has("paper-scale/interventions.json"):
+        acted = context.json("paper-scale/interventions.json")
+        told = "; ".join(map(_acted, interventions.rows(acted)))
+        numbers = f"{counted(len(acted['seeds']), 'seed')}; how many rose within {acted['plan']['watch']} steps: {told}"
+        return Statement(
+            f"the same in {acted['base'].removeprefix(paper_size.PREFIX)} {paper_size.WHERE}", None, numbers
+        )
+    table = paper_size.table(context)
+    runs = [run for name in table["arms"] if name != paper_size.CONTROL for run in report.courses(table, name)]
+    calm = bool(runs) and not any(run.counted for run in runs)
+    numbers = f"nothing to avert: none of {counted(len(runs), 'run')} had an excursion" if calm else "not run"
+    return Statement(f"the same {paper_size.WHERE}", None, numbers)
+
+
+def _acted(row: interventions.Row) -> str:
+    after = row.arm.median_time()
+    return f"{row.name} {row.arm.events} of {row.arm.runs}" + ("" if after is None else f" (after {after:.0f})")
+
+
+@CLAIM.figure(3.6)
+def shares(ax: Any, context: Context) -> str | None:
+    """Draw how many runs rose after each action."""
+    if not context.has("interventions.json"):
+        return None
+    rows = interventions.rows(context.json("interventions.json"))[::-1]
+    colours = [palette.COLOURS[6 if row.reading == "control" else 0] for row in rows]
+    ax.barh([row.name for row in rows], [row.arm.events / row.arm.runs for row in rows], color=colours, height=0.6)
+    ax.set(xlim=(0, 1), xlabel="share that rose while watched")
+    ax.tick_params(axis="y", labelsize=8)
+    return "What was changed shortly before a rise, and how many runs rose all the same; black: the controls."

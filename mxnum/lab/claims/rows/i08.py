@@ -1,0 +1,62 @@
+"""I8: layer norm, GELU and SwiGLU."""
+
+from __future__ import annotations
+
+from mxnum.lab.claims import paper_size
+from mxnum.lab.claims.claim import BY_TRAINING, Claim, Context
+from mxnum.lab.claims.evidence import Evidence, Statement
+from mxnum.lab.claims.mlp_runs import command, is_sure, settings
+from mxnum.lab.studies import report
+from mxnum.lab.studies.statistics import compare, corrected
+
+CLAIM = Claim(
+    "I8",
+    "Layer norm, GELU and SwiGLU",
+    "With layer norm, GELU and SwiGLU are unstable in MX, SwiGLU most; without layer norm the MX run is stabler "
+    "and FP32 is not.",
+    BY_TRAINING,
+    "The set-up of I6a for each activation, with and without layer norm, several seeds each.",
+    needs=("ablations.json",),
+    command=command("ablations"),
+)
+#: What is said, and the arms whose excursions come sooner if it is so.
+PAIRS = {
+    "gelu with layer norm: E2M1 has excursions sooner than FP32": ("gelu, E2M1", "gelu, FP32"),
+    "swiglu with layer norm: E2M1 has excursions sooner than FP32": ("swiglu, E2M1", "swiglu, FP32"),
+    "with layer norm SwiGLU is the most unstable in MX": ("swiglu, E2M1", "gelu, E2M1"),
+    "gelu without layer norm: FP32 has excursions sooner than E2M1": ("gelu, no LN, FP32", "gelu, no LN, E2M1"),
+    "swiglu without layer norm: FP32 has them sooner than E2M1": ("swiglu, no LN, FP32", "swiglu, no LN, E2M1"),
+}
+
+
+@CLAIM.check
+def ablations(context: Context) -> Evidence:
+    """Compare E2M1 with FP32 for each activation, with and without layer norm."""
+    table = context.json("ablations.json")
+    times = {
+        what: (report.arm_of(table, a), report.arm_of(table, b))
+        for what, (a, b) in PAIRS.items()
+        if {a, b} <= set(table["arms"])
+    }
+    found = corrected({what: compare([pair]) for what, pair in times.items()})
+    statements = []
+    for what, test in found.items():
+        a, b = times[what]
+        comparable = report.is_followed(table) or "without" not in what
+        numbers = f"{a.events} of {a.runs} runs against {b.events} of {b.runs}, {test}"
+        numbers += "" if comparable else "; a hundredfold rise is still below 0.02 there, so these are not excursions"
+        statements.append(Statement(what, test.comes_sooner if comparable and is_sure(test) else None, numbers))
+    at_size = "only GELU with layer norm was run, see I6" if paper_size.table(context)["arms"] else "not run"
+    statements.append(Statement(f"the same in E4M3 {paper_size.WHERE}", None, at_size))
+    normed = [
+        f"{a.events} of {a.runs} runs with {what.split()[0]} (FP32 {b.events})"
+        for what, (a, b) in times.items()
+        if "with layer norm: E2M1" in what
+    ]
+    p = min((test.p for test in found.values() if test.p is not None), default=1.0)
+    answer = (
+        f"With layer norm E2M1 jumps in {' and in '.join(normed)}. Undecided: whether any of {len(found)} comparisons "
+        "is a difference, and E4M3 at the paper's size."
+    )
+    open_ = bool(normed) and all(s.holds is None for s in statements)
+    return Evidence((), statements, report.note(table), settings(table), answer if open_ else "", f"least p {p:.2g}")

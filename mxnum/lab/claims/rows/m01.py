@@ -1,0 +1,73 @@
+"""M1: rounding, to nearest in the forward pass and stochastically for gradients."""
+
+from __future__ import annotations
+
+from mxnum.lab.claims import language_models, mlp_runs
+from mxnum.lab.claims.claim import BY_TRAINING, Claim, Context
+from mxnum.lab.claims.evidence import LEVEL, Evidence, Statement, Whose, unanimous
+from mxnum.lab.claims.language_models import ONE_SOURCE, gaps, mean_gap, of_recipes, words
+from mxnum.lab.studies.statistics import holm, sign_flip
+
+CLAIM = Claim(
+    "M1",
+    "Rounding: nearest forward, stochastic for gradients",
+    "Elements are best rounded to nearest even for weights and activations and stochastically for gradients.",
+    BY_TRAINING,
+    "Training runs with each rounding for each operand, several seeds; language models for the paper's figures.",
+    needs=("recipes.json",),
+    takes=language_models.RECIPE_FILES,
+    command=mlp_runs.command("recipes"),
+)
+CLAIM.figure()(mlp_runs.draw_final_losses)
+#: Scale rules, and the recipes of language models that have them.
+RULES = {"floor": "E2M1", "even": "E2M1 even", "rceil": "E2M1 rceil"}
+
+
+@CLAIM.check
+def stochastic_gradients(context: Context) -> Evidence:
+    """Compare the loss that is reached with gradients rounded to nearest and stochastically, seed by seed."""
+    table = context.json("recipes.json")
+    statements = []
+    for rule in ("floor", "even"):
+        names = [f"recipe E2M1 {rule}", f"recipe E2M1 {rule}, SR gradients"]
+        if set(names) <= set(table["arms"]):
+            what = f"E2M1 {rule}: stochastic rounding of the gradients reaches a lower loss"
+            statements.append(Statement(what, *mlp_runs.below(mlp_runs.gaps(table, names[1], names[0]))))
+    statements += of_language_models(context)
+    note = f"Losses are means of the last {mlp_runs.LOOKS} of 40 looks, compared on the same seeds. {ONE_SOURCE}"
+    return Evidence((), statements, note, mlp_runs.settings(table), *_answer(context, statements))
+
+
+def of_language_models(context: Context) -> list[Statement]:
+    """Judge gradients rounded to nearest and stochastically, in E2M1 under three scale rules."""
+    made = []
+    for model, table in of_recipes(context):
+        pairs = {rule: gaps(table, f"{arm}, SR gradients", arm) for rule, arm in RULES.items()}
+        corrected = holm({rule: sign_flip(values) for rule, values in pairs.items()})
+        for rule, values in pairs.items():
+            holds = sum(values) < 0 if corrected[rule] < LEVEL else None
+            what = f"{model}, E2M1 {rule}: stochastic gradients reach a lower loss"
+            whose = Whose.OURS if rule == "rceil" else Whose.PAPER  # the paper does not have it
+            made.append(Statement(what, holds, f"by {words(values)} nats, p {corrected[rule]:.2g} after Holm", whose))
+    return made or [Statement("the same for language models", None, "not run")]
+
+
+def _answer(context: Context, statements: list[Statement]) -> tuple[str, str]:
+    """Return under which rules stochastic gradients help language models, and by how much in the last study."""
+    tables = [table for _, table in of_recipes(context)]
+    if not tables:
+        return "", ""
+    made: dict[bool | None, list[str]] = {False: [], True: [], None: []}
+    for rule, arm in RULES.items():
+        of_rule = [s for s in statements if f"E2M1 {rule}: stochastic gradients" in s.what]
+        more = mean_gap(tables[-1], f"{arm}, SR gradients", arm)
+        made[unanimous(of_rule)].append(f"{rule} ({more:+.2f})")
+    verbs = {True: "lower the loss under", False: "raise it under", None: "are undecided under"}
+    told = ", and ".join(f"{verb} {' and '.join(made[sure])}" for sure, verb in verbs.items() if made[sure])
+    undecided = [s for s in statements if "stochastic rounding of the gradients" in s.what and s.holds is None]
+    answer = (
+        f"In E2M1 small language models, stochastic gradients {told} nats. "
+        f"Undecided: {'the MLP, and ' * bool(undecided)}rounding of weights and activations, which was not varied."
+    )
+    decisive = next(rule for rules in made.values() for rule in rules)
+    return answer, f"{decisive.replace('(', '').replace(')', '')} nats"

@@ -1,0 +1,74 @@
+"""M7: blocks of 16 along rows, along columns, and in tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from mxnum.lab.claims import language_models
+from mxnum.lab.claims.claim import Claim, Context
+from mxnum.lab.claims.evidence import Evidence, Statement
+from mxnum.lab.claims.tensors import configuration, error, tensors
+
+CLAIM = Claim(
+    "M7",
+    "Block organisation",
+    "Of 1x16, 16x1 and 4x4, columns help activations with per-token structure, not weights or gradients; tiles "
+    "are a compromise.",
+    "R-MSE of each organisation on synthetic weights, gradients, and activations with per-token or per-channel "
+    "magnitudes.",
+    "Activations of a language model.",
+    takes=("language/organisation.json",),
+)
+ORGANISATIONS = {"row": (1, 16), "column": (16, 1), "tile": (4, 4)}
+FORMAT, RULE = "mxfp4_e2m1", "even"
+
+
+@CLAIM.check
+def block_organisation(context: Context) -> Evidence:
+    """Compare rows, columns and tiles of 16, where magnitudes depend on the token, and where they do not."""
+    statements, found = [], {}
+    for tensor in tensors():
+        context.tell(tensor)
+        errors = {name: error(tensor, FORMAT, RULE, block=block) for name, block in ORGANISATIONS.items()}
+        found[tensor] = row, column, tile = tuple(errors.values())
+        if tensor == "activations":
+            what = "activations: blocks inside a token (rows here) beat blocks across tokens (columns here)"
+            statements.append(Statement(what, row < 0.95 * column, _listed(errors)))
+            statements.append(Statement("activations: tiles lie between", row < tile < column))
+        else:
+            what = f"{tensor}: the organisation changes the error by less than 1 %"
+            statements.append(Statement(what, max(errors.values()) / min(errors.values()) - 1 < 0.01, _listed(errors)))
+    words = "its words: activations for a given token are stored in a column"
+    statements.append(Statement("the paper's columns lie inside a token, as rows do here", True, words))
+    of_models = list(of_language_models(context))
+    note = "The rule behind it: a block should run along the direction in which the magnitude is constant."
+    row, column, _ = found["activations"]
+    inside = [s.holds for s in of_models if s.what.startswith("activations")]
+    of_ours = f"; they are best in {sum(map(bool, inside))} of {len(inside)} small language models" if inside else ""
+    answer = (
+        f"On synthetic activations blocks inside a token have {100 * abs(1 - row / column):.0f} % "
+        f"{'less' if row < column else 'more'} error than blocks across tokens{of_ours}. Large models are open."
+    )
+    number, how = f"R-MSE {row:.3f} against {column:.3f}", configuration(format=FORMAT, scale_rule=RULE)
+    return Evidence((), [*statements, *of_models], note, how, answer, number)
+
+
+def _listed(errors: dict[str, float]) -> str:
+    return "R-MSE " + ", ".join(f"{name} {value:.4f}" for name, value in errors.items())
+
+
+def of_language_models(context: Context) -> Iterator[Statement]:
+    """Judge blocks along a token, across tokens, and tiles, on the tensors of trained models."""
+    table = language_models.study(context, "organisation") or {"arms": {}}
+    for arm, found in table["arms"].items():
+        kept = [run["organisations"] for run in found["runs"]]
+        for kind in ("activations", "gradients", "weights"):
+            mean = {each: float(np.mean([run[kind][each] for run in kept])) for each in kept[0][kind]}
+            least = min(mean.values())
+            if kind == "activations":
+                what, holds = "inside a token is best", mean["row"] == least
+            else:
+                what, holds = "no two differ by 1 %", max(mean.values()) < 1.01 * least
+            yield Statement(f"{kind} of a small language model ({arm}): {what}", holds, _listed(mean))

@@ -1,0 +1,124 @@
+"""M8: the error of tensors predicts the loss of training."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mxnum import formats
+from mxnum.analysis import block_error
+from mxnum.lab.claims import language_models, mlp_runs
+from mxnum.lab.claims.claim import BY_TRAINING, Claim, Context
+from mxnum.lab.claims.evidence import Evidence, Statement, correlates, ours, rho, unanimous
+
+CLAIM = Claim(
+    "M8",
+    "R-MSE predicts the loss",
+    "Normalized R-MSE correlates with the gap in training loss.",
+    BY_TRAINING,
+    "The final losses of runs in many formats; language models for the paper's figure.",
+    needs=("recipes.json",),
+    takes=language_models.RECIPE_FILES,
+    command=mlp_runs.command("recipes"),
+)
+#: The operands of the matrix products that are quantized, as fields of an experiment's precision.
+OPERANDS = ("weights", "activations", "weights_backward", "activations_backward", "gradients")
+Points = dict[str, tuple[float, float]]
+
+
+@CLAIM.check
+def error_predicts_loss(context: Context) -> Evidence:
+    """Correlate the R-MSE of a recipe's operands with its gap in loss to FP32, by rank over recipes."""
+    studies = [name for name in ("recipes", "recipes-4bit") if context.has(f"{name}.json")]
+    points: Points = {}
+    in_e2m1: Points = {}
+    for study in studies:
+        table = context.json(f"{study}.json")
+        for name, arm in table["arms"].items():
+            precision, short = arm["experiment"]["precision"], name.removeprefix("recipe ")
+            error, found = recipe_error(precision), mlp_runs.gaps(table, name, "recipe FP32")
+            if error is not None and found and short not in points:
+                points[short] = error, float(np.mean(found))
+                if all(precision[operand]["format"] == "mxfp4_e2m1" for operand in OPERANDS):
+                    in_e2m1[short] = points[short]
+    what = "on a residual MLP the R-MSE of a recipe's operands correlates with its gap in loss"
+    within = "so it does within the recipes in E2M1, where formats do not differ"
+    of_models, ranked = of_language_models(context)
+    statements = [
+        correlates(what, points, _percent),
+        *ours(correlates(within, in_e2m1, _percent)),
+        *(of_models or [Statement("the same for language models", None, "not run")]),
+    ]
+    note = (
+        "R-MSE of normal numbers, root mean square over the operands; the gap is the mean over seeds of the logarithm "
+        "of the losses' ratio over the last looks. Between formats the number of bits orders both."
+    )
+    in_4_bits = unanimous(s for s in of_models if "in 4 bits" in s.what)
+    return Evidence((), statements, note, {"studies": studies}, *_answer(rho(points), ranked, in_4_bits))
+
+
+def _percent(gap: float) -> str:
+    return f"{math.expm1(gap):+.1%}"
+
+
+def recipe_error(precision: dict[str, Any]) -> float | None:
+    """Return the root of the mean over the operands of their squared errors on normal numbers.
+
+    None unless all are in MX formats.
+    """
+    operands = [precision[name] for name in OPERANDS]
+    if any(each["format"] not in formats.names("e8m0") for each in operands):
+        return None
+    how = ("scale_rule", "rounding", "block_size")
+    errors = [float(block_error(each["format"], **{name: each[name] for name in how}).mse) for each in operands]
+    return math.sqrt(sum(errors) / len(errors))
+
+
+def _answer(
+    of_mlp: float | None, of_models: list[tuple[float | None, float | None]], within: bool | None
+) -> tuple[str, str]:
+    """Return what the coefficients say, over all recipes and within 4 bits, and those of the last models."""
+    if of_mlp is None or not of_models or None in [value for pair in of_models for value in pair]:
+        return "", ""
+    every, four = (" and ".join(f"{pair[side]:.2f}" for pair in of_models) for side in (0, 1))
+    words = {True: "it does, too", False: "it does not", None: "that is not shown"}
+    answer = (
+        f"Over all recipes, of 4 to 8 bits, R-MSE ranks the gap (rho {of_mlp:.2f} on an MLP, {every} in language "
+        f"models). Among the language models' 4-bit recipes {words[within]} (rho {four})."
+    )
+    return answer, f"rho {of_models[-1][0]:.2f}; within 4 bits {of_models[-1][1]:.2f}"
+
+
+def of_language_models(context: Context) -> tuple[list[Statement], list[tuple[float | None, float | None]]]:
+    """Correlate the measured error of the operands with the gap, in each study of recipes.
+
+    Return the statements, and the coefficients over all recipes and over those in 4 bits.
+    """
+    made: list[Statement] = []
+    ranked = []
+    for model, table in language_models.of_recipes(context):
+        points = _points(table)
+        in_e2m1 = {arm: point for arm, point in points.items() if arm.startswith("E2M1") and "E3M0" not in arm}
+        in_4_bits = {arm: points[arm] for arm in points if arm.startswith(("E2M1", "E3M0", "INT4", "NVFP4"))}
+        told = "{:+.3f}".format
+        made += [
+            correlates(f"{model}: the error of its real operands correlates with the gap", points, told),
+            *ours(
+                correlates("so it does there within the recipes in E2M1", in_e2m1, told),
+                correlates("so it does there within all recipes in 4 bits", in_4_bits, told),
+            ),
+        ]
+        ranked.append((rho(points), rho(in_4_bits)))
+    return made, ranked
+
+
+def _points(table: dict[str, Any]) -> Points:
+    """Return the error of the operands and the gap of each recipe that was measured."""
+    points = {}
+    for arm, found in table["arms"].items():
+        errors = [np.mean(run["measured"]["error"]) for run in found["runs"] if run["measured"].get("error")]
+        if errors and arm != language_models.PLAIN:
+            points[arm] = float(np.mean(errors)), language_models.mean_gap(table, arm)
+    return points

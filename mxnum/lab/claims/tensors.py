@@ -1,0 +1,48 @@
+"""Synthetic weights, activations and gradients, and what quantization does to them: for M2, M3, M5, M6 and M7."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from mxnum.analysis import Statistics, measure, synthetic
+from mxnum.memory.dtypes import Array
+
+SEED = 20260101
+SHAPE = (512, 1024)
+RULES = ("floor", "ceil", "even", "rceil")
+
+
+@cache
+def tensors() -> Mapping[str, Array]:
+    """Return weights, activations with per-token magnitudes, and gradients."""
+    kinds = (synthetic.weights, synthetic.activations, synthetic.gradients)
+    return {kind.__name__: kind(*SHAPE, seed=SEED) for kind in kinds}
+
+
+@cache
+def _found(tensor: str, fmt: str, rule: str, block: tuple[int, int], offset: str | None) -> Statistics:
+    return measure(tensors()[tensor], fmt, scale_rule=rule, block_shape=block, offset=offset)
+
+
+def found(
+    tensor: str, fmt: str, rule: str, *, block: tuple[int, int] = (1, 32), offset: str | None = None
+) -> Statistics:
+    """Return statistics of one of the tensors; each is measured once."""
+    return _found(tensor, fmt, rule, block, offset)
+
+
+def error(tensor: str, fmt: str, rule: str, **how: Any) -> float:
+    """Return the R-MSE relative to the root mean square of the tensor."""
+    return float(found(tensor, fmt, rule, **how).normalized_rmse)
+
+
+def best_rule(tensor: str, fmt: str) -> str:
+    """Return the scale rule of least error; of rules that tie the first of floor, ceil, even, rceil."""
+    return min(RULES, key=lambda rule: error(tensor, fmt, rule))
+
+
+def configuration(**more: Any) -> dict[str, Any]:
+    """Return what makes the numbers come out again."""
+    return {"tensors": list(tensors()), "shape": SHAPE, "seed": SEED, "block": 32, "rounding": "rne", **more}

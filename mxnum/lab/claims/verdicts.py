@@ -1,0 +1,123 @@
+"""Checking claims, and the report of it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import mxnum
+from mxnum import errors
+from mxnum.lab.claims.claim import CLAIMS, Claim, Context, chosen
+from mxnum.lab.claims.evidence import Evidence, Verdict, counted
+from mxnum.output.files import as_path
+
+#: Called with the number of claims done, how many there are, and what is done now.
+Progress = Callable[[int, int, str], object]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A claim and what became of it."""
+
+    claim: Claim
+    verdict: Verdict
+    evidence: Evidence = field(default_factory=Evidence)
+    #: What would have to be run where nothing was; what broke where something did.
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Verdicts on claims, with what they rest on."""
+
+    entries: tuple[Entry, ...]
+    #: Versions and the kind of machine.
+    machine: dict[str, str]
+    interrupted: bool = False
+
+    def __getitem__(self, id: str) -> Entry:
+        return next(e for e in self.entries if e.claim.id == id)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many claims got each verdict."""
+        verdicts = [e.verdict for e in self.entries]
+        return {str(v): verdicts.count(v) for v in Verdict if v in verdicts}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all of it as plain data, for JSON."""
+        told = ("id", "title", "sentence", "how", "scale", "whose")
+        claims = [
+            {name: getattr(e.claim, name) for name in told}
+            | {"verdict": str(e.verdict), "remark": e.remark}
+            | asdict(e.evidence)
+            | {"comparisons": [asdict(c) | {"agrees": c.agrees} for c in e.evidence.comparisons]}
+            for e in self.entries
+        ]
+        return {"machine": self.machine, "interrupted": self.interrupted, "claims": claims}
+
+    def __repr__(self) -> str:
+        """Return a sentence with the counts, then a line for each claim."""
+        counts = ", ".join(f"{number} {verdict}" for verdict, number in self.counts.items())
+        lines = [f"  {e.claim.id:<4}{e.verdict:<15} {e.claim.title}" for e in self.entries]
+        return "\n".join([f"{counted(len(self), 'claim')}: {counts}.", *lines])
+
+
+def reproduce(
+    ids: Iterable[str] | None = None, *, results: str | Path = "docs/lab/results", progress: Progress | None = None
+) -> Report:
+    """Check claims (default: all), and report a verdict for each, computed from what was run.
+
+    Interrupting (Ctrl-C) gives the verdicts reached so far; the other claims are "not run".
+    """
+    wanted = list(CLAIMS) if ids is None else chosen("ids", ids)
+    folder, show = as_path(results, "results"), progress or (lambda done, total, what: None)
+    entries: list[Entry] = []
+    interrupted = False
+    for done, id in enumerate(wanted):
+        context = Context(folder, lambda text, done=done, id=id: show(done, len(wanted), f"{id}: {text}"))  # type: ignore[misc]
+        try:
+            context.tell(CLAIMS[id].title)
+            entries.append(_entry(CLAIMS[id], context, interrupted))
+        except KeyboardInterrupt:
+            interrupted = True
+            entries.append(_entry(CLAIMS[id], context, interrupted))
+    show(len(wanted), len(wanted), "done")
+    return Report(tuple(entries), machine(), interrupted)
+
+
+def _entry(claim: Claim, context: Context, interrupted: bool) -> Entry:
+    if interrupted:
+        return Entry(claim, Verdict.NOT_RUN, remark="Interrupted; run the same command again.")
+    if missing := claim.missing(context):
+        files = errors.joined(missing)
+        return Entry(claim, Verdict.NOT_RUN, remark=f"Needs the results file {files}: run `{claim.command}`.")
+    return judge(claim, context)
+
+
+def judge(claim: Claim, context: Context) -> Entry:
+    """Run the check of a claim whose files are there."""
+    try:
+        evidence = claim.run(context).of(claim.whose)
+    except Exception as problem:  # a broken check must not hide the verdicts of the others
+        place = traceback.extract_tb(problem.__traceback__)[-1]
+        return Entry(claim, Verdict.FAILED, remark=f"{type(problem).__name__}: {problem} ({place.name})")
+    return Entry(claim, evidence.verdict, evidence)
+
+
+def machine() -> dict[str, str]:
+    """Return the versions that numbers may depend on, and the kind of machine."""
+    packages = {name: importlib.metadata.version(name) for name in ("numpy", "numba", "sympy")}
+    python, kind = platform.python_version(), f"{platform.system()} {platform.machine()}"
+    return {"mxnum": mxnum.__version__, "python": python, **packages, "machine": kind}

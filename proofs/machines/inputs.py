@@ -1,0 +1,57 @@
+"""Symbolic arguments of a kernel, in the widths that its inputs really have.
+
+A theorem then needs no range hypotheses: "scale" has eight bits, so every scale code is meant. Patterns narrower than
+the kernel's word arrive either sign- or zero-extended, as the dialect promises to accept both.
+"""
+
+from __future__ import annotations
+
+import z3
+
+from mxnum.definition.word import word_bits
+from mxnum.formats import ElementFormat
+from proofs.specs.tables import RANDOM_BITS
+
+#: Free bits that choose between sign and zero extension.
+EXTENSION = "extension"
+
+
+def pattern(name: str, bits: int) -> z3.BitVecRef:
+    """Any bit pattern of that width."""
+    return z3.BitVec(name, bits)
+
+
+def scale(name: str = "scale") -> z3.BitVecRef:
+    """Any E8M0 code, 0xFF included."""
+    return z3.BitVec(name, 8)
+
+
+def random(name: str = "random") -> z3.BitVecRef:
+    """Any random integer below 2**30."""
+    return z3.BitVec(name, RANDOM_BITS)
+
+
+def word(value: z3.BitVecRef, width: int) -> z3.BitVecRef:
+    """A pattern in the kernel's word; a narrow one is extended either way, as a free bit says."""
+    missing = width - value.size()
+    if missing == 0:
+        return value
+    choice = z3.BitVec(f"{EXTENSION}_{value}", 1)
+    return z3.If(choice == 1, z3.SignExt(missing, value), z3.ZeroExt(missing, value))
+
+
+def natural(value: z3.BitVecRef, width: int) -> z3.BitVecRef:
+    """A nonnegative integer (a scale code, random bits) in the kernel's word."""
+    return z3.ZeroExt(width - value.size(), value)
+
+
+def code_of(result: z3.BitVecRef, bits: int) -> tuple[z3.BitVecRef, z3.BoolRef]:
+    """The low bits of a result, and that nothing stands above them (a result as wide as the word is its own code)."""
+    if result.size() == bits:
+        return result, z3.BoolVal(True)
+    return z3.Extract(bits - 1, 0, result), z3.LShR(result, bits) == 0
+
+
+def conversion_word(source: ElementFormat, target: ElementFormat) -> int:
+    """The word that the compiled conversion uses."""
+    return word_bits(source, target)

@@ -1,0 +1,58 @@
+"""Translation validation of the CPU: the LLVM IR that numba hands to code generation, proved equal to its source.
+
+The module is taken after all of LLVM's optimisation, so that this covers numba's front end, its inlining and LLVM's
+middle end. What the back end makes of the IR is believed, not proved; the array loops are tested, not proved: they
+inline the same kernels with the same argument types, but LLVM optimises each inlined copy anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import z3
+
+from proofs.machines.ir import execute, parse
+from proofs.machines.translation import Execution, UnsupportedCode, families, plain_families, theorem
+from proofs.theorem import Theorem
+
+STATEMENT = (
+    "The optimised LLVM IR that numba makes of the kernel, called with the types named below, returns for every input "
+    "what the Python function object returns, and no undefined behaviour or poison takes part in it."
+)
+#: Left to tests: what a solver did not answer within minutes, and its like.
+_UNANSWERED = (
+    "encode_over/sr/",
+    *(f"float_scale/{rule}/{source}/" for rule in ("nearest", "rceil") for source in ("float32", "float64")),
+)
+
+
+def theorems() -> list[Theorem]:
+    """The kernels as the array loops call them, and float32 ones as called with Python ints."""
+    answered = [family for family in families() if not family.name.startswith(_UNANSWERED)]
+    return [theorem(family, "llvm", STATEMENT, machine) for family in (*answered, *plain_families())]
+
+
+def machine(function: Callable[..., Any], types: tuple[str, ...], arguments: Sequence[z3.BitVecRef]) -> Execution:
+    """Compile for these numba types, then execute."""
+    return execute(parse(*compile_to_ir(function, types)), arguments)
+
+
+def compiled(function: Callable[..., Any], types: tuple[str, ...]) -> Any:
+    """A dialect function, or one that calls some, as a compiled function of its own for these numba types."""
+    import numba
+
+    from mxnum.engine.machine.jit import register
+
+    return numba.njit(tuple(getattr(numba.types, name) for name in types))(register(function))
+
+
+def compile_to_ir(function: Callable[..., Any], types: tuple[str, ...]) -> tuple[str, str]:
+    """The final IR of a dialect function's module, and the name of the function in it."""
+    import numba
+
+    (overload,) = compiled(function, types).overloads.values()
+    returned = overload.signature.return_type
+    if not (isinstance(returned, numba.types.Integer) and returned.signed):
+        raise UnsupportedCode(f"the compiled function returns {returned}, not a signed integer")
+    return overload.library.get_llvm_str(), overload.fndesc.mangled_name

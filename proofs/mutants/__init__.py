@@ -1,0 +1,1 @@
+"""Planted mistakes, and how one is made, tried and judged."""

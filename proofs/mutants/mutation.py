@@ -1,0 +1,165 @@
+"""How a planted mistake is made and judged.
+
+A mutant is a change to the text of a module of `mxnum.definition`, executed in a namespace of its own, so that its
+factories make real function objects. A solver looks for an input on which mutant and original differ; the exact
+reference then says at that input that the original is right and the mutant wrong. What no input can tell apart is
+proved to be the same by two solvers.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import z3
+
+import mxnum.definition
+from proofs.machines.solve import BOTH, TIMEOUT, prove
+from proofs.machines.sym import run
+from proofs.mutants.probes import ConcreteProbe, Modules, Probe
+
+PACKAGE = "mxnum.definition"
+#: The modules that can be changed, each after those it imports from. `word` is shared: it holds no arithmetic.
+ORDER = ("unpack", "pack", "convert", "scale", "add", "random", "offset")
+
+Fate = Literal["refuted", "unsafe", "equivalent"]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A change to one module of `mxnum.definition`, tried on one kernel.
+
+    Its fate is pinned: "refuted" has an input with a wrong result; "unsafe" computes right results in a machine word,
+    but breaks the promise that Python ints, int32 and int64 agree; "equivalent" is the same function.
+    """
+
+    module: str
+    name: str
+    old: str
+    new: str
+    probe: Probe | ConcreteProbe
+    fate: Fate = "refuted"
+    #: Why it is equivalent, or what it breaks.
+    reason: str = ""
+
+
+def of_module(module: str, *entries: tuple[Any, ...]) -> list[Mutant]:
+    """Mutants from (name, old, new, probe) or (name, old, new, probe, fate, reason)."""
+    return [Mutant(module, *entry) for entry in entries]
+
+
+def judge(mutant: Mutant) -> tuple[Fate, str, str]:
+    """(what became of it, who said so, the witness in words)."""
+    original = mutant.probe.build(originals())
+    changed = mutant.probe.build(variant(mutant.module, mutant.old, mutant.new))
+    if isinstance(mutant.probe, ConcreteProbe):
+        return _judge_listed(mutant.probe, original, changed)
+    return _judge(mutant.probe, original, changed)
+
+
+def _judge(probe: Probe, original: Callable[..., Any], changed: Callable[..., Any]) -> tuple[Fate, str, str]:
+    variables = probe.variables()
+    right, kept = run(original, *probe.words(variables))
+    wrong, obligations = run(changed, *probe.words(variables))
+    # The original's own obligations are theorems of their own.
+    known = {obligation.get_id() for obligation in kept}
+    obligations = [obligation for obligation in obligations if obligation.get_id() not in known]
+    inputs = probe.assumptions(variables)
+    model = _model([*inputs, right != wrong])
+    if model is not None:
+        values = _values(model, variables)
+        return "refuted", "z3", _genuine(probe, original, model.eval(wrong, model_completion=True).as_long(), values)
+    model = _model([*inputs, z3.Not(z3.And(*obligations))])
+    if model is not None:
+        return "unsafe", "z3", f"an intermediate overflows at {_shown(probe, _values(model, variables))}"
+    example = [(variable, 0) for variable in variables]
+    goal = z3.And(right == wrong, *obligations)
+    outcome = prove(inputs, goal, engines=BOTH, show=variables, example=example)
+    if outcome.verdict != "proved":
+        raise RuntimeError(f"no witness, and not proved equivalent: {outcome.verdict}, {outcome.detail}")
+    return "equivalent", outcome.solver, "the same result and no overflow for every input"
+
+
+def _genuine(probe: Probe, original: Callable[..., Any], found: int, values: list[int]) -> str:
+    """The witness in words, once the exact reference has confirmed it."""
+    right = original(*probe.arguments(values)) % (1 << probe.word)
+    place = _shown(probe, values)
+    if not probe.correct(right, *values):
+        raise RuntimeError(f"the original gives {right:#x} at {place}, which the exact reference rejects")
+    if probe.correct(found, *values):
+        raise RuntimeError(f"the mutant's {found:#x} at {place} is as right as the original's {right:#x}")
+    return f"at {place} it gives {found:#x}, not {right:#x}"
+
+
+def _judge_listed(
+    probe: ConcreteProbe, original: Callable[..., Any], changed: Callable[..., Any]
+) -> tuple[Fate, str, str]:
+    for values in probe.candidates:
+        right = original(*values)
+        if not probe.correct(right, *values):
+            raise RuntimeError(f"the original gives {right} at {values}, which the exact reference rejects")
+        found = changed(*values)
+        if not probe.correct(found, *values):
+            return "refuted", "listed inputs", f"at {values} it gives {found}, not {right}"
+    raise RuntimeError("no listed input tells the mutant from the original")
+
+
+def _model(assertions: list[z3.BoolRef]) -> z3.ModelRef | None:
+    """Values that satisfy the assertions, or None where there are none."""
+    solver = z3.Then("simplify", "solve-eqs", "bit-blast", "sat").solver()
+    solver.set("timeout", TIMEOUT * 1000)
+    solver.add(*assertions)
+    answer = solver.check()
+    if answer == z3.unknown:
+        raise RuntimeError(f"z3 gave up: {solver.reason_unknown()}")
+    return solver.model() if answer == z3.sat else None
+
+
+def _values(model: z3.ModelRef, variables: list[z3.BitVecRef]) -> list[int]:
+    return [model.eval(variable, model_completion=True).as_long() for variable in variables]
+
+
+def _shown(probe: Probe, values: list[int]) -> str:
+    return ", ".join(f"{entry.name} = {value:#x}" for entry, value in zip(probe.inputs, values, strict=True))
+
+
+@cache
+def originals() -> Modules:
+    """The modules as they are, so that the original is the very function object that runs."""
+    return {name: vars(importlib.import_module(f"{PACKAGE}.{name}")) for name in ORDER}
+
+
+def variant(module: str, old: str, new: str) -> Modules:
+    """The modules with one change, which must have exactly one place to go."""
+    text = source(module)
+    if (count := text.count(old)) != 1:
+        raise ValueError(f"{old!r} occurs {count} times in {PACKAGE}.{module}, not once")
+    return _load({module: text.replace(old, new)})
+
+
+def source(module: str) -> str:
+    """The text of a scalar module."""
+    return (Path(mxnum.definition.__path__[0]) / f"{module}.py").read_text()
+
+
+def _load(texts: dict[str, str]) -> Modules:
+    """All scalar modules executed afresh, importing from one another, some with another text."""
+    modules: Modules = {}
+    for name in ORDER:
+        namespace: dict[str, Any] = {"__name__": f"{PACKAGE}.{name}"}
+        tree = ast.parse(texts.get(name, source(name)))
+        # The imports among these modules are made by hand, so that a change reaches those that depend on it.
+        for statement in [node for node in tree.body if isinstance(node, ast.ImportFrom)]:
+            package, _, imported = (statement.module or "").rpartition(".")
+            if package == PACKAGE and imported in modules:
+                tree.body.remove(statement)
+                names = ((alias.name, alias.asname or alias.name) for alias in statement.names)
+                namespace.update({here: modules[imported][there] for there, here in names})
+        exec(compile(tree, f"<{name}>", "exec"), namespace)
+        modules[name] = namespace
+    return modules

@@ -1,0 +1,48 @@
+"""Small mistakes planted in the real kernels, each of which must be found, and harmless changes declared as such."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+from proofs.mutants import conversions, sums
+from proofs.mutants.mutation import PACKAGE, Fate, Mutant, judge, originals
+from proofs.theorem import Outcome, Theorem
+
+STATEMENTS: dict[Fate, str] = {
+    "refuted": "A planted mistake is found: at the witness the mutant is wrong and the kernel right.",
+    "unsafe": "A planted mistake is found: an intermediate of the mutant leaves the machine word, results being right.",
+    "equivalent": "This change is no mistake: the mutant gives the kernel's result for every input.",
+}
+
+
+def mutants() -> list[Mutant]:
+    """All of them."""
+    return [*conversions.mutants(), *sums.mutants()]
+
+
+def theorems() -> list[Theorem]:
+    """One per mutant; "proved" means that its declared fate was met."""
+    return [
+        Theorem(
+            name=f"mutant/{mutant.module}/{mutant.name}",
+            statement=STATEMENTS[mutant.fate] + (f" Reason: {mutant.reason}." if mutant.reason else ""),
+            kernels=(mutant.probe.name,),
+            check=partial(check, mutant),
+            hypotheses=(f"{mutant.old!r} becomes {mutant.new!r} in {PACKAGE}.{mutant.module}",),
+            functions=(mutant.probe.build(originals()),),
+        )
+        for mutant in mutants()
+    ]
+
+
+def check(mutant: Mutant) -> Outcome:
+    """Whether the mutant meets its fate."""
+    started = time.perf_counter()
+    try:
+        fate, solver, detail = judge(mutant)
+    except Exception as problem:
+        return Outcome("error", "z3", time.perf_counter() - started, f"{type(problem).__name__}: {problem}")
+    verdict = "proved" if fate == mutant.fate else "refuted"
+    text = f"{fate}: {detail}" if fate == mutant.fate else f"declared {mutant.fate}, found {fate}: {detail}"
+    return Outcome(verdict, solver, time.perf_counter() - started, text)  # type: ignore[arg-type]

@@ -1,0 +1,325 @@
+"""The specification: what a conversion must give, stated over the reals with SMT-LIB's floating-point theory.
+
+Reals are held exactly, as floats of a sort wide enough that nothing rounds, and multiplied by powers of two by adding
+to the exponent field. An element value is then, for every element alike,
+
+    round(v / 2**q) * 2**q    with v = x / 2**scale, q = max(floor(log2 |v|), emin) - mantissa bits
+
+followed by the overflow rule. Rounding is the solver's own `fp.roundToIntegral`; only what that theory lacks (parity of
+e3m0 codes, rounding to odd, stochastic rounding) is spelled out. No code is shared with `mxnum`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import z3
+
+from proofs.specs.tables import RANDOM_BITS, SCALE_BIAS, SCALE_NAN, Element, Float
+
+ROUNDINGS = ("rne", "rna", "rtz", "rtp", "rtn", "rto", "sr")
+OVERFLOWS = ("saturate", "ieee")
+MODES = {"rne": z3.RNE(), "rna": z3.RNA(), "rtz": z3.RTZ(), "rtp": z3.RTP(), "rtn": z3.RTN()}
+EXACTLY = z3.RNE()  # for operations whose result is representable
+
+#: Defining equations of fresh constants, which theorems take as hypotheses. Each has a solution whatever the inputs.
+Definitions = list[z3.BoolRef]
+
+
+def sort_of(float_type: Float) -> z3.FPSortRef:
+    return z3.FPSort(float_type.exponent_bits, float_type.precision)
+
+
+def wide_sort(*types: Float | Element, extra: int = 0) -> z3.FPSortRef:
+    """A sort that holds values of these types times 2**-128 to 2**128, and 11 bits at least, exactly."""
+    exponent_bits = 12 if any(t.name == "float64" for t in types) else 10
+    return z3.FPSort(exponent_bits, extra + max(11, *(t.precision for t in types if isinstance(t, Float))))
+
+
+class Exact:
+    """A real number held without error: a float of a wide sort times a power of two."""
+
+    def __init__(self, base: z3.FPRef, definitions: Definitions) -> None:
+        self.base = base
+        self.sort = base.sort()
+        self.fraction_bits = self.sort.sbits() - 1
+        self.exponent_bits = self.sort.ebits()
+        self.bits = z3.FreshConst(z3.BitVecSort(self.exponent_bits + self.fraction_bits + 1), "bits")
+        self.power = z3.BitVecVal(0, self.exponent_bits)
+        definitions.append(z3.fpBVToFP(self.bits, self.sort) == base)
+
+    def times(self, power: z3.BitVecRef) -> Exact:
+        """This number times 2**power."""
+        product = object.__new__(Exact)
+        product.__dict__.update(self.__dict__)
+        product.power = z3.simplify(self.power + power)
+        return product
+
+    @property
+    def field(self) -> z3.BitVecRef:
+        top = self.exponent_bits + self.fraction_bits - 1
+        return z3.Extract(top, self.fraction_bits, self.bits) + self.power
+
+    @property
+    def exponent(self) -> z3.BitVecRef:
+        """floor(log2(|number|)), for a number that is not zero; normal in this sort by the choice of the sort."""
+        return self.field - ((1 << (self.exponent_bits - 1)) - 1)
+
+    @property
+    def fraction(self) -> z3.BitVecRef:
+        """The significand without its leading one."""
+        return z3.Extract(self.fraction_bits - 1, 0, self.bits)
+
+    @property
+    def value(self) -> z3.FPRef:
+        top = self.exponent_bits + self.fraction_bits
+        sign = z3.Extract(top, top, self.bits)
+        shifted = z3.fpBVToFP(z3.Concat(sign, self.field, self.fraction), self.sort)
+        return z3.If(z3.fpIsZero(self.base), self.base, shifted)
+
+
+def widen(x: z3.BitVecRef, source: Float, sort: z3.FPSortRef) -> z3.FPRef:
+    """The value of a bit pattern of `source`, in a sort that holds it exactly."""
+    return z3.fpToFP(EXACTLY, z3.fpBVToFP(x, sort_of(source)), sort)
+
+
+def scaled(x: z3.FPRef, scale: z3.BitVecRef, definitions: Definitions) -> Exact:
+    """The real x * 2**(scale - 127); `scale` is an E8M0 code of eight bits."""
+    exact = Exact(x, definitions)
+    width = exact.exponent_bits
+    return exact.times(z3.ZeroExt(width - 8, scale) - SCALE_BIAS)
+
+
+def unscaled(x: z3.FPRef, scale: z3.BitVecRef, definitions: Definitions) -> Exact:
+    """The real x / 2**(scale - 127); `scale` is an E8M0 code of eight bits."""
+    exact = Exact(x, definitions)
+    width = exact.exponent_bits
+    return exact.times(z3.BitVecVal(SCALE_BIAS, width) - z3.ZeroExt(width - 8, scale))
+
+
+def table(code: z3.BitVecRef, entries: Callable[[int], z3.ExprRef], count: int, otherwise: z3.ExprRef) -> z3.ExprRef:
+    """entries(code) for code < count."""
+    result = otherwise
+    for index in range(count):
+        result = z3.If(code == index, entries(index), result)
+    return result
+
+
+def sign_and_magnitude(code: z3.BitVecRef, element: Element) -> tuple[z3.BoolRef, z3.BitVecRef]:
+    """Whether the code is negative, and its magnitude code (as wide as the code)."""
+    top = element.bits - 1
+    negative = z3.Extract(top, top, code) == 1
+    if element.twos_complement:
+        return negative, z3.If(negative, -code, code)
+    return negative, code & ((1 << top) - 1)
+
+
+def element_value(code: z3.BitVecRef, element: Element, sort: z3.FPSortRef, every_code: bool = False) -> z3.FPRef:
+    """The value of an element code by the literal table; NaN for a code without a finite value.
+
+    The most negative code of an integer is never produced; it has a value if `every_code` is asked for.
+    """
+    negative, magnitude = sign_and_magnitude(code, element)
+    values = [element.value(index) for index in range(element.last + 1)]
+    if element.twos_complement and every_code:
+        values.append(Fraction(2))
+    value = table(magnitude, lambda index: z3.FPVal(float(values[index]), sort), len(values), z3.fpNaN(sort))
+    return z3.If(negative, z3.fpNeg(value), value)
+
+
+def rounded(
+    number: Exact, mantissa: int, emin: int, rounding: str, random: z3.BitVecRef, definitions: Definitions
+) -> z3.FPRef:
+    """The number rounded to `mantissa` fraction bits, subnormals below 2**emin, with no upper end to the exponent."""
+    exponent = number.exponent
+    subnormal = exponent < emin
+    quantum = z3.If(subnormal, z3.BitVecVal(emin, exponent.size()), exponent) - mantissa
+    quotient = number.times(-quantum).value
+    if rounding in MODES and (mantissa > 0 or rounding != "rne"):
+        integer = z3.fpRoundToIntegral(MODES[rounding], quotient)
+    else:
+        step = z3.If(subnormal, z3.BitVecVal(0, exponent.size()), exponent - emin)
+        integer = _away_or_not(quotient, step, mantissa, rounding, random, definitions)
+    return Exact(integer, definitions).times(quantum).value
+
+
+def _away_or_not(
+    quotient: z3.FPRef, step: z3.BitVecRef, mantissa: int, rounding: str, random: z3.BitVecRef, definitions: Definitions
+) -> z3.FPRef:
+    """The two integers around the quotient, and the choice between them where it hangs on a code or on chance."""
+    size = z3.fpAbs(quotient)
+    below = z3.fpRoundToIntegral(z3.RTZ(), size)
+    # The unbounded code is step * 2**mantissa + below.
+    odd = z3.Extract(0, 0, z3.fpToUBV(z3.RTZ(), size, z3.BitVecSort(mantissa + 2))) == 1
+    if mantissa == 0:
+        odd = z3.Xor(odd, z3.Extract(0, 0, step) == 1)
+    match rounding:
+        case "rne":
+            tie = z3.fpEQ(size, z3.fpAdd(EXACTLY, below, z3.FPVal(0.5, size.sort())))
+            nearest = z3.fpRoundToIntegral(z3.RNA(), size)
+            away = z3.If(tie, odd, z3.Not(z3.fpEQ(nearest, below)))
+        case "rto":
+            away = z3.And(z3.Not(z3.fpEQ(size, below)), z3.Not(odd))
+        case "sr":
+            away = _chance(size, mantissa, random, definitions)
+        case _:
+            raise ValueError(f"no rounding called {rounding!r}")
+    chosen = z3.If(away, z3.fpAdd(EXACTLY, below, z3.FPVal(1.0, size.sort())), below)
+    return z3.If(z3.fpIsNegative(quotient), z3.fpNeg(chosen), chosen)
+
+
+def _chance(size: z3.FPRef, mantissa: int, random: z3.BitVecRef, definitions: Definitions) -> z3.BoolRef:
+    """floor(delta * 2**30) + random >= 2**30, where delta is the fractional part of size."""
+    power = z3.BitVecVal(RANDOM_BITS, size.sort().ebits())
+    fixed_point = z3.fpToUBV(
+        z3.RTZ(), Exact(size, definitions).times(power).value, z3.BitVecSort(mantissa + 1 + RANDOM_BITS)
+    )
+    delta = z3.Extract(RANDOM_BITS - 1, 0, fixed_point)
+    return z3.UGE(z3.ZeroExt(1, delta) + z3.ZeroExt(1, random), 1 << RANDOM_BITS)
+
+
+def limits_to_max(rounding: str, overflow: str, below_zero: bool) -> bool:
+    """Whether a finite number beyond the largest value becomes that value, where the target has infinity or NaN."""
+    return overflow == "saturate" or rounding in {"rtz", "rto", "rtp" if below_zero else "rtn"}
+
+
+def signed_code(target: Element | Float, below_zero: bool, magnitude: int) -> int:
+    """The code of a magnitude code with a sign."""
+    if not below_zero:
+        return magnitude
+    integer = isinstance(target, Element) and target.twos_complement
+    return (1 << target.bits) - magnitude if integer else magnitude | 1 << (target.bits - 1)
+
+
+def with_sign(target: Element | Float, negative: z3.BoolRef, magnitude: int) -> z3.BitVecRef:
+    codes = (z3.BitVecVal(signed_code(target, below_zero, magnitude), target.bits) for below_zero in (True, False))
+    return z3.If(negative, *codes)
+
+
+def sign_bit(pattern: z3.BitVecRef) -> z3.BoolRef:
+    return z3.Extract(pattern.size() - 1, pattern.size() - 1, pattern) == 1
+
+
+class Rounding:
+    """What must become of a real number in a type: rounded once, kept within its range as the overflow mode says."""
+
+    def __init__(
+        self,
+        number: Exact,
+        negative: z3.BoolRef,
+        target: Element | Float,
+        rounding: str,
+        random: z3.BitVecRef,
+        definitions: Definitions,
+    ) -> None:
+        self.number, self.negative, self.target, self.rounding = number, negative, target, rounding
+        if isinstance(target, Element) or rounding not in MODES:
+            mantissa = target.mantissa if isinstance(target, Element) else target.precision - 1
+            self.result = rounded(number, mantissa, target.emin, rounding, random, definitions)
+
+    def finite(self, overflow: str, code: z3.BitVecRef) -> z3.BoolRef:
+        """That `code` is the required one under this overflow mode, of a finite number."""
+        if isinstance(self.target, Element):
+            return self._finite_element(self.target, overflow, code)
+        return self._finite_float(self.target, overflow, code)
+
+    def _finite_element(self, target: Element, overflow: str, code: z3.BitVecRef) -> z3.BoolRef:
+        special = element_special(target)
+
+        def beyond(below_zero: bool) -> z3.BitVecRef:
+            limited = limits_to_max(self.rounding, overflow, below_zero)
+            magnitude = target.last if special is None or limited else special
+            return z3.BitVecVal(signed_code(target, below_zero, magnitude), target.bits)
+
+        largest = z3.FPVal(float(target.value(target.last)), self.number.sort)
+        same_sign = z3.BoolVal(True) if target.twos_complement else sign_bit(code) == self.negative
+        return z3.If(
+            z3.fpGT(z3.fpAbs(self.result), largest),
+            code == z3.If(self.negative, beyond(True), beyond(False)),
+            z3.And(z3.fpEQ(element_value(code, target, self.number.sort), self.result), same_sign),
+        )
+
+    def _finite_float(self, target: Float, overflow: str, code: z3.BitVecRef) -> z3.BoolRef:
+        sort = sort_of(target)
+        if self.rounding in MODES:
+            exactly = z3.fpToFP(MODES[self.rounding], self.number.value, sort)
+            if overflow == "saturate":
+                largest = z3.fpBVToFP(with_sign(target, self.negative, target.last), sort)
+                exactly = z3.If(z3.fpIsInf(exactly), largest, exactly)
+            return z3.fpBVToFP(code, sort) == exactly
+        over = target.last if limits_to_max(self.rounding, overflow, False) else target.infinity
+        return z3.If(
+            z3.fpGT(z3.fpAbs(self.result), widen(z3.BitVecVal(target.last, target.bits), target, self.number.sort)),
+            code == with_sign(target, self.negative, over),
+            z3.And(z3.fpEQ(widen(code, target, self.number.sort), self.result), sign_bit(code) == self.negative),
+        )
+
+
+class Conversion(Rounding):
+    """What must become of x / 2**(scale - 127) in another type: finite, infinite and NaN x, and scale 0xFF."""
+
+    def __init__(
+        self,
+        source: Float,
+        target: Element | Float,
+        rounding: str,
+        x: z3.BitVecRef,
+        scale: z3.BitVecRef,
+        random: z3.BitVecRef,
+    ) -> None:
+        self.definitions: Definitions = []
+        self.scale = scale
+        self.x = widen(x, source, wide_sort(source, target))
+        number = unscaled(self.x, scale, self.definitions)
+        super().__init__(number, sign_bit(x), target, rounding, random, self.definitions)
+
+    def gives(self, overflow: str, code: z3.BitVecRef) -> z3.BoolRef:
+        """That `code` is the required one under this overflow mode."""
+        if isinstance(self.target, Element):
+            finite, special = self.finite(overflow, code), element_special(self.target)
+            nan = (
+                self.target.last if self.target.nan is None else with_sign(self.target, self.negative, self.target.nan)
+            )
+        else:
+            finite, special = self.finite(overflow, code), self.target.infinity
+            nan = self.target.nan
+        infinite = self.target.last if special is None or overflow == "saturate" else special
+        return z3.If(
+            self.scale == SCALE_NAN,
+            code == 0,
+            z3.If(
+                z3.fpIsNaN(self.x),
+                code == nan,
+                z3.If(z3.fpIsInf(self.x), code == with_sign(self.target, self.negative, infinite), finite),
+            ),
+        )
+
+
+def element_special(element: Element) -> int | None:
+    """What overflow="ieee" gives beyond the largest value: infinity, NaN where there is none, or neither."""
+    return element.nan if element.infinity is None else element.infinity
+
+
+def decodes(
+    element: Element,
+    target: Float,
+    code: z3.BitVecRef,
+    scale: z3.BitVecRef,
+    pattern: z3.BitVecRef,
+    definitions: Definitions,
+) -> z3.BoolRef:
+    """The pattern is element value * 2**(scale - 127) by the literal table, rounded to nearest even; every code."""
+    negative, magnitude = sign_and_magnitude(code, element)
+    number = scaled(element_value(code, element, wide_sort(target), every_code=True), scale, definitions)
+    is_infinite = z3.BoolVal(False) if element.infinity is None else magnitude == element.infinity
+    is_nan = z3.And(z3.UGT(magnitude, element.last), z3.Not(is_infinite)) if element.nan else z3.BoolVal(False)
+    return z3.If(
+        z3.Or(scale == SCALE_NAN, is_nan),
+        pattern == target.nan,
+        z3.If(
+            is_infinite,
+            pattern == with_sign(target, negative, target.infinity),
+            z3.fpBVToFP(pattern, sort_of(target)) == z3.fpToFP(MODES["rne"], number.value, sort_of(target)),
+        ),
+    )

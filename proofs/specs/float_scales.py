@@ -1,0 +1,91 @@
+"""What theorems about scales that are floats have in common: the scales, the definition run on ratios, its digits.
+
+A factor is scale times tensor scale. What the definition and the fast formulations compute hangs on the ratio of x to
+it alone, and every ratio is gone through by `proofs.machines.ratios`, exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import z3
+
+from mxnum import formats
+from mxnum.definition.unpack import FINITE, ZERO_EXPONENT
+from proofs.machines.checks import patched
+from proofs.machines.ratios import EXPONENTS, Form, Ratios, leading, paths
+
+FLOAT32 = formats.FLOATS["float32"]
+FACTOR = "x is any finite number and the factor any finite one: a scale code times a tensor scale without sign"
+#: Digits of which every sequence is gone through.
+MOST_DIGITS = 10
+SCALES: Any = tuple(scale for scale in formats.SCALES.values() if scale.number is not None)
+
+
+def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
+    """Instead of `make_unpack`: words are significands, under these exponents in turn; under None it is itself."""
+    left = iter(exponents)
+
+    def make(source: Any, width: int) -> Any:
+        exponent = next(left)
+        return make_unpack(source, width) if exponent is None else lambda x: (sign, exponent, x, FINITE)
+
+    return make
+
+
+def pack_nothing(*how: Any) -> Any:
+    """Instead of `make_pack`: exponent and digits as they are."""
+    return lambda sign, exponent, significand, kind, random: (exponent, significand)
+
+
+def packing(over: Any, make: str, *how: Any) -> Any:
+    """How a function packs its digits that `make` of a module makes."""
+    kept, make_pack = dict[str, Any](), over.make_pack
+    with patched(over, make_pack=lambda *how: kept.setdefault("pack", make_pack(*how))):
+        getattr(over, make)(*how)
+    return kept["pack"]
+
+
+def over_factors(encode: Any, source: Any, width: int) -> Iterator[tuple[Ratios, Any]]:
+    """(ratios of significands, what is made of x): of every x and every factor of so many bits behind the first."""
+    down = Fraction(2) ** (width - source.mantissa_bits)
+
+    def on_forms(x: Form, factor: Form) -> Any:
+        return encode(x, 0, factor, FINITE, 0)
+
+    for ratios, made in paths(on_forms, (source.mantissa_bits + 1, width + 1), 1 / down / 2, 2 / down):
+        yield ratios.times(down), made
+
+
+def over_tensor_scales(find: Any, source: Any) -> Iterator[tuple[Ratios, Any]]:
+    """(ratios of significands, the scale that is made): of every largest magnitude and every tensor scale."""
+    bits = source.mantissa_bits + 1, FLOAT32.mantissa_bits + 1
+    unit = Fraction(2) ** (FLOAT32.mantissa_bits - source.mantissa_bits)
+    low, high = Fraction(1 << bits[0] - 1, 1 << bits[1]), Fraction(1 << bits[0], 1 << bits[1] - 1)
+    for ratios, made in paths(find, bits, low, high):
+        yield ratios.times(unit), made
+
+
+def is_leading(got: tuple[Any, int], ratios: Ratios, digits: int, down: int = 0) -> bool:
+    """Whether exponents and digits are those of ratios, under each of the exponents less `down`."""
+    exponent, significand = leading(ratios, digits)
+    return got[1] == significand and bool(np.all(got[0] == EXPONENTS + exponent - down))
+
+
+def any_quotient() -> tuple[z3.BitVecRef, list[z3.BoolRef]]:
+    """The bits of a float64 number, and that it is any without sign but a subnormal one."""
+    q = z3.BitVec("quotient", 64)
+    return q, [q >= 0, q <= 0x7FF << 52, z3.Or(q == 0, q >= 1 << 52)]
+
+
+def leading_of_float64(q: z3.BitVecRef, digits: int) -> tuple[z3.BitVecRef, z3.BitVecRef]:
+    """As `ratios.leading`; of zero what `divide` gives."""
+    fraction, below = q & ((1 << 52) - 1), (1 << (52 - digits)) - 1
+    whole = z3.LShR(fraction | (1 << 52), 52 - digits) << 1
+    one, zero = z3.BitVecVal(1, 64), z3.BitVecVal(0, 64)
+    significand = whole | z3.If(fraction & below == 0, zero, one)
+    exponent = z3.LShR(q, 52) - 1023
+    return z3.If(q == 0, z3.BitVecVal(ZERO_EXPONENT, 64), exponent), z3.If(q == 0, zero, significand)

@@ -1,0 +1,181 @@
+"""Run-length references: where, along the bit patterns of a float type, the right answer changes.
+
+For one sign and one scale the code of a rounding never decreases with the magnitude, so the exact reference over 2**32
+patterns is a list of a few hundred breakpoints. Each is the least pattern at or above a rational threshold, found with
+integer division; what lies between two of them is one run of equal codes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from proofs.specs.rationals import (
+    ELEMENTS,
+    FLOATS,
+    RANDOM_BITS,
+    SCALE_NAN,
+    Element,
+    decode,
+    floor_magnitude,
+    overflowed,
+    scale_threshold,
+    with_sign,
+)
+
+Array = npt.NDArray[Any]
+
+SCALES = range(SCALE_NAN)
+
+
+@dataclass(frozen=True)
+class Random:
+    """A fixed random word, of which the low `bits` bits are used."""
+
+    word: int = 0
+    bits: int = RANDOM_BITS
+
+    @property
+    def value(self) -> int:
+        return self.word % (1 << self.bits)
+
+
+@lru_cache(maxsize=64)
+def _floors(source: str, element: str, points: str, random: Random) -> tuple[Array, Array]:
+    """For each scale and each gap of the element's table: the floor pattern of a point of the gap, and whether exact.
+
+    `points` is "start", "middle", "end" or "random", the last being the place from which a random word rounds up.
+    """
+    table = (*ELEMENTS[element].magnitudes, ELEMENTS[element].beyond)
+    part = {
+        "start": Fraction(0),
+        "middle": Fraction(1, 2),
+        "end": Fraction(1),
+        "random": 1 - Fraction(random.value, 1 << random.bits),
+    }[points]
+    wanted = [low + (high - low) * part for low, high in pairwise(table)]
+    found = [
+        [floor_magnitude(FLOATS[source], t.numerator, t.denominator, scale - 127) for t in wanted] for scale in SCALES
+    ]
+    patterns = np.array([[pattern for pattern, _ in row] for row in found], np.int64)
+    return patterns, np.array([[exact for _, exact in row] for row in found], bool)
+
+
+def breakpoints(source: str, element: str, rounding: str, negative: bool, random: Random | None = None) -> Array:
+    """[scale, k]: the least magnitude pattern whose rounded position in the table is at least k + 1."""
+    parity = np.arange(1, len(ELEMENTS[element].magnitudes) + 1) % 2
+    everywhere, nowhere = parity >= 0, parity < 0
+    away = "start", nowhere
+    toward = "end", everywhere
+    match rounding:
+        case "rne":
+            points, inclusive = "middle", parity == 0
+        case "rna":
+            points, inclusive = "middle", everywhere
+        case "rtz":
+            points, inclusive = toward
+        case "rtp":
+            points, inclusive = toward if negative else away
+        case "rtn":
+            points, inclusive = away if negative else toward
+        case "sr":
+            points, inclusive = "random", everywhere
+        case "rto":
+            # Every inexact number goes to the odd end of its gap.
+            start, _ = _floors(source, element, "start", Random())
+            end, end_exact = _floors(source, element, "end", Random())
+            return np.where(parity == 1, start + 1, end + ~end_exact)
+        case _:
+            raise ValueError(rounding)
+    floor, exact = _floors(source, element, points, (random or Random()) if points == "random" else Random())
+    return np.where(exact & inclusive, floor, floor + 1)
+
+
+def position_codes(element: Element, rounding: str, overflow: str, negative: bool) -> list[int]:
+    """The code for each rounded position, the one beyond the table included."""
+    beyond = overflowed(element, rounding, overflow, negative)
+    return [with_sign(element, code, negative) for code in (*range(element.largest + 1), beyond)]
+
+
+def special_codes(element: Element, overflow: str, negative: bool) -> tuple[int, int]:
+    """The codes of an infinite input and of a NaN."""
+    infinite = with_sign(element, overflowed(element, "rne", overflow, negative), negative)
+    return infinite, element.largest if element.nan is None else with_sign(element, element.nan, negative)
+
+
+def expected(
+    source: str, element: str, rounding: str, overflow: str, magnitudes: Array, negative: bool, random: Random | None
+) -> Array:
+    """Codes for a row of magnitude patterns per scale code 0..254."""
+    float_type, target = FLOATS[source], ELEMENTS[element]
+    breaks = breakpoints(source, element, rounding, negative, random)
+    codes = np.array(position_codes(target, rounding, overflow, negative), np.uint8)
+    infinite, nan = special_codes(target, overflow, negative)
+    result = np.empty(magnitudes.shape, np.uint8)
+    for scale in SCALES:
+        result[scale] = codes[np.searchsorted(breaks[scale], magnitudes[scale], side="right")]
+    result[magnitudes == float_type.infinity] = infinite
+    result[magnitudes > float_type.infinity] = nan
+    return result
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Values over the patterns 0..end-1: `values[i]` from `starts[i]` up to the next start."""
+
+    starts: Array
+    values: Array
+    end: int
+
+    @classmethod
+    def of(cls, pieces: list[tuple[int, int]], end: int) -> Runs:
+        """From (start, value) in order; a piece that the next one covers entirely is dropped."""
+        kept = [
+            piece for piece, following in zip(pieces, [*pieces[1:], (end, 0)], strict=True) if piece[0] < following[0]
+        ]
+        return cls(np.array([s for s, _ in kept], np.int64), np.array([v for _, v in kept], np.uint8), end)
+
+
+def encode_runs(
+    source: str, element: str, rounding: str, overflow: str, scale: int, random: Random | None = None
+) -> Runs:
+    """The codes of every bit pattern of `source`: both signs, infinities and NaNs included."""
+    float_type, target = FLOATS[source], ELEMENTS[element]
+    end = 2 * float_type.sign_bit
+    if scale == SCALE_NAN:
+        return Runs.of([(0, 0)], end)
+    pieces: list[tuple[int, int]] = []
+    for negative in (False, True):
+        first = float_type.sign_bit if negative else 0
+        breaks = breakpoints(source, element, rounding, negative, random)[scale]
+        codes = position_codes(target, rounding, overflow, negative)
+        infinite, nan = special_codes(target, overflow, negative)
+        pieces += [(first + start, code) for start, code in zip([0, *breaks.tolist()], codes, strict=True)]
+        pieces += [(first + float_type.infinity, infinite), (first + float_type.infinity + 1, nan)]
+    return Runs.of(pieces, end)
+
+
+def scale_runs(source: str, element: str, rule: str) -> Runs:
+    """The scale code of every finite non-negative bit pattern of `source` as a block's largest magnitude."""
+    float_type = FLOATS[source]
+    pieces = [(0, 0)]
+    for code in range(1, SCALE_NAN):
+        threshold, inclusive = scale_threshold(ELEMENTS[element], rule, code)
+        pattern, exact = floor_magnitude(float_type, threshold.numerator, threshold.denominator)
+        pieces.append((pattern if exact and inclusive else pattern + 1, code))
+    return Runs.of(pieces, float_type.infinity)
+
+
+def decode_table(element: str, target: str) -> Array:
+    """[scale, code]: the bit pattern of every code under every scale code, 0xFF included."""
+    rows = [
+        [decode(ELEMENTS[element], FLOATS[target], code, scale) for code in range(1 << ELEMENTS[element].bits)]
+        for scale in range(256)
+    ]
+    return np.array(rows, np.uint64)

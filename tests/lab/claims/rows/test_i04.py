@@ -1,0 +1,15 @@
+"""I4: a rule under which nothing clamps is noticed."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from mxnum.lab.claims import reproduce
+from mxnum.lab.claims.rows import i04
+
+
+def test_without_clamping_zeta_has_no_sign(monkeypatch):
+    monkeypatch.setattr(i04, "fake_quantize", partial(i04.fake_quantize, scale_rule="rceil"))
+    held = {s.what: s.holds for s in reproduce(["I4"])["I4"].evidence.statements}
+    assert held["clamped: the changed gradient is (I + zeta) times the exact one"]
+    assert not held["clamped: zeta has one sign across each block"]

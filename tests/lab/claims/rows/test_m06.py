@@ -1,0 +1,12 @@
+"""M6: what is decided holds."""
+
+from __future__ import annotations
+
+from mxnum.lab.claims import (
+    Verdict,
+)
+
+
+def test_smaller_blocks(checked, held):
+    assert checked("M6").verdict == Verdict.UNDECIDED
+    assert all(held("M6")[s] for s in held("M6") if s.startswith(("weights", "activ", "grad")))

@@ -1,0 +1,14 @@
+"""M9: bytes that are not those of the formula are noticed."""
+
+from __future__ import annotations
+
+from mxnum.lab.claims import reproduce
+from mxnum.lab.claims.rows import m09
+
+
+def test_other_blocks_take_other_bytes(monkeypatch):
+    real = m09.quantize
+    monkeypatch.setattr(m09, "quantize", lambda x, name, block_size: real(x, name, block_size=32))
+    off = [c.what for c in reproduce(["M9"])["M9"].evidence.comparisons if not c.agrees]
+    assert len(off) == 8
+    assert all("blocks of 16" in what for what in off)
