@@ -22,21 +22,18 @@ def list_studies(
     Those of the MLP are for `run`, `report` and `sweep`, those of language models for `language-model`.
     """
     from mxnum import errors
-    from mxnum.lab.studies import studies
+    from mxnum.lab.studies.studies import SHIPPED, outline
 
-    listed = studies.listed()
     if study is not None:
-        errors.choose("study", study, list(dict.fromkeys(each.name for each in listed)))
-    model = None
-    for each in listed:
-        if study not in (None, each.name):
-            continue
-        if each.model != model:
-            model = each.model
+        errors.choose("study", study, [name for shipped in SHIPPED.values() for name in shipped])
+    for model, shipped in SHIPPED.items():
+        if study is None or study in shipped:
             print(f"{model.replace('_', ' ')}:")
-        print(f"  {each.name} ({len(each.arms)} arms, {each.seeds} seeds): {each.question}")
-        if study is not None:
-            print(*(f"    {arm}" for arm in each.arms), sep="\n")
+        for name, each in shipped.items():
+            if study in (None, name):
+                question, seeds, arms = outline(each)
+                print(f"  {name} ({len(arms)} arms, {seeds} seeds): {question}")
+                print("".join(f"    {arm}\n" for arm in arms if study), end="")
 
 
 def run(
@@ -232,22 +229,18 @@ def cost(
 def _changes(texts: list[str]) -> dict[str, Any]:
     """Return what ``--set`` changes; raise ValueError for a field that is set twice."""
     changes: dict[str, Any] = {}
-    for name, value in map(_change, texts):
-        if changes.setdefault(name, value) != value:
-            raise ValueError(f"Option --set must give {name!r} once, not as {changes[name]} and {value}.")
+    for text in texts:
+        name, _, value = text.partition("=")
+        if changes.setdefault(name, _number(value)) != _number(value):
+            raise ValueError(f"Option --set must give {name!r} once, not as {changes[name]} and {_number(value)}.")
     return changes
 
 
-def _change(text: str) -> tuple[str, Any]:
-    from dataclasses import fields
-
-    from mxnum import errors
-    from mxnum.lab.mlp.config import Experiment
-
-    name, _, value = text.partition("=")
-    kinds = {f.name: f.type for f in fields(Experiment) if f.type in ("int", "float")}
-    errors.choose("set", name, tuple(kinds))
-    try:
-        return name, int(value) if kinds[name] == "int" else float(value)
-    except ValueError:
-        raise ValueError(f"Option --set must give a number for {name!r}, not {value!r}.") from None
+def _number(text: str) -> int | float | str:
+    """Return a number that is written, or a text that is none as it is."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

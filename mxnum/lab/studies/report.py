@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -129,15 +130,7 @@ def summary(stored: dict[str, Any], arrays: dict[str, Any], least: float = 0.0) 
         "last_loss": _short(np.median(losses[-50:])),
         "final_loss": None if last is None else _short(last),
         "excursions": [
-            {
-                "start": e.start,
-                "end": e.end,
-                "under": e.under,
-                "base": _short(e.base),
-                "peak": _short(e.peak),
-                "area": _short(e.area),
-            }
-            for e in excursions(above)
+            asdict(e) | {name: _short(getattr(e, name)) for name in ("base", "peak", "area")} for e in excursions(above)
         ],
         "highest": _short(highest(above)) if len(losses) else None,
         "curve": curve,

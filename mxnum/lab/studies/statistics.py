@@ -124,7 +124,7 @@ class Comparison:
 
     #: Exact, two-sided; None where no pair of runs differs.
     p: float | None
-    #: Seeds in both arms, and the least p-value that they could have given.
+    #: Seeds in both arms.
     seeds: int
     #: Events of the first arm less those expected if the arms do not differ: the log-rank statistic.
     score: float
@@ -135,10 +135,6 @@ class Comparison:
     ratio: tuple[float, float, float] | None = None
     #: p after Holm's correction for the tests that belong together, if that was made.
     corrected_p: float | None = None
-
-    @property
-    def least_p(self) -> float:
-        return 2.0 ** (1 - self.seeds)
 
     @property
     def comes_sooner(self) -> bool:

@@ -6,9 +6,10 @@ Settings were fixed before seeds were drawn.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from mxnum import errors
 from mxnum.lab.mlp.config import BFLOAT16_TRAINING, Experiment, Injection, uniform_precision
@@ -57,6 +58,7 @@ _BASIC = {
 
 _ONLY_LN = _with(layer_norm_only(E2M1))
 _BF16 = _with(BFLOAT16_TRAINING)
+_CONFIRM = _BASIC | {"bf16": _BF16, "LN E2M1": _ONLY_LN}
 _FROZEN = _BF16.but(train_gamma=False, train_beta=False)
 _SLOW = {"betas": (0.9, 0.95)}
 
@@ -253,102 +255,59 @@ _PAPER_RATES = {
     for rate in PAPER_RATES
 }
 
+_AT_PAPER_SCALE: dict[str, Any] = {"measure_every": 50, "measure_above": 3.0, "keeps_checkpoints": True}
 IN_PYTHON: dict[str, Study | Path] = {
     study.name: study
     for study in (
         Study(
-            "quick",
-            "Does training with everything in 4 bits run away where FP32 does not?",
+            "quick", "Does training with everything in 4 bits run away where FP32 does not?",
             small({name: _BASIC[name] for name in ("FP32", "E2M1", "E2M1, LN FP32")}, rate=3.4e-2, steps=8000),
-            16,
-            "FP32",
-            first_seed=QUICK_SEED,
-            horizon=4000,
-            own_folder="quick",
+            16, "FP32", first_seed=QUICK_SEED, horizon=4000, own_folder="quick",
         ),
         Study(
             "confirm",
             "At width 64, does the loss rise sooner in E4M3, in E2M1, or with layer norm alone in E2M1?",
-            _BASIC | {"bf16": _BF16, "LN E2M1": _ONLY_LN},
-            12,
-            "FP32",
+            _CONFIRM, 12, "FP32",
+        ),
+        Study("small", "The arms of 'confirm' at width 32.", small(_CONFIRM), 12, "FP32"),
+        Study(
+            "mechanism", "What about the rounding of gamma and beta drives the divergence?",
+            small(_MECHANISM), 12, "bf16",
         ),
         Study(
-            "small",
-            "The arms of 'confirm' at width 32.",
-            small(_BASIC | {"bf16": _BF16, "LN E2M1": _ONLY_LN}),
-            12,
-            "FP32",
-        ),
-        Study(
-            "mechanism",
-            "What about the rounding of gamma and beta drives the divergence?",
-            small(_MECHANISM),
-            12,
-            "bf16",
-        ),
-        Study(
-            "mechanism-64",
-            "The arms of 'mechanism' that separate the explanations, at width 64.",
-            {name: _MECHANISM[name] for name in _SEPARATING},
-            4,
-            "bf16",
+            "mechanism-64", "The arms of 'mechanism' that separate the explanations, at width 64.",
+            {name: _MECHANISM[name] for name in _SEPARATING}, 4, "bf16",
         ),
         Study(
             "injection",
             "Synthetic zeta in the gradients of an FP32 run: does multiplicative noise of this size destabilise Adam?",
-            small({"FP32": BASE} | _INJECTED),
-            12,
-            "FP32",
+            small({"FP32": BASE} | _INJECTED), 12, "FP32",
         ),
         Study(
-            "zeta",
-            "Whose gradients does the rounding disturb, and by how much?",
-            small(_ZETA, steps=1500),
-            6,
-            "bf16, 1500 steps",
-            measure_every=50,
+            "zeta", "Whose gradients does the rounding disturb, and by how much?",
+            small(_ZETA, steps=1500), 6, "bf16, 1500 steps", measure_every=50,
         ),
         Study(
-            "critical-rate",
-            "How likely is divergence at each rate?",
-            _CRITICAL,
-            8,
-            "FP32, rate 0.024",
-            controls=_at_own_rate(_CRITICAL),
+            "critical-rate", "How likely is divergence at each rate?",
+            _CRITICAL, 8, "FP32, rate 0.024", controls=_at_own_rate(_CRITICAL),
         ),
         Study("recipes", "How far from FP32 do the recipes for 6 and 4 bits end?", _RECIPES, 8, "recipe FP32"),
         Study("ablations", "What do layer norm and the activation do?", small(_ABLATIONS), 8, "gelu, FP32"),
         Study(
             "factorial",
             "Which of the six differences between text and code matters? C: the code's way, T: the text's.",
-            small(_FACTORIAL),
-            8,
-            "TTTTTT",
+            small(_FACTORIAL), 8, "TTTTTT",
         ),
         Study(
-            "paper-scale",
-            "Does E4M3 diverge at the paper's size, and where does FP32?",
-            _PAPER,
-            2,
-            "paper scale, FP32",
-            measure_every=50,
-            measure_above=3.0,
-            keeps_checkpoints=True,
+            "paper-scale", "Does E4M3 diverge at the paper's size, and where does FP32?",
+            _PAPER, 2, "paper scale, FP32", **_AT_PAPER_SCALE,
         ),
         Study(
-            "paper-rates",
-            "At which rates do E4M3 and FP32 rise at the paper's size?",
-            _PAPER_RATES,
-            2,
-            "FP32, rate 0.0012",
-            measure_every=50,
-            measure_above=3.0,
-            keeps_checkpoints=True,
-            controls=_at_own_rate(_PAPER_RATES),
+            "paper-rates", "At which rates do E4M3 and FP32 rise at the paper's size?",
+            _PAPER_RATES, 2, "FP32, rate 0.0012", controls=_at_own_rate(_PAPER_RATES), **_AT_PAPER_SCALE,
         ),
     )
-}
+}  # fmt: skip
 FILES = Path(__file__).parent / "files"
 #: By model and name; a study that is a file is its path.
 SHIPPED: dict[str, dict[str, Study | Path]] = {
@@ -373,25 +332,9 @@ def read(config: str | Path, model: str = "mlp") -> Study:
     return study_file.read(found, model)
 
 
-@dataclass(frozen=True)
-class Listed:
-    """What is said of a study that ships without reading its configurations, which may need an extra."""
-
-    model: str
-    name: str
-    question: str
-    seeds: int
-    arms: tuple[str, ...]
-
-
-def listed() -> list[Listed]:
-    """Return every study that ships, model by model."""
-    found = []
-    for model, by_name in SHIPPED.items():
-        for name, study in by_name.items():
-            if isinstance(study, Study):
-                found.append(Listed(model, name, study.question, study.seeds, tuple(study.arms)))
-            else:
-                table = study_file.parsed(study)
-                found.append(Listed(model, name, table["question"], table["seeds"], study_file.names_of(table)))
-    return found
+def outline(study: Study | Path) -> tuple[str, int, tuple[str, ...]]:
+    """Return question, seeds and arms without reading configurations, which may need an extra."""
+    if isinstance(study, Study):
+        return study.question, study.seeds, tuple(study.arms)
+    table = study_file.parsed(study)
+    return table["question"], table["seeds"], study_file.names_of(table)

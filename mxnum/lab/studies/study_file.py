@@ -13,14 +13,15 @@ from mxnum import errors
 from mxnum.lab.studies.study import Study, model_named
 from mxnum.output.files import as_path
 
-_TOP = ("name", "question", "control", "seeds", "first_seed", "measure_every", "base", "arms", "grid")
+_TOP = ("name", "question", "control", "seeds", "first_seed", "measure_every", "base", "arms", "arms_of", "grid")
 
 
 def read(path: str | Path, model: str = "mlp") -> Study:
     """Return the study in a file: ``[base]`` has what all arms share, each ``[arms."name"]`` what it changes.
 
     Both take what `but` of the model's configuration takes (`Experiment`, `Setting`); an arm may name its ``control``,
-    too. ``[grid]`` has lists: every arm is run with every combination, and compared with its control in the same one.
+    too. ``arms_of`` names a study file beside this one, whose arms come first. ``[grid]`` has lists: every arm is run
+    with every combination, and compared with its control in the same one.
     """
     path, of = as_path(path), model_named(model)
     table, where = parsed(path), f"file {str(path)!r}"
@@ -69,10 +70,12 @@ def parsed(path: Path) -> dict[str, Any]:
     with _named(f"file {str(path)!r}"):
         for name in ("base", "arms", "grid"):
             errors.require(isinstance(table.setdefault(name, {}), dict), name, "a table", table[name])
-        for name in ("name", "question"):
+        for name in ("name", "question", "arms_of"):
             errors.require(isinstance(table.get(name, ""), str), name, "text", table.get(name))
         for name, values in table["grid"].items():
             errors.require(isinstance(values, list) and bool(values), name, "a list of values to try", values)
+    if "arms_of" in table:
+        table["arms"] = parsed(path.with_name(f"{table['arms_of']}.toml"))["arms"] | table["arms"]
     if not table["arms"] or not all(isinstance(changes, dict) for changes in table["arms"].values()):
         raise ValueError(
             f"File {str(path)!r} must have at least one table such as [arms.plain], and only tables there."

@@ -103,8 +103,8 @@ def test_a_table_of_actions_is_not_replaced_by_another_arms(run, tmp_path):
     [
         (["run", "quick", "--arms", "E2M2"], "Option --arms must be one of"),
         (["run", "quick", "--set", "rat=1"], "did you mean 'rate'"),
-        (["run", "quick", "--set", "rate=1", "--set", "rate=2"], "--set must give 'rate' once, not as 1.0 and 2.0"),
-        (["run", "quick", "--set", "rate=fast"], "must give a number for 'rate', not 'fast'"),
+        (["run", "quick", "--set", "rate=1", "--set", "rate=2"], "--set must give 'rate' once, not as 1 and 2"),
+        (["run", "quick", "--set", "rate=fast"], "'rate' must be a number, not 'fast'"),
         (["run", "qick"], "did you mean 'quick'"),
         (["run", "quick", "--seeds", "0"], "--seeds"),
         (["interventions", "--base", "E2M2"], "did you mean 'E2M1'"),

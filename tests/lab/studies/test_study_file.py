@@ -59,6 +59,16 @@ def test_a_grid_is_every_combination(tmp_path):
         assert study.controls.get("a, rate 0.25", study.control) == expected
 
 
+def test_arms_of_another_file_come_first(tmp_path):
+    (tmp_path / "first.toml").write_text("[base]\nwidth = 96\n[arms.a]\nrate = 0.5\n[arms.b]\nsteps = 3\n")
+    study = read(tmp_path, "arms_of = 'first'\n[base]\nwidth = 32\n[arms.c]\n[arms.b]\nsteps = 4\n")
+    found = {name: (arm.width, arm.rate, arm.steps) for name, arm in study.arms.items()}
+    assert found == {"a": (32, 0.5, 4000), "b": (32, 0.012, 4), "c": (32, 0.012, 4000)}
+    assert study.control == "a"
+    with pytest.raises(FileNotFoundError, match=r"second\.toml"):
+        read(tmp_path, "arms_of = 'second'\n")
+
+
 def test_uniform_is_the_operands_and_nothing_else(tmp_path):
     # It switched the vector operations of its arm to bfloat16, whatever [base] said.
     arms = '[arms.plain]\n[arms.all]\nuniform = "mxfp8_e4m3"\ngamma = "float32"\nbeta = "float32"\n'
