@@ -42,8 +42,7 @@ CLAIM = Claim(
 
 
 @CLAIM.check
-def mitigations(context: Context) -> Evidence:
-    """Find which runs end above their own least loss, by compute; the gap to bf16 at the same sizes; the arithmetic."""
+def _check(context: Context) -> Evidence:
     hazards = {run.cell for run in _astray(BF16)}
     published = [*(_stable(what, arm, hazards) for what, arm in MITIGATED.items()), _matches()]
     furthest = {what: max(run.budget for run in losses.arm(arm)) for what, arm in MITIGATED.items()}
@@ -113,8 +112,8 @@ def _matches() -> Statement:
         "the losses",
         low > -GRID / 2 and high < GRID / 2,
         f"over {len(found)} sizes {mean:+.4f}, {losses.LEVEL:.0%} interval {low:+.4f} to {high:+.4f}; in final loss, "
-        f"without the sizes where a run goes astray, {by_final[0]:+.4f} ({by_final[1]:+.4f} to {by_final[2]:+.4f}). All arms: "
-        f"{rest}",
+        f"without the sizes where a run goes astray, {by_final[0]:+.4f} ({by_final[1]:+.4f} to {by_final[2]:+.4f}). "
+        f"All arms: {rest}",
     )
 
 
@@ -157,8 +156,7 @@ def of_our_own(context: Context) -> list[Statement]:
 
 
 @CLAIM.figure()
-def astray(ax: Any, context: Context) -> str:
-    """Draw how many runs of each arm go astray, by compute."""
+def _draw(ax: Any, context: Context) -> str:
     arms = {"bf16": BF16} | MITIGATED | THROUGHOUT | MIXED
     shown = [name for name in arms if _astray(arms[name])]
     for i, name in enumerate(shown):
