@@ -6,7 +6,7 @@ What it looks like is in two files beside this one: ``report.html.jinja``, and `
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,9 @@ from typing import Any
 from mxnum import errors
 from mxnum.lab.claims import figures, stored
 from mxnum.lab.claims.claim import SOURCES, Context
-from mxnum.lab.claims.evidence import Verdict
-from mxnum.lab.claims.page import MEANINGS, headed, plain, sentences
-from mxnum.lab.claims.verdicts import Entry, Report
+from mxnum.lab.claims.evidence import MEANINGS, Verdict
+from mxnum.lab.claims.page import headed, plain, sentences
+from mxnum.lab.claims.verdicts import Report
 from mxnum.lab.studies.sweep import duration
 
 #: The claims whose first figures go to the top, where they have one: the first two of them.
@@ -45,20 +45,18 @@ def html(report: Report, command: str, facts: Mapping[str, Any], context: Contex
         parts = escape(text).split("`")
         return Markup("".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts)))
 
-    def figures_of(entry: Entry) -> Sequence[figures.Figure]:
-        try:
-            return figures.figures_of(entry, context)
-        except ModuleNotFoundError:  # the footer says so
-            return ()
-
-    drawn = {e.claim.id: figures_of(e) for e in report if e.verdict not in _UNCHECKED}
+    draws = importlib.util.find_spec("matplotlib") is not None
+    checked = [e.claim for e in report if draws and e.verdict not in _UNCHECKED]
+    drawn = {claim.id: figures.figures_of(claim, context) for claim in checked}
     leading = [id for id in SHOWN if drawn.get(id)][:2]
 
     pages = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
     )
     pages.filters["code"] = code
-    return pages.get_template("report.html.jinja").render(
+    return pages.get_template(
+        "report.html.jinja"
+    ).render(
         report=report,
         command=command,
         facts=facts,
@@ -73,7 +71,7 @@ def html(report: Report, command: str, facts: Mapping[str, Any], context: Contex
         stored=stored.load(),
         leading=[(id, drawn[id][0]) for id in leading],
         style=(_HERE / "report.css").read_text(),
-        draws=importlib.util.find_spec("matplotlib") is not None,
+        draws=draws,  # the footer says so
         plain=plain,
         duration=duration,
         figures={id: each[id in leading :] for id, each in drawn.items()},  # each figure once

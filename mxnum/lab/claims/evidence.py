@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from mxnum.lab.studies.statistics import mean_interval, rank_correlation
+from mxnum.lab.studies.statistics import mean_interval
 
-#: The level at which a correlation, and most of what language models say, counts.
+#: The level at which most of what language models say counts.
 LEVEL = 0.05
 
 
@@ -25,24 +25,28 @@ class Whose(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What the evidence says about a claim."""
+    """What the evidence says about a claim; `MEANINGS` explains each. A check that raises an exception has failed."""
 
-    #: Every comparison agrees and every statement holds.
     REPRODUCED = "reproduced"
-    #: Something disagrees; both numbers are given.
     DIFFERS = "differs"
-    #: The claim makes statements, and none of them holds.
     NOT_REPRODUCED = "not reproduced"
-    #: No paper claims it; what was expected here is so.
     CONFIRMED = "confirmed"
-    #: No paper claims it; something that was expected here is not so.
     CORRECTED = "corrected"
-    #: What was run can neither confirm nor refute it.
     UNDECIDED = "undecided"
-    #: Nothing was run.
     NOT_RUN = "not run"
-    #: The check itself broke, which is a bug.
     FAILED = "failed"
+
+
+#: What each verdict says.
+MEANINGS = {
+    Verdict.REPRODUCED: "every figure agrees and every statement holds.",
+    Verdict.DIFFERS: "something does not; both numbers are given.",
+    Verdict.NOT_REPRODUCED: "the claim makes statements, and none holds.",
+    Verdict.CONFIRMED: "no paper claims it; what was expected here is so.",
+    Verdict.CORRECTED: "no paper claims it; something that was expected here is not so.",
+    Verdict.UNDECIDED: "what was run agrees where it can be compared, but cannot decide all of the claim.",
+    Verdict.NOT_RUN: "nothing was run; the remark says what would.",
+}
 
 
 @dataclass(frozen=True)
@@ -202,22 +206,6 @@ def below(values: Sequence[float], limit: float = 0.0, level: float = LEVEL) -> 
     """Return whether the mean lies below a limit, by Student's limits at a level; None where they enclose it."""
     found = mean_interval(values, 1 - level)
     return None if found is None else decided(found[2] < limit, found[1] > limit)
-
-
-def rho(points: Mapping[str, tuple[float, float]]) -> float | None:
-    """Return Spearman's coefficient of points; None of too few."""
-    found = rank_correlation((name, *pair) for name, pair in points.items())
-    return None if found is None else found.rho
-
-
-def correlates(what: str, points: Mapping[str, tuple[float, float]], told: Callable[[float], str]) -> Statement:
-    """Return whether the second number of each point, a gap, rises with the first, an error, by rank."""
-    found = rank_correlation((name, *pair) for name, pair in points.items())
-    if found is None:
-        return Statement(what, None, "too few recipes")
-    listed = "; ".join(f"{name} {error:.3f}, {told(gap)}" for name, (error, gap) in points.items())
-    numbers = f"Spearman's coefficient {found.rho:.2f} over {found.points} recipes, two-sided p {found.p:.2g}: {listed}"
-    return Statement(what, found.rho > 0 if found.p < LEVEL else None, numbers)
 
 
 def counted(number: int, what: str) -> str:

@@ -13,11 +13,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-import numpy as np
-
 from mxnum import errors
-from mxnum.lab.claims.claim import Context, Draw
-from mxnum.lab.claims.verdicts import Entry
+from mxnum.lab.claims.claim import Claim, Context, Draw
 from mxnum.output import palette
 
 #: Inches. A telephone shows a figure of this width with letters as large as those of the text.
@@ -34,12 +31,9 @@ class Figure:
     caption: str
 
 
-def figures_of(entry: Entry, context: Context) -> list[Figure]:
+def figures_of(claim: Claim, context: Context) -> list[Figure]:
     """Draw the figures of a claim that was checked."""
-    comparisons, draws = entry.evidence.comparisons, list(entry.claim.figures)
-    if any(not c.agrees for c in comparisons) and len(comparisons) >= 8:
-        draws.append((2.4, lambda ax, _: _distances(ax, entry)))
-    drawn = [_drawn(*each, context, f"{entry.claim.id}-{index}") for index, each in enumerate(draws)]
+    drawn = [_drawn(*each, context, f"{claim.id}-{index}") for index, each in enumerate(claim.figures)]
     return [figure for figure in drawn if figure is not None]
 
 
@@ -84,22 +78,3 @@ def inline(svg: str, description: str) -> str:
         text = text.replace(colour.lower(), f"var(--c{index})")
     text = re.sub(r"font: ([^;\"]*?px) [^;\"]*", r"font: \1 sans-serif", text)
     return re.sub(r"\s*\n\s*", "\n", text).replace("xlink:href", "href").strip()
-
-
-def _distances(ax: Any, entry: Entry) -> str:
-    """Draw every figure of the claim against its tolerance."""
-    reach, comparisons = 4.0, entry.evidence.comparisons
-    off, within = np.array([(c.found - c.claimed, c.tolerance) for c in comparisons]).T
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.where(off == 0, 0.0, off / within)
-    agrees = np.array([c.agrees for c in comparisons])
-    at = np.arange(1, len(found) + 1)
-    ax.axhspan(-1, 1, color=palette.COLOURS[2], alpha=0.15, lw=0)
-    for shown, marker, colour in ((agrees, "o", "C2"), (~agrees, "X", "C1")):
-        ax.plot(at[shown], np.clip(found, -reach, reach)[shown], marker, ms=4.5, color=colour)
-    ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.set(xlabel="figure, in the order listed", ylabel="distance / tolerance", ylim=(-reach - 0.4, reach + 0.4))
-    return (
-        "Each figure's distance from the one claimed, in units of its tolerance; inside the band they agree. Distances "
-        f"beyond {reach:g} are drawn at {reach:g}."
-    )

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from mxnum.lab.claims import stored
 from mxnum.lab.claims.claim import SOURCES
-from mxnum.lab.claims.evidence import Evidence, Verdict, Whose, counted
+from mxnum.lab.claims.evidence import MEANINGS, Evidence, Verdict, Whose, counted
 from mxnum.lab.claims.verdicts import Entry, Report
 
 COMMAND = "mxnum lab ledger"
 PAGE = "docs/lab/claims.md"
 
-#: What each verdict says.
-MEANINGS = {
-    Verdict.REPRODUCED: "every figure agrees and every statement holds.",
-    Verdict.DIFFERS: "something does not; both numbers are given.",
-    Verdict.NOT_REPRODUCED: "the claim makes statements, and none holds.",
-    Verdict.CONFIRMED: "no paper claims it; what was expected here is so.",
-    Verdict.CORRECTED: "no paper claims it; something that was expected here is not so.",
-    Verdict.UNDECIDED: "what was run agrees where it can be compared, but cannot decide all of the claim.",
-    Verdict.NOT_RUN: "nothing was run; the remark says what would.",
-}
 _MEANINGS = "\n".join(f"- **{verdict}**: {text}" for verdict, text in MEANINGS.items())
 
 #: What stands above the part of the evidence that is somebody's.

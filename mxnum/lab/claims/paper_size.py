@@ -6,7 +6,7 @@ runs are told.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from mxnum.lab.claims.claim import Context
@@ -26,55 +26,24 @@ def table(context: Context, file: str = FILE) -> dict[str, Any]:
     return found
 
 
-@dataclass(frozen=True)
-class Jumps:
-    """How many of the planned runs jump: in E4M3 and its variants, in E2M1, in FP32."""
-
-    #: Runs in E4M3 and its variants, those that jump, and those that jump where FP32 on their seed stays calm.
-    runs: int
-    e4m3: int
-    beside_calm: int
-    #: Runs in FP32, and those that jump.
-    of: int
-    fp32: int
-    #: The probability that all jumps fall to E4M3 if both kinds have one hazard, by the steps before a jump.
-    chance: float
-    #: True if E2M1 jumps on every seed and FP32 on none; None otherwise.
-    e2m1_always: bool | None
-    e2m1: str
-    by_arm: str
-    seeds: list[int]
-    steps: int
-
-
-def jumps(context: Context) -> Jumps:
-    """Count the jumps within the planned steps; a run that was prolonged counts as if it had ended there."""
+def planned(context: Context) -> dict[str, list[Course]]:
+    """Return the runs of each arm as if none had been prolonged beyond the planned steps."""
     found = table(context)
-    planned = {
-        name.removeprefix(PREFIX): [
-            replace(run, horizon=arm["experiment"]["steps"]) for run in report.courses(found, name)
-        ]
+    return {
+        name.removeprefix(PREFIX): [replace(r, horizon=arm["experiment"]["steps"]) for r in report.courses(found, name)]
         for name, arm in found["arms"].items()
     }
-    fp32, e2m1 = planned.pop("FP32", []), planned.pop("E2M1", [])
-    runs = [run for each in planned.values() for run in each]
-    controls = {run.seed: run for run in fp32}
-    beside = [run for run in runs if run.first is not None and _is_calm_to(controls.get(run.seed), run.first)]
-    risen = [sum(run.first is not None for run in kind) for kind in (runs, fp32)]
-    ours = sum(min(run.steps, run.horizon) if run.first is None else run.first for run in runs)
-    theirs = sum(run.steps if not run.excursions else run.excursions[0].start for run in fp32)
-    always = bool(e2m1) and bool(fp32) and all(run.first is not None for run in e2m1) and not risen[1]
-    return Jumps(
-        len(runs), risen[0], len(beside), len(fp32), risen[1],
-        (ours / (ours + theirs)) ** risen[0] if ours else 1.0,
-        True if always and len(e2m1) >= SEEDS else None, f"{told(e2m1)}; FP32: {told(fp32)}" if e2m1 else "not run",
-        "; ".join(f"{name} {told(each)}" for name, each in planned.items()),
-        sorted({run.seed for run in runs}), max((run.horizon for run in runs), default=0),
-    )  # fmt: skip
 
 
-def _is_calm_to(run: Course | None, step: int) -> bool:
-    return run is not None and run.steps > step and not any(e.start <= step for e in run.excursions)
+def in_e4m3(context: Context) -> tuple[list[Course], list[Course]]:
+    """Return the planned runs in E4M3 and its variants, and those in FP32."""
+    arms = planned(context)
+    return [run for name, runs in arms.items() if name not in ("FP32", "E2M1") for run in runs], arms.get("FP32", [])
+
+
+def jumping(runs: list[Course]) -> int:
+    """Return how many of the runs jump."""
+    return sum(run.first is not None for run in runs)
 
 
 def told(runs: list[Course]) -> str:

@@ -43,9 +43,11 @@ class Watch(Protocol):
 
     def say(self, text: str) -> None:
         """Take note of an event."""
+        return
 
     def at(self, part: str, done: float, total: float, what: str) -> None:
         """Take note of how far "checks" or "training" are, and what is done now."""
+        return
 
 
 class _Nobody:
@@ -161,26 +163,24 @@ class _Session:
         return Reproduction(self.store.folder, report, self.failures, self._seconds())
 
     def _check_all(self, ids: list[str]) -> None:
-        """The checks that need no training, one after the other."""
+        """Make the checks that need no training, one after the other."""
         for done, id in enumerate(ids):
-            found = self._checked(id, done, len(ids))
-            if found is None:
+
+            def tell(text: str, done: int = done, id: str = id) -> None:
+                if self.stop.is_set():
+                    raise _Stopped
+                self.watch.at("checks", done, len(ids), f"{id}: {text}")
+
+            try:
+                tell(CLAIMS[id].title)
+                self.entries[id] = judge(CLAIMS[id], self.store.context(tell))
+            except _Stopped:
                 return
-            self.entries[id] = found
-            self.store.keep(found)
+            self.store.keep(self.entries[id])
         self.watch.at("checks", len(ids), len(ids), "done")
 
-    def _checked(self, id: str, done: int, total: int) -> Entry | None:
-        def tell(text: str) -> None:
-            if self.stop.is_set():
-                raise _Stopped
-            self.watch.at("checks", done, total, f"{id}: {text}")
-
-        try:
-            tell(CLAIMS[id].title)
-            return judge(CLAIMS[id], self.store.context(tell))
-        except _Stopped:
-            return None
+    def _show(self, state: sweep.State) -> None:
+        self.watch.at("training", state.done, state.total, str(state))
 
     def _make(self, name: str) -> None:
         """One results file; what is there of it is not made again."""
@@ -199,8 +199,7 @@ class _Session:
             try:
                 found = interventions.gather(
                     studies.get("small"), "E2M1", PLAN, self.store.runs, seeds=ACTED_ON, first_seed=seed,
-                    processes=self.request.processes, say=self._aside(study),
-                    show=lambda state: self.watch.at("training", state.done, state.total, str(state)),
+                    processes=self.request.processes, say=self._aside(study), show=self._show,
                 )  # fmt: skip
             except (interventions.NothingDivergedError, interventions.RunsFailedError) as error:
                 self.failures += getattr(error, "failures", [])
@@ -211,8 +210,7 @@ class _Session:
             return
         outcome = run_study(
             study, self.store.runs, processes=self.request.processes, stack=STACK,
-            first_seed=seed if self.facts["fresh"] else None,
-            say=self.watch.say, show=lambda state: self.watch.at("training", state.done, state.total, str(state)),
+            first_seed=seed if self.facts["fresh"] else None, say=self.watch.say, show=self._show,
         )  # fmt: skip
         self.failures += outcome.failed
         if outcome.table["arms"]:
@@ -230,7 +228,7 @@ class _Session:
         runs = self.store.runs / "language" / study.name
         outcome = run_study(
             study, runs, processes=self.request.processes, keep_operands=name in KEEPING,
-            say=self.watch.say, show=lambda state: self.watch.at("training", state.done, state.total, str(state)),
+            say=self.watch.say, show=self._show,
         )  # fmt: skip
         self.failures += outcome.failed
         if outcome.table["arms"]:

@@ -55,24 +55,15 @@ def load() -> dict[str, Any]:
     return found
 
 
-def row(arm: str, rate: float) -> dict[str, Any] | None:
-    """Return the counts of one arm at one rate, or None."""
-    return next((each for each in load()["rows"] if (each["arm"], each["rate"]) == (arm, rate)), None)
-
-
 def sentence() -> str:
     """Return what stored studies add to the answer of the quick job, marked as stored."""
-    everything, layer_norm, products = (row(arm, 0.034) for arm in ("E2M1", "LN E2M1", "E2M1, LN FP32"))
-    hazard, told = load()["hazard"], []
-    if everything and layer_norm and products:
-        told.append(
-            f"at this rate {everything['lost']} of {everything['runs']} runs are lost with everything in 4 bits, "
-            f"{layer_norm['lost']} of {layer_norm['runs']} with 4-bit layer norm alone, and {products['lost']} of "
-            f"{products['runs']} with 4-bit products alone"
-        )
-    if hazard:
-        told.append(f"8 bits (E4M3) raise the hazard of a jump by at most {100 * (hazard[2] - 1):.0f} %")
-    return f"Stored studies, which this run did not repeat, add: {'; '.join(told)}."
+    found = load()
+    lost = {row["arm"]: f"{row['lost']} of {row['runs']}" for row in found["rows"] if row["rate"] == 0.034}
+    return (
+        f"Stored studies, which this run did not repeat, add: at this rate {lost['E2M1']} runs are lost with "
+        f"everything in 4 bits, {lost['LN E2M1']} with 4-bit layer norm alone, and {lost['E2M1, LN FP32']} with 4-bit "
+        f"products alone; 8 bits (E4M3) raise the hazard of a jump by at most {100 * (found['hazard'][2] - 1):.0f} %."
+    )
 
 
 if __name__ == "__main__":

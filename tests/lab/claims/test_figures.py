@@ -12,19 +12,16 @@ import pytest
 pytest.importorskip("matplotlib", reason="the extra 'plots' is not installed")
 pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 
-from mxnum.lab.claims import CLAIMS, Entry, Evidence, Statement, figures
+from mxnum.lab.claims import CLAIMS, figures
 from mxnum.lab.claims.figures import inline
 from mxnum.lab.claims.report_folder import ReportFolder
 
 RESULTS = Path(__file__).parents[3] / "docs" / "lab" / "results"
-HOLDS = Evidence(statements=(Statement("so", True),))
-
-
 DRAWN = [id for id, claim in CLAIMS.items() if claim.figures and id != "M2"]
 
 
-def figures_of(id, store, evidence=HOLDS):
-    return figures.figures_of(Entry(CLAIMS[id], evidence.verdict, evidence), store.context())
+def figures_of(id, store):
+    return figures.figures_of(CLAIMS[id], store.context())
 
 
 @pytest.fixture

@@ -39,8 +39,7 @@ BLOCKS = 1 << 13
 
 
 @CLAIM.check
-def clustered_blocks(context: Context) -> Evidence:
-    """Compare closed forms with the figures, the kernels over every mantissa, and sampled clusters."""
+def _check(context: Context) -> Evidence:
     comparisons, distances = [], []
     for fmt, rules in AVERAGES.items():
         for rule, claimed in rules.items():
@@ -97,8 +96,7 @@ def quantized(x: Array, fmt: str, rule: str, **layout: Any) -> Array:
 
 
 @CLAIM.figure()
-def bias(ax: Any, context: Context) -> str:
-    """Draw the bias over the mean of the cluster."""
+def _draw(ax: Any, context: Context) -> str:
     means = np.linspace(1, 2, 161)
     for deviation, line in ((0.005, "-"), (0.03, "--")):
         for rule in ("floor", "rceil"):

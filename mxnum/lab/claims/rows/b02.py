@@ -29,8 +29,7 @@ WIDEST, SEED = 1.25, 20260101
 
 
 @CLAIM.check
-def noise_and_stability(context: Context) -> Evidence:
-    """Compare gradient descent on a quadratic and on a residual MLP under zeta with the limit of the quadratic."""
+def _check(context: Context) -> Evidence:
     table = context.json("sgd-limits.json")
     comparisons = [
         on_a_quadratic(b, s, of_limit)
@@ -90,8 +89,7 @@ def on_a_quadratic(bias: float, deviation: float, of_limit: float, steps: int = 
 
 
 @CLAIM.figure()
-def limits(ax: Any, context: Context) -> str | None:
-    """Draw measured over predicted limits."""
+def _draw(ax: Any, context: Context) -> str | None:
     if not context.has("sgd-limits.json"):
         return None
     for row in context.json("sgd-limits.json")["rows"]:

@@ -48,8 +48,7 @@ def clamped_block(steps: int = 260, rate: float = 1e-3, seed: int = 1) -> dict[s
 
 
 @CLAIM.check
-def dead_zone_in_a_run(context: Context) -> Evidence:
-    """Compare dwell and jump of a clamped block of a real run with the prediction."""
+def _check(context: Context) -> Evidence:
     context.tell("training a residual MLP with gamma in E4M3")
     with one_blas_thread():
         run, zone = clamped_block(), dead_zone("mxfp8_e4m3")
@@ -94,8 +93,7 @@ def _after(jumps: Any, x: float) -> float:
 
 
 @CLAIM.figure()
-def block(ax: Any, context: Context) -> str | None:
-    """Draw the weights of the block, and what E4M3 makes of them."""
+def _draw(ax: Any, context: Context) -> str | None:
     run = context.kept("clamped-block")
     if run is None:
         return None

@@ -29,7 +29,7 @@ SHIPPED = "released code, E2M1"
 
 
 @CLAIM.check
-def differences(context: Context) -> Evidence:
+def _check(context: Context) -> Evidence:
     """Find what the six switches do to the time before the loss rises, in a fraction of resolution IV, seed by seed.
 
     Eight seeds cannot give a p-value below 1 / 128: it is decided at 5 %, after Holm.

@@ -25,8 +25,7 @@ CLAIM = Claim(
 
 
 @CLAIM.check
-def unbiased_stochastic_rounding(context: Context) -> Evidence:
-    """Find gain and conditional variance of floor MXFP4 with stochastic rounding, plain and with the factor 3/4."""
+def _check(context: Context) -> Evidence:
     x, fmt = normal_blocks(), "mxfp4_e2m1"
     smaller, given = x * np.float32(0.75), {"scales": shared_scale(x, fmt)}
     # What is quantized, how, the factor back, the formula's arguments, and the claimed gain and variance.

@@ -43,8 +43,7 @@ WAYS = {"centred": "centring", "rceil": "the rule rceil", "factor": "a factor of
 
 
 @CLAIM.check
-def critical_rates(context: Context) -> Evidence:
-    """Compare each format and rule with FP32 over the rates, stratified by rate and within seeds."""
+def _check(context: Context) -> Evidence:
     table = context.json("critical-rate.json")
     strata = {kind: mlp_runs.over_rates(table, kind) for kind in _kinds(table)}
     tests = corrected({kind: compare(pairs) for kind, pairs in strata.items()})
@@ -314,8 +313,7 @@ LANGUAGE_MODELS: dict[str, Callable[[Table], Iterable[Statement]]] = {
 
 
 @CLAIM.figure()
-def shares(ax: Any, context: Context) -> str | None:
-    """Draw how many runs diverge at each rate."""
+def _draw(ax: Any, context: Context) -> str | None:
     if not context.has("critical-rate.json"):
         return None
     table = context.json("critical-rate.json")

@@ -33,8 +33,7 @@ CLAIM = Claim(
 
 
 @CLAIM.check
-def biased_stochastic_rounding(context: Context) -> Evidence:
-    """Find gain and mean squared error with stochastic rounding, plain and with head-room for the scale."""
+def _check(context: Context) -> Evidence:
     x = normal_blocks(BLOCKS_OF_16, 16)
     wide = x.astype(np.float64)
     given: dict[str, Any] = {"tensor_scale": TENSOR_SCALE}

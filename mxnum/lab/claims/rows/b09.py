@@ -31,8 +31,7 @@ CLAIM = Claim(
 
 
 @CLAIM.check
-def four_over_six(context: Context) -> Evidence:
-    """Find the error of N(0, 1) when each block takes the better one of two scales, and how many take the larger."""
+def _check(context: Context) -> Evidence:
     x = normal_blocks(BLOCKS_OF_16, 16)
     wide = x.astype(np.float64)
     given: dict[str, Any] = {"tensor_scale": TENSOR_SCALE}

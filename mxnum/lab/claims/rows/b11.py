@@ -58,8 +58,7 @@ NEAR_ENOUGH = 0.05
 
 
 @CLAIM.check
-def overflowing_logits(context: Context) -> Evidence:
-    """Make the seven tests of the stored study, and those of others; without it, two of them on one seed."""
+def _check(context: Context) -> Evidence:
     if context.has(STUDY):
         found = _of_the_study(context.json(STUDY))
         told = [

@@ -32,8 +32,7 @@ SINGLE = [f"{operand} alone" for operand in ("weights", "activations", "gradient
 
 
 @CLAIM.check
-def parts_of_the_recipe(context: Context) -> Evidence:
-    """Test which part of a 4-bit recipe does what: four tests of `parts`, stratified by rate, and those of `delay`."""
+def _check(context: Context) -> Evidence:
     table, delay = context.json("parts.json"), context.json("delay.json")
     first = report.compared(delay, {name: "FP32" for name in delay["arms"] if name != "FP32"})
     later = {name: is_sure(test) and not test.comes_sooner for name, test in first.items()}

@@ -23,8 +23,7 @@ CLAIM = Claim(
 
 
 @CLAIM.check
-def floor_scaled_blocks_clamp(context: Context) -> Evidence:
-    """Quantize the five weights of the paper, and every mantissa as a block's largest value."""
+def _check(context: Context) -> Evidence:
     weights = np.array([0.897, 0.896, 0.884, 0.885, 0.904], np.float32)
     q = quantize(weights, "mxfp8_e4m3")
     scale, read = 2.0 ** (int(q.scales[0]) - 127), q.dequantize("float64")
@@ -58,8 +57,7 @@ def floor_scaled_blocks_clamp(context: Context) -> Evidence:
 
 
 @CLAIM.figure()
-def sawtooth(ax: Any, context: Context) -> str:
-    """Draw the error of a block over the mantissa."""
+def _draw(ax: Any, context: Context) -> str:
     plots.sawtooth("mxfp8_e4m3", binades=1, ax=ax)
     ax.set_title("")
     return (

@@ -27,8 +27,7 @@ def _derived() -> list[float]:
 
 
 @CLAIM.check
-def gaps_of_e4m3(context: Context) -> Evidence:
-    """Put all positive values in order, and take the relative distance to the next."""
+def _check(context: Context) -> Evidence:
     values = sorted(v for v in formats.ELEMENTS["e4m3"].values() if v > 0 and math.isfinite(v))
     gaps = [100 * (b - a) / a for a, b in pairwise(values)]
     binade = [gap for value, gap in zip(values, gaps, strict=False) if 1 <= value < 2]
@@ -51,8 +50,7 @@ def gaps_of_e4m3(context: Context) -> Evidence:
 
 
 @CLAIM.figure(2.4)
-def gaps(ax: Any, context: Context) -> str:
-    """Draw the gap above each code."""
+def _draw(ax: Any, context: Context) -> str:
     found = _derived()
     ax.step(np.arange(1, len(found) + 1), found, where="mid", lw=1)
     ax.set(xlabel="code", ylabel="relative gap to the next, %", yscale="log")

@@ -19,8 +19,7 @@ CLAIM = Claim(
 
 
 @CLAIM.check
-def multiplicative_bias(context: Context) -> Evidence:
-    """Take the gradient through y = gamma * xhat with quantized weights, for clusters that clamp and that do not."""
+def _check(context: Context) -> Evidence:
     seed, width, blocks = 20260101, 32, 64
     rng = np.random.default_rng(seed)
     statements, same_sign, leftover = [], {}, {}

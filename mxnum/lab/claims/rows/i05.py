@@ -32,7 +32,7 @@ Growth = tuple[bool | None, float, float]
 
 
 @CLAIM.check
-def zeta_grows(context: Context) -> Evidence:
+def _check(context: Context) -> Evidence:
     """Compare the measured zeta early and late in each run, and at the last look before a rise of the loss.
 
     It grows if the exact sign-flip test of the logarithms, run by run, says so at `LEVEL`; it is of order 2 if the 95 %
@@ -121,8 +121,7 @@ def _calm_looks(run: dict[str, Any]) -> list[float]:
 
 
 @CLAIM.figure()
-def zeta(ax: Any, context: Context) -> str | None:
-    """Draw zeta over the steps of each run."""
+def _draw(ax: Any, context: Context) -> str | None:
     name = next(filter(context.has, ("confirm.json", "quick.json")), None)
     if name is None:
         return None

@@ -6,6 +6,7 @@ from mxnum.lab.claims import paper_size
 from mxnum.lab.claims.claim import BY_TRAINING, Claim, Context
 from mxnum.lab.claims.evidence import Evidence, Statement, counted, ours
 from mxnum.lab.claims.mlp_runs import command
+from mxnum.lab.studies.excursions import Course
 
 CLAIM = Claim(
     "I6a",
@@ -20,25 +21,29 @@ CLAIM = Claim(
 
 
 @CLAIM.check
-def at_the_size_of_the_paper(context: Context) -> Evidence:
-    """Look for runs in E4M3 that jump within the planned steps while FP32 on the same seed stays calm."""
-    jumps = paper_size.jumps(context)
-    holds = True if jumps.beside_calm else None if jumps.e4m3 else False
-    statements = [
-        Statement(
-            f"a run in E4M3 jumps where FP32 on the same seed does not, {paper_size.WHERE}",
-            holds,
-            f"{jumps.beside_calm} of {jumps.runs} runs in E4M3 and its variants, within {jumps.steps:,} steps",
-        )
-    ]
-    statements += ours(
-        Statement(f"E2M1 jumps there on every seed, FP32 on none, {paper_size.WHERE}", jumps.e2m1_always, jumps.e2m1)
+def _check(context: Context) -> Evidence:
+    arms, (runs, fp32) = paper_size.planned(context), paper_size.in_e4m3(context)
+    controls, e2m1 = {run.seed: run for run in fp32}, arms.get("E2M1", [])
+    beside = sum(run.first is not None and _is_calm_to(controls.get(run.seed), run.first) for run in runs)
+    jump, of_fp32, steps = paper_size.jumping(runs), paper_size.jumping(fp32), max((r.horizon for r in runs), default=0)
+    first = Statement(
+        f"a run in E4M3 jumps where FP32 on the same seed does not, {paper_size.WHERE}",
+        True if beside else None if jump else False,
+        f"{beside} of {len(runs)} runs in E4M3 and its variants, within {steps:,} steps",
     )
+    always = paper_size.jumping(e2m1) == len(e2m1) >= paper_size.SEEDS and bool(fp32) and not of_fp32
+    told = f"{paper_size.told(e2m1)}; FP32: {paper_size.told(fp32)}" if e2m1 else "not run"
+    second = Statement(f"E2M1 jumps there on every seed, FP32 on none, {paper_size.WHERE}", always or None, told)
     answer = (
-        f"It happens: in {jumps.beside_calm} of {jumps.runs} planned runs in E4M3 the loss jumps where FP32 stays "
-        f"calm; how often, and whether E4M3 causes it, {counted(jumps.of, 'run')} of FP32 cannot tell."
+        f"It happens: in {beside} of {len(runs)} planned runs in E4M3 the loss jumps where FP32 stays "
+        f"calm; how often, and whether E4M3 causes it, {counted(len(fp32), 'run')} of FP32 cannot tell."
     )
-    note = f"An excursion is a loss above 20 times the least running median. By arm: {jumps.by_arm}."
-    configuration = {"study": "paper-scale", "seeds": jumps.seeds}
-    number = f"{jumps.beside_calm} of {jumps.runs} against {jumps.fp32} of {jumps.of}"
-    return Evidence((), statements, note, configuration, answer if holds else "", number)
+    by_arm = "; ".join(f"{name} {paper_size.told(of)}" for name, of in arms.items() if name not in ("FP32", "E2M1"))
+    note = f"An excursion is a loss above 20 times the least running median. By arm: {by_arm}."
+    configuration = {"study": "paper-scale", "seeds": sorted({run.seed for run in runs})}
+    number = f"{beside} of {len(runs)} against {of_fp32} of {len(fp32)}"
+    return Evidence((), [first, *ours(second)], note, configuration, answer * bool(beside), number)
+
+
+def _is_calm_to(run: Course | None, step: int) -> bool:
+    return run is not None and run.steps > step and not any(e.start <= step for e in run.excursions)

@@ -23,21 +23,23 @@ CLAIM = Claim(
 
 
 @CLAIM.check
-def hazard_in_e4m3(context: Context) -> Evidence:
-    """Compare the hazard of a jump in E4M3 with FP32's: in the toy by Cox's ratio, at the paper's size by exposure."""
+def _check(context: Context) -> Evidence:
     table = context.json("hazard.json")
     statements = [hazard_of_e4m3(table)]
     if context.has("recovery.json"):
         never, numbers = none_away(context.json("recovery.json"), "E4M3")
         statements.append(Statement("E4M3 runs away in the toy, at rate 0.024", False if never else None, numbers))
-    jumps = paper_size.jumps(context)
-    if jumps.runs:
-        what = f"E4M3 jumps more often than FP32, {paper_size.WHERE}"
+    runs, fp32 = paper_size.in_e4m3(context)
+    if runs:
+        jump, of_fp32 = paper_size.jumping(runs), paper_size.jumping(fp32)
+        # Steps before a jump: if both kinds have one hazard, a jump falls to E4M3 by its share of them.
+        ours = sum(min(run.steps, run.horizon) if run.first is None else run.first for run in runs)
+        theirs = sum(run.steps if not run.excursions else run.excursions[0].start for run in fp32)
         numbers = (
-            f"{jumps.e4m3} of {jumps.runs} runs against {jumps.fp32} of {jumps.of}; if both had one hazard, all jumps "
-            f"would fall to E4M3 with probability {jumps.chance:.1g}"
+            f"{jump} of {len(runs)} runs against {of_fp32} of {len(fp32)}; if both had one hazard, all jumps "
+            f"would fall to E4M3 with probability {(ours / (ours + theirs)) ** jump:.1g}"
         )
-        statements.append(Statement(what, None, numbers))
+        statements.append(Statement(f"E4M3 jumps more often than FP32, {paper_size.WHERE}", None, numbers))
     ratio = compare(over_rates(table, "E4M3")).ratio
     answer, number = "", ""
     if ratio is not None and statements[0].holds is False:

@@ -30,7 +30,7 @@ RATE = "rate 0.034"
 
 
 @CLAIM.check
-def in_four_bits(context: Context) -> Evidence:
+def _check(context: Context) -> Evidence:
     """Compare runaways in E2M1 with FP32's on the same seeds.
 
     The confirmatory test is on the seeds of `quick`: the step at which a runaway begins, by the exact paired log-rank
@@ -90,8 +90,7 @@ def _by_the_first_rule(table: dict[str, Any]) -> Statement:
 
 
 @CLAIM.figure(3.2)
-def losses(ax: Any, context: Context) -> str | None:
-    """Draw the loss of every run."""
+def _draw_losses(ax: Any, context: Context) -> str | None:
     table = context.json("quick.json") if context.has("quick.json") else {"arms": ()}
     if not {"FP32", "E2M1"} <= set(table["arms"]):
         return None
@@ -103,8 +102,7 @@ def losses(ax: Any, context: Context) -> str | None:
 
 
 @CLAIM.figure()
-def survival(ax: Any, context: Context) -> str | None:
-    """Draw the share of runs without a jump over the steps."""
+def _draw_survival(ax: Any, context: Context) -> str | None:
     if not context.has("quick.json"):
         return None
     report.survival_figure(context.json("quick.json"), axes=ax, colour=palette.colour)

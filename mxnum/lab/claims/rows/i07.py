@@ -27,7 +27,7 @@ CLAIMED = ("LN in FP32", "activations bfloat16, everywhere", "activations bfloat
 
 
 @CLAIM.check
-def actions(context: Context) -> Evidence:
+def _check(context: Context) -> Evidence:
     """Take each action from a checkpoint, beside controls whose parameters were changed by one part in a million.
 
     Decided by the exact sign-flip test of the delays, seed by seed, after Holm's correction over all actions, from
@@ -82,8 +82,7 @@ def _acted(row: interventions.Row) -> str:
 
 
 @CLAIM.figure(3.6)
-def shares(ax: Any, context: Context) -> str | None:
-    """Draw how many runs rose after each action."""
+def _draw(ax: Any, context: Context) -> str | None:
     if not context.has("interventions.json"):
         return None
     rows = interventions.rows(context.json("interventions.json"))[::-1]

@@ -30,8 +30,7 @@ PAIRS = {
 
 
 @CLAIM.check
-def ablations(context: Context) -> Evidence:
-    """Compare E2M1 with FP32 for each activation, with and without layer norm."""
+def _check(context: Context) -> Evidence:
     table = context.json("ablations.json")
     times = {
         what: (report.arm_of(table, a), report.arm_of(table, b))

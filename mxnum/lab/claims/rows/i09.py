@@ -42,8 +42,7 @@ CLAIM = Claim(
 
 
 @CLAIM.check
-def mitigations(context: Context) -> Evidence:
-    """Find which runs end above their own least loss, by compute; the gap to bf16 at the same sizes; the arithmetic."""
+def _check(context: Context) -> Evidence:
     hazards = {run.cell for run in _astray(BF16)}
     published = [*(_stable(what, arm, hazards) for what, arm in MITIGATED.items()), _matches()]
     furthest = {what: max(run.budget for run in losses.arm(arm)) for what, arm in MITIGATED.items()}
@@ -157,8 +156,7 @@ def of_our_own(context: Context) -> list[Statement]:
 
 
 @CLAIM.figure()
-def astray(ax: Any, context: Context) -> str:
-    """Draw how many runs of each arm go astray, by compute."""
+def _draw(ax: Any, context: Context) -> str:
     arms = {"bf16": BF16} | MITIGATED | THROUGHOUT | MIXED
     shown = [name for name in arms if _astray(arms[name])]
     for i, name in enumerate(shown):

@@ -45,8 +45,7 @@ _RULE = (
 
 
 @CLAIM.check
-def scaling_laws(context: Context) -> Evidence:
-    """Fit the released law again, and compare each arm's law with bf16's."""
+def _check(context: Context) -> Evidence:
     context.tell("the released fit")
     released = fit(E4M3, all_runs=True)
     comparisons = [
@@ -229,8 +228,7 @@ def ladder(context: Context) -> str:
 
 
 @CLAIM.figure(3.2)
-def law(ax: Any, context: Context) -> str:
-    """Draw the law of E4M3 with bf16 and its runs."""
+def _draw(ax: Any, context: Context) -> str:
     law_figures.scaling_law(fit(E4M3), ax=ax)
     ax.set_title("")
     return (

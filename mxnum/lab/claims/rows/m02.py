@@ -22,8 +22,7 @@ E2M1, E3M0, INT4 = FORMATS = ("mxfp4_e2m1", "mxfp4_e3m0", "mxint4")
 
 
 @CLAIM.check
-def scale_rules(context: Context) -> Evidence:
-    """Compare error, overflow and underflow of the 4-bit formats under each rule."""
+def _check(context: Context) -> Evidence:
     statements = []
     for tensor in tensors():
         context.tell(tensor)
@@ -81,8 +80,7 @@ def answer(statements: list[Statement]) -> str:
 
 
 @CLAIM.figure(3.6)
-def errors(ax: Any, context: Context) -> str:
-    """Draw the error of each tensor in each format, under each rule."""
+def _draw(ax: Any, context: Context) -> str:
     rows = [(tensor, fmt) for tensor in tensors() for fmt in FORMATS]
     for i, rule in enumerate(("floor", "even", "ceil", "rceil")):
         at, shown = np.arange(len(rows)) + 0.12 * (i - 1.5), [error(tensor, fmt, rule) for tensor, fmt in rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from mxnum import formats
 from mxnum.analysis import block_error
 from mxnum.lab.claims import language_models, mlp_runs
 from mxnum.lab.claims.claim import BY_TRAINING, Claim, Context
-from mxnum.lab.claims.evidence import Evidence, Statement, correlates, ours, rho, unanimous
+from mxnum.lab.claims.evidence import LEVEL, Evidence, Statement, ours, unanimous
+from mxnum.lab.studies.statistics import rank_correlation
 
 CLAIM = Claim(
     "M8",
@@ -29,8 +31,7 @@ Points = dict[str, tuple[float, float]]
 
 
 @CLAIM.check
-def error_predicts_loss(context: Context) -> Evidence:
-    """Correlate the R-MSE of a recipe's operands with its gap in loss to FP32, by rank over recipes."""
+def _check(context: Context) -> Evidence:
     studies = [name for name in ("recipes", "recipes-4bit") if context.has(f"{name}.json")]
     points: Points = {}
     in_e2m1: Points = {}
@@ -61,6 +62,22 @@ def error_predicts_loss(context: Context) -> Evidence:
 
 def _percent(gap: float) -> str:
     return f"{math.expm1(gap):+.1%}"
+
+
+def rho(points: Points) -> float | None:
+    """Return Spearman's coefficient of points; None of too few."""
+    found = rank_correlation((name, *pair) for name, pair in points.items())
+    return None if found is None else found.rho
+
+
+def correlates(what: str, points: Points, told: Callable[[float], str] = "{:+.3f}".format) -> Statement:
+    """Judge whether the second number of each point, a gap, rises with the first, an error, by rank."""
+    found = rank_correlation((name, *pair) for name, pair in points.items())
+    if found is None:
+        return Statement(what, None, "too few recipes")
+    listed = "; ".join(f"{name} {error:.3f}, {told(gap)}" for name, (error, gap) in points.items())
+    numbers = f"Spearman's coefficient {found.rho:.2f} over {found.points} recipes, two-sided p {found.p:.2g}: {listed}"
+    return Statement(what, found.rho > 0 if found.p < LEVEL else None, numbers)
 
 
 def recipe_error(precision: dict[str, Any]) -> float | None:
@@ -102,12 +119,11 @@ def of_language_models(context: Context) -> tuple[list[Statement], list[tuple[fl
         points = _points(table)
         in_e2m1 = {arm: point for arm, point in points.items() if arm.startswith("E2M1") and "E3M0" not in arm}
         in_4_bits = {arm: points[arm] for arm in points if arm.startswith(("E2M1", "E3M0", "INT4", "NVFP4"))}
-        told = "{:+.3f}".format
         made += [
-            correlates(f"{model}: the error of its real operands correlates with the gap", points, told),
+            correlates(f"{model}: the error of its real operands correlates with the gap", points),
             *ours(
-                correlates("so it does there within the recipes in E2M1", in_e2m1, told),
-                correlates("so it does there within all recipes in 4 bits", in_4_bits, told),
+                correlates("so it does there within the recipes in E2M1", in_e2m1),
+                correlates("so it does there within all recipes in 4 bits", in_4_bits),
             ),
         ]
         ranked.append((rho(points), rho(in_4_bits)))

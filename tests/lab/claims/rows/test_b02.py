@@ -30,7 +30,7 @@ def test_b2(tmp_path):
     ]
     experiment = {"width": 1, "layers": 1, "batch": 1, "steps": 1}
     (tmp_path / "sgd-limits.json").write_text(json.dumps({"rows": rows, "experiment": experiment, "seeds": [1]}))
-    found = b02.noise_and_stability(Context(tmp_path))
+    found = b02.CLAIM.run(Context(tmp_path))
     assert all(c.agrees for c in found.comparisons)
     assert [s.holds for s in found.statements] == [True, False, None, True, None, False]
     assert "On the MLP a bias acts as derived. Not as derived: noise common to all elements and" in found.answer
@@ -39,7 +39,7 @@ def test_b2(tmp_path):
         (rows[2:3], "Undecided:"),
     ):
         (tmp_path / "sgd-limits.json").write_text(json.dumps({"rows": kept, "experiment": experiment, "seeds": [1]}))
-        assert told in b02.noise_and_stability(Context(tmp_path)).answer
+        assert told in b02.CLAIM.run(Context(tmp_path)).answer
 
 
 def test_the_simulated_quadratic_is_not_its_formula():

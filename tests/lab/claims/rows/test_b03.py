@@ -15,5 +15,5 @@ pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 
 def test_b3_in_a_real_run(tmp_path):
     pytest.importorskip("threadpoolctl", reason="the extra 'experiments' is not installed")
-    found = b03.dead_zone_in_a_run(Context(tmp_path))
+    found = b03.CLAIM.run(Context(tmp_path))
     assert found.verdict == Verdict.REPRODUCED, [str(s) for s in found.statements]

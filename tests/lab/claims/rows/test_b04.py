@@ -22,7 +22,7 @@ NEVER, ALWAYS = [None] * 12, [400 + 10 * i for i in range(12)]
 def test_b4(tmp_path):
     names = list(studies.get("factorial").arms)
     arms = {n: runs(NEVER if row[0] > 0 else ALWAYS) for n, row in zip(names, studies.fraction(), strict=True)}
-    found = b04.differences(mlp(tmp_path, "factorial", arms))
+    found = b04.CLAIM.run(mlp(tmp_path, "factorial", arms))
     assert [s.holds for s in found.statements] == [False, True, None]  # as shipped: none; the switch; larger: not run
     assert found.statements[1].numbers.count("the code's way") == 1
     assert f"Of 6 differences 1 change when the loss rises in E2M1 (later: {studies.DIFFERENCES[0]}; " in found.answer
@@ -33,13 +33,13 @@ def test_b4(tmp_path):
         f"The code's way the rise comes later with: {studies.DIFFERENCES[0]}; sooner with: none."
     )
     turned = {n: runs(ALWAYS if row[0] > 0 else NEVER) for n, row in zip(names, studies.fraction(), strict=True)}
-    note = b04.differences(mlp(tmp_path, "factorial", turned)).note
+    note = b04.CLAIM.run(mlp(tmp_path, "factorial", turned)).note
     assert f"later with: none; sooner with: {studies.DIFFERENCES[0]}." in note
-    found = b04.differences(mlp(tmp_path, "factorial", dict.fromkeys(names, runs(NEVER))))
+    found = b04.CLAIM.run(mlp(tmp_path, "factorial", dict.fromkeys(names, runs(NEVER))))
     assert [s.holds for s in found.statements] == [False, None, None]
     assert found.verdict == Verdict.NOT_REPRODUCED
     again = mlp(tmp_path, "runaway-switches", {b04.SHIPPED: followed([(100, 300), None])})
-    assert "on fresh seeds to 1,000 steps: 1 of 2, 1 back with an excursion" in b04.differences(again).note
+    assert "on fresh seeds to 1,000 steps: 1 of 2, 1 back with an excursion" in b04.CLAIM.run(again).note
 
 
 FP32, CODE = "paper scale, FP32", "paper scale, released code"

@@ -21,7 +21,7 @@ def test_b6(tmp_path):
     arms |= {f"E2M1, rate {r:g}": runs(ALWAYS if r > 0.015 else NEVER) for r in studies.RATES}
     arms |= {f"E4M3, rate {r:g}": runs(ALWAYS if r > 0.03 else NEVER) for r in studies.RATES}
     where = mlp(tmp_path, "critical-rate", arms)
-    found = b06.critical_rates(where)
+    found = b06.CLAIM.run(where)
     assert [s.holds for s in found.statements] == [True, None, None]  # the last: width 512
     assert found.answer == "In the toy, at 5%, runs jump sooner than in FP32 in E2M1. Undecided: the paper's size."
     assert found.number == "E2M1: p 0.00098 after Holm"
@@ -29,12 +29,12 @@ def test_b6(tmp_path):
     arms = {"FP32, rate 0.1": followed(back), "E2M1, rate 0.1": followed(lost), "E4M3, rate 0.1": followed(lost)}
     for width, holds in ((32, True), (64, None)):  # the one test that was named
         mlp(tmp_path, "runaway-32", arms, horizon=500, width=width)
-        found = {s.what: s for s in b06.critical_rates(where).statements}
+        found = {s.what: s for s in b06.CLAIM.run(where).statements}
         assert found[f"width {width}: E2M1 runs away sooner than FP32"].holds is holds
         assert found[f"width {width}: E4M3 runs away sooner than FP32"].holds is None
     arms["E2M1, rate 0.1"] = followed(lost[:4] + back[4:])  # p .125
     mlp(tmp_path, "runaway-32", arms, horizon=500, width=32)
-    found = {s.what: s.holds for s in b06.critical_rates(where).statements}
+    found = {s.what: s.holds for s in b06.CLAIM.run(where).statements}
     assert found["width 32: E2M1 runs away sooner than FP32"] is None
 
 

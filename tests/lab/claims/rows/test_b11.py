@@ -240,7 +240,7 @@ def test_a_factor_in_nvfp4(without, holds):
 def test_one_seed_is_trained_where_the_study_is_not_there(tmp_path):
     pytest.importorskip("torch", reason="the extra torch is not installed")
     said = []
-    evidence = b11.overflowing_logits(Context(tmp_path, tell=said.append))
+    evidence = b11.CLAIM.run(Context(tmp_path, tell=said.append))
     assert said == list(b11.QUICK)
     assert [s.holds for s in evidence.statements] == [True, True, True, None]
     assert evidence.verdict == Verdict.UNDECIDED
@@ -248,6 +248,6 @@ def test_one_seed_is_trained_where_the_study_is_not_there(tmp_path):
 
 def test_without_torch_nothing_is_run(tmp_path, monkeypatch):
     monkeypatch.setattr(b11.importlib.util, "find_spec", lambda name: None)
-    evidence = b11.overflowing_logits(Context(tmp_path))
+    evidence = b11.CLAIM.run(Context(tmp_path))
     assert evidence.verdict == Verdict.NOT_RUN
     assert "install torch" in evidence.note

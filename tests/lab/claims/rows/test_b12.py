@@ -31,7 +31,7 @@ def test_each_part_of_the_recipe_has_a_test(tmp_path):
     operands = {f"{name} alone": followed(BACK) for name in ("weights", "activations", "gradients")}
     delay = {"FP32": followed(BACK), "products": followed(CALM)} | operands
     mlp(tmp_path, "delay", delay, horizon=500)
-    found = b12.parts_of_the_recipe(here)
+    found = b12.CLAIM.run(here)
     assert [s.holds for s in found.statements] == [True] * 5 + [None]
     assert found.answer == (
         "At .034 and .048, of 24 runs each, 24 are lost with everything in 4 bits, 0 with products alone, 0 with layer "
@@ -39,7 +39,7 @@ def test_each_part_of_the_recipe_has_a_test(tmp_path):
     )
     assert found.note.startswith("At rate 0.024 the jump comes later than in FP32 with: products (exact test")
     mlp(tmp_path, "delay", delay | {"weights alone": followed(CALM)}, horizon=500)
-    assert b12.parts_of_the_recipe(here).statements[-1].holds is True
+    assert b12.CLAIM.run(here).statements[-1].holds is True
     table |= {f"LN E2M1, {rate}": followed(LOST) for rate in RATES}
     again = b12.of_parts(mlp(tmp_path, "parts", table, horizon=500).json("parts.json"))
     assert [s.holds for s in again] == [True, None, None, True]

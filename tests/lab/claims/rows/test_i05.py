@@ -27,20 +27,20 @@ NEVER, ALWAYS = [None] * N, [400 + 10 * i for i in range(N)]
 
 
 def test_i5(tmp_path):
-    found = i05.zeta_grows(mlp(tmp_path, "confirm", {"E2M1": runs(ALWAYS)}))
+    found = i05.CLAIM.run(mlp(tmp_path, "confirm", {"E2M1": runs(ALWAYS)}))
     assert [s.holds for s in found.statements] == [True, True, None]
     assert found.answer == TOY + "grows in E2M1 (factor 12.95). Undecided: growth at the paper's size."
     flat = mlp(tmp_path, "confirm", {"E2M1": runs(ALWAYS, [0.1, 0.1, 0.1, 0.1])})
-    assert [s.holds for s in i05.zeta_grows(flat).statements] == [None, False, None]
+    assert [s.holds for s in i05.CLAIM.run(flat).statements] == [None, False, None]
     shrinking = mlp(tmp_path, "confirm", {"E2M1": runs(ALWAYS, [1.0, 1.0, 0.9, 0.9])})
-    assert [s.holds for s in i05.zeta_grows(shrinking).statements] == [False, False, None]
+    assert [s.holds for s in i05.CLAIM.run(shrinking).statements] == [False, False, None]
     both = mlp(tmp_path, "confirm", {"E2M1": runs(ALWAYS, [1.0, 1.0, 0.9, 1.3]), "E4M3": runs(ALWAYS, [1.0] * 4)})
-    told = i05.zeta_grows(both)
+    told = i05.CLAIM.run(both)
     assert "grows in E2M1 (factor 1.10), shows no clear change in E4M3 (factor 1.00)" in told.answer
     assert told.number == "E4M3: factor 1.00, p 1", "the format that the paper speaks of"
     too_short = mlp(tmp_path, "confirm", {"E2M1": runs([150] * 8)})
-    assert [s.holds for s in i05.zeta_grows(too_short).statements] == [None]
-    assert not i05.zeta_grows(too_short).answer
+    assert [s.holds for s in i05.CLAIM.run(too_short).statements] == [None]
+    assert not i05.CLAIM.run(too_short).answer
 
 
 def test_the_answer_of_i5_tells_what_is_undecided():

@@ -18,15 +18,15 @@ def paper(tmp_path, e4m3, fp32, steps=1000):
 
 
 def test_the_event_at_the_size_of_the_paper_needs_a_calm_control(tmp_path):
-    found = i06a.at_the_size_of_the_paper(paper(tmp_path, [(500, None), None], [None, (100, 200)]))
+    found = i06a.CLAIM.run(paper(tmp_path, [(500, None), None], [None, (100, 200)]))
     assert found.statements[0].holds is True
     assert found.number == "1 of 2 against 1 of 2"
-    none = i06a.at_the_size_of_the_paper(paper(tmp_path, [(500, None), None], [(400, None), None]))
+    none = i06a.CLAIM.run(paper(tmp_path, [(500, None), None], [(400, None), None]))
     assert none.statements[0].holds is None
-    calm = i06a.at_the_size_of_the_paper(paper(tmp_path, [None, None], [None, None]))
+    calm = i06a.CLAIM.run(paper(tmp_path, [None, None], [None, None]))
     assert calm.statements[0].holds is False
 
 
 def test_a_jump_after_the_planned_steps_does_not_count(tmp_path):
-    found = i06a.at_the_size_of_the_paper(paper(tmp_path, [(1000, None), (999, None)], [None, None], steps=1200))
+    found = i06a.CLAIM.run(paper(tmp_path, [(1000, None), (999, None)], [None, None], steps=1200))
     assert found.number == "1 of 2 against 0 of 2"

@@ -27,7 +27,7 @@ def quick(tmp_path, e2m1, fp32):
 
 
 def test_e2m1_is_judged_by_the_start_of_its_runaways(tmp_path):
-    found = i06c.in_four_bits(quick(tmp_path, LOST, BACK)).of(Whose.OURS)
+    found = i06c.CLAIM.run(quick(tmp_path, LOST, BACK)).of(Whose.OURS)
     assert [s.holds for s in found.statements] == [True]
     assert found.verdict == Verdict.CONFIRMED
     assert found.answer == (
@@ -35,9 +35,9 @@ def test_e2m1_is_judged_by_the_start_of_its_runaways(tmp_path):
         "0.034."
     )
     assert found.number == "p = 0.00049"
-    same = i06c.in_four_bits(quick(tmp_path, LOST[:6] + BACK[6:], BACK[:6] + LOST[6:]))
+    same = i06c.CLAIM.run(quick(tmp_path, LOST[:6] + BACK[6:], BACK[:6] + LOST[6:]))
     assert [s.holds for s in same.statements] == [None]
     assert same.answer.startswith("No difference between 4 bits and FP32 is shown: ")
-    reverse = i06c.in_four_bits(quick(tmp_path, BACK, LOST))
+    reverse = i06c.CLAIM.run(quick(tmp_path, BACK, LOST))
     assert [s.holds for s in reverse.statements] == [False]
     assert reverse.answer.startswith("4 bits run away later than FP32: ")

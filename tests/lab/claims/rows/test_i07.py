@@ -29,7 +29,7 @@ def test_i7(tmp_path):
     for count, holds in ((6, None), (9, None), (10, True)):  # fewer than ten decide nothing
         table["seeds"] = [seeds[0] | {"seed": s} for s in range(count)]
         (tmp_path / "interventions.json").write_text(json.dumps(table))
-        found = i07.actions(Context(tmp_path))
+        found = i07.CLAIM.run(Context(tmp_path))
         assert [s.holds for s in found.statements] == [holds, None]
         assert (f"{count} seeds were tried (10 are needed)" in found.answer) is (holds is None)
 

@@ -17,7 +17,7 @@ pytest.importorskip("scipy", reason="the extra 'experiments' is not installed")
 )
 def test_m1_is_decided_seed_by_seed(tmp_path, factor, spread, holds):
     made = {"E2M1 even": ends(0.1), "E2M1 even, SR gradients": ends(0.1 * factor, spread)}
-    found = m01.stochastic_gradients(mlp_recipes(tmp_path, "recipes", made))
+    found = m01.CLAIM.run(mlp_recipes(tmp_path, "recipes", made))
     assert [s.holds for s in found.statements] == [holds, None]
     assert not found.answer, "the answer is about language models"
 
@@ -31,7 +31,7 @@ def test_m1_answers_which_rules_gain(tmp_path, context):
         {name: arm(gap, spread=1e-4) for name, gap in (nearest | stochastic | {"float32": 0}).items()},
     )
     made = {"E2M1 even": ends(0.1), "E2M1 even, SR gradients": ends(0.1)}
-    found = m01.stochastic_gradients(mlp_recipes(tmp_path, "recipes", made))
+    found = m01.CLAIM.run(mlp_recipes(tmp_path, "recipes", made))
     assert "raise it under floor (+0.30)" in found.answer
     assert "lower the loss under even (-0.20)" in found.answer
     assert "are undecided under rceil (+0.00)" in found.answer

@@ -15,11 +15,11 @@ def test_m10(tmp_path):
     losses = {"FP32": 1.0, "bf16": 1.01, "E4M3": 1.015, "E3M2": 1.5, "E2M1 floor": 1.6, "E2M1 even": 1.4}
     losses |= {"E2M1 even, SR gradients": 1.1, "E2M1 ceil, SR gradients": 1.5, "E3M0 ceil, SR gradients": 1.01}
     where = mlp_recipes(tmp_path, "recipes", losses)
-    found = {s.what: s.holds for s in m10.recipes(where).statements}
+    found = {s.what: s.holds for s in m10.CLAIM.run(where).statements}
     assert list(found.values()) == [True, False, True, False, None, None]
     losses = {"FP32": 1.0, "E2M1 floor": 1.6, "E2M1 ceil": 1.05, "E2M1 ceil, E3M0 ceil SR gradients": 1.7}
     mlp_recipes(tmp_path, "recipes-4bit", losses)
-    assert [s.holds for s in m10.recipes(where).statements][5:] == [True, False, None]
+    assert [s.holds for s in m10.CLAIM.run(where).statements][5:] == [True, False, None]
 
 
 def test_m10_answers_which_recipes_end_near_bfloat16(tmp_path, context):
@@ -27,7 +27,7 @@ def test_m10_answers_which_recipes_end_near_bfloat16(tmp_path, context):
     gaps = dict.fromkeys(names, 0.01) | {"E4M3": 0.1, "E2M1": 0.3, "float32": 0}
     store(context, "recipes", {name: arm(gap, spread=1e-4) for name, gap in gaps.items()})
     losses = {"FP32": 1.0, "E2M1 floor": 1.6, "E2M1 even, SR gradients": 1.1, "E2M1 ceil, SR gradients": 1.5}
-    found = m10.recipes(mlp_recipes(tmp_path, "recipes", losses))
+    found = m10.CLAIM.run(mlp_recipes(tmp_path, "recipes", losses))
     assert "E2M1 even (+0.000)" in found.answer.split(";")[0]
     assert "not in E4M3 floor (+0.090). On an MLP 1 of 2 4-bit recipes" in found.answer
     assert found.number == "E4M3 +0.090 nats"
