@@ -1,8 +1,9 @@
-"""How a number becomes a code, in the standard's words and one step at a time. Read this file first.
+"""How a number becomes a code, in the standard's words, one step at a time. Read this file first.
 
-`encode` is what `convert`, `pack` and `unpack` compute for every machine, and `scale_exponent` is what `scale` does,
-written down as one does it by hand: exact fractions, a branch for each case, one number at a time. Tests hold
-them equal to the factories. Nothing calls them: they are here to be read.
+`encode` is what `convert`, `pack` and `unpack` compute for every machine, and `scale_exponent` is
+what `scale` computes. Both are written as one computes by hand: exact fractions, a branch for each
+case, one number at a time. Tests compare them with the factories for equality. No other module
+calls them: they are here to be read.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from mxnum.modes import Overflow, Rounding, ScaleRule
 def encode(
     x: float, element: ElementFormat, rounding: Rounding, overflow: Overflow, scale: int = 0, random: int = 0
 ) -> int:
-    """Return the code of x / 2**scale; `random`, below 2**30, counts for stochastic rounding alone."""
+    """Return the code of x / 2**scale. Stochastic rounding alone reads `random`, below 2**30."""
     negative = copysign(1.0, x) < 0  # zeros and NaN have signs too
     if isnan(x):  # an element without NaN gives its largest number
         if element.nan_code is None:
@@ -55,7 +56,7 @@ def encode(
 
 
 def _goes_on(rest: Fraction, code: int, negative: bool, rounding: Rounding, random: int) -> bool:
-    """True if a magnitude that lies `rest` of the way to the next code is rounded up to it."""
+    """Return True if a magnitude `rest` of the way to the next code is rounded up to it."""
     half = Fraction(1, 2)
     match rounding:
         case Rounding.RNE:  # to nearest; a tie goes to the even code
