@@ -30,7 +30,7 @@ from proofs.theorem import Outcome, Theorem
 
 ROUNDINGS = ("rne", "rna", "rtz", "rtp", "rtn", "rto", "sr")
 RULES = ("floor", "ceil", "even", "rceil", "half_up", "floor_plus_one")
-#: Scale codes swept for rne beside 127: the ends, and the neighbours of 1.
+#: Scale codes swept for rne beside 127: the ends, and the neighbours of the scale 1.
 SCALE_CLASSES = (0, 1, 2, 126, 128, 253, 254)
 #: Words of the stochastic sweeps: the ends, the half, and one from the middle whose two top bits must not count.
 SWEPT_WORDS = (Random(1 << 29), Random(0), Random(1), Random((1 << 30) - 1), Random(0xC0000000 | 0x12345678))
@@ -63,12 +63,12 @@ SCALE_BREAKPOINTS = (
 
 
 def overflows(element: str) -> tuple[str, ...]:
-    """The overflow modes that differ: an element without special values saturates in both."""
+    """Return the overflow modes that differ: an element without special values saturates in both."""
     return ("saturate", "ieee") if ELEMENTS[element].nan is not None else ("saturate",)
 
 
 def encodings() -> Iterator[tuple[str, str, str]]:
-    """(element, rounding, overflow), rne first."""
+    """Yield (element, rounding, overflow), rne first."""
     for rounding in ROUNDINGS:
         for element in ELEMENTS:
             for overflow in overflows(element):
@@ -76,17 +76,19 @@ def encodings() -> Iterator[tuple[str, str, str]]:
 
 
 def subnormal_scale(element: str) -> int:
-    """The scale code under which the element's smallest positive value is the smallest normal float32."""
+    """Return the scale code that maps the element's smallest positive value to float32's smallest
+    normal.
+    """
     return ELEMENTS[element].magnitudes[1].denominator.bit_length()
 
 
 def theorems() -> list[Theorem]:
-    """The fast checks, then the sweeps in the order in which they are worth running."""
+    """Return the fast checks, then the sweeps in the order in which they are worth running."""
     return [*_breakpoint_theorems(), *_decode_theorems("definition"), *_scale_theorems(), *sweep_theorems()]
 
 
 def sweep_theorems() -> list[Theorem]:
-    """The full tier."""
+    """Return the theorems of the full tier."""
     swept = [_sweep_theorem(task, kernel, statement) for task, kernel, statement in sweep_tasks()]
     once = [*_narrow_theorems(), *_loop_breakpoint_theorems("float64", "full"), *_decode_theorems("loop")]
     return [*once, *swept]
@@ -147,7 +149,7 @@ def _encode_theorem(
 def _check_once(
     name: str, checks: tuple[Callable[[], tuple[int, str]], ...], recorded_loop: Callable[[], Any] | None
 ) -> Outcome:
-    """All of the checks; entered in the record where the loop to be hashed is given."""
+    """Run all of the checks, and record the outcome where the loop to be hashed is given."""
     started = time.perf_counter()
     count, problem = 0, ""
     for check in checks:
@@ -209,7 +211,7 @@ def _narrow_theorems() -> Iterator[Theorem]:
 
 @dataclass(frozen=True)
 class EncodeTask:
-    """A float32 encoding loop under one scale code, and one random word if it is stochastic."""
+    """A float32 encoding loop under one scale code, and one random word if rounding is stochastic."""
 
     element: str
     rounding: str
@@ -274,7 +276,7 @@ class ScaleTask:
 
 
 def sweep_tasks() -> Iterator[tuple[EncodeTask | ScaleTask, Callable[..., Any], str]]:
-    """(task, scalar kernel, statement), the most wanted first."""
+    """Yield (task, scalar kernel, statement), the most wanted first."""
     first_word = {True: SWEPT_WORDS[0], False: None}
     for element, rounding, overflow in encodings():
         yield _encode_task(element, rounding, overflow, random=first_word[rounding == "sr"])

@@ -14,14 +14,14 @@ FOLDERS = (
     "mxnum/definition",
     "mxnum/memory",
     "mxnum/output",
-    "proofs",
-    "benchmarks",
+    "proofs/machines",
 )
 #: The first words that are accepted. Add a verb where none of these says what a function does.
 VERBS = (
-    "Add", "Assert", "Check", "Compare", "Compute", "Convert", "Decode", "Describe", "Divide", "Encode", "Find",
-    "List", "Make", "Mark", "Measure", "Prove", "Quantize", "Raise", "Read", "Record", "Remove", "Replace", "Return",
-    "Round", "Run", "Show", "State", "Store", "Write", "Yield",
+    "Add", "Apply", "Ask", "Assert", "Check", "Choose", "Compare", "Compile", "Compute", "Convert", "Decode",
+    "Describe", "Divide", "Encode", "Execute", "Find", "Import", "Keep", "List", "Lock", "Make", "Mark",
+    "Measure", "Plant", "Prove", "Quantize", "Raise", "Read", "Record", "Remove", "Replace", "Return",
+    "Round", "Run", "Show", "State", "Store", "Try", "Write", "Yield",
 )  # fmt: skip
 #: Decorators of what is no function to its reader: attributes, and signatures without a body.
 EXEMPT = {"property", "cached_property", "setter", "overload"}

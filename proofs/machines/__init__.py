@@ -1,1 +1,3 @@
-"""What runs a function object symbolically, or asks a solver: bit-vectors, ratios, solvers' floats, LLVM IR, PTX."""
+"""Machines that run function objects symbolically: bit-vectors, ratios, solvers' floats, LLVM IR,
+PTX.
+"""
