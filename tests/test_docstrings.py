@@ -14,14 +14,15 @@ FOLDERS = (
     "mxnum/definition",
     "mxnum/memory",
     "mxnum/output",
-    "proofs/machines",
+    "proofs",
 )
 #: The first words that are accepted. Add a verb where none of these says what a function does.
 VERBS = (
     "Add", "Apply", "Ask", "Assert", "Check", "Choose", "Compare", "Compile", "Compute", "Convert", "Decode",
-    "Describe", "Divide", "Encode", "Execute", "Find", "Import", "Keep", "List", "Lock", "Make", "Mark",
-    "Measure", "Plant", "Prove", "Quantize", "Raise", "Read", "Record", "Remove", "Replace", "Return",
-    "Round", "Run", "Show", "State", "Store", "Try", "Write", "Yield",
+    "Describe", "Divide", "Draw", "Encode", "Execute", "Find", "Give", "Import", "Judge", "Keep", "Limit",
+    "List", "Load", "Lock", "Make", "Mark", "Measure", "Patch", "Plant", "Print", "Prove", "Quantize",
+    "Raise", "Read", "Record", "Remove", "Replace", "Return", "Round", "Run", "Save", "Show", "Start",
+    "State", "Store", "Time", "Try", "Write", "Yield",
 )  # fmt: skip
 #: Decorators of what is no function to its reader: attributes, and signatures without a body.
 EXEMPT = {"property", "cached_property", "setter", "overload"}

@@ -1,1 +1,3 @@
-"""What is right: the standards' tables, conversions over the reals, exact rationals, the sources of stacks."""
+"""Specifications: the standards' tables, conversions over the reals, exact rationals, stacks'
+sources.
+"""

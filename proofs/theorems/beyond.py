@@ -50,7 +50,7 @@ def check_code(name: str, rounding: Rounding, overflow: Overflow) -> Outcome:
 
 
 def check_decoding(name: str) -> Outcome:
-    """All codes under all scales, by running both functions on arrays."""
+    """Compare all codes under all scales, by running both functions on arrays."""
     started = time.perf_counter()
     element = ELEMENTS[name]
     least, greatest = float_additions.decoding_domain(element)
