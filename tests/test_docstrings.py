@@ -15,14 +15,14 @@ FOLDERS = (
     "mxnum/memory",
     "mxnum/output",
     "proofs",
+    "benchmarks",
 )
 #: The first words that are accepted. Add a verb where none of these says what a function does.
 VERBS = (
-    "Add", "Apply", "Ask", "Assert", "Check", "Choose", "Compare", "Compile", "Compute", "Convert", "Decode",
-    "Describe", "Divide", "Draw", "Encode", "Execute", "Find", "Give", "Import", "Judge", "Keep", "Limit",
-    "List", "Load", "Lock", "Make", "Mark", "Measure", "Patch", "Plant", "Print", "Prove", "Quantize",
-    "Raise", "Read", "Record", "Remove", "Replace", "Return", "Round", "Run", "Save", "Show", "Start",
-    "State", "Store", "Time", "Try", "Write", "Yield",
+    "Add", "Answer", "Apply", "Ask", "Assert", "Check", "Choose", "Compare", "Compile", "Compute", "Convert",
+    "Decode", "Describe", "Draw", "Encode", "Execute", "Find", "Handle", "Import", "Judge", "Keep", "Label",
+    "Limit", "Lock", "Make", "Mark", "Measure", "Patch", "Plant", "Prove", "Quantize", "Raise", "Read",
+    "Record", "Remove", "Replace", "Return", "Round", "Run", "Show", "Store", "Try", "Write", "Yield",
 )  # fmt: skip
 #: Decorators of what is no function to its reader: attributes, and signatures without a body.
 EXEMPT = {"property", "cached_property", "setter", "overload"}
