@@ -1,6 +1,4 @@
-"""The speed of mxnum, as ratios. ``python -m benchmarks`` measures, prints, saves, writes the docs
-page.
-"""
+"""The speed of mxnum, as ratios: ``python -m benchmarks`` measures, prints, saves, writes a page."""
 
 import os
 

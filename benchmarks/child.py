@@ -99,9 +99,7 @@ MEMORY: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
 
 
 def _memory(name: str, size: str, seed: str) -> dict[str, Any]:
-    """Return the MiB used beyond input and results: by tracemalloc, and by the system's high-water
-    mark.
-    """
+    """Return the MiB used beyond input and results, by tracemalloc and by the system."""
     import tracemalloc
 
     import mxnum as mx

@@ -1,6 +1,4 @@
-"""The command: runs the questions, shows progress, saves now and then, prints, plots, writes the
-page.
-"""
+"""The command: runs the questions, shows progress, saves, prints, plots, writes the page."""
 
 from __future__ import annotations
 

@@ -157,8 +157,7 @@ def _said(row: str, column: str, compared: int, wrong: str) -> Measurement:
 
 @contextmanager
 def _workers() -> Iterator[Callable[[Callable[[], Any]], Callable[[], Any]]]:
-    """Yield a function that starts a function in another process, and returns one that waits for
-    it.
+    """Yield a function that starts a function in another process and returns a wait for its result.
 
     In the simulator the function runs in this process.
     """

@@ -68,9 +68,7 @@ def _are_equal(got: Any, want: Any) -> bool:
 
 
 def _random(given: Comparison) -> Pairs:
-    """Compare random bit patterns in blocks of like magnitude, each rounding, type and layout in
-    turn.
-    """
+    """Compare random bits in blocks of like magnitude, each rounding, type and layout in turn."""
     place = formats.names().index(given.format)
     powers = formats.get(given.format).scale.power_of_two
     layouts: tuple[dict[str, Any], ...] = ({}, {"axis": 0}, {"block_shape": (4, 8)}, {"block_size": 100})
@@ -181,9 +179,7 @@ KINDS: dict[str, Callable[[Comparison], Pairs]] = {
 
 @dataclass(frozen=True)
 class Library:
-    """One library: how arrays get to a GPU (perhaps on a stream) and back, and how to use a new
-    stream.
-    """
+    """One library: how arrays get to a GPU (perhaps on a stream) and back, and new streams."""
 
     kind: type
     there: Callable[[Any, Any], Any]

@@ -195,8 +195,8 @@ def _compared(table: Table, prepare: tuple[Any, ...], row: str, session: Session
 
 
 def _ratios(earlier: Callable[[int], int], now: Callable[[int], int], session: Session) -> list[float]:
-    """Return the ratios of rounds of both versions, in alternating order, each of some
-    milliseconds.
+    """Return the ratios of rounds of both versions, in alternating order, of some milliseconds
+    each.
     """
     earlier(1), now(1)  # compiles
     calls = ceil(3e6 / max(1, earlier(1)))

@@ -35,8 +35,9 @@ def describe() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Return the commit of the sources, with ``+`` where they differ from it; "" outside a
-    checkout.
+    """Return the commit of the sources, with ``+`` where they differ from it.
+
+    It is "" outside a checkout.
     """
     head = _git("rev-parse", "HEAD")
     changed = _git("status", "--porcelain", "--", "mxnum", "benchmarks/*.py")
@@ -75,8 +76,9 @@ def clock() -> Clock | None:
 
 
 def quietness(start: Clock | None, end: Clock | None) -> dict[str, float]:
-    """Return the shares of the processors' time that other programs and the hypervisor took
-    between.
+    """Return the shares of the processors' time that others took between two times.
+
+    The others are other programs, and the hypervisor.
     """
     if start is None or end is None or end.total <= start.total:
         return {}

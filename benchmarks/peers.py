@@ -98,8 +98,7 @@ def _samples(seed: int) -> Iterator[tuple[str, Array]]:
 
 
 def _peers(name: str) -> Iterator[tuple[str, tuple[Run, str, int]]]:
-    """Yield a line's name with a function, the reason to skip it, and a divisor of the array's
-    length.
+    """Yield a line's name with a function, the reason to skip it, and a divisor of the length.
 
     The function is given that part of the array.
     """

@@ -35,8 +35,9 @@ class Question(Protocol):
     TEXT: str
 
     def measure(self, session: Session) -> Cells:
-        """Yield tables and measurements, one at a time, so that an interrupted run keeps those
-        before.
+        """Yield tables and measurements, one at a time.
+
+        An interrupted run so keeps those before.
         """
 
 
@@ -80,8 +81,9 @@ class Session:
         return self.sizes or (quick if self.quick else full)
 
     def compare(self, table: Table, baseline: timing.Function, *cases: Case) -> Cells:
-        """Compare each case with the baseline. An error in one is recorded and does not end the
-        others.
+        """Compare each case with the baseline.
+
+        An error in one is recorded and does not end the others.
         """
         for case in cases:
             yield self.cell(table, case.row, case.column, partial(self._measured, baseline, case))

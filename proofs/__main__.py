@@ -75,8 +75,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None, get: Callable[[], Collection] = collect) -> int:
-    """Check theorems; return 0 if all are proved, 1 if any is not, 2 for arguments that make no
-    sense.
+    """Check theorems and return the exit status.
+
+    It is 0 if all are proved, 1 if any is not, 2 for arguments that make no sense.
     """
     options = parse(arguments)
     collection = get()

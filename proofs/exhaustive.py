@@ -76,9 +76,7 @@ def encodings() -> Iterator[tuple[str, str, str]]:
 
 
 def subnormal_scale(element: str) -> int:
-    """Return the scale code that maps the element's smallest positive value to float32's smallest
-    normal.
-    """
+    """Return the scale code that makes the element's least positive value float32's least normal."""
     return ELEMENTS[element].magnitudes[1].denominator.bit_length()
 
 

@@ -46,9 +46,7 @@ def kills(chosen: list[Mutant], report: Any = lambda mutant, noticed: None) -> d
 
 
 def noticing(mutant: Mutant) -> list[Theorem]:
-    """Return the theorems about the mutant's kernel that fail with the mutant planted; one per
-    family.
-    """
+    """Return one theorem per family that fails about the mutant's kernel with the mutant planted."""
     found: dict[str, Theorem] = {}
     with planted(mutant):
         for theorem in _stated():

@@ -1,5 +1,4 @@
-"""Runs a kernel on many inputs, as the compiled loop of users or as the function object on numpy
-arrays.
+"""Runs a kernel on many inputs, as the compiled loop of users or as a function on numpy arrays.
 
 The function object costs no compilation. It is the very object that the theorems are about,
 executed in the word that its intermediates are proved to fit.
@@ -84,9 +83,7 @@ def words_for(shape: tuple[int, ...], random: Random | None) -> Any:
 
 
 def run_rows(loop: Any, patterns: Array, scales: Array, out: Array, words: Any, nan: int) -> None:
-    """Run a loop of `marked.convert` over rows of patterns that are one block each, all of them
-    marked.
-    """
+    """Run a loop of `marked.convert` over rows of patterns, each of them one marked block."""
     count, length = patterns.shape
     shape, bounds = (count, length, 1, length, length), (0, count, 0, length)  # a panel is a block
     loop(
@@ -166,9 +163,7 @@ def scale_kernel(source: str, element: str, rule: str) -> Callable[..., Any]:
 
 
 def scale_loop(source: str, element: str, rule: str) -> tuple[Any, Array]:
-    """Return the compiled loop over marked blocks, and the numbers that state the rule for the
-    element.
-    """
+    """Return the compiled loop over marked blocks, and the numbers that state rule and element."""
     definition = formulation.scaling(FLOATS[source], ELEMENTS[element], ScaleRule[rule.upper()])
     return marked.find_scales(definition, FLOATS[source]), definition.numbers
 

@@ -88,8 +88,7 @@ def versions() -> dict[str, str]:
 
 
 def kernel_hash(function: Any) -> str:
-    """Return a hash over a function's source, its factory constants, and all of mxnum that it
-    calls.
+    """Return a hash over a function's source, its factory constants, and the mxnum code it calls.
 
     Comments, docstrings and code that it does not reach do not count. A compiled loop counts with
     its compile options.

@@ -164,9 +164,7 @@ def make_float_scale(
 
 
 def _number_of_code(number: ElementFormat, code: int) -> tuple[int, int]:
-    """Return (odd integer, exponent) of a finite magnitude code: its value is integer *
-    2**exponent.
-    """
+    """Return (odd integer, exponent) of a finite magnitude code: integer * 2**exponent."""
     integer, denominator = number.value(code).as_integer_ratio()
     shift = (integer & -integer).bit_length() - 1
     return integer >> shift, shift - (denominator.bit_length() - 1)

@@ -1,3 +1,1 @@
-"""Machines that run function objects symbolically: bit-vectors, ratios, solvers' floats, LLVM IR,
-PTX.
-"""
+"""Machines that run functions symbolically: bit-vectors, ratios, solvers' floats, LLVM IR, PTX."""

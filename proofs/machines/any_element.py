@@ -95,9 +95,7 @@ def any_element(mantissa_bits: int, kind: str, width: int = 32) -> AnyElement:
 
 
 def kinds(mantissa_bits: int, specials_met: bool) -> tuple[str, ...]:
-    """Return the kinds that exist with at most `MOST_BITS`, where codes above the largest are met
-    or not.
-    """
+    """Return the kinds with at most `MOST_BITS`, where codes above the largest are met or not."""
     integers = ("integer",) if 1 <= mantissa_bits <= MOST_BITS - 2 else ()
     if not specials_met:
         return ("float", *integers)
@@ -108,9 +106,7 @@ def kinds(mantissa_bits: int, specials_met: bool) -> tuple[str, ...]:
 
 
 def stands_for(element: AnyElement, concrete: ElementFormat) -> bool:
-    """Return True if the format satisfies the premises, and all derived fields are those of the
-    format.
-    """
+    """Return True if the format satisfies the premises and has the derived fields."""
     solver = z3.Solver()
     values = dict(zip(element.words, (concrete.bits, concrete.bias, concrete.max_code), strict=True))
     solver.add(*element.premises, *(word == value for word, value in values.items()))

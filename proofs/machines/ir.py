@@ -347,9 +347,7 @@ class _Machine:
 
 
 def _intrinsic(name: str, width: int, operands: list[z3.BitVecRef]) -> tuple[z3.BitVecRef, z3.BoolRef]:
-    """Return the result of an intrinsic, and the condition under which it is poison for sound
-    operands.
-    """
+    """Return the result of an intrinsic, and when it is poison though its operands are not."""
     match name, operands:
         case _, [a, b] if name in _INTRINSICS:
             return _INTRINSICS[name](a, b), _NEVER

@@ -163,8 +163,9 @@ class _Positive(Whole):
 
 
 class _Divisor(_Positive):
-    """The divisor as an argument. Shifted to the width of the comparison, it is the execution's
-    divisor.
+    """The divisor as an argument.
+
+    Shifted to the width of the comparison, it is the divisor of the execution.
     """
 
     def __lshift__(self, amount: Any) -> Whole:

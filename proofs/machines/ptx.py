@@ -1,5 +1,4 @@
-"""Translation validation of CUDA, without a GPU: the PTX that NVVM makes of a kernel, executed on
-bit-vectors.
+"""Translation validation of CUDA, without a GPU: the PTX of a kernel, executed on bit-vectors.
 
 PTX defines every integer instruction for every operand (shift amounts clamp, nothing is poison), so
 that equality of the results is all there is to prove. The executor knows straight-line integer
@@ -58,9 +57,7 @@ def theorems() -> list[Theorem]:
 
 
 def _as_run(family: Family) -> Family:
-    """Return the kernels with arguments as the functions of `mxnum.engine.cuda.functions` pass
-    them.
-    """
+    """Return the kernels with the argument types of the functions in `mxnum.engine.cuda.functions`."""
     return replace(family, kernels=tuple(_with_words(kernel) for kernel in family.kernels))
 
 
@@ -81,8 +78,7 @@ def machine(function: Callable[..., Any], types: tuple[str, ...], arguments: Seq
 
 
 def compile_to_ptx(function: Callable[..., Any], types: tuple[str, ...]) -> str:
-    """Return the PTX of a dialect function, compiled as a device function of the C calling
-    convention.
+    """Return the PTX of a dialect function, as a device function of the C calling convention.
 
     Lanes are passed as int32.
     """
@@ -179,8 +175,9 @@ def _check_scaled(function: Callable[..., Any], arguments: tuple[str, ...]) -> O
 
 
 class Floats:
-    """The float operations met in an execution. Nothing is known of them but that they are
-    functions.
+    """The float operations met in an execution.
+
+    Nothing is known of them but that they are functions.
     """
 
     def __init__(self) -> None:

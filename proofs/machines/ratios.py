@@ -29,8 +29,9 @@ class Hidden(Exception):
 
 @dataclass(frozen=True)
 class Ratios:
-    """The ratios from `low` to `high`: a single one if both are equal, else all between, without
-    the ends.
+    """The ratios from `low` to `high`.
+
+    It is a single one if both are equal, else all between, without the ends.
     """
 
     low: Fraction
@@ -188,8 +189,9 @@ class Place:
 
 
 class Size:
-    """A signed float of which only sign and magnitude are used; the magnitude is a ratio to a
-    factor.
+    """A signed float of which only sign and magnitude are used.
+
+    The magnitude is known by its ratio to a factor.
     """
 
     __hash__ = None  # type: ignore[assignment]

@@ -24,9 +24,7 @@ RNE = z3.RNE()
 
 
 class Machine:
-    """The assumptions about fresh bit patterns, and the obligations of the functions, in one run of
-    them.
-    """
+    """The assumptions about fresh bit patterns, and the obligations, in one run of functions."""
 
     def __init__(self) -> None:
         self.definitions: list[z3.BoolRef] = []

@@ -1,5 +1,4 @@
-"""Translation validation: the kernels, the types that compiled code calls them with, and the
-question.
+"""Translation validation: the kernels, the types that compiled code passes, and the question.
 
 A compiler is not trusted but checked. The code that it made of a kernel is executed on bit-vectors
 and compared, for every input of the kernel's domain, with the Python function object executed on
@@ -124,8 +123,9 @@ class Family:
 
 @dataclass(frozen=True)
 class Execution:
-    """The result of an execution: the value returned, and conditions without which the code is
-    undefined.
+    """The result of an execution: the value returned, and obligations.
+
+    The code is undefined where an obligation does not hold.
     """
 
     result: z3.BitVecRef
@@ -358,8 +358,7 @@ _OVER_FLOATS: tuple[tuple[str, str, Iterable[str], Iterable[Rounding]], ...] = (
 
 
 def _float_scales() -> list[Family]:
-    """Return the integer functions of float scales: finding a scale, factors, encoding and
-    decoding.
+    """Return the integer functions of float scales: finding scales, factors, encoding, decoding.
 
     How scales are found, and factors, are checked for NVFP4's alone: for float32 scales no solver
     answered within minutes.

@@ -1,6 +1,4 @@
-"""Probes, on which mutants are tried: a kernel, symbolic inputs for it, and an exact judge of
-results.
-"""
+"""Probes, on which mutants are tried: a kernel, symbolic inputs, and an exact judge of results."""
 
 from __future__ import annotations
 
@@ -50,9 +48,7 @@ class Probe:
         return [z3.BitVec(entry.name, entry.bits) for entry in self.inputs]
 
     def assumptions(self, variables: list[z3.BitVecRef]) -> list[z3.BoolRef]:
-        """Return the premises on the inputs: floats are finite where the kernel only ever gets
-        finite ones.
-        """
+        """Return the premises on inputs: floats are finite where the kernel only gets finite ones."""
         return [
             z3.ULT(variable & ((1 << (entry.bits - 1)) - 1) if entry.signed else variable, entry.end)
             for entry, variable in zip(self.inputs, variables, strict=True)
@@ -227,9 +223,7 @@ def ordered(source: str = "float32") -> Probe:
 
 
 def align_random(sr_bits: int) -> Probe:
-    """Return a probe of the alignment of a random word to the bits that stochastic rounding
-    compares.
-    """
+    """Return a probe of the alignment of a random word for stochastic rounding."""
 
     def correct(result: int, word: int) -> bool:
         return result == (word % (1 << sr_bits)) * (1 << (RANDOM_BITS - sr_bits))

@@ -1,3 +1,1 @@
-"""Specifications: the standards' tables, conversions over the reals, exact rationals, stacks'
-sources.
-"""
+"""Specifications: standards' tables, conversions over the reals, exact rationals, stacks' sources."""

@@ -121,10 +121,10 @@ def sign_and_magnitude(code: z3.BitVecRef, element: Element) -> tuple[z3.BoolRef
 
 
 def element_value(code: z3.BitVecRef, element: Element, sort: z3.FPSortRef, every_code: bool = False) -> z3.FPRef:
-    """Return the value of an element code by the literal table; NaN for a code without a finite
-    value.
+    """Return the value of an element code by the literal table.
 
-    The most negative code of an integer is never produced; it has a value if `every_code` is True.
+    It is NaN for a code without a finite value. The most negative code of an integer is never
+    produced; it has a value if `every_code` is True.
     """
     negative, magnitude = sign_and_magnitude(code, element)
     values = [element.value(index) for index in range(element.last + 1)]
@@ -214,9 +214,7 @@ def sign_bit(pattern: z3.BitVecRef) -> z3.BoolRef:
 
 
 class Rounding:
-    """The rounding of a real number to a type: rounded once, then limited as the overflow mode
-    says.
-    """
+    """The rounding of a real number to a type: rounded once, limited as the overflow mode says."""
 
     def __init__(
         self,

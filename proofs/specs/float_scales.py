@@ -76,9 +76,7 @@ def over_tensor_scales(find: Any, source: Any) -> Iterator[tuple[Ratios, Any]]:
 
 
 def is_leading(got: tuple[Any, int], ratios: Ratios, digits: int, down: int = 0) -> bool:
-    """Return True if exponents and digits are those of ratios, under each of the exponents less
-    `down`.
-    """
+    """Return True if exponents and digits are those of ratios, for all exponents less `down`."""
     exponent, significand = leading(ratios, digits)
     return got[1] == significand and bool(np.all(got[0] == EXPONENTS + exponent - down))
 

@@ -43,8 +43,9 @@ class Element:
 
 @dataclass(frozen=True)
 class Float:
-    """A float type of arrays. The value of a finite magnitude pattern is an integer multiple of
-    `quantum`.
+    """A float type of arrays.
+
+    The value of a finite magnitude pattern is an integer multiple of 2**`quantum_exponent`.
     """
 
     bits: int
@@ -164,7 +165,7 @@ def magnitude_value(source: Float, magnitude: int) -> Fraction:
 
 
 def floor_magnitude(source: Float, numerator: int, denominator: int, exponent: int = 0) -> tuple[int, bool]:
-    """Return the largest finite magnitude pattern whose value is at most a number, and if it is
+    """Return the largest finite magnitude pattern with a value at most a number, and if it is
     equal.
 
     The number is numerator / denominator * 2**exponent. In units of the quantum a float is an

@@ -49,8 +49,7 @@ class Random:
 
 @lru_cache(maxsize=64)
 def _floors(source: str, element: str, points: str, random: Random) -> tuple[Array, Array]:
-    """Return the floor pattern of a point in each gap of the element's table, and whether it is
-    exact.
+    """Return the floor pattern of a point in each gap of the element's table, and if it is exact.
 
     The result has a row for each scale. `points` is "start", "middle", "end" or "random": the point
     from which a random word rounds up.
@@ -71,9 +70,7 @@ def _floors(source: str, element: str, points: str, random: Random) -> tuple[Arr
 
 
 def breakpoints(source: str, element: str, rounding: str, negative: bool, random: Random | None = None) -> Array:
-    """Return an array [scale, k] of the least magnitude patterns whose rounded index is at least k
-    + 1.
-    """
+    """Return an array [scale, k] of least magnitude patterns with a rounded index of k + 1 or more."""
     parity = np.arange(1, len(ELEMENTS[element].magnitudes) + 1) % 2
     everywhere, nowhere = parity >= 0, parity < 0
     away = "start", nowhere
@@ -167,9 +164,7 @@ def encode_runs(
 
 
 def scale_runs(source: str, element: str, rule: str) -> Runs:
-    """Return the scale code of each largest magnitude, every finite non-negative pattern of
-    `source`.
-    """
+    """Return the scale codes of all largest magnitudes: finite non-negative patterns of `source`."""
     float_type = FLOATS[source]
     pieces = [(0, 0)]
     for code in range(1, SCALE_NAN):

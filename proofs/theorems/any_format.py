@@ -111,7 +111,7 @@ def _check_source(source: Any, mantissa_bits: int, kind: str, rounding: Rounding
 
 
 def _widened(source: Any, mantissa_bits: int, kind: str) -> tuple[Any, Any, list[z3.BoolRef], AnyElement, AnyElement]:
-    """Return a finite x, its float32, premises, and an element in words as wide as x and in 32
+    """Return a finite x, its float32, premises, and an element in words as wide as x and of 32
     bits.
     """
     lanes.LOW_WORD[Sym] = low_word

@@ -83,10 +83,11 @@ def maker_by_places(fast: Any, source: Any, element: Any) -> Any:
 def _code_by_places(
     fast: Any, source: Any, element: Any, scale: Any, rounding: Rounding
 ) -> tuple[Callable[[Size], int], Callable[[int], int]]:
-    """Return (size -> code, sign -> code of the largest x under a factor of zero), as `by_places`
-    does.
+    """Return two functions of the codes that `by_places` makes.
 
-    The factor is 1, since thresholds are multiplied by it without error: only ratios to it matter.
+    The first maps a size to its code, the second a sign to the code of the largest x under a factor
+    of zero. The factor is 1, since thresholds are multiplied by it without error: only ratios to it
+    matter.
     """
 
     def multiply(factor: int, place: int) -> Any:
@@ -131,8 +132,9 @@ def _defined_codes(
 
 
 def _defined_zeros(over: Any, source: Any, element: Any, scale: Any, rounding: Rounding, sign: int) -> list[int]:
-    """Return the codes of zero over a factor, of the largest number and of zero over a factor of
-    zero.
+    """Return codes by the definition: of zero over a factor, and of x over a factor of zero.
+
+    This x is the largest number, then zero.
     """
     encode = over.make_encode_over(source, element, scale, rounding, Overflow.SATURATE)
     some, negative = 1 << over.factor_width(scale), sign << (source.bits - 1)

@@ -83,9 +83,7 @@ def check_values(element: Any, target: Any, over: Any = float_scale, fast: Any =
 
 
 def _defined_products(over: Any, element: Any, target: Any, scale: Any, code: int) -> Iterator[Any]:
-    """Yield (position of the leading bit, sign, exponent, significand, kind) of a code times any
-    factor.
-    """
+    """Yield a code times any factor: (leading bit's position, sign, exponent, significand, kind)."""
     with patched(over, make_pack=lambda *how: lambda *packed: (how[3], *packed[:4])):
         decode = over.make_decode_over(element, scale, target)
 

@@ -111,8 +111,7 @@ def _pairs() -> list[tuple[Any, Any]]:
 
 
 def _made(source: Any, element: Any, scale: Any, over: Any) -> tuple[Any, list[Any], list[Any]]:
-    """Return a function of (significand, code) to the tensor scale, and two lists of recorded
-    calls.
+    """Return a function of (significand, code) to the tensor scale, and two lists of its calls.
 
     The lists have the arguments of the divisions, and of the packings of the quotients.
     """

@@ -45,8 +45,7 @@ FAST = (("float32", "e4m3"), ("float32", "e2m1"))
 
 
 def roundings(element: str, rule: str) -> tuple[str, ...]:
-    """Return the modes between whose results T lies: all, or those to nearest where `even` needs
-    that.
+    """Return the modes between whose results T lies: all, or those to nearest for `even` in e4m3.
 
     `even` needs it in e4m3, since there a NaN has the code of the last significand of the top
     binade. An infinity is added for all rules but `ceil`, which does not foresee it.

@@ -37,8 +37,9 @@ ENVIRONMENT = "float32 operations round to nearest even and keep subnormals"
 
 
 class Floats:
-    """Float operations met while functions run. Floats have no bit-vector term, so each adds an
-    equation.
+    """The float operations met while functions run.
+
+    Floats have no bit-vector term of their own, so each operation adds an equation.
     """
 
     def __init__(self) -> None:

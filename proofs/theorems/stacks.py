@@ -148,8 +148,9 @@ def check_factor(name: str, arithmetic: Any = stack_arithmetic, fast: Any = by_s
 
 
 def _tables(scale: Word) -> dict[str, Any]:
-    """Return names to patch: constants of a block in a dictionary, made from the number of its
-    scale.
+    """Return names to patch, so that a block's constants are kept in a dictionary.
+
+    They are made from the number of its scale.
     """
     return {"_number_of_scale": lambda code: number_of(scale), **ON_DICTIONARIES}
 

@@ -1,5 +1,4 @@
-"""Stochastic rounding under float scales: the definition against the exact fraction, then the fast
-way.
+"""Stochastic rounding under float scales: the definition against the exact fraction; the fast way.
 
 The definition divides to 31 digits more than an element has. That its long division is right is
 proved a digit at a time (`proofs.machines.long_division`). The fast way compares |x| with a product
