@@ -1,4 +1,4 @@
-"""Entry point."""
+"""The entry point of ``python -m benchmarks``."""
 
 import signal
 import sys

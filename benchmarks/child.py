@@ -107,7 +107,7 @@ def _memory(name: str, size: str, seed: str) -> dict[str, Any]:
 
     one_thread()
     prepare, function = MEMORY[name]
-    function(mx, prepare(normal(1 << 16, int(seed))))  # compiles
+    function(mx, prepare(normal(1 << 16, int(seed))))  # the first call compiles
     x = prepare(normal(int(size), int(seed)))
     tracemalloc.start()
     result = function(mx, x)
@@ -115,7 +115,7 @@ def _memory(name: str, size: str, seed: str) -> dict[str, Any]:
     tracemalloc.stop()
     del result
     try:
-        Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts again
+        Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
         before = _status("VmRSS")
         result = function(mx, x)
         seen: Any = (_status("VmHWM") - before - result.nbytes) / 2**20

@@ -35,12 +35,12 @@ LIBRARIES = Table("libraries", "Elements of arrays of each library, all equal", 
 EQUALITY = Table("equality", "Elements compared with the CPU, all equal", "elements", plot="none")
 SPEED = Table("speed", "Time per byte, in multiples of the device's copy", "the device's copy")
 
-#: The goal: 85 % of the bandwidth of a copy.
+#: The goal as a multiple of a copy's time: 85 % of a copy's bandwidth.
 LIMIT = 1 / 0.85
 CALLS = 10
 #: Bytes that a copy of float32 moves for each element.
 COPIED = 8.0
-#: From so many elements on the kernels, not Python, take the time.
+#: From so many elements on, kernels take most of the time, not Python.
 LARGE = 1 << 28
 #: Bytes moved for each element: a float32 is read, a code of one byte and 1/32 of a scale are written.
 _CODES = 5 + 1 / 32

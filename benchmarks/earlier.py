@@ -198,7 +198,7 @@ def _ratios(earlier: Callable[[int], int], now: Callable[[int], int], session: S
     """Return the ratios of rounds of both versions, in alternating order, of some milliseconds
     each.
     """
-    earlier(1), now(1)  # compiles
+    earlier(1), now(1)  # the first calls compile
     calls = ceil(3e6 / max(1, earlier(1)))
     found: list[float] = []
     spent = 0

@@ -7,7 +7,7 @@ all 2**32 float32 patterns, all 16-bit patterns under all scales, all codes, and
     python -m proofs --tier full --only sweep/
 
 runs the sweeps alone. They can be interrupted and continue where they were; `sweeps.json` records what has finished.
-What is said of a loop is proved of its source too: a change to it makes the ledger stale.
+A theorem about a loop is recorded with the loop's source too: a change to it makes the ledger stale.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ ROUNDINGS = ("rne", "rna", "rtz", "rtp", "rtn", "rto", "sr")
 RULES = ("floor", "ceil", "even", "rceil", "half_up", "floor_plus_one")
 #: Scale codes swept for rne beside 127: the ends, and the neighbours of the scale 1.
 SCALE_CLASSES = (0, 1, 2, 126, 128, 253, 254)
-#: Words of the stochastic sweeps: the ends, the half, and one from the middle whose two top bits must not count.
+#: Words of the stochastic sweeps: the ends, the half, and one from the middle whose two top bits must
+#: not count.
 SWEPT_WORDS = (Random(1 << 29), Random(0), Random(1), Random((1 << 30) - 1), Random(0xC0000000 | 0x12345678))
 
 _AT_BREAKPOINTS = (
@@ -41,7 +42,8 @@ _AT_BREAKPOINTS = (
     "this extends to all inputs of the type."
 )
 BREAKPOINTS = f"The encoder gives the exactly rounded code {_AT_BREAKPOINTS}"
-#: `engine.loops.marked`; that fast loops compute the same is a theorem about their formulations, and tested.
+#: The loops of `engine.loops.marked`. That fast loops compute the same is a theorem about their
+#: formulations, and tested.
 _LOOP = "The compiled array loop of the definition, to which fast loops leave what they are not proved for,"
 LOOP_BREAKPOINTS = f"{_LOOP} gives the exactly rounded code {_AT_BREAKPOINTS}"
 ENCODE_SWEEP = f"{_LOOP} gives the exactly rounded code for every one of the 2**32 float32 bit patterns."
@@ -124,7 +126,7 @@ def _encode_theorem(
 ) -> Theorem:
     name = f"{prefix}/{source}/{element}/{rounding}/{overflow}"
     words: tuple[Random | None, ...] = breakpoints.WORDS if rounding == "sr" else (None,)
-    if machine == "loop" and rounding == "sr":  # another bit count is another compilation of the same alignment
+    if machine == "loop" and rounding == "sr":  # another bit count would compile the same alignment again
         words = tuple(word for word in breakpoints.WORDS if word.bits == breakpoints.WORDS[0].bits)
     kernel = loops.encode_kernel(source, element, rounding, overflow)
     of_loop = partial(loops.encode_loop, source, element, rounding, overflow, words[0]) if machine == "loop" else None

@@ -50,7 +50,7 @@ def use_own_cache() -> None:
 
 use_own_cache()
 
-#: (unsigned bit patterns [scale, i], scale codes) -> codes [scale, i]
+#: `rows(unsigned bit patterns [scale, i], scale codes)` returns codes [scale, i].
 Rows = Callable[[Array, Array], Array]
 
 

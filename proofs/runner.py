@@ -124,7 +124,7 @@ class _Worker:
 
     def begin(self, theorem: Theorem) -> None:
         self.theorem, self.started = theorem, time.perf_counter()
-        with suppress(OSError):  # a dead process shows when it is waited for
+        with suppress(OSError):  # the next wait notices a dead process
             self.connection.send(theorem.name)
 
     def end(self) -> None:

@@ -28,16 +28,17 @@ def encode(
         return _with_sign(_beyond(negative, element, rounding, overflow, is_infinite=True), negative, element)
     y = abs(Fraction(x)) / Fraction(2) ** scale
 
-    # 1. The exponent: the power of two at or below y, but no less than emin. What lies below 2**emin is subnormal:
-    #    it shares the exponent of the smallest normal numbers, and has no leading 1.
+    # 1. The exponent: the power of two at or below y, but no less than emin. A number below 2**emin is
+    #    subnormal: it shares the exponent of the smallest normal numbers, and has no leading 1.
     exponent = max(_floor_log2(y), element.emin) if y else element.emin
 
     # 2. The significand: y in units of the last place, of which there are m after the binary point.
     m = element.mantissa_bits
     significand = y / Fraction(2) ** (exponent - m)
 
-    # 3. The code of the nearest number towards zero. Codes count the magnitudes from 0 up: subnormal ones first, then
-    #    2**m for each exponent. So the next code is the next number, across a change of exponent too.
+    # 3. The code of the nearest number towards zero. Codes count the magnitudes from 0 up: subnormal
+    #    ones first, then 2**m for each exponent. So the next code is the next number, across a change
+    #    of exponent too.
     kept = floor(significand)
     is_normal = kept >= 2**m
     code = ((exponent - element.emin + 1) * 2**m + kept - 2**m) if is_normal else kept
@@ -69,7 +70,7 @@ def _goes_on(rest: Fraction, code: int, negative: bool, rounding: Rounding, rand
             return rest > 0 and not negative
         case Rounding.RTN:  # towards minus infinity
             return rest > 0 and negative
-        case Rounding.RTO:  # what is not exact goes to the odd neighbour
+        case Rounding.RTO:  # an inexact number goes to the odd neighbour
             return rest > 0 and code % 2 == 0
         case Rounding.SR:  # up with probability `rest`, to 30 bits
             return floor(rest * 2**30) + random >= 2**30

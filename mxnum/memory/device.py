@@ -17,7 +17,8 @@ import numpy as np
 from mxnum import errors
 from mxnum.memory.tensors import dtype_of, is_tensor, readable
 
-#: Libraries for whose arrays results are arrays of the same library. Other callers get numba device arrays.
+#: Libraries whose callers get results as arrays of the same library. All other callers get numba
+#: device arrays.
 TORCH, CUPY, NUMBA = "torch", "cupy", "numba"
 
 

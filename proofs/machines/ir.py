@@ -23,7 +23,10 @@ from proofs.machines.translation import Execution, UnsupportedCode
 
 @dataclass(frozen=True)
 class Function:
-    """A function of numba's calling convention: status returned, result stored through the first parameter."""
+    """A function of numba's calling convention: it returns a status, and stores its result.
+
+    The first parameter is the address of the result.
+    """
 
     #: Width, name and permitted range (if any) of each parameter that carries an argument.
     parameters: tuple[tuple[int, str, tuple[str, str] | None], ...]

@@ -194,7 +194,10 @@ class Floats:
 
     @property
     def congruent(self) -> list[z3.BoolRef]:
-        """The same operation of the same numbers, in either order where that does not matter, is the same."""
+        """The premises that an operation gives equal results for equal numbers.
+
+        The numbers may come in either order if the operation commutes.
+        """
         found = []
         for (f, a, b, first), (g, c, d, second) in combinations(self.met, 2):
             if f == g:

@@ -172,7 +172,8 @@ def compare(kernel: Kernel, machine: Machine, engines: Sequence[str]) -> Outcome
     except UnsupportedCode as problem:
         return Outcome("error", "-", time.perf_counter() - started, f"not understood: {problem}")
     result, _ = run(function, *(argument.widened(kernel.word) for argument in arguments))
-    # Where the function is int-safe (a theorem of its own) its word and every wider one hold the same integer.
+    # A theorem of its own says that the function is int-safe: its word and every wider one then hold
+    # the same integer.
     expected = z3.SignExt(compiled.result.size() - kernel.word, result)
     conditions = [compiled.result == expected, *compiled.obligations]
     goal = z3.And(*conditions) if len(conditions) > 1 else conditions[0]
@@ -306,7 +307,7 @@ def _offsets() -> list[Family]:
     found = []
     for source in FLOATS.values():
         difference_word = word_bits(source, difference_format(source))
-        # `from_ordered` hands the extremes on in the wide type of its result.
+        # `from_ordered` returns the extremes in a wide type.
         extremes = (_pattern(source, "largest", "int64"), _pattern(source, "smallest", "int64"))
         midpoint = Kernel(partial(make_midpoint, source), word_bits(source, OFFSET), extremes)
         difference = Kernel(partial(make_difference, source), difference_word, (_pattern(source), _OFFSET))

@@ -28,7 +28,7 @@ class Input:
     #: True if it is sign-extended into the kernel's word, as arrays of floats are read; otherwise it
     #: is a natural number.
     signed: bool = False
-    #: The end of its values: greater ones are never passed to the kernel. None if it takes all.
+    #: The exclusive end of the values that the kernel is given; None if it is given all.
     end: int | None = None
 
 

@@ -1,6 +1,7 @@
-"""The fast formulations equal the definition for every element of at most eight bits, not only those of the standard.
+"""The fast formulations equal the definition for every element of at most eight bits.
 
-Bits, bias and largest code are unknowns here: see `proofs.machines.any_element`.
+This covers other elements than the standards'. Bits, bias and largest code are unknowns here: see
+`proofs.machines.any_element`.
 """
 
 from __future__ import annotations

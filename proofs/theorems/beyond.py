@@ -1,4 +1,7 @@
-"""Products bring every number under every scale to where the fast formulations are proved, and change nothing."""
+"""Products bring every number under every scale into the domain of the fast formulations.
+
+They change no code and no value.
+"""
 
 from __future__ import annotations
 

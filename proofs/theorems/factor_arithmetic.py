@@ -153,7 +153,7 @@ def check_gap(fast: Any = by_factors) -> Outcome:
         gap, rounded = 1 + Fraction(1, 2**LEADING), Fraction(1, 2**53)
         if not ((1 + rounded) / gap < 1 < (1 - rounded) * gap):
             yield "rounding reaches over the gap"
-        # Of float64 numbers the leading bits are divided.
+        # Only the leading bits of float64 numbers are divided.
         magnitude, place = z3.BitVec("magnitude", 64), z3.BitVec("place", 64)
         kept, safe = run(fast.make_number(formats.FLOATS["float64"]), magnitude)
         below, above = (kept < place) == (magnitude < place), (kept > place) == (magnitude > place)
@@ -177,7 +177,7 @@ def check_exact(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> 
         goals = [7] * (_factor_bits(scale) > number.mantissa_bits + 1)
         if _factor_bits(scale) + 8 > 53 or any(FLOAT32.mantissa_bits + 1 + bits > 53 for bits in goals):
             yield "products of more than 53 bits"
-        lowest, highest = (2.0**-149, FLOAT32.max) if goals else (1.0, 1.0)  # of tensor scales, where there are any
+        lowest, highest = (2.0**-149, FLOAT32.max) if goals else (1.0, 1.0)  # the range of tensor scales, if any
         least, greatest = number.value(1) * lowest, number.max * highest
         if not (least > 2.0**-200 and greatest < 2.0**200):
             yield "factors, or quotients by them, are no normal float64 numbers"

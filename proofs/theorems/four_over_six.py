@@ -204,7 +204,8 @@ def check_added(loop: Any = four_over_six) -> Outcome:
     """Check `ADDED` in rational numbers, for a largest element of 1, which is at least 2**-50."""
     one = 1 + HALF_UNIT
     levels = 4
-    # Of n elements each difference is rounded, then added four times, then in float64 to up to 2**31 others.
+    # Each difference is rounded, then added four times in float32, then in float64 to up to 2**31
+    # others.
     by_adding = one ** (levels + 1) - 1 + Fraction(1, 2**26)
     slack = 1 - Fraction(1, 2**50)
 

@@ -1,10 +1,11 @@
 """Quantizing twice is quantizing once: where the docs say so.
 
-Let A be the largest magnitude of a block under the scale of its rule, and T the largest magnitude among its values. As
-rounding is monotone (structure/monotone), T is one of the two values that A is rounded to, toward zero or away from it;
-in the symmetric modes to nearest it is A's own. (Or T is what an infinity saturates to.) The theorem is about A and T.
-It extends to the block: where T has the same scale, or half of it and still fits, all smaller values are values there
-too, and what is a value is not rounded.
+Let A be the largest magnitude of a block under the scale of its rule, and T the largest magnitude
+among its values. As rounding is monotone (structure/monotone), T is one of the two values that A is
+rounded to, toward zero or away from it; in the symmetric modes to nearest it is A's own. (Or T is
+what an infinity saturates to.) The theorem is about A and T. It extends to the block: where T has
+the same scale, or half of it and still fits, all smaller values are values there too, and rounding
+does not change a value.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Rounding stated without a rounding operator: which reals a code stands for, from the literal tables alone.
+"""Rounding stated without a rounding operator: the reals that a code stands for, by the tables.
 
-Independent of `proofs.specs.conversions.rounded`: only comparisons of the exact x / 2**scale with table values and
-with the exact midpoints between them.
+This is independent of `proofs.specs.conversions.rounded`: it only compares the exact x / 2**scale
+with values of the literal tables and with the exact midpoints between them.
 """
 
 from __future__ import annotations
