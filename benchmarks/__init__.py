@@ -1,9 +1,12 @@
-"""How fast mxnum is, as ratios: ``python -m benchmarks`` measures, prints, saves and writes the page of the docs."""
+"""The speed of mxnum, as ratios: ``python -m benchmarks`` measures, prints, saves, writes a page."""
 
 import os
 
 
 def limit_libraries() -> None:
-    """One thread in BLAS and torch: they read their environment when they are loaded, so this comes before numpy."""
+    """Limit BLAS and torch to one thread, before numpy is loaded.
+
+    These libraries read their environment once, when they are loaded.
+    """
     for library in ("OPENBLAS", "OMP", "MKL", "BLIS", "VECLIB"):
         os.environ[f"{library}_NUM_THREADS"] = "1"

@@ -1,4 +1,4 @@
-"""Entry point."""
+"""The entry point of ``python -m benchmarks``."""
 
 import signal
 import sys
@@ -6,7 +6,7 @@ import sys
 import benchmarks
 
 if __name__ == "__main__":
-    # Being told to end is like Ctrl-C: what is measured is kept.
+    # SIGTERM acts like Ctrl-C: finished measurements are kept.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     benchmarks.limit_libraries()
     from benchmarks.command import main

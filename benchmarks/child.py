@@ -1,4 +1,4 @@
-"""What has to be measured in a fresh process: first calls, and memory."""
+"""Measurements that need a fresh process: first calls, and memory."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ ROOT = Path(__file__).parents[1]
 
 
 class ChildError(RuntimeError):
-    """A fresh process ended with an error."""
+    """Raised if a fresh process ended with an error."""
 
 
 def call(*arguments: str, **environment: str) -> dict[str, Any]:
-    """Run this module with the arguments in a fresh process, and read the JSON that it prints."""
+    """Run this module with the arguments in a fresh process, and return the JSON that it prints."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.child", *arguments],
@@ -47,12 +47,15 @@ def _first_calls() -> dict[str, Callable[[Any, Any], object]]:
     }
 
 
-#: Name of a line -> what is called.
+#: The function that each line calls, by the name of the line.
 FIRST_CALLS = _first_calls()
 
 
 def _start(name: str, _: str = "without", hidden: str | None = None) -> dict[str, float]:
-    """Seconds for imports one after the other, then for a first call; perhaps without a package that is there."""
+    """Return the seconds of imports one after the other, then of a first call.
+
+    `hidden` is an installed package that must look as if it were not.
+    """
     if hidden is not None:
         sys.modules[hidden] = None  # type: ignore[assignment]
     times = [perf_counter()]
@@ -77,7 +80,7 @@ def _start(name: str, _: str = "without", hidden: str | None = None) -> dict[str
     return {lap: b - a for lap, a, b in zip(laps, times, times[1:], strict=False)}
 
 
-#: Name of a line -> how x is made of float32 values, and what is called.
+#: By the name of a line: how x is made from float32 values, and the function that is called.
 MEMORY: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
     "quantize": (lambda x: x, lambda mx, x: mx.quantize(x, "mxfp8_e4m3")),
     "fake_quantize": (lambda x: x, lambda mx, x: mx.fake_quantize(x, "mxfp8_e4m3")),
@@ -96,7 +99,7 @@ MEMORY: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
 
 
 def _memory(name: str, size: str, seed: str) -> dict[str, Any]:
-    """MiB beyond input and results: by tracemalloc, and by the system's high-water mark."""
+    """Return the MiB used beyond input and results, by tracemalloc and by the system."""
     import tracemalloc
 
     import mxnum as mx
@@ -104,7 +107,7 @@ def _memory(name: str, size: str, seed: str) -> dict[str, Any]:
 
     one_thread()
     prepare, function = MEMORY[name]
-    function(mx, prepare(normal(1 << 16, int(seed))))  # compiles
+    function(mx, prepare(normal(1 << 16, int(seed))))  # the first call compiles
     x = prepare(normal(int(size), int(seed)))
     tracemalloc.start()
     result = function(mx, x)
@@ -112,7 +115,7 @@ def _memory(name: str, size: str, seed: str) -> dict[str, Any]:
     tracemalloc.stop()
     del result
     try:
-        Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts again
+        Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
         before = _status("VmRSS")
         result = function(mx, x)
         seen: Any = (_status("VmHWM") - before - result.nbytes) / 2**20
@@ -122,7 +125,7 @@ def _memory(name: str, size: str, seed: str) -> dict[str, Any]:
 
 
 def _status(field: str) -> int:
-    """Bytes, from the system's account of this process."""
+    """Return the bytes in a field of the system's account of this process."""
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(lines[field].split()[0]) * 1024
 

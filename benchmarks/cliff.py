@@ -1,4 +1,4 @@
-"""Everything but the common case, each as a multiple of the common case: does any combination fall off a cliff?"""
+"""Uncommon settings, each as a multiple of the common case: does any combination fall off a cliff?"""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Function = Callable[[], object]
 LIMIT = 15.0
 DRAWN = 30
 
-#: The lines that are shown one by one.
+#: The lines that have rows of their own in the tables.
 COMMON = {
     *(f"rounding {rounding}" for rounding in ("rna", "rtz", "rtp", "rtn", "rto", "sr, seed=", "sr, random_bits=")),
     *(f"scale_rule {rule}" for rule in ("ceil", "even", "rceil")),
@@ -57,7 +57,7 @@ WIDTHS, SIX_BITS = (3, 5, 7), "mxfp6_e2m3"
 
 
 def measure(session: Session) -> Cells:
-    """Functions down to tables, choices down, formats across."""
+    """Yield functions as tables, choices as lines, formats as columns."""
     one_thread()
     session = replace(session, rounds=min(session.rounds, 11), seconds=min(session.seconds, 0.5))
     for size in session.sizes_or((1 << 20,), (1 << 16,)):
@@ -65,7 +65,7 @@ def measure(session: Session) -> Cells:
 
 
 def summed_up(cells: Cells, size: str) -> Cells:
-    """What is common as it is; of all else one line a table."""
+    """Yield common cells unchanged, and one line a table for all others."""
     rest: dict[str, list[Measurement]] = {}
     for table, measurement in cells:
         if measurement.row in COMMON:
@@ -112,7 +112,7 @@ def _quantizing(function: Callable[..., object], x: Array, names: tuple[str, ...
 
 
 def _in_every_type(x: Array) -> dict[str, Array]:
-    """The same numbers in the types that are not float32, by their names."""
+    """Return the same numbers in the types other than float32, by their names."""
     return {name: x.astype(dtype) for name, dtype in TYPES.items()}
 
 
@@ -171,7 +171,7 @@ def _other_functions(x: Array, names: tuple[str, ...], session: Session) -> Cell
 
 
 def _elements(x: Array, q: mx.MXArray) -> Iterator[tuple[str, Function, Function]]:
-    """A line's name, the common case, and a function of elements or scales alone."""
+    """Yield a line's name, the common case, and a function of elements or scales alone."""
     element, there = q.format.element, partial(mx.quantize, x, q.format)
     yield "encode", there, partial(mx.encode, x, element)
     yield "encode, rtz", there, partial(mx.encode, x, element, rounding="rtz")
@@ -183,7 +183,7 @@ def _elements(x: Array, q: mx.MXArray) -> Iterator[tuple[str, Function, Function
 #: Types of input beside float32.
 TYPES: dict[str, Any] = {"float64": np.float64, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 
-#: What a quick look takes.
+#: The lines of a quick run.
 QUICK = (
     "rounding rtz", "rounding sr, seed=", "overflow ieee", "scale_rule rceil", "nonfinite element", "scales given",
     "blocks along columns", "tiles 32 × 32", "block_size 16", "every other row", "Fortran order", "float64", "bfloat16",
@@ -192,7 +192,7 @@ QUICK = (
 
 
 def _choices(x: Array, seed: int) -> Iterator[tuple[str, Array, dict[str, Any]]]:
-    """A line's name, an array, and the keywords."""
+    """Yield a line's name, an array, and the keywords."""
     rng = np.random.default_rng(seed + 1)
     words = rng.integers(0, 1 << 32, x.shape, dtype=np.uint32)
     for rounding in ("rna", "rtz", "rtp", "rtn", "rto"):
@@ -217,7 +217,7 @@ def _choices(x: Array, seed: int) -> Iterator[tuple[str, Array, dict[str, Any]]]
 
 
 def _layouts(x: Array) -> Iterator[tuple[str, Array, dict[str, Any]]]:
-    """Blocks and strides."""
+    """Yield lines of other blocks and strides."""
     columns = x.shape[1]
     for size in dict.fromkeys((1, 8, 16, 17, 64, 128, columns)):
         yield "block_size the row" if size == columns else f"block_size {size}", x, {"block_size": size}
@@ -240,7 +240,7 @@ def _layouts(x: Array) -> Iterator[tuple[str, Array, dict[str, Any]]]:
 
 
 def _sources(x: Array) -> Iterator[tuple[str, Array, dict[str, Any]]]:
-    """Types of the input."""
+    """Yield lines of other types of the input."""
     for name, y in _in_every_type(x).items():
         yield name, y, {}
         yield f"{name}, rtz", y, {"rounding": "rtz"}
@@ -249,7 +249,7 @@ def _sources(x: Array) -> Iterator[tuple[str, Array, dict[str, Any]]]:
 
 
 def _contents(x: Array) -> Iterator[tuple[str, Array, dict[str, Any]]]:
-    """Values that the common case does not meet."""
+    """Yield lines of values that the common case does not have."""
     flat = x.ravel()
     yield "zeros", np.zeros_like(x), {}
     yield "subnormal numbers", x * np.float32(1e-40), {}
@@ -263,7 +263,7 @@ def _contents(x: Array) -> Iterator[tuple[str, Array, dict[str, Any]]]:
 
 
 def _combinations(x: Array, seed: int) -> Iterator[tuple[str, Array, dict[str, Any]]]:
-    """Combinations that nobody thought of."""
+    """Yield random combinations of settings, which might hide a cliff that nobody thought of."""
     rng = np.random.default_rng(seed + 2)
     words = rng.integers(0, 1 << 32, x.shape, dtype=np.uint32)
 
@@ -325,6 +325,6 @@ def _every_other_row(x: Array, name: str) -> mx.MXArray:
 
 
 def _ragged(x: Array) -> Array:
-    """About as many elements in rows of a length that no block and no byte divides."""
+    """Return about as many elements in rows of a length that is no multiple of a block or a byte."""
     columns = x.shape[1] + 13
     return x.ravel()[: x.size // columns * columns].reshape(-1, columns)

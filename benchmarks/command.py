@@ -1,4 +1,4 @@
-"""The command: ask the questions, show progress, save after each cell that counts, print, plot, write the page."""
+"""The command: runs the questions, shows progress, saves, prints, plots, writes the page."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from benchmarks.record import Answer, Result
 RESULTS = machine.ROOT / "benchmarks" / "results"
 PAGE = machine.ROOT / "docs" / "benchmarks.md"
 
-#: The saved results that the page of the docs is made of, those that exist.
+#: The saved results from which the page of the docs is made; those that do not exist are left out.
 PAGE_PARTS = ("results.json", "torch.json", "cuda.json")
 
-#: A result is also saved so many seconds after it was last saved, within a question.
+#: Seconds between two savings of a result within a question.
 SAVE_EVERY = 10.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; 0, 1 if something failed, 130 if it was interrupted."""
+    """Run the command; return 0, 1 if something failed, 130 if it was interrupted."""
     options = _parser().parse_args(arguments)
     try:
         if _answered_at_once(options):
@@ -54,7 +54,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse_size(text: str) -> int:
-    """``4096``, ``2^24``, ``64K`` or ``16M`` (binary multiples) as a number of elements."""
+    """Return the number of elements in a text: ``4096``, ``2^24``, ``64K`` or ``16M``.
+
+    K, M and G are binary multiples.
+    """
     try:
         if "^" in text:
             base, power = text.split("^")
@@ -70,7 +73,7 @@ def parse_size(text: str) -> int:
 
 
 def _answered_at_once(options: argparse.Namespace) -> bool:
-    """What needs no measurement: `--list` and `--render`."""
+    """Handle `--list` and `--render`, which need no measurement; return True if one was given."""
     if options.list:
         for name in questions.names():
             print(f"{name:<12} {questions.get(name).TITLE}")
@@ -119,13 +122,13 @@ def _asked(options: argparse.Namespace) -> list[str]:
     if options.cuda and "cuda" not in known:
         raise ValueError("Argument '--cuda' must be left out: there is no question for GPUs in this version.")
     asked = set(options.questions or _default_questions()) | ({"cuda"} if options.cuda else set())
-    for name in asked:  # what a question cannot do without, said before any is asked
+    for name in asked:  # raises errors about missing requirements before any question runs
         getattr(questions.get(name), "require", lambda: None)()
     return [name for name in known if name in asked]
 
 
 def _stem(asked: list[str], session: Session) -> str:
-    """The name to save under; only a full run is `results`."""
+    """Return the file name to save under; only a full run is `results`."""
     if session.quick:
         return "quick"
     if set(asked) >= set(_default_questions()):
@@ -175,7 +178,7 @@ def _take_earlier(result: Result, path: Path) -> None:
 
 
 def _run(result: Result, session: Session, path: Path) -> bool:
-    """Ask what is not answered yet; whether it was interrupted."""
+    """Ask the questions that have no answer yet; return True if the run was interrupted."""
     start = machine.clock()
     done, before = {answer.name: answer for answer in result.answers}, result.quietness
     result.answers = []
@@ -211,7 +214,7 @@ def _run(result: Result, session: Session, path: Path) -> bool:
 
 
 class _Progress:
-    """One line that changes on a terminal; elsewhere a line now and then."""
+    """Progress of a question: one line that changes on a terminal, elsewhere a line now and then."""
 
     def __init__(self, head: str) -> None:
         self.head = head
@@ -236,7 +239,7 @@ class _Progress:
 
 
 def _publish(result: Result, path: Path) -> None:
-    """Plots, and the page: beside the saved result, or the one in the docs if it is a part of that."""
+    """Draw plots and write the page: beside the saved result, or in the docs for one of its parts."""
     paths = _plot_paths(result, path)
     drawn = {}
     if find_spec("matplotlib") is None:
@@ -248,7 +251,7 @@ def _publish(result: Result, path: Path) -> None:
                 if plots.draw(table, measurements, plot):
                     drawn[answer.name, table.key] = plot
     for old in path.parent.glob(f"{path.stem}_*.svg"):
-        if old not in drawn.values():  # of an earlier run
+        if old not in drawn.values():  # left by an earlier run
             old.unlink()
     if path.resolve().parent == RESULTS and path.name in PAGE_PARTS:
         target = PAGE
@@ -261,7 +264,7 @@ def _publish(result: Result, path: Path) -> None:
 
 
 def write_docs_page(folder: Path, target: Path) -> None:
-    """The page of the docs, from the saved results that are there and their plots, each question once."""
+    """Write the page of the docs from the saved results and their plots, each question once."""
     parts: list[page.Part] = []
     answered: set[str] = set()
     for path in (folder / name for name in PAGE_PARTS):
@@ -273,7 +276,7 @@ def write_docs_page(folder: Path, target: Path) -> None:
 
 
 def _plot_paths(result: Result, path: Path) -> dict[tuple[str, str], Path]:
-    """Where the plot of each table lies, if it has one."""
+    """Return the path for the plot of each table, also of tables that are not drawn."""
     return {
         (answer.name, key): path.with_name(f"{path.stem}_{answer.name}_{key}.svg")
         for answer in result.answers

@@ -1,4 +1,4 @@
-"""For the pytest-benchmark cases: what `python -m benchmarks` does before numpy is loaded."""
+"""Does for the pytest-benchmark cases what `python -m benchmarks` does before numpy is loaded."""
 
 import benchmarks
 

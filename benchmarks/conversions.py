@@ -18,7 +18,7 @@ writes the same number of float32 values; a conversion to bytes or bits writes l
 allocates its results, and the system has to map fresh pages for large ones; *out=*: it writes into an array that
 exists. The first line is the baseline against itself: its spread is the noise of the measurement."""
 
-#: Goals by line, at DRAM size and at L2 size; those of packed codes by the bits of an element.
+#: Goals by line, for arrays of DRAM size and of L2 size; goals of packed codes by bits of an element.
 GOALS_DRAM = {
     "fake_quantize, out=": 1.0,
     "quantize, out=": 0.85,
@@ -32,7 +32,7 @@ GOALS_L2 = {"fake_quantize, out=": 1.5}
 
 
 def measure(session: Session) -> Cells:
-    """A table a size: conversions down, formats across."""
+    """Yield a table a size: conversions as lines, formats as columns."""
     one_thread()
     for size in session.sizes_or((DRAM, L2), (1 << 20, L2)):
         x = normal(size, session.seed)

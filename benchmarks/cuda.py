@@ -35,20 +35,20 @@ LIBRARIES = Table("libraries", "Elements of arrays of each library, all equal", 
 EQUALITY = Table("equality", "Elements compared with the CPU, all equal", "elements", plot="none")
 SPEED = Table("speed", "Time per byte, in multiples of the device's copy", "the device's copy")
 
-#: The goal: 85 % of the bandwidth of a copy.
+#: The goal as a multiple of a copy's time: 85 % of a copy's bandwidth.
 LIMIT = 1 / 0.85
 CALLS = 10
 #: Bytes that a copy of float32 moves for each element.
 COPIED = 8.0
-#: From so many elements on the kernels, not Python, take the time.
+#: From so many elements on, kernels take most of the time, not Python.
 LARGE = 1 << 28
-#: Of float32, written as codes of a byte with a scale for 32.
+#: Bytes moved for each element: a float32 is read, a code of one byte and 1/32 of a scale are written.
 _CODES = 5 + 1 / 32
 _TESTS, _PATIENCE = "tests/engine/cuda", 480
 
 
 def require() -> None:
-    """RuntimeError in one sentence unless there is a GPU, or numba's simulator, to ask."""
+    """Raise RuntimeError in one sentence unless there is a GPU, or numba's simulator."""
     if importlib.util.find_spec("numba_cuda") is None:
         raise RuntimeError("the question 'cuda' needs numba-cuda, which comes with: pip install -e \".[cuda]\"")
     from numba import cuda
@@ -58,7 +58,7 @@ def require() -> None:
 
 
 def measure(session: Session) -> Cells:
-    """What the device is, whether its bits are right, and how fast it is."""
+    """Yield the device's properties, whether its bits are right, and how fast it is."""
     require()
     yield from _device(session)
     yield from _libraries(session)
@@ -91,13 +91,13 @@ def _device(session: Session) -> Cells:
 
 
 def _suite(session: Session) -> Cells:
-    """The tests of the CUDA engine, as CI has them in the simulator."""
+    """Run the tests of the CUDA engine, as CI runs them in the simulator."""
 
     def run() -> Measurement:
         if session.quick:
             return Measurement(_TESTS, "passed", skipped="a quick run")
         workers = ["-n", str(_processes())] if importlib.util.find_spec("xdist") else []
-        options = ["-q", "-p", "no:benchmark", "-W", "default"]  # warnings of drivers are no errors
+        options = ["-q", "-p", "no:benchmark", "-W", "default"]  # warnings of drivers must not be errors
         command = [sys.executable, "-m", "pytest", *options, _TESTS, *workers]
         try:
             done = subprocess.run(command, cwd=machine.ROOT, capture_output=True, text=True, timeout=_PATIENCE)
@@ -128,7 +128,10 @@ def _of_library(name: str, column: str, on_stream: bool, count: int, seed: int) 
 
 
 def _equality(session: Session) -> Cells:
-    """In processes of their own on a GPU: each compiles kernels of its own."""
+    """Compare every format with the CPU.
+
+    On a GPU each comparison runs in a process of its own, since it compiles its own kernels.
+    """
     count, patterns = (1 << 12, 1 << 14) if session.quick else (1 << 22, 1 << 32)
     if session.sizes:
         count, patterns = min(session.sizes), 2 * min(session.sizes)
@@ -154,13 +157,16 @@ def _said(row: str, column: str, compared: int, wrong: str) -> Measurement:
 
 @contextmanager
 def _workers() -> Iterator[Callable[[Callable[[], Any]], Callable[[], Any]]]:
-    """What gives a function to another process, and answers with what waits for its result; here in the simulator."""
+    """Yield a function that starts a function in another process and returns a wait for its result.
+
+    In the simulator the function runs in this process.
+    """
     from numba.cuda.core import config
 
     if config.ENABLE_CUDASIM:
         yield lambda run: run
         return
-    # One for each cell: an error of CUDA spoils the process that it happens in.
+    # One process for each cell: after an error of CUDA a process cannot use the GPU any more.
     pool = ProcessPoolExecutor(_processes(), multiprocessing.get_context("spawn"), max_tasks_per_child=1)
     try:
         yield lambda run: pool.submit(run).result
@@ -169,7 +175,7 @@ def _workers() -> Iterator[Callable[[Callable[[], Any]], Callable[[], Any]]]:
 
 
 def _processes() -> int:
-    """Each holds up to three gigabytes, there and here."""
+    """Return the number of worker processes; each needs up to three gigabytes, on host and GPU."""
     return max(1, min(14, (os.cpu_count() or 1) - 2))
 
 
@@ -187,9 +193,10 @@ def _speed(session: Session) -> Cells:
 
 
 def _arrays(x: Any) -> tuple[Any, Any, Callable[[], object]]:
-    """The numbers there, room for as many, and a copy: of CuPy, whose memory comes from a pool, where it sees a GPU.
+    """Return the numbers on the GPU, a result array of the same size, and a function that copies.
 
-    numba asks the driver for memory at each call and gives it back in batches, for which everything waits.
+    CuPy's arrays are taken where it finds a GPU, since their memory comes from a pool. numba asks
+    the driver for memory at each call and gives it back in batches, for which everything waits.
     """
     from numba import cuda
 
@@ -206,7 +213,7 @@ def _arrays(x: Any) -> tuple[Any, Any, Callable[[], object]]:
 
 
 def _torchao(x: Any, column: str) -> Case:
-    """To codes, as torchao's kernels do it when compiled by PyTorch."""
+    """Return the conversion to codes by torchao's kernels, compiled by PyTorch."""
     row, share = "torchao to_mx mxfp8_e4m3, compiled", _CODES / COPIED
     try:
         import torch
@@ -219,7 +226,7 @@ def _torchao(x: Any, column: str) -> Case:
 
 
 def _queued(call: Callable[[], object]) -> Callable[[], object]:
-    """Several calls, then a wait."""
+    """Return a function that starts several calls, then waits."""
     from numba import cuda
 
     def run() -> None:
@@ -231,7 +238,7 @@ def _queued(call: Callable[[], object]) -> Callable[[], object]:
 
 
 def _calls(x: Any, out: Any) -> Iterator[tuple[str, float, float | None, Callable[[], object]]]:
-    """(what, bytes moved for each element, goal, call)."""
+    """Yield (name, bytes moved for each element, goal, call)."""
     for fmt in ("mxfp8_e4m3", "mxfp4_e2m1", "mxint8"):
         yield f"fake_quantize {fmt}", COPIED, LIMIT, partial(mx.fake_quantize, x, fmt, out=out)
         yield f"quantize {fmt}", _CODES, LIMIT, partial(mx.quantize, x, fmt)
@@ -246,6 +253,6 @@ def _calls(x: Any, out: Any) -> Iterator[tuple[str, float, float | None, Callabl
 
 
 def _later(make: Callable[[], Any], method: str, **named: Any) -> Callable[[], object]:
-    """A method of what `make` gives, which is made when it is first called."""
+    """Return a function that calls a method of `make()`, which runs once, at the first call."""
     kept = cache(make)
     return lambda: getattr(kept(), method)(**named)

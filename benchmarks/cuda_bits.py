@@ -1,4 +1,4 @@
-"""Whether a GPU makes the bits of the CPU: comparisons that can run in processes of their own, a cell each."""
+"""Comparisons of the bits of a GPU with those of the CPU; each can run in a process of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks import data
 from mxnum import formats
 
 SCALES = (0, 1, 90, 127, 128, 170, 253, 254)
-#: What is compared: how many numbers, what it is, what the GPU made, what the CPU did.
+#: An iterator over (count of numbers, their description, result of the GPU, result of the CPU).
 Pairs = Iterator[tuple[int, str, Any, Any]]
 
 
@@ -32,7 +32,7 @@ class Comparison:
     seed: int
 
     def run(self) -> tuple[int, str]:
-        """How many numbers were compared, and what was different, in words."""
+        """Return how many numbers were compared, and what differs, in words, or ""."""
         compared = 0
         for count, what, got, want in KINDS[self.kind](self):
             if not _are_equal(got, want):
@@ -42,7 +42,7 @@ class Comparison:
 
 
 def comparisons(count: int, patterns: int, seed: int) -> Iterator[Comparison]:
-    """All of them, those that take longest first."""
+    """Yield all comparisons, those that take longest first."""
     for kind in KINDS:
         for name in formats.names():
             if kind == "random" or formats.get(name).scale.power_of_two:
@@ -50,7 +50,7 @@ def comparisons(count: int, patterns: int, seed: int) -> Iterator[Comparison]:
 
 
 def to_gpu(array: Any) -> Any:
-    """A device array of numba, which copies no types of ml_dtypes."""
+    """Return a device array of numba, also for types of ml_dtypes, which numba does not copy."""
     from numba import cuda
     from numba.cuda.core import config
 
@@ -68,7 +68,7 @@ def _are_equal(got: Any, want: Any) -> bool:
 
 
 def _random(given: Comparison) -> Pairs:
-    """Random bit patterns in blocks of like magnitude, under every rounding, type and layout in turn."""
+    """Compare random bits in blocks of like magnitude, each rounding, type and layout in turn."""
     place = formats.names().index(given.format)
     powers = formats.get(given.format).scale.power_of_two
     layouts: tuple[dict[str, Any], ...] = ({}, {"axis": 0}, {"block_shape": (4, 8)}, {"block_size": 100})
@@ -91,7 +91,10 @@ def _random(given: Comparison) -> Pairs:
 
 
 def patterns(rng: np.random.Generator, dtype: str, shape: tuple[int, int]) -> Any:
-    """Numbers of neighbouring magnitudes in each row, and anywhere a NaN, an infinity, a subnormal."""
+    """Return numbers of neighbouring magnitudes in each row, with random bit patterns among them.
+
+    So there are a NaN, an infinity or a subnormal number anywhere.
+    """
     fmt = formats.FLOATS[dtype]
     as_dtype = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
     spread = (1 << (fmt.exponent_bits - 1)) - 2
@@ -105,7 +108,7 @@ def patterns(rng: np.random.Generator, dtype: str, shape: tuple[int, int]) -> An
 
 
 def compared(x: Any, name: str, modes: dict[str, Any]) -> Pairs:
-    """To codes and back, and there and back at once."""
+    """Compare quantizing, fake-quantizing and dequantizing with the CPU."""
     there, x_there = dict(modes), to_gpu(x)
     if "scales" in modes:
         there["scales"] = to_gpu(modes["scales"])
@@ -118,7 +121,7 @@ def compared(x: Any, name: str, modes: dict[str, Any]) -> Pairs:
 
 
 def _packed(given: Comparison) -> Pairs:
-    """Codes that are held packed, their transposes and slices."""
+    """Compare codes that are held packed, their transposes and slices."""
     x = data.normal(given.count, given.seed)
     q, want = mx.quantize(to_gpu(x), given.format, packed=True), mx.quantize(x, given.format, packed=True)
     yield x.size, "packed=True", q, want
@@ -130,7 +133,7 @@ def _packed(given: Comparison) -> Pairs:
 
 
 def _products(given: Comparison) -> Pairs:
-    """With an operand of the next format, in sums by blocks and one after the other."""
+    """Compare products with an operand of the next format, summed by blocks and sequentially."""
     names = formats.names("e8m0")
     other = names[(names.index(given.format) + 1) % len(names)]
     side = max(2, int((given.count // 64) ** 0.5))
@@ -145,7 +148,7 @@ def _products(given: Comparison) -> Pairs:
 
 
 def _halves(given: Comparison) -> Pairs:
-    """Every bit pattern of the 16-bit types, in blocks that all begin alike and in blocks of like numbers."""
+    """Compare every bit pattern of the 16-bit types, in blocks of neighbours and in strided blocks."""
     for dtype, nonfinite in (("bfloat16", "block"), ("float16", "block"), ("bfloat16", "element")):
         if nonfinite == "element" and given.format not in ("mxfp8_e4m3", "mxfp8_e5m2"):
             continue
@@ -156,7 +159,7 @@ def _halves(given: Comparison) -> Pairs:
 
 
 def _sweep(given: Comparison) -> Pairs:
-    """Every float32 bit pattern, block by block under another scale."""
+    """Compare every float32 bit pattern, with random scales for the blocks."""
     piece, step = min(given.patterns, 1 << 26), (1 << 32) // given.patterns
     for first in range(0, given.patterns, piece):
         bits = np.arange(piece, dtype=np.uint32) * np.uint32(step) + np.uint32(first * step)
@@ -176,7 +179,7 @@ KINDS: dict[str, Callable[[Comparison], Pairs]] = {
 
 @dataclass(frozen=True)
 class Library:
-    """How arrays get to a GPU (perhaps on a stream) and back in one library, and how to work on a new stream."""
+    """One library: how arrays get to a GPU (perhaps on a stream) and back, and new streams."""
 
     kind: type
     there: Callable[[Any, Any], Any]
@@ -227,7 +230,10 @@ LIBRARIES: dict[str, tuple[str, Callable[[], Library]]] = {
 
 
 def of_library(name: str, on_stream: bool, count: int, seed: int) -> tuple[int, str]:
-    """As `Comparison.run`; ImportError where the library is not there or sees no GPU."""
+    """Compare arrays of a library; return as `Comparison.run` does.
+
+    Raise ImportError where the library is not installed or finds no GPU.
+    """
     package, make = LIBRARIES[name]
     if importlib.util.find_spec(package) is None:
         raise ImportError(f"{name} is not installed")

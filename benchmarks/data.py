@@ -1,4 +1,4 @@
-"""Inputs: seeded, the same for every question, and named by their number of elements."""
+"""Input data: seeded, the same for every question, and named by its number of elements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 OCP = ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1", "mxint8")
-#: One of each width, for a quick look.
+#: One format of each width, for quick runs.
 FEW = ("mxfp8_e4m3", "mxfp6_e2m3", "mxfp4_e2m1")
 
 #: float32 arrays of 64 MiB, larger than the caches of most machines, and of 256 KiB.
@@ -19,7 +19,10 @@ DRAM, L2 = 1 << 24, 1 << 16
 
 
 def shape(size: int) -> tuple[int, int]:
-    """A matrix of that many elements, as square as rows of whole blocks of 32 allow."""
+    """Return the shape of a matrix of that many elements.
+
+    It is as square as rows of whole blocks of 32 allow.
+    """
     rows = 1 << ((size.bit_length() - 1) // 2)
     while size % (32 * rows):
         rows //= 2
@@ -27,12 +30,12 @@ def shape(size: int) -> tuple[int, int]:
 
 
 def normal(size: int, seed: int) -> Array:
-    """A float32 matrix from N(0, 1)."""
+    """Return a float32 matrix from N(0, 1)."""
     return np.random.default_rng(seed).standard_normal(shape(size), dtype=np.float32)
 
 
 def size_name(size: int) -> str:
-    """``16M`` for 2**24: binary multiples, as memory sizes are written."""
+    """Return ``16M`` for 2**24: binary multiples, as memory sizes are written."""
     for shift, unit in ((30, "G"), (20, "M"), (10, "K")):
         if size >= 1 << shift and size % (1 << shift) == 0:
             return f"{size >> shift}{unit}"
@@ -40,5 +43,8 @@ def size_name(size: int) -> str:
 
 
 def one_thread() -> None:
-    """One thread in mxnum; `benchmarks.__main__` sees to the libraries that read their environment."""
+    """Limit mxnum to one thread.
+
+    `benchmarks.__main__` limits the libraries that read their environment.
+    """
     numba.set_num_threads(1)

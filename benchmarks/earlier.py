@@ -1,4 +1,4 @@
-"""The common set beside another state of the sources, in a process of its own for each: is it as fast as it was?"""
+"""The common set beside an earlier version of the sources, each in its own process: is it as fast?"""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ over that of the other, of several pairs of processes, since where a process fin
 a line says otherwise: float32, E4M3, blocks of 32 along rows, rounding to nearest even, floor scales."""
 
 Function = Callable[[], object]
-#: Pairs of processes, and up to how many elements calls make new arrays.
+#: The number of pairs of processes, and the greatest number of elements for which calls make new
+#: arrays.
 PAIRS, SMALL = 3, 4096
 _PLACE, _E4M3 = "MXNUM_EARLIER", "mxfp8_e4m3"
-#: Goals: of the common set, and of lines that may cost more.
+#: Goals: one for the common set, and others for lines that may cost more.
 COMMON, LIMITS = 1.05, {"float64": 1.5, "float16": 1.5, "packed, 4 bits": 1.3, "packed, 6 bits": 1.3}
 
-#: A line's name -> keywords of quantizing, where these say it all.
+#: Keywords of quantizing by a line's name, for lines that need no more.
 _OPTIONS: dict[str, dict[str, Any]] = {
     **{name: {"format": name} for name in OCP},
     **{f"blocks of {size}": {"block_size": size} for size in (16, 64, 128)},
@@ -47,7 +48,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "packed, 4 bits": {"format": "mxfp4_e2m1", "packed": True},
     "packed, 6 bits": {"format": "mxfp6_e2m3", "packed": True},
 }
-#: A line's name -> the same numbers in another type, or lying otherwise.
+#: By a line's name: a function that returns the same numbers in another type or layout.
 _ARRAYS: dict[str, Callable[[Array], Array]] = {
     "bfloat16": lambda x: x.astype(ml_dtypes.bfloat16),
     "float64": lambda x: x.astype(np.float64),
@@ -61,12 +62,12 @@ _FEWER = (
     *OCP, "columns, blocks of 32", "tiles 32 × 32", "rounding rtz", "rounding sr, seed=", "bfloat16", "Fortran order",
     "packed, 4 bits",
 )  # fmt: skip
-#: Elements -> lines.
+#: The lines that are measured, by the number of elements.
 _LINES = {1 << 24: _FEWER, 1 << 20: _ALL, 1 << 16: _FEWER, 4096: (_E4M3,), 16: (_E4M3,)}
 
 
 def functions(size: int, line: str, seed: int) -> dict[str, Function]:
-    """What is run, by columns; values are read where a line changes what is read."""
+    """Return the functions to run, by columns; values are read where a line changes what is read."""
     x = _normal(size, seed)
     x = _ARRAYS[line](x) if line in _ARRAYS else x
     options = {"format": _E4M3, **_OPTIONS.get(line, {})}
@@ -77,7 +78,7 @@ def functions(size: int, line: str, seed: int) -> dict[str, Function]:
     q, dtype = mx.quantize(x, **options), x.dtype.name
     of_codes: dict[str, Any] = {}
     into: dict[str, Any] = {}
-    if size > SMALL:  # (new pages of memory cost as much as the loops, now and then)
+    if size > SMALL:  # new pages of memory now and then cost as much as the loops
         of_codes, into = {"out": q}, {"out": np.empty_like(x)}
     found: dict[str, Function] = {"quantize": partial(mx.quantize, x, **options, **of_codes)}
     if of_values == options:
@@ -88,7 +89,7 @@ def functions(size: int, line: str, seed: int) -> dict[str, Function]:
 
 
 def products(length: int, seed: int) -> dict[str, Function]:
-    """Products of square matrices."""
+    """Return the product of square matrices, by its column."""
     a, b = (mx.quantize(normal(length * length, seed + i).reshape(length, length), _E4M3) for i in (1, 2))
     return {"matmul": partial(mx.matmul, a, b.T)}
 
@@ -99,14 +100,14 @@ def _normal(size: int, seed: int) -> Array:
 
 
 def require() -> None:
-    """An error if there is no other state."""
+    """Raise ValueError unless there is another version."""
     place = Path(os.environ.get(_PLACE, ""))
     if not (os.environ.get(_PLACE) and (place / "mxnum" / "__init__.py").exists()):
         raise ValueError(f"The question 'earlier' needs {_PLACE}, the path of a checkout: git worktree add PATH COMMIT")
 
 
 def measure(session: Session) -> Cells:
-    """A table for each size, and one of products."""
+    """Yield a table for each size, and one of products."""
     lengths = () if session.sizes else (512,) if session.quick else (512, 1024, 2048)
     for size in session.sizes_or(tuple(_LINES), (1 << 16,)):
         table = Table(f"size_{size}", f"{size_name(size)} elements", "× the earlier state")
@@ -118,7 +119,7 @@ def measure(session: Session) -> Cells:
 
 
 class _State:
-    """A process that runs one state of the package, asked by lines of JSON."""
+    """A process that runs one version of the package and answers lines of JSON."""
 
     def __init__(self, checkout: Path) -> None:
         start = (
@@ -138,7 +139,7 @@ class _State:
         self._process.communicate()
 
     def ask(self, *question: Any) -> Any:
-        """The answer, or an error."""
+        """Return the answer to a question; raise RuntimeError if it is an error."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(question) + "\n")
@@ -151,7 +152,10 @@ class _State:
 
 
 def serve(checkout: str) -> None:
-    """What the process of a state does: prepare a line and name its columns, or time calls of one of them."""
+    """Answer questions in the process of a version.
+
+    A question prepares a line and returns its columns, or times calls of one of them.
+    """
     assert Path(mx.__file__).is_relative_to(checkout), mx.__file__
     one_thread()
     prepared: dict[str, Function] = {}
@@ -173,7 +177,7 @@ def serve(checkout: str) -> None:
 
 
 def _compared(table: Table, prepare: tuple[Any, ...], row: str, session: Session) -> Cells:
-    """A line of the table."""
+    """Measure a line of the table."""
     found: dict[str, list[float]] = {}
     try:
         for _ in range(1 if session.quick else PAIRS):
@@ -191,8 +195,10 @@ def _compared(table: Table, prepare: tuple[Any, ...], row: str, session: Session
 
 
 def _ratios(earlier: Callable[[int], int], now: Callable[[int], int], session: Session) -> list[float]:
-    """Rounds of both, in alternating order, each of some milliseconds."""
-    earlier(1), now(1)  # (compiles)
+    """Return the ratios of rounds of both versions, in alternating order, of some milliseconds
+    each.
+    """
+    earlier(1), now(1)  # the first calls compile
     calls = ceil(3e6 / max(1, earlier(1)))
     found: list[float] = []
     spent = 0

@@ -14,7 +14,10 @@ BLOCK = 32
 
 
 def fake_quantize(x: Any, element: ElementFormat, rounding: str) -> Any:
-    """Values of a contiguous torch tensor whose last axis whole blocks fill; `rounding` is "nearest" or "even"."""
+    """Return the quantized values of a contiguous torch tensor whose last axis whole blocks fill.
+
+    `rounding` is "nearest" or "even".
+    """
     import torch
 
     blocks = x.reshape(-1, BLOCK)

@@ -1,4 +1,4 @@
-"""What a measurement was made on: the machine, the versions, the state of the sources, and how quiet it was."""
+"""The conditions of a measurement: machine, versions, state of the sources, and other load."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PACKAGES = (
 
 
 def describe() -> dict[str, Any]:
-    """The machine and the software, without names of hosts, users or paths."""
+    """Return the machine and the software, without names of hosts, users or paths."""
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "cpu": _cpu_model(),
@@ -35,14 +35,17 @@ def describe() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The commit of the sources, with ``+`` where they differ from it; empty outside a checkout."""
+    """Return the commit of the sources, with ``+`` where they differ from it.
+
+    It is "" outside a checkout.
+    """
     head = _git("rev-parse", "HEAD")
     changed = _git("status", "--porcelain", "--", "mxnum", "benchmarks/*.py")
     return f"{head[:12]}+" if head and changed else head[:12]
 
 
 def available_bytes() -> int | None:
-    """Memory that can be had without swapping; None where the system does not say."""
+    """Return the memory that can be had without swapping; None where the system does not say."""
     kibibytes = _meminfo("MemAvailable")
     return None if kibibytes is None else kibibytes * 1024
 
@@ -58,7 +61,7 @@ class Clock:
 
 
 def clock() -> Clock | None:
-    """The times now; None where the system does not say."""
+    """Return the times now; None where the system does not say."""
     try:
         with open("/proc/stat") as file:
             fields = [int(field) for field in file.readline().split()[1:9]]
@@ -73,7 +76,10 @@ def clock() -> Clock | None:
 
 
 def quietness(start: Clock | None, end: Clock | None) -> dict[str, float]:
-    """Which share of the processors' time other programs took in between, and which the hypervisor."""
+    """Return the shares of the processors' time that others took between two times.
+
+    The others are other programs, and the hypervisor.
+    """
     if start is None or end is None or end.total <= start.total:
         return {}
     total = end.total - start.total
@@ -111,7 +117,7 @@ def _cpu_model() -> str:
 
 
 def _caches() -> dict[str, str]:
-    """The data caches of the first core: {"L2": "1024K"}."""
+    """Return the data caches of the first core: {"L2": "1024K"}."""
     found = {}
     for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:

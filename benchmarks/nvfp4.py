@@ -26,7 +26,7 @@ Run = Callable[[Array], Any]
 
 
 def measure(session: Session) -> Cells:
-    """Times against a copy, then against our own."""
+    """Yield times against a copy, then times of packages against our own."""
     one_thread()
     for size in session.sizes_or((1 << 24,), (1 << 18,)):
         x = normal(size, session.seed)

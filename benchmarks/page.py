@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks import tables
 from benchmarks.record import Answer, Result
 
-#: Above this share of the processors' time taken by others, the numbers are a smoke test.
+#: If other programs take more than this share of the processors' time, the numbers are a smoke test.
 LOADED = 0.05
 
 HEAD = """# Benchmarks
@@ -26,18 +26,18 @@ No results are recorded yet: `python -m benchmarks` measures and writes this pag
 """
 
 
-#: A result, and the paths of the plots of those tables that have one, by question and table.
+#: A result, and by question and table the paths of the plots that exist.
 Part = tuple[Result, Mapping[tuple[str, str], Path]]
 
 
 def write(parts: Sequence[Part], target: Path) -> None:
-    """Write the page; plots are referred to by their place beside it."""
+    """Write the page; plots are referred to by their paths relative to it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(text(parts, target.parent), encoding="utf-8")
 
 
 def text(parts: Sequence[Part], folder: Path) -> str:
-    """The page as it lies in that folder."""
+    """Return the text of the page, with links that fit a page in that folder."""
     if not parts:
         return HEAD + EMPTY
     sections = [HEAD]
@@ -77,7 +77,7 @@ def _machine(result: Result) -> str:
 
 
 def _goals(result: Result) -> str:
-    """How many measurements with a goal reach it."""
+    """Return a table of how many measurements have a goal and miss it."""
     lines = ["| Question | measured | with a goal | that miss it | failed |", "| --- | ---: | ---: | ---: | ---: |"]
     for answer in result.answers:
         found = list(answer.measurements())
@@ -89,7 +89,7 @@ def _goals(result: Result) -> str:
 
 
 def warnings(result: Result) -> list[str]:
-    """What a reader must know before believing a number."""
+    """Return what a reader must know before believing a number."""
     found = []
     others, stolen = (result.quietness.get(name, 0.0) for name in ("others", "stolen"))
     if not result.quietness:

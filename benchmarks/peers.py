@@ -31,14 +31,14 @@ difference is not in itself an error: ties away from zero is another mode, and w
 
 ELEMENTS = {"mxfp8_e4m3": "float8_e4m3fn", "mxfp4_e2m1": "float4_e2m1fn"}
 
-#: Elements that are compared.
+#: The number of elements that are compared.
 SAMPLE = 1 << 16
 
 Run = Callable[[Array], Any]
 
 
 def measure(session: Session) -> Cells:
-    """Times, then values."""
+    """Yield times, then values."""
     one_thread()
     peers = {name: dict(_peers(name)) for name in ELEMENTS}
     for size in session.sizes_or((1 << 24,), (1 << 18,)):
@@ -78,7 +78,7 @@ def _bits(x: Array) -> Array:
 
 
 def _samples(seed: int) -> Iterator[tuple[str, Array]]:
-    """Data on which emulators agree, and data on which they are known not to."""
+    """Yield data on which emulators agree, and data on which they are known not to."""
     rng = np.random.default_rng(seed)
     x = normal(SAMPLE, seed).reshape(-1, 32)
     yield "normal data", x
@@ -98,7 +98,10 @@ def _samples(seed: int) -> Iterator[tuple[str, Array]]:
 
 
 def _peers(name: str) -> Iterator[tuple[str, tuple[Run, str, int]]]:
-    """A line's name; a function, the reason to skip it, and which part of the array it gets, one in so many."""
+    """Yield a line's name with a function, the reason to skip it, and a divisor of the length.
+
+    The function is given that part of the array.
+    """
     torch = _missing("torch")
     yield "mxnum, fake_quantize", (lambda x: mx.fake_quantize(x, name), "", 1)
     yield "mxnum, quantize and dequantize", (lambda x: mx.quantize(x, name).dequantize(), "", 1)
@@ -117,7 +120,7 @@ def _missing(package: str) -> str:
 
 
 def _scales(x: Array, name: str) -> tuple[Array, Array]:
-    """The array in blocks of 32, and each block's power of two by the floor rule."""
+    """Return the array in blocks of 32, and each block's power of two by the floor rule."""
     blocks = x.reshape(-1, 32)
     _, exponent = np.frexp(np.abs(blocks).max(axis=1, keepdims=True))
     emax = mx.formats.get(name).element.emax

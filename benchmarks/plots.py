@@ -8,19 +8,19 @@ from typing import Any
 from benchmarks.record import Measurement, Table
 from mxnum.output import palette
 
-#: Okabe and Ito's colours, told apart without red and green, each with a marker of its own.
+#: Okabe and Ito's colours, which colour-blind readers can tell apart, each with a marker of its own.
 STYLES = (
     (palette.BLUE, "o"), (palette.VERMILION, "s"), (palette.GREEN, "^"), (palette.PURPLE, "D"), (palette.SKY, "v"),
     (palette.ORANGE, "P"), (palette.BLACK, "X"), ("#999999", "*"),
 )  # fmt: skip
 
 
-#: A table with more lines than this is drawn smaller.
+#: Tables with more lines than this are drawn smaller.
 MANY = 40
 
 
 def draw(table: Table, measurements: list[Measurement], path: Path) -> bool:
-    """Write an SVG of a table if it has something to show; whether it had."""
+    """Write an SVG of a table if it has something to show; return True if it had."""
     shown = [m for m in measurements if m.median]
     if table.plot == "none" or not shown:
         return False
@@ -58,7 +58,7 @@ def _spread(m: Measurement) -> tuple[float, float, float]:
 
 
 def _dots(axis: Any, shown: list[Measurement]) -> None:
-    """A line a row, a marker a column, whiskers over the quartiles, a tick at each goal."""
+    """Draw a line a row, a marker a column, whiskers over the quartiles, a tick at each goal."""
     rows = list(dict.fromkeys(m.row for m in shown))
     columns = _columns(shown)
     step = 0.7 / max(1, len(columns))
@@ -86,7 +86,7 @@ def _dots(axis: Any, shown: list[Measurement]) -> None:
 
 
 def _curve(axis: Any, shown: list[Measurement]) -> None:
-    """A line a column over the sizes, with the quartiles shaded."""
+    """Draw a line a column over the sizes, with the quartiles shaded."""
     for i, (column, cells) in enumerate(_columns(shown).items()):
         colour, marker = STYLES[i % len(STYLES)]
         xs = [m.x for m in cells]
@@ -101,7 +101,7 @@ def _curve(axis: Any, shown: list[Measurement]) -> None:
 
 
 def _plain_numbers(axis: Any) -> None:
-    """1, 2, 5, 10 in place of powers of ten; 1, 10, 100 where there are many."""
+    """Label an axis 1, 2, 5, 10 instead of powers of ten; 1, 10, 100 where there are many."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_data_interval()

@@ -25,7 +25,7 @@ GOALS = {"sequential": 1.0, "blas": 1.02}
 
 
 def measure(session: Session) -> Cells:
-    """Matrices, vectors, a layer."""
+    """Yield matrices, vectors, a layer."""
     one_thread()
     edge, small = (256, 64) if session.quick else (1024, 192)
     yield from _matrices(edge, ("block", "sequential", "blas"), session)
@@ -36,7 +36,7 @@ def measure(session: Session) -> Cells:
 
 
 def _pairs(quick: bool) -> tuple[tuple[str, str | None], ...]:
-    """Formats of the two operands; None stands for float32."""
+    """Return the formats of the two operands; None stands for float32."""
     same = tuple((name, name) for name in OCP)
     mixed = (("mxfp8_e4m3", "mxfp4_e2m1"), ("mxfp8_e5m2", "mxfp8_e4m3"), ("mxfp8_e4m3", None))
     return (same[0], same[4], mixed[0]) if quick else same + mixed
@@ -82,7 +82,7 @@ def _matrices(edge: int, modes: tuple[str, ...], session: Session) -> Cells:
     yield from session.compare(table, sgemm, Case("np.copyto of both instead", "total", copy))
 
 
-#: Shapes of the operands: numbers that no tile divides, few rows, long sums, batches.
+#: Shapes of the operands: lengths that are no multiples of a tile, few rows, long sums, batches.
 SHAPES = (
     ((1000, 1013), (1013, 999)),
     ((1, 1024), (1024, 1024)),
@@ -143,7 +143,7 @@ def _layer(edge: int, session: Session) -> Cells:
 
 
 def _six_quantizations(function: Any, arrays: tuple[Array, ...], name: str) -> None:
-    """Each operand along each of its axes: every product sums along another one."""
+    """Quantize each operand along each of its axes: every product sums along another one."""
     for array in arrays:
         function(array, name, axis=1)
         function(array, name, axis=0)

@@ -1,8 +1,8 @@
-"""The questions, and what each of them gets to answer with.
+"""The questions, and the session that each of them measures with.
 
-A question is a module of this package with a `TITLE`, a `TEXT` that says what is compared with what, and a function
-``measure(session)`` that yields a table and a measurement at a time. To add one, write the module and name it in
-`NAMES`.
+A question is a module of this package with a `TITLE`, a `TEXT` that says what is compared with
+what, and a function ``measure(session)`` that yields a table and a measurement at a time. To add
+one, write the module and name it in `NAMES`.
 """
 
 from __future__ import annotations
@@ -17,25 +17,28 @@ from typing import Protocol
 from benchmarks import timing
 from benchmarks.record import Measurement, Table
 
-#: In the order in which they are asked. One whose module is not there is left out.
+#: The questions in the order in which they are asked. One whose module does not exist is left out.
 NAMES = (
     "conversions", "cliff", "products", "scaling", "threads", "startup", "peers", "nvfp4", "torch", "cuda", "earlier",
 )  # fmt: skip
 
-#: Questions that are asked only when they are named.
+#: Questions that are asked only by name.
 ON_REQUEST = ("cuda", "earlier")
 
 Cells = Iterator[tuple[Table, Measurement]]
 
 
 class Question(Protocol):
-    """What the module of a question offers."""
+    """The interface of a question's module."""
 
     TITLE: str
     TEXT: str
 
     def measure(self, session: Session) -> Cells:
-        """Tables and measurements, one at a time, so that an interrupted run keeps those before."""
+        """Yield tables and measurements, one at a time.
+
+        An interrupted run so keeps those before.
+        """
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Case:
     column: str
     #: None if it cannot be run, for the reason in `skipped`.
     run: Callable[[], object] | None
-    #: The part of the baseline's work that it does.
+    #: The share of the baseline's work that the case does.
     share: float = 1.0
     limit: float | None = None
     skipped: str = ""
@@ -55,41 +58,44 @@ class Case:
 
 @dataclass(frozen=True)
 class Session:
-    """How thorough to be."""
+    """The settings of a run: how thorough it is."""
 
     quick: bool = False
     #: Element counts to use in place of a question's own.
     sizes: tuple[int, ...] | None = None
     seed: int = 1
-    #: At most so many rounds for a case, and none begun after so many seconds.
+    #: A case has at most so many rounds, and begins none after so many seconds.
     rounds: int = 21
     seconds: float = 1.5
     least: int = 3
-    #: What an interrupted run has of this question, by table, row and column.
+    #: The measurements that an interrupted run has of this question, by table, row and column.
     earlier: Mapping[tuple[str, str, str], Measurement] = field(default_factory=dict)
 
     @classmethod
     def quickly(cls, sizes: tuple[int, ...] | None = None, seed: int = 1) -> Session:
-        """A smoke test: a few rounds each."""
+        """Return the settings of a smoke test: a few rounds each."""
         return cls(quick=True, sizes=sizes, seed=seed, rounds=5, seconds=0.1, least=2)
 
     def sizes_or(self, full: tuple[int, ...], quick: tuple[int, ...]) -> tuple[int, ...]:
-        """The sizes to measure at."""
+        """Return the sizes to measure at."""
         return self.sizes or (quick if self.quick else full)
 
     def compare(self, table: Table, baseline: timing.Function, *cases: Case) -> Cells:
-        """Each case against the baseline. An error in one is recorded and does not end the others."""
+        """Compare each case with the baseline.
+
+        An error in one is recorded and does not end the others.
+        """
         for case in cases:
             yield self.cell(table, case.row, case.column, partial(self._measured, baseline, case))
 
     def known(self, table: Table, row: str, column: str) -> Measurement | None:
-        """What an interrupted run has found."""
+        """Return what an interrupted run has measured, or None."""
         return self.earlier.get((table.key, row, column))
 
     def cell(
         self, table: Table, row: str, column: str, measure: Callable[[], Measurement]
     ) -> tuple[Table, Measurement]:
-        """A cell, measured unless it is known."""
+        """Return a cell, measured unless it is known."""
         return table, self.known(table, row, column) or measure()
 
     def _measured(self, baseline: timing.Function, case: Case) -> Measurement:
@@ -107,11 +113,11 @@ class Session:
 
 
 def names() -> tuple[str, ...]:
-    """The questions whose modules are there."""
+    """Return the questions whose modules exist."""
     return tuple(name for name in NAMES if importlib.util.find_spec(f"benchmarks.{name}"))
 
 
 def get(name: str) -> Question:
-    """The module of a question."""
+    """Return the module of a question."""
     module: Question = import_module(f"benchmarks.{name}")
     return module

@@ -1,4 +1,4 @@
-"""What is kept of a run: measurements in tables, tables by question; written as JSON and read back."""
+"""The record of a run: measurements in tables, tables by question; written as JSON and read back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Table:
 
     key: str
     title: str
-    #: What the numbers are multiples of, for a heading and an axis.
+    #: The unit of the numbers, for a heading and an axis.
     unit: str
     #: ``dots``: one line a row, one marker a column. ``curve``: one line a column over `Measurement.x`. ``none``.
     plot: str = "dots"
@@ -36,18 +36,18 @@ class Measurement:
     repetitions: int = 0
     #: The goal: at most this.
     limit: float | None = None
-    #: What was found, where that is no number.
+    #: The result, where it is no number.
     text: str = ""
-    #: Why it was not measured.
+    #: The reason why it was not measured.
     skipped: str = ""
     #: The error it ended with.
     failed: str = ""
-    #: Where it lies on the horizontal axis of a curve.
+    #: Its position on the horizontal axis of a curve.
     x: float | None = None
 
     @property
     def is_above_limit(self) -> bool:
-        """Whether it misses its goal."""
+        """True if it misses its goal."""
         return self.limit is not None and self.median is not None and self.median > self.limit
 
 
@@ -60,14 +60,14 @@ class Answer:
     text: str
     tables: dict[str, tuple[Table, list[Measurement]]] = field(default_factory=dict)
     finished: bool = False
-    #: How long it took, so that the next run can be planned.
+    #: The duration, so that the next run can be planned.
     seconds: float = 0.0
 
     def add(self, table: Table, measurement: Measurement) -> None:
         self.tables.setdefault(table.key, (table, []))[1].append(measurement)
 
     def known(self) -> dict[tuple[str, str, str], Measurement]:
-        """The cells that did not fail, by table, row and column."""
+        """Return the cells that did not fail, by table, row and column."""
         return {(k, m.row, m.column): m for k, (_, found) in self.tables.items() for m in found if not m.failed}
 
     def measurements(self) -> Iterator[Measurement]:
@@ -77,7 +77,7 @@ class Answer:
 
 @dataclass
 class Result:
-    """A run: where, how, and the answers."""
+    """A run: machine, settings and answers."""
 
     machine: dict[str, Any]
     settings: dict[str, Any]
@@ -102,7 +102,7 @@ class Result:
 
 
 def save(result: Result, path: Path) -> None:
-    """Write a result; the file is replaced as a whole."""
+    """Write a result; the file is replaced in one step."""
     layout = {
         "benchmarks": LAYOUT,
         "finished": result.is_finished,
@@ -131,7 +131,7 @@ def save(result: Result, path: Path) -> None:
 
 
 def load(path: Path) -> Result:
-    """Read what `save` wrote."""
+    """Read a file that `save` wrote."""
     try:
         layout = json.loads(path.read_text(encoding="utf-8"))
         if layout["benchmarks"] != LAYOUT:
@@ -153,7 +153,10 @@ def load(path: Path) -> Result:
 
 
 def _compact(measurement: Measurement) -> dict[str, Any]:
-    """Its fields, but for those that hold nothing; numbers to five digits, which is more than they are good for."""
+    """Return the fields of a measurement that hold something.
+
+    Numbers have five digits, which is more than they are good for.
+    """
     return {
         name: float(f"{value:.5g}") if isinstance(value, float) else value
         for name, value in asdict(measurement).items()
@@ -162,7 +165,7 @@ def _compact(measurement: Measurement) -> dict[str, Any]:
 
 
 def _lines(layout: dict[str, Any]) -> str:
-    """JSON with one measurement a line, so that two results can be compared line by line."""
+    """Return JSON with one measurement a line, so that two results can be compared line by line."""
     cells: list[str] = []
     for question in layout["questions"]:
         for table in question["tables"]:

@@ -1,4 +1,4 @@
-"""From one block to gigabytes: what a call costs, what an element costs, and what memory it takes."""
+"""From one block to gigabytes: the cost of a call and of an element, and the memory it takes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAME = "mxfp8_e4m3"
 
 
 def measure(session: Session) -> Cells:
-    """Time by size, the fixed cost, memory."""
+    """Yield time by size, the fixed cost, memory."""
     one_thread()
     yield from _by_size(session)
     yield from _fixed(session)
@@ -49,7 +49,7 @@ def _by_size(session: Session) -> Cells:
     for size in session.sizes_or(FULL, QUICK):
         row = size_name(size)
         free = machine.available_bytes()
-        if free is not None and 14 * size > free:  # x, out, codes, new codes, and room
+        if free is not None and 14 * size > free:  # x, out, codes, new codes, and a reserve
             reason = "more memory than there is"
             for table in (flat, beside):
                 for column in reference:

@@ -19,12 +19,12 @@ common path), so seconds are shown too; unlike the ratios they hold for this mac
 
 GOALS = {"warm": 0.2, "cold": 3.0}
 WITH_SCIPY = "warm, SciPy there"
-#: The common path, which has goals when it is cold.
+#: The common path, which alone has goals for cold calls.
 COMMON = ("quantize", "fake_quantize", "quantize and dequantize")
 
 
 def measure(session: Session) -> Cells:
-    """A line for each import and each first call."""
+    """Yield a line for each import and each first call."""
     ratios = Table("ratios", "Beside the import of numba", "× import numba in the same process")
     seconds = Table("seconds", "Seconds on this machine", "seconds")
     names = ("quantize",) if session.quick else tuple(child.FIRST_CALLS)

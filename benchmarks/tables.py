@@ -1,4 +1,4 @@
-"""Measurements as tables of text: for the terminal, and for the page of the docs."""
+"""Measurements as tables of text, for the terminal and for the page of the docs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Grid = list[list[str]]
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Three digits, which is more than a noisy machine is good for."""
+    """Return a number with three digits, which is more than a noisy machine is good for."""
     if value == int(value) and abs(value) < 1000:
         return str(int(value))
     if abs(value) >= 100:
@@ -18,7 +18,10 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def cell(measurement: Measurement, mark: str = "*") -> str:
-    """``1.02 (0.99–1.1)``: the median and the quartiles; a mark around a median above its goal."""
+    """Return ``1.02 (0.99–1.1)``: the median and the quartiles.
+
+    A mark surrounds a median above its goal.
+    """
     m = measurement
     if m.skipped or m.failed or m.median is None:
         return m.text or ("failed" if m.failed else "–")
@@ -31,13 +34,13 @@ def cell(measurement: Measurement, mark: str = "*") -> str:
 
 
 def _beyond(median: float, limit: float) -> str:
-    """A median above its goal, in so many digits that this can be seen."""
+    """Return a median above its goal, with enough digits to show that it is."""
     texts = (number(median, digits) for digits in range(3, 9))
     return next((text for text in texts if text != number(limit)), number(median))
 
 
 def grid(measurements: list[Measurement], mark: str = "*") -> Grid:
-    """A heading and a line a row; the last column holds the goals, if there are any."""
+    """Return a heading and a line a row; the last column holds the goals, if there are any."""
     rows, columns = (list(dict.fromkeys(getattr(m, name) for m in measurements)) for name in ("row", "column"))
     cells = {(m.row, m.column): m for m in measurements}
     goals = {row: _goal([m for m in measurements if m.row == row]) for row in rows}
@@ -50,7 +53,7 @@ def grid(measurements: list[Measurement], mark: str = "*") -> Grid:
 
 
 def _goal(row: list[Measurement]) -> str:
-    """``≤ 1.1`` for every number of a row, or ``cold ≤ 3; warm ≤ 0.2`` where they have different goals or some none."""
+    """Return ``≤ 1.1`` if all numbers of a row have that goal, else ``cold ≤ 3; warm ≤ 0.2``."""
     measured = [m for m in row if m.median is not None]
     limits = {m.limit for m in measured or row}
     if len(limits) == 1:
@@ -60,7 +63,7 @@ def _goal(row: list[Measurement]) -> str:
 
 
 def remarks(measurements: list[Measurement]) -> list[str]:
-    """What the cells have no room for: misses, gaps, errors."""
+    """Return remarks that do not fit into cells: misses, gaps, errors."""
     found = []
     limited = [m for m in measurements if m.limit is not None and m.median is not None]
     above = [m for m in limited if m.is_above_limit]
@@ -77,7 +80,7 @@ def remarks(measurements: list[Measurement]) -> list[str]:
 
 
 def plain(table: Table, measurements: list[Measurement]) -> str:
-    """For the terminal."""
+    """Return the table for the terminal."""
     lines = grid(measurements)
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     text = [f"{table.title}: {table.unit}" if table.unit else table.title]
@@ -88,7 +91,7 @@ def plain(table: Table, measurements: list[Measurement]) -> str:
 
 
 def markdown(table: Table, measurements: list[Measurement]) -> str:
-    """For the docs, without the title."""
+    """Return the table for the docs, without the title."""
     heading, *lines = grid(measurements, "**")
     text = []
     if table.unit:

@@ -22,7 +22,7 @@ rows that end in short blocks."""
 
 
 def measure(session: Session) -> Cells:
-    """Each function at each number of threads."""
+    """Yield each function at each number of threads."""
     most: int = numba.config.NUMBA_NUM_THREADS
     powers = [1 << power for power in range(1, most.bit_length()) if 1 << power < most]
     counts = [*powers, most] if most > 1 else []
@@ -48,7 +48,7 @@ def _times(table: Table, x: Array, counts: list[int], session: Session) -> Cells
 
 
 def _sameness(counts: list[int], session: Session) -> Cells:
-    """On so many elements that each thread has some to do."""
+    """Compare bits on so many elements that each thread has some to work on."""
     size = min(1 << 26, max(1 << 22, counts[-1] << 20))
     y = normal(size, session.seed).ravel()
     y[5::100_003] = np.nan
@@ -70,7 +70,7 @@ def _by_keyword(x: Array, count: int) -> object:
 
 
 def _functions(x: Array) -> Iterator[tuple[str, Callable[[int], object]]]:
-    """A line's name, and a function of the number of threads."""
+    """Yield a line's name, and a function of the number of threads."""
     q, a = mx.quantize(x, "mxfp8_e4m3"), mx.quantize(x[:512], "mxfp8_e4m3")
     wide = x.astype(np.float64)
     calls: dict[str, Callable[[], object]] = {

@@ -1,7 +1,7 @@
-"""Ratios of times: two functions run in turns in one process, so that what slows one slows the other.
+"""Ratios of times: two functions alternate in one process, so that what slows one slows the other.
 
-Machines are noisy and differ, so no time is reported by itself. A round runs both functions, in alternating order, and
-gives one ratio; the median of the ratios and their quartiles are what is kept.
+Machines are noisy and differ, so no time is reported by itself. A round runs both functions, in
+alternating order, and gives one ratio; the median of the ratios and their quartiles are kept.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from time import perf_counter_ns
 
 Function = Callable[[], object]
 
-#: A timing shorter than this is repeated until it is not: the clock and the call cost too much beside it.
+#: A timing has so many calls that it takes at least this long. Shorter ones would measure the clock
+#: and the call.
 SHORTEST_NS = 1_000_000
-#: Nor may the baseline be much shorter than what it is compared with, up to this.
+#: The baseline takes at least a quarter of the function's time, up to this.
 LONGEST_BASELINE_NS = 50_000_000
 
 
@@ -32,7 +33,7 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Median and quartiles (with linear interpolation, as numpy computes them)."""
+    """Return median and quartiles (with linear interpolation, as numpy computes them)."""
     if not values:
         raise ValueError("Argument 'values' must hold at least one number.")
     if len(values) == 1:
@@ -42,7 +43,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def timed(function: Function, calls: int = 1) -> int:
-    """Nanoseconds for that many calls."""
+    """Return the nanoseconds for that many calls."""
     start = perf_counter_ns()
     for _ in range(calls):
         function()
@@ -50,10 +51,10 @@ def timed(function: Function, calls: int = 1) -> int:
 
 
 def ratios(baseline: Function, function: Function, *, rounds: int, seconds: float, least: int = 3) -> list[float]:
-    """The time of `function` over that of `baseline`, once a round.
+    """Return the time of `function` over that of `baseline`, once a round.
 
-    There are `least` to `rounds` rounds: no further one is begun after `seconds`. A first call of each is not counted:
-    it may compile.
+    There are `least` to `rounds` rounds: no further one is begun after `seconds`. A first call of
+    each is not counted: it may compile.
     """
     baseline()
     function()
@@ -80,7 +81,10 @@ def ratios(baseline: Function, function: Function, *, rounds: int, seconds: floa
 
 
 def _timed(function: Function, calls: int, is_short: bool) -> int:
-    """Nanoseconds for so many calls; if short, after one that takes the caches back from the other function."""
+    """Return the nanoseconds for so many calls.
+
+    If calls are short, one more runs before them: it takes the caches back from the other function.
+    """
     if is_short:
         function()
     return timed(function, calls)

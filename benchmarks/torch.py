@@ -1,4 +1,4 @@
-"""Emulated training in PyTorch: what a step costs beside one of float32."""
+"""Emulated training in PyTorch: the cost of a step beside one of float32."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ROWS = {"linear": "Linear 1024 × 4096, 2,048 tokens", "transformer": "transfor
 
 
 def measure(session: Session) -> Cells:
-    """Each model with each recipe."""
+    """Yield each model with each recipe."""
     table = Table("torch_step", "A training step", "× the step in float32")
     try:
         import torch

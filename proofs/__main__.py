@@ -19,7 +19,7 @@ SAVED_EVERY = 120.0
 
 
 class Progress:
-    """What a waiting person sees: failures at once, otherwise one line that moves."""
+    """Progress shown on the terminal: failures at once, otherwise one line that is updated."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -75,7 +75,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None, get: Callable[[], Collection] = collect) -> int:
-    """Exit status: 0 if all is proved, 1 if anything is not, 2 for arguments that make no sense."""
+    """Check theorems and return the exit status.
+
+    It is 0 if all are proved, 1 if any is not, 2 for arguments that make no sense.
+    """
     options = parse(arguments)
     collection = get()
     chosen = choose(collection.theorems.values(), options.tier, options.only)
@@ -89,7 +92,7 @@ def main(arguments: list[str] | None = None, get: Callable[[], Collection] = col
     saved = started
 
     def keep(theorem: Theorem, outcome: Outcome) -> None:
-        """Show it, and now and then save what there is: a long run that is cut off keeps what it proved."""
+        """Show an outcome, and save now and then, so that an interrupted run keeps what it proved."""
         nonlocal saved
         progress(theorem, outcome)
         found[theorem.name] = outcome

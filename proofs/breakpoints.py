@@ -1,7 +1,8 @@
-"""Kernels checked at every breakpoint of their exact reference, for every scale code.
+"""Check kernels at every breakpoint of their exact reference, for every scale code.
 
-Between two neighbouring breakpoints the reference is constant. A kernel that is monotone and right at both ends of such
-a run is right on all of it, so that with the monotonicity theorem a few hundred inputs per scale stand for all of them.
+Between two neighbouring breakpoints the reference is constant. A kernel that is monotone and right
+at both ends of such a stretch is right on all of it. So, with the monotonicity theorem, a few
+hundred inputs per scale stand for all of them.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ from proofs.loops import Machine
 from proofs.specs.rationals import ELEMENTS, FLOATS, Float
 from proofs.specs.runs import SCALES, Array, Random, breakpoints, decode_table, encode_runs, expected, scale_runs
 
-#: Words that meet the ends, the half and the middle of the range; the third has bits above the thirty that count.
+#: Words at the ends, the half and the middle of the range; the third has bits above the thirty that
+#: count.
 WORDS = (Random(0), Random(1), Random(0xC0000000 | 0x12345678), Random(1 << 29), Random((1 << 30) - 1), Random(0x55, 8))
 
 
 def landmarks(source: Float) -> list[int]:
-    """Magnitudes where a type changes its nature: zero, subnormal and normal extremes, infinity, NaNs."""
+    """Return the magnitudes where a type changes its nature.
+
+    They are zero, subnormal and normal extremes, infinity and NaNs.
+    """
     normal = 1 << source.fraction_bits
     return [
         *(0, 1, 2, normal - 1, normal, normal + 1, source.largest - 1, source.largest),
@@ -29,7 +34,7 @@ def landmarks(source: Float) -> list[int]:
 
 
 def points(source: str, element: str, rounding: str, negative: bool, random: Random | None) -> Array:
-    """[scale, i]: magnitude patterns around every breakpoint, and the landmarks."""
+    """Return an array [scale, i] of magnitude patterns: around every breakpoint, and landmarks."""
     float_type = FLOATS[source]
     breaks = breakpoints(source, element, rounding, negative, random)
     near = [breaks + step for step in (-2, -1, 0, 1)]
@@ -41,7 +46,7 @@ def points(source: str, element: str, rounding: str, negative: bool, random: Ran
 def check_encode(
     machine: Machine, source: str, element: str, rounding: str, overflow: str, random: Random | None
 ) -> tuple[int, str]:
-    """(inputs, the first mismatch in words or nothing)."""
+    """Check an encoder at every breakpoint; return (inputs, the first mismatch in words or "")."""
     float_type = FLOATS[source]
     magnitudes = [points(source, element, rounding, negative, random) for negative in (False, True)]
     right = np.concatenate(
@@ -64,7 +69,7 @@ def check_encode(
 def check_all_patterns(
     machine: Machine, source: str, element: str, rounding: str, overflow: str, random: Random | None
 ) -> tuple[int, str]:
-    """Every pattern of a 16-bit type under all 256 scale codes."""
+    """Check an encoder on every pattern of a 16-bit type under all 256 scale codes."""
     runs = [encode_runs(source, element, rounding, overflow, scale, random) for scale in range(256)]
     right = np.stack([np.repeat(run.values, np.diff(run.starts, append=run.end)) for run in runs])
     patterns = np.tile(np.arange(1 << FLOATS[source].bits, dtype=np.uint16), (256, 1))
@@ -73,14 +78,14 @@ def check_all_patterns(
 
 
 def check_decode(machine: Machine, element: str, target: str) -> tuple[int, str]:
-    """Every code under all 256 scale codes."""
+    """Check a decoder on every code under all 256 scale codes."""
     right = decode_table(element, target)
     codes = np.tile(np.arange(1 << ELEMENTS[element].bits, dtype=np.uint8), (256, 1))
     return _outcome(loops.decode_rows(machine, element, target)(codes, np.arange(256, dtype=np.uint8)), right, codes)
 
 
 def check_scale(source: str, element: str, rule: str) -> tuple[int, str]:
-    """The scale rule around each of the 254 thresholds, as the function object computes it."""
+    """Check the function object of a scale rule around each of the 254 thresholds."""
     runs = scale_runs(source, element, rule)
     near = [runs.starts + step for step in (-2, -1, 0, 1)]
     marks = [mark for mark in landmarks(FLOATS[source]) if mark < runs.end]

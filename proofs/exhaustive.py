@@ -7,7 +7,7 @@ all 2**32 float32 patterns, all 16-bit patterns under all scales, all codes, and
     python -m proofs --tier full --only sweep/
 
 runs the sweeps alone. They can be interrupted and continue where they were; `sweeps.json` records what has finished.
-What is said of a loop is proved of its source too: a change to it makes the ledger stale.
+A theorem about a loop is recorded with the loop's source too: a change to it makes the ledger stale.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from proofs.theorem import Outcome, Theorem
 
 ROUNDINGS = ("rne", "rna", "rtz", "rtp", "rtn", "rto", "sr")
 RULES = ("floor", "ceil", "even", "rceil", "half_up", "floor_plus_one")
-#: Scale codes swept for rne beside 127: the ends, and the neighbours of 1.
+#: Scale codes swept for rne beside 127: the ends, and the neighbours of the scale 1.
 SCALE_CLASSES = (0, 1, 2, 126, 128, 253, 254)
-#: Words of the stochastic sweeps: the ends, the half, and one from the middle whose two top bits must not count.
+#: Words of the stochastic sweeps: the ends, the half, and one from the middle whose two top bits must
+#: not count.
 SWEPT_WORDS = (Random(1 << 29), Random(0), Random(1), Random((1 << 30) - 1), Random(0xC0000000 | 0x12345678))
 
 _AT_BREAKPOINTS = (
@@ -41,7 +42,8 @@ _AT_BREAKPOINTS = (
     "this extends to all inputs of the type."
 )
 BREAKPOINTS = f"The encoder gives the exactly rounded code {_AT_BREAKPOINTS}"
-#: `engine.loops.marked`; that fast loops compute the same is a theorem about their formulations, and tested.
+#: The loops of `engine.loops.marked`. That fast loops compute the same is a theorem about their
+#: formulations, and tested.
 _LOOP = "The compiled array loop of the definition, to which fast loops leave what they are not proved for,"
 LOOP_BREAKPOINTS = f"{_LOOP} gives the exactly rounded code {_AT_BREAKPOINTS}"
 ENCODE_SWEEP = f"{_LOOP} gives the exactly rounded code for every one of the 2**32 float32 bit patterns."
@@ -63,12 +65,12 @@ SCALE_BREAKPOINTS = (
 
 
 def overflows(element: str) -> tuple[str, ...]:
-    """The overflow modes that differ: an element without special values saturates in both."""
+    """Return the overflow modes that differ: an element without special values saturates in both."""
     return ("saturate", "ieee") if ELEMENTS[element].nan is not None else ("saturate",)
 
 
 def encodings() -> Iterator[tuple[str, str, str]]:
-    """(element, rounding, overflow), rne first."""
+    """Yield (element, rounding, overflow), rne first."""
     for rounding in ROUNDINGS:
         for element in ELEMENTS:
             for overflow in overflows(element):
@@ -76,17 +78,17 @@ def encodings() -> Iterator[tuple[str, str, str]]:
 
 
 def subnormal_scale(element: str) -> int:
-    """The scale code under which the element's smallest positive value is the smallest normal float32."""
+    """Return the scale code that makes the element's least positive value float32's least normal."""
     return ELEMENTS[element].magnitudes[1].denominator.bit_length()
 
 
 def theorems() -> list[Theorem]:
-    """The fast checks, then the sweeps in the order in which they are worth running."""
+    """Return the fast checks, then the sweeps in the order in which they are worth running."""
     return [*_breakpoint_theorems(), *_decode_theorems("definition"), *_scale_theorems(), *sweep_theorems()]
 
 
 def sweep_theorems() -> list[Theorem]:
-    """The full tier."""
+    """Return the theorems of the full tier."""
     swept = [_sweep_theorem(task, kernel, statement) for task, kernel, statement in sweep_tasks()]
     once = [*_narrow_theorems(), *_loop_breakpoint_theorems("float64", "full"), *_decode_theorems("loop")]
     return [*once, *swept]
@@ -124,7 +126,7 @@ def _encode_theorem(
 ) -> Theorem:
     name = f"{prefix}/{source}/{element}/{rounding}/{overflow}"
     words: tuple[Random | None, ...] = breakpoints.WORDS if rounding == "sr" else (None,)
-    if machine == "loop" and rounding == "sr":  # another bit count is another compilation of the same alignment
+    if machine == "loop" and rounding == "sr":  # another bit count would compile the same alignment again
         words = tuple(word for word in breakpoints.WORDS if word.bits == breakpoints.WORDS[0].bits)
     kernel = loops.encode_kernel(source, element, rounding, overflow)
     of_loop = partial(loops.encode_loop, source, element, rounding, overflow, words[0]) if machine == "loop" else None
@@ -147,7 +149,7 @@ def _encode_theorem(
 def _check_once(
     name: str, checks: tuple[Callable[[], tuple[int, str]], ...], recorded_loop: Callable[[], Any] | None
 ) -> Outcome:
-    """All of the checks; entered in the record where the loop to be hashed is given."""
+    """Run all of the checks, and record the outcome where the loop to be hashed is given."""
     started = time.perf_counter()
     count, problem = 0, ""
     for check in checks:
@@ -209,7 +211,7 @@ def _narrow_theorems() -> Iterator[Theorem]:
 
 @dataclass(frozen=True)
 class EncodeTask:
-    """A float32 encoding loop under one scale code, and one random word if it is stochastic."""
+    """A float32 encoding loop under one scale code, and one random word if rounding is stochastic."""
 
     element: str
     rounding: str
@@ -274,7 +276,7 @@ class ScaleTask:
 
 
 def sweep_tasks() -> Iterator[tuple[EncodeTask | ScaleTask, Callable[..., Any], str]]:
-    """(task, scalar kernel, statement), the most wanted first."""
+    """Yield (task, scalar kernel, statement), the most wanted first."""
     first_word = {True: SWEPT_WORDS[0], False: None}
     for element, rounding, overflow in encodings():
         yield _encode_task(element, rounding, overflow, random=first_word[rounding == "sr"])

@@ -1,10 +1,11 @@
-"""Which theorems notice which mutants, by trying: a theorem that no planted mistake troubles proves little.
+"""Finds by trial which theorems notice which mutants. A theorem that notices none proves little.
 
     python -m proofs.kills [--only PATTERN]
 
-plants each mutant in turn in every module that uses the changed factories, states the theorems anew, and checks those
-about the kernel that the mutant is tried on. A theorem notices a mutant if it cannot be proved of it: refuted, or left
-open by a solver that meets a wrong kernel. The result is `kills.json`, which the ledger reads.
+plants each mutant in turn in every module that uses the changed factories, states the theorems
+anew, and checks those about the kernel that the mutant is tried on. A theorem notices a mutant if
+it cannot be proved of it: refuted, or left open by a solver that meets a wrong kernel. The result
+is `kills.json`, which the ledger reads.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ RECORD = Path(__file__).with_name("kills.json")
 
 
 def kills(chosen: list[Mutant], report: Any = lambda mutant, noticed: None) -> dict[str, list[str]]:
-    """Theorem family (the first part of its name) -> the mutants that it notices; none questions the family."""
+    """Return the mutants that each theorem family notices; an empty list casts doubt on the family.
+
+    A family is the first part of a theorem's name.
+    """
     found: dict[str, list[str]] = {family: [] for family in sorted({_family(theorem) for theorem in _stated()})}
     for mutant in chosen:
         noticed = {_family(theorem) for theorem in noticing(mutant)}
@@ -42,7 +46,7 @@ def kills(chosen: list[Mutant], report: Any = lambda mutant, noticed: None) -> d
 
 
 def noticing(mutant: Mutant) -> list[Theorem]:
-    """The theorems about the mutant's kernel that fail when it is in the kernel's place; one per family."""
+    """Return one theorem per family that fails about the mutant's kernel with the mutant planted."""
     found: dict[str, Theorem] = {}
     with planted(mutant):
         for theorem in _stated():
@@ -56,7 +60,7 @@ def noticing(mutant: Mutant) -> list[Theorem]:
 
 @contextmanager
 def planted(mutant: Mutant) -> Iterator[None]:
-    """The mutant in place of the original, in every module of the scalar definition and of the theorems."""
+    """Plant the mutant in every module of the scalar definition and of the theorems, for one block."""
     _load_all()
     changed = variant(mutant.module, mutant.old, mutant.new)
     real = {name: importlib.import_module(f"{PACKAGE}.{name}") for name in ORDER}
@@ -81,13 +85,16 @@ def planted(mutant: Mutant) -> Iterator[None]:
 
 @cache
 def _load_all() -> None:
-    """Everything that stating theorems imports: a module first imported beside a mutant would keep it."""
+    """Import everything that stating theorems imports.
+
+    A module first imported while a mutant is planted would keep the mutant.
+    """
     for _ in _stated():
         pass
 
 
 def _stated() -> Iterator[Theorem]:
-    """The fast theorems of `proofs.theorems`, stated now."""
+    """Yield the fast theorems of `proofs.theorems`, stated now."""
     for module in pkgutil.iter_modules(proofs.theorems.__path__):
         for theorem in importlib.import_module(f"proofs.theorems.{module.name}").theorems():
             if theorem.tier == "fast":
@@ -99,13 +106,13 @@ def _family(theorem: Theorem) -> str:
 
 
 def read() -> dict[str, list[str]]:
-    """The last result."""
+    """Return the last recorded result."""
     found: dict[str, list[str]] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     return found
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Try all, or print what a selection gives; 1 if a family notices nothing."""
+    """Try all mutants, or print what a selection gives; return 1 if a family notices nothing."""
     parser = argparse.ArgumentParser(prog="python -m proofs.kills", description="Which theorems notice which mutants.")
     parser.add_argument(
         "--only", default="", metavar="PATTERN", help="mutants whose name contains this; writes nothing"

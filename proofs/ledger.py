@@ -1,7 +1,8 @@
-"""The ledger: what was proved, about which code, by which solver, on what trust.
+"""The ledger: what was proved, about which code, by which solver, on which assumptions.
 
-``ledger.json`` records the last outcome of every theorem beside a hash of its text and of the code it is about;
-``LEDGER.md`` is rendered from it. A record whose hashes no longer fit is stale, and a test fails on it.
+``ledger.json`` records the last outcome of every theorem beside a hash of its text and of the code
+it is about; ``LEDGER.md`` is rendered from it. A record whose hashes no longer fit is stale, and a
+test fails on it.
 """
 
 from __future__ import annotations
@@ -88,17 +89,23 @@ def versions() -> dict[str, str]:
 
 
 def same_tools(recorded: dict[str, str]) -> bool:
-    """Whether these are the tools that there are; theorems about PTX alone need one that may be absent."""
+    """Return True if the recorded tools are those installed.
+
+    A tool that is absent here does not count: theorems about PTX alone need it.
+    """
     return all(recorded.get(tool) == version for tool, version in versions().items() if version != "absent")
 
 
 def text_hash(theorem: Theorem) -> str:
-    """Changes with what the theorem says: sentence, hypotheses, kernels."""
+    """Return a hash of what the theorem says: name, sentence, hypotheses, kernels."""
     return _digest([theorem.name, theorem.statement, *map(str, theorem.hypotheses), "|", *map(str, theorem.kernels)])
 
 
 def code_hash(functions: Iterable[Callable[..., object]]) -> str:
-    """Changes with the code of the functions and of all they call or close over, not with comments or docstrings."""
+    """Return a hash of the code of the functions and of all they call or close over.
+
+    Comments and docstrings do not change it.
+    """
     return _digest([_fingerprint(function) for function in functions])
 
 
@@ -119,7 +126,7 @@ def _fingerprint(value: Any) -> str:
     for name, inner in sorted([*closure, *used], key=lambda item: item[0]):
         inner = _plain(inner)
         is_code = isinstance(inner, FunctionType) and inner.__module__.startswith("mxnum")
-        if is_code and inner is value:  # (it calls itself)
+        if is_code and inner is value:  # a recursive function is hashed already
             continue
         if is_code:
             parts.append(f"{name}={_fingerprint_once(inner)}")
@@ -129,12 +136,12 @@ def _fingerprint(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A function without what caches, registers or compiles it."""
+    """Return a function without the wrappers that cache, register or compile it."""
     return inspect.unwrap(value) if callable(value) and not isinstance(value, type) else value
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """Of globals and attributes, in functions inside it too."""
+    """Yield the names of globals and attributes that code uses, in functions inside it too."""
     yield from code.co_names
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
@@ -142,14 +149,17 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def _is_constant(value: Any) -> bool:
-    """Whether it is written as what it is: numbers, names, formats, and tables of these."""
+    """Return True if `repr` describes a value fully: numbers, names, formats, and tables of these."""
     if isinstance(value, dict):
         return bool(value) and all(map(_is_constant, value.values()))
     return isinstance(value, int | str | float | tuple | bool | np.generic | ElementFormat | ScaleFormat | None)
 
 
 def _text(value: Any) -> str:
-    """As Python writes it; of functions in a tuple their fingerprint, since they are written with where they lie."""
+    """Return the `repr` of a constant, with fingerprints for functions in a tuple.
+
+    The `repr` of a function would have its address.
+    """
     if isinstance(value, tuple) and any(isinstance(each, FunctionType) for each in value):
         return _digest([_fingerprint(each) for each in value])
     return repr(value)
@@ -162,7 +172,7 @@ def _fingerprint_once(function: Callable[..., object]) -> str:
 
 @cache
 def _source(code: CodeType) -> str:
-    """The source without comments, docstring and layout."""
+    """Return the source without comments, docstring and layout."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
@@ -176,7 +186,7 @@ def read() -> dict[str, Any]:
 
 
 def recorded_seconds() -> dict[str, float]:
-    """What each theorem took when it was last recorded."""
+    """Return how long each theorem took when it was last recorded."""
     return {name: record["seconds"] for name, record in read()["theorems"].items()}
 
 
@@ -196,7 +206,10 @@ def fresh(theorem: Theorem, record: dict[str, Any]) -> bool:
 
 
 def stale(theorems: Iterable[Theorem]) -> list[Theorem]:
-    """Those that have no record of a proof of the code and the words that they have, by the tools that there are."""
+    """Return the theorems without a record of a proof of their present code and text.
+
+    The record must be by the installed tools.
+    """
     ledger = read()
     records = ledger["theorems"] if same_tools(ledger["versions"]) else {}
 
@@ -227,7 +240,7 @@ def update(collection: Collection, outcomes: dict[str, Outcome]) -> None:
 
 
 def families(theorems: Iterable[Theorem]) -> dict[str, list[Theorem]]:
-    """Theorems that share a statement, by the part of the name that they share too."""
+    """Return groups of theorems that share a statement, by the common part of their names."""
     by_statement: dict[str, list[Theorem]] = {}
     for theorem in theorems:
         by_statement.setdefault(theorem.statement, []).append(theorem)
@@ -246,12 +259,12 @@ def _common_name(group: list[Theorem]) -> str:
 
 
 def mutants_noticed() -> dict[str, list[str]]:
-    """By the first part of a theorem's name: the planted mistakes that such theorems notice."""
+    """Return the planted mistakes that theorems notice, by the first part of a theorem's name."""
     return json.loads(KILLS.read_text()) if KILLS.exists() else {}
 
 
 def render(theorems: Iterable[Theorem], ledger: dict[str, Any]) -> str:
-    """The page, from the theorems as they are and the records as they were made."""
+    """Return the text of the page, from the theorems as they are and the records as they were made."""
     lines = [
         "# Ledger of proofs",
         "",

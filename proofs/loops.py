@@ -1,7 +1,7 @@
-"""Two ways to run a kernel on many inputs: the compiled loop that users run, and the function object over numpy arrays.
+"""Runs a kernel on many inputs, as the compiled loop of users or as a function on numpy arrays.
 
-The second costs no compilation. It executes the very object that the theorems are about, in the word its intermediates
-are proved to fit.
+The function object costs no compilation. It is the very object that the theorems are about,
+executed in the word that its intermediates are proved to fit.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ CACHE = Path(__file__).parent / ".cache" / "numba"
 
 
 def use_own_cache() -> None:
-    """Keep compiled loops in a place named after the source of the library.
+    """Keep compiled loops in a folder named after the source of the library.
 
-    numba looks at the age of a loop's own file only: a loop compiled before a change in another module, say to the
-    generator of random words, would be checked in place of the one that the source now describes.
+    numba looks at the age of a loop's own file only. Without this, a loop compiled before a change
+    in another module, say in the generator of random words, would be checked instead of the present
+    one.
     """
     text = b"".join(path.read_bytes() for path in sorted(Path(mxnum.__path__[0]).rglob("*.py")))
     place = CACHE / hashlib.sha256(text).hexdigest()[:16]
@@ -49,40 +50,40 @@ def use_own_cache() -> None:
 
 use_own_cache()
 
-#: (unsigned bit patterns [scale, i], scale codes) -> codes [scale, i]
+#: `rows(unsigned bit patterns [scale, i], scale codes)` returns codes [scale, i].
 Rows = Callable[[Array, Array], Array]
 
 
 def signed(patterns: Array) -> Array:
-    """Unsigned patterns as the signed integers that kernels read, in the same memory."""
+    """Return unsigned patterns as the signed integers that kernels read, in the same memory."""
     return patterns.view(f"i{patterns.dtype.itemsize}")
 
 
 def encode_kernel(source: str, element: str, rounding: str, overflow: str) -> Callable[..., Any]:
-    """The scalar function object."""
+    """Return the scalar function object of an encoder."""
     return make_encode(FLOATS[source], ELEMENTS[element], Rounding[rounding.upper()], Overflow[overflow.upper()])
 
 
 def encode_loop(source: str, element: str, rounding: str, overflow: str, random: Random | None) -> Any:
-    """The compiled array loop that all others leave to what they are not right for."""
+    """Return the compiled array loop of the definition, which redoes what faster loops leave."""
     modes = FLOATS[source], ELEMENTS[element], Rounding[rounding.upper()], Overflow[overflow.upper()]
     draw = NO_DRAW if random is None else draw_from_words(random.bits)
     return marked.convert(formulation.quantizing(*modes), draw, None)
 
 
 def source_of(loop: Any) -> Callable[..., Any]:
-    """What a loop was compiled of."""
+    """Return the Python function that a loop was compiled from."""
     function: Callable[..., Any] = loop.py_func
     return function
 
 
 def words_for(shape: tuple[int, ...], random: Random | None) -> Any:
-    """What an encoding loop draws from: an array of one repeated word, or what is not looked at."""
+    """Return the random words of an encoding loop: one repeated word, or 0 where it reads none."""
     return 0 if random is None else np.full(shape, random.word, np.uint32).reshape(-1)
 
 
 def run_rows(loop: Any, patterns: Array, scales: Array, out: Array, words: Any, nan: int) -> None:
-    """Such a loop over rows of patterns that are one block each, all of them marked."""
+    """Run a loop of `marked.convert` over rows of patterns, each of them one marked block."""
     count, length = patterns.shape
     shape, bounds = (count, length, 1, length, length), (0, count, 0, length)  # a panel is a block
     loop(
@@ -101,7 +102,7 @@ def run_rows(loop: Any, patterns: Array, scales: Array, out: Array, words: Any, 
 def encode_rows(
     machine: Machine, source: str, element: str, rounding: str, overflow: str, random: Random | None
 ) -> Rows:
-    """Encoding many patterns under many scales."""
+    """Return a function that encodes many patterns under many scales."""
     if machine == "loop":
         loop = encode_loop(source, element, rounding, overflow, random)
 
@@ -124,17 +125,17 @@ def encode_rows(
 
 
 def decode_kernel(element: str, target: str) -> Callable[..., Any]:
-    """The scalar function object."""
+    """Return the scalar function object of a decoder."""
     return make_decode(ELEMENTS[element], FLOATS[target])
 
 
 def decode_loop(element: str, target: str) -> Any:
-    """The compiled array loop."""
+    """Return the compiled array loop of a decoder."""
     return marked.convert(formulation.decoding(ELEMENTS[element], FLOATS[target]), NO_DRAW, None)
 
 
 def decode_rows(machine: Machine, element: str, target: str) -> Rows:
-    """Decoding many codes under many scales, to unsigned bit patterns."""
+    """Return a function that decodes many codes under many scales, to unsigned bit patterns."""
     size = FLOATS[target].bits // 8
     if machine == "loop":
         loop = decode_loop(element, target)
@@ -157,17 +158,17 @@ def decode_rows(machine: Machine, element: str, target: str) -> Rows:
 
 
 def scale_kernel(source: str, element: str, rule: str) -> Callable[..., Any]:
-    """The scalar function object."""
+    """Return the scalar function object of a scale rule."""
     return make_shared_scale(FLOATS[source], ELEMENTS[element], ScaleRule[rule.upper()])
 
 
 def scale_loop(source: str, element: str, rule: str) -> tuple[Any, Array]:
-    """The compiled loop over marked blocks, and the numbers that make it this rule for this element."""
+    """Return the compiled loop over marked blocks, and the numbers that state rule and element."""
     definition = formulation.scaling(FLOATS[source], ELEMENTS[element], ScaleRule[rule.upper()])
     return marked.find_scales(definition, FLOATS[source]), definition.numbers
 
 
 def run_scales(loop: Any, numbers: Array, amax: Array, scales: Array) -> None:
-    """Such a loop over blocks of one element each."""
+    """Run a loop of `marked.find_scales` over blocks of one element each."""
     walk = Walk(1, 1, amax.size, 1, 1)
     loop(amax, scales, scales, walk.shape, walk.whole, np.ones(walk.groups, np.uint8), False, numbers)

@@ -1,7 +1,8 @@
-"""Collecting theorems and checking them in worker processes.
+"""Collects theorems and checks them in worker processes.
 
-A theorem's check is a closure and cannot travel between processes, so each worker collects the theorems itself and is
-told names. A worker that dies or overstays costs the theorem it was checking, never the run.
+A theorem's check is a closure and cannot be sent to another process. So each worker collects the
+theorems itself and receives names. A worker that dies or takes too long costs the theorem it was
+checking, never the others.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from proofs.theorem import Outcome, Theorem
 
 #: Modules outside `proofs.theorems` that state theorems; they may need packages that are not installed.
 OPTIONAL_MODULES = ("proofs.machines.llvm", "proofs.machines.ptx", "proofs.mutants.planted", "proofs.exhaustive")
-#: Seconds after which a theorem is given up, whatever it is doing.
+#: Seconds after which a theorem's check is stopped.
 HARD_LIMIT = {"fast": 900, "full": 6 * 3600}
-#: As multiples of the median: what the quickest theorem of a family, and others of it, may take to be in the sample.
+#: Limits for the sample, as multiples of the median: the time of the quickest theorem of a family,
+#: and of others of it.
 QUICK_FAMILY, QUICK = 10.0, 1.0
 
 
@@ -41,7 +43,7 @@ class Collection:
 
 @cache
 def collect() -> Collection:
-    """All theorems of the project, in a stable order."""
+    """Return all theorems of the project, in a stable order."""
     found: dict[str, Theorem] = {}
     skipped: dict[str, str] = {}
     required = [f"proofs.theorems.{module.name}" for module in pkgutil.iter_modules(proofs.theorems.__path__)]
@@ -61,7 +63,7 @@ def collect() -> Collection:
 
 
 def choose(theorems: Iterable[Theorem], tier: str, pattern: str | None = None) -> list[Theorem]:
-    """Theorems of a tier ("full" includes "fast") whose name matches a glob or contains a string."""
+    """Return the theorems of a tier ("full" includes "fast") that match a glob or contain a string."""
     return [
         theorem
         for theorem in theorems
@@ -71,10 +73,11 @@ def choose(theorems: Iterable[Theorem], tier: str, pattern: str | None = None) -
 
 
 def sample(families: Iterable[Sequence[Theorem]], seconds: Mapping[str, float]) -> list[Theorem]:
-    """Of each family the theorem that takes least, and others that are quick until each part of a name occurs.
+    """Return the quickest theorem of each family, and others until each part of a name occurs.
 
-    Every element, rounding and source of a family is so proved again by each run of the tests; that all the others were
-    proved, about the code as it is, stands in the ledger. Families that take long even so are left to it.
+    Each run of the tests so proves every element, rounding and source of a family again. The ledger
+    says that all others were proved, about the code as it is. Families whose quickest theorem takes
+    long are left to the ledger.
     """
     chosen: list[Theorem] = []
     usual = median(seconds.values()) if seconds else 1.0
@@ -93,7 +96,7 @@ def sample(families: Iterable[Sequence[Theorem]], seconds: Mapping[str, float]) 
 
 
 def check(theorem: Theorem) -> Outcome:
-    """The theorem's outcome; an exception in its procedure is an outcome too."""
+    """Return the theorem's outcome; an exception in its procedure is an outcome too."""
     started = time.perf_counter()
     try:
         return theorem.check()
@@ -121,7 +124,7 @@ class _Worker:
 
     def begin(self, theorem: Theorem) -> None:
         self.theorem, self.started = theorem, time.perf_counter()
-        with suppress(OSError):  # a dead process shows when it is waited for
+        with suppress(OSError):  # the next wait notices a dead process
             self.connection.send(theorem.name)
 
     def end(self) -> None:
@@ -138,7 +141,10 @@ def check_all(
     get: Callable[[], Collection] = collect,
     limits: Mapping[str, float] = HARD_LIMIT,
 ) -> dict[str, Outcome]:
-    """Outcomes by name. Theorems expected to take longest start first; `get` is how a worker finds them by name."""
+    """Return outcomes by name. Theorems expected to take longest start first.
+
+    `get` is how a worker finds theorems by name.
+    """
     expected = expected_seconds or {}
     queue = sorted(theorems, key=lambda theorem: expected.get(theorem.name, 1e9))
     outcomes: dict[str, Outcome] = {}

@@ -1,8 +1,8 @@
-"""Running an array loop over every bit pattern: resumable, with progress, and with a record of what was run.
+"""Runs an array loop over every bit pattern: resumable, with progress and a record of what was run.
 
-The state of a sweep is a small file under ``proofs/.cache``, named after the sweep and holding a key over the kernel's
-source, the reference and the versions; with any of them changed it starts over. Finished sweeps are also written to
-``proofs/sweeps.json``, which is committed.
+The state of a sweep is a small file under ``proofs/.cache``, named after the sweep. It holds a key
+over the kernel's source, the reference and the versions; with any of them changed the sweep starts
+over. Finished sweeps are also written to ``proofs/sweeps.json``, which is committed.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ CHUNK = 1 << 17
 #: Seconds between two savings of the state.
 SAVE_EVERY = 2.0
 
-#: Source that is younger than this is not what this process has loaded.
+#: A source file younger than this may differ from what this process has loaded.
 STARTED = time.time()
 
-#: (bit patterns as signed integers, results to fill in)
+#: `evaluate(patterns, results)`: takes bit patterns as signed integers, and fills in the results.
 Evaluate = Callable[[Array, Array], None]
 
 
@@ -52,7 +52,8 @@ class Sweep:
     name: str
     #: The input as a signed integer type; patterns are counted as unsigned ones.
     dtype: str
-    #: Compiles the loop: how to call it on a run of patterns, and the loop itself, to be hashed.
+    #: Compiles the loop; returns a function that calls it on consecutive patterns, and the loop itself, to
+    #: be hashed.
     prepare: Callable[[], tuple[Evaluate, Any]]
     reference: Callable[[], Runs]
 
@@ -76,7 +77,7 @@ class State:
 
 
 def versions() -> dict[str, str]:
-    """What the machine code of a loop depends on beside its source."""
+    """Return the versions that the machine code of a loop depends on beside its source."""
     return {
         "python": platform.python_version(),
         "numpy": np.__version__,
@@ -87,9 +88,10 @@ def versions() -> dict[str, str]:
 
 
 def kernel_hash(function: Any) -> str:
-    """A hash over the source of a function, its factory constants, and everything of mxnum that it calls.
+    """Return a hash over a function's source, its factory constants, and the mxnum code it calls.
 
-    Comments, docstrings and code that it does not reach do not count. A compiled loop counts with its compile options.
+    Comments, docstrings and code that it does not reach do not count. A compiled loop counts with
+    its compile options.
     """
     texts: list[str] = []
     seen: set[int] = set()
@@ -124,7 +126,7 @@ def _code_text(function: FunctionType | Callable[..., Any]) -> str:
 
 
 def run(sweep: Sweep) -> State:
-    """The state of the sweep when it has finished.
+    """Run the sweep to its end and return its state.
 
     It continues from the state on disk if that belongs to the same kernel, reference and versions.
     """
@@ -165,7 +167,7 @@ def _fresh(runs: Runs, kernel: str) -> State:
 
 
 def _compared(state: State, runs: Runs, results: Array) -> State:
-    """The state after the results of the next patterns."""
+    """Return the state after the results of the next patterns."""
     run = int(np.searchsorted(runs.starts, state.next, side="right")) - 1
     mismatches, place, expected = count_mismatches(results, state.next, runs.starts, runs.values, run)
     first = state.first_mismatch
@@ -178,7 +180,7 @@ def _compared(state: State, runs: Runs, results: Array) -> State:
 
 @numba.njit(cache=True)
 def count_mismatches(results, first, starts, values, run):  # type: ignore[no-untyped-def]
-    """(how many results differ from their run, place of the first, what was expected there).
+    """Return (how many results differ from their run, index of the first, what was expected there).
 
     `results` belong to the patterns from `first`, which lies in run number `run`.
     """
@@ -225,13 +227,16 @@ def _write(path: Path, content: Any) -> None:
 
 
 def read_record(path: Path | None = None) -> dict[str, dict[str, Any]]:
-    """What has been swept: name -> inputs, mismatches, seconds, date, versions, kernel_hash."""
+    """Return the finished sweeps by name.
+
+    Each entry has inputs, mismatches, seconds, date, versions, kernel_hash.
+    """
     path = path or RECORD
     return {entry["name"]: entry for entry in json.loads(path.read_text())["sweeps"]} if path.exists() else {}
 
 
 def add_to_record(name: str, state: State, path: Path | None = None) -> None:
-    """Enter a finished sweep, replacing what was known of it."""
+    """Record a finished sweep, replacing its earlier entry."""
     path = path or RECORD
     with _alone(path):
         entries = read_record(path)
@@ -249,7 +254,7 @@ def add_to_record(name: str, state: State, path: Path | None = None) -> None:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Keep other processes from the file meanwhile; several may finish a sweep at once."""
+    """Lock the file against other processes for one block; several may finish a sweep at once."""
     lock = STATES / f"{path.name}.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as file:

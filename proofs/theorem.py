@@ -1,4 +1,4 @@
-"""What a theorem is to the runner, the tests and the ledger."""
+"""Theorems and outcomes, as the runner, the tests and the ledger know them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ Tier = Literal["fast", "full"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of checking a theorem. Anything but "proved" is a failure, "unknown" included."""
+    """The outcome of checking a theorem. Anything but "proved" is a failure, "unknown" included."""
 
     verdict: Verdict
-    #: Who answered: "z3", "bitwuzla", "z3+bitwuzla" where both agree, "sweep" for an exhaustive run.
+    #: The solver that answered: "z3", "bitwuzla", "z3+bitwuzla" where both agree, "sweep" for an exhaustive
+    #: check.
     solver: str
     seconds: float
     #: A witness for a refutation, a count for a sweep, the message of an error.
@@ -34,7 +35,7 @@ class Theorem:
     kernels: tuple[str, ...]
     #: Runs in a worker process; must not depend on global state.
     check: Callable[[], Outcome] = field(repr=False)
-    #: What is assumed, in words: "x is any float32", "scale code in 0..255", "random in 0..2**30-1".
+    #: The assumptions in words: "x is any float32", "scale code in 0..255", "random in 0..2**30-1".
     hypotheses: tuple[str, ...] = ()
     tier: Tier = "fast"
     #: Kernel function objects whose code the ledger hashes; a changed kernel makes the ledger stale.

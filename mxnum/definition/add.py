@@ -12,16 +12,18 @@ GUARD = 3
 
 
 def sum_width(width: int) -> int:
-    """Significand width of the sum of two numbers of `width`: guard bits below, one bit for the carry above."""
+    """Return the significand width of the sum of two numbers of `width`: guard bits and a carry."""
     return width + GUARD + 1
 
 
 def make_add(width: int) -> Callable[..., Any]:
-    """Two unpacked numbers of `width` -> (sign, exponent, significand, kind) of their sum, at `sum_width(width)`.
+    """Return `add(a, b)`, which sums two unpacked numbers of `width` exactly up to a sticky bit.
 
-    Nonzero bits lost in aligning the smaller number are kept as a one in the last place. It lies below the half of
-    anything a rounding to `width` or fewer bits discards, so that rounding is as if the sum were exact. An exact zero
-    is +0 unless both are -0, as IEEE 754 has it for every rounding but downward.
+    Each number is given as sign, exponent, significand and kind; so is the sum, at
+    `sum_width(width)`. Nonzero bits lost in aligning the smaller number are kept as a one in the
+    last place. It lies below the half of anything that a rounding to `width` or fewer bits
+    discards, so that such a rounding is as if the sum were exact. An exact zero is +0 unless both
+    numbers are -0: IEEE 754 says so for every rounding but downward.
     """
     FAR = width + GUARD + 1
     normalize = make_normalize(sum_width(width))

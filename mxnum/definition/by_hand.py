@@ -1,8 +1,9 @@
-"""How a number becomes a code, in the standard's words and one step at a time. Read this file first.
+"""How a number becomes a code, in the standard's words, one step at a time. Read this file first.
 
-`encode` is what `convert`, `pack` and `unpack` compute for every machine, and `scale_exponent` is what `scale` does,
-written down as one does it by hand: exact fractions, a branch for each case, one number at a time. Tests hold
-them equal to the factories. Nothing calls them: they are here to be read.
+`encode` is what `convert`, `pack` and `unpack` compute for every machine, and `scale_exponent` is
+what `scale` computes. Both are written as one computes by hand: exact fractions, a branch for each
+case, one number at a time. Tests compare them with the factories for equality. No other module
+calls them: they are here to be read.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from mxnum.modes import Overflow, Rounding, ScaleRule
 def encode(
     x: float, element: ElementFormat, rounding: Rounding, overflow: Overflow, scale: int = 0, random: int = 0
 ) -> int:
-    """Return the code of x / 2**scale; `random`, below 2**30, counts for stochastic rounding alone."""
+    """Return the code of x / 2**scale. Stochastic rounding alone reads `random`, below 2**30."""
     negative = copysign(1.0, x) < 0  # zeros and NaN have signs too
     if isnan(x):  # an element without NaN gives its largest number
         if element.nan_code is None:
@@ -27,16 +28,17 @@ def encode(
         return _with_sign(_beyond(negative, element, rounding, overflow, is_infinite=True), negative, element)
     y = abs(Fraction(x)) / Fraction(2) ** scale
 
-    # 1. The exponent: the power of two at or below y, but no less than emin. What lies below 2**emin is subnormal:
-    #    it shares the exponent of the smallest normal numbers, and has no leading 1.
+    # 1. The exponent: the power of two at or below y, but no less than emin. A number below 2**emin is
+    #    subnormal: it shares the exponent of the smallest normal numbers, and has no leading 1.
     exponent = max(_floor_log2(y), element.emin) if y else element.emin
 
     # 2. The significand: y in units of the last place, of which there are m after the binary point.
     m = element.mantissa_bits
     significand = y / Fraction(2) ** (exponent - m)
 
-    # 3. The code of the nearest number towards zero. Codes count the magnitudes from 0 up: subnormal ones first, then
-    #    2**m for each exponent. So the next code is the next number, across a change of exponent too.
+    # 3. The code of the nearest number towards zero. Codes count the magnitudes from 0 up: subnormal
+    #    ones first, then 2**m for each exponent. So the next code is the next number, across a change
+    #    of exponent too.
     kept = floor(significand)
     is_normal = kept >= 2**m
     code = ((exponent - element.emin + 1) * 2**m + kept - 2**m) if is_normal else kept
@@ -55,7 +57,7 @@ def encode(
 
 
 def _goes_on(rest: Fraction, code: int, negative: bool, rounding: Rounding, random: int) -> bool:
-    """True if a magnitude that lies `rest` of the way to the next code is rounded up to it."""
+    """Return True if a magnitude `rest` of the way to the next code is rounded up to it."""
     half = Fraction(1, 2)
     match rounding:
         case Rounding.RNE:  # to nearest; a tie goes to the even code
@@ -68,7 +70,7 @@ def _goes_on(rest: Fraction, code: int, negative: bool, rounding: Rounding, rand
             return rest > 0 and not negative
         case Rounding.RTN:  # towards minus infinity
             return rest > 0 and negative
-        case Rounding.RTO:  # what is not exact goes to the odd neighbour
+        case Rounding.RTO:  # an inexact number goes to the odd neighbour
             return rest > 0 and code % 2 == 0
         case Rounding.SR:  # up with probability `rest`, to 30 bits
             return floor(rest * 2**30) + random >= 2**30

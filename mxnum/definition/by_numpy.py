@@ -1,7 +1,8 @@
-"""Quantizing by the definition as numpy runs it: nothing is compiled, and numba is not loaded.
+"""Quantization by the definition on numpy arrays: it compiles nothing and does not load numba.
 
-A loop takes a second to compile and a millisecond to run over a small array. Whoever tries thousands of settings on one
-waits for compilers alone; here they take some 70 ns for each element, from the first call.
+A compiled loop takes a second to compile and a millisecond to run over a small array. A caller who
+tries thousands of settings on one array would mostly wait for compilers. Here each element takes
+some 70 ns, from the first call on.
 """
 
 from __future__ import annotations
@@ -39,19 +40,19 @@ from mxnum.layout import Blocks, scales_shape
 from mxnum.memory.dtypes import Array, scale_dtype, signed_bits, stored_bits
 from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule
 
-#: Elements done at a time, so that what lies between two steps stays in the caches.
+#: Elements converted at a time, so that intermediate arrays stay in the caches.
 PIECE = 1 << 15
 
 
 class Settings(NamedTuple):
-    """What `mxnum.quantize` is asked for."""
+    """The settings of a call of `mxnum.quantize`."""
 
     rounding: Rounding = Rounding.RNE
     overflow: Overflow = Overflow.SATURATE
-    #: Of the kind that the scales are; where scales are given, any.
+    #: A rule for the kind of scale that the format has; not read where scales are given.
     scale_rule: ScaleRule | FloatScaleRule = ScaleRule.FLOOR
     nonfinite: Nonfinite = Nonfinite.BLOCK
-    #: None without asymmetric scaling.
+    #: None where scaling is not asymmetric.
     offset_range: OffsetRange | None = None
     sr_bits: int = 30
 
@@ -60,9 +61,9 @@ class Quantized(NamedTuple):
     """The parts of an `MXArray`."""
 
     codes: Array
-    #: Codes of eight bits, or floats, as an `MXArray` holds them.
+    #: Scales as an `MXArray` holds them: codes of eight bits, or floats.
     scales: Array
-    #: float16; None without asymmetric scaling.
+    #: Offsets as float16; None where scaling is not asymmetric.
     offsets: Array | None
 
 
@@ -75,10 +76,12 @@ def quantize(
     words: Array | None = None,
     tensor_scale: Array | None = None,
 ) -> Quantized:
-    """What `mxnum.quantize` returns, in arithmetic on integers; `words` are the random words of each element.
+    """Return what `mxnum.quantize` returns, computed on integers.
 
-    A tensor scale is a float32 array that broadcasts with x. A NaN for an element that has none, where the policy does
-    not refuse its block, becomes the largest value. A rule that looks at elements is refused without scales.
+    `words` are the random words of each element. A tensor scale is a float32 array that broadcasts
+    with x. A NaN for an element that has none becomes the largest value, unless the policy for
+    non-finite numbers makes its block NaN. A rule that looks at elements raises NotImplementedError
+    unless scales are given.
     """
     if scales is None and looks_at_elements(asked.scale_rule):
         raise NotImplementedError(f"Scale rule {asked.scale_rule} is the engine's.")
@@ -98,7 +101,10 @@ def quantize(
 
 
 def looks_at_elements(rule: ScaleRule | FloatScaleRule) -> bool:
-    """Whether the largest number of a block does not say its scale: then only the engine finds it."""
+    """Return True if a scale depends on all elements of a block, so that only the engine finds it.
+
+    All other rules find the scale from the largest magnitude of the block.
+    """
     return isinstance(rule, FloatScaleRule) and rule.error_power > 0
 
 
@@ -111,7 +117,7 @@ def dequantize(
     target: ElementFormat,
     tensor_scale: Array | None = None,
 ) -> Array:
-    """The values of codes under their scales, as bit patterns of `target`: signed ones of 64 bits, or unsigned ones."""
+    """Return the values of codes under their scales, as unsigned bit patterns of `target`."""
     tensors = np.broadcast_to(_tensor_bits(tensor_scale), scales.shape)
     factors = _factors(scale, stored_bits(np.ascontiguousarray(scales)).astype(np.int64), tensors)
     decode = make_decode(element, target) if scale.power_of_two else make_decode_over(element, scale, target)
@@ -122,29 +128,39 @@ def dequantize(
 def encode(
     x: Array, element: ElementFormat, rounding: Rounding = Rounding.RNE, overflow: Overflow = Overflow.SATURATE
 ) -> Array:
-    """Codes of numbers at scale 1, as int64; a NaN for an element without NaN becomes the largest value."""
+    """Return the codes of numbers at scale 1, as int64.
+
+    A NaN for an element without NaN becomes the largest value.
+    """
     code = make_encode(FLOATS[x.dtype.name], element, rounding, overflow)
     bits = signed_bits(np.ascontiguousarray(x)).astype(np.int64)
     return np.asarray(code(bits, np.full(x.shape, E8M0.bias), np.zeros(1, np.int64)))
 
 
 def tensor_scale(largest: Array, source: ElementFormat, fmt: MXFormat) -> Array:
-    """The tensor scales of tensors whose largest finite magnitudes have these bit patterns, as float32."""
+    """Return the tensor scale of each tensor as float32.
+
+    `largest` has the bit patterns of the largest finite magnitudes of the tensors in `source`.
+    """
     find = make_tensor_scale(source, fmt.element, fmt.scale)
     return np.asarray(find(np.asarray(largest, np.int64))).astype(np.uint32).view(np.float32)
 
 
 def largest_of(x: Array, axis: int | None = None) -> Array:
-    """The bit pattern of the largest finite magnitude of all numbers, or along an axis, which then has the length 1."""
+    """Return the bit pattern of the largest finite magnitude of all numbers, or along an axis.
+
+    The axis is kept with length 1.
+    """
     bits, source = signed_bits(np.ascontiguousarray(x)).astype(np.int64), FLOATS[x.dtype.name]
     finite = np.where(_is_finite(bits, source), _magnitude(bits, source), 0)
     return np.asarray(finite.max(axis=axis, keepdims=axis is not None, initial=0))
 
 
 def exceed(x: Array, fmt: MXFormat, scales: Array, tensors: Array, asked: Settings, words: Array | None) -> Array:
-    """Which numbers an exponent without bounds rounds to more than the largest: each with its scale and tensor scale.
+    """Return a boolean for each number: True if it rounds to more than the largest element.
 
-    One more bit of exponent is enough for that.
+    Each number comes with its scale and tensor scale. It is rounded with one more bit of exponent,
+    which is wide enough to tell.
     """
     e, source = fmt.element, FLOATS[x.dtype.name]
     wider = ElementFormat("wider", e.exponent_bits + 1, e.mantissa_bits, e.bias)
@@ -155,7 +171,7 @@ def exceed(x: Array, fmt: MXFormat, scales: Array, tensors: Array, asked: Settin
 
 
 def scale_numbers(scales: Array, scale: ScaleFormat) -> Array:
-    """Scales as an `MXArray` holds them, in float64, which has them all."""
+    """Return the values of scales, given as an `MXArray` holds them, in float64, which is exact."""
     if scale.bits > 8:
         return scales.astype(np.float64)
     return np.array([scale.value(code) for code in range(1 << _code_bits(scale))])[scales]
@@ -166,10 +182,11 @@ def _code_bits(scale: ScaleFormat) -> int:
 
 
 def quotients(x: Array, scale: ScaleFormat, scales: Array, tensor_scale: Array | None) -> Array:
-    """|x| over the scale and the tensor scale of each number, as float64 that compare as the exact quotients do.
+    """Return |x| over the scale and the tensor scale of each number, in float64.
 
-    That is with every number of at most 40 binary digits, and so with values of elements and with middles between them.
-    A finite number over zero or infinity is zero.
+    The quotients are rounded, but compare as the exact quotients do with every number of at most 40
+    binary digits, and so with values of elements and with midpoints between them. A finite number
+    over zero or infinity gives zero.
     """
     source = FLOATS[x.dtype.name]
     magnitude = _magnitude(signed_bits(x).astype(np.int64), source)
@@ -180,7 +197,7 @@ def quotients(x: Array, scale: ScaleFormat, scales: Array, tensor_scale: Array |
     divides = np.broadcast_to((kind == FINITE) & (divisor != 0), x.shape)
     divide = make_divide(source.mantissa_bits, width, digits)
     exponent, quotient = divide(exponent, significand, over, np.where(divides, divisor, 1 << width))
-    with np.errstate(all="ignore"):  # (what is not finite is replaced)
+    with np.errstate(all="ignore"):  # the last line replaces results that are not finite
         found = np.where(divides & (significand != 0), np.ldexp(quotient.astype(float), exponent - digits - 1), 0.0)
         wide = np.abs(x.astype(np.float64))
     return np.where(np.isfinite(wide), np.where(kind == NAN, np.nan, found), wide)
@@ -193,7 +210,7 @@ def _tensor_bits(tensor_scale: Array | None) -> Array:
 
 
 def _factors(scale: ScaleFormat, codes: Array, tensors: Array) -> tuple[Array, ...]:
-    """What elements are divided by, as functions of the dialect take it."""
+    """Return the scale codes, or the parts of the factors, as dialect functions take them."""
     if scale.power_of_two:
         return (codes,)
     return tuple(np.broadcast_to(part, codes.shape) for part in make_factor(scale)(codes, tensors))
@@ -202,7 +219,7 @@ def _factors(scale: ScaleFormat, codes: Array, tensors: Array) -> tuple[Array, .
 def _encoder(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, overflow: Overflow
 ) -> Callable[..., Any]:
-    """(x, *factors, random) -> code."""
+    """Return `encode(x, *factors, random)`, which rounds x over its factors to a code."""
     if scale.power_of_two:
         return make_encode(source, element, rounding, overflow)
     return make_encode_over(source, element, scale, rounding, overflow)
@@ -211,7 +228,7 @@ def _encoder(
 def _found(
     amax: Array, tensors: Array, source: ElementFormat, fmt: MXFormat, rule: ScaleRule | FloatScaleRule
 ) -> Array:
-    """The scales of blocks, by their largest magnitudes."""
+    """Return the scale code of each block, found by `rule` from the block's largest magnitude."""
     if isinstance(rule, ScaleRule):
         return np.asarray(make_shared_scale(source, fmt.element, rule)(amax))
     return np.asarray(make_float_scale(source, fmt.element, fmt.scale, rule)(amax, tensors))
@@ -230,7 +247,7 @@ def _quantized(
     words: Array | None,
     tensors: Array,
 ) -> Quantized:
-    """One piece; scales and tensor scales are bit patterns, one for each block."""
+    """Quantize one piece; scales and tensor scales are bit patterns, one for each block."""
     source, element, shape = FLOATS[x.dtype.name], fmt.element, x.shape
     bits = signed_bits(x).astype(np.int64)
     is_finite, made, offsets = _is_finite(bits, source), None, None
@@ -269,7 +286,7 @@ def _is_finite(bits: Array, source: ElementFormat) -> Array:
 
 
 def _ends(bits: Array, is_finite: Array, source: ElementFormat, blocks: Blocks) -> tuple[Array, Array]:
-    """The largest and the smallest finite number of each block, as integers that order as numbers do."""
+    """Return the largest and the smallest finite number of each block, as ordered integers."""
     ordered = make_to_ordered(source)(bits)
     infinity = source.max_code + 1
     high = gather(np.maximum, np.where(is_finite, ordered, -infinity), blocks)
@@ -277,7 +294,7 @@ def _ends(bits: Array, is_finite: Array, source: ElementFormat, blocks: Blocks) 
 
 
 def _patterns(source: ElementFormat, high: Array, low: Array) -> tuple[Array, Array]:
-    """Bit patterns of ends; of blocks without any, those of zero."""
+    """Return the bit patterns of the ends of blocks; +0 for blocks without a finite number."""
     from_ordered = make_from_ordered(source)
     missing = low > high
     return from_ordered(np.where(missing, 0, high)), from_ordered(np.where(missing, 0, low))

@@ -1,4 +1,4 @@
-"""Arrays in pieces of whole blocks, and sums over blocks: what keeps the memory of an analysis bounded."""
+"""Arrays in pieces of whole blocks, and reductions over blocks: they bound an analysis' memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ Slices = tuple[slice, ...]
 
 
 def chunks(shape: tuple[int, ...], blocks: Blocks, limit: int) -> Iterator[Slices]:
-    """Slices that cover an array in C order, each of whole blocks and of at most `limit` elements (or one block)."""
+    """Yield slices that cover an array in C order.
+
+    Each piece has whole blocks and at most `limit` elements, or one block where a block is larger.
+    """
     lengths = [min(block, length) for block, length in zip(blocks, shape, strict=True)]
     for axis in reversed(range(len(shape))):
         room = max(1, limit // max(1, math.prod(lengths)))
@@ -30,14 +33,14 @@ def chunks(shape: tuple[int, ...], blocks: Blocks, limit: int) -> Iterator[Slice
 
 
 def of_blocks(part: Slices, blocks: Blocks) -> Slices:
-    """Where the scales of a piece lie."""
+    """Return the slices of the scales that belong to a piece."""
     return tuple(
         slice(piece.start // block, -(-piece.stop // block)) for piece, block in zip(part, blocks, strict=True)
     )
 
 
 def spread(per_block: Array, blocks: Blocks, shape: tuple[int, ...]) -> Array:
-    """One value per block as one value per element."""
+    """Return one value per element from one value per block."""
     for axis, block in enumerate(blocks):
         if block > 1:
             per_block = np.repeat(per_block, block, axis)
@@ -45,7 +48,7 @@ def spread(per_block: Array, blocks: Blocks, shape: tuple[int, ...]) -> Array:
 
 
 def gather(operation: np.ufunc, values: Array, blocks: Blocks) -> Array:
-    """`operation.reduce` over each block; a short last block is reduced over what it has."""
+    """Return `operation.reduce` over each block; a short last block is reduced over what it has."""
     for axis, block in enumerate(blocks):
         if block > 1:
             values = operation.reduceat(values, np.arange(0, values.shape[axis], block), axis)
@@ -53,7 +56,7 @@ def gather(operation: np.ufunc, values: Array, blocks: Blocks) -> Array:
 
 
 def positions(part: Slices, shape: tuple[int, ...]) -> Array:
-    """The C-order index in the whole array of each element of a piece."""
+    """Return the C-order index in the whole array of each element of a piece."""
     index: Any = np.zeros((), np.int64)
     for piece, length in zip(part, shape, strict=True):
         index = index[..., None] * length + np.arange(piece.start, min(piece.stop, length), dtype=np.int64)
@@ -61,7 +64,7 @@ def positions(part: Slices, shape: tuple[int, ...]) -> Array:
 
 
 def random_words(index: Array, seed: int, stream: int) -> Array:
-    """The words that `mxnum.quantize(seed=, stream=)` gives to the elements at these C-order positions."""
+    """Return the words that `mxnum.quantize(seed=, stream=)` gives to these C-order positions."""
     group = index >> 2
     low = 0xFFFFFFFF
     counter = group & low, group >> 32, np.int64(stream & low), np.int64(stream >> 32)

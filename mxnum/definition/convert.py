@@ -1,4 +1,4 @@
-"""Encode and decode: unpack, shift the exponent by the scale, pack. One rounding, whatever the two formats."""
+"""Encode and decode: unpack, shift the exponent by the scale, pack. Each rounds once."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ SCALE_NAN = E8M0.nan_code
 def make_encode(
     source: ElementFormat, target: ElementFormat, rounding: Rounding, overflow: Overflow
 ) -> Callable[..., Any]:
-    """(x, scale, random) -> code: x / 2**(scale - 127) rounded once to `target`.
+    """Return `encode(x, scale, random)`, which rounds x / 2**(scale - 127) once to a `target` code.
 
-    `x` is a bit pattern of `source`, `scale` an E8M0 code (0xFF gives code 0), `random` an integer below 2**30 that
-    only stochastic rounding reads. A NaN in a target without NaN gives the largest value: a scalar cannot raise.
+    `x` is a bit pattern of `source`, `scale` an E8M0 code (0xFF gives code 0), `random` an integer
+    below 2**30 that only stochastic rounding reads. A NaN in a target without NaN gives the largest
+    value: a scalar function cannot raise.
     """
     width, word = working_width(source, target), word_bits(source, target)
     unpack = make_unpack(source, width)
@@ -38,9 +39,10 @@ def make_encode(
 
 
 def make_decode(element: ElementFormat, target: ElementFormat) -> Callable[..., Any]:
-    """(code, scale) -> bit pattern of element value * 2**(scale - 127) in `target`, to nearest even, Inf on overflow.
+    """Return `decode(code, scale)`, which rounds element value * 2**(scale - 127) to `target`.
 
-    A scale of 0xFF gives NaN whatever the code.
+    It returns the bit pattern, rounded to nearest even, infinity on overflow. A scale of 0xFF gives
+    NaN whatever the code.
     """
     width, word = working_width(element, target), word_bits(element, target)
     unpack = make_unpack(element, width)

@@ -1,8 +1,9 @@
-"""Scales that are floats, and tensor scales: how they are found, and what they do to elements.
+"""Scales that are floats, and tensor scales: how they are found, and how they scale elements.
 
-An element is divided by a *factor*, the exact product of the scale of its block and the tensor scale (1 where there is
-none), and multiplied by it again. A factor is given as (exponent, significand, kind): its value is significand *
-2**(exponent - width), with 2**width <= significand < 2**(width+1), or a zero significand. The word has 64 bits.
+An element is divided by a *factor*, the exact product of the scale of its block and the tensor
+scale (1 where there is none). Decoding multiplies by the same factor. A factor is given as
+(exponent, significand, kind): its value is significand * 2**(exponent - width), with 2**width <=
+significand < 2**(width+1), or a zero significand. The word has 64 bits.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ WORD = 64
 
 
 def number_of(scale: ScaleFormat) -> ElementFormat:
-    """The float whose codes a scale has."""
+    """Return the float format whose codes a scale has."""
     if scale.number is None:
         raise ValueError(f"scale {scale.name} is no float")
     return scale.number
 
 
 def factor_width(scale: ScaleFormat) -> int:
-    """Position of the leading bit of a factor."""
+    """Return the position of the leading bit of a factor."""
     return number_of(scale).mantissa_bits + TENSOR_SCALE.mantissa_bits + 1
 
 
 @cache
 def make_product(bits: int) -> Callable[..., Any]:
-    """(a, b) -> a * b, for a of so many bits."""
+    """Return `product(a, b)`, which multiplies a of so many bits by b, by shifts and additions."""
 
     @dialect
     def product(a, b):
@@ -51,10 +52,11 @@ def make_product(bits: int) -> Callable[..., Any]:
 
 @cache
 def make_divide(width: int, divisor_width: int, digits: int) -> Callable[..., Any]:
-    """(exponent a, a, exponent b, b) -> (exponent, significand) of a / b; b is not zero.
+    """Return `divide(exponent_a, a, exponent_b, b)`, which computes a / b for b other than 0.
 
-    The significand has `digits` binary digits behind its leading one, by long division, and one more that says whether
-    anything is left: its leading bit is at digits + 1, so that one later rounding is as if the quotient were exact.
+    The result is an exponent and a significand. The significand has `digits` binary digits behind
+    its leading one, by long division, and one more that says whether a remainder is left: its
+    leading bit is at digits + 1, so that one later rounding is as if the quotient were exact.
     """
     common = max(width, divisor_width)
 
@@ -78,7 +80,10 @@ def make_divide(width: int, divisor_width: int, digits: int) -> Callable[..., An
 
 @cache
 def make_factor(scale: ScaleFormat) -> Callable[..., Any]:
-    """(scale code, tensor scale as float32 bits) -> (exponent, significand, kind) of their product."""
+    """Return `factor(code, tensor)`, which multiplies a scale code by a float32 tensor scale.
+
+    The tensor scale is given as bits. The result is the product's exponent, significand and kind.
+    """
     number, width = number_of(scale), factor_width(scale)
     unpack_scale = make_unpack(number, number.mantissa_bits)
     unpack_tensor = make_unpack(TENSOR_SCALE, TENSOR_SCALE.mantissa_bits)
@@ -102,7 +107,10 @@ def make_factor(scale: ScaleFormat) -> Callable[..., Any]:
 
 
 def make_tensor_scale(source: ElementFormat, element: ElementFormat, scale: ScaleFormat) -> Callable[..., Any]:
-    """amax -> float32 bits of the tensor scale, where amax is the largest finite magnitude of the array in `source`."""
+    """Return `tensor_scale(amax)`, which finds the tensor scale of an array, as float32 bits.
+
+    `amax` is the bit pattern of the array's largest finite magnitude in `source`.
+    """
     number, mantissa = number_of(scale), TENSOR_SCALE.mantissa_bits
     greatest, exponent_of_greatest = _number_of_code(element, element.max_code)
     greatest_scale, exponent_of_scale = _number_of_code(number, number.max_code)
@@ -126,9 +134,11 @@ def make_tensor_scale(source: ElementFormat, element: ElementFormat, scale: Scal
 def make_float_scale(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rule: FloatScaleRule, aim: int | None = None
 ) -> Callable[..., Any]:
-    """(amax, tensor scale) -> scale code, where amax is the bit pattern of the block's largest finite magnitude.
+    """Return `float_scale(amax, tensor)`, which finds the scale code of a block.
 
-    That is amax / (largest element * tensor scale), rounded once; or another magnitude code of the element to `aim` at.
+    `amax` is the bit pattern of the block's largest finite magnitude. The scale is amax / (largest
+    element * tensor scale), rounded once. `aim` is the magnitude code of another element to use in
+    place of the largest.
     """
     number = number_of(scale)
     goal, exponent_of_goal = _number_of_code(element, element.max_code if aim is None else aim)
@@ -154,7 +164,7 @@ def make_float_scale(
 
 
 def _number_of_code(number: ElementFormat, code: int) -> tuple[int, int]:
-    """(odd integer, exponent): the value of a finite magnitude code is integer * 2**exponent."""
+    """Return (odd integer, exponent) of a finite magnitude code: integer * 2**exponent."""
     integer, denominator = number.value(code).as_integer_ratio()
     shift = (integer & -integer).bit_length() - 1
     return integer >> shift, shift - (denominator.bit_length() - 1)
@@ -163,9 +173,10 @@ def _number_of_code(number: ElementFormat, code: int) -> tuple[int, int]:
 def make_encode_over(
     source: ElementFormat, element: ElementFormat, scale: ScaleFormat, rounding: Rounding, overflow: Overflow
 ) -> Callable[..., Any]:
-    """(x, exponent, significand, kind of a factor, random) -> code: x / factor rounded once to `element`.
+    """Return `encode_over`, which rounds x / factor once to an `element` code.
 
-    Under a factor that is zero or infinite a finite x becomes zero; under NaN every code is 0.
+    Its arguments are x, the exponent, significand and kind of the factor, and random bits. Under a
+    factor that is zero or infinite a finite x becomes zero; under NaN every code is 0.
     """
     width = factor_width(scale)
     digits = element.mantissa_bits + (SR_BITS + 1 if rounding.is_stochastic else 2)
@@ -185,7 +196,10 @@ def make_encode_over(
 
 
 def make_decode_over(element: ElementFormat, scale: ScaleFormat, target: ElementFormat) -> Callable[..., Any]:
-    """(code, exponent, significand, kind of a factor) -> bits of element * factor in `target`, to nearest even."""
+    """Return `decode_over`, which rounds element * factor to bits of `target`, to nearest even.
+
+    Its arguments are the code, and the exponent, significand and kind of the factor.
+    """
     mantissa = element.mantissa_bits
     least_width = mantissa + factor_width(scale) + 1
     width = max(least_width, target.mantissa_bits + 1)

@@ -1,4 +1,4 @@
-"""Asymmetric scaling: the offset of a block, the difference from it, the scale of the half range, and decoding."""
+"""Asymmetric scaling: a block's offset, the difference from it, half-range scales, decoding."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ OFFSET = FLOATS["float16"]
 
 
 def difference_format(source: ElementFormat) -> ElementFormat:
-    """The type of x - O: float32, or float64 for float64 input."""
+    """Return the type of x - O: float32, or float64 for float64 input."""
     return source if source.name == "float64" else FLOATS["float32"]
 
 
 def make_to_ordered(source: ElementFormat) -> Callable[..., Any]:
-    """bit pattern (signed) -> integer that orders as the numbers do; both zeros become 0."""
+    """Return `to_ordered(x)`, which maps bit patterns to integers that order as the numbers do.
+
+    Bit patterns are signed. Both zeros become 0.
+    """
     MAGNITUDE_MASK = (1 << (source.bits - 1)) - 1
 
     @dialect
@@ -36,7 +39,10 @@ def make_to_ordered(source: ElementFormat) -> Callable[..., Any]:
 
 
 def make_from_ordered(source: ElementFormat) -> Callable[..., Any]:
-    """The bit pattern (signed) of an ordered integer; zero is +0."""
+    """Return `from_ordered(ordered)`, which maps such integers back to signed bit patterns.
+
+    Zero becomes +0.
+    """
     SIGN_BIT = -(1 << (source.bits - 1))
 
     @dialect
@@ -49,9 +55,10 @@ def make_from_ordered(source: ElementFormat) -> Callable[..., Any]:
 
 
 def make_midpoint(source: ElementFormat) -> Callable[..., Any]:
-    """(largest, smallest) finite bit patterns of a block -> (largest + smallest) / 2 rounded once to float16.
+    """Return `midpoint(largest, smallest)`, which rounds (largest + smallest) / 2 once to float16.
 
-    Beyond float16's range it saturates at 65504.
+    Its arguments are the finite bit patterns at the ends of a block. Beyond float16's range it
+    saturates at 65504.
     """
     width = working_width(source, OFFSET)
     unpack = make_unpack(source, width)
@@ -70,9 +77,10 @@ def make_midpoint(source: ElementFormat) -> Callable[..., Any]:
 
 
 def make_difference(source: ElementFormat) -> Callable[..., Any]:
-    """(x, offset) -> x - offset, rounded once to nearest even to `difference_format(source)`.
+    """Return `difference(x, offset)`, which rounds x - offset once to `difference_format(source)`.
 
-    A NaN keeps the sign of x: the difference is encoded next, and elements keep the sign of a NaN.
+    Rounding is to nearest even. A NaN keeps the sign of x: the difference is encoded next, and
+    elements keep the sign of a NaN.
     """
     target = replace(difference_format(source), canonical_nan=False)
     width = working_width(source, target)
@@ -92,7 +100,10 @@ def make_difference(source: ElementFormat) -> Callable[..., Any]:
 
 
 def make_half_range_scale(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Callable[..., Any]:
-    """(largest, smallest) finite bit patterns of a block -> E8M0 code for A = (largest - smallest) / 2, exactly."""
+    """Return `half_range_scale(largest, smallest)`, the E8M0 code for A = (largest - smallest) / 2.
+
+    A is exact; the arguments are the finite bit patterns at the ends of a block.
+    """
     width = working_width(source, element)
     unpack = make_unpack(source, width)
     add = make_add(width)
@@ -110,7 +121,10 @@ def make_half_range_scale(source: ElementFormat, element: ElementFormat, rule: S
 
 
 def make_decode_offset(element: ElementFormat, target: ElementFormat) -> Callable[..., Any]:
-    """(code, scale, offset) -> element value * 2**(scale - 127) + offset, rounded once to nearest even to `target`."""
+    """Return `decode_offset(code, scale, offset)`, which decodes an element and adds the offset.
+
+    It computes element value * 2**(scale - 127) + offset, rounded once to nearest even to `target`.
+    """
     width = max(working_width(element, target), OFFSET.mantissa_bits)
     unpack, unpack_offset = make_unpack(element, width), make_unpack(OFFSET, width)
     add = make_add(width)

@@ -11,17 +11,19 @@ from mxnum.definition.word import dialect, select
 from mxnum.formats import ElementFormat
 from mxnum.modes import Overflow, Rounding, which
 
-#: Stochastic rounding compares this many bits; a caller with fewer shifts them to the top (see `random.py`).
+#: Stochastic rounding compares this many bits. A caller with fewer bits shifts them to the top:
+#: see `random.py`.
 SR_BITS = 30
 
 
 @cache
 def make_round(target: ElementFormat, rounding: Rounding, width: int, word: int) -> Callable[..., Any]:
-    """(sign, exponent, significand, random) -> unbounded magnitude code, max_code + 1 standing for all beyond it.
+    """Return `round_magnitude(sign, exponent, significand, random)`, which gives a magnitude code.
 
-    The number is significand * 2**(exponent - width), normalized or zero. The unbounded code counts the representable
-    magnitudes from zero as if the exponent had no upper end: k * 2**m + q for exponent step k and significand q, so
-    that rounding up across a binade needs no special case, and parity is the parity of that code.
+    The number is significand * 2**(exponent - width), normalized or zero. The code counts the
+    representable magnitudes from zero as if the exponent had no upper end: k * 2**m + q for
+    exponent step k and significand q, so that rounding up across a binade needs no special case,
+    and parity is the parity of that code. All numbers beyond the largest give max_code + 1.
     """
     MANTISSA = target.mantissa_bits
     EMIN = target.emin
@@ -72,7 +74,10 @@ def make_round(target: ElementFormat, rounding: Rounding, width: int, word: int)
 
 
 def limits(rounding: Rounding) -> tuple[bool, bool]:
-    """Whether a finite x > max gives max, and a finite x < -max gives -max, where overflow does not saturate."""
+    """Return what overflow gives where it does not saturate, as a pair of booleans.
+
+    The first is True if a finite x > max gives max, the second if a finite x < -max gives -max.
+    """
     return {
         Rounding.RNE: (False, False),
         Rounding.RNA: (False, False),
@@ -87,7 +92,10 @@ def limits(rounding: Rounding) -> tuple[bool, bool]:
 def make_pack(
     target: ElementFormat, rounding: Rounding, overflow: Overflow, width: int, word: int
 ) -> Callable[..., Any]:
-    """(sign, exponent, significand, kind, random) -> code of `target`, special values and overflow included."""
+    """Return `pack(sign, exponent, significand, kind, random)`, which rounds to a `target` code.
+
+    It handles special values and overflow too.
+    """
     BITS = target.bits
     MAX = target.max_code
     INTEGER = target.integer

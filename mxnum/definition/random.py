@@ -1,8 +1,8 @@
-"""Random bits for stochastic rounding: Philox4x32-10 (Salmon, Moraes, Dror and Shaw, SC 2011) and their alignment.
+"""Random bits for stochastic rounding: Philox4x32-10 (Salmon, Moraes, Dror and Shaw, SC 2011).
 
-Counter-based, so that the bits of an element depend on its index alone: not on threads, device or memory layout.
-Philox multiplies, which the dialect proper does not; every product here stays below 2**48, so Python ints, int64 and
-CUDA agree all the same.
+The generator is based on counters: the bits of an element depend on its index alone, not on
+threads, device or memory layout. Philox multiplies, which the dialect proper does not. Every
+product here stays below 2**48, so Python ints, int64 and CUDA agree all the same.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ROUNDS = 10
 
 @dialect
 def multiply_32x32(a, b):
-    """(high word, low word) of the 64-bit product of two 32-bit words, by 16-bit halves of `a`."""
+    """Return (high word, low word) of the product of two 32-bit words, by 16-bit halves of `a`."""
     low = (a & _HALF) * b
     middle = (a >> 16) * b + (low >> 16)
     return middle >> 16, ((middle & _HALF) << 16) | (low & _HALF)
@@ -30,7 +30,7 @@ def multiply_32x32(a, b):
 
 @dialect
 def philox4x32(c0, c1, c2, c3, k0, k1):
-    """Four random words from a counter of four words and a key of two, all in 0..2**32-1."""
+    """Return four random words from a counter of four words and a key of two, all in 0..2**32-1."""
     for _ in range(_ROUNDS):
         high_0, low_0 = multiply_32x32(c0, _MULTIPLIER_0)
         high_1, low_1 = multiply_32x32(c2, _MULTIPLIER_1)
@@ -41,9 +41,10 @@ def philox4x32(c0, c1, c2, c3, k0, k1):
 
 
 def make_align_random(sr_bits: int) -> Callable[..., Any]:
-    """word -> its low `sr_bits` bits at the top of the SR_BITS-bit integer that `pack` compares.
+    """Return `align_random(word)`, which moves the low `sr_bits` bits to the top of SR_BITS bits.
 
-    floor(delta * 2**r) + R >= 2**r  iff  floor(delta * 2**30) + R * 2**(30-r) >= 2**30, so one kernel serves every r.
+    `pack` compares such integers: floor(delta * 2**r) + R >= 2**r iff floor(delta * 2**30) + R *
+    2**(30-r) >= 2**30, so one kernel serves every r.
     """
     MASK = (1 << sr_bits) - 1
     UP = SR_BITS - sr_bits

@@ -15,15 +15,16 @@ LAST_SCALE = E8M0.nan_code - 1
 
 
 def scale_width(source: ElementFormat, element: ElementFormat) -> int:
-    """Significand width in which the thresholds of every rule are exact."""
+    """Return the significand width in which the thresholds of every rule are exact."""
     return max(source.mantissa_bits, element.mantissa_bits + 1, 2)
 
 
 def scale_constants(element: ElementFormat, rule: ScaleRule, width: int) -> tuple[int, int]:
-    """What makes `scale_code` the rule for an element: its bias, and the first significand that gets one more.
+    """Return the bias and the first bumped significand, with which `scale_code` follows the rule.
 
-    With f = significand / 2**width the rules differ in when the exponent is one more than floor's: f > 1 (ceil),
-    f >= 2 - 2**-(m+1) (even), f > the leading digits of max (rceil), f >= 7/4 (half_up), always (floor_plus_one).
+    With f = significand / 2**width the rules differ in when the exponent is one more than floor's:
+    f > 1 (ceil), f >= 2 - 2**-(m+1) (even), f > the leading digits of max (rceil), f >= 7/4
+    (half_up), always (floor_plus_one).
     """
     MANTISSA = element.mantissa_bits
     return E8M0.bias - element.emax, {
@@ -38,14 +39,14 @@ def scale_constants(element: ElementFormat, rule: ScaleRule, width: int) -> tupl
 
 @dialect
 def scale_code(exponent: Any, significand: Any, bias: Any, first_bumped: Any) -> Any:
-    """E8M0 code for A = significand * 2**(exponent - width), normalized or zero."""
+    """Return the E8M0 code for A = significand * 2**(exponent - width), normalized or zero."""
     code = exponent + bias + select(significand < first_bumped, 0, 1)
     code = select(code < 0, 0, select(code > LAST_SCALE, LAST_SCALE, code))
     return select(significand == 0, 0, code)
 
 
 def make_scale_rule(element: ElementFormat, rule: ScaleRule, width: int) -> Callable[..., Any]:
-    """(exponent, significand) -> E8M0 code by the rule."""
+    """Return `scale_rule(exponent, significand)`, which gives the E8M0 code by the rule."""
     BIAS, FIRST_BUMPED = scale_constants(element, rule, width)
 
     @dialect
@@ -57,7 +58,10 @@ def make_scale_rule(element: ElementFormat, rule: ScaleRule, width: int) -> Call
 
 @cache
 def make_scale_of(source: ElementFormat, width: int) -> Callable[..., Any]:
-    """(amax, bias, first_bumped) -> E8M0 code, by a rule that is given as its `scale_constants`."""
+    """Return `scale_of(amax, bias, first_bumped)`, the E8M0 code by the rule with these constants.
+
+    The last two arguments are the rule's `scale_constants`.
+    """
     unpack = make_unpack(source, width)
 
     @dialect
@@ -69,7 +73,10 @@ def make_scale_of(source: ElementFormat, width: int) -> Callable[..., Any]:
 
 
 def make_shared_scale(source: ElementFormat, element: ElementFormat, rule: ScaleRule) -> Callable[..., Any]:
-    """amax -> E8M0 code, where amax is the bit pattern of the block's largest finite magnitude in `source`."""
+    """Return `shared_scale(amax)`, the E8M0 code of a block.
+
+    `amax` is the bit pattern of the block's largest finite magnitude in `source`.
+    """
     width = scale_width(source, element)
     scale_of = make_scale_of(source, width)
     BIAS, FIRST_BUMPED = scale_constants(element, rule, width)

@@ -1,22 +1,25 @@
-"""NVFP4 as each software stack computes it: the float32 operations of its source, in their order, bit for bit.
+"""NVFP4 as each software stack computes it, bit for bit: the float32 operations of its source.
 
-NVFP4 has E2M1 elements in blocks of 16, an E4M3 scale for each block and one float32 for the tensor. What the numbers
-mean is agreed; what is rounded on the way to them is not, and so the bits of two stacks differ. Of each stack this file
-says, from the tensor's largest magnitude and the block's:
+NVFP4 has E2M1 elements in blocks of 16, an E4M3 scale for each block and one float32 for the
+tensor. Stacks agree on what these numbers mean. They do not agree on what is rounded on the way,
+and so the bits of two stacks differ. For each stack this file has four functions:
 
-- `global_scale(largest)`: the float32 that the stack keeps for the tensor, in the stack's own direction;
-- `block_scale(block_largest, global_scale)`: what it rounds to E4M3 (to nearest even, saturating);
-- `factor(scale, global_scale)`: what it multiplies an element with, or divides it by; the result is rounded to E2M1 (to
-  nearest even, saturating);
-- `decoded(element, scale, global_scale, largest)`: what an element reads as.
+- `global_scale(largest)` returns the float32 that the stack keeps for the tensor, in the stack's
+  own direction;
+- `block_scale(block_largest, global_scale)` returns what the stack rounds to E4M3 (to nearest even,
+  saturating);
+- `factor(scale, global_scale)` returns what the stack multiplies an element with, or divides it by;
+  the result is rounded to E2M1 (to nearest even, saturating);
+- `decoded(element, scale, global_scale, largest)` returns the decoded value of an element.
 
-They are pure functions of float32: + * /, comparisons and `select`. Each runs as it stands on numpy arrays and,
-compiled, in loops over large arrays (`engine.rounding.by_stack`); each operation is one IEEE rounding to nearest even
-without flushing. Roundings to E4M3 and E2M1 are this library's own. An infinity goes through the operations as it does
-in the stack; a NaN in the input is refused, because there the kernels of one stack differ among themselves.
+They are pure functions of float32: + * /, comparisons and `select`. Each runs as it stands on numpy
+arrays and, compiled, in loops over large arrays (`engine.rounding.by_stack`); each operation is one
+IEEE rounding to nearest even without flushing. Roundings to E4M3 and E2M1 are this library's own.
+An infinity goes through the operations as it does in the stack. A NaN in the input raises an error,
+because there the kernels of one stack differ among themselves.
 
-Directions: "encode" scales (S near 2688 / largest) multiply what is encoded; "decode" scales are their inverses, and
-what `MXArray.tensor_scale` is.
+Directions: "encode" scales (S near 2688 / largest) multiply what is encoded; "decode" scales are
+their inverses, and so is `MXArray.tensor_scale`.
 """
 
 from __future__ import annotations
@@ -32,10 +35,10 @@ from mxnum.formats import FLOATS
 
 _ONE = np.float32(1)
 _SIX = np.float32(6)
-_SIXTH = np.float32(0xAAAAAB * 2.0**-26)  # 1 / 6, rounded, whatever the environment of the import
+_SIXTH = np.float32(0xAAAAAB * 2.0**-26)  # 1 / 6 rounded to nearest, even if the importer has set another rounding
 _E4M3_LEAST, _E4M3_MAX = np.float32(-448), np.float32(448)
 _BOTH_MAX = np.float32(448 * 6)
-_BOTH_MAX_INVERSE = np.float32(0xC30C31 * 2.0**-35)  # the same of 1 / 2688
+_BOTH_MAX_INVERSE = np.float32(0xC30C31 * 2.0**-35)  # 1 / 2688, likewise
 _FLOAT32_MAX = np.finfo(np.float32).max
 _1E8 = np.float32(1e8)
 _LEAST_NORMAL_E4M3, _LEAST_E4M3 = np.float32(2**-6), np.float32(2**-9)
@@ -43,7 +46,7 @@ _LEAST_NORMAL_E4M3, _LEAST_E4M3 = np.float32(2**-6), np.float32(2**-9)
 
 @dialect
 def _at_most(x: Any, limit: Any) -> Any:
-    """The lesser one; of NaN NaN."""
+    """Return the lesser of two numbers; NaN where x is NaN."""
     return select(x > limit, limit, x)
 
 
@@ -52,7 +55,7 @@ def _within(x: Any, least: Any, greatest: Any) -> Any:
     return _at_most(select(x < least, least, x), greatest)
 
 
-# TransformerEngine. The float32 kept for a tensor is its largest magnitude; S is made of it in each kernel.
+# TransformerEngine keeps the largest magnitude of a tensor; each kernel computes S from it.
 
 
 def _transformer_engine_global(largest: Any) -> Any:
@@ -111,8 +114,8 @@ def _torchao_single_block(block_largest: Any, p: Any) -> Any:
     return _within(block_largest / _SIX, _LEAST_NORMAL_E4M3, _E4M3_MAX)
 
 
-# vLLM's emulation in torch. S is the caller's; by default what `448 * 6 / largest` is in torch, where a number over a
-# tensor is the tensor's reciprocal times the number: two roundings.
+# vLLM's emulation in torch. The caller passes S; by default it is `448 * 6 / largest` as torch
+# computes that. A number over a tensor is the tensor's reciprocal times the number: two roundings.
 
 
 def _number_over_tensor(number: Any, tensor: Any) -> Any:
@@ -143,7 +146,7 @@ def _divided_decoded(element: Any, scale: Any, S: Any, largest: Any) -> Any:
     return element * (scale / S)
 
 
-# compressed-tensors. What comes before the product with S is in the type of the tensor, as its observers have it.
+# compressed-tensors computes in the type of the tensor, as its observers do, up to the product with S.
 
 
 def _compressed_tensors_global(largest: Any) -> Any:
@@ -153,7 +156,7 @@ def _compressed_tensors_global(largest: Any) -> Any:
 
 
 def _tiny(dtype: np.dtype[Any]) -> Any:
-    """The least normal number of a float type."""
+    """Return the least normal number of a float type."""
     return np.ldexp(1.0, FLOATS[dtype.name].emin).astype(dtype)
 
 
@@ -196,12 +199,12 @@ def _modelopt_decoded(element: Any, scale: Any, s2: Any, largest: Any) -> Any:
 
 @dataclass(frozen=True)
 class Stack:
-    """One software stack's way to NVFP4: see the module for its functions."""
+    """One software stack's way to compute NVFP4. See the module's docstring for its functions."""
 
     name: str
-    #: Repository, file and function of what is followed here.
+    #: Repository, file and function of the source that is followed here.
     source: str
-    #: "encode" or "decode": the direction of the global scale; "none" where there is only the number 1.
+    #: The direction of the global scale: "encode" or "decode"; "none" where it is always 1.
     direction: str
     global_scale: Callable[[Any], Any]
     block_scale: Callable[[Any, Any], Any]
@@ -209,20 +212,21 @@ class Stack:
     decoded: Callable[[Any, Any, Any, Any], Any]
     #: The code of an E4M3 scale that is used instead of zero, or 0.
     for_zero: int = 0
-    #: The E2M1 code of a NaN that the operations make; None where the machine decides, through the sign of its NaN.
+    #: The E2M1 code of a NaN that the operations produce; None where the sign of the machine's NaN
+    #: decides.
     nan_element: int | None = None
-    #: Whether a number that is scaled to -0 keeps its sign.
+    #: True if a number that is scaled to -0 keeps its sign.
     keeps_negative_zero: bool = True
-    #: Whether elements are divided by the factor.
+    #: True if elements are divided by the factor, False if they are multiplied by it.
     divides: bool = False
-    #: Where block scales begin in the type of the tensor rather than in float32: what makes `block_scale` of the
-    #: rounding of a float32 number to that type.
+    #: A factory of `block_scale` for stacks that begin block scales in the type of the tensor. Its
+    #: argument rounds a float32 number to that type. None where block scales begin in float32.
     block_scale_in: Callable[[Any], Any] | None = None
-    #: The types of tensors that the source takes.
+    #: The types of tensors that the source accepts.
     takes: tuple[str, ...] = ("float32", "bfloat16", "float16")
 
     def tensor_scale(self, global_scale: Any) -> Any:
-        """The global scale as a factor of decoding, in float32."""
+        """Return the global scale as a factor of decoding, in float32."""
         with np.errstate(all="ignore"):
             return _ONE / global_scale if self.direction == "encode" else np.float32(global_scale)
 

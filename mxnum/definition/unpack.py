@@ -9,18 +9,20 @@ from typing import Any
 from mxnum.definition.word import dialect, select
 from mxnum.formats import ElementFormat
 
-#: What an unpacked number is.
+#: The kinds of unpacked numbers.
 FINITE, INFINITE, NAN = 0, 1, 2
 
-#: The exponent of zero: below that of every number, whatever scale is applied, so that rounding never sees it as large.
+#: The exponent of zero lies below that of every number under every scale, so that rounding never
+#: takes zero for a large number.
 ZERO_EXPONENT = -(1 << 12)
 
 
 @cache
 def make_normalize(width: int) -> Callable[..., Any]:
-    """(exponent, significand below 2**(width+1)) -> the same number with 2**width <= significand.
+    """Return `normalize(exponent, significand)`, which makes 2**width <= significand.
 
-    Zero keeps its significand; its exponent ends up at most ZERO_EXPONENT.
+    The significand is below 2**(width+1), and the number stays the same. Zero keeps its
+    significand; its exponent ends up at most ZERO_EXPONENT.
     """
 
     @dialect
@@ -58,10 +60,11 @@ def make_normalize(width: int) -> Callable[..., Any]:
 
 @cache
 def make_unpack(source: ElementFormat, width: int) -> Callable[..., Any]:
-    """code -> (sign, exponent, significand, kind) with |value| = significand * 2**(exponent - width).
+    """Return `unpack(code)`, which splits a code into (sign, exponent, significand, kind).
 
-    A nonzero finite significand is normalized: 2**width <= significand < 2**(width+1); zero has an exponent of at most
-    ZERO_EXPONENT. `kind` is FINITE, INFINITE or NAN; for the latter two exponent and significand mean nothing, but stay
+    |value| = significand * 2**(exponent - width). A nonzero finite significand is normalized:
+    2**width <= significand < 2**(width+1); zero has an exponent of at most ZERO_EXPONENT. `kind` is
+    FINITE, INFINITE or NAN; for the latter two exponent and significand mean nothing, but stay
     within the word.
     """
     BITS = source.bits

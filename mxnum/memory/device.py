@@ -1,7 +1,7 @@
-"""Arrays that live on a GPU, described without loading anything: whose they are, and where their elements lie.
+"""Arrays that live on a GPU, described without loading anything: their library, memory and strides.
 
-What is on a GPU says so through ``__cuda_array_interface__``: CuPy arrays, numba device arrays, CUDA tensors of torch.
-Nothing here touches their memory.
+Arrays on a GPU have a ``__cuda_array_interface__``: CuPy arrays, numba device arrays, CUDA tensors
+of torch. Nothing here touches their memory.
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ import numpy as np
 from mxnum import errors
 from mxnum.memory.tensors import dtype_of, is_tensor, readable
 
-#: Libraries whose arrays are answered in kind. Others get numba device arrays.
+#: Libraries whose callers get results as arrays of the same library. All other callers get numba
+#: device arrays.
 TORCH, CUPY, NUMBA = "torch", "cupy", "numba"
 
 
 @dataclass(frozen=True, eq=False)
 class DeviceArray:
-    """A strided view of GPU memory: what the engine reads and writes, in place of a numpy array."""
+    """A strided view of GPU memory, which the engine reads and writes in place of a numpy array."""
 
     #: The caller's object, which keeps the memory alive; a view of part of it has the same owner.
     owner: Any
     library: str
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
-    #: In elements.
+    #: Strides in elements.
     strides: tuple[int, ...]
     #: Address of the element at index 0, ..., 0.
     pointer: int
     writable: bool = True
-    #: A CUDA stream handle as the interface has it; None where nothing need be waited for.
+    #: A CUDA stream handle as the interface has it; None where there is no stream to wait for.
     stream: int | None = None
     #: Number of the GPU; None for the current one.
     gpu: int | None = None
@@ -50,7 +51,7 @@ class DeviceArray:
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether elements follow each other in C order."""
+        """True if elements follow each other in C order."""
         return self.size == 0 or self.strides_matter == contiguous_strides(self.shape)
 
     @property
@@ -65,13 +66,13 @@ class DeviceArray:
         return replace(self, shape=strided.shape, strides=strides, pointer=self.pointer + address)
 
     def _stand_in(self) -> np.ndarray[Any, Any]:
-        """An array of numpy with this shape and these strides. Its elements are never read."""
+        """Return a numpy array with this shape and these strides, whose elements are never read."""
         steps = tuple(stride * self.dtype.itemsize for stride in self.strides)
         bytes_ = np.dtype(f"V{self.dtype.itemsize}")
         return np.lib.stride_tricks.as_strided(_ORIGIN.view(bytes_), self.shape, steps)
 
     def __getitem__(self, key: Any) -> DeviceArray:
-        """A view, by numpy's basic indexing; an ellipsis at the end keeps an array."""
+        """Return a view, by numpy's basic indexing; an ellipsis at the end keeps an array."""
         return self._viewed(self._stand_in()[key])
 
     def transpose(self, order: tuple[int, ...]) -> DeviceArray:
@@ -81,40 +82,43 @@ class DeviceArray:
         return self._viewed(self._stand_in().swapaxes(first, second))
 
     def reshaped(self, shape: tuple[int, ...]) -> DeviceArray:
-        """Another shape for a contiguous array."""
+        """Return a contiguous array with another shape."""
         assert self.is_contiguous
         assert math.prod(shape) == self.size
         return replace(self, shape=shape, strides=contiguous_strides(shape))
 
 
-#: Where the memory of stand-ins begins; as large as the widest element.
+#: The memory on which stand-ins lie; as large as the widest element.
 _ORIGIN = np.zeros(1, "V8")
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Of C order, in elements."""
+    """Return the strides of C order, in elements."""
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def on_device(value: Any) -> bool:
-    """Whether an array lives on a GPU."""
+    """Return True if an array lives on a GPU."""
     if isinstance(value, (np.ndarray, list, tuple, float, int, np.generic)):
         return False
     if isinstance(value, DeviceArray):
         return True
-    if is_tensor(value):  # whose interface may raise
+    if is_tensor(value):  # asked first: reading its interface may raise
         return bool(value.is_cuda)
-    # (numba's simulator has no interface, but numba's own mark.)
+    # numba's simulator has no interface, but numba's own attribute.
     return hasattr(value, "__cuda_array_interface__") or getattr(value, "__cuda_ndarray__", False) is True
 
 
 def place_of(value: Any) -> str:
-    """In words."""
+    """Return where an array lives, in words for messages."""
     return "on a GPU" if on_device(value) else "in host memory"
 
 
 def together(arguments: Iterable[tuple[str, Any]]) -> bool:
-    """Whether the arrays given (not None) live on a GPU; an error unless they all live in the same place."""
+    """Return True if the arrays that are not None live on a GPU.
+
+    Raise an error unless all of them live in the same place.
+    """
     given = [(name, value) for name, value in arguments if value is not None]
     first, leader = given[0]
     for name, value in given[1:]:
@@ -126,7 +130,7 @@ def together(arguments: Iterable[tuple[str, Any]]) -> bool:
 
 
 def described(argument: str, value: Any) -> DeviceArray:
-    """The description of an array that lives on a GPU."""
+    """Return the description of an array that lives on a GPU."""
     if isinstance(value, DeviceArray):
         return value
     if is_tensor(value):

@@ -1,4 +1,4 @@
-"""numpy dtypes on one side, format descriptions and bit patterns on the other."""
+"""Conversions between numpy dtypes, format descriptions and bit patterns."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ _STORED = {size: np.dtype("i8" if size == 8 else f"u{size}") for size in (1, 2, 
 
 
 def as_array(argument: str, value: Any, *, anywhere: bool = True) -> Any:
-    """`value` as a numpy array, or, where `anywhere` allows it, the description of one that lives on a GPU.
+    """Return `value` as a numpy array, or as a `DeviceArray` if it lives on a GPU.
 
-    A tensor of torch in host memory is an array on the same memory.
+    A GPU array raises an error unless `anywhere` is True. A tensor of torch in host memory becomes
+    an array on the same memory.
     """
-    if type(value) is np.ndarray:  # (the quickest to ask)
+    if type(value) is np.ndarray:  # fast path for the commonest type
         return value
     if not on_device(value):
         masks = sys.modules.get("numpy.ma")
@@ -50,9 +51,10 @@ def as_array(argument: str, value: Any, *, anywhere: bool = True) -> Any:
 
 
 def float_array(argument: str, value: Any, *, anywhere: bool = False) -> tuple[Any, ElementFormat]:
-    """`value` as an array of one of the four float types in native byte order, and that type's description.
+    """Return `value` as an array of a float type in native byte order, and that type's description.
 
-    Lists of Python floats are taken as float64; integers, complex numbers and longer floats are refused.
+    Lists of Python floats are taken as float64. Integers, complex numbers and longer floats raise
+    TypeError.
     """
     array = value if type(value) is np.ndarray else as_array(argument, value, anywhere=anywhere)
     source = _native_float(array.dtype)
@@ -68,19 +70,22 @@ def float_array(argument: str, value: Any, *, anywhere: bool = False) -> tuple[A
 
 @lru_cache(maxsize=64)
 def _native_float(dtype: np.dtype[Any]) -> ElementFormat | None:
-    """The float type that a dtype in native byte order is; None for others."""
+    """Return the float type of a dtype in native byte order; None for other dtypes."""
     return FLOATS.get(dtype.name) if dtype.isnative else None
 
 
 def result_format(dtype: Any, argument: str = "dtype", accepted: tuple[str, ...] = tuple(FLOATS)) -> ElementFormat:
-    """The float type that an argument such as `dtype=` names, given as a string, a dtype or a scalar type."""
-    if type(dtype) is str and dtype in accepted:  # (quick)
+    """Return the float type that an argument such as `dtype=` names.
+
+    The argument is a string, a dtype or a scalar type.
+    """
+    if type(dtype) is str and dtype in accepted:  # fast path for the commonest case
         return FLOATS[dtype]
     if type(dtype).__module__ == "torch":
         dtype = str(dtype).removeprefix("torch.")
     elif not isinstance(dtype, str):
         try:
-            if dtype is None:  # which numpy takes for float64
+            if dtype is None:  # numpy would take None for float64
                 raise TypeError
             found = np.dtype(dtype)
         except TypeError:
@@ -90,13 +95,16 @@ def result_format(dtype: Any, argument: str = "dtype", accepted: tuple[str, ...]
 
 
 def known_name(fmt: ElementFormat) -> str:
-    """The name of an element or a float that is the known one of that name, else nothing: e2m1:bias=2 is no e2m1."""
+    """Return the name of an element or a float if the format of that name equals it, else "".
+
+    So e2m1:bias=2 is not taken for e2m1.
+    """
     return fmt.name if fmt in (ELEMENTS.get(fmt.name), FLOATS.get(fmt.name)) else ""
 
 
 @lru_cache(maxsize=64)
 def numpy_dtype(fmt: ElementFormat) -> np.dtype[Any]:
-    """The dtype whose memory holds codes of `fmt` as numbers: numpy's own, or one of ml_dtypes."""
+    """Return the dtype, numpy's own or one of ml_dtypes, that reads codes of `fmt` as numbers."""
     name = known_name(fmt)
     if name in ("float64", "float32", "float16"):
         return np.dtype(name)
@@ -108,7 +116,7 @@ def numpy_dtype(fmt: ElementFormat) -> np.dtype[Any]:
 
 @lru_cache(maxsize=64)
 def scale_dtype(scale: ScaleFormat) -> np.dtype[Any]:
-    """What scales are held in: bytes for codes of eight bits, else the float type that they are."""
+    """Return the dtype that holds scales: bytes for codes of eight bits, else a float type."""
     if scale.bits == 8 or scale.number is None:
         return np.dtype(np.uint8)
     return numpy_dtype(scale.number)
@@ -116,15 +124,18 @@ def scale_dtype(scale: ScaleFormat) -> np.dtype[Any]:
 
 @cache
 def code_dtype(bits: int) -> np.dtype[Any]:
-    """The unsigned integer type that holds one code of that many bits."""
+    """Return the unsigned integer type that holds one code of that many bits."""
     return np.dtype(f"uint{8 if bits <= 8 else 16 if bits <= 16 else 32 if bits <= 32 else 64}")
 
 
 def signed_bits(array: Array) -> Array:
-    """The same memory as signed integers: what loops read."""
+    """Return a view of the same memory as signed integers, which loops read."""
     return array.view(SIGNED[array.itemsize])
 
 
 def stored_bits(array: Array) -> Array:
-    """The same memory as the integers that loops write: unsigned, but for 64 bits, where the word is signed."""
+    """Return a view of the same memory as the integers that loops write.
+
+    They are unsigned, but for 64 bits, where the word is signed.
+    """
     return array.view(_STORED[array.itemsize])

@@ -1,6 +1,6 @@
 """Tensors of torch in host memory, as arrays and back, on the same memory.
 
-Nothing here loads torch: who has a tensor has loaded it.
+Nothing here loads torch: a caller who has a tensor has loaded it.
 """
 
 from __future__ import annotations
@@ -13,20 +13,23 @@ import numpy as np
 
 from mxnum import errors
 
-#: The integers that stand for types of each size which numpy does not have itself.
+#: For each size, the integers through which types that numpy lacks are viewed.
 _INTEGERS = {1: "uint8", 2: "int16", 4: "int32"}
-#: What numpy says of types that were brought by another package.
+#: The value of numpy's `isbuiltin` for types that another package registered.
 _REGISTERED = 2
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether something is a tensor of torch, wherever it lives."""
+    """Return True if something is a tensor of torch, wherever it lives."""
     kind = getattr(sys.modules.get("torch"), "Tensor", None)
     return kind is not None and isinstance(value, kind)
 
 
 def readable(argument: str, tensor: Any) -> Any:
-    """The tensor outside autograd; an error if its memory does not hold its numbers, or if a gradient would be lost."""
+    """Return the tensor outside autograd.
+
+    Raise an error if its memory does not hold its numbers, or if a gradient would be lost.
+    """
     _check_readable(argument, tensor)
     return tensor.detach()
 
@@ -43,7 +46,7 @@ def _check_readable(argument: str, tensor: Any) -> None:
 
 
 def dtype_of(tensor: Any) -> np.dtype[Any]:
-    """The type of its elements: numpy's, or that of ml_dtypes; one byte of nothing where neither has it."""
+    """Return the dtype of a tensor's elements: numpy's or ml_dtypes', or "V1" if neither has it."""
     return _dtype_named(tensor.dtype)
 
 
@@ -60,13 +63,13 @@ def _dtype_named(dtype: Any) -> np.dtype[Any]:
 
 
 def host_array(argument: str, tensor: Any) -> np.ndarray[Any, Any]:
-    """A tensor in host memory as an array on the same memory."""
+    """Return a tensor in host memory as an array on the same memory."""
     where = "cpu" if tensor.is_cpu else str(tensor.device)
     errors.require(where == "cpu", argument, "on the CPU or a CUDA device (tensor.cpu())", where)
     dtype = dtype_of(tensor)
     _check_readable(argument, tensor)
     try:
-        if dtype.isbuiltin in (0, _REGISTERED):  # numpy has it from ml_dtypes, or not at all
+        if dtype.isbuiltin in (0, _REGISTERED):  # numpy knows the type through ml_dtypes, or not at all
             plain = tensor.detach().view(getattr(sys.modules["torch"], _INTEGERS[dtype.itemsize]))
             return _on_the_memory_of(plain).view(dtype)
         return _on_the_memory_of(tensor)
@@ -76,10 +79,10 @@ def host_array(argument: str, tensor: Any) -> np.ndarray[Any, Any]:
 
 
 class _Memory:
-    """A tensor as numpy's array interface describes it."""
+    """Adapter: describes the memory of a tensor by numpy's array interface."""
 
     def __init__(self, tensor: Any) -> None:
-        strides = None  # which is C order
+        strides = None  # None stands for C order
         if not tensor.is_contiguous():
             strides = tuple(step * tensor.itemsize for step in tensor.stride())
         self.tensor = tensor
@@ -90,7 +93,10 @@ class _Memory:
 
 
 def _on_the_memory_of(tensor: Any) -> np.ndarray[Any, Any]:
-    """`tensor.numpy()`, which for good forbids torch to resize that memory, as sharded training does."""
+    """Return the array that `tensor.numpy()` would return, without locking the tensor's memory.
+
+    `tensor.numpy()` forbids torch for good to resize that memory, as sharded training does.
+    """
     torch = sys.modules["torch"]
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.numel() == 0:
         array: np.ndarray[Any, Any] = tensor.detach().numpy()
@@ -99,14 +105,17 @@ def _on_the_memory_of(tensor: Any) -> np.ndarray[Any, Any]:
 
 
 def host_view(argument: str, value: Any) -> Any:
-    """The array that a tensor in host memory is; anything else as it is."""
-    if value is None or type(value) is np.ndarray:  # (the quickest to ask)
+    """Return a tensor in host memory as an array on the same memory; anything else unchanged."""
+    if value is None or type(value) is np.ndarray:  # fast path for the commonest types
         return value
     return host_array(argument, value) if is_tensor(value) and not value.is_cuda else value
 
 
 def as_tensor(array: np.ndarray[Any, Any]) -> Any:
-    """An array as a tensor: on the same memory, unless tensors cannot lie or be locked as it does."""
+    """Return an array as a tensor on the same memory.
+
+    It is a copy if the array is read-only or has negative strides, which tensors cannot have.
+    """
     torch = sys.modules["torch"]
     array = np.asarray(array)
     if not array.flags.writeable or any(step < 0 for step in array.strides):
@@ -117,13 +126,13 @@ def as_tensor(array: np.ndarray[Any, Any]) -> Any:
 
 
 def in_kind(made: Any, question: Any) -> Any:
-    """What the engine made in host memory, as the library has it that the question came from: arrays, or tensors."""
+    """Return a host array as a tensor if `question` is one; return anything else unchanged."""
     if not is_tensor(question) or not isinstance(made, np.ndarray | np.generic):
         return made
     return as_tensor(np.asarray(made))
 
 
 def answer(made: Any, question: Any, out: Any) -> np.ndarray[Any, Any]:
-    """What a call gives back: the caller's `out`, where `made` was stored, or `made` in the library of the question."""
+    """Return `out`, in which `made` was stored, or `made` as an array of the caller's library."""
     given: np.ndarray[Any, Any] = made if type(question) is np.ndarray else in_kind(made, question)
     return given if out is None else out

@@ -1,1 +1,1 @@
-"""What people read: files that appear whole or not at all, tables of text, colours of figures."""
+"""Output for readers: files written whole or not at all, tables of text, colours of figures."""

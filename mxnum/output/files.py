@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Files that are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zipfile import BadZipFile
 
 
 def as_path(path: str | os.PathLike[str], argument: str = "path") -> Path:
-    """Return `path` as a `Path`; raise ValueError for an empty text, which `Path` takes for the current folder."""
+    """Return `path` as a `Path`; raise ValueError for "", which `Path` reads as the current folder."""
     if os.fspath(path) == "":
         raise ValueError(f"Argument {argument!r} must be the path of a file or a folder, not ''.")
     return Path(path)
@@ -25,10 +25,11 @@ def as_path(path: str | os.PathLike[str], argument: str = "path") -> Path:
 
 @contextmanager
 def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Another path to write to; what is there when the block ends takes the place of `path`, or goes where it leads.
+    """Yield another path to write to; when the block ends, what is there replaces `path`.
 
-    A regular file is replaced at once and keeps its mode; of a link, what it points to is replaced. Into FIFOs and
-    devices the bytes are written when all are there. If the block fails, nothing has changed.
+    A regular file is replaced in one step and keeps its mode. If `path` is a link, the file it
+    points to is replaced. Bytes for FIFOs and devices are written when all are there. If the block
+    fails, nothing has changed.
     """
     path = as_path(path)
     with _naming(path):
@@ -40,7 +41,7 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
                     shutil.copyfileobj(source, sink)
             return
         target, mode = place_of(path)
-        # Cut, so as not to be too long where the name itself is not; another thread or container has another token.
+        # The name is cut, lest it become too long. The token differs between threads and containers.
         partial = target.with_name(f".{target.name[:50]}.{secrets.token_hex(4)}.{os.getpid()}.partial")
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if mode is None else mode & 0o666))
         try:
@@ -53,7 +54,10 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether what is written to a path goes somewhere else: into a FIFO, a device, a socket, standard output."""
+    """Return True if bytes written to a path leave the file system.
+
+    That is so for a FIFO, a device, a socket and standard output.
+    """
     try:
         kind = path.stat().st_mode
     except FileNotFoundError:
@@ -63,7 +67,10 @@ def is_stream(path: Path) -> bool:
 
 
 def place_of(path: Path) -> tuple[Path, int | None]:
-    """Where a file would be written, behind links, and the mode of the one that is there; an error if it cannot be."""
+    """Return the path that a file would be written to, behind links, and the mode of a file there.
+
+    The mode is None if there is no file. Raise an error if the path cannot be written.
+    """
     target = Path(os.path.realpath(path))
     try:
         found = target.stat().st_mode
@@ -80,7 +87,7 @@ def place_of(path: Path) -> tuple[Path, int | None]:
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Errors of the system that name no file, or one that users know nothing of, name `path`."""
+    """Make errors of the system name `path` where they name no file, or a temporary one."""
     try:
         yield
     except OSError as problem:
@@ -92,9 +99,10 @@ def _naming(path: Path) -> Iterator[None]:
 
 @contextmanager
 def reading(path: str | os.PathLike[str], what: str = "cannot be read") -> Iterator[None]:
-    """Whatever the readers of numpy and of others raise about a file is said in one sentence that names it.
+    """Raise every error about a file's content as a ValueError of one sentence that names the file.
 
-    They raise all there is about files that are damaged, and some of it is advice for their own callers.
+    The readers of numpy and of others raise many kinds of exceptions for damaged files, and some of
+    their messages are advice for other callers.
     """
     named = f"{'Folder' if os.path.isdir(path) else 'File'} {str(path)!r} "
     try:
@@ -117,26 +125,27 @@ def _why(problem: Exception) -> str:
         return "it is a damaged archive"
     if isinstance(problem, KeyError):
         return f"it lacks {said}"
-    if "pickle" in said:  # numpy takes all that it does not know for that, and says how it could be loaded
+    if "pickle" in said:  # numpy takes every unknown content for a pickle, and its message says how to load it
         return "it holds Python objects, or is no file of arrays"
     known = {"mmap length is greater than file size": "it is truncated", "No data left in file": "it is empty"}
     return known.get(said, said.split(". ")[0]) or type(problem).__name__
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove what `written_whole` of processes that no longer exist left in a folder and below: they were killed.
+    """Remove partial files that killed processes left in `written_whole`, in a folder and below.
 
-    What was written to in the last hour stays: its process may be of another machine, with which the folder is shared.
+    A file written to in the last hour stays: its process may run on another machine that shares the
+    folder.
     """
     for partial in folder.rglob(".*.partial"):
         own = re.search(r"\.[0-9a-f]{8}\.(\d+)\.partial$", partial.name)
-        with suppress(FileNotFoundError):  # (somebody else removed it)
+        with suppress(FileNotFoundError):  # another process may have removed it meanwhile
             if own and not _exists(int(own[1])) and time.time() - partial.stat().st_mtime > 3600:
                 partial.unlink()
 
 
 def _exists(process: int) -> bool:
-    if os.name == "nt":  # there os.kill would end it
+    if os.name == "nt":  # os.kill would end the process there
         return True
     try:
         os.kill(process, 0)

@@ -1,6 +1,7 @@
-"""The colours of all pictures: each scale rule, format and arm of a study has one, wherever it is drawn.
+"""The colours of all pictures: each scale rule, format and arm of a study always has the same one.
 
-They are those of Okabe and Ito, which colour-blind readers can tell apart. This module loads nothing.
+They are those of Okabe and Ito, which colour-blind readers can tell apart. This module loads
+nothing.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 BLUE, VERMILION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
 PURPLE, SKY, BLACK = "#CC79A7", "#56B4E9", "#000000"
 COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, BLACK)
-#: What is no more than a background or a comparison.
+#: The colour of backgrounds and of what others are compared with.
 GRAY = "#666666"
 
 _SCALE_RULES = {
@@ -29,7 +30,9 @@ _OF = _SCALE_RULES | _FORMATS | _ARMS
 
 
 def colour(name: str, position: int = 0) -> str:
-    """The colour of a scale rule, a format or an arm, at any rate; any other name gets that of its position in a list.
+    """Return the colour of a scale rule, a format or an arm, at any rate.
+
+    Any other name gets the colour of its position in a list.
 
     >>> colour("floor"), colour("mxfp8_e4m3") == colour("E4M3") == colour("E4M3, rate 0.034")
     ('#D55E00', True)

@@ -1,4 +1,4 @@
-"""Tables of plain text, no wider than a terminal where its width is given, and of Markdown."""
+"""Tables of plain text and of Markdown; plain text can be fitted to the width of a terminal."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ Cells = list[list[str]]
 
 
 def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int | None = None, keep: int = 1) -> str:
-    """Rows under the names of their columns; columns of numbers are set to the right.
+    """Return rows under the names of their columns; columns of numbers are set to the right.
 
-    A table wider than `width` gets names of several lines, then less room between its columns. The columns that still
-    do not fit follow in a second table, which begins with the same `keep` columns.
+    A table wider than `width` gets names of several lines, then less space between its columns. The
+    columns that still do not fit follow in a second table, which begins with the same `keep`
+    columns.
 
     >>> print(text_table(["format", "bits per element"], [("mxfp4_e2m1", 4.25), ("nvfp4", 4.5)], width=24))
                    bits
@@ -42,7 +43,7 @@ def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int |
 
 
 def markdown_table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Rows under the names of their columns, in Markdown.
+    """Return rows under the names of their columns, in Markdown.
 
     >>> print(markdown_table(["format", "bits"], [("mxfp4_e2m1", "4.25")]))
     | format | bits |

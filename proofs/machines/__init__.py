@@ -1,1 +1,1 @@
-"""What runs a function object symbolically, or asks a solver: bit-vectors, ratios, solvers' floats, LLVM IR, PTX."""
+"""Machines that run functions symbolically: bit-vectors, ratios, solvers' floats, LLVM IR, PTX."""

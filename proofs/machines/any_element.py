@@ -14,9 +14,9 @@ import z3
 from mxnum.formats import ElementFormat
 from proofs.machines.sym import Sym
 
-#: Codes that loops store in a byte.
+#: The most bits of codes that loops store in a byte.
 MOST_BITS = 8
-#: Beyond every bias of an `ElementFormat`.
+#: A bound beyond every bias of an `ElementFormat`.
 _BIAS = 1100
 
 
@@ -41,7 +41,7 @@ def _is_large(other: Any) -> bool:
 
 
 class AnyElement(SimpleNamespace):
-    """What stands in for an `ElementFormat`, with the premises that make it one."""
+    """A stand-in for an `ElementFormat`, with the premises under which it is one."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]
     __eq__ = object.__eq__
@@ -52,10 +52,11 @@ class AnyElement(SimpleNamespace):
 
 
 def any_element(mantissa_bits: int, kind: str, width: int = 32) -> AnyElement:
-    """Every element of a kind: "integer", or floats with "nan" or "ieee" specials, or "float": any of these.
+    """Return a stand-in for every element of a kind.
 
-    As long as no code above the largest is met, the three kinds of specials differ in their largest code alone; so for
-    "float" that is any.
+    The kinds are "integer", floats with "nan" or "ieee" specials, and "float" for any of these. As
+    long as no code above the largest is met, the three kinds of specials differ in their largest
+    code alone; so for "float" the largest code is any.
     """
     obligations: list[z3.BoolRef] = []
     bits, bias, largest = (z3.BitVec(f"{name}_{width}", width) for name in ("bits", "bias", "max_code"))
@@ -94,7 +95,7 @@ def any_element(mantissa_bits: int, kind: str, width: int = 32) -> AnyElement:
 
 
 def kinds(mantissa_bits: int, specials_met: bool) -> tuple[str, ...]:
-    """The kinds that there are with at most `MOST_BITS`, where codes above the largest are met or not."""
+    """Return the kinds with at most `MOST_BITS`, where codes above the largest are met or not."""
     integers = ("integer",) if 1 <= mantissa_bits <= MOST_BITS - 2 else ()
     if not specials_met:
         return ("float", *integers)
@@ -105,7 +106,7 @@ def kinds(mantissa_bits: int, specials_met: bool) -> tuple[str, ...]:
 
 
 def stands_for(element: AnyElement, concrete: ElementFormat) -> bool:
-    """Whether the format satisfies the premises, and everything derived is what the format says."""
+    """Return True if the format satisfies the premises and has the derived fields."""
     solver = z3.Solver()
     values = dict(zip(element.words, (concrete.bits, concrete.bias, concrete.max_code), strict=True))
     solver.add(*element.premises, *(word == value for word, value in values.items()))

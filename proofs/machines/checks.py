@@ -1,4 +1,4 @@
-"""What procedures that run functions on unusual arguments have in common."""
+"""Helpers of procedures that run functions on unusual arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from proofs.machines.ratios import Hidden
 from proofs.theorem import Outcome, Verdict
 
-#: Tables that are dictionaries.
+#: Replacements for functions that store to and load from tables, for tables that are dictionaries.
 ON_DICTIONARIES: dict[str, Any] = {
     "store": lambda table, index, value: table.__setitem__(index, value),
     "load": lambda table, index: table[index],
@@ -19,7 +19,7 @@ ON_DICTIONARIES: dict[str, Any] = {
 
 @contextmanager
 def patched(module: Any, **names: Any) -> Iterator[None]:
-    """Names of a module that mean something else to what is made here."""
+    """Replace names of a module, for what is made within one block."""
     before = {name: getattr(module, name) for name in names}
     try:
         for name, value in names.items():
@@ -31,7 +31,7 @@ def patched(module: Any, **names: Any) -> Iterator[None]:
 
 
 def outcome_of(problems: Iterator[str], solver: str, detail: Callable[[], str] = lambda: "") -> Outcome:
-    """Refuted by the first problem."""
+    """Return "refuted" with the first problem, or "proved" if there is none."""
     started = time.perf_counter()
     try:
         problem = next(problems, "")

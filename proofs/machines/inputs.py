@@ -17,22 +17,22 @@ EXTENSION = "extension"
 
 
 def pattern(name: str, bits: int) -> z3.BitVecRef:
-    """Any bit pattern of that width."""
+    """Return a symbol for any bit pattern of that width."""
     return z3.BitVec(name, bits)
 
 
 def scale(name: str = "scale") -> z3.BitVecRef:
-    """Any E8M0 code, 0xFF included."""
+    """Return a symbol for any E8M0 code, 0xFF included."""
     return z3.BitVec(name, 8)
 
 
 def random(name: str = "random") -> z3.BitVecRef:
-    """Any random integer below 2**30."""
+    """Return a symbol for any random integer below 2**30."""
     return z3.BitVec(name, RANDOM_BITS)
 
 
 def word(value: z3.BitVecRef, width: int) -> z3.BitVecRef:
-    """A pattern in the kernel's word; a narrow one is extended either way, as a free bit says."""
+    """Return a pattern in the kernel's word; a free bit chooses how a narrow one is extended."""
     missing = width - value.size()
     if missing == 0:
         return value
@@ -41,17 +41,20 @@ def word(value: z3.BitVecRef, width: int) -> z3.BitVecRef:
 
 
 def natural(value: z3.BitVecRef, width: int) -> z3.BitVecRef:
-    """A nonnegative integer (a scale code, random bits) in the kernel's word."""
+    """Return a nonnegative integer (a scale code, random bits) in the kernel's word."""
     return z3.ZeroExt(width - value.size(), value)
 
 
 def code_of(result: z3.BitVecRef, bits: int) -> tuple[z3.BitVecRef, z3.BoolRef]:
-    """The low bits of a result, and that nothing stands above them (a result as wide as the word is its own code)."""
+    """Return the low bits of a result, and the condition that no bit is set above them.
+
+    A result as wide as the word is its own code.
+    """
     if result.size() == bits:
         return result, z3.BoolVal(True)
     return z3.Extract(bits - 1, 0, result), z3.LShR(result, bits) == 0
 
 
 def conversion_word(source: ElementFormat, target: ElementFormat) -> int:
-    """The word that the compiled conversion uses."""
+    """Return the word that the compiled conversion uses."""
     return word_bits(source, target)

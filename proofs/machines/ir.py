@@ -1,9 +1,10 @@
 """A symbolic executor of textual LLVM IR: integers, forward branches, one result slot, and poison.
 
-Everything else is refused. Poison is tracked value by value as the LLVM language reference defines it: a violated
-`nsw`, `exact`, `range` and so on poisons the result, poison spreads through operands, `select` and `phi` pass on only
-the arm they take, `freeze` turns poison into an arbitrary value. Branching on poison and returning it are obligations
-that it be absent. `undef` is read as poison, which is stricter.
+It raises UnsupportedCode for everything else. Poison is tracked value by value as the LLVM language
+reference defines it: a violated `nsw`, `exact`, `range` and so on poisons the result, poison
+spreads through operands, `select` and `phi` pass on only the arm they take, `freeze` turns poison
+into an arbitrary value. That no branch depends on poison and that none is returned are obligations.
+`undef` is read as poison, which is stricter.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from proofs.machines.translation import Execution, UnsupportedCode
 
 @dataclass(frozen=True)
 class Function:
-    """A function of numba's calling convention: status returned, result stored through the first parameter."""
+    """A function of numba's calling convention: it returns a status, and stores its result.
+
+    The first parameter is the address of the result.
+    """
 
     #: Width, name and permitted range (if any) of each parameter that carries an argument.
     parameters: tuple[tuple[int, str, tuple[str, str] | None], ...]
@@ -34,7 +38,7 @@ _RANGE = r"range\(i\d+ (-?\d+), (-?\d+)\)"
 
 
 def parse(text: str, name: str) -> Function:
-    """The function `name` of a module in textual IR."""
+    """Return the function `name` of a module in textual IR."""
     header = re.search(rf'^define [^\n]*@"?{re.escape(name)}"?\((?P<rest>.*)\{{$', text, re.M)
     if header is None:
         raise UnsupportedCode(f"the module does not define {name}")
@@ -55,7 +59,7 @@ def parse(text: str, name: str) -> Function:
 
 
 def _until_closed(text: str) -> str:
-    """The text up to the bracket that closes what was open before."""
+    """Return the text up to the bracket that closes one opened before it."""
     depth = 1
     for i, character in enumerate(text):
         depth += (character == "(") - (character == ")")
@@ -65,7 +69,7 @@ def _until_closed(text: str) -> str:
 
 
 def _comma_separated(text: str) -> Iterator[str]:
-    """The parts between commas outside brackets."""
+    """Yield the parts between commas outside brackets."""
     depth, start = 0, 0
     for i, character in enumerate(text):
         depth += (character in "([") - (character in ")]")
@@ -107,7 +111,7 @@ _NEVER, _ALWAYS = z3.BoolVal(False), z3.BoolVal(True)
 
 
 def _any(*conditions: z3.BoolRef) -> z3.BoolRef:
-    """Their disjunction, without the "never" that most of them are."""
+    """Return the disjunction of conditions, without those that never hold, which most do not."""
     live = [condition for condition in conditions if not z3.is_false(condition)]
     return z3.Or(*live) if len(live) > 1 else live[0] if live else _NEVER
 
@@ -117,7 +121,7 @@ def _both(a: z3.BoolRef, b: z3.BoolRef) -> z3.BoolRef:
 
 
 def _choose(condition: z3.BoolRef, a: Value, b: Value) -> Value:
-    """a where the condition holds, else b: poison in the other does not matter."""
+    """Return a where the condition holds, else b; poison in the value not chosen does not matter."""
     clean = z3.is_false(a.poison) and z3.is_false(b.poison)
     return Value(z3.If(condition, a.bits, b.bits), _NEVER if clean else z3.If(condition, a.poison, b.poison))
 
@@ -131,7 +135,7 @@ def _arbitrary(width: int) -> z3.BitVecRef:
 
 
 def _outside(bits: z3.BitVecRef, low: str, high: str) -> z3.BoolRef:
-    """Outside the half-open range low..high, which may wrap."""
+    """Return the condition that bits lie outside the half-open range low..high, which may wrap."""
     size = (int(high) - int(low)) % (1 << bits.size())
     return z3.UGE(bits - z3.BitVecVal(int(low), bits.size()), z3.BitVecVal(size, bits.size()))
 
@@ -152,7 +156,11 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _exact(operation: str, extend: Callable[[int, Any], Any]) -> Callable[[Any, Any], z3.BoolRef]:
-    """That the operation, done with as many more bits as it can need, gives the extension of what the word holds."""
+    """Return the condition that an operation loses nothing.
+
+    It holds if the operation, computed with as many more bits as it can need, gives the extension
+    of the word's result.
+    """
     apply = _BINARY[operation]
 
     def fits(a: Any, b: Any) -> z3.BoolRef:
@@ -162,7 +170,7 @@ def _exact(operation: str, extend: Callable[[int, Any], Any]) -> Callable[[Any, 
     return fits
 
 
-#: What a flag promises of the operands; where that does not hold the result is poison.
+#: The condition on the operands that each flag promises; where it does not hold the result is poison.
 _PROMISES: dict[tuple[str, str], Callable[[Any, Any], z3.BoolRef]] = {
     **{(operation, "nsw"): _exact(operation, z3.SignExt) for operation in ("add", "sub", "mul")},
     **{(operation, "nuw"): _exact(operation, z3.ZeroExt) for operation in ("add", "sub", "mul")},
@@ -201,7 +209,7 @@ _CALL = rf"(?:noundef )?(?:{_RANGE} )?(i\d+) @llvm\.([a-z.]+?)(?:\.i\d+)+\((.*)\
 
 
 def _broken(opcode: str, flags: list[str], a: Any, b: Any) -> list[z3.BoolRef]:
-    """The conditions under which a flag's promise is not kept."""
+    """Return the conditions under which a flag's promise is not kept."""
     for flag in flags:
         if (opcode, flag) not in _PROMISES:
             raise UnsupportedCode(f"{opcode} {flag}")
@@ -210,11 +218,12 @@ def _broken(opcode: str, flags: list[str], a: Any, b: Any) -> list[z3.BoolRef]:
 
 @dataclass
 class _Machine:
-    """What is known while a function is executed."""
+    """The state of the execution of a function."""
 
     env: dict[str, Value] = field(default_factory=dict)
     block: str = ""
-    #: When control reaches a block, when it goes from one to another, and what the result slot holds at a block's end.
+    #: The conditions under which control reaches a block and takes an edge, and the content of the
+    #: result slot at a block's end.
     reached: dict[str, z3.BoolRef] = field(default_factory=dict)
     edges: dict[tuple[str, str], z3.BoolRef] = field(default_factory=dict)
     stored: dict[str, Value] = field(default_factory=dict)
@@ -236,7 +245,7 @@ class _Machine:
         return [self.operand(text, _width(type_)) for text in texts]
 
     def require(self, condition: z3.BoolRef) -> None:
-        """An obligation wherever control reaches the current block."""
+        """Add an obligation wherever control reaches the current block."""
         self.obligations.append(z3.Implies(self.reached[self.block], condition))
 
     def enter(self, label: str) -> None:
@@ -249,14 +258,14 @@ class _Machine:
         self.block = label
 
     def merge(self, values: list[tuple[str, Value]], label: str) -> Value:
-        """The one among values, given by source block, that control brings to `label`."""
+        """Return the one among values, given by source block, that control brings to `label`."""
         *others, (_, result) = values
         for source, value in others:
             result = _choose(self.edges[source, label], value, result)
         return result
 
     def step(self, line: str) -> None:
-        """Any line but the last of a block."""
+        """Execute any line but the last of a block."""
         if found := re.fullmatch(r"store (i\d+) (\S+), ptr %retptr(?:, align \d+)?", line):
             (self.stored[self.block],) = self.operands(*found.groups())
         elif found := re.fullmatch(r"(?:tail )?call void @llvm\.assume\(i1 (?:noundef )?(\S+)\)(?: #\d+)?", line):
@@ -267,7 +276,7 @@ class _Machine:
             self.env[name] = self.value(opcode, flags.split(), rest)
 
     def leave(self, line: str) -> None:
-        """The last line of a block."""
+        """Execute the last line of a block."""
         label, reached = self.block, self.reached[self.block]
         if line == "ret i32 0":
             self.returned.append((reached, self.stored[label]))
@@ -285,7 +294,7 @@ class _Machine:
             self.edges[label, if_false] = _both(reached, condition.bits == 0)
 
     def value(self, opcode: str, flags: list[str], rest: str) -> Value:
-        """What an instruction computes."""
+        """Return the value that an instruction computes."""
         if opcode in _BINARY or opcode == "icmp":
             relation, rest = rest.split(" ", 1) if opcode == "icmp" else ("", rest)
             (a, poison_a), (b, poison_b) = self.operands(*_match(r"(i\d+) (\S+), (\S+)", rest))
@@ -341,7 +350,7 @@ class _Machine:
 
 
 def _intrinsic(name: str, width: int, operands: list[z3.BitVecRef]) -> tuple[z3.BitVecRef, z3.BoolRef]:
-    """The result of an intrinsic, and when it is poison though no operand is."""
+    """Return the result of an intrinsic, and when it is poison though its operands are not."""
     match name, operands:
         case _, [a, b] if name in _INTRINSICS:
             return _INTRINSICS[name](a, b), _NEVER
@@ -367,7 +376,7 @@ def _intrinsic(name: str, width: int, operands: list[z3.BitVecRef]) -> tuple[z3.
 
 
 def execute(function: Function, arguments: Sequence[z3.BitVecRef]) -> Execution:
-    """What the function stores as its result, and that it returns status 0 and stays defined."""
+    """Return the stored result, and the obligations that the status is 0 and all stays defined."""
     machine = _Machine()
     for (width, name, bounds), argument in zip(function.parameters, arguments, strict=True):
         if argument.size() != width:
@@ -388,7 +397,7 @@ def execute(function: Function, arguments: Sequence[z3.BitVecRef]) -> Execution:
 
 
 def _attempt(action: Callable[[str], None], line: str) -> None:
-    """Do it, and name the line if that is not possible."""
+    """Apply an action to a line; name the line in the error if it is not supported."""
     try:
         action(line)
     except (UnsupportedCode, KeyError, z3.Z3Exception) as problem:
@@ -396,7 +405,7 @@ def _attempt(action: Callable[[str], None], line: str) -> None:
 
 
 def _forward_order(function: Function) -> list[str]:
-    """The reachable blocks, each after all that branch to it."""
+    """Return the reachable blocks, each after all that branch to it."""
     order: list[str] = []
     active: list[str] = []
 

@@ -20,7 +20,7 @@ STATEMENT = (
     "The optimised LLVM IR that numba makes of the kernel, called with the types named below, returns for every input "
     "what the Python function object returns, and no undefined behaviour or poison takes part in it."
 )
-#: Left to tests: what a solver did not answer within minutes, and its like.
+#: Families left to tests: no solver answered for them, or for similar ones, within minutes.
 _UNANSWERED = (
     "encode_over/sr/",
     *(f"float_scale/{rule}/{source}/" for rule in ("nearest", "rceil") for source in ("float32", "float64")),
@@ -28,18 +28,18 @@ _UNANSWERED = (
 
 
 def theorems() -> list[Theorem]:
-    """The kernels as the array loops call them, and float32 ones as called with Python ints."""
+    """Return theorems about the kernels as loops call them, and about float32 ones on Python ints."""
     answered = [family for family in families() if not family.name.startswith(_UNANSWERED)]
     return [theorem(family, "llvm", STATEMENT, machine) for family in (*answered, *plain_families())]
 
 
 def machine(function: Callable[..., Any], types: tuple[str, ...], arguments: Sequence[z3.BitVecRef]) -> Execution:
-    """Compile for these numba types, then execute."""
+    """Compile a function for these numba types, and execute it."""
     return execute(parse(*compile_to_ir(function, types)), arguments)
 
 
 def compiled(function: Callable[..., Any], types: tuple[str, ...]) -> Any:
-    """A dialect function, or one that calls some, as a compiled function of its own for these numba types."""
+    """Return a dialect function, or one that calls some, compiled by itself for these numba types."""
     import numba
 
     from mxnum.engine.machine.jit import register
@@ -48,7 +48,7 @@ def compiled(function: Callable[..., Any], types: tuple[str, ...]) -> Any:
 
 
 def compile_to_ir(function: Callable[..., Any], types: tuple[str, ...]) -> tuple[str, str]:
-    """The final IR of a dialect function's module, and the name of the function in it."""
+    """Return the final IR of a dialect function's module, and the name of the function in it."""
     import numba
 
     (overload,) = compiled(function, types).overloads.values()

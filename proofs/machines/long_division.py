@@ -1,8 +1,9 @@
-"""The long-division machine: dialect functions executed on integers of any size, remainders cut off from one another.
+"""The long-division machine: it runs dialect functions on integers of any size.
 
-After so many digits of a quotient a solver would have to follow as many choices. Here each remainder is given a name as
-soon as it is made: that it lies in [0, divisor) is proved of the one before alone, and how both hang together is kept
-as a linear equation. A digit carries digit * divisor along, so that the product of quotient and divisor stays linear.
+After so many digits of a quotient a solver would have to follow as many choices. Here each
+remainder gets a new name as soon as it is made. That it lies in [0, divisor) is proved from the one
+before alone, and a linear equation keeps the relation between both. A digit carries digit * divisor
+along, so that the product of quotient and divisor stays linear.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ import z3
 
 from mxnum.definition import word
 
-#: Seconds for one question.
+#: Seconds that a solver may take for one question.
 LIMIT = 20
 
 
 @dataclass
 class Division:
-    """One execution: the divisor, what is known, and what could not be proved."""
+    """One execution: the divisor, the known facts, and the problems, which could not be proved."""
 
     divisor: z3.ArithRef
     known: list[z3.BoolRef]
@@ -30,7 +31,7 @@ class Division:
     digits: list[Digit] = field(default_factory=list)
 
     def cut(self, value: z3.ArithRef) -> z3.ArithRef:
-        """A new name for a remainder, which lies in [0, divisor)."""
+        """Return a new name for a remainder, and require that it lies in [0, divisor)."""
         name = z3.Int(f"remainder{len(self.remainders)}")
         nearby = [*self.known[:2], *self._of_the_last()]
         self.require(z3.And(value >= 0, value < self.divisor), nearby, f"remainder {len(self.remainders)}")
@@ -39,7 +40,7 @@ class Division:
         return name
 
     def _of_the_last(self) -> list[z3.BoolRef]:
-        """What is known of the last digit and the last remainder."""
+        """Return the facts about the last digit and the last remainder."""
         return self.known[-6:]
 
     def require(self, goal: z3.BoolRef, known: list[z3.BoolRef], what: str) -> None:
@@ -51,7 +52,7 @@ class Division:
 
 
 class Whole:
-    """An integer; of a quotient, with itself times the divisor."""
+    """An integer; a quotient has its product with the divisor too."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -80,7 +81,7 @@ class Whole:
 
 
 class Digit(Whole):
-    """0 or 1."""
+    """A binary digit, 0 or 1."""
 
     def __init__(self, division: Division, is_one: z3.BoolRef) -> None:
         count = len(division.digits)
@@ -90,7 +91,7 @@ class Digit(Whole):
         division.digits.append(self)
 
     def __ror__(self, whole: Whole | int) -> Whole:
-        """The last digit of an even number."""
+        """Return an even number with this digit as its last."""
         value, times = (whole, whole * self.division.divisor) if isinstance(whole, int) else (whole.value, whole.times)
         return Whole(self.division, value + self.value, times + self.times)
 
@@ -100,7 +101,7 @@ class Digit(Whole):
 
 @dataclass
 class Answer:
-    """The outcome of a comparison, of a digit with 0 perhaps."""
+    """The outcome of a comparison; `of` is the number that was compared with a constant, if any."""
 
     division: Division
     holds: z3.BoolRef
@@ -121,11 +122,12 @@ word.SELECT[Answer] = _select
 
 
 def divide(function: Callable[..., tuple[Any, Any]], widths: tuple[int, int], digits: int) -> list[str]:
-    """What is wrong with a division of normalized numbers, whose leading bits are at `widths`; nothing if it is right.
+    """Return what is wrong with a division of normalized numbers; nothing if it is right.
 
-    `function` takes the dividend and the divisor and gives (exponent, significand): the greatest integer q with q *
-    divisor <= dividend, moved by so many digits and one more where the quotient is below 1; and as a last bit whether
-    they differ.
+    The leading bits of the numbers are at `widths`. `function` takes the dividend and the divisor
+    and returns (exponent, significand): the greatest integer q with q * divisor <= dividend, where
+    the dividend is shifted by so many digits and one more where the quotient is below 1; and as a
+    last bit whether they differ.
     """
     a, d = z3.Ints("dividend divisor")
     ranges = [z3.And(n >= 1 << w, n < 2 << w) for n, w in ((a, widths[0]), (d, widths[1]))]
@@ -161,7 +163,10 @@ class _Positive(Whole):
 
 
 class _Divisor(_Positive):
-    """Moved to the place where it is compared, it is the divisor of the execution."""
+    """The divisor as an argument.
+
+    Shifted to the width of the comparison, it is the divisor of the execution.
+    """
 
     def __lshift__(self, amount: Any) -> Whole:
         value = self.division.divisor

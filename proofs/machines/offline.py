@@ -1,4 +1,4 @@
-"""Compiling kernels for a GPU that is not there; numba-cuda is imported when something is compiled."""
+"""Compiles kernels without a GPU. It imports numba-cuda only when it compiles something."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import Any
 
 @contextmanager
 def offline(capability: tuple[int, int]) -> Iterator[None]:
-    """Compile for a compute capability without a GPU: nested functions are compiled for the current device's."""
+    """Compile for a compute capability without a GPU, within one block.
+
+    numba-cuda compiles nested functions for the current device, which is replaced here.
+    """
     from numba.cuda import dispatcher
 
     original = dispatcher.get_current_device
@@ -22,7 +25,7 @@ def offline(capability: tuple[int, int]) -> Iterator[None]:
 
 
 def ptx_of(kernel: Any, signature: tuple[Any, ...], capability: tuple[int, int]) -> str:
-    """The PTX of a kernel for these numba types."""
+    """Return the PTX of a kernel for these numba types."""
     from numba import cuda
 
     with offline(capability):

@@ -15,7 +15,7 @@ from proofs.machines.translation import Execution
 TYPES = ("int32", "int64", "uint8")
 _BITS = {"int32": 32, "int64": 64, "uint8": 8}
 _RELATIONS = ("<", "<=", ">", ">=", "==", "!=")
-#: Shapes that LLVM and NVVM turn into instructions of their own, of x, y and z.
+#: Expressions of x, y and z that LLVM and NVVM turn into special instructions.
 _IDIOMS = (
     "select({x} < {y}, {x}, {y})",
     "select({x} > {y}, {x}, {y})",
@@ -38,11 +38,11 @@ _CORNERS = (0, 1, -1, 2, 7, 8, 31, 32, 127, 128, 255, 256, 0x7FFF, 0x8000, 0x7FF
 
 
 def program(seed: int) -> Callable[..., Any]:
-    """A dialect function of a, b and c; every shift amount is within the word."""
+    """Return a random dialect function of a, b and c; every shift amount is within the word."""
     source = random.Random(seed)
     lines = [
         "def program(a, b, c):",
-        "    a, b, c = a + 0, b + 0, c + 0",  # int64 all, as numba mixes signs badly
+        "    a, b, c = a + 0, b + 0, c + 0",  # makes all int64, as numba mixes signs badly
         "    zero = a & 0",  # lest Python fold constants into integers that fit no word
     ]
     names = ["a", "b", "c"]
@@ -77,7 +77,7 @@ for _name in ("add", "sub", "and", "or", "xor", "lshift", "rshift"):
 
 
 def reference(function: Callable[..., Any], values: Sequence[int]) -> int | None:
-    """What a program computes, None where it overflows and compiled code may do anything."""
+    """Return what a program computes; None where it overflows and compiled code may do anything."""
     try:
         return int(function(*map(_Word, values)))
     except OverflowError:
@@ -85,7 +85,7 @@ def reference(function: Callable[..., Any], values: Sequence[int]) -> int | None
 
 
 def inputs(seed: int, count: int) -> list[tuple[int, ...]]:
-    """Argument values, corners and random ones."""
+    """Return argument values, corners and random ones."""
     source = random.Random(seed)
     return [tuple(_wrapped(_number(source), type_) for type_ in TYPES) for _ in range(count)]
 
@@ -95,7 +95,7 @@ def symbols() -> list[z3.BitVecRef]:
 
 
 def evaluate(execution: Execution, arguments: Sequence[z3.BitVecRef], values: Sequence[int]) -> int | None:
-    """The signed result of an execution for these values, None where an obligation is violated."""
+    """Return the signed result of an execution for these values; None if an obligation is violated."""
     pairs = [(name, z3.BitVecVal(value, name.size())) for name, value in zip(arguments, values, strict=True)]
     for obligation in execution.obligations:
         holds = z3.simplify(z3.substitute(obligation, *pairs))

@@ -1,10 +1,11 @@
-"""Translation validation of CUDA, without a GPU: the PTX that NVVM makes of a kernel, executed on bit-vectors.
+"""Translation validation of CUDA, without a GPU: the PTX of a kernel, executed on bit-vectors.
 
-PTX defines every integer instruction for every operand (shift amounts clamp, nothing is poison), so that equality of
-the results is all there is to prove. The executor knows straight-line integer code, which is all that the dialect
-compiles to, and refuses everything else. Of the float operations that `mxnum.engine.cuda.scaled` asks for it knows that
-equal operands give equal results: the code has to ask for the same ones, each with its rounding named, so that no tool
-contracts it. What ptxas and the device make of the PTX is believed, not proved.
+PTX defines every integer instruction for every operand (shift amounts clamp, nothing is poison), so
+that equality of the results is all there is to prove. The executor knows straight-line integer
+code, which is all that the dialect compiles to, and raises UnsupportedCode for everything else. Of
+the float operations that `mxnum.engine.cuda.scaled` uses it knows only that equal operands give
+equal results. So the PTX has to have the same operations as the function, each with its rounding
+named, lest a tool contract it. What ptxas and the device make of the PTX is believed, not proved.
 
 numba-cuda is an optional dependency: it is imported only when something is compiled.
 """
@@ -37,14 +38,14 @@ STATEMENT = (
     "run it, returns what the Python function object returns, for every input."
 )
 COMPUTE_CAPABILITY = (9, 0)
-#: Left to tests: what a solver did not answer within minutes, and its like.
+#: Families left to tests: no solver answered for them, or for similar ones, within minutes.
 _UNANSWERED = (
     "encode_over/sr/float64/", "float_scale/nearest/float64/", "float_scale/rceil/float64/",
 )  # fmt: skip
 
 
 def theorems() -> list[Theorem]:
-    """One theorem for every kernel; ModuleNotFoundError where numba-cuda is not installed."""
+    """Return one theorem for every kernel; raise ModuleNotFoundError without numba-cuda."""
     if importlib.util.find_spec("numba_cuda") is None:
         raise ModuleNotFoundError('The PTX proofs need numba-cuda, which comes with: pip install -e ".[cuda]"')
     found = [
@@ -56,7 +57,7 @@ def theorems() -> list[Theorem]:
 
 
 def _as_run(family: Family) -> Family:
-    """The kernels with arguments as the functions of `mxnum.engine.cuda.functions` pass them."""
+    """Return the kernels with the argument types of the functions in `mxnum.engine.cuda.functions`."""
     return replace(family, kernels=tuple(_with_words(kernel) for kernel in family.kernels))
 
 
@@ -67,21 +68,24 @@ def _with_words(kernel: Kernel) -> Kernel:
 
 
 def _in_fast_tier(name: str) -> bool:
-    """Of what is fast on the CPU, enough to show within minutes that both machines compute the same."""
+    """Return True for a part of the CPU's fast tier that covers both machines and takes minutes."""
     return not name.endswith("/ieee") and (not name.startswith("shared_scale/") or name.endswith("/e4m3"))
 
 
 def machine(function: Callable[..., Any], types: tuple[str, ...], arguments: Sequence[z3.BitVecRef]) -> Execution:
-    """Compile for these numba types, then execute."""
+    """Compile a function for these numba types, and execute it."""
     return execute(compile_to_ptx(function, types), arguments)
 
 
 def compile_to_ptx(function: Callable[..., Any], types: tuple[str, ...]) -> str:
-    """The PTX of a dialect function as a device function of the C calling convention; lanes are passed as int32."""
+    """Return the PTX of a dialect function, as a device function of the C calling convention.
+
+    Lanes are passed as int32.
+    """
     from numba import cuda
     from numba.cuda import types as cuda_types
 
-    from mxnum.engine.cuda import driver  # noqa: F401  (it says how float operations become instructions)
+    from mxnum.engine.cuda import driver  # noqa: F401  (registers how float operations compile)
     from mxnum.engine.machine.jit import register
 
     # numba-cuda finds the overloads of `select` and of nested dialect functions where numba registered them.
@@ -104,7 +108,7 @@ def compile_to_ptx(function: Callable[..., Any], types: tuple[str, ...]) -> str:
 
 
 def _on_lanes(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with int32 arguments taken as lanes."""
+    """Return the function with int32 arguments taken as lanes."""
     from mxnum.engine.machine.lanes import integer, lane
 
     def on_one(a: Any) -> Any:
@@ -171,7 +175,10 @@ def _check_scaled(function: Callable[..., Any], arguments: tuple[str, ...]) -> O
 
 
 class Floats:
-    """Float operations met while functions run: nothing is known of them but that they are functions."""
+    """The float operations met in an execution.
+
+    Nothing is known of them but that they are functions.
+    """
 
     def __init__(self) -> None:
         self.met: list[tuple[str, z3.BitVecRef, z3.BitVecRef, z3.BitVecRef]] = []
@@ -187,7 +194,10 @@ class Floats:
 
     @property
     def congruent(self) -> list[z3.BoolRef]:
-        """The same operation of the same numbers, in either order where that does not matter, is the same."""
+        """The premises that an operation gives equal results for equal numbers.
+
+        The numbers may come in either order if the operation commutes.
+        """
         found = []
         for (f, a, b, first), (g, c, d, second) in combinations(self.met, 2):
             if f == g:
@@ -208,7 +218,10 @@ _FUNCTION = re.compile(
 
 
 def execute(text: str, arguments: Sequence[z3.BitVecRef], floats: Floats | None = None) -> Execution:
-    """What the only function of a module returns. Float operations are refused unless there is someone to meet them."""
+    """Return the result of the only function of a module.
+
+    Float operations raise UnsupportedCode unless `floats` is given, which collects them.
+    """
     functions = list(_FUNCTION.finditer(text))
     if len(functions) != 1:
         raise UnsupportedCode(f"{len(functions)} functions with a result in the module")
@@ -264,7 +277,7 @@ _COMPARE: dict[str, Callable[[Any, Any, Callable[[Any, Any], Any]], z3.BoolRef]]
 
 
 def _type(name: str, kinds: str) -> tuple[str, int]:
-    """Kind and width of an instruction type."""
+    """Return kind and width of an instruction type."""
     if name == "pred" and "b" in kinds:
         return "b", 1
     found = re.fullmatch(rf"([{kinds}])(8|16|32|64)", name)
@@ -279,7 +292,7 @@ def _less(kind: str) -> Callable[[Any, Any], z3.BoolRef]:
 
 
 def _extend(kind: str, bits: z3.BitVecRef, width: int) -> z3.BitVecRef:
-    """`bits`, of a type of that kind, in `width` bits: extended as the kind says, or chopped."""
+    """Return `bits` in `width` bits: extended as the kind says, or cut off."""
     change = width - bits.size()
     if change < 0:
         return z3.Extract(width - 1, 0, bits)
@@ -287,7 +300,7 @@ def _extend(kind: str, bits: z3.BitVecRef, width: int) -> z3.BitVecRef:
 
 
 def _shift(direction: str, kind: str, value: z3.BitVecRef, amount: z3.BitVecRef) -> z3.BitVecRef:
-    """Shifts take a 32-bit amount, and amounts beyond the width act as the width."""
+    """Return a shifted value; amounts have 32 bits, and those beyond the width act as the width."""
     width = value.size()
     by = _extend("u", z3.If(z3.UGT(amount, width), z3.BitVecVal(width, 32), amount), width)
     if direction == "shl":
@@ -296,7 +309,10 @@ def _shift(direction: str, kind: str, value: z3.BitVecRef, amount: z3.BitVecRef)
 
 
 def _insert(a: z3.BitVecRef, b: z3.BitVecRef, position: z3.BitVecRef, length: z3.BitVecRef) -> z3.BitVecRef:
-    """b with its `length` bits from `position` on those of a; of both numbers the low byte counts."""
+    """Return b with its `length` bits from `position` on replaced by those of a.
+
+    Only the low byte of position and length counts.
+    """
     at, count = (_extend("u", number & 0xFF, a.size()) for number in (position, length))
     replaced = ~(z3.BitVecVal(-1, a.size()) << count) << at
     return (b & ~replaced) | ((a << at) & replaced)
@@ -304,7 +320,7 @@ def _insert(a: z3.BitVecRef, b: z3.BitVecRef, position: z3.BitVecRef, length: z3
 
 @dataclass
 class _Machine:
-    """What is known while a function is executed."""
+    """The state of the execution of a function."""
 
     parameters: dict[str, z3.BitVecRef]
     slot: str
@@ -314,7 +330,7 @@ class _Machine:
     result: z3.BitVecRef | None = None
 
     def operand(self, text: str, width: int) -> z3.BitVecRef:
-        """A register of that width, or an immediate."""
+        """Return a register of that width, or an immediate."""
         if found := re.fullmatch(r"0f([0-9A-F]{8})", text):
             return z3.BitVecVal(int(found[1], 16), width)
         if not text.startswith("%"):
@@ -344,7 +360,7 @@ class _Machine:
             raise UnsupportedCode("no such instruction")
 
     def float_value(self, name: str, operands: list[str]) -> z3.BitVecRef:
-        """A float operation on bit patterns, or a move of them."""
+        """Return the result of a float operation on bit patterns, or of a move of them."""
         match name, operands:
             case "mov", [a]:
                 return self.operand(a, 32)
@@ -357,7 +373,7 @@ class _Machine:
         raise UnsupportedCode("no such operation on floats")
 
     def value(self, name: str, type_: str, operands: list[str], width: int) -> z3.BitVecRef:
-        """What an instruction writes to its destination of `width` bits."""
+        """Return what an instruction writes to its destination of `width` bits."""
         if type_ == "f32":
             return self.float_value(name, operands)
         match name.split("."), operands:

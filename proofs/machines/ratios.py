@@ -1,9 +1,10 @@
-"""The ratio machine: dialect functions executed on two numbers of which only the ratio is asked for.
+"""The ratio machine: it runs dialect functions on two numbers of which only the ratio matters.
 
-A division compares, doubles and subtracts. On `Form`s, which are a X + b D for unknown positive X and D, a comparison
-with another form or with zero asks on which side of one rational number X / D lies. `paths` executes a function once
-for each sequence of answers that is possible, so that together the paths are all numbers X and D, of any size; the
-ratios of each are a single one, or all between two. Nothing is sampled, and no solver is needed.
+A division compares, doubles and subtracts. On `Form`s, which are a X + b D for unknown positive X
+and D, a comparison with another form or with zero asks on which side of one rational number X / D
+lies. `paths` executes a function once for each possible sequence of answers, so that together the
+paths are all numbers X and D, of any size. The ratios of a path are a single one, or all between
+two. Nothing is sampled, and no solver is needed.
 """
 
 from __future__ import annotations
@@ -15,19 +16,23 @@ from typing import Any
 
 import numpy as np
 
-#: Multiples of X and of D must fit this word.
+#: The width of the word that multiples of X and of D must fit.
 WORD = 64
-#: What an addition to the exponent does to a normal number, as bits of float32 and of bfloat16.
+#: The factor by which an addition to the exponent bits multiplies a normal number, by the integer
+#: added: for float32 and for bfloat16.
 DOUBLED = {1 << 23: 2, 2 << 23: 4, 1 << 7: 2, 2 << 7: 4}
 
 
 class Hidden(Exception):
-    """A comparison whose outcome hangs on more than what is known."""
+    """Raised by a comparison whose outcome depends on more than what is known."""
 
 
 @dataclass(frozen=True)
 class Ratios:
-    """Those from `low` to `high`: a single one if both are equal, else all between, without the ends."""
+    """The ratios from `low` to `high`.
+
+    It is a single one if both are equal, else all between, without the ends.
+    """
 
     low: Fraction
     high: Fraction
@@ -36,7 +41,10 @@ class Ratios:
         return Ratios(self.low * factor, self.high * factor)
 
     def below(self, place: Fraction, or_equal: bool = False) -> bool:
-        """Whether all lie below a place (or at it); `Hidden` where some do and some do not."""
+        """Return True if all ratios lie below a threshold (or at it), False if none does.
+
+        Raise `Hidden` where some do and some do not.
+        """
         if self.low == self.high:
             return self.low <= place if or_equal else self.low < place
         if self.high <= place:
@@ -47,7 +55,7 @@ class Ratios:
 
 
 class _Explorer:
-    """The answers of one execution, and those that are left to be tried."""
+    """The answers of one execution, and the sequences of answers that are left to be tried."""
 
     def __init__(self, low: Fraction, high: Fraction) -> None:
         self.start = Ratios(low, high)
@@ -58,7 +66,7 @@ class _Explorer:
         self.bits, self.divisor = bits, (Fraction(1 << (bits[1] - 1)), Fraction(1 << bits[1]))
 
     def is_divisor_below(self, bound: Fraction) -> bool:
-        """Whether D < bound, on this path; the ratios are then those of X and such D."""
+        """Return True if D < bound on this path; then restrict the ratios to X over such D."""
         low, high = self.divisor
         if high <= bound or low >= bound:
             return high <= bound
@@ -78,7 +86,7 @@ class _Explorer:
         return self.given[depth]
 
     def side(self, place: Fraction) -> int:
-        """-1, 0 or 1: X / D is below, at or above the place, on this path."""
+        """Return -1, 0 or 1: X / D is below, at or above the threshold, on this path."""
         r = self.ratios
         if r.low == r.high:
             return (r.low > place) - (r.low < place)
@@ -90,7 +98,7 @@ class _Explorer:
 
 
 class Form:
-    """a X + b D, where X and D have so many bits, the first of them set."""
+    """A number a X + b D, where X and D have so many bits, the first of them set."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -98,7 +106,7 @@ class Form:
         self.explorer, self.a, self.b = explorer, a, b
         ends, bits = (explorer.ratios.low, explorer.ratios.high), explorer.bits
         if max(abs(a) << bits[0], abs(b) << bits[1]) >> (WORD - 2) == 0:
-            return  # (a bound that is quick to find)
+            return  # fast path: a coarse bound shows that the number fits
         if max(abs(a * end + b) for end in ends) * (1 << bits[1]) >= 1 << (WORD - 1):
             raise Hidden(f"{a} X and {b} D do not fit a word")
 
@@ -121,7 +129,7 @@ class Form:
         return self._new(self.a << amount, self.b << amount)
 
     def _sign(self, other: Any) -> int:
-        """-1, 0 or 1: the sign of self - other."""
+        """Return -1, 0 or 1, the sign of self - other."""
         if not (isinstance(other, Form) or (isinstance(other, int) and other == 0)):
             raise Hidden(f"a size is compared with {other!r}")
         difference = self - other
@@ -143,7 +151,7 @@ class Form:
 def paths(
     function: Callable[[Form, Form], Any], bits: tuple[int, int], low: Fraction, high: Fraction
 ) -> Iterator[tuple[Ratios, Any]]:
-    """(the ratios X / D of a path, the result), of all that lie between low and high."""
+    """Yield (the ratios X / D of a path, the result), for all ratios that lie between low and high."""
     explorer = _Explorer(low, high)
     while explorer.left:
         explorer.begin(bits)
@@ -153,7 +161,7 @@ def paths(
 
 
 def covers(found: list[Ratios], low: Fraction, high: Fraction) -> bool:
-    """Whether these are all ratios between two, each once."""
+    """Return True if the ratios found are all ratios between two, each once."""
     found, at, is_point = sorted(found, key=lambda r: (r.low, r.high)), low, True
     for ratios in found:
         if ratios.low != at or (ratios.low == ratios.high) == is_point:
@@ -164,7 +172,7 @@ def covers(found: list[Ratios], low: Fraction, high: Fraction) -> bool:
 
 @dataclass(frozen=True)
 class Place:
-    """A float that |x| is compared with: the place itself, or the next number above it.
+    """A threshold that |x| is compared with: a float, or the next float above it.
 
     One more in the exponent makes it twice as large, as factors/doubled says.
     """
@@ -181,7 +189,10 @@ class Place:
 
 
 class Size:
-    """A signed float of which sign and magnitude are asked for; the magnitude is known by its ratio to a factor."""
+    """A signed float of which only sign and magnitude are used.
+
+    The magnitude is known by its ratio to a factor.
+    """
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -201,9 +212,10 @@ class Size:
 
 
 def leading(ratios: Ratios, digits: int) -> tuple[int, int]:
-    """(exponent, significand) of a ratio: `digits` binary digits behind the leading one, and whether there are more.
+    """Return (exponent, significand) of a ratio.
 
-    `Hidden` where that is not the same for all of them.
+    The significand has `digits` binary digits behind the leading one, and a last bit that says
+    whether there are more. Raise `Hidden` where that is not the same for all ratios.
     """
     exponent = ratios.low.numerator.bit_length() - ratios.low.denominator.bit_length()
     exponent -= ratios.low < Fraction(2) ** exponent
@@ -216,5 +228,5 @@ def leading(ratios: Ratios, digits: int) -> tuple[int, int]:
     return exponent, 2 * whole + int(scaled.low != whole or scaled.low != scaled.high)
 
 
-#: Exponents of x / factor: all that there are, of float64 numbers over products of two floats.
+#: All exponents that x / factor can have, for float64 numbers over products of two floats.
 EXPONENTS = np.arange(-1400, 1401)

@@ -1,11 +1,12 @@
-"""Asking solvers, and what their answers are worth.
+"""Asks solvers, and says what their answers are worth.
 
-A theorem is proved when hypotheses and the negated goal are unsatisfiable together. Where two solvers can answer, both
-are asked and a disagreement is an error; `unknown` never counts as proved. Premises are checked to be satisfiable, so
-that nothing is proved about an empty set.
+A theorem is proved when hypotheses and the negated goal are unsatisfiable together. Where two
+solvers can answer, both are asked and a disagreement is an error; `unknown` never counts as proved.
+Premises are checked to be satisfiable, so that nothing is proved about an empty set.
 
-z3 turns floating-point terms into bit-vectors once; its SAT core and bitwuzla then answer the same pure bit-vector
-question (bitwuzla's wheel rejects the wide float sorts of `spec`). That translation is therefore in the trusted base.
+z3 turns floating-point terms into bit-vectors once; its SAT core and bitwuzla then answer the same
+pure bit-vector question (bitwuzla's wheel rejects the wide float sorts of `spec`). That translation
+is therefore in the trusted base.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ BOTH = ("z3", "bitwuzla")
 
 
 def ask(assertions: Sequence[z3.BoolRef], engine: str, timeout: int = TIMEOUT) -> str:
-    """ "sat", "unsat" or "unknown" from one engine: "z3" or "bitwuzla"."""
+    """Return "sat", "unsat" or "unknown" from one engine: "z3" or "bitwuzla"."""
     return _ask_bit_vectors(_bit_vectors(assertions), engine, timeout)
 
 
@@ -40,10 +41,10 @@ def prove(
     example: Iterable[tuple[z3.BitVecRef, int]] = (),
     timeout: int = TIMEOUT,
 ) -> Outcome:
-    """Whether the hypotheses imply the goal; every engine must say so.
+    """Prove that the hypotheses imply the goal; every engine must say so.
 
-    `show` are the inputs a witness lists. `example` gives inputs that satisfy the hypotheses, which makes it cheap to
-    check that something does; without it a solver looks for one.
+    `show` are the inputs that a witness lists. `example` gives inputs that satisfy the hypotheses,
+    which makes it cheap to check that some input does; without it a solver looks for one.
     """
     started = time.perf_counter()
     hypotheses = list(hypotheses)
@@ -65,7 +66,11 @@ def prove(
 
 
 def together(cases: Iterable[tuple[str, Callable[[], Outcome]]]) -> Outcome:
-    """One outcome for a family: proved if each case is and there is one, else the first that is not, by its label."""
+    """Return one outcome for a family of cases.
+
+    It is proved if each case is and there is one, else it is the first case that is not, with its
+    label.
+    """
     seconds, solvers = 0.0, dict[str, None]()
     for label, check in cases:
         outcome = check()
@@ -79,7 +84,10 @@ def together(cases: Iterable[tuple[str, Callable[[], Outcome]]]) -> Outcome:
 
 
 def follows(goal: z3.BoolRef, *premises: z3.BoolRef) -> bool:
-    """Whether premises about integers or reals, which something satisfies, imply the goal; by z3."""
+    """Return True if z3 shows that premises about integers or reals imply the goal.
+
+    It returns False if nothing satisfies the premises.
+    """
     solver = z3.Solver()
     solver.set("timeout", TIMEOUT * 1000)
     solver.add(*premises)
@@ -90,7 +98,7 @@ def follows(goal: z3.BoolRef, *premises: z3.BoolRef) -> bool:
 
 
 def witness(assertions: Sequence[z3.BoolRef], show: Sequence[z3.ExprRef], timeout: int = TIMEOUT) -> str:
-    """Values of `show` in one model, in hexadecimal."""
+    """Return the values of `show` in one model, in hexadecimal."""
     solver = z3.Solver()
     solver.set("timeout", timeout * 1000)
     solver.add(*assertions)
@@ -101,7 +109,7 @@ def witness(assertions: Sequence[z3.BoolRef], show: Sequence[z3.ExprRef], timeou
 
 
 def _bit_vectors(assertions: Iterable[z3.BoolRef]) -> z3.Goal:
-    """The same question without floating-point terms."""
+    """Return the same question without floating-point terms."""
     goal = z3.Goal()
     goal.add(*assertions)
     (translated,) = z3.Then("simplify", "propagate-values", "fpa2bv", "simplify", "propagate-values")(goal)
@@ -126,7 +134,7 @@ def _ask_bitwuzla(question: z3.Goal, timeout: int) -> str:
     solver.add(question.as_expr())
     lines = (line for line in solver.to_smt2().splitlines() if not line.startswith(";") and "set-info" not in line)
     text = "(set-logic QF_BV)\n" + "\n".join(lines).replace("(check-sat)", "")
-    text = text.replace("bvudiv_i", "bvudiv").replace("bvurem_i", "bvurem")  # z3's names where no divisor is zero
+    text = text.replace("bvudiv_i", "bvudiv").replace("bvurem_i", "bvurem")  # z3's names for nonzero divisors
     terms, options = bitwuzla.TermManager(), bitwuzla.Options()
     options.set(bitwuzla.Option.TIME_LIMIT_PER, timeout * 1000)
     with tempfile.NamedTemporaryFile("w", suffix=".smt2", delete=False) as file:

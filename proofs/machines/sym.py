@@ -16,7 +16,7 @@ from mxnum.definition import word
 
 
 class Sym:
-    """A signed bit-vector of 32 or 64 bits, and the list its obligations go to."""
+    """A signed bit-vector of 32 or 64 bits, and the list that collects its obligations."""
 
     __slots__ = ("obligations", "value")
     __hash__ = None  # type: ignore[assignment]
@@ -26,7 +26,7 @@ class Sym:
         self.obligations = obligations
 
     def lift(self, other: Any) -> z3.BitVecRef:
-        """`other` as a bit-vector of this word: another Sym, or a Python int that fits it."""
+        """Return `other`, another Sym or a Python int that fits, as a bit-vector of this word."""
         width = self.value.size()
         if isinstance(other, Sym):
             if other.value.size() != width:
@@ -111,7 +111,7 @@ class Sym:
 
 
 class SymBool:
-    """The outcome of a comparison; only `select` may look at it."""
+    """The outcome of a comparison; only `select` may read it."""
 
     __slots__ = ("of", "predicate")
 
@@ -132,7 +132,10 @@ word.SELECT[SymBool] = _select
 
 
 def run(function: Callable[..., Any], *arguments: z3.BitVecRef) -> tuple[Any, list[z3.BoolRef]]:
-    """The result of a dialect function (a bit-vector, or a tuple of them) and the obligations of its int-safety."""
+    """Run a dialect function; return its result and the obligations of its int-safety.
+
+    The result is a bit-vector or a tuple of them.
+    """
     obligations: list[z3.BoolRef] = []
     result = function(*(Sym(argument, obligations) for argument in arguments))
     return _values(result, arguments[0].size()), obligations

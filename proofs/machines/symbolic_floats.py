@@ -1,8 +1,8 @@
-"""Functions of float numbers, executed on the solver's IEEE floats.
+"""Runs functions of float numbers on the solver's IEEE floats.
 
-A `Number` is what a function of numbers computes with; a `Word` is a symbolic bit pattern that knows of which number it
-is. Each operation is one IEEE operation to nearest even. Numpy's scalars and functions meet a number as they meet an
-array. A NaN may have any bit pattern of a NaN.
+A `Number` is a number that such functions compute with; a `Word` is a symbolic bit pattern that
+knows its number. Each operation is one IEEE operation to nearest even. Numpy's scalars and
+functions treat a number as they treat an array. A NaN may have any bit pattern of a NaN.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RNE = z3.RNE()
 
 
 class Machine:
-    """What is assumed of fresh bit patterns, and what the functions owe, in one run of them."""
+    """The assumptions about fresh bit patterns, and the obligations, in one run of functions."""
 
     def __init__(self) -> None:
         self.definitions: list[z3.BoolRef] = []
@@ -40,14 +40,14 @@ class Machine:
         return Word(self, z3.BitVecVal(value, 32))
 
     def of_number(self, value: z3.FPRef, name: str = "bits") -> Word:
-        """A bit pattern of a float32 number."""
+        """Return a bit pattern of a float32 number."""
         bits = z3.FreshConst(z3.BitVecSort(32), name)
         self.definitions.append(z3.fpBVToFP(bits, z3.Float32()) == value)
         return Word(self, bits, value)
 
 
 class Truth:
-    """The outcome of a comparison of numbers; only `select` and numpy.where look at it."""
+    """The outcome of a comparison of numbers; only `select` and numpy.where read it."""
 
     def __init__(self, machine: Machine, holds: z3.BoolRef) -> None:
         self.machine, self.holds = machine, holds
@@ -60,7 +60,7 @@ class Truth:
 
 
 class Number:
-    """A float of the solver's."""
+    """A float of the solver."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -77,7 +77,7 @@ class Number:
         return self if same else Number(self.machine, z3.fpFPToFP(RNE, self.value, sort))
 
     def lift(self, other: Any) -> z3.FPRef:
-        """Another number of the same type."""
+        """Return another number as a term of the same type."""
         if isinstance(other, Number):
             value = other.value
         elif isinstance(other, np.generic | np.ndarray):
@@ -153,7 +153,7 @@ class Condition(SymBool):
 
 
 class Word(Sym):
-    """A bit pattern in a word of 32 bits, and its number where an operation made it."""
+    """A bit pattern in a word of 32 bits, and its number if a float operation made it."""
 
     __slots__ = ("machine", "number")
 
@@ -189,17 +189,17 @@ def _select_word(condition: Condition, if_true: Any, if_false: Any) -> Word:
 
 
 def number_of(bits: Any) -> Any:
-    """In place of the function of that name in `mxnum.engine.machine.float32_numbers`."""
+    """Return the number of bits. Replaces `number_of` in `mxnum.engine.machine.float32_numbers`."""
     return Number(bits.machine, value_of(bits)) if isinstance(bits, Word) else np.int32(bits).view(np.float32)
 
 
 def bits_of(number: Number) -> Word:
-    """The same."""
+    """Return the bits of a number. Replaces `bits_of` in `mxnum.engine.machine.float32_numbers`."""
     return number.machine.of_number(number.value)
 
 
 def value_of(bits: Any) -> z3.FPRef:
-    """The number of a word, or of an integer."""
+    """Return the number of a word or of an integer, as the solver's term."""
     if not isinstance(bits, Word):
         return z3.FPVal(float(np.int32(bits).view(np.float32)), z3.Float32())
     return z3.fpBVToFP(bits.value, z3.Float32()) if bits.number is None else bits.number

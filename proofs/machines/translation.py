@@ -1,8 +1,8 @@
-"""What translation validation is about: the kernels, the types compiled code calls them with, and the question asked.
+"""Translation validation: the kernels, the types that compiled code passes, and the question.
 
-A compiler is not trusted but checked: the code it made of a kernel is executed on bit-vectors and compared, for every
-input of the kernel's domain, with the Python function object executed on bit-vectors. `llvm.py` and `ptx.py` are the
-two machines; everything they share is here.
+A compiler is not trusted but checked. The code that it made of a kernel is executed on bit-vectors
+and compared, for every input of the kernel's domain, with the Python function object executed on
+bit-vectors. `llvm.py` and `ptx.py` are the two machines; everything they share is here.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from proofs.machines.sym import run
 from proofs.theorem import Outcome, Theorem
 
 Tier = Literal["fast", "full"]
-#: The faster solver alone, where the other takes several times as long.
+#: The faster solver alone, for kernels on which the other takes several times as long.
 QUICK = ("bitwuzla",)
 
 
 class UnsupportedCode(Exception):
-    """Compiled code holds something that the executor has no meaning for; it is never guessed."""
+    """Raised where compiled code holds something that the executor has no meaning for."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class Argument:
     #: The domain is every integer of this many bits.
     bits: int
     signed: bool
-    #: numba's name of the type; "lane" for 32-bit lanes.
+    #: The type by numba's name; "lane" for 32-bit lanes.
     type: str
-    #: All of them but the most negative one, which has no opposite.
+    #: True if the domain lacks the most negative integer, which has no opposite.
     symmetric: bool = False
 
     @property
@@ -72,7 +72,7 @@ class Argument:
         return z3.BitVec(self.name, self.bits)
 
     def widened(self, width: int) -> z3.BitVecRef:
-        """The argument's value in a word of `width` bits."""
+        """Return the argument's value in a word of `width` bits."""
         if width < self.bits:
             raise ValueError(f"{self.name} of {self.bits} bits does not fit {width}")
         extend = z3.SignExt if self.signed else z3.ZeroExt
@@ -98,7 +98,7 @@ class Kernel:
     """A function object of `mxnum.definition` together with the way compiled code calls it."""
 
     make: Callable[[], Callable[..., Any]]
-    #: The word, 32 or 64 bits, that the function object is run in.
+    #: The word, 32 or 64 bits, in which the function object is run.
     word: int
     arguments: tuple[Argument, ...]
 
@@ -107,7 +107,7 @@ class Kernel:
         return tuple(argument.type for argument in self.arguments)
 
     def plain(self) -> Kernel:
-        """The same, called with Python ints, which numba passes as int64."""
+        """Return the kernel as called with Python ints, which numba passes as int64."""
         return replace(self, arguments=tuple(replace(argument, type="int64") for argument in self.arguments))
 
 
@@ -123,7 +123,10 @@ class Family:
 
 @dataclass(frozen=True)
 class Execution:
-    """What an executor found: the value returned, and what must hold lest the code be undefined."""
+    """The result of an execution: the value returned, and obligations.
+
+    The code is undefined where an obligation does not hold.
+    """
 
     result: z3.BitVecRef
     obligations: Sequence[z3.BoolRef] = ()
@@ -134,7 +137,7 @@ Machine = Callable[[Callable[..., Any], tuple[str, ...], Sequence[z3.BitVecRef]]
 
 
 def theorem(family: Family, prefix: str, statement: str, machine: Machine) -> Theorem:
-    """The theorem that a machine's translation of these kernels is right."""
+    """Return the theorem that a machine's translation of these kernels is right."""
     functions = tuple(kernel.make() for kernel in family.kernels)
     return Theorem(
         name=f"{prefix}/{family.name}",
@@ -148,7 +151,7 @@ def theorem(family: Family, prefix: str, statement: str, machine: Machine) -> Th
 
 
 def check(family: Family, machine: Machine) -> Outcome:
-    """Whether all kernels of a family are translated rightly, and there is one."""
+    """Check that all kernels of a family are translated rightly, and that there is one."""
     started = time.perf_counter()
     if not family.kernels:
         return Outcome("error", "-", 0.0, "there is no kernel: nothing was checked")
@@ -160,7 +163,7 @@ def check(family: Family, machine: Machine) -> Outcome:
 
 
 def compare(kernel: Kernel, machine: Machine, engines: Sequence[str]) -> Outcome:
-    """Whether the compiled kernel returns, for every input, what the function object does, and is never undefined."""
+    """Prove that the compiled kernel returns what the function object does, and is never undefined."""
     started = time.perf_counter()
     function = kernel.make()
     arguments = kernel.arguments
@@ -169,7 +172,8 @@ def compare(kernel: Kernel, machine: Machine, engines: Sequence[str]) -> Outcome
     except UnsupportedCode as problem:
         return Outcome("error", "-", time.perf_counter() - started, f"not understood: {problem}")
     result, _ = run(function, *(argument.widened(kernel.word) for argument in arguments))
-    # Where the function is int-safe (a theorem of its own) its word and every wider one hold the same integer.
+    # A theorem of its own says that the function is int-safe: its word and every wider one then hold
+    # the same integer.
     expected = z3.SignExt(compiled.result.size() - kernel.word, result)
     conditions = [compiled.result == expected, *compiled.obligations]
     goal = z3.And(*conditions) if len(conditions) > 1 else conditions[0]
@@ -179,10 +183,11 @@ def compare(kernel: Kernel, machine: Machine, engines: Sequence[str]) -> Outcome
 def _decide(
     hypotheses: list[z3.BoolRef], goal: z3.BoolRef, engines: Sequence[str], arguments: Sequence[Argument]
 ) -> Outcome:
-    """As `prove`, but first with the question as it stands.
+    """Prove like `prove`, but try first the question as it stands.
 
-    The two sides are nearly the same circuit. z3's simplifications, which `prove` applies for the sake of floats, hide
-    that from bitwuzla and cost it a factor of three.
+    The compiled code and the function object are nearly the same circuit. z3's simplifications,
+    which `prove` applies for the sake of floats, hide that from bitwuzla and cost it a factor of
+    three.
     """
     started = time.perf_counter()
     question = z3.Goal()
@@ -198,12 +203,15 @@ def _decide(
 
 
 def families() -> list[Family]:
-    """Every kernel that the array loops call; one theorem each for float32 encoders, grouped where there are many."""
+    """Return a family for every kernel that the array loops call.
+
+    Each float32 encoder is a family of its own; others are grouped.
+    """
     return [*_encoders(), *_decoders(), *_scales(), *_offsets(), *_words(), *_float_scales()]
 
 
 def plain_families() -> list[Family]:
-    """float32 kernels called with Python ints."""
+    """Return families of float32 kernels called with Python ints."""
     found = {
         f"encode/float32/{element.name}": [encoder for _, encoder in _encoders_of(FLOATS["float32"], element)]
         for element in ELEMENTS.values()
@@ -221,12 +229,15 @@ _RANDOM = Argument("random", SR_BITS, False, "int64")
 
 
 def _pattern(source: ElementFormat, name: str = "x", type_: str | None = None) -> Argument:
-    """A bit pattern of a float type, signed as the array loops read it."""
+    """Return a bit pattern of a float type as an argument, signed as the array loops read it."""
     return Argument(name, source.bits, True, type_ or f"int{source.bits}")
 
 
 def _encoders_of(source: ElementFormat, target: ElementFormat) -> list[tuple[str, Kernel]]:
-    """Encoders by rounding and overflow; elements without special values have one function for both overflows."""
+    """Return encoders by rounding and overflow.
+
+    Elements without special values have one function for both overflows.
+    """
     overflows = [Overflow.SATURATE] if target.specials == "none" else list(Overflow)
     return [
         (
@@ -296,7 +307,7 @@ def _offsets() -> list[Family]:
     found = []
     for source in FLOATS.values():
         difference_word = word_bits(source, difference_format(source))
-        # `from_ordered` hands the extremes on in the wide type of its result.
+        # `from_ordered` returns the extremes in a wide type.
         extremes = (_pattern(source, "largest", "int64"), _pattern(source, "smallest", "int64"))
         midpoint = Kernel(partial(make_midpoint, source), word_bits(source, OFFSET), extremes)
         difference = Kernel(partial(make_difference, source), difference_word, (_pattern(source), _OFFSET))
@@ -336,7 +347,8 @@ def _words() -> list[Family]:
 
 
 _SOME = (Rounding.RNE, Rounding.SR)
-#: Elements, floats that are their scales, and of which float types and roundings they are checked: NVFP4 in all.
+#: Elements, floats that are their scales, and the source types and roundings that are checked: all of
+#: them for NVFP4.
 _OVER_FLOATS: tuple[tuple[str, str, Iterable[str], Iterable[Rounding]], ...] = (
     ("e2m1", "e4m3", FLOATS, Rounding),
     ("e2m1", "ue5m3", ("float32",), _SOME),
@@ -347,9 +359,10 @@ _OVER_FLOATS: tuple[tuple[str, str, Iterable[str], Iterable[Rounding]], ...] = (
 
 
 def _float_scales() -> list[Family]:
-    """The integer functions of scales that are floats: how they are found, their product, and what is done over it.
+    """Return the integer functions of float scales: finding scales, factors, encoding, decoding.
 
-    How scales are found, and their product, is asked of NVFP4's alone: of float32's no solver answered within minutes.
+    How scales are found, and factors, are checked for NVFP4's alone: for float32 scales no solver
+    answered within minutes.
     """
     found = []
     for element_name, scale_name, sources, roundings in _OVER_FLOATS:
@@ -384,7 +397,7 @@ def _float_scales() -> list[Family]:
 
 @cache
 def _part_of_factor(scale: ScaleFormat, part: int) -> Callable[..., Any]:
-    """The exponent, the significand or the kind."""
+    """Return a function that computes the exponent, the significand or the kind of a factor."""
     factor = make_factor(scale)
 
     @dialect

@@ -10,7 +10,7 @@ from proofs.machines.sym import Sym, SymBool
 
 
 class Factor(Sym):
-    """A word whose products have names; `products` has them with what was multiplied."""
+    """A word whose products have names; `products` lists each with its two factors."""
 
     products: list[tuple[z3.BitVecRef, z3.BitVecRef, z3.BitVecRef]]
 
@@ -26,7 +26,7 @@ class Factor(Sym):
 
 
 class Lane(Sym):
-    """A word of 32 bits that wraps around, as vectors have it; shifts by more than 31 are forbidden still."""
+    """A word of 32 bits that wraps around, as in vectors; shifts by more than 31 remain forbidden."""
 
     def _new(self, value: z3.BitVecRef) -> Lane:
         return Lane(value, self.obligations)
@@ -48,7 +48,7 @@ class Lane(Sym):
 
 
 def select(condition: SymBool | bool, if_true: Any, if_false: Any) -> Any:
-    """As in `proofs.machines.sym`, of either word."""
+    """Choose as `proofs.machines.sym` does, for words of either class."""
     if isinstance(condition, bool):
         return if_true if condition else if_false
     of = condition.of

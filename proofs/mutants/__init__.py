@@ -1,1 +1,1 @@
-"""Planted mistakes, and how one is made, tried and judged."""
+"""Planted mistakes, and how each is made, tried and judged."""

@@ -8,7 +8,7 @@ from proofs.mutants.probes import Probe
 
 
 def mutants() -> list[Mutant]:
-    """All of this file."""
+    """Return all mutants of this file."""
     return [*_unpack(), *_round(), *_pack(), *_convert(), *_scale()]
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from proofs.theorem import Outcome, Theorem, Verdict
 
-#: Checks a module; the mutant is given to it.
+#: A check of a module, which is called with the mutant.
 Check = Callable[[ModuleType], Outcome]
 
 
 def stated(name: str, statement: str, module: ModuleType, old: str, new: str, theorem: Check) -> Theorem:
-    """That the theorem refutes the mutant."""
+    """Return the theorem that `theorem` refutes the mutant."""
     return Theorem(
         name=name,
         statement=statement,
@@ -28,12 +28,12 @@ def stated(name: str, statement: str, module: ModuleType, old: str, new: str, th
 
 
 def given_as(argument: str, theorem: Callable[..., Outcome]) -> Check:
-    """The mutant is given to the theorem under a name."""
+    """Return a check that passes the mutant to `theorem` under the name of an argument."""
     return lambda changed: theorem(**{argument: changed})
 
 
 def check(module: ModuleType, old: str, new: str, theorem: Check) -> Outcome:
-    """Proved if the theorem refutes the mutant."""
+    """Run a theorem on the mutant; the outcome is "proved" if the theorem refutes it."""
     started = time.perf_counter()
     outcome = theorem(variant(module, old, new))
     verdict: Verdict = "proved" if outcome.verdict == "refuted" else "refuted"
@@ -41,7 +41,7 @@ def check(module: ModuleType, old: str, new: str, theorem: Check) -> Outcome:
 
 
 def variant(module: ModuleType, old: str, new: str) -> ModuleType:
-    """The module with one change, which must have exactly one place to go."""
+    """Return the module with one change; raise ValueError unless `old` occurs exactly once."""
     text = inspect.getsource(module)
     if (count := text.count(old)) != 1:
         raise ValueError(f"{old!r} occurs {count} times in {module.__name__}, not once")
@@ -51,6 +51,6 @@ def variant(module: ModuleType, old: str, new: str) -> ModuleType:
 
 
 def functions_of(module: ModuleType) -> tuple[Callable[..., Any], ...]:
-    """What a module defines: a mutant of it is tried again after it changes."""
+    """Return the functions that a module defines: a mutant of it is tried again after one changes."""
     found = (inspect.unwrap(value) for value in vars(module).values() if callable(value))
     return tuple(value for value in found if inspect.isfunction(value) and value.__module__ == module.__name__)

@@ -1,9 +1,9 @@
 """How a planted mistake is made and judged.
 
-A mutant is a change to the text of a module of `mxnum.definition`, executed in a namespace of its own, so that its
-factories make real function objects. A solver looks for an input on which mutant and original differ; the exact
-reference then says at that input that the original is right and the mutant wrong. What no input can tell apart is
-proved to be the same by two solvers.
+A mutant is a change to the text of a module of `mxnum.definition`, executed in a namespace of its
+own, so that its factories make real function objects. A solver looks for an input on which mutant
+and original differ; the exact reference then says at that input that the original is right and the
+mutant wrong. If no input tells them apart, two solvers prove that they are the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from proofs.machines.sym import run
 from proofs.mutants.probes import ConcreteProbe, Modules, Probe
 
 PACKAGE = "mxnum.definition"
-#: The modules that can be changed, each after those it imports from. `word` is shared: it holds no arithmetic.
+#: The modules that can be changed, each after those it imports from. `word` is shared: it holds no
+#: arithmetic.
 ORDER = ("unpack", "pack", "convert", "scale", "add", "random", "offset")
 
 Fate = Literal["refuted", "unsafe", "equivalent"]
@@ -44,17 +45,17 @@ class Mutant:
     new: str
     probe: Probe | ConcreteProbe
     fate: Fate = "refuted"
-    #: Why it is equivalent, or what it breaks.
+    #: The reason why it is equivalent, or what it breaks.
     reason: str = ""
 
 
 def of_module(module: str, *entries: tuple[Any, ...]) -> list[Mutant]:
-    """Mutants from (name, old, new, probe) or (name, old, new, probe, fate, reason)."""
+    """Return mutants from (name, old, new, probe) or (name, old, new, probe, fate, reason)."""
     return [Mutant(module, *entry) for entry in entries]
 
 
 def judge(mutant: Mutant) -> tuple[Fate, str, str]:
-    """(what became of it, who said so, the witness in words)."""
+    """Return (the mutant's fate, the solver that found it, the witness in words)."""
     original = mutant.probe.build(originals())
     changed = mutant.probe.build(variant(mutant.module, mutant.old, mutant.new))
     if isinstance(mutant.probe, ConcreteProbe):
@@ -86,7 +87,7 @@ def _judge(probe: Probe, original: Callable[..., Any], changed: Callable[..., An
 
 
 def _genuine(probe: Probe, original: Callable[..., Any], found: int, values: list[int]) -> str:
-    """The witness in words, once the exact reference has confirmed it."""
+    """Return the witness in words; raise RuntimeError unless the exact reference confirms it."""
     right = original(*probe.arguments(values)) % (1 << probe.word)
     place = _shown(probe, values)
     if not probe.correct(right, *values):
@@ -110,7 +111,7 @@ def _judge_listed(
 
 
 def _model(assertions: list[z3.BoolRef]) -> z3.ModelRef | None:
-    """Values that satisfy the assertions, or None where there are none."""
+    """Return values that satisfy the assertions, or None where there are none."""
     solver = z3.Then("simplify", "solve-eqs", "bit-blast", "sat").solver()
     solver.set("timeout", TIMEOUT * 1000)
     solver.add(*assertions)
@@ -130,12 +131,12 @@ def _shown(probe: Probe, values: list[int]) -> str:
 
 @cache
 def originals() -> Modules:
-    """The modules as they are, so that the original is the very function object that runs."""
+    """Return the unchanged modules, so that the original is the very function object that runs."""
     return {name: vars(importlib.import_module(f"{PACKAGE}.{name}")) for name in ORDER}
 
 
 def variant(module: str, old: str, new: str) -> Modules:
-    """The modules with one change, which must have exactly one place to go."""
+    """Return the modules with one change; raise ValueError unless `old` occurs exactly once."""
     text = source(module)
     if (count := text.count(old)) != 1:
         raise ValueError(f"{old!r} occurs {count} times in {PACKAGE}.{module}, not once")
@@ -143,12 +144,12 @@ def variant(module: str, old: str, new: str) -> Modules:
 
 
 def source(module: str) -> str:
-    """The text of a scalar module."""
+    """Return the text of a scalar module."""
     return (Path(mxnum.definition.__path__[0]) / f"{module}.py").read_text()
 
 
 def _load(texts: dict[str, str]) -> Modules:
-    """All scalar modules executed afresh, importing from one another, some with another text."""
+    """Execute all scalar modules afresh, importing from one another, some with another text."""
     modules: Modules = {}
     for name in ORDER:
         namespace: dict[str, Any] = {"__name__": f"{PACKAGE}.{name}"}

@@ -17,12 +17,12 @@ STATEMENTS: dict[Fate, str] = {
 
 
 def mutants() -> list[Mutant]:
-    """All of them."""
+    """Return all mutants."""
     return [*conversions.mutants(), *sums.mutants()]
 
 
 def theorems() -> list[Theorem]:
-    """One per mutant; "proved" means that its declared fate was met."""
+    """Return one theorem per mutant; "proved" means that its declared fate was met."""
     return [
         Theorem(
             name=f"mutant/{mutant.module}/{mutant.name}",
@@ -37,7 +37,7 @@ def theorems() -> list[Theorem]:
 
 
 def check(mutant: Mutant) -> Outcome:
-    """Whether the mutant meets its fate."""
+    """Judge the mutant; the outcome is "proved" if it meets its declared fate."""
     started = time.perf_counter()
     try:
         fate, solver, detail = judge(mutant)

@@ -1,4 +1,4 @@
-"""What a mutant is tried on: a kernel of its family, symbolic inputs for it, and an exact judge of single results."""
+"""Probes, on which mutants are tried: a kernel, symbolic inputs, and an exact judge of results."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ class Input:
 
     name: str
     bits: int
-    #: Sign-extended into the kernel's word, as arrays of floats are read; otherwise a natural number.
+    #: True if it is sign-extended into the kernel's word, as arrays of floats are read; otherwise it
+    #: is a natural number.
     signed: bool = False
-    #: Values from here on are not asked about.
+    #: The exclusive end of the values that the kernel is given; None if it is given all.
     end: int | None = None
 
 
@@ -39,15 +40,15 @@ class Probe:
     build: Callable[[Modules], Callable[..., Any]]
     inputs: tuple[Input, ...]
     word: int
-    #: (result as an unsigned word, *inputs): whether that is what the specification says.
+    #: `correct(result as an unsigned word, *inputs)`: True if that is what the specification says.
     correct: Callable[..., bool]
 
     def variables(self) -> list[z3.BitVecRef]:
-        """One bit-vector per input."""
+        """Return one bit-vector per input."""
         return [z3.BitVec(entry.name, entry.bits) for entry in self.inputs]
 
     def assumptions(self, variables: list[z3.BitVecRef]) -> list[z3.BoolRef]:
-        """What is asked of the inputs: that floats are finite where the kernel is only ever given finite ones."""
+        """Return the premises on inputs: floats are finite where the kernel only gets finite ones."""
         return [
             z3.ULT(variable & ((1 << (entry.bits - 1)) - 1) if entry.signed else variable, entry.end)
             for entry, variable in zip(self.inputs, variables, strict=True)
@@ -55,14 +56,14 @@ class Probe:
         ]
 
     def words(self, variables: list[z3.BitVecRef]) -> list[z3.BitVecRef]:
-        """The inputs in the kernel's word."""
+        """Return the inputs in the kernel's word."""
         return [
             (z3.SignExt if entry.signed else z3.ZeroExt)(self.word - entry.bits, variable)
             for entry, variable in zip(self.inputs, variables, strict=True)
         ]
 
     def arguments(self, values: list[int]) -> list[int]:
-        """The inputs as Python integers."""
+        """Return the inputs as Python integers."""
         return [
             value - (1 << entry.bits) if entry.signed and value >> (entry.bits - 1) else value
             for entry, value in zip(self.inputs, values, strict=True)
@@ -71,12 +72,12 @@ class Probe:
 
 @dataclass(frozen=True)
 class ConcreteProbe:
-    """A kernel outside the solvers' reach (it multiplies), tried on listed inputs."""
+    """A kernel that solvers cannot handle (it multiplies), tried on listed inputs."""
 
     name: str
     build: Callable[[Modules], Callable[..., Any]]
     candidates: tuple[tuple[int, ...], ...]
-    #: (result, *inputs)
+    #: `correct(result, *inputs)`: True if that is right.
     correct: Callable[..., bool]
 
 
@@ -89,7 +90,7 @@ def _finite(name: str, source: str) -> Input:
 
 
 def encode(element: str, rounding: str, overflow: str = "saturate", source: str = "float32") -> Probe:
-    """An encoder, for every input, scale and random integer."""
+    """Return a probe of an encoder, for every input, scale and random integer."""
     kinds = _format(source), _format(element)
     modes = Rounding[rounding.upper()], Overflow[overflow.upper()]
 
@@ -107,7 +108,7 @@ def encode(element: str, rounding: str, overflow: str = "saturate", source: str 
 
 
 def decode(element: str, target: str = "float32") -> Probe:
-    """A decoder, for every code and scale."""
+    """Return a probe of a decoder, for every code and scale."""
     kinds = _format(element), _format(target)
 
     def correct(result: int, code: int, scale: int) -> bool:
@@ -123,7 +124,7 @@ def decode(element: str, target: str = "float32") -> Probe:
 
 
 def scale(element: str, rule: str, source: str = "float32") -> Probe:
-    """A scale rule, for every finite largest magnitude."""
+    """Return a probe of a scale rule, for every finite largest magnitude."""
     float_type = FLOATS[source]
 
     def correct(result: int, amax: int) -> bool:
@@ -141,7 +142,7 @@ def scale(element: str, rule: str, source: str = "float32") -> Probe:
 
 
 def midpoint(source: str = "float32") -> Probe:
-    """The offset of a block with these finite extremes."""
+    """Return a probe of the offset of a block with these finite extremes."""
 
     def correct(result: int, largest: int, smallest: int) -> bool:
         return result == rational_sums.midpoint(FLOATS[source], largest, smallest)
@@ -156,12 +157,12 @@ def midpoint(source: str = "float32") -> Probe:
 
 
 def difference(source: str = "float32") -> Probe:
-    """x minus an offset, where neither is NaN."""
+    """Return a probe of x minus an offset, where neither is NaN."""
     target = FLOATS["float64" if source == "float64" else "float32"]
 
     def correct(result: int, x: int, offset: int) -> bool:
         right = rational_sums.difference(FLOATS[source], target, x, offset)
-        if right == target.nan:  # its payload is nobody's business
+        if right == target.nan:  # the payload of a NaN is not specified
             return result % target.sign_bit > target.infinity
         return result == right
 
@@ -176,7 +177,7 @@ def difference(source: str = "float32") -> Probe:
 
 
 def half_range_scale(element: str, rule: str, source: str = "float32") -> Probe:
-    """The scale of half the range between finite extremes."""
+    """Return a probe of the scale of half the range between finite extremes."""
 
     def correct(result: int, largest: int, smallest: int) -> bool:
         return result == rational_sums.half_range_scale(FLOATS[source], ELEMENTS[element], rule, largest, smallest)
@@ -193,7 +194,7 @@ def half_range_scale(element: str, rule: str, source: str = "float32") -> Probe:
 
 
 def decode_offset(element: str, target: str = "float32") -> Probe:
-    """A decoder with a finite offset."""
+    """Return a probe of a decoder with a finite offset."""
 
     def correct(result: int, code: int, scale: int, offset: int) -> bool:
         return result == rational_sums.decode_offset(ELEMENTS[element], FLOATS[target], code, scale, offset)
@@ -208,7 +209,7 @@ def decode_offset(element: str, target: str = "float32") -> Probe:
 
 
 def ordered(source: str = "float32") -> Probe:
-    """A pattern's ordered integer and back: the pattern again, but for -0."""
+    """Return a probe of a pattern's ordered integer and back: the pattern again, but for -0."""
 
     def build(modules: Modules) -> Callable[..., Any]:
         forth = modules["offset"]["make_to_ordered"](_format(source))
@@ -222,7 +223,7 @@ def ordered(source: str = "float32") -> Probe:
 
 
 def align_random(sr_bits: int) -> Probe:
-    """The low bits of a random word, moved to the top of what stochastic rounding compares."""
+    """Return a probe of the alignment of a random word for stochastic rounding."""
 
     def correct(result: int, word: int) -> bool:
         return result == (word % (1 << sr_bits)) * (1 << (RANDOM_BITS - sr_bits))
@@ -237,7 +238,7 @@ def align_random(sr_bits: int) -> Probe:
 
 
 def philox() -> ConcreteProbe:
-    """The generator, on the inputs of its authors' known-answer test and on single bits."""
+    """Return a probe of the generator, on its authors' known-answer test and on single bits."""
     ones, pi = (0xFFFFFFFF,) * 6, (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344, 0xA4093822, 0x299F31D0)
     single = tuple(tuple(int(i == place) for i in range(6)) for place in range(6))
 
@@ -250,7 +251,7 @@ def philox() -> ConcreteProbe:
 
 
 def philox_reference(inputs: tuple[int, ...]) -> tuple[int, ...]:
-    """Philox4x32-10 as its authors write it, with whole products."""
+    """Return the words of Philox4x32-10, computed as its authors write it, with whole products."""
     counter, key = list(inputs[:4]), list(inputs[4:])
     for _ in itertools.repeat(None, 10):
         high_0, low_0 = divmod(0xD2511F53 * counter[0], 1 << 32)

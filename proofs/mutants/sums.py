@@ -7,7 +7,7 @@ from proofs.mutants.mutation import Mutant, of_module
 
 
 def mutants() -> list[Mutant]:
-    """All of this file."""
+    """Return all mutants of this file."""
     return [*_add(), *_offset(), *_random()]
 
 

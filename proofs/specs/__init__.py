@@ -1,1 +1,1 @@
-"""What is right: the standards' tables, conversions over the reals, exact rationals, the sources of stacks."""
+"""Specifications: standards' tables, conversions over the reals, exact rationals, stacks' sources."""

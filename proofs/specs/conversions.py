@@ -1,12 +1,13 @@
-"""The specification: what a conversion must give, stated over the reals with SMT-LIB's floating-point theory.
+"""The specification of conversions, stated over the reals with SMT-LIB's floating-point theory.
 
-Reals are held exactly, as floats of a sort wide enough that nothing rounds, and multiplied by powers of two by adding
-to the exponent field. An element value is then, for every element alike,
+Reals are held exactly, as floats of a sort wide enough that nothing rounds, and multiplied by
+powers of two by adding to the exponent field. An element value is then, for every element alike,
 
     round(v / 2**q) * 2**q    with v = x / 2**scale, q = max(floor(log2 |v|), emin) - mantissa bits
 
-followed by the overflow rule. Rounding is the solver's own `fp.roundToIntegral`; only what that theory lacks (parity of
-e3m0 codes, rounding to odd, stochastic rounding) is spelled out. No code is shared with `mxnum`.
+followed by the overflow rule. Rounding is the solver's own `fp.roundToIntegral`; only what that
+theory lacks (parity of e3m0 codes, rounding to odd, stochastic rounding) is spelled out. No code is
+shared with `mxnum`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ OVERFLOWS = ("saturate", "ieee")
 MODES = {"rne": z3.RNE(), "rna": z3.RNA(), "rtz": z3.RTZ(), "rtp": z3.RTP(), "rtn": z3.RTN()}
 EXACTLY = z3.RNE()  # for operations whose result is representable
 
-#: Defining equations of fresh constants, which theorems take as hypotheses. Each has a solution whatever the inputs.
+#: Defining equations of fresh constants, which theorems take as hypotheses. Each has a solution for
+#: all inputs.
 Definitions = list[z3.BoolRef]
 
 
@@ -32,7 +34,10 @@ def sort_of(float_type: Float) -> z3.FPSortRef:
 
 
 def wide_sort(*types: Float | Element, extra: int = 0) -> z3.FPSortRef:
-    """A sort that holds values of these types times 2**-128 to 2**128, and 11 bits at least, exactly."""
+    """Return a sort that holds values of these types times 2**-128 to 2**128 exactly.
+
+    It has at least 11 bits of significand.
+    """
     exponent_bits = 12 if any(t.name == "float64" for t in types) else 10
     return z3.FPSort(exponent_bits, extra + max(11, *(t.precision for t in types if isinstance(t, Float))))
 
@@ -50,7 +55,7 @@ class Exact:
         definitions.append(z3.fpBVToFP(self.bits, self.sort) == base)
 
     def times(self, power: z3.BitVecRef) -> Exact:
-        """This number times 2**power."""
+        """Return this number times 2**power."""
         product = object.__new__(Exact)
         product.__dict__.update(self.__dict__)
         product.power = z3.simplify(self.power + power)
@@ -80,26 +85,26 @@ class Exact:
 
 
 def widen(x: z3.BitVecRef, source: Float, sort: z3.FPSortRef) -> z3.FPRef:
-    """The value of a bit pattern of `source`, in a sort that holds it exactly."""
+    """Return the value of a bit pattern of `source`, in a sort that holds it exactly."""
     return z3.fpToFP(EXACTLY, z3.fpBVToFP(x, sort_of(source)), sort)
 
 
 def scaled(x: z3.FPRef, scale: z3.BitVecRef, definitions: Definitions) -> Exact:
-    """The real x * 2**(scale - 127); `scale` is an E8M0 code of eight bits."""
+    """Return the real x * 2**(scale - 127); `scale` is an E8M0 code of eight bits."""
     exact = Exact(x, definitions)
     width = exact.exponent_bits
     return exact.times(z3.ZeroExt(width - 8, scale) - SCALE_BIAS)
 
 
 def unscaled(x: z3.FPRef, scale: z3.BitVecRef, definitions: Definitions) -> Exact:
-    """The real x / 2**(scale - 127); `scale` is an E8M0 code of eight bits."""
+    """Return the real x / 2**(scale - 127); `scale` is an E8M0 code of eight bits."""
     exact = Exact(x, definitions)
     width = exact.exponent_bits
     return exact.times(z3.BitVecVal(SCALE_BIAS, width) - z3.ZeroExt(width - 8, scale))
 
 
 def table(code: z3.BitVecRef, entries: Callable[[int], z3.ExprRef], count: int, otherwise: z3.ExprRef) -> z3.ExprRef:
-    """entries(code) for code < count."""
+    """Return the term entries(code) for code < count, and `otherwise` for others."""
     result = otherwise
     for index in range(count):
         result = z3.If(code == index, entries(index), result)
@@ -107,7 +112,7 @@ def table(code: z3.BitVecRef, entries: Callable[[int], z3.ExprRef], count: int, 
 
 
 def sign_and_magnitude(code: z3.BitVecRef, element: Element) -> tuple[z3.BoolRef, z3.BitVecRef]:
-    """Whether the code is negative, and its magnitude code (as wide as the code)."""
+    """Return the condition that the code is negative, and its magnitude code (as wide as the code)."""
     top = element.bits - 1
     negative = z3.Extract(top, top, code) == 1
     if element.twos_complement:
@@ -116,9 +121,10 @@ def sign_and_magnitude(code: z3.BitVecRef, element: Element) -> tuple[z3.BoolRef
 
 
 def element_value(code: z3.BitVecRef, element: Element, sort: z3.FPSortRef, every_code: bool = False) -> z3.FPRef:
-    """The value of an element code by the literal table; NaN for a code without a finite value.
+    """Return the value of an element code by the literal table.
 
-    The most negative code of an integer is never produced; it has a value if `every_code` is asked for.
+    It is NaN for a code without a finite value. The most negative code of an integer is never
+    produced; it has a value if `every_code` is True.
     """
     negative, magnitude = sign_and_magnitude(code, element)
     values = [element.value(index) for index in range(element.last + 1)]
@@ -131,7 +137,10 @@ def element_value(code: z3.BitVecRef, element: Element, sort: z3.FPSortRef, ever
 def rounded(
     number: Exact, mantissa: int, emin: int, rounding: str, random: z3.BitVecRef, definitions: Definitions
 ) -> z3.FPRef:
-    """The number rounded to `mantissa` fraction bits, subnormals below 2**emin, with no upper end to the exponent."""
+    """Return the number rounded to `mantissa` fraction bits.
+
+    It is subnormal below 2**emin; its exponent has no upper end.
+    """
     exponent = number.exponent
     subnormal = exponent < emin
     quantum = z3.If(subnormal, z3.BitVecVal(emin, exponent.size()), exponent) - mantissa
@@ -147,7 +156,7 @@ def rounded(
 def _away_or_not(
     quotient: z3.FPRef, step: z3.BitVecRef, mantissa: int, rounding: str, random: z3.BitVecRef, definitions: Definitions
 ) -> z3.FPRef:
-    """The two integers around the quotient, and the choice between them where it hangs on a code or on chance."""
+    """Return one of the two integers around the quotient, chosen by parity of a code or by chance."""
     size = z3.fpAbs(quotient)
     below = z3.fpRoundToIntegral(z3.RTZ(), size)
     # The unbounded code is step * 2**mantissa + below.
@@ -170,7 +179,7 @@ def _away_or_not(
 
 
 def _chance(size: z3.FPRef, mantissa: int, random: z3.BitVecRef, definitions: Definitions) -> z3.BoolRef:
-    """floor(delta * 2**30) + random >= 2**30, where delta is the fractional part of size."""
+    """Return floor(delta * 2**30) + random >= 2**30, where delta is the fractional part of size."""
     power = z3.BitVecVal(RANDOM_BITS, size.sort().ebits())
     fixed_point = z3.fpToUBV(
         z3.RTZ(), Exact(size, definitions).times(power).value, z3.BitVecSort(mantissa + 1 + RANDOM_BITS)
@@ -180,12 +189,15 @@ def _chance(size: z3.FPRef, mantissa: int, random: z3.BitVecRef, definitions: De
 
 
 def limits_to_max(rounding: str, overflow: str, below_zero: bool) -> bool:
-    """Whether a finite number beyond the largest value becomes that value, where the target has infinity or NaN."""
+    """Return True if a finite number beyond the largest value becomes that value.
+
+    The target has infinity or NaN.
+    """
     return overflow == "saturate" or rounding in {"rtz", "rto", "rtp" if below_zero else "rtn"}
 
 
 def signed_code(target: Element | Float, below_zero: bool, magnitude: int) -> int:
-    """The code of a magnitude code with a sign."""
+    """Return the code of a magnitude code with a sign."""
     if not below_zero:
         return magnitude
     integer = isinstance(target, Element) and target.twos_complement
@@ -202,7 +214,7 @@ def sign_bit(pattern: z3.BitVecRef) -> z3.BoolRef:
 
 
 class Rounding:
-    """What must become of a real number in a type: rounded once, kept within its range as the overflow mode says."""
+    """The rounding of a real number to a type: rounded once, limited as the overflow mode says."""
 
     def __init__(
         self,
@@ -219,7 +231,7 @@ class Rounding:
             self.result = rounded(number, mantissa, target.emin, rounding, random, definitions)
 
     def finite(self, overflow: str, code: z3.BitVecRef) -> z3.BoolRef:
-        """That `code` is the required one under this overflow mode, of a finite number."""
+        """Return the condition that `code` is right for a finite number under this overflow mode."""
         if isinstance(self.target, Element):
             return self._finite_element(self.target, overflow, code)
         return self._finite_float(self.target, overflow, code)
@@ -257,7 +269,7 @@ class Rounding:
 
 
 class Conversion(Rounding):
-    """What must become of x / 2**(scale - 127) in another type: finite, infinite and NaN x, and scale 0xFF."""
+    """The conversion of x / 2**(scale - 127) to a type: finite, infinite and NaN x, and scale 0xFF."""
 
     def __init__(
         self,
@@ -275,7 +287,7 @@ class Conversion(Rounding):
         super().__init__(number, sign_bit(x), target, rounding, random, self.definitions)
 
     def gives(self, overflow: str, code: z3.BitVecRef) -> z3.BoolRef:
-        """That `code` is the required one under this overflow mode."""
+        """Return the condition that `code` is the right one under this overflow mode."""
         if isinstance(self.target, Element):
             finite, special = self.finite(overflow, code), element_special(self.target)
             nan = (
@@ -297,7 +309,10 @@ class Conversion(Rounding):
 
 
 def element_special(element: Element) -> int | None:
-    """What overflow="ieee" gives beyond the largest value: infinity, NaN where there is none, or neither."""
+    """Return what overflow="ieee" gives beyond the largest value.
+
+    It is infinity, NaN where there is no infinity, or None where there is neither.
+    """
     return element.nan if element.infinity is None else element.infinity
 
 
@@ -309,7 +324,10 @@ def decodes(
     pattern: z3.BitVecRef,
     definitions: Definitions,
 ) -> z3.BoolRef:
-    """The pattern is element value * 2**(scale - 127) by the literal table, rounded to nearest even; every code."""
+    """Return the condition that the pattern is element value * 2**(scale - 127), to nearest even.
+
+    Element values are those of the literal table; every code has one.
+    """
     negative, magnitude = sign_and_magnitude(code, element)
     number = scaled(element_value(code, element, wide_sort(target), every_code=True), scale, definitions)
     is_infinite = z3.BoolVal(False) if element.infinity is None else magnitude == element.infinity

@@ -1,7 +1,7 @@
-"""What theorems about scales that are floats have in common: the scales, the definition run on ratios, its digits.
+"""Helpers of theorems about float scales: the scales, the definition run on ratios, leading digits.
 
-A factor is scale times tensor scale. What the definition and the fast formulations compute hangs on the ratio of x to
-it alone, and every ratio is gone through by `proofs.machines.ratios`, exactly.
+A factor is scale times tensor scale. The results of the definition and of the fast formulations
+depend only on the ratio of x to it, and `proofs.machines.ratios` goes through every ratio exactly.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from proofs.machines.ratios import EXPONENTS, Form, Ratios, leading, paths
 
 FLOAT32 = formats.FLOATS["float32"]
 FACTOR = "x is any finite number and the factor any finite one: a scale code times a tensor scale without sign"
-#: Digits of which every sequence is gone through.
+#: The most digits of which every sequence is gone through.
 MOST_DIGITS = 10
 SCALES: Any = tuple(scale for scale in formats.SCALES.values() if scale.number is not None)
 
 
 def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
-    """Instead of `make_unpack`: words are significands, under these exponents in turn; under None it is itself."""
+    """Return a replacement of `make_unpack`, whose functions take words for significands.
+
+    They have these exponents in turn. For an exponent None the replacement makes the real function.
+    """
     left = iter(exponents)
 
     def make(source: Any, width: int) -> Any:
@@ -37,12 +40,12 @@ def unpacking(make_unpack: Any, *exponents: Any, sign: int = 0) -> Any:
 
 
 def pack_nothing(*how: Any) -> Any:
-    """Instead of `make_pack`: exponent and digits as they are."""
+    """Replace `make_pack`: return exponent and digits unpacked."""
     return lambda sign, exponent, significand, kind, random: (exponent, significand)
 
 
 def packing(over: Any, make: str, *how: Any) -> Any:
-    """How a function packs its digits that `make` of a module makes."""
+    """Return the packing function that `make` of a module uses for its digits."""
     kept, make_pack = dict[str, Any](), over.make_pack
     with patched(over, make_pack=lambda *how: kept.setdefault("pack", make_pack(*how))):
         getattr(over, make)(*how)
@@ -50,7 +53,10 @@ def packing(over: Any, make: str, *how: Any) -> Any:
 
 
 def over_factors(encode: Any, source: Any, width: int) -> Iterator[tuple[Ratios, Any]]:
-    """(ratios of significands, what is made of x): of every x and every factor of so many bits behind the first."""
+    """Yield (ratios of significands, result) of `encode` for every x and every factor.
+
+    A factor has `width` bits behind the first.
+    """
     down = Fraction(2) ** (width - source.mantissa_bits)
 
     def on_forms(x: Form, factor: Form) -> Any:
@@ -61,7 +67,7 @@ def over_factors(encode: Any, source: Any, width: int) -> Iterator[tuple[Ratios,
 
 
 def over_tensor_scales(find: Any, source: Any) -> Iterator[tuple[Ratios, Any]]:
-    """(ratios of significands, the scale that is made): of every largest magnitude and every tensor scale."""
+    """Yield (ratios of significands, scale) for every largest magnitude and every tensor scale."""
     bits = source.mantissa_bits + 1, FLOAT32.mantissa_bits + 1
     unit = Fraction(2) ** (FLOAT32.mantissa_bits - source.mantissa_bits)
     low, high = Fraction(1 << bits[0] - 1, 1 << bits[1]), Fraction(1 << bits[0], 1 << bits[1] - 1)
@@ -70,19 +76,19 @@ def over_tensor_scales(find: Any, source: Any) -> Iterator[tuple[Ratios, Any]]:
 
 
 def is_leading(got: tuple[Any, int], ratios: Ratios, digits: int, down: int = 0) -> bool:
-    """Whether exponents and digits are those of ratios, under each of the exponents less `down`."""
+    """Return True if exponents and digits are those of ratios, for all exponents less `down`."""
     exponent, significand = leading(ratios, digits)
     return got[1] == significand and bool(np.all(got[0] == EXPONENTS + exponent - down))
 
 
 def any_quotient() -> tuple[z3.BitVecRef, list[z3.BoolRef]]:
-    """The bits of a float64 number, and that it is any without sign but a subnormal one."""
+    """Return the bits of a float64 number, and premises: it is not negative and not subnormal."""
     q = z3.BitVec("quotient", 64)
     return q, [q >= 0, q <= 0x7FF << 52, z3.Or(q == 0, q >= 1 << 52)]
 
 
 def leading_of_float64(q: z3.BitVecRef, digits: int) -> tuple[z3.BitVecRef, z3.BitVecRef]:
-    """As `ratios.leading`; of zero what `divide` gives."""
+    """Return exponent and digits of a number as `ratios.leading` does; of zero as `divide` does."""
     fraction, below = q & ((1 << 52) - 1), (1 << (52 - digits)) - 1
     whole = z3.LShR(fraction | (1 << 52), 52 - digits) << 1
     one, zero = z3.BitVecVal(1, 64), z3.BitVecVal(0, 64)

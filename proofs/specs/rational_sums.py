@@ -23,7 +23,7 @@ Number = tuple[bool, Fraction | str]
 
 
 def float_value(source: Float, pattern: int) -> Number:
-    """The number that an unsigned bit pattern is."""
+    """Return the number of an unsigned bit pattern."""
     negative, magnitude = pattern >= source.sign_bit, pattern % source.sign_bit
     if magnitude > source.infinity:
         return negative, "nan"
@@ -31,12 +31,12 @@ def float_value(source: Float, pattern: int) -> Number:
 
 
 def negated(number: Number) -> Number:
-    """The number with the other sign."""
+    """Return the number with the other sign."""
     return not number[0], number[1]
 
 
 def total(a: Number, b: Number) -> Number:
-    """The exact sum; an exact zero is +0 unless both are -0."""
+    """Return the exact sum; an exact zero is +0 unless both are -0."""
     if "nan" in (a[1], b[1]) or (a[1] == b[1] == "infinity" and a[0] != b[0]):
         return False, "nan"
     for number in (a, b):
@@ -48,7 +48,7 @@ def total(a: Number, b: Number) -> Number:
 
 
 def rounded(target: Float, number: Number, saturate: bool = False) -> int:
-    """The unsigned bit pattern after one rounding to nearest even."""
+    """Return the unsigned bit pattern after one rounding to nearest even."""
     negative, magnitude = number
     if magnitude == "nan":
         return target.nan
@@ -58,30 +58,30 @@ def rounded(target: Float, number: Number, saturate: bool = False) -> int:
 
 
 def times(number: Number, factor: Fraction) -> Number:
-    """The product with a positive factor."""
+    """Return the product with a positive factor."""
     negative, magnitude = number
     return negative, magnitude if isinstance(magnitude, str) else magnitude * factor
 
 
 def midpoint(source: Float, largest: int, smallest: int) -> int:
-    """float16 pattern of (largest + smallest) / 2, saturated."""
+    """Return the float16 pattern of (largest + smallest) / 2, saturated."""
     both = total(float_value(source, largest), float_value(source, smallest))
     return rounded(OFFSET, times(both, Fraction(1, 2)), saturate=True)
 
 
 def difference(source: Float, target: Float, x: int, offset: int) -> int:
-    """Pattern of x - offset in `target`."""
+    """Return the pattern of x - offset in `target`."""
     return rounded(target, total(float_value(source, x), negated(float_value(OFFSET, offset))))
 
 
 def half_range_scale(source: Float, element: Element, rule: str, largest: int, smallest: int) -> int:
-    """The scale code for (largest - smallest) / 2, of finite patterns."""
+    """Return the scale code for (largest - smallest) / 2, of finite patterns."""
     _, magnitude = total(float_value(source, largest), negated(float_value(source, smallest)))
     return shared_scale(element, rule, Fraction(magnitude) / 2)
 
 
 def decode_offset(element: Element, target: Float, code: int, scale: int, offset: int) -> int:
-    """Pattern of element value * 2**(scale - 127) + offset in `target`."""
+    """Return the pattern of element value * 2**(scale - 127) + offset in `target`."""
     if scale == SCALE_NAN:
         return target.nan
     product = times(element_value(element, code), power_of_two(scale - 127))

@@ -24,7 +24,7 @@ class Element:
     bits: int
     #: The value of magnitude code 0, 1, 2, ... up to the largest finite one.
     magnitudes: tuple[Fraction, ...]
-    #: The value that would follow if the exponent had no upper end: half-way to it overflow begins.
+    #: The value that would follow if the exponent had no upper end. Overflow begins half-way to it.
     beyond: Fraction
     #: Mantissa bits, for the "even" scale rule.
     mantissa_bits: int
@@ -33,7 +33,7 @@ class Element:
     integer: bool = False
     infinity: int | None = None
     nan: int | None = None
-    #: Every magnitude code that reads as NaN.
+    #: Every magnitude code whose value is NaN.
     nans: tuple[int, ...] = ()
 
     @property
@@ -43,7 +43,10 @@ class Element:
 
 @dataclass(frozen=True)
 class Float:
-    """A float type of arrays: the value of a finite magnitude pattern is an integer multiple of `quantum`."""
+    """A float type of arrays.
+
+    The value of a finite magnitude pattern is an integer multiple of 2**`quantum_exponent`.
+    """
 
     bits: int
     fraction_bits: int
@@ -155,17 +158,19 @@ def power_of_two(exponent: int) -> Fraction:
 
 
 def magnitude_value(source: Float, magnitude: int) -> Fraction:
-    """The value of a finite magnitude pattern."""
+    """Return the value of a finite magnitude pattern."""
     field, fraction = divmod(magnitude, 1 << source.fraction_bits)
     units = fraction if field == 0 else ((1 << source.fraction_bits) + fraction) << (field - 1)
     return units * power_of_two(source.quantum_exponent)
 
 
 def floor_magnitude(source: Float, numerator: int, denominator: int, exponent: int = 0) -> tuple[int, bool]:
-    """The largest finite magnitude pattern with a value of at most numerator / denominator * 2**exponent; is it equal?
+    """Return the largest finite magnitude pattern with a value at most a number, and if it is
+    equal.
 
-    In units of the quantum a float is an integer with at most `fraction_bits` + 1 significant bits. Dropping the others
-    leaves the significand; each place dropped is one exponent step, and the implicit bit makes the first.
+    The number is numerator / denominator * 2**exponent. In units of the quantum a float is an
+    integer with at most `fraction_bits` + 1 significant bits. Dropping the others leaves the
+    significand; each dropped bit is one exponent step, and the implicit bit makes the first.
     """
     shift = exponent - source.quantum_exponent
     if shift >= 0:
@@ -181,7 +186,10 @@ def floor_magnitude(source: Float, numerator: int, denominator: int, exponent: i
 
 
 def round_to_float(target: Float, number: Fraction, saturate: bool = False) -> int:
-    """Magnitude pattern of |number| rounded once to nearest even; infinity (or the largest finite one) on overflow."""
+    """Return the magnitude pattern of |number| rounded once to nearest even.
+
+    Overflow gives infinity, or the largest finite number if `saturate`.
+    """
     number = abs(number)
     below, exact = floor_magnitude(target, number.numerator, number.denominator)
     if exact:
@@ -206,7 +214,7 @@ def encode(
     random: int = 0,
     random_bits: int = RANDOM_BITS,
 ) -> int:
-    """The code of an unsigned bit pattern of `source` under a scale code."""
+    """Return the code of an unsigned bit pattern of `source` under a scale code."""
     if scale == SCALE_NAN:
         return 0
     negative, magnitude = pattern >= source.sign_bit, pattern % source.sign_bit
@@ -224,7 +232,7 @@ def encode(
 def rounded_position(
     element: Element, rounding: str, negative: bool, number: Fraction, random: int, random_bits: int
 ) -> int:
-    """Where a magnitude lands in the table of magnitudes, `largest` + 1 standing for all that is beyond."""
+    """Return the rounded index in the table of magnitudes; `largest` + 1 for all numbers beyond it."""
     if number >= element.beyond:
         return element.largest + 1
     table = (*element.magnitudes, element.beyond)
@@ -253,7 +261,7 @@ def rounded_position(
 
 
 def overflowed(element: Element, rounding: str, overflow: str, negative: bool) -> int:
-    """The magnitude code of what lies beyond the largest value."""
+    """Return the magnitude code of a number beyond the largest value."""
     special = element.nan if element.infinity is None else element.infinity
     if overflow == "saturate" or special is None or rounding in ("rtz", "rto"):
         return element.largest
@@ -269,10 +277,10 @@ def with_sign(element: Element, magnitude_code: int, negative: bool) -> int:
 
 
 def element_value(element: Element, code: int) -> tuple[bool, Fraction | str]:
-    """(negative, magnitude) of a code; the magnitude may be "infinity" or "nan"."""
+    """Return (negative, magnitude) of a code; the magnitude may be "infinity" or "nan"."""
     negative, magnitude = divmod(code, 1 << (element.bits - 1))
     if element.integer:
-        lowest = element.magnitudes[1]  # the unit
+        lowest = element.magnitudes[1]  # the unit of integers
         return negative == 1, ((1 << (element.bits - 1)) - magnitude if negative else magnitude) * lowest
     if magnitude in element.nans:
         return negative == 1, "nan"
@@ -280,7 +288,7 @@ def element_value(element: Element, code: int) -> tuple[bool, Fraction | str]:
 
 
 def decode(element: Element, target: Float, code: int, scale: int) -> int:
-    """The unsigned bit pattern of a code under a scale code, rounded once to nearest even."""
+    """Return the unsigned bit pattern of a code under a scale code, rounded once to nearest even."""
     negative, magnitude = element_value(element, code)
     if scale == SCALE_NAN or magnitude == "nan":
         return target.nan
@@ -291,9 +299,10 @@ def decode(element: Element, target: Float, code: int, scale: int) -> int:
 
 
 def scale_threshold(element: Element, rule: str, code: int) -> tuple[Fraction, bool]:
-    """(t, inclusive): the scale is at least `code`, for 1 <= code <= 254, iff A > t, or A = t where inclusive.
+    """Return (t, inclusive): the scale is at least `code` iff A > t, or A = t where inclusive.
 
-    floor puts A in [2**emax, 2**(emax+1)) times the scale. The other rules say when the scale one lower is too small.
+    `code` is from 1 to 254. floor puts A in [2**emax, 2**(emax+1)) times the scale. The other rules
+    say when the scale one lower is too small.
     """
     lower = power_of_two(code - 1 - 127)
     match rule:
@@ -313,7 +322,7 @@ def scale_threshold(element: Element, rule: str, code: int) -> tuple[Fraction, b
 
 
 def shared_scale(element: Element, rule: str, amax: Fraction) -> int:
-    """The scale code for a largest magnitude, by trying all of them from above."""
+    """Return the scale code for a largest magnitude, by trying all of them from above."""
     for code in range(254, 0, -1):
         threshold, inclusive = scale_threshold(element, rule, code)
         if amax > threshold or (inclusive and amax == threshold):

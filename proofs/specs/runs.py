@@ -1,8 +1,9 @@
-"""Run-length references: where, along the bit patterns of a float type, the right answer changes.
+"""Run-length references: the bit patterns of a float type at which the right answer changes.
 
-For one sign and one scale the code of a rounding never decreases with the magnitude, so the exact reference over 2**32
-patterns is a list of a few hundred breakpoints. Each is the least pattern at or above a rational threshold, found with
-integer division; what lies between two of them is one run of equal codes.
+For one sign and one scale the code of a rounding never decreases with the magnitude, so the exact
+reference over 2**32 patterns is a list of a few hundred breakpoints. Each is the least pattern at
+or above a rational threshold, found with integer division. All patterns between two breakpoints
+have the same code: they are one run.
 """
 
 from __future__ import annotations
@@ -48,9 +49,10 @@ class Random:
 
 @lru_cache(maxsize=64)
 def _floors(source: str, element: str, points: str, random: Random) -> tuple[Array, Array]:
-    """For each scale and each gap of the element's table: the floor pattern of a point of the gap, and whether exact.
+    """Return the floor pattern of a point in each gap of the element's table, and if it is exact.
 
-    `points` is "start", "middle", "end" or "random", the last being the place from which a random word rounds up.
+    The result has a row for each scale. `points` is "start", "middle", "end" or "random": the point
+    from which a random word rounds up.
     """
     table = (*ELEMENTS[element].magnitudes, ELEMENTS[element].beyond)
     part = {
@@ -68,7 +70,7 @@ def _floors(source: str, element: str, points: str, random: Random) -> tuple[Arr
 
 
 def breakpoints(source: str, element: str, rounding: str, negative: bool, random: Random | None = None) -> Array:
-    """[scale, k]: the least magnitude pattern whose rounded position in the table is at least k + 1."""
+    """Return an array [scale, k] of least magnitude patterns with a rounded index of k + 1 or more."""
     parity = np.arange(1, len(ELEMENTS[element].magnitudes) + 1) % 2
     everywhere, nowhere = parity >= 0, parity < 0
     away = "start", nowhere
@@ -98,13 +100,13 @@ def breakpoints(source: str, element: str, rounding: str, negative: bool, random
 
 
 def position_codes(element: Element, rounding: str, overflow: str, negative: bool) -> list[int]:
-    """The code for each rounded position, the one beyond the table included."""
+    """Return the code for each rounded index, the one beyond the table included."""
     beyond = overflowed(element, rounding, overflow, negative)
     return [with_sign(element, code, negative) for code in (*range(element.largest + 1), beyond)]
 
 
 def special_codes(element: Element, overflow: str, negative: bool) -> tuple[int, int]:
-    """The codes of an infinite input and of a NaN."""
+    """Return the codes of an infinite input and of a NaN."""
     infinite = with_sign(element, overflowed(element, "rne", overflow, negative), negative)
     return infinite, element.largest if element.nan is None else with_sign(element, element.nan, negative)
 
@@ -112,7 +114,7 @@ def special_codes(element: Element, overflow: str, negative: bool) -> tuple[int,
 def expected(
     source: str, element: str, rounding: str, overflow: str, magnitudes: Array, negative: bool, random: Random | None
 ) -> Array:
-    """Codes for a row of magnitude patterns per scale code 0..254."""
+    """Return the codes for a row of magnitude patterns per scale code 0..254."""
     float_type, target = FLOATS[source], ELEMENTS[element]
     breaks = breakpoints(source, element, rounding, negative, random)
     codes = np.array(position_codes(target, rounding, overflow, negative), np.uint8)
@@ -135,7 +137,7 @@ class Runs:
 
     @classmethod
     def of(cls, pieces: list[tuple[int, int]], end: int) -> Runs:
-        """From (start, value) in order; a piece that the next one covers entirely is dropped."""
+        """Make runs from (start, value) in order; drop a piece that the next one covers entirely."""
         kept = [
             piece for piece, following in zip(pieces, [*pieces[1:], (end, 0)], strict=True) if piece[0] < following[0]
         ]
@@ -145,7 +147,7 @@ class Runs:
 def encode_runs(
     source: str, element: str, rounding: str, overflow: str, scale: int, random: Random | None = None
 ) -> Runs:
-    """The codes of every bit pattern of `source`: both signs, infinities and NaNs included."""
+    """Return the codes of every bit pattern of `source`: both signs, infinities and NaNs included."""
     float_type, target = FLOATS[source], ELEMENTS[element]
     end = 2 * float_type.sign_bit
     if scale == SCALE_NAN:
@@ -162,7 +164,7 @@ def encode_runs(
 
 
 def scale_runs(source: str, element: str, rule: str) -> Runs:
-    """The scale code of every finite non-negative bit pattern of `source` as a block's largest magnitude."""
+    """Return the scale codes of all largest magnitudes: finite non-negative patterns of `source`."""
     float_type = FLOATS[source]
     pieces = [(0, 0)]
     for code in range(1, SCALE_NAN):
@@ -173,7 +175,7 @@ def scale_runs(source: str, element: str, rule: str) -> Runs:
 
 
 def decode_table(element: str, target: str) -> Array:
-    """[scale, code]: the bit pattern of every code under every scale code, 0xFF included."""
+    """Return an array [scale, code] of bit patterns, of every code under all scale codes with 0xFF."""
     rows = [
         [decode(ELEMENTS[element], FLOATS[target], code, scale) for code in range(1 << ELEMENTS[element].bits)]
         for scale in range(256)

@@ -1,4 +1,4 @@
-"""The specification of the shared scale: A = f * 2**E exactly, with 1 <= f < 2, and what each rule makes of it."""
+"""The specification of the shared scale: what each rule makes of A = f * 2**E exactly, 1 <= f < 2."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LAST = 254
 
 
 def significand(bound: Fraction, exact: Exact) -> z3.BitVecRef:
-    """The fraction field of a significand between one and two."""
+    """Return the fraction field of a significand between one and two."""
     scaled = (bound - 1) * (1 << exact.fraction_bits)
     if scaled.denominator != 1:
         raise ValueError(f"{bound} does not fit {exact.fraction_bits} bits")
@@ -26,7 +26,7 @@ def exceeds_largest_significand(amax: Exact, element: Element) -> z3.BoolRef:
 
 
 def bumps(amax: Exact, element: Element, rule: str) -> z3.BoolRef:
-    """Whether the rule's exponent is one more than floor's."""
+    """Return the condition that the rule's exponent is one more than floor's."""
     match rule:
         case "floor":
             return z3.BoolVal(False)
@@ -44,7 +44,7 @@ def bumps(amax: Exact, element: Element, rule: str) -> z3.BoolRef:
 
 
 def unclamped(amax: Exact, element: Element, rule: str) -> z3.BitVecRef:
-    """E - emax + 127, plus one if the rule says so."""
+    """Return E - emax + 127, plus one if the rule says so."""
     exponent = amax.exponent
     one, zero = z3.BitVecVal(1, exponent.size()), z3.BitVecVal(0, exponent.size())
     return exponent - element.emax + SCALE_BIAS + z3.If(bumps(amax, element, rule), one, zero)
@@ -56,6 +56,6 @@ def clamped(exponent: z3.BitVecRef) -> z3.BitVecRef:
 
 
 def shared_code(amax: Exact, element: Element, rule: str, width: int) -> z3.BitVecRef:
-    """The scale code for A, in a word of that width."""
+    """Return the scale code for A, in a word of that width."""
     code = z3.If(z3.fpIsZero(amax.base), z3.BitVecVal(0, amax.exponent_bits), clamped(unclamped(amax, element, rule)))
     return z3.ZeroExt(width - code.size(), code)

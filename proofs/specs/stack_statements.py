@@ -1,7 +1,8 @@
-"""What the sources of the software stacks say of NVFP4, in the solver's IEEE floats.
+"""What the sources of the software stacks say of NVFP4, stated in the solver's IEEE floats.
 
-Written from the sources that each statement names, as they write it: a `fminf` is SMT-LIB's fp.min, a `torch.clamp`
-lets NaN through. Nothing here comes from `mxnum`; constants are bit patterns, typed in.
+It is written from the sources that each statement names, as they write it: a `fminf` is SMT-LIB's
+fp.min, a `torch.clamp` lets NaN through. Nothing here comes from `mxnum`; constants are bit
+patterns, typed in.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ FLOAT32 = z3.Float32()
 
 
 def bits(pattern: int) -> z3.FPRef:
-    """The float32 number of a bit pattern."""
+    """Return the float32 number of a bit pattern."""
     return z3.simplify(z3.fpBVToFP(z3.BitVecVal(pattern, 32), FLOAT32))
 
 
@@ -38,24 +39,26 @@ def clamp(x: z3.FPRef, least: z3.FPRef, most: z3.FPRef) -> z3.FPRef:
 
 @dataclass(frozen=True)
 class Statement:
-    """One stack: what is kept for a tensor, a block's scale before E4M3, what elements meet, what codes read as."""
+    """One stack: the number kept for a tensor, block scales before E4M3, factors, decoded values."""
 
-    #: Of the tensor's largest magnitude, in the type of the argument where `in_type`, else in float32.
+    #: `of_tensor(largest magnitude)`: the number kept for a tensor. It is computed in the type of the
+    #: argument where `in_type`, else in float32.
     of_tensor: Callable[[z3.FPRef], z3.FPRef]
-    #: Of the block's largest magnitude and what is kept; of `narrow` too, which rounds to the tensor's type.
+    #: `of_block(largest magnitude, kept number)`: the scale before it is rounded to E4M3. Where `in_type` it
+    #: also takes `narrow`, which rounds to the tensor's type.
     of_block: Callable[..., z3.FPRef]
-    #: Of the scale's number and what is kept.
+    #: `factor(scale, kept number)`: the number that elements are multiplied with, or divided by.
     factor: Callable[[z3.FPRef, z3.FPRef], z3.FPRef]
-    #: Of an element, the scale, what is kept, and the tensor's largest magnitude.
+    #: `reads(element, scale, kept number, the tensor's largest magnitude)`: the decoded value.
     reads: Callable[[z3.FPRef, z3.FPRef, z3.FPRef, z3.FPRef], z3.FPRef]
-    #: x / factor instead of x * factor.
+    #: True for x / factor instead of x * factor.
     divides: bool = False
-    #: A zero is +0, also when it is made of a number below zero that became zero in float32.
+    #: True if every zero is +0, also where a negative number became zero in float32.
     zero_loses_sign: bool = False
     in_type: bool = False
-    #: The E4M3 code in place of zero.
+    #: The E4M3 code that replaces zero, or 0.
     for_zero: int = 0
-    #: Whether 0 or infinity may be kept for a tensor.
+    #: True if the number kept for a tensor may be 0 or infinity.
     keeps_any: bool = True
 
 
@@ -181,7 +184,8 @@ STATEMENTS = {
     ),
 }  # fmt: skip
 
-#: Places between E2M1 codes, and whether a number at the place goes up: to nearest, ties to the even code.
+#: Thresholds between E2M1 codes, and True if a number at the threshold goes up: to nearest, ties to
+#: the even code.
 PLACES = (
     (0x3E800000, False), (0x3F400000, True), (0x3FA00000, False), (0x3FE00000, True),
     (0x40200000, False), (0x40600000, True), (0x40A00000, False),
@@ -189,7 +193,10 @@ PLACES = (
 
 
 def e2m1(y: z3.FPRef, zero_loses_sign: bool) -> z3.BitVecRef:
-    """The code, in 32 bits, of a number that is no NaN: .25, .75, 1.25, 1.75, 2.5, 3.5 and 5 lie between two."""
+    """Return the code, in 32 bits, of a number that is no NaN.
+
+    The thresholds are .25, .75, 1.25, 1.75, 2.5, 3.5 and 5.
+    """
     size = z3.fpAbs(y)
     one, none, sign = (z3.BitVecVal(value, 32) for value in (1, 0, 8))
     ups = [z3.fpGEQ(size, bits(place)) if at else z3.fpGT(size, bits(place)) for place, at in PLACES]

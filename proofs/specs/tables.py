@@ -147,7 +147,7 @@ INT8 = Element("int8", bits=8, mantissa=6, emin=0, emax=0, unit=-6, twos_complem
 INT4 = Element("int4", bits=4, mantissa=2, emin=0, emax=0, unit=-2, twos_complement=True, magnitudes=(
     0, 1, 2, 3, 4, 5, 6, 7,
 ))
-#: The number of which UE5M3 scales have the codes, with the sign that they do not use.
+#: The float whose codes UE5M3 scales have, with the sign that they do not use.
 E5M3 = Element("ue5m3", bits=9, mantissa=3, emin=-14, emax=16, unit=-17, nan=0xFF, magnitudes=(
     *range(16), *(m << k for k in range(1, 30) for m in range(8, 16)), *(m << 30 for m in range(8, 15)),
 ))
@@ -185,5 +185,5 @@ EVEN_BUMP = {
     "int4": Fraction(15, 8),
 }
 
-#: half_up scale rule: the same, for every element.
+#: half_up scale rule: one more than floor's exponent iff f is at least this, for every element.
 HALF_UP_BUMP = Fraction(7, 4)

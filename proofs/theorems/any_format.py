@@ -1,6 +1,7 @@
-"""The fast formulations equal the definition for every element of at most eight bits, not only those of the standard.
+"""The fast formulations equal the definition for every element of at most eight bits.
 
-Bits, bias and largest code are unknowns here: see `proofs.machines.any_element`.
+This covers other elements than the standards'. Bits, bias and largest code are unknowns here: see
+`proofs.machines.any_element`.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def _check_code(element: AnyElement, rounding: Rounding, overflow: Overflow) -> 
 
 
 def check_source(mantissa_bits: int, type_name: str) -> Outcome:
-    """All modes but, for float64, stochastic rounding."""
+    """Prove `SOURCE` for all modes but, for float64, stochastic rounding."""
     source = formats.FLOATS[type_name]
     cases = [
         (f"{rounding} {overflow} {kind}", partial(_check_source, source, mantissa_bits, kind, rounding, overflow))
@@ -111,7 +112,9 @@ def _check_source(source: Any, mantissa_bits: int, kind: str, rounding: Rounding
 
 
 def _widened(source: Any, mantissa_bits: int, kind: str) -> tuple[Any, Any, list[z3.BoolRef], AnyElement, AnyElement]:
-    """A finite x, its float32, premises, and an element in words as wide as x, and in 32 bits."""
+    """Return a finite x, its float32, premises, and an element in words as wide as x and of 32
+    bits.
+    """
     lanes.LOW_WORD[Sym] = low_word
     width = 64 if source.bits == 64 else 32
     x, half = z3.BitVec("x", width), 1 << (source.bits - 1)
@@ -129,7 +132,10 @@ def _widened(source: Any, mantissa_bits: int, kind: str) -> tuple[Any, Any, list
 
 
 def _widening(source: Any) -> Callable[..., Any]:
-    """What brings a source to float32; of float64 in integers, which `narrowing/conversion` says loops' way equals."""
+    """Return the function that converts a source to float32.
+
+    For float64 it works on integers; `narrowing/conversion` says that it equals what loops do.
+    """
     return as_float32.to_odd if source.name == "float64" else as_float32.make_widen(source)
 
 
@@ -177,18 +183,22 @@ def _check_decoding(mantissa_bits: int, kind: str, type_name: str) -> Outcome:
 
 
 def _codes(element: AnyElement, kind: str, code: Any, scale: Any) -> list[z3.BoolRef]:
-    """Which codes and scales are decoded fast."""
+    """Return the premises on codes and scales: those that are decoded fast."""
     least, greatest = map(_value, float_additions.decoding_domain(element))  # type: ignore[arg-type]
     within = [code >= 0, code < z3.BitVecVal(1, 32) << element.bits.value, scale >= 0, scale <= 254]
     within += [scale >= least, scale <= greatest]
-    if kind == "float":  # codes above the largest are what "nan" and "ieee" are about
+    if kind == "float":  # the kinds "nan" and "ieee" are about codes above the largest
         within.append((code & ((z3.BitVecVal(1, 32) << (element.bits.value - 1)) - 1)) <= element.max_code.value)
     return within
 
 
 def check_safety(mantissa_bits: int) -> Outcome:
-    """What runs owe; of an operation whose left side is a word of the element, that word's list has it."""
-    drawn = (Rounding.SR,), tuple(rounding for rounding in ROUNDINGS if rounding != Rounding.SR)  # by their domains
+    """Prove the obligations of encoding and decoding.
+
+    An operation whose left operand is a word of the element adds its obligation to the list of that
+    word.
+    """
+    drawn = (Rounding.SR,), tuple(rounding for rounding in ROUNDINGS if rounding != Rounding.SR)  # by domain
     cases = [
         (f"encode {kind} {overflow} {some[0]}", partial(_check_safe_encoding, mantissa_bits, kind, overflow, some))
         for overflow, some in product(Overflow, drawn)
@@ -223,7 +233,10 @@ def _prove_safe(element: AnyElement, premises: list[z3.BoolRef], owed: list[z3.B
 
 
 def _converted(value: z3.BitVecRef, target: Any) -> z3.BitVecRef:
-    """What `make_convert_value` makes of it; floats convert as IEEE 754 says, a NaN to the NaN that is written."""
+    """Return what `make_convert_value` makes of a value.
+
+    Floats convert as IEEE 754 says, a NaN to the target's own NaN.
+    """
     if target.name == "float32":
         return value
     if target.name == "bfloat16":

@@ -1,4 +1,7 @@
-"""Products bring every number under every scale to where the fast formulations are proved, and change nothing."""
+"""Products bring every number under every scale into the domain of the fast formulations.
+
+They change no code and no value.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ def check_code(name: str, rounding: Rounding, overflow: Overflow) -> Outcome:
 
 
 def check_decoding(name: str) -> Outcome:
-    """All codes under all scales, by running both functions on arrays."""
+    """Compare all codes under all scales, by running both functions on arrays."""
     started = time.perf_counter()
     element = ELEMENTS[name]
     least, greatest = float_additions.decoding_domain(element)

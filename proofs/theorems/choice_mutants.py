@@ -23,7 +23,7 @@ def decided(bits: int) -> Callable[..., Outcome]:
 
 
 def of(check: Callable[..., Outcome], name: str) -> Callable[..., Outcome]:
-    """A theorem about one function of the changed module."""
+    """Return a theorem that checks one function of the changed module."""
     return lambda changed: check(getattr(changed, name))
 
 
@@ -33,7 +33,7 @@ CHOSEN = partial(stochastic_over.check_chosen, E2M1, FLOAT32)
 AIM = partial(four_over_six.check_aim, FLOAT32, SCALES["e4m3"])
 TERMS, NEAREST = of(four_over_six.check_terms, "_difference"), of(four_over_six.check_nearest, "_nearest")
 
-#: (name, module, text, what becomes of it, the theorem that must refute it)
+#: (name, module, text, its replacement, the theorem that must refute it)
 MUTANTS: tuple[tuple[str, ModuleType, str, str, Callable[..., Outcome]], ...] = (
     ("digit-without-rest", float_scale, "rest = rest - select(digit == 0, 0, divisor)",
      "rest = rest - select(digit == 0, 0, divisor << 1)", DIGITS),

@@ -67,7 +67,7 @@ def innocuous(element: str, rounding: str) -> Outcome:
 
 
 def harmful() -> Outcome:
-    """Runs the kernels on the witnesses."""
+    """Run the kernels on the witnesses."""
     for element, first, x, scale in WITNESSES:
         narrow = encoder("float32", "bfloat16", first)(x, ONE, 0)
         once = encoder("float32", element, "rne")(x, scale, 0)

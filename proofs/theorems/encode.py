@@ -34,7 +34,7 @@ FORMATS = {**formats.ELEMENTS, **formats.FLOATS}
 
 
 def kernels(source: str, target: str, rounding: str) -> list[Callable[..., Any]]:
-    """The encoders of both overflow modes."""
+    """Return the encoders of both overflow modes."""
     return [
         make_encode(FORMATS[source], FORMATS[target], Rounding(rounding), Overflow(overflow))
         for overflow in conversions.OVERFLOWS
@@ -47,7 +47,7 @@ def check(source: str, target: str, rounding: str, engines: tuple[str, ...]) -> 
     x, scale, random = inputs.pattern("x", source_type.bits), inputs.scale(), inputs.random()
     target_type = tables.ELEMENTS[target] if target in tables.ELEMENTS else tables.FLOATS[target]
     conversion = conversions.Conversion(source_type, target_type, rounding, x, scale, random)
-    goals: dict[int, z3.BoolRef] = {}  # (without special codes both overflow modes ask the same)
+    goals: dict[int, z3.BoolRef] = {}  # by id: without special codes both overflow modes give the same goals
     for overflow, kernel in zip(conversions.OVERFLOWS, kernels(source, target, rounding), strict=True):
         result, _ = run(kernel, inputs.word(x, width), inputs.natural(scale, width), inputs.natural(random, width))
         code, clean = inputs.code_of(result, target_type.bits)
@@ -72,9 +72,10 @@ def theorem(source: str, target: str, rounding: str, engines: tuple[str, ...], p
 
 
 def in_fast_tier(source: str, target: str, rounding: str) -> bool:
-    """What a few minutes allow.
+    """Return True if the theorem belongs to the part that is proved within a few minutes.
 
-    Of other sources the fast tier says the same in other words: `widening` for 16-bit inputs, `neighbours` for float64.
+    For other sources the fast tier has the same in other words: `widening` for 16-bit inputs,
+    `neighbours` for float64.
     """
     if target in tables.FLOATS:
         return source == "float32" and target != "float64"

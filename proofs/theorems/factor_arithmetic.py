@@ -1,7 +1,7 @@
-"""Scales that are floats, between floats and real numbers: what the fast formulations do with factors is exact.
+"""Float scales, where floats meet real numbers: fast formulations compute with factors exactly.
 
-Products are exact, thresholds are right in float32, and no quotient of 53 bits hides on which side of a place the exact
-one lies.
+Products are exact, thresholds are right in float32, and every quotient of 53 bits lies on the same
+side of a threshold as the exact one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ DOUBLED_NUMBERS = (
     "one less makes the rounded half. No sum leaves the nonnegative words of 32 bits."
 )
 CONVERSIONS = "conversions round to nearest even"
-#: Leading bits of a float64 number that are divided, the last of which says whether there are others.
+#: The number of leading bits of a float64 number that are divided; the last says whether there are
+#: others.
 LEADING = 48
 
 
@@ -65,7 +66,10 @@ def check_first(from_on: bool, fast: Any = by_factors) -> Outcome:
 
 
 def check_doubled(target: Any, fast: Any = by_factors) -> Outcome:
-    """Of all places and values that are doubled; the ends of factors are those that `prepare` asks for."""
+    """Prove `DOUBLED_NUMBERS` for all thresholds and values that are doubled.
+
+    The limits of factors are those that `prepare` tests.
+    """
     least, most = fast._DOUBLES_FROM, fast._DOUBLES_TO
     e2m1, roundings = formats.ELEMENTS["e2m1"], fast_paths.PLACES.roundings
     doubled = [place for rounding in roundings for place, _ in fast._places(e2m1, rounding)[2:4]]
@@ -103,7 +107,7 @@ def bits_of_value(fast: Any, target: Any, word: Sym, results: list[z3.BoolRef]) 
 
 
 def _conversions(results: list[z3.BoolRef], obligations: list[z3.BoolRef]) -> dict[str, Any]:
-    """Of floats into one another, to nearest even."""
+    """Return functions that convert floats into one another, to nearest even."""
 
     def converted(size: int, sort: Any, of: Any) -> Any:
         def convert(word: Sym) -> Sym:
@@ -123,7 +127,10 @@ def _conversions(results: list[z3.BoolRef], obligations: list[z3.BoolRef]) -> di
 
 
 def _factor_bits(scale: Any) -> int:
-    """Significant bits of a factor; scales that reach all numbers have no tensor scale."""
+    """Return the number of significant bits of a factor.
+
+    Scales that reach all numbers have no tensor scale.
+    """
     alone = scale.name in formats._REACH_ALL
     return int(scale.number.mantissa_bits + 1 + (0 if alone else FLOAT32.mantissa_bits + 1))
 
@@ -133,7 +140,7 @@ def check_gap(fast: Any = by_factors) -> Outcome:
         for scale in SCALES:
             tensor = _factor_bits(scale) - scale.number.mantissa_bits - 1
             products = [m + 3 + _factor_bits(scale) for m in range(7)]
-            products.append(scale.number.mantissa_bits + 3 + tensor + 7)  # (largest elements have 7 bits at most)
+            products.append(scale.number.mantissa_bits + 3 + tensor + 7)  # largest elements have at most 7 bits
             if max(products) >= LEADING:
                 yield f"{scale.name}: products of {max(products)} bits"
         x, p = z3.Ints("x p")
@@ -146,7 +153,7 @@ def check_gap(fast: Any = by_factors) -> Outcome:
         gap, rounded = 1 + Fraction(1, 2**LEADING), Fraction(1, 2**53)
         if not ((1 + rounded) / gap < 1 < (1 - rounded) * gap):
             yield "rounding reaches over the gap"
-        # Of float64 numbers the leading bits are divided.
+        # Only the leading bits of float64 numbers are divided.
         magnitude, place = z3.BitVec("magnitude", 64), z3.BitVec("place", 64)
         kept, safe = run(fast.make_number(formats.FLOATS["float64"]), magnitude)
         below, above = (kept < place) == (magnitude < place), (kept > place) == (magnitude > place)
@@ -170,7 +177,7 @@ def check_exact(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> 
         goals = [7] * (_factor_bits(scale) > number.mantissa_bits + 1)
         if _factor_bits(scale) + 8 > 53 or any(FLOAT32.mantissa_bits + 1 + bits > 53 for bits in goals):
             yield "products of more than 53 bits"
-        lowest, highest = (2.0**-149, FLOAT32.max) if goals else (1.0, 1.0)  # of tensor scales, where there are any
+        lowest, highest = (2.0**-149, FLOAT32.max) if goals else (1.0, 1.0)  # the range of tensor scales, if any
         least, greatest = number.value(1) * lowest, number.max * highest
         if not (least > 2.0**-200 and greatest < 2.0**200):
             yield "factors, or quotients by them, are no normal float64 numbers"
@@ -209,7 +216,7 @@ def check_exact(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> 
 
 
 def check_exact_alone(scale: Any, over: Any = float_scale, fast: Any = by_factors) -> Outcome:
-    """Without a tensor scale, by the solver: of more codes than can be gone through."""
+    """Prove `EXACT` for scales without a tensor scale by a solver: the codes are too many to list."""
     code, results, obligations = z3.BitVec("code", 64), list[z3.BoolRef](), list[z3.BoolRef]()
 
     def subtract(a: Sym, b: int) -> Sym:

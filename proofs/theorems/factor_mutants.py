@@ -41,7 +41,7 @@ def found(rule: FloatScaleRule) -> Callable[..., Outcome]:
 
 
 def packed(element: str, rounding: str) -> Callable[..., Outcome]:
-    """The definition's packing, of the module `pack_module`."""
+    """Return the theorem on the definition's packing, as a function of the module `pack_module`."""
     number, mode = ELEMENTS[element], Rounding(rounding)
     digits = number.mantissa_bits + (31 if mode.is_stochastic else 2)
 
@@ -58,7 +58,7 @@ VALUES, VALUES_OF_E3M0 = (partial(factor_values.check_values, ELEMENTS[name], FL
 TENSOR = partial(float_definition.check_tensor, FLOAT32)
 UP = FloatScaleRule.RCEIL
 
-#: (name, one of `MODULES`, text, what becomes of it, the theorem that must refute it)
+#: (name, one of `MODULES`, text, its replacement, the theorem that must refute it)
 MUTANTS: tuple[tuple[str, str, str, str, Callable[..., Outcome]], ...] = (
     ("ties-to-odd", "fast", "code % 2 == 0))", "code % 2 == 1))", places("e2m1", "rne")),
     ("places-of-truncation", "fast", "made.append((high, True))", "made.append((high, False))", places("e2m1", "rtz")),

@@ -1,6 +1,7 @@
-"""Scales that are floats, elements of four bits: comparisons of |x| with places times the factor make the code.
+"""Scales that are floats, elements of four bits: codes from comparisons of |x| with thresholds.
 
-That products of places and factors are exact, and that thresholds are right in float32, is said by `factor_arithmetic`.
+A threshold is a place times the factor. `factor_arithmetic` says that such products are exact, and
+that thresholds are right in float32.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ PLACES = (
     "The code that comparisons of |x| with places times the factor make is the code of the definition, for every ratio "
     "of x to the factor, and for a factor that is zero."
 )
-#: Ratios beyond 2**±`FAR` are on the same side of all places.
+#: Ratios beyond 2**±`FAR` are on the same side of all thresholds.
 FAR = 16
 BY_PLACES = tuple(formats.ELEMENTS[name] for name in fast_paths.PLACES.elements)
 BY_PLACES_ROUNDINGS = fast_paths.PLACES.roundings
@@ -39,7 +40,10 @@ BY_PLACES_ROUNDINGS = fast_paths.PLACES.roundings
 def check_places(
     source: Any, element: Any, scale: Any, rounding: Rounding, over: Any = float_scale, fast: Any = by_factors
 ) -> Outcome:
-    """`over` and `fast` are the modules of the definition and of the fast way, or mutants of them."""
+    """Prove `PLACES` for a source, an element, a scale and a rounding.
+
+    `over` and `fast` are the modules of the definition and of the fast way, or mutants of them.
+    """
     count = [0]
 
     def problems() -> Iterator[str]:
@@ -71,7 +75,7 @@ def check_places(
 
 
 def maker_by_places(fast: Any, source: Any, element: Any) -> Any:
-    """What `by_places` takes."""
+    """Return the factory that `by_places` uses."""
     doubles = element.mantissa_bits == 1 and source.name in ("float32", "bfloat16")
     return fast.by_doublings if doubles else fast.by_seven_places
 
@@ -79,9 +83,11 @@ def maker_by_places(fast: Any, source: Any, element: Any) -> Any:
 def _code_by_places(
     fast: Any, source: Any, element: Any, scale: Any, rounding: Rounding
 ) -> tuple[Callable[[Size], int], Callable[[int], int]]:
-    """(size -> code, sign -> code of the largest x under a factor of zero), as `by_places` makes them.
+    """Return two functions of the codes that `by_places` makes.
 
-    The factor is 1, since places are multiplied by it without error: only ratios to it matter.
+    The first maps a size to its code, the second a sign to the code of the largest x under a factor
+    of zero. The factor is 1, since thresholds are multiplied by it without error: only ratios to it
+    matter.
     """
 
     def multiply(factor: int, place: int) -> Any:
@@ -114,7 +120,10 @@ def _code_by_places(
 def _defined_codes(
     over: Any, source: Any, element: Any, scale: Any, rounding: Rounding
 ) -> Iterator[tuple[Ratios, int, Any]]:
-    """(ratios of significands, sign, codes under all exponents): the definition on every x and factor."""
+    """Yield (ratios of significands, sign, codes under all exponents) by the definition.
+
+    Together they are every x and factor.
+    """
     for sign in (0, 1):
         with patched(over, make_unpack=unpacking(over.make_unpack, EXPONENTS, sign=sign)):
             encode = over.make_encode_over(source, element, scale, rounding, Overflow.SATURATE)
@@ -123,7 +132,10 @@ def _defined_codes(
 
 
 def _defined_zeros(over: Any, source: Any, element: Any, scale: Any, rounding: Rounding, sign: int) -> list[int]:
-    """Codes of zero over a factor, of the largest number over none and under an infinite one, and of zero over none."""
+    """Return codes by the definition: of zero over a factor, and of x over a factor of zero.
+
+    This x is the largest number, then zero.
+    """
     encode = over.make_encode_over(source, element, scale, rounding, Overflow.SATURATE)
     some, negative = 1 << over.factor_width(scale), sign << (source.bits - 1)
     minus = -(1 << 63) if sign and source.bits == 64 else negative

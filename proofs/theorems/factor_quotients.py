@@ -1,6 +1,7 @@
-"""Scales that are floats, all elements: the digits that the definition divides to, and codes made of a quotient.
+"""Scales that are floats, all elements: the digits of the definition, and codes from a quotient.
 
-No quotient of 53 bits hides on which side of a place the exact one lies: `factor_arithmetic` says so.
+`factor_arithmetic` says that every quotient of 53 bits lies on the same side of a threshold as the
+exact one.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ QUOTIENT_ROUNDINGS = fast_paths.QUOTIENTS.roundings
 
 
 def check_digits(source: Any, mantissa_bits: int, over: Any = float_scale) -> Outcome:
-    """Of every scale, and all elements with so many mantissa bits."""
+    """Prove `DIVIDED` for every scale, and all elements with so many mantissa bits."""
     element = formats.ElementFormat("any", 7 - mantissa_bits, mantissa_bits, 1)
     count = [0]
 
@@ -75,7 +76,10 @@ def check_digits(source: Any, mantissa_bits: int, over: Any = float_scale) -> Ou
 def check_rounded(
     element: Any, rounding: Rounding, overflow: Overflow, over: Any = float_scale, fast: Any = by_factors
 ) -> Outcome:
-    """By `magic/code` and `narrowing/conversion`, a code is the definition's, of the quotient rounded to odd."""
+    """Prove `ROUNDED` by `magic/code` and `narrowing/conversion`.
+
+    By these a code is the definition's, of the quotient rounded to odd.
+    """
     lanes.LOW_WORD[Sym] = low_word
     domain = float_additions.domain(element, rounding)
     if not (domain.least_scale <= fast.UNIT <= domain.greatest_scale and domain.greatest_x >= fast._GREATEST):
@@ -106,7 +110,7 @@ def check_rounded(
 
 
 class _Changed:
-    """A module with other values of some names."""
+    """A module in which some names have other values."""
 
     def __init__(self, module: Any, **names: Any) -> None:
         self.module, self.names = module, names

@@ -1,5 +1,7 @@
-"""Scales that are floats, and how they are found: of the largest magnitude over the largest element times the tensor
-scale the definition has the leading digits, and the fast way a quotient.
+"""How scales that are floats are found, by the definition and the fast way.
+
+Both divide the largest magnitude by the largest element times the tensor scale. The definition has
+the leading digits, and the fast way a quotient.
 """
 
 from __future__ import annotations
@@ -95,14 +97,17 @@ def check_scale_digits(source: Any, scale: Any, over: Any = float_scale) -> Outc
 
 
 def check_scale_digits_alone(source: Any, scale: Any, over: Any = float_scale) -> Outcome:
-    """Without a tensor scale the divisor is one of few integers; by the solver, since the digits are too many."""
+    """Prove `DIVIDED` without a tensor scale by a solver, since the digits are too many to list.
+
+    The divisor is then one of few integers.
+    """
     return together(
         (element.name, partial(_digits_alone, source, element, scale, over)) for element, _ in _goals().values()
     )
 
 
 def _goals() -> dict[int, tuple[Any, int]]:
-    """An element and its exponent for each significand that a largest element has."""
+    """Return an element and its exponent for each significand that a largest element has."""
     largest = (
         (element, *float_scale._number_of_code(element, element.max_code)) for element in formats.ELEMENTS.values()
     )
@@ -119,7 +124,7 @@ def _digits_alone(source: Any, element: Any, scale: Any, over: Any) -> Outcome:
     is_less = z3.SignExt(wide, -(exponent.value + shift + last))
     amount, found = z3.ZeroExt(wide, x), z3.ZeroExt(wide, quotient.value)
     whole, rest = z3.LShR(found, 1), found & 1
-    # x / 2**mantissa over goal / 2**last, in units of its last digit, times goal * 2**mantissa
+    # `exact` is x / 2**mantissa over goal / 2**last, in units of its last digit, times goal * 2**mantissa.
     exact = amount << (digits + last + is_less)
     low, high = (whole * goal) << source.mantissa_bits, ((whole + 1) * goal) << source.mantissa_bits
     right = [

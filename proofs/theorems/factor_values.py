@@ -1,4 +1,4 @@
-"""Scales that are floats: the values that codes read as, products of factor and element rounded once."""
+"""Scales that are floats: the values of codes, products of factor and element rounded once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NARROWED = "Products of elements and factors are rounded to a float type as the 
 
 @dataclass(frozen=True)
 class _Product:
-    """A number times the factor, before it is rounded; with the sign that was put before it."""
+    """A number times the factor, before it is rounded, with its sign."""
 
     number: Fraction
     sign: int = 0
@@ -55,7 +55,10 @@ class _Product:
 
 
 def check_values(element: Any, target: Any, over: Any = float_scale, fast: Any = by_factors) -> Outcome:
-    """That both ways multiply the factor by the same number, exactly; `check_narrowed` is about the rounding."""
+    """Check that both ways multiply the factor by the same number, exactly.
+
+    `check_narrowed` is about the rounding.
+    """
     count = [0]
 
     def problems() -> Iterator[str]:
@@ -80,7 +83,7 @@ def check_values(element: Any, target: Any, over: Any = float_scale, fast: Any =
 
 
 def _defined_products(over: Any, element: Any, target: Any, scale: Any, code: int) -> Iterator[Any]:
-    """(where the leading bit is, sign, exponent, significand, kind) of a code times any factor."""
+    """Yield a code times any factor: (leading bit's position, sign, exponent, significand, kind)."""
     with patched(over, make_pack=lambda *how: lambda *packed: (how[3], *packed[:4])):
         decode = over.make_decode_over(element, scale, target)
 
@@ -92,7 +95,7 @@ def _defined_products(over: Any, element: Any, target: Any, scale: Any, code: in
 
 
 def _multiply(a: Any, b: Any) -> Any:
-    """The factor is any object; the other is bits of a number."""
+    """Return the product of the factor, which is any object, and a number given as bits."""
     bits = a if isinstance(a, int | np.integer) else b
     number = float(np.int64(bits).view(np.float64))
     return _Product(Fraction(number)) if np.isfinite(number) else None
@@ -109,7 +112,7 @@ def _values(fast: Any, element: Any, target: Any) -> Callable[[int], Any]:
 
 
 def _tables_of_values(fast: Any, element: Any, target: Any) -> list[Callable[[int], Any]]:
-    """Values that are made for each block, and chosen by comparisons, or by the code."""
+    """Return the ways to choose from a block's table of values: by comparisons, or by the code."""
     ways: list[Callable[[int], Any]] = []
     if element in BY_PLACES:
         ways.append(partial(_value_by_places, fast, element, target))
@@ -119,9 +122,9 @@ def _tables_of_values(fast: Any, element: Any, target: Any) -> list[Callable[[in
 
 
 def _value_by_places(fast: Any, element: Any, target: Any, code: int) -> Any:
-    """Of a size beyond as many places as the code says; the comparisons are those of codes."""
+    """Return the value of a size beyond as many thresholds as the code says, chosen by comparisons."""
     magnitude, sign = _magnitude_of(element, code)
-    if magnitude > element.max_code:  # the most negative integer is never produced
+    if magnitude > element.max_code:  # the most negative integer, which encoders never produce
         return _values(fast, element, target)(code)
     size = Size(Ratios(Fraction(element.value(magnitude)), Fraction(element.value(magnitude))), sign)
     with on_products(fast), patched(fast.as_float32, make_widen=lambda source: lambda x: x):
@@ -147,7 +150,7 @@ def _value_by_code(fast: Any, element: Any, code: int) -> Any:
 
 
 def product_of(value: Any) -> Any:
-    """A value as a product; what is none is a zero, with the sign that its bits have."""
+    """Return a value as a product; anything else is a zero, with the sign of its bits."""
     return value if isinstance(value, _Product) else _Product(Fraction(0), int(value != 0))
 
 
@@ -156,7 +159,7 @@ def _unchanged(number: Any) -> Any:
 
 
 def on_products(fast: Any) -> Any:
-    """Functions of `fast` make products of a factor that is not zero, and store them in dictionaries."""
+    """Patch `fast` so that its functions make products of a nonzero factor, stored in dictionaries."""
     return patched(
         fast,
         _make_factor=lambda scale: lambda code, tensor: _Factor(),
@@ -169,7 +172,7 @@ def on_products(fast: Any) -> Any:
 
 
 class _Factor:
-    """Some factor that is not zero."""
+    """A factor that is not zero."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -184,7 +187,7 @@ class _Factor:
 
 
 def check_narrowed(target: Any, fast: Any = by_factors) -> Outcome:
-    """Of numbers with as many bits as products have: by the processor, and by packing."""
+    """Prove `NARROWED` for numbers of all widths of products: by the processor, and by packing."""
     widths = {element + 1 + float_scale.factor_width(scale) for element in range(7) for scale in SCALES}
     widths = {max(width, target.mantissa_bits + 1) for width in widths}
     return together((f"{width} bits", partial(_narrowed, target, width, fast)) for width in sorted(widths))

@@ -1,8 +1,8 @@
 """Scales that are floats: the definition is what the specification says, a number rounded once.
 
-The definition divides, keeps the leading digits and whether any are left, and packs them. That the digits are right is
-said of elements by `factor_quotients`, of scales by `factor_scales`, of tensor scales here; and here of all three that
-packing them is rounding.
+The definition divides, keeps the leading digits and whether any are left, and packs them.
+`factor_quotients` says that the digits are right for elements, `factor_scales` for scales, and this
+module for tensor scales. This module also says, for all three, that packing digits is rounding.
 """
 
 from __future__ import annotations
@@ -40,14 +40,17 @@ TENSOR = (
     "element and largest scale, and whether any are left; after it, it is 1 for a tensor of zeros, and never zero."
 )
 DIGITS = "the digits are any that `divide` gives, the exponent any of x over a factor; or both are those of zero"
-#: Exponents of quotients: as in `ratios.EXPONENTS`.
+#: The greatest exponent of quotients, as in `ratios.EXPONENTS`.
 MOST = 1400
-#: What the standards say of the numbers that scales are.
+#: The standards' tables of the floats that scales are.
 NUMBERS: dict[str, Any] = {**tables.ELEMENTS, **tables.FLOATS, "e5m3": tables.E5M3}
 
 
 def check_packed(number: Any, roundings: tuple[tuple[Rounding, Overflow], ...], digits: int, pack_of: Any) -> Outcome:
-    """Of numbers with so many digits behind the leading one; `pack_of` makes the packing, or a mutant of it."""
+    """Prove `PACKED` for numbers with so many digits behind the leading one.
+
+    `pack_of` makes the packing, or a mutant of it.
+    """
     return together((f"{rounding} {over}", partial(_packed, number, rounding, over, digits, pack_of))
                     for rounding, over in roundings)  # fmt: skip
 
@@ -56,7 +59,7 @@ def _packed(number: Any, rounding: Rounding, overflow: Overflow, digits: int, pa
     target, definitions, width = NUMBERS[number.name], list[z3.BoolRef](), digits + 1
     sign, exponent, fraction = z3.BitVec("sign", 1), z3.BitVec("exponent", 64), z3.BitVec("fraction", width)
     is_zero, random = z3.Bool("zero"), inputs.random()
-    # 1.fraction as a float of a sort that holds it, times a power of two
+    # The number is 1.fraction as a float of a sort that holds it, times a power of two.
     sort = z3.FPSort(12, max(16, width + 1, getattr(target, "precision", 0)))
     behind = sort.sbits() - 1 - width
     padded = z3.Concat(fraction, z3.BitVecVal(0, behind)) if behind else fraction
@@ -78,7 +81,7 @@ def _packed(number: Any, rounding: Rounding, overflow: Overflow, digits: int, pa
 
 
 def check_tensor(source: Any, over: Any = float_scale) -> Outcome:
-    """Of every pair of an element and a scale that has a tensor scale."""
+    """Prove `TENSOR` for every pair of an element and a scale that has a tensor scale."""
     started, problems = time.perf_counter(), []
     widths: dict[tuple[int, int], int] = {}
     for element, scale in _pairs():
@@ -108,11 +111,14 @@ def _pairs() -> list[tuple[Any, Any]]:
 
 
 def _made(source: Any, element: Any, scale: Any, over: Any) -> tuple[Any, list[Any], list[Any]]:
-    """(significand, code) -> tensor scale; what was divided, and how the quotient was packed."""
+    """Return a function of (significand, code) to the tensor scale, and two lists of its calls.
+
+    The lists have the arguments of the divisions, and of the packings of the quotients.
+    """
     calls, packed, code = list[Any](), list[Any](), [0]
 
     class X:
-        """The significand of the largest magnitude, of which is asked only whether it is zero."""
+        """The significand of the largest magnitude, which is compared with zero only."""
 
         __hash__ = None  # type: ignore[assignment]
 
@@ -152,7 +158,7 @@ def _made(source: Any, element: Any, scale: Any, over: Any) -> tuple[Any, list[A
 
 
 def _largest(of: Any) -> Fraction:
-    """The largest element or scale by the literal tables."""
+    """Return the largest element or scale by the literal tables."""
     number = NUMBERS[getattr(of, "number", of).name]
     if isinstance(number, tables.Element):
         return Fraction(number.value(number.last))

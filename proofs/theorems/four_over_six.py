@@ -1,7 +1,8 @@
-"""Four over six: what the choice between two scales hangs on.
+"""Four over six: the lemmas on which the choice between two scales depends.
 
-The loop adds errors in float32 and decides where the sums are far apart, else in pairs of float64 numbers and decides
-where nothing is in doubt; what is left is added in rational numbers. Here is what makes the first two right.
+The loop adds errors in float32 and decides where the sums are far apart. Otherwise it adds pairs of
+float64 numbers and decides where no doubt is left; the remaining blocks are added in rational
+numbers. Here are the proofs for the first two.
 """
 
 from __future__ import annotations
@@ -47,9 +48,10 @@ LOST = (
 )
 E2M1 = formats.ELEMENTS["e2m1"]
 RULE = FloatScaleRule.FOUR_OVER_SIX_SQUARED
-#: How well one distance is known, of the largest element.
+#: The error bound of one distance, relative to the largest element.
 KNOWN = Fraction(2.0**-20.82)
-#: The most by which float32 rounds a number, of itself; and what is lost of a product below all normal numbers.
+#: The relative error bound of float32 rounding, and the absolute one of products below all normal
+#: numbers.
 HALF_UNIT = Fraction(1, 2**24 + 1)
 UNDERFLOW = Fraction(1, 2**150)
 
@@ -113,7 +115,7 @@ def _float64(name: str) -> tuple[z3.BitVecRef, z3.FPRef]:
 
 
 def _is_exact(operation: Any, a: z3.FPRef, b: z3.FPRef) -> z3.BoolRef:
-    """Rounded up and rounded down it is the same."""
+    """Return the condition that a result is the same rounded up and rounded down."""
     return z3.fpEQ(operation(z3.RTP(), a, b), operation(z3.RTN(), a, b))
 
 
@@ -129,7 +131,7 @@ def check_exact() -> Outcome:
 
 
 class _Near:
-    """A real number that float32 numbers are near to."""
+    """A real number that approximates exact results as float32 numbers do."""
 
     def __init__(self, value: z3.ArithRef, known: list[z3.BoolRef]) -> None:
         self.value, self.known = value, known
@@ -163,7 +165,7 @@ def _rounded(operation: str, a: Any, b: Any) -> _Near:
 
 
 def _near(exact: z3.ArithRef, known: list[z3.BoolRef]) -> z3.ArithRef:
-    """A number that `exact` may be rounded to."""
+    """Return a number that `exact` may be rounded to."""
     found, most = z3.FreshReal("rounded"), z3.If(exact < 0, -exact, exact) * z3.RealVal(HALF_UNIT)
     known += [found - exact <= most, exact - found <= most]
     return found
@@ -174,7 +176,7 @@ lanes.FLOAT_ARITHMETIC[_Near] = _rounded
 
 
 def check_terms(difference: Any = four_over_six._difference) -> Outcome:
-    """With the factor as the unit: nothing else that is known hangs on its size."""
+    """Prove `TERMS` with the factor as the unit: no other premise depends on its size."""
     known = list[z3.BoolRef]()
     x, largest = z3.Reals("x largest")
     got = difference(_Near(x, known), _Near(_near(z3.RealVal(1), known), known)).value
@@ -199,10 +201,11 @@ def check_terms(difference: Any = four_over_six._difference) -> Outcome:
 
 
 def check_added(loop: Any = four_over_six) -> Outcome:
-    """In rational numbers, for a largest element of 1, which is at least 2**-50."""
+    """Check `ADDED` in rational numbers, for a largest element of 1, which is at least 2**-50."""
     one = 1 + HALF_UNIT
     levels = 4
-    # Of n elements each difference is rounded, then added four times, then in float64 to up to 2**31 others.
+    # Each difference is rounded, then added four times in float32, then in float64 to up to 2**31
+    # others.
     by_adding = one ** (levels + 1) - 1 + Fraction(1, 2**26)
     slack = 1 - Fraction(1, 2**50)
 

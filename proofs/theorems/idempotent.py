@@ -1,10 +1,11 @@
 """Quantizing twice is quantizing once: where the docs say so.
 
-Let A be the largest magnitude of a block under the scale of its rule, and T the largest magnitude among its values. As
-rounding is monotone (structure/monotone), T is one of the two values that A is rounded to, toward zero or away from it;
-in the symmetric modes to nearest it is A's own. (Or T is what an infinity saturates to.) The theorem is about A and T.
-It extends to the block: where T has the same scale, or half of it and still fits, all smaller values are values there
-too, and what is a value is not rounded.
+Let A be the largest magnitude of a block under the scale of its rule, and T the largest magnitude
+among its values. As rounding is monotone (structure/monotone), T is one of the two values that A is
+rounded to, toward zero or away from it; in the symmetric modes to nearest it is A's own. (Or T is
+what an infinity saturates to.) The theorem is about A and T. It extends to the block: where T has
+the same scale, or half of it and still fits, all smaller values are values there too, and rounding
+does not change a value.
 """
 
 from __future__ import annotations
@@ -33,29 +34,29 @@ STATEMENT = (
     "as well, up to the largest. So a second quantization changes no value of a block."
 )
 ANY, NEAREST = ("rtz", "rtp"), ("rne", "rna")
-#: Not a rounding: an infinity, which saturates.
+#: In place of a rounding: an infinity, which saturates.
 INFINITY = "infinity"
 
 
-#: Those of which it is true: under `half_up` and `floor_plus_one` the largest of a block can be rounded up to where the
-#: scale doubles, which leaves less for the small ones.
+#: The rules for which the theorem holds. Under `half_up` and `floor_plus_one` the largest element of a
+#: block can be rounded up to where the scale doubles, which leaves fewer digits for small elements.
 RULES = ("floor", "ceil", "even", "rceil")
-#: One with NaN, one without.
+#: The pairs in the fast tier: an element with NaN, and one without.
 FAST = (("float32", "e4m3"), ("float32", "e2m1"))
 
 
 def roundings(element: str, rule: str) -> tuple[str, ...]:
-    """The modes between whose results T lies: any, or where `even` counts on rounding to nearest, that.
+    """Return the modes between whose results T lies: all, or those to nearest for `even` in e4m3.
 
-    It does in e4m3, since there a NaN has the place of the last significand of the top binade. With an infinity, which
-    `ceil` does not foresee.
+    `even` needs it in e4m3, since there a NaN has the code of the last significand of the top
+    binade. An infinity is added for all rules but `ceil`, which does not foresee it.
     """
     modes = NEAREST if (element, rule) == ("e4m3", "even") else ANY
     return modes if rule == "ceil" else (*modes, INFINITY)
 
 
 def kernels(source: str, element: str, rule: str, rounding: str) -> tuple[Callable[..., Any], ...]:
-    """The scale, the first quantization, its value, and the second quantization both ways."""
+    """Return the scale, the first quantization, its value, and the second quantization both ways."""
     float_type, target = FLOATS[source], ELEMENTS[element]
     return (
         make_shared_scale(float_type, target, ScaleRule(rule)),
@@ -69,7 +70,7 @@ def kernels(source: str, element: str, rule: str, rounding: str) -> tuple[Callab
 
 
 def check(source: str, element: str, rule: str, rounding: str) -> Outcome:
-    """For A rounded in one mode."""
+    """Prove the theorem for A rounded in one mode."""
     float_type, target = tables.FLOATS[source], ELEMENTS[element]
     scale_of, encode, decode, *again = kernels(source, element, rule, rounding)
     width = inputs.conversion_word(FLOATS[source], target)
@@ -94,14 +95,14 @@ def check(source: str, element: str, rule: str, rounding: str) -> Outcome:
 
 
 def doubles(element: str) -> bool:
-    """Whether the double of every value is a value, up to the largest."""
+    """Return True if the double of every value is a value, up to the largest."""
     e = ELEMENTS[element]
     values = {Fraction(e.value(code)) for code in range(e.max_code + 1)}
     return all(2 * v in values for v in values if 2 * v <= max(values))
 
 
 def check_all(source: str, element: str, rule: str) -> Outcome:
-    """The theorem."""
+    """Prove the theorem for all modes."""
     if not doubles(element):
         return Outcome("refuted", "by hand", 0.0, "the double of a value is none")
     modes = roundings(element, rule)

@@ -64,7 +64,7 @@ def _float_result(name: str, value: z3.FPRef, operand: Sym) -> Sym:
 
 
 def _truncate(a: Sym) -> Sym:
-    """The integer part of a float32 of magnitude below 2**31; that it is one becomes an obligation."""
+    """Return the integer part of a float32; that it is below 2**31 in size becomes an obligation."""
     field = z3.LShR(a.value & 0x7FFFFFFF, 23)
     a.obligations.append(z3.ULT(field, 127 + 31))
     significand = (a.value & 0x7FFFFF) | 0x800000
@@ -121,7 +121,7 @@ def check_decoding(name: str) -> Outcome:
 
 
 def check_conversion(name: str, type_name: str) -> Outcome:
-    """All codes under all scales of the domain, by running both functions on arrays."""
+    """Compare all codes under all scales of the domain, by running both functions on arrays."""
     started = time.perf_counter()
     element, target = formats.ELEMENTS[name], formats.FLOATS[type_name]
     least, greatest = float_additions.decoding_domain(element)
@@ -133,7 +133,7 @@ def check_conversion(name: str, type_name: str) -> Outcome:
 
 
 def check_product(name: str) -> Outcome:
-    """All codes under all scales of the domain, by running both functions on arrays."""
+    """Compare all codes under all scales of the domain, by running both functions on arrays."""
     started = time.perf_counter()
     element = formats.ELEMENTS[name]
     least, greatest = float_additions.product_domain(element)
@@ -144,7 +144,7 @@ def check_product(name: str) -> Outcome:
 
 
 def check_widening(type_name: str) -> Outcome:
-    """All finite patterns, by running both functions on an array."""
+    """Compare all finite patterns, by running both functions on an array."""
     started = time.perf_counter()
     source = formats.FLOATS[type_name]
     x = np.arange(1 << 16)
@@ -170,14 +170,14 @@ def swept(got: Any, want: Any, bits: int, started: float) -> Outcome:
 
 
 def run_fast(function: Callable[..., Any], *arguments: z3.BitVecRef) -> tuple[Any, list[z3.BoolRef]]:
-    """As `run`; what float operations gave is in `_results` afterwards."""
+    """Run a function as `run` does; `_results` then has the equations of its float operations."""
     _results.clear()
     lanes.FLOAT_ARITHMETIC[Sym] = _float_arithmetic
     return run(function, *arguments)
 
 
 def float_results() -> list[z3.BoolRef]:
-    """What the float operations of the last `run_fast` gave."""
+    """Return the equations of the float operations of the last `run_fast`."""
     return list(_results)
 
 

@@ -37,7 +37,7 @@ HYPOTHESES = (
 
 
 def low_word(word: Sym) -> Sym:
-    """The low 32 bits; that they are the whole becomes an obligation."""
+    """Return the low 32 bits; that they are the whole number becomes an obligation."""
     low = z3.Extract(31, 0, word.value)
     word.obligations.append(z3.SignExt(32, low) == word.value)
     return Sym(low, word.obligations)

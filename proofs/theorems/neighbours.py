@@ -1,7 +1,7 @@
-"""Rounding stated without a rounding operator: which reals a code stands for, from the literal tables alone.
+"""Rounding stated without a rounding operator: the reals that a code stands for, by the tables.
 
-Independent of `proofs.specs.conversions.rounded`: only comparisons of the exact x / 2**scale with table values and
-with the exact midpoints between them.
+This is independent of `proofs.specs.conversions.rounded`: it only compares the exact x / 2**scale
+with values of the literal tables and with the exact midpoints between them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HYPOTHESES = ("x is any finite number of its type", "scale is any E8M0 code but 
 
 
 def bound(code: z3.BitVecRef, sort: z3.FPSortRef, bounds: list[Fraction | None]) -> z3.FPRef:
-    """bounds[code] as an exact number; infinity for None."""
+    """Return bounds[code] as an exact number; infinity for None."""
     infinity = z3.fpPlusInfinity(sort)
 
     def entry(index: int) -> z3.FPRef:
@@ -49,7 +49,10 @@ def bound(code: z3.BitVecRef, sort: z3.FPSortRef, bounds: list[Fraction | None])
 
 
 def stands_for(code: z3.BitVecRef, size: z3.FPRef, negative: z3.BoolRef, element: Element, rounding: str) -> z3.BoolRef:
-    """That the magnitude code is the one for a number of this size; false for a code without a value."""
+    """Return the condition that the magnitude code is the one for a number of this size.
+
+    It is false for a code without a value.
+    """
     sort = size.sort()
     values = [element.value(index) for index in range(element.last + 1)]
     middles = [(below + above) / 2 for below, above in pairwise(values)]

@@ -54,7 +54,7 @@ def word_of(float_type: tables.Float) -> int:
 
 
 def rounded_to_odd(a: z3.FPRef, b: z3.FPRef, definitions: conversions.Definitions) -> z3.FPRef:
-    """a + b rounded to odd in their sort; zero as IEEE 754 signs it."""
+    """Return a + b rounded to odd in their sort; zero as IEEE 754 signs it."""
     down, up = z3.fpAdd(z3.RTN(), a, b), z3.fpAdd(z3.RTP(), a, b)
     odd = z3.Extract(0, 0, conversions.Exact(down, definitions).bits) == 1
     return z3.If(z3.fpEQ(down, up), z3.fpAdd(z3.RNE(), a, b), z3.If(odd, down, up))
@@ -108,7 +108,10 @@ def half_range_kernels(source: str) -> tuple[Callable[..., Any], ...]:
 
 
 def half_range(source: str) -> Outcome:
-    """All elements and rules in one question: they share the sum, which is the hard part."""
+    """Prove `HALF_RANGE` for all elements and rules in one question.
+
+    They share the sum, which is the hard part.
+    """
     float_type = tables.FLOATS[source]
     width = word_of(float_type)
     ends = inputs.pattern("largest", float_type.bits), inputs.pattern("smallest", float_type.bits)

@@ -62,7 +62,7 @@ class Given:
         self.premises = [z3.ULE(magnitude, self.source.infinity), self.scale != tables.SCALE_NAN]
 
     def number(self) -> z3.FPRef:
-        """x / 2**scale for finite x."""
+        """Return x / 2**scale for finite x."""
         wide = conversions.widen(self.x, self.source, conversions.wide_sort(self.source, self.element))
         return conversions.unscaled(wide, self.scale, self.definitions).value
 

@@ -70,7 +70,7 @@ def check(a: str, b: str) -> Outcome:
 
 
 def bounds_widths(element: tables.Element) -> bool:
-    """Whether the bits said to lie between magnitude codes hold all that lies there, for every pair of codes."""
+    """Return True if, for every pair of codes, `bits_between` bounds all magnitudes between them."""
     if element.twos_complement:
         return element.magnitudes[-1] + 1 <= 1 << ELEMENTS[element.name].bits
     for least in range(1, len(element.magnitudes)):
@@ -84,7 +84,7 @@ def bounds_widths(element: tables.Element) -> bool:
 
 
 def unpacks(element: tables.Element) -> bool:
-    """Whether every code, packed for a product, is the value of the table, its sign kept by a zero."""
+    """Return True if every code, packed for a product, is the value of the table; zeros keep signs."""
     codes = np.arange(1 << element.bits, dtype=np.uint8)
     decoder, width = panels.decoder(ELEMENTS[element.name]), 16
     for word in ("float32", "float64"):
@@ -98,7 +98,7 @@ def unpacks(element: tables.Element) -> bool:
 
 
 def value(element: tables.Element, code: int) -> float:
-    """What a code stands for."""
+    """Return the value of a code."""
     half = 1 << (element.bits - 1)
     if element.twos_complement:
         return float((code - 2 * half if code >= half else code) * 2.0**element.unit)

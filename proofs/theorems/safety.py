@@ -36,7 +36,10 @@ Kernel = Callable[..., Any]
 def safe(
     kernels: list[Kernel], width: int, symbols: tuple[z3.BitVecRef, ...], premises: tuple[z3.BoolRef, ...]
 ) -> Outcome:
-    """The obligations of the kernels, those that they share once; patterns may come sign- or zero-extended."""
+    """Prove the obligations of the kernels; those that kernels share are proved once.
+
+    Patterns may come sign- or zero-extended.
+    """
     words = [inputs.natural(a, width) if str(a) in NATURALS else inputs.word(a, width) for a in symbols]
     distinct: dict[int, z3.BoolRef] = {}
     for kernel in kernels:

@@ -37,7 +37,10 @@ ENVIRONMENT = "float32 operations round to nearest even and keep subnormals"
 
 
 class Floats:
-    """Float operations met while functions run; floats have no bit-vector term of their own, but equations."""
+    """The float operations met while functions run.
+
+    Floats have no bit-vector term of their own, so each operation adds an equation.
+    """
 
     def __init__(self) -> None:
         self.equations: list[z3.BoolRef] = []
@@ -52,7 +55,7 @@ class Floats:
 
 
 def _finite(source: ElementFormat, x: z3.BitVecRef) -> list[z3.BoolRef]:
-    """x is a signed bit pattern of a finite number."""
+    """Return the premises that x is a signed bit pattern of a finite number."""
     half = 1 << (source.bits - 1)
     within = [] if source.bits == 32 else [x >= -half, x < half]
     return [*within, (x & (half - 1)) <= source.max_code]

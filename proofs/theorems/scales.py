@@ -59,7 +59,7 @@ class Block:
         ]
 
     def quotient(self, code: z3.BitVecRef) -> z3.FPRef:
-        """A / 2**(code - 127), exactly; any code from -1 to 255."""
+        """Return A / 2**(code - 127), exactly, for any code from -1 to 255."""
         width = self.exact.exponent_bits
         return self.exact.times(z3.BitVecVal(tables.SCALE_BIAS, width) - z3.Extract(width - 1, 0, code)).value
 

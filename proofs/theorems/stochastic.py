@@ -44,7 +44,10 @@ HYPOTHESES = (
 def fixed_point(
     x: z3.BitVecRef, scale: z3.BitVecRef, source: Float, element: Element
 ) -> tuple[z3.BitVecRef, z3.BoolRef]:
-    """floor(|x| / 2**scale in units of 2**(unit - 30)), and whether it is small enough to be computed in the word."""
+    """Return |x| / 2**scale in units of 2**(unit - 30), rounded down, and a condition.
+
+    The condition is that the number is small enough to be computed in the word.
+    """
     fraction_bits = source.precision - 1
     field = z3.ZeroExt(WIDE - source.exponent_bits, z3.Extract(source.bits - 2, fraction_bits, x))
     fraction = z3.ZeroExt(WIDE - fraction_bits, z3.Extract(fraction_bits - 1, 0, x))
@@ -121,7 +124,10 @@ def monotone(source: str, element: str) -> Outcome:
 
 
 def align(bits: int) -> Outcome:
-    """delta30 is floor(delta * 2**30), whose leading `bits` bits are floor(delta * 2**bits)."""
+    """Prove `ALIGN`: the leading `bits` bits of delta30 = floor(delta * 2**30) decide as defined.
+
+    They are floor(delta * 2**bits).
+    """
     word, delta30 = z3.BitVec("word", 32), z3.BitVec("delta30", RANDOM_BITS)
     aligned, _ = run(make_align_random(bits), word)
     integer = z3.ZeroExt(32 - bits, z3.Extract(bits - 1, 0, word))

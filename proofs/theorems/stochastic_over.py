@@ -1,8 +1,9 @@
-"""Stochastic rounding under scales that are floats: the definition against the exact fraction, the fast way against it.
+"""Stochastic rounding under float scales: the definition against the exact fraction; the fast way.
 
-The definition divides to 31 digits more than an element has; that its long division is right is proved a digit at a
-time (`proofs.machines.long_division`). The fast way compares |x| with a product of factor and random bits; that each
-of its steps is exact is proved on symbolic words, of 64 bits and of 32 that wrap around.
+The definition divides to 31 digits more than an element has. That its long division is right is
+proved a digit at a time (`proofs.machines.long_division`). The fast way compares |x| with a product
+of factor and random bits. That each of its steps is exact is proved on symbolic words, of 64 bits
+and of 32 that wrap around.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ CHOSEN = (
 FAST = tuple(ELEMENTS[name] for name in DRAWN.elements)
 SOURCES = tuple(FLOATS[name] for name in DRAWN.float_types)
 DIGITS_OF_FACTOR = stochastic_over._DIGITS
-#: Exponents of factors; that of none is the greatest.
+#: The exponents of factors. A factor of zero has the greatest.
 LEAST_EXPONENT, NO_EXPONENT = -1100, stochastic_over._FAR
 
 
@@ -135,7 +136,7 @@ def check_compared() -> Outcome:
         more = whole - integer
         product = z3.Int("product")  # integer * divisor
         premises = [divisor > 0, whole * divisor <= dividend, dividend < whole * divisor + divisor]
-        # The product of two numbers of known sign, in both cases, which is all that is not linear.
+        # The sign of a product of two numbers of known sign, in both cases. Nothing else is nonlinear.
         premises += [z3.Implies(more >= 0, more * divisor >= 0), z3.Implies(more <= -1, more * divisor <= -divisor)]
         premises.append(product == whole * divisor - more * divisor)
         if not follows((integer <= whole) == (product <= dividend), *premises):
@@ -155,7 +156,10 @@ def check_compared() -> Outcome:
 
 
 def check_product(multiply: Any = random.multiply_32x32) -> Outcome:
-    """Of two halves of one factor: their products with the other have 48 bits, and are the product together."""
+    """Prove `PRODUCT` from the products of the halves of one factor with the other.
+
+    These have 48 bits, and together are the product.
+    """
     a, b = z3.BitVecs("a b", 64)
     left, obligations = Factor(a, []), list[z3.BoolRef]()
     left.products = []
@@ -174,7 +178,7 @@ def check_product(multiply: Any = random.multiply_32x32) -> Outcome:
 
 
 def check_decided(element: ElementFormat, bits: int, fast: Any = stochastic_over) -> Outcome:
-    """For each code of an element, in words of so many bits."""
+    """Prove `DECIDED` for each code of an element, in words of so many bits."""
     last = tables.ELEMENTS[element.name].last
     return together((f"code {code}", partial(_decided, element, bits, code, fast)) for code in range(last))
 
@@ -190,7 +194,7 @@ def _decided(element: ElementFormat, bits: int, code: int, fast: Any) -> Outcome
 
     def multiply(a: Sym, b: Sym) -> tuple[Sym, ...]:
         seen.append((a.value, b.value))
-        given = z3.If(b.value == 0, z3.BitVecVal(0, 64), words)  # (what is 2**32 is 0 in words of 32 bits)
+        given = z3.If(b.value == 0, z3.BitVecVal(0, 64), words)  # 2**32 is 0 in words of 32 bits
         halves = z3.Extract(63, 32, given), z3.Extract(31, 0, given)
         return tuple(make(z3.ZeroExt(bits - 32, half), obligations) for half in halves)
 
@@ -200,7 +204,8 @@ def _decided(element: ElementFormat, bits: int, code: int, fast: Any) -> Outcome
         got = goes_up(arguments[0], code, *arguments[1:]).value
     field, fraction = z3.LShR(x, 23), x & 0x7FFFFF
     significand = z3.ZeroExt(WIDE - bits, z3.If(field == 0, fraction, fraction | 0x800000))
-    # |x| * 2**30 over the factor's and the gap's unit: x = significand * 2**(field - 150), where field is not zero
+    # `amount` is |x| * 2**30 over the factor's and the gap's unit: x = significand * 2**(field - 150), where
+    # field is not zero.
     power_of_gap = table.unit + (gap.bit_length() - 1)
     power = z3.If(field == 0, z3.BitVecVal(1, bits), field) - 150 + RANDOM_BITS - power_of_gap
     power = power - (exponent - (DIGITS_OF_FACTOR - 1))
@@ -224,11 +229,11 @@ def _decided(element: ElementFormat, bits: int, code: int, fast: Any) -> Outcome
     return prove(premises, goal, engines=("bitwuzla",), show=(x, digits, exponent, drawn, words))
 
 
-# What is kept of a block, and what is made of it
+# Constants of a block, and the codes and values made from them
 
 
 class _Anything:
-    """The answer of another theorem's function."""
+    """The result of a function that another theorem is about."""
 
     def __and__(self, other: Any) -> Any:
         return other
@@ -258,7 +263,7 @@ def check_constants(fast: Any = stochastic_over) -> Outcome:
 
 
 class _Number:
-    """A number of which only its magnitude and code are asked for."""
+    """A number of which only its magnitude and code are used."""
 
     def __init__(self, code: int) -> None:
         self.code = code
@@ -268,7 +273,7 @@ class _Number:
 
 
 def check_chosen(element: ElementFormat, target: ElementFormat | None, fast: Any = stochastic_over) -> Outcome:
-    """Of every code toward zero, and both decisions."""
+    """Check `CHOSEN` for every code toward zero, and both decisions."""
     source, up = target or FLOAT32, 0
     real, asked, kept = inspect.unwrap(by_factors.by_seven_places), list[tuple[Any, ...]](), ("significand", "exponent")
 

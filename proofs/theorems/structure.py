@@ -1,4 +1,4 @@
-"""Properties of rounding that hold whatever the element: monotone, symmetric, idempotent, and inverse to decoding."""
+"""Properties of rounding for every element: monotone, symmetric, idempotent, inverse to decoding."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def encoder(source: str, element: str, rounding: str, overflow: str) -> Callable
 
 
 def overflows(element: str) -> tuple[str, ...]:
-    """The overflow modes that differ for the element."""
+    """Return the overflow modes that differ for the element."""
     return conversions.OVERFLOWS if element in ("e4m3", "e5m2") else ("saturate",)
 
 
@@ -68,7 +68,7 @@ class Encoding:
         return inputs.code_of(run(kernel, extended, scale, random)[0], self.element.bits)[0]
 
     def order(self, code: z3.BitVecRef) -> z3.BitVecRef:
-        """A signed integer that orders as the codes' numbers do."""
+        """Return a signed integer that orders as the codes' numbers do."""
         negative, magnitude = conversions.sign_and_magnitude(code, self.element)
         magnitude = z3.ZeroExt(1, magnitude)
         return z3.If(negative, -magnitude, magnitude)

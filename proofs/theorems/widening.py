@@ -19,7 +19,7 @@ STATEMENT = (
     "Encoding a bfloat16 or float16 gives the code that encoding the float32 of the same value gives, in every "
     "rounding and overflow mode; so what is proved of the float32 encoders holds of these."
 )
-#: The quicker one here; z3 agrees in several times the time.
+#: The faster solver here; z3 gives the same answers in several times the time.
 ENGINES = ("bitwuzla",)
 FLOAT32 = tables.FLOATS["float32"]
 

@@ -1,0 +1,85 @@
+"""The docstring of a function begins with a verb in the imperative: it says what the function does for its caller."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+#: The folders whose docstrings are read. The tests in them say why they exist, so their files are left out.
+FOLDERS = (
+    "mxnum/definition",
+    "mxnum/memory",
+    "mxnum/output",
+    "proofs",
+    "benchmarks",
+)
+#: The first words that are accepted. Add a verb where none of these says what a function does.
+VERBS = (
+    "Add", "Answer", "Apply", "Ask", "Assert", "Check", "Choose", "Compare", "Compile", "Compute", "Convert",
+    "Decode", "Describe", "Draw", "Encode", "Execute", "Find", "Handle", "Import", "Judge", "Keep", "Label",
+    "Limit", "Lock", "Make", "Mark", "Measure", "Patch", "Plant", "Prove", "Quantize", "Raise", "Read",
+    "Record", "Remove", "Replace", "Return", "Round", "Run", "Show", "Store", "Try", "Write", "Yield",
+)  # fmt: skip
+#: Decorators of what is no function to its reader: attributes, and signatures without a body.
+EXEMPT = {"property", "cached_property", "setter", "overload"}
+FILES = [
+    path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")) if not path.name.startswith("test_")
+]
+
+
+def functions(tree: ast.AST, outer: str = "") -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Yield the dotted name and the node of each function in a syntax tree, nested ones and methods included."""
+    for node in ast.iter_child_nodes(tree):
+        name = (
+            f"{outer}{node.name}." if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else outer
+        )
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield name[:-1], node
+        yield from functions(node, name)
+
+
+def is_exempt(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return True if a decorator makes the function an attribute or an overload."""
+    names = [ast.unparse(decorator).split(".")[-1] for decorator in function.decorator_list]
+    return not EXEMPT.isdisjoint(names)
+
+
+def first_words(text: str) -> dict[str, str]:
+    """Return the first word of the docstring of each function that has one, by the function's dotted name."""
+    return {
+        name: docstring.split(maxsplit=1)[0]
+        for name, node in functions(ast.parse(text))
+        if not is_exempt(node) and (docstring := ast.get_docstring(node))
+    }
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_docstrings_begin_with_a_verb(path):
+    failing = {name: word for name, word in first_words(path.read_text()).items() if word.rstrip(".,:;") not in VERBS}
+    assert not failing, f"not verbs: {failing}"
+
+
+def test_nested_functions_and_methods_are_read():
+    text = '''
+class A:
+    """A class."""
+
+    @property
+    def b(self):
+        """Noun."""
+
+    def c(self):
+        """Return."""
+
+        def d():
+            """Thing: of c."""
+'''
+    assert first_words(text) == {"A.c": "Return.", "A.c.d": "Thing:"}
+
+
+def test_verbs_are_sorted():
+    assert list(VERBS) == sorted(set(VERBS))
