@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import copysign, floor, isinf, isnan
+from typing import assert_never
 
 from mxnum.formats import ElementFormat
 from mxnum.modes import Overflow, Rounding, ScaleRule
@@ -74,6 +75,8 @@ def _goes_on(rest: Fraction, code: int, negative: bool, rounding: Rounding, rand
             return rest > 0 and code % 2 == 0
         case Rounding.SR:  # up with probability `rest`, to 30 bits
             return floor(rest * 2**30) + random >= 2**30
+        case _:
+            assert_never(rounding)
 
 
 def _beyond(
@@ -81,7 +84,7 @@ def _beyond(
 ) -> int:
     """Return the code of a magnitude beyond the largest: the largest, infinity, or NaN where there is no infinity."""
     special = element.nan_code if element.infinity_code is None else element.infinity_code
-    if overflow is Overflow.SATURATE or special is None:
+    if overflow.saturates or special is None:
         return element.max_code
     stays_finite = {
         Rounding.RTZ: True, Rounding.RTO: True, Rounding.RTP: negative, Rounding.RTN: not negative,
