@@ -165,7 +165,7 @@ def description(value: Any) -> Any:
 def source_hash() -> str:
     """A hash over the sources of the package that compiled code depends on."""
     package = Path(__file__).parents[2]
-    files = [*package.glob("*.py"), *package.glob("definition/*.py"), *package.glob("engine/**/*.py")]
+    files = [path for name in ("*", "memory/*", "definition/*", "engine/**/*") for path in package.glob(f"{name}.py")]
     digest = hashlib.sha256()
     for path in sorted(files):
         digest.update(path.name.encode() + path.read_bytes())
