@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-#: The folders whose docstrings are read. The tests in them say why they exist, so their files are left out.
+#: The folders whose docstrings are read, or patterns of files. Files of tests in these folders are
+#: left out: the name of a test says what it shows.
 FOLDERS = (
+    "mxnum/*.py",
     "mxnum/definition",
     "mxnum/memory",
     "mxnum/output",
@@ -27,7 +29,10 @@ VERBS = (
 #: Decorators of what is no function to its reader: attributes, and signatures without a body.
 EXEMPT = {"property", "cached_property", "setter", "overload"}
 FILES = [
-    path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")) if not path.name.startswith("test_")
+    path
+    for folder in FOLDERS
+    for path in sorted(ROOT.glob(folder if folder.endswith(".py") else f"{folder}/**/*.py"))
+    if not path.name.startswith("test_")
 ]
 
 
