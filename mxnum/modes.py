@@ -135,8 +135,8 @@ class FloatScaleRule(_DocumentedEnum):
     """Scales that are floats: how q = m / (max * t), exact, is rounded to the scale's format.
 
     Here m is the largest finite magnitude of the block, max the largest element, and t the tensor
-    scale, or 1. A q beyond the largest scale gives the largest scale, in every rule. A block with m
-    = 0 or without finite elements has the scale 0.
+    scale, or 1. A q beyond the largest scale gives the largest scale, in every rule. A block
+    without finite elements other than 0 has the scale 0.
     """
 
     NEAREST = "nearest", "q to nearest, ties to even (the default)."

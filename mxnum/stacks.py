@@ -214,7 +214,7 @@ def _quantized(stack: Stack, x: Array, blocks: Blocks, tensor: Any) -> tuple[Arr
     codes = _encoded(scaled, E2M1)
     if not stack.keeps_negative_zero:
         codes[scaled == 0] = 0
-    codes[is_nan] = stack.nan_element or 0  # code 0 under a NaN scale, which makes it NaN
+    codes[is_nan] = stack.nan_element or 0  # 0 in blocks that are NaN because of their scale
     return codes, scales
 
 

@@ -13,6 +13,9 @@ ROOT = Path(__file__).parents[1]
 #: left out: the name of a test says what it shows.
 FOLDERS = (
     "mxnum/*.py",
+    "mxnum/array",
+    "mxnum/recipe",
+    "mxnum/reference",
     "mxnum/definition",
     "mxnum/memory",
     "mxnum/output",
