@@ -16,6 +16,8 @@ FOLDERS = (
     "mxnum/array",
     "mxnum/recipe",
     "mxnum/reference",
+    "mxnum/analysis",
+    "mxnum/interop",
     "mxnum/definition",
     "mxnum/memory",
     "mxnum/output",
