@@ -18,6 +18,7 @@ FOLDERS = (
     "mxnum/reference",
     "mxnum/analysis",
     "mxnum/interop",
+    "mxnum/cli/*.py",
     "mxnum/definition",
     "mxnum/memory",
     "mxnum/output",
@@ -28,8 +29,8 @@ FOLDERS = (
 VERBS = (
     "Add", "Answer", "Apply", "Ask", "Assert", "Check", "Choose", "Compare", "Compile", "Compute", "Convert",
     "Decode", "Describe", "Draw", "Encode", "Execute", "Find", "Handle", "Import", "Judge", "Keep", "Label",
-    "Limit", "Lock", "Make", "Mark", "Measure", "Patch", "Plant", "Prove", "Quantize", "Raise", "Read",
-    "Record", "Remove", "Replace", "Return", "Round", "Run", "Show", "Store", "Try", "Write", "Yield",
+    "Limit", "List", "Lock", "Make", "Mark", "Measure", "Patch", "Plant", "Prove", "Quantize", "Raise", "Read",
+    "Record", "Remove", "Replace", "Return", "Round", "Run", "Show", "Store", "Summarize", "Try", "Write", "Yield",
 )  # fmt: skip
 #: Decorators of what is no function to its reader: attributes, and signatures without a body.
 EXEMPT = {"property", "cached_property", "setter", "overload"}

@@ -58,8 +58,7 @@ def require_element(argument: str, fmt: MXFormat, names: Collection[str]) -> Non
 
 
 def require_rows(argument: str, q: MXArray, block: int) -> None:
-    """Raise ValueError unless the last axis has whole blocks of that length and no other has blocks.
-    """
+    """Raise ValueError unless the last axis alone is blocked, in whole blocks of that length."""
     in_blocks = q.ndim >= 1 and q.blocks == (*(1,) * (q.ndim - 1), block)
     errors.require(in_blocks, argument, f"in whole blocks of {block} along the last axis", q.blocks)
     accepted = f"of a shape in whole blocks of {block} along the last axis"
