@@ -72,7 +72,7 @@ class ElementFormat:
         errors.require(least <= self.bias <= most, "bias", accepted, self.bias)
 
     def __hash__(self) -> int:
-        return hash(self.name)  # (a string remembers its own)
+        return hash(self.name)  # fast path: a string caches its hash
 
     @property
     def bits(self) -> int:
@@ -177,7 +177,7 @@ class ScaleFormat:
     number: ElementFormat | None = None
 
     def __hash__(self) -> int:
-        return hash(self.name)  # (a string remembers its own)
+        return hash(self.name)  # fast path: a string caches its hash
 
     @property
     def power_of_two(self) -> bool:

@@ -27,7 +27,7 @@ _KEYWORDS = ("format", "block_size", "rounding", "scale_rule", "overflow", "nonf
 
 @dataclass(frozen=True, eq=False)
 class LinearContext:
-    """What `linear_backward` needs from the forward pass, and the operands of its product."""
+    """The data of the forward pass that `linear_backward` needs, and its operands."""
 
     #: The input as a matrix with one row for each sample, and the weight, both as they were given.
     x: Array

@@ -46,7 +46,7 @@ def which(mode: StrEnum, *known: StrEnum) -> tuple[bool, ...]:
 
 
 class Rounding(_DocumentedEnum):
-    """How the exact real x / 2**scale becomes an element value, in one rounding of any input type.
+    """The rounding of the exact real x / 2**scale to an element value, once, from any input type.
 
     Even and odd are the parity of the unbounded code k * 2**m + q (exponent step k, significand q).
     It is the parity of the significand in every element but e3m0, where it alternates by exponent.
@@ -77,7 +77,7 @@ class Rounding(_DocumentedEnum):
 
 
 class Overflow(_DocumentedEnum):
-    """What becomes of a value that is rounded beyond the element's largest finite value.
+    """The result for a value that is rounded beyond the element's largest finite value.
 
     The rounding that decides this has an unbounded exponent.
     """
@@ -198,7 +198,7 @@ def scale_rule_of(fmt: MXFormat, asked: str | ScaleRule | FloatScaleRule | None)
 
 
 class Nonfinite(_DocumentedEnum):
-    """What a NaN or an infinity in the input does."""
+    """The effect of a NaN or an infinity in the input."""
 
     BLOCK = "block", "The block gets the scale NaN and element codes 0: all of it reads NaN (the default of quantize)."
     ELEMENT = (
@@ -243,7 +243,7 @@ class OffsetRange(_DocumentedEnum):
 
 
 class Accumulate(_DocumentedEnum):
-    """How a dot product is summed. Every mode starts at +0 and keeps subnormals; no terms give +0.
+    """The way to sum a dot product. Every mode starts at +0 and keeps subnormals; no terms give +0.
 
     In `exact` and in each term of `block`, NaN, 0 * infinity or infinities of both signs give NaN.
     Otherwise an infinity stays, and an exact zero is +0. The result is a float32; it is rounded to

@@ -57,7 +57,8 @@ class _Result:
         if self.model.distribution == "normal":
             law = Normal(machine, sympy.Symbol("mu", real=True), sympy.Symbol("sigma", positive=True))
         else:
-            law = Uniform(machine, *(Fraction(float(end)) for end in _uniform_ends(mu, sigma)))  # short, to read
+            # Ends are rounded to float64, so that the formula is short enough to read.
+            law = Uniform(machine, *(Fraction(float(end)) for end in _uniform_ends(mu, sigma)))
         return closed_form(machine, law, self.model, _cut(self.model, mu, sigma, cluster.REACH), name)
 
     def enclosure(self, prec: int = 100, of: str | None = None, *, backend: str = "arb") -> Enclosure:

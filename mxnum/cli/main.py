@@ -77,7 +77,8 @@ def _status(arguments: Sequence[str] | None) -> int:
         with _telling_once():
             app_of(given)(args=given, prog_name="mxnum")
     except SystemExit as stop:
-        if isinstance(stop.__context__, BrokenPipeError):  # no process reads the output: typer exits with 1
+        # typer exits with 1 if no process reads the output, which is no failure here.
+        if isinstance(stop.__context__, BrokenPipeError):
             return OK
         return stop.code if isinstance(stop.code, int) else OK
     except OSError as problem:

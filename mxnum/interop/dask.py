@@ -99,7 +99,8 @@ def _scale_of_largest(largest: Any, *, fmt: MXFormat) -> Any:
 def _checked(x: Any, options: dict[str, Any], format: str | MXFormat) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
     array_module = errors.package("dask.array", "distributed")
     errors.require_type(isinstance(x, array_module.Array), "x", "a dask array", type(x).__name__)
-    known = all(length == length for chunks in x.chunks for length in chunks)  # unknown lengths are NaN
+    # An unknown length is NaN, which differs from itself.
+    known = all(length == length for chunks in x.chunks for length in chunks)
     errors.require(known, "x", "an array of chunks of known lengths (x.compute_chunk_sizes())", x.chunks)
     fmt, options = formats.get(format), dict(options)
     exact = options.pop("arithmetic", "exact") == "exact"

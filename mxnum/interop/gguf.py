@@ -232,7 +232,8 @@ def _readable(path: str | os.PathLike[str], tensors: dict[str, Any]) -> list[str
 def _tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Any], bool]:
     """Return the reader's record of each tensor, and True if numbers are in big-endian order."""
     gguf, path = errors.package("gguf", "gguf"), as_path(path)
-    with reading(path, "must be a whole GGUF file"), np.errstate(over="raise"):  # the reader adds numpy integers
+    # The reader adds numpy integers, which would overflow silently in a damaged file.
+    with reading(path, "must be a whole GGUF file"), np.errstate(over="raise"):
         reader = _reader(gguf)(path)
     is_other = reader.byte_order == "S"
     return {tensor.name: tensor for tensor in reader.tensors}, is_other == (sys.byteorder == "little")
