@@ -1,10 +1,10 @@
-"""mxnum: block-scaled number formats, bit for bit: OCP MX, NVFP4 and float scales.
+"""mxnum computes block-scaled number formats bit for bit: OCP MX, NVFP4 and float scales.
 
     import mxnum as mx
     q = mx.quantize(x, "mxfp8_e4m3")
     q.codes, q.scales, q.dequantize()
 
-Importing this package loads numpy alone; compiled code is loaded by the first call that needs it.
+Importing this package loads numpy alone. The first call that needs compiled code loads it.
 """
 
 from mxnum import analysis, formats

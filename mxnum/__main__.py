@@ -1,4 +1,4 @@
-"""``python -m mxnum``: the command line."""
+"""``python -m mxnum`` runs the command line."""
 
 import sys
 

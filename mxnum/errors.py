@@ -1,6 +1,7 @@
-"""Argument checks. All error wording of the library lives here.
+"""Check arguments, and word every error of the library.
 
-One sentence says what was wrong and what is accepted: "Argument 'x' must be ..., not ...".
+An error is one sentence that says what was wrong and what is accepted: "Argument 'x' must be ...,
+not ...".
 """
 
 from __future__ import annotations
@@ -19,31 +20,37 @@ Member = TypeVar("Member", bound=StrEnum)
 
 
 def require(condition: bool, argument: str, accepted: str, got: object) -> None:
-    """Raise ValueError unless the condition holds."""
+    """Raise ValueError unless `condition` is True."""
     if not condition:
         raise ValueError(f"Argument {argument!r} must be {accepted}, not {shown(got)}.")
 
 
 def shown(got: object) -> str:
-    """A value as Python writes it; a number of numpy without its type."""
+    """Return a value as Python writes it, and a number of numpy without its type."""
     return repr(got.item() if type(got).__module__ == "numpy" and hasattr(got, "item") and not got.shape else got)  # type: ignore[attr-defined]
 
 
 def require_type(condition: bool, argument: str, accepted: str, got: object) -> None:
-    """Raise TypeError unless the condition holds."""
+    """Raise TypeError unless `condition` is True."""
     if not condition:
         raise TypeError(f"Argument {argument!r} must be {accepted}, not {got!r}.")
 
 
 def require_dtype(argument: str, dtype: Any, wanted: Any, of: str = "") -> None:
-    """Raise TypeError unless an array has the numpy dtype `wanted`; `of` says what such an array would hold."""
+    """Raise TypeError unless an array has the numpy dtype `wanted`.
+
+    `of` ends the description of the accepted array: what it would hold.
+    """
     if dtype != wanted:
         order, got = (" in native byte order", dtype.str) if dtype.name == wanted.name else ("", dtype.name)
         raise TypeError(f"Argument {argument!r} must be a {wanted} array{order}{of}, not {got!r}.")
 
 
 def choose(argument: str, value: Any, accepted: Sequence[str]) -> str:
-    """`value` if it is one of the accepted strings; otherwise an error that lists them and guesses the one meant."""
+    """Return `value` if it is one of the accepted strings.
+
+    Otherwise raise an error that lists the accepted strings and guesses which one was meant.
+    """
     if isinstance(value, str) and value in accepted:
         return str(value)
     message = f"Argument {argument!r} must be one of {[str(a) for a in accepted]}, not {value!r}"
@@ -51,7 +58,10 @@ def choose(argument: str, value: Any, accepted: Sequence[str]) -> str:
 
 
 def choose_name(where: str, name: Any, accepted: Sequence[str]) -> str:
-    """The same for the name of a keyword or of a key itself; `where` says of what: "an operand"."""
+    """Return `name` if it is accepted as a keyword or as a key; raise ValueError otherwise.
+
+    `where` says what the key belongs to: "an operand".
+    """
     if name in accepted:
         return str(name)
     raise ValueError(f"Name {name!r} in {where} must be one of {list(accepted)}{_guess(name, accepted)}")
@@ -65,14 +75,17 @@ def known_fields(table: dict[str, Any], kind: Any, where: str, also: tuple[str, 
 
 
 def _guess(value: Any, accepted: Sequence[str]) -> str:
-    """The end of a sentence that lists what is accepted: the one that is close, or that the value ends with."""
+    """Return the end of a sentence that lists what is accepted.
+
+    It names the accepted string that is close to the value, or that the value ends with.
+    """
     text = value if isinstance(value, str) else ""
     close = difflib.get_close_matches(text, accepted, n=1) or [a for a in accepted if text.endswith(f"_{a}")]
     return f"; did you mean {str(close[0])!r}?" if close else "."
 
 
 def choose_member(argument: str, value: Any, members: Iterable[Member]) -> Member:
-    """The enum member that `value` is or names."""
+    """Return the enum member that `value` is or names; raise an error for any other value."""
     by_name: dict[str, Member] = _by_name(cast(Hashable, members))
     member = by_name.get(value) if isinstance(value, str) else None
     return member if member is not None else by_name[choose(argument, value, tuple(by_name))]
@@ -84,14 +97,14 @@ def _by_name(members: Any) -> dict[str, Any]:
 
 
 def ambiguous(argument: str, value: str, accepted: Iterable[str]) -> ValueError:
-    """A name that fits several of the accepted ones."""
+    """Return the ValueError for a name that fits several of the accepted names."""
     return ValueError(
         f"Argument {argument!r} must be {joined(map(repr, accepted))}, not {value!r}, which may be either."
     )
 
 
 def integer(argument: str, value: Any, low: int, high: int) -> int:
-    """`value` as a Python int within low..high."""
+    """Return `value` as a Python int; raise an error unless it lies within low..high."""
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -103,20 +116,23 @@ def integer(argument: str, value: Any, low: int, high: int) -> int:
 
 
 def positive_integer(argument: str, value: Any) -> int:
-    """`value` as a Python int of at least 1."""
+    """Return `value` as a Python int; raise an error unless it is at least 1."""
     number = integer(argument, value, -(1 << 63), (1 << 63) - 1)
     require(number >= 1, argument, "at least 1", number)
     return number
 
 
 def block_lengths(argument: str, values: Any) -> tuple[int, ...]:
-    """Return lengths of blocks as a tuple."""
+    """Return block lengths as a tuple; raise an error unless all are positive integers."""
     require_type(isinstance(values, Iterable), argument, "a tuple of block lengths", values)
     return tuple(positive_integer(argument, value) for value in values)
 
 
 def fraction(argument: str, value: Any) -> Fraction:
-    """`value` exactly: a number, numpy's included, or a text such as "3/4"."""
+    """Return `value` as an exact fraction.
+
+    It may be a number, one of numpy too, or a text such as "3/4".
+    """
     try:
         return Fraction(value.item() if hasattr(value, "item") else value)
     except (TypeError, ValueError, ArithmeticError) as problem:
@@ -125,27 +141,36 @@ def fraction(argument: str, value: Any) -> Fraction:
 
 
 def exclusive(first: str, second: str) -> ValueError:
-    """Two arguments that say the same thing were both given."""
+    """Return the ValueError for two arguments that must not be given together."""
     return ValueError(f"Argument {first!r} must not be given together with {second!r}.")
 
 
 def nonfinite(argument: str, index: tuple[int, ...], accepted: str, found: str) -> ValueError:
-    """A NaN or infinity where there must be none, with the first index it was found at."""
+    """Return the ValueError for an array that must not hold a NaN or infinity.
+
+    `index` is the first index at which `found` was found.
+    """
     return ValueError(f"Argument {argument!r} must be {accepted}; there is {found}{_place(index)}.")
 
 
 def outside(argument: str, index: tuple[int, ...], accepted: str, found: object) -> ValueError:
-    """A number of an array that is out of range, with the first index it was found at."""
+    """Return the ValueError for an array with a number out of range.
+
+    `index` is the first index at which such a number, `found`, was found.
+    """
     return ValueError(f"Argument {argument!r} must be {accepted}, not {found!r}{_place(index)}.")
 
 
 def _place(index: tuple[int, ...]) -> str:
-    """Where something is in an array; nothing for the only number of one without axes."""
+    """Return the words that name an index of an array; "" for an array without axes."""
     return f" at index {index[0] if len(index) == 1 else index}" if index else ""
 
 
 def shared_tensor_scale(argument: str) -> ValueError:
-    """A part of an array was to get a tensor scale that the rest does not have; nothing was written."""
+    """Return the ValueError for writing another tensor scale to a part of an array.
+
+    The rest of the array has the same tensor scale. Nothing was written.
+    """
     return ValueError(
         f"Argument {argument!r} must be a whole array where its tensor scale would change, not a part, whose rest has "
         "the same tensor scale."
@@ -153,39 +178,48 @@ def shared_tensor_scale(argument: str) -> ValueError:
 
 
 def mixed_places(argument: str, place: str, other: str, other_place: str) -> ValueError:
-    """Arrays of one call that live apart; nothing is copied to bring them together."""
+    """Return the ValueError for a call whose arrays live in different places.
+
+    Nothing is copied to bring them together.
+    """
     return ValueError(f"Argument {argument!r} must live where argument {other!r} does, {other_place}, not {place}.")
 
 
 def install(extra: str) -> str:
-    """The command that installs an extra, quoted so that every shell reads it."""
+    """Return the command that installs an extra, quoted so that every shell reads it."""
     return f'pip install "mxnum[{extra}]"'
 
 
 def needs_extra(what: str, package: str, extra: str) -> ModuleNotFoundError:
-    """An optional package is missing."""
+    """Return the ModuleNotFoundError for an optional package that is not installed."""
     return ModuleNotFoundError(f"{what} need {package}, which comes with: {install(extra)}")
 
 
 def no_driver(reason: object) -> RuntimeError:
-    """An array says that it lives on a GPU, but CUDA cannot be used from here."""
+    """Return the RuntimeError for an array on a GPU where CUDA cannot be used."""
     said = " ".join(str(reason).split())
     return RuntimeError(f"Arrays on a GPU need a CUDA driver and a GPU that numba-cuda can use; it says: {said}")
 
 
 def on_gpu(argument: str, remedy: str) -> TypeError:
-    """An array on a GPU where only host memory is read; nothing is copied without being asked for."""
+    """Return the TypeError for an array on a GPU in a call that reads only host memory.
+
+    Nothing is copied unless the caller asks for it.
+    """
     return TypeError(f"Argument {argument!r} must be in host memory, not on a GPU; {remedy}.")
 
 
 def joined(names: Iterable[object]) -> str:
-    """Names for a message: 'float64, float32 or float16'."""
+    """Return names joined for a message: 'float64, float32 or float16'."""
     *head, last = [str(name) for name in names]
     return f"{', '.join(head)} or {last}" if head else last
 
 
 def package(name: str, extra: str) -> Any:
-    """The optional package of that name, imported; without it an error that names the extra to install."""
+    """Import an optional package and return it.
+
+    If it is not installed, raise an error that names the extra to install.
+    """
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as problem:

@@ -1,7 +1,7 @@
-"""Formats as data: elements, scales and their pairing into MX formats.
+"""Formats as data: elements, scales, and the MX formats that pair them.
 
-A format is a frozen description. Nothing here rounds: `mxnum.definition` turns descriptions into integer functions and
-`mxnum.reference` reads the same primary fields independently.
+A format is a frozen description. No function here rounds: `mxnum.definition` turns descriptions
+into integer functions, and `mxnum.reference` reads the same primary fields independently.
 """
 
 from __future__ import annotations
@@ -17,30 +17,33 @@ from mxnum.output.text_table import text_table
 
 _SPECIALS = ("none", "nan", "ieee")
 
-#: What is public beside the classes, which `mxnum` exports.
+#: The public names of this module. `mxnum` exports its classes too.
 __all__ = ["describe", "element", "get", "names"]
 
 
 @dataclass(frozen=True, repr=False)
 class ElementFormat:
-    """A binary number format of at most 64 bits: an MX element, or the float type of an input or a result.
+    """A binary number format of at most 64 bits: an MX element, or the float type of an array.
 
-    Floats are sign | exponent | mantissa with IEEE-like subnormals. With ``exponent_bits=1, bias=1`` the grid of a
-    float is uniform; ``integer=True`` then stores it in two's complement, which is how OCP MX writes INT8.
+    Floats are sign | exponent | mantissa with subnormals as in IEEE 754. With ``exponent_bits=1,
+    bias=1`` the values of a float are evenly spaced. ``integer=True`` then stores it in two's
+    complement, as OCP MX writes INT8.
     """
 
     name: str
-    #: Width of the exponent field (1 for integers: one binade above the subnormals makes a uniform grid).
+    #: Width of the exponent field. It is 1 for integers: the subnormals and one binade above them
+    #: have one spacing.
     exponent_bits: int
-    #: Explicit fraction bits m.
+    #: Number m of stored fraction bits.
     mantissa_bits: int
     bias: int
-    #: ``none``: every code is finite. ``nan``: only S.1...1 is special, a NaN (e4m3). ``ieee``: the top exponent holds
-    #: infinity and NaN.
+    #: ``none``: every code is finite. ``nan``: only S.1...1 is special, a NaN (e4m3). ``ieee``: the
+    #: top exponent holds infinity and NaN.
     specials: str = "none"
-    #: Two's complement codes; the most negative code decodes but is never produced.
+    #: True if codes are in two's complement. The most negative code decodes but is never produced.
     integer: bool = False
-    #: A NaN that is written has the sign bit clear (float arrays); elements keep the sign of the input.
+    #: True if a NaN is written without its sign, as in float arrays. Elements keep the input's
+    #: sign.
     canonical_nan: bool = False
 
     def __post_init__(self) -> None:
@@ -69,16 +72,16 @@ class ElementFormat:
         errors.require(least <= self.bias <= most, "bias", accepted, self.bias)
 
     def __hash__(self) -> int:
-        return hash(self.name)  # (a string remembers its own)
+        return hash(self.name)  # fast path: a string caches its hash
 
     @property
     def bits(self) -> int:
-        """Width of a code in bits, sign included."""
+        """The width of a code in bits, sign included."""
         return 1 + self.exponent_bits + self.mantissa_bits
 
     @cached_property
     def max_code(self) -> int:
-        """Magnitude code of the largest finite value."""
+        """The magnitude code of the largest finite value."""
         all_ones = (1 << (self.exponent_bits + self.mantissa_bits)) - 1
         match self.specials:
             case "ieee":
@@ -96,7 +99,7 @@ class ElementFormat:
 
     @cached_property
     def nan_code(self) -> int | None:
-        """The NaN that is produced: all ones for an element, the quiet bit alone for the NaN of a float array."""
+        """The NaN code that is written: all ones for elements, the quiet bit for float arrays."""
         if self.specials == "none":
             return None
         if self.canonical_nan:
@@ -105,12 +108,12 @@ class ElementFormat:
 
     @property
     def emax(self) -> int:
-        """Exponent of the largest finite value."""
+        """The exponent of the largest finite value."""
         return (self.max_code >> self.mantissa_bits) - self.bias
 
     @property
     def emin(self) -> int:
-        """Exponent of the smallest normal value."""
+        """The exponent of the smallest normal value."""
         return 1 - self.bias
 
     @property
@@ -123,11 +126,11 @@ class ElementFormat:
 
     @property
     def min_subnormal(self) -> float | None:
-        """The smallest positive value where that is not the smallest normal one."""
+        """The smallest subnormal value, or None for an element without fraction bits."""
         return math.ldexp(1.0, self.emin - self.mantissa_bits) if self.mantissa_bits else None
 
     def value(self, code: int) -> float:
-        """The value of one code, as a float (exact: every format here fits float64)."""
+        """Return the value of one code as a float, exactly: float64 holds every value."""
         errors.require(0 <= code < 1 << self.bits, "code", f"between 0 and {(1 << self.bits) - 1}", code)
         if self.integer:
             signed = code - (1 << self.bits) if code >> (self.bits - 1) else code
@@ -142,7 +145,7 @@ class ElementFormat:
         return sign * math.ldexp((1 << self.mantissa_bits) + mantissa, exponent - self.bias - self.mantissa_bits)
 
     def values(self) -> tuple[float, ...]:
-        """The value of every code, in code order."""
+        """Return the value of every code, in code order."""
         errors.require(self.bits <= 16, "format", "at most 16 bits wide to be listed", self.name)
         return tuple(self.value(code) for code in range(1 << self.bits))
 
@@ -158,27 +161,27 @@ def two_complement(name: str, bits: int) -> ElementFormat:
 
 @dataclass(frozen=True, repr=False)
 class ScaleFormat:
-    """What a block stores beside its elements: a power of two, or a float without sign.
+    """The scale that the elements of a block share: a power of two, or a float without sign.
 
-    The codes of a float are those of `number` that have no sign bit. One of 32 or 16 bits is held in arrays of that
-    float type, codes of eight bits in bytes.
+    The codes of a float scale are the codes of `number` that have no sign bit. Arrays of scales of
+    32 or 16 bits have that float type; codes of eight bits are held in bytes.
     """
 
     name: str
-    #: Width of a code as it is stored.
+    #: Width of a stored code in bits.
     bits: int
     bias: int
-    #: The NaN that is produced.
+    #: The NaN code that is written.
     nan_code: int
-    #: The float whose codes they are; None where a code means 2**(code - bias).
+    #: The float format whose codes the scales are; None where a code means 2**(code - bias).
     number: ElementFormat | None = None
 
     def __hash__(self) -> int:
-        return hash(self.name)  # (a string remembers its own)
+        return hash(self.name)  # fast path: a string caches its hash
 
     @property
     def power_of_two(self) -> bool:
-        """True if a code means 2**(code - bias), and False if it is that of a float."""
+        """True if a code means 2**(code - bias), False if it is the code of a float."""
         return self.number is None
 
     @property
@@ -187,7 +190,7 @@ class ScaleFormat:
         return self.nan_code - 1 if self.number is None else self.number.max_code
 
     def value(self, code: int) -> float:
-        """The value of one code: 2**(code - bias), or that of the float, or NaN."""
+        """Return the value of one code: 2**(code - bias), or the value of the float, or NaN."""
         if self.number is not None:
             greatest = (1 << (self.number.bits - 1)) - 1
             errors.require(0 <= code <= greatest, "code", f"between 0 and {greatest}, without a sign", code)
@@ -245,7 +248,7 @@ SCALES = {
         *(_unsigned(name, FLOATS[name]) for name in ("float32", "bfloat16", "float16")),
     )
 }
-#: What a tensor scale may be, and the scales that need none.
+#: The types of tensor scales, and the scales whose range needs no tensor scale.
 TENSOR_SCALES, _REACH_ALL = ("float32",), ("e8m0", "float32", "bfloat16")
 
 
@@ -257,7 +260,7 @@ def _is_written_out(name: object) -> bool:
 _SHORT = {
     "mxfp8": ("mxfp8_e4m3", "mxfp8_e5m2"),
     "mxfp6": ("mxfp6_e3m2", "mxfp6_e2m3"),
-    "mxfp4": ("mxfp4_e2m1",),  # the only one of that width in the standard
+    "mxfp4": ("mxfp4_e2m1",),  # the standard has no other format of that width
 }
 
 
@@ -284,9 +287,10 @@ def _plain(name: str) -> str:
 
 
 def element(name: str | ElementFormat) -> ElementFormat:
-    """Return the element (or float type) of that name, or written out (see `get`); a description passes through.
+    """Return the element or float type that `name` names or writes out (see `get`).
 
-    Keys of a format's blocks and scales raise ValueError, since an element has neither.
+    An `ElementFormat` is returned as it is. A notation that gives blocks or scales raises
+    ValueError, since an element has neither.
     """
     if isinstance(name, ElementFormat):
         return name
@@ -299,18 +303,18 @@ def element(name: str | ElementFormat) -> ElementFormat:
 
 @dataclass(frozen=True, repr=False)
 class MXFormat:
-    """Elements, the scale they share, and how many share it: ``MXFormat("e4m3", "e8m0", 32)``.
+    """Elements, the scale of a block, and the block length: ``MXFormat("e4m3", "e8m0", 32)``.
 
-    `element` and `scale` may be names (those of `SCALES`). With ``tensor_scale="float32"`` all elements of an array, or
-    of each of its rows, have one float32 factor more. Without `name` the format is called ``mx_<element>_<block>``,
-    and after that its scales, if they are not E8M0.
+    `element` and `scale` may be names (those of `SCALES`). With ``tensor_scale="float32"`` all
+    elements of an array, or of each of its rows, have one more factor, a float32. Without `name`
+    the format is called ``mx_<element>_<block>``, followed by its scales if they are not E8M0.
     """
 
     element: ElementFormat
     scale: ScaleFormat = E8M0
     block: int = 32
     name: str = ""
-    #: "float32", or None.
+    #: "float32", or None where arrays have no tensor scale.
     tensor_scale: str | None = None
 
     def __init__(
@@ -346,7 +350,10 @@ class MXFormat:
 
     @property
     def notation(self) -> str:
-        """What `get` reads as a format of the same bits: its name where that is known, otherwise written out."""
+        """The text that `get` reads as this format: its name, or the format written out.
+
+        A format that was renamed is written out, and then has the same bits.
+        """
         if _FORMATS.get(self.name) == self:
             return self.name
         e, rest = self.element, f"block={self.block}"
@@ -363,7 +370,10 @@ class MXFormat:
 
     @property
     def bits_per_element(self) -> float:
-        """Storage per element with the scale spread over the block: 4.25 for MXFP4. A tensor scale does not count."""
+        """Bits stored per element: 4.25 for MXFP4, whose scale is spread over the block.
+
+        A tensor scale does not count.
+        """
         return self.element.bits + self.scale.bits / self.block
 
     def __repr__(self) -> str:
@@ -395,7 +405,9 @@ _FORMATS["nvfp4"] = MXFormat("e2m1", "e4m3", 16, "nvfp4", "float32")
 
 
 def names(scale: str | None = None) -> tuple[str, ...]:
-    """The names `get` knows: the six OCP formats, then the extensions; or only those with the scale that is named.
+    """Return the names that `get` knows: the six OCP formats, then the extensions.
+
+    `scale` selects the formats with the scale of that name.
 
     >>> from mxnum import formats
     >>> formats.names("e4m3")
@@ -407,7 +419,10 @@ def names(scale: str | None = None) -> tuple[str, ...]:
 
 
 def get_e8m0(name: str | MXFormat, what: str) -> MXFormat:
-    """`get`, where `what` supports only power-of-two scales: others raise an error that begins with `what`."""
+    """Return `get(name)`; raise ValueError unless its scales are powers of two.
+
+    `what` begins the error and names what supports only such formats.
+    """
     fmt = get(name)
     if not fmt.scale.power_of_two:
         raise ValueError(
@@ -417,16 +432,18 @@ def get_e8m0(name: str | MXFormat, what: str) -> MXFormat:
 
 
 def get(name: str | MXFormat) -> MXFormat:
-    """The format of that name; an `MXFormat` passes through.
+    """Return the format that `name` names or writes out; an `MXFormat` is returned as it is.
 
-    Capitals and separators do not matter, and a name that fits one format alone is enough: ``MXFP4``, ``mxfp8-e4m3``.
+    Case and separators do not matter, and a name that fits only one format is enough: ``MXFP4``,
+    ``mxfp8-e4m3``.
 
-    A format without a name is written out as an element, a colon, and what is not the default:
-    ``e3m4:bias=3,block=16``. The element is ``e<exponent bits>m<mantissa bits>``, ``int<bits>``, or a known element or
-    MX format. The bias is 2**(exponent bits - 1) - 1 unless given, ``specials`` are none, nan or ieee (see
-    `ElementFormat`), the block is 32, and ``scale`` is e8m0 or another of `SCALES`, perhaps with
-    ``tensor_scale=float32``: ``e4m3:block=128,scale=float32``. With `bias` or `specials` a known element is its name
-    alone: ``e4m3:specials=none`` has no NaN.
+    A format without a name is written out as an element, a colon, and the settings that are not the
+    default: ``e3m4:bias=3,block=16``. The element is ``e<exponent bits>m<mantissa bits>``,
+    ``int<bits>``, or a known element or MX format. The default of `bias` is
+    2**(exponent bits - 1) - 1 and that of `block` is 32. ``specials`` are none, nan or ieee (see
+    `ElementFormat`). ``scale`` is e8m0 or another of `SCALES`, some of which may be given
+    ``tensor_scale=float32``: ``e4m3:block=128,scale=float32``. With `bias` or `specials`, the name
+    of a known element stands for its widths alone: ``e4m3:specials=none`` has no NaN.
 
     >>> from mxnum import formats
     >>> formats.get("e3m4:bias=3,block=16")
@@ -447,13 +464,13 @@ def get(name: str | MXFormat) -> MXFormat:
 
 
 def of_element(name: str) -> MXFormat:
-    """The known format whose elements have that name."""
+    """Return the first known format whose elements have that name."""
     return next(fmt for fmt in _FORMATS.values() if fmt.element.name == name)
 
 
 @cache
 def _written_out(text: str) -> MXFormat:
-    """The format that a notation with a colon describes."""
+    """Return the format that a notation with a colon describes."""
     base, _, rest = text.partition(":")
     base = find("format", base, (*ELEMENTS, *_FORMATS)) or base.lower()
     given: dict[str, str] = {}
@@ -487,12 +504,12 @@ def _written_out(text: str) -> MXFormat:
     return _around(text, ElementFormat(base, exponent_bits, mantissa_bits, bias, specials), given)
 
 
-#: Keys of a notation: what they say of the element, and of blocks.
+#: The keys of a notation that describe the element, and those that describe blocks and scales.
 _OF_ELEMENTS, _OF_BLOCKS = ("bias", "specials"), ("block", "scale", "tensor_scale")
 
 
 def _around(text: str, element: ElementFormat, given: dict[str, str]) -> MXFormat:
-    """The format of that element with the blocks and scales that a notation gives."""
+    """Return the format of an element with the blocks and scales that a notation gives."""
     return MXFormat(element, given.get("scale", E8M0), _block(text, given), tensor_scale=given.get("tensor_scale"))
 
 
@@ -507,7 +524,7 @@ def _number(text: str, key: str, value: str) -> int:
 
 
 def describe(name: str | MXFormat | ElementFormat | None = None) -> str:
-    """Return a description of a format or an element for people, or a table of all known formats.
+    """Return a description of a format or an element, or a table of all known formats.
 
     >>> from mxnum import formats
     >>> print(formats.describe("nvfp4").splitlines()[0])

@@ -1,4 +1,4 @@
-"""Which elements share a scale: one full-rank tuple `blocks`, and everything that is sugar for it."""
+"""The elements that share a scale, as one full-rank tuple `blocks`, whatever the caller gave."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def resolve_blocks(
     block_shape: Sequence[int] | None = None,
     blocks: Sequence[int] | None = None,
 ) -> Blocks:
-    """The full-rank tuple that the caller's arguments mean.
+    """Return the full-rank tuple `blocks` that the caller's arguments mean.
 
-    `axis` (default: the last) and `block_size` (default: the format's) make blocks along one axis; `block_shape=(r, c)`
-    tiles the last two axes; `blocks` gives the tuple itself.
+    `axis` (default: the last) and `block_size` (default: the format's) make blocks along one axis.
+    `block_shape=(r, c)` tiles the last two axes. `blocks` gives the tuple itself.
     """
     rank = len(shape)
     if blocks is not None:
@@ -47,24 +47,25 @@ def resolve_blocks(
 
 
 def normalize_axis(axis: Any, rank: int) -> int:
-    """An axis counted from the front."""
+    """Return the number of an axis counted from the front; negative axes count from the end."""
     return errors.integer("axis", axis, -rank, rank - 1) % rank
 
 
 def scales_shape(shape: tuple[int, ...], blocks: Blocks) -> tuple[int, ...]:
-    """ceil(shape / blocks): one scale per block, a short last block included."""
+    """Return ceil(shape / blocks): one scale for each block, a short last block included."""
     return tuple(-(-length // block) for length, block in zip(shape, blocks, strict=True))
 
 
 def element_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """C-order strides of a contiguous array of that shape, in elements."""
+    """Return the strides in elements of a contiguous array in C order."""
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def collapse(shape: tuple[int, ...], blocks: Blocks) -> tuple[tuple[int, ...], Blocks]:
-    """The same layout of a contiguous array with as few axes as possible, and at least two.
+    """Return the same layout of a contiguous array with as few axes as possible, and at least two.
 
-    Neighbouring axes that are not blocked become one, so that the common cases share a compiled loop.
+    Neighbouring axes that are not blocked become one, so that the common cases share a compiled
+    loop.
     """
     lengths: list[int] = []
     sizes: list[int] = []
@@ -81,7 +82,7 @@ def collapse(shape: tuple[int, ...], blocks: Blocks) -> tuple[tuple[int, ...], B
 
 
 def block_lengths(argument: str, values: Sequence[int] | None) -> Blocks | None:
-    """Return lengths of blocks as a tuple, or None."""
+    """Return block lengths as a tuple, or None."""
     return None if values is None else errors.block_lengths(argument, values)
 
 
@@ -92,5 +93,5 @@ def _sizes(argument: str, values: Sequence[int], count: int) -> Blocks:
 
 
 def packed_length(length: int, bits: int) -> int:
-    """Bytes of a packed row of `length` codes."""
+    """Return the number of bytes of a packed row of `length` codes."""
     return (length * bits + 7) // 8

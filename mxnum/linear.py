@@ -18,7 +18,8 @@ from mxnum.modes import Accumulate
 from mxnum.ops import quantize
 from mxnum.products import RESULTS, checked_host_out, matmul, narrowed
 
-#: None, a format, or the keywords of `quantize` with the format among them.
+#: How an operand is quantized: None (not at all), a format, or keywords of `quantize` with a
+#: format.
 Quantization = str | MXFormat | Mapping[str, Any] | None
 
 _KEYWORDS = ("format", "block_size", "rounding", "scale_rule", "overflow", "nonfinite", "seed", "stream", "sr_bits")
@@ -26,12 +27,12 @@ _KEYWORDS = ("format", "block_size", "rounding", "scale_rule", "overflow", "nonf
 
 @dataclass(frozen=True, eq=False)
 class LinearContext:
-    """What `linear_backward` needs from the forward pass, and the operands of its product."""
+    """The data of the forward pass that `linear_backward` needs, and its operands."""
 
-    #: The input as a matrix of one row a sample, and the weight, as they were given.
+    #: The input as a matrix with one row for each sample, and the weight, both as they were given.
     x: Array
     weight: Array
-    #: The same as they were multiplied: quantized along the input features, or not quantized.
+    #: The input and the weight as they were multiplied: quantized along the input features, or not.
     operand_x: MXArray | Array
     operand_weight: MXArray | Array
     shape: tuple[int, ...]
@@ -42,7 +43,7 @@ class LinearContext:
 
 
 class LinearGradients(NamedTuple):
-    """Gradients of the input, the weight and the bias."""
+    """The gradients of the input, the weight and the bias."""
 
     x: Array
     weight: Array
@@ -61,30 +62,37 @@ def linear_forward(
     threads: int | None = None,
     out: Array | None = None,
 ) -> tuple[Array, LinearContext]:
-    """y = x W^T + bias with both operands quantized along the input features, and a context for `linear_backward`.
+    """Return y = x W^T + bias and a context for `linear_backward`.
+
+    Both operands are quantized along the input features.
 
     Parameters
     ----------
     x, weight, bias
         Floats of shapes (..., inputs), (outputs, inputs) and (outputs,).
     activations, weights
-        How x and the weight are quantized: a format, or a mapping of keywords of `quantize` (block_size, rounding,
-        scale_rule, overflow, nonfinite, seed, stream, sr_bits) with the format under ``"format"``. None leaves the
-        operand as it is; `accumulate` is then not ``"block"``.
+        How x and the weight are quantized: a format, or a mapping of keywords of `quantize`
+        (block_size, rounding, scale_rule, overflow, nonfinite, seed, stream, sr_bits) with the
+        format under ``"format"``. None leaves the operand as it is, and excludes
+        ``accumulate="block"``.
     accumulate
         See `Accumulate`.
     out_dtype
-        float32, bfloat16 or float16. The bias is rounded to float32 and added there; then the last two round once more.
+        float32, bfloat16 or float16. The bias is rounded to float32 and added in float32. A result
+        in bfloat16 or float16 is then rounded once more.
     threads
-        How many threads may work, as in `matmul` and `quantize`. The result does not depend on it.
+        The number of threads that may work, as in `matmul` and `quantize`. The result does not
+        depend on it.
     out
         An array of the shape and dtype of y to write to.
 
-    The context keeps x and the weight themselves, not copies: leave them as they are until `linear_backward`.
+    The context keeps x and the weight themselves, not copies: do not change them before
+    `linear_backward`.
 
-    Every operand of a layer is quantized twice, along two axes: x along the inputs here and along the samples for the
-    weight's gradient, and so on. With ``rounding="sr"`` the first takes stream ``2 * stream`` of the seed, the second
-    ``2 * stream + 1``. Operands with one seed and one stream draw the same words: give each a stream of its own.
+    Every operand of a layer is quantized twice, along two axes: x, for example, along the inputs
+    here and along the samples for the weight's gradient. With ``rounding="sr"`` the first
+    quantization takes stream ``2 * stream`` of the seed, the second ``2 * stream + 1``. Operands
+    with the same seed and stream draw the same random words: give each operand its own stream.
 
     Examples
     --------
@@ -133,13 +141,15 @@ def linear_backward(
     threads: int | None = None,
     out: Sequence[Array | None] | None = None,
 ) -> LinearGradients:
-    """The gradients of `linear_forward`, given that of y.
+    """Return the gradients of `linear_forward`, given the gradient of y.
 
-    The gradient of x is grad_y W, both quantized along the outputs; that of the weight is grad_y^T x, both quantized
-    along the samples; that of the bias is the sum of grad_y, rounded to float32, over the samples, in float32 and in
-    order, not quantized.
-    `gradients` says how grad_y is quantized; all else is as in the forward pass. `threads` is as in `matmul`; `out` is
-    a `LinearGradients`, or other three, of arrays to write to, None where a new one is wanted.
+    The gradient of x is grad_y W, both quantized along the outputs. The gradient of the weight is
+    grad_y^T x, both quantized along the samples. The gradient of the bias is the sum of grad_y over
+    the samples: it is not quantized, but rounded to float32 and summed in float32 in order.
+
+    `gradients` says how grad_y is quantized; all other settings are those of the forward pass.
+    `threads` is as in `matmul`. `out` is a `LinearGradients`, or another sequence of three arrays
+    to write to, with None for each array that is to be made.
     """
     errors.require_type(isinstance(context, LinearContext), "context", "a LinearContext", type(context).__name__)
     grad = float_array("grad_y", grad_y)[0]
@@ -176,7 +186,7 @@ def _checked_results(out: Sequence[Array | None] | None, context: LinearContext)
 
 
 def _room(out: Any, shape: tuple[int, ...], *inputs: Any) -> Any:
-    """`out` as a matrix, if a product may be written there while the inputs are still read; else None."""
+    """Return `out` as a matrix; None if it must not be written to while inputs are read."""
     if out is None or not out.flags.c_contiguous:
         return None
     if any(isinstance(x, np.ndarray) and np.may_share_memory(out, x) for x in inputs):
@@ -185,7 +195,7 @@ def _room(out: Any, shape: tuple[int, ...], *inputs: Any) -> Any:
 
 
 def _stored(y: Array, shape: tuple[int, ...], out: Any) -> Array:
-    """A result in its shape, in `out` where that is given."""
+    """Return a result in its shape, stored in `out` if that is given."""
     if out is None:
         return y.reshape(shape)
     if not np.may_share_memory(y, out):
@@ -195,7 +205,7 @@ def _stored(y: Array, shape: tuple[int, ...], out: Any) -> Array:
 
 
 def _options(argument: str, value: Quantization) -> Mapping[str, Any] | None:
-    """The keywords of `quantize`, the format resolved."""
+    """Return the keywords of `quantize` that `value` means, with the format resolved."""
     if value is None:
         return None
     options = dict(value) if isinstance(value, Mapping) else {"format": value}
@@ -210,7 +220,10 @@ def _options(argument: str, value: Quantization) -> Mapping[str, Any] | None:
 def _check_blocks(
     first: str, a: Mapping[str, Any] | None, second: str, b: Mapping[str, Any] | None, accumulate: Accumulate
 ) -> None:
-    """What `block` asks for, in terms of the arguments of this module."""
+    """Raise ValueError unless the operands fit `accumulate`.
+
+    The errors name the arguments of this module: `matmul` would name its own.
+    """
     if not accumulate.by_block:
         return
     for name, options in ((first, a), (second, b)):
@@ -222,7 +235,11 @@ def _check_blocks(
 
 
 def _quantized(x: Array, options: Mapping[str, Any] | None, axis: int, which: int, threads: int | None) -> Any:
-    """An MX array along one of the two axes, the first or second of its two; the floats themselves without options."""
+    """Return x quantized along an axis, or x itself without options.
+
+    `which` is 0 for an operand's first quantization and 1 for its second: they take different
+    streams.
+    """
     if options is None:
         return x
     keywords = dict(options)

@@ -1,10 +1,12 @@
 """The choices a caller can make, each with its definition as docstring.
 
-Every mode is a string enum: ``Rounding.RNE == "rne"``. Functions of the public API accept the string or the member.
+Every mode is a string enum: ``Rounding.RNE == "rne"``. Functions of the public API accept the
+string or the member.
 
-Code that depends on a mode never compares with one member and leaves the rest to `else`: it matches all of them, looks
-the mode up in a table of all, asks `which`, or one of the questions that modes answer here. So a mode that is added
-raises wherever it is not handled; tests/test_modes.py reads the package for that.
+Code that depends on a mode never compares with one member and leaves all others to `else`. It
+matches all members, looks the mode up in a table of all, asks `which`, or reads a property that
+modes define here. A mode that is added therefore raises wherever it is not handled;
+tests/test_modes.py checks the package for that.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Self, assert_never
 from mxnum import errors
 from mxnum.formats import ELEMENTS, MXFormat
 
-#: What is public; `which` is for the package.
+#: The public names of this module; `which` is for the package alone.
 __all__ = ["Accumulate", "FloatScaleRule", "Nonfinite", "OffsetRange", "Overflow", "Rounding", "ScaleRule"]
 
 
@@ -31,9 +33,9 @@ class _DocumentedEnum(StrEnum):
 
 
 def which(mode: StrEnum, *known: StrEnum) -> tuple[bool, ...]:
-    """For each of the known modes whether it is this one: constants of a function that is made for the mode.
+    """Return for each of the known modes True if it is `mode`; raise if none is.
 
-    It must be one of them: for another there is nothing to make.
+    The answers are constants of a function that is made for the mode.
     """
     answers = tuple(mode == one for one in known)
     if not any(answers):
@@ -44,10 +46,10 @@ def which(mode: StrEnum, *known: StrEnum) -> tuple[bool, ...]:
 
 
 class Rounding(_DocumentedEnum):
-    """How the exact real x / 2**scale becomes an element value. It is rounded once, whatever the input type.
+    """The rounding of the exact real x / 2**scale to an element value, once, from any input type.
 
-    Even and odd are the parity of the unbounded code k * 2**m + q (exponent step k, significand q): the parity of the
-    significand in every element but e3m0, where it alternates by exponent.
+    Even and odd are the parity of the unbounded code k * 2**m + q (exponent step k, significand q).
+    It is the parity of the significand in every element but e3m0, where it alternates by exponent.
     """
 
     RNE = "rne", "To nearest, ties to the even code (the default)."
@@ -64,7 +66,7 @@ class Rounding(_DocumentedEnum):
 
     @cached_property
     def is_stochastic(self) -> bool:
-        """Whether it takes random bits."""
+        """True if the mode reads random bits."""
         match self:
             case Rounding.SR:
                 return True
@@ -75,7 +77,10 @@ class Rounding(_DocumentedEnum):
 
 
 class Overflow(_DocumentedEnum):
-    """What becomes of a value that, rounded with unbounded exponent, lies beyond the element's largest finite value."""
+    """The result for a value that is rounded beyond the element's largest finite value.
+
+    The rounding that decides this has an unbounded exponent.
+    """
 
     SATURATE = "saturate", "The largest finite value with the sign kept, in every rounding mode; infinities too."
     IEEE = (
@@ -87,7 +92,7 @@ class Overflow(_DocumentedEnum):
 
     @cached_property
     def saturates(self) -> bool:
-        """Whether nothing leaves the finite values."""
+        """True if every result is finite."""
         match self:
             case Overflow.SATURATE:
                 return True
@@ -97,14 +102,18 @@ class Overflow(_DocumentedEnum):
                 assert_never(self)
 
     def of(self, specials: str) -> Overflow:
-        """What it comes to in a format with such special values: one without any has nothing to overflow to."""
+        """Return the mode that applies to a format with such special values.
+
+        A format without special values always saturates.
+        """
         return Overflow.SATURATE if self.saturates or specials == "none" else self
 
 
 class ScaleRule(_DocumentedEnum):
-    """E8M0: the shared exponent of a block whose largest finite magnitude is A = f * 2**E with 1 <= f < 2.
+    """E8M0: the shared exponent of a block with largest finite magnitude A = f * 2**E, 1 <= f < 2.
 
-    The exponent is then clamped to -127..127. A block with A = 0 or without finite elements has scale code 0.
+    The exponent is then clamped to -127..127. A block with A = 0 or without finite elements has
+    scale code 0.
     """
 
     FLOOR = "floor", "E - emax (OCP MX section 6.3, the default)."
@@ -123,11 +132,11 @@ class ScaleRule(_DocumentedEnum):
 
 
 class FloatScaleRule(_DocumentedEnum):
-    """Scales that are floats: what is made of the exact quotient q = m / (max * t), in the format of the scale.
+    """Scales that are floats: how q = m / (max * t), exact, is rounded to the scale's format.
 
-    Here m is the largest finite magnitude of the block, max the largest element, and t the tensor scale, or 1.
-    A q beyond the largest scale gives that one, in every rule. A block with m = 0 or without finite elements has the
-    scale 0.
+    Here m is the largest finite magnitude of the block, max the largest element, and t the tensor
+    scale, or 1. A q beyond the largest scale gives the largest scale, in every rule. A block
+    without finite elements other than 0 has the scale 0.
     """
 
     NEAREST = "nearest", "q to nearest, ties to even (the default)."
@@ -142,7 +151,7 @@ class FloatScaleRule(_DocumentedEnum):
 
     @property
     def rounds_up(self) -> bool:
-        """Whether q is rounded up; else it is rounded to nearest."""
+        """True if q is rounded up, False if it is rounded to nearest."""
         match self:
             case FloatScaleRule.RCEIL:
                 return True
@@ -153,7 +162,7 @@ class FloatScaleRule(_DocumentedEnum):
 
     @property
     def error_power(self) -> int:
-        """Which power of the errors says the better one of two scales; 0 where one scale is tried."""
+        """The power of errors that compares two scales; 0 if the rule tries one scale."""
         match self:
             case FloatScaleRule.NEAREST | FloatScaleRule.RCEIL:
                 return 0
@@ -166,7 +175,7 @@ class FloatScaleRule(_DocumentedEnum):
 
 
 def scale_rules(fmt: MXFormat) -> tuple[ScaleRule | FloatScaleRule, ...]:
-    """The rules for the scales of a format; the first is the default."""
+    """Return the rules for the scales of a format; the first is the default."""
     if fmt.scale.power_of_two:
         return tuple(ScaleRule)
     is_e2m1 = fmt.element == ELEMENTS["e2m1"]
@@ -174,7 +183,10 @@ def scale_rules(fmt: MXFormat) -> tuple[ScaleRule | FloatScaleRule, ...]:
 
 
 def scale_rule_of(fmt: MXFormat, asked: str | ScaleRule | FloatScaleRule | None) -> ScaleRule | FloatScaleRule:
-    """The rule that was asked for, one of the format's; None is the default."""
+    """Return the rule that was asked for; None asks for the format's default.
+
+    Raise ValueError if the format does not have that rule.
+    """
     rules = scale_rules(fmt)
     if asked is None:
         return rules[0]
@@ -186,7 +198,7 @@ def scale_rule_of(fmt: MXFormat, asked: str | ScaleRule | FloatScaleRule | None)
 
 
 class Nonfinite(_DocumentedEnum):
-    """What a NaN or an infinity in the input does."""
+    """The effect of a NaN or an infinity in the input."""
 
     BLOCK = "block", "The block gets the scale NaN and element codes 0: all of it reads NaN (the default of quantize)."
     ELEMENT = (
@@ -198,17 +210,17 @@ class Nonfinite(_DocumentedEnum):
 
     @cached_property
     def by_block(self) -> bool:
-        """Whether a whole block becomes NaN."""
+        """True if a NaN or infinity makes its whole block NaN."""
         return which(self, Nonfinite.BLOCK, Nonfinite.ELEMENT, Nonfinite.RAISE)[0]
 
     @cached_property
     def by_element(self) -> bool:
-        """Whether each element says for itself what becomes of it."""
+        """True if a NaN or infinity affects only its own element."""
         return which(self, Nonfinite.BLOCK, Nonfinite.ELEMENT, Nonfinite.RAISE)[1]
 
     @cached_property
     def by_error(self) -> bool:
-        """Whether nothing is made of it."""
+        """True if a NaN or infinity raises ValueError."""
         return which(self, Nonfinite.BLOCK, Nonfinite.ELEMENT, Nonfinite.RAISE)[2]
 
 
@@ -220,7 +232,7 @@ class OffsetRange(_DocumentedEnum):
 
     @cached_property
     def is_half(self) -> bool:
-        """Whether the ends of a block say it, rather than the differences."""
+        """True if the range of a block, not its largest difference, sets the scale."""
         match self:
             case OffsetRange.EXACT:
                 return False
@@ -231,10 +243,11 @@ class OffsetRange(_DocumentedEnum):
 
 
 class Accumulate(_DocumentedEnum):
-    """How a dot product is summed. All start at +0, so an empty one is +0, and keep subnormals.
+    """The way to sum a dot product. Every mode starts at +0 and keeps subnormals; no terms give +0.
 
-    In `exact` and in each term of `block`, NaN, 0 * infinity or infinities of both signs give NaN; else an infinity
-    stays; an exact zero is +0. The result is a float32, rounded to nearest even once more if another type is asked for.
+    In `exact` and in each term of `block`, NaN, 0 * infinity or infinities of both signs give NaN.
+    Otherwise an infinity stays, and an exact zero is +0. The result is a float32; it is rounded to
+    nearest even once more if another type is asked for.
     """
 
     EXACT = "exact", "The exact sum of the exact products of exact values, rounded once to float32. Slow."
@@ -256,7 +269,10 @@ class Accumulate(_DocumentedEnum):
 
     @cached_property
     def by_block(self) -> bool:
-        """Whether elements are summed before their scales are looked at, so that blocks have to lie alike."""
+        """True if elements are summed block by block before they are scaled.
+
+        The blocks of the two operands must then have equal lengths.
+        """
         match self:
             case Accumulate.BLOCK:
                 return True

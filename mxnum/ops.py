@@ -1,4 +1,4 @@
-"""The operations of the public API: arguments are checked here, bits are made in `mxnum.engine`."""
+"""The operations of the public API. They check arguments; `mxnum.engine` makes the bits."""
 
 from __future__ import annotations
 
@@ -66,46 +66,53 @@ def quantize(
     Parameters
     ----------
     x
-        The array; any shape, strides and byte order. A list of Python floats is taken as float64. A tensor of PyTorch
-        is answered with tensors, here and everywhere.
+        The array, of any shape, strides and byte order. A list of Python floats is taken as
+        float64. For a tensor of PyTorch the result holds tensors, as in every function here.
     format
-        A name that `mxnum.formats.names()` lists, or an `MXFormat`.
+        An `MXFormat`, or a name that `mxnum.formats.get` accepts.
     axis, block_size
         Blocks of `block_size` (default: the format's) elements along `axis` (default: the last) share a scale.
     block_shape
-        ``(r, c)``: tiles of the last two axes share a scale.
+        ``(r, c)``: each tile of r by c elements of the last two axes shares a scale.
     blocks
-        The full-rank tuple that the other three stand for.
+        The length of a block along every axis, in place of the three arguments above.
     rounding, scale_rule, overflow, nonfinite
-        See `Rounding`, `ScaleRule` (E8M0; the default is ``"floor"``) or `FloatScaleRule` (other scales; the default is
-        ``"nearest"``), `Overflow` and `Nonfinite`.
+        See `Rounding`, `ScaleRule` (for E8M0 scales; the default is ``"floor"``) or
+        `FloatScaleRule` (for other scales; the default is ``"nearest"``), `Overflow` and
+        `Nonfinite`.
     scales
-        Scales to use instead of a rule, of shape ``ceil(x.shape / blocks)``: E8M0, E4M3 or UE5M3 codes as uint8, or an
-        array of the float type that the scales of the format are.
+        Scales to use instead of a rule, of shape ``ceil(x.shape / blocks)``: E8M0, E4M3 or UE5M3
+        codes as uint8, or floats for a format whose scales have 16 or 32 bits.
     tensor_scale
-        For formats that have one (``nvfp4``): a positive number or a float32 array, as `MXArray.tensor_scale` has it,
-        or ``"row"`` for one of each row of the last axis, found. Without it one is found for the whole array.
+        For formats that have one (``nvfp4``): a positive number, or a float32 array of the shape
+        that `MXArray.tensor_scale` has. ``"row"`` finds one for each row of the last axis. By
+        default one is found for the whole array.
     arithmetic
-        ``"exact"``, the definition; for ``nvfp4`` also the name of a stack of `mxnum.stacks`: its float32 operations,
-        bit for bit, with its own way to treat zeros and infinities, so without the arguments that say otherwise.
+        ``"exact"`` is the definition. For ``nvfp4`` it may also name a stack of `mxnum.stacks`,
+        whose float32 operations are then reproduced bit for bit. A stack treats zeros and
+        infinities in its own way, so modes, scales and random bits must then be left out.
     offset
-        ``"float16"`` for asymmetric scaling: the midpoint of each block is subtracted first. `offset_range` says which
-        magnitude then sets the scale.
+        ``"float16"`` asks for asymmetric scaling: the midpoint of each block is subtracted first.
+        `offset_range` says which magnitude then sets the scale.
     random_bits
-        For ``rounding="sr"``: unsigned 32-bit words of the shape of x, of which the low `sr_bits` bits are used.
+        For ``rounding="sr"``: unsigned 32-bit words of the shape of x. Their low `sr_bits` bits are
+        used.
     seed, stream, first
-        Instead of `random_bits`: Philox4x32-10 keyed by `seed`, counted by `stream` and the C-order index of the
-        element, so that the result depends on neither threads, nor device, nor memory layout. Indices count from
-        `first`: a part of a larger array, given the index of its first element there, draws the bits it has there.
+        Instead of `random_bits`: words of Philox4x32-10, keyed by `seed` and counted by `stream`
+        and the C-order index of the element. The result depends on neither threads, nor device, nor
+        memory layout. Indices count from `first`: for a part of a larger array, pass the index of
+        its first element there, and the part draws the bits that it draws in the whole.
     packed
-        Hold codes narrower than a byte packed, as `MXArray.pack` makes them, which is also faster for large arrays.
+        True stores codes narrower than a byte packed, as `MXArray.pack` does. This is also faster
+        for large arrays.
     threads
-        How many threads may work on a large array (default: what `NUMBA_NUM_THREADS` or `numba.set_num_threads` says).
-        The result does not depend on it.
+        The number of threads that may work on a large array (default: the number set by
+        `NUMBA_NUM_THREADS` or `numba.set_num_threads`). The result does not depend on it.
     out
-        An MX array of the same shape, format and blocks to write to, as it holds its codes; fresh memory costs more
-        than quantizing. In host memory it may share memory with anything that is read. A part of an array that has one
-        tensor scale may not get another one: give it as `tensor_scale`.
+        An MX array of the same shape, format and blocks to write to, packed or not: new memory
+        costs more than quantizing. In host memory it may share memory with any input. A part of an
+        array with one tensor scale cannot get another tensor scale: pass the array's as
+        `tensor_scale`.
 
     Examples
     --------
@@ -176,10 +183,11 @@ def fake_quantize(
     threads: int | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Quantize and dequantize: the input's dtype out, with the values an MX array would hold.
+    """Quantize and dequantize: return the values an MX array would hold, in the input's dtype.
 
-    Takes the keywords of `quantize`, and `out`. The result is rounded to the input's dtype, in native byte order, to
-    nearest even; a magnitude beyond its range becomes infinite.
+    The keywords are those of `quantize`; `out` is an array to write to. The result is rounded to
+    the input's dtype, in native byte order, to nearest even. A magnitude beyond its range becomes
+    infinite.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.fake_quantize(np.array([0.3, 1.2, 5.0], np.float32), "mxfp4_e2m1")
@@ -223,11 +231,13 @@ def fake_quantizer(
     blocks: Sequence[int] | None = None,
     threads: int | None = None,
 ) -> Callable[[], Array]:
-    """A `fake_quantize` to call again and again on one array whose numbers change: the preparation is done once.
+    """Return a function that calls `fake_quantize` on one array whose numbers change.
 
-    The function returned takes no arguments. Each call writes the values of what x then holds to `out`, and returns
-    `out`; one thread may call it at a time. The keywords are those of `fake_quantize`, without stochastic rounding,
-    offsets and given scales.
+    It is prepared once, for many calls.
+
+    The function takes no arguments. Each call quantizes the numbers that x then holds, writes their
+    values to `out`, and returns `out`. Only one thread may call it at a time. The keywords are
+    those of `fake_quantize`, without stochastic rounding, offsets and given scales.
 
     >>> import numpy as np, mxnum as mx
     >>> x, out = np.zeros(3, np.float32), np.empty(3, np.float32)
@@ -238,7 +248,8 @@ def fake_quantizer(
     """
     mode = errors.choose_member("rounding", rounding, _DETERMINISTIC)
     if not isinstance(x, np.ndarray) or formats.get(format).tensor_scale:
-        # Each call asks tensors where they lie then, a GPU for its stream, and x for its tensor scale.
+        # Nothing can be prepared: the memory of a tensor, the stream of a GPU and the tensor scale
+        # of x may differ at each call.
         errors.require_type(
             isinstance(x, np.ndarray) or is_tensor(x) or on_device(x), "x", "an array", type(x).__name__
         )
@@ -261,7 +272,7 @@ def fake_quantizer(
 
 
 def dequantize(q: MXArray, dtype: Any = "float32", *, threads: int | None = None, out: Array | None = None) -> Array:
-    """The values of an `MXArray`; the same as ``q.dequantize(dtype, threads=threads, out=out)``."""
+    """Return the values of an `MXArray`: ``q.dequantize(dtype, threads=threads, out=out)``."""
     errors.require_type(isinstance(q, MXArray), "q", "an MXArray", type(q).__name__)
     return q.dequantize(dtype, threads=threads, out=out)
 
@@ -280,9 +291,10 @@ def shared_scale(
     threads: int | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Only the scales that `quantize` chooses, without offsets: codes of eight bits, or floats.
+    """Return the scales that `quantize` chooses, without offsets: codes of eight bits, or floats.
 
-    With ``nonfinite="element"`` a NaN is passed over, in an element without NaN too, where `quantize` raises.
+    With ``nonfinite="element"`` a NaN is ignored. `quantize` raises for it in an element without
+    NaN.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.shared_scale(np.array([[1.0, 500.0]]), "mxfp8_e4m3", scale_rule="rceil")
@@ -317,10 +329,11 @@ def encode(
     threads: int | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Element codes of x at scale 1, as unsigned integers of the smallest type that holds one.
+    """Return the element codes of x at scale 1, as the smallest unsigned integers that fit.
 
-    `element` may also be a float type: ``encode(x, "bfloat16", rounding="sr", seed=1)`` is a stochastic narrowing.
-    Unlike a cast, an infinity saturates there too, unless ``overflow="ieee"``, and a NaN has no sign.
+    `element` may also be a float type: ``encode(x, "bfloat16", rounding="sr", seed=1)`` narrows by
+    stochastic rounding. Unlike in a cast, an infinity saturates there too, unless
+    ``overflow="ieee"``, and a NaN loses its sign.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.encode(np.array([448.0, 464.0, np.inf]), "e4m3", overflow="ieee")
@@ -354,7 +367,7 @@ def decode(
     threads: int | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Values of element codes at scale 1.
+    """Return the values of element codes at scale 1.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.decode(np.array([0x01, 0x7E, 0xFF], np.uint8), "e4m3")
@@ -371,22 +384,22 @@ def decode(
 def _mx_array(
     x: Any, made: Any, settings: Settings, packed_shape: tuple[int, ...] | None, tensor_scale: Array | None
 ) -> MXArray:
-    """An MX array of what the engine made of x, of the library of x."""
+    """Return an MX array of the parts that the engine made, as arrays of the library of x."""
     parts = *made, owned(tensor_scale)
     codes, scales, offsets, tensor = parts if type(x) is np.ndarray else (in_kind(part, x) for part in parts)
     return MXArray(codes, scales, settings.format, settings.blocks, offsets, packed_shape, tensor)
 
 
 def _tensor_scale(engine: Any, request: Request, asked: Any) -> Any:
-    """The tensor scale as an array, found or given; None where the format has none."""
+    """Return the tensor scale as an array, found or given; None where the format has none."""
     array, settings = request.x, request.settings
-    if asked is None and settings.by_powers_of_two:  # (quick)
+    if asked is None and settings.by_powers_of_two:  # fast path: these formats have no tensor scale
         return None
     fmt, shape = settings.format, settings.shape
     if fmt.tensor_scale is None or not (asked is None or isinstance(asked, str)):
         given = checked_tensor_scale(asked, shape, settings.blocks, fmt, positive=True, beside=array)
         dispatch.engine(x=array, tensor_scale=given)
-        return None if given is None else engine.copied(given)  # (what an array keeps is its own)
+        return None if given is None else engine.copied(given)  # an MXArray owns its tensor scale
     if asked is not None:
         errors.choose("tensor_scale", asked, ("row",))
         errors.require(bool(shape), "tensor_scale", "left out for an array without axes", asked)
@@ -396,7 +409,10 @@ def _tensor_scale(engine: Any, request: Request, asked: Any) -> Any:
 
 
 def _stores_packed(packed: Any, settings: Settings, out: Any) -> bool:
-    """Whether codes are to be held packed: as asked for, or as `out` holds them, which has to fit."""
+    """Return True if codes are stored packed: as asked for, or as `out` holds them.
+
+    Raise an error unless `out` fits the settings.
+    """
     if packed is not False:
         errors.require_type(packed is True, "packed", "True or False", packed)
         packed = settings.element.bits < 8
@@ -410,7 +426,7 @@ def _stores_packed(packed: Any, settings: Settings, out: Any) -> bool:
         (out.format, out.shape, out.blocks) != (fmt, shape, blocks)
         or has_offsets != wanted
         or (packed and not is_packed)
-    ):  # (quick where all fits)
+    ):  # fast path: one comparison where everything fits
         errors.require(out.format == fmt, "out", f"of format {fmt.name}", out.format.name)
         errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
         errors.require(out.blocks == blocks, "out", f"in blocks {blocks}", out.blocks)
@@ -428,7 +444,10 @@ def _writable_parts(out: MXArray) -> tuple[Any, Any, Any]:
 
 
 def _check_alone(arithmetic: str, settings: Settings, arrays: tuple[Any, Any], *others: Any) -> None:
-    """A stack's arithmetic is for nvfp4 in host memory, and says itself what the other arguments would."""
+    """Raise an error unless a stack's arithmetic may run: nvfp4, host memory, no other choices.
+
+    The stack decides itself what the other arguments would choose.
+    """
     if not isinstance(arithmetic, stacks.Stack):
         errors.choose("arithmetic", arithmetic, ("exact", *stacks.STACKS))
     errors.require(settings.format == formats.get("nvfp4"), "arithmetic", f"'exact' for {settings.format}", arithmetic)
@@ -458,7 +477,7 @@ def _settings(
     offset_range: str | OffsetRange,
     scales_given: bool,
 ) -> Settings:
-    """The arguments of a quantization that are not arrays, checked and resolved."""
+    """Check and resolve the arguments of a quantization that are not arrays, and return them."""
     fmt = formats.get(format)
     layout = resolve_blocks(shape, fmt.block, axis=axis, block_size=block_size, block_shape=block_shape, blocks=blocks)
     is_power = fmt.scale.power_of_two
@@ -491,11 +510,12 @@ def _settings(
 def _random(
     shape: tuple[int, ...], rounding: Rounding, random_bits: Any, seed: Any, stream: int, first: int, sr_bits: int
 ) -> RandomBits | None:
-    """What the engine needs for stochastic rounding, or None for the other modes."""
-    if not (type(sr_bits) is type(stream) is int and 1 <= sr_bits <= 30 and 0 <= stream <= _LARGEST_WORD):  # (quick)
+    """Return the random bits for stochastic rounding; None for the other modes."""
+    # Fast path: a plain int within its range needs no conversion.
+    if not (type(sr_bits) is type(stream) is int and 1 <= sr_bits <= 30 and 0 <= stream <= _LARGEST_WORD):
         sr_bits = errors.integer("sr_bits", sr_bits, 1, 30)
         stream = errors.integer("stream", stream, 0, _LARGEST_WORD)
-    if not (type(first) is int and 0 <= first <= _LARGEST_INDEX):  # (quick)
+    if not (type(first) is int and 0 <= first <= _LARGEST_INDEX):
         first = errors.integer("first", first, 0, _LARGEST_INDEX)
     of_seed = "seed" if seed is not None else "stream" if stream else "first" if first else None
     if not rounding.is_stochastic:

@@ -1,8 +1,8 @@
-"""Pictures of what quantization does to numbers (extra ``plots``).
+"""Plots of what quantization does to numbers (extra ``plots``).
 
-Each function draws into `ax`, or into a new figure, and returns the axes; ``axes.figure.savefig`` writes a file.
-Colours are those of `mxnum.output.palette`, one for each scale rule, format and arm; a marker or a line style
-repeats them.
+Each function draws into `ax`, or into a new figure, and returns the axes; ``axes.figure.savefig``
+writes a file. Each scale rule, format and arm has its colour in `mxnum.output.palette`. A marker or
+a line style repeats the distinction for readers who cannot tell the colours.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from mxnum.modes import scale_rules as known_rules
 from mxnum.ops import shared_scale
 from mxnum.output.palette import COLOURS, colour
 
-#: A line and a marker for each scale rule; in lines those of one kind of scale meet, in markers all.
+#: Line styles and markers of scale rules. Plots of lines show the rules of one kind of scale, plots
+#: of markers may show all rules.
 _LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 3)))
 _WIDTHS = (3.6, 2.4, 1.8, 1.2, 2.4, 1.2)
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "h")
@@ -42,11 +43,12 @@ _MAPPED = {
 
 
 def histogram(x: Any, format: str | MXFormat, *, scale_rule: str | None = None, ax: Any = None, **layout: Any) -> Any:
-    """Where the elements of a tensor lie in the range of the element format, once their block's scale is applied.
+    """Draw where the elements of a tensor, over their scales, lie in the range of the element.
 
-    The share that goes to zero or is beyond the largest value is written above. `layout` is axis, block_size,
-    block_shape or blocks, as in `mxnum.quantize`. NaN blocks and non-finite elements are left out. Zeros, and blocks
-    whose scale is zero, have no place on the axis, but count where shares are. A tensor scale is a part of the scale.
+    The title has the shares that become zero or are beyond the largest value. `layout` is axis,
+    block_size, block_shape or blocks, as in `mxnum.quantize`. NaN blocks and non-finite elements
+    are left out. Zeros, and blocks whose scale is zero, are not drawn, but count in the shares. A
+    tensor scale is part of the scale.
     """
     fmt = formats.get(format)
     array, _ = float_array("x", x)
@@ -100,7 +102,10 @@ def histogram(x: Any, format: str | MXFormat, *, scale_rule: str | None = None, 
 def block_map(
     x: Any, format: str | MXFormat, *, quantity: str = "normalized_rmse", ax: Any = None, **options: Any
 ) -> Any:
-    """One coloured cell for each block of a matrix: by default its error; `options` as in `mxnum.analysis.measure`."""
+    """Draw one coloured cell for each block of a matrix, by default its error.
+
+    `options` are those of `mxnum.analysis.measure`.
+    """
     errors.choose("quantity", quantity, tuple(_MAPPED))
     fmt = formats.get(format)
     array, _ = float_array("x", x)
@@ -139,9 +144,9 @@ def sawtooth(
     points: int = 4096,
     ax: Any = None,
 ) -> Any:
-    """The relative error of a block whose elements all have one value, against that value; a line for each scale rule.
+    """Draw the relative error of a block of equal values against the value.
 
-    A tensor scale is that of the largest value drawn.
+    Each scale rule has a line. A tensor scale is that of the largest value drawn.
     """
     fmt = formats.get(format)
     mode = errors.choose_member("rounding", rounding, Rounding)
@@ -151,7 +156,7 @@ def sawtooth(
     ax.axhline(0, color="0.6", linewidth=0.8)
     usual = USUAL_RULES if fmt.scale.power_of_two else USUAL_FLOAT_RULES[:2]
     for i, rule in enumerate(usual if scale_rules is None else scale_rules):
-        # The mean error of a block of one is its error.
+        # In blocks of one element the mean error is the error of the element.
         error = 100 * measure(values, fmt, block_size=1, per="block", scale_rule=rule, rounding=rounding).bias / values
         i %= len(_LINES)
         ax.plot(values, error, linestyle=_LINES[i], color=colour(str(rule)), linewidth=_WIDTHS[i], label=rule)
@@ -165,7 +170,9 @@ def sawtooth(
 
 
 def design_space(exploration: Exploration, *, ax: Any = None, **wanted: Any) -> Any:
-    """Every candidate of an exploration: its error by format, marked by scale rule; hollow marks have an offset.
+    """Draw every candidate of an exploration: its error by format, marked by scale rule.
+
+    Hollow marks have an offset.
 
     `wanted` selects by the fields of a candidate, for example ``rounding="rne", block="1x32"``.
     """
@@ -217,7 +224,7 @@ def _ticks(binades: float) -> list[float]:
 
 
 def _axes(ax: Any, size: tuple[float, float]) -> Any:
-    """The axes given, or those of a new figure."""
+    """Return the axes given, or those of a new figure."""
     if ax is not None:
         return ax
     pyplot = errors.package("matplotlib.pyplot", "plots")
@@ -225,7 +232,7 @@ def _axes(ax: Any, size: tuple[float, float]) -> Any:
 
 
 def _each(per_block: Array, blocks: Sequence[int], shape: tuple[int, ...]) -> Array:
-    """One value per block as one value per element."""
+    """Return one value per element from one value per block."""
     assert per_block.shape == scales_shape(shape, tuple(blocks))
     for axis, block in enumerate(blocks):
         per_block = np.repeat(per_block, block, axis)

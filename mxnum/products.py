@@ -1,4 +1,4 @@
-"""Products of MX arrays with a defined accumulation."""
+"""Products of MX arrays whose order of summation is defined."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mxnum.memory.dtypes import Array, float_array, numpy_dtype, result_format
 from mxnum.memory.tensors import answer, host_view
 from mxnum.modes import Accumulate, Nonfinite, Overflow, Rounding
 
-#: The types that `out_dtype` may name.
+#: The types that `out_dtype` accepts.
 RESULTS = ("float32", "bfloat16", "float16")
 
 
@@ -30,10 +30,11 @@ def dot(
     threads: int | None = None,
     out: Array | None = None,
 ) -> Any:
-    """The dot product of two vectors, as a scalar of `out_dtype`, summed as `accumulate` says (see `Accumulate`).
+    """Return the dot product of two vectors, as a scalar of `out_dtype`.
 
-    The operands are MX arrays or arrays of floats; `out_dtype` and `threads` are as in `matmul`. With `out`, an array
-    without axes, the sum is stored there, and that array is what comes back (as in `numpy.dot`).
+    The operands are MX arrays or arrays of floats. `accumulate` says how they are summed (see
+    `Accumulate`); `out_dtype` and `threads` are as in `matmul`. `out` is an array without axes to
+    store the sum in, which is then returned, as in `numpy.dot`.
 
     >>> import numpy as np, mxnum as mx
     >>> x = np.array([4096.0, 1.0, 1.0], np.float32)
@@ -62,25 +63,26 @@ def matmul(
     threads: int | None = None,
     out: Array | None = None,
 ) -> Array:
-    """The matrix product, each element summed as `accumulate` says (see `Accumulate`).
+    """Return the matrix product, each element summed as `accumulate` says (see `Accumulate`).
 
     Parameters
     ----------
     a, b
-        MX arrays or arrays of floats of at least two axes; leading axes broadcast as in `numpy.matmul`. The sum runs
-        along the last axis of a and the last but one of b.
+        MX arrays or arrays of floats of at least two axes; leading axes broadcast as in
+        `numpy.matmul`. The sum runs along the last axis of a and the last but one of b.
     accumulate
-        ``"block"`` needs both operands quantized along the summed axis: ``axis=-1`` for a, ``axis=-2`` for b. A
-        transposed MX array (``q.T``) is as good.
+        ``"block"`` needs both operands quantized along the summed axis: ``axis=-1`` for a,
+        ``axis=-2`` for b. A transposed MX array (``q.T``) works too.
     out_dtype
-        float32, bfloat16 or float16 (default: that of `out`, or float32); the last two round the float32 result once
-        more.
+        float32, bfloat16 or float16 (default: that of `out`, or float32). bfloat16 and float16
+        round the float32 result once more.
     threads
-        How many threads may work on a large product (default: what `NUMBA_NUM_THREADS` or `numba.set_num_threads`
-        says). The result does not depend on it. (The sums of ``"blas"`` are numpy's: its library has its own settings.)
+        The number of threads that may work on a large product (default: the number set by
+        `NUMBA_NUM_THREADS` or `numba.set_num_threads`). The result does not depend on it. numpy's
+        library, which sums for ``"blas"``, has its own settings.
     out
-        An array of the shape and dtype of the result to write to. It may overlap the operands, and have any strides;
-        one in C order that overlaps nothing saves memory.
+        An array of the shape and dtype of the result to write to. It may overlap the operands and
+        have any strides. A float32 array in C order that does not overlap them saves memory.
 
     Examples
     --------
@@ -106,7 +108,7 @@ def matmul(
 
 
 def _held(operand: Any) -> Any:
-    """What says of which library an operand is."""
+    """Return the array that shows to which library an operand belongs."""
     return operand.scales if isinstance(operand, MXArray) else operand
 
 
@@ -116,9 +118,9 @@ def _axes(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _operand(name: str, value: Any, mode: Accumulate) -> Any:
-    """What the engine takes for an MX array or an array of floats.
+    """Return the engine's operand for an MX array or an array of floats.
 
-    Of one whose scales are floats, these are its values in float64, which holds them.
+    An MX array whose scales are floats is decoded to float64, which holds its values exactly.
     """
     from mxnum.engine.products.operands import Operand
 
@@ -144,7 +146,10 @@ def _product(
     threads: int | None,
     out: Array | None,
 ) -> Any:
-    """Both operands with the summed axis last; `shape` is what `out` has."""
+    """Return the product of two operands whose last axis is summed.
+
+    `shape` is the shape of `out`.
+    """
     is_on_device, out = together((("a", a.array), ("b", b.array))), host_view("out", out)
     if out_dtype is None and out is not None:
         target = result_format(getattr(out, "dtype", "float32"), "out.dtype", RESULTS)
@@ -183,7 +188,7 @@ def _overlaps(out: Array, *operands: Any) -> bool:
 
 
 def _float32(x: Any, threads: int | None) -> Array:
-    """The values of an operand in float32, rounded once to nearest even."""
+    """Return the values of an operand in float32, rounded once to nearest even."""
     target = FLOATS["float32"]
     if x.format == target:
         return x.array  # type: ignore[no-any-return]
@@ -197,7 +202,10 @@ def _float32(x: Any, threads: int | None) -> Array:
 
 
 def narrowed(x: Array, source: ElementFormat, target: ElementFormat, threads: int | None = None) -> Array:
-    """An array of floats in another float type: to nearest even, infinity beyond its range."""
+    """Return an array of floats in another float type.
+
+    It is rounded to nearest even; a number beyond the range becomes infinite.
+    """
     if source == target:
         return x
     codes: Array = host_engine().encode(
@@ -208,7 +216,7 @@ def narrowed(x: Array, source: ElementFormat, target: ElementFormat, threads: in
 
 
 def checked_host_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """`checked_out` where the operands are in host memory."""
+    """Check `out` like `checked_out`, for operands in host memory, and return it."""
     checked = checked_out(out, shape, dtype)
     if isinstance(checked, DeviceArray):
         raise errors.on_gpu("out", "take one in host memory")

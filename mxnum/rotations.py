@@ -1,4 +1,4 @@
-"""Transforms that spread a number over its neighbours before they are quantized."""
+"""Transforms that spread each number over its neighbours before quantization."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from mxnum.array.arguments import checked_out, checked_threads
 from mxnum.memory.dtypes import Array, as_array, float_array
 from mxnum.memory.tensors import answer, host_view
 
-#: The fixed signs of other software, by name. TransformerEngine's are in `get_wgrad_sign_vector` of its
-#: transformer_engine/pytorch/tensor/nvfp4_tensor.py: it transforms the operands of the weight gradient with them.
+#: The fixed signs of other software, by name. TransformerEngine transforms the operands of the
+#: weight gradient with its signs, which are in `get_wgrad_sign_vector` of its
+#: transformer_engine/pytorch/tensor/nvfp4_tensor.py.
 SIGNS = {"transformer_engine": (1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1)}
 _SIZES = tuple(4**n for n in range(1, 8))
 
@@ -27,32 +28,36 @@ def hadamard(
     threads: int | None = None,
     out: Array | None = None,
 ) -> Array:
-    """The Hadamard transform of every `size` numbers along an axis, divided by sqrt(size): an orthogonal matrix.
+    """Return the Hadamard transform of every `size` numbers along an axis, divided by sqrt(size).
 
-    Each result is the exact sum y[i] = (signs[0] x[0] ± signs[1] x[1] ± ...) / sqrt(size), rounded once to the type of
-    x, to nearest even. Term j has a minus if i and j have an odd number of ones in common as binary numbers. Two
-    operands that are transformed alike keep their product, apart from rounding, and an outlier is spread over its
-    block.
+    The matrix of the transform is orthogonal.
+
+    Each result is the exact sum y[i] = (signs[0] x[0] ± signs[1] x[1] ± ...) / sqrt(size), rounded
+    once to the type of x, to nearest even. Term j has a minus if the binary numbers i and j have an
+    odd number of ones in common. The transform keeps the product of two operands that are
+    transformed alike, apart from rounding, and spreads an outlier over its block.
 
     Parameters
     ----------
     x
-        An array of float64, float32, bfloat16 or float16 in host memory, or a tensor. The length of the axis must be a
-        multiple of `size`.
+        An array of float64, float32, bfloat16 or float16 in host memory, or a tensor. The length of
+        the axis must be a multiple of `size`.
     size
         A power of 4 up to 16384, so that sqrt(size) is a power of 2.
     signs
-        An array of `size` numbers 1 or -1, or ``"transformer_engine"`` for the fixed ones of its random Hadamard
-        transform, which has `size` 16. Default: all 1.
+        An array of `size` numbers 1 or -1 (default: all 1). ``"transformer_engine"`` names the
+        fixed signs of TransformerEngine's random Hadamard transform, whose `size` is 16.
     inverse
-        The inverse, which is the transpose: the transform without signs, and results times `signs`.
+        True for the inverse, which is the transpose: the transform without signs, and then each
+        result times its sign.
     threads
-        How many threads may work on a large array (default: what numba would use).
+        The number of threads that may work on a large array (default: numba's number).
     out
         An array of the shape and type of x to write to, which may be x.
 
-    An exact zero is +0, and a sum that rounds to zero keeps its sign. NaN or infinities of both signs among the terms
-    make NaN; otherwise an infinity stays; a sum too large for the type becomes infinite.
+    An exact zero is +0, and a sum that rounds to zero keeps its sign. NaN or infinities of both
+    signs among the terms make NaN; otherwise an infinity stays. A sum too large for the type
+    becomes infinite.
 
     >>> import numpy as np, mxnum as mx
     >>> mx.hadamard(np.array([8.0, 0.0, 0.0, 0.0], np.float32), size=4)
@@ -73,14 +78,14 @@ def hadamard(
     d = _checked_signs(signs, length)
     into = checked_out(host_view("out", out), array.shape, array.dtype)
     errors.require_type(into is None or isinstance(into, np.ndarray), "out", "in host memory", "an array on a GPU")
-    from mxnum.engine.rotations import host  # numba is loaded with it
+    from mxnum.engine.rotations import host  # imported late: it loads numba
 
     made = host.hadamard(array, source, place, d, inverse, into, checked_threads(threads))
     return answer(made, x, out)
 
 
 def _checked_signs(signs: Any, size: int) -> Array:
-    """Signs as float64 numbers, all 1 if there are none."""
+    """Return signs as float64 numbers, all 1 by default; raise an error for other numbers."""
     if signs is None:
         return np.ones(size)
     if isinstance(signs, str):

@@ -1,7 +1,8 @@
-"""Are the bits right on this machine? What is compiled here, against the exact reference.
+"""Check on this machine that compiled code gives the bits of the exact reference.
 
-A processor, an operating system, a version of numpy or numba that nobody here has tried: ``mxnum selftest`` asks the
-library itself, what is common in seconds and with ``--all`` everything, and prints what an issue about it should hold.
+``mxnum selftest`` is for a processor, an operating system or a version of numpy or numba that
+nobody here has tried. It checks common calls in seconds and every kind of call with ``--all``. It
+prints the text that an issue about this machine should contain.
 """
 
 from __future__ import annotations
@@ -23,25 +24,26 @@ from mxnum.formats import ElementFormat, MXFormat
 from mxnum.memory.dtypes import Array, numpy_dtype
 from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 
-#: Their versions decide which machine code runs.
+#: The packages whose versions decide which machine code runs.
 PACKAGES = ("numpy", "numba", "llvmlite", "ml_dtypes", "numba-cuda", "torch")
-#: The formats that modes are tried with.
+#: The formats with which modes are checked.
 WIDE, NARROW = "mxfp8_e4m3", "mxfp4_e2m1"
-#: What is tried without ``--all``, which compiles for some seconds.
+#: The cases checked without ``--all``. They compile for some seconds.
 COMMON = (WIDE, NARROW, "mxint8", f"{NARROW}, packed")
 SEED = 20250630
-#: Rows of a block and most of another: ends that are no whole vector are part of the test.
+#: The length of a row: one block and most of another, so that ends shorter than a vector are
+#: tested.
 COLUMNS = 55
 ROWS = 12
 
 
 @dataclass(frozen=True)
 class Check:
-    """One kind of call, compared number by number."""
+    """One kind of call, with every number compared."""
 
     what: str
     numbers: int
-    #: How many differ, and the first of them in words.
+    #: The number of numbers that differ, and a description of the first.
     wrong: int
     first: str = ""
 
@@ -52,19 +54,19 @@ class Check:
 
 @dataclass(frozen=True)
 class SelfTest:
-    """What was asked of this machine and what came out; ``str`` of it is the text for an issue."""
+    """The facts about this machine and the outcome of each check; ``str`` makes an issue's text."""
 
     facts: dict[str, str]
     checks: list[Check] = field(default_factory=list)
 
     @property
     def passed(self) -> bool:
-        """Whether every number was right."""
+        """True if every number was right."""
         return not any(check.wrong for check in self.checks)
 
     @property
     def verdict(self) -> str:
-        """All of it in one sentence."""
+        """The outcome of all checks in one sentence."""
         failed = sum(check.wrong > 0 for check in self.checks)
         if failed:
             return f"{failed} of {len(self.checks)} kinds of call give WRONG BITS here. Please report this text."
@@ -76,9 +78,9 @@ class SelfTest:
 
 
 def selftest(done: Callable[[Check, int], Any] = lambda check, of: None, *, everything: bool = False) -> SelfTest:
-    """Try three common formats, or `everything`: each format, rounding, scale rule, float type and layout once.
+    """Check three common formats, or with `everything` every format, mode, float type and layout.
 
-    `done` hears of each, and of how many.
+    `done(check, count)` is called after each check; `count` is the number of all checks.
 
     >>> from mxnum.selftest import selftest
     >>> selftest().passed  # doctest: +SKIP
@@ -93,12 +95,12 @@ def selftest(done: Callable[[Check, int], Any] = lambda check, of: None, *, ever
 
 
 def told(facts: dict[str, str]) -> str:
-    """Facts as lines."""
+    """Return facts as lines of text."""
     return "\n".join(f"{name:<12} {fact}" for name, fact in facts.items())
 
 
 def facts() -> dict[str, str]:
-    """What is installed and which loops run here."""
+    """Return what is installed and which loops run here."""
     from mxnum.engine.machine import float_environment
 
     installed = {}
@@ -139,12 +141,15 @@ def _gpu() -> str:
         return f"not used: {problem}"
 
 
-#: Arrays that are computed here, each with what is right.
+#: Arrays that are computed here, each paired with the right result.
 Pairs = list[tuple[Any, Any]]
 
 
 def _cases() -> Iterator[tuple[str, Callable[[], Pairs]]]:
-    """What is tried, and how. Each is compiled when it is asked for."""
+    """Yield the name of each case and a function that computes it.
+
+    The function compiles what the case needs only when it is called.
+    """
     for name in formats.names():
         yield name, partial(_quantized, name)
     for rounding in Rounding:
@@ -171,7 +176,11 @@ def _cases() -> Iterator[tuple[str, Callable[[], Pairs]]]:
 
 
 def _numbers(fmt: MXFormat, source: ElementFormat) -> Array:
-    """Rows at many scales: numbers of the element, half-way between them, next to both; bells; special values."""
+    """Return rows of difficult numbers at many scales.
+
+    They are numbers of the element, midpoints between them and neighbours of both, then normally
+    distributed numbers, then special values.
+    """
     random = np.random.default_rng(SEED)
     grid = np.array(sorted({v for v in fmt.element.values() if np.isfinite(v)}))
     points = np.concatenate([grid, (grid[1:] + grid[:-1]) / 2, grid * 1.0625])
@@ -182,11 +191,12 @@ def _numbers(fmt: MXFormat, source: ElementFormat) -> Array:
         x = (random.choice(points, (ROWS, COLUMNS)) * scales).astype(dtype)
         x[1::3] = (random.standard_normal((len(x[1::3]), COLUMNS)) * scales[1::3]).astype(dtype)
     bits = x.view(f"u{dtype.itemsize}")
-    bits[::2] += random.integers(0, 3, bits[::2].shape).astype(bits.dtype)  # the number, and two that follow it
+    bits[::2] += random.integers(0, 3, bits[::2].shape).astype(bits.dtype)  # 0, 1 or 2 patterns further
     top, sign = source.max_code, 1 << (source.bits - 1)
     bits[-1, :8] = 0, sign, 1, 1 | sign, top, top | sign, 1 << source.mantissa_bits, (1 << source.mantissa_bits) - 1
     has_nan = fmt.element.nan_code is not None
-    bits[-2, 3], bits[-3, 40] = top + 1, top + 2 if has_nan else sign | (top + 1)  # infinity; NaN, or minus infinity
+    # Infinity, and a NaN, or minus infinity where the element has no NaN.
+    bits[-2, 3], bits[-3, 40] = top + 1, top + 2 if has_nan else sign | (top + 1)
     return x
 
 
@@ -194,7 +204,8 @@ def _quantized(name: str, source: str = "float32", packed: bool = False, **setti
     fmt = formats.get(name)
     x = _numbers(fmt, formats.FLOATS[source])
     if settings.get("offset"):
-        x = np.clip(np.nan_to_num(x.astype(np.float64)), -1e4, 1e4).astype(x.dtype)  # offsets are float16
+        # Offsets are float16: larger numbers would overflow.
+        x = np.clip(np.nan_to_num(x.astype(np.float64)), -1e4, 1e4).astype(x.dtype)
     if Rounding(settings.get("rounding", "rne")).is_stochastic:
         settings["random_bits"] = np.random.default_rng(SEED).integers(0, 1 << 32, x.shape, np.uint32)
     ours = mx.quantize(x, fmt, packed=packed, **settings)
@@ -247,7 +258,7 @@ def _on_gpu(name: str) -> Pairs:
 
 
 def _compared(what: str, pairs: Pairs) -> Check:
-    """Bit by bit; NaNs have one pattern."""
+    """Compare pairs of arrays bit by bit; every NaN has one bit pattern."""
     numbers = wrong = 0
     first = ""
     for ours, right in pairs:

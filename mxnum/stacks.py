@@ -1,11 +1,12 @@
-"""NVFP4 as each software stack computes it, bit for bit, in the arithmetic of `definition.stack_arithmetic`.
+"""NVFP4 as each software stack computes it, bit for bit, by `definition.stack_arithmetic`.
 
-Large arrays are done by compiled loops, which leave what is seldom: infinities, NaN scales, factors that are zero or
-infinite. Such arrays, and small ones, for which nothing is compiled, are done by numpy. Both compute by the processor's
-floats, and raise RuntimeError where these do not round to nearest even or do not keep subnormals.
+Compiled loops quantize large arrays. They hand an array back to numpy if it has infinities, NaN
+scales, or factors that are zero or infinite, which is rare. numpy also quantizes small arrays, so
+that nothing is compiled for them. Both compute with the processor's floats, and raise RuntimeError
+where these do not round to nearest even or do not keep subnormals.
 
-A scale that is NaN is 0x7F here. In the stacks its sign, and the elements of its block, come from the
-processor's NaN.
+A scale that is NaN is 0x7F here. In the stacks its sign, and the elements of its block, come from
+the processor's NaN.
 """
 
 from __future__ import annotations
@@ -29,27 +30,27 @@ from mxnum.modes import Nonfinite, Overflow, Rounding
 __all__ = ["STACKS", "Quantized", "Stack", "dequantize", "fake_quantize", "quantize"]
 
 BLOCK = 16
-#: Elements that numpy does at a time, and up to how many are left to it.
+#: The number of elements that numpy quantizes at a time, and the largest array that is left to it.
 PIECE, SMALL = 1 << 16, 1 << 16
 E4M3, E2M1, FLOAT32 = ELEMENTS["e4m3"], ELEMENTS["e2m1"], FLOATS["float32"]
 
 
 class Quantized(NamedTuple):
-    """What a stack makes of a tensor."""
+    """A tensor that a stack has quantized."""
 
-    #: E2M1 codes: one a byte, shaped as x, or two where `packed` is True.
+    #: E2M1 codes: one in a byte, in the shape of x, or two in a byte where `packed` is True.
     codes: Array
     #: E4M3 codes, one for each block.
     scales: Array
-    #: What the stack keeps for the tensor, in its own direction.
+    #: The scale that the stack keeps for the tensor. Some stacks multiply by it, some divide.
     global_scale: np.float32
-    #: The same as a factor of decoding.
+    #: The global scale as the factor by which decoding multiplies.
     tensor_scale: np.float32
-    #: The tensor's largest magnitude, which TransformerEngine keeps in place of a scale.
+    #: The largest magnitude of the tensor. TransformerEngine keeps it in place of a scale.
     largest: np.float32
     #: The length of a block along each axis.
     blocks: Blocks
-    #: True if a byte of `codes` has two codes, as `MXArray.pack` makes them.
+    #: True if a byte of `codes` has two codes, as in `MXArray.pack`.
     packed: bool = False
 
 
@@ -63,15 +64,16 @@ def quantize(
     packed: bool = False,
     threads: int | None = None,
 ) -> Quantized:
-    """NVFP4 of an array of float32, bfloat16 or (but for torchao, which refuses it) float16, as `stack` computes it.
+    """Quantize an array to NVFP4 as `stack` computes it.
 
-    `blocks` has the length of a block along each axis; by default they are the rows of x, of shape (n, 16), and the
-    scales are of shape (n,).
-    `largest` is the tensor's largest magnitude where x is a part of it; `global_scale` replaces the stack's own.
-    `packed` codes are two in a byte, as `MXArray.pack` makes them.
+    x is of float32, bfloat16 or float16; torchao raises for float16. `blocks` has the length of a
+    block along each axis; by default the blocks are the rows of x, of shape (n, 16), and the scales
+    have shape (n,). If x is a part of a tensor, `largest` is the tensor's largest magnitude.
+    `global_scale` replaces the stack's own. `packed` stores two codes in a byte, as `MXArray.pack`
+    does.
     """
     chosen, blocks, by_rows = _checked(x, stack, blocks)
-    threads, found = checked_threads(threads), _largest(x, chosen, threads)  # (which looks for NaN)
+    threads, found = checked_threads(threads), _largest(x, chosen, threads)  # raises for a NaN
     largest = found if largest is None else largest
     errors.require(bool(largest >= 0), "largest", "a magnitude", largest)
     tensor = _global_scale(chosen, x.dtype, largest) if global_scale is None else np.float32(global_scale)
@@ -88,7 +90,10 @@ def quantize(
 def fake_quantize(
     x: Array, stack: str | Stack, *, blocks: Blocks | None = None, threads: int | None = None, out: Array | None = None
 ) -> Array:
-    """Quantize and dequantize as `stack` does, in the type of the array; `out` is an array to write to, x too."""
+    """Quantize and dequantize as `stack` does, in the type of the array.
+
+    `out` is an array to write to, which may be x.
+    """
     chosen, blocks, _ = _checked(x, stack, blocks)
     threads, out = checked_threads(threads), checked_out(out, x.shape, x.dtype)
 
@@ -103,7 +108,7 @@ def fake_quantize(
     else:
         largest = _largest(x, chosen, threads)
         tensor = _global_scale(chosen, x.dtype, largest)
-        # What loops leave is done from the start, so that x may not be written to meanwhile.
+        # Where the loops give up, numpy starts again from x: the loops must not overwrite it.
         into = None if out is None or np.may_share_memory(x, out) else out
         values = loops.fake_quantize(x, blocks, chosen, tensor, largest, threads, into, by_way_of_codes)
     if out is None or values is out:
@@ -113,7 +118,10 @@ def fake_quantize(
 
 
 def _checked(x: Array, stack: str | Stack, blocks: Blocks | None) -> tuple[Stack, Blocks, bool]:
-    """The stack, the blocks, and whether they are rows because nothing was said."""
+    """Return the stack, the blocks, and True if blocks are rows because no blocks were given.
+
+    Raise an error for an array that the stack does not take.
+    """
     errors.require_type(isinstance(x, np.ndarray), "x", "a numpy array", type(x).__name__)
     chosen, name = of(stack), x.dtype.name
     _check_environment(chosen)
@@ -125,7 +133,10 @@ def _checked(x: Array, stack: str | Stack, blocks: Blocks | None) -> tuple[Stack
 
 
 def _check_environment(stack: Stack) -> None:
-    """The operations are the processor's, numpy's too: in another environment these are other numbers."""
+    """Raise RuntimeError unless floats round to nearest even and keep subnormals.
+
+    The processor computes the operations, for numpy too: other settings give other numbers.
+    """
     from mxnum.engine.machine import float_environment
 
     if not float_environment.is_unchanged():
@@ -136,7 +147,10 @@ def _check_environment(stack: Stack) -> None:
 
 
 def _loops(size: int, stack: Stack) -> Any:
-    """The engine's loops, where they may run and an array is worth them; None else, and for a stack of the caller's."""
+    """Return the engine's loops, or None where numpy computes.
+
+    numpy computes small arrays, stacks that a caller made, and whatever the loops may not run.
+    """
     if size <= SMALL or STACKS.get(stack.name) is not stack:
         return None
     from mxnum.engine.quantizing import by_stack
@@ -145,7 +159,7 @@ def _loops(size: int, stack: Stack) -> Any:
 
 
 def _largest(x: Array, stack: Stack, threads: int | None) -> Any:
-    """The largest magnitude of an array without NaN."""
+    """Return the largest magnitude of an array; raise ValueError for a NaN."""
     loops = _loops(x.size, stack)
     largest = loops.largest(x, threads) if loops else np.abs(x).max(initial=0)
     if np.isnan(largest):
@@ -160,7 +174,10 @@ def _global_scale(stack: Stack, dtype: Any, largest: Any) -> Any:
 
 
 def block_scale_of(stack: Stack, dtype: Any) -> Callable[[Any, Any], Any]:
-    """What `stack` rounds to a block's scale, for tensors of that type: a function of float32 arrays."""
+    """Return a function of float32 arrays whose result `stack` rounds to the scale of a block.
+
+    `dtype` is the type of the tensor.
+    """
     if stack.block_scale_in is None:
         return stack.block_scale
     of_narrowed: Callable[[Any, Any], Any] = stack.block_scale_in(lambda x: x.astype(dtype).astype(np.float32))
@@ -168,7 +185,7 @@ def block_scale_of(stack: Stack, dtype: Any) -> Callable[[Any, Any], Any]:
 
 
 def _by_numpy(x: Array, blocks: Blocks, stack: Stack, tensor: Any, packed: bool) -> tuple[Array, Array]:
-    """Codes and scales."""
+    """Return the codes and scales of an array, computed by numpy in pieces."""
     codes, scales = np.empty(x.shape, np.uint8), np.empty(scales_shape(x.shape, blocks), np.uint8)
     with np.errstate(all="ignore"):
         for part in chunks(x.shape, blocks, PIECE):
@@ -179,10 +196,10 @@ def _by_numpy(x: Array, blocks: Blocks, stack: Stack, tensor: Any, packed: bool)
 
 
 def _quantized(stack: Stack, x: Array, blocks: Blocks, tensor: Any) -> tuple[Array, Array]:
-    """The same of a piece."""
+    """Return the codes and scales of one piece."""
     wide = x.astype(np.float32)
     found = block_scale_of(stack, x.dtype)(_largest_of_blocks(np.abs(wide), blocks), tensor)
-    # (an unsigned scale: a NaN has no sign)
+    # A scale is unsigned, so a NaN must lose its sign.
     scales = _encoded(np.abs(np.asarray(found, np.float32)), E4M3)
     scales = np.where(scales == 0, np.uint8(stack.for_zero), scales)
     factor = spread(np.asarray(stack.factor(_values(scales, E4M3), tensor)), blocks, x.shape)
@@ -197,12 +214,15 @@ def _quantized(stack: Stack, x: Array, blocks: Blocks, tensor: Any) -> tuple[Arr
     codes = _encoded(scaled, E2M1)
     if not stack.keeps_negative_zero:
         codes[scaled == 0] = 0
-    codes[is_nan] = stack.nan_element or 0  # (0 for what reads NaN because of its scale)
+    codes[is_nan] = stack.nan_element or 0  # 0 in blocks that are NaN because of their scale
     return codes, scales
 
 
 def _largest_of_blocks(magnitudes: Array, blocks: Blocks) -> Array:
-    """The largest of each block; where they are whole runs of a power of two, by halves, which is quicker."""
+    """Return the largest magnitude of each block.
+
+    Fast path: blocks of a power of two along the last axis are halved until one number is left.
+    """
     if not blocks:
         return magnitudes
     *others, last = blocks
@@ -234,7 +254,7 @@ def _scales_by_block(made: Quantized) -> Array:
     codes, scales = made.codes, made.scales
     largest = codes.max(initial=0)
     errors.require(largest < 1 << E2M1.bits, "made", f"of codes below {1 << E2M1.bits}, a byte each", largest)
-    by_rows = scales.ndim < codes.ndim  # what `quantize` makes without `blocks`
+    by_rows = scales.ndim < codes.ndim  # as from `quantize` without `blocks`
     fits = codes.shape == (len(scales), BLOCK) if by_rows else scales.shape == scales_shape(codes.shape, made.blocks)
     accepted = f"of codes, a byte each, and scales whose shapes fit blocks {made.blocks}"
     errors.require(fits, "made", accepted, (codes.shape, scales.shape))
@@ -242,7 +262,7 @@ def _scales_by_block(made: Quantized) -> Array:
 
 
 def _read_by_numpy(made: Quantized, stack: Stack, sides: Array) -> Array:
-    """The same, in pieces."""
+    """Return the values of codes and scales, computed by numpy in pieces."""
     values = np.empty(made.codes.shape, np.float32)
     for part in chunks(values.shape, made.blocks, PIECE):
         elements = _values(made.codes[part], E2M1)
@@ -253,12 +273,12 @@ def _read_by_numpy(made: Quantized, stack: Stack, sides: Array) -> Array:
 
 
 def of(stack: str | Stack) -> Stack:
-    """The stack of that name."""
+    """Return the stack of that name; a `Stack` is returned as it is."""
     return stack if isinstance(stack, Stack) else STACKS[errors.choose("stack", stack, tuple(STACKS))]
 
 
 def _encoded(x: Array, element: ElementFormat) -> Array:
-    """Codes of float32 numbers, to nearest even, saturating."""
+    """Return the codes of float32 numbers, rounded to nearest even and saturated."""
     modes = {"rounding": Rounding.RNE, "overflow": Overflow.SATURATE, "nonfinite": Nonfinite.ELEMENT, "random": None}
     return np.asarray(dispatch.host_engine().encode(x, FLOAT32, element, **modes))
 

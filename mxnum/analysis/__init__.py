@@ -1,7 +1,7 @@
-"""The error of quantization: the formula, the number and the picture.
+"""The error of quantization as formulas, numbers and plots.
 
-Each public name is loaded from its module when it is first used, so that importing mxnum loads neither sympy nor
-matplotlib.
+Each public name is loaded from its module when it is first used, so that importing mxnum loads
+neither sympy nor matplotlib.
 """
 
 from __future__ import annotations

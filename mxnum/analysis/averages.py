@@ -1,8 +1,8 @@
-"""A block of equal numbers, and its average over a binade: closed forms by sympy.
+"""The error of a block of equal numbers, averaged over a binade: closed forms by sympy.
 
-When all numbers of a block are the same, the shared scale is a function of that number and Q(x)/x - 1 is a sawtooth
-that repeats with every binade (where the element's subnormals are out of reach). Averages of the sawtooth are sums of
-elementary integrals over the pieces of the quantizer.
+If all numbers of a block are equal, the shared scale is a function of that number. Q(x)/x - 1 is
+then a sawtooth that repeats with every binade, as long as the element's subnormals are out of
+reach. Averages of the sawtooth are sums of elementary integrals over the pieces of the quantizer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Tooth:
     upper: Fraction
     below: Fraction
     above: Fraction
-    #: f is beyond the largest element times the scale.
+    #: True if f is beyond the largest element times the scale.
     overflows: bool
 
 
@@ -56,7 +56,7 @@ def sawtooth(
     scale_rule: str | ScaleRule = "floor",
     rounding: str | Rounding = "rne",
 ) -> tuple[Tooth, ...]:
-    """The pieces of Q(f) for f from 1 to 2 when f is the maximum of its block.
+    """Return the pieces of Q(f) for f from 1 to 2 when f is the maximum of its block.
 
     >>> [str(t.below) for t in sawtooth("mxfp4_e2m1")], [str(t.lower) for t in sawtooth("mxfp4_e2m1")]
     (['1', '3/2', '3/2'], ['1', '5/4', '3/2'])
@@ -93,9 +93,12 @@ def binade_average(
     rounding: str | Rounding = "rne",
     density: str = "log_uniform",
 ) -> BinadeAverage:
-    """Closed forms of bias, mean squared error and overflow of a block of equal numbers, averaged over a binade.
+    """Return closed forms of bias, mean squared error and overflow, averaged over a binade.
 
-    `density` is that of the mantissa f in [1, 2): ``"log_uniform"``, 1 / (f ln 2), or ``"uniform"``, 1.
+    They are those of a block of equal numbers.
+
+    `density` is the density of the mantissa f in [1, 2): ``"log_uniform"``, 1 / (f ln 2), or
+    ``"uniform"``, 1.
 
     >>> average = binade_average("mxfp8_e4m3")
     >>> round(100 * float(average.bias), 3), round(100 * float(average.overflow_bias), 3)
@@ -111,7 +114,7 @@ def binade_average(
 
 @cache
 def _primitives(density: str) -> tuple[Any, dict[int, Any]]:
-    """The symbol f and the antiderivatives of f**n times the density, for n = -2 ... 1."""
+    """Return the symbol f and the antiderivatives of f**n times the density, for n = -2 ... 1."""
     import sympy
 
     f = sympy.Symbol("f", positive=True)

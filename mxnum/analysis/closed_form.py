@@ -1,8 +1,9 @@
 """The expectations of `cluster` in closed form, written once for every machine of `machines`.
 
-On each piece of the quantizer E[Q | x] and E[Q^2 | x] are linear in x, so everything is a sum of truncated moments
-E[X**n; a < X < b], n = -2 ... 2, with weights G(t)**(k-1). For a normal distribution all but n = -1 are elementary in
-erf and exp; n = -2 follows from n = -1 by parts.
+On each piece of the quantizer E[Q | x] and E[Q^2 | x] are linear in x. Every expectation is
+therefore a sum of truncated moments E[X**n; a < X < b], n = -2 ... 2, with weights G(t)**(k-1). For
+a normal distribution all but n = -1 are elementary in erf and exp; n = -2 follows from n = -1 by
+parts.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from mxnum.analysis.machines import ArbMachine, Enclosure, IntervalMachine, Mach
 from mxnum.analysis.piecewise import PiecewiseQuantizer
 from mxnum.modes import Rounding
 
-#: Roundings with |Q(x)/x - 1| <= 1 wherever nothing overflows: those that never leave zero.
+#: Roundings with |Q(x)/x - 1| <= 1 wherever nothing overflows: they never round small numbers away
+#: from zero.
 NEVER_AWAY_FROM_ZERO = (Rounding.RNE, Rounding.RNA, Rounding.RTZ)
 
 
@@ -36,7 +38,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Cut:
-    """Which scales and which interval of x a closed form keeps."""
+    """The scales and the interval of x that a closed form keeps."""
 
     scales: range
     low: Fraction
@@ -44,7 +46,7 @@ class Cut:
 
 
 def pieces(model: Model, scale: int, cut: Cut) -> list[Piece]:
-    """The quantizer at one scale, restricted to the pieces that meet the interval of the cut."""
+    """Return the pieces of the quantizer at one scale that meet the interval of the cut."""
     quantizer = PiecewiseQuantizer.of(model.element, model.rounding)
     factor, reach = model.ladder.units[scale] / model.prescale, model.ladder.end(scale)
     if factor == 0:
@@ -83,15 +85,15 @@ class Normal:
         return self._once("erf", at, lambda z: self._m.erf(z) / 2)
 
     def outside(self, a: Fraction, b: Fraction) -> Any:
-        """The probability of lying outside [a, b]."""
+        """Return the probability of lying outside [a, b]."""
         return abs(1 - self.mass(a, b))
 
     def avoids(self, t: Fraction) -> bool:
-        """Whether |X| < t is impossible."""
+        """Return True if |X| < t is impossible."""
         return False
 
     def within(self, a: Fraction, b: Fraction) -> tuple[Fraction, Fraction]:
-        """The part of [a, b] where X can be."""
+        """Return the part of [a, b] where X can be."""
         return a, b
 
     def density(self, at: Fraction) -> Any:
@@ -126,7 +128,7 @@ class Normal:
 
 
 class Uniform:
-    """Truncated moments of the uniform distribution on [low, high]; bounds of a piece are cut to it."""
+    """Truncated moments of the uniform distribution on [low, high]; bounds are clipped to it."""
 
     def __init__(self, machine: Machine, low: Fraction, high: Fraction) -> None:
         self._m, self._low, self._high = machine, low, high
@@ -173,9 +175,10 @@ class Uniform:
 
 
 def expectation(machine: Machine, law: Any, model: Model, cut: Cut, integrate: Any) -> Any:
-    """The sum over scales of W(t_{s+1}) I_s(t_{s+1}) - W(t_s) I_s(t_s), W(t) = P(|X| < t)**(k-1).
+    """Return the sum over scales of W(t_{s+1}) I_s(t_{s+1}) - W(t_s) I_s(t_s).
 
-    `integrate(piece, a, b)` gives the integral over a < x < b within a piece.
+    Here W(t) = P(|X| < t)**(k-1), and I_s(t) is the integral over |x| < t at scale s.
+    `integrate(piece, a, b)` returns the integral over a < x < b within a piece.
     """
     ladder = model.ladder
     total = machine.number(Fraction(0))
@@ -200,11 +203,11 @@ def expectation(machine: Machine, law: Any, model: Model, cut: Cut, integrate: A
 
 
 def integrals(machine: Machine, law: Any) -> dict[str, Any]:
-    """What is integrated over a piece, by name."""
+    """Return by name the functions that integrate a quantity over an interval within a piece."""
     n = machine.number
 
     def ratio(first: Fraction, second: Fraction, a: Fraction, b: Fraction) -> Any:
-        """E[(first + second x) / x]."""
+        """Return E[(first + second x) / x]."""
         total = n(Fraction(0))
         if first:
             errors.require(a * b > 0, "rounding", "one that rounds to zero near zero, where the mean diverges", "other")
@@ -212,7 +215,7 @@ def integrals(machine: Machine, law: Any) -> dict[str, Any]:
         return total + n(second) * law.mass(a, b) if second else total
 
     def square_ratio(p: Piece, a: Fraction, b: Fraction) -> Any:
-        """E[Q^2 / x^2]."""
+        """Return E[Q^2 / x^2]."""
         total = ratio(p.s1, Fraction(0), a, b)
         return total + n(p.s0) * law.inverse_square(a, b) if p.s0 else total
 
@@ -226,7 +229,7 @@ def integrals(machine: Machine, law: Any) -> dict[str, Any]:
     }
 
 
-#: What can be asked for, from the integrals it needs.
+#: The results that a caller may ask for, each with the integrals that it needs.
 RESULTS = {
     "bias": ("q_over_x",),
     "variance": ("q_over_x", "q_over_x_squared"),
@@ -237,7 +240,7 @@ RESULTS = {
 
 
 def combine(name: str, law: Any, found: dict[str, Any]) -> Any:
-    """A result from its integrals."""
+    """Return a result from its integrals."""
     match name:
         case "bias":
             return found["q_over_x"] - 1
@@ -252,7 +255,7 @@ def combine(name: str, law: Any, found: dict[str, Any]) -> Any:
 
 
 def closed_form(machine: Machine, law: Any, model: Model, cut: Cut, name: str) -> Any:
-    """One result as a number of the machine, without what the cut leaves out."""
+    """Return one result as a number of the machine, without the contributions outside the cut."""
     errors.choose("of", name, tuple(RESULTS))
     wanted = integrals(machine, law)
     found = {part: expectation(machine, law, model, cut, wanted[part]) for part in RESULTS[name]}
@@ -260,13 +263,14 @@ def closed_form(machine: Machine, law: Any, model: Model, cut: Cut, name: str) -
 
 
 def enclose(machine: ArbMachine | IntervalMachine, law: Any, model: Model, cut: Cut, name: str) -> Enclosure:
-    """A rigorous interval: the closed form on the cut, widened by a bound of what the cut leaves out.
+    """Return a proved interval: the closed form on the cut, widened by a bound of the rest.
 
-    Let N be the event that some number of the block lies outside the interval of the cut, or that the scale is not in
-    it. P(N) <= k P(X outside) + P(all |X_i| < t_first). On N, |Q/X| <= 2 for the roundings of `NEVER_AWAY_FROM_ZERO`
-    (and E[Q|X]/X <= 1 for stochastic rounding). Everywhere |Q| <= g max(A, t) / prescale, with g `ScaleLadder.growth`,
-    t the larger of t_first and `ScaleLadder.least`, and A the largest |X_i|. As A**2n <= sum of X_i**2n, by Cauchy and
-    Schwarz E[|Q|**n; N] <= (g/prescale)**n sqrt((k E[X**2n] + t**2n) P(N)).
+    Let N be the event that some number of the block lies outside the interval of the cut, or that
+    the scale is not in it. P(N) <= k P(X outside) + P(all |X_i| < t_first). On N, |Q/X| <= 2 for
+    the roundings of `NEVER_AWAY_FROM_ZERO` (and E[Q|X]/X <= 1 for stochastic rounding). Everywhere
+    |Q| <= g max(A, t) / prescale, with g `ScaleLadder.growth`, t the larger of t_first and
+    `ScaleLadder.least`, and A the largest |X_i|. As A**2n <= sum of X_i**2n, by Cauchy and Schwarz
+    E[|Q|**n; N] <= (g/prescale)**n sqrt((k E[X**2n] + t**2n) P(N)).
     """
     errors.choose("of", name, tuple(RESULTS))
     n, k = machine.number, model.block_size

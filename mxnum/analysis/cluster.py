@@ -1,17 +1,19 @@
-"""Blocks of k independent numbers from one distribution: expectations over Q, exactly conditioned on the shared scale.
+"""Expectations over a block of k independent numbers, exactly conditioned on the shared scale.
 
-The scale S of a block is at least number s when its maximum reaches t_s (`ladder`; t * 2**s for E8M0). With
-G(t) = P(|X| < t), and by symmetry between the k numbers, for any function h of one number and of the scale
+The scale S of a block is at least number s when its maximum reaches t_s (`ladder`; t * 2**s for
+E8M0). With G(t) = P(|X| < t), and by symmetry between the k numbers, for any function h of one
+number and of the scale
 
     E[h(X, S)] = sum over s of  G(t_{s+1})**(k-1) E[h(X, s); |X| < t_{s+1}] - G(t_s)**(k-1) E[h(X, s); |X| < t_s],
 
-because {S = s} is {all |X_i| < t_{s+1}} without {all |X_i| < t_s}. The same with two numbers and k - 2 gives their
-covariance. Nothing is approximated but the integrals over single numbers: these are composite Gauss-Legendre sums on
-the pieces where Q is smooth.
+because {S = s} is {all |X_i| < t_{s+1}} without {all |X_i| < t_s}. The same formula with two
+numbers and k - 2 gives their covariance. Only the integrals over single numbers are approximated:
+they are composite Gauss-Legendre sums on the pieces where Q is smooth.
 
-Accuracy: with r the root mean square of a relative error, its mean is wrong by less than 1e-13 r + 2e-16 and its mean
-square by less than r (1e-12 r + 2e-16), as far as random trials against interval arithmetic went. A normal distribution
-is cut at 10 standard deviations, which leaves out 2e-23 of each number.
+Accuracy: with r the root mean square of a relative error, its mean is wrong by less than
+1e-13 r + 2e-16 and its mean square by less than r (1e-12 r + 2e-16), in all random trials against
+interval arithmetic. A normal distribution is cut at 10 standard deviations, which leaves out 2e-23
+of each number.
 """
 
 from __future__ import annotations
@@ -30,17 +32,17 @@ from mxnum.formats import E8M0, ElementFormat, ScaleFormat
 from mxnum.memory.dtypes import Array
 from mxnum.modes import FloatScaleRule, Rounding, ScaleRule
 
-#: Standard deviations on each side that are integrated over.
+#: The number of standard deviations on each side that integrals cover.
 REACH = 10.0
-#: Scales less probable than this are left out.
+#: Less probable scales are left out.
 NEGLIGIBLE = 1e-22
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _SQRT2, _SQRT3 = math.sqrt(2.0), math.sqrt(3.0)
-#: Panels of that many standard deviations or less.
+#: The largest width of a panel, in standard deviations.
 _PANEL = 1.0
 _PAIRS_AT_ONCE = 1000
 
-#: What is averaged for each number x of a block, Q its quantized value; see `Moments`.
+#: The quantities averaged for each number x of a block, with Q its quantized value; see `Moments`.
 QUANTITIES = (
     "mass", "error", "square_error", "product", "noise",
     "relative_error", "relative_square", "overflow", "on_max", "zero",
@@ -49,7 +51,7 @@ QUANTITIES = (
 
 @dataclass(frozen=True)
 class Model:
-    """What is quantized and how: the fixed arguments of an analysis."""
+    """The fixed arguments of an analysis: the format, the modes and the distribution."""
 
     element: ElementFormat
     scale_rule: ScaleRule | FloatScaleRule
@@ -57,16 +59,17 @@ class Model:
     block_size: int
     #: "normal" or "uniform".
     distribution: str
-    #: Numbers are multiplied by this after the scale is chosen, and divided by it at the end.
+    #: The factor by which numbers are multiplied after the scale is chosen, and divided at the end.
     prescale: Fraction = Fraction(1)
     scale: ScaleFormat = E8M0
-    #: With scales that are floats: the factor of the tensor, and that of the largest number before its scale is found.
+    #: With scales that are floats: the tensor scale, and the factor by which the largest number is
+    #: multiplied before its scale is found.
     tensor_scale: Fraction = Fraction(1)
     headroom: Fraction = Fraction(1)
 
     @property
     def ladder(self) -> ScaleLadder:
-        """The scales of blocks."""
+        """The scales that a block can have."""
         if isinstance(self.scale_rule, ScaleRule):
             return powers_of_two(self.element, self.scale_rule)
         return floats(self.element, self.scale, self.scale_rule, self.tensor_scale, self.headroom)
@@ -76,23 +79,24 @@ class Model:
 class Moments:
     """Expectations over one number of a block (arrays over mu and sigma); `pair` holds E[h_i h_j] for two of them."""
 
-    #: E[Q - X], E[(Q-X)^2], E[(Q-X) X], E[Var(Q | X, S)], E[Q/X - 1], E[(Q/X - 1)^2], and the probabilities of
-    #: |X| > max * scale, |Q| = max * scale, Q = 0; "mass" is the sum of all probabilities, 1 if nothing is lost.
+    #: E[Q - X], E[(Q-X)^2], E[(Q-X) X], E[Var(Q | X, S)], E[Q/X - 1], E[(Q/X - 1)^2], and the
+    #: probabilities of |X| > max * scale, |Q| = max * scale, Q = 0. "mass" is the sum of all
+    #: probabilities, 1 if nothing is lost.
     single: dict[str, Array]
     #: E[zeta_i zeta_j] for zeta = Q/X - 1, and E[e_i e_j] for e = Q - X.
     pair: dict[str, Array]
 
 
 def window(model: Model, mu: Any, sigma: Any) -> tuple[Any, Any]:
-    """The interval that holds all (uniform) or all but 2e-23 (normal) of a number."""
+    """Return the interval that holds all (uniform) or all but 2e-23 (normal) of a number."""
     half = sigma * (REACH if model.distribution == "normal" else _SQRT3)
     return mu - half, mu + half
 
 
 def probability_above(model: Model, t: Array, mu: Array, sigma: Array) -> Array:
-    """P(|X| >= t), with full relative accuracy where it is small."""
+    """Return P(|X| >= t), with full relative accuracy where it is small."""
     if model.distribution == "uniform":
-        # In standard deviations, so that narrow clusters lose no digits.
+        # Computing in standard deviations keeps the digits of narrow clusters.
         low, high = (np.clip((sign * t - mu) / sigma, -_SQRT3, _SQRT3) for sign in (-1, 1))
         return np.asarray(1 - (high - low) / (2 * _SQRT3))
     erfc = np.frompyfunc(math.erfc, 1, 1)
@@ -102,7 +106,7 @@ def probability_above(model: Model, t: Array, mu: Array, sigma: Array) -> Array:
 
 
 def _power(p_above: Array, exponent: int) -> Array:
-    """(1 - p_above) ** exponent; zero numbers, or none left over, make it 1."""
+    """Return (1 - p_above) ** exponent; 1 for an exponent of 0 or less."""
     if exponent <= 0:
         return np.ones_like(p_above)
     with np.errstate(divide="ignore"):
@@ -111,7 +115,10 @@ def _power(p_above: Array, exponent: int) -> Array:
 
 @cache
 def _tables(model: Model) -> tuple[Array, Array, Array, Array]:
-    """Breakpoints of x / 2**s, with splits that keep each panel smooth, and the two levels of each piece."""
+    """Return the breakpoints of x / 2**s and the two levels of each piece.
+
+    Further splits keep each panel smooth.
+    """
     quantizer = PiecewiseQuantizer.of(model.element, model.rounding)
     largest = Fraction(model.element.max)
     splits = {largest, Fraction(0)}
@@ -126,14 +133,17 @@ def _tables(model: Model) -> tuple[Array, Array, Array, Array]:
 
 @cache
 def _scales(model: Model) -> tuple[Array, Array, Array]:
-    """Return where scales begin and end, and their values, as float64; the first begins at 0, the last never ends."""
+    """Return where scales begin and end, and their values, as float64.
+
+    The first scale begins at 0, and the last never ends.
+    """
     ladder = model.ladder
     begins = np.array([0.0, *map(float, ladder.begins[1:])])
     return begins, np.append(begins[1:], np.inf), np.array([float(unit) for unit in ladder.units])
 
 
 def _live_scales(model: Model, mu: Array, sigma: Array) -> tuple[Array, Array]:
-    """The first and last scale that a block can have with more than negligible probability."""
+    """Return the first and last scale that a block has with more than negligible probability."""
     begins = _scales(model)[0]
     low, high = window(model, mu, sigma)
     last = np.searchsorted(begins, np.maximum(abs(low), abs(high)) * (1 + 1e-12), "right") - 1
@@ -146,7 +156,7 @@ def _live_scales(model: Model, mu: Array, sigma: Array) -> tuple[Array, Array]:
 
 
 def moments(model: Model, mu: Array, sigma: Array) -> Moments:
-    """All expectations for flat float64 arrays mu and sigma > 0."""
+    """Return all expectations for flat float64 arrays mu and sigma > 0."""
     first, last = _live_scales(model, mu, sigma)
     counts = last - first + 1
     point = np.repeat(np.arange(mu.size), counts)
@@ -161,7 +171,7 @@ def moments(model: Model, mu: Array, sigma: Array) -> Moments:
 
 
 def _accumulate(model: Model, mu: Array, sigma: Array, point: Array, scale: Array, single: Array, pair: Array) -> None:
-    """Add the contributions of some (point, scale) pairs."""
+    """Add the contributions of some (point, scale) pairs to `single` and `pair`."""
     m, d = mu[point], sigma[point]
     begins, ends, units = (table[scale] for table in _scales(model))
     above_begin, above_end = (probability_above(model, t, m, d) for t in (begins, ends))
@@ -180,10 +190,14 @@ def _accumulate(model: Model, mu: Array, sigma: Array, point: Array, scale: Arra
 
 
 def _integrals(model: Model, mu: Array, sigma: Array, units: Array, begins: Array, ends: Array) -> tuple[Array, Array]:
-    """For each pair the integrals of every quantity over |x| < begin and over begin <= |x| < end."""
+    """Return the integrals of every quantity over |x| < begin and over begin <= |x| < end.
+
+    The rows are quantities, the columns (point, scale) pairs.
+    """
     edges, breaks, lower, upper = _tables(model)
     unit = units[:, None]
-    # Panels are kept twice, in x and in z = (x - mu) / sigma: near zero x has the digits, near mu z has them.
+    # Panels are kept twice, in x and in z = (x - mu) / sigma: x is more accurate near zero, z near
+    # mu.
     half = REACH if model.distribution == "normal" else _SQRT3
     grid = np.arange(-half, half, _PANEL)
     m, d = mu[:, None], sigma[:, None]
@@ -214,7 +228,7 @@ def _integrals(model: Model, mu: Array, sigma: Array, units: Array, begins: Arra
         piece = np.searchsorted(breaks, c * middle / p[:, 0])
     below, above = (level[piece][:, None] * p / c for level in (lower, upper))
     stochastic = below != above
-    # x less a level, by the digits of z where these are more.
+    # x minus a level, computed from z where z is more accurate.
     m, dz = m[owner], d[owner] * z
     past, short = (np.where(abs(dz) < abs(m) / 2, (m - level) + dz, x - level) for level in (below, above))
     error = np.where(stochastic, 0.0, -past)

@@ -1,4 +1,4 @@
-"""The design space for one tensor: every format, scale rule, rounding, block and offset, ranked by their error."""
+"""The design space of one tensor: formats, scale rules, roundings, blocks and offsets by error."""
 
 from __future__ import annotations
 
@@ -23,20 +23,23 @@ from mxnum.modes import scale_rules as known_rules
 from mxnum.output.files import written_whole
 from mxnum.output.text_table import text_table
 
-#: Elements looked at unless the caller asks for another number.
+#: The number of elements measured unless the caller gives another number.
 SAMPLE = 1 << 18
 
-#: Scale rules that are compared unless others are asked for: of powers of two, and of floats.
+#: The scale rules compared by default: those of powers of two, and those of floats.
 USUAL_RULES = (ScaleRule.FLOOR, ScaleRule.CEIL, ScaleRule.EVEN, ScaleRule.RCEIL)
 USUAL_FLOAT_RULES = (FloatScaleRule.NEAREST, FloatScaleRule.RCEIL, FloatScaleRule.FOUR_OVER_SIX_SQUARED)
 ORGANISATIONS = ("row", "column", "tile")
-#: Elements of a block that are compared unless others are asked for, beside those of the format.
+#: The block sizes compared by default, beside the block size of the format.
 USUAL_SIZES = (16, 32)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One point of the design space and what it does to the tensor; rates are shares of the elements measured."""
+    """One point of the design space, with its errors on the tensor.
+
+    Rates are shares of the elements measured.
+    """
 
     format: str
     scale_rule: str
@@ -44,22 +47,23 @@ class Candidate:
     #: Rows and columns of a block.
     block_rows: int
     block_columns: int
-    #: Whether each block has a float16 offset.
+    #: True if each block has a float16 offset.
     asymmetric: bool
-    #: Storage: the element's bits, and its share of the scale and the offset. A tensor scale does not count.
+    #: Bits stored per element: its own, and its share of the scale and the offset. A tensor scale
+    #: does not count.
     bits_per_element: float
-    #: Root of sum((x_q - x)**2) / sum(x**2): what candidates are ranked by.
+    #: Root of sum((x_q - x)**2) / sum(x**2). Candidates are ranked by it.
     normalized_rmse: float
     rmse: float
     sqnr_db: float
     #: sum(x_q x) / sum(x x).
     gain: float
-    #: Above the largest value before rounding.
+    #: Share of the elements above the largest value before rounding.
     overflow_rate: float
     clamp_rate: float
-    #: Not zero before, zero after.
+    #: Share of the elements that were not zero and became zero.
     underflow_rate: float
-    #: Share of the blocks whose scale is zero; powers of two never are.
+    #: Share of the blocks whose scale is zero, as no power of two is.
     zero_scale_rate: float = 0.0
 
     @property
@@ -68,18 +72,18 @@ class Candidate:
 
     @property
     def organisation(self) -> str:
-        """Along rows, along columns, or a tile of both."""
+        """The shape of a block: "row", "column", or "tile" for several rows and columns."""
         return "row" if self.block_rows == 1 else "column" if self.block_columns == 1 else "tile"
 
 
 @dataclass(frozen=True, repr=False)
 class Exploration:
-    """Candidates in the order in which they were measured; `ranked` and `best` order and pick."""
+    """Candidates in the order in which they were measured; `ranked` and `best` order and select."""
 
     candidates: tuple[Candidate, ...]
-    #: How many there would be had nobody interrupted.
+    #: The number of candidates that a complete exploration has.
     total: int
-    #: The tensor: its shape, and the elements that were looked at.
+    #: The shape of the tensor, and the number of elements that were measured.
     shape: tuple[int, ...]
     measured: int
 
@@ -88,20 +92,23 @@ class Exploration:
         return len(self.candidates) == self.total
 
     def ranked(self, **wanted: Any) -> list[Candidate]:
-        """Candidates by normalized R-MSE, the best first; only those with the fields given: ``asymmetric=False``."""
+        """Return candidates by normalized R-MSE, the best first.
+
+        Keywords select candidates by their fields: ``asymmetric=False``.
+        """
         for name in wanted:
             errors.choose_name("a candidate", name, _SELECTABLE)
         chosen = [c for c in self.candidates if all(getattr(c, name) == value for name, value in wanted.items())]
         return sorted(chosen, key=lambda c: (math.isnan(c.normalized_rmse), c.normalized_rmse, c.bits_per_element))
 
     def best(self, **wanted: Any) -> Candidate:
-        """The first of `ranked`."""
+        """Return the first candidate of `ranked`."""
         ranked = self.ranked(**wanted)
         errors.require(bool(ranked), "wanted", "fields that some candidate has", wanted)
         return ranked[0]
 
     def frontier(self) -> list[Candidate]:
-        """Candidates that no other of the same size or smaller beats, from the fewest bits to the most."""
+        """Return the candidates that no candidate of their size or less beats, smallest first."""
         kept: list[Candidate] = []
         known = [c for c in self.ranked() if not math.isnan(c.normalized_rmse)]
         for candidate in sorted(known, key=lambda c: c.bits_per_element):
@@ -110,14 +117,14 @@ class Exploration:
         return kept
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain data, ranked."""
+        """Return the exploration as plain data, with candidates ranked."""
         return {
             "shape": list(self.shape), "measured": self.measured, "complete": self.complete, "total": self.total,
             "candidates": [asdict(c) for c in self.ranked()],
         }  # fmt: skip
 
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The ranking as CSV, one candidate a line, written to `path` if one is given."""
+        """Return the ranking as CSV, one candidate a line; write it to `path` if one is given."""
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, [f.name for f in fields(Candidate)], lineterminator="\n")
         writer.writeheader()
@@ -136,12 +143,12 @@ class Exploration:
 _SELECTABLE = (*(f.name for f in fields(Candidate)), "block", "organisation")
 
 
-#: The columns in which people are told of candidates.
+#: The columns of tables of candidates.
 TITLES = "format", "scale rule", "rounding", "block", "bits", "R-MSE", "SQNR dB", "overflow", "underflow"
 
 
 def told(c: Candidate) -> tuple[str, ...]:
-    """A candidate in these columns."""
+    """Return the cells of a candidate in a table with the columns `TITLES`."""
     return (
         c.format, c.scale_rule, c.rounding, c.block + " + offset" * c.asymmetric, f"{c.bits_per_element:g}",
         f"{c.normalized_rmse:.3g}", f"{c.sqnr_db:.2f}", f"{c.overflow_rate:.3%}", f"{c.underflow_rate:.3%}",
@@ -161,26 +168,29 @@ def explore(
     seed: int = 0,
     progress: Callable[[int, int, Candidate], object] | None = None,
 ) -> Exploration:
-    """Measure every combination of the choices given on a tensor.
+    """Measure every combination of the given choices on a tensor.
 
     Parameters
     ----------
     x
-        An array of floats. It is seen as a matrix: all axes but the last are one.
+        An array of floats. It is measured as a matrix: all axes but the last become one.
     formats, scale_rules, roundings, block_sizes, organisations, asymmetric
-        The choices; by default all of them, with blocks of 16 and 32 and those of the format, but for two scale rules:
-        `half_up` is `even` in e2m1 and nearly `rceil` in e4m3, `floor_plus_one` is `ceil` but for powers of two. A
-        block lies along a row, along a column, or is a tile as square as its size allows. A format is combined with
-        those rules that its kind of scale has (nvfp4: `nearest`, `rceil`, four over six), and without offsets where
-        scales are floats. A tensor scale is that of all of x.
+        The choices. By default these are all of them, with blocks of 16, of 32 and of the format's
+        size. Two scale rules are left out: `half_up` is `even` in e2m1 and nearly `rceil` in e4m3,
+        and `floor_plus_one` differs from `ceil` only at powers of two. A block lies along a row,
+        along a column, or is a tile as square as its size allows. A format is combined with the
+        rules that its kind of scale has (nvfp4: `nearest`, `rceil`, four over six), and has no
+        offsets if its scales are floats. A tensor scale is that of all of x.
     sample
-        Look at about so many elements at most, in evenly spaced bands of rows; None for all. A band has as many rows
-        as the blocks of all choices fit into, and no fewer than 256 columns: that much is looked at in any case.
+        The approximate number of elements to measure at most, in evenly spaced bands of rows; None
+        for all. The blocks of all choices fit into the rows of a band, which has at least 256
+        columns: one band is always measured.
     seed
-        For stochastic rounding.
+        The seed of stochastic rounding.
     progress
-        Called after each candidate with the number done, their total and the candidate. Interrupting (Ctrl-C, or a
-        KeyboardInterrupt raised in it) ends the exploration with the candidates measured so far.
+        A function that is called after each candidate with the number done, their total and the
+        candidate. An interrupt (Ctrl-C, or a KeyboardInterrupt that the function raises) ends the
+        exploration with the candidates measured so far.
 
     >>> from mxnum.analysis import explore, synthetic
     >>> x = synthetic.weights(64, 64)
@@ -210,7 +220,8 @@ def explore(
     shapes = {fmt: _shapes_of(fmt, block_sizes, organisations) for fmt in chosen}
     looked_at = bands(matrix, sample, math.lcm(*(rows for several in shapes.values() for rows, _ in several)))
     tensor_scales = {fmt: found_tensor_scale(matrix, fmt) for fmt in chosen}
-    # Formats change fastest: whoever interrupts has seen all of them for the first choices of everything else.
+    # Formats change fastest: an interrupted exploration has all formats for the first of the other
+    # choices.
     settings = _combinations(asymmetric, shapes, roundings, {fmt: _rules_of(fmt, scale_rules) for fmt in chosen})
     candidates: list[Candidate] = []
     try:
@@ -223,12 +234,12 @@ def explore(
     return Exploration(tuple(candidates), len(settings), array.shape, looked_at.size)
 
 
-#: Every rule of either kind; `rceil` is one of both.
+#: Every rule of either kind, once each: `rceil` is of both kinds.
 _RULES = tuple(dict.fromkeys(str(rule) for rule in (*ScaleRule, *FloatScaleRule)))
 
 
 def _rules_of(fmt: MXFormat, asked: Sequence[str] | None) -> list[str]:
-    """The rules to combine a format with: those asked for that its kind of scale has."""
+    """Return the rules to combine a format with: the asked rules that its kind of scale has."""
     usual = USUAL_RULES if fmt.scale.power_of_two else USUAL_FLOAT_RULES
     of_kind = [str(rule) for rule in known_rules(fmt)]
     found = [rule for rule in map(str, usual if asked is None else asked) if rule in of_kind]
@@ -237,7 +248,10 @@ def _rules_of(fmt: MXFormat, asked: Sequence[str] | None) -> list[str]:
 
 
 def _shapes_of(fmt: MXFormat, asked: Sequence[int] | None, organisations: Sequence[str]) -> list[tuple[int, int]]:
-    """The blocks to combine a format with: of the sizes asked for, or of the usual ones and its own."""
+    """Return the blocks to combine a format with.
+
+    They have the sizes asked for, or the usual sizes and the format's own.
+    """
     sizes = tuple(dict.fromkeys((*USUAL_SIZES, fmt.block))) if asked is None else asked
     found = [s for k in sizes for s in block_shapes(errors.positive_integer("block_sizes", k), organisations)]
     elements = f"{errors.joined(sizes)} element{'s' * (max(sizes) > 1)}"
@@ -252,7 +266,7 @@ def _combinations(
     roundings: Sequence[str],
     rules: dict[MXFormat, list[str]],
 ) -> list[tuple[bool, tuple[int, int], str, str, MXFormat]]:
-    """Every combination that has a meaning: offsets are for scales that are powers of two."""
+    """Return every valid combination: only scales that are powers of two take offsets."""
     of_floats = [fmt for fmt in rules if not fmt.scale.power_of_two]
     if of_floats and False not in asymmetric:
         name = of_floats[0].name
@@ -268,7 +282,10 @@ def _combinations(
 
 
 def block_shapes(size: int, organisations: Sequence[str] = ORGANISATIONS) -> Iterator[tuple[int, int]]:
-    """(rows, columns) of the blocks of `size` elements: 1 x size, size x 1, and the tile nearest to a square."""
+    """Yield (rows, columns) of the blocks of `size` elements.
+
+    They are 1 x size, size x 1, and the tile nearest to a square.
+    """
     side = max(d for d in range(1, math.isqrt(size) + 1) if size % d == 0)
     shapes = {"row": (1, size), "column": (size, 1), "tile": (side, size // side)}
     seen = set()
@@ -280,7 +297,10 @@ def block_shapes(size: int, organisations: Sequence[str] = ORGANISATIONS) -> Ite
 
 
 def bands(matrix: Array, limit: int | None, height: int) -> Array:
-    """At most about `limit` elements of a matrix: evenly spaced bands of `height` rows, the columns cut if need be."""
+    """Return at most about `limit` elements of a matrix: evenly spaced bands of `height` rows.
+
+    Columns are cut if bands would be too large.
+    """
     if limit is None or matrix.size <= limit:
         return matrix
     errors.positive_integer("sample", limit)
@@ -320,5 +340,5 @@ def _measured(
 
 
 def bits_per_element(fmt: MXFormat, block: Sequence[int], asymmetric: bool = False) -> float:
-    """Storage of an element with its share of the scale, and of the float16 offset where there is one."""
+    """Return the bits stored per element, with its share of the scale and a float16 offset."""
     return fmt.element.bits + (fmt.scale.bits + (16 if asymmetric else 0)) / math.prod(block)

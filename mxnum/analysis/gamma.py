@@ -1,7 +1,7 @@
-"""The expected error of a block of independent numbers: as numbers, as a formula, as a proved interval.
+"""The expected error of a block of independent numbers: numbers, a formula or a proved interval.
 
-`gamma_bias` looks at relative errors, as suits a multiplicative weight such as the gamma of a layer norm;
-`block_error` at absolute ones, as suits the operands of a product.
+`gamma_bias` computes relative errors, which matter for a multiplicative weight such as the gamma of
+a layer norm. `block_error` computes absolute errors, which matter for the operands of a product.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BACKENDS = ("arb", "iv")
 
 @dataclass(frozen=True, eq=False)
 class _Result:
-    """What both results share: the question, and its formula and enclosures."""
+    """The part that both results share: the question, its formula and its enclosures."""
 
     model: Model = field(repr=False)
     mu: Any
@@ -39,11 +39,12 @@ class _Result:
     _default = ""
 
     def formula(self, of: str | None = None) -> Any:
-        """Return the closed form as a sympy expression in the symbols mu and sigma, by default of the bias or the gain.
+        """Return the closed form as a sympy expression in the symbols mu and sigma.
 
-        It holds the terms within 10 standard deviations of this result's mu (a single point is needed, since the
-        quantizer has other pieces elsewhere). For a normal cluster, relative quantities keep an Integral of
-        density / x, which no elementary function gives; ``sympy.lambdify(..., "mpmath")`` evaluates it faster than
+        By default it is that of the bias or the gain. It holds the terms within 10 standard
+        deviations of this result's mu. Elsewhere the quantizer has other pieces, so a single point
+        is needed. For a normal cluster, relative quantities keep an Integral of density / x, which
+        no elementary function gives; ``sympy.lambdify(..., "mpmath")`` evaluates it faster than
         ``evalf``.
         """
         import sympy
@@ -56,23 +57,26 @@ class _Result:
         if self.model.distribution == "normal":
             law = Normal(machine, sympy.Symbol("mu", real=True), sympy.Symbol("sigma", positive=True))
         else:
-            law = Uniform(machine, *(Fraction(float(end)) for end in _uniform_ends(mu, sigma)))  # to be read by people
+            # Ends are rounded to float64, so that the formula is short enough to read.
+            law = Uniform(machine, *(Fraction(float(end)) for end in _uniform_ends(mu, sigma)))
         return closed_form(machine, law, self.model, _cut(self.model, mu, sigma, cluster.REACH), name)
 
     def enclosure(self, prec: int = 100, of: str | None = None, *, backend: str = "arb") -> Enclosure:
-        """A proved interval around the exact value for a single point, mu and sigma read as exact binary numbers.
+        """Return a proved interval around the exact value for a single point.
 
-        `prec` is the working precision in bits. `backend` is ``"arb"`` (needs the extra `proofs`) or ``"iv"``,
-        mpmath's intervals: slow, independent, meant as a check for narrow clusters.
+        mu and sigma are read as exact binary numbers. `prec` is the working precision in bits.
+        `backend` is ``"arb"`` (needs the extra `proofs`) or ``"iv"``, the intervals of mpmath. They
+        are slow and independent of arb: use them to check narrow clusters.
         """
         prec = errors.integer("prec", prec, 20, 10_000)
         mu, sigma = self._point()
         name = of or self._default
         self._finite(name)
         errors.choose("backend", backend, BACKENDS)
-        # What a normal loses must stay below 2**-2prec, because a square root is taken of it.
+        # The tails left out of a normal must stay below 2**-2prec, because their square root is
+        # taken.
         cut = _cut(self.model, mu, sigma, math.sqrt(4 * math.log(2) * prec) + 2)
-        # Differences and recurrences lose some bits: work with more.
+        # Differences and recurrences lose bits, so the working precision is higher.
         machine = ArbMachine(2 * prec + 40) if backend == "arb" else IntervalMachine(3 * prec + 60)
         with machine.precision():
             law = (
@@ -88,7 +92,10 @@ class _Result:
         return Fraction(float(self.mu)), Fraction(float(self.sigma))
 
     def _finite(self, name: str) -> None:
-        """Refuse what has no finite value: 0/0, and E[Q/x] where small x are rounded away from zero."""
+        """Raise ValueError for a result that is not finite.
+
+        These are 0/0, and E[Q/x] where small x are rounded away from zero.
+        """
         if name == "ratio_of_means":
             errors.require(self.mu != 0, "mu", "different from 0 for the ratio of means", float(self.mu))
         model, rounding = self.model, self.model.rounding
@@ -102,7 +109,10 @@ class _Result:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GammaBias(_Result):
-    """Relative errors zeta = Q/gamma - 1 of a block clustered around mu. Arrays have the shape of mu and sigma."""
+    """Relative errors zeta = Q/gamma - 1 of a block clustered around mu.
+
+    Arrays have the shape of mu and sigma.
+    """
 
     #: E[Q/gamma] - 1.
     bias: Any
@@ -110,7 +120,8 @@ class GammaBias(_Result):
     ratio_of_means: Any
     #: Var[zeta] of one number.
     variance: Any
-    #: Cov[zeta_i, zeta_j] of two numbers of a block: the part of the variance that averaging over the block leaves.
+    #: Cov[zeta_i, zeta_j] of two numbers of a block: the part of the variance that remains in the
+    #: average over the block.
     covariance: Any
     #: P(gamma is beyond the largest element times the scale).
     overflow: Any
@@ -128,9 +139,13 @@ class GammaBias(_Result):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BlockError(_Result):
-    """Absolute errors of a block of independent numbers x. Arrays have the shape of mu and sigma."""
+    """Absolute errors of a block of independent numbers x.
 
-    #: E<Q, x> / E<x, x>: what a long dot product with independent partners is multiplied by.
+    Arrays have the shape of mu and sigma.
+    """
+
+    #: E<Q, x> / E<x, x>: the factor by which quantization multiplies a long dot product with
+    #: independent partners.
     gain: Any
     #: E[(Q - x)^2].
     mse: Any
@@ -167,30 +182,35 @@ def gamma_bias(
     tensor_scale: Any = None,
     headroom: Any = 1,
 ) -> GammaBias:
-    """The expected relative error of a block of `block_size` independent N(mu, sigma**2) numbers.
+    """Return the expected relative error of a block of independent N(mu, sigma**2) numbers.
 
     Parameters
     ----------
     format
-        An MX format or its name; `block_size` replaces its block length.
+        An MX format or its name. `block_size` replaces its block length.
     mu, sigma
-        Mean and standard deviation of the cluster, broadcast together. sigma = 0 is a block of equal numbers; up to
-        1e-13 abs(mu) it counts as 0, which is outside the accuracy below where Q or the scale jumps in the cluster.
+        Mean and standard deviation of the cluster, broadcast together. sigma = 0 is a block of
+        equal numbers. A sigma up to 1e-13 abs(mu) counts as 0; the accuracy below does not hold for
+        it if Q or the scale jumps within the cluster.
     scale_rule, rounding
         As in `mxnum.quantize`; ``"sr"`` has infinitely many random bits here.
     distribution
         ``"normal"``, or ``"uniform"`` on mu +- sqrt(3) sigma.
     prescale
-        Numbers are multiplied by it after the scale is chosen and divided by it at the end (Tseng et al. use 3/4).
+        The factor by which numbers are multiplied after the scale is chosen, and divided at the end
+        (Tseng et al. use 3/4).
     tensor_scale
-        Of a format that has one, as NVFP4: A / 2688 for a tensor whose largest magnitude is A.
+        The tensor scale of a format that has one, such as NVFP4: A / 2688 for a tensor whose
+        largest magnitude is A.
     headroom
-        With scales that are floats: the largest number of a block is multiplied by it before its scale is chosen.
+        With scales that are floats: the factor by which the largest number of a block is multiplied
+        before its scale is chosen.
 
-    The shared scale is conditioned on exactly, straddled binades included. With r the root mean square of zeta, `bias`
-    and `ratio_of_means` are wrong by less than 1e-13 r + 2e-16 and `variance` by less than r (1e-12 r + 2e-16), as far
-    as random trials against enclosures went; `GammaBias.enclosure` gives a proof. Where a cluster reaches zero (within
-    10 standard deviations), the bias of modes that move small numbers away from zero is infinite, and so is the
+    The result is conditioned exactly on the shared scale, for clusters that straddle binades too.
+    With r the root mean square of zeta, `bias` and `ratio_of_means` are wrong by less than 1e-13 r
+    + 2e-16 and `variance` by less than r (1e-12 r + 2e-16), in all random trials against
+    enclosures. `GammaBias.enclosure` gives a proof. If a cluster reaches zero (within 10 standard
+    deviations), the bias of modes that move small numbers away from zero is infinite, and so is the
     variance under stochastic rounding.
 
     >>> import mxnum as mx
@@ -226,7 +246,9 @@ def block_error(
     tensor_scale: Any = None,
     headroom: Any = 1,
 ) -> BlockError:
-    """The expected absolute error of a block of independent numbers; arguments as in `gamma_bias`.
+    """Return the expected absolute error of a block of independent numbers.
+
+    The arguments are those of `gamma_bias`.
 
     >>> import mxnum as mx
     >>> mx.analysis.block_error("mxfp4_e2m1", rounding="sr").gain.round(5)
@@ -269,7 +291,7 @@ def _question(
     tensor_scale: Any,
     headroom: Any,
 ) -> tuple[Model, Array, Array]:
-    """The arguments, checked."""
+    """Check the arguments, and return the model and the arrays mu and sigma."""
     fmt = formats.get(format)
     factor = errors.fraction("prescale", prescale)
     errors.require(0 < factor <= 1, "prescale", "above 0 and at most 1", prescale)
@@ -283,12 +305,12 @@ def _question(
         fmt.scale,
         *_factors(fmt, tensor_scale, headroom),
     )
-    _ = model.ladder  # refuses what has none
+    _ = model.ladder  # raises for a scale or a rule that has none
     m, d = (np.array(v, float) for v in np.broadcast_arrays(np.asarray(mu, float), np.asarray(sigma, float)))
     for name, values in (("mu", m), ("sigma", d)):
         errors.require(bool(np.isfinite(values).all()), name, "finite", "NaN or infinite")
     errors.require(bool((d >= 0).all()), "sigma", "at least 0", d.min() if d.size else None)
-    # (squares of what is smaller leave the range of float64)
+    # Squares of smaller numbers would leave the range of float64.
     accepted = "positive where mu is 0, and above 2**-400 where mu is not"
     errors.require(bool((abs(m) + d > 2.0**-400).all()), "sigma", accepted, (abs(m) + d).min(initial=1))
     reach = abs(m) + cluster.REACH * d
@@ -297,7 +319,7 @@ def _question(
 
 
 def _factors(fmt: MXFormat, tensor_scale: Any, headroom: Any) -> tuple[Fraction, Fraction]:
-    """The factor of the tensor and that of the largest number of a block."""
+    """Return the tensor scale and the factor of the largest number of a block."""
     has_tensor_scale, given = fmt.tensor_scale is not None, tensor_scale is not None
     accepted = "given" if has_tensor_scale else "left out"
     errors.require(has_tensor_scale == given, "tensor_scale", f"{accepted} for {fmt.name}", tensor_scale)
@@ -307,7 +329,10 @@ def _factors(fmt: MXFormat, tensor_scale: Any, headroom: Any) -> tuple[Fraction,
 
 
 def _moments(model: Model, mu: Array, sigma: Array) -> Moments:
-    """Moments for flat arrays; points where sigma is 0, or too small to tell from it, are evaluated directly."""
+    """Return moments for flat arrays.
+
+    Points where sigma is 0, or too small to tell from 0, are evaluated directly.
+    """
     m, d = mu.ravel(), sigma.ravel()
     spread = d > abs(m) * 1e-13
     single = {name: np.zeros(m.size) for name in cluster.QUANTITIES}
@@ -330,10 +355,11 @@ def _moments(model: Model, mu: Array, sigma: Array) -> Moments:
 
 
 def _equal_numbers(model: Model, x: Fraction, place: int, single: dict[str, Array], pair: dict[str, Array]) -> None:
-    """A block of equal numbers x: everything is exact until the last rounding to float64."""
+    """Store the moments of a block of equal numbers x, exact until the last rounding to float64."""
     factor = model.ladder.units[model.ladder.of(abs(x))] / model.prescale
     quantizer = PiecewiseQuantizer.of(model.element, model.rounding)
-    if factor == 0:  # a scale of zero makes zeros, as one far larger than x does under rounding toward zero
+    # A scale of zero makes zeros, as a scale far larger than x does under rounding toward zero.
+    if factor == 0:
         factor, quantizer = abs(x) * 2**20, PiecewiseQuantizer.of(model.element, Rounding.RTZ)
     y, largest = x / factor, Fraction(model.element.max)
     mean, square = quantizer.mean(y), second_moment(quantizer, y)
@@ -351,7 +377,7 @@ def _equal_numbers(model: Model, x: Fraction, place: int, single: dict[str, Arra
     }
     for name, value in values.items():
         single[name][place] = float(value)
-    # So that the variance, a difference of these two, is not a rounding error.
+    # Both come from one float, so that their difference, the variance, is no rounding error.
     bias = float(error / y)
     single["relative_square"][place] = bias * bias + float((square - mean**2) / y**2)
     pair["relative_error"][place] = bias * bias
@@ -359,7 +385,7 @@ def _equal_numbers(model: Model, x: Fraction, place: int, single: dict[str, Arra
 
 
 def _share(quantizer: PiecewiseQuantizer, y: Fraction, magnitude: Fraction) -> Fraction:
-    """P(|Q(y)| = magnitude)."""
+    """Return P(|Q(y)| = magnitude)."""
     mean, square = quantizer.mean(y), second_moment(quantizer, y)
     if square == mean**2:
         return Fraction(abs(mean) == magnitude)
@@ -369,7 +395,7 @@ def _share(quantizer: PiecewiseQuantizer, y: Fraction, magnitude: Fraction) -> F
     return (1 - up) * (abs(below) == magnitude) + up * (abs(above) == magnitude)
 
 
-#: The square root of 3 to 400 bits: what a uniform cluster's ends are made with in formulas and enclosures.
+#: The square root of 3 to 400 bits, for the ends of a uniform cluster in formulas and enclosures.
 _SQRT3 = Fraction(math.isqrt(3 << 800), 1 << 400)
 
 
@@ -378,7 +404,10 @@ def _uniform_ends(mu: Fraction, sigma: Fraction) -> tuple[Fraction, Fraction]:
 
 
 def _cut(model: Model, mu: Fraction, sigma: Fraction, reach: float) -> Cut:
-    """The scales and the interval that hold all but a negligible part: `reach` standard deviations."""
+    """Return the scales and the interval that hold all but a negligible part.
+
+    `reach` is the number of standard deviations on each side.
+    """
     if model.distribution == "uniform":
         low, high = _uniform_ends(mu, sigma)
     else:

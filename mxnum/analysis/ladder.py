@@ -1,7 +1,8 @@
-"""The scales that a block can have, in order, and the largest number of a block at which each begins.
+"""The scales that a block can have, in order, and the largest number at which each begins.
 
-Whatever the scale's format and rule, the largest magnitude A of a block decides: it has scale number s where
-begin(s) <= A < begin(s + 1), and its elements are rounded to multiples of unit(s). All else is one theory.
+For every format and rule of scales, the largest magnitude A of a block decides: the block has scale
+number s where begin(s) <= A < begin(s + 1), and its elements are rounded to multiples of unit(s).
+One theory therefore covers all formats and rules.
 """
 
 from __future__ import annotations
@@ -17,23 +18,27 @@ from mxnum.analysis.scale_theory import scale_threshold
 from mxnum.formats import ElementFormat, MXFormat, ScaleFormat
 from mxnum.modes import FloatScaleRule, ScaleRule, scale_rule_of
 
-#: What stands for the end of the last scale in exact arithmetic: beyond all that is integrated over.
+#: The end of the last scale in exact arithmetic: it lies beyond every interval of integration.
 _BEYOND = Fraction(2) ** 512
-#: float32 has too many scales to go through one by one.
+#: The widest scales that are listed one by one; float32 has too many.
 _MOST_BITS = 16
 
 
 @dataclass(frozen=True)
 class ScaleLadder:
-    """Scales from the lowest, which also serves all smaller blocks, to the highest, which serves all larger ones."""
+    """Scales from the lowest to the highest.
+
+    The lowest also serves all smaller blocks, the highest all larger ones.
+    """
 
     #: The largest magnitude of a block at which each scale begins.
     begins: tuple[Fraction, ...]
     #: The value of each scale.
     units: tuple[Fraction, ...]
-    #: Whether a largest number that equals begin(s) has scale s - 1.
+    #: True if a largest number equal to begin(s) has scale s - 1.
     open_below: tuple[bool, ...]
-    #: A block of largest magnitude A becomes at most this times the larger of A and `least`.
+    #: The factor that bounds quantized values: a block of largest magnitude A becomes at most this
+    #: times the larger of A and `least`.
     growth: Fraction
     least: Fraction
 
@@ -61,7 +66,9 @@ def scale_ladder(
     *,
     tensor_scale: Any = None,
 ) -> ScaleLadder:
-    """Return the scales that a block of a format can have; `tensor_scale` is for formats that have one.
+    """Return the scales that a block of a format can have.
+
+    `tensor_scale` is required for formats that have one.
 
     >>> ladder = scale_ladder("mxfp8_e4m3", "rceil")
     >>> ladder.units[ladder.of(Fraction(449))]
@@ -93,7 +100,10 @@ def powers_of_two(element: ElementFormat, rule: ScaleRule) -> ScaleLadder:
 def floats(
     element: ElementFormat, scale: ScaleFormat, rule: FloatScaleRule, tensor_scale: Fraction, headroom: Fraction
 ) -> ScaleLadder:
-    """Return scales that are floats: headroom * A / (largest element * tensor scale), rounded by a rule of A alone."""
+    """Return scales that are floats, rounded by a rule that depends on A alone.
+
+    The rule rounds headroom * A / (largest element * tensor scale).
+    """
     for name, value in (("tensor_scale", tensor_scale), ("headroom", headroom)):
         errors.require(Fraction(1, 2**150) <= value <= 2**130, name, "between 2**-150 and 2**130", float(value))
     errors.require(scale.bits <= _MOST_BITS, "format", "one whose scales have 16 bits or fewer", scale.name)
@@ -105,7 +115,7 @@ def floats(
     return ScaleLadder(
         tuple(edge * per_scale / headroom for edge in edges),
         tuple(value * tensor_scale for value in values),
-        # (a tie goes to the even code)
+        # A tie goes to the even code, so an odd code begins just above it.
         tuple(rule.rounds_up or code % 2 == 1 for code in range(len(values))),
         4 * headroom,
         values[1] * per_scale,

@@ -1,7 +1,7 @@
-"""Number systems in which one closed form is evaluated: sympy expressions, rigorous balls (arb), rigorous intervals.
+"""Number systems that evaluate one closed form: sympy, balls (arb) and intervals (mpmath).
 
-A closed form in `closed_form` uses + - * / on the numbers of a machine and the few functions here, so what is printed,
-what is enclosed and what is cross-checked is one formula.
+A closed form in `closed_form` uses + - * / on the numbers of a machine and the few functions here.
+The formula that is printed, enclosed and cross-checked is therefore one formula.
 """
 
 from __future__ import annotations
@@ -43,35 +43,41 @@ class Enclosure:
 
 
 class Machine(Protocol):
-    """What a closed form needs beside arithmetic."""
+    """The functions that a closed form needs beside arithmetic."""
 
     def number(self, value: Fraction) -> Any:
-        """An exact rational."""
+        """Return an exact rational as a number of the machine."""
 
     def erf(self, x: Any) -> Any:
-        """The error function."""
+        """Return the error function of x."""
 
     def exp(self, x: Any) -> Any:
-        """The exponential."""
+        """Return the exponential of x."""
 
     def log(self, x: Any) -> Any:
-        """The natural logarithm."""
+        """Return the natural logarithm of x."""
 
     def sqrt(self, x: Any) -> Any:
-        """The square root."""
+        """Return the square root of x."""
 
     def pi(self) -> Any:
-        """The circle number."""
+        """Return pi."""
 
     def power(self, x: Any, n: int) -> Any:
-        """x ** n for n >= 1, also where x is an interval around zero."""
+        """Return x ** n for n >= 1, also where x is an interval around zero."""
 
     def inverse_normal(self, mu: Any, sigma: Any, lower: Fraction, upper: Fraction) -> Any:
-        """The integral of 1/x times the density of N(mu, sigma**2), for 0 outside [lower, upper]."""
+        """Return the integral of 1/x times the density of N(mu, sigma**2), from lower to upper.
+
+        0 must lie outside [lower, upper].
+        """
 
 
 def _squarings(x: Any, n: int) -> Any:
-    """x ** n by products alone (the power of a ball around zero would go through its logarithm)."""
+    """Return x ** n, computed by products alone.
+
+    The library's power of a ball around zero would go through its logarithm.
+    """
     if n == 1:
         return x
     half = _squarings(x, n // 2)
@@ -79,7 +85,10 @@ def _squarings(x: Any, n: int) -> Any:
 
 
 class SympyMachine:
-    """Symbols: the formula itself. The integral of density / x stays an Integral; ``evalf`` computes it."""
+    """Symbols, for the formula itself.
+
+    The integral of density / x stays an Integral; ``evalf`` computes it.
+    """
 
     def __init__(self) -> None:
         import sympy
@@ -115,7 +124,10 @@ class SympyMachine:
 
 
 class ArbMachine:
-    """Balls of python-flint's arb: every result encloses the true value. Use inside ``with machine.precision():``."""
+    """Balls of python-flint's arb: every result encloses the true value.
+
+    Use it inside ``with machine.precision():``.
+    """
 
     def __init__(self, prec: int) -> None:
         self._flint = errors.package("flint", "proofs")
@@ -123,7 +135,7 @@ class ArbMachine:
 
     @contextmanager
     def precision(self) -> Iterator[None]:
-        """Sets flint's working precision, and gives it back."""
+        """Run a block with this machine's precision in flint, and restore the former precision."""
         before = self._flint.ctx.prec
         self._flint.ctx.prec = self.prec
         try:
@@ -162,18 +174,21 @@ class ArbMachine:
         return acb.integral(integrand, acb(self.number(lower)), acb(self.number(upper))).real
 
     def bound(self, x: Any) -> Any:
-        """An exact number that is at least abs(x)."""
+        """Return an exact number that is at least abs(x)."""
         return x.abs_upper()
 
     def hull(self, x: Any, slack: Any) -> Enclosure:
-        """The interval of x, widened by the ball `slack` on both sides."""
+        """Return the interval of x, widened by the ball `slack` on both sides."""
         lower, upper = (x - abs(slack)).lower(), (x + abs(slack)).upper()
         ends = [Fraction(int(end.fmpq().p), int(end.fmpq().q)) for end in (lower, upper)]
         return Enclosure(*ends)
 
 
 class IntervalMachine:
-    """Intervals of mpmath: independent of flint. erf and the integral of density / x are series with bounded rests."""
+    """Intervals of mpmath, independent of flint.
+
+    erf and the integral of density / x are series with bounded rests.
+    """
 
     def __init__(self, prec: int) -> None:
         from mpmath.ctx_iv import MPIntervalContext
@@ -183,7 +198,7 @@ class IntervalMachine:
 
     @contextmanager
     def precision(self) -> Iterator[None]:
-        """The precision belongs to this machine."""
+        """Run a block; the precision belongs to this machine, so nothing is to be set."""
         yield
 
     def number(self, value: Fraction) -> Any:
@@ -208,7 +223,10 @@ class IntervalMachine:
         return x + radius * self._iv.mpf([-1, 1])
 
     def erf(self, x: Any) -> Any:
-        """exp(-x*x) * sum of 2**n x**(2n+1) / (1*3*...*(2n+1)) * 2/sqrt(pi): terms of one sign, ratio 2x*x/(2n+3)."""
+        """Return exp(-x*x) * sum of 2**n x**(2n+1) / (1*3*...*(2n+1)) * 2/sqrt(pi).
+
+        The terms have one sign, and their ratio is 2x*x/(2n+3).
+        """
         square = x * x
         if float(abs(x).a) ** 2 > 0.7 * self._iv.prec and float(abs(x).a) > 1:  # 0 < 1 - erf(x) < exp(-x*x) for x > 1
             one = self._iv.mpf(1 if x.a > 0 else -1)
@@ -225,18 +243,22 @@ class IntervalMachine:
                 break
             if ratio < 0.5 and float(abs(term).b) == 0:
                 break
-        rest = abs(term).b  # the sum of what is left is at most term * ratio / (1 - ratio) <= term
+        rest = abs(term).b  # the sum of the other terms is at most term * ratio / (1 - ratio) <= term
         return self._around(total, rest) * self.exp(-square) * 2 / self.sqrt(self.pi())
 
     def inverse_normal(self, mu: Any, sigma: Any, lower: Fraction, upper: Fraction) -> Any:
-        """1/x = sum of (-1)**n (x-c)**n / c**(n+1) about the middle c, with moments of x - c by recurrence."""
+        """Return the integral, by the series 1/x = sum of (-1)**n (x-c)**n / c**(n+1).
+
+        c is the middle of the interval; moments of x - c come from a recurrence.
+        """
         if max(abs(lower), abs(upper)) > 2 * min(abs(lower), abs(upper)):
             middle = (lower + upper) / 2
             parts = ((lower, middle), (middle, upper))
             return sum((self.inverse_normal(mu, sigma, *part) for part in parts), self.number(Fraction(0)))
         c, half = (lower + upper) / 2, (upper - lower) / 2
         terms = math.ceil((self.prec + 4) / -math.log2(abs(half / c)))
-        # Rounding errors of the recurrence grow at most by |mu - c| + sigma sqrt(n) a step, and are divided by c.
+        # Rounding errors of the recurrence grow at most by |mu - c| + sigma sqrt(n) at each step,
+        # and are divided by c.
         spread = float(abs(mu - self.number(c)).b) + float(sigma.b) * math.sqrt(terms)
         growth = terms * math.log2(max(1.0, spread / abs(float(c))))
         before, self._iv.prec = self._iv.prec, self._iv.prec + math.ceil(growth)
@@ -271,11 +293,11 @@ class IntervalMachine:
         return self._around(total, abs(rest).b)
 
     def bound(self, x: Any) -> Any:
-        """An exact number that is at least abs(x)."""
+        """Return an exact number that is at least abs(x)."""
         return abs(x).b
 
     def hull(self, x: Any, slack: Any) -> Enclosure:
-        """The interval of x, widened by the interval `slack` on both sides."""
+        """Return the interval of x, widened by the interval `slack` on both sides."""
         wide = self._around(x, abs(slack).b)
         ends = []
         for end in (wide.a, wide.b):

@@ -1,4 +1,4 @@
-"""What quantization did to each element and each block of an array: what `statistics` sums up."""
+"""The effect of quantization on each element and block of an array, for `statistics` to sum."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def of_elements(
     bits: Array | None,
     tensor: Array | None,
 ) -> dict[str, Array]:
-    """One value per element for each summed field, and what its blocks are."""
+    """Return the values of each element, or block, that `Statistics` sums, by field."""
     element, scales = fmt.element, np.asarray(q.scales)
     exact = x.astype(np.float64)
     by_block = by_numpy.scale_numbers(scales, fmt.scale)
@@ -34,12 +34,12 @@ def of_elements(
     table = np.array([element.value(code) for code in range(1 << element.bits)])
     magnitudes = np.abs(table)
     with np.errstate(invalid="ignore", over="ignore"):
-        # What q.dequantize("float64") gives, without compiling a loop for it.
+        # The values of q.dequantize("float64"), without compiling a loop.
         values = table[q.codes] * factor
         if q.offsets is not None:
             values += spread(q.offsets, layout, x.shape)
         beyond = measured & (np.abs(held) > element.max * factor)
-        clamped, divided = beyond.copy(), beyond & (factor > 0)  # (a scale of zero clamps all but zeros)
+        clamped, divided = beyond.copy(), beyond & (factor > 0)  # a zero scale clamps all but 0
         if divided.any():
             each = spread(scales, layout, x.shape)[divided]
             tensors = np.broadcast_to(np.float32(1) if tensor is None else tensor, x.shape)[divided]
@@ -75,7 +75,10 @@ def _least_normal(scale: ScaleFormat) -> float:
 
 
 def _differences(x: Array, offsets: Array) -> Array:
-    """What the elements hold under asymmetric scaling: x - offset in float32 (float64 for float64), as defined."""
+    """Return the differences x - offset that elements hold under asymmetric scaling.
+
+    The definition computes them in float32, and in float64 for float64.
+    """
     working = np.float64 if x.dtype == np.float64 else np.float32
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray((x.astype(working) - offsets.astype(working)).astype(np.float64))

@@ -1,7 +1,8 @@
-"""The quantizer of an element format as a piecewise function of a real number, derived from the format's description.
+"""The quantizer of an element format as a piecewise function of a real number.
 
-With one boundary between neighbouring codes the rest follows: deterministic modes are piecewise constant, stochastic
-rounding chooses between two constants with a mean that is the number itself.
+It is derived from the format's description. Deterministic modes are piecewise constant, with one
+boundary between neighbouring codes. Stochastic rounding chooses between two constants, with a mean
+that is the number itself.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ def element_of(format: str | MXFormat | ElementFormat) -> ElementFormat:
 
 
 def _unbounded_value(element: ElementFormat, code: int) -> Fraction:
-    """The magnitude of the code k * 2**m + q, with the exponent continued past the largest finite value."""
+    """Return the magnitude of the code k * 2**m + q.
+
+    The exponent continues past the largest finite value.
+    """
     step, mantissa = divmod(code, 1 << element.mantissa_bits)
     unit = Fraction(2) ** (element.emin - element.mantissa_bits)
     return mantissa * unit if step == 0 else ((1 << element.mantissa_bits) + mantissa) * unit * 2 ** (step - 1)
@@ -35,8 +39,9 @@ def _unbounded_value(element: ElementFormat, code: int) -> Fraction:
 class PiecewiseQuantizer:
     """Q(x) at scale 1 with saturation, for every real x.
 
-    Between `breakpoints` i-1 and i the result is ``lower[i]`` or ``upper[i]``; they differ for stochastic rounding only
-    (with infinitely many random bits), where the mean is x. At breakpoint i it is ``at[i]``.
+    Between `breakpoints` i-1 and i the result is ``lower[i]`` or ``upper[i]``. They differ only for
+    stochastic rounding (with infinitely many random bits), where the mean is x. At breakpoint i the
+    result is ``at[i]``.
     """
 
     element: ElementFormat
@@ -77,7 +82,7 @@ def _derive(element: ElementFormat, rounding: Rounding) -> PiecewiseQuantizer:
     values = [_unbounded_value(element, code) for code in range(last + 1)]
     signed = [-value for value in reversed(values[1:])] + values
     # Every value and, for the nearest modes, every midpoint may be a breakpoint.
-    rows = [(signed[0], signed[0])]  # what lies before the first breakpoint
+    rows = [(signed[0], signed[0])]  # the piece before the first breakpoint
     points, at = [], []
     for place, value in enumerate(signed):
         points.append(value)

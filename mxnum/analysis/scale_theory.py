@@ -1,7 +1,8 @@
-"""What a scale rule does to the largest number of a block, as exact rationals from the format's description.
+"""The effect of a scale rule on the largest number of a block, in exact rationals.
 
-Every rule is one number: the scale exponent is at least s when the block maximum A reaches t * 2**s. So the maximum of
-a block, divided by its scale, lies between t and 2t, and it overflows where that interval passes the element's maximum.
+Every rule is one number t: the scale exponent is at least s when the block maximum A reaches t *
+2**s. The maximum of a block, divided by its scale, therefore lies between t and 2t. It overflows
+where that interval passes the element's maximum.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from mxnum.modes import ScaleRule
 
 
 def scale_threshold(format: str | MXFormat | ElementFormat, scale_rule: str | ScaleRule = "floor") -> Fraction:
-    """The t for which the shared exponent is the largest s with A >= t * 2**s (A > t * 2**s for ceil and rceil).
+    """Return the t for which the shared exponent is the largest s with A >= t * 2**s.
 
-    With f * 2**E = A this is the definition of each rule, solved for A.
+    For ceil and rceil the condition is A > t * 2**s. With f * 2**E = A this is the definition of
+    each rule, solved for A.
 
     >>> scale_threshold("mxfp8_e4m3", "floor"), scale_threshold("mxfp8_e4m3", "rceil")
     (Fraction(256, 1), Fraction(224, 1))
@@ -47,8 +49,8 @@ def scale_threshold(format: str | MXFormat | ElementFormat, scale_rule: str | Sc
 class OverflowRegion:
     """Where the largest number f * 2**E of a block, 1 <= f < 2, is beyond the largest element.
 
-    It is when lower < f < upper; the interval is empty where the rule never overflows. `worst_error` is the supremum of
-    the relative error there, 1 - max / abs(x).
+    It is where lower < f < upper; the interval is empty if the rule never overflows. `worst_error`
+    is the supremum of the relative error there, 1 - max / abs(x).
     """
 
     lower: Fraction
@@ -73,7 +75,7 @@ class OverflowRegion:
 
 
 def overflow_region(format: str | MXFormat | ElementFormat, scale_rule: str | ScaleRule = "floor") -> OverflowRegion:
-    """The mantissas of a block maximum that overflow: they lie beyond the largest element before rounding.
+    """Return the mantissas of a block maximum that lie beyond the largest element before rounding.
 
     >>> region = overflow_region("mxfp8_e4m3")
     >>> region.lower, region.upper, region.worst_error

@@ -20,10 +20,11 @@ from mxnum.memory.dtypes import Array, as_array, float_array
 from mxnum.modes import FloatScaleRule, Nonfinite, OffsetRange, Overflow, Rounding, ScaleRule, scale_rule_of
 from mxnum.ops import quantize, shared_scale
 
-#: Elements held at once; a piece needs about 130 bytes for each.
+#: The number of elements measured at a time; each needs about 130 bytes.
 CHUNK = 1 << 16
 
-#: Up to so many elements the definition is run by numpy: that takes milliseconds, and compiling a loop a second.
+#: The largest array that numpy quantizes by the definition: that takes milliseconds, while
+#: compiling a loop takes a second.
 FEW = 1 << 16
 
 _COUNT: dict[str, Any] = {"dtype": np.int64, "combine": np.add}
@@ -33,34 +34,38 @@ _LARGEST: dict[str, Any] = {"dtype": np.float64, "combine": np.maximum}
 
 @dataclass(frozen=True, repr=False)
 class Statistics:
-    """What quantization did to an array, to each of its blocks, or to each index of an axis.
+    """The effect of quantization on an array, on each of its blocks, or on each index of an axis.
 
-    Counts and sums are stored; rates and errors are computed from them. Each is a number for a whole tensor and an
-    array otherwise. Rates are shares of the `measured` elements: finite, in a block that does not read NaN. Errors are
-    over the `compared` ones: measured, and finite after quantization too. Where nothing was measured they are NaN.
+    Counts and sums are stored; rates and errors are computed from them. Each is a number for a
+    whole tensor and an array otherwise. Rates are shares of the `measured` elements, which are
+    finite and in a block that is not NaN. Errors are over the `compared` elements, which are
+    measured and finite after quantization too. Rates and errors are NaN where nothing was measured.
 
-    Under asymmetric scaling the counts speak of the difference between the element and its block's offset, which is
-    what the element format holds; the errors speak of the values.
+    Under asymmetric scaling the counts are about the difference between the element and its block's
+    offset, which the element format holds; the errors are about the values.
 
-    Errors x_q - x are rounded once to float64, and summed in float64; their squares must not leave its range.
+    Errors x_q - x are rounded once to float64, and summed in float64; their squares must not leave
+    its range.
     """
 
-    #: Elements.
+    #: All elements.
     size: Any = field(metadata=_COUNT)
     #: NaN and infinite elements in the input.
     nonfinite: Any = field(metadata=_COUNT)
-    #: Finite elements in blocks that do not read NaN.
+    #: Finite elements in blocks that are not NaN.
     measured: Any = field(metadata=_COUNT)
     #: Measured elements that are finite after quantization.
     compared: Any = field(metadata=_COUNT)
-    #: Before rounding the magnitude was above the largest value times the scale: last-bin occupancy, first definition.
+    #: Elements whose magnitude before rounding was above the largest value times the scale: the
+    #: first definition of last-bin occupancy.
     beyond_max: Any = field(metadata=_COUNT)
-    #: Rounding with an unbounded exponent gives more than the largest value: overflow="saturate" clamps exactly these,
-    #: and a scale of zero all numbers but 0.
+    #: Elements that rounding with an unbounded exponent takes beyond the largest value.
+    #: overflow="saturate" clamps exactly these, and a scale of zero clamps all numbers but 0.
     clamped: Any = field(metadata=_COUNT)
-    #: The code is that of the largest value: last-bin occupancy, second definition.
+    #: Elements whose code is that of the largest value: the second definition of last-bin
+    #: occupancy.
     at_max: Any = field(metadata=_COUNT)
-    #: Not zero, but the code is that of zero.
+    #: Elements that are not zero but have the code of zero.
     underflowed: Any = field(metadata=_COUNT)
     sum_x2: Any = field(metadata=_SUM)
     sum_error: Any = field(metadata=_SUM)
@@ -68,16 +73,18 @@ class Statistics:
     #: Sum of error times x.
     sum_error_x: Any = field(metadata=_SUM)
     max_error: Any = field(metadata=_LARGEST)
-    #: Blocks, those that read NaN, and those with an element beyond the largest value; None along an axis.
+    #: All blocks, NaN blocks, and blocks with an element beyond the largest value; None along an
+    #: axis.
     blocks: Any = None
     nan_blocks: Any = None
     blocks_beyond_max: Any = None
-    #: Blocks whose scale is zero (their elements are lost), is subnormal (it has fewer digits), and is the largest that
-    #: there is. A power of two is never the first or the second.
+    #: Blocks whose scale is zero (their elements are lost), is subnormal (it has fewer digits), and
+    #: is the largest scale. A power of two is never zero or subnormal.
     zero_scales: Any = None
     subnormal_scales: Any = None
     largest_scales: Any = None
-    #: The float32 factor of the whole tensor, or of its rows; None for formats without one.
+    #: The tensor scale of the whole tensor, or of its rows, in float32; None for formats without
+    #: one.
     tensor_scale: Any = None
 
     @property
@@ -138,16 +145,19 @@ class Statistics:
 
     @property
     def bias(self) -> Any:
-        """Mean of x_q - x, in the unit of x; `gain` is the relative one."""
+        """Mean of x_q - x, in the unit of x; `gain` is the relative bias."""
         return _ratio(self.sum_error, self.compared)
 
     @property
     def gain(self) -> Any:
-        """sum(x_q x) / sum(x x): by which factor quantization scales x on average; 1 without multiplicative bias."""
+        """sum(x_q x) / sum(x x): the factor by which quantization scales x on average.
+
+        It is 1 without multiplicative bias.
+        """
         return _scalar(1 + _ratio(self.sum_error_x, self.sum_x2))
 
     def as_dict(self) -> dict[str, Any]:
-        """Every count and every derived figure by name."""
+        """Return every count and every derived figure by name."""
         names = [f.name for f in fields(self)] + [n for n, v in vars(type(self)).items() if isinstance(v, property)]
         if self.blocks is None:
             names = [name for name in names if "blocks" not in name and not name.endswith("_scales")]
@@ -182,7 +192,7 @@ class Statistics:
         )
 
     def _of_scales(self) -> list[str]:
-        """A line about scales where there is something to say."""
+        """Return a line about scales as a list, which is empty if no count is above 0."""
         known = {"zero": self.zero_scales, "subnormal": self.subnormal_scales, "the largest": self.largest_scales}
         told = [f"{name} {_ratio(count, self.blocks - self.nan_blocks):.3%}" for name, count in known.items() if count]
         if np.ndim(self.tensor_scale) == 0 and self.tensor_scale is not None:
@@ -191,7 +201,7 @@ class Statistics:
 
 
 _SUMMED = tuple(f for f in fields(Statistics) if f.metadata)
-#: What is counted of blocks.
+#: The fields that count blocks.
 _OF_BLOCKS = "nan_blocks", "blocks_beyond_max", "zero_scales", "subnormal_scales", "largest_scales"
 
 
@@ -218,21 +228,21 @@ def measure(
     sr_bits: int = 30,
     progress: Callable[[int, int], object] | None = None,
 ) -> Statistics:
-    """Quantize an array as `mxnum.quantize` does, and measure what became of it.
+    """Quantize an array as `mxnum.quantize` does, and measure the errors.
 
     Parameters
     ----------
     x
-        An array of floats; a memory map is read a piece at a time, so it may be larger than memory.
+        An array of floats. A memory map is read a piece at a time, so it may be larger than memory.
     format
-        A name that `mxnum.formats.names()` lists, or an `MXFormat`.
+        An `MXFormat`, or a name that `mxnum.formats.get` accepts.
     per
-        ``"tensor"`` for one result, ``"block"`` for one per block (arrays of the shape of the scales), or an axis for
-        one per index along it.
+        ``"tensor"`` for one result, ``"block"`` for one per block (arrays of the shape of the
+        scales), or an axis for one per index along it.
     progress
-        Called with the number of elements done and their total after each piece.
+        A function that is called after each piece with the number of elements done and their total.
 
-    The other keywords are those of `mxnum.quantize`, with ``nonfinite`` one of block and element.
+    The other keywords are those of `mxnum.quantize`; ``nonfinite`` is block or element.
 
     >>> import numpy as np, mxnum as mx
     >>> gamma = np.array([0.897, 0.896, 0.884, 0.885, 0.904], np.float32)
@@ -263,7 +273,7 @@ def measure(
         "rounding": mode, "overflow": overflow, "scale_rule": scale_rule, "nonfinite": policy, "offset": offset,
         "offset_range": offset_range, "blocks": layout, "sr_bits": sr_bits,
     }  # fmt: skip
-    # Wrong arguments are reported even for an empty array, and in the words of `quantize`.
+    # This call checks the arguments, for an empty array too, and raises the errors of `quantize`.
     empty = np.zeros((0,) * array.ndim, array.dtype) if array.ndim else array
     quantize(
         empty, fmt, **options, seed=seed, stream=stream, random_bits=None if words is None else words[_none(words)],
@@ -315,7 +325,7 @@ def measure(
 
 
 def found_tensor_scale(array: Array, fmt: MXFormat, by_rows: bool = False) -> Array | None:
-    """The tensor scale as `quantize` finds it, a piece at a time; None where the format has none."""
+    """Return the tensor scale as `quantize` finds it, a piece at a time; None without one."""
     if fmt.tensor_scale is None:
         return None
     largest = np.zeros((*array.shape[:-1], 1) if by_rows else (), np.int64)
@@ -327,14 +337,17 @@ def found_tensor_scale(array: Array, fmt: MXFormat, by_rows: bool = False) -> Ar
 
 
 def _part_of(tensor: Array, part: Slices) -> Array:
-    """The tensor scales of a piece: there may be one for all, and one for all of an axis."""
+    """Return the tensor scales of a piece.
+
+    The tensor scale may be one for all elements, or one for all indices of an axis.
+    """
     along = part[: tensor.ndim]
     return tensor[tuple(slice(None) if n == 1 else piece for n, piece in zip(tensor.shape, along, strict=True))]
 
 
 @dataclass(frozen=True)
 class _Group:
-    """How elements are put together: all, by block, or by index along an axis."""
+    """The way to group elements: all, by block, or by index along an axis."""
 
     kind: str
     shape: tuple[int, ...]
@@ -342,7 +355,7 @@ class _Group:
     axis: int = 0
 
     def add(self, operation: np.ufunc, total: Array, values: Array, part: Slices) -> None:
-        """Combine the values of a piece into the totals of the groups they belong to."""
+        """Add the values of a piece to the totals of their groups, by `operation`."""
         dtype = total.dtype
         if self.kind == "tensor":
             total[()] = operation(total, operation.reduce(values, axis=None, dtype=dtype))
@@ -373,7 +386,7 @@ def _settings(options: dict[str, Any], fmt: MXFormat) -> by_numpy.Settings:
 
 
 def _any_float_array(x: Any) -> Array:
-    """`x` checked; a memory map stays one."""
+    """Return `x` as an array of floats, checked; a memory map stays one."""
     return x if isinstance(x, np.memmap) and float_array("x", x[_none(x)]) else float_array("x", x)[0]
 
 
@@ -395,5 +408,5 @@ def _ratio(numerator: Any, denominator: Any) -> Any:
 
 
 def _scalar(value: Any) -> Any:
-    """A plain number where there is only one."""
+    """Return the only number of an array without axes as a plain number; other values unchanged."""
     return value.item() if np.ndim(value) == 0 and hasattr(value, "item") else value

@@ -1,6 +1,7 @@
-"""Tensors that resemble those of training, from a seed: what studies use where no real ones are available.
+"""Tensors that resemble those of training, from a seed, for studies without real tensors.
 
-They are models, not measurements: a conclusion drawn from them is about the distribution that the docstring states.
+They are models, not measurements: a conclusion drawn from them is about the distribution that the
+docstring states.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from mxnum.memory.dtypes import Array
 
 
 def weights(rows: int = 512, columns: int = 1024, *, seed: int = 0, deviation: float = 0.02) -> Array:
-    """Independent normal numbers of one standard deviation, as a float32 matrix: (outputs, inputs)."""
+    """Draw independent normal numbers of one standard deviation, in float32: (outputs, inputs)."""
     rng = np.random.default_rng([seed, 1])
     return (deviation * rng.standard_normal((rows, columns))).astype(np.float32)
 
@@ -25,7 +26,7 @@ def activations(
     channel_spread: float = 0.0,
     channel_mean: float = 0.0,
 ) -> Array:
-    """Normal numbers whose size depends on the token and on the channel, as a float32 matrix: (tokens, channels).
+    """Draw normal numbers whose size depends on token and channel, in float32: (tokens, channels).
 
     Element (t, c) is (mean_c + n) a_t b_c with n standard normal, a_t = exp(token_spread z_t),
     b_c = exp(channel_spread z_c), mean_c = channel_mean z'_c and all z standard normal.
@@ -38,7 +39,10 @@ def activations(
 
 
 def gradients(rows: int = 512, columns: int = 1024, *, seed: int = 0, spread: float = 1.5) -> Array:
-    """Independent lognormal magnitudes with random signs, as a float32 matrix: log|g| has deviation `spread`."""
+    """Draw independent lognormal magnitudes with random signs, as a float32 matrix.
+
+    log|g| has the standard deviation `spread`.
+    """
     rng = np.random.default_rng([seed, 3])
     magnitude = 1e-4 * np.exp(spread * rng.standard_normal((rows, columns)))
     signs: Array = rng.choice([-1.0, 1.0], (rows, columns))

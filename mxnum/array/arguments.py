@@ -1,4 +1,4 @@
-"""Arguments that are arrays, or say how they are laid out and gone through: checked, and which engine takes them."""
+"""Checks of arguments: arrays, their layout, and the options of each engine."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def memo(function: Callable[..., Result]) -> Callable[..., Result]:
 
 
 class Layout(NamedTuple):
-    """How codes and scales belong together."""
+    """A format, its blocks, and the shape of the scales that belong to an array of codes."""
 
     format: MXFormat
     blocks: Blocks
@@ -48,7 +48,10 @@ class Layout(NamedTuple):
 
 
 def host_options(engine: Any, **options: Any) -> dict[str, Any]:
-    """Options that only the engine of the host has; they must be None elsewhere."""
+    """Return the options that only the host's engine has.
+
+    On a GPU return none, and raise ValueError for an option that was given.
+    """
     if engine is host_engine():
         return options
     for name, value in options.items():
@@ -58,17 +61,20 @@ def host_options(engine: Any, **options: Any) -> dict[str, Any]:
 
 
 def checked_threads(threads: int | None) -> int | None:
-    """A number of threads, or None."""
+    """Return a number of threads, or None; raise an error for a number below 1."""
     return None if threads is None else errors.positive_integer("threads", threads)
 
 
 def owned(array: Any) -> Any:
-    """The caller's object behind the description of an array on a GPU; anything else as it is."""
+    """Return the caller's object behind the description of a GPU array; anything else unchanged."""
     return array.owner if isinstance(array, DeviceArray) else array
 
 
 def checked_codes(argument: str, value: Any, bits: int) -> Any:
-    """`value` as a uint8 (or wider unsigned) array of codes whose unused high bits are zero."""
+    """Return `value` as an unsigned array of codes, a byte each if they fit.
+
+    Raise an error for another dtype, and for codes whose unused high bits are not zero.
+    """
     codes = as_array(argument, value)
     dtype = code_dtype(bits)
     errors.require_dtype(argument, codes.dtype, dtype)
@@ -79,12 +85,16 @@ def checked_codes(argument: str, value: Any, bits: int) -> Any:
 
 
 def checked_scales(value: Any, shape: tuple[int, ...], scale: ScaleFormat = E8M0) -> Any:
-    """`value` as an array of scales, of the shape that codes and blocks call for; a sign bit is refused."""
+    """Return `value` as an array of scales.
+
+    Raise an error for another shape or dtype, and for scales with a sign bit.
+    """
     scales = as_array("scales", value)
     errors.require_dtype(
         "scales", scales.dtype, scale_dtype(scale), f" of {scale.name.upper()} codes" * (scale.bits == 8)
     )
-    if scales.shape != shape:  # (writing a shape out takes longer than all the rest)
+    # Fast path: formatting a shape for the message takes longer than all other checks.
+    if scales.shape != shape:
         errors.require(False, "scales", f"of shape {shape}", scales.shape)
     if scale.number is not None and scale.number.bits == scale.bits:
         _refuse_signs("scales", scales)
@@ -94,11 +104,12 @@ def checked_scales(value: Any, shape: tuple[int, ...], scale: ScaleFormat = E8M0
 def checked_tensor_scale(
     value: Any, shape: tuple[int, ...], blocks: Blocks, fmt: MXFormat, positive: bool, beside: Any
 ) -> Any:
-    """`value` as the tensor scale of an array of that shape: float32, of no axes, or of as many and of length 1.
+    """Return `value` as the tensor scale of an array of that shape.
 
-    Along axes that are not blocked it may have their length instead. It must be `positive` (and finite) where elements
-    are divided by it, and have no sign bit elsewhere. None stays None where the format has none, and only there. It
-    lives where `beside` does; a number is brought there.
+    It is float32, without axes or with as many axes as the array. Each axis has length 1, or the
+    length of the array's axis if that is not blocked. It must be `positive` (and finite) where
+    elements are divided by it, and have no sign bit elsewhere. It must be None if the format has no
+    tensor scale, and only then. An array must live where `beside` does; a number is moved there.
     """
     if fmt.tensor_scale is None:
         errors.require(value is None, "tensor_scale", f"left out for {fmt.name}, which has none", value)
@@ -106,7 +117,9 @@ def checked_tensor_scale(
     errors.require(value is not None, "tensor_scale", f"given for {fmt.name}", value)
     if isinstance(value, float | int) and not isinstance(value, bool):
         errors.require(isinstance(value, float) or abs(value) < 1 << 128, "tensor_scale", "a float32 number", value)
-        units = value * 2.0**149  # (of the subnormal numbers, of which a processor may be told to make zeros)
+        # In units of the least subnormal number: a processor may be set to flush subnormals to
+        # zero.
+        units = value * 2.0**149
         with np.errstate(all="ignore"):
             code = np.uint32(units) if 0 < units < 1 << 23 else np.float32(value).view(np.uint32)
         is_exact = FLOATS["float32"].value(int(code)) == value
@@ -136,7 +149,7 @@ def checked_tensor_scale(
 
 
 def on_host(array: Any) -> Any:
-    """An array of numpy, or a copy of what is on a GPU."""
+    """Return an array of numpy as it is, or a copy of an array on a GPU."""
     if not isinstance(array, DeviceArray):
         return array
     from mxnum.engine.cuda import arrays
@@ -153,15 +166,15 @@ def _refuse_signs(argument: str, array: Any) -> None:
 
 
 def first_index(wrong: Any) -> tuple[int, ...]:
-    """The first index in C order that is marked."""
+    """Return the first index in C order at which a boolean array is True."""
     return tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
 
 
 def checked_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """`out`, a writable array of exactly that shape and dtype, or None."""
+    """Return `out`, or None; raise an error unless it is writable and has that shape and dtype."""
     if out is None:
         return None
-    if type(out) is np.ndarray:  # (the quickest to ask)
+    if type(out) is np.ndarray:  # fast path: `on_device` takes longer
         writable = out.flags.writeable
     elif on_device(out):
         out = described("out", out)
@@ -169,7 +182,8 @@ def checked_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     else:
         errors.require_type(isinstance(out, np.ndarray), "out", "a numpy array", type(out).__name__)
         writable = out.flags.writeable
-    if out.shape != shape or out.dtype != dtype:  # (writing a dtype out takes longer than all the rest)
+    # Fast path: formatting a dtype for the message takes longer than all other checks.
+    if out.shape != shape or out.dtype != dtype:
         errors.require(out.shape == shape, "out", f"of shape {shape}", out.shape)
         errors.require(out.dtype == dtype, "out", f"of dtype {dtype}", out.dtype)
     errors.require(writable, "out", "writable", "a read-only array")
@@ -180,9 +194,10 @@ def checked_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
 
 
 def copied_if_overlapping(read: Any, *written: Any) -> Any:
-    """An array that is read, or a copy of it where one that is written to may share its memory.
+    """Return an array that is read, or a copy if a written array may share its memory.
 
-    Loops take care of what they read and write element by element; what goes with it must not change meanwhile.
+    Loops order their own reads and writes element by element. Further operands must not change
+    meanwhile.
     """
     if isinstance(read, np.ndarray):
         for array in written:
@@ -192,7 +207,7 @@ def copied_if_overlapping(read: Any, *written: Any) -> Any:
 
 
 def random_copied_if_overlapping(random: RandomBits | None, *written: Any) -> RandomBits | None:
-    """The same for words that were given."""
+    """Return random bits, with the given words copied if a written array may share their memory."""
     words = None if random is None else copied_if_overlapping(random.words, *written)
     return random if random is None or words is random.words else replace(random, words=words)
 
@@ -206,7 +221,7 @@ def layout_of(
     block_shape: Blocks | None,
     blocks: Blocks | None,
 ) -> Layout:
-    """The arguments that say how codes of that shape belong to scales, checked and resolved."""
+    """Return the layout of codes of that shape, from the caller's arguments."""
     fmt = formats.get(format)
     made = resolve_blocks(shape, fmt.block, axis=axis, block_size=block_size, block_shape=block_shape, blocks=blocks)
     return Layout(fmt, made, scales_shape(shape, made))
@@ -216,7 +231,10 @@ def layout_of(
 def packed_layout(
     format: str | MXFormat, packed_shape: tuple[int, ...], length: int, *rest: Any
 ) -> tuple[tuple[int, ...], Layout]:
-    """The same for packed codes of that shape in rows of that length, and the shape of the codes."""
+    """Return the shape of the codes in packed rows of `length` codes, and their layout.
+
+    `rest` are further arguments of `layout_of`.
+    """
     fmt = formats.get(format)
     bits = fmt.element.bits
     errors.require(len(packed_shape) >= 1, "packed", "an array of at least one axis", packed_shape)

@@ -1,4 +1,4 @@
-"""`MXArray`: element codes, block scales, and how they belong together."""
+"""`MXArray`: element codes, block scales, and the layout that connects them."""
 
 from __future__ import annotations
 
@@ -46,17 +46,19 @@ from mxnum.memory.tensors import answer, host_view, in_kind, is_tensor
 from mxnum.output.files import as_path, reading, written_whole
 
 _BYTE = np.dtype(np.uint8)
-#: What `MXArray.save` stores.
+#: The names of the arrays in a file that `MXArray.save` writes.
 _PARTS = "description", "packed", "scales", "offsets", "tensor_scale"
 
 
 class MXArray:
-    """A quantized array: one code per element, one scale per block, and perhaps float16 offsets or a tensor scale.
+    """A quantized array: one code per element, one scale per block, and offsets or a tensor scale.
 
-    Codes are held in a byte each, or packed (``mxnum.quantize(x, format, packed=True)``), which takes as much memory as
-    `packed_nbytes` says. All live in host memory, or on a GPU as arrays of the library that the input was of;
-    `to_host` copies. Make one with `mxnum.quantize`, or from what exists with `MXArray.from_parts` and
-    `MXArray.from_packed`. Arithmetic on it is refused on purpose; `dequantize` (or `numpy.asarray`) gives the values.
+    Offsets are float16 and belong to asymmetric scaling; a tensor scale belongs to formats that
+    have one. Codes are held in a byte each, or packed (``mxnum.quantize(x, format, packed=True)``),
+    which takes `packed_nbytes` of memory. All parts live in host memory, or on a GPU as arrays of
+    the input's library; `to_host` copies them. Make an MXArray with `mxnum.quantize`, or from
+    existing parts with `MXArray.from_parts` and `MXArray.from_packed`. Arithmetic on it raises
+    TypeError on purpose; `dequantize` (or `numpy.asarray`) gives the values.
     """
 
     __slots__ = ("_is_part", "_packed_shape", "_stored", "blocks", "format", "offsets", "scales", "tensor_scale")
@@ -74,20 +76,24 @@ class MXArray:
         packed_shape: tuple[int, ...] | None = None,
         tensor_scale: Array | None = None,
     ) -> None:
-        """`stored` are codes, or the bytes that `pack` makes of codes of shape `packed_shape`; nothing is checked."""
+        """Store the parts unchecked.
+
+        `stored` are codes, or the bytes that `pack` makes of codes of shape `packed_shape`.
+        """
         self._stored = stored
         self._packed_shape = packed_shape
-        #: Whether the tensor scale is also that of other elements of an array, of which this is a view.
+        #: True if this is a view of an array whose other elements have the same tensor scale.
         self._is_part = False
-        #: Of shape ceil(shape / blocks): codes of eight bits as uint8 (E8M0, E4M3, UE5M3), others as floats.
+        #: Scales of shape ceil(shape / blocks): codes of eight bits as uint8 (E8M0, E4M3, UE5M3),
+        #: others as floats.
         self.scales = scales
         self.format = format
-        #: How many elements share a scale along each axis.
+        #: The number of elements that share a scale along each axis.
         self.blocks = blocks
-        #: float16 offsets of asymmetric scaling, shaped as the scales, or None.
+        #: float16 offsets of asymmetric scaling, in the shape of the scales, or None.
         self.offsets = offsets
-        #: float32, where the format has one, else None: a factor of all values, or, with as many axes as the codes and
-        #: of length 1 along others, of the values at an index of these axes.
+        #: A float32 array, or None if the format has no tensor scale. Without axes it is a factor
+        #: of all values. Otherwise it has as many axes as the codes and broadcasts with them.
         self.tensor_scale = tensor_scale
 
     @classmethod
@@ -104,7 +110,7 @@ class MXArray:
         offsets: Any = None,
         tensor_scale: Any = None,
     ) -> Self:
-        """An MXArray around existing codes and scales, checked and not copied."""
+        """Return an MXArray around existing codes and scales, which are checked and not copied."""
         array = checked_codes("codes", codes, formats.get(format).element.bits)
         tile, given = block_lengths("block_shape", block_shape), block_lengths("blocks", blocks)
         layout = layout_of(format, array.shape, axis, block_size, tile, given)
@@ -121,7 +127,10 @@ class MXArray:
         packed_shape: tuple[int, ...] | None,
         tensor_scale: Any,
     ) -> Self:
-        """Codes as they were given, and as an array that needs no check, with scales and offsets that do."""
+        """Return an MXArray around checked codes; check and add the scales and offsets.
+
+        `given` are the codes as the caller gave them, `stored` the same codes as an array.
+        """
         fmt, blocks, of_scales = layout
         scales = checked_scales(scales, of_scales, fmt.scale)
         shape = stored.shape if packed_shape is None else packed_shape
@@ -156,10 +165,11 @@ class MXArray:
         offsets: Any = None,
         tensor_scale: Any = None,
     ) -> Self:
-        """An MXArray around what `pack` returns, which is held as it is: checked, neither copied nor unpacked.
+        """Return an MXArray around packed codes as `pack` makes them, checked and not copied.
 
-        `length` is the number of elements in each row of the last axis. Bits that pad a row mean nothing; where they
-        are not zero a copy is held in which they are, so that equal arrays have equal bytes.
+        `length` is the number of elements in each row of the last axis. Bits that pad a row have no
+        meaning. If they are not zero, the MXArray holds a copy with zeros there, so that equal
+        arrays have equal bytes.
         """
         array = as_array("packed", packed)
         errors.require_dtype("packed", array.dtype, _BYTE)
@@ -169,39 +179,42 @@ class MXArray:
         array = padded_with_zeros(array, shape[-1], bits)
         return cls._around(packed, array, scales, offsets, layout, None if bits == 8 else shape, tensor_scale)
 
-    # How codes are held
+    # Storage of codes
 
     @property
     def is_packed(self) -> bool:
-        """Whether the codes are held packed. Codes of eight bits are the same either way: False."""
+        """True if the codes are held packed; False for codes of eight bits, which fill a byte."""
         return self._packed_shape is not None
 
     @property
     def codes(self) -> Array:
-        """Element codes, value in the low bits, one byte each.
+        """The element codes, one byte each, value in the low bits.
 
-        Codes that are held packed are unpacked each time they are asked for, to a new array that cannot be written to
-        (on a GPU, one that nothing else sees); `unpacked` does that once and for all.
+        Codes that are held packed are unpacked at each access, to a new array that is read-only in
+        host memory. `unpacked` unpacks them once.
         """
         if self._packed_shape is None:
             return self._stored
         return locked(unpacked(self._stored, self._packed_shape, self.format.element.bits))
 
     def packed(self) -> Self:
-        """The same array with its codes held packed: itself if they already are, or have eight bits."""
+        """Return the same array with its codes held packed.
+
+        It is the array itself if they already are, or have eight bits.
+        """
         if self.is_packed or self.format.element.bits == 8:
             return self
         return self._with(self.pack(), self.shape)
 
     def unpacked(self) -> Self:
-        """The same array with a byte for each code: itself if it is held that way."""
+        """Return the same array with a byte for each code; itself if it is held that way."""
         if self._packed_shape is None:
             return self
         codes = unpacked(self._stored, self._packed_shape, self.format.element.bits)
         return self._with(codes, None)
 
     def _with(self, stored: Any, packed_shape: tuple[int, ...] | None) -> Self:
-        """The same with its codes held otherwise."""
+        """Return the same array with its codes stored in another way."""
         return self._seen(stored, self.scales, self.blocks, self.offsets, packed_shape, self.tensor_scale)
 
     def _seen(
@@ -214,7 +227,10 @@ class MXArray:
         tensor_scale: Array | None,
         is_part: bool = False,
     ) -> Self:
-        """An array on memory of this one; `is_part` if that tensor scale is also that of what is left out."""
+        """Return an array on memory of this array.
+
+        `is_part` is True if elements that are left out have the same tensor scale.
+        """
         made = type(self)(stored, scales, self.format, blocks, offsets, packed_shape, tensor_scale)
         made._is_part = self._is_part or is_part
         return made
@@ -235,12 +251,12 @@ class MXArray:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held in memory: of the codes, one per element unless they are packed, and of all scales and offsets."""
+        """The bytes held in memory: codes, a byte each unless packed, scales and offsets."""
         return math.prod(self._stored.shape) + self._side_bytes
 
     @property
     def packed_nbytes(self) -> int:
-        """Bytes of the packed codes, the scales, the tensor scale and the offsets."""
+        """The bytes of the packed codes, the scales, the tensor scale and the offsets."""
         if self.ndim == 0:
             return 1 + self._side_bytes
         row = packed_length(self.shape[-1], self.format.element.bits)
@@ -258,7 +274,10 @@ class MXArray:
         return self.shape[0]
 
     def to_host(self) -> Self:
-        """The same array in numpy arrays: itself, a view of CPU tensors, or a copy of what is on a GPU."""
+        """Return the same array in numpy arrays.
+
+        It is the array itself, a view of CPU tensors, or a copy of arrays on a GPU.
+        """
         if not on_device(self._stored):
             if not is_tensor(self._stored):
                 return self
@@ -278,18 +297,17 @@ class MXArray:
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> bool:
-        """Raises: whether codes, values or objects are meant is for the caller to say."""
+        """Raise TypeError: the caller must say whether to compare codes, values or objects."""
         raise TypeError("An MXArray is not compared with == or !=: use a.equals(b), or compare values, a.dequantize().")
 
     # Values
 
     def dequantize(self, dtype: Any = "float32", *, threads: int | None = None, out: Array | None = None) -> Array:
-        """The values in float32, float64, bfloat16 or float16, rounded once to nearest even.
+        """Return the values in float32, float64, bfloat16 or float16, rounded once to nearest even.
 
-        float64 is exact, but for offsets, which are added before that rounding.
-
-        A block whose scale is NaN reads NaN. `out` must have the shape and the dtype asked for; `threads` bounds how
-        many threads work on a large array.
+        float64 is exact, except with offsets, which are added before that rounding. A block whose
+        scale is NaN reads NaN. `out` must have the shape and dtype of the result. `threads` is the
+        number of threads that may work on a large array.
         """
         target = result_format(dtype)
         stored, scales, offsets = held_parts(self)
@@ -310,10 +328,11 @@ class MXArray:
         return self.to_host().dequantize("float32" if dtype is None else dtype)
 
     def pack(self, *, out: Array | None = None) -> Array:
-        """The codes as bytes in C order: each row of the last axis is a little-endian bit stream that ends on a byte.
+        """Return the codes as bytes in C order.
 
-        An array without axes is one row of one code. Codes that are held packed are not copied, except to `out`, and
-        where they are a view whose bytes lie in another order.
+        Each row of the last axis is a little-endian bit stream, padded to whole bytes. An array
+        without axes is one row of one code. Codes that are held packed are not copied, except to
+        `out`, and if they are a view whose bytes have another order.
         """
         if self.is_packed:
             return self._pack_held(out)
@@ -338,9 +357,10 @@ class MXArray:
 
     @property
     def elements(self) -> Array:
-        """The codes seen as numbers of an ml_dtypes (or numpy) type, without a copy; the scales are not applied.
+        """The codes viewed as numbers of an ml_dtypes (or numpy) type, without a copy.
 
-        Integer elements narrower than their type are not offered: their sign bit is not the type's.
+        The scales are not applied. Integer elements narrower than their type raise ValueError:
+        their sign bit is not the type's.
         """
         element = self.format.element
         self._require_host("array", "call to_host() first")
@@ -350,9 +370,9 @@ class MXArray:
         return self.to_host().codes.view(numpy_dtype(element))
 
     def equals(self, other: object) -> bool:
-        """Whether format (its name included), blocks and every bit of codes, scales and offsets are the same.
+        """Return True if format, blocks and every bit of codes, scales and offsets are the same.
 
-        How the codes are held, in a byte each or packed, and in which order of memory, does not count.
+        The name of the format counts. Packing and the order in memory do not.
         """
         if not isinstance(other, MXArray):
             return False
@@ -377,7 +397,10 @@ class MXArray:
         return self.transpose()
 
     def transpose(self, *axes: Any) -> Self:
-        """Axes permuted (default: reversed), without a copy; blocks go with them. A tuple may be given."""
+        """Return a view with axes and blocks permuted (default: reversed). A tuple may be given.
+
+        Packed codes stay packed if the last axis stays last; otherwise they are unpacked.
+        """
         if len(axes) == 1 and isinstance(axes[0], tuple | list):
             axes = tuple(axes[0])
         order = tuple(normalize_axis(axis, self.ndim) for axis in axes) or tuple(reversed(range(self.ndim)))
@@ -393,9 +416,10 @@ class MXArray:
         )
 
     def __getitem__(self, key: Any) -> Self:
-        """A view: integers and slices along axes that are not blocked, whole blocks along those that are.
+        """Return a view, indexed by integers, by slices, and by whole blocks along blocked axes.
 
-        Of packed codes a part is a view, and stays packed, where it begins and ends at bytes; others are unpacked.
+        A part of packed codes is a view, and stays packed, if it begins and ends at bytes;
+        otherwise it is unpacked.
         """
         keys = key if isinstance(key, tuple) else (key,)
         ellipses = sum(item is Ellipsis for item in keys)
@@ -415,7 +439,8 @@ class MXArray:
                 "made of integers, slices and '...'", item,
             )  # fmt: skip
         stored, packed_shape = self._stored_at(keys)
-        # Ending with an ellipsis keeps an array, and a view, where all axes are dropped.
+        # The ellipsis at the end makes numpy return a view, not a scalar, where all axes are
+        # dropped.
         return self._seen(
             stored,
             viewed(self.scales, lambda x: x[(*of_scales, ...)]),
@@ -427,7 +452,10 @@ class MXArray:
         )
 
     def _stored_at(self, keys: tuple[Any, ...]) -> tuple[Array, tuple[int, ...] | None]:
-        """What is held of a part, a key for each axis, and its shape if that is packed."""
+        """Return the stored codes of a part, and its shape if they are packed.
+
+        `keys` has a key for each axis.
+        """
         if not self._packed_shape:
             return viewed(self.codes, lambda x: x[(*keys, ...)]), None
         *leading, last = keys
@@ -445,7 +473,10 @@ class MXArray:
     # Files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write an ``.npz`` file with packed codes, scales, offsets and a description; all of it or nothing."""
+        """Write an ``.npz`` file with packed codes, scales, offsets and a description.
+
+        If writing fails, no file is left and an existing file is kept.
+        """
         self._require_host("array", "call to_host() first")
         q = self.to_host()
         description = {
@@ -472,7 +503,7 @@ class MXArray:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote."""
+        """Read a file that `save` wrote."""
         with reading(path := as_path(path), "must be one that MXArray.save wrote"):
             with open(path, "rb") as stream:
                 file = np.load(stream, allow_pickle=False)
@@ -484,7 +515,7 @@ class MXArray:
             fmt = MXFormat(formats.ElementFormat(**description["element"]), *kind)
             shape, blocks = tuple(description["shape"]), tuple(description["blocks"])
             packed, scales = parts["packed"], parts["scales"].view(scale_dtype(fmt.scale))
-            row_shape, row_blocks = shape or (1,), blocks or (1,)  # (a scalar is packed as a row of one)
+            row_shape, row_blocks = shape or (1,), blocks or (1,)  # a scalar is packed as a row of one
             side = scales_shape(row_shape, row_blocks)
             errors.require(scales.size == math.prod(side), "scales", f"of shape {side}", scales.shape)
             offsets = parts["offsets"].reshape(side) if "offsets" in parts else None
@@ -511,13 +542,16 @@ def parts_of(q: MXArray) -> tuple[Any, Any, Any]:
 
 
 def held_parts(q: MXArray) -> tuple[Any, Any, Any]:
-    """Return the same with the codes as they are held: a byte each or packed."""
+    """Return codes as they are stored, scales and offsets as the engine takes them."""
     offsets = None if q.offsets is None else as_array("offsets", q.offsets)
     return as_array("codes", q._stored), as_array("scales", q.scales), offsets
 
 
 def tensor_scale_room(out: MXArray, tensor: Any) -> Any:
-    """Where `out` holds its tensor scale, which `tensor` is to replace; refused where other elements have it too."""
+    """Return the array in which `out` holds its tensor scale, to be replaced by `tensor`.
+
+    Raise ValueError if other elements have that tensor scale too.
+    """
     room = checked_out(host_view("out.tensor_scale", out.tensor_scale), tensor.shape, tensor.dtype)
     if out._is_part and on_host(room).tobytes() != on_host(tensor).tobytes():
         raise errors.shared_tensor_scale("out")

@@ -1,4 +1,4 @@
-"""Views of the parts of MX arrays, wherever they live, and codes unpacked."""
+"""Views of the parts of MX arrays, wherever they live, and unpacking of codes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mxnum.memory.tensors import answer, in_kind
 
 
 def along(keys: tuple[Any, ...], lengths: tuple[int, ...]) -> tuple[Any, ...]:
-    """The same keys for what may have length 1 along axes."""
+    """Return the keys for a part that may have length 1 along some axes."""
     return tuple(
         key if length > 1 else slice(None) if isinstance(key, slice) else 0
         for key, length in zip(keys, lengths, strict=True)
@@ -22,7 +22,10 @@ def along(keys: tuple[Any, ...], lengths: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def leaves_alike(keys: tuple[Any, ...], shape: tuple[int, ...], lengths: Any) -> bool:
-    """Whether keys leave out some that have the same number of an array of these lengths as what they select."""
+    """Return True if `keys` leave out elements that have the tensor scale of a selected element.
+
+    `lengths` is the shape of the tensor scale.
+    """
     return any(
         alike == 1 and (len(range(length)[key]) if isinstance(key, slice) else 1) < length
         for key, length, alike in zip(keys, shape, tuple(lengths) or (1,) * len(shape), strict=True)
@@ -30,7 +33,7 @@ def leaves_alike(keys: tuple[Any, ...], shape: tuple[int, ...], lengths: Any) ->
 
 
 def viewed(array: Any, view: Callable[[Any], Any]) -> Any:
-    """A view of a part of an MX array, of the same kind."""
+    """Return a view of a part of an MX array, as an array of the same library."""
     if array is None or isinstance(array, np.ndarray):
         return None if array is None else view(array)
     if not on_device(array):
@@ -41,7 +44,7 @@ def viewed(array: Any, view: Callable[[Any], Any]) -> Any:
 
 
 def unpacked(packed: Any, shape: tuple[int, ...], bits: int) -> Array:
-    """Codes, a byte each, in a new array."""
+    """Return packed codes, a byte each, in a new array."""
     array = as_array("packed", packed)
     codes: Array = dispatch_engine(packed=array).unpack(array, bits, shape[-1] if shape else 1)
     if not shape:
@@ -50,7 +53,7 @@ def unpacked(packed: Any, shape: tuple[int, ...], bits: int) -> Array:
 
 
 def padded_with_zeros(packed: Any, length: int, bits: int) -> Any:
-    """Packed rows of so many codes; a copy where the bits that pad a row are not zero."""
+    """Return packed rows of `length` codes; a copy if the bits that pad a row are not zero."""
     used = length * bits % 8
     if used == 0 or 0 in packed.shape:
         return packed
@@ -61,22 +64,28 @@ def padded_with_zeros(packed: Any, length: int, bits: int) -> Any:
 
 
 def is_contiguous(array: Any) -> bool:
-    """Whether bytes lie in C order, in host memory or on a GPU."""
+    """Return True if the bytes of an array have C order, in host memory or on a GPU."""
     return bool(array.flags.c_contiguous if isinstance(array, np.ndarray) else array.is_contiguous)
 
 
 def locked(codes: Array) -> Array:
-    """A new array that is not to be taken for what is held: writing to it would change nothing."""
+    """Make a new array read-only, and return it.
+
+    It is no view of the stored codes: writing to it would change nothing there.
+    """
     if isinstance(codes, np.ndarray):
         codes.flags.writeable = False
     return codes
 
 
 def block_slice(item: Any, length: int, block: int, axis: int) -> slice:
-    """The slice of scales for a slice of elements along a blocked axis."""
+    """Return the slice of scales for a slice of elements along a blocked axis.
+
+    Raise ValueError unless the slice selects whole blocks.
+    """
     if isinstance(item, slice):
         start, stop, step = item.indices(length)
-        if step == 1 and start >= stop:  # nothing
+        if step == 1 and start >= stop:  # an empty slice
             return slice(0, 0)
         if step == 1 and start % block == 0 and (stop >= length or stop % block == 0):
             return slice(start // block, -(-stop // block))

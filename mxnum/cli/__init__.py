@@ -1,1 +1,4 @@
-"""The command line: `main` is its entry point, `app` its list of commands; what a command computes lives elsewhere."""
+"""The command line: `main` is its entry point, `app` its list of commands.
+
+Commands compute nothing themselves.
+"""

@@ -1,7 +1,8 @@
 """The list of commands.
 
-A command is a function in a module of its own, ``command_<name>.py``, whose top level imports typer and nothing heavy:
-a call loads the module of its own command alone, and help those of all; either should start in a third of a second.
+A command is a function in a module of its own, ``command_<name>.py``, whose top level imports typer
+and no large package. A call loads only the module of its own command; help loads the modules of all
+commands. Both should start in a third of a second.
 """
 
 from __future__ import annotations
@@ -19,26 +20,27 @@ import mxnum
 from mxnum.cli.main import INTERRUPTED
 from mxnum.cli.naming import name_of, reworded
 
-#: In the order in which help has them.
+#: The commands, in the order of the help.
 COMMANDS = (
     "formats", "quantize", "inspect", "explore", "explain", "vectors", "answer", "verify", "conformance", "selftest",
     "reproduce", "lab",
 )  # fmt: skip
-#: Research: the commands after ``mxnum lab``, and the modules of `mxnum.cli.lab` that they are functions of.
+#: The commands of research, after ``mxnum lab``, with the modules of `mxnum.cli.lab` that define
+#: them.
 LAB = {
     "list": "studies", "run": "studies", "report": "studies", "sweep": "sweep", "language-model": "sweep",
     "interventions": "studies", "sgd-limits": "studies", "sharpness": "studies", "cost": "studies", "ledger": "ledger",
     "fit": "fit", "project": "project",
 }  # fmt: skip
-#: Where negative numbers are numbers, not options.
+#: The commands that take negative numbers, which would otherwise be read as options.
 _TAKES_NUMBERS = ("explain",)
 
 
 class Commands(typer.core.TyperGroup):  # type: ignore[misc]
-    """The commands; Ctrl-C ends them with status 130."""
+    """The group of all commands; Ctrl-C ends a command with status 130."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run one."""
+        """Run the command that was typed."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -47,10 +49,13 @@ class Commands(typer.core.TyperGroup):  # type: ignore[misc]
 
 
 class Command(typer.core.TyperCommand):  # type: ignore[misc]
-    """One of them; its errors name what can be typed. An option given twice and an empty path raise ValueError."""
+    """A command whose errors name options as they are typed.
+
+    An option given twice and an empty path raise ValueError.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """What was typed."""
+        """Read what was typed; raise ValueError for an option given twice and for an empty path."""
         values, _, typed = self.make_parser(ctx).parse_args(args=list(args))
         for parameter in typed:
             is_single = parameter.param_type_name == "option" and not (parameter.multiple or parameter.is_flag)
@@ -65,7 +70,7 @@ class Command(typer.core.TyperCommand):  # type: ignore[misc]
         return rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Run it."""
+        """Run the command; name options, not arguments, in its errors."""
         try:
             return super().invoke(ctx)
         except (ValueError, TypeError) as problem:
@@ -84,11 +89,14 @@ def _version(asked: bool) -> None:
 def _common(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
-    """Block-scaled number formats, bit for bit: OCP MX, NVFP4 and float scales."""
+    """Show the version if `--version` is given."""
 
 
 def app_of(arguments: Sequence[str]) -> typer.Typer:
-    """The command line for those arguments: with the command that they name, or with all if they begin otherwise."""
+    """Return the command line for those arguments.
+
+    It has the command that they name, or all commands if they name none.
+    """
     app = _group("mxnum", "Block-scaled number formats, bit for bit: OCP MX, NVFP4 and float scales.")
     app.callback()(_common)
     for name in _named(arguments[:1], COMMANDS):
@@ -114,7 +122,7 @@ def _group(name: str, text: str) -> typer.Typer:
 
 
 def _lab(arguments: Sequence[str]) -> typer.Typer:
-    """Return the commands of research: the one that `arguments` name, or all."""
+    """Return the commands of research: the command that `arguments` name, or all."""
     lab = _group(
         "lab", "Research on training in these formats: run studies, and compute what they say.\n\n"
         "A run stopped by Ctrl-C continues with the same command. A first look: `mxnum reproduce --quick`.\n\n"

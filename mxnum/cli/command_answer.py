@@ -21,8 +21,8 @@ def answer(
 ) -> None:
     """Write cases of your own with the right answers: golden values for a simulation.
 
-    The cases have a header, which says what is asked, and inputs, as `mxnum vectors --inputs-only` writes them; codes
-    of a block may be one number.
+    The cases have a header, which says what to compute, and inputs, as `mxnum vectors
+    --inputs-only` writes them. The codes of a block may be one number.
 
     Examples: `mxnum answer cases.txt -o golden.txt`; `./stimuli | mxnum answer`.
     """

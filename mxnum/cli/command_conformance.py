@@ -20,8 +20,9 @@ def conformance(
 ) -> None:
     """Compare the conversions of installed libraries with the right answers, in a page of tables.
 
-    ml_dtypes, torch, torchao, compressed-tensors, nvidia-modelopt, gfloat, gguf, onnx: what is installed is tried on
-    every rounding boundary, special value and scale extreme; each finding has the smallest input that shows it.
+    Libraries are ml_dtypes, torch, torchao, compressed-tensors, nvidia-modelopt, gfloat, gguf and
+    onnx. Each installed library is tested on every rounding boundary, special value and scale
+    extreme. Each finding has the smallest input that shows it.
 
     Examples: `mxnum conformance --library ml_dtypes`; `mxnum conformance --out page.md --force`.
     """

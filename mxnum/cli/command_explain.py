@@ -41,9 +41,11 @@ def explain(
     sr_bits: options.SrBits = 30,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show bit by bit how a number or a block is quantized: the maximum, the scale, the neighbours, the tie, the code.
+    """Show bit by bit how a number or a block is quantized.
 
-    The steps are exact, and checked against the compiled kernel before they are shown.
+    The output has the maximum, the scale, the neighbours, the tie and the code.
+
+    The steps are exact. They are checked against the compiled kernel before they are shown.
 
     Examples: `mxnum explain 0.1 --format mxfp4_e2m1`; `mxnum explain 17 --scale 127 --rounding rna`;
     `mxnum explain -f mxfp8_e4m3 --scale-rule even -- 1 -500 0.3`; `mxnum explain 9 1 -f nvfp4 --tensor-scale 0x1p-8`.
@@ -62,7 +64,8 @@ def explain(
         if scale is not None and given(context, argument):
             raise ValueError(f"Argument {argument!r} must be left out with --scale, which says what the scale is.")
     for value in values:
-        if value.startswith("--"):  # numbers may be negative, so that typer takes what it does not know for a number
+        # Numbers may be negative, so typer reads an unknown option as a number.
+        if value.startswith("--"):
             raise ValueError(f"No such option: {value}. `mxnum explain --help` lists them.")
     bits = [parsed(value, task.source) for value in values]
     word = _hexadecimal("random", random, 32)
@@ -85,7 +88,7 @@ def explain(
 
 
 def _tensor_scale(task: Task, text: str | None) -> float | None:
-    """The tensor scale that was typed: a positive float32 number."""
+    """Return the tensor scale that was typed: a positive float32 number."""
     import numpy as np
 
     from mxnum import errors
@@ -102,16 +105,16 @@ def _tensor_scale(task: Task, text: str | None) -> float | None:
 
 
 def bits_array(bits: list[int], source: Any) -> Any:
-    """Bit patterns as an array of the width of the float type."""
+    """Return bit patterns as an array of the width of the float type."""
     import numpy as np
 
     return np.array(bits, f"u{source.bits // 8}")
 
 
 def parsed(text: str, source: Any, argument: str = "values") -> int:
-    """Return the bit pattern of a typed number: decimal, hexadecimal float, or ``bits:`` and hexadecimal digits.
+    """Return the bit pattern of a typed number, rounded once to `source`.
 
-    The number that is written is rounded once, to `source`.
+    The number is decimal, a hexadecimal float, or ``bits:`` and hexadecimal digits.
     """
     from mxnum import reference
 
@@ -144,7 +147,7 @@ def _digits(text: str) -> str:
 
 
 def _exactly(text: str) -> Fraction:
-    """Return the number that is written, which float64 can hold but for rounding."""
+    """Return the exact number that was typed, which float64 holds except for rounding."""
     if "0x" not in text.lower():
         return Fraction(Decimal(text))
     significand, _, power = _digits(text).partition("p")
@@ -164,7 +167,7 @@ def _hexadecimal(argument: str, text: str, bits: int) -> int:
 
 
 def fields(code: int, fmt: Any) -> str:
-    """A code with its fields set apart: sign, exponent, mantissa; an integer as it is."""
+    """Return a code with its fields set apart: sign, exponent, mantissa; an integer as it is."""
     text = f"{code:0{fmt.bits}b}"
     if fmt.integer:
         return text
@@ -243,7 +246,7 @@ def _show_element(step: ElementSteps, bits: int, task: Any, word: int) -> None:
 
 
 def _show_line(step: ElementSteps) -> None:
-    """The gap between the neighbours, with the number in it."""
+    """Show the gap between the neighbours, with the number in it."""
     width = 48
     place = round(float(step.fraction or 0) * width)
     if 0 < (step.fraction or 0) < 1:

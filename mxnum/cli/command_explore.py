@@ -13,7 +13,7 @@ from mxnum.cli.main import INTERRUPTED
 if TYPE_CHECKING:
     from mxnum.analysis import Candidate, Exploration
 
-#: Only these: the option may be repeated.
+#: An option that may be repeated, to select several choices.
 Several = list[str] | None
 
 
@@ -49,8 +49,8 @@ def explore(
 ) -> None:
     """Try every format, scale rule, rounding, block and offset on a tensor, and rank them by their error.
 
-    The error is the root mean square of the difference relative to that of the tensor. Ctrl-C ends it with what was
-    measured so far.
+    The error is the root mean square of the difference, relative to that of the tensor. Ctrl-C ends
+    the command with the candidates measured so far.
 
     Examples: `mxnum explore weights.npy`; `mxnum explore model.safetensors --tensor lm_head.weight --rounding rne
     --frontier`; `mxnum explore x.npy -f mxfp4_e2m1 -f nvfp4 --csv all.csv --plot all.png`.

@@ -80,7 +80,7 @@ def inspect(
 
 
 def _shown(value: Any, name: str, facts: dict[str, Any]) -> str:
-    """A count with its share of what it is a count of."""
+    """Return a value as text; a count comes with its share of the total."""
     if isinstance(value, float):
         return f"{value:.9g}"
     for prefix, whole in (

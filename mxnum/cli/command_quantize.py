@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from mxnum.array import MXArray
     from mxnum.memory.dtypes import Array
 
-#: Elements between two steps of the progress bar.
+#: The number of elements between two steps of the progress bar.
 _PIECE = 1 << 24
-#: Elements for which loading numba takes longer than doing without.
+#: The number of elements up to which quantizing without numba is faster than loading it.
 _FEW = 1 << 20
 
 
@@ -40,8 +40,9 @@ def quantize(
 ) -> None:
     """Quantize an array to an MX format.
 
-    OUT holds packed codes and scales (read it with `mxnum.MXArray.load` or `mxnum.interop.safetensors.load`), or plain
-    values with --values. It appears when it is complete; if it exists, --force replaces it, which may be IN itself.
+    OUT holds packed codes and scales (read it with `mxnum.MXArray.load` or
+    `mxnum.interop.safetensors.load`), or plain values with --values. It is written only when it is
+    complete. If OUT exists, --force replaces it; it may be IN itself.
 
     Examples: `mxnum quantize x.npy x.npz -f mxfp4_e2m1`; `mxnum quantize x.npy y.npy --values --rounding sr --seed 7`.
     """
@@ -76,7 +77,10 @@ def quantize(
 
 
 def _quantized(x: Array, format: str, settings: dict[str, Any]) -> MXArray:
-    """`mxnum.quantize`, in pieces along the first axis with a progress bar where no bit can depend on the pieces."""
+    """Quantize an array, in pieces along the first axis with a progress bar.
+
+    The array is not split if a bit may depend on the pieces.
+    """
     import numpy as np
 
     import mxnum as mx
@@ -84,9 +88,10 @@ def _quantized(x: Array, format: str, settings: dict[str, Any]) -> MXArray:
     from mxnum.array import MXArray
     from mxnum.cli.console import progress
 
-    is_power = formats.get(format).scale.power_of_two  # (others may have a scale of the whole)
+    is_power = formats.get(format).scale.power_of_two  # others may have a tensor scale
     small = not is_power or x.ndim < 2 or x.size <= _PIECE or settings["axis"] % x.ndim == 0
-    if small or settings["seed"] is not None or settings["nonfinite"] != "block":  # (the others may name an index)
+    # Random bits of a seed and the index in an error count elements of the whole array.
+    if small or settings["seed"] is not None or settings["nonfinite"] != "block":
         return mx.quantize(x, format, **settings)
     first = mx.quantize(x[:1], format, **settings)
     scales = np.empty((len(x), *first.scales.shape[1:]), np.uint8)
@@ -101,7 +106,10 @@ def _quantized(x: Array, format: str, settings: dict[str, Any]) -> MXArray:
 
 
 def _write(q: MXArray, target: Path, name: str, dtype: str | None) -> None:
-    """Values where a dtype is given, else codes and scales: in a file of tensors under that name."""
+    """Write values if a dtype is given, else codes and scales.
+
+    `name` is the name in a file of tensors.
+    """
     if dtype is not None:
         import numpy as np
 

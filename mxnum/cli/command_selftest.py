@@ -16,10 +16,13 @@ def selftest(
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Are the bits right on this machine? Try three common formats against the exact reference, or everything.
+    """Check the bits that this machine computes against the exact reference.
 
-    It says what is installed, which loops run, and whether a GPU was found. Paste it into an issue, best with --all.
-    What is tried is compiled the first time: seconds, and about a minute for everything.
+    Without --all it checks three common formats.
+
+    The output says what is installed, which loops run, and whether a GPU was found. Paste it into
+    an issue, preferably with --all. The first call compiles for seconds, and with --all for about a
+    minute.
 
     Exit status 0: every number is right; 1: some are not.
 

@@ -39,8 +39,9 @@ def vectors(
 ) -> None:
     """Write test vectors: a header, then one case a line in hexadecimal.
 
-    An implementation reads them, replaces the answers by its own, and hands the lines to `mxnum verify`. Of a format
-    with a tensor scale each line holds the largest magnitude of the tensor and the tensor scale, too.
+    An implementation reads the lines, replaces the answers by its own, and passes them to `mxnum
+    verify`. For a format with a tensor scale each line also holds the largest magnitude of the
+    tensor and the tensor scale.
 
     Examples: `mxnum vectors encode -f mxfp8_e4m3 | ./mine | mxnum verify`;
     `mxnum vectors quantize -f mxfp4_e2m1 --level 2 -o cases.txt`; `mxnum vectors quantize -f nvfp4`.

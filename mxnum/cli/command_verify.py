@@ -24,12 +24,12 @@ def verify(
     first: Annotated[int, typer.Option(min=0, help="How many failures to show.")] = 5,
     as_json: options.AsJson = False,
 ) -> None:
-    """Compare an implementation's answers with the right ones, and say in words what differs.
+    """Compare an implementation's answers with the right ones, and describe the differences.
 
-    Exit status 0: no difference that legitimate choices do not explain; 1: there are such differences; 2: the answers
-    cannot be read, are too few or too many, or (with --strict) nothing says which there must be. Digits x and z of
-    a simulator are wrong answers. Choices: overflow, infinity, minus_zero, nan_code, nonfinite, nan_block_codes,
-    zero_scale, sr_bits, sr_fraction, most_negative, nan_element.
+    Exit status 0: legitimate choices explain all differences; 1: they do not explain some; 2: the
+    answers cannot be read, are too few or too many, or (with --strict) the cases are not known. A
+    simulator's digits x and z are wrong answers. Choices: overflow, infinity, minus_zero, nan_code,
+    nonfinite, nan_block_codes, zero_scale, sr_bits, sr_fraction, most_negative, nan_element.
 
     Examples: `mxnum vectors encode | ./mine | mxnum verify`; `mxnum verify answers.txt --accept minus_zero,overflow`.
     """

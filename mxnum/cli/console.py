@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for scripts, progress on the error stream."""
+"""The output of commands: tables for people, JSON for scripts, progress on standard error."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from mxnum.output.text_table import text_table
 
 
 def print_json(data: Any) -> None:
-    """One JSON document on standard output; NaN and infinities as the strings "nan", "inf" and "-inf"."""
+    """Write one JSON document to standard output.
+
+    NaN and infinities become the strings "nan", "inf" and "-inf".
+    """
     print(json.dumps(_plain(data), indent=2))
 
 
 def _plain(value: Any) -> Any:
-    """Numbers, strings, lists and dictionaries that JSON can hold."""
+    """Return numbers, strings, lists and dictionaries that JSON can hold."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -32,7 +35,10 @@ def _plain(value: Any) -> Any:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A table with a title above it. On a terminal it is no wider than that; in a pipe, as wide as it needs to be."""
+    """Write a table with a title above it.
+
+    On a terminal it is at most as wide as the terminal; in a pipe it is as wide as its contents.
+    """
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     if title:
         print(textwrap.fill(title, width) if width else title, end="\n\n")
@@ -40,20 +46,20 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
 
 
 def bar(share: float, width: int = 40) -> str:
-    """A horizontal bar for a share of 1; a positive share is never invisible."""
+    """Return a horizontal bar for a share of 1; a positive share always has a visible bar."""
     eighths: int = max(round(share * width * 8), 1 if share > 0 else 0)
     return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
 
 
 class Advance(Protocol):
-    """Says that so many more units are done, and how many there are if that was not known before."""
+    """A function that counts `done` more units, of `total` if that becomes known only then."""
 
     def __call__(self, done: int, *, total: int | None = None) -> object: ...
 
 
 @contextmanager
 def progress(description: str, total: int | None) -> Iterator[Advance]:
-    """A progress bar on standard error, where that is a terminal."""
+    """Show a progress bar on standard error, if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda done, *, total=None: None
         return

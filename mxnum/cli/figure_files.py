@@ -13,7 +13,7 @@ SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def check_figure(path: Path | None, force: bool = False) -> None:
-    """Refuse what `--plot` says if no picture can be written there, before any work is done for it."""
+    """Raise an error for `--plot` if no figure can be written there, before any work is done."""
     check_output("Option --plot", path, force)
     if path is None:
         return

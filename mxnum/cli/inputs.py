@@ -1,4 +1,4 @@
-"""Reading the files that commands are given."""
+"""Read the files that commands are given."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SUFFIXES = (".npy", ".npz", ".safetensors", ".gguf")
 
 
 def read_array(path: Path, tensor: str | None = None, as_dtype: str | None = None) -> Array:
-    """The array of floats in a file; a ``.npy`` is mapped, not loaded."""
+    """Read the array of floats in a file; a ``.npy`` is mapped, not loaded."""
     found = read(path, tensor)
     if isinstance(found, MXArray):
         raise ValueError(f"File {str(path)!r} must hold an array of floats, not an array that is already quantized.")
@@ -26,7 +26,7 @@ def read_array(path: Path, tensor: str | None = None, as_dtype: str | None = Non
 
 
 def read(path: Path, tensor: str | None = None) -> Array | MXArray:
-    """Whatever array a file (or a folder of a checkpoint) holds: floats, or an `MXArray` that was saved."""
+    """Read the array in a file or in a checkpoint's folder: floats, or a saved `MXArray`."""
     if path.is_dir() and any(path.glob("*.safetensors")):
         return _from_checkpoint(path, tensor)
     if path.suffix not in SUFFIXES:
@@ -56,7 +56,7 @@ def _refuse_name(tensor: str | None, path: Path) -> None:
 
 
 def _from_archive(path: Path, tensor: str | None) -> Array | MXArray:
-    with path.open("rb") as stream:  # which numpy would leave open where it fails
+    with path.open("rb") as stream:  # numpy would leave the file open on an error
         with reading(path):
             if not is_zipfile(stream):
                 raise ValueError("it is not an .npz archive, or it is truncated")
@@ -71,7 +71,7 @@ def _from_archive(path: Path, tensor: str | None) -> Array | MXArray:
 
 
 def _from_checkpoint(path: Path, tensor: str | None) -> Array | MXArray:
-    """A weight of a safetensors file or of a folder of them, quantized or not, or a tensor that is part of one."""
+    """Read a weight of a safetensors file or folder, or a tensor that is part of a weight."""
     from mxnum.interop.checkpoints import Checkpoint
     from mxnum.interop.safetensors import File
 
@@ -83,7 +83,7 @@ def _from_checkpoint(path: Path, tensor: str | None) -> Array | MXArray:
 
 
 def chosen(names: list[str], tensor: str | None) -> str:
-    """The name asked for, or the only one there is."""
+    """Return the name asked for, or the only name; raise ValueError if neither exists."""
     if tensor is not None:
         return errors.choose("tensor", tensor, names)
     if len(names) != 1:
@@ -92,7 +92,10 @@ def chosen(names: list[str], tensor: str | None) -> str:
 
 
 def as_floats(array: Any, where: str, as_dtype: str | None = None) -> Array:
-    """Return the array if its type can be quantized; elements of two bytes other than float16 may be bfloat16."""
+    """Return the array if its type can be quantized; raise ValueError otherwise.
+
+    With `as_dtype` elements of two bytes, other than float16, are read as bfloat16.
+    """
     result: Array = array
     if as_dtype is not None:
         errors.choose("as", as_dtype, ("bfloat16",))

@@ -1,4 +1,7 @@
-"""The entry point: finds the packages of the extra ``cli`` and turns errors into one sentence and an exit status."""
+"""The entry point of the command line.
+
+It finds the packages of the extra ``cli`` and turns errors into one sentence and an exit status.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,16 @@ from typing import Any, TextIO
 
 from mxnum import errors
 
-#: Exit statuses: what was asked for holds; it was checked and does not hold; it could not be done.
+#: Exit statuses: the command succeeded; a check found differences; the command failed.
 OK, DIFFERS, FAILED = 0, 1, 2
-#: After Ctrl-C, as shells have it; what was done until then is kept or printed.
+#: The exit status after Ctrl-C, as in shells. Results up to then are kept or printed.
 INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status."""
+    """Run one command, and return the exit status."""
     for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever called
+        if getattr(sys, name) is None:  # closed by the caller
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
     out, err = _Text(sys.stdout), _Text(sys.stderr)
     with redirect_stdout(out), redirect_stderr(err):
@@ -31,7 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Text:
-    """A stream that drops text which nobody reads (``| head``): a command goes on, and ends with its own status."""
+    """A stream that drops text which no process reads (``| head``).
+
+    A command goes on, and ends with its own status.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -40,7 +46,7 @@ class _Text:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write or drop it."""
+        """Write text, or drop it if no process reads it."""
         try:
             return self._stream.write(text)
         except BrokenPipeError:
@@ -48,7 +54,7 @@ class _Text:
             return len(text)
 
     def flush(self) -> None:
-        """Write or drop what is left."""
+        """Write buffered text, or drop it if no process reads it."""
         try:
             self._stream.flush()
         except BrokenPipeError:
@@ -71,7 +77,8 @@ def _status(arguments: Sequence[str] | None) -> int:
         with _telling_once():
             app_of(given)(args=given, prog_name="mxnum")
     except SystemExit as stop:
-        if isinstance(stop.__context__, BrokenPipeError):  # bytes that nobody reads: typer answers with status 1
+        # typer exits with 1 if no process reads the output, which is no failure here.
+        if isinstance(stop.__context__, BrokenPipeError):
             return OK
         return stop.code if isinstance(stop.code, int) else OK
     except OSError as problem:
@@ -83,7 +90,7 @@ def _status(arguments: Sequence[str] | None) -> int:
 
 
 class _Told(logging.Handler):
-    """Tells the first of what the package has to say, that something is compiled, and no more."""
+    """A handler that shows only the first message of the package: that it compiles."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print(record.getMessage(), file=sys.stderr, flush=True)
@@ -92,7 +99,7 @@ class _Told(logging.Handler):
 
 @contextmanager
 def _telling_once() -> Iterator[None]:
-    """On a terminal, where somebody waits."""
+    """Show the first message of the package on a terminal, where a user waits."""
     logger, told = logging.getLogger("mxnum"), _Told()
     before = logger.level
     if sys.stderr.isatty():
@@ -106,6 +113,6 @@ def _telling_once() -> Iterator[None]:
 
 
 def _failed(told: object) -> int:
-    """Say what was wrong."""
+    """Write an error to standard error, and return the exit status of a failure."""
     print(f"Error: {told}", file=sys.stderr, flush=True)
     return FAILED

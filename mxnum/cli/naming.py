@@ -1,4 +1,4 @@
-"""What the command line calls that which errors of Python functions call an argument."""
+"""Names of options for the arguments in errors of Python functions."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-#: Arguments whose options have another name.
+#: The options of arguments whose options have another name.
 _OTHER = {"block": "block_size", "asymmetric": "offset"}
 
 
 def option(context: Any, argument: str) -> str | None:
-    """The option of the command that was called which gives this argument, as it is typed; None if there is none."""
+    """Return the called command's option for an argument, as it is typed; None if there is none."""
     found = _parameter(context, argument)
     return name_of(found) if found is not None else None
 
 
 def given(context: Any, argument: str) -> str | None:
-    """The same, if the option was typed."""
+    """Return the option for an argument, as it is typed, if it was typed; None otherwise."""
     found = _parameter(context, argument)
     is_given = found is not None and context.get_parameter_source(found.name).name == "COMMANDLINE"
     return name_of(found) if is_given else None
 
 
 def name_of(parameter: Any) -> str:
-    """An option as it is typed."""
+    """Return the name of an option as it is typed."""
     return _typed(parameter)[0]
 
 
 def asked(context: Any, arguments: Iterable[str]) -> dict[str, Any]:
-    """Those of these arguments whose options were typed, and what was typed for them."""
+    """Return the values of the arguments whose options were typed."""
     return {name: context.params[_OTHER.get(name, name)] for name in arguments if given(context, name)}
 
 
 def reworded(message: str, context: Any) -> str:
-    """An error of a Python function with options for arguments, and the file for the array ``x``."""
+    """Return an error of a Python function with options for arguments, and the file for ``x``."""
     subject = re.match(r"Argument ('\w+'(?: or '\w+')*)", message)
     if subject is None:
         return message

@@ -11,7 +11,7 @@ from mxnum import modes
 
 
 def _one_of(choices: Iterable[str]) -> str:
-    """All modes of a kind, in words."""
+    """Return the modes of a kind joined in words."""
     *others, last = map(str, choices)
     return f"{', '.join(others)} or {last}"
 

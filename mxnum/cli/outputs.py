@@ -1,4 +1,7 @@
-"""Where commands write: looked at before the work begins, so that nothing is lost by it, neither work nor files."""
+"""Checks of the files that commands write, made before the work begins.
+
+Neither work nor files are lost by a wrong path.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,10 @@ from pathlib import Path
 
 
 def check_output(name: str, path: Path | None, force: bool) -> None:
-    """An error unless a file can be written there, and overwriting one was asked for; `name` is what was typed for."""
+    """Raise ValueError unless a file can be written there without loss.
+
+    An existing file needs `force`. `name` is the option's name on the command line.
+    """
     from mxnum.output.files import is_stream, place_of
 
     if path is None or is_stream(path):

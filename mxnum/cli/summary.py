@@ -1,4 +1,7 @@
-"""What `mxnum inspect` counts, piece by piece, so that an array larger than memory can be summarized."""
+"""The counts of `mxnum inspect`, made piece by piece.
+
+An array larger than memory can thus be summarized.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,15 @@ from mxnum.definition.by_numpy import scale_numbers
 from mxnum.formats import MXFormat
 from mxnum.memory.dtypes import Array
 
-#: Elements summarized at a time.
+#: The number of elements summarized at a time.
 PIECE = 1 << 22
 
 
 def pieces(x: Any) -> Iterator[Any]:
-    """Slices along the first axis of at most about `PIECE` elements (an `MXArray` in whole blocks)."""
+    """Yield slices along the first axis of at most about `PIECE` elements.
+
+    Slices of an `MXArray` have whole blocks.
+    """
     if x.ndim == 0 or x.size <= PIECE:
         yield x
         return
@@ -34,10 +40,10 @@ def pieces(x: Any) -> Iterator[Any]:
 
 
 class FloatSummary:
-    """Range and kinds of an array of floats, and what an MX format would do to it.
+    """The range and kinds of an array of floats, and the effect of an MX format on them.
 
-    The settings are those of `mxnum.analysis.measure`; of an array in pieces they hold the tensor scale of all, if the
-    format has one.
+    The settings are those of `mxnum.analysis.measure`. For an array in pieces they include the
+    tensor scale of the whole, if the format has one.
     """
 
     def __init__(self, format: MXFormat | None = None, **settings: Any) -> None:
@@ -45,9 +51,9 @@ class FloatSummary:
         self.count = self.zeros = self.nan = self.infinite = self.subnormal = 0
         self.smallest, self.largest = np.inf, 0.0
         self.low, self.high = np.inf, -np.inf
-        #: How many elements have each exponent.
+        #: The number of elements with each exponent.
         self.exponents: Counter[int] = Counter()
-        #: As `mxnum.analysis.Statistics` has them.
+        #: Counts as in `mxnum.analysis.Statistics`.
         self.blocks = self.nan_blocks = self.blocks_beyond_max = self.beyond_max = self.clamped = self.underflowed = 0
         self.zero_blocks = self.subnormal_scales = self.largest_scales = 0
         self.tensor_scale: Any = None
@@ -55,7 +61,7 @@ class FloatSummary:
         self.error = self.error_times_x = self.squared_error = self.squared = 0.0
 
     def add(self, x: Array) -> None:
-        """Count one piece."""
+        """Add one piece to the counts."""
         wide = np.abs(np.asarray(x, np.float64))
         finite = np.isfinite(wide)
         self.count += wide.size
@@ -99,7 +105,7 @@ class FloatSummary:
             self.zero_blocks += got.zero_scales
 
     def facts(self) -> dict[str, Any]:
-        """The counts under names that people read."""
+        """Return the counts by names for readers."""
         facts: dict[str, Any] = {"elements": self.count}
         if self.low <= self.high:
             facts |= {"smallest value": self.low, "largest value": self.high}
@@ -135,17 +141,18 @@ class FloatSummary:
 
 
 class MXSummary:
-    """Use of scale and element codes in an `MXArray`."""
+    """The use of scale and element codes in an `MXArray`."""
 
     def __init__(self, q: MXArray) -> None:
         self.q = q
         self.codes: Array = np.zeros(1 << q.format.element.bits, np.int64)
         self.nan_blocks = self.zero_scales = self.subnormal_scales = self.largest_scales = 0
-        #: How many blocks have a scale of each exponent: those of NaN, infinity and zero are left out.
+        #: The number of blocks with each exponent of the scale. Scales that are NaN, infinity or
+        #: zero are left out.
         self.exponents: Counter[int] = Counter()
 
     def add(self, q: MXArray) -> None:
-        """Count one piece."""
+        """Add one piece to the counts."""
         scale, numbers = q.format.scale, scale_numbers(np.asarray(q.scales), q.format.scale).ravel()
         self.nan_blocks += int(np.isnan(numbers).sum())
         self.zero_scales += int((numbers == 0).sum())
@@ -157,7 +164,7 @@ class MXSummary:
         self.codes += np.bincount(q.codes.ravel(), minlength=self.codes.size)
 
     def facts(self) -> dict[str, Any]:
-        """The counts under names that people read."""
+        """Return the counts by names for readers."""
         element = self.q.format.element
         magnitudes = np.abs(np.array(element.values()))
         facts: dict[str, Any] = {

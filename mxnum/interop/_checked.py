@@ -1,4 +1,7 @@
-"""MX arrays as other software can take them: checked before anything is written; scales as numbers."""
+"""Checks that other software can take an MX array, made before anything is written.
+
+The module also converts scales to numbers and back.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,13 @@ from mxnum.formats import MXFormat, ScaleFormat
 from mxnum.memory.device import on_device
 from mxnum.memory.dtypes import Array, known_name
 
-#: The name that ml_dtypes and torch have for scales of eight bits; UE5M3 has none. Others are floats as they are.
+#: The names in ml_dtypes and torch of scale types of eight bits. UE5M3 has none. Scales of other
+#: types are held as floats.
 SCALE_TYPES = {"e8m0": "float8_e8m0fnu", "e4m3": "float8_e4m3fn"}
 
 
 def in_host_memory(argument: str, q: Any) -> MXArray:
-    """An MX array made of arrays of numpy, on the same memory."""
+    """Return an MX array of numpy arrays on the same memory; raise for one on a GPU."""
     errors.require_type(isinstance(q, MXArray), argument, "an MXArray", type(q).__name__)
     if on_device(q.scales):
         raise errors.on_gpu(argument, "call to_host() first")
@@ -27,7 +31,7 @@ def in_host_memory(argument: str, q: Any) -> MXArray:
 
 
 def without_offsets(argument: str, q: Any) -> MXArray:
-    """An MX array whose codes and scales say everything, which is all that other software knows."""
+    """Return an MX array; raise ValueError if it has offsets, which other software lacks."""
     errors.require_type(isinstance(q, MXArray), argument, "an MXArray", type(q).__name__)
     errors.require(q.offsets is None, argument, "without offsets", q)
     checked: MXArray = q
@@ -35,7 +39,11 @@ def without_offsets(argument: str, q: Any) -> MXArray:
 
 
 def in_rows(argument: str, q: Any, element: str, scale: str, block: int) -> MXArray:
-    """The same in host memory, of these elements and scales, in whole blocks of that length along the last axis."""
+    """Return an MX array in host memory, checked for its elements, scales and blocks.
+
+    It must have these elements and scales, no offsets, and whole blocks of that length along the
+    last axis.
+    """
     made = in_host_memory(argument, without_offsets(argument, q))
     fmt = made.format
     require_element(argument, fmt, [element])
@@ -45,12 +53,12 @@ def in_rows(argument: str, q: Any, element: str, scale: str, block: int) -> MXAr
 
 
 def require_element(argument: str, fmt: MXFormat, names: Collection[str]) -> None:
-    """An error unless the elements are those that are known by one of the names."""
+    """Raise ValueError unless the elements are known by one of the names."""
     errors.require(known_name(fmt.element) in names, argument, f"of {errors.joined(names)} elements", fmt.notation)
 
 
 def require_rows(argument: str, q: MXArray, block: int) -> None:
-    """An error unless the last axis is a whole number of blocks of that length, and no other axis is blocked."""
+    """Raise ValueError unless the last axis alone is blocked, in whole blocks of that length."""
     in_blocks = q.ndim >= 1 and q.blocks == (*(1,) * (q.ndim - 1), block)
     errors.require(in_blocks, argument, f"in whole blocks of {block} along the last axis", q.blocks)
     accepted = f"of a shape in whole blocks of {block} along the last axis"
@@ -58,7 +66,10 @@ def require_rows(argument: str, q: MXArray, block: int) -> None:
 
 
 def typed_scales(q: MXArray) -> Array:
-    """Scales in host memory as numbers of the type of ml_dtypes or numpy that they are; codes of UE5M3."""
+    """Return scales in host memory as numbers of their ml_dtypes or numpy type.
+
+    Scales of UE5M3 are returned as codes.
+    """
     import ml_dtypes
 
     name = SCALE_TYPES.get(q.format.scale.name)
@@ -66,5 +77,5 @@ def typed_scales(q: MXArray) -> Array:
 
 
 def untyped_scales(scales: Array, scale: ScaleFormat) -> Array:
-    """The other way: codes of the scales' own type as bytes, and anything else as it is."""
+    """Return scales of eight bits as bytes, whatever their type, and other scales unchanged."""
     return scales.view(np.uint8) if scales.dtype.name == SCALE_TYPES.get(scale.name) else scales

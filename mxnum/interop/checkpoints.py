@@ -1,14 +1,12 @@
-"""Quantized weights of a checkpoint in safetensors, whoever wrote it, one at a time.
+"""Quantized weights of safetensors checkpoints from several programs, read one at a time.
 
-A checkpoint is a file, or a folder of them; tensors are mapped, and only what is looked at is read, so it may be larger
-than memory. What a weight is made of is told by the names beside it:
+A checkpoint is a file, or a folder of files. Its tensors are mapped and read only when they are
+used, so it may be larger than memory. The names of tensors say how a weight is stored:
 
-- ``w_packed w_scale w_global_scale``: NVFP4 of compressed-tensors (`mxnum.interop.nvfp4`)
-- ``w w_scale w_scale_2``: NVFP4 of ModelOpt
-- ``w_packed w_scale`` of bytes: MXFP4 of compressed-tensors
-- ``w w_scale_inv``, ``w w_scale``: FP8 (`mxnum.interop.fp8`)
-- ``w_blocks w_scales``, or with dots: MXFP4 of gpt-oss (`mxnum.interop.gpt_oss`)
-- what `mxnum.interop.safetensors` saved
+- ``w_packed w_scale w_global_scale``: NVFP4 of compressed-tensors (`mxnum.interop.nvfp4`) - ``w
+w_scale w_scale_2``: NVFP4 of ModelOpt - ``w_packed w_scale`` of bytes: MXFP4 of compressed-tensors
+- ``w w_scale_inv``, ``w w_scale``: FP8 (`mxnum.interop.fp8`) - ``w_blocks w_scales``, or with dots:
+MXFP4 of gpt-oss (`mxnum.interop.gpt_oss`) - tensors that `mxnum.interop.safetensors` saved
 """
 
 from __future__ import annotations
@@ -30,7 +28,8 @@ from mxnum.layout import block_lengths
 from mxnum.memory.dtypes import Array
 from mxnum.output.files import as_path, reading
 
-#: The layouts that `to_tensors` writes, and whether a global scale multiplies what is encoded or decoded.
+#: The layouts that `to_tensors` writes, and the direction in which a program's global scale
+#: multiplies.
 LAYOUTS = "compressed_tensors", "modelopt", "deepseek", "gpt_oss"
 _DIRECTION = {"compressed-tensors": "encode", "modelopt": "decode"}
 _FP8 = "F8_E4M3", "F8_E5M2"
@@ -38,19 +37,21 @@ _BYTE_SCALES = "U8", "F8_E8M0"
 
 
 class _Weight(NamedTuple):
-    """How a weight is stored, and in which tensors."""
+    """The layout of a weight, and the tensors that hold its parts."""
 
     layout: str
     parts: tuple[str, ...]
 
 
 class Checkpoint:
-    """A checkpoint that is open: names of weights, and each as an `MXArray` or a plain (mapped) array.
+    """An open checkpoint: the names of its weights, and each as an `MXArray` or a mapped array.
 
-    For NVFP4 the names say what the global scale multiplies; where the ``quant_method`` of the ``config.json`` beside
-    it says otherwise, `direction` has to be given. `block_shape` is that of the tiles of FP8; without it the
-    configuration's ``weight_block_size``, or what `from_fp8` takes by itself: files do not say it, and 96 x 96 may have
-    as many scales as 128 x 128.
+    For NVFP4 the names say what the global scale multiplies. If the ``quant_method`` of the
+    ``config.json`` beside the checkpoint contradicts them, `direction` has to be given.
+
+    `block_shape` is the shape of tiles of FP8. It defaults to the configuration's
+    ``weight_block_size``, and without that to the choice of `from_fp8`. The tensors alone do not
+    decide it: 96 x 96 may have as many scales as 128 x 128.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Checkpoint:
         self._direction, self._method = direction, str(config.get("quant_method"))
         tile = block_lengths("block_shape", block_shape)
         self._tile: Any = tile or block_lengths("weight_block_size", config.get("weight_block_size"))
-        #: The file of each tensor: parts of a weight may lie in two.
+        #: The file of each tensor: parts of a weight may lie in two files.
         self._files: dict[str, File] = {}
         own, kinds = list[str](), dict[str, str]()
         for shard, indexed in (_shards(self._path) if is_folder else {self._path: []}).items():
@@ -91,15 +92,15 @@ class Checkpoint:
             self._weights[name] = weight
 
     def names(self) -> list[str]:
-        """Every weight, quantized or not, under one name."""
+        """Return the name of every weight, quantized or not."""
         return list(self._weights)
 
     def layout(self, name: str) -> str:
-        """How a weight is stored, in a word or two; ``plain`` if it is not quantized."""
+        """Return how a weight is stored, in a word or two; ``plain`` if it is not quantized."""
         return self._found(name).layout
 
     def tensor(self, name: str) -> MXArray | Array:
-        """A weight: as an `MXArray` on the mapped file where it is quantized, and else as a (mapped) array."""
+        """Return a weight on the mapped file: an `MXArray`, or an array if it is not quantized."""
         layout, parts = self._found(name)
         if layout == "mxnum":
             return self._files[name].mx(name)
@@ -124,7 +125,11 @@ class Checkpoint:
         return self._weights[errors.choose("name", name, list(self._weights))]
 
     def _tile_of(self, weight: Array, scales: Array, is_inverse: bool) -> Any:
-        """The tile that was given, unless the scales are one, or, by their name and shape, of rows or parts of them."""
+        """Return the tile that was given, or None if the scales do not belong to tiles.
+
+        Scales of that kind are a single scale, or by name and shape scales of rows or of parts of
+        rows.
+        """
         if self._tile is None or scales.size == 1:
             return None
         fits = scales.shape[-2:] == tuple(-(-n // t) for n, t in zip(weight.shape[-2:], self._tile, strict=False))
@@ -143,8 +148,11 @@ class Checkpoint:
 
 
 def _shards(folder: Path) -> dict[Path, list[str]]:
-    """The files of a checkpoint, those that its index names or all, and the tensors that the index has there."""
-    usual = folder / "model.safetensors.index.json"  # (others lie beside it where a model is stored twice)
+    """Return the files of a checkpoint, each with the tensors that the index lists for it.
+
+    The files are those that the index names, or all files if there is no index.
+    """
+    usual = folder / "model.safetensors.index.json"  # wins if a model is stored twice
     indexes = [usual] if usual.exists() else sorted(folder.glob("*.safetensors.index.json"))
     if len(indexes) > 1:
         named = " and ".join(repr(index.name) for index in indexes)
@@ -154,7 +162,7 @@ def _shards(folder: Path) -> dict[Path, list[str]]:
         with reading(index, "must be an index in JSON"):
             files = _table("weight_map", _table("its content", json.loads(index.read_text()))["weight_map"])
             for name, file in files.items():
-                # (By its text: in a cache it may be a link that leads elsewhere.)
+                # Only the text is checked: in a cache the file may be a link to another folder.
                 if not isinstance(file, str) or Path(file).anchor or ".." in Path(file).parts:
                     raise ValueError(f"it says that {name!r} is in {file!r}, which is no file of its folder")
                 found.setdefault(folder / file, []).append(name)
@@ -164,7 +172,7 @@ def _shards(folder: Path) -> dict[Path, list[str]]:
 
 
 def _quantization_config(folder: Path) -> dict[str, Any]:
-    """What the configuration beside a checkpoint says of quantization; nothing if there is none."""
+    """Return what the configuration beside a checkpoint says of quantization, or an empty dict."""
     path = folder / "config.json"
     if not path.is_file():
         return {}
@@ -174,14 +182,14 @@ def _quantization_config(folder: Path) -> dict[str, Any]:
 
 
 def _table(name: str, found: Any) -> dict[str, Any]:
-    """What a file in JSON has there, which has to be a table."""
+    """Return an object of a JSON file; raise TypeError unless it is a table."""
     if not isinstance(found, dict):
         raise TypeError(f"{name} is a {type(found).__name__}, not a table")
     return found
 
 
 def _weights_of(kinds: dict[str, str]) -> list[tuple[str, _Weight]]:
-    """Names of weights, and of what each is made, by the types of all tensors."""
+    """Return the name of each weight and the tensors of its parts, from the types of tensors."""
     found, used = list[tuple[str, _Weight]](), set[str]()
     for name in kinds:
         for weight, layout, parts in _readings(name, kinds):
@@ -192,7 +200,7 @@ def _weights_of(kinds: dict[str, str]) -> list[tuple[str, _Weight]]:
 
 
 def _readings(name: str, kinds: dict[str, str]) -> Any:
-    """What the tensor of that name could be the elements of: the weight's name, the layout, and all its parts."""
+    """Yield the weights whose elements a tensor may be: name, layout and all parts of each."""
     kind = kinds[name]
     for ending in (".blocks", "_blocks"):
         scales = f"{name.removesuffix('blocks')}scales"
@@ -214,11 +222,13 @@ def _readings(name: str, kinds: dict[str, str]) -> Any:
 
 
 def to_tensors(name: str, q: MXArray, layout: str, *, global_scale: Any = None) -> dict[str, Array]:
-    """The tensors that a weight is in one of `LAYOUTS`, by their names in a file; see `mxnum.interop.safetensors.save`.
+    """Return the tensors of a weight in one of `LAYOUTS`, by their names in a file.
 
-    ``compressed_tensors``: NVFP4 (`global_scale` as in `to_nvfp4`), MXFP4 and FP8; ``modelopt``: NVFP4 and FP8;
-    ``deepseek``: FP8, whose scales it calls ``weight_scale_inv``, others ``weight_scale``; ``gpt_oss``: MXFP4. Tiles of
-    FP8 other than 128 x 128 have to be the ``weight_block_size`` of the ``quantization_config`` in ``config.json``.
+    `mxnum.interop.safetensors.save` writes them. ``compressed_tensors`` has NVFP4 (`global_scale`
+    as in `to_nvfp4`), MXFP4 and FP8; ``modelopt`` has NVFP4 and FP8; ``deepseek`` has FP8, whose
+    scales it calls ``weight_scale_inv`` where others say ``weight_scale``; ``gpt_oss`` has MXFP4.
+    Tiles of FP8 other than 128 x 128 have to be the ``weight_block_size`` of the
+    ``quantization_config`` in ``config.json``.
     """
     errors.choose("layout", layout, LAYOUTS)
     errors.require_type(isinstance(q, MXArray), "q", "an MXArray", type(q).__name__)

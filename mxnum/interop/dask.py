@@ -1,4 +1,7 @@
-"""Dask arrays, quantized chunk by chunk: arrays larger than memory, on one machine or many (extra ``distributed``)."""
+"""Quantize dask arrays chunk by chunk, on one machine or many (extra ``distributed``).
+
+The arrays may be larger than memory.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ from mxnum.memory.dtypes import as_array, scale_dtype
 
 
 class MXChunks(NamedTuple):
-    """Codes and scales as dask arrays whose chunks belong together, and a tensor scale, where there is one, for all."""
+    """Codes and scales as dask arrays whose chunks correspond, and a tensor scale for all of them.
+
+    The tensor scale is None if the format has none.
+    """
 
     codes: Any
     scales: Any
@@ -23,7 +29,7 @@ class MXChunks(NamedTuple):
     tensor_scale: Any = None
 
     def compute(self) -> mx.MXArray:
-        """All of it in memory."""
+        """Compute all chunks and return them as one `MXArray` in memory."""
         dask = errors.package("dask", "distributed")
         codes, scales, tensor = dask.compute(self.codes, self.scales, self.tensor_scale)
         tensor = None if tensor is None else np.asarray(tensor)
@@ -31,12 +37,14 @@ class MXChunks(NamedTuple):
 
 
 def quantize(x: Any, format: str | MXFormat, **options: Any) -> MXChunks:
-    """`mxnum.quantize` of a dask array, lazily. Blocks must not straddle chunks: each inner chunk holds whole blocks.
+    """Quantize a dask array as `mxnum.quantize` does, lazily.
 
-    Takes the keywords of `mxnum.quantize` except `arithmetic`, `offset`, `scales`, `out`, `packed` and `seed`: which
-    random word an element gets would depend on the chunks. `random_bits` may be a dask array of uint32. A tensor scale
-    (``nvfp4``) is one for all chunks: a number that is given, or found in a pass of its own. Mistakes raise here, but
-    for what only the numbers tell (``nonfinite="raise"``, which names the index within its chunk).
+    Blocks must not straddle chunks: each inner chunk holds whole blocks. The keywords are those of
+    `mxnum.quantize` except `arithmetic`, `offset`, `scales`, `out`, `packed` and `seed`: the random
+    words of a seed would depend on the chunks. `random_bits` may be a dask array of uint32. All
+    chunks share a tensor scale (``nvfp4``), which is given or found in a pass of its own. Mistakes
+    raise here, except those that only the numbers show (``nonfinite="raise"``, whose error has the
+    index within the chunk).
     """
     inputs, tensor, settings, fmt, array = _prepared(x, options, format)
     blocks = settings["blocks"]
@@ -47,13 +55,16 @@ def quantize(x: Any, format: str | MXFormat, **options: Any) -> MXChunks:
 
 
 def fake_quantize(x: Any, format: str | MXFormat, **options: Any) -> Any:
-    """`mxnum.fake_quantize` of a dask array, lazily; keywords as in `quantize`."""
+    """Quantize and dequantize a dask array as `mxnum.fake_quantize` does, lazily.
+
+    The keywords are those of `quantize`.
+    """
     inputs, _, settings, fmt, array = _prepared(x, options, format)
     return _map(_values, inputs, fmt, settings, array.dtype.newbyteorder("="), array.chunks)
 
 
 def _prepared(x: Any, options: dict[str, Any], format: str | MXFormat) -> Any:
-    """Arrays that chunks of results are made of, the tensor scale, settings for each chunk, the format, and x."""
+    """Return the input arrays of each chunk, the tensor scale, the settings, the format, and x."""
     array, options, blocks = _checked(x, options, format)
     fmt, inputs, tensor = formats.get(format), [array], None
     options["has_words"], options["has_tensor"] = "random_bits" in options, fmt.tensor_scale is not None
@@ -66,7 +77,7 @@ def _prepared(x: Any, options: dict[str, Any], format: str | MXFormat) -> Any:
 
 
 def _tensor_scale(array: Any, fmt: MXFormat, given: Any) -> Any:
-    """One tensor scale for all chunks, as a dask array without axes."""
+    """Return one tensor scale for all chunks, as a dask array without axes."""
     array_module = errors.package("dask.array", "distributed")
     if array.size == 0:
         given = 1
@@ -88,7 +99,8 @@ def _scale_of_largest(largest: Any, *, fmt: MXFormat) -> Any:
 def _checked(x: Any, options: dict[str, Any], format: str | MXFormat) -> tuple[Any, dict[str, Any], tuple[int, ...]]:
     array_module = errors.package("dask.array", "distributed")
     errors.require_type(isinstance(x, array_module.Array), "x", "a dask array", type(x).__name__)
-    known = all(length == length for chunks in x.chunks for length in chunks)  # (those that are not are NaN)
+    # An unknown length is NaN, which differs from itself.
+    known = all(length == length for chunks in x.chunks for length in chunks)
     errors.require(known, "x", "an array of chunks of known lengths (x.compute_chunk_sizes())", x.chunks)
     fmt, options = formats.get(format), dict(options)
     exact = options.pop("arithmetic", "exact") == "exact"
@@ -109,7 +121,7 @@ def _checked(x: Any, options: dict[str, Any], format: str | MXFormat) -> tuple[A
             words = array_module.from_array(as_array("random_bits", words, anywhere=False))
         errors.require(words.shape == x.shape, "random_bits", f"of shape {x.shape}", words.shape)
         options["random_bits"] = words.rechunk(x.chunks)
-    # What is wrong with the rest is said now, not when it is computed.
+    # This call raises for other wrong arguments now, not when chunks are computed.
     tensor = options.get("tensor_scale")
     one = tensor is None or (not isinstance(tensor, str) and np.ndim(tensor) == 0)
     errors.require(one, "tensor_scale", "one number for a dask array", tensor)
@@ -132,7 +144,10 @@ def _map(function: Any, inputs: Any, fmt: MXFormat, settings: dict[str, Any], dt
 
 
 def _options(rest: tuple[Any, ...], settings: dict[str, Any]) -> dict[str, Any]:
-    """The keywords for a chunk, of which `rest` are arrays: random words and the tensor scale, if there are such."""
+    """Return the keywords for a chunk.
+
+    `rest` has its arrays: random words and the tensor scale, if there are such.
+    """
     options, arrays = dict(settings), iter(rest)
     if options.pop("has_words"):
         options["random_bits"] = np.asarray(next(arrays))
@@ -148,7 +163,7 @@ def _codes(x: Any, *rest: Any, fmt: MXFormat, settings: dict[str, Any]) -> Any:
 def _scales(x: Any, *rest: Any, fmt: MXFormat, settings: dict[str, Any]) -> Any:
     options = _options(rest, settings)
     if mx.Rounding(options.get("rounding", "rne")).is_stochastic and fmt.scale.power_of_two:
-        options["rounding"] = "rne"  # these scales do not depend on how elements are rounded
+        options["rounding"] = "rne"  # E8M0 scales do not depend on the rounding of elements
         for name in ("sr_bits", "random_bits"):
             options.pop(name, None)
     return mx.quantize(np.asarray(x), fmt, **options).scales

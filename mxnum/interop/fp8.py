@@ -1,8 +1,9 @@
-"""FP8 weights with float scales: tiles as DeepSeek stores them (``weight_scale_inv``), rows, or one scale for all.
+"""FP8 weights with float scales: tiles (DeepSeek's ``weight_scale_inv``), rows, or the whole.
 
-A value is element * scale. DeepSeek's checkpoints have E4M3 elements and a float32 scale for each tile of 128 x 128, of
-which the last may be cut short; its name says that the scale is the inverse of what multiplied when encoding. Others
-(``weight_scale``) have one scale for each row, or for the whole tensor, also in bfloat16.
+A value is element * scale. DeepSeek's checkpoints have E4M3 elements and a float32 scale for each
+tile of 128 x 128; the last tile may be shorter. The name says that the scale is the inverse of the
+factor of encoding. Other checkpoints (``weight_scale``) have one scale for each row, or for the
+whole tensor, also in bfloat16.
 """
 
 from __future__ import annotations
@@ -36,11 +37,12 @@ _SCALES = {
 
 
 def from_fp8(weight: Any, scales: Any, *, block_shape: tuple[int, int] | None = None) -> MXArray:
-    """An MX array from a float8 array of two axes or more and its scales: float32, bfloat16, float16, or E8M0.
+    """Return an MX array from a float8 array and its scales: float32, bfloat16, float16, or E8M0.
 
-    `block_shape` is what shares a scale; without it that is the whole where there is one scale, a row where scales are
-    of shape (..., rows, 1), 32 elements of a row where they are E8M0 codes of shape (..., n / 32), and otherwise a tile
-    of 128 x 128.
+    The array has two or more axes. `block_shape` is the shape of a tile that shares a scale. By
+    default one scale is for the whole array, scales of shape (..., rows, 1) are for rows, E8M0
+    codes of shape (..., n / 32) are for 32 elements of a row, and other scales are for tiles of 128
+    x 128.
     """
     elements, numbers = (as_array(n, v, anywhere=False) for n, v in (("weight", weight), ("scales", scales)))
     name, kind = _ELEMENTS.get(elements.dtype.name), _SCALES.get(numbers.dtype.name)
@@ -58,7 +60,7 @@ def from_fp8(weight: Any, scales: Any, *, block_shape: tuple[int, int] | None = 
 
 
 def _blocks(shape: tuple[int, ...], scales: Array, kind: str, given: Blocks | None) -> Blocks:
-    """What shares a scale, if not said then by the shape of the scales."""
+    """Return the blocks that share a scale: the given ones, or from the shape of the scales."""
     leading = (1,) * (len(shape) - 2)
     if given is not None:
         errors.require(len(given) == 2, "block_shape", "a tuple of 2 block lengths", given)
@@ -73,7 +75,10 @@ def _blocks(shape: tuple[int, ...], scales: Array, kind: str, given: Blocks | No
 
 
 def to_fp8(q: MXArray) -> tuple[Array, Array]:
-    """The elements in their float8 type and the scales of an array of E4M3 or E5M2, in blocks of any shape."""
+    """Return the elements in their float8 type, and the scales, of an array of E4M3 or E5M2.
+
+    Blocks may have any shape.
+    """
     q = in_host_memory("q", without_offsets("q", q))
     require_element("q", q.format, _ELEMENTS.values())
     known = q.format.scale.name in _SCALES.values() and q.format.tensor_scale is None

@@ -1,16 +1,18 @@
-"""Blocks of GGUF files (llama.cpp): MXFP4, NVFP4, and the groups of integers Q8_0 and Q4_0; the scale comes first.
+"""Read and write blocks of GGUF files (llama.cpp): MXFP4, NVFP4, and groups of integers.
 
-Of 32 elements of four bits, byte i holds element i (low bits) and element i + 16 (high bits). gpt-oss checkpoints pair
-2i with 2i + 1 instead (`mxnum.interop.gpt_oss`): mixed up, the values are silently permuted.
+Each block begins with its scale. Of 32 elements of four bits, byte i holds element i (low bits) and
+element i + 16 (high bits). gpt-oss checkpoints pair 2i with 2i + 1 instead
+(`mxnum.interop.gpt_oss`). Reading one order as the other silently permutes the values.
 
-- MXFP4: the E8M0 code and 16 bytes.
-- NVFP4: four E4M3 codes, then 8 bytes for the 16 elements of each; ``e2m1:block=16,scale=e4m3``: a tensor scale is a
-  tensor of its own (`load_tensor`).
-- Q8_0: d in float16 and 32 integers n of two's complement; a value is d * n. That is ``int8:block=32,scale=float16``,
-  whose elements are n / 64, so that its scales are 64 d.
-- Q4_0: d in float16, *with a sign*, and 32 integers n + 8. Scales have no sign here, and -8 with its sign turned has no
-  place in four bits, so it is read as ``e1m3:bias=-2,block=32,scale=float16``: integers from -15 to 15 by sign and
-  magnitude, zeros with a sign too, and the scale abs(d).
+- MXFP4: the E8M0 code and 16 bytes. - NVFP4: four E4M3 codes, then 8 bytes for the 16 elements of
+each: ``e2m1:block=16,scale=e4m3``. The
+  tensor scale is a separate tensor (`load_tensor`).
+- Q8_0: d in float16 and 32 integers n of two's complement; a value is d * n. This is
+  ``int8:block=32,scale=float16``, whose elements are n / 64, so that its scales are 64 d.
+- Q4_0: d in float16, *with a sign*, and 32 integers n + 8. Scales have no sign here, and 8, which
+  -8 becomes with the other sign, does not fit into four bits. Q4_0 is therefore read as
+  ``e1m3:bias=-2,block=32,scale=float16``: integers from -15 to 15 by sign and magnitude, zeros with
+  a sign too, and the scale abs(d).
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ from mxnum.memory.dtypes import Array, as_array
 from mxnum.memory.tensors import in_kind
 from mxnum.output.files import as_path, reading
 
-#: The types of GGUF that are read and written: the format that each is read as, and a block's elements and bytes.
+#: The types of GGUF that are read and written. Each has the format that it is read as, and the
+#: elements and bytes of a block.
 KINDS = {
     "MXFP4": ("mxfp4_e2m1", 32, 17),
     "NVFP4": ("e2m1:block=16,scale=e4m3", 64, 36),
@@ -43,9 +46,9 @@ _SIGN, _E4M3 = np.uint16(0x8000), SCALES["e4m3"]
 
 
 def from_gguf_blocks(blocks: Any, shape: tuple[int, ...] | None = None, *, kind: str = "MXFP4") -> MXArray:
-    """An MX array from bytes as GGUF stores them, of shape (..., bytes of a block); `shape` is that of the elements.
+    """Return an MX array from bytes as GGUF stores them, of shape (..., bytes of a block).
 
-    `kind` is GGUF's name of their type, one of `KINDS`.
+    `shape` is the shape of the elements. `kind` is GGUF's name of their type, one of `KINDS`.
     """
     name, elements, size = KINDS[errors.choose("kind", kind, tuple(KINDS))]
     array = as_array("blocks", blocks, anywhere=False)
@@ -109,16 +112,18 @@ _READERS = {"MXFP4": _read_mxfp4, "NVFP4": _read_nvfp4, "Q8_0": _read_q8_0, "Q4_
 
 
 def _numbers_of(rows: Array) -> Array:
-    """The float16 numbers that blocks begin with."""
+    """Return the float16 numbers that blocks begin with."""
     return np.ascontiguousarray(rows[:, :2]).view("<f2")[:, 0].astype(np.float16)
 
 
 def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
-    """The bytes of an array in whole blocks along the last axis, of shape (..., bytes of a block).
+    """Return the bytes of an array as GGUF stores them, of shape (..., bytes of a block).
 
-    For Q8_0 and Q4_0 elements have to be integers (``int8``, ``int4``, what `from_gguf_blocks` makes), and scales
-    float16: a scale times the step between elements has to be a float16 number. Where d and -d say the same, d is
-    written. There is no -0 among integers: it is written as 0, but where all zeros of a block are -0, Q4_0 has -d.
+    The array must have whole blocks along the last axis. For Q8_0 and Q4_0 its elements must be
+    integers (``int8``, ``int4``, or elements from `from_gguf_blocks`), and its scales float16: a
+    scale times the step between elements must be a float16 number. If d and -d give the same
+    values, d is written. Integers have no -0, so it is written as 0. But if all zeros of a block
+    are -0, Q4_0 gets -d.
     """
     errors.choose("kind", kind, tuple(KINDS))
     if kind == "MXFP4":
@@ -143,7 +148,10 @@ def to_gguf_blocks(q: MXArray, *, kind: str = "MXFP4") -> Array:
 
 
 def _integers(q: MXArray) -> tuple[Array, Array, Array]:
-    """The integers that elements are, which of them have a minus sign, and each scale times the step between them."""
+    """Return the integers that elements mean, the signs of elements, and each scale times the step.
+
+    A sign is True for a minus. The step is the distance between neighbouring elements.
+    """
     element, scale = q.format.element, q.format.scale
     integers = element.exponent_bits == 1 and element.specials == "none" and scale.name == "float16"
     errors.require(integers and not q.format.tensor_scale, "q", "of integers and float16 scales", q.format.name)
@@ -182,15 +190,16 @@ def _written_q4_0(n: Array, is_negative: Array, d: Array) -> tuple[Array, Array]
 
 
 def names(path: str | os.PathLike[str]) -> list[str]:
-    """The tensors of a GGUF file that `load_tensor` reads."""
+    """Return the names of the tensors of a GGUF file that `load_tensor` reads."""
     return _readable(path, _tensors(path)[0])
 
 
 def load_tensor(path: str | os.PathLike[str], name: str) -> MXArray:
-    """The tensor `name` of a GGUF file (extra ``gguf``), of a type in `KINDS`; axes in numpy order, inputs last.
+    """Read the tensor `name` of a GGUF file (extra ``gguf``), of a type in `KINDS`.
 
-    Its bytes are mapped, and read when it is asked for. Beside a weight of NVFP4 llama.cpp has its tensor scale, or one
-    for each expert, under ``scale`` in place of ``weight``: then the format is ``nvfp4``.
+    Axes are in numpy order, inputs last. Only the bytes of this tensor are read, from a mapped
+    file. llama.cpp stores the tensor scale of an NVFP4 weight, or one for each expert, beside it,
+    under ``scale`` in place of ``weight``: then the format is ``nvfp4``.
     """
     tensors, is_big = _tensors(path)
     tensor = tensors[errors.choose("name", name, _readable(path, tensors))]
@@ -198,7 +207,7 @@ def load_tensor(path: str | os.PathLike[str], name: str) -> MXArray:
     with reading(path, "must be a whole GGUF file"):
         shape = tuple(int(length) for length in reversed(tensor.shape))
         blocks = np.asarray(tensor.data).view(np.uint8).reshape(*shape[:-1], -1)
-        if is_big and kind in ("Q8_0", "Q4_0"):  # whose blocks begin with d
+        if is_big and kind in ("Q8_0", "Q4_0"):  # d, in two bytes, comes first
             rows = blocks.reshape(-1, KINDS[kind][2])
             blocks = np.concatenate([rows[:, 1::-1], rows[:, 2:]], axis=1).reshape(blocks.shape)
         q = from_gguf_blocks(blocks, shape, kind=kind)
@@ -213,7 +222,7 @@ def load_tensor(path: str | os.PathLike[str], name: str) -> MXArray:
 
 
 def _readable(path: str | os.PathLike[str], tensors: dict[str, Any]) -> list[str]:
-    """The names of those of a type in `KINDS`."""
+    """Return the names of the tensors of a type in `KINDS`; raise ValueError if there are none."""
     found = [name for name, tensor in tensors.items() if tensor.tensor_type.name in KINDS]
     if not found:
         raise ValueError(f"File {str(path)!r} must hold tensors of {errors.joined(KINDS)}; it has none.")
@@ -221,9 +230,10 @@ def _readable(path: str | os.PathLike[str], tensors: dict[str, Any]) -> list[str
 
 
 def _tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Any], bool]:
-    """What the package's reader says of each tensor, and whether numbers are in big-endian order."""
+    """Return the reader's record of each tensor, and True if numbers are in big-endian order."""
     gguf, path = errors.package("gguf", "gguf"), as_path(path)
-    with reading(path, "must be a whole GGUF file"), np.errstate(over="raise"):  # (it adds numpy's integers)
+    # The reader adds numpy integers, which would overflow silently in a damaged file.
+    with reading(path, "must be a whole GGUF file"), np.errstate(over="raise"):
         reader = _reader(gguf)(path)
     is_other = reader.byte_order == "S"
     return {tensor.name: tensor for tensor in reader.tensors}, is_other == (sys.byteorder == "little")
@@ -231,7 +241,10 @@ def _tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Any], bool]:
 
 @cache
 def _reader(gguf: Any) -> Any:
-    """The reader of the package, which does not read beyond the end: it takes what is missing there for nothing."""
+    """Return a subclass of the package's reader that raises ValueError beyond the end of the file.
+
+    The package's own reader takes missing bytes for empty arrays.
+    """
 
     class Reader(gguf.GGUFReader):  # type: ignore[misc]
         def _get(self, offset: int, dtype: Any, count: Any = 1, *rest: Any, **options: Any) -> Any:

@@ -1,8 +1,8 @@
-"""MXFP4 as the gpt-oss checkpoints hold it: ``blocks`` of 16 bytes and one scale code for each.
+"""MXFP4 as the gpt-oss checkpoints store it: ``blocks`` of 16 bytes and a scale code for each.
 
-Byte i of a block holds elements 2i (low bits) and 2i + 1 (high bits), as `MXArray.pack` does; the last two axes of the
-blocks are the groups of 32 along the input features and the bytes. GGUF orders its nibbles differently
-(`mxnum.interop.gguf`).
+Byte i of a block holds elements 2i (low bits) and 2i + 1 (high bits), as in `MXArray.pack`. The
+last two axes of the blocks are the groups of 32 along the input features and the bytes. GGUF orders
+its nibbles differently (`mxnum.interop.gguf`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _FORMAT = "mxfp4_e2m1"
 
 
 def from_gpt_oss(blocks: Any, scales: Any) -> MXArray:
-    """An MX array from blocks (..., groups, 16) and scales (..., groups), both uint8: shape (..., 32 groups)."""
+    """Return an MX array from blocks (..., groups, 16) and scales (..., groups), both uint8.
+
+    The array has shape (..., 32 groups).
+    """
     bytes_, codes = (as_array(n, v, anywhere=False) for n, v in (("blocks", blocks), ("scales", scales)))
     for name, array in (("blocks", bytes_), ("scales", codes)):
         errors.require_dtype(name, array.dtype, np.dtype(np.uint8))
@@ -37,13 +40,19 @@ def from_gpt_oss(blocks: Any, scales: Any) -> MXArray:
 
 
 def to_gpt_oss(q: MXArray) -> tuple[Array, Array]:
-    """Blocks and scales of an MXFP4 array whose last axis is a whole number of blocks of 32."""
+    """Return blocks and scales of an MXFP4 array.
+
+    Its last axis must be a whole number of blocks of 32.
+    """
     q = in_rows("q", q, "e2m1", "e8m0", 32)
     return q.pack().reshape(*q.scales.shape, 16), np.ascontiguousarray(q.scales)
 
 
 def load_tensor(path: str | os.PathLike[str], name: str) -> MXArray:
-    """The tensor `name` of a checkpoint shard: stored as ``name.blocks`` and ``name.scales``, or with underscores."""
+    """Read the tensor `name` of a checkpoint shard.
+
+    It is stored as ``name.blocks`` and ``name.scales``, or with underscores.
+    """
     file = File(path)
     stored = set(file.names())
     blocks = [each for each in file.names() if each.endswith((".blocks", "_blocks"))]

@@ -1,15 +1,20 @@
-"""NVFP4 as compressed-tensors and ModelOpt store it: packed bytes, E4M3 scales, and a global scale of either direction.
+"""NVFP4 as compressed-tensors and ModelOpt store it: bytes, E4M3 scales and a global scale.
 
-Both put element 2i of a row into the low bits of byte i and element 2i + 1 into the high bits, as `MXArray.pack` does,
-and hold a scale for 16 elements of a row. What differs is what they call things, and the global scale:
+Both put element 2i of a row into the low bits of byte i and element 2i + 1 into the high bits, as
+`MXArray.pack` does, and hold a scale for 16 elements of a row. They differ in their names and in
+the global scale:
 
-- compressed-tensors: ``weight_packed``, ``weight_scale``, ``weight_global_scale``, which multiplies what is *encoded*
-  (a value is element * scale / global scale), of one element in an array of one axis;
-- ModelOpt: ``weight``, ``weight_scale``, ``weight_scale_2``, which multiplies what is *decoded*, an array of no axes.
+- compressed-tensors: ``weight_packed``, ``weight_scale``, ``weight_global_scale``. The global scale
+  multiplies numbers when they are *encoded* (a value is element * scale / global scale). It is an
+  array of one axis with one element.
+- ModelOpt: ``weight``, ``weight_scale``, ``weight_scale_2``. The global scale multiplies numbers
+when
+  they are *decoded*. It is an array without axes.
 
-An `MXArray` has the factor of decoding, so a global scale of encoding is replaced by its reciprocal in float32, as
-compressed-tensors' own converter does it. `MXArray.dequantize` rounds the exact product once. Both packages round
-twice, the two scales first: `values_of` gives their values.
+An `MXArray` holds the factor of decoding. A global scale of encoding is therefore replaced by its
+reciprocal in float32, as in compressed-tensors' own converter. `MXArray.dequantize` rounds the
+exact product once. Both packages round twice, the product of the two scales first: `values_of`
+returns their values.
 """
 
 from __future__ import annotations
@@ -25,18 +30,20 @@ from mxnum.interop._checked import in_rows, typed_scales, untyped_scales
 from mxnum.memory.dtypes import Array, as_array
 from mxnum.memory.tensors import in_kind
 
-#: What a global scale multiplies: what is encoded (compressed-tensors, flashinfer), or decoded (ModelOpt, torchao).
+#: When a global scale multiplies numbers: on encoding (compressed-tensors, flashinfer) or on
+#: decoding (ModelOpt, torchao).
 DIRECTIONS = "encode", "decode"
-#: The stacks that read these files with what the files have.
+#: The stacks whose arithmetic needs nothing but the contents of these files.
 READERS = "compressed_tensors", "vllm", "modelopt", "torchao"
 _FORMAT = get("nvfp4")
 _ONE = np.float32(1)
 
 
 def from_nvfp4(packed: Any, scales: Any, global_scale: Any, *, direction: str) -> MXArray:
-    """An MX array from bytes (..., n / 2), E4M3 scales (..., n / 16) and a float32 global scale of that direction.
+    """Return an MX array from bytes (..., n / 2), E4M3 scales (..., n / 16) and a global scale.
 
-    The global scale is one number, or one for each index of the first axis (an expert). Bytes are held as they are.
+    The global scale is float32: one number, or one for each index of the first axis (an expert).
+    `direction` says when it multiplies. Bytes are not copied.
     """
     errors.choose("direction", direction, DIRECTIONS)
     bytes_, codes = (as_array(n, v, anywhere=False) for n, v in (("packed", packed), ("scales", scales)))
@@ -54,14 +61,16 @@ def from_nvfp4(packed: Any, scales: Any, global_scale: Any, *, direction: str) -
 
 
 def to_nvfp4(q: MXArray, *, direction: str, global_scale: Any = None) -> tuple[Array, Array, Array]:
-    """Bytes, scales (float8_e4m3fn) and global scale of an array of NVFP4 in whole blocks along the last axis.
+    """Return bytes, scales (float8_e4m3fn) and global scale of an array of NVFP4.
 
-    There is one tensor scale, or one for each expert, an index of the first of three axes: of those of rows both
-    packages would make other values, or none.
-    A global scale of encoding is a float32 number whose reciprocal is the tensor scale; give the one that a file had as
-    `global_scale`, since several may have the same reciprocal. Not every float32 number is the reciprocal of one: with
-    ``tensor_scale=1 / global_scale`` in float32, or ``arithmetic="compressed_tensors"``, `mxnum.quantize` makes one
-    that is.
+    The array has whole blocks along the last axis. It has one tensor scale, or one for each expert,
+    an index of the first of three axes. Tensor scales of rows raise ValueError, since neither
+    package would read them.
+
+    A global scale of encoding is a float32 number whose reciprocal is the tensor scale. Pass the
+    number of the original file as `global_scale`, since several may have the same reciprocal. Not
+    every float32 number is the reciprocal of one: `mxnum.quantize` makes a tensor scale that is
+    with ``tensor_scale=1 / global_scale`` in float32, or with ``arithmetic="compressed_tensors"``.
     """
     errors.choose("direction", direction, DIRECTIONS)
     q = in_rows("q", q, "e2m1", "e4m3", 16)
@@ -74,10 +83,11 @@ def to_nvfp4(q: MXArray, *, direction: str, global_scale: Any = None) -> tuple[A
 
 
 def values_of(q: MXArray, stack: str, *, global_scale: Any = None) -> Array:
-    """The float32 values that other software makes of an array of NVFP4: its own operations, which round twice.
+    """Return the float32 values that other software decodes from an array of NVFP4.
 
-    `stack` is ``compressed_tensors``, ``vllm``, ``modelopt`` or ``torchao`` (see `mxnum.stacks`); the first two have a
-    global scale of encoding, as `to_nvfp4` takes it. Of experts with a tensor scale each, ask for one at a time.
+    They come from its own operations, which round twice. `stack` is ``compressed_tensors``,
+    ``vllm``, ``modelopt`` or ``torchao`` (see `mxnum.stacks`). The first two have a global scale of
+    encoding, as in `to_nvfp4`. If each expert has a tensor scale, pass one expert at a time.
     """
     errors.choose("stack", stack, READERS)
     q = in_rows("q", q, "e2m1", "e4m3", 16)
@@ -90,7 +100,10 @@ def values_of(q: MXArray, stack: str, *, global_scale: Any = None) -> Array:
 
 
 def _global_scale(tensor: Array, direction: str, given: Any) -> Array:
-    """The global scale of that direction: of the array's tensor scale, or one that was given for it."""
+    """Return the global scale of that direction.
+
+    It is computed from the array's tensor scale, or is the one given for it.
+    """
     if direction == "encode":
         return _reciprocals(tensor.reshape(-1), given)
     if given is not None:
@@ -106,7 +119,7 @@ def _reciprocal(numbers: Array) -> Array:
 
 
 def _reciprocals(tensor: Array, given: Any) -> Array:
-    """The global scales that were given, or some whose reciprocals these are."""
+    """Return global scales whose reciprocals are these tensor scales, or those given, checked."""
     if given is not None:
         number = np.asarray(as_array("global_scale", given, anywhere=False)).reshape(-1)
         errors.require_dtype("global_scale", number.dtype, np.dtype(np.float32))

@@ -1,7 +1,8 @@
-"""ONNX tensors of the float8, float6, float4, int8 and E8M0 types, for DequantizeLinear with a block size.
+"""ONNX tensors for DequantizeLinear with a block size.
 
-Scales that DequantizeLinear takes are E8M0, float32, bfloat16 and float16. NVFP4's are E4M3, beside a tensor scale: in
-ONNX that is one DequantizeLinear more, which makes float32 scales of both, rounded.
+Elements are of the float8, float6, float4 and int8 types. DequantizeLinear takes scales in E8M0,
+float32, bfloat16 and float16. The scales of NVFP4 are E4M3, beside a tensor scale. In ONNX another
+DequantizeLinear makes float32 scales of both, which rounds.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from mxnum.formats import MXFormat
 from mxnum.interop._checked import in_host_memory, require_element, typed_scales, untyped_scales, without_offsets
 from mxnum.memory.dtypes import Array
 
-#: ONNX's name for the elements it has a type for.
+#: The ONNX types of elements.
 TYPES = {
     "e4m3": "FLOAT8E4M3FN", "e5m2": "FLOAT8E5M2", "e3m2": "FLOAT6E3M2", "e2m3": "FLOAT6E2M3", "e2m1": "FLOAT4E2M1",
     "int8": "INT8",
 }  # fmt: skip
-#: The same for scales.
+#: The ONNX types of scales.
 SCALES = {"e8m0": "FLOAT8E8M0", "float32": "FLOAT", "bfloat16": "BFLOAT16", "float16": "FLOAT16"}
 
 
@@ -31,11 +32,14 @@ def _onnx() -> Any:
 
 
 def to_onnx(q: MXArray, name: str) -> tuple[Any, Any]:
-    """Return two TensorProtos, ``name`` (elements) and ``name_scale``: the inputs of DequantizeLinear.
+    """Return the inputs of DequantizeLinear, two TensorProtos named ``name`` and ``name_scale``.
 
-    DequantizeLinear has blocks along one axis, so tiles raise ValueError.
-    INT8 elements are n * 2**-6 here while ONNX's are n, so the factor goes into its scales: an E8M0 code is 6 less. A
-    scale that has no place there, such as a code below 6, is refused. Scales are E8M0, float32, bfloat16 or float16.
+    ``name`` holds the elements.
+
+    DequantizeLinear has blocks along one axis, so tiles raise ValueError. Scales are E8M0, float32,
+    bfloat16 or float16. INT8 elements are n * 2**-6 here and n in ONNX, so the scales are
+    multiplied by the factor: E8M0 codes are reduced by 6. A scale that then has no code, such as a
+    code below 6, raises ValueError.
     """
     onnx = _onnx()
     q = in_host_memory("q", without_offsets("q", q))
@@ -63,7 +67,8 @@ def to_onnx(q: MXArray, name: str) -> tuple[Any, Any]:
         scales = np.where(scales == 255, scales, scales - element.mantissa_bits).astype(np.uint8)
     elif element.integer:
         scales = _times("q", scales, -element.mantissa_bits)
-    if element.bits < 8:  # one stream of bits, which does not begin anew with each row as that of pack() does
+    # ONNX packs all elements into one stream of bits; pack() starts a new byte for each row.
+    if element.bits < 8:
         rows_end_on_bytes = q.ndim > 0 and q.shape[-1] * element.bits % 8 == 0
         codes = q.pack() if rows_end_on_bytes else _stream(codes, element.bits)
     elements = onnx.TensorProto(name=name, data_type=kind, dims=q.shape, raw_data=codes.tobytes())
@@ -74,7 +79,7 @@ def to_onnx(q: MXArray, name: str) -> tuple[Any, Any]:
 
 
 def _times(argument: str, scales: Array, exponent: int) -> Array:
-    """Scales that are floats times a power of two, which has to be exact."""
+    """Return float scales times a power of two; raise ValueError unless the products are exact."""
     number = scales.dtype.type
     with np.errstate(all="ignore"):
         made = scales * number(2.0**exponent)
@@ -88,7 +93,10 @@ def _times(argument: str, scales: Array, exponent: int) -> Array:
 def from_onnx(
     elements: Any, scales: Any, *, format: str | MXFormat | None = None, axis: int = -1, block_size: int | None = None
 ) -> MXArray:
-    """The MX array that two TensorProtos hold; `format` is one of E8M0 scales unless it is given, or the scales say."""
+    """Return the MX array that two TensorProtos hold.
+
+    `format` defaults to the format of the elements' type with scales of the scales' type.
+    """
     onnx = _onnx()
     known = {getattr(onnx.TensorProto, kind, None): element for element, kind in TYPES.items()}
     if elements.data_type not in known:

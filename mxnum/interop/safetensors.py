@@ -1,9 +1,10 @@
-"""safetensors files: MX tensors with codes, scales and a description, beside any other tensors; and files of others.
+"""Read and write safetensors files with MX arrays beside any other tensors.
 
-A file is a length, a JSON header and the bytes of the tensors, so no package is needed to read or write one. The MX
-tensor ``name`` is stored as ``name.elements`` (F8_E4M3, F8_E5M2, or packed bytes), ``name.scales`` (F8_E8M0, F8_E4M3,
-floats) and perhaps ``name.offsets`` (F16) or ``name.tensor_scale`` (F32), which other readers see as ordinary tensors;
-the metadata entry ``mxnum.name`` says the rest.
+A file is a length, a JSON header and the bytes of the tensors, so no package is needed to read or
+write one. The MX array ``name`` is stored as ``name.elements`` (F8_E4M3, F8_E5M2, or packed bytes),
+``name.scales`` (F8_E8M0, F8_E4M3, floats) and perhaps ``name.offsets`` (F16) or
+``name.tensor_scale`` (F32). Other readers see these as ordinary tensors. The metadata entry
+``mxnum.name`` describes the format and the layout.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from mxnum.interop._checked import in_host_memory, typed_scales
 from mxnum.memory.dtypes import Array, as_array, known_name
 from mxnum.output.files import as_path, written_whole
 
-#: numpy or ml_dtypes names of the types that are read as such.
+#: The safetensors types that numpy or ml_dtypes has, with their names there.
 DTYPES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16",
     "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8",
@@ -35,20 +36,21 @@ DTYPES = {
     "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu",
 }  # fmt: skip
 _NAMES = {name: code for code, name in DTYPES.items()}
-#: Bits of the types that are read as bytes: with those above all that the format's own library knows.
+#: The bits of the other types that the safetensors library knows. They are read as bytes.
 PACKED = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "C64": 64}
 _LONGEST_HEADER = 100_000_000
 _METADATA = "__metadata__"
-#: What is stored of an MX array.
+#: The parts of an MX array that are stored as tensors.
 _PARTS = "elements", "scales", "offsets", "tensor_scale"
-#: What the descriptions of MX arrays are called: this and the name.
+#: The prefix of an MX array's name in the metadata, for the entry that describes it.
 _NOTE = "mxnum."
 
 
 def save(path: str | os.PathLike[str], tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
-    """Write MX arrays and ordinary arrays under their names; the file appears whole or not at all.
+    """Write MX arrays and ordinary arrays under their names.
 
-    Arrays may be of numpy or tensors of torch on the CPU, in any byte order: files have the little-endian one.
+    If writing fails, no file is left and an existing file is kept. Arrays may be numpy arrays or
+    tensors of torch on the CPU, in any byte order; files are little-endian.
     """
     errors.require_type(isinstance(tensors, Mapping), "tensors", "a mapping of names to arrays", type(tensors).__name__)
     errors.require_type(metadata is None or isinstance(metadata, Mapping), "metadata", "a mapping of texts", metadata)
@@ -78,7 +80,7 @@ def save(path: str | os.PathLike[str], tensors: Mapping[str, Any], metadata: Map
 
 
 def _stored(name: str, value: Any) -> Array:
-    """An array as a file has it."""
+    """Return an array as it is stored in a file: of a known type, in little-endian order."""
     array: Array = as_array("tensors", value, anywhere=False)
     if array.dtype.name not in _NAMES:
         raise TypeError(f"Argument 'tensors' must hold {errors.joined(_NAMES)}, not {array.dtype.name} ({name!r}).")
@@ -102,7 +104,7 @@ def _header(stored: Mapping[str, Array], notes: Mapping[str, str]) -> bytes:
 
 
 def _checked_text(argument: str, value: Any) -> str:
-    """A name or a text that other readers can read."""
+    """Return a name or text; raise an error unless other readers can read it."""
     errors.require_type(isinstance(value, str), argument, "of names and texts that are str", value)
     text: str = value
     errors.require(not any("\ud800" <= c <= "\udfff" for c in text), argument, "of text that is Unicode", text)
@@ -110,9 +112,9 @@ def _checked_text(argument: str, value: Any) -> str:
 
 
 class File:
-    """An open file: names, metadata, and tensors that are mapped when asked for, not loaded.
+    """An open file: its names, its metadata, and tensors that are mapped, not loaded.
 
-    What the format's own library refuses is refused here.
+    A file that the safetensors library does not accept raises ValueError here too.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -153,7 +155,7 @@ class File:
             header = json.loads(
                 text.decode(), object_pairs_hook=_without_repetition, parse_int=_integer, parse_constant=_no_number
             )
-            json.dumps(header, ensure_ascii=False).encode()  # which fails where an escape is half of a character
+            json.dumps(header, ensure_ascii=False).encode()  # fails if an escape is half of a character
         except RecursionError:
             raise self._damaged("its header is nested too deeply") from None
         except ValueError:
@@ -163,24 +165,24 @@ class File:
         return header
 
     def names(self) -> list[str]:
-        """The tensors as the file has them."""
+        """Return the names of all tensors in the file."""
         return list(self._entries)
 
     def mx_names(self) -> list[str]:
-        """The MX arrays that were saved by this module."""
+        """Return the names of the MX arrays that this module saved."""
         return [key.removeprefix(_NOTE) for key in self.metadata if key.startswith(_NOTE)]
 
     def plain_names(self) -> list[str]:
-        """The tensors that are not parts of MX arrays."""
+        """Return the names of the tensors that are not parts of MX arrays."""
         parts = {f"{name}.{part}" for name in self.mx_names() for part in _PARTS}
         return [name for name in self._entries if name not in parts]
 
     def dtype(self, name: str) -> str:
-        """The type of a tensor, by its safetensors name."""
+        """Return the safetensors name of a tensor's type."""
         return str(self._entry(name)["dtype"])
 
     def tensor(self, name: str) -> Array:
-        """A tensor as a read-only array on the mapped file; those of `PACKED` types as bytes."""
+        """Return a tensor as a read-only array on the mapped file; bytes for `PACKED` types."""
         entry = self._entry(name)
         begin, end = entry["data_offsets"]
         raw = np.frombuffer(self._map, np.uint8, end - begin, self._start + begin)
@@ -189,11 +191,11 @@ class File:
             return raw
         try:
             return raw.view(_dtype(kind)).reshape(shape)
-        except (ValueError, OverflowError) as problem:  # axes of enormous lengths beside one of length 0, or too many
+        except (ValueError, OverflowError) as problem:  # too many axes, or a huge one beside one of length 0
             raise self._damaged(f"numpy cannot have an array of the shape of {name!r} ({problem})") from None
 
     def mx(self, name: str) -> MXArray:
-        """An MX array that was saved under that name."""
+        """Return the MX array that was saved under that name."""
         key = f"{_NOTE}{errors.choose('name', name, self.mx_names())}"
         try:
             note = json.loads(self.metadata[key])
@@ -214,7 +216,7 @@ class File:
         return array
 
     def _bytes(self, name: str) -> Array:
-        """Codes, whatever type of one byte they are stored as."""
+        """Return codes as bytes, whatever type of one byte they are stored as."""
         array = self.tensor(name)
         errors.require(array.itemsize == 1, name, "stored in bytes", self.dtype(name))
         return array.view(np.uint8)
@@ -234,7 +236,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(text: str) -> int | float:
-    """An integer; -0 is none in JSON as the format's own library reads it."""
+    """Return an integer of JSON; -0 becomes a float, as in the safetensors library."""
     return -0.0 if text == "-0" else int(text)
 
 
@@ -243,7 +245,7 @@ def _no_number(text: str) -> None:
 
 
 def _is_entry(entry: Any) -> bool:
-    """Whether what the header says of a tensor has the form that it should have."""
+    """Return True if the header's entry for a tensor has the required form."""
     if not isinstance(entry, dict) or entry.get("dtype") not in (*DTYPES, *PACKED):
         return False
     shape, place = entry.get("shape"), entry.get("data_offsets")
@@ -264,9 +266,10 @@ def _dtype(kind: str) -> np.dtype[Any]:
 
 
 def load(path: str | os.PathLike[str], *, arrays: str = "numpy") -> dict[str, Any]:
-    """Everything in a file: MX arrays under the names they were saved by, other tensors as (mapped) arrays.
+    """Read a file: MX arrays under the names they were saved by, other tensors as (mapped) arrays.
 
-    With ``arrays="torch"`` the others are tensors of torch, in memory of their own, as `load_state_dict` takes them.
+    With ``arrays="torch"`` the other tensors are copied to tensors of torch, as `load_state_dict`
+    takes them.
 
     >>> import numpy as np, mxnum as mx, tempfile, os
     >>> from mxnum.interop import safetensors
@@ -285,7 +288,7 @@ def load(path: str | os.PathLike[str], *, arrays: str = "numpy") -> dict[str, An
 
 
 def _of_torch(array: Array) -> Any:
-    """A copy as a tensor of torch, which takes types of ml_dtypes from no array."""
+    """Return a copy as a tensor of torch, which takes no arrays of ml_dtypes types."""
     torch = errors.package("torch", "torch")
     raw = torch.from_numpy(np.array(array).reshape(-1).view(np.uint8))
     return raw.view(getattr(torch, array.dtype.name)).view(array.shape)

@@ -1,7 +1,7 @@
-"""Scales in the order in which tensor cores read them: tiles of 128 rows by 4 columns (cuBLAS, block-scaled types).
+"""Scales in the order in which tensor cores read them: tiles of 128 rows by 4 columns (cuBLAS).
 
-Rows and columns are padded with code 0 to whole tiles; tiles follow each other by rows. Within a tile, row r and column
-c lie at byte (r mod 32) * 16 + (r div 32) * 4 + c.
+Rows and columns are padded with code 0 to whole tiles, and tiles are stored row by row. Within a
+tile, row r and column c lie at byte (r mod 32) * 16 + (r div 32) * 4 + c.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ _ROWS, _COLUMNS = 128, 4
 
 
 def swizzle_scales(scales: Any) -> Array:
-    """The bytes of a two-dimensional array of scale codes, one row of scales per row of the matrix, as a flat array.
+    """Return the bytes of a matrix of scale codes in the order of tensor cores, as a flat array.
+
+    The matrix has one row of scales for each row of the quantized matrix.
 
     >>> import numpy as np
     >>> from mxnum.interop.swizzle import swizzle_scales
@@ -38,7 +40,7 @@ def swizzle_scales(scales: Any) -> Array:
 
 
 def unswizzle_scales(swizzled: Any, shape: tuple[int, int]) -> Array:
-    """The scale codes of that shape from what `swizzle_scales` returns; padding is dropped."""
+    """Return the scale codes of that shape, from the bytes of `swizzle_scales`, without padding."""
     array = _codes("swizzled", swizzled)
     shape = tuple(errors.integer("shape", length, 0, 1 << 62) for length in shape)  # type: ignore[assignment]
     tiles = _tiles(shape)
@@ -51,7 +53,7 @@ def unswizzle_scales(swizzled: Any, shape: tuple[int, int]) -> Array:
 
 
 def _codes(argument: str, scales: Any) -> Array:
-    """Scale codes as bytes: they come as such, or in the type that torch and ml_dtypes have for them."""
+    """Return scale codes as bytes; they are given as bytes, or in their torch or ml_dtypes type."""
     is_array = isinstance(scales, MXArray)
     errors.require_type(not is_array, argument, "the scales of the array, q.scales", type(scales).__name__)
     array: Array = as_array(argument, scales, anywhere=False)

@@ -1,8 +1,8 @@
-"""PyTorch tensors: random bits as torch has them, and MX arrays as tensors of the float8, float4 and E8M0 types.
+"""PyTorch tensors: random bits, and MX arrays as tensors of the float8, float4 and E8M0 types.
 
-The functions of `mxnum` take tensors themselves: those on the CPU without a copy, those of CUDA where they are (extra
-``cuda``), and answer with tensors. Tensors on other devices are refused: what is quantized where is the caller's
-decision (``tensor.cpu()``).
+The functions of `mxnum` take tensors themselves and return tensors. CPU tensors are not copied;
+CUDA tensors stay on their device (extra ``cuda``). Tensors on other devices raise ValueError: the
+caller decides where to quantize (``tensor.cpu()``).
 """
 
 from __future__ import annotations
@@ -21,22 +21,24 @@ from mxnum.memory.dtypes import known_name
 
 __all__ = ["MXTensors", "fake_quantize", "from_torch", "quantize", "to_torch"]
 
-#: torch's name for the elements that it has a type for.
+#: The torch types of elements.
 DTYPES = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2", "e2m1": "float4_e2m1fn_x2", "int8": "int8"}
 _LARGEST = (1 << 32) - 1
 
 
 class MXTensors(NamedTuple):
-    """An MX array as tensors. Types that torch lacks (6 bits, int4, e4m3:bias=8) are bytes, as from `MXArray.pack`.
+    """An MX array as tensors.
 
-    Scales are of float8_e8m0fnu, float8_e4m3fn or the float type that they are; UE5M3, which torch lacks, are bytes.
+    Elements whose type torch lacks (6 bits, int4, e4m3:bias=8) are bytes, as from `MXArray.pack`.
+    Scales are of float8_e8m0fnu, float8_e4m3fn or their float type; UE5M3 scales, which torch
+    lacks, are bytes.
     """
 
     elements: Any
     scales: Any
     format: MXFormat
     blocks: tuple[int, ...]
-    #: float32, where the format has one.
+    #: A float32 tensor, or None if the format has no tensor scale.
     tensor_scale: Any = None
 
 
@@ -45,7 +47,7 @@ def _torch() -> Any:
 
 
 def _checked(name: str, tensor: Any) -> Any:
-    """The tensor outside autograd, if it is one that can be read."""
+    """Return a tensor outside autograd; raise an error unless it can be read."""
     torch = _torch()
     errors.require_type(isinstance(tensor, torch.Tensor), name, "a torch tensor", type(tensor).__name__)
     known = tensor.is_cuda or tensor.device.type == "cpu"
@@ -54,7 +56,7 @@ def _checked(name: str, tensor: Any) -> Any:
 
 
 def as_tensor(array: Any) -> Any:
-    """A numpy array as a tensor on the same memory, bfloat16 and 8-bit floats included."""
+    """Return a numpy array as a tensor on the same memory, bfloat16 and 8-bit floats included."""
     _torch()
     array = np.asarray(array)
     errors.require(array.dtype.isnative, "array", "in native byte order", array.dtype.str)
@@ -64,12 +66,13 @@ def as_tensor(array: Any) -> Any:
 
 
 def quantize(tensor: Any, format: str | MXFormat, **options: Any) -> MXArray:
-    """`mxnum.quantize` of a tensor, with its keywords and two more kinds of random bits.
+    """Quantize a tensor as `mxnum.quantize` does, with two more kinds of random bits.
 
-    `random_bits` may be a tensor of any integers, which are taken by value: all have to be between 0 and 2**32 - 1.
-    `seed` may be a `torch.Generator`. Of it 64 bits are drawn, ``torch.empty((), dtype=torch.int64,
-    device=generator.device).random_(-(2**63), None, generator=generator)`` modulo 2**64, and they are the seed: a call
-    advances the generator, and the next one rounds by other bits.
+    `random_bits` may be a tensor of any integers, which are taken by value and must be between 0
+    and 2**32 - 1. `seed` may be a `torch.Generator`. The seed is then 64 bits drawn from it,
+    ``torch.empty((), dtype=torch.int64, device=generator.device).random_(-(2**63), None,
+    generator=generator)`` modulo 2**64. A call advances the generator, so the next call rounds by
+    other bits.
     """
     import mxnum as mx
 
@@ -77,10 +80,11 @@ def quantize(tensor: Any, format: str | MXFormat, **options: Any) -> MXArray:
 
 
 def fake_quantize(tensor: Any, format: str | MXFormat, **options: Any) -> Any:
-    """`mxnum.fake_quantize` of a tensor, with the keywords of `quantize`: a new tensor of the same dtype.
+    """Quantize and dequantize a tensor as `mxnum.fake_quantize` does, in its dtype.
 
-    It is outside autograd, so a tensor that requires a gradient is refused, unless torch records none (under
-    `torch.no_grad`, or within the forward pass of a `torch.autograd.Function` of your own).
+    The keywords are those of `quantize`. The result is outside autograd, so a tensor that requires
+    a gradient raises an error, unless torch records none (under `torch.no_grad`, or within the
+    forward pass of a `torch.autograd.Function` of your own).
     """
     import mxnum as mx
 
@@ -88,7 +92,7 @@ def fake_quantize(tensor: Any, format: str | MXFormat, **options: Any) -> Any:
 
 
 def _with_words(options: dict[str, Any]) -> dict[str, Any]:
-    """The keywords with random words and seeds of torch in the form that the library's functions take."""
+    """Return the keywords with torch's random words and seeds as `mxnum.quantize` takes them."""
     options, words, seed = dict(options), options.get("random_bits"), options.get("seed")
     if words is not None and not isinstance(words, np.ndarray):
         options["random_bits"] = _words("random_bits", _checked("random_bits", words))
@@ -98,7 +102,7 @@ def _with_words(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _words(name: str, words: Any) -> Any:
-    """Integers as torch.uint32, of the same values."""
+    """Return integers as torch.uint32 of the same values; raise an error for others."""
     torch = _torch()
     dtype = tensors.dtype_of(words)
     errors.require_type(dtype.kind in "iu" and dtype.isbuiltin == 1, name, "a tensor of integers", words.dtype)
@@ -113,18 +117,18 @@ def _words(name: str, words: Any) -> Any:
 
 
 def drawn(generator: Any) -> int:
-    """64 bits from a `torch.Generator`, which advances it; see `quantize`."""
+    """Draw 64 bits from a `torch.Generator`, which advances it; see `quantize`."""
     torch = _torch()
     word = torch.empty((), dtype=torch.int64, device=generator.device).random_(-(1 << 63), None, generator=generator)
     return int(word.item()) % (1 << 64)
 
 
 def to_torch(q: MXArray) -> MXTensors:
-    """The MX array as tensors. Eight-bit codes and all scales share its memory, unless that is read-only; narrower
-    codes are packed.
+    """Return the MX array as tensors.
 
-    float4_e2m1fn_x2 holds two elements of the last axis a byte, the first in the low bits, so its last axis is half as
-    long and has to be even.
+    Eight-bit codes and all scales share its memory, unless that is read-only; narrower codes are
+    packed. float4_e2m1fn_x2 holds two elements of the last axis in a byte, the first in the low
+    bits. The last axis of such elements must be even, and becomes half as long.
     """
     torch = _torch()
     without_offsets("q", q)
@@ -158,10 +162,11 @@ def from_torch(
     blocks: tuple[int, ...] | None = None,
     length: int | None = None,
 ) -> MXArray:
-    """An MX array from tensors of elements and scales (their type, or codes in uint8), eight-bit codes without a copy.
+    """Return an MX array from tensors of elements and scales (of their type, or codes in uint8).
 
-    Without `format` the type of the elements says which one it is, of E8M0 scales. `length` is the number of elements
-    in a row of the last axis, needed where packed bytes do not say it (6 bits).
+    Eight-bit codes are not copied. Without `format` it is the format of the elements' type with
+    E8M0 scales. `length` is the number of elements in a row of the last axis. It is needed where
+    packed bytes do not decide it (6 bits).
     """
     torch = _torch()
     elements, scales = _checked("elements", elements), _checked("scales", scales)

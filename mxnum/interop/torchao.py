@@ -1,4 +1,7 @@
-"""NVFP4 as tensors of torchao (extra ``torchao``): its `NVFP4Tensor` holds the same bytes, scales and tensor scale."""
+"""NVFP4 as tensors of torchao (extra ``torchao``).
+
+Its `NVFP4Tensor` holds the same bytes, scales and tensor scale.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,12 @@ _ONE_LEVEL = MXFormat("e2m1", "e4m3", 16)
 
 
 def to_torchao(q: MXArray, dtype: Any = None) -> Any:
-    """An `NVFP4Tensor` of a CPU array of E2M1 with E4M3 scales in whole blocks of 16 along the last axis.
+    """Return an `NVFP4Tensor` of a CPU array of E2M1 with E4M3 scales.
 
-    The array has two or three axes, and a tensor scale or none; that is one number, or one for each index of the first
-    of three axes. `dtype` is what torchao takes the tensor for, torch.float32 unless it is given. It reads
-    element * (tensor scale * scale), rounded twice (`mxnum.stacks`), where `MXArray.dequantize` rounds once.
+    The array has two or three axes, with whole blocks of 16 along the last. It has no tensor scale,
+    one number, or one for each index of the first of three axes. `dtype` is the type that torchao
+    assumes for the tensor (default: torch.float32). torchao decodes element * (tensor scale *
+    scale), rounded twice (`mxnum.stacks`); `MXArray.dequantize` rounds once.
     """
     module = errors.package("torchao.prototype.mx_formats.nvfp4_tensor", "torchao")
     torch = errors.package("torch", "torchao")
@@ -33,7 +37,10 @@ def to_torchao(q: MXArray, dtype: Any = None) -> Any:
 
 
 def from_torchao(tensor: Any) -> MXArray:
-    """An `NVFP4Tensor` on the CPU as an MX array, on the same memory; its scales must lie as its elements do."""
+    """Return an `NVFP4Tensor` on the CPU as an MX array on the same memory.
+
+    Its scales must have the order of its elements.
+    """
     module = errors.package("torchao.prototype.mx_formats.nvfp4_tensor", "torchao")
     torch = errors.package("torch", "torchao")
     is_known = isinstance(tensor, module.NVFP4Tensor)

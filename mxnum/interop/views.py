@@ -1,4 +1,4 @@
-"""MX arrays as ml_dtypes arrays, and back, without a copy: the same memory under another dtype."""
+"""MX arrays as ml_dtypes arrays, and back, on the same memory."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from mxnum.interop._checked import in_host_memory, require_element, typed_scales
 from mxnum.memory.dtypes import ML_DTYPES, Array, as_array
 from mxnum.memory.tensors import in_kind
 
-#: The elements whose codes ml_dtypes stores alike, one byte each with the value in the low bits.
+#: The elements that ml_dtypes stores as an `MXArray` does: a byte each, the value in the low bits.
 ELEMENTS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "int8")
 
 
 def to_views(q: MXArray) -> tuple[Array, ...]:
-    """The codes as an ml_dtypes (or int8) array and the scales, on the memory of `q`; then the tensor scale, if any.
+    """Return the codes as an ml_dtypes (or int8) array, the scales, and the tensor scale, if any.
 
-    Scales are of float8_e8m0fnu, float8_e4m3fn or the float type that they are; those of UE5M3 are bytes.
+    They are on the memory of `q`. Scales are of float8_e8m0fnu, float8_e4m3fn or their float type;
+    scales of UE5M3 are bytes.
     """
     q = in_host_memory("q", without_offsets("q", q))
     tensor = () if q.tensor_scale is None else (q.tensor_scale,)
@@ -38,9 +39,10 @@ def from_views(
     block_shape: tuple[int, int] | None = None,
     blocks: tuple[int, ...] | None = None,
 ) -> MXArray:
-    """An MX array on the memory of an ml_dtypes array of elements and one of scales (of their type, or codes in uint8).
+    """Return an MX array on the memory of an ml_dtypes array of elements and an array of scales.
 
-    Without `format` the element type says which one it is, of E8M0 scales and blocks of 32.
+    Scales have their own type, or are codes in uint8. Without `format` it is the format of the
+    element type with E8M0 scales and blocks of 32.
 
     >>> import ml_dtypes, numpy as np
     >>> from mxnum.interop.views import from_views

@@ -1,4 +1,4 @@
-"""What is rounded where, when a model is trained in low precision: one description for every program that does it."""
+"""Recipes: the tensors that training rounds, and how. Every program that trains reads them."""
 
 from mxnum.recipe.definition import BFLOAT16, FLOAT32, OPERANDS, Operand, Recipe
 

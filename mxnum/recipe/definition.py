@@ -1,4 +1,4 @@
-"""The residual MLP of `mxnum.lab.mlp` and the models of `mxnum.torch` read the same `Recipe`."""
+"""`Recipe` and `Operand`, which the models of `mxnum.lab.mlp` and of `mxnum.torch` read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mxnum import errors, formats
 from mxnum.formats import MXFormat
 from mxnum.modes import Rounding, ScaleRule, scale_rules
 
-#: How the error of a quantized layer-norm parameter is applied; see `Operand.error`.
+#: The ways to apply the error of a quantized layer-norm parameter; see `Operand.error`.
 ERRORS = ("quantize", "clamp", "random_sign", "one_sided", "shuffle", "grid")
 #: Transforms of an operand before it is quantized; see `Operand.transform`.
 TRANSFORMS = ("hadamard",)
@@ -18,7 +18,7 @@ TRANSFORMS = ("hadamard",)
 
 @dataclass(frozen=True)
 class Operand:
-    """How one tensor is rounded before it is used. The default leaves it as it is.
+    """The rounding of one tensor before it is used. The default leaves the tensor as it is.
 
     Examples
     --------
@@ -28,26 +28,29 @@ class Operand:
 
     #: An MX format, "bfloat16", or None.
     format: str | None = None
-    #: A rule for the format's scales (None: its default), or "released_bump": the bump of the released code, which
-    #: takes its maximum over the wrong axis.
+    #: A rule for the format's scales (None: its default), or "released_bump": the bump of the
+    #: released code, which takes its maximum over the wrong axis.
     scale_rule: str | None = None
     rounding: str = "rne"
-    #: None: the format's own.
+    #: The length of a block; None for the format's own.
     block_size: int | None = None
-    #: For gamma and beta only, and only in `mxnum.lab.mlp`. With e = Q(x) - x the value used is: "quantize": x + e;
-    #: "random_sign": x + e with a fresh random sign for each element and step (no bias, the same size); "one_sided":
-    #: x - |e|; "shuffle": x + e with e permuted among the features at each step; "clamp": x cut off where the format
-    #: saturates, and not rounded; "grid": x rounded to a multiple of `step`, without blocks or scales.
+    #: How the error e = Q(x) - x of gamma and beta is applied, in `mxnum.lab.mlp` alone. The value
+    #: used is, for "quantize": x + e; "random_sign": x + e, where e has a fresh random sign for
+    #: each element and step (no bias, the same size); "one_sided": x - |e|; "shuffle": x + e, where
+    #: e is permuted among the features at each step; "clamp": x cut off where the format saturates,
+    #: and not rounded; "grid": x rounded to a multiple of `step`, without blocks or scales.
     error: str = "quantize"
     step: float = 0.0
-    #: The error has the size that the floor rule's has, to nearest, in the same format: the same root mean square,
-    #: layer by layer. "clamp" then cuts where its error has that size; the others are scaled.
+    #: True gives the error the root mean square, layer by layer, that the floor rule's error has in
+    #: the same format, to nearest. "clamp" then cuts where its error has that size; other errors
+    #: are scaled.
     matched: bool = False
-    #: Rows and columns that share a scale, instead of blocks along the axis that is summed: both products of a weight
-    #: then see the same numbers.
+    #: The rows and columns of tiles that share a scale, instead of blocks along the summed axis.
+    #: Both products of a weight then use the same numbers.
     block_shape: tuple[int, int] | None = None
-    #: None, or "hadamard": blocks of 16 along the summed axis are multiplied by an orthogonal matrix first, the same
-    #: for both operands of a product, which it does not change. Only in `mxnum.torch`.
+    #: None, or "hadamard": blocks of 16 along the summed axis are first multiplied by an orthogonal
+    #: matrix. Both operands of a product use the same matrix, so the exact product does not change.
+    #: Only `mxnum.torch` reads this.
     transform: Literal["hadamard"] | None = None
 
     def __post_init__(self) -> None:
@@ -81,7 +84,9 @@ class Operand:
 
     @classmethod
     def of(cls, value: Any) -> Operand:
-        """An operand from what people write for one: the name of a format, "float32" or None, a mapping, an operand.
+        """Return the operand that a user's value means.
+
+        The value is the name of a format, "float32", None, a mapping or an operand.
 
         >>> Operand.of("mxint8") == Operand.of({"format": "mxint8"}) == Operand("mxint8")
         True
@@ -96,7 +101,7 @@ class Operand:
 
     @property
     def mx_format(self) -> MXFormat:
-        """The format as an object; ValueError where `is_mx` is False for want of one."""
+        """The MX format as an object. Raises ValueError for float32 and bfloat16."""
         if self.format in (None, "bfloat16"):
             raise ValueError(f"Operand {str(self)!r} has no MX format.")
         return formats.get(self.format)
@@ -127,7 +132,10 @@ class Operand:
 
 
 def plain(operand: Operand) -> str | dict[str, Any]:
-    """Return what `Operand.of` reads: "float32", the name of a format if that says all, or a dictionary."""
+    """Return the value that `Operand.of` reads back as this operand.
+
+    It is "float32", the name of a format if nothing else is set, or a dictionary.
+    """
     unusual = {"format": operand.format, **_unusual(operand, Operand(operand.format))}
     if set(unusual) == {"format"}:
         return str(operand.format or "float32")
@@ -140,14 +148,15 @@ BFLOAT16 = Operand("bfloat16")
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is rounded, and how. The default is float32 throughout.
+    """The tensors that training rounds, and how. The default is float32 throughout.
 
-    A matrix product takes its operands quantized along the axis that is summed: weights and activations along the
-    input features in the forward pass; activations and output gradients along the batch for the weight's gradient;
-    weights and output gradients along the output features for the input's gradient. With `vector="bfloat16"` every
-    operand of a product is rounded to bfloat16 before it is quantized, and stays bfloat16 where it is in no format. So
-    are the results of products, of layer norm, of the activation, and the parameter gradients. The residual stream, the
-    master weights and the loss stay float32.
+    A matrix product takes its operands quantized along the axis that is summed: weights and
+    activations along the input features in the forward pass; activations and output gradients along
+    the batch for the weight's gradient; weights and output gradients along the output features for
+    the input's gradient. With `vector="bfloat16"` every operand of a product is rounded to bfloat16
+    before it is quantized, and stays bfloat16 if it has no format. The results of products, of
+    layer norm and of the activation, and the parameter gradients, are rounded to bfloat16 too. The
+    residual stream, the master weights and the loss stay float32.
 
     Examples
     --------
@@ -159,20 +168,20 @@ class Recipe:
     activations: Operand = FLOAT32
     weights_backward: Operand = FLOAT32
     activations_backward: Operand = FLOAT32
-    #: Output gradients, in the product that gives the input's gradient; and in the one that gives the weight's, too,
-    #: unless `gradients_for_weights` says otherwise.
+    #: Output gradients in the product that gives the input's gradient. They are rounded alike in
+    #: the product that gives the weight's gradient, unless `gradients_for_weights` is given.
     gradients: Operand = FLOAT32
     gamma: Operand = FLOAT32
     beta: Operand = FLOAT32
     vector: Literal["float32", "bfloat16"] = "float32"
-    #: How `vector` rounds: "rne", or "rna" as the released code does.
+    #: The rounding of `vector`: "rne", or "rna" as in the released code.
     vector_rounding: Literal["rne", "rna"] = "rne"
-    #: Whether `vector` rounds the input and output of the activation.
+    #: True if `vector` rounds the input and output of the activation.
     round_activation: bool = True
-    #: Output gradients in the product that gives the weight's gradient; None: as `gradients`.
+    #: Output gradients in the product that gives the weight's gradient; None for `gradients`.
     gradients_for_weights: Operand | None = None
-    #: Whether layer norm rounds each of its steps, as microxcaling does, and not its input and output alone. Only in
-    #: `mxnum.torch`.
+    #: True if layer norm rounds each of its steps, as microxcaling does, and not only its input and
+    #: output. Only `mxnum.torch` reads this.
     vector_steps: bool = False
 
     def __post_init__(self) -> None:
@@ -197,11 +206,11 @@ class Recipe:
     def uniform(
         cls, format: str | MXFormat | None, *, layer_norm: Any = None, vector: str = "float32", **operand: Any
     ) -> Recipe:
-        """One format for weights, activations and gradients, forward and backward.
+        """Return a recipe with one format for weights, activations and gradients, in both passes.
 
-        `layer_norm` says how gamma and beta are rounded ("float32" leaves them alone); without it they are in the
-        format too. With ``vector="bfloat16"`` "float32" means bfloat16, here and in `format`. Other keywords are those
-        of `Operand`.
+        `layer_norm` is the operand for gamma and beta ("float32" does not round them); by default
+        they are in the format too. With ``vector="bfloat16"`` "float32" means bfloat16, here and in
+        `format`. Other keywords are those of `Operand`.
         """
         each = replace(Operand.of(format), **errors.known_fields(operand, Operand, "an operand"))
         rows = replace(each, block_shape=None, transform=None)
@@ -210,21 +219,26 @@ class Recipe:
 
     @classmethod
     def named(cls, name: str, format: str | MXFormat | None = None) -> Recipe:
-        """A recipe that papers or vendors use; see `names`. `format` takes the place of the one that is usual there."""
+        """Return a recipe that papers or vendors use; see `names`.
+
+        `format` replaces the format that they use.
+        """
         from mxnum.recipe.named import named
 
         return named(name, format)
 
     @staticmethod
     def names() -> dict[str, str]:
-        """The names of recipes, and where each comes from."""
+        """Return the names of recipes, and the source of each."""
         from mxnum.recipe.named import NAMED
 
         return {name: entry.source for name, entry in NAMED.items()}
 
     @classmethod
     def of(cls, value: Any) -> Recipe:
-        """A recipe from what people write for one: a name of `names`, a format for all, a mapping, a recipe.
+        """Return the recipe that a user's value means.
+
+        The value is one of `names`, a format for all operands, a mapping or a recipe.
 
         >>> Recipe.of("mxfp4_e2m1") == Recipe.uniform("mxfp4_e2m1", layer_norm="float32")
         True
@@ -245,7 +259,7 @@ class Recipe:
         return cls.uniform(value, layer_norm=FLOAT32)
 
     def but(self, **changes: Any) -> Recipe:
-        """A copy with other values.
+        """Return a copy with other values.
 
         >>> Recipe.uniform("mxfp8_e4m3").but(gradients="mxfp8_e5m2").gradients.format
         'mxfp8_e5m2'
@@ -253,12 +267,12 @@ class Recipe:
         return replace(self, **errors.known_fields(changes, Recipe, "a recipe"))
 
     def forward_only(self) -> Recipe:
-        """Return the recipe with its backward pass in no format: in float32, or in bfloat16 with `vector`."""
+        """Return the recipe with a backward pass in float32, or in bfloat16 with `vector`."""
         none = dict.fromkeys(("weights_backward", "activations_backward", "gradients"), FLOAT32)
         return self.but(**none, gradients_for_weights=None)
 
     def weights_only(self) -> Recipe:
-        """The weights of products as here, and everything else in float32."""
+        """Return a recipe that rounds the weights of products as here, and nothing else."""
         return Recipe(weights=self.weights, weights_backward=self.weights_backward)
 
     def __str__(self) -> str:
@@ -282,13 +296,18 @@ class Recipe:
         return "; ".join(words)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what differs from float32, as JSON and TOML have it; an operand that is a format alone is its name."""
+        """Return the fields that differ from float32, as JSON and TOML store them.
+
+        An operand with nothing but a format is the format's name.
+        """
         unusual = _unusual(self, Recipe())
         return {name: plain(value) if isinstance(value, Operand) else value for name, value in unusual.items()}
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Recipe:
-        """The inverse of `to_dict`. Operands are names of formats or tables; ``uniform`` stands for all of them.
+        """Return the recipe that a table of `to_dict` describes.
+
+        Operands are names of formats or tables; ``uniform`` sets all operands.
 
         >>> print(Recipe.from_dict({"uniform": "mxfp8_e4m3", "gamma": "float32", "beta": "float32"}))
         mxfp8_e4m3; gamma, beta float32
@@ -302,12 +321,12 @@ class Recipe:
         return base.but(**values)
 
 
-#: The fields that are operands.
+#: The fields of a recipe that are operands.
 OPERANDS = (
     "weights", "activations", "weights_backward", "activations_backward", "gradients", "gradients_for_weights",
     "gamma", "beta",
 )  # fmt: skip
-#: Operands of one product.
+#: Pairs of operands that meet in a product, which must have the same transform.
 _TOGETHER = (
     ("weights", "activations"),
     ("weights_backward", "gradients"),

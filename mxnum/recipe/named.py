@@ -1,4 +1,4 @@
-"""Recipes that papers and vendors use, and where each comes from."""
+"""Recipes that papers and vendors use, with their sources."""
 
 from __future__ import annotations
 
@@ -13,30 +13,38 @@ Format = str | MXFormat
 
 
 class Named(NamedTuple):
-    """A recipe as a function of its format; made when it is asked for."""
+    """A recipe as a function of its format, made when a caller asks for it."""
 
     make: Callable[[Format], Recipe]
-    #: The format that is usual there.
+    #: The format that the source uses.
     format: str
-    #: Where it comes from.
+    #: The paper or program from which the recipe comes.
     source: str
 
 
 def named(name: str, format: Format | None = None) -> Recipe:
-    """The recipe of that name, in that format instead of the usual one."""
+    """Return the recipe of that name, in `format` if given instead of the source's format."""
     entry = NAMED[errors.choose("name", name, tuple(NAMED))]
     return entry.make(entry.format if format is None else format)
 
 
 def _microxcaling(format: Format) -> Recipe:
-    """Ties go away from zero everywhere (`round="nearest"`); vector operations, gamma and beta in bfloat16."""
+    """Make microxcaling's recipe.
+
+    Ties go away from zero everywhere (`round="nearest"`); vector operations, gamma and beta are in
+    bfloat16.
+    """
     affine = Operand("bfloat16", rounding="rna")
     recipe = Recipe.uniform(format, rounding="rna", layer_norm=affine, vector="bfloat16")
     return recipe.but(vector_rounding="rna", vector_steps=True)
 
 
 def _nvidia_nvfp4(format: Format) -> Recipe:
-    """Weights in tiles of 16 x 16; gradients stochastic, and turned in the product of the weight's gradient."""
+    """Make NVIDIA's recipe for NVFP4.
+
+    Weights share scales in tiles of 16 x 16. Gradients are rounded stochastically. The operands of
+    the weight's gradient are transformed.
+    """
     weights, along = Operand.of({"format": format, "block_shape": (16, 16)}), Operand.of({"format": format})
     turned = Operand.of({"format": format, "transform": "hadamard"})
     stochastic = Operand.of({"format": format, "rounding": "sr"})

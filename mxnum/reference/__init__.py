@@ -1,11 +1,13 @@
-"""The meaning of MX, written to be read: exact rationals, one obvious step at a time, no bit tricks, no speed.
+"""The meaning of MX, written to be read: exact rationals, one step at a time, no bit tricks.
 
-Everything that computes in this library is checked against this package, so it shares nothing with the fast code but
-the description of the formats. A number is an `Exact`: a sign and a rational magnitude, or an infinity, or a NaN. All
-results come from four operations on them: the exact product, quotient and sum, and one rounding into a format.
+Tests check everything that this library computes against this package, so it shares nothing with
+the fast code but the description of the formats. A number is an `Exact`: a sign and a rational
+magnitude, or an infinity, or a NaN. All results come from four operations on such numbers: the
+exact product, quotient and sum, and one rounding into a format. Speed does not matter here.
 
-`numbers` has those; `blocks` quantizes arrays and decodes them, `float_scales` with scales that are floats; `products`
-sums; `hadamard` transforms; `random` has the words of stochastic rounding.
+`numbers` has these operations. `blocks` quantizes arrays and decodes them; `float_scales` has
+scales that are floats. `products` sums, `hadamard` transforms, and `random` computes the words of
+stochastic rounding.
 """
 
 from mxnum.reference.blocks import Quantized, dequantize, fake_quantize, quantize

@@ -1,4 +1,4 @@
-"""Arrays in blocks: quantized, and their values."""
+"""Quantize and decode arrays in blocks."""
 
 from __future__ import annotations
 
@@ -36,26 +36,32 @@ Array: TypeAlias = npt.NDArray[Any]
 
 
 def float_array(x: Any) -> Array:
-    """x, which must be an array of floats."""
+    """Return x as an array; raise TypeError unless it holds floats."""
     array: Array = np.asarray(x)
     errors.require_type(array.dtype.name in FLOATS, "x", f"an array of {errors.joined(FLOATS)}", array.dtype.name)
     return array
 
 
 def from_bits(bits: Sequence[int], e: ElementFormat) -> Array:
-    """A float array with exactly these bit patterns."""
+    """Return a float array with exactly these bit patterns."""
     dtype = np.dtype(e.name)
     return np.array(bits, f"uint{8 * dtype.itemsize}").view(dtype)
 
 
 def _exact(x: Array) -> list[Exact]:
-    """The numbers of a float array, from their bits: a processor may be told to read subnormal floats as zeros."""
+    """Return the numbers of a float array, read from their bits.
+
+    A processor may be set to read subnormal floats as zeros.
+    """
     e = FLOATS[x.dtype.name]
     return [decode_exact(int(code), e) for code in x.astype(e.name).view(f"uint{e.bits}").flat]
 
 
 class Blocks:
-    """How an array divides: `counts` is the shape of the scales; iterating gives (scale index, element index)."""
+    """The division of an array into blocks.
+
+    `counts` is the shape of the scales. Iterating gives (scale index, element index) of each block.
+    """
 
     def __init__(self, shape: tuple[int, ...], blocks: Sequence[int] | None, format: MXFormat) -> None:
         if blocks is None:
@@ -77,10 +83,11 @@ class Blocks:
 
 @dataclass(frozen=True, eq=False)
 class Quantized:
-    """A quantized array: element codes, a scale for each block, and float16 offsets or a tensor scale if there are any.
+    """A quantized array: element codes, a scale for each block, and any offsets or tensor scale.
 
-    Scales are E8M0 codes, or codes of eight bits, or floats, as the format says. A tensor scale is a float32 array
-    that broadcasts with the codes: of no axes, or for each row.
+    Scales are E8M0 codes, other codes of eight bits, or floats, as the format says. Offsets are
+    float16. A tensor scale is a float32 array that broadcasts with the codes: without axes, or with
+    a number for each row.
     """
 
     codes: Array
@@ -105,13 +112,14 @@ def quantize(
     random_bits: Any = None,
     sr_bits: int = 30,
 ) -> Quantized:
-    """Convert an array to MX: for each block a shared scale, then each element divided by it and rounded once.
+    """Convert an array to MX: find a scale for each block, then round each element over it once.
 
-    (OCP MX v1.0 section 6.3.) `nonfinite` says what NaN and Inf do; the default makes the whole block NaN. With
-    ``offset="float16"`` a block is centred first: O is its mid-range in float16, and the differences x - O are what is
-    scaled and encoded. `scales` replaces the rule by the caller's codes; a NaN among them makes a NaN block. Where the
-    format has a tensor scale, elements are divided by the exact product of both; it is found for the whole array, for
-    each ``"row"`` of the last axis, or given.
+    This is OCP MX v1.0 section 6.3. `nonfinite` says what NaN and Inf do; the default makes the
+    whole block NaN. With ``offset="float16"`` a block is centred first: O is its mid-range in
+    float16, and the differences x - O are scaled and encoded. `scales` replaces the rule by the
+    caller's codes; a NaN among them makes a NaN block. If the format has a tensor scale, elements
+    are divided by the exact product of both scales. The tensor scale is found for the whole array,
+    for each ``"row"`` of the last axis, or given.
     """
     array, fmt = float_array(x), formats.get(format)
     e, wide = fmt.element, FLOAT64 if array.dtype == np.float64 else FLOAT32
@@ -146,7 +154,7 @@ def quantize(
         finite = [v.number for v in values if v.kind == "finite"]
         if policy.by_block and len(finite) < len(values):
             out_scales[place] = nan_of(fmt.scale)
-            continue  # codes and offset stay 0
+            continue  # codes and offset of a NaN block are 0
         t = _factor_of(tensor, array.shape, where)
         if given is not None and scale_number(int(given[place]), fmt.scale).kind == "nan":
             out_scales[place] = given[place]
@@ -174,17 +182,17 @@ def quantize(
 
 
 def _codes(scales: Array, scale: ScaleFormat) -> Array:
-    """The codes of scales, of which some are held as floats."""
+    """Return the codes of scales, some of which are held as floats."""
     return scales if scale.bits == 8 else scales.view(f"u{scale.bits // 8}")
 
 
 def _numbers(codes: Array, scale: ScaleFormat) -> Array:
-    """The inverse."""
+    """Return scales as they are held, some of them as floats, from their codes."""
     return codes if scale.bits == 8 else codes.view(scale.name)
 
 
 def _tensor_scale(array: Array, fmt: MXFormat, asked: Any) -> Array | None:
-    """The tensor scale as an array that broadcasts with x; None where the format has none."""
+    """Return the tensor scale as an array that broadcasts with x; None if the format has none."""
     if fmt.tensor_scale is None:
         errors.require(asked is None, "tensor_scale", f"None for {fmt.name}, which has none", asked)
         return None
@@ -200,7 +208,7 @@ def _tensor_scale(array: Array, fmt: MXFormat, asked: Any) -> Array | None:
 
 
 def _factor_of(tensor: Array | None, shape: tuple[int, ...], where: Any) -> Exact:
-    """The tensor scale of a block; 1 without one."""
+    """Return the tensor scale of a block; 1 without one."""
     if tensor is None:
         return exact(1.0)
     (code,) = set(np.broadcast_to(tensor.view(np.uint32), shape)[where].flat)
@@ -217,9 +225,10 @@ def dequantize(
     offsets: Any = None,
     tensor_scale: Any = None,
 ) -> Array:
-    """Each element times its block's scale (plus the block's offset), exactly, then rounded RNE once to `dtype`.
+    """Return each element times its block's scale, computed exactly and rounded once to `dtype`.
 
-    A tensor scale is one factor more.
+    The rounding is RNE. A tensor scale is one more factor; the block's offset is added before
+    rounding.
     """
     fmt, target, codes = (
         formats.get(format),
@@ -242,7 +251,10 @@ def dequantize(
 
 
 def fake_quantize(x: Any, format: str | MXFormat, *, blocks: Sequence[int] | None = None, **options: Any) -> Array:
-    """`quantize`, then `dequantize` into the dtype of x (narrowing by RNE, overflow to Inf). Same keywords."""
+    """Quantize, then dequantize into the dtype of x, by RNE with overflow to Inf.
+
+    The keywords are those of `quantize`.
+    """
     q = quantize(x, format, blocks=blocks, **options)
     kept: Any = {"offsets": q.offsets, "tensor_scale": q.tensor_scale}
     return dequantize(q.codes, q.scales, format, blocks=blocks, dtype=np.asarray(x).dtype, **kept)

@@ -23,12 +23,15 @@ from mxnum.reference.numbers import (
 
 
 def largest(e: ElementFormat) -> Fraction:
-    """The largest finite number of a format."""
+    """Return the largest finite number of a format."""
     return decode_exact(layout(e).largest, e).magnitude
 
 
 def scale_number(code: int, scale: ScaleFormat) -> Exact:
-    """What a scale code means: 2**(code - 127) in E8M0, else the float of that code; codes with a sign are refused."""
+    """Return the number that a scale code means: 2**(code - 127) in E8M0, else a float.
+
+    Raise ValueError for the code of a float with a sign bit.
+    """
     if scale.number is None:
         code = errors.integer("scales", code, 0, 255)
         return NAN if code == SCALE_NAN else Exact("finite", False, two_to(code - BIAS))
@@ -36,14 +39,17 @@ def scale_number(code: int, scale: ScaleFormat) -> Exact:
 
 
 def nan_of(scale: ScaleFormat) -> int:
-    """The code of the NaN that is written."""
+    """Return the NaN code that is written."""
     nan = SCALE_NAN if scale.number is None else layout(scale.number).nan
     assert nan is not None
     return nan
 
 
 def divided(x: Exact, factor: Exact) -> Exact:
-    """x / factor for a factor that is no NaN: finite numbers over zero or infinity are zeros that keep their sign."""
+    """Return x / factor for a factor that is not NaN.
+
+    A finite number over zero or infinity is a zero that keeps its sign.
+    """
     if x.kind != "finite":
         return x
     if factor.kind == "inf" or factor.magnitude == 0:
@@ -52,10 +58,11 @@ def divided(x: Exact, factor: Exact) -> Exact:
 
 
 def tensor_scale(numbers: Sequence[Fraction], fmt: MXFormat) -> Fraction:
-    """t = A / (largest element * largest scale) in float32, to nearest even, for the largest magnitude A of all.
+    """Return t = A / (largest element * largest scale) in float32, to nearest even.
 
-    It is 1 if A is 0. What would be rounded to 0 becomes the least float32 number, and what lies beyond the largest
-    that one: t is always a positive number.
+    A is the largest magnitude of all numbers. t is 1 if A is 0, and always a positive number: a
+    quotient that would round to 0 becomes the least float32 number, and one beyond the largest
+    float32 number becomes that number.
     """
     a = max((abs(v) for v in numbers), default=Fraction(0))
     if a == 0:
@@ -67,11 +74,12 @@ def tensor_scale(numbers: Sequence[Fraction], fmt: MXFormat) -> Fraction:
 
 
 def float_scale(numbers: Sequence[Fraction], fmt: MXFormat, rule: FloatScaleRule, t: Fraction) -> int:
-    """The code of a block's scale, by its finite numbers and the tensor scale (1 without one).
+    """Return the code of a block's scale, from its finite numbers and the tensor scale (or 1).
 
-    With m the largest magnitude, q = m / (largest element * t) is rounded once to the format of the scale, and what
-    lies beyond its largest number becomes that. Four over six has two candidates, for q and for 3/2 q, and takes the
-    one under which the errors of the elements, rounded to nearest even, have the smaller sum; the first if equal.
+    With m the largest magnitude, q = m / (largest element * t) is rounded once to the format of the
+    scale. A q beyond its largest number becomes that number. Four over six has two candidates, for
+    q and for 3/2 q. It takes the candidate under which the errors of the elements, rounded to
+    nearest even, have the smaller sum, and the first if the sums are equal.
     """
     e, number = fmt.element, fmt.scale.number
     assert number is not None

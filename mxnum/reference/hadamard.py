@@ -17,10 +17,11 @@ from mxnum.reference.numbers import ZERO, Exact, exact, plus, round_to, times
 def hadamard(
     x: Any, *, axis: int = -1, size: int = 16, signs: Sequence[int] | None = None, inverse: bool = False
 ) -> Array:
-    """H (d * x) / sqrt(size) of every `size` numbers along an axis, or d * (H x) / sqrt(size) with `inverse`.
+    """Return H (d * x) / sqrt(size) for every `size` numbers along an axis.
 
-    H[i, j] is -1 if i and j have an odd number of ones in common as binary numbers, else 1. Each result is the exact
-    sum of its terms, from +0, and rounded once to the type of x, to nearest even.
+    With `inverse` the result is d * (H x) / sqrt(size). H[i, j] is -1 if the binary numbers i and j
+    have an odd number of ones in common, else 1. Each result is the exact sum of its terms,
+    starting at +0, and rounded once to the type of x, to nearest even.
     """
     array = float_array(x)
     root = int(size**0.5 + 0.5)

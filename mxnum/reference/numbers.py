@@ -1,4 +1,4 @@
-"""Exact numbers, one rounding of them into a format, and what codes and scales of E8M0 mean."""
+"""Exact numbers, their one rounding into a format, and the meaning of codes and of E8M0 scales."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ FLOAT16, FLOAT32, FLOAT64 = FLOATS["float16"], FLOATS["float32"], FLOATS["float6
 
 @dataclass(frozen=True)
 class Exact:
-    """An exact datum: `kind` is finite, inf or nan; `magnitude` is meaningful when finite. Zero and NaN have a sign."""
+    """An exact number: `kind` is finite, inf or nan, and `magnitude` is read only if it is finite.
+
+    Zero and NaN have a sign.
+    """
 
     kind: str
     negative: bool = False
@@ -37,7 +40,7 @@ ZERO, NAN = Exact("finite"), Exact("nan")
 
 
 def exact(x: float | Fraction) -> Exact:
-    """Python floats and Fractions are read without error."""
+    """Return a Python float or a Fraction as an `Exact`, without error."""
     if isinstance(x, Fraction):
         return Exact("finite", x < 0, abs(x))
     negative = math.copysign(1.0, x) < 0
@@ -47,7 +50,7 @@ def exact(x: float | Fraction) -> Exact:
 
 
 def times(a: Exact, b: Exact) -> Exact:
-    """The exact product: signs combine, 0 * Inf is NaN."""
+    """Return the exact product: signs combine, 0 * Inf is NaN."""
     kinds, negative = {a.kind, b.kind}, a.negative != b.negative
     if "nan" in kinds or ("inf" in kinds and any(v.kind == "finite" and v.magnitude == 0 for v in (a, b))):
         return NAN
@@ -55,7 +58,10 @@ def times(a: Exact, b: Exact) -> Exact:
 
 
 def plus(a: Exact, b: Exact) -> Exact:
-    """The exact sum: Inf - Inf is NaN; an exact zero is +0 unless both terms are negative zeros (IEEE 754, RNE)."""
+    """Return the exact sum: Inf - Inf is NaN.
+
+    An exact zero is +0 unless both terms are negative zeros (IEEE 754, RNE).
+    """
     kinds = [a.kind, b.kind]
     if "nan" in kinds or (kinds == ["inf", "inf"] and a.negative != b.negative):
         return NAN
@@ -66,34 +72,40 @@ def plus(a: Exact, b: Exact) -> Exact:
 
 
 def two_to(exponent: int) -> Fraction:
-    """The power of two."""
+    """Return 2**exponent."""
     return Fraction(2) ** exponent
 
 
 def scaled(x: Exact, exponent: int) -> Exact:
-    """x * 2**exponent; a NaN keeps its sign, which an element may record."""
+    """Return x * 2**exponent; a NaN keeps its sign, which an element may record."""
     return x if x.kind == "nan" else times(x, Exact("finite", False, two_to(exponent)))
 
 
 def floor_log2(v: Fraction) -> int:
-    """The E with 2**E <= v < 2**(E+1). The lengths of numerator and denominator leave two candidates; v decides."""
+    """Return the E with 2**E <= v < 2**(E+1).
+
+    The lengths of numerator and denominator leave two candidates, which v decides.
+    """
     candidate = v.numerator.bit_length() - v.denominator.bit_length()
     return candidate if two_to(candidate) <= v else candidate - 1
 
 
 class Layout(NamedTuple):
-    """Where the codes of a format are."""
+    """The codes of a format that have a special role."""
 
-    sign: int  # the weight of the sign bit: codes below it are the nonnegative numbers
+    sign: int  # the weight of the sign bit: codes below it have no sign
     largest: int  # the code of the largest finite value
     infinity: int | None
-    nan: int | None  # the NaN that is produced, without sign
-    emin: int  # the exponent of the smallest normal value; the subnormals, and all of an integer, have its spacing
+    nan: int | None  # the NaN that is written, without sign
+    emin: int  # the exponent of the smallest normal value; subnormals and integers have its spacing
 
 
 @cache
 def layout(e: ElementFormat) -> Layout:
-    """Where the codes of a format are. Special codes, if any, lie at the very end of the top exponent."""
+    """Return the codes of a format that have a special role.
+
+    Special codes, if any, lie at the very end of the top exponent.
+    """
     mantissas: int = 2**e.mantissa_bits
     sign: int = 2**e.exponent_bits * mantissas
     emin = 0 if e.integer else 1 - e.bias
@@ -109,9 +121,11 @@ def layout(e: ElementFormat) -> Layout:
 
 
 def decode_exact(code: int, element: Element) -> Exact:
-    """What one code means, on its own: (-1)^S * 2^(E-bias) * 1.M, subnormals 2^(1-bias) * 0.M, and the special codes.
+    """Return the number that one code means on its own.
 
-    Integers are two's complement times 2**-m: INT8 is the integer / 64, and 0x80 reads -2 although it is never written.
+    That is (-1)^S * 2^(E-bias) * 1.M, for subnormals (-1)^S * 2^(1-bias) * 0.M, or a special value.
+    Integers are two's complement times 2**-m: INT8 is the integer / 64, and 0x80 reads -2 although
+    it is never written.
     """
     e = formats.element(element)
     sign, largest, infinity, _, emin = layout(e)
@@ -128,7 +142,10 @@ def decode_exact(code: int, element: Element) -> Exact:
 
 
 def _goes_away(rounding: Rounding, negative: bool, below: int, delta: Fraction, random: int, sr_bits: int) -> bool:
-    """Whether a magnitude at fraction `delta` of the gap above code `below` goes to the neighbour away from zero."""
+    """Return True if a magnitude is rounded away from zero.
+
+    It lies at fraction `delta` of the gap above code `below`.
+    """
     half = Fraction(1, 2)
     choice = {
         Rounding.RNE: delta > half or (delta == half and below % 2 == 1),
@@ -146,8 +163,11 @@ def round_to(
     x: Exact, e: ElementFormat, rounding: Rounding = Rounding.RNE, overflow: Overflow = Overflow.IEEE, random: int = 0,
     sr_bits: int = 30,
 ) -> int:  # fmt: skip
-    """The code of x in format e. Codes of one sign count the representable magnitudes upward from zero, so the code
-    k * 2**m + q (exponent step k, significand q) can be continued past the largest: that is the unbounded exponent.
+    """Return the code of x in format e.
+
+    Codes of one sign count the representable magnitudes upward from zero, so the code k * 2**m + q
+    (exponent step k, significand q) can be continued past the largest: this is the unbounded
+    exponent.
     """
     sign, largest, infinity, nan, emin = layout(e)
 
@@ -178,12 +198,12 @@ def round_to(
 
 
 def to(x: Exact, e: ElementFormat) -> Exact:
-    """x after one RNE rounding into a float format."""
+    """Return x after one RNE rounding into a float format."""
     return decode_exact(round_to(x, e), e)
 
 
 def random_of(rounding: Rounding, random_bits: Any, sr_bits: int) -> int:
-    """R, an integer in [0, 2**sr_bits): the low bits of the word."""
+    """Return R, an integer in [0, 2**sr_bits): the low bits of the word."""
     errors.integer("sr_bits", sr_bits, 1, 30)
     if not rounding.is_stochastic:
         return 0
@@ -201,12 +221,13 @@ def encode(
     random_bits: int | None = None,
     sr_bits: int = 30,
 ) -> int:
-    """The code of the exact real x / 2**(scale-127), rounded once.
+    """Return the code of the exact real x / 2**(scale-127), rounded once.
 
-    The number is rounded with unbounded exponent first; only then is it compared with the largest finite value, and
-    `overflow` decides. A zero result keeps the sign of x. NaN gives the NaN code, or +max in an element without one.
-    The scale code 255 (NaN) gives code 0: nothing an element says can matter in such a block. The target may also be
-    float64, float32, bfloat16 or float16; with ``overflow="ieee"`` that is the ordinary conversion.
+    The number is first rounded with unbounded exponent. Then it is compared with the largest finite
+    value, and `overflow` decides. A zero result keeps the sign of x. NaN gives the NaN code, or
+    +max in an element without NaN. The scale code 255 (NaN) gives code 0, since elements of such a
+    block have no meaning. The target may also be float64, float32, bfloat16 or float16; with
+    ``overflow="ieee"`` that is the ordinary conversion.
     """
     mode = errors.choose_member("rounding", rounding, Rounding)
     policy = errors.choose_member("overflow", overflow, Overflow)
@@ -218,7 +239,7 @@ def encode(
 
 
 def meaning(element: Exact, scale: int, offset: Exact | None = None) -> Exact:
-    """X * P (+ O), exactly; NaN whatever the element says when the scale is NaN."""
+    """Return X * P (+ O), exactly; NaN if the scale is NaN, whatever the element."""
     scale = errors.integer("scale", scale, 0, 255)
     if scale == SCALE_NAN:
         return NAN
@@ -227,21 +248,22 @@ def meaning(element: Exact, scale: int, offset: Exact | None = None) -> Exact:
 
 
 def decode(code: int, element: Element, *, dtype: str = "float64", scale: int = BIAS) -> int:
-    """The bit pattern, in `dtype`, of scale times element: the exact product, rounded RNE once.
+    """Return the bit pattern, in `dtype`, of scale times element, exact and then rounded RNE once.
 
-    A NaN is canonical, with the sign bit clear (0x7FC00000 in float32), whatever NaN it came from; -0 keeps its sign.
-    Products too large for `dtype` give infinity; float64 holds every product exactly.
+    Every NaN becomes the canonical NaN, with the sign bit clear (0x7FC00000 in float32); -0 keeps
+    its sign. Products too large for `dtype` give infinity; float64 holds every product exactly.
     """
     return round_to(meaning(decode_exact(code, element), scale), float_format(dtype))
 
 
 def shared_scale(values: Iterable[float | Fraction], element: Element, *, scale_rule: str = "floor") -> int:
-    """The E8M0 code for a block whose largest finite magnitude is A (OCP MX v1.0 section 6.3 for `floor`).
+    """Return the E8M0 code for a block whose largest finite magnitude is A.
 
-    With A = f * 2**E, 1 <= f < 2, the rules place A so: `floor` aligns E with the largest element exponent emax and
-    lets the top saturate; `ceil` adds one iff f > 1; `even` adds one iff f, rounded to m bits, carries to 2; `rceil`
-    is the least exponent at which A does not exceed the largest element; `half_up` adds one iff f >= 7/4;
-    `floor_plus_one` always does. The exponent is then limited to -127..127.
+    `floor` is OCP MX v1.0 section 6.3. With A = f * 2**E, 1 <= f < 2, the rules place A so: `floor`
+    aligns E with the largest element exponent emax and lets the top saturate; `ceil` adds one iff f
+    > 1; `even` adds one iff f, rounded to m bits, carries to 2; `rceil` is the least exponent at
+    which A does not exceed the largest element; `half_up` adds one iff f >= 7/4; `floor_plus_one`
+    always adds one. The exponent is then limited to -127..127.
     """
     e = formats.element(element)
     rule = errors.choose_member("scale_rule", scale_rule, ScaleRule)
@@ -264,6 +286,6 @@ def shared_scale(values: Iterable[float | Fraction], element: Element, *, scale_
 
 
 def float_format(dtype: Any) -> ElementFormat:
-    """The float type that a dtype, or its name, is."""
+    """Return the float type that a dtype, or its name, means."""
     name = dtype if isinstance(dtype, str) else dtype.name
     return FLOATS[errors.choose("dtype", name, tuple(FLOATS))]

@@ -1,4 +1,4 @@
-"""Dot products with their accumulation named."""
+"""Dot products whose order of summation is named."""
 
 from __future__ import annotations
 
@@ -31,17 +31,18 @@ from mxnum.reference.numbers import (
 
 @dataclass(frozen=True, eq=False)
 class Blocked:
-    """A quantized vector: codes in one dimension, a scale for each `block` of them, perhaps offsets."""
+    """A quantized vector: one-dimensional codes, a scale for each block, perhaps offsets."""
 
     codes: Array
     scales: Array
     format: str | MXFormat
+    #: The length of a block.
     block: int
     offsets: Array | None = None
 
 
 def _blocks(x: Blocked) -> Iterator[tuple[int, Exact | None, list[Exact]]]:
-    """For each block, yield its scale code, its offset and its elements P, unscaled."""
+    """Yield for each block its scale code, its offset and its elements P, unscaled."""
     fmt = formats.get(x.format)
     division = Blocks(x.codes.shape, (x.block,), fmt)
     scales = division.check("scales", x.scales)
@@ -52,7 +53,7 @@ def _blocks(x: Blocked) -> Iterator[tuple[int, Exact | None, list[Exact]]]:
 
 
 def _vector(x: Array | Blocked) -> list[Exact]:
-    """The exact values of an operand."""
+    """Return the exact values of an operand."""
     if isinstance(x, Blocked):
         return [meaning(p, scale, o) for scale, o, elements in _blocks(x) for p in elements]
     array = float_array(x)
@@ -61,7 +62,10 @@ def _vector(x: Array | Blocked) -> list[Exact]:
 
 
 def _exact_dot(a: Iterable[Exact], b: Iterable[Exact]) -> Exact:
-    """The sum of the products, exactly, from +0. NaN, 0 * Inf or Infs of both signs make NaN; else an Inf stays."""
+    """Return the exact sum of the products, starting at +0.
+
+    NaN, 0 * Inf or Infs of both signs make NaN; else an Inf stays.
+    """
     total = ZERO
     for p, q in zip(a, b, strict=True):
         total = plus(total, times(p, q))
@@ -69,11 +73,12 @@ def _exact_dot(a: Iterable[Exact], b: Iterable[Exact]) -> Exact:
 
 
 def dot(a: Array | Blocked, b: Array | Blocked, *, accumulate: str = "exact", out_dtype: str = "float32") -> Any:
-    """The dot product of two vectors with its accumulation named; a NumPy scalar of `out_dtype`.
+    """Return the dot product of two vectors, summed as `accumulate` says: a scalar of `out_dtype`.
 
-    `exact`: exact values, exact sum, one RNE to float32. `block`: per block one rounding of 2^(sa+sb-254) times the
-    exact sum of element products, then float32 additions in block order. `sequential`: operands in float32, one fused
-    multiply-add (one rounding) per element in order. Any other `out_dtype` rounds the float32 result once more.
+    `exact`: exact values, exact sum, one RNE to float32. `block`: for each block one rounding of
+    2^(sa+sb-254) times the exact sum of element products, then float32 additions in block order.
+    `sequential`: operands in float32, one fused multiply-add (one rounding) per element in order.
+    Any other `out_dtype` rounds the float32 result once more.
     """
     how = errors.choose_member("accumulate", accumulate, (Accumulate.EXACT, Accumulate.BLOCK, Accumulate.SEQUENTIAL))
     target = FLOATS[errors.choose("out_dtype", out_dtype, ("float32", "bfloat16", "float16"))]
@@ -102,7 +107,10 @@ def dot(a: Array | Blocked, b: Array | Blocked, *, accumulate: str = "exact", ou
 def matmul(
     a: Array | Sequence[Blocked], b: Array | Sequence[Blocked], *, accumulate: str = "exact", out_dtype: str = "float32"
 ) -> Array:
-    """Every `dot` of a row of a with a column of b: 2-D arrays, or the rows of a and the columns of b as `Blocked`."""
+    """Return every `dot` of a row of a with a column of b.
+
+    The operands are 2-D arrays, or the rows of a and the columns of b as `Blocked`.
+    """
     columns = b.T if isinstance(b, np.ndarray) else b
     result = np.zeros((len(a), len(columns)), out_dtype)
     for i, j in np.ndindex(*result.shape):
