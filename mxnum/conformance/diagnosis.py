@@ -204,7 +204,7 @@ class Diagnosis:
         return np.asarray(fits(codes, e.bits) & (magnitude >= e.max_code + 1 + (e.infinity_code is not None)))
 
     def _is_most_negative(self, output: Field, inputs: Columns, got: Array, theirs: Array) -> Array:
-        """Return for each answer whether it is the most negative integer code where the hypothesis has the next one.
+        """Return for each answer whether it is the most negative integer where the hypothesis has the next one.
 
         The library never produces the most negative integer; an implementation may saturate to it.
         """
