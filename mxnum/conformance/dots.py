@@ -51,7 +51,7 @@ def boundary_dots(task: Task, words: Words) -> Columns:
         add(one, np.where(first, one, 0), powers(task, gap - rising * gap))
         add(np.where(halves, largest, negative(largest)), largest, powers(task, 23 - rising * gap))
     place, block = np.arange(length) % k, np.arange(length) // k
-    for i, j in combinations(range(count), 2):  # opposites; adding them one by one loses smaller terms between them
+    for i, j in combinations(range(count), 2):  # opposites: smaller terms added between them are lost
         large = np.where((rising == i) | (rising == j), 12, -12 - rising)
         opposite = np.where(block == j, negative(one), one)
         add(np.where(place == 0, one, 0), opposite, powers(task, large), powers(task, large))

@@ -121,7 +121,7 @@ def _scale_codes(task: Task, words: Words, count: int) -> Array:
 
 
 def _anchors(task: Task, codes: Array, tensor: Array | None, largest: int) -> Array:
-    """Return bit patterns of maxima whose scale is one of these, or lies halfway to the next, or beyond the largest.
+    """Return bit patterns of maxima at these scales, halfway to the next scale, and beyond the largest.
 
     The neighbours of each are included.
     """

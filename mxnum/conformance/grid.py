@@ -16,8 +16,7 @@ from mxnum.modes import ScaleRule
 #: How many bits fewer the mantissa has in bfloat16 than in float32, and in float32 than in float64,
 #: by the width of the wider type.
 NARROWER = {32: 16, 64: 29}
-#: Classes of positions in the grid. A number belongs to the first class that fits, except that ties
-#: come before subnormal results.
+#: Classes of numbers by their position in the grid. A number belongs to the first class that fits.
 PLACES = ("NaN", "infinity", "zero", "representable", "beyond the largest", "tie", "subnormal result", "ordinary")
 
 
