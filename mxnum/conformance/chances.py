@@ -86,7 +86,7 @@ def chances(task: Task, words: Words, bias: float, reach: float = math.inf) -> l
 
 
 def survey(task: Task, words: Words, reach: float = math.inf) -> list[Chance]:
-    """Return two cases in each gap, of both signs overall, if there are more than `GAPS` gaps; otherwise none."""
+    """Return two cases in each gap, with alternating signs, if there are more than `GAPS` gaps; otherwise none."""
     gaps = gaps_of(task, reach)
     if len(gaps) <= GAPS:
         return []

@@ -34,8 +34,7 @@ from mxnum.modes import Rounding, ScaleRule
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A value of the element next to the number: its code (None past the largest value) and its
-    magnitude."""
+    """A value of the element next to the number: its code (None past the largest) and its magnitude."""
 
     code: int | None
     value: Fraction

@@ -49,8 +49,8 @@ def check_stochastic(
     function
         The callable under test, called as ``function(x)`` or ``function(x, seed)``. Arrays and
         answers are those of `check`. For ``encode``, x has the shape (n,) and the answers are
-        element codes. For ``quantize``, x has the shape (n, block) and the answers are ``(codes,
-        scales)``. If the format has a tensor scale, x is a tensor, and a parameter called
+        element codes. For ``quantize``, x has the shape (n, block) and the answers are
+        ``(codes, scales)``. If the format has a tensor scale, x is a tensor, and a parameter called
         ``largest`` or ``tensor_scale`` receives its largest magnitude or its scale.
     sr_bits
         The number of random bits that the callable claims, 1 to 64: a fraction of the gap is

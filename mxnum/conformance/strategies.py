@@ -1,5 +1,4 @@
-"""Hypothesis strategies for users who test kernels: numbers near rounding boundaries, blocks,
-arrays, formats.
+"""Hypothesis strategies for testing kernels: numbers near boundaries, blocks, arrays, formats.
 
     from hypothesis import given
     from mxnum.conformance import strategies as mxst

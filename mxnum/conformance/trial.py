@@ -95,8 +95,9 @@ class Trial:
         return tally.draw((self._seed if seed is None else seed) if self.seeded else None)
 
     def independence(self, length: int, power: float, level: float) -> bool:
-        """Return True if calls with one seed are equal and all other draws are independent. Add
-        problems to the report.
+        """Return True if calls with one seed are equal and all other draws are independent.
+
+        Problems are added to the report.
         """
         length = min(max(length, AT_LEAST), ELEMENTS)
         before = len(self.report.problems)

@@ -183,8 +183,9 @@ def block_text(task: Task, x: Any) -> str:
 
 
 def shortened(texts: list[str]) -> str:
-    """Return the entries as one text. Equal neighbours are written once with their count; long
-    lists lose their middle.
+    """Return the entries as one text.
+
+    Equal neighbours are written once, with their count. Long lists lose their middle.
     """
     runs: list[tuple[str, int]] = []
     for text in texts:

@@ -54,8 +54,9 @@ class Coverage:
         return float(sum(row["share"] for row in self.rows() if row["emulated"]))
 
     def __str__(self) -> str:
-        """Return the rows as a table. Modules whose names differ only in numbers share a line, with
-        ``*`` for the numbers.
+        """Return the rows as a table.
+
+        Modules whose names differ only in numbers share a line, with ``*`` for the numbers.
         """
         if not self._counts:
             return "No product was computed."

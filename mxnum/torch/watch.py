@@ -75,11 +75,10 @@ class Watch:
         return [dict(row) for row in self._rows]
 
     def table(self, step: int | None = None) -> str:
-        """Return the rows of a step as text, the last step by default. Operands stand below the
-        name of their module.
+        """Return the rows of a step as text, the last step by default.
 
-        The column of scales shows the range from `scale_least` to `scale_greatest`. Results of
-        `compare` have a table of their own.
+        Operands stand below the name of their module. The column of scales shows the range from
+        `scale_least` to `scale_greatest`. Results of `compare` have a table of their own.
         """
         steps = [row["step"] for row in self._rows]
         if not steps:
@@ -102,7 +101,7 @@ class Watch:
                     writer.add_scalars(f"{tag}/{name}", values, step)
 
     def figure(self, quantity: str = "rmse", operand: str = "weights") -> Any:
-        """Return a figure of matplotlib (extra ``plots``): modules down, steps across, the quantity as color."""
+        """Return a figure of matplotlib (extra ``plots``): modules down, steps across, the quantity as colour."""
         from mxnum.torch.figure import layers_by_steps
 
         errors.choose("quantity", quantity, (*QUANTITIES, *BIASES))
