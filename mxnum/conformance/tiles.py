@@ -92,7 +92,7 @@ def factors(task: Task, x: Array) -> Array:
 
 
 def largest_quotient(task: Task) -> float:
-    """Return the largest magnitude, divided by its factor, of a block in which it is not drawn for.
+    """Return the largest magnitude, divided by its block's factor, that a block can have and that is not drawn for.
 
     It is a value of the element, or a number beyond the largest if that saturates. A block with it
     has the factor 1.

@@ -21,8 +21,7 @@ from mxnum.conformance.tiles import ELEMENTS, Tally, constant_tile, inputs_of, l
 from mxnum.memory.dtypes import Array
 from mxnum.modes import Rounding
 
-#: Seeds that differ from each other in every one of 31 bits. Some differ so little that float32
-#: makes them equal.
+#: Seeds that together vary each of 31 bits. Some differ so little that float32 makes them equal.
 SEEDS = (1, 2, *(1 | 1 << bit for bit in range(1, 31)), 2 | 1 << 30)
 #: Number of draws with each of these seeds.
 UNDER_EACH_SEED = 4096
